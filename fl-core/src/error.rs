@@ -1,11 +1,11 @@
-//! [`Problem`]: the errors that callers tell apart.
+//! [`Problem`]: the errors that callers distinguish.
 
 use serde::{Deserialize, Serialize};
 
 /// An error with context; it holds a [`Problem`] if callers must match on it.
 pub type Result<T, E = anyhow::Error> = std::result::Result<T, E>;
 
-/// The errors that hosts, policies and tests tell apart.
+/// The errors that hosts, policies and tests distinguish.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Problem {

@@ -257,7 +257,8 @@ impl<M: Message> Inbox<M> {
     /// ```
     /// use fl_core::prelude::*;
     /// # let params = |x: f32| Params([("w".to_string(), ndarray::arr1(&[x]).into_dyn())].into());
-    /// # let inbox = Inbox::new(vec![ClientMessage::new(0, 1.0, params(1.0)), ClientMessage::new(1, 1.0, params(5.0))]).unwrap();
+    /// # let mail = [(0, 1.0), (1, 5.0)].map(|(id, x)| ClientMessage::new(id, 1.0, params(x)));
+    /// # let inbox = Inbox::new(mail.to_vec()).unwrap();
     /// let by_size = inbox.weighted_by(|mail| 1.0 / mail.body.norm()).unwrap();
     /// let weights: Vec<f64> = by_size.iter().map(|mail| mail.weight).collect();
     /// assert_eq!(weights, [1.0, 0.2]);

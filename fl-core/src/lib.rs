@@ -47,7 +47,7 @@ pub use slot_assignments::*;
 pub use stream::*;
 pub use training::*;
 
-/// What the macros of this crate expand to; not for direct use.
+/// Items that the macros of this crate expand to; not for direct use.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::plugin_decl::{boxed, check, describe};

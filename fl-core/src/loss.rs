@@ -176,7 +176,7 @@ pub fn of_batch(
         let row: Vec<f64> = scores.row(i).iter().map(|s| f64::from(*s)).collect();
         let slope = slope.as_slice_mut().expect("a fresh array is contiguous");
         let (sum, n) = match target {
-            Target::Pixels(_) => (0.0, 0), // has its own way, above
+            Target::Pixels(_) => (0.0, 0), // handled above
             Target::Classes(of) => {
                 let class = of[i] as usize;
                 ensure!(
@@ -211,9 +211,9 @@ pub fn of_batch(
 /// As [`of_batch`] for a model of `task`. If pixels have classes, probabilities and temperatures
 /// are those of each pixel, and means are over the pixels of the batch. Cross-entropy then adds
 /// `dice` times the soft Dice loss: 1 minus the mean over the classes except the background of
-/// `(2 sum p g + 1) / (sum p + sum g + 1)`. The sums are over the pixels of the batch, with the
-/// probabilities `p` and the truth `g`, either 0 or 1, of a class (Milletari et al. 2016, with
-/// plain sums in the denominator, as in nnU-Net: Isensee et al. 2021).
+/// `(2 sum p g + 1) / (sum p + sum g + 1)`. The sums are over the pixels of the batch; `p` is the
+/// probability of a class, and `g` its truth, either 0 or 1 (Milletari et al. 2016, with plain sums
+/// in the denominator, as in nnU-Net: Isensee et al. 2021).
 ///
 /// # Errors
 /// As [`of_batch`].

@@ -220,8 +220,9 @@ fn of_two_classes(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Na
 }
 crate::measures!(of_two_classes);
 
-/// Returns the number that compares models of a task: accuracy for classes, mean AUC for labels,
-/// mean [`dice`] over images for classes of pixels, and mean [`psnr`] for made images.
+/// Returns the number that compares models of a task: accuracy for classes, and mean AUC for
+/// labels. For classes of pixels it is the mean [`dice`] over images, and for made images the mean
+/// [`psnr`].
 ///
 /// # Errors
 /// If scores and examples differ in number, or no label has both positives and negatives.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// use fl_core::{AggregatorSlot, TrainerSlot, message::Params};
-/// const MODEL: TrainerSlot = TrainerSlot::new("model", "The model that everybody trains.");
+/// const MODEL: TrainerSlot = TrainerSlot::new("model", "The model that all clients train.");
 /// const MEAN: AggregatorSlot<Params, Params> =
 ///     AggregatorSlot::new("aggregator", "Combines the clients' parameters.");
 /// assert_eq!((&*MODEL, &*MEAN), ("model", "aggregator"));

@@ -187,8 +187,8 @@ impl Parts {
         part.map(|part| part.needs()).unwrap_or_default()
     }
 
-    /// Returns the numbers that clients send with the answers of this exchange, as far as they are
-    /// known before a run: those that the aggregator or the protocol requires.
+    /// Returns the numbers that clients send with the answers of this exchange: those that the
+    /// aggregator or the protocol requires, as far as that is known before a run.
     pub fn told_beside(&self, asked: &ExchangeSpec, context: &BuildContext) -> RequiredInputs {
         let needs = asked.aggregator.map(|used| self.needs(used.slot, context));
         let needs = needs.unwrap_or_default();

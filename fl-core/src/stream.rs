@@ -17,7 +17,8 @@ use sha2::{Digest, Sha256};
 /// use fl_core::Stream;
 /// let run = Stream::root(7);
 /// let (a, b) = (run.child("client", 1), run.child("client", 2));
-/// assert_eq!(a.draws().below(100), run.child("client", 1).draws().below(100)); // the path decides, not the order
+/// // the path decides, not the order
+/// assert_eq!(a.draws().below(100), run.child("client", 1).draws().below(100));
 /// assert_ne!(a.key(), b.key());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

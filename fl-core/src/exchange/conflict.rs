@@ -6,7 +6,7 @@ pub struct Conflict {
     /// The setting at fault, such as `fuse` or `labels.scores.loss`; `None` if no single setting
     /// is.
     pub setting: Option<&'static str>,
-    /// What is wrong, and how to fix it.
+    /// The mistake, and how to fix it.
     pub text: String,
 }
 

@@ -445,7 +445,7 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
     }
 
     /// Makes each client with a part in `slot` an attacker: it sends the result of `forge` in place
-    /// of its honest answer, which has already been released.
+    /// of its honest answer. The honest answer has already been released.
     pub fn forged_by<M: Message>(
         mut self,
         slot: &AttackSlot<M>,

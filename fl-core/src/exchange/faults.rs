@@ -26,7 +26,7 @@ crate::choices! {
         /// The run stops.
         Stop = "stop",
         /// The round is repeated with new random draws up to this many times, then the run stops.
-        /// Training and releases of the failed attempts stay in effect.
+        /// Clients' training and releases in the failed attempts stay in effect.
         Repeat(usize, in 1..=100) = "repeat",
     }
 }

@@ -136,7 +136,7 @@ impl RunLedger {
         Ok(priced)
     }
 
-    /// Records that these observers see `what` of clients' own data without a price: no guarantee
+    /// Records that these observers see `what` of clients' own data without a price. No guarantee
     /// against them is left.
     ///
     /// # Errors

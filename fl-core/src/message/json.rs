@@ -20,8 +20,8 @@ use serde_json::{Map, Value as Json, json};
 /// ```
 ///
 /// # Errors
-/// Names the tensor that is wrong, and how: another shape, a number that its type does not hold, or
-/// a name that the message does not have. Also those of [`check`].
+/// Names the tensor and its mistake: another shape, a number that its type does not hold, or an
+/// unknown name. Also those of [`check`].
 pub fn from_json<M: Message>(tensors: &Map<String, Json>) -> Result<M> {
     let made = parcel(M::COLUMNS, tensors).and_then(M::from_tensors);
     let message = made.with_context(|| format!("a {} message", M::KIND))?;

@@ -87,7 +87,9 @@ impl Params {
     ///
     /// ```
     /// use fl_core::message::Params;
-    /// let w = |numbers: [f32; 2]| Params([("w".to_string(), ndarray::arr1(&numbers).into_dyn())].into());
+    /// let w = |numbers: [f32; 2]| {
+    ///     Params([("w".to_string(), ndarray::arr1(&numbers).into_dyn())].into())
+    /// };
     /// let mut x = w([1.0, 2.0]);
     /// x.add_scaled(-0.5, &w([2.0, 2.0])).unwrap();
     /// assert_eq!(x, w([0.0, 1.0]));

@@ -212,7 +212,8 @@ impl MessageType {
     /// let decl: MessageDecl = serde_json::from_str(
     ///     r#"{"kind": "spreads", "doc": "How far scores lie apart.", "tensors": [
     ///         {"name": "rows", "type": "u32", "shape": "rows", "doc": "ids of the samples"},
-    ///         {"name": "spread", "type": "f64", "shape": "rows x 2", "doc": "lowest and highest score"}]}"#,
+    ///         {"name": "spread", "type": "f64", "shape": "rows x 2",
+    ///          "doc": "lowest and highest score"}]}"#,
     /// ).unwrap();
     /// assert_eq!(MessageType::declare(&decl, "my-library.so").unwrap().kind, "spreads");
     /// assert_eq!(message_type("spreads").unwrap().origin(), "my-library.so");

@@ -31,8 +31,8 @@ fn bernoulli_exp(draws: &mut Draws, a: u128, b: u128) -> bool {
     below_one(draws, rest, b)
 }
 
-/// Returns true with probability `e^-(a / b)` for `a <= b`: the number of successes in a row, with
-/// chances `a / b`, a half of it, a third of it, .., is even.
+/// Returns true with probability `e^-(a / b)` for `a <= b`. Draws with chances `a / b`, a half of
+/// it, a third of it, .. until one fails: the number of successes is even with that probability.
 fn below_one(draws: &mut Draws, a: u128, b: u128) -> bool {
     let mut k = 1;
     while below(draws, b * k) < a {

@@ -213,7 +213,7 @@ pub fn grid(scale: f64) -> f64 {
 /// of `t` steps. `t` is rounded up: never less noise than requested.
 fn on_grid(x: f64, scale: f64, noise: impl FnOnce(u64) -> i64) -> f64 {
     if !x.is_finite() {
-        return x; // it is refused after the noise
+        return x; // refused after the noise
     }
     let grid = grid(scale);
     let t = ((scale / grid).ceil() as u64).max(1);

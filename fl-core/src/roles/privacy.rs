@@ -56,7 +56,7 @@ pub trait PrivacyMechanism: Send {
     fn truncate(&self, _message: &mut Self::On, _n: usize) {}
 
     /// Returns the actual cost of the release; called after [`PrivacyMechanism::perturb`]. It may
-    /// be less than the `price` if the noise decides what is released, but never more.
+    /// be less than the `price` if the noise decides how much is released, but never more.
     fn actual_cost(&self, price: PrivacyEvent) -> PrivacyEvent {
         price
     }

@@ -26,8 +26,8 @@ pub trait Protocol: Send + Sync {
     }
 
     /// Checks that the protocol works for tasks of this kind; `has` tells which slots are filled.
-    /// The default refuses tasks with an output for every pixel, because there one output of a
-    /// model is not the score of a class of the whole input.
+    /// The default refuses tasks with an output for every pixel. There, one output of a model is
+    /// not the score of a class of the whole input.
     ///
     /// # Errors
     /// The obstacle and how to fix it, which become mistakes in the spec.

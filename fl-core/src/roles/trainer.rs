@@ -171,8 +171,8 @@ pub trait Trainer: Send {
     /// Fits the model to `target`, one entry per sample.
     ///
     /// # Errors
-    /// If shapes do not fit, target and loss do not go together, the loss is no longer finite, or
-    /// `pass` requests an option that this trainer lacks (such as `proximal` for trees).
+    /// If shapes do not fit, target and loss do not go together, or the loss is no longer finite.
+    /// Also if `pass` requests an option that this trainer lacks (such as `proximal` for trees).
     fn fit(
         &mut self,
         x: &Samples,

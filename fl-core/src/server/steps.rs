@@ -84,9 +84,9 @@ impl Server<'_> {
     }
 
     /// Runs `body` `n` times, as rounds 1 to `n`. A resumed run skips the rounds that it has done
-    /// before. The first round that exceeds the budget ends the rounds: the protocol's state and
-    /// the server's parts stay as after the last paid round, which is evaluated now if it was not
-    /// before.
+    /// before. The first round that exceeds the budget ends the rounds. The protocol's state and
+    /// the server's parts then stay as after the last paid round. That round is evaluated now if it
+    /// was not before.
     ///
     /// # Errors
     /// Those of `body`, and of the checkpoints; [`Problem::Budget`] if even the first round exceeds
@@ -225,7 +225,7 @@ impl Server<'_> {
         host.checkpoint(totals.steps, &name, place, &saved)
     }
 
-    /// Evaluates what the last paid round skipped because later rounds were due.
+    /// Runs the evaluations that the last paid round skipped because later rounds were due.
     fn evaluate_paid(&mut self, number: usize) -> Result<()> {
         let name = format!("round {number}");
         let stream = self.root.child("round", number as u64);

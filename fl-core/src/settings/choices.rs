@@ -17,10 +17,14 @@ use serde_json::json;
 ///         Linear(usize, in 1..) = "linear",
 ///     }
 /// }
-/// assert_eq!(read_yaml::<Vec<Layer>>("[linear: 10, relu]").unwrap(), [Layer::Linear(10), Layer::Relu]);
-/// let error = read_yaml::<Vec<Layer>>("[rely, {linear: x}, {linear: 0}]").unwrap_err().to_string();
-/// assert_eq!(error, "[0]: must be one of relu, {linear: ..}; got `rely`; did you mean `relu`?\n[1].linear: must be a whole number, got `x`\n\
-///     [2].linear: must be at least 1, got 0");
+/// let layers: Vec<Layer> = read_yaml("[linear: 10, relu]").unwrap();
+/// assert_eq!(layers, [Layer::Linear(10), Layer::Relu]);
+/// let error = read_yaml::<Vec<Layer>>("[rely, {linear: x}, {linear: 0}]").unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "[0]: must be one of relu, {linear: ..}; got `rely`; did you mean `relu`?\n\
+///      [1].linear: must be a whole number, got `x`\n[2].linear: must be at least 1, got 0"
+/// );
 /// ```
 #[macro_export]
 macro_rules! choices {

@@ -17,7 +17,8 @@
 //! assert_eq!(read_yaml::<Noise>("{levels: 200}").unwrap().gamma, 1.0);
 //! let all = read_yaml::<Noise>("{gamma: 0, share: .nan, lewels: 3}").unwrap_err().to_string();
 //! assert_eq!(all, "gamma: must be above 0.0, got 0.0\nshare: must be a finite number, got .nan\n\
-//!     levels: is missing (whole number, at least 2)\nlewels: no such setting; did you mean `levels`? known: gamma, share, levels");
+//!     levels: is missing (whole number, at least 2)\n\
+//!     lewels: no such setting; did you mean `levels`? known: gamma, share, levels");
 //! assert_eq!(Noise::fields()[0].range.as_deref(), Some("above 0.0"));
 //! ```
 //! A setting without a doc comment does not compile:

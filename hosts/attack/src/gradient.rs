@@ -1,4 +1,4 @@
-//! What inputs is a gradient made of?
+//! Attack that reconstructs inputs from their gradient.
 
 use crate::minimise::{Search, SearchResult, Tell, loss_by_input, minimise};
 use anyhow::{Context, Result, ensure};
@@ -6,30 +6,33 @@ use fl_core::message::Params;
 use fl_core::{Loss, Samples, Stream, Target, Trainer};
 use ndarray::{Array2, ArrayView1, Axis, Zip};
 
-/// A step in parameter space for a difference of slopes, as a share of the parameters' norm. With ReLU the slopes jump, and a longer step
-/// sees where: of 0.00001 to 0.1 this found most on a LeNet, and on smooth networks all find the same.
+/// A step in parameter space for a difference of slopes, as a share of the parameters' norm. With
+/// ReLU the slopes jump, and a longer step crosses more of the kinks. Of 0.00001 to 0.1, this value
+/// gave the best results on a LeNet; on smooth networks all values give the same.
 const SHARE: f64 = 0.02;
 
-/// What the attacker has: who sent the parameters sees what comes back.
+/// The attacker's observation: a server that sent the parameters sees the answer.
 pub struct ObservedUpdate {
-    /// The parameters that the client began from.
+    /// The parameters that the client started from.
     pub sent: Params,
-    /// What the client has moved against, at any scale: what was sent minus what came back.
+    /// The direction that the client has moved against, at any scale: the message sent minus the
+    /// answer.
     pub gradient: Params,
-    /// The class of each image that is looked for, told or found ([`labels`](crate::labels)).
+    /// The class of each image to reconstruct, known or inferred ([`labels`](crate::labels)).
     pub classes: Vec<u32>,
     /// Shape of an input.
     pub shape: Vec<usize>,
-    /// The least and the largest value that each number of an input can have.
+    /// The smallest and the largest possible value of each number of an input.
     pub range: Vec<(f32, f32)>,
 }
 
-/// Searches for inputs whose gradient has the direction of what was seen: the cosine distance and the total variation of images of
-/// Geiping, Bauermeister, Droege, Moeller 2020, without their signs and restarts; the search is that of Zhu, Liu, Han 2019. `tell` is told
-/// of each step, and ends the search when it says no.
+/// Searches for inputs whose gradient has the observed direction. The objective is the cosine
+/// distance and the total variation of images of Geiping, Bauermeister, Droege, Moeller 2020,
+/// without their signs and restarts. The search is that of Zhu, Liu, Han 2019. Calls `tell` at each
+/// step, and stops if it returns false.
 ///
 /// # Errors
-/// When the model has no parameters or no slopes by its input, or what was seen is nothing.
+/// If the model has no parameters or no slopes by its input, or the observation is 0.
 pub fn search(
     model: &mut dyn Trainer,
     seen: &ObservedUpdate,
@@ -45,7 +48,7 @@ pub fn search(
     minimise(begin, how, stream, tell, &mut |x| slope(model, seen, x))
 }
 
-/// The cosine distance at `x`, and its slope by `x`.
+/// Returns the cosine distance at `x`, and its slope by `x`.
 fn slope(
     model: &mut dyn Trainer,
     seen: &ObservedUpdate,
@@ -60,8 +63,8 @@ fn slope(
         return Ok((1.0, Array2::zeros(x.dim())));
     }
     let cosine = g.dot(&seen.gradient)? / (here * there);
-    // the slope of the distance by the gradient; by the input it is that slope's product with the mixed second derivative, which
-    // is how the loss's slope by the input changes along it
+    // the slope of the distance by the gradient; the slope by the input is its product with the
+    // mixed second derivative, which is the change of the loss's slope by the input along it
     let by = (-1.0 / (here * there), cosine / (here * here));
     let along = seen.gradient.zip(&g, |o, g| {
         (by.0 * f64::from(o) + by.1 * f64::from(g)) as f32
@@ -89,9 +92,10 @@ pub(crate) fn parameters(model: &mut dyn Trainer) -> Result<&mut dyn fl_core::Pa
     model.parametric().context(text)
 }
 
-/// What a first layer that is dense gives away: the change of a unit's weights over that of its bias is a mean of the inputs, weighted
-/// by how much each of them moved the unit; of one input it is the input (Phong, Aono, Hayashi, Wang, Moriai 2018). One row for
-/// each unit that moved. `None`: no layer has a weight for every number of an input and a bias.
+/// Reads inputs off a dense first layer. The change of a unit's weights over that of its bias is a
+/// mean of the inputs, weighted by how much each moved the unit. For one input it is the input
+/// itself (Phong, Aono, Hayashi, Wang, Moriai 2018). Returns one row for each unit that moved.
+/// `None` if no layer has a bias and a weight for every number of an input.
 pub fn read_off(gradient: &Params, range: &[(f32, f32)]) -> Option<Array2<f32>> {
     let width = range.len();
     let layers = gradient.0.iter().filter_map(|(name, weight)| {
@@ -101,7 +105,7 @@ pub fn read_off(gradient: &Params, range: &[(f32, f32)]) -> Option<Array2<f32>> 
         (name.contains("weight") && (weight.len() == bias.len() * width)).then_some((weight, bias))
     });
     let rows = |(weight, bias): (ndarray::ArrayView2<'_, f32>, ArrayView1<'_, f32>)| {
-        // one row a unit
+        // one row per unit
         let units = match weight.dim() {
             (out, inputs) if (out, inputs) == (bias.len(), width) => weight,
             (inputs, out) if (out, inputs) == (bias.len(), width) => weight.reversed_axes(),
@@ -109,7 +113,8 @@ pub fn read_off(gradient: &Params, range: &[(f32, f32)]) -> Option<Array2<f32>> 
         };
         let moved = units.axis_iter(Axis(0)).zip(bias);
         let moved = moved.filter(|(_, by)| by.abs() > f32::MIN_POSITIVE);
-        // as it is, and cut to what anybody knows a number can be: of several inputs that moved a unit the second is nearer to one of them
+        // unchanged, and clipped to the public range: of several inputs that moved a unit the
+        // second is nearer to one of them
         let each = moved.flat_map(|(unit, by)| {
             let read: Vec<f32> = unit.into_iter().map(|w| w / by).collect();
             let at = read.iter().zip(range);

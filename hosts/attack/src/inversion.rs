@@ -1,14 +1,15 @@
-//! What does a model think that a class looks like?
+//! Attack that reconstructs a typical input of a class from a model.
 
 use crate::minimise::{Search, SearchResult, Tell, loss_by_input, minimise};
 use anyhow::Result;
 use fl_core::{Samples, Stream, Trainer};
 
-/// An input of each of these classes that the model is surest of (model inversion; Fredrikson, Jha, Ristenpart 2015), of a shape and within a
-/// range, with the total variation of images; `distance` is the mean cross-entropy that is left.
+/// Returns for each of these classes an input with the model's highest confidence (model inversion;
+/// Fredrikson, Jha, Ristenpart 2015), of a shape and within a range, with the total variation of
+/// images. `distance` is the remaining mean cross-entropy.
 ///
 /// # Errors
-/// When the model gives no slopes by its input.
+/// If the model gives no slopes by its input.
 pub fn inversion(
     model: &mut dyn Trainer,
     classes: &[u32],

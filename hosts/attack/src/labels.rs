@@ -1,4 +1,4 @@
-//! Of which classes are the inputs that a gradient is made of?
+//! Attack that infers the classes of the inputs of a gradient.
 
 use crate::gradient::parameters;
 use anyhow::Result;
@@ -6,21 +6,25 @@ use fl_core::message::Params;
 use fl_core::{Examples, Loss, Samples, Target, Trainer};
 use ndarray::{Array1, ArrayD};
 
-/// Public examples of a class that are asked about, at most.
+/// The most public examples of a class to use.
 const ENOUGH: usize = 100;
 
 /// Passes of least squares over the classes.
 const PASSES: usize = 1000;
 
-/// The classes of the `n` inputs of a gradient of the cross-entropy, at any scale, ascending. The slope by the last layer's bias is the mean of
-/// `p - onehot` over the inputs, `p` what the model says of them. Of one input it is below 0 at its class and nowhere else (iDLG; Zhao, Mopuri,
-/// Bilen 2020). Of more, `p` is not known, but what `public` examples of a class would make of the last layer is (the auxiliary knowledge of
-/// LLG+; Wainakh et al. 2022): those classes are taken whose gradients together have the direction that was seen, by least squares
-/// with nothing negative, rounded, and then by exchanging one for another as long as that is better. `None`: no tensor is the bias of a
-/// last layer.
+/// Returns the classes of the `n` inputs of a gradient of the cross-entropy, at any scale,
+/// ascending.
+///
+/// The slope by the last layer's bias is the mean of `p - onehot` over the inputs, with the model's
+/// probabilities `p`. For one input it is below 0 exactly at its class (iDLG; Zhao, Mopuri, Bilen
+/// 2020). For more, `p` is unknown, but the last layer's gradient for `public` examples of a class
+/// is known (the auxiliary knowledge of LLG+; Wainakh et al. 2022). The result is the list of
+/// classes whose gradients together have the observed direction. It is found by non-negative least
+/// squares, rounded, and then by exchanges of one class for another while that improves the fit.
+/// `None` if no tensor is the bias of a last layer.
 ///
 /// # Errors
-/// When the model has no parameters, or others.
+/// If the model has no parameters, or others.
 pub fn labels(
     model: &mut dyn Trainer,
     sent: &Params,
@@ -38,7 +42,8 @@ pub fn labels(
             least.map(|(class, _)| class as u32).into_iter().collect(),
         ));
     }
-    // the bias alone does not tell so many of each class from twice as many: all alike where the model knows nothing yet, they add nothing up
+    // the bias alone cannot separate some of each class from twice as many: if an untrained model
+    // treats all classes equally, they add up to 0
     let weight = bias.replace("bias", "weight");
     let last = |of: &Params| -> Array1<f64> {
         let both =
@@ -56,7 +61,8 @@ pub fn labels(
     Ok(Some(nearest(&last(gradient), &each, n)))
 }
 
-/// The gradient that public examples of a class have; where there are none of it, that of others said to be of it.
+/// Returns the gradient of public examples of a class; without any, that of other examples with
+/// this label.
 fn of_class(model: &mut dyn Trainer, public: &Examples, class: u32) -> Result<Params> {
     let of = public.classes().unwrap_or_default();
     let of_it = (0..of.len()).filter(|at| of[*at] == class);
@@ -69,7 +75,8 @@ fn of_class(model: &mut dyn Trainer, public: &Examples, class: u32) -> Result<Pa
     parameters(model)?.gradient(&samples, Target::Classes(&classes), Loss::CrossEntropy)
 }
 
-/// The bias of the last layer: the tensor that, moved by some numbers, moves the scores by them and nothing else.
+/// Returns the bias of the last layer: the tensor whose changes change the scores by the same
+/// numbers and nothing else.
 fn last_bias(model: &mut dyn Trainer, sent: &Params, input: &Samples) -> Result<Option<String>> {
     parameters(model)?.set_params(sent)?;
     let before = model.predict(input)?;
@@ -92,7 +99,8 @@ fn last_bias(model: &mut dyn Trainer, sent: &Params, input: &Samples) -> Result<
     Ok(None)
 }
 
-/// The `n` of `each` (one more than once, if need be), ascending, whose sum has most of the direction of `seen`.
+/// Returns the `n` of `each` (with repeats if needed), ascending, whose sum is nearest to the
+/// direction of `seen`.
 fn nearest(seen: &Array1<f64>, each: &[Array1<f64>], n: usize) -> Vec<u32> {
     let cosine = |of: &Array1<f64>| of.dot(seen) / of.dot(of).sqrt().max(f64::MIN_POSITIVE);
     let best = |sum: &Array1<f64>| {
@@ -107,7 +115,7 @@ fn nearest(seen: &Array1<f64>, each: &[Array1<f64>], n: usize) -> Vec<u32> {
         let now = cosine(&sum);
         let exchanged = (0..n).map(|at| (at, best(&(&sum - &each[found[at]]))));
         let most = exchanged.max_by(|a, b| a.1.1.total_cmp(&b.1.1));
-        // rounding alone is no gain
+        // a gain by rounding only does not count
         let better = most.filter(|(_, (_, then))| then - now > 1e-9 * now.abs());
         let Some((at, (class, _))) = better else {
             break;
@@ -119,7 +127,8 @@ fn nearest(seen: &Array1<f64>, each: &[Array1<f64>], n: usize) -> Vec<u32> {
     found.into_iter().map(|class| class as u32).collect()
 }
 
-/// How much of each of `each` there is in `seen`, none of it negative: least squares, coordinate by coordinate.
+/// Returns the non-negative shares of each of `each` in `seen`: least squares, coordinate by
+/// coordinate.
 fn shares(seen: &Array1<f64>, each: &[Array1<f64>]) -> Vec<f64> {
     let mut shares = vec![0.0; each.len()];
     let mut left = seen.clone();
@@ -134,7 +143,7 @@ fn shares(seen: &Array1<f64>, each: &[Array1<f64>]) -> Vec<f64> {
     shares
 }
 
-/// So many in all, shared out so: whole ones first, then by what is left over.
+/// Distributes `n` by these shares: whole numbers first, then by the largest remainders.
 fn rounded(shares: &[f64], n: usize) -> Vec<usize> {
     let sum = shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
     let mut due: Vec<f64> = shares.iter().map(|share| share / sum * n as f64).collect();
@@ -156,7 +165,7 @@ mod tests {
     use ndarray::Array2;
     use std::sync::Arc;
 
-    /// Inputs that lie around a point of their class, so far from it.
+    /// Returns inputs at a distance `spread` around a point of their class.
     fn inputs(of: &[u32], spread: f64, seed: u64) -> Array2<f32> {
         let mut draws = Stream::root(seed).draws();
         Array2::from_shape_fn((of.len(), WIDTH), |(row, at)| {
@@ -181,7 +190,7 @@ mod tests {
     fn exact_the_class_of_one_input_is_where_the_last_bias_falls() {
         let mut model = linear();
         for class in 0..3 {
-            // the opposite of what is public, and at another scale
+            // the opposite of the public ones, and at another scale
             let private = inputs(&[class], 0.1, 4) * -3.0;
             let mut seen = seen(model.as_mut(), &private, &[class]);
             seen.gradient.scale(1e-3);
@@ -191,7 +200,7 @@ mod tests {
         }
     }
 
-    /// A model whose scores have bounds, so that no bias is added to them.
+    /// A model whose scores are bounded, so that no bias is added to them.
     struct Bounded(Box<dyn Trainer>);
 
     impl Trainer for Bounded {
@@ -251,7 +260,7 @@ mod tests {
                 found.unwrap().unwrap()
             };
             assert_eq!(found(&known), of);
-            // nobody knows examples of class 2: less is found, and nothing breaks
+            // no examples of class 2 are known: the attack infers less, and does not fail
             let two: Vec<u32> = known.iter().map(|class| class % 2).collect();
             assert_eq!(found(&two).len(), of.len());
         }

@@ -1,4 +1,4 @@
-//! How much like the private inputs is what was found?
+//! [`Likeness`]: similarity of reconstructed and private inputs.
 
 use anyhow::Result;
 use fl_core::{Examples, Inputs};
@@ -6,39 +6,40 @@ use fl_plugin_dense_prediction::images::{Window, mse, ssim};
 use ndarray::{Array2, ArrayView1, ArrayView2, Axis};
 use serde::Serialize;
 
-/// A squared error below which a number is the same: 120 dB.
+/// Numbers with a smaller squared error count as equal: 120 dB.
 const SAME: f64 = 1e-12;
 
-/// How like a private input the nearest of what was found is, one of each per private input.
+/// Similarity of each private input and the nearest reconstruction.
 #[derive(Clone, Debug, Serialize)]
 pub struct Likeness {
     /// Peak signal-to-noise ratio in dB, of numbers in units of their range; at most 120.
     pub psnr: Vec<f64>,
-    /// Structural similarity (7 x 7, all pixels alike), the mean over channels; `None` for inputs that are no images of that size.
+    /// Structural similarity (7 x 7, all pixels weighted equally), averaged over channels; `None`
+    /// if inputs are no images of that size.
     pub ssim: Option<Vec<f64>>,
-    /// Which of what was found it is.
+    /// The index of the nearest reconstruction.
     #[serde(skip)]
     pub nearest: Vec<usize>,
 }
 
 impl Likeness {
-    /// The mean over all, in dB.
+    /// Returns the mean over all, in dB.
     pub fn mean_psnr(&self) -> f64 {
         mean(&self.psnr)
     }
 
-    /// The mean over all in words; `-` where there is none.
+    /// Formats the mean over all; `-` if there is none.
     pub fn mean_ssim(&self) -> String {
         let all = self.ssim.as_ref();
         all.map_or("-".into(), |all| format!("{:.3}", mean(all)))
     }
 
-    /// The most of any, in dB.
+    /// Returns the largest, in dB.
     pub fn most_psnr(&self) -> f64 {
         self.psnr.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// What comes after this.
+    /// Appends further results.
     pub fn join(&mut self, more: Self) {
         self.psnr.extend(more.psnr);
         self.nearest.extend(more.nearest);
@@ -52,11 +53,11 @@ fn mean(of: &[f64]) -> f64 {
     of.iter().sum::<f64>() / of.len() as f64
 }
 
-/// Compares each of the `private` inputs with that of `found` which has the least squared error: what an attacker shows who can tell a
-/// good picture from a bad one. `range` is that of each number.
+/// Compares each of the `private` inputs with the reconstruction in `found` of least squared error,
+/// as an attacker could show who recognises a good picture. `range` is that of each number.
 ///
 /// # Errors
-/// When there is nothing to compare.
+/// If there is nothing to compare.
 pub fn likeness(
     private: &Array2<f32>,
     found: &Array2<f32>,
@@ -106,7 +107,8 @@ pub fn likeness(
     Ok(all)
 }
 
-/// What anybody knows of each class: the mean of those of `public` that are of it, or of all if none is.
+/// Returns the public knowledge about each class: the mean of its examples in `public`, or of all
+/// if it has none.
 pub fn class_means(public: &Examples, classes: &[u32]) -> Array2<f32> {
     let values = public.samples.values();
     let of = public.classes().unwrap_or_default();
@@ -129,8 +131,8 @@ pub fn class_means(public: &Examples, classes: &[u32]) -> Array2<f32> {
     means
 }
 
-/// The least and the largest value that each number of an input can have, as far as anybody knows: of bytes those of 0 and 255, of numbers
-/// those in `public`.
+/// Returns the smallest and the largest publicly known value of each number of an input: for bytes
+/// the values of 0 and 255, for numbers those in `public`.
 pub fn ranges(public: &Examples) -> Vec<(f32, f32)> {
     if let Inputs::Bytes {
         shape, mean, std, ..
@@ -146,7 +148,7 @@ pub fn ranges(public: &Examples) -> Vec<(f32, f32)> {
     let range = |column: ArrayView1<'_, f32>| {
         let low = column.fold(f32::INFINITY, |a, b| a.min(*b));
         let high = column.fold(f32::NEG_INFINITY, |a, b| a.max(*b));
-        // a number that never changes still has room to be looked for
+        // a constant number still has a range to search
         if low < high {
             (low, high)
         } else {

@@ -1,37 +1,41 @@
-//! Who was among those that a model learnt from?
+//! Attack that infers which examples a model was trained on.
 
 use anyhow::{Result, ensure};
 use fl_core::{Examples, Trainer};
 use ndarray::ArrayView1;
 use serde::Serialize;
 
-/// Samples that are asked about at once.
+/// Samples per prediction.
 const BATCH: usize = 1000;
 
-/// Shadow models that lack an example from which on it has a standard deviation of its own.
+/// Number of shadow models without an example from which on the example has its own standard
+/// deviation.
 const MANY: usize = 8;
 
-/// How well members are told from others.
+/// How well an attack separates members from others.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Strength {
-    /// How many members there are.
+    /// Number of members.
     pub members: usize,
-    /// How many others.
+    /// Number of others.
     pub others: usize,
-    /// The chance that a member's score is higher than that of one who is none, ties counting half.
+    /// The probability that a member's score is higher than that of a non-member, ties counting
+    /// half.
     pub auc: f64,
     /// The largest true positive rate minus false positive rate.
     pub advantage: f64,
-    /// True positive rate at a false positive rate of at most 1 %; `None` with fewer than 100 others.
+    /// True positive rate at a false positive rate of at most 1 %; `None` with fewer than 100
+    /// others.
     pub at_1_percent: Option<f64>,
     /// The same at 0.1 %; `None` with fewer than 1,000 others.
     pub at_01_percent: Option<f64>,
 }
 
-/// What scores of members and of others come to; the higher one is, the likelier a member.
+/// Returns the strength of an attack from its scores of members and others; a higher score means a
+/// likelier member.
 ///
 /// # Errors
-/// When there are none of either, or a score is no number.
+/// If either is empty, or a score is NaN.
 pub fn strength(members: &[f64], others: &[f64]) -> Result<Strength> {
     ensure!(
         !members.is_empty() && !others.is_empty(),
@@ -71,17 +75,18 @@ pub fn strength(members: &[f64], others: &[f64]) -> Result<Strength> {
     })
 }
 
-/// The most that the advantage can be where one example is hidden with this epsilon and delta (Humphries et al. 2020).
+/// Returns the largest possible advantage if one example is protected with this epsilon and delta
+/// (Humphries et al. 2020).
 pub fn bound(epsilon: f64, delta: f64) -> f64 {
     // (e^x - 1) / (e^x + 1), which does not overflow
     let tanh = (epsilon / 2.0).tanh();
     (tanh + delta * (1.0 - tanh)).min(1.0)
 }
 
-/// The loss of each example: cross-entropy of its class, or the sum over the labels that are known.
+/// Returns the loss of each example: cross-entropy of its class, or the sum over the known labels.
 ///
 /// # Errors
-/// When the model cannot answer.
+/// If the model cannot predict.
 pub fn losses(model: &mut dyn Trainer, examples: &Examples) -> Result<Vec<f64>> {
     each(model, examples, |scores, label| match label {
         // -ln p = ln(1 + e^-margin)
@@ -92,10 +97,11 @@ pub fn losses(model: &mut dyn Trainer, examples: &Examples) -> Result<Vec<f64>> 
     })
 }
 
-/// How sure the model is of each example's label: `ln p - ln (1 - p)`, or the sum over the labels that are known.
+/// Returns the model's confidence in each example's label: `ln p - ln (1 - p)`, or the sum over the
+/// known labels.
 ///
 /// # Errors
-/// When the model cannot answer.
+/// If the model cannot predict.
 pub fn margins(model: &mut dyn Trainer, examples: &Examples) -> Result<Vec<f64>> {
     each(model, examples, |scores, label| match label {
         Label::Class(class) => margin(scores, class),
@@ -103,11 +109,12 @@ pub fn margins(model: &mut dyn Trainer, examples: &Examples) -> Result<Vec<f64>>
     })
 }
 
-/// How far each margin lies above those of models that lack the example (`without`, one list an example), in their standard
-/// deviations: of the example's own where there are many, of all otherwise.
+/// Returns how far each margin lies above those of models without the example (`without`, one list
+/// per example). The unit is their standard deviation: the example's own if there are many, else
+/// that of all.
 ///
 /// # Errors
-/// When an example was in every shadow run.
+/// If an example was in every shadow run.
 pub fn lira(margins: &[f64], without: &[Vec<f64>]) -> Result<Vec<f64>> {
     ensure!(
         margins.len() == without.len() && without.iter().all(|w| !w.is_empty()),
@@ -121,16 +128,16 @@ pub fn lira(margins: &[f64], without: &[Vec<f64>]) -> Result<Vec<f64>> {
     let one = |(margin, without): (&f64, &Vec<f64>)| {
         let own = (spread(without) / (without.len().max(2) - 1) as f64).sqrt();
         let std = if without.len() >= MANY { own } else { common };
-        // models that all say the same differ from this one by as much as it takes
+        // if all models agree, this one still differs by many deviations
         (margin - mean(without)) / std.max(1e-12)
     };
     Ok(margins.iter().zip(without).map(one).collect())
 }
 
-/// What is right about one example.
+/// The true label of one example.
 enum Label<'a> {
     Class(usize),
-    /// Each label that is known: where, and 1 or -1.
+    /// Each known label: its position, and 1 or -1.
     Known(Box<dyn Iterator<Item = (usize, f64)> + 'a>),
 }
 
@@ -163,7 +170,7 @@ fn each(
     Ok(all)
 }
 
-/// `z_y - ln sum_{c != y} e^(z_c)`: the logarithm of the odds of class `y`.
+/// Returns `z_y - ln sum_{c != y} e^(z_c)`: the log-odds of class `y`.
 fn margin(scores: ArrayView1<'_, f32>, class: usize) -> f64 {
     let others = || {
         let all = scores.iter().enumerate().filter(|(at, _)| *at != class);
@@ -218,13 +225,13 @@ mod tests {
             assert!((margin - (p / (1.0 - p)).ln()).abs() < 1e-12);
             assert!((soft_plus(-margin) + p.ln()).abs() < 1e-12);
         }
-        // where the probability is 1 to the last bit the margin still tells
+        // if the probability is 1 to the last bit, the margin still differs
         assert_eq!(margin(arr1(&[200.0f32, 0.0]).view(), 0), 200.0);
     }
 
     #[test]
     fn exact_shadows_tell_what_is_usual_for_an_example() {
-        // an easy example that everybody is sure of, and a hard one that only this model is
+        // an easy example with high margins everywhere, and a hard one with a high margin only here
         let without = vec![vec![9.0, 11.0], vec![-1.0, 1.0]];
         let scores = lira(&[10.0, 6.0], &without).unwrap();
         assert_eq!(scores, [0.0, 6.0 / 2f64.sqrt()]);

@@ -1,4 +1,4 @@
-//! Inputs that make something small.
+//! Search for inputs that minimise a distance.
 
 use anyhow::{Context, Result};
 use fl_core::loss::of_batch;
@@ -6,33 +6,35 @@ use fl_core::{Loss, Samples, Stream, Target, Trainer};
 use ndarray::Array2;
 use serde::Serialize;
 
-/// How inputs are searched for.
+/// The options of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Search {
     /// Steps of Adam.
     pub steps: usize,
     /// The first step, as a share of the range of a number.
     pub rate: f64,
-    /// The weight of the total variation of an image, per pixel, beside the distance.
+    /// The weight of the total variation of an image, per pixel, relative to the distance.
     pub smooth: f64,
 }
 
-/// Told of each step of a search, which ends when it says no.
+/// Called at each step of a search, which stops if it returns false.
 pub type Tell = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// What is to be small at these inputs, and its slope by each of their numbers.
+/// Returns the distance at these inputs, and its slope by each of their numbers.
 type Slope<'a> = dyn FnMut(&Array2<f32>) -> Result<(f64, Array2<f64>)> + 'a;
 
-/// What a search has found.
+/// The result of a search.
 pub struct SearchResult {
     /// `images x width`
     pub inputs: Array2<f32>,
-    /// What was to be small, without the variation: for [`crate::search`] 1 minus the cosine, from 0 (the same direction) to 2.
+    /// The minimised distance, without the variation: for [`crate::search`] 1 minus the cosine,
+    /// from 0 (the same direction) to 2.
     pub distance: f64,
 }
 
-/// Adam from random inputs, so many of this shape and range, along `slope`, which gives what is to be small and its slope by each number; a
-/// tenth as fast after three, five and seven eighths of the way. `tell` is told of each step, and ends the search when it says no.
+/// Minimises by Adam from random inputs of this number, shape and range, along `slope`, which
+/// returns the distance and its slope by each number. The rate drops to a tenth after three, five
+/// and seven eighths of the steps. Calls `tell` at each step, and stops if it returns false.
 ///
 /// # Errors
 /// Those of `slope`.
@@ -76,7 +78,7 @@ pub(crate) fn minimise(
     Ok(SearchResult { inputs, distance })
 }
 
-/// The mean cross-entropy, and its slope by each input.
+/// Returns the mean cross-entropy, and its slope by each input.
 pub(crate) fn loss_by_input(
     model: &mut dyn Trainer,
     x: &Samples,
@@ -90,7 +92,8 @@ pub(crate) fn loss_by_input(
     Ok((loss, by_input))
 }
 
-/// Adds the slope of the total variation per pixel, in units of the range; rows of numbers that are no image have none.
+/// Adds the slope of the total variation per pixel, in units of the range; rows of numbers that are
+/// no image have none.
 fn add_variation(
     slope: &mut Array2<f64>,
     x: &Array2<f32>,

@@ -1,4 +1,5 @@
-//! What inputs look like, learnt from some that are known: a generator, and the discriminator that taught it.
+//! [`Prior`]: the typical appearance of inputs, learnt from public ones: a generator, and the
+//! discriminator that trained it.
 
 use crate::minimise::{Search, SearchResult, Tell, loss_by_input, minimise};
 use anyhow::{Context, Result, ensure};
@@ -13,21 +14,23 @@ use fl_plugin_trainer_dfdx::{
 };
 use ndarray::{Array2, ArrayView2, Axis, Zip, concatenate, s};
 
-/// Normally distributed numbers that an input is made of. GMI: 100.
+/// Normally distributed numbers per input. GMI: 100.
 const NOISE: usize = 100;
-/// How far from 0 the search takes each of them, as in GMI's published code: further out a generator makes what it never learnt to make.
+/// Largest distance from 0 of each of them in a search, as in GMI's published code. Further out a
+/// generator makes inputs unlike those that it was trained to make.
 const FAR: f32 = 1.0;
 /// Inputs of a step. GMI: 64.
 const BATCH: usize = 64;
-/// Searches for each class, of which that with the least loss counts. GMI: 5.
+/// Searches for each class, of which the one with the least loss is used. GMI: 5.
 const STARTS: usize = 5;
-/// How much looking real counts beside being taken for the class. GMI: 1 beside 100, of a critic whose slope is as long everywhere; this one's gives
-/// way where it is sure of a fake, and at 0.01 the search leaves what the generator has learnt from.
+/// Weight of looking real relative to the class. GMI: 1 relative to 100, for a critic whose slope
+/// has one length everywhere. The slope of this discriminator vanishes where it is sure of a fake,
+/// and at 0.01 the search leaves the range that the generator has learnt.
 const REAL: f64 = 0.1;
-/// Inputs made at random, of which [`Prior::unsearched`] takes one for each class.
+/// Inputs made at random, from which [`Prior::unsearched`] takes one for each class.
 const RANDOM: usize = 1000;
 
-/// A generator of inputs like some that are known.
+/// A generator of inputs that resemble public ones.
 pub struct Prior {
     maker: Network,
     judge: Dfdx,
@@ -36,12 +39,13 @@ pub struct Prior {
 }
 
 impl Prior {
-    /// A generator and a discriminator that have learnt from `known` for so many steps of each, with the loss of Goodfellow et al. 2014 that does
-    /// not saturate, Adam 0.0002 and beta1 0.5 (Radford, Metz, Chintala 2016). `range` is that of each number. `tell` is told of each step,
-    /// and ends the learning when it says no.
+    /// Trains a generator and a discriminator on `known` for `steps` steps of each, with the
+    /// non-saturating loss of Goodfellow et al. 2014, Adam 0.0002 and beta1 0.5 (Radford, Metz,
+    /// Chintala 2016). `range` is that of each number. Calls `tell` at each step, and stops if it
+    /// returns false.
     ///
     /// # Errors
-    /// When nothing is known, or no network makes inputs of this shape.
+    /// If `known` is empty, or no network makes inputs of this shape.
     pub fn learn(
         known: &Samples,
         range: &[(f32, f32)],
@@ -97,16 +101,16 @@ impl Prior {
         })
     }
 
-    /// Inputs made of these numbers.
+    /// Returns inputs made from these numbers.
     fn make(&self, noise: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
         Ok(in_range(self.maker.make(noise)?.view(), &self.range))
     }
 
-    /// Of what is made at random, one for each of these classes: what the model gives the highest score for it. What a search adds is what it finds
-    /// beyond this.
+    /// Returns for each of these classes the random input with the model's highest score for it. It
+    /// is the baseline of a search.
     ///
     /// # Errors
-    /// When the model cannot judge such inputs.
+    /// If the model cannot predict such inputs.
     pub fn unsearched(
         &self,
         model: &mut dyn Trainer,
@@ -121,7 +125,7 @@ impl Prior {
                 let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
                 row[class as usize] - most
             };
-            // the first that the model takes for the class; otherwise the one that comes nearest to it
+            // the first that the model assigns to the class; otherwise the nearest to it
             let first = (0..RANDOM).find(|row| of(*row) == 0.0);
             let nearest = || (0..RANDOM).max_by(|a, b| of(*a).total_cmp(&of(*b)));
             first.or_else(nearest).unwrap_or(0)
@@ -130,11 +134,12 @@ impl Prior {
         Ok(made.select(Axis(0), &rows))
     }
 
-    /// An input of each of these classes, of those that the generator makes, that the model is surest of (GMI; Zhang, Jia, Pei, Wang, Li, Song 2020;
-    /// here by Adam, and with a plain discriminator). `distance` is the mean cross-entropy that is left.
+    /// Returns for each of these classes the input from the generator's range with the model's
+    /// highest confidence (GMI; Zhang, Jia, Pei, Wang, Li, Song 2020; here by Adam, and with a
+    /// plain discriminator). `distance` is the remaining mean cross-entropy.
     ///
     /// # Errors
-    /// When the model gives no slopes by its input.
+    /// If the model gives no slopes by its input.
     pub fn search(
         &mut self,
         model: &mut dyn Trainer,
@@ -184,7 +189,7 @@ impl Prior {
     }
 }
 
-/// The mean of `-ln` of the probability of "real", and its slope by these inputs.
+/// Returns the mean of `-ln` of the probability of "real", and its slope by these inputs.
 fn unreal(judge: &mut Dfdx, x: &Array2<f32>, shape: &[usize]) -> Result<(f64, Array2<f32>)> {
     let x = Samples::fresh(x.clone(), shape.to_vec())?;
     let scores = judge.predict(&x)?.mapv(f64::from);
@@ -194,7 +199,7 @@ fn unreal(judge: &mut Dfdx, x: &Array2<f32>, shape: &[usize]) -> Result<(f64, Ar
     Ok((each.sum() / n, judge.vjp(&x, slope.view())?))
 }
 
-/// From -1 to 1 to the range of each number.
+/// Scales numbers from -1..1 to the range of each.
 pub(crate) fn in_range(made: ArrayView2<'_, f32>, range: &[(f32, f32)]) -> Array2<f32> {
     let mut made = made.to_owned();
     for mut row in made.rows_mut() {
@@ -204,7 +209,7 @@ pub(crate) fn in_range(made: ArrayView2<'_, f32>, range: &[(f32, f32)]) -> Array
     made
 }
 
-/// From a slope by inputs to one by what the network gives, from -1 to 1.
+/// Converts a slope by inputs to a slope by the network's outputs, from -1 to 1.
 pub(crate) fn by_unit(mut slope: Array2<f32>, range: &[(f32, f32)]) -> Array2<f32> {
     for mut row in slope.rows_mut() {
         let each = row.iter_mut().zip(range);
@@ -218,7 +223,7 @@ pub(crate) fn noise(n: usize, stream: &Stream) -> Array2<f32> {
     Array2::from_shape_simple_fn((n, NOISE), || draws.normal() as f32)
 }
 
-/// As Radford, Metz, Chintala 2016 have it, but for the rate.
+/// Adam as of Radford, Metz, Chintala 2016, except the rate.
 pub(crate) fn adam(lr: f64) -> Rule {
     Rule::Adam(Adam {
         lr,
@@ -229,12 +234,12 @@ pub(crate) fn adam(lr: f64) -> Rule {
     })
 }
 
-/// Layers that end between -1 and 1.
+/// Returns layers whose output lies between -1 and 1.
 pub(crate) fn maker(shape: &[usize]) -> Result<Vec<Layer>> {
     match shape {
         [_, _, _] => {
             let mut layers = MakerNet::UpsamplingSmall.layers(shape)?;
-            // what is known has a range, and its mean and spread need not be those of a standardised set
+            // public inputs have a range, and their mean and spread need not be standardised
             layers.retain(|layer| *layer != Layer::Standardise);
             Ok(layers)
         }
@@ -283,7 +288,7 @@ fn judge(shape: &[usize], optimiser: Rule, stream: &Stream) -> Result<Dfdx> {
 mod tests {
     use super::*;
 
-    /// A network that has learnt that points on the right are of class 1.
+    /// Returns a network that has learnt that points on the right have class 1.
     fn right_or_left(points: &Samples) -> Dfdx {
         let settings = fl_core::settings::read_yaml("{net: [outputs]}").unwrap();
         let task = Task {

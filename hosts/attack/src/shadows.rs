@@ -1,23 +1,24 @@
-//! Who is in which shadow run.
+//! [`Halves`]: the data of each shadow run.
 
 use fl_core::Stream;
 
-/// Halves of something for shadow runs, which come in pairs: either run of a pair has one half.
+/// Random halves for shadow runs, which come in pairs: each run of a pair has one half.
 pub struct Halves {
     stream: Stream,
 }
 
 impl Halves {
-    /// Drawn from this stream.
+    /// Draws the halves from this stream.
     pub fn new(stream: Stream) -> Self {
         Self { stream }
     }
 
-    /// Which of the `n` things of this owner (a client's number) shadow run `run` has.
+    /// Returns which of the `n` things of this owner (a client's number) shadow run `run` has.
     pub fn of(&self, run: usize, owner: u64, n: usize) -> Vec<bool> {
         let pair = self.stream.child("pair", run as u64 / 2);
         let order = pair.child("owner", owner).draws().permutation(n);
-        // the larger half goes to the first of a pair, so that nobody with one example has none in both
+        // the larger half goes to the first of a pair, so that an owner of one example has it in
+        // one of them
         let mut has = vec![run % 2 == 1; n];
         for at in &order[..n.div_ceil(2)] {
             has[*at] = run.is_multiple_of(2);

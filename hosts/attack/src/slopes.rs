@@ -1,4 +1,4 @@
-//! What do the slopes by made inputs, with which the clients of FedIOD answer, give away?
+//! Attack through the slopes by made inputs, with which the clients of FedIOD answer.
 
 use crate::minimise::{Search, SearchResult, Tell, minimise};
 use anyhow::{Context, Result, ensure};
@@ -10,21 +10,23 @@ use ndarray::{Array1, Array2, Axis, s};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A server that does not follow FedIOD: once the teachers are trained it asks each client about inputs of its own, and follows the slopes of the
-/// cross-entropy to an input of each class (model inversion; Fredrikson, Jha, Ristenpart 2015). The clients cannot tell: they are
-/// asked the questions of the protocol, and answer as it says.
+/// A server that deviates from FedIOD. After the teachers' training it sends each client its own
+/// inputs, and follows the slopes of the cross-entropy to an input of each class (model inversion;
+/// Fredrikson, Jha, Ristenpart 2015). The clients cannot notice: they get the requests of the
+/// protocol, and answer them as declared.
 pub struct MaliciousServer {
     /// The protocol that the clients follow.
     pub honest: Box<dyn Protocol>,
-    /// How it searches.
+    /// The options of the search.
     pub how: Search,
-    /// Where it begins.
+    /// The source of the initial inputs.
     pub stream: Stream,
-    /// The least and the largest value that each number of an input can have.
+    /// The smallest and the largest possible value of each number of an input.
     pub range: Vec<(f32, f32)>,
-    /// Told of each step; ends the search when it says no.
+    /// Called at each step; stops the search if it returns false.
     pub tell: Tell,
-    /// What was found, client by client and of each of them class by class, and the mean cross-entropy that is left.
+    /// The reconstructions, client by client and then class by class, and the remaining mean
+    /// cross-entropy.
     pub found: Arc<Mutex<Option<SearchResult>>>,
 }
 
@@ -52,7 +54,8 @@ impl Protocol for MaliciousServer {
     }
 }
 
-/// The mean cross-entropy of `x`, an equal part of it for each client and in it a row for each class, and its slope, as the clients tell it.
+/// Returns the mean cross-entropy of `x` and its slope, from the clients' answers. `x` has an equal
+/// part for each client, with a row for each class.
 fn slope(
     fed: &mut Server<'_>,
     round: &Round,
@@ -78,7 +81,7 @@ fn slope(
         sum += loss;
         let nothing = SlopesWanted {
             scores: slope,
-            // nothing of the discriminator
+            // no slope by the discriminator's odds
             odds: Array1::zeros(mail.body.odds.len()),
             share: Array1::zeros(0),
         };
@@ -98,7 +101,8 @@ fn slope(
     Ok((sum / everyone.len() as f64, slope))
 }
 
-/// Inputs moved against the slopes by them, each by so much (root mean square) of the range of its numbers.
+/// Moves inputs against their slopes, each by this share (root mean square) of the range of its
+/// numbers.
 pub fn moved(
     inputs: &Array2<f32>,
     slopes: &Array2<f32>,

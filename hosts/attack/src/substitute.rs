@@ -1,4 +1,4 @@
-//! A network that answers as a client's does, made of the client's answers.
+//! Attack that trains a substitute of a client's model on the client's answers.
 
 use crate::minimise::Tell;
 use crate::prior::{adam, by_unit, in_range, maker, noise};
@@ -16,38 +16,39 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Examples of a mini-batch.
 const BATCH: usize = 64;
-/// Inputs that [`ideal`] asks about at a time, of its published code for MNIST.
+/// Inputs per request of [`ideal`], from its published code for MNIST.
 const QUERIES: usize = 250;
-/// Steps of the generator before each of them, of the same.
+/// Steps of the generator before each request, from the same code.
 const STEPS: usize = 30;
-/// The weight of the entropy of what the substitute says, of the same.
+/// The weight of the entropy of the substitute's output, from the same code.
 const ENTROPY: f64 = 5.0;
 
-/// What a client has said of public samples.
+/// A client's answers about public samples.
 #[derive(Default)]
 pub struct ObservedAnswers {
     /// The kind of its messages: `logits`, `soft-labels` or `votes`.
     pub kind: &'static str,
-    /// What it last said of each sample, by the sample's number: a probability for each class.
+    /// Its last answer for each sample, by the sample's number: a probability for each class.
     pub said: BTreeMap<u32, Array1<f32>>,
-    /// The model that said so, as it was then. Not the attacker's: what it has is compared with it.
+    /// The client's model at that time. Only for comparison; the attacker does not have it.
     pub model: Vec<u8>,
 }
 
-/// Is a question about public samples that is answered with what a substitute can learn from?
+/// Returns whether an exchange is about public samples with answers that a substitute can learn
+/// from.
 pub fn teaches(asked: &ExchangeSpec) -> bool {
     [Logits::KIND, SoftLabels::KIND, Votes::KIND].contains(&asked.up) && !asked.made
 }
 
-/// A protocol whose server does as it should, and keeps what a client says of public samples.
+/// A protocol whose server follows it, and records a client's answers about public samples.
 pub struct EavesdroppingServer {
     /// The protocol.
     pub honest: Box<dyn Protocol>,
-    /// Whose answers are kept.
+    /// The observed client.
     pub client: ClientId,
     /// The slot of the client's model.
     pub slot: String,
-    /// Where they are kept.
+    /// The recorded answers.
     pub heard: Arc<Mutex<ObservedAnswers>>,
 }
 
@@ -72,8 +73,9 @@ impl Protocol for EavesdroppingServer {
     }
 }
 
-/// What an answer says as it crosses, in probabilities: of scores their softmax, of votes the share of each class. Noise may leave numbers that
-/// are none, which are moved to the nearest that are.
+/// Converts an answer on the wire to probabilities: the softmax of scores, or the share of each
+/// class in votes. After noise, numbers may be no probabilities; they are then projected to the
+/// nearest ones.
 fn said(body: &Body) -> Option<(&'static str, SoftLabels)> {
     let bytes = match body {
         Body::Here(message) => message.encode(),
@@ -94,11 +96,11 @@ fn said(body: &Body) -> Option<(&'static str, SoftLabels)> {
     Some((Votes::KIND, SoftLabels::new(votes.rows, values)))
 }
 
-/// Teaches `model` what was said of samples, `samples x classes` probabilities, by cross-entropy. `tell` is told of each epoch, and ends the
-/// learning when it says no.
+/// Trains `model` on answers about samples, `samples x classes` probabilities, by cross-entropy.
+/// Calls `tell` at each epoch, and stops if it returns false.
 ///
 /// # Errors
-/// When the model cannot learn probabilities of such samples.
+/// If the model cannot learn probabilities of such samples.
 pub fn imitate(
     model: &mut dyn Trainer,
     (samples, said): (&Samples, ArrayView2<'_, f32>),
@@ -117,13 +119,16 @@ pub fn imitate(
     Ok(())
 }
 
-/// Makes a substitute of a client that answers what it is asked, without any data (IDEAL; Zhang, Chen, Lyu 2023, by their published
-/// code): in turns a new generator learns to make inputs that the substitute takes for the classes (cross-entropy, and its entropy to be
-/// large), the client is asked about them, each once, and the substitute learns for an epoch from all answers so far. Unlike there nothing is
-/// cropped or flipped. `ask` gives probabilities; `tell` is told of each turn, [`turns`] in all, and ends them when it says no.
+/// Trains a substitute of a client that answers requests, without any data (IDEAL; Zhang, Chen, Lyu
+/// 2023, by their published code). In each turn a new generator learns to make inputs that the
+/// substitute assigns to the classes (cross-entropy, with a large entropy). The client gets each
+/// input once, and the substitute learns for an epoch from all answers so far. Unlike there nothing
+/// is cropped or flipped. `ask` returns probabilities. Calls `tell` at each turn, [`turns`] in
+/// total, and stops if it returns false.
 ///
 /// # Errors
-/// When no network makes inputs of this shape, the model gives no slopes by its input, and those of `ask`.
+/// If no network makes inputs of this shape, the model gives no slopes by its input, and those of
+/// `ask`.
 pub fn ideal(
     model: &mut dyn Trainer,
     (shape, range, queries): (&[usize], &[(f32, f32)], usize),
@@ -153,12 +158,12 @@ pub fn ideal(
     Ok(())
 }
 
-/// In how many turns [`ideal`] asks about so many inputs.
+/// Returns the number of turns of [`ideal`] for `queries` inputs.
 pub fn turns(queries: usize) -> usize {
     queries.div_ceil(QUERIES)
 }
 
-/// Inputs that the model takes for each class in turn, and of which it is not too sure.
+/// Returns inputs that the model assigns to each class in turn, with moderate confidence.
 fn wanted(
     model: &mut dyn Trainer,
     (rows, shape, range): (usize, &[usize], &[(f32, f32)]),
@@ -189,7 +194,8 @@ fn wanted(
     Ok(best.1)
 }
 
-/// The mean cross-entropy of scores, row by row of another class, minus the weighted entropy per number, and the slope by each score.
+/// Returns the mean cross-entropy of scores, row by row for another class, minus the weighted
+/// entropy per number, and the slope by each score.
 fn unsure(scores: ArrayView2<'_, f32>) -> Result<(f64, Array2<f32>)> {
     let classes = scores.ncols();
     let aims: Vec<u32> = (0..scores.nrows())
@@ -211,7 +217,7 @@ fn unsure(scores: ArrayView2<'_, f32>) -> Result<(f64, Array2<f32>)> {
     Ok((loss, slope))
 }
 
-/// The share of rows whose most probable class is the same; 0 without rows.
+/// Returns the share of rows with the same most probable class; 0 without rows.
 pub fn agreement(ours: ArrayView2<'_, f32>, theirs: ArrayView2<'_, f32>) -> f64 {
     let (ours, theirs) = (metrics::classes(ours), metrics::classes(theirs));
     let same = ours.iter().zip(&theirs).filter(|(a, b)| a == b).count();
@@ -233,7 +239,7 @@ mod tests {
         assert_eq!(kind, "logits");
         let off = &found - &array![[0.25f32, 0.75], [0.5, 0.5]];
         assert!(off.iter().all(|off| off.abs() < 1e-6), "{found}");
-        // noise may leave less than nothing
+        // noise may leave negative numbers
         let noisy = SoftLabels::new(rows.clone(), array![[-1.0f32, 0.5], [0.5, 1.5]]);
         let (_, found) = heard(Body::Here(Box::new(noisy))).unwrap();
         assert_eq!(found, array![[0.0, 1.0], [0.25, 0.75]]);
@@ -259,7 +265,7 @@ mod tests {
         }
     }
 
-    /// A client that can only be asked.
+    /// The client is used through requests only.
     #[test]
     fn bounded_a_substitute_is_made_of_nothing_but_answers() {
         let mut draws = Stream::root(4).draws();

@@ -1,4 +1,4 @@
-//! A client at work, and where in its run it is.
+//! [`ClientSession`]: a client at work, and its position in a run.
 
 use crate::node_state::{NodeState, SavedState, StoredClient, Sum};
 use crate::wire::{Id, RequestHead};
@@ -6,20 +6,20 @@ use anyhow::ensure;
 use fl_core::{ClientId, ClientState, Problem, Result};
 use std::sync::Arc;
 
-/// A client that is at work, or was last.
+/// The client that is at work, or was last.
 pub(crate) struct ClientSession {
     pub run: Id,
     pub id: ClientId,
-    /// The version of its file that it is of.
+    /// The version of its file.
     pub sum: Option<Sum>,
     pub kept: StoredClient,
-    /// The message of the last answer, if it is at hand.
+    /// The message of the last answer, if loaded.
     pub message: Option<Arc<[u8]>>,
     pub client: ClientState,
 }
 
 impl ClientSession {
-    /// The message of the last answer; nobody's is empty.
+    /// Returns the message of the last answer; empty if there was none.
     pub fn message(&mut self, home: &NodeState) -> Result<Arc<[u8]>> {
         if let Some(message) = &self.message {
             return Ok(message.clone());
@@ -31,19 +31,19 @@ impl ClientSession {
         Ok(self.message.insert(message).clone())
     }
 
-    /// Writes down what the client keeps.
+    /// Writes the client's kept data.
     pub fn write(&mut self, home: &NodeState) -> Result<()> {
         let message = self.message(home)?;
         self.sum = Some(home.write(&self.run, self.id, &self.kept, &message)?);
         Ok(())
     }
 
-    /// Nothing has been answered since.
+    /// Forgets the last answer.
     fn silent(&mut self) {
         (self.kept.last, self.message) = (None, None);
     }
 
-    /// Takes back what lasts of the client, which has nothing yet.
+    /// Restores the client's lasting state into an empty client.
     pub fn load(&mut self) -> Result<()> {
         match &self.kept.now.client {
             Some(state) => self.client.load(state),
@@ -51,8 +51,8 @@ impl ClientSession {
         }
     }
 
-    /// Goes to where the leader is: on, or back to the checkpoint that it has gone on from. What was paid for beyond that stays
-    /// in the node's ledger, and counts as another run's.
+    /// Moves to the leader's position: forward, or back to the checkpoint that the leader has
+    /// resumed from. Releases beyond that stay in the node's ledger, and count as another run's.
     pub fn go_to(mut self, request: &RequestHead, asks: bool) -> Result<Self> {
         let id = request.client;
         let before = request.number - u64::from(asks && request.number > 0);
@@ -83,7 +83,7 @@ impl ClientSession {
                     kept.now.number, request.had
                 ))
             );
-            // nothing lasted after that question, so nothing is missing
+            // nothing lasted after that request, so nothing is missing
             kept.now = SavedState {
                 number: request.had,
                 ..SavedState::default()
@@ -93,8 +93,8 @@ impl ClientSession {
         }
         let kept = &mut self.kept;
         if request.kept > kept.marked {
-            // what it was asked until then it has answered, or never will: the leader has given those up, and `now` may be of an
-            // earlier question than the mark, never of a later one
+            // earlier requests are answered, or given up by the leader; `now` may belong to an
+            // earlier request than the mark, never to a later one
             (kept.marked, kept.base) = (request.kept, kept.now.clone());
         }
         kept.life = request.run.life;

@@ -1,4 +1,5 @@
-//! Packets on a stream of bytes, such as a socket between two processes. A body that is the one before is not sent again.
+//! Packets on a stream of bytes, such as a socket between two processes. A body equal to the
+//! previous one is not sent again.
 
 use crate::node::Node;
 use crate::wire::{MAX_HEAD, Packet};
@@ -7,20 +8,20 @@ use fl_core::Result;
 use std::io::{BufReader, ErrorKind, Read, Write};
 use std::sync::{Arc, mpsc};
 
-/// A message has at most so many bytes.
+/// The most bytes of a message.
 pub const MAX_BODY: u64 = 8 << 30;
 
 /// Length of the head, whether a body follows, and its length.
 const FRONT: usize = 4 + 1 + 8;
 
-/// The side that packets go into.
+/// The sending side of a stream.
 pub struct Sender<W> {
     to: W,
     last: Arc<[u8]>,
 }
 
 impl<W: Write> Sender<W> {
-    /// Onto a stream that nobody has written to.
+    /// Wraps an unused stream.
     pub fn new(to: W) -> Self {
         let last = Arc::new([]);
         Self { to, last }
@@ -29,7 +30,7 @@ impl<W: Write> Sender<W> {
     /// Sends a packet.
     ///
     /// # Errors
-    /// When the stream does not take it, or it is too large.
+    /// If the stream fails, or the packet is too large.
     pub fn send(&mut self, packet: &Packet) -> Result<()> {
         let Packet { head, body } = packet;
         let (length, bytes) = (u32::try_from(head.len())?, body.len() as u64);
@@ -53,24 +54,24 @@ impl<W: Write> Sender<W> {
     }
 }
 
-/// The side that they come out of.
+/// The receiving side of a stream.
 pub struct Receiver<R> {
     from: BufReader<R>,
     last: Arc<[u8]>,
 }
 
 impl<R: Read> Receiver<R> {
-    /// From a stream that nobody has read from.
+    /// Wraps an unused stream.
     pub fn new(from: R) -> Self {
         let (from, last) = (BufReader::new(from), Arc::new([]));
         Self { from, last }
     }
 
-    /// The next packet; `None`: the other side has gone, and nothing is left.
+    /// Returns the next packet; `None` if the other side has closed the stream.
     ///
     /// # Errors
-    /// When the stream is cut short, or what comes is no packet, or one that is too large. Memory grows with what has come,
-    /// not with what is said to come.
+    /// If the stream is truncated, or the data are no packet or too large. Memory grows with the
+    /// received bytes, not with the announced length.
     pub fn receive(&mut self) -> Result<Option<Packet>> {
         let mut front = [0; FRONT];
         let mut got = 0;
@@ -109,17 +110,18 @@ impl<R: Read> Receiver<R> {
     }
 }
 
-/// Answers on a stream until the other side goes; `gone` is called as soon as it has, also while a question is answered.
+/// Answers requests on a stream until the other side closes it. Calls `gone` as soon as it does,
+/// also during a request.
 ///
 /// # Errors
-/// When the stream is damaged, or does not take a reply.
+/// If the stream is damaged, or a reply cannot be sent.
 pub fn serve<R: Read + Send + 'static>(
     from: R,
     to: impl Write,
     node: &mut Node,
     gone: impl FnOnce() + Send + 'static,
 ) -> Result<()> {
-    // a leader asks one thing at a time; one that does not waits, and with it the reader
+    // a leader sends one request at a time; one that sends more waits, and so does the reader
     let (tell, requests) = mpsc::sync_channel(1);
     let read = move || {
         let mut from = Receiver::new(from);
@@ -192,7 +194,7 @@ mod tests {
         long[5..13].copy_from_slice(&u64::MAX.to_le_bytes());
         let error = Receiver::new(&long[..]).receive().unwrap_err();
         assert!(error.to_string().contains("they may have"), "{error}");
-        // "the one before" where there is none
+        // "equal to the previous one" without a previous one
         bytes[4] = 0;
         assert!(Receiver::new(&bytes[..]).receive().is_err());
     }

@@ -1,7 +1,8 @@
-//! What a node has released since it was set up, whatever run it was for: no new run sets it back.
+//! [`Ledger`]: a node's releases since it was set up, over all runs: a new run does not reset it.
 //!
-//! A file that only grows, a record an answer, and beside it a small one that says how much of it is whole and what its
-//! records come to. What stands behind that was being written when the node ended, and its answer has not left.
+//! It is a file that only grows, with one record per answer, and a small head file with the length
+//! and checksum of the complete part. Data after that were being written when the node ended, and
+//! their answer was never sent.
 
 use crate::node_state::{NodeState, last, open};
 use anyhow::{Context, ensure};
@@ -12,10 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom, Write};
 
-/// What one answer is made from; whoever is asked the same again says the same again, which costs nothing.
+/// Identifies the inputs of one answer; a repeated request gets the same answer, which costs
+/// nothing.
 pub(crate) type Key = [u8; 32];
 
-/// How much of the ledger is whole, and what it comes to: each record's checksum goes on from the one before.
+/// The length of the complete part, and its checksum: each record extends that of the one before.
 #[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Head {
     bytes: u64,
@@ -23,7 +25,7 @@ struct Head {
 }
 
 impl Head {
-    /// With one more record behind it.
+    /// Returns the head after one more record.
     fn with(self, record: &[u8]) -> Self {
         let sum = Sha256::new().chain_update(self.sum).chain_update(record);
         Self {
@@ -32,7 +34,7 @@ impl Head {
         }
     }
 
-    /// What only those who know the home's secret can say of it.
+    /// Returns a signature that only holders of the node's secret can make.
     fn signature(&self, home: &NodeState) -> [u8; 32] {
         let hash = Sha256::new()
             .chain_update(home.secret())
@@ -48,7 +50,7 @@ impl Head {
     }
 
     /// # Errors
-    /// When it is not there, or the home has not signed it.
+    /// If it is missing, or its signature is wrong.
     fn read(home: &NodeState) -> Result<Self> {
         let bytes = fl_sim::read_own(&home.ledger_head()).with_context(|| damaged(home))?;
         let read: Option<(Self, [u8; 32])> = postcard::from_bytes(&bytes).ok();
@@ -66,16 +68,16 @@ fn damaged(home: &NodeState) -> String {
     )
 }
 
-/// Writes the ledger of a home that has released nothing.
+/// Writes the ledger of a node without releases.
 pub(crate) fn begin(home: &NodeState) -> Result<()> {
     last(&home.ledger(), &[])?;
     Head::default().write(home)
 }
 
-/// Is there a ledger, as much of it as its head says?
+/// Checks that the ledger has the length in its head.
 ///
 /// # Errors
-/// When there is not.
+/// If it has not.
 pub(crate) fn check(home: &NodeState) -> Result<()> {
     let head = Head::read(home)?;
     let ledger = open(&home.ledger()).and_then(|file| file.metadata());
@@ -84,7 +86,7 @@ pub(crate) fn check(home: &NodeState) -> Result<()> {
     Ok(())
 }
 
-/// Everything that was released, by answer; as far as it has been read.
+/// All releases by answer, as far as they have been read.
 #[derive(Default)]
 pub(crate) struct Ledger {
     all: BTreeMap<Key, Vec<PrivacyEvent>>,
@@ -92,10 +94,10 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Reads what other processes have written since it was read last.
+    /// Reads the records that other processes have written since the last read.
     ///
     /// # Errors
-    /// When it cannot be read, or is damaged.
+    /// If it cannot be read, or is damaged.
     pub fn catch_up(&mut self, home: &NodeState) -> Result<()> {
         let damaged = || damaged(home);
         let due = Head::read(home)?;
@@ -136,15 +138,15 @@ impl Ledger {
         Ok(())
     }
 
-    /// What was released by all answers but these.
+    /// Returns the releases of all answers except these.
     pub fn beside(&self, paid: &[Key]) -> Vec<PrivacyEvent> {
         let paid: BTreeSet<&Key> = paid.iter().collect();
         let others = self.all.iter().filter(|(key, _)| !paid.contains(key));
         others.flat_map(|(_, events)| events.clone()).collect()
     }
 
-    /// An answer releases this; it is written down before the answer leaves. The ledger has been caught up with, and nobody
-    /// else writes to it.
+    /// Charges an answer's releases; they are on the disk before the answer is sent. The ledger
+    /// must be up to date, and locked for this process.
     pub fn charge(&mut self, home: &NodeState, key: Key, events: Vec<PrivacyEvent>) -> Result<()> {
         if events.is_empty() || self.all.get(&key) == Some(&events) {
             return Ok(());
@@ -156,7 +158,7 @@ impl Ledger {
         let what = || format!("writing {}", path.display());
         let mut file =
             fl_sim::open_own(&path, OpenOptions::new().write(true)).with_context(what)?;
-        // of an answer that has not left
+        // of an answer that was never sent
         file.set_len(self.head.bytes).with_context(what)?;
         file.seek(SeekFrom::End(0)).with_context(what)?;
         file.write_all(&record).with_context(what)?;
@@ -193,7 +195,7 @@ mod tests {
             let before = fs::read(home.ledger()).unwrap_or_default();
             one.charge(&home, [k; 32], event(f64::from(k))).unwrap();
             let after = fs::read(home.ledger()).unwrap();
-            // what was there is not written again, and each costs the same
+            // old records are not written again, and each costs the same
             assert!(after.starts_with(&before) && after.len() > before.len());
             assert!(k == 0 || after.len() - before.len() == length);
             length = after.len() - before.len();
@@ -203,18 +205,18 @@ mod tests {
             Ok::<usize, String>(ledger.beside(&[[0; 32]]).len())
         };
         assert_eq!(told(&mut Ledger::default()), Ok(3));
-        // another process goes on with it, which the first finds
+        // another process appends to it, and the first sees that
         let mut other = Ledger::default();
         other.catch_up(&home).unwrap();
         other.charge(&home, [9; 32], event(9.0)).unwrap();
         assert_eq!(told(&mut one), Ok(4));
-        // ended while it was writing: the answer has not left, so nothing was released
+        // ended while writing: the answer was not sent, so nothing was released
         let whole = fs::read(home.ledger()).unwrap();
         fs::write(home.ledger(), [&whole[..], &whole[..20]].concat()).unwrap();
         assert_eq!(told(&mut Ledger::default()), Ok(4));
         one.charge(&home, [10; 32], event(10.0)).unwrap();
         assert_eq!(told(&mut Ledger::default()), Ok(5));
-        // every other change is one that nobody goes on with
+        // every other change makes the ledger unusable
         let whole = fs::read(home.ledger()).unwrap();
         for at in (0..whole.len()).step_by(7) {
             let mut bent = whole.clone();

@@ -1,7 +1,8 @@
-//! Clients in other processes: what crosses ([`wire`]), who answers there ([`Node`]), and who asks here ([`RemoteClients`]).
+//! Clients in other processes: the messages ([`wire`]), the answering side ([`Node`]), and the
+//! requesting side ([`RemoteClients`]).
 //!
-//! There is no network in here. Whoever carries packets between the two is a [`Transport`]: an engine such as Flower, or
-//! [`Processes`], which begins the nodes on this machine.
+//! This crate has no network. A [`Transport`] carries packets between the two: an engine such as
+//! Flower, or [`Processes`], which starts the nodes on this machine.
 mod client_session;
 pub mod frame;
 mod ledger;

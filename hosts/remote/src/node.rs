@@ -1,4 +1,5 @@
-//! A node: answers requests to the clients that live there, keeps what lasts of them, and never does the same one twice.
+//! [`Node`]: answers requests to its clients, keeps their lasting states, and never executes a
+//! request twice.
 
 use crate::client_session::ClientSession;
 use crate::ledger::{Key, Ledger};
@@ -18,23 +19,23 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// What a node serves.
+/// The inputs of a node.
 pub struct NodeOptions {
-    /// The spec that it was begun with.
+    /// The spec that it was started with.
     pub spec: SpecText,
     /// The method.
     pub protocol: Arc<dyn Protocol>,
-    /// What is to be learnt.
+    /// The task that models learn.
     pub task: Task,
-    /// What its clients are made from.
+    /// Makes its clients.
     pub maker: ClientFactory,
-    /// If the data are the node's own: what it allows.
+    /// The policy, if the data are the node's own.
     pub own: Option<NodeData>,
-    /// The clients that live there, and what each owns.
+    /// Its clients, with the examples of each.
     pub owners: Vec<(ClientId, Examples)>,
-    /// What models are tested on.
+    /// The test examples.
     pub test: Examples,
-    /// What each client's own model is tested on, if not on `test`: one per client, or empty.
+    /// The test examples of each client's own model, if not `test`: one entry per client, or empty.
     pub client_tests: Vec<Examples>,
 }
 
@@ -44,18 +45,18 @@ pub struct Node {
     owners: BTreeMap<ClientId, Examples>,
     home: NodeState,
     live: Option<ClientSession>,
-    /// The message that was heard last, and its SHA-256: one to many clients is hashed once.
+    /// The last message, and its SHA-256: a message to many clients is hashed once.
     heard: (Arc<[u8]>, Sum),
     ledger: Ledger,
-    /// What each owner's data are, if they are the node's own.
+    /// The hash of each owner's data, if they are the node's own.
     data: BTreeMap<ClientId, Sum>,
 }
 
-/// What is said, and the message beside it.
+/// An answer, and its message.
 type Says = (AnswerKind, Arc<[u8]>);
 
 impl Node {
-    /// A node that serves this, and keeps what lasts at its `home`.
+    /// Makes a node that serves `served`, and keeps lasting states at its `home`.
     pub fn new(mut served: NodeOptions, home: NodeState) -> Self {
         let owners: BTreeMap<_, _> = std::mem::take(&mut served.owners).into_iter().collect();
         let mut data = BTreeMap::new();
@@ -93,15 +94,15 @@ impl Node {
         }
     }
 
-    /// Whom it can answer for.
+    /// Returns the clients that it can answer for.
     pub fn clients(&self) -> Vec<ClientId> {
         self.owners.keys().copied().collect()
     }
 
-    /// Answers a request. What goes wrong is a reply too.
+    /// Answers a request. An error becomes a reply too.
     ///
     /// # Errors
-    /// When nobody can be replied to: the packet has no head that can be read.
+    /// If no reply is possible: the packet has no readable head.
     pub fn reply(&mut self, packet: &Packet) -> Result<Packet> {
         let request: RequestHead = packet.read()?;
         let said = caught(|| self.answer(&request, &packet.body));
@@ -155,7 +156,7 @@ impl Node {
             self.home.forget(&request.run.id, id)?;
             return Ok((AnswerKind::Forgotten, none()));
         }
-        // what an earlier life has said is said again if it is the first that this one asks
+        // an answer of an earlier life is repeated if it is the first request of this one
         let first = request.number.checked_sub(1) == Some(request.from);
         let here = live.kept.life == request.run.life || first;
         if let Some(last) = &live.kept.last
@@ -164,7 +165,7 @@ impl Node {
             && last.about == digest
             && live.kept.now.number == request.number
         {
-            // the engine has lost the reply, or the leader was stopped before it had written it down
+            // the engine has lost the reply, or the leader was stopped before it had stored it
             let said = last.said.clone();
             let says = (said, live.message(&self.home)?);
             if live.kept.life != request.run.life {
@@ -182,7 +183,7 @@ impl Node {
         }
         if own {
             self.ledger.catch_up(&self.home)?;
-            // what this very answer has cost, should the node have ended before it could say so, is not paid twice
+            // if the node ended before it could send this answer, its cost is not paid twice
             let paid = [&live.kept.now.paid[..], &[key]].concat();
             let past = self.ledger.beside(&paid);
             live.client = live.client.fresh_copy().with_past(past);
@@ -222,7 +223,7 @@ impl Node {
             }
         };
         if asks {
-            // what a failure has spent is spent, so it is kept too
+            // the releases of a failure are spent, so they are kept too
             let client = lasts.then(|| caught(|| live.client.save())).transpose()?;
             live.kept.now = SavedState {
                 number: request.number,
@@ -243,7 +244,7 @@ impl Node {
         Ok((said, body))
     }
 
-    /// Do both sides speak of the same run?
+    /// Checks that both sides have the same spec.
     fn agrees(&self, request: &RequestHead, body: &[u8]) -> Result<()> {
         let own = &self.served.spec;
         let differs = || match request.want {
@@ -258,7 +259,8 @@ impl Node {
         Ok(())
     }
 
-    /// The client as it is now: the one in memory, if its file has not been written since, or the one in its file.
+    /// Returns the client in its present state: the one in memory if its file has not changed
+    /// since, or the one in its file.
     fn wake(&mut self, request: &RequestHead, data: Examples) -> Result<ClientSession> {
         let (run, id) = (request.run.id, request.client);
         let sum = self.home.sum(&run, id)?;
@@ -315,8 +317,9 @@ impl Node {
         }
     }
 
-    /// What an answer is made from, and the node's secret. Its noise follows this: whoever is asked the same again says the same
-    /// again, and no two answers share their noise, whatever the leader says that they are.
+    /// Returns the hash of an answer's inputs and the node's secret, which its noise follows. A
+    /// repeated request gets the same answer, and no two answers share their noise, whatever the
+    /// leader claims.
     fn key(&self, id: ClientId, request: &[u8; 32], state: &SavedState) -> Key {
         let state = state.client.as_deref().unwrap_or_default();
         Sha256::new()
@@ -329,7 +332,7 @@ impl Node {
             .into()
     }
 
-    /// Are a client's own data those that it has answered from in this run?
+    /// Checks that a client's own data are those of its earlier answers in this run.
     fn same_data(&self, id: ClientId, kept: &StoredClient) -> Result<()> {
         let now = self.data.get(&id);
         ensure!(
@@ -341,7 +344,7 @@ impl Node {
         Ok(())
     }
 
-    /// Does the node take part in such a run, and say such things?
+    /// Checks that the node takes part in such a run, and may send such an answer.
     fn takes_part(&self, want: &RequestKind) -> Result<()> {
         let served = &self.served;
         let Some(own) = &served.own else {
@@ -356,7 +359,7 @@ impl Node {
         own.allows(served.protocol.as_ref(), parts, &context, want)
     }
 
-    /// An error as the leader is told it.
+    /// Returns an error in the form for the leader.
     fn told(&mut self, error: Error) -> Error {
         match &mut self.served.own {
             Some(own) => own.told(&error),
@@ -369,7 +372,7 @@ fn none() -> Arc<[u8]> {
     Arc::new([])
 }
 
-/// As `work`; a panic is an error like any other.
+/// Runs `work`, and converts a panic to an error.
 fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let panicked = |panic: Box<dyn std::any::Any + Send>| -> Error {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);

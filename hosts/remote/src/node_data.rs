@@ -1,4 +1,4 @@
-//! A node with data of its own, and what it allows.
+//! [`NodeData`]: a node with its own data, and its [`Policy`].
 
 use crate::node_state::Sum;
 use crate::policy::wanted;
@@ -12,39 +12,41 @@ use fl_core::{
 use sha2::{Digest, Sha256};
 
 fl_core::settings! {
-    /// What a node allows, whatever a leader asks for.
+    /// The limits of a node, for any request of a leader.
     pub struct Policy {
-        /// What everything that it ever releases may cost together, by the accountant of the spec that asks. Where a spec has no
-        /// accountant, draws its noise from its seed, or shows the server something without a price, the node takes no part.
+        /// Largest epsilon of all its releases together, by the accountant of the spec. The node
+        /// takes no part if a spec has no accountant, draws its noise from its seed, or shows the
+        /// server something without a price.
         epsilon: Option<f64> = None, in above(0.0);
-        /// The delta of that epsilon; a run that names a smaller one is held to its own.
+        /// The delta of that epsilon; a run with a smaller delta is held to its own.
         delta: f64 = 1e-5, in above(0.0);
-        /// Kinds of messages that may leave, such as `params` or `logits`; also `score` and `model`, for measurements of its own
-        /// model and the model as a result, and `notes`, for what its parts say of their work. If not given, all but `notes`.
+        /// Kinds of messages that may leave, such as `params` or `logits`. Also `score` and
+        /// `model`, for measurements of its own model and the model as a result, and `notes`, for
+        /// the log of its parts. If not given, all but `notes`.
         may_leave: Option<Vec<String>> = None;
     }
 }
 
 impl Policy {
-    /// What `may-leave` knows beside the kinds of messages.
+    /// The words of `may-leave` besides the kinds of messages.
     pub const WORDS: [&'static str; 3] = ["score", "model", "notes"];
 }
 
-/// What is special about a node whose data are its own.
+/// The additional inputs of a node with its own data.
 pub struct NodeData {
-    /// What it allows.
+    /// Its limits.
     pub policy: Policy,
-    /// Why its data do not fit the spec, if they do not; for their owner.
+    /// Why its data do not fit the spec, if so; for their owner.
     pub unfit: Option<String>,
-    /// Told what goes wrong, which stays where the data are.
+    /// Called with errors, which stay with the data.
     pub tell: Box<dyn FnMut(&str) + Send>,
 }
 
 impl NodeData {
-    /// Can the node take part at all?
+    /// Checks that the node can take part.
     ///
     /// # Errors
-    /// When its data do not fit, or its budget cannot be kept with such a spec.
+    /// If its data do not fit, or its budget cannot be kept with such a spec.
     pub(crate) fn takes_part(
         &self,
         protocol: &dyn Protocol,
@@ -76,7 +78,7 @@ impl NodeData {
             _ if noise == Noise::Seeded => {
                 "the spec's noise follows its seed, so whoever has the spec can take it off (noise: system)".into()
             }
-            // refused here, and not when it is asked for: by then other answers have been paid
+            // refused now, and not at the request: by then other answers have been paid
             Some(slot) => format!(
                 "the clients' own models (`{}`) are measured, and that has no price (set `evaluate-clients: false`, if the protocol has that)",
                 slot.name
@@ -88,10 +90,10 @@ impl NodeData {
         )))
     }
 
-    /// May this leave?
+    /// Checks that an answer may leave.
     ///
     /// # Errors
-    /// When it may not, and what may.
+    /// If it may not; names what may.
     pub(crate) fn allows(
         &self,
         protocol: &dyn Protocol,
@@ -108,14 +110,15 @@ impl NodeData {
                 let asked = protocol.exchanges();
                 match asked.iter().find(|asked| asked.label == label) {
                     Some(asked) => asked.up,
-                    // of one that the protocol does not list only that there is an answer is known
+                    // of an exchange that the protocol does not declare, only the fact of an answer
+                    // is known
                     None => "nothing",
                 }
             }
             RequestKind::Score { .. } => "score",
             RequestKind::Model { .. } => "model",
         };
-        // neither goes through a mechanism, so neither has a price
+        // neither passes a mechanism, so neither has a price
         let bare = matches!(want, RequestKind::Score { .. } | RequestKind::Model { .. });
         ensure!(
             self.policy.epsilon.is_none() || !bare,
@@ -136,13 +139,14 @@ impl NodeData {
         Ok(())
     }
 
-    /// May what its parts say of their work leave?
+    /// Returns whether notes of its parts may leave.
     pub(crate) fn notes(&self) -> bool {
         let may = self.policy.may_leave.iter().flatten();
         may.into_iter().any(|m| m == "notes")
     }
 
-    /// What the leader is told of an error, which may say something of the data: of what kind it is.
+    /// Returns an error for the leader, which has only the kind of the error, because the text may
+    /// reveal something about the data.
     pub(crate) fn told(&mut self, error: &Error) -> Error {
         (self.tell)(&format!("{error:#}"));
         let told = match error.downcast_ref::<Problem>() {
@@ -162,7 +166,8 @@ impl NodeData {
     }
 }
 
-/// Would the spec ask this? What is priced, and what leaves without a price, was worked out for that and nothing else.
+/// Checks that the spec makes such a request: prices and unpriced disclosures were computed for
+/// those only.
 fn expected(
     protocol: &dyn Protocol,
     parts: &Parts,
@@ -200,7 +205,7 @@ fn expected(
     Ok(())
 }
 
-/// What tells a node's data from any others: every row, in their order, as parts get it.
+/// Hashes a node's data: every row, in order, as parts get it.
 pub(crate) fn sum(data: &Examples) -> Sum {
     let (samples, labels) = (&data.samples, data.labels());
     let mut hash = Sha256::new();

@@ -1,4 +1,5 @@
-//! The folder of a node: who it is, its secret, and what its clients keep, run by run.
+//! [`NodeState`]: the folder of a node, with its identity, its secret, and its clients' states by
+//! run.
 
 use crate::wire::{AnswerKind, Id, hex, random};
 use anyhow::{Context, anyhow, bail, ensure};
@@ -10,15 +11,15 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a client is after one of its questions.
+/// A client's state after one of its requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SavedState {
-    /// The number of the question; 0: before the first.
+    /// The number of the request; 0 before the first.
     pub number: u64,
-    /// What lasts of it, if anything does.
+    /// Its lasting state, if it has one.
     #[serde(with = "serde_bytes")]
     pub client: Option<Vec<u8>>,
-    /// The answers that what it has spent in the run was spent on.
+    /// Its answers in the run that released something.
     pub paid: Vec<[u8; 32]>,
 }
 
@@ -28,36 +29,38 @@ impl SavedState {
     }
 }
 
-/// What a client keeps between two requests.
+/// A client's kept data between two requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StoredClient {
-    /// The leader's life that was heard of last.
+    /// The last known life of the leader.
     pub life: u64,
-    /// The last question before the leader's last checkpoint, as far as is known.
+    /// The last known request before the leader's last checkpoint.
     pub marked: u64,
-    /// What the client was at that checkpoint.
+    /// The client's state at that checkpoint.
     pub base: SavedState,
     pub now: SavedState,
-    /// The last question that was answered.
+    /// The last answer.
     pub last: Option<LastAnswer>,
-    /// The data that it has answered from, if they are the node's own.
+    /// The hash of the data that it has answered from, if they are the node's own.
     pub data: Option<Sum>,
 }
 
-/// An answer, but for its message, which stands behind everything else in the file: it is read only if the question is asked again.
+/// An answer without its message, which is at the end of the file and is read only if the request
+/// is repeated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LastAnswer {
-    /// What the question was about.
+    /// The identity of its request.
     pub about: Sum,
     pub said: AnswerKind,
     /// Checksum of the message.
     pub message: u32,
 }
 
-/// What tells one version of a client's file, or of its data, from another.
+/// Identifies a version of a client's file, or of its data.
 pub(crate) type Sum = [u8; 32];
 
-/// The folder of a node. Several processes may have it at once: each client is one's at a time.
+/// The folder of a node. Several processes may use it at once; each client belongs to one at a
+/// time.
 #[derive(Clone, Debug)]
 pub struct NodeState {
     path: PathBuf,
@@ -66,11 +69,11 @@ pub struct NodeState {
 }
 
 impl NodeState {
-    /// Makes the folder, or takes the one that is there. Nobody but its owner may look into a new one, or into any file in it.
+    /// Makes the folder, or opens an existing one. Only its owner may read a new one and its files.
     ///
     /// # Errors
-    /// When it cannot be written, is damaged or not whole, others may write to it, or it has a
-    /// secret that others can read: it may be none any more.
+    /// If it cannot be written, is damaged or incomplete, others may write to it, or others can
+    /// read its secret, which may then be known.
     pub fn open(path: &Path) -> Result<Self> {
         let what = || format!("the node's folder {}", path.display());
         folder(path).with_context(what)?;
@@ -93,8 +96,8 @@ impl NodeState {
         Ok(home)
     }
 
-    /// A new home, in an empty folder or in one that this was ended in. The secret comes last: a
-    /// home that has one is whole.
+    /// Makes a new home, in an empty folder or in one where this was interrupted. The secret comes
+    /// last: a home with one is complete.
     fn begin(path: &Path) -> Result<()> {
         let ledger = path.join("ledger");
         let released = fs::symlink_metadata(&ledger).is_ok_and(|about| about.len() > 0);
@@ -112,22 +115,22 @@ impl NodeState {
         last(&path.join("secret"), &home.secret)
     }
 
-    /// Which node it is.
+    /// Returns the node's identity.
     pub fn node(&self) -> Id {
         self.node
     }
 
-    /// What nobody else knows.
+    /// Returns the node's secret.
     pub(crate) fn secret(&self) -> [u8; 32] {
         self.secret
     }
 
-    /// Where everything stands that was ever released.
+    /// Returns the path of the ledger of all releases.
     pub(crate) fn ledger(&self) -> PathBuf {
         self.path.join("ledger")
     }
 
-    /// How much of that is whole, and its checksum.
+    /// Returns the path of the ledger's head: its complete length, and its checksum.
     pub(crate) fn ledger_head(&self) -> PathBuf {
         self.path.join("ledger-head")
     }
@@ -137,7 +140,8 @@ impl NodeState {
         run.join(format!("client-{client}"))
     }
 
-    /// Waits until no other process answers for this client; with `alone`, for any client of the node.
+    /// Waits until no other process answers for this client; with `alone`, for any client of the
+    /// node.
     pub(crate) fn turn(&self, run: &Id, client: ClientId, alone: bool) -> Result<File> {
         let path = match alone {
             true => self.path.join("runs").join("lock"),
@@ -151,7 +155,7 @@ impl NodeState {
         lock(&path)
     }
 
-    /// Which version of its file is there.
+    /// Returns the version of its file, if there is one.
     pub(crate) fn sum(&self, run: &Id, client: ClientId) -> Result<Option<Sum>> {
         let path = self.file(run, client);
         let mut sum = [0; 32];
@@ -175,7 +179,7 @@ impl NodeState {
         kept.with_context(|| format!("{} is of another version of fl", path.display()))
     }
 
-    /// The message of the answer that was given last.
+    /// Returns the message of the last answer.
     pub(crate) fn message(
         &self,
         run: &Id,
@@ -193,8 +197,8 @@ impl NodeState {
         Ok(message.into())
     }
 
-    /// Takes the place of the version before as a whole. It lasts if anything of the client does: otherwise one that forgets
-    /// an answer in a crash of the system is as good as one that has it.
+    /// Replaces the previous version as a whole. It is durable if the client has a lasting state:
+    /// otherwise an answer that is lost in a crash of the system does no harm.
     pub(crate) fn write(
         &self,
         run: &Id,
@@ -214,7 +218,7 @@ impl NodeState {
         Ok(sum)
     }
 
-    /// Nothing is kept of this client's part in a run that is over; what it has released stays in the ledger.
+    /// Removes this client's state in a run that is over; its releases stay in the ledger.
     pub(crate) fn forget(&self, run: &Id, client: ClientId) -> Result<()> {
         let file = self.file(run, client);
         for path in [file.with_extension("lock"), file.clone()] {
@@ -225,16 +229,17 @@ impl NodeState {
                 _ => {}
             }
         }
-        // one that has other clients of the node in it stays
+        // a folder with other clients of the node stays
         let _ = file.parent().map(fs::remove_dir);
         Ok(())
     }
 }
 
-/// Before what a client keeps stands the checksum of the rest up to its end, and how long it is; behind it, the message.
+/// The length of the front: a checksum of the kept data, and their length. The message follows
+/// them.
 const FRONT: usize = 32 + 8;
 
-/// What a client keeps, of its file; `None`: it is not what was written.
+/// Reads the kept data from a client's file; `None` if they are damaged.
 fn head(file: &mut File) -> std::io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     file.take(FRONT as u64).read_to_end(&mut bytes)?;
@@ -257,13 +262,13 @@ fn damaged(path: &Path) -> String {
     )
 }
 
-/// Writes a file of a node for nobody else's eyes, as a whole, and so that a crash of the system does not undo it.
+/// Writes a file of a node as a whole and durably, readable by its owner only.
 pub(crate) fn last(path: &Path, bytes: &[u8]) -> Result<()> {
     fl_sim::write_secret(path, bytes)?;
     path.parent().map_or(Ok(()), fl_sim::sync)
 }
 
-/// Makes a folder of a node, or takes the one that is there, if no other user may write to it.
+/// Makes a folder of a node, or opens an existing one, if no other user may write to it.
 fn folder(path: &Path) -> std::io::Result<()> {
     let mut make = fs::DirBuilder::new();
     make.recursive(true);
@@ -289,7 +294,8 @@ fn lock(path: &Path) -> Result<File> {
     file.with_context(|| format!("locking {}", path.display()))
 }
 
-/// Whoever could read a secret can take off all noise that ever followed it: no `chmod` mends that.
+/// Fails if others can read the secret: a reader can remove all noise that followed it, and a later
+/// `chmod` does not help.
 #[cfg(unix)]
 fn private(path: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
@@ -310,7 +316,7 @@ fn private(_: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Random bytes of a node's own, drawn when its home was made.
+/// Returns random bytes of a node, drawn when its home was made.
 fn own<const N: usize>(path: &Path) -> Result<[u8; N]> {
     let bytes = fl_sim::read_own(path).with_context(|| format!("reading {}", path.display()))?;
     let bytes = bytes.try_into().ok();

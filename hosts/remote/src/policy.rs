@@ -1,9 +1,10 @@
-//! What a spec asks of clients, as a node works it out for itself.
+//! A spec's requests to clients, as a node derives them itself.
 
 use fl_core::{BuildContext, Parts, Protocol, RequiredInputs};
 
-/// What clients tell beside their answers to the question of this label; `None`: with these parts the protocol does not ask it.
-/// Where the aggregator's wishes cannot be known, it has none.
+/// Returns the inputs that clients send with their answers of the exchange `label`; `None` if with
+/// these parts the protocol makes no such request. An aggregator whose needs are unknown counts as
+/// without any.
 pub(crate) fn wanted(
     protocol: &dyn Protocol,
     parts: &Parts,

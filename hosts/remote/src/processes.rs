@@ -1,5 +1,6 @@
-//! The engine for one machine: nodes in processes of their own, each with a socket to this one. A process that ends is begun
-//! anew, and asked again what it was asked; its node has the answer, or has what it takes to give the same.
+//! [`Processes`]: the engine for one machine, with nodes in separate processes, each with a socket
+//! to this one. A process that ends is restarted and gets its request again; its node has the
+//! answer, or the state to compute the same.
 
 use crate::frame::{Receiver, Sender};
 use crate::remote_clients::Transport;
@@ -14,13 +15,14 @@ use std::process::{Child, ExitStatus};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// So many processes may end over one request.
+/// The most processes that may end over one request.
 const ATTEMPTS: usize = 3;
 
-/// Begins the process of this number, from 0, that serves a node ([`crate::frame::serve`]) on the other end of this socket.
+/// Starts the process of this number, from 0, which serves a node ([`crate::frame::serve`]) on the
+/// other end of this socket.
 pub type Begin<'a> = Box<dyn FnMut(usize) -> Result<(Child, UnixStream)> + 'a>;
 
-/// A request, and how many processes have ended over it.
+/// A request, and the number of processes that have ended over it.
 struct Job {
     client: ClientId,
     request: Packet,
@@ -30,13 +32,14 @@ struct Job {
 struct WorkerProcess {
     process: Child,
     socket: UnixStream,
-    /// To whoever writes: a process that does not read its request keeps nobody waiting but itself.
+    /// To the writer thread: a process that does not read its request blocks only itself.
     to: mpsc::SyncSender<Packet>,
 }
 
 impl Drop for WorkerProcess {
     fn drop(&mut self) {
-        // what its clients keep is in the folder as of their last answers; nobody waits for the next
+        // its clients' states are in the folder as of their last answers; a further reply is not
+        // needed
         let _ = self.socket.shutdown(Shutdown::Both);
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -46,25 +49,25 @@ impl Drop for WorkerProcess {
 #[derive(Default)]
 struct Worker {
     running: Option<WorkerProcess>,
-    /// Which process it is, from 1.
+    /// The number of the process, from 1.
     number: u64,
     job: Option<Job>,
-    /// When it was given its job.
+    /// When it got its job.
     since: Option<Instant>,
 }
 
-/// What a worker, and which process of it, has said; `None`: it is gone.
+/// A worker, the number of its process, and its reply; `None` if it is gone.
 type Event = (usize, u64, Option<Packet>);
 
-/// Who is served by which process.
+/// The assignment of clients to processes.
 pub enum ProcessLayout {
-    /// Any client by any of so many processes, which share a folder.
+    /// Any client by any of this number of processes, which share a folder.
     Any(usize),
-    /// Each of these clients by a process that serves nobody else.
+    /// Each of these clients by its own process.
     Each(Vec<ClientId>),
 }
 
-/// Nodes in processes of their own.
+/// Nodes in separate processes.
 pub struct Processes<'a> {
     begin: Begin<'a>,
     tell: Box<dyn FnMut(&str) + 'a>,
@@ -78,8 +81,9 @@ pub struct Processes<'a> {
 }
 
 impl<'a> Processes<'a> {
-    /// These processes, begun when they are needed first. `folder` is what goes with the run, `deadline` how long one may take
-    /// to take its request and to reply, and `tell` is told of those that end.
+    /// Manages these processes, which start on first use. `folder` is removed with the run.
+    /// `deadline` limits the time to read a request and to reply. `tell` is called for processes
+    /// that end.
     pub fn new(
         seats: ProcessLayout,
         deadline: Option<Duration>,
@@ -91,7 +95,7 @@ impl<'a> Processes<'a> {
             ProcessLayout::Any(number) => *number,
             ProcessLayout::Each(clients) => clients.len(),
         };
-        // one that says more than it was asked waits until somebody listens
+        // a process that sends more than its reply waits until it is read
         let (told, events) = mpsc::sync_channel(number.max(1));
         Self {
             begin,
@@ -106,7 +110,7 @@ impl<'a> Processes<'a> {
         }
     }
 
-    /// Gives what waits to whoever has nothing to do.
+    /// Gives waiting requests to idle processes.
     fn hand_out(&mut self) -> Result<()> {
         for at in 0..self.workers.len() {
             if self.workers[at].job.is_some() {
@@ -125,7 +129,8 @@ impl<'a> Processes<'a> {
             }
             let worker = &mut self.workers[at];
             if let Some(running) = &worker.running {
-                // there is room, for it has replied to what it was given before; if nobody writes any more it is gone, which is an event
+                // there is room, because it has replied to its last request; if the writer is gone,
+                // an event reports it
                 let _ = running.to.try_send(job.request.clone());
             }
             (worker.job, worker.since) = (Some(job), Some(Instant::now()));
@@ -147,7 +152,7 @@ impl<'a> Processes<'a> {
         let (number, told) = (worker.number, self.told.clone());
         let read = move || {
             let mut from = Receiver::new(from);
-            // what cannot be read is the end of it
+            // an unreadable reply ends the process
             while let Ok(Some(packet)) = from.receive() {
                 if told.send((at, number, Some(packet))).is_err() {
                     return;
@@ -157,7 +162,8 @@ impl<'a> Processes<'a> {
         };
         let write = move || {
             let mut to = Sender::new(to);
-            // whoever does not take it is gone, which the reader finds, or too slow, and then the socket is closed
+            // a process that does not read is gone, which the reader notices, or too slow, and then
+            // the socket is closed
             while requests
                 .recv()
                 .is_ok_and(|request| to.send(&request).is_ok())
@@ -170,7 +176,7 @@ impl<'a> Processes<'a> {
         Ok(())
     }
 
-    /// Waits for an event, as long as nobody takes too long; `None`: this one does.
+    /// Waits for an event until the first deadline. `Err`: this worker has exceeded it.
     fn wait(&self) -> Result<std::result::Result<Event, usize>> {
         let (Some(deadline), busy) = (self.deadline, self.workers.iter().enumerate()) else {
             return Ok(Ok(self.events.recv()?));
@@ -232,7 +238,7 @@ impl Transport for Processes<'_> {
             };
             let worker = &mut self.workers[at];
             if worker.number != number || worker.running.is_none() {
-                continue; // of a process that has been given up
+                continue; // the process has been given up
             }
             if let Some(packet) = packet {
                 match worker.job.take() {
@@ -268,7 +274,7 @@ impl Transport for Processes<'_> {
     }
 }
 
-/// How a process ended that has closed its socket; one that goes on without it is ended.
+/// Returns the exit status of a process that has closed its socket; kills it if it still runs.
 fn ended(mut running: WorkerProcess) -> Option<ExitStatus> {
     for _ in 0..200 {
         if let Ok(Some(status)) = running.process.try_wait() {

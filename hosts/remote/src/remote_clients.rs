@@ -1,4 +1,4 @@
-//! The clients of a run that live elsewhere, as the leading process sees them.
+//! [`RemoteClients`]: the clients of a run in other processes, as the leading process sees them.
 
 use crate::run_session::Leader;
 use crate::spec::SpecText;
@@ -10,53 +10,53 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes of replies that wait for their turn, beyond which nobody else is asked.
+/// Bytes of waiting replies above which no further request is sent.
 const WAITING: usize = 32 << 20;
 
-/// Whoever carries packets between a leader and nodes: an engine, or a test.
+/// Carries packets between a leader and nodes: an engine, or a test.
 pub trait Transport {
-    /// Who there is to ask; empty: whoever the spec knows.
+    /// Returns the reachable clients; empty: those of the spec.
     fn clients(&self) -> Vec<ClientId>;
 
-    /// How many requests may be on their way at once.
+    /// Returns how many requests may be in flight at once.
     fn window(&self) -> usize;
 
-    /// Takes a request to this client. What fails later is said by [`Transport::receive`].
+    /// Sends a request to this client. [`Transport::receive`] reports later failures.
     ///
     /// # Errors
-    /// When nobody can be asked any more.
+    /// If no client can be reached any more.
     fn send(&mut self, to: ClientId, request: Packet) -> Result<()>;
 
-    /// Waits for the next reply, whoever's it is. Whoever does not reply in the time that the engine gives is a
-    /// [`Problem::Absent`], and so is whoever cannot be reached.
+    /// Waits for the next reply of any client. A client that cannot be reached, or does not reply
+    /// within the engine's time limit, gives [`Problem::Absent`].
     ///
     /// # Errors
-    /// When nobody can be asked any more.
+    /// If no client can be reached any more.
     fn receive(&mut self) -> Result<(ClientId, Result<Packet>)>;
 
-    /// The run is over; if nobody goes on with it, what is left of it goes too.
+    /// Ends the run; unless `keep`, removes its leftovers.
     ///
     /// # Errors
-    /// When something cannot be removed.
+    /// If something cannot be removed.
     fn end(&mut self, keep: bool) -> Result<()>;
 }
 
-/// What is known of a client.
+/// The leader's record of a client.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct ClientRecord {
-    /// Questions that it was asked.
+    /// Number of requests to it.
     asked: u64,
-    /// The last whose reply came.
+    /// The last request with a received reply.
     had: u64,
-    /// Did anything last after that?
+    /// Whether the client had a lasting state after that.
     remembers: bool,
-    /// The last that it was asked before the checkpoint that the run goes on from.
+    /// The last request before the checkpoint that the run has resumed from.
     #[serde(skip)]
     from: u64,
-    /// The last that it was asked before the last checkpoint.
+    /// The last request before the last checkpoint.
     #[serde(skip)]
     kept: u64,
-    /// Where it lives.
+    /// The node that it lives on.
     #[serde(skip)]
     node: Option<Id>,
 }
@@ -69,14 +69,14 @@ pub struct RemoteClients<C> {
     clients: BTreeMap<ClientId, ClientRecord>,
 }
 
-/// What a client said, and the message beside it.
+/// A client's answer, and its message.
 type Says = (AnswerKind, Arc<[u8]>);
 
-/// Told of what a client said.
+/// Called with a client's answer.
 type Each<'a> = &'a mut dyn FnMut(ClientId, Result<Says>) -> Result<()>;
 
 impl<C: Transport> RemoteClients<C> {
-    /// The clients of the run that `leader` leads by this spec.
+    /// Wraps the clients of the run that `leader` leads by this spec.
     pub fn new(courier: C, leader: &Leader, spec: SpecText) -> Self {
         Self {
             courier,
@@ -86,7 +86,8 @@ impl<C: Transport> RemoteClients<C> {
         }
     }
 
-    /// Asks each of `to`, and hands over what they say in this order; few of them are held at a time.
+    /// Sends a request to each of `to`, and passes the answers to `each` in this order; few of them
+    /// are held at a time.
     fn exchange(
         &mut self,
         to: &[ClientId],
@@ -95,12 +96,12 @@ impl<C: Transport> RemoteClients<C> {
     ) -> Result<()> {
         let window = self.courier.window().max(1);
         let (mut next, mut due, mut bytes) = (0, 0, 0);
-        // what each was asked, whose reply is still to come
+        // the requests without a reply so far
         let mut out: BTreeMap<ClientId, [u8; 32]> = BTreeMap::new();
         let mut early: BTreeMap<ClientId, Result<Says>> = BTreeMap::new();
         let size = |says: &Result<Says>| says.as_ref().map_or(0, |(_, body)| body.len());
         while due < to.len() {
-            // whoever is due is asked in any case, so nobody waits for ever
+            // the next client always gets its request, so there is no deadlock
             while next < to.len() && (next == due || next < due + window && bytes < WAITING) {
                 let id = to[next];
                 let (want, body) = want(id)?;
@@ -119,7 +120,7 @@ impl<C: Transport> RemoteClients<C> {
             }
             let (from, packet) = self.courier.receive()?;
             let Some(about) = out.get(&from) else {
-                continue; // of a question that has been given up
+                continue; // the request has been given up
             };
             let Some(says) = self.hear(from, packet, about).transpose() else {
                 continue;
@@ -148,7 +149,8 @@ impl<C: Transport> RemoteClients<C> {
         }
     }
 
-    /// What a reply to the request with this head says; `None`: it is to another, which nobody waits for any more.
+    /// Reads the reply to the request with this head; `None` if it belongs to another request,
+    /// which is no longer waited for.
     fn hear(
         &mut self,
         from: ClientId,
@@ -176,7 +178,7 @@ impl<C: Transport> RemoteClients<C> {
             absent("its reply is to a question that it was not asked yet".into())
         );
         if reply.about != *about {
-            // a score that was late, say, or of another model
+            // for example, a late score, or one of another model
             return Ok(None);
         }
         let node = *known.node.get_or_insert(reply.node);
@@ -276,7 +278,7 @@ impl<C: Transport> ExternalClients for RemoteClients<C> {
         question: &(dyn Fn(ClientId) -> Request<'q> + Sync),
         each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
     ) -> Result<()> {
-        // what is sent to everybody is written down once
+        // a message to all clients is serialised once
         let mut last = None::<(*const (), Arc<[u8]>)>;
         let mut written = |payload: Payload<'_>| -> Arc<[u8]> {
             let Payload::Here(message) = payload else {
@@ -369,7 +371,8 @@ impl<C: Transport> ExternalClients for RemoteClients<C> {
 
     fn end(&mut self, keep: bool) -> Result<()> {
         if !keep {
-            // whoever has a folder of its own forgets the run; one that is still at work, or away, keeps a few files, and that is all
+            // each client with its own folder forgets the run; one that is still at work, or
+            // unreachable, only keeps a few files
             let mut over = self.courier.clients();
             let idle = |known: &ClientRecord| known.asked > 0 && known.had == known.asked;
             over.retain(|id| self.clients.get(id).is_some_and(idle));

@@ -1,4 +1,5 @@
-//! Who leads a run: what tells its requests from those of any other run, and from those of itself before it was stopped.
+//! [`Leader`]: the identity of a run's leader, which distinguishes its requests from those of other
+//! runs, and from its own before a stop.
 
 use crate::wire::{Id, RunId, random};
 use anyhow::Context;
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// A leader: its run, and which time it leads it.
+/// A leader: its run, and its life.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Leader {
     id: Id,
@@ -15,11 +16,12 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// Begins to lead the run whose leader stands in `file`, or a new run if there is none; that it does is written down
-    /// before anybody is asked anything, so that nobody takes a request from before a stop for one of after it.
+    /// Begins to lead the run of the leader in `file`, or a new run without one. The new life is on
+    /// the disk before the first request, so that requests from before a stop differ from those
+    /// after it.
     ///
     /// # Errors
-    /// When the file is there and damaged, or cannot be written.
+    /// If the file is damaged, or cannot be written.
     pub fn begin(file: &Path) -> Result<Self> {
         let what = || format!("the leader's name in {}", file.display());
         let mut leader = match std::fs::read(file) {
@@ -35,7 +37,7 @@ impl Leader {
         Ok(leader)
     }
 
-    /// The run that it leads by this spec.
+    /// Returns the identity of its run with this spec.
     pub(crate) fn run(&self, spec: [u8; 32]) -> RunId {
         let Self { id, life } = *self;
         RunId { id, life, spec }

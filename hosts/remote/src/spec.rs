@@ -1,33 +1,35 @@
-//! What both sides must agree on before anything is asked.
+//! [`SpecText`]: the spec that both sides must agree on before any request.
 
 use anyhow::Context;
 use fl_core::Result;
 use fl_core::settings::Value;
 use sha2::{Digest, Sha256};
 
-/// A resolved spec, as both sides compare it: without what may differ from machine to machine.
+/// A resolved spec for comparison by both sides: without settings that may differ between machines.
 #[derive(Clone, Debug)]
 pub struct SpecText {
-    /// As it was written.
+    /// The text as written.
     pub yaml: String,
     value: Value,
-    /// SHA-256 of what it says, and of the data files.
+    /// SHA-256 of its content, and of the data files.
     pub digest: [u8; 32],
 }
 
 impl SpecText {
-    /// `files` are the SHA-256 of the data files that the spec names, in hexadecimal: both sides must have the same.
+    /// Parses a spec. `files` are the SHA-256 of the data files that the spec names, in
+    /// hexadecimal: both sides must have the same.
     ///
     /// # Errors
-    /// When it is no YAML.
+    /// If it is no YAML.
     pub fn new(yaml: &str, files: &[String]) -> Result<Self> {
         let mut value: Value = serde_yaml::from_str(yaml).context("the resolved spec")?;
         if let Value::Mapping(spec) = &mut value {
             spec.iter_mut()
                 .for_each(|(_, part)| leave_out_devices(part));
-            // when a run is written down is the leader's business
+            // checkpoints concern the leader only
             spec.remove("checkpoint");
-            // where a library is, is each machine's own; that it is the same one its hash says
+            // the path of a library may differ between machines; its hash ensures that it is the
+            // same
             for library in spec
                 .get_mut("plugins")
                 .and_then(Value::as_sequence_mut)
@@ -40,7 +42,7 @@ impl SpecText {
                 }
             }
             if !files.is_empty() {
-                // so is where a data file is
+                // so may the path of a data file
                 spec.get_mut("data").into_iter().for_each(names_only);
                 let files = files
                     .iter()
@@ -58,15 +60,15 @@ impl SpecText {
         })
     }
 
-    /// What crosses: enough to say what differs.
+    /// Returns the form for the other side: enough to show the differences.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn told(&self) -> Result<Vec<u8>> {
         Ok(serde_yaml::to_string(&self.value)?.into_bytes())
     }
 
-    /// Says where the leader's spec, as [`SpecText::told`] has it, differs from this one.
+    /// Describes the differences between the leader's spec, from [`SpecText::told`], and this one.
     pub fn differs(&self, leader: &[u8]) -> String {
         let Ok(there) = serde_yaml::from_slice::<Value>(leader) else {
             return "the leader's spec cannot be read".into();
@@ -96,7 +98,7 @@ impl SpecText {
     }
 }
 
-/// Leaves out which processor or card a part runs on: no result depends on it.
+/// Removes the processor or card that a part runs on: no result depends on it.
 pub fn leave_out_devices(value: &mut Value) {
     match value {
         Value::Sequence(all) => all.iter_mut().for_each(leave_out_devices),
@@ -111,7 +113,7 @@ pub fn leave_out_devices(value: &mut Value) {
     }
 }
 
-/// Leaves of absolute paths what the files are called.
+/// Reduces absolute paths to the names of the files.
 fn names_only(value: &mut Value) {
     match value {
         Value::String(text) => {
@@ -126,7 +128,7 @@ fn names_only(value: &mut Value) {
     }
 }
 
-/// The paths at which two specs differ, such as `protocol.rounds`.
+/// Returns the paths at which two specs differ, such as `protocol.rounds`.
 pub fn differences(a: &Value, b: &Value) -> Vec<String> {
     fn walk(a: &Value, b: &Value, path: &str, out: &mut Vec<String>) {
         match (a, b) {

@@ -1,5 +1,5 @@
-//! What crosses: requests to a client, and its replies. Heads are apart from messages, so that an engine which stores by
-//! content holds a message to a thousand clients once.
+//! Messages between leader and node: requests to a client, and its replies. Heads are separate from
+//! messages, so that an engine that stores by content holds a message to a thousand clients once.
 
 use anyhow::{Context, Error, anyhow, bail, ensure};
 use fl_core::{ClientId, Envelope, Evaluation, Problem, Request, RequiredInputs, Result};
@@ -7,22 +7,23 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// The form of heads that this program speaks. It comes first in every head, so that any other can be told.
+/// The version of heads in this program. It comes first in every head, so that another version is
+/// recognised.
 pub const VERSION: u32 = 4;
 
-/// A head has at most so many bytes: what an envelope says grows with the classes and with what was released, and no further.
+/// The most bytes of a head: an envelope grows only with the classes and with the releases.
 pub const MAX_HEAD: usize = 16 << 20;
 
-/// No more of an error's text crosses.
+/// The most bytes of an error's text.
 const MAX_TEXT: usize = 4 << 10;
 
-/// Sixteen random bytes that tell one run, or one node, from another.
+/// Sixteen random bytes that identify a run or a node.
 pub type Id = [u8; 16];
 
-/// New ones.
+/// Draws random bytes.
 ///
 /// # Errors
-/// When the operating system has none to give.
+/// If the operating system has none to give.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     let drawn = getrandom::fill(&mut bytes);
@@ -30,52 +31,52 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Numbers as two hexadecimal digits each.
+/// Formats bytes as two hexadecimal digits each.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Which run, and which time that it was begun or gone on with.
+/// Identifies a run, and its life: how often it was started or resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunId {
-    /// Drawn when the run was begun.
+    /// Drawn when the run began.
     pub id: Id,
-    /// 1 in a run that begins, and one more each time that it goes on.
+    /// 1 in a new run, and one more each time that it resumes.
     pub life: u64,
-    /// SHA-256 of what the spec says ([`crate::SpecText`]).
+    /// SHA-256 of the spec's content ([`crate::SpecText`]).
     pub spec: [u8; 32],
 }
 
-/// What is wanted of a client.
+/// A request to a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum RequestKind {
-    /// Say what you have. The packet's body is the leader's resolved spec.
+    /// Describe yourself. The packet's body is the leader's resolved spec.
     Hello,
-    /// The protocol's question of this label; its payload is the packet's body.
+    /// A request of the protocol; its payload is the packet's body.
     Answer {
-        /// The question's label.
+        /// The label of the exchange.
         label: String,
-        /// What the envelope must say.
+        /// The numbers that the envelope must hold.
         needs: RequiredInputs,
-        /// Key of the client's stream for this question.
+        /// Key of the client's stream for this request.
         stream: [u8; 32],
     },
-    /// How good your model in this slot is on the test examples.
+    /// The score of the client's model in this slot on the test examples.
     Score {
         /// The slot.
         slot: String,
     },
-    /// Your model in this slot, as a result of the run.
+    /// The client's model in this slot, as a result of the run.
     Model {
         /// The slot.
         slot: String,
     },
-    /// The run is over, and nobody goes on with it: forget what you keep of it.
+    /// The run is over and not resumed: forget its state.
     Over,
 }
 
 impl RequestKind {
-    /// What a question wants.
+    /// Converts a request of the protocol.
     pub fn question(question: &Request<'_>) -> Self {
         Self::Answer {
             label: question.label.into(),
@@ -90,79 +91,80 @@ impl RequestKind {
 pub struct RequestHead {
     /// The run.
     pub run: RunId,
-    /// Who is asked.
+    /// The client.
     pub client: ClientId,
-    /// The how-many-th question of the run to this client it is, from 1; of what is no question, how many it was asked.
+    /// The number of the protocol's request to this client in the run, from 1; for other requests,
+    /// the number so far.
     pub number: u64,
-    /// The last of its questions whose reply the leader has had; 0: none.
+    /// The last request whose reply the leader has; 0 if none.
     pub had: u64,
-    /// The last that was asked before the checkpoint that this life of the run has begun from; 0: it begins anew. Whatever a
-    /// client has done beyond it in an earlier life has not happened.
+    /// The last request before the checkpoint that this life has resumed from; 0 in a new run.
+    /// Later work of an earlier life counts as undone.
     pub from: u64,
-    /// The last that was asked before the leader's last checkpoint: it never goes back behind that.
+    /// The last request before the leader's last checkpoint, which it never goes back beyond.
     pub kept: u64,
-    /// Did anything last at the client after reply `had`?
+    /// Whether the client had a lasting state after reply `had`.
     pub remembers: bool,
-    /// What is wanted.
+    /// The request itself.
     pub want: RequestKind,
 }
 
 /// A reply's head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReplyHead {
-    /// The request's.
+    /// That of the request.
     pub run: RunId,
-    /// Who replies.
+    /// The client.
     pub client: ClientId,
-    /// The request's.
+    /// That of the request.
     pub number: u64,
-    /// SHA-256 of the request's head: what it is a reply to, whatever has been asked since.
+    /// SHA-256 of the request's head: identifies the request, even after later ones.
     pub about: [u8; 32],
-    /// Which node the client lives at.
+    /// The node of the client.
     pub node: Id,
-    /// What it says.
+    /// The answer.
     pub said: AnswerKind,
 }
 
-/// What a client says.
+/// An answer of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum AnswerKind {
     /// To [`RequestKind::Hello`].
     Here {
-        /// How many examples it has; `None` if an accountant works for the run, for nothing prices
-        /// it.
+        /// Its number of examples; `None` if the run has an accountant, because nothing prices the
+        /// number.
         examples: Option<u64>,
     },
     /// To [`RequestKind::Answer`]; the message is the packet's body.
     Answer {
-        /// What is said beside it.
+        /// Its envelope.
         envelope: Envelope,
-        /// Does anything last after it?
+        /// Whether the client has a lasting state after it.
         remembers: bool,
     },
     /// To [`RequestKind::Score`].
     Evaluation {
-        /// As [`Evaluation`] has it.
+        /// As in [`Evaluation`].
         score: f64,
-        /// As [`Evaluation`] has it.
+        /// As in [`Evaluation`].
         digest: [u8; 32],
-        /// As [`Evaluation`] has it.
+        /// As in [`Evaluation`].
         confusion: Vec<Vec<u32>>,
-        /// As [`Evaluation`] has it.
+        /// As in [`Evaluation`].
         further: Vec<(String, f64)>,
     },
     /// To [`RequestKind::Model`]; the model is the packet's body.
     Model,
     /// To [`RequestKind::Over`].
     Forgotten,
-    /// The question went wrong.
+    /// The client failed to answer a request of the protocol.
     Failed {
-        /// Why.
+        /// The reason.
         why: WireError,
-        /// Does anything last after it?
+        /// Whether the client has a lasting state after it.
         remembers: bool,
     },
-    /// The question was not tried; or what went wrong is no question.
+    /// The request was not executed, or another kind of request failed.
     Refused(WireError),
 }
 
@@ -177,10 +179,10 @@ impl From<Evaluation> for AnswerKind {
     }
 }
 
-/// An error, as it crosses: policies find the same [`Problem`] in it, and people the same text.
+/// An error on the wire: policies find the same [`Problem`] in it, and people the same text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WireError {
-    /// What policies tell apart, and where in the chain it stands.
+    /// The problem for policies, and its position in the chain.
     problem: Option<(usize, Problem)>,
     /// Every text of the chain, the outermost first.
     chain: Vec<String>,
@@ -204,7 +206,7 @@ impl From<&Error> for WireError {
     }
 }
 
-/// Of reasons of reasons so many are read: each is one more error inside another.
+/// The most causes to read: each is one more error inside another.
 const LONGEST_CHAIN: usize = 64;
 
 impl From<WireError> for Error {
@@ -225,7 +227,8 @@ impl From<WireError> for Error {
     }
 }
 
-/// What crosses: a head, and a message's own bytes, which may be the same for many clients.
+/// The unit of transport: a head, and a message's own bytes, which may be the same for many
+/// clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Packet {
     /// [`VERSION`], and a [`RequestHead`] or a [`ReplyHead`].
@@ -235,24 +238,24 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// This head with this message.
+    /// Makes a packet of this head and this message.
     ///
     /// # Errors
-    /// When the head cannot be written down.
+    /// If the head cannot be serialised.
     pub fn new(head: &impl Serialize, body: Arc<[u8]>) -> Result<Self> {
         let head = postcard::to_extend(head, VERSION.to_le_bytes().to_vec())?;
         Ok(Self { head, body })
     }
 
-    /// What tells this request from every other of its run: the SHA-256 of its head.
+    /// Returns the identity of this request in its run: the SHA-256 of its head.
     pub fn about(&self) -> [u8; 32] {
         Sha256::digest(&self.head).into()
     }
 
-    /// The head.
+    /// Reads the head.
     ///
     /// # Errors
-    /// When it is of another version, is cut short, or has something behind it.
+    /// If it has another version, is truncated, or has trailing bytes.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
         ensure!(
             self.head.len() <= MAX_HEAD,
@@ -274,7 +277,8 @@ impl Packet {
 }
 
 impl RequestHead {
-    /// What a request with a body of this SHA-256 is about, whenever it is asked: the same is answered with the same bytes.
+    /// Returns the identity of a request with a body of this SHA-256 at any time: equal requests
+    /// get the same bytes as an answer.
     pub(crate) fn digest(&self, body: &[u8; 32]) -> Result<[u8; 32]> {
         let about = (self.run.id, self.client, self.number, &self.want, body);
         Ok(Sha256::digest(postcard::to_stdvec(&about)?).into())

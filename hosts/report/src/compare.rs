@@ -1,4 +1,5 @@
-//! Two runs: what differs in their specs, where they part, and how far apart what they measured is.
+//! Comparison of two runs: the differences of their specs, their first divergence, and the gaps of
+//! their measurements.
 
 use crate::read::{Entry, Metric, Run};
 use crate::specs::differences;
@@ -7,52 +8,52 @@ use fl_core::ClientId;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter};
 
-/// What tells two runs apart.
+/// The differences of two runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     names: [String; 2],
-    /// Path, and the value in each spec.
+    /// Paths, with the value in each spec.
     pub specs: Vec<(String, [Option<String>; 2])>,
-    /// Where they part for the first time.
+    /// Their first divergence.
     pub parts: Option<FirstDivergence>,
-    /// Questions of each journal.
+    /// The number of requests in each journal.
     questions: [usize; 2],
-    /// Questions without a digest: after noise of the system there is none.
+    /// The number of requests without a digest, which follow system noise.
     untold: usize,
-    /// What was measured differently: name, how many pairs, how many differ, the largest difference and its step, the last pair.
+    /// Differing measurements.
     pub measured: Vec<LargestGap>,
-    /// What only one has measured, and which.
+    /// Measurements of only one run, with its index.
     pub only: Vec<(String, usize)>,
-    /// The digests of what they came to.
+    /// The digests of the runs.
     digests: [Option<String>; 2],
     notices: Vec<String>,
 }
 
-/// Where two journals part for the first time.
+/// The first divergence of two journals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FirstDivergence {
-    /// The step, in each.
+    /// The step in each.
     pub steps: [String; 2],
-    /// The question, in each.
+    /// The exchange in each.
     pub questions: [String; 2],
-    /// Its number, from 1.
+    /// The position in the journal, from 1.
     pub at: usize,
-    /// What differs: the clients, what they were sent, or what could be found out.
+    /// The difference: the clients, the messages to them, or the best explanation found.
     pub how: String,
 }
 
-/// How far apart one measurement is.
+/// The largest gap of one measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LargestGap {
-    /// What was measured.
+    /// The name of the measure.
     pub name: String,
-    /// In so many steps, in both.
+    /// The number of steps in which both have it.
     pub both: usize,
-    /// It differs in so many of them.
+    /// The number of steps in which it differs.
     pub differs: usize,
     /// The largest difference, second minus first, and its step.
     pub largest: (f64, String),
-    /// The last that each measured.
+    /// The last value of each.
     pub last: [Option<f64>; 2],
 }
 
@@ -143,7 +144,7 @@ fn how(a: &Entry, b: &Entry) -> String {
     }
 }
 
-/// `3, 5, 9`, ten at most.
+/// Formats `3, 5, 9`, ten at most.
 fn ids(all: &[ClientId]) -> String {
     let shown: Vec<String> = all.iter().take(10).map(u32::to_string).collect();
     let more = match all.len().saturating_sub(10) {
@@ -155,7 +156,7 @@ fn ids(all: &[ClientId]) -> String {
 
 fn measurements(a: &Run, b: &Run) -> (Vec<LargestGap>, Vec<(String, usize)>) {
     type Key<'r> = (&'r str, &'r str, u64, usize);
-    // several of one name in one step are told apart by their number
+    // several with one name in one step are distinguished by their number
     fn by_key(run: &Run) -> BTreeMap<Key<'_>, &Metric> {
         let mut times: BTreeMap<(&str, &str, u64), usize> = BTreeMap::new();
         let keyed = run.metrics.iter().map(|m| {
@@ -209,7 +210,8 @@ fn measurements(a: &Run, b: &Run) -> (Vec<LargestGap>, Vec<(String, usize)>) {
 }
 
 impl Comparison {
-    /// Did both ask the same, get the same answers, and measure the same? Two runs of different specs can.
+    /// Returns whether both have the same requests, answers and measurements, which is possible
+    /// with different specs.
     pub fn alike(&self) -> bool {
         let digests = match &self.digests {
             [Some(a), Some(b)] => a == b,
@@ -226,7 +228,7 @@ impl Comparison {
             && self.notices.is_empty()
     }
 
-    /// For programs.
+    /// Returns the comparison for programs.
     pub fn json(&self) -> serde_json::Value {
         let measured: Vec<_> = self.measured.iter().map(|m| serde_json::json!({
             "name": m.name, "steps": m.both, "differ": m.differs, "largest": m.largest.0, "at": m.largest.1, "last": m.last,

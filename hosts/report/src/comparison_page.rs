@@ -1,4 +1,4 @@
-//! Several runs beside each other.
+//! The page that compares several runs.
 
 use crate::curves::{Curve, curves};
 use crate::page::{figure, some, table};
@@ -110,7 +110,7 @@ fn differ(runs: &[Run]) -> Markup {
     }
 }
 
-/// The legend of lines, each a run's.
+/// Returns the legend of lines, one line per run.
 fn legend<'r>(runs: &'r [Run], lines: &[Line]) -> Vec<(usize, &'r str)> {
     lines
         .iter()
@@ -139,7 +139,7 @@ fn overlaid(runs: &[Run], curves: &[NamedTensors<'_, '_>], names: &[&str]) -> Ma
     html! { @if !charts.is_empty() { h2 { "Round by round" } div.charts { @for chart in charts { (chart) } } } }
 }
 
-/// Is this a number that models are compared by?
+/// Returns whether models are compared by this measure.
 fn quality(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
     ["accuracy", "mauc", "dice"].contains(&last)

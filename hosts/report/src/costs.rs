@@ -1,4 +1,4 @@
-//! What a run has cost: bytes, privacy, and answers that were left out.
+//! Costs of a run: bytes, privacy, and dropped answers.
 
 use crate::page::{figure, some, table};
 use crate::read::{Entry, Run};
@@ -9,7 +9,7 @@ use fl_core::privacy::Observer;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 
-/// What one question came to.
+/// The bytes of one exchange.
 struct ExchangeCost<'r> {
     question: &'r str,
     kinds: (&'r str, &'r str),
@@ -17,7 +17,7 @@ struct ExchangeCost<'r> {
     answers: u64,
     down: u64,
     up: u64,
-    /// Down and up by the number of the step.
+    /// Bytes down and up, by the number of the step.
     steps: Vec<(usize, u64, u64)>,
 }
 
@@ -58,7 +58,7 @@ fn asked(journal: &[Entry]) -> Vec<ExchangeCost<'_>> {
     all
 }
 
-/// Bytes by question and step.
+/// Shows the bytes by exchange and step.
 pub(crate) fn communication(run: &Run) -> Markup {
     let all = asked(&run.journal);
     let rows: Vec<_> = all
@@ -137,7 +137,7 @@ pub(crate) fn communication(run: &Run) -> Markup {
     }
 }
 
-/// Number and name of each complete step, and epsilon against one observer after it, as far as
+/// Returns number and name of each complete step, with epsilon against one observer after it if
 /// there is a guarantee.
 fn epsilons(run: &Run, observer: Observer) -> Vec<(usize, &str, Option<f64>)> {
     let costs = run.costs.iter().flatten();
@@ -147,7 +147,7 @@ fn epsilons(run: &Run, observer: Observer) -> Vec<(usize, &str, Option<f64>)> {
         .collect()
 }
 
-/// What is guaranteed, and epsilon by step.
+/// Shows the guarantees, and epsilon by step.
 pub(crate) fn privacy(run: &Run) -> Markup {
     let outcome = run.summary.as_ref().map(|s| &s.outcome);
     let of = Observer::ALL.map(|o| (o, epsilons(run, o)));
@@ -211,7 +211,7 @@ pub(crate) fn privacy(run: &Run) -> Markup {
     }
 }
 
-/// Whose answers were left out, and why.
+/// Lists the clients whose answers were dropped, and why.
 pub(crate) fn dropped(run: &Run) -> Markup {
     let dropped = run.journal.iter();
     let dropped = dropped.flat_map(|e| e.dropped.iter().map(move |(id, why)| (e, id, why)));

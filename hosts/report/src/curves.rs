@@ -1,4 +1,4 @@
-//! What was measured, round by round, and what it had cost by then.
+//! [`Curve`]: measurements by round, with the costs up to each.
 
 use crate::read::{Cost, Metric, Run};
 use fl_core::privacy::Observer;
@@ -8,32 +8,32 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub(crate) struct Point<'r> {
     pub metric: &'r Metric,
-    /// Bytes that had crossed by then, both ways; `None` if the journal does not tell.
+    /// Bytes that had crossed by then, in both directions; `None` if the journal does not show it.
     pub bytes: Option<u64>,
     cost: Option<&'r Cost>,
 }
 
 impl Point<'_> {
-    /// Epsilon by then.
+    /// Returns epsilon by then.
     pub fn epsilon(&self, observer: Observer) -> Option<f64> {
         self.cost?.epsilon(observer)
     }
 }
 
-/// Everything that was measured under one name.
+/// All measurements with one name.
 #[derive(Clone, Debug)]
 pub(crate) struct Curve<'r> {
     pub name: &'r str,
     pub points: Vec<Point<'r>>,
 }
 
-/// Do these rounds go up from point to point?
+/// Returns whether these rounds increase from point to point.
 fn go_up(rounds: &[u64]) -> bool {
     rounds.is_sorted_by(|a, b| a < b)
 }
 
-/// Where points of these rounds stand: at their rounds if these go up, otherwise one after the
-/// other.
+/// Returns the positions of points of these rounds: the rounds if they increase, otherwise one
+/// after the other.
 pub(crate) fn positions(rounds: &[u64]) -> Vec<f64> {
     match go_up(rounds) {
         true => rounds.iter().map(|round| *round as f64).collect(),
@@ -46,12 +46,12 @@ impl Curve<'_> {
         self.points.iter().map(|p| p.metric.round).collect()
     }
 
-    /// Where the points stand.
+    /// Returns the positions of the points.
     pub fn at(&self) -> Vec<f64> {
         positions(&self.rounds())
     }
 
-    /// What the points stand at.
+    /// Returns the name of the horizontal axis.
     pub fn axis(&self) -> &'static str {
         match go_up(&self.rounds()) {
             true => "round",
@@ -60,7 +60,7 @@ impl Curve<'_> {
     }
 }
 
-/// Every curve of a run, in order of their first points.
+/// Returns every curve of a run, in order of their first points.
 pub(crate) fn curves(run: &Run) -> Vec<Curve<'_>> {
     let mut all: Vec<Curve<'_>> = Vec::new();
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
@@ -71,7 +71,7 @@ pub(crate) fn curves(run: &Run) -> Vec<Curve<'_>> {
         None => bytes_by_journal(run),
     };
     for (number, metric) in run.metrics.iter().enumerate() {
-        // of a step that is not complete there is none
+        // an incomplete step has no cost
         let cost = costs.get(&metric.step[..]).copied();
         let bytes = match by_journal.get(number) {
             Some(bytes) => *bytes,
@@ -93,8 +93,8 @@ pub(crate) fn curves(run: &Run) -> Vec<Curve<'_>> {
     all
 }
 
-/// Bytes by then in a folder of an older fl. A step that asks nobody stands after all questions if
-/// no later step asks anybody; otherwise the journal does not tell.
+/// Returns the bytes by then for a folder of an older fl. A step without requests counts after all
+/// requests if no later step has any; otherwise the journal does not show it.
 fn bytes_by_journal(run: &Run) -> Vec<Option<u64>> {
     let mut by_step: BTreeMap<&str, u64> = BTreeMap::new();
     let mut bytes = 0_u64;

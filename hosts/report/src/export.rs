@@ -1,12 +1,12 @@
-//! What was measured, in the forms that other tools read.
+//! Export of measurements to the formats of other tools.
 
 use crate::curves::{curves, positions};
 use crate::read::Run;
 use fl_core::Result;
 use std::borrow::Cow;
 
-/// A cell of a CSV. What a spreadsheet would take for a formula, and is no number, has a `'` before
-/// it.
+/// Returns a cell of a CSV. A text that a spreadsheet would read as a formula, and that is no
+/// number, gets a `'` in front.
 pub fn cell(text: &str) -> Cow<'_, str> {
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     match formula && text.parse::<f64>().is_err() {
@@ -15,12 +15,12 @@ pub fn cell(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Every measurement of these runs, and what they had cost after each step (`bytes.up`,
-/// `bytes.down`, `epsilon.readers` and the like): one line for each number, `client` empty for the
+/// Returns every measurement of these runs, and their costs after each step (`bytes.up`,
+/// `bytes.down`, `epsilon.readers` and the like). One line per number; `client` is empty for the
 /// mean over clients.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub fn csv(runs: &[Run]) -> Result<Vec<u8>> {
     let mut out = csv::Writer::from_writer(Vec::new());
     out.write_record(["run", "step", "round", "measure", "client", "value", "std"])?;
@@ -62,16 +62,16 @@ pub fn csv(runs: &[Run]) -> Result<Vec<u8>> {
     Ok(out.into_inner()?)
 }
 
-/// An event file of TensorBoard: every measurement as a scalar over its rounds, deviations over
-/// clients as `NAME.std`, and what the run had cost after each step. `began` is when the run did,
-/// in seconds since 1970.
+/// Returns an event file of TensorBoard: every measurement as a scalar over its rounds, deviations
+/// over clients as `NAME.std`, and the costs after each step. `began` is the start of the run in
+/// seconds since 1970.
 pub fn tensorboard(run: &Run, began: f64) -> Vec<u8> {
     let mut out = Vec::new();
     // Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5 }
     let event = |step: u64, field: u8, content: &[u8]| {
         let mut event = vec![0x09];
         event.extend(began.to_le_bytes());
-        // what is 0 is left out
+        // 0 is the default and left out
         if step > 0 {
             event.push(0x10);
             varint(step, &mut event);
@@ -123,7 +123,7 @@ fn bytes(field: u8, content: &[u8], out: &mut Vec<u8>) {
     out.extend(content);
 }
 
-/// A TFRecord: length and content, each with its masked CRC-32C.
+/// Appends a TFRecord: length and content, each with its masked CRC-32C.
 fn record(content: &[u8], out: &mut Vec<u8>) {
     let masked = |bytes: &[u8]| {
         let sum = crc::Crc::<u32>::new(&crc::CRC_32_ISCSI).checksum(bytes);

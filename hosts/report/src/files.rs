@@ -1,15 +1,15 @@
-//! Files of a run folder, which may be cut short, damaged or not there.
+//! Files of a run folder, which may be truncated, damaged or missing.
 
 use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Of each file, at most so many bytes are read.
+/// The most bytes to read of each file.
 const MOST: u64 = 256 << 20;
-/// So many pictures are shown.
+/// The most pictures to show.
 const PICTURES: usize = 16;
-/// Of so many bytes at most.
+/// The most bytes of a picture.
 const PICTURE: u64 = 4 << 20;
 
 pub(crate) fn text_of(path: &Path) -> std::io::Result<String> {
@@ -29,7 +29,7 @@ pub(crate) fn whole<T: DeserializeOwned>(
         .ok()
 }
 
-/// The PNG files of a folder, if it is there, by name.
+/// Returns the PNG files of a folder by name; none if there is no folder.
 pub(crate) fn pictures(folder: &Path, notices: &mut Vec<String>) -> Vec<(String, Vec<u8>)> {
     let there = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let names = there.filter_map(|entry| entry.file_name().into_string().ok());
@@ -58,8 +58,8 @@ pub(crate) fn pictures(folder: &Path, notices: &mut Vec<String>) -> Vec<(String,
     all
 }
 
-/// The lines of a file up to the first that cannot be read, after `each` has taken from it what is
-/// not needed.
+/// Returns the lines of a file up to the first unreadable one. `each` first removes unneeded data
+/// from each line.
 pub(crate) fn lines<T: DeserializeOwned>(
     folder: &Path,
     name: &str,

@@ -1,8 +1,10 @@
-//! What people look at of runs: a page that stands by itself ([`page()`]), and what tells two runs apart ([`compare()`]). Both read
-//! run folders as they are on disk, so that a run that is cut short, still works or is years old can be looked at too.
+//! Pages about runs for people: a self-contained page ([`page()`]), and the differences of two runs
+//! ([`compare()`]). Both read run folders from the disk, so that they also work for runs that are
+//! interrupted, still active or years old.
 //!
-//! Pictures are drawn here, as SVG whose colours come from the page's style sheet: plot crates write colours into the picture,
-//! which then is wrong in the dark or on paper, or put megabytes of a script into every page.
+//! Plots are drawn here, as SVG with colours from the page's style sheet. Plot crates write fixed
+//! colours into the picture, which are wrong in dark mode or on paper, or put megabytes of script
+//! into every page.
 
 mod compare;
 mod comparison_page;

@@ -1,4 +1,4 @@
-//! The page.
+//! The HTML page.
 
 use crate::read::Run;
 use crate::svg;
@@ -7,13 +7,13 @@ use anyhow::ensure;
 use fl_core::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-/// So many runs can be told apart on one page.
+/// The most runs on one page, so that their lines can be distinguished.
 pub const MOST: usize = svg::STYLES;
 
-/// The page of a run, or of several beside each other: HTML that needs no other file.
+/// Returns the page of a run, or of several runs side by side: HTML that needs no other file.
 ///
 /// # Errors
-/// When there is no run, or there are more than [`MOST`].
+/// If there is no run, or there are more than [`MOST`].
 pub fn page(runs: &[Run]) -> Result<String> {
     ensure!(
         (1..=MOST).contains(&runs.len()),
@@ -31,7 +31,7 @@ pub fn page(runs: &[Run]) -> Result<String> {
     Ok(whole(&title, &body))
 }
 
-/// A page that needs no other file.
+/// Returns a page that needs no other file.
 pub(crate) fn whole(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
@@ -39,7 +39,7 @@ pub(crate) fn whole(title: &str, body: &Markup) -> String {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                // nothing is loaded from anywhere, whatever a spec says
+                // the page loads nothing from elsewhere, for any text of a spec
                 meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'";
                 title { (title) " · fl" }
                 style { (PreEscaped(include_str!("style.css"))) }
@@ -50,7 +50,7 @@ pub(crate) fn whole(title: &str, body: &Markup) -> String {
     page.into_string()
 }
 
-/// A picture with what it shows, and its numbers for whoever wants to read them.
+/// Returns a plot with its caption, and with its numbers as a table.
 pub(crate) fn figure(
     title: &str,
     about: &str,
@@ -80,7 +80,7 @@ pub(crate) fn figure(
     }
 }
 
-/// A table; columns whose heads begin with `#` hold numbers.
+/// Returns a table; columns whose heads begin with `#` hold numbers.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> Markup {
     let number = |at: usize| head.get(at).is_some_and(|h| h.starts_with('#'));
     html! {
@@ -105,8 +105,8 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> Markup {
     }
 }
 
-/// At most `most` of `count` rows, evenly, with the last, and what to say of it. The others are not
-/// kept.
+/// Returns at most `most` of `count` rows, evenly spaced and with the last, and a remark if there
+/// are more. Does not keep the other rows.
 pub(crate) fn some<T>(
     rows: impl Iterator<Item = T>,
     count: usize,

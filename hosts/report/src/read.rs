@@ -1,4 +1,4 @@
-//! A run folder, as far as it can be read.
+//! [`Run`]: the readable content of a run folder.
 
 use crate::files::{lines, pictures, text_of, whole};
 use crate::text;
@@ -12,21 +12,21 @@ use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// A line of `journal.jsonl`: one question.
+/// A line of `journal.jsonl`: one request.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Entry {
     /// The step.
     pub step: String,
-    /// The question's label.
+    /// The label of the exchange.
     pub question: String,
     /// Kind of the messages to the clients.
     pub down: String,
     /// Kind of the answers.
     pub up: String,
-    /// How many were asked.
+    /// The number of clients that got the request.
     pub clients: u64,
-    /// Whose answers were left out, and why.
+    /// The clients whose answers were dropped, and why.
     pub dropped: Vec<(ClientId, String)>,
     /// Bytes to the clients.
     pub bytes_down: Bytes,
@@ -34,21 +34,21 @@ pub struct Entry {
     pub bytes_up: Bytes,
     /// Bytes of their envelopes.
     pub bytes_envelope: u64,
-    /// Digest of all that was sent and answered.
+    /// Digest of all messages and answers.
     pub digest: String,
-    /// Who answered, with the beginning of its answer's digest.
+    /// The clients that answered, with the beginning of each answer's digest.
     pub answers: Vec<(ClientId, String)>,
-    /// Epsilon after this question, before the server released anything of the answers.
+    /// Epsilon after this request, before any release of the server.
     pub privacy: Option<Epsilons>,
 }
 
-/// A line of `costs.jsonl`: what a run had cost when a step was complete.
+/// A line of `costs.jsonl`: the total cost of a run after a step.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Cost {
     /// The step.
     pub step: String,
-    /// Number of the round; 0 for a step that is done once.
+    /// Number of the round; 0 for a step that runs once.
     pub round: u64,
     /// Bytes from the clients, envelopes included.
     pub bytes_up: u64,
@@ -59,12 +59,12 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Epsilon against this observer, if there is a guarantee.
+    /// Returns epsilon against this observer, if there is a guarantee.
     pub fn epsilon(&self, observer: Observer) -> Option<f64> {
         *self.privacy.as_ref()?.get(&observer)?
     }
 
-    /// Every number, by the name that studies and exports have for it.
+    /// Returns every number, by its name in studies and exports.
     pub fn numbers(&self) -> Vec<(String, f64)> {
         let bytes = [("bytes.up", self.bytes_up), ("bytes.down", self.bytes_down)];
         let bytes = bytes.map(|(name, n)| (name.to_string(), n as f64));
@@ -78,19 +78,19 @@ impl Cost {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Bytes {
-    /// Of numbers.
+    /// Of the numbers.
     pub values: u64,
-    /// Of what they belong to.
+    /// Of their row ids.
     pub keys: u64,
 }
 
 impl Entry {
-    /// Bytes from the server.
+    /// Returns the bytes from the server.
     pub fn sent(&self) -> u64 {
         self.bytes_down.values.saturating_add(self.bytes_down.keys)
     }
 
-    /// Bytes from the clients, envelopes included.
+    /// Returns the bytes from the clients, envelopes included.
     pub fn received(&self) -> u64 {
         (self.bytes_up.values)
             .saturating_add(self.bytes_up.keys)
@@ -98,17 +98,17 @@ impl Entry {
     }
 }
 
-/// A line of `metrics.jsonl`: one measured number. `None` is one that is not finite.
+/// A line of `metrics.jsonl`: one measured number; `None` if it is not finite.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Metric {
     /// The step.
     pub step: String,
-    /// Number of the round; 0 for a step that is done once.
+    /// Number of the round; 0 for a step that runs once.
     pub round: u64,
-    /// What was measured.
+    /// The name of the measure.
     pub name: String,
-    /// The number; the mean over clients where `each` is filled.
+    /// The number, or the mean over clients if `each` is filled.
     pub value: Option<f64>,
     /// Standard deviation over clients.
     pub std: Option<f64>,
@@ -116,7 +116,7 @@ pub struct Metric {
     pub each: Vec<Option<f64>>,
     /// The clients that have a number; empty in a folder of an older fl.
     pub clients: Vec<ClientId>,
-    /// Examples by true class and by what they are taken for.
+    /// Examples by true and by predicted class.
     pub confusion: Vec<Vec<u64>>,
 }
 
@@ -124,17 +124,17 @@ pub struct Metric {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Summary {
-    /// What it came to.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Examples of each class that each client holds.
+    /// Examples of each class at each client.
     pub held: BTreeMap<ClientId, Vec<u64>>,
-    /// What the user was told.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// What nobody accounts for.
+    /// Releases that no accountant covers.
     pub unaccounted: Option<String>,
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Outcome {
@@ -144,7 +144,7 @@ pub struct Outcome {
     pub metrics: BTreeMap<String, Option<f64>>,
     /// Bytes that crossed.
     pub bytes: Option<Traffic>,
-    /// What is guaranteed against each observer.
+    /// The guarantee against each observer.
     pub privacy: Option<BTreeMap<Observer, serde_json::Value>>,
     /// Digest of the run.
     pub digest: String,
@@ -163,19 +163,19 @@ pub struct Traffic {
 }
 
 impl Outcome {
-    /// Epsilon against this observer; `None` in it where nothing is guaranteed, and outside where
-    /// the spec has no accountant.
+    /// Returns epsilon against this observer: `Some(None)` without a guarantee, `None` without an
+    /// accountant.
     pub fn epsilon(&self, observer: Observer) -> Option<Option<f64>> {
         let found = self.privacy.as_ref()?.get(&observer)?;
         Some(found.get("epsilon").and_then(serde_json::Value::as_f64))
     }
 
-    /// What is guaranteed against this observer; `None` where the spec has no accountant.
+    /// Returns the guarantee against this observer; `None` if the spec has no accountant.
     pub fn protection(&self, observer: Observer) -> Option<Protection> {
         serde_json::from_value(self.privacy.as_ref()?.get(&observer)?.clone()).ok()
     }
 
-    /// What is guaranteed against each observer, in words.
+    /// Returns the guarantee against each observer, as text.
     pub fn guarantees(&self) -> Option<Vec<(Observer, String)>> {
         let all = self.privacy.as_ref()?.iter();
         let words = all.map(|(observer, found)| {
@@ -186,7 +186,7 @@ impl Outcome {
     }
 }
 
-/// What `run.json` says of where a run comes from.
+/// The origin of a run, from `run.json`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Origin {
@@ -199,7 +199,7 @@ pub(crate) struct Origin {
     pub resumed: Vec<serde_json::Value>,
 }
 
-/// A file and what was in it.
+/// A file and the hash of its content.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct FileHash {
@@ -207,43 +207,43 @@ pub(crate) struct FileHash {
     pub sha256: String,
 }
 
-/// A run, as its folder has it.
+/// A run, read from its folder.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What it is called among others.
+    /// Its name among other runs.
     pub label: String,
-    /// Where it is.
+    /// Its folder.
     pub path: PathBuf,
     /// The resolved spec.
     pub spec: Value,
     /// Its text.
     pub spec_text: String,
-    /// Every question, in order.
+    /// Every request, in order.
     pub journal: Vec<Entry>,
     /// Every measurement, in order.
     pub metrics: Vec<Metric>,
-    /// What the run had cost after each complete step; `None` in a folder of an older fl.
+    /// The total cost after each complete step; `None` in a folder of an older fl.
     pub costs: Option<Vec<Cost>>,
-    /// What it came to, if it is done.
+    /// The outcome, if the run is done.
     pub summary: Option<Summary>,
-    /// Pictures that it has made, by name: PNG files.
+    /// Its pictures, by name: PNG files.
     pub pictures: Vec<(String, Vec<u8>)>,
-    /// What of the folder is missing or cannot be read.
+    /// Missing or unreadable files of the folder.
     pub notices: Vec<String>,
     pub(crate) origin: Origin,
 }
 
 impl Run {
-    /// Reads a run folder. What is missing or damaged in it is noticed, not an error, but for the spec.
+    /// Reads a run folder. Missing or damaged files become notices; only the spec is required.
     ///
     /// # Errors
-    /// When there is no such folder, or no run has begun in it.
+    /// If there is no such folder, or no run has begun in it.
     pub fn open(path: &Path) -> Result<Self> {
         Self::read(path, &|_| {})
     }
 
-    /// As [`Run::open`], without the digests of questions and answers: most of a journal, and of
-    /// use for comparisons alone.
+    /// As [`Run::open`], without the digests of messages and answers, which are most of a journal
+    /// and used for comparisons only.
     ///
     /// # Errors
     /// As [`Run::open`].
@@ -318,7 +318,7 @@ impl Run {
         })
     }
 
-    /// Reads several as [`Run::open_brief`] does; two of one name are called by their paths.
+    /// Reads several as [`Run::open_brief`] does; runs with one name are labelled by their paths.
     ///
     /// # Errors
     /// Those of [`Run::open`].
@@ -327,7 +327,7 @@ impl Run {
         Ok(Self::named(runs.collect::<Result<_>>()?))
     }
 
-    /// Several runs; two of one name are called by their paths.
+    /// Labels several runs; those with one name by their paths.
     pub fn named(mut runs: Vec<Self>) -> Vec<Self> {
         let mut seen = BTreeSet::new();
         if !runs.iter().all(|run| seen.insert(run.label.clone())) {
@@ -338,27 +338,27 @@ impl Run {
         runs
     }
 
-    /// The name that its spec gives it.
+    /// Returns the name in its spec.
     pub fn name(&self) -> &str {
         let name = self.spec.get("name").and_then(Value::as_str);
         name.unwrap_or(&self.label)
     }
 
-    /// Its protocol.
+    /// Returns its protocol.
     pub fn protocol(&self) -> &str {
         let of = self.spec.get("protocol").and_then(|p| p.get("use"));
         of.and_then(Value::as_str).unwrap_or("?")
     }
 
-    /// Its seed.
+    /// Returns its seed.
     pub fn seed(&self) -> String {
         let seed = self.spec.get("seed");
         seed.map_or("?".into(), text::inline)
     }
 
-    /// The names of the clients that have a number in `metric`. An older fl did not write them
-    /// down: they are those of all clients if all have a number, and otherwise `1.`, `2.`, ..,
-    /// which says only which number it is.
+    /// Returns the names of the clients that have a number in `metric`. An older fl did not write
+    /// them: then they are all clients if all have a number, and otherwise `1.`, `2.`, .., the
+    /// position of the number.
     pub fn clients_of(&self, metric: &Metric) -> Vec<String> {
         let each = metric.each.len();
         if metric.clients.len() == each {
@@ -372,9 +372,9 @@ impl Run {
         }
     }
 
-    /// What tells the rows that it learnt from: the SHA-256 of every data file, or, of rows that
-    /// the program made, their set and the seed. Runs that have one of these in common may have
-    /// learnt from the same rows.
+    /// Returns identifiers of the rows that it learnt from: the SHA-256 of every data file, or the
+    /// set and the seed of generated rows. Runs with an identifier in common may have learnt from
+    /// the same rows.
     pub fn data(&self) -> Vec<String> {
         if !self.origin.data.is_empty() {
             return self.origin.data.iter().map(|f| f.sha256.clone()).collect();
@@ -382,12 +382,13 @@ impl Run {
         vec![format!("{}, seed {}", self.set(), self.seed())]
     }
 
-    /// What decides which rows each client was dealt: the data of its spec, and the seed.
+    /// Returns the inputs that determine each client's rows: the data section of its spec, and the
+    /// seed.
     pub fn deal(&self) -> (String, Option<&Value>) {
         (self.seed(), self.spec.get("data"))
     }
 
-    /// The name of its data set.
+    /// Returns the name of its data set.
     pub fn set(&self) -> &str {
         let set = self.spec.get("data").and_then(|data| data.get("set"));
         let named = set.and_then(Value::as_str);
@@ -396,29 +397,29 @@ impl Run {
             .unwrap_or("?")
     }
 
-    /// When it began: RFC 3339, if the folder tells.
+    /// Returns its start: RFC 3339, if the folder contains it.
     pub fn began(&self) -> &str {
         &self.origin.started
     }
 
-    /// Bytes to and from clients: what the run came to, or as many as its journal has so far.
+    /// Returns the bytes to and from clients: from the outcome, or from the journal so far.
     pub fn bytes(&self) -> Traffic {
         let outcome = self.summary.as_ref().and_then(|s| s.outcome.bytes);
         outcome.unwrap_or_else(|| journalled(&self.journal))
     }
 
-    /// What the last complete step of this round had cost, with everything before it.
+    /// Returns the total cost after the last complete step of this round.
     pub fn cost_in(&self, round: u64) -> Option<&Cost> {
         let mut costs = self.costs.iter().flatten().rev();
         costs.find(|cost| cost.round == round)
     }
 
-    /// Does somebody account for what is released?
+    /// Returns whether the run has an accountant.
     pub fn accounts(&self) -> bool {
         self.journal.iter().any(|e| e.privacy.is_some())
     }
 
-    /// The last measurement of each name, in order of their first.
+    /// Returns the last measurement of each name, in order of their first.
     pub fn last(&self) -> Vec<&Metric> {
         let mut last: Vec<&Metric> = Vec::new();
         let mut places: BTreeMap<&str, usize> = BTreeMap::new();
@@ -439,7 +440,7 @@ fn sha256(text: &str) -> String {
     fl_core::hex(&Sha256::digest(text))
 }
 
-/// Bytes of all questions.
+/// Returns the bytes of all requests.
 fn journalled(journal: &[Entry]) -> Traffic {
     let add = |sum: Traffic, e: &Entry| Traffic {
         up: sum.up.saturating_add(e.received()),
@@ -448,8 +449,8 @@ fn journalled(journal: &[Entry]) -> Traffic {
     journal.iter().fold(Traffic::default(), add)
 }
 
-/// What the files of a run that is done say differently of its bytes and epsilons. `costs` are the
-/// lines of `costs.jsonl`, if the folder has it.
+/// Describes a contradiction between the files of a finished run about its bytes and epsilons.
+/// `costs` are the lines of `costs.jsonl`, if the folder has it.
 fn other_costs(outcome: &Outcome, journal: &[Entry], costs: Option<&[Cost]>) -> Option<String> {
     let said = outcome.bytes?;
     let bytes = |file: &str, found: Traffic| {
@@ -481,12 +482,12 @@ fn other_costs(outcome: &Outcome, journal: &[Entry], costs: Option<&[Cost]>) -> 
     bytes("journal.jsonl", journalled(journal)).or_else(of_costs)
 }
 
-/// What two files of a run that is done say of one number.
+/// Describes a contradiction between two files of a finished run about one number.
 fn contradiction(outcome: &Outcome, metrics: &[Metric]) -> Option<String> {
     let last: BTreeMap<&str, &Metric> = metrics.iter().map(|m| (&m.name[..], m)).collect();
     let found = outcome.metrics.iter().find_map(|(name, said)| {
         let last = |name: &str| last.get(name).copied();
-        // a deviation is in its mean's line
+        // a deviation is on its mean's line
         let found = match (last(name), name.strip_suffix(".std").map(last)) {
             (Some(of), _) => of.value,
             (None, Some(Some(mean))) => mean.std,

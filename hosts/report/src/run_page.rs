@@ -1,4 +1,4 @@
-//! Everything of one run.
+//! The page of one run.
 
 use crate::costs;
 use crate::curves::{Curve, curves};
@@ -10,11 +10,11 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
 use maud::{Markup, html};
 
-/// So many clients are drawn.
+/// The most clients to draw.
 const CLIENTS: usize = 200;
-/// So many classes are drawn.
+/// The most classes to draw.
 const CLASSES: usize = 64;
-/// So many rows a table has.
+/// The most rows of a table.
 pub(crate) const ROWS: usize = 500;
 
 pub(crate) fn page(run: &Run) -> Markup {
@@ -24,7 +24,7 @@ pub(crate) fn page(run: &Run) -> Markup {
     }
 }
 
-/// All but the title.
+/// Returns the whole page except the title.
 pub(crate) fn sections(run: &Run) -> Markup {
     let curves = curves(run);
     html! {
@@ -90,7 +90,7 @@ fn dots(curve: &Curve<'_>) -> Vec<Dot> {
     .collect()
 }
 
-/// A line of a curve.
+/// Returns the line of a curve.
 pub(crate) fn line(curve: &Curve<'_>, label: &str, style: usize) -> Line {
     Line {
         label: label.into(),

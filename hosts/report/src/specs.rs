@@ -1,16 +1,16 @@
-//! What differs between resolved specs.
+//! Differences between resolved specs.
 
 use crate::text::inline;
 use serde_yaml::Value;
 
-/// One value that differs: where it stands, and what it is in each spec; `None` where it is not there.
+/// One differing value: its path, and the value in each spec; `None` if it is missing there.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Difference {
     pub path: String,
     pub values: Vec<Option<String>>,
 }
 
-/// Everything that differs between these specs, in the order of the first that has it.
+/// Returns all differences between these specs, in the order of the first spec that has each.
 pub(crate) fn differences(specs: &[&Value]) -> Vec<Difference> {
     let mut all = Vec::new();
     walk(
@@ -25,7 +25,7 @@ fn walk(path: &str, values: &[Option<&Value>], all: &mut Vec<Difference>) {
     if values.windows(2).all(|pair| pair[0] == pair[1]) {
         return;
     }
-    // another part is another part: what it is set to is no difference of its own
+    // a different part is one difference: its settings are no further ones
     let part = |v: &Option<&Value>| v.and_then(|v| v.get("use")).cloned();
     let one_part = values
         .windows(2)

@@ -1,11 +1,11 @@
-//! The page of a study: its tables, and pictures of them.
+//! The page of a study: its tables and their plots.
 
 use crate::page::{figure, table, whole};
 use crate::svg::{self, Dot, Line};
 use crate::text::number;
 use maud::{Markup, html};
 
-/// A table of a study, as it is shown.
+/// A table of a study, for a page.
 #[derive(Clone, Debug)]
 pub struct Section {
     /// Its heading.
@@ -14,9 +14,9 @@ pub struct Section {
     pub head: Vec<String>,
     /// Its rows.
     pub rows: Vec<Vec<String>>,
-    /// What failed or is missing.
+    /// Failed or missing runs.
     pub notes: Vec<String>,
-    /// What is drawn of it.
+    /// Its plots.
     pub pictures: Vec<Picture>,
 }
 
@@ -25,30 +25,30 @@ pub struct Section {
 pub struct Picture {
     /// Its heading.
     pub title: String,
-    /// What stands from left to right.
+    /// The horizontal axis.
     pub x: String,
-    /// What stands from below to above.
+    /// The vertical axis.
     pub y: String,
-    /// `x` may be shown in powers of ten, if the numbers call for it.
+    /// Whether `x` may use a logarithmic axis.
     pub powers: bool,
-    /// By name.
+    /// Lines by name.
     pub lines: Vec<(String, Vec<Spot>)>,
 }
 
-/// What several seeds came to.
+/// The mean over several seeds.
 #[derive(Clone, Copy, Debug)]
 pub struct Spot {
-    /// Where.
+    /// The horizontal position.
     pub x: f64,
     /// Their mean.
     pub y: f64,
-    /// Their deviation; none of one seed.
+    /// Their deviation; `None` for one seed.
     pub spread: Option<f64>,
-    /// How many there are.
+    /// The number of seeds.
     pub seeds: usize,
 }
 
-/// The page of a study: HTML that needs no other file.
+/// Returns the page of a study: HTML that needs no other file.
 pub fn study(name: &str, sections: &[Section]) -> String {
     let body = html! {
         h1 { (name) }

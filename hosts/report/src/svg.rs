@@ -1,10 +1,10 @@
-//! Pictures as SVG. Colours, fonts and dashes are classes of the page's style sheet: `s0` to `s7` are the palette, `d0` to `d2`
-//! the dashes, so that what is drawn can be told apart without colour too.
+//! Plots as SVG. Colours, fonts and dashes are classes of the page's style sheet: `s0` to `s7` are
+//! the palette and `d0` to `d2` the dashes, so that lines differ without colour too.
 
 use crate::text::tick;
 use maud::{Markup, html};
 
-/// So many lines can be told apart.
+/// The number of distinguishable lines.
 pub(crate) const STYLES: usize = 24;
 
 const WIDTH: f64 = 480.0;
@@ -14,12 +14,12 @@ const RIGHT: f64 = 12.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 40.0;
 
-/// More points than this make no difference to the eye, only to the page's size.
+/// More points than this only increase the size of the page.
 const POINTS: usize = 800;
-/// So many points are marked.
+/// The most points that get a mark.
 const MARKED: usize = 60;
 
-/// The class of line number `at`.
+/// Returns the class of line number `at`.
 pub(crate) fn style(at: usize) -> String {
     format!("s{} d{}", at % 8, at / 8 % 3)
 }
@@ -30,11 +30,11 @@ pub(crate) struct Dot {
     pub y: f64,
     /// Half the height of the band around it.
     pub spread: f64,
-    /// What is said of it.
+    /// Its tooltip.
     pub title: String,
 }
 
-/// What is said of one of `count` points; nothing of so many that none is marked.
+/// Returns the tooltip of one of `count` points; empty if there are too many for marks.
 pub(crate) fn title(count: usize, text: impl FnOnce() -> String) -> String {
     match count <= MARKED {
         true => text(),
@@ -42,27 +42,28 @@ pub(crate) fn title(count: usize, text: impl FnOnce() -> String) -> String {
     }
 }
 
-/// A line, perhaps in a band.
+/// A line, optionally with a band.
 pub(crate) struct Line {
     pub label: String,
-    /// Which of the styles.
+    /// The index of its style.
     pub style: usize,
     pub dots: Vec<Dot>,
 }
 
-/// One direction of a picture.
+/// One axis of a plot.
 struct Scale {
     low: f64,
     high: f64,
     log: bool,
-    /// All values are whole numbers.
+    /// Whether all values are whole numbers.
     whole: bool,
     from: f64,
     to: f64,
 }
 
 impl Scale {
-    /// One that has all `values`, from pixel `from` to pixel `to`. With `log`, in powers of ten if the values call for it.
+    /// Returns an axis that contains all `values`, from pixel `from` to pixel `to`. With `log` it
+    /// is logarithmic if the values suggest it.
     fn of(values: impl Iterator<Item = f64>, from: f64, to: f64, log: bool) -> Self {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         let mut whole = true;
@@ -96,7 +97,7 @@ impl Scale {
         self.from + share * (self.to - self.from)
     }
 
-    /// Where it has marks.
+    /// Returns the positions of its ticks.
     fn ticks(&self) -> Vec<f64> {
         if self.log {
             let (low, high) = (
@@ -109,7 +110,7 @@ impl Scale {
                 .map(|n| 10_f64.powi(n))
                 .collect();
         }
-        // there is nothing between rounds
+        // no ticks between rounds
         let least = if self.whole { 1.0 } else { 0.0 };
         let rough = ((self.high - self.low) / 7.0).max(least);
         let power = 10_f64.powf(rough.log10().floor());
@@ -123,7 +124,7 @@ impl Scale {
     }
 }
 
-/// Every so-many-th dot, and the last.
+/// Returns evenly spaced dots, and the last.
 fn thinned(dots: &[Dot]) -> impl Iterator<Item = &Dot> {
     let every = dots.len().div_ceil(POINTS).max(1);
     let last = dots.len().saturating_sub(1);
@@ -132,7 +133,7 @@ fn thinned(dots: &[Dot]) -> impl Iterator<Item = &Dot> {
         .map(|(_, dot)| dot)
 }
 
-/// Lines over `x`; with `log`, `x` may be in powers of ten.
+/// Draws lines over `x`; with `log`, `x` may be logarithmic.
 pub(crate) fn lines(all: &[Line], x: &str, y: &str, log: bool) -> Markup {
     let dots = || {
         all.iter()
@@ -168,7 +169,7 @@ pub(crate) fn lines(all: &[Line], x: &str, y: &str, log: bool) -> Markup {
     }
 }
 
-/// What has no finite value parts a line.
+/// Splits a line at values that are not finite.
 fn pieces(dots: &[Dot]) -> Vec<Vec<&Dot>> {
     let thin: Vec<&Dot> = thinned(dots).collect();
     let parts = thin
@@ -217,7 +218,7 @@ fn axes(across: Option<&Scale>, up: &Scale, x: &str, y: &str) -> Markup {
     }
 }
 
-/// A bar for each name, and a line at their mean.
+/// Draws a bar for each name, and a line at their mean.
 pub(crate) fn bars(
     all: &[(String, Option<f64>, String)],
     mean: Option<f64>,
@@ -255,7 +256,8 @@ pub(crate) fn bars(
     }
 }
 
-/// Counts as shades: `rows` down, `columns` across. With `by_row` the darkest shade is a row's largest count.
+/// Counts as shades: `rows` down, `columns` across. With `by_row` the darkest shade is a row's
+/// largest count.
 pub(crate) struct Heat<'a> {
     pub rows: &'a [String],
     pub columns: &'a [String],
@@ -266,7 +268,7 @@ pub(crate) struct Heat<'a> {
 }
 
 impl Heat<'_> {
-    /// The picture.
+    /// Draws the plot.
     pub fn draw(&self) -> Markup {
         let (rows, columns) = (self.rows.len(), self.columns.len());
         let cell = (720.0 / columns.max(1) as f64).clamp(7.0, 44.0);

@@ -1,8 +1,8 @@
-//! Numbers and values as people read them.
+//! Formats of numbers and values for people.
 
 use serde_yaml::Value;
 
-/// 1234567 as `1,234,567`.
+/// Formats 1234567 as `1,234,567`.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -15,7 +15,7 @@ pub(crate) fn count(n: u64) -> String {
     out
 }
 
-/// A measured number: whole ones as they are, others with four digits that say something.
+/// Formats a measured number: whole ones exactly, others with four significant digits.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         _ if !value.is_finite() => value.to_string(),
@@ -30,12 +30,12 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// [`number`], or why there is none.
+/// Formats as [`number`] does, or returns why there is none.
 pub(crate) fn measured(value: Option<f64>) -> String {
     value.map_or("not finite".into(), number)
 }
 
-/// `0.8123 ± 0.0100`
+/// Formats `0.8123 ± 0.0100`.
 pub(crate) fn with_std(value: Option<f64>, std: Option<f64>) -> String {
     match std {
         Some(std) => format!("{} ± {}", measured(value), number(std)),
@@ -43,7 +43,7 @@ pub(crate) fn with_std(value: Option<f64>, std: Option<f64>) -> String {
     }
 }
 
-/// A number beside an axis, as short as it can be.
+/// Formats a number for an axis, as short as possible.
 pub(crate) fn tick(value: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),
@@ -60,7 +60,7 @@ fn plain(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
-/// A value on one line: `{use: mean, trim: 0.1}`.
+/// Formats a value on one line: `{use: mean, trim: 0.1}`.
 pub(crate) fn inline(value: &Value) -> String {
     match value {
         Value::Null => "none".into(),

@@ -1,4 +1,4 @@
-//! A file of lines that only grows, and what a checkpoint knows of it.
+//! [`AppendLog`]: a file of lines that only grows, and its position in a checkpoint.
 
 use crate::atomic_file;
 use anyhow::{Context, bail, ensure};
@@ -9,14 +9,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
-/// How much of the file there was, and its hash.
+/// The length of the file, and its hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LogPosition {
     length: u64,
     sha256: [u8; 32],
 }
 
-/// The file, open to add to.
+/// The file, open for appending.
 pub(crate) struct AppendLog {
     path: PathBuf,
     file: File,
@@ -25,10 +25,10 @@ pub(crate) struct AppendLog {
 }
 
 impl AppendLog {
-    /// An empty file.
+    /// Makes an empty file.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// If it cannot be made.
     pub fn create(path: PathBuf) -> Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.create(true).append(true).open(&path);
@@ -40,10 +40,10 @@ impl AppendLog {
         })
     }
 
-    /// A file that begins with what is `known` of it. What follows is there still, until [`AppendLog::go_on`].
+    /// Opens a file that begins with the `known` part. The rest stays until [`AppendLog::go_on`].
     ///
     /// # Errors
-    /// When it does not, or cannot be read.
+    /// If it does not begin so, or cannot be read.
     pub fn open(path: PathBuf, known: Option<LogPosition>) -> Result<Self> {
         let what = || format!("opening {}", path.display());
         atomic_file::open(&path).with_context(what)?;
@@ -76,10 +76,10 @@ impl AppendLog {
         })
     }
 
-    /// Takes back what is not known.
+    /// Removes everything after the known part.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn go_on(&self) -> Result<()> {
         let cut = self.file.set_len(self.length);
         cut.with_context(|| format!("taking back lines of {}", self.path.display()))
@@ -88,7 +88,7 @@ impl AppendLog {
     /// Writes a line.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn add(&mut self, line: &impl Serialize) -> Result<()> {
         let mut line = serde_json::to_vec(line)?;
         line.push(b'\n');
@@ -99,10 +99,10 @@ impl AppendLog {
         Ok(())
     }
 
-    /// All of it is on the disk, and this is what there is.
+    /// Flushes the file to the disk, and returns its position.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn flush(&self) -> Result<LogPosition> {
         let synced = self.file.sync_all();
         synced.with_context(|| format!("syncing {}", self.path.display()))?;

@@ -8,17 +8,18 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How a file is called until it is whole. A crash may leave one behind.
+/// Suffix of a file until it is complete. A crash may leave one behind.
 pub(crate) const UNFINISHED: &str = ".tmp";
 
-/// Names the process that a run lives in, and is locked as long as it does.
+/// The lock file of a run. It names the run's process, which holds the lock while it lives.
 pub(crate) const LOCK: &str = "lock";
 
-/// Writes a file so that a crash leaves the old one or the new one. Who may read a new one is what the umask says; one that is
-/// there keeps its mode, and a link leads where it led. A device or a pipe is written to.
+/// Writes a file so that a crash leaves the old or the new one. The umask sets the mode of a new
+/// file; an existing one keeps its mode, and a link keeps its target. Devices and pipes are written
+/// to directly.
 ///
 /// # Errors
-/// When it cannot be written; what was there is then there still.
+/// If it cannot be written; the old content is still there then.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let what = || format!("writing {}", path.display());
     match path.metadata() {
@@ -36,7 +37,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// As [`write()`], for nobody else's eyes.
+/// As [`write()`], readable by the owner only.
 ///
 /// # Errors
 /// As [`write()`].
@@ -45,12 +46,12 @@ pub fn write_secret(path: &Path, bytes: &[u8]) -> Result<()> {
     replace(path, bytes, mode(0o600), None).with_context(what)
 }
 
-/// Opens a file that no other user can have written: a regular file of the user who runs this, or
-/// of root, that others may not write to. Follows no link, and waits for no pipe. One that
-/// `options` make is its owner's alone.
+/// Opens a file that no other user can have written: a regular file of the current user or root
+/// that others may not write to. Follows no link, and waits for no pipe. A file made by `options`
+/// is accessible by its owner only.
 ///
 /// # Errors
-/// When it is another file, or cannot be opened.
+/// If it is another file, or cannot be opened.
 pub fn open_own(path: &Path, options: &mut OpenOptions) -> std::io::Result<File> {
     #[cfg(unix)]
     {
@@ -74,8 +75,7 @@ pub fn open_own(path: &Path, options: &mut OpenOptions) -> std::io::Result<File>
     Ok(file)
 }
 
-/// Fails if another user than the one who runs this, or root, owns what `about` is of, or may write
-/// to it.
+/// Fails if a user other than the current one or root owns the file, or may write to it.
 #[cfg(unix)]
 pub fn own(about: &fs::Metadata) -> std::io::Result<()> {
     use std::os::unix::fs::MetadataExt;
@@ -93,7 +93,7 @@ pub fn own(about: &fs::Metadata) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The whole of such a file.
+/// Reads the whole of such a file.
 ///
 /// # Errors
 /// As [`open_own`].
@@ -103,14 +103,14 @@ pub fn read_own(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Makes an empty file, or empties the one that is there, for its owner's eyes alone.
+/// Makes an empty file, or empties an existing one, accessible by its owner only.
 pub(crate) fn create_secret(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true);
     let file = open_own(path, &mut options)?;
     file.set_len(0)?;
     if let Some(mode) = mode(0o600) {
-        // one that was there has the mode that it had
+        // an existing file has kept its mode
         file.set_permissions(mode)?;
     }
     Ok(file)
@@ -142,7 +142,7 @@ fn replace(
     }
     let mut file = unfinished.tempfile_in(folder.unwrap_or(Path::new(".")))?;
     if let Some(kept) = kept {
-        // not cut by the umask
+        // not restricted by the umask
         file.as_file().set_permissions(kept)?;
     }
     file.write_all(bytes)?;
@@ -151,14 +151,14 @@ fn replace(
     Ok(())
 }
 
-/// Makes the names in `folder` last: a file that was written, or renamed, is there after a crash of the system too.
+/// Makes the names in `folder` durable: a written or renamed file survives a crash of the system.
 ///
 /// # Errors
-/// When the file system cannot say that they do.
+/// If the file system cannot confirm it.
 pub fn sync(folder: &Path) -> Result<()> {
     #[cfg(unix)]
     match File::open(folder).and_then(|folder| folder.sync_all()) {
-        // some file systems cannot
+        // some file systems lack it
         Err(error)
             if !matches!(
                 error.kind(),
@@ -174,7 +174,7 @@ pub fn sync(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Opens a file to read, unless it is a pipe or the like, which would never open.
+/// Opens a file to read, unless it is a pipe or the like, for which it would block.
 pub(crate) fn open(path: &Path) -> std::io::Result<File> {
     if !path.metadata()?.is_file() {
         return Err(std::io::Error::other("it is no regular file"));
@@ -182,14 +182,14 @@ pub(crate) fn open(path: &Path) -> std::io::Result<File> {
     File::open(path)
 }
 
-/// The whole of such a file.
+/// Reads the whole of such a file.
 pub(crate) fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// What a crash left half written in `folder`.
+/// Returns the incomplete files that a crash left in `folder`.
 pub(crate) fn unfinished(folder: &Path) -> Result<Vec<PathBuf>> {
     let what = || format!("tidying {}", folder.display());
     let mut found = Vec::new();
@@ -203,7 +203,7 @@ pub(crate) fn unfinished(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Removes what a crash left half written in `folder`.
+/// Removes the incomplete files that a crash left in `folder`.
 pub(crate) fn tidy(folder: &Path) -> Result<()> {
     for path in unfinished(folder)? {
         fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
@@ -211,17 +211,17 @@ pub(crate) fn tidy(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Numbers as two hexadecimal digits each.
+/// Formats bytes as two hexadecimal digits each.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The SHA-256 of a file.
+/// Returns the SHA-256 of a file.
 pub(crate) fn hash(path: &Path) -> std::io::Result<String> {
     Ok(hex(&sum(open(path)?)?.finalize()))
 }
 
-/// The SHA-256 of what is left to read, to which more can be added.
+/// Returns the SHA-256 of the remaining bytes, open for more.
 pub(crate) fn sum(mut from: impl Read) -> std::io::Result<Sha256> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
@@ -236,24 +236,24 @@ pub(crate) fn sum(mut from: impl Read) -> std::io::Result<Sha256> {
 /// The number of further attempts at a lock that another process holds.
 const PATIENCE: usize = 50;
 
-/// A run folder that is in use. The system lets go of it when the process ends, however it ends.
+/// A run folder in use. The system releases the lock when the process ends for any reason.
 pub(crate) struct Lock {
     path: PathBuf,
     file: File,
 }
 
 impl Lock {
-    /// Takes `folder` for this process.
+    /// Locks `folder` for this process.
     ///
     /// # Errors
-    /// When it is in use, and by whom.
+    /// If another process has it; names the process.
     pub(crate) fn take(folder: &Path) -> Result<Self> {
         let path = folder.join(LOCK);
         let what = || format!("locking {}", path.display());
         let mut options = OpenOptions::new();
-        // readable for whoever wants to know the process
+        // readable, so that users can find the process
         options.read(true).write(true).create(true).truncate(false);
-        // a link could lead to a file that is not the run's
+        // a link could point to a file outside the run
         if path.is_symlink() {
             bail!("{}: it is a link", what());
         }
@@ -278,7 +278,7 @@ impl Lock {
                 let holder = holder.map_or("another process".into(), |id| format!("process {id}"));
                 bail!("the run in {} is in use by {holder}", folder.display())
             }
-            // some network file systems know no locks: the run is worth more
+            // some network file systems lack locks: the run matters more
             Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => {}
             Err(TryLockError::Error(error)) => return Err(error).with_context(what),
         }
@@ -287,9 +287,9 @@ impl Lock {
         Ok(Self { path, file })
     }
 
-    /// The run is over and nobody can go on with it: nothing is left to lock.
+    /// Removes the lock of a run that is over and cannot be resumed.
     pub(crate) fn remove(self) {
-        // first the name, then the lock; a file that stays says only who had it
+        // first the name, then the lock; a file that stays only names its last process
         let _ = fs::remove_file(&self.path);
         drop(self.file);
     }

@@ -1,4 +1,5 @@
-//! States of clients on disk: a file that only grows, and where in it each client's last state stands.
+//! [`ClientStateFile`]: states of clients on disk, in a file that only grows, with the position of
+//! each client's last state.
 
 use anyhow::{Context, ensure};
 use fl_core::{ClientId, Result};
@@ -9,13 +10,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// How the files are called, before their number.
+/// Prefix of the files, before their number.
 const PREFIX: &str = "clients-";
 
-/// Bytes of states that nobody needs any more and that may stay in a file in any case: a small file is not worth copying.
+/// Unused bytes that may stay in a file: a small file is not worth copying.
 const SPARE: u64 = 1 << 20;
 
-/// Where a state stands in the file.
+/// The position of a state in the file.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Slot {
     at: u64,
@@ -23,7 +24,7 @@ struct Slot {
     sha256: [u8; 32],
 }
 
-/// What a checkpoint knows of the file; all that is behind `end` was written after it.
+/// The file's index in a checkpoint; everything after `end` was written later.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Index {
     number: u64,
@@ -34,20 +35,20 @@ pub(crate) struct Index {
 /// The file and its index.
 #[derive(Default)]
 pub(crate) struct ClientStateFile {
-    /// `None`: the file has no name, and goes with the process.
+    /// `None`: the file has no name, and vanishes with the process.
     folder: Option<PathBuf>,
     file: Option<File>,
     index: Index,
 }
 
 impl ClientStateFile {
-    /// Is a file of this name one of states of clients?
+    /// Returns whether a file with this name holds states of clients.
     pub fn is_file_of(name: &str) -> bool {
         let number = name.strip_prefix(PREFIX);
         number.is_some_and(|n| n.parse::<u64>().is_ok())
     }
 
-    /// Without any state, and without a file until there is one.
+    /// Returns an empty file, which is made with the first state.
     pub fn new(folder: Option<PathBuf>) -> Self {
         Self {
             folder,
@@ -55,10 +56,10 @@ impl ClientStateFile {
         }
     }
 
-    /// What a checkpoint in `folder` knows of. Nothing is changed.
+    /// Opens the file of a checkpoint in `folder`. Changes nothing.
     ///
     /// # Errors
-    /// When the file is not there, or a state in it is not what it was.
+    /// If the file is missing, or a state in it has changed.
     pub fn open(folder: &Path, index: Index) -> Result<Self> {
         let mut shelf = Self::new(Some(folder.into()));
         if !index.places.is_empty() {
@@ -77,10 +78,10 @@ impl ClientStateFile {
         Ok(shelf)
     }
 
-    /// Goes on from the checkpoint: what was written after it is taken back.
+    /// Continues from the checkpoint: removes everything written after it.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// If the folder cannot be written.
     pub fn go_on(&mut self) -> Result<()> {
         if let Some(file) = &self.file {
             file.set_len(self.index.end)
@@ -89,22 +90,22 @@ impl ClientStateFile {
         self.tidy()
     }
 
-    /// Whose states there are.
+    /// Returns the clients that have a state.
     pub fn ids(&self) -> impl Iterator<Item = ClientId> {
         self.index.places.keys().copied()
     }
 
-    /// Writes down a client's state, which counts instead of the one before.
+    /// Writes a client's state, which replaces the earlier one.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn put(&mut self, id: ClientId, state: &[u8]) -> Result<()> {
         let end = self.index.end;
         let file = match &mut self.file {
             Some(file) => file,
             none => none.insert(create(self.folder.as_deref(), self.index.number)?),
         };
-        // behind the last state, also when an attempt before this one has left a part of one there
+        // after the last state, even if a failed attempt has left part of one there
         file.seek(SeekFrom::Start(end))
             .and_then(|_| file.write_all(state))
             .with_context(|| format!("writing down the state of client {id}"))?;
@@ -119,10 +120,10 @@ impl ClientStateFile {
         Ok(())
     }
 
-    /// A client's state, if it has one.
+    /// Returns a client's state, if it has one.
     ///
     /// # Errors
-    /// When it cannot be read, or is not what was written.
+    /// If it cannot be read, or has changed.
     pub fn get(&mut self, id: ClientId) -> Result<Option<Vec<u8>>> {
         let (Some(place), Some(file)) = (self.index.places.get(&id), &mut self.file) else {
             return Ok(None);
@@ -148,16 +149,16 @@ impl ClientStateFile {
         Ok(Some(state))
     }
 
-    /// The client has no state any more.
+    /// Removes the client's state.
     pub fn forget(&mut self, id: ClientId) {
         self.index.places.remove(&id);
     }
 
-    /// What a checkpoint has to know, when all of it is on the disk. A file that is mostly of states that nobody needs is
-    /// written anew first.
+    /// Flushes the file to the disk, and returns its index for a checkpoint. First rewrites a file
+    /// with mostly unused states.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn flush(&mut self) -> Result<Index> {
         let needed: u64 = self.index.places.values().map(|place| place.length).sum();
         if self.index.end > 2 * needed + SPARE {
@@ -180,10 +181,10 @@ impl ClientStateFile {
         Ok(self.index.clone())
     }
 
-    /// Removes the files that the last checkpoint does not know.
+    /// Removes the files that the last checkpoint does not use.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// If the folder cannot be written.
     pub fn tidy(&self) -> Result<()> {
         let Some(folder) = &self.folder else {
             return Ok(());
@@ -192,15 +193,15 @@ impl ClientStateFile {
         remove(folder, kept.as_deref())
     }
 
-    /// Bytes of the file that a checkpoint needs.
+    /// Returns the bytes of the file that a checkpoint uses.
     pub fn bytes(&self) -> u64 {
         self.index.end
     }
 
-    /// The run is over.
+    /// Removes the file after the run.
     ///
     /// # Errors
-    /// When the file cannot be removed.
+    /// If the file cannot be removed.
     pub fn discard(self) -> Result<()> {
         drop(self.file);
         self.folder.map_or(Ok(()), |folder| remove(&folder, None))
@@ -216,11 +217,11 @@ fn create(folder: Option<&Path>, number: u64) -> Result<File> {
         return tempfile::tempfile().context("making a file for states of clients");
     };
     let path = folder.join(name(number));
-    // one that is there already was written after the last checkpoint, or is not ours to trust
+    // an existing file was written after the last checkpoint, or is not trustworthy
     crate::atomic_file::create_secret(&path).with_context(|| format!("making {}", path.display()))
 }
 
-/// Removes all files of states in `folder` but `kept`.
+/// Removes all files of states in `folder` except `kept`.
 fn remove(folder: &Path, kept: Option<&str>) -> Result<()> {
     let what = || format!("tidying {}", folder.display());
     for entry in fs::read_dir(folder).with_context(what)? {
@@ -295,7 +296,7 @@ mod tests {
         shelf.forget(1);
         let after = shelf.flush().unwrap();
         assert_eq!(after.end, 1 << 19);
-        // killed before the checkpoint: the one before still finds all that it knows
+        // killed before the checkpoint: the earlier one still finds all its states
         let mut old = ClientStateFile::open(dir.path(), before).unwrap();
         assert_eq!(old.get(0).unwrap().unwrap(), state(0));
         shelf.tidy().unwrap();

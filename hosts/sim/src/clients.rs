@@ -1,4 +1,5 @@
-//! The clients of a run, and where what lasts of them is: in memory, or beyond a limit on the disk.
+//! [`Clients`]: the clients of a run, with their lasting states in memory, or beyond a limit on the
+//! disk.
 
 use crate::client_state_file::{ClientStateFile, Index};
 use crate::memory::{Memory, STATES};
@@ -11,21 +12,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// All clients.
 pub(crate) struct Clients {
-    /// Each as it is, or with a limit: without anything that lasts, unless it is at work.
+    /// Each client; with a limit, without its lasting state unless it is at work.
     all: BTreeMap<ClientId, Mutex<ClientState>>,
-    /// How many bytes of states stay in memory; `None`: all, and in the form that is worked on.
+    /// The number of bytes of states in memory; `None`: all, as live clients.
     limit: Option<u64>,
-    /// What the program may hold.
+    /// The memory limit of the program.
     pub memory: Option<Memory>,
     states: Mutex<States>,
 }
 
-/// What lasts, outside of work.
+/// The lasting states of clients that are not at work.
 struct States {
     /// With a limit: the states used last.
     cached: LruCache<ClientId, Vec<u8>>,
     bytes: u64,
-    /// Who is not as the shelf says.
+    /// Clients whose states differ from those in the file.
     changed: BTreeSet<ClientId>,
     shelf: ClientStateFile,
 }
@@ -61,10 +62,11 @@ impl States {
 }
 
 impl Clients {
-    /// `shelf` has the states that the run goes on with; `memory` is what the program may hold.
+    /// Makes the clients. `shelf` holds the states that the run resumes from; `memory` is the limit
+    /// of the program.
     ///
     /// # Errors
-    /// When it has one of a client that is not there, or that is none.
+    /// If it has a state of an unknown client, or an invalid one.
     pub fn new(
         all: impl Iterator<Item = ClientState>,
         memory: Option<u64>,
@@ -95,27 +97,28 @@ impl Clients {
         })
     }
 
-    /// What is to be said when the limit on memory cannot be kept.
+    /// Returns a warning if the memory limit is exceeded.
     pub fn passed(&self) -> Option<String> {
         let memory = self.memory.as_ref()?;
         memory.passed()
     }
 
-    /// Who there is.
+    /// Returns the clients.
     pub fn ids(&self) -> Vec<ClientId> {
         self.all.keys().copied().collect()
     }
 
-    /// Looks at what a client is from the first.
+    /// Calls `look` with each client, without its lasting state.
     pub fn each<T>(&self, mut look: impl FnMut(&ClientState) -> T) -> BTreeMap<ClientId, T> {
         let look = |(id, client): (&ClientId, &Mutex<ClientState>)| (*id, look(&lock(client)));
         self.all.iter().map(look).collect()
     }
 
-    /// Lets a client work. The inner result is its own, a panic included; the outer one is of what keeps its state.
+    /// Runs work on a client. The inner result is that of the work, panics included; the outer one
+    /// is that of its state's storage.
     ///
     /// # Errors
-    /// When there is no such client, or its state cannot be read or kept.
+    /// If there is no such client, or its state cannot be read or kept.
     pub fn with<T>(
         &self,
         id: ClientId,
@@ -139,10 +142,11 @@ impl Clients {
         Ok(out)
     }
 
-    /// Every client's state on the disk, for a checkpoint; where each stands, and how many bytes the file has.
+    /// Writes every client's state to the disk for a checkpoint. Returns their index, and the bytes
+    /// of the file.
     ///
     /// # Errors
-    /// When one cannot be written down.
+    /// If a state cannot be serialised.
     pub fn checkpoint(&self) -> Result<(Index, u64)> {
         let mut states = lock(&self.states);
         for id in std::mem::take(&mut states.changed) {
@@ -160,18 +164,18 @@ impl Clients {
         Ok((index, states.shelf.bytes()))
     }
 
-    /// The checkpoint stands: what only the one before needed goes.
+    /// Removes files that only the previous checkpoint used, once the new one is written.
     ///
     /// # Errors
-    /// When it cannot be removed.
+    /// If they cannot be removed.
     pub fn tidy(&self) -> Result<()> {
         lock(&self.states).shelf.tidy()
     }
 
-    /// The run is over.
+    /// Removes the states after the run.
     ///
     /// # Errors
-    /// When the states cannot be removed.
+    /// If they cannot be removed.
     pub fn discard(self) -> Result<()> {
         let states = self.states.into_inner();
         let states = states.unwrap_or_else(PoisonError::into_inner);
@@ -183,13 +187,13 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What lasts of a client, if anything does.
+/// Returns a client's lasting state, if it has one.
 fn saved(client: &ClientState) -> Result<Option<Vec<u8>>> {
     let lasts = !client.is_blank();
     lasts.then(|| client.save()).transpose()
 }
 
-/// As `work`; a panic is an error like any other.
+/// Runs `work`, and converts a panic to an error.
 fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);

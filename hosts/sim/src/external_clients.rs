@@ -1,4 +1,5 @@
-//! Clients that live in other places than this process, and what a client is made from in either.
+//! [`ExternalClients`]: clients outside this process. [`ClientFactory`]: makes clients in either
+//! place.
 
 use anyhow::{Context, ensure};
 use fl_core::privacy::NoiseSource;
@@ -8,15 +9,15 @@ use fl_core::{
 };
 use std::sync::Arc;
 
-/// The clients of a run that live elsewhere. What they keep between two questions is kept there.
+/// The clients of a run that live in other processes, with their state between requests.
 pub trait ExternalClients {
-    /// Finds the clients, before anything is asked; gives those that take part, ascending, and how
-    /// many examples each has (0 where that is not told, see [`owners`]). `known` is what this
-    /// process knows of them, which may be nothing, and `state` what [`ExternalClients::save`] gave to
-    /// the checkpoint that the run goes on from.
+    /// Finds the clients, before any request. Returns those that take part, ascending, with their
+    /// numbers of examples (0 if unknown, see [`owners`]). `known` is this process's knowledge of
+    /// them, which may be empty. `state` is the result of [`ExternalClients::save`] in the
+    /// checkpoint to resume from.
     ///
     /// # Errors
-    /// When somebody who must be there is not, or has something else than is known.
+    /// If a required client is missing, or has other data than known.
     fn begin(
         &mut self,
         known: &[(ClientId, usize)],
@@ -26,7 +27,7 @@ pub trait ExternalClients {
     /// As [`fl_core::Host::ask`].
     ///
     /// # Errors
-    /// The first error of `each`, or when nobody can be asked any more.
+    /// The first error of `each`, or if no client can get requests any more.
     fn ask<'q>(
         &mut self,
         to: &[ClientId],
@@ -34,7 +35,8 @@ pub trait ExternalClients {
         each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
     ) -> Result<()>;
 
-    /// Evaluates these clients' own models where they are; hands over the scores in this order.
+    /// Evaluates these clients' own models at the clients; passes the scores to `each` in this
+    /// order.
     ///
     /// # Errors
     /// As [`ExternalClients::ask`].
@@ -45,7 +47,7 @@ pub trait ExternalClients {
         each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
     ) -> Result<()>;
 
-    /// Fetches these clients' own models, written down, in this order.
+    /// Fetches these clients' own models, serialised, in this order.
     ///
     /// # Errors
     /// As [`ExternalClients::ask`].
@@ -56,41 +58,42 @@ pub trait ExternalClients {
         each: &mut dyn FnMut(ClientId, Result<Vec<u8>>) -> Result<()>,
     ) -> Result<()>;
 
-    /// What a checkpoint must know of them; never empty.
+    /// Returns their state for a checkpoint; never empty.
     ///
     /// # Errors
-    /// When it cannot be written down.
+    /// If it cannot be serialised.
     fn save(&self) -> Result<Vec<u8>>;
 
-    /// The checkpoint with what [`ExternalClients::save`] gave last stands: the run never goes on from an earlier one.
+    /// Reports that the checkpoint with the last [`ExternalClients::save`] is written: the run
+    /// never resumes from an earlier one.
     fn saved(&mut self);
 
-    /// The run is over; nobody goes on with it, unless it is to be kept for more rounds.
+    /// Ends the run, which is not resumed; with `keep` it may get more rounds.
     ///
     /// # Errors
-    /// When something that is left cannot be removed.
+    /// If leftovers cannot be removed.
     fn end(&mut self, keep: bool) -> Result<()>;
 }
 
-/// What all clients of a run are made from, wherever they are.
+/// The common ingredients of all clients of a run, in any process.
 #[derive(Clone)]
 pub struct ClientFactory {
-    /// What everybody has.
+    /// The public data.
     pub public: Option<Arc<Public>>,
     /// The parts, in the protocol's slots ([`Parts::in_slots`]).
     pub parts: Arc<Parts>,
     /// The run's seed.
     pub seed: u64,
-    /// What may be spent.
+    /// The budget.
     pub budget: Option<Budget>,
-    /// Where the noise of releases comes from.
+    /// The source of the noise of releases.
     pub noise: NoiseSource,
-    /// May a client be asked a question again?
+    /// Whether the server may repeat a request.
     pub retries: bool,
 }
 
 impl ClientFactory {
-    /// A client that has learnt nothing yet.
+    /// Makes a client that has learnt nothing yet.
     pub fn client(&self, id: ClientId, data: Examples) -> ClientState {
         let home = Stream::root(self.seed).child("client", u64::from(id));
         ClientState::new(id, data, self.public.clone(), self.parts.clone(), home)
@@ -100,12 +103,12 @@ impl ClientFactory {
     }
 }
 
-/// The clients that take part, ascending. If an accountant works for the run (`accounts`), these
-/// are all clients: who takes part is public, and must not follow from who has examples. Otherwise
-/// they are those that have examples. With `pooled` it is one client that has everyone's.
+/// Returns the clients that take part, ascending: those with examples. If the run has an accountant
+/// (`accounts`), returns all clients: the list of participants is public, and must not depend on
+/// who has examples. With `pooled` it is one client with all clients' examples.
 ///
 /// # Errors
-/// When no client takes part.
+/// If no client takes part.
 pub fn owners(
     all: Vec<Examples>,
     pooled: bool,

@@ -1,4 +1,5 @@
-//! The run folder. Every file appears whole or not at all: written beside its place, synced, then renamed.
+//! [`RunFolder`]: the folder of a run. Every file appears complete or not at all: it is written
+//! beside its place, synced, then renamed.
 
 use crate::append_log::{AppendLog, LogPosition};
 use crate::atomic_file::{self, LOCK, Lock, UNFINISHED, write, write_secret};
@@ -17,24 +18,25 @@ use std::path::{Path, PathBuf};
 pub(crate) const SPEC: &str = "spec.yaml";
 pub(crate) const JOURNAL: &str = "journal.jsonl";
 pub(crate) const METRICS: &str = "metrics.jsonl";
-/// What the run had cost when each step was complete.
+/// The total cost of the run after each step.
 pub(crate) const COSTS: &str = "costs.jsonl";
 pub(crate) const REPORT: &str = "report.md";
 pub(crate) const OUTCOME: &str = "outcome.json";
-/// The last checkpoint; of a run that is done the one before its last round, if it can be given more.
+/// The last checkpoint; for a finished run that can be extended, the one before its last round.
 pub(crate) const STATE: &str = "state";
-/// The key of a run's noise, if it is the system's, as long as the run is not done: whoever has it can take the noise off.
+/// The key of a run's system noise, until the run is done: it allows its holder to remove the
+/// noise.
 const NOISE: &str = "noise-key";
 pub(crate) const MODELS: &str = "models";
 pub(crate) const PICTURES: &str = "pictures";
 
-/// What a run leaves behind: `spec.yaml`, `run.json`, `journal.jsonl`, `metrics.jsonl`,
-/// `costs.jsonl`, `models/`, `state`, `pictures/` if its method makes images, when it is done also
-/// `outcome.json` and `report.md`, and `lock` as long as it is not. It is this process's alone
+/// The files of a run: `spec.yaml`, `run.json`, `journal.jsonl`, `metrics.jsonl`, `costs.jsonl`,
+/// `models/`, `state`, and `pictures/` if its method makes images. A finished run also has
+/// `outcome.json` and `report.md`, an unfinished one `lock`. This process has the folder to itself
 /// while it lives.
 pub struct RunFolder {
     path: PathBuf,
-    /// SHA-256 of `spec.yaml`; of two, while one takes the other's place.
+    /// SHA-256 of `spec.yaml`; of two while one replaces the other.
     spec: Vec<[u8; 32]>,
     files: LogFiles,
     lock: Lock,
@@ -42,8 +44,8 @@ pub struct RunFolder {
     noise: Option<[u8; 32]>,
 }
 
-/// What a `state` of this version begins with, behind its checksum; one without it is an older
-/// fl's.
+/// The beginning of a `state` of this version, after its checksum; without it an older fl wrote the
+/// file.
 const FORMAT: &[u8] = b"fl-state-2\n";
 
 /// The files of a run folder that only grow.
@@ -53,7 +55,7 @@ pub(crate) struct LogFiles {
     pub costs: AppendLog,
 }
 
-/// What a checkpoint knows of them.
+/// Their positions in a checkpoint.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct LogPositions {
     pub journal: LogPosition,
@@ -61,30 +63,30 @@ pub(crate) struct LogPositions {
     pub costs: LogPosition,
 }
 
-/// `state`: everything that a stopped run needs.
+/// `state`: everything that a stopped run resumes from.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
-    /// SHA-256 of `spec.yaml`; of two, while one takes the other's place.
+    /// SHA-256 of `spec.yaml`; of two while one replaces the other.
     pub spec: Vec<[u8; 32]>,
     pub step: String,
     pub done: usize,
-    /// The run was written down here, or was to be, because only its last round is left, or not even that.
+    /// The position of the checkpointed step among the rounds.
     pub place: SavedPosition,
     pub lines: LogPositions,
     pub server: Vec<u8>,
     pub clients: Index,
-    /// What is known of clients that live elsewhere; empty: they live in this process.
+    /// State of clients in other processes; empty if they live in this one.
     pub elsewhere: Vec<u8>,
     pub seconds: f64,
-    /// What was said.
+    /// The notes so far.
     pub notes: Vec<String>,
-    /// Checkpoints before this one.
+    /// Cost of the checkpoints before this one.
     pub written: CheckpointCost,
     /// SHA-256 of the key of the system's noise, if the run has one.
     pub noise: Option<[u8; 32]>,
 }
 
-/// [`StepPosition`], to be written down.
+/// [`StepPosition`] in its serialised form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SavedPosition {
     Within,
@@ -102,18 +104,18 @@ impl From<StepPosition> for SavedPosition {
     }
 }
 
-/// What checkpoints cost.
+/// The cost of checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CheckpointCost {
-    /// How many there were.
+    /// Number of checkpoints.
     pub times: u64,
-    /// Seconds that they took, together.
+    /// Their total seconds.
     pub seconds: f64,
     /// Bytes of the last one.
     pub bytes: u64,
 }
 
-/// Where a stopped run goes on.
+/// Where a stopped run continues.
 pub struct ResumePoint {
     /// The server's state.
     pub server: Vec<u8>,
@@ -132,11 +134,11 @@ pub struct ResumePoint {
 }
 
 impl RunFolder {
-    /// Makes a new folder, or takes one that is empty but for what a run leaves that was killed while it made its folder.
-    /// `spec` is the resolved spec.
+    /// Makes a new folder, or takes an empty one. Leftovers of a run that was killed while it made
+    /// its folder count as empty. `spec` is the resolved spec.
     ///
     /// # Errors
-    /// When there is something in it already, or it cannot be written.
+    /// If the folder is not empty, or cannot be written.
     pub fn create(path: &Path, spec: &str, manifest: &Manifest) -> Result<Self> {
         let what = || format!("making the run folder {}", path.display());
         let unborn = || -> Result<()> {
@@ -151,15 +153,16 @@ impl RunFolder {
         fs::create_dir_all(path).with_context(what)?;
         unborn()?;
         let lock = Lock::take(path)?;
-        // another may have begun, and even ended, in between
+        // another process may have begun, and even ended, in between
         unborn()?;
         Self::begin(path, spec, manifest, lock)
     }
 
-    /// The first of `NAME-1`, `NAME-2`, .. below `parent` that is not there yet: no two runs get the same.
+    /// Makes the first of `NAME-1`, `NAME-2`, .. in `parent` that does not exist: no two runs get
+    /// the same.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn create_next(parent: &Path, name: &str, spec: &str, manifest: &Manifest) -> Result<Self> {
         fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
         let mut n = 1_u64;
@@ -176,7 +179,8 @@ impl RunFolder {
         }
     }
 
-    /// In a folder without a run. The run has begun when `run.json` is there, which comes last.
+    /// Begins a run in a folder without one. `run.json` is written last: the run has begun once it
+    /// exists.
     fn begin(path: &Path, spec: &str, manifest: &Manifest, lock: Lock) -> Result<Self> {
         atomic_file::tidy(path)?;
         let models = path.join(MODELS);
@@ -203,10 +207,11 @@ impl RunFolder {
         }
     }
 
-    /// Removes a run that did not end, and that no process works on any more. Nothing is done if the folder is not there.
+    /// Removes an unfinished run that no process works on. Does nothing if the folder does not
+    /// exist.
     ///
     /// # Errors
-    /// When the run is in use, or is done, or it is no run folder, or cannot be removed.
+    /// If the run is in use or done, or the folder is no run folder or cannot be removed.
     pub fn remove_unfinished(path: &Path) -> Result<()> {
         if !path.exists() {
             return Ok(());
@@ -225,9 +230,10 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Takes away what [`RunFolder::create`] made: a run that failed before it did anything leaves nothing behind.
+    /// Removes the files of [`RunFolder::create`]: a run that failed before its first step leaves
+    /// nothing behind.
     pub(crate) fn discard(self) {
-        // what cannot be removed stays; the run's own error is what matters
+        // a file that cannot be removed stays; the run's own error matters more
         let lines = [JOURNAL, METRICS, COSTS];
         let others = [SPEC, NOISE, partial_step::FILE, manifest::FILE];
         for name in lines.into_iter().chain(others) {
@@ -238,7 +244,7 @@ impl RunFolder {
         let _ = fs::remove_dir(&self.path);
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -255,7 +261,7 @@ impl RunFolder {
         self.files.costs.add(line)
     }
 
-    /// The journal, the metrics and the costs so far.
+    /// Returns the journal, the metrics and the costs so far.
     pub(crate) fn lines(&self) -> Result<(Vec<JournalEntry>, Vec<Metric>, Vec<StepCost>)> {
         fn all<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
             let text =
@@ -268,7 +274,7 @@ impl RunFolder {
                 .collect()
         }
         let mut metrics: Vec<Metric> = all(&self.path.join(METRICS))?;
-        // of what is not finite, deviations included, the file has `null`
+        // the file has `null` for values that are not finite, deviations included
         for metric in metrics.iter_mut().filter(|m| !m.each.is_empty()) {
             metric.std.get_or_insert(f64::NAN);
         }
@@ -287,7 +293,7 @@ impl RunFolder {
         atomic_file::sync(&folder)
     }
 
-    /// The pictures that were kept, by name.
+    /// Returns the names of its pictures.
     pub(crate) fn pictures(&self) -> Vec<String> {
         let there = fs::read_dir(self.path.join(PICTURES)).into_iter();
         let names = there.flatten().flatten().map(|entry| entry.file_name());
@@ -297,7 +303,7 @@ impl RunFolder {
         names
     }
 
-    /// Writes a checkpoint, which lasts; says how many bytes it has.
+    /// Writes a durable checkpoint; returns its bytes.
     pub(crate) fn checkpoint(&self, saved: HostState<'_>) -> Result<u64> {
         Checkpoint {
             spec: self.spec.clone(),
@@ -320,8 +326,8 @@ impl RunFolder {
         .write(&self.path)
     }
 
-    /// What this run's noise is drawn from: the key of its beginning, which is `new` in a run that
-    /// begins, and its spec. What is released again after a stop has the same noise: two draws on
+    /// Returns the source of this run's noise: the key from its beginning, which is `new` in a new
+    /// run, and its spec. A release that is repeated after a stop has the same noise: two draws on
     /// the same numbers would cost twice.
     pub(crate) fn noise_key(
         &mut self,
@@ -353,7 +359,7 @@ impl RunFolder {
             );
         }
         self.noise = Some(hash);
-        // two copies of a folder that go on by different specs must not draw the same noise for
+        // two copies of a folder that resume with different specs must not draw the same noise for
         // different numbers
         let spec = self.spec.last().context("a run has a spec")?;
         let words = spec.chunks_exact(8);
@@ -361,9 +367,8 @@ impl RunFolder {
         Ok(words.fold(key, |key, word| key.child("spec", word)))
     }
 
-    /// The run is complete: writes the report and what it came to, which comes last: a folder that
-    /// has it is of a run that is done. What the run needs no more is removed. The lock is for the
-    /// caller to remove.
+    /// Completes the run: writes the report, and last the outcome, which marks a run as done.
+    /// Removes files that a finished run does not need. The caller removes the lock.
     pub(crate) fn finish(self, report: &str, summary: &Summary) -> Result<Lock> {
         let mut text = serde_json::to_vec_pretty(summary)?;
         text.push(b'\n');
@@ -375,25 +380,25 @@ impl RunFolder {
         Ok(self.lock)
     }
 
-    /// Is the run in this folder done?
+    /// Returns whether the run in this folder is done.
     pub fn is_done(path: &Path) -> bool {
         path.join(REPORT).exists() && path.join(OUTCOME).exists()
     }
 
-    /// Is there anything in the folder of a run that is done that its process was killed before it
-    /// had removed, but for the lock? `elsewhere` is the folder of clients in other processes.
+    /// Returns whether a finished run has leftovers except the lock, because its process was killed
+    /// before it removed them. `elsewhere` is the folder of clients in other processes.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// If the folder cannot be read.
     pub fn has_leftovers(path: &Path, elsewhere: &str) -> Result<bool> {
         Ok(!leftovers(path, elsewhere)?.is_empty())
     }
 
-    /// Completes the folder of a run that is done: removes leftovers, and does `more`, while the
-    /// folder is this process's alone.
+    /// Completes the folder of a finished run: removes leftovers and calls `more`, with the folder
+    /// locked.
     ///
     /// # Errors
-    /// When the folder is in use or cannot be written, or `more` fails.
+    /// If the folder is in use or cannot be written, or `more` fails.
     pub fn complete(path: &Path, elsewhere: &str, more: impl FnOnce() -> Result<()>) -> Result<()> {
         let lock = Lock::take(path)?;
         remove_all(&leftovers(path, elsewhere)?)?;
@@ -403,13 +408,13 @@ impl RunFolder {
     }
 }
 
-/// Files of a run that is done that only a run that goes on needs. The key of the noise is never
-/// needed again, and the state only if the run can be given more rounds.
+/// Returns files of a finished run that only a resumed run needs. The key of the noise is never
+/// needed again, and the state only if the run can be extended.
 fn unneeded(path: &Path) -> Result<Vec<PathBuf>> {
     let what = || format!("reading {}", path.display());
     let outcome = atomic_file::read(&path.join(OUTCOME)).with_context(what)?;
     let outcome: serde_json::Value = serde_json::from_slice(&outcome).with_context(what)?;
-    // a folder of an older fl says nothing of it
+    // a folder of an older fl does not record it
     let keeps = outcome["keeps"].as_bool().unwrap_or(true);
     let mut found = Vec::new();
     for entry in fs::read_dir(path).with_context(what)? {
@@ -425,10 +430,10 @@ fn unneeded(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// These, and what was half written, and the folder of clients in other processes.
+/// Returns these, incomplete files, and the folder of clients in other processes.
 fn leftovers(path: &Path, elsewhere: &str) -> Result<Vec<PathBuf>> {
     let mut found = unneeded(path)?;
-    // what keeps the state keeps the clients as well
+    // a run that keeps the state keeps the clients too
     let elsewhere = path.join(elsewhere);
     if elsewhere.is_dir() && !path.join(STATE).exists() | found.contains(&path.join(STATE)) {
         found.push(elsewhere);
@@ -457,7 +462,7 @@ fn remove_all(paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// What a host knows of a checkpoint.
+/// A host's part of a checkpoint.
 pub(crate) struct HostState<'a> {
     pub done: usize,
     pub step: &'a str,
@@ -471,7 +476,7 @@ pub(crate) struct HostState<'a> {
 }
 
 impl Checkpoint {
-    /// Takes the place of the one before as a whole, and lasts; says how many bytes it has.
+    /// Replaces the previous checkpoint as a whole and durably; returns its bytes.
     pub(crate) fn write(&self, folder: &Path) -> Result<u64> {
         let body = [FORMAT, &postcard::to_stdvec(self)?].concat();
         let mut bytes = Sha256::digest(&body).to_vec();
@@ -481,7 +486,7 @@ impl Checkpoint {
         Ok(bytes.len() as u64)
     }
 
-    /// That of the file `path`, of which these are the bytes.
+    /// Parses the checkpoint in `bytes`, read from `path`.
     pub(crate) fn parse(bytes: &[u8], path: &Path) -> Result<Self> {
         let here = path.display();
         let (sum, body) = bytes
@@ -498,8 +503,8 @@ impl Checkpoint {
     }
 }
 
-/// Is there nothing in a folder but what a run leaves that was killed while it made it? `lock` comes first, and only
-/// `run.json`, which comes last, says that it began.
+/// Returns whether a folder has nothing but leftovers of a run that was killed while it made it.
+/// `lock` comes first, and only `run.json`, which comes last, shows that a run has begun.
 pub(crate) fn unborn(folder: &Path) -> std::io::Result<bool> {
     let locked = folder.join(LOCK).exists();
     for entry in fs::read_dir(folder)? {
@@ -579,7 +584,7 @@ mod tests {
         let first = noise("a", "rounds: 3", &new);
         assert_ne!(first, new.key());
         assert_eq!(first, noise("copy", "rounds: 3", &new));
-        // a copy that is given more rounds, of which a plugin's numbers may depend
+        // a copy that is given more rounds, on which a plugin's numbers may depend
         assert_ne!(first, noise("longer", "rounds: 5", &new));
         assert_ne!(first, noise("other", "rounds: 3", &Stream::root(8)));
     }
@@ -591,7 +596,7 @@ mod tests {
         let manifest = Manifest::new(Session::now("0", &[]), 1, "x", Vec::new(), Vec::new());
         drop(RunFolder::create(&path, "x", &manifest).unwrap());
         let refused = || format!("{:#}", StoppedRun::open(&path, false).err().unwrap());
-        // its state is whole, and in another form
+        // its state is complete, but in another format
         let body = postcard::to_stdvec(&("older", 1)).unwrap();
         let mut state = Sha256::digest(&body).to_vec();
         state.extend(&body);
@@ -601,7 +606,7 @@ mod tests {
             error.contains("state is of another version of fl; go on with that one, or start anew"),
             "{error}"
         );
-        // or it was stopped before it had one
+        // or it was stopped before it had a checkpoint
         fs::remove_file(path.join(STATE)).unwrap();
         fs::remove_file(path.join(COSTS)).unwrap();
         let error = refused();

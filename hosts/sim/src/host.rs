@@ -1,4 +1,4 @@
-//! The host: data and clients, threads and the run folder.
+//! [`Sim`]: the host in one process, with data, clients, threads and the run folder.
 
 use crate::clients::Clients;
 use crate::external_clients::ExternalClients;
@@ -20,7 +20,7 @@ use std::time::Instant;
 
 pub(crate) struct Sim<'a> {
     pub clients: Clients,
-    /// Where they live, if not in this process: `clients` then are not asked anything.
+    /// Clients in other processes, if any; `clients` then get no requests.
     pub elsewhere: Option<Box<dyn ExternalClients + 'a>>,
     pub roster: Vec<(ClientId, usize)>,
     pub protocol: Arc<dyn Protocol>,
@@ -30,39 +30,39 @@ pub(crate) struct Sim<'a> {
     pub threads: usize,
     pub exec: SharedExecutor,
     pub folder: Option<RunFolder>,
-    /// What was answered since the last checkpoint, in a run with a folder.
+    /// The answers since the last checkpoint, in a run with a folder.
     pub answers: Option<PartialStep>,
-    /// Steps that are complete.
+    /// Number of complete steps.
     pub done: usize,
-    /// Questions of the step that is going on.
+    /// Number of requests in the current step.
     pub asked: u64,
     pub checkpoints: Checkpoints,
     pub stop_after: Option<usize>,
     pub stop: Arc<AtomicBool>,
-    /// The step that was to be the last of this time, if there is another.
+    /// The step after which the run stops, if another follows.
     pub stopped: Option<String>,
     pub wire: bool,
     pub progress: Progress<'a>,
     pub warn: Warn<'a>,
     pub watch: Option<Watch<'a>>,
-    /// What was said through `warn`, and what only the report says.
+    /// Warnings to the user, and notes for the report only.
     pub notes: Vec<String>,
     pub entries: Vec<JournalEntry>,
-    /// Bytes of all of them.
+    /// Bytes of all exchanges.
     pub crossed: u64,
     pub metrics: Vec<Metric>,
-    /// What the last complete step had cost, with everything before it.
+    /// The total cost after the last complete step.
     pub cost: Option<StepCost>,
     pub began: Instant,
     pub before: f64,
-    /// When the last checkpoint was written, and after how many steps; `None`: there is none.
+    /// When the last checkpoint was written, and after how many steps; `None` if there is none.
     pub saved: Option<(Instant, usize)>,
-    /// Where that was.
+    /// Its position.
     pub place: SavedPosition,
     pub written: CheckpointCost,
 }
 
-/// Bytes of an exchange, both ways.
+/// Returns the bytes of an exchange, in both directions.
 pub(crate) fn crossed(entry: &JournalEntry) -> u64 {
     let both = entry
         .bytes_up
@@ -72,7 +72,7 @@ pub(crate) fn crossed(entry: &JournalEntry) -> u64 {
 }
 
 impl Sim<'_> {
-    /// Shows readers of the results something, if somebody watches.
+    /// Shows readers of the results something, if the run is watched.
     fn show(&mut self, what: &str, bytes: impl FnOnce(&Self) -> Result<Vec<u8>>) -> Result<()> {
         if self.watch.is_some() {
             let bytes = bytes(self)?;
@@ -83,7 +83,7 @@ impl Sim<'_> {
         Ok(())
     }
 
-    /// Is it time to write the run down, after `done` steps?
+    /// Returns whether a checkpoint is due after `done` steps.
     fn due(&self, done: usize, place: StepPosition) -> bool {
         let due = match (self.saved, &self.checkpoints.every) {
             (None, _) => true,
@@ -91,7 +91,8 @@ impl Sim<'_> {
             (Some((_, then)), CheckpointInterval::Rounds(n)) => done >= then.saturating_add(*n),
         };
         match place {
-            // what comes after the last round is little, and one after it could not be given more
+            // little follows the last round, and a run could not be extended from a checkpoint
+            // after it
             StepPosition::Last
                 if self.checkpoints.keep && self.place == SavedPosition::BeforeLast =>
             {
@@ -102,7 +103,7 @@ impl Sim<'_> {
         }
     }
 
-    /// Lets the clients answer, wherever they are.
+    /// Lets the clients answer, in any process.
     fn serve<'q>(
         &mut self,
         to: &[ClientId],
@@ -116,7 +117,7 @@ impl Sim<'_> {
         let (answers, done, asked) = (self.answers.as_ref(), self.done, self.asked);
         self.asked += 1;
         let since = self.saved.map_or(self.began, |(at, _)| at);
-        // a step that ends sooner costs no more than a checkpoint would save
+        // a shorter step costs no more than a checkpoint would save
         let long = match self.checkpoints.every {
             CheckpointInterval::Seconds(s) => Some(s),
             CheckpointInterval::Rounds(_) => None,
@@ -313,7 +314,7 @@ impl Host for Sim<'_> {
             watch(Observer::Readers, "note", text.as_bytes());
         }
         (self.warn)(text);
-        // what is said when a run begins is said again when it goes on
+        // notes at the start of a run repeat when it resumes
         if !self.notes.iter().any(|note| note == text) {
             self.notes.push(text.into());
         }
@@ -328,11 +329,11 @@ impl Host for Sim<'_> {
     ) -> Result<()> {
         let stop =
             self.stop_after.is_some_and(|steps| done >= steps) || self.stop.load(Ordering::Relaxed);
-        // nothing is left to go on with after the last round
+        // after the last round there is nothing to resume
         let stop = stop && place != StepPosition::Last;
         let due = stop || self.due(done, place);
         (self.done, self.asked) = (done, 0);
-        // not a note: what a run says of itself does not depend on the machine
+        // not a note: a run's notes do not depend on the machine
         if let Some(held) = self.clients.passed() {
             (self.warn)(&held);
         }
@@ -364,14 +365,14 @@ impl Host for Sim<'_> {
             };
             (self.saved, self.place) = (Some((Instant::now(), done)), place.into());
         }
-        // a run that ends with this step ends
+        // a run that ends with this step ends without a stop
         self.stopped = stop.then(|| step.into());
         Ok(())
     }
 }
 
-/// Answers as a client in another process would: everything that crosses is in its wire form, and the client is made anew
-/// from its saved state.
+/// Answers as a client in another process would: every message takes its wire form, and the client
+/// is rebuilt from its saved state.
 fn over_the_wire(
     protocol: &dyn Protocol,
     client: &mut ClientState,

@@ -1,4 +1,4 @@
-//! Images as one picture for people to look at.
+//! Images in one picture.
 
 use anyhow::{Context, bail};
 use fl_core::{Result, Samples};
@@ -6,11 +6,11 @@ use fl_core::{Result, Samples};
 /// Grey between two images.
 const LINE: u8 = 128;
 
-/// The images, 1 or 3 channels each, as a PNG: row by row, so many `across` or about as many as there are rows, the least number of
-/// all black and the largest white.
+/// Returns the images, with 1 or 3 channels each, as a PNG: row by row, `across` per row or about
+/// as many as there are rows. The smallest number of all is black and the largest white.
 ///
 /// # Errors
-/// When they are no images.
+/// If they are no images.
 pub fn picture(images: &Samples, across: Option<usize>) -> Result<Vec<u8>> {
     let [channels @ (1 | 3), height, width] = images.shape()[..] else {
         bail!("inputs of shape {:?} are no images", images.shape());
@@ -19,7 +19,7 @@ pub fn picture(images: &Samples, across: Option<usize>) -> Result<Vec<u8>> {
     let finite = || values.iter().copied().filter(|x| x.is_finite());
     let least = finite().fold(f32::INFINITY, f32::min);
     let range = finite().fold(f32::NEG_INFINITY, f32::max) - least;
-    // what is no number is black, and so is everything where all is the same
+    // NaN becomes black, and so does everything if all numbers are equal
     let byte = |x: f32| ((x - least) / range.max(f32::MIN_POSITIVE) * 255.0).round() as u8;
     let square = || (images.len() as f64).sqrt().ceil() as usize;
     let across = across.unwrap_or_else(square).max(1);

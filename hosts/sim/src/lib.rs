@@ -1,4 +1,4 @@
-//! A federation in one process: every client is served by one thread at a time, several clients at once.
+//! A federation in one process: a client works on one thread at a time, several clients at once.
 mod append_log;
 mod atomic_file;
 mod client_state_file;

@@ -1,4 +1,4 @@
-//! `run.json`: what a run was begun with. It is no part of the digest.
+//! [`Manifest`]: `run.json`, the inputs of a run. It is not part of the digest.
 
 use crate::atomic_file;
 use anyhow::{Context, ensure};
@@ -11,20 +11,20 @@ use std::time::SystemTime;
 /// Its name in the run folder.
 pub(crate) const FILE: &str = "run.json";
 
-/// A file that a run uses, and what was in it.
+/// A file that a run uses, with the hash of its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileHash {
-    /// Where it is.
+    /// Its path.
     pub path: String,
     /// SHA-256 of its bytes, in hexadecimal.
     pub sha256: String,
 }
 
 impl FileHash {
-    /// Reads the file at `path`.
+    /// Hashes the file at `path`.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub fn of(path: &Path) -> Result<Self> {
         Ok(Self {
             sha256: atomic_file::hash(path)
@@ -39,23 +39,24 @@ impl FileHash {
 pub struct Session {
     /// Version of fl.
     pub version: String,
-    /// When it began: UTC, RFC 3339.
+    /// Its start: UTC, RFC 3339.
     pub started: String,
     /// The command line.
     pub command: Vec<String>,
 }
 
-/// A time in UTC, by RFC 3339; `None`: it is before 1970 or after 9999, so the clock is wrong.
+/// Formats a time in UTC by RFC 3339; `None` before 1970 or after 9999, when the clock must be
+/// wrong.
 pub fn time(of: SystemTime) -> Option<String> {
     let since = of.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     (since.as_secs() <= LATEST).then(|| humantime::format_rfc3339_seconds(of).to_string())
 }
 
-/// The last second of the year 9999, counted from 1970.
+/// The last second of the year 9999, since 1970.
 const LATEST: u64 = 253_402_300_799;
 
 impl Session {
-    /// This process, now; where the clock is wrong, without a time.
+    /// Describes this process now; without a time if the clock is wrong.
     pub fn now(version: &str, command: &[String]) -> Self {
         Self {
             version: version.into(),
@@ -65,7 +66,7 @@ impl Session {
     }
 }
 
-/// What a run was begun with: who wants to repeat it needs the same.
+/// The inputs of a run: a repetition needs the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version, date and command line.
@@ -75,16 +76,16 @@ pub struct Manifest {
     pub seed: u64,
     /// SHA-256 of `spec.yaml`.
     pub spec_sha256: String,
-    /// Every library that was loaded.
+    /// Every loaded library.
     pub libraries: Vec<FileHash>,
-    /// Every data file that was read.
+    /// Every data file.
     pub data: Vec<FileHash>,
-    /// Who went on with it.
+    /// The processes that resumed it.
     pub resumed: Vec<Session>,
 }
 
 impl Manifest {
-    /// Of a run with the resolved spec `spec`.
+    /// Describes a run with the resolved spec `spec`.
     pub fn new(
         begun: Session,
         seed: u64,
@@ -109,10 +110,11 @@ impl Manifest {
         serde_json::from_slice(&text).with_context(|| format!("reading {}", path.display()))
     }
 
-    /// Is the run in `folder`, which is done, the run of what is here `now`? A data file that is not here `now` is not asked for.
+    /// Checks that the finished run in `folder` has the present inputs `now`. Skips data files that
+    /// are not present `now`.
     ///
     /// # Errors
-    /// When it has another spec, other libraries or other files.
+    /// If it has another spec, other libraries or other files.
     pub fn is_of(&self, folder: &Path) -> Result<()> {
         let then = Self::read(folder)?;
         let here = folder.display();
@@ -134,7 +136,8 @@ impl Manifest {
         atomic_file::write(&folder.join(FILE), &text)
     }
 
-    /// May a run that was begun with `self` go on with what is here `now`? Its other half would be another run's.
+    /// Checks that a run that began with `self` may resume with `now`: its other half must belong
+    /// to the same run.
     pub(crate) fn goes_on_with(&self, now: &Self, folder: &Path) -> Result<()> {
         let here = folder.display();
         let (then, version) = (&self.begun.version, &now.begun.version);
@@ -147,12 +150,12 @@ impl Manifest {
     }
 }
 
-/// `1.2` of `1.2.3`.
+/// Returns `1.2` of `1.2.3`.
 fn minor(version: &str) -> Vec<&str> {
     version.splitn(3, '.').take(2).collect()
 }
 
-/// The same bytes in the same order, wherever they are now.
+/// Checks for the same bytes in the same order, at any paths.
 fn same(what: &str, then: &[FileHash], now: &[FileHash], folder: &Path) -> Result<()> {
     let here = folder.display();
     for (then, now) in then.iter().zip(now) {

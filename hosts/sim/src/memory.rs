@@ -1,50 +1,51 @@
-//! A limit on the program's memory: fewer clients work at once when another would pass it.
+//! [`Memory`]: a limit on the program's memory. Fewer clients work at once if another would exceed
+//! it.
 
 use bytesize::ByteSize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Of the limit, what goes to states of clients who are not at work: one part in so many.
+/// The limit divided by this is for states of clients that are not at work.
 pub(crate) const STATES: u64 = 4;
 
-/// And to answers that wait for their turn.
+/// The limit divided by this is for answers that wait for their turn.
 const WAITING: u64 = 8;
 
 /// Bytes of memory that the program holds.
 #[derive(Clone, Copy, Default)]
 struct MemoryUse {
     now: u64,
-    /// At most, since it began.
+    /// The maximum so far.
     most: u64,
 }
 
-/// How many clients are at work, and what they were seen to take.
+/// The number of clients at work, and their measured memory.
 struct MemorySamples {
     working: usize,
-    /// When nobody was at work last: what was held then, and how many have been at work at once since.
+    /// The use when no client was last at work, and the most clients at work at once since then.
     idle: MemoryUse,
     at_once: usize,
-    /// What was held before anybody worked.
+    /// The use before any client worked.
     first: u64,
-    /// What one takes, in bytes; `None`: nobody has worked yet.
+    /// The bytes of one client; `None` before any has worked.
     each: Option<u64>,
-    /// So many at once have stayed below the limit. The allocator keeps for later what they took and the system counts it
-    /// as held, so it need not look as if there was room for as many again.
+    /// The most clients at once within the limit so far. The allocator keeps their memory, and the
+    /// system counts it as used, so there may seem to be no room for as many again.
     fitted: usize,
-    /// One more than this passed the limit.
+    /// One more client than this exceeded the limit.
     at_most: usize,
-    /// What was held with one client at work, if it was more than the limit.
+    /// The use with one client at work, if it exceeded the limit.
     passed: Option<u64>,
-    /// That has been said.
+    /// Whether the user was warned.
     told: bool,
 }
 
 impl MemorySamples {
-    /// How many may be at work at once; one always may.
+    /// Returns how many clients may work at once; at least one.
     fn allowed(&self, limit: u64) -> usize {
         let Some(each) = self.each else {
             return 1;
         };
-        // what the allocator has kept of those who were at work serves those who come
+        // memory that the allocator has kept serves the next clients
         let kept = each.saturating_mul(self.fitted as u64);
         let base = self.idle.now.saturating_sub(kept).max(self.first);
         let room = limit.saturating_sub(base) / each.max(1);
@@ -53,7 +54,7 @@ impl MemorySamples {
     }
 }
 
-/// The limit, and who is at work.
+/// The limit, and the clients at work.
 pub(crate) struct Memory {
     limit: u64,
     held: Box<dyn Fn() -> MemoryUse + Send + Sync>,
@@ -61,7 +62,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// So many bytes.
+    /// Sets a limit in bytes.
     pub fn new(limit: u64) -> Self {
         Self::of(limit, held)
     }
@@ -88,13 +89,14 @@ impl Memory {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many bytes of answers may wait for their turn, if otherwise so many may.
+    /// Returns how many bytes of answers may wait for their turn; `otherwise` without this limit.
     pub fn waiting(&self, otherwise: u64) -> u64 {
         otherwise.min(self.limit / WAITING)
     }
 
-    /// May this worker, counted from 0, let a client begin? If so it is counted. The first always may. The others are not let in
-    /// turn by turn: what the allocator and the networks keep for later, they keep for each thread.
+    /// Returns whether this worker, counted from 0, may let a client begin, and counts it then. The
+    /// first always may. Workers have priority by number, not in turn, because allocator and
+    /// networks keep memory per thread.
     pub fn begins(&self, worker: usize) -> bool {
         let held = (self.held)();
         let mut seen = self.seen();
@@ -110,7 +112,7 @@ impl Memory {
         may
     }
 
-    /// One has done its work.
+    /// Counts a client that has finished.
     pub fn ends(&self) {
         let held = (self.held)();
         let mut seen = self.seen();
@@ -130,7 +132,7 @@ impl Memory {
         seen.working -= 1;
     }
 
-    /// What the user should know if the limit cannot be kept; said once.
+    /// Returns a warning if the limit cannot be kept, once.
     pub fn passed(&self) -> Option<String> {
         let mut seen = self.seen();
         let held = seen
@@ -151,7 +153,7 @@ fn held() -> MemoryUse {
     }
 }
 
-/// Linux knows how much was held at most.
+/// Returns the maximum use, which Linux records.
 fn most() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
@@ -165,7 +167,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// A program that holds `held` bytes and gives nothing back.
+    /// Simulates a program that holds `held` bytes and frees nothing.
     fn greedy(limit: u64, held: &Arc<AtomicU64>) -> Memory {
         let held = held.clone();
         Memory::of(limit, move || {
@@ -174,7 +176,8 @@ mod tests {
         })
     }
 
-    /// How many of eight workers are at work at once when the program has `base` bytes and each of them takes `each`.
+    /// Returns how many of eight workers work at once if the program has `base` bytes and each
+    /// takes `each`.
     fn at_once(limit: u64, base: u64, each: u64) -> (usize, Option<u64>) {
         let held = Arc::new(AtomicU64::new(base));
         let memory = greedy(limit, &held);
@@ -196,7 +199,7 @@ mod tests {
         assert_eq!(at_once(1000, 100, 100), (8, None));
         assert_eq!(at_once(1000, 100, 300), (3, None));
         assert_eq!(at_once(1000, 700, 200), (1, None));
-        // what cannot be kept is said
+        // a limit that cannot be kept gives a warning
         assert_eq!(at_once(1000, 900, 200), (1, Some(1100)));
         assert_eq!(at_once(1000, 2000, 0), (1, Some(2000)));
     }
@@ -225,7 +228,7 @@ mod tests {
         assert!(after.most >= after.now);
     }
 
-    /// A client's begin and end ask what is held, so it must not cost more in a larger program.
+    /// Every client's begin and end reads the use, so it must not cost more in a larger program.
     #[test]
     #[cfg(target_os = "linux")]
     fn what_is_held_is_read_from_files_that_do_not_grow_with_the_program() {

@@ -1,4 +1,5 @@
-//! Answers in a step that takes long, written down as they come: a run that is killed in it does not ask everybody again.
+//! [`PartialStep`]: answers of a long step, written as they arrive, so that a killed run need not
+//! repeat all requests.
 
 use crate::atomic_file;
 use anyhow::Context;
@@ -15,13 +16,13 @@ use std::time::{Duration, Instant};
 /// Their file in the run folder.
 pub(crate) const FILE: &str = "answers";
 
-/// A crash of the system, unlike one of the program, may cost what was written so long before it.
+/// A crash of the system, unlike one of the program, may lose this much time.
 const SYNC: Duration = Duration::from_secs(10);
 
-/// Steps that were complete, which question of the step it is, and who answers it.
+/// The number of complete steps, the request in the step, and the client.
 type Key = (usize, u64, ClientId);
 
-/// An answer, and what its client is after it.
+/// An answer, and its client's state after it.
 #[derive(Serialize, Deserialize)]
 struct StoredAnswer {
     key: Key,
@@ -30,7 +31,7 @@ struct StoredAnswer {
     state: Option<Vec<u8>>,
 }
 
-/// The answers since the last checkpoint that were written down.
+/// The stored answers since the last checkpoint.
 pub(crate) struct PartialStep {
     path: PathBuf,
     inner: Mutex<Inner>,
@@ -40,19 +41,19 @@ pub(crate) struct PartialStep {
 struct Inner {
     file: Option<File>,
     end: u64,
-    /// Where each stands, and how long it is.
+    /// The position and length of each.
     places: BTreeMap<Key, (u64, u64)>,
     synced: Option<Instant>,
-    /// The first that could not be written.
+    /// The first write error.
     failed: Option<anyhow::Error>,
 }
 
 impl PartialStep {
-    /// What was written down in `folder` by a run that had done `done` steps; what is cut short or damaged is left out, and
-    /// those who said it are asked again.
+    /// Opens the answers in `folder` of a run with `done` complete steps. Leaves out truncated or
+    /// damaged ones, whose requests are repeated.
     ///
     /// # Errors
-    /// When the file is there and cannot be read.
+    /// If the file exists and cannot be read.
     pub fn open(folder: &Path, done: usize) -> Result<Self> {
         let path = folder.join(FILE);
         let what = || format!("reading {}", path.display());
@@ -79,10 +80,11 @@ impl PartialStep {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What this client answered before the run was stopped, if that is known; the client is then as it was after it.
+    /// Returns this client's answer from before the stop, if stored; restores the client's state
+    /// after it.
     ///
     /// # Errors
-    /// When its state is none.
+    /// If its state is invalid.
     pub fn get(&self, key: Key, client: &mut ClientState) -> Result<Option<Answer>> {
         let kept = {
             let mut inner = self.lock();
@@ -104,7 +106,8 @@ impl PartialStep {
         Ok(Some(Answer { body, envelope }))
     }
 
-    /// Writes down what a client has answered. What goes wrong is said by [`PartialStep::sound`]: it is not the client's fault.
+    /// Writes a client's answer. [`PartialStep::sound`] reports errors, which are not the client's
+    /// fault.
     pub fn put(&self, key: Key, answer: &Answer, client: &ClientState) {
         let write = || -> Result<()> {
             let body = match &answer.body {
@@ -127,23 +130,23 @@ impl PartialStep {
         }
     }
 
-    /// Is there none?
+    /// Returns whether there is no answer.
     pub fn is_empty(&self) -> bool {
         self.lock().places.is_empty()
     }
 
-    /// Has everything been written?
+    /// Checks that everything was written.
     ///
     /// # Errors
-    /// The first that was not.
+    /// The first write error.
     pub fn sound(&self) -> Result<()> {
         self.lock().failed.take().map_or(Ok(()), Err)
     }
 
-    /// A checkpoint stands, and has what they led to.
+    /// Removes the answers, once a checkpoint covers them.
     ///
     /// # Errors
-    /// When they cannot be removed.
+    /// If they cannot be removed.
     pub fn forget(&self) -> Result<()> {
         let mut inner = self.lock();
         inner.places.clear();
@@ -164,7 +167,7 @@ impl Inner {
         let mut record = (bytes.len() as u64).to_le_bytes().to_vec();
         record.extend_from_slice(&Sha256::digest(bytes));
         record.extend_from_slice(bytes);
-        // behind the last whole one, also when an attempt before this one has left a part of one there
+        // after the last complete one, even if a failed attempt has left part of one there
         file.seek(SeekFrom::Start(self.end))?;
         file.write_all(&record)?;
         if self.synced.is_none_or(|at| at.elapsed() >= SYNC) {
@@ -178,7 +181,7 @@ impl Inner {
     }
 }
 
-/// The record at `at` and its length; `None`: there is no whole one.
+/// Returns the record at `at` and its length; `None` if there is no complete one.
 fn next(file: &mut File, at: u64) -> std::io::Result<Option<(StoredAnswer, u64)>> {
     let all = file.metadata()?.len();
     file.seek(SeekFrom::Start(at))?;

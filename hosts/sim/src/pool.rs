@@ -1,4 +1,4 @@
-//! Work on clients: many at once, answers in order, few of them held at a time.
+//! Work on clients: many at once, with answers in order, few of them held at a time.
 
 use crate::clients::Clients;
 use anyhow::Context;
@@ -7,20 +7,20 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// How far workers may run ahead of the answer that is due, per thread: enough that a slow client does not stop the
-/// others, few enough that answers do not pile up.
+/// How far workers may run ahead of the next answer, per thread. A slow client must not stop the
+/// others, and answers must not pile up.
 const AHEAD: usize = 4;
 
-/// Bytes of answers that wait for their turn, beyond which no worker begins another: large answers must not pile up
-/// either.
+/// Bytes of waiting answers above which no worker begins another client: large answers must not
+/// pile up either.
 const WAITING: u64 = 32 << 20;
 
 /// A client's result, if its state could be read and kept.
 type Answered<T> = Result<Result<T>>;
 
-/// Calls `work` for each of `ids` on up to `threads` threads, and `each` with the results in the order of `ids`, on this
-/// thread; when a client's state cannot be read or kept, that is an error of its own. `size` is what a result takes in
-/// memory, in bytes.
+/// Calls `work` for each of `ids` on up to `threads` threads. Calls `each` with the results in the
+/// order of `ids`, on this thread. A failure to read or keep a client's state is a separate error.
+/// `size` returns the bytes of a result in memory.
 pub(crate) fn for_clients<T: Send>(
     clients: &Clients,
     ids: &[ClientId],
@@ -66,7 +66,7 @@ pub(crate) fn for_clients<T: Send>(
     let serve = |worker: usize| {
         loop {
             let mut s = lock();
-            // the answer that is due is held up by nothing but clients at work, so nobody waits for ever
+            // only clients at work delay the next answer, so there is no deadlock
             while s.next < ids.len()
                 && (s.next > s.due && (s.next >= s.due + AHEAD * threads || s.waiting >= waiting)
                     || !begins(worker))
@@ -115,31 +115,30 @@ pub(crate) fn for_clients<T: Send>(
             Ok(())
         };
         let result = deliver();
-        // after an error nobody is to start anything new
+        // after an error no worker starts another client
         lock().next = ids.len();
         changed.notify_all();
         result
     })
 }
 
-/// As many of `threads` as there are processors: more would only wait for each other, and take time
-/// for that.
+/// Returns `threads`, limited to the number of processors: more would only compete.
 pub fn workers(threads: usize) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     threads.clamp(1, processors)
 }
 
-/// What parts share work among so many threads with.
+/// Returns the executor that parts use, with this number of threads.
 ///
 /// # Errors
-/// When they cannot be started.
+/// If they cannot be started.
 pub fn executor(threads: usize) -> Result<SharedExecutor> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(workers(threads));
     let pool = pool.build().context("starting threads")?;
     Ok(Arc::new(Threads(pool)))
 }
 
-/// Chunks on a pool of threads.
+/// Runs chunks on a pool of threads.
 struct Threads(rayon::ThreadPool);
 
 impl Executor for Threads {

@@ -1,4 +1,4 @@
-//! `report.md`: what a person wants to know of a run.
+//! `report.md`: a summary of a run for people.
 
 use crate::Summary;
 use crate::folder::CheckpointCost;
@@ -6,10 +6,10 @@ use fl_core::{ClientId, JournalEntry, Metric, PrivacyEvent};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// So many clients are listed: nobody reads more.
+/// The most clients to list.
 const CLIENTS: usize = 1000;
 
-/// 1234567 as `1,234,567`.
+/// Formats 1234567 as `1,234,567`.
 fn count(n: u64) -> String {
     let digits = n.to_string();
     let groups: Vec<&str> = digits
@@ -21,7 +21,7 @@ fn count(n: u64) -> String {
     groups.join(",")
 }
 
-/// A text as it stands, on one line: nothing in it is markup, a link or the end of a cell.
+/// Escapes a text for one line: no markup, link or end of a cell.
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -37,7 +37,7 @@ fn plain(text: &str) -> String {
     out
 }
 
-/// What nobody accounts for, in one sentence.
+/// Describes the releases that no accountant covers, in one sentence.
 pub(crate) fn unaccounted(events: &[PrivacyEvent]) -> String {
     let why = events.iter().find_map(|e| match e {
         PrivacyEvent::Unaccounted { why } | PrivacyEvent::Undrawn { why } => Some(why.as_str()),
@@ -156,7 +156,7 @@ fn fill(
         count(outcome.bytes.down),
         count(outcome.bytes.up)
     )?;
-    // who and why, once for each client and question
+    // client and reason, once for each client and exchange
     let mut groups: BTreeMap<(&str, ClientId), (usize, &str, &str)> = BTreeMap::new();
     for e in entries {
         for (id, why) in &e.dropped {
@@ -287,7 +287,7 @@ mod tests {
             &CheckpointCost::default(),
         );
         assert!(!text.contains('<'), "{text}");
-        // but for the picture itself
+        // except for the picture itself
         assert_eq!(text.replace("\\[", "").matches('[').count(), 1, "{text}");
         assert_eq!(text.matches("\n#").count(), 5, "{text}");
         for line in text.lines().filter(|line| line.starts_with('|')) {

@@ -1,4 +1,4 @@
-//! A run that was stopped: found whole before anything of it is changed.
+//! [`StoppedRun`]: a stopped run, checked completely before any change.
 
 use crate::append_log::{AppendLog, LogPosition};
 use crate::atomic_file::{self, Lock};
@@ -15,24 +15,25 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// A stopped run that is this process's to go on with. Nothing in its folder has been changed yet, and nothing is if it is
-/// dropped.
+/// A stopped run that this process may resume. Its folder is unchanged so far, and stays so if this
+/// is dropped.
 pub struct StoppedRun {
     path: PathBuf,
     lock: Lock,
     manifest: Manifest,
-    /// `None`: it was stopped before its first checkpoint.
+    /// `None` if it was stopped before its first checkpoint.
     saved: Option<Checkpoint>,
     clients: ClientStateFile,
     files: LogFiles,
 }
 
 impl StoppedRun {
-    /// Takes the run in the folder `path`, and looks at all that is needed to go on; with `more`, also a run that is done and
-    /// is to be given more rounds.
+    /// Locks the run in the folder `path`, and checks everything needed to resume. With `more`,
+    /// also accepts a finished run to extend by rounds.
     ///
     /// # Errors
-    /// When it is no run folder, the run is done or in use, or its files are damaged or have changed since.
+    /// If it is no run folder, the run is done or in use, or its files are damaged or have changed
+    /// since.
     pub fn open(path: &Path, more: bool) -> Result<Self> {
         let here = path.display();
         let state = path.join(STATE);
@@ -48,7 +49,7 @@ impl StoppedRun {
                     _ => format!("{here} is not a run folder: reading {SPEC}"),
                 }
             })?;
-        // `outcome.json` comes last; an older fl wrote none
+        // `outcome.json` comes last; an older fl did not write it
         let is_done =
             || path.join(REPORT).exists() && (path.join(OUTCOME).exists() || !state.exists());
         let done = || match (is_done(), state.exists()) {
@@ -66,7 +67,7 @@ impl StoppedRun {
         };
         done()?;
         let lock = Lock::take(path)?;
-        // whoever had it may have ended it in between
+        // its last process may have ended it in between
         done()?;
         let saved = match atomic_file::read(&state) {
             Ok(bytes) => Some(Checkpoint::parse(&bytes, &state)?),
@@ -107,25 +108,25 @@ impl StoppedRun {
         })
     }
 
-    /// Steps that are complete; 0: the run begins anew.
+    /// Returns the number of complete steps; 0 if the run begins anew.
     pub fn done(&self) -> usize {
         self.saved.as_ref().map_or(0, |s| s.done)
     }
 
-    /// Can the number of rounds still change? Not once the last of them is done.
+    /// Returns whether the number of rounds can still change, which is so before the last round.
     pub fn grows(&self) -> bool {
         self.saved
             .as_ref()
             .is_none_or(|s| s.place != SavedPosition::Last)
     }
 
-    /// Goes on with it, with what is here `now`, by the resolved spec `spec`: that of the run, or one with more rounds. Lines of
-    /// an unfinished step are taken back, and files that a crash left half written are removed. A run without a checkpoint
-    /// begins anew.
+    /// Resumes it with the present inputs `now`, by the resolved spec `spec`: that of the run, or
+    /// one with more rounds. Removes lines of an unfinished step, and incomplete files of a crash.
+    /// A run without a checkpoint begins anew.
     ///
     /// # Errors
-    /// When the run was begun with another minor version, other libraries or other data files, and nothing has been changed;
-    /// or when the folder cannot be written.
+    /// If the run began with another minor version, other libraries or other data files (nothing
+    /// has changed then), or the folder cannot be written.
     pub fn go_on(mut self, now: Manifest, spec: &str) -> Result<(RunFolder, Option<ResumePoint>)> {
         self.manifest.goes_on_with(&now, &self.path)?;
         let hash: [u8; 32] = Sha256::digest(spec).into();
@@ -162,7 +163,8 @@ impl StoppedRun {
         Ok((folder, resumed))
     }
 
-    /// Puts `spec` in the place of the one that is there, if it is another. Killed anywhere in here, the run can still go on.
+    /// Replaces the spec by `spec`, if it differs. The run can resume after a kill at any point in
+    /// here.
     fn take_over(&mut self, spec: &str, hash: [u8; 32]) -> Result<()> {
         let there = self.path.join(SPEC);
         if atomic_file::read(&there).is_ok_and(|text| text != spec.as_bytes()) {

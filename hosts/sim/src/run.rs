@@ -1,4 +1,4 @@
-//! A run, from what it needs to what it adds up to.
+//! The execution of a run, from its setup to its outcome.
 
 use crate::client_state_file::ClientStateFile;
 use crate::clients::Clients;
@@ -16,16 +16,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Clients that a note names, at most.
+/// The most clients that a note names.
 const TOLD: usize = 50;
 
-/// Runs a federation to its end, or to where it is to stop.
+/// Runs a federation to its end or its stop.
 ///
 /// # Errors
-/// When the run fails; the run folder then keeps its last checkpoint.
+/// If the run fails; the run folder then keeps its last checkpoint.
 pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     let began = Instant::now();
-    // what is kept must not show more than the results, and a round done again must not draw noise anew
+    // a kept answer must not show more than the results, and a repeated round must not draw noise
+    // again
     if setup.parts.has("accountant") || matches!(setup.options.noise, NoiseSource::System(_)) {
         setup.checkpoints.keep = false;
     }
@@ -37,8 +38,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     let parts = Arc::new(setup.parts.in_slots(setup.protocol.slots()));
     let execution = setup.execution;
     let mut warn = execution.warn;
-    // where an accountant works, clients without examples take part, and no one is told who they
-    // are
+    // with an accountant, clients without examples take part, and no one learns who they are
     let accounts = parts.has("accountant");
     let idle = setup.clients.iter().enumerate();
     let idle = idle.filter(|(_, data)| data.is_empty() && !accounts);
@@ -166,7 +166,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     let unaccounted = fed.unaccounted();
     let Totals { up, down, steps } = totals;
     if stopped.is_none() {
-        // what a protocol shows after its last step, such as the clients' models
+        // disclosures after the last step, such as the clients' models
         let end = StepCost {
             step: "end".into(),
             round: 0,
@@ -226,7 +226,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Finds clients that live elsewhere, if they do.
+/// Finds clients in other processes, if there are any.
 fn begin_elsewhere(sim: &mut Sim<'_>, resumed: Option<&ResumePoint>) -> Result<()> {
     let known = resumed.map(|r| &r.elsewhere[..]);
     match (&mut sim.elsewhere, known) {
@@ -242,19 +242,19 @@ fn begin_elsewhere(sim: &mut Sim<'_>, resumed: Option<&ResumePoint>) -> Result<(
     Ok(())
 }
 
-/// A run that `begins` and failed before it did anything leaves nothing behind.
+/// Removes a new run (`begins`) that failed before its first result.
 fn undo(mut sim: Sim<'_>, begins: bool) {
     let unsaid = sim.answers.as_ref().is_none_or(PartialStep::is_empty);
     let nothing = sim.entries.is_empty() && sim.metrics.is_empty() && unsaid;
     if let Some(folder) = sim.folder.take().filter(|_| nothing && begins) {
-        // what cannot be removed stays; the run's own error is what matters
+        // a file that cannot be removed stays; the run's own error matters more
         let _ = sim.clients.discard();
         let _ = sim.elsewhere.map(|mut e| e.end(false));
         folder.discard();
     }
 }
 
-/// Who holds examples of one class only, for the report.
+/// Returns the clients that hold examples of one class only, for the report.
 fn one_class(owners: &[(ClientId, Examples)], kind: TaskKind) -> Option<String> {
     let TaskKind::Classes(_) = kind else {
         return None;

@@ -1,4 +1,4 @@
-//! What a run needs, and what it comes to.
+//! [`Setup`]: the inputs of a run. [`Outcome`]: its results.
 
 use crate::external_clients::ExternalClients;
 use crate::folder::{ResumePoint, RunFolder};
@@ -11,31 +11,31 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Told of each step that begins.
+/// Called at the start of each step.
 pub type Progress<'a> = Box<dyn FnMut(StepProgress<'_>) + 'a>;
 
-/// A step that begins, and how far the run has come.
+/// A step that begins, and the progress of the run.
 #[derive(Clone, Copy, Debug)]
 pub struct StepProgress<'a> {
     /// The step's name.
     pub step: &'a str,
-    /// Which one it is.
+    /// Its number.
     pub number: usize,
-    /// How many there are; 0 if nobody knows.
+    /// The number of steps; 0 if unknown.
     pub of: usize,
-    /// The accuracy (mAUC with several labels) that was measured last.
+    /// The last measured accuracy (mAUC with several labels).
     pub accuracy: Option<f64>,
-    /// Bytes that have crossed so far, both ways.
+    /// Bytes that have crossed so far, in both directions.
     pub bytes: u64,
 }
 
-/// Told what the user should know.
+/// Called with warnings for the user.
 pub type Warn<'a> = Box<dyn FnMut(&str) + 'a>;
 
-/// Shown what an observer sees.
+/// Called with the data that an observer sees.
 pub type Watch<'a> = Box<dyn FnMut(Observer, &str, &[u8]) + 'a>;
 
-/// Everything that a run needs.
+/// The inputs of a run.
 pub struct Setup<'a> {
     /// The run's name.
     pub name: &'a str,
@@ -47,57 +47,56 @@ pub struct Setup<'a> {
     pub parts: Arc<Parts>,
     /// Seed, task, policies.
     pub options: RunOptions,
-    /// What each client owns. Those who own nothing take no part, unless an accountant works.
+    /// Each client's examples. Clients without any take no part, unless the run has an accountant.
     pub clients: Vec<Examples>,
-    /// Where the clients live, if not in this process; `clients` then says what is known of their
-    /// data.
+    /// Clients in other processes, if any; `clients` then holds the known facts about their data.
     pub elsewhere: Option<Box<dyn ExternalClients + 'a>>,
-    /// What everybody has.
+    /// The public data.
     pub public: Option<Public>,
-    /// What models are tested on.
+    /// The test examples.
     pub test: Examples,
-    /// What each client's own model is tested on, if not on `test`: one per client, or empty.
+    /// The test examples of each client's own model, if not `test`: one entry per client, or empty.
     pub client_tests: Vec<Examples>,
-    /// What the data have been made with of clients' own rows, such as means to standardise by:
-    /// whoever sees a run sees something of it, and nothing prices it.
+    /// Statistics of clients' own rows that the data were made with, such as means for
+    /// standardisation. All observers of a run see part of them, and nothing prices it.
     pub exposed: Vec<String>,
-    /// A row that two clients have: nothing is guaranteed for one example.
+    /// A row that two clients have: no guarantee for one example is possible.
     pub twice: Option<String>,
-    /// Where results go.
+    /// The folder for results.
     pub folder: Option<RunFolder>,
-    /// Where a stopped run goes on.
+    /// Where a stopped run continues.
     pub resumed: Option<ResumePoint>,
-    /// When the run is written down, so that it can go on.
+    /// When to write checkpoints.
     pub checkpoints: Checkpoints,
-    /// How the run is executed.
+    /// How to execute the run.
     pub execution: Execution<'a>,
 }
 
-/// How a run is executed. Results do not depend on it.
+/// How to execute a run. Results do not depend on it.
 pub struct Execution<'a> {
-    /// Clients that are served at the same time.
+    /// Number of clients that work at the same time.
     pub threads: usize,
-    /// The number of bytes that the program may hold. Fewer clients work at once when another would
-    /// exceed it. Of what clients keep between two requests, a quarter of it stays in memory; the
-    /// rest goes to the disk until it is needed. Data, models at work and what an aggregator
-    /// gathers stay. `None`: everything stays, and every thread works.
+    /// The limit on the program's memory, in bytes. Fewer clients work at once if another would
+    /// exceed it. A quarter of it holds clients' states between requests; the rest of the states is
+    /// on the disk until needed. Data, models at work and an aggregator's buffers stay in memory.
+    /// `None`: all states stay in memory, and every thread works.
     pub memory: Option<u64>,
     /// Send every message through its wire form, as between processes.
     pub wire: bool,
-    /// Stop after this many steps, so that the run can go on later.
+    /// Stop after this many steps; the run can resume later.
     pub stop_after: Option<usize>,
     /// Once this is set, the run stops after the current step.
     pub stop: Arc<AtomicBool>,
     /// Called at the start of each step.
     pub progress: Progress<'a>,
-    /// Called with what the user should know.
+    /// Called with warnings for the user.
     pub warn: Warn<'a>,
-    /// Called with everything that an observer sees, in that order: what it is, and its bytes.
+    /// Called with everything that an observer sees, in that order: a description, and its bytes.
     pub watch: Option<Watch<'a>>,
 }
 
 impl Default for Execution<'_> {
-    /// On one thread, to the end; no one is told anything.
+    /// Returns an execution on one thread, without a stop or callbacks.
     fn default() -> Self {
         Self {
             threads: 1,
@@ -113,7 +112,7 @@ impl Default for Execution<'_> {
 }
 
 impl Setup<'_> {
-    /// A run of these clients on one thread, which writes nothing, and tells nobody.
+    /// Returns a run of these clients on one thread, without files or callbacks.
     pub fn new(
         protocol: Arc<dyn Protocol>,
         parts: Arc<Parts>,
@@ -151,7 +150,7 @@ pub struct Traffic {
     pub down: u64,
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The run's name.
@@ -166,47 +165,46 @@ pub struct Outcome {
     pub metrics: BTreeMap<String, f64>,
     /// Bytes that crossed.
     pub bytes: Traffic,
-    /// What is guaranteed against each observer, if somebody accounts.
+    /// The guarantee against each observer, if the run has an accountant.
     pub privacy: Option<Protections>,
-    /// Digest of everything that was sent, answered, measured and kept.
+    /// Digest of all messages, answers, measurements and results.
     pub digest: String,
-    /// Wall-clock seconds; a run that was stopped counts both parts.
+    /// Wall-clock seconds; a resumed run counts all parts.
     pub seconds: f64,
     /// The run folder.
     pub out: Option<String>,
-    /// The step after which the run stopped, if it can go on.
+    /// The step after which the run stopped, if it can resume.
     pub stopped: Option<String>,
 }
 
-/// `outcome.json`: what a run that is done came to, for programs.
+/// `outcome.json`: the outcome of a finished run, for programs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// What it came to.
+    /// The outcome.
     pub outcome: Outcome,
-    /// How many examples of each class (or label) each client holds; empty where somebody accounts
-    /// for privacy.
+    /// Examples of each class (or label) at each client; empty with an accountant.
     pub held: BTreeMap<ClientId, Vec<u32>>,
-    /// What the user was told, and what only the report says.
+    /// Warnings to the user, and notes for the report only.
     pub notes: Vec<String>,
-    /// What nobody accounts for, if there is anything.
+    /// Releases that no accountant covers, if there are any.
     pub unaccounted: Option<String>,
-    /// Does the folder keep a state, so that the run can be given more rounds?
+    /// Whether the folder keeps a state, so that the run can be extended.
     #[serde(default)]
     pub keeps: bool,
 }
 
 impl Outcome {
-    /// That of the run in a folder, which is done.
+    /// Reads the summary of the finished run in a folder.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub fn of(folder: &Path) -> Result<Self> {
         let path = folder.join(crate::folder::OUTCOME);
         let what = || format!("reading {}", path.display());
         let text = crate::atomic_file::read(&path).with_context(what)?;
         let mut summary: serde_json::Value = serde_json::from_slice(&text).with_context(what)?;
         let mut outcome = summary["outcome"].take();
-        // of what is not finite the file has `null`
+        // the file has `null` for values that are not finite
         let metrics: BTreeMap<String, Option<f64>> =
             serde_json::from_value(outcome["metrics"].take()).with_context(what)?;
         outcome["metrics"] = serde_json::json!({});

@@ -1,9 +1,9 @@
-//! Numbers and texts as they stand in cells.
+//! Numbers and texts of table cells.
 
 use crate::columns::Show;
 use crate::stats::{Paired, Sample};
 
-/// A text in which nothing is a tag or a comment, such as the marks of tables in a README.
+/// Escapes tags and comments in a text, such as the marks of tables in a README.
 pub(crate) fn unmarked(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -17,7 +17,7 @@ pub(crate) fn unmarked(text: &str) -> String {
     out
 }
 
-/// A text as it may stand in a cell.
+/// Escapes a text for a cell.
 pub(crate) fn cell(text: &str) -> String {
     unmarked(&text.replace('|', "\\|").replace('\n', " "))
 }
@@ -39,7 +39,7 @@ pub(crate) fn shown(sample: &Sample, show: Show, digits: usize) -> String {
     }
 }
 
-/// `+0.1`; what rounds to nothing has the sign of nothing.
+/// Formats `+0.1`; a value that rounds to 0 has no sign.
 pub(crate) fn signed(value: f64, digits: usize) -> String {
     let text = format!("{value:+.digits$}");
     match text
@@ -72,7 +72,7 @@ pub(crate) struct PublishedNumber {
     pub digits: usize,
 }
 
-/// `82.0 +- 0.6` or `82.0 ± 0.6`, or `82.0`; nothing of anything else.
+/// Parses `82.0 +- 0.6` or `82.0 ± 0.6`, or `82.0`; `None` for anything else.
 pub(crate) fn number(text: &str) -> Option<(PublishedNumber, Option<f64>)> {
     let one = |text: &str| text.trim().parse::<f64>().ok().filter(|v| v.is_finite());
     let parts = text.split_once("+-").or(text.split_once('±'));

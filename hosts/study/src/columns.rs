@@ -1,10 +1,10 @@
-//! What stands in a table's columns.
+//! [`Column`]: the columns of a table.
 
 use crate::file::{OneOrMany, RawColumn, RawTable};
 use anyhow::{bail, ensure};
 use fl_core::Result;
 
-/// How the seeds of a row become one cell.
+/// How the seeds of a row are combined in one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Show {
     /// `81.5 +- 1.5`: mean and deviation over seeds.
@@ -15,11 +15,11 @@ pub enum Show {
     Std,
     /// `78.1 to 83.2`
     Range,
-    /// The least.
+    /// The smallest.
     Min,
     /// The largest.
     Max,
-    /// How many seeds.
+    /// The number of seeds.
     Seeds,
     /// The mean of the paired differences to another row, with its 95 % t-interval.
     Minus,
@@ -38,25 +38,25 @@ impl Show {
     ];
 }
 
-/// What a column has.
+/// The content of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ColumnKind {
     /// A measurement, over seeds.
     RunResult {
-        /// Its names; the first that a run has counts.
+        /// Its names; the first that a run has is used.
         names: Vec<String>,
-        /// In this round; otherwise the last.
+        /// The round; `None` for the last.
         round: Option<u64>,
-        /// How seeds become a cell.
+        /// How the seeds are combined in a cell.
         show: Show,
-        /// What numbers are multiplied by.
+        /// Factor of the numbers.
         scale: f64,
         /// Digits after the point.
         digits: usize,
     },
-    /// What others published.
+    /// The published number.
     Published,
-    /// What others published, minus what they published for the row that others are compared with.
+    /// The published number minus that of the row of comparison.
     PublishedMinus,
     /// A text of the row.
     Text(String),
@@ -67,11 +67,11 @@ pub enum ColumnKind {
 pub struct Column {
     /// Its head.
     pub title: String,
-    /// What is in it.
+    /// Its content.
     pub what: ColumnKind,
 }
 
-/// The columns of `raw`, which has every default.
+/// Returns the columns of `raw`, which has every default.
 pub(crate) fn columns(all: &[RawColumn], raw: &RawTable) -> Result<Vec<Column>> {
     all.iter().map(|column| one(column, raw)).collect()
 }

@@ -8,7 +8,7 @@ use fl_report::cell;
 /// Every measured column of every row: one CSV.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub fn tables_csv(tables: &[BuiltTable]) -> Result<Vec<u8>> {
     let mut out = csv::Writer::from_writer(Vec::new());
     out.write_record([
@@ -32,10 +32,11 @@ pub fn tables_csv(tables: &[BuiltTable]) -> Result<Vec<u8>> {
     Ok(out.into_inner()?)
 }
 
-/// Every run of every table, one line for each number: one CSV. `key` says under which digest a run is kept.
+/// Writes every run of every table, one line for each number: one CSV. `key` returns the digest
+/// that a run is stored under.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub fn runs_csv(
     tables: &[Table],
     answers: &RunResults,

@@ -1,4 +1,4 @@
-//! From a study's text to its runs.
+//! [`Study`]: from a study's text to its runs.
 
 use crate::columns::{Column, ColumnKind, columns};
 use crate::file::{File, RawColumn, RawItem, RawTable};
@@ -11,59 +11,60 @@ use serde_yaml::{Mapping, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// A run: a spec, and what is set in it.
+/// A run: a spec, with changed values.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunSpec {
     /// The spec's file.
     pub base: PathBuf,
-    /// `protocol.rounds=5`, later ones win; the seed is the last.
+    /// `protocol.rounds=5`; later ones override earlier ones, and the seed is last.
     pub set: Vec<String>,
-    /// It is large: it gets all threads.
+    /// Whether it is large, so that it gets all threads.
     pub alone: bool,
 }
 
-/// A row, or one of the second direction.
+/// A row, or an item of the second direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     /// Its name.
     pub name: String,
-    /// What others published.
+    /// The published result.
     pub published: Option<String>,
-    /// What stands in columns of text.
+    /// The values of text columns.
     pub text: BTreeMap<String, String>,
-    /// Where a row of a grid stands in it.
+    /// The position of a grid's row.
     pub grid: Vec<Position>,
 }
 
 /// A table and its runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// Names it.
+    /// Its name.
     pub name: String,
     /// Its heading.
     pub title: String,
     /// The rows.
     pub rows: Vec<Item>,
-    /// The second direction; one without a name if there is none.
+    /// The second direction; one item without a name if there is none.
     pub across: Vec<Item>,
-    /// Columns that are the same for all of `across`.
+    /// Columns with the same values for all of `across`.
     pub lead: Vec<Column>,
     /// The columns.
     pub columns: Vec<Column>,
     /// The pictures.
     pub plots: Vec<Plot>,
-    /// The row that others are compared with.
+    /// The row of comparison.
     pub against: Option<usize>,
-    /// How far apart published numbers without a deviation may be and still not be told apart.
+    /// Largest difference of published numbers without a deviation that does not count as a
+    /// difference.
     pub published_spread: f64,
-    /// The README that holds it.
+    /// The README that contains it.
     pub into: Option<PathBuf>,
     /// Seed and run, by row and by the second direction.
     pub runs: Vec<Vec<Vec<(u64, RunSpec)>>>,
 }
 
 impl Table {
-    /// These rows of it.
+    /// Returns the table with these rows only.
     pub fn part(&self, rows: &BTreeSet<usize>) -> Self {
         let mut part = self.clone();
         let kept: Vec<usize> = rows
@@ -80,10 +81,10 @@ impl Table {
     }
 }
 
-/// A study that has been read.
+/// A parsed study.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Study {
-    /// Names what is written.
+    /// Prefix of its files.
     pub name: String,
     /// Its tables.
     pub tables: Vec<Table>,
@@ -93,7 +94,7 @@ impl Study {
     /// Reads a study's file.
     ///
     /// # Errors
-    /// When it cannot be read, or is no study: what is wrong, and where.
+    /// If it cannot be read, or is no study; names the mistake and its place.
     pub fn read(path: &Path) -> Result<Self> {
         use std::io::Read;
         let mut text = String::new();
@@ -103,10 +104,10 @@ impl Study {
         Self::parse(&text, parent)
     }
 
-    /// Reads a study's text; its files are relative to `folder`.
+    /// Parses a study's text; its files are relative to `folder`.
     ///
     /// # Errors
-    /// When it is no study: what is wrong, and where.
+    /// If it is no study; names the mistake and its place.
     pub fn parse(text: &str, folder: &Path) -> Result<Self> {
         ensure!(
             text.len() <= MAX_BYTES,
@@ -161,13 +162,13 @@ impl Study {
     }
 }
 
-/// A row before its runs are known.
+/// A row before its runs are expanded.
 #[derive(Clone, Default)]
 pub(crate) struct PlannedRow {
     pub item: RawItem,
-    /// From a grid, as they stand there.
+    /// The values from a grid, in its order.
     pub set: Vec<(String, Value)>,
-    /// Where it stands there.
+    /// Its position in the grid.
     pub places: Vec<Position>,
 }
 
@@ -345,7 +346,7 @@ fn list(names: &BTreeSet<String>) -> String {
         .join(", ")
 }
 
-/// One run for each seed.
+/// Returns one run for each seed.
 fn runs_of(
     all: &RawTable,
     defaults: &RawTable,
@@ -395,7 +396,7 @@ fn assignments(values: &Mapping) -> Result<Vec<String>> {
     values.iter().map(one).collect()
 }
 
-/// `path=value`; JSON is YAML on one line.
+/// Formats `path=value`; JSON is YAML on one line.
 fn assignment(path: &str, value: &Value) -> Result<String> {
     ensure!(path != "seed", "set: seeds stand in `seeds`");
     let value =

@@ -1,4 +1,4 @@
-//! The text of a study.
+//! The text format of a study.
 
 use serde::Deserialize;
 use serde_yaml::{Mapping, Value};
@@ -8,20 +8,20 @@ use std::collections::BTreeMap;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct File {
-    /// Names what is written.
+    /// Prefix of its files.
     pub name: String,
-    /// What is every table's unless it says otherwise.
+    /// The defaults of all tables.
     #[serde(default)]
     pub defaults: RawTable,
     /// The tables.
     pub tables: Vec<RawTable>,
 }
 
-/// A table, or what all have.
+/// A table, or the defaults of all tables.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct RawTable {
-    /// Names it: `--only`, and the marks in a README.
+    /// Its name: for `--only`, and for the marks in a README.
     pub name: Option<String>,
     /// Its heading.
     pub title: Option<String>,
@@ -33,33 +33,34 @@ pub(crate) struct RawTable {
     pub set: Mapping,
     /// The rows.
     pub rows: Vec<RawItem>,
-    /// Values by path; every combination is a row. `base` stands for the spec.
+    /// Values by path; every combination is a row. `base` sets the spec.
     pub grid: Mapping,
-    /// What a row of a grid is called: `t = {protocol.subsets}`.
+    /// The name of a grid's row: `t = {protocol.subsets}`.
     pub label: Option<String>,
     /// The second direction.
     pub across: Vec<RawItem>,
-    /// What is measured; of several, the first that a run has.
+    /// The measure; of several, the first that a run has.
     pub measure: Option<OneOrMany>,
-    /// What numbers are multiplied by.
+    /// Factor of the numbers.
     pub scale: Option<f64>,
     /// Digits after the point.
     pub digits: Option<usize>,
-    /// Columns that are the same for all of `across`.
+    /// Columns with the same values for all of `across`.
     pub lead: Vec<RawColumn>,
     /// The columns.
     pub columns: Vec<RawColumn>,
     /// The pictures.
     pub plots: Vec<RawPlot>,
-    /// The row that others are compared with, seed by seed.
+    /// The row of comparison, seed by seed.
     pub against: Option<String>,
-    /// What others published, by row.
+    /// Published results, by row.
     pub published: BTreeMap<String, Value>,
-    /// How far apart published numbers without a deviation may be and still not be told apart.
+    /// Largest difference of published numbers without a deviation that does not count as a
+    /// difference.
     pub published_spread: Option<f64>,
-    /// These runs are large: each gets all threads, one after the other.
+    /// Whether these runs are large, so that each gets all threads, one after the other.
     pub alone: Option<bool>,
-    /// The README that holds the table between marks, relative to the study's file.
+    /// The README that contains the table between marks, relative to the study's file.
     pub into: Option<String>,
 }
 
@@ -69,12 +70,12 @@ pub(crate) struct RawTable {
 pub(crate) struct RawPlot {
     /// `round`, or a path of the grid.
     pub by: String,
-    /// What is measured, if not what the table measures.
+    /// The measure, if not the table's.
     pub measure: Option<OneOrMany>,
     pub scale: Option<f64>,
 }
 
-/// A row, or one of `across`.
+/// A row, or an item of `across`.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct RawItem {
@@ -83,7 +84,7 @@ pub(crate) struct RawItem {
     pub seeds: Option<Value>,
     pub set: Mapping,
     pub published: Option<Value>,
-    /// What stands in columns of text.
+    /// The values of text columns.
     pub text: BTreeMap<String, Value>,
 }
 
@@ -103,7 +104,7 @@ impl OneOrMany {
     }
 }
 
-/// A column: a name that is known, or what is in it.
+/// A column: a known name, or its content.
 #[derive(Clone, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum RawColumn {
@@ -116,14 +117,14 @@ pub(crate) enum RawColumn {
 pub(crate) struct OwnColumn {
     /// Its head.
     pub title: Option<String>,
-    /// What is measured, if not what the table measures.
+    /// The measure, if not the table's.
     pub measure: Option<OneOrMany>,
-    /// In this round, not last.
+    /// The round, if not the last.
     pub round: Option<u64>,
-    /// How several seeds are shown: as the columns that are known.
+    /// How several seeds are combined: the name of a known column.
     pub show: Option<String>,
     pub scale: Option<f64>,
     pub digits: Option<usize>,
-    /// The row's text of this name.
+    /// The name of the row's text.
     pub text: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Values written short: grids, and ranges of seeds.
+//! Shorthands for values: grids, and ranges of seeds.
 
 use crate::MAX_RUNS;
 use crate::expand::PlannedRow;
@@ -8,7 +8,7 @@ use fl_core::Result;
 use serde_yaml::{Mapping, Value};
 use std::collections::BTreeSet;
 
-/// Every combination of a grid's values, the last path going round fastest.
+/// Returns every combination of a grid's values; the last path varies fastest.
 pub(crate) fn grid(grid: &Mapping, label: Option<&str>, most: usize) -> Result<Vec<PlannedRow>> {
     for place in label.iter().flat_map(|label| label.split('{').skip(1)) {
         let path = place.split('}').next().unwrap_or_default();
@@ -81,7 +81,7 @@ pub(crate) fn grid(grid: &Mapping, label: Option<&str>, most: usize) -> Result<V
     Ok(rows)
 }
 
-/// `3`, `1-10`, `[1, 5, 7]`
+/// Parses `3`, `1-10`, `[1, 5, 7]`.
 pub(crate) fn seeds_of(value: &Value) -> Result<Vec<u64>> {
     let wrong = || {
         format!(
@@ -113,7 +113,7 @@ pub(crate) fn seeds_of(value: &Value) -> Result<Vec<u64>> {
     Ok(seeds)
 }
 
-/// A value as it stands in YAML, on one line.
+/// Formats a value as YAML on one line.
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

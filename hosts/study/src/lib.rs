@@ -1,11 +1,12 @@
-//! A study is a YAML file: base specs, rows of changed values or a grid of them, seeds, and the tables wanted. This crate says
-//! which runs it takes ([`Study`]), and makes tables of what they came to ([`made`]); running them is the program's.
+//! A study is a YAML file with base specs, rows of changed values or a grid of them, seeds, and
+//! tables. This crate expands it to runs ([`Study`]), and makes tables from their results
+//! ([`made`]); the program executes the runs.
 //!
 //! ```yaml
 //! name: trimming
 //! tables:
 //! - name: shares
-//!   title: What trimming costs where nobody attacks
+//!   title: The cost of trimming without attackers
 //!   base: ../quick/robust.yaml
 //!   seeds: 1-5
 //!   grid: { parts.aggregator.trim: [0.0, 0.1, 0.3] }
@@ -17,8 +18,9 @@
 //!   into: README.md
 //! ```
 //!
-//! A table has `rows` or a `grid`, and may have `across`: a second direction. What stands in `defaults` is every table's unless it
-//! says otherwise. Values are set by their paths, as `--set` does; a value may be a whole part.
+//! A table has `rows` or a `grid`, and may have `across`: a second direction. `defaults` apply to
+//! every table that does not override them. Values are set by their paths, as `--set` does; a value
+//! may be a whole part.
 
 mod cells;
 mod columns;
@@ -46,5 +48,5 @@ pub use totals::totals;
 /// The largest study file, in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// The most runs that one study may ask for.
+/// The most runs of one study.
 const MAX_RUNS: usize = 100_000;

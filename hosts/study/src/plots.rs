@@ -1,4 +1,4 @@
-//! Pictures of a table: what was measured by round, or by a value of the grid.
+//! Plots of a table: measurements by round, or by a value of the grid.
 
 use crate::expand::{Item, Table};
 use crate::file::{OneOrMany, RawPlot, RawTable};
@@ -10,38 +10,38 @@ use fl_core::Result;
 use fl_report::{Picture, Spot};
 use std::collections::BTreeSet;
 
-/// What stands from left to right.
+/// The horizontal axis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum By {
-    /// The round: a line for each row.
+    /// The round, with a line for each row.
     Round,
-    /// A value of the grid, by its path: a line for each combination of the others.
+    /// A value of the grid, by its path, with a line for each combination of the others.
     Value(String),
 }
 
-/// A picture that is wanted.
+/// A plot to draw.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
-    /// From left to right.
+    /// The horizontal axis.
     pub by: By,
-    /// What is measured; the first that a run has counts.
+    /// The measures; the first that a run has is used.
     pub names: Vec<String>,
-    /// What numbers are multiplied by.
+    /// Factor of the numbers.
     pub scale: f64,
 }
 
-/// Where a row stands in the grid.
+/// The position of a row in the grid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Position {
     /// The path of the value that was set.
     pub path: String,
-    /// What the value is called: `rounds = 20`.
+    /// The text of the value: `rounds = 20`.
     pub name: String,
     /// The value, if it is a number.
     pub number: Option<f64>,
 }
 
-/// The plots of `raw`, which has every default.
+/// Returns the plots of `raw`, which has every default.
 pub(crate) fn plots(raw: &RawTable, rows: &[Item]) -> Result<Vec<Plot>> {
     raw.plots.iter().map(|plot| one(plot, raw, rows)).collect()
 }
@@ -90,7 +90,7 @@ fn one(plot: &RawPlot, raw: &RawTable, rows: &[Item]) -> Result<Plot> {
     })
 }
 
-/// The pictures of a table, from what its runs came to.
+/// Returns the plots of a table, from the results of its runs.
 pub fn pictures(table: &Table, answers: &RunResults) -> Vec<Picture> {
     let plots = table.plots.iter();
     plots
@@ -129,7 +129,7 @@ impl Drawn<'_> {
         }
     }
 
-    /// The row, and the column if there are several.
+    /// Returns the row, with the column if there are several.
     fn label(&self, row: String, across: usize) -> String {
         let column = &self.table.across[across].name;
         match (row.is_empty(), column.is_empty()) {

@@ -10,7 +10,7 @@ fn marks(name: &str) -> (String, String) {
     )
 }
 
-/// Where the table `name` stands in `text`: the bytes between its marks.
+/// Returns the position of the table `name` in `text`: the bytes between its marks.
 fn span(text: &str, name: &str) -> Result<std::ops::Range<usize>> {
     let (begin, end) = marks(name);
     ensure!(
@@ -27,18 +27,18 @@ fn span(text: &str, name: &str) -> Result<std::ops::Range<usize>> {
     Ok(from..from + length)
 }
 
-/// What stands between the marks of the table `name`.
+/// Returns the text between the marks of the table `name`.
 ///
 /// # Errors
-/// When a mark is missing, or is there twice.
+/// If a mark is missing, or occurs twice.
 pub fn section<'t>(text: &'t str, name: &str) -> Result<&'t str> {
     Ok(text[span(text, name)?].trim_matches(['\r', '\n']))
 }
 
-/// The table `name` that stands in `text`.
+/// Returns the table `name` in `text`.
 ///
 /// # Errors
-/// As [`section`]; also when nothing stands between the marks.
+/// As [`section`], or if there is no text between the marks.
 pub fn table<'t>(text: &'t str, name: &str) -> Result<&'t str> {
     let table = section(text, name)?;
     let (begin, end) = marks(name);
@@ -49,14 +49,14 @@ pub fn table<'t>(text: &'t str, name: &str) -> Result<&'t str> {
     Ok(table)
 }
 
-/// `text` with another table between the marks of `name`.
+/// Replaces the table between the marks of `name` in `text`.
 ///
 /// # Errors
 /// As [`section`].
 pub fn replaced(text: &str, name: &str, table: &str) -> Result<String> {
     let span = span(text, name)?;
     let inner = format!("\n\n{}\n\n", table.trim_matches('\n'));
-    // the file's own line ends
+    // the line ends of the file
     let inner = match text.contains("\r\n") {
         true => inner.replace('\n', "\r\n"),
         false => inner,

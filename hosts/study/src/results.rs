@@ -1,4 +1,4 @@
-//! What a run came to, by name.
+//! [`RunResult`]: the results of a run, by name.
 
 use crate::expand::RunSpec;
 use crate::tables::RunResults;
@@ -7,17 +7,17 @@ use fl_core::privacy::Observer;
 use fl_report::{Metric, Run};
 use std::path::Path;
 
-/// Everything of a run that a table may ask for.
+/// Everything of a run that a table may use.
 #[derive(Clone, Debug)]
 pub struct RunResult {
     run: Run,
 }
 
 impl RunResult {
-    /// Of the run in this folder, which must be done.
+    /// Reads the results of the run in this folder, which must be done.
     ///
     /// # Errors
-    /// When it cannot be read, is not done, or something of it is damaged.
+    /// If it cannot be read, is not done, or is damaged.
     pub fn read(folder: &Path) -> Result<Self> {
         let run = Run::open_brief(folder)?;
         if let Some(notice) = run.notices.first() {
@@ -26,10 +26,11 @@ impl RunResult {
         Ok(Self { run })
     }
 
-    /// The number of this name, last or in a round. Apart from what was measured there are
-    /// `bytes.up`, `bytes.down`, `epsilon.server`, `epsilon.clients`, `epsilon.readers`, and, of
-    /// the whole run only, `seconds`, `delta.` of the same observers, and `data-epsilon.` and
-    /// `data-delta.` where nothing is guaranteed because the price follows the data.
+    /// Returns the number called `name`, the last one or that of a round. Besides measurements
+    /// there are `bytes.up`, `bytes.down`, `epsilon.server`, `epsilon.clients` and
+    /// `epsilon.readers`. For the whole run only there are `seconds`, and `delta.` of the same
+    /// observers. If nothing is guaranteed because the price depends on the data, there are
+    /// `data-epsilon.` and `data-delta.`.
     pub fn get(&self, name: &str, round: Option<u64>) -> Option<f64> {
         let outcome = || self.run.summary.as_ref().map(|s| &s.outcome);
         match (name.split_once('.'), round) {
@@ -55,7 +56,7 @@ impl RunResult {
         }
     }
 
-    /// The rounds in which one of these was measured, in order.
+    /// Returns the rounds with a measurement of one of these names, in order.
     pub fn rounds(&self, names: &[String]) -> Vec<u64> {
         let of = |name: &String| {
             let name = name.strip_suffix(".std").unwrap_or(name);
@@ -79,7 +80,7 @@ impl RunResult {
         if std { found.std } else { found.value }
     }
 
-    /// The last of everything that was measured, for a table of runs.
+    /// Returns the last number of every measure, for a table of runs.
     pub fn all(&self) -> Vec<(String, f64)> {
         let last = self.run.last();
         let both = |m: &&Metric| {
@@ -107,23 +108,23 @@ impl RunResult {
         all
     }
 
-    /// The run.
+    /// Returns the run.
     pub(crate) fn run(&self) -> &Run {
         &self.run
     }
 
-    /// The run's digest.
+    /// Returns the run's digest.
     pub fn digest(&self) -> &str {
         self.run.summary.as_ref().map_or("", |s| &s.outcome.digest)
     }
 
-    /// How long it took, in seconds.
+    /// Returns its duration in seconds.
     pub fn seconds(&self) -> f64 {
         self.run.summary.as_ref().map_or(0.0, |s| s.outcome.seconds)
     }
 }
 
-/// Seed and number of every run that has it.
+/// Returns seed and number of every run that has the number.
 pub(crate) fn values(
     answers: &RunResults,
     runs: &[(u64, RunSpec)],

@@ -1,4 +1,4 @@
-//! What several seeds say.
+//! Statistics over several seeds.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -7,29 +7,29 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 pub struct Sample(Vec<f64>);
 
 impl Sample {
-    /// Of at least one number.
+    /// Wraps at least one number.
     pub fn new(values: Vec<f64>) -> Option<Self> {
         (!values.is_empty()).then_some(Self(values))
     }
 
-    /// How many.
+    /// Returns their number.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Their mean.
+    /// Returns their mean.
     pub fn mean(&self) -> f64 {
         self.0.iter().sum::<f64>() / self.0.len() as f64
     }
 
-    /// Their deviation, n - 1 in the denominator; none of a single number.
+    /// Returns their deviation, with n - 1 in the denominator; `None` for a single number.
     pub fn std(&self) -> Option<f64> {
         let (n, mean) = (self.0.len(), self.mean());
         let squares: f64 = self.0.iter().map(|v| (v - mean).powi(2)).sum();
         (n > 1).then(|| (squares / (n - 1) as f64).sqrt())
     }
 
-    /// The one in the middle, or the mean of the two.
+    /// Returns the middle one, or the mean of the two in the middle.
     pub fn median(&self) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -40,34 +40,34 @@ impl Sample {
         }
     }
 
-    /// The least.
+    /// Returns the smallest.
     pub fn min(&self) -> f64 {
         self.0.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// The largest.
+    /// Returns the largest.
     pub fn max(&self) -> f64 {
         self.0.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
 }
 
-/// Differences of the same seeds in two settings.
+/// Differences between two settings with the same seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Paired {
     /// Their mean.
     pub mean: f64,
-    /// Half the width of its 95 % t-interval; none of a single pair.
+    /// Half the width of its 95 % t-interval; `None` for a single pair.
     pub half: Option<f64>,
 }
 
 impl Paired {
-    /// Does the interval hold 0? None of a single pair.
+    /// Returns whether the interval excludes 0; `None` for a single pair.
     pub fn distinguishable(&self) -> Option<bool> {
         self.half.map(|half| self.mean.abs() > half)
     }
 }
 
-/// First minus second, seed by seed; none without a pair.
+/// Returns first minus second, seed by seed; `None` without a pair.
 pub fn paired(differences: Vec<f64>) -> Option<Paired> {
     let sample = Sample::new(differences)?;
     let n = sample.count() as f64;

@@ -1,4 +1,4 @@
-//! Tables of what runs came to: Markdown for people, CSV for programs.
+//! Tables of run results: Markdown for people, CSV for programs.
 
 use crate::cells::{cell, minus, number, shown, signed, unmarked};
 use crate::columns::{Column, ColumnKind, Show};
@@ -9,23 +9,23 @@ use crate::stats::{Paired, Sample, paired};
 use fl_report::Section;
 use std::collections::BTreeMap;
 
-/// What each run came to, or why it failed; runs that have not been run are not in it.
+/// The result of each run, or why it failed; without runs that have not been executed.
 pub type RunResults = BTreeMap<RunSpec, std::result::Result<RunResult, String>>;
 
-/// A table, made.
+/// A finished table.
 #[derive(Clone, Debug)]
 pub struct BuiltTable {
-    /// In Markdown, with its heading, and what has failed or is missing.
+    /// Markdown with its heading, and with failed or missing runs.
     pub markdown: String,
-    /// Every run is there and done.
+    /// Whether every run is done.
     pub whole: bool,
-    /// The same for a page.
+    /// The same table for a page.
     pub section: Section,
     /// One row for each measured column of each row, for programs.
     pub(crate) csv: Vec<[String; 13]>,
 }
 
-/// Makes a table.
+/// Makes a table from the results of its runs.
 pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
     let maker = TableBuilder { table, answers };
     let columns = maker.columns();
@@ -60,7 +60,7 @@ pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
         let mut cells = vec![table.rows[row].name.clone()];
         for (across, column) in &columns {
             cells.push(maker.cell(row, *across, column));
-            // columns of one measurement show it differently
+            // columns of one measure combine its seeds differently
             csv.extend(
                 maker
                     .csv(row, *across, column)
@@ -105,7 +105,7 @@ struct TableBuilder<'a> {
 }
 
 impl TableBuilder<'_> {
-    /// The title, and which seeds, if they are the same everywhere.
+    /// Returns the title, with the seeds if they are the same everywhere.
     fn heading(&self) -> String {
         let mut all = self
             .table
@@ -134,7 +134,7 @@ impl TableBuilder<'_> {
         format!("{}, {seeds}", self.table.title)
     }
 
-    /// The second direction's number and the column, from left to right.
+    /// Returns the index in the second direction and the column, from left to right.
     fn columns(&self) -> Vec<(usize, &Column)> {
         let lead = self.table.lead.iter().map(|c| (0, c));
         let each = (0..self.table.across.len())
@@ -180,7 +180,8 @@ impl TableBuilder<'_> {
         Sample::new(values.into_iter().map(|(_, v)| v * scale).collect())
     }
 
-    /// What of the study's own text cannot be: a measurement that no run has, columns that stand for all and differ.
+    /// Returns mistakes of the study's own text: a measure that no run has, and `lead` columns
+    /// whose values differ.
     fn wrong(&self) -> Vec<String> {
         let cells = || {
             let rows = 0..self.table.rows.len();
@@ -226,7 +227,8 @@ impl TableBuilder<'_> {
         wrong
     }
 
-    /// This row minus the one that others are compared with, seed by seed, and in how many seeds both are there.
+    /// Returns this row minus the row of comparison, seed by seed, and the number of seeds that
+    /// both have.
     fn difference(&self, row: usize, across: usize, what: &ColumnKind) -> Option<(Paired, usize)> {
         let ColumnKind::RunResult {
             names,
@@ -329,7 +331,7 @@ impl TableBuilder<'_> {
         format!("{}{same}", signed(apart, ours.digits.max(theirs.digits)))
     }
 
-    /// What failed, in words, and how many runs have not been run.
+    /// Describes the failed runs, and counts those that have not been executed.
     fn lacking(&self) -> (Vec<String>, usize) {
         let (mut failed, mut missing) = (Vec::new(), 0);
         for (row, of_row) in self.table.rows.iter().zip(&self.table.runs) {
@@ -359,7 +361,7 @@ impl TableBuilder<'_> {
         };
         let sample = self.sample(row, across, &column.what)?;
         let difference = self.difference(row, across, &column.what).map(|(d, _)| d);
-        // what is published is of what the table measures first
+        // a published number belongs to the first measure of the table
         let mut measured = self.table.columns.iter().filter_map(|c| match &c.what {
             ColumnKind::RunResult { names, .. } => Some(names),
             _ => None,

@@ -1,4 +1,4 @@
-//! What all runs of a study guarantee together, where they learnt from the same rows.
+//! The joint guarantee of all runs of a study that learnt from the same rows.
 
 use crate::cells::cell;
 use crate::expand::Table;
@@ -15,14 +15,14 @@ struct Group<'a> {
     runs: Vec<&'a Run>,
 }
 
-/// Every run of these tables once, by the rows that it learnt from. Two runs that have one file in
-/// common are of one group: a total that adds too much is still a bound.
+/// Returns every run of these tables once, grouped by the rows that it learnt from. Two runs with
+/// one file in common are in one group: a total that adds too much is still a bound.
 fn groups<'a>(tables: &[Table], answers: &'a RunResults) -> Vec<Group<'a>> {
     let all = tables
         .iter()
         .flat_map(|table| table.runs.iter().flatten().flatten());
     let done = all.filter_map(|(_, run)| Some(answers.get(run)?.as_ref().ok()?.run()));
-    // specs that come to the same are one run, in one folder
+    // equal specs are one run, in one folder
     let runs: BTreeMap<&Path, &Run> = done.map(|run| (&*run.path, run)).collect();
     let mut groups: Vec<Group<'_>> = Vec::new();
     for run in runs.into_values() {
@@ -43,8 +43,8 @@ fn groups<'a>(tables: &[Table], answers: &'a RunResults) -> Vec<Group<'a>> {
     groups
 }
 
-/// What these runs guarantee together: epsilons and deltas add (basic composition, Dwork and Roth
-/// 2014, theorem 3.16). `None`: none of them guarantees anything.
+/// Returns the joint guarantee of these runs: epsilons and deltas add (basic composition, Dwork and
+/// Roth 2014, theorem 3.16). `None` if none of them guarantees anything.
 fn together(runs: &[&Run], observer: Observer) -> Option<Result<Guarantee, String>> {
     let all = runs
         .iter()
@@ -70,7 +70,7 @@ fn together(runs: &[&Run], observer: Observer) -> Option<Result<Guarantee, Strin
                 );
                 return Some(Err(why));
             }
-            // other rows are a party's in each of them
+            // a party has other rows in each of them
             Some(sum) if dealt_anew && sum.unit == Unit::Party && next.after_split => {
                 let why = "the runs deal the rows to parties differently, so no party is the same";
                 return Some(Err(why.into()));
@@ -78,11 +78,11 @@ fn together(runs: &[&Run], observer: Observer) -> Option<Result<Guarantee, Strin
             Some(sum) => Guarantee {
                 epsilon: sum.epsilon + next.epsilon,
                 delta: sum.delta + next.delta,
-                // what hides that one unit is another hides that it is there
+                // a release that hides the replacement of a unit also hides its presence
                 neighbours: sum.neighbours.min(next.neighbours),
                 after_split: sum.after_split || next.after_split,
                 data_dependent: sum.data_dependent || next.data_dependent,
-                // what follows a seed is none
+                // noise that follows a seed gives no guarantee
                 noise: match (sum.noise, next.noise) {
                     (Noise::System, Noise::System) => Noise::System,
                     _ => Noise::Seeded,
@@ -99,8 +99,8 @@ fn together(runs: &[&Run], observer: Observer) -> Option<Result<Guarantee, Strin
     Some(sum.ok_or_else(|| "the deltas add up to 1".to_string()))
 }
 
-/// What runs on the same rows guarantee together, in Markdown and for a page; `None` where no rows
-/// were used twice by runs that guarantee something.
+/// Returns the joint guarantees of runs on the same rows, in Markdown and for a page. `None` if no
+/// two runs with a guarantee used the same rows.
 pub fn totals(tables: &[Table], answers: &RunResults) -> Option<(String, Section)> {
     let mut rows = Vec::new();
     for group in groups(tables, answers)

@@ -5,8 +5,9 @@ use fl_core::prelude::*;
 use fl_core::settings::between;
 
 settings! {
-    /// The exact guarantee of Gaussian noise on all data, any number of times (the analytic Gaussian mechanism, Balle and Wang
-    /// 2018, theorem 8; `k` releases are one with `sigma / sqrt(k)`, Dong, Roth and Su 2022, corollary 3.3). Prices nothing else.
+    /// The exact guarantee of Gaussian noise on all data, any number of times (the analytic
+    /// Gaussian mechanism, Balle and Wang 2018, theorem 8; `k` releases are one with
+    /// `sigma / sqrt(k)`, Dong, Roth and Su 2022, corollary 3.3). Prices nothing else.
     pub struct AnalyticGaussian {
         /// Delta of the guarantee.
         delta: f64 = 1e-5, in between(0.0, 1.0);

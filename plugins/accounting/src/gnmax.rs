@@ -44,7 +44,7 @@ pub fn cap_ln_q(ln_q: f64, classes: usize) -> f64 {
 
 /// Theorem 6 with the orders of Proposition 10: Renyi differential privacy of order `a`. The
 /// mechanism is a Gaussian one of noise `sigma` for a change of L2 norm sqrt(2) (`a / sigma^2` for
-/// any data), and its likely answer fails with probability at most `q`.
+/// any data). Its likely answer fails with probability at most `q`.
 pub fn rdp(ln_q: f64, sigma: f64, a: f64) -> f64 {
     let independent = a / (sigma * sigma);
     match data_dependent(ln_q, sigma, a) {

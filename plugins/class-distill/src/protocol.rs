@@ -154,8 +154,8 @@ impl ClassDistill {
     }
 
     /// Trains on the cross-entropy to the label, plus `weight` times that to the mean of the
-    /// label's class: one cross-entropy, to the sum of the two targets. A class without a mean adds
-    /// no term.
+    /// label's class. This is one cross-entropy, to the sum of the two targets. A class without a
+    /// mean adds no term.
     fn learn(&self, me: &mut Client, means: &ClassMeans) -> Result<Nothing> {
         let own = me.private(&SAMPLING)?;
         let labels = classes(&own)?;

@@ -1,6 +1,6 @@
 //! Algorithm 1 of Selective-FD (Shao et al. 2024). Its relatives differ in the clients' labels
-//! ([`crate::Labels`]), in the parts that filter and combine them, in the teacher
-//! ([`crate::Teacher`]) and in the order of a client's training ([`crate::Order`]).
+//! ([`crate::Labels`]), and in the parts that filter and combine them. They also differ in the
+//! teacher ([`crate::Teacher`]) and in the order of a client's training ([`crate::Order`]).
 use crate::exchanges::*;
 use crate::labels::{Lesson, Taught, truth};
 use crate::settings::{CoDistill, Labels, Order, Reply, Teacher};

@@ -57,7 +57,7 @@ impl PrivacyMechanism for SampleExamples {
     type On = Ids;
 
     fn clip(&self, _: &mut Ids) -> Result<()> {
-        Ok(()) // an example is there or not
+        Ok(()) // an example is present or not
     }
 
     fn price(&self, own: &Ids, _: &Cohort) -> Result<PrivacyEvent> {

@@ -3,7 +3,7 @@
 use fl_core::message::alike;
 use fl_core::prelude::*;
 
-/// A sum of parameters in 64 bits, rounded once. A sum in 32 bits is rounded after each addend: one
+/// A sum of parameters in 64 bits, rounded once. A sum in 32 bits is rounded after each addend. One
 /// addend more or less would change it by all later roundings, not only by its bound.
 pub struct Sum {
     like: Params,

@@ -1,4 +1,4 @@
-//! The discriminator at a client, which tells generated inputs from real ones.
+//! The discriminator at a client, which separates generated inputs from real ones.
 use crate::image_translator::{beside, channels, draw};
 use crate::messages::MadeOfMaps;
 use fl_core::loss::sigmoid;

@@ -40,7 +40,7 @@ macro_rules! votes_are_noised {
             type On = Counts;
 
             fn clip(&self, _: &mut Counts) -> Result<()> {
-                Ok(()) // a count is bounded by who votes
+                Ok(()) // the number of voters bounds a count
             }
 
             fn price(&self, counts: &Counts, _: &Cohort) -> Result<PrivacyEvent> {

@@ -87,8 +87,7 @@ pub(crate) fn teachers(
 pub(crate) const TOO_FEW: &str = "each needs one at least";
 
 /// FedKT Theorem 9: returns the number of partitions in which some sample's two highest counts
-/// differ by at most `most`, so that one example can change the training of the partition's
-/// student.
+/// differ by at most `most`. One example can change the training of such a partition's student.
 pub fn close_votes(gaps: &[Vec<f64>], most: f64) -> usize {
     let close = |gaps: &&Vec<f64>| gaps.iter().any(|gap| *gap <= most);
     gaps.iter().filter(close).count()

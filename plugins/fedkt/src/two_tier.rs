@@ -73,7 +73,7 @@ settings! {
         /// The final model's training on the public samples.
         final_model: Training = Training::epochs(100, 32);
         /// Gap of the teachers' counts up to which one example may change the winner (theorem 9,
-        /// for the privacy of one example with `noise: server`). The theorem says 1; a gap of 2 can
+        /// for the privacy of one example with `noise: server`). The theorem has 1; a gap of 2 can
         /// become a tie, which changes it too.
         close_gap: usize = 2, in 1..=2;
         /// Evaluate the first student of every party too.

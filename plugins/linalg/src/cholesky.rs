@@ -173,7 +173,7 @@ mod tests {
             let mut read = a.clone();
             for ((i, j), v) in read.indexed_iter_mut() {
                 if j < i {
-                    *v = f64::NAN; // must not be looked at
+                    *v = f64::NAN; // must not be read
                 }
             }
             let mut x = b.clone();

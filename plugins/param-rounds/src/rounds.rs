@@ -16,8 +16,8 @@ settings! {
         local: Training = Training::epochs(10, 32);
         /// Start every round's training with a fresh optimiser.
         fresh: bool = true;
-        /// With `parts.attack`: number of an attacker's trainings from the same parameters, each on
-        /// a random half of its examples, to estimate how much honest answers differ. 1: one
+        /// With `parts.attack`: number of trainings of an attacker from the same parameters, each
+        /// on a random half of its examples. They estimate how much honest answers differ. 1: one
         /// training, on all of them.
         looks: usize = 1, in 1..=1000;
         /// DP-SGD, with `parts.example-privacy`: how each of `local.steps` steps draws examples.

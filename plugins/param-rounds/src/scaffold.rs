@@ -170,7 +170,7 @@ impl Scaffold {
                     zip(&sent.model, &trained.params, |x, y| x - y)?,
                 );
                 match trained.steps {
-                    0 => own.clone(), // nothing was learnt of its gradient
+                    0 => own.clone(), // its gradient is unknown
                     _ => zip(&correction, &way, |c, way| {
                         control_of_steps(c, way, steps, lr)
                     })?,

@@ -83,7 +83,7 @@ impl<'a> Points<'a> {
     }
 }
 
-/// Returns `floor(share n)`, with a note if the rule needs more answers to withstand so many.
+/// Returns `floor(share n)`, with a note if there are too few answers to withstand this number.
 fn bad(share: f64, n: usize, needed: impl Fn(usize) -> usize, round: &Round) -> usize {
     let f = (share * n as f64) as usize;
     if f == 0 && share > 0.0 {

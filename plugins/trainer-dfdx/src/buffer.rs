@@ -1,8 +1,8 @@
 //! Large buffers that are reused.
 //!
-//! An activation of a large batch takes tens of megabytes. If it is freed after every step and
-//! allocated in the next, the system returns fresh pages, and clears and maps each on first touch:
-//! a fifth of a ResNet-8 step at batch 512. So each thread keeps its large buffers: all of them
+//! An activation of a large batch takes tens of megabytes. If it is freed after every step, the
+//! system returns fresh pages in the next, and clears and maps each on first touch. That takes a
+//! fifth of a ResNet-8 step at batch 512. So each thread keeps its large buffers: all of them
 //! during a [`BufferScope`], a few between two.
 
 use std::cell::RefCell;

@@ -6,8 +6,8 @@ use fl_core::{Loss, Problem, Result, Target, TaskKind};
 /// Checks that a model for `task` can be fitted to `target` with `loss`.
 ///
 /// # Errors
-/// If the kinds do not go together, there is not one target for each of `rows` samples, or a class
-/// or a width is not the task's.
+/// If the kinds do not go together, the number of targets is not `rows`, or a class or a width is
+/// not the task's.
 pub fn check(loss: Loss, task: TaskKind, target: &Target<'_>, rows: usize) -> Result<()> {
     let shape = |right: bool, text: String| {
         ensure!(right, Problem::Shape(text));

@@ -194,8 +194,8 @@ fn with_zeros(mut runs: Vec<(f32, usize)>, zeros: usize) -> Vec<(f32, usize)> {
     runs
 }
 
-/// Returns cuts between values so that at most `bins` bins hold about the same number of samples;
-/// cuts between every two values if there are no more distinct values than bins.
+/// Returns cuts between values so that at most `bins` bins hold about the same number of samples.
+/// If there are no more distinct values than bins, it cuts between every two.
 fn cut(runs: &[(f32, usize)], bins: usize) -> Vec<f32> {
     let all = runs.len() <= bins;
     let mut left: usize = runs.iter().map(|(_, n)| n).sum();

@@ -1,5 +1,5 @@
 //! [`Criterion`]: judges splits. The contribution of a sample, and every sum, consists of `u64`s
-//! with exact sums: a pair packs two 32-bit numbers, of which the lower never overflows into the
+//! with exact sums. A pair packs two 32-bit numbers, of which the lower never overflows into the
 //! upper.
 
 use crate::settings::Purity;

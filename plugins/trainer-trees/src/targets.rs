@@ -26,8 +26,8 @@ impl Goal {
     /// Converts a target.
     ///
     /// # Errors
-    /// For targets other than classes and soft labels, for a loss other than cross-entropy, for
-    /// classes that the model does not have, and for soft labels below 0 or without any weight.
+    /// If the target is neither classes nor soft labels, or the loss is not cross-entropy. Also if
+    /// the model does not have a class, or soft labels are below 0 or have no weight.
     pub fn new(target: Target<'_>, loss: Loss, classes: usize) -> Result<Self> {
         let rows = target.len();
         let lacks = |what: String| {

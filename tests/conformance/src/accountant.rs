@@ -1,4 +1,4 @@
-//! What an accountant must do.
+//! Checks of an accountant.
 
 use crate::broken::{Broken, Held, attempt, must, run};
 use crate::compare::digits;
@@ -19,7 +19,7 @@ const PARALLEL: &str = "parallel costs at most sequential";
 
 type Make<'a> = &'a dyn Fn() -> Box<dyn Accountant>;
 
-/// An event of one kind, by its sensitivity and the scale of its noise.
+/// Makes an event of one kind from its sensitivity and the scale of its noise.
 type Kind = fn(f64, f64) -> PrivacyEvent;
 
 const KINDS: [Kind; 10] = [
@@ -49,7 +49,7 @@ const KINDS: [Kind; 10] = [
     },
     votes,
     |sensitivity, scale| PrivacyEvent::Pure {
-        // a scale below 0 must not make sense of a sensitivity below 0
+        // a scale below 0 must not make a sensitivity below 0 valid
         epsilon: if scale > 0.0 {
             sensitivity / scale
         } else {
@@ -77,7 +77,8 @@ fn gaussian(sensitivity: f64, sigma: f64, unit: Unit) -> PrivacyEvent {
     }
 }
 
-/// Two queries with three classes; every unit moves one vote, whatever the sensitivity.
+/// Returns votes on two queries with three classes; every unit changes one vote, for any
+/// sensitivity.
 fn votes(_: f64, scale: f64) -> PrivacyEvent {
     PrivacyEvent::Votes(VoteRelease {
         noise: VoteNoise::Laplace { gamma: 1.0 / scale },
@@ -93,7 +94,7 @@ fn votes(_: f64, scale: f64) -> PrivacyEvent {
     })
 }
 
-/// A sample of ten thousand examples; more than all of them where the numbers make no sense.
+/// Returns a sample of ten thousand examples; more than all of them for invalid numbers.
 fn sample(sensitivity: f64, scale: f64) -> PrivacyEvent {
     let n = 10_000;
     let k = 20.0 * sensitivity / scale;
@@ -106,7 +107,7 @@ fn sample(sensitivity: f64, scale: f64) -> PrivacyEvent {
     }
 }
 
-/// The unit that an event names; who counts for votes is the accountant's choice.
+/// Returns the unit that an event names; for votes, the accountant chooses the unit.
 fn unit(event: &PrivacyEvent) -> Option<Unit> {
     match event {
         PrivacyEvent::Laplace { unit, .. }
@@ -253,7 +254,7 @@ fn refuses(make: Make<'_>, kind: Kind) -> Held {
     let why = || PrivacyEvent::Unaccounted {
         why: "the kit says so".into(),
     };
-    // whether a sensitivity of 0 or a scale of 0 is refused or gives epsilon 0 and infinity is the accountant's choice
+    // an accountant may refuse a sensitivity or scale of 0, or give epsilon 0 and infinity
     let senseless = [
         (-1.0, 2.0),
         (1.0, -2.0),
@@ -262,7 +263,7 @@ fn refuses(make: Make<'_>, kind: Kind) -> Held {
         (f64::INFINITY, 2.0),
         (0.0, 0.0),
     ];
-    // the sensitivity of votes is a number of votes, of which none makes no sense
+    // the sensitivity of votes is a number of votes, for which 0 is invalid
     let counted = unit(&kind(1.0, 2.0)).is_none();
     let senseless = senseless
         .into_iter()

@@ -1,4 +1,4 @@
-//! What an aggregator must do, and what it may claim.
+//! Checks of an aggregator and of its claims.
 
 use crate::broken::{Broken, Held, must, run};
 use crate::compare::{difference, digits, numbers};
@@ -20,7 +20,7 @@ const SCALE: &str = "claims weight_scale_free";
 const WEIGHT: &str = "claims weight_free";
 const HULL: &str = "claims within_hull";
 
-/// Messages that are made up before one must have the names and shapes of another.
+/// The most attempts to draw a message with the names and shapes of another.
 const ATTEMPTS: u64 = 64;
 
 /// See [`crate::aggregator`].
@@ -46,7 +46,7 @@ pub fn check(make: Make<'_>) -> Result<(), Broken> {
 
 type Make<'a> = &'a dyn Fn() -> Box<dyn AnyAggregator>;
 
-/// What folding gives; `None` if it does not fold.
+/// Returns the result of folding; `None` if the aggregator does not fold.
 fn folded(
     part: &mut dyn AnyAggregator,
     round: &Round,
@@ -62,16 +62,16 @@ fn folded(
 struct Bench<'a> {
     case: Case,
     make: Make<'a>,
-    /// What clients send.
+    /// The type of the clients' messages.
     of: &'static MessageType,
     first: SampleMessages,
-    /// What is sent in the rounds after the first.
+    /// The messages of the rounds after the first.
     later: [SampleMessages; 2],
-    /// Does it want to see what the clients were sent?
+    /// Whether it requests the message sent to clients.
     sees: bool,
 }
 
-/// The last chunk first.
+/// An executor that runs the last chunk first.
 struct Backwards;
 
 impl Executor for Backwards {
@@ -105,8 +105,8 @@ impl Bench<'_> {
         self.claims(&out)
     }
 
-    /// A round of this number, in which clients were sent what has the names and shapes of their answers, as a model and
-    /// what training makes of it have.
+    /// Returns a round of this number. The message sent to clients has the names and shapes of
+    /// their answers, like a model and its trained version.
     fn round(&self, number: usize) -> Round {
         let stream = Stream::root(0).child("round", number as u64);
         let round = Round::new(
@@ -135,7 +135,7 @@ impl Bench<'_> {
         }
     }
 
-    /// What a new instance makes of these letters.
+    /// Returns a new instance's result for these messages.
     fn answer(&self, property: &'static str, letters: &SampleMessages) -> Held<Erased> {
         let inbox = letters.inbox();
         run(property, &self.case.place(), || {
@@ -153,7 +153,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Three rounds with one instance, with one that is saved and made anew after each round, and with one that folds.
+    /// Checks three rounds with one instance, with one that is saved and rebuilt after each round,
+    /// and with one that folds.
     fn rounds(&self) -> Held {
         let place = self.case.place();
         let (mut kept, mut remade, mut folding) = ((self.make)(), (self.make)(), (self.make)());
@@ -220,7 +221,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Every number between the smallest and the largest sent for its place; the place of a keyed message is its row's id.
+    /// Checks that every number lies between the smallest and the largest sent for its coordinate;
+    /// a row-keyed message's coordinate is its row's id.
     fn hull(&self, out: &Erased) -> Held {
         let mut sent: BTreeMap<(String, u32, usize), (f64, f64)> = BTreeMap::new();
         for body in &self.first.bodies {
@@ -258,7 +260,7 @@ impl Bench<'_> {
     }
 }
 
-/// Floats by tensor, row id (0 without ids) and position in the row.
+/// Returns floats by tensor, row id (0 without ids) and position in the row.
 fn places(tensors: &NamedTensors<'_>) -> Vec<((String, u32, usize), f64)> {
     let rows = tensors
         .iter()

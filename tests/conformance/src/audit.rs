@@ -1,5 +1,6 @@
-//! An empirical audit: how well two neighbouring inputs can be told apart by what a mechanism lets go. That gives a lower
-//! bound on epsilon (Jagielski, Ullman and Oprea 2020), to be held against what the accountant claims.
+//! An empirical audit: how well a mechanism's releases separate two neighbouring inputs. It gives a
+//! lower bound on epsilon (Jagielski, Ullman and Oprea 2020), to compare with the accountant's
+//! claim.
 
 use crate::compare::{floats, whole};
 use fl_core::message::Message;
@@ -8,17 +9,17 @@ use fl_core::{BoxedMechanism, Cohort, PrivacyEvent, Result, Stream};
 use statrs::distribution::{Beta, ContinuousCDF};
 use std::fmt::{Display, Formatter};
 
-/// How seldom a bound may be wrong by chance.
+/// The probability that a bound is wrong by chance.
 const ERROR_RATE: f64 = 1e-4;
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Audit {
     /// The accountant's epsilon.
     pub claim: f64,
     /// The delta of both.
     pub delta: f64,
-    /// What the releases show epsilon to be at least, but for one audit in 10,000.
+    /// The lower bound of epsilon that the releases show, with one error in 10,000 audits.
     pub shown: f64,
 }
 
@@ -33,11 +34,11 @@ impl Display for Audit {
     }
 }
 
-/// Releases each of two neighbouring messages `draws` times and tells them apart as well as their noise allows. `claim` is what
-/// an accountant guarantees for one release.
+/// Releases each of two neighbouring messages `draws` times, and separates them as well as their
+/// noise allows. `claim` is an accountant's guarantee for one release.
 ///
 /// # Errors
-/// When a message cannot be clipped, priced or released.
+/// If a message cannot be clipped, priced or released.
 pub fn audit<M: Message>(
     make: &dyn Fn() -> BoxedMechanism<M>,
     (one, other): (&M, &M),
@@ -80,8 +81,8 @@ pub fn audit<M: Message>(
     })
 }
 
-/// How much more `out` looks like a release of `one` than of `other`: the logarithm of the likelihood ratio where the noise is
-/// known, and else what an attacker can see.
+/// Returns how much likelier `out` is a release of `one` than of `other`. This is the
+/// log-likelihood ratio if the noise is known, and otherwise an attacker's best statistic.
 fn score<M: Message>(event: &PrivacyEvent, one: &M, other: &M, out: &M) -> f64 {
     let (a, b, y) = (floats(one), floats(other), floats(out));
     let over = |f: &dyn Fn(f64, f64, f64) -> f64| {
@@ -95,12 +96,12 @@ fn score<M: Message>(event: &PrivacyEvent, one: &M, other: &M, out: &M) -> f64 {
         PrivacyEvent::Gaussian { sigma, .. } => {
             over(&|a, b, y| ((y - b).powi(2) - (y - a).powi(2)) / (2.0 * sigma * sigma))
         }
-        // only the winner is released, and whether there is one
+        // only the winner is released, and the fact that there is one
         PrivacyEvent::Votes(votes) => match (votes.noise, y.len() < a.len()) {
             (VoteNoise::Confident { .. }, true) => 0.5,
             _ => f64::from(y.iter().copied().fold(f64::MIN, f64::max) == y[0]),
         },
-        // labels and positions: how many are those of the one and not of the other
+        // labels and positions: the number that match `one` and not `other`
         _ => {
             let (a, b, y) = (whole(one), whole(other), whole(out));
             let seen = |of: &[u32]| y.iter().filter(|id| of.contains(id)).count() as f64;
@@ -112,12 +113,13 @@ fn score<M: Message>(event: &PrivacyEvent, one: &M, other: &M, out: &M) -> f64 {
     }
 }
 
-/// The largest epsilon that is left when chance may explain the rest: for some threshold, `P(a above) >= e^epsilon P(b above)
-/// + delta`, by Clopper and Pearson's bounds. Half of the releases find the threshold, the other half are counted.
+/// Returns the largest epsilon that chance does not explain: for some threshold,
+/// `P(a above) >= e^epsilon P(b above) + delta`, by Clopper and Pearson's bounds. Half of the
+/// releases select the threshold, the other half are counted.
 fn shown(a: &[f64], b: &[f64], delta: f64) -> f64 {
     let sides = [1.0, -1.0].map(|sign| {
         let turned = |all: &[f64]| all.iter().map(|x| sign * x).collect::<Vec<f64>>();
-        // either may be the first of the two
+        // each may be the first of the two
         let (a, b) = match sign > 0.0 {
             true => (turned(a), turned(b)),
             false => (turned(b), turned(a)),
@@ -134,7 +136,7 @@ fn shown(a: &[f64], b: &[f64], delta: f64) -> f64 {
         };
         let mut sorted = train_b.to_vec();
         sorted.sort_by(f64::total_cmp);
-        // thresholds that few of the other releases, and then fewer, pass
+        // thresholds that few of the other releases pass, and then fewer
         let shares = (0..40).map(|i| 1.0 - 0.75f64.powi(i));
         let places =
             shares.map(|s| sorted[((s * sorted.len() as f64) as usize).min(sorted.len() - 1)]);
@@ -150,7 +152,8 @@ fn shown(a: &[f64], b: &[f64], delta: f64) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// A probability that is not less than this, but for `error_rate`, when `k` of `n` came true (Clopper and Pearson 1934).
+/// Returns a lower bound of a probability, wrong with probability `error_rate`, from `k` successes
+/// of `n` (Clopper and Pearson 1934).
 fn least(k: usize, n: usize, error_rate: f64) -> f64 {
     if k == 0 {
         return 0.0;
@@ -178,7 +181,7 @@ mod tests {
         let same: Vec<f64> = (0..10_000).map(|i| f64::from(i % 997)).collect();
         assert!(shown(&same, &same, 0.0) < 0.1);
         let apart: Vec<f64> = same.iter().map(|x| x + 2000.0).collect();
-        // none of 5,000 passes, so e^epsilon is some 5000 / 10
+        // none of 5,000 passes, so e^epsilon is about 5000 / 10
         assert!(shown(&apart, &same, 0.0) > 5.0);
     }
 }

@@ -1,14 +1,14 @@
-//! A property that does not hold.
+//! [`Broken`]: a property that does not hold.
 
 use std::fmt::{Display, Formatter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A property that does not hold, and how that shows.
+/// A property that does not hold, with the evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// Which property: `claims order_free`.
+    /// The property: `claims order_free`.
     pub property: &'static str,
-    /// Where, and what was found.
+    /// The place, and the value found.
     pub found: String,
 }
 
@@ -27,7 +27,7 @@ impl Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// What a check gives.
+/// The result of a check.
 pub(crate) type Held<T = ()> = Result<T, Broken>;
 
 /// Breaks `property` unless `holds`.
@@ -39,7 +39,7 @@ pub(crate) fn must(property: &'static str, holds: bool, found: impl FnOnce() -> 
     }
 }
 
-/// Runs something of the part: an error or a panic breaks `property`.
+/// Runs a function of the part: an error or a panic breaks `property`.
 pub(crate) fn run<T>(
     property: &'static str,
     place: &str,
@@ -51,7 +51,7 @@ pub(crate) fn run<T>(
     }
 }
 
-/// Runs something of the part that may refuse: only a panic breaks `property`.
+/// Runs a function of the part that may fail: only a panic breaks `property`.
 pub(crate) fn attempt<T>(
     property: &'static str,
     place: &str,

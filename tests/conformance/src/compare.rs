@@ -1,11 +1,11 @@
-//! Messages and tables, number by number.
+//! Comparison of messages and tables, number by number.
 
 use anyhow::Context;
 use fl_core::Result;
 use fl_core::message::{AnyMessage, Erased, NamedTensors, Tensor, TensorMap, View};
 use ndarray::{Array2, ArrayD, Zip};
 
-/// Six significant digits, no trailing zeros, no negative zero.
+/// Formats six significant digits, without trailing zeros or negative zero.
 pub(crate) fn digits(x: f64) -> String {
     let rounded: f64 = format!("{x:.5e}").parse().unwrap_or(x);
     if rounded == 0.0 {
@@ -18,7 +18,7 @@ pub(crate) fn digits(x: f64) -> String {
     }
 }
 
-/// `1 once and 2 the other time`, with as many digits as it takes to tell them apart.
+/// Formats `1 once and 2 the other time`, with enough digits to distinguish them.
 fn both(x: f64, y: f64) -> String {
     let (short_x, short_y) = (digits(x), digits(y));
     if short_x == short_y {
@@ -28,7 +28,7 @@ fn both(x: f64, y: f64) -> String {
     }
 }
 
-/// The numbers of a tensor.
+/// Returns the numbers of a tensor.
 pub(crate) fn numbers(view: &View<'_>) -> Vec<f64> {
     match view {
         View::F32(a) => a.iter().map(|x| f64::from(*x)).collect(),
@@ -40,7 +40,7 @@ pub(crate) fn numbers(view: &View<'_>) -> Vec<f64> {
     }
 }
 
-/// The numbers of all tensors of floats.
+/// Returns the numbers of all tensors of floats.
 pub(crate) fn floats(message: &dyn AnyMessage) -> Vec<f64> {
     let tensors = message.content();
     let floats = tensors
@@ -49,7 +49,7 @@ pub(crate) fn floats(message: &dyn AnyMessage) -> Vec<f64> {
     floats.flat_map(|(_, v)| numbers(v)).collect()
 }
 
-/// The numbers of all tensors of whole numbers.
+/// Returns the numbers of all tensors of whole numbers.
 pub(crate) fn whole(message: &dyn AnyMessage) -> Vec<u32> {
     let tensors = message.content();
     let whole = tensors
@@ -61,7 +61,7 @@ pub(crate) fn whole(message: &dyn AnyMessage) -> Vec<u32> {
         .collect()
 }
 
-/// Says where two messages differ by more than `tolerance`; 0 asks for the same bits.
+/// Describes where two messages differ by more than `tolerance`; 0 requires the same bits.
 pub(crate) fn difference(
     one: &dyn AnyMessage,
     other: &dyn AnyMessage,
@@ -86,7 +86,7 @@ pub(crate) fn difference(
         .find_map(|((name, x), (_, y))| apart(name, &numbers(x), &numbers(y), tolerance))
 }
 
-/// Says where two tables differ by more than `tolerance`; 0 asks for the same bits.
+/// Describes where two tables differ by more than `tolerance`; 0 requires the same bits.
 pub(crate) fn apart_tables(
     one: &Array2<f32>,
     other: &Array2<f32>,
@@ -116,7 +116,7 @@ fn apart(name: &str, one: &[f64], other: &[f64], tolerance: f64) -> Option<Strin
     Some(format!("number {at} of `{name}` is {}", both(*x, *y)))
 }
 
-/// The message with `f` of every float.
+/// Returns the message with `f` of every float.
 pub(crate) fn map(message: &dyn AnyMessage, mut f: impl FnMut(f64) -> f64) -> Result<Erased> {
     let tensors = message.content().into_iter().map(|(name, view)| {
         let tensor = match view {
@@ -135,7 +135,7 @@ pub(crate) fn map(message: &dyn AnyMessage, mut f: impl FnMut(f64) -> f64) -> Re
         .with_context(|| format!("the kit could not rebuild a {} message", of.kind))
 }
 
-/// The sum of the absolute differences of two tensors of the same shape.
+/// Returns the sum of the absolute differences of two tensors of the same shape.
 pub(crate) fn distance(one: &ArrayD<f32>, other: &ArrayD<f32>) -> f64 {
     Zip::from(one)
         .and(other)

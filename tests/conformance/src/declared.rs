@@ -1,4 +1,4 @@
-//! A part that is known by its declaration, as a program knows it.
+//! Checks of a part that is known by its declaration, as in a program.
 
 use crate::{Broken, Neighbours, check, images, pixels, tasks};
 use fl_core::message::SoftLabels;
@@ -8,9 +8,9 @@ use fl_core::{
     Roster, Samples, Stream, Task,
 };
 
-/// Tries a part with these settings, which its declaration has found right; `None` if the kit has nothing for its role or for
-/// what it works on. A trainer or a generator is tried on
-/// those [`tasks`], [`pixels`] and [`images`], for which it can be made.
+/// Checks a part with these settings, which its declaration has accepted. `None` if the kit has no
+/// checks for its role or its messages. A trainer or a generator is checked on those of [`tasks`],
+/// [`pixels`] and [`images`] for which it can be made.
 pub fn check(decl: &PartDecl, settings: &Value) -> Option<std::result::Result<(), Broken>> {
     let signature = (decl.describe)().signature;
     let part = Declared { decl, settings };
@@ -33,7 +33,7 @@ pub fn check(decl: &PartDecl, settings: &Value) -> Option<std::result::Result<()
             Some(check::trainer(&tasks, &|make| part.build(make)))
         }
         Role::Generator => {
-            // some networks double sides, and want such that can be halved
+            // some networks double the sides of an image, and need sides that can be halved
             let mut all = tasks();
             let image = all.swap_remove(1);
             let input = vec![1, 8, 8];
@@ -54,7 +54,7 @@ pub fn check(decl: &PartDecl, settings: &Value) -> Option<std::result::Result<()
     }
 }
 
-/// For the first of [`tasks`].
+/// Returns the context of the first of [`tasks`].
 fn plain() -> BuildContext {
     context(tasks().swap_remove(0))
 }
@@ -76,7 +76,8 @@ impl Declared<'_> {
         self.decl.make(self.settings, make)
     }
 
-    /// Those for which it can be made; else such of larger images; or all if it never can.
+    /// Returns the tasks for which it can be made; else such tasks with larger images; or all if
+    /// there are none.
     fn tasks(&self, all: Vec<Task>) -> Vec<Task> {
         let made =
             |task: &&Task| (self.decl.build)(self.settings, &context((*task).clone())).is_ok();
@@ -85,7 +86,7 @@ impl Declared<'_> {
         fit.into_iter().find(|some| !some.is_empty()).unwrap_or(all)
     }
 
-    /// One that could be made before.
+    /// Makes a part that could be made before.
     fn first<P: BoxedPart>(&self) -> P {
         let made = self.build(&plain());
         made.unwrap_or_else(|e| panic!("{} `{}`: {e:#}", self.decl.role, self.decl.name))

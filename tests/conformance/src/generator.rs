@@ -1,4 +1,4 @@
-//! What a generator must do.
+//! Checks of a generator.
 
 use crate::broken::{Broken, Held, attempt, must, run};
 use fl_core::{BuildContext, Generator, Result, Samples, Stream, Task};

@@ -1,4 +1,5 @@
-//! For authors' own tests: inboxes from literals, messages as text, snapshots that are compared closely.
+//! Helpers for authors' own tests: inboxes from literals, messages as text, and snapshots with a
+//! tolerance.
 
 use crate::compare::{digits, numbers};
 use fl_core::message::{Logits, Message, Params};
@@ -7,10 +8,10 @@ use insta::Snapshot;
 use insta::comparator::Comparator;
 use ndarray::{Array2, ArrayD};
 
-/// One tensor `w` from each client; clients count from 0 and weigh 1.
+/// Returns an inbox with one tensor `w` from each client; clients count from 0 and have weight 1.
 ///
 /// # Panics
-/// When an inbox cannot be made of this; the same holds for the other helpers.
+/// If these values do not form an inbox; the same holds for the other helpers.
 #[track_caller]
 pub fn params(clients: &[&[f32]]) -> Inbox<Params> {
     let body = |row: &&[f32]| {
@@ -20,7 +21,8 @@ pub fn params(clients: &[&[f32]]) -> Inbox<Params> {
     inbox(clients.iter().map(body).collect())
 }
 
-/// Scores from each client for the samples 0, 1, 2, ..; clients count from 0 and weigh 1.
+/// Returns an inbox with scores from each client for the samples 0, 1, 2, ..; clients count from 0
+/// and have weight 1.
 #[track_caller]
 pub fn logits<const CLASSES: usize>(clients: &[&[[f32; CLASSES]]]) -> Inbox<Logits> {
     let body = |rows: &&[[f32; CLASSES]]| {
@@ -47,7 +49,7 @@ fn made<M: Message>(mail: Vec<ClientMessage<M>>) -> Inbox<M> {
     Inbox::new(mail).unwrap_or_else(|e| panic!("this is no inbox: {e:#}"))
 }
 
-/// The same inbox with other weights, one for each client in order.
+/// Returns the same inbox with other weights, one for each client in order.
 #[track_caller]
 pub fn weigh<M: Message>(inbox: &Inbox<M>, weights: &[f64]) -> Inbox<M> {
     assert_eq!(
@@ -65,7 +67,7 @@ pub fn weigh<M: Message>(inbox: &Inbox<M>, weights: &[f64]) -> Inbox<M> {
     )
 }
 
-/// The same inbox with training losses, one for each client in order.
+/// Returns the same inbox with training losses, one for each client in order.
 #[track_caller]
 pub fn with_losses<M: Message>(inbox: &Inbox<M>, losses: &[f64]) -> Inbox<M> {
     assert_eq!(
@@ -83,7 +85,8 @@ pub fn with_losses<M: Message>(inbox: &Inbox<M>, losses: &[f64]) -> Inbox<M> {
     )
 }
 
-/// A message as text, for snapshots: a line for each tensor with its name, its shape, and its numbers to six digits.
+/// Formats a message for snapshots: a line for each tensor with its name, its shape, and its
+/// numbers to six digits.
 pub fn show<M: Message>(message: &M) -> String {
     let line = |(name, view): &(std::borrow::Cow<'_, str>, fl_core::message::View<'_>)| {
         let values: Vec<String> = numbers(view).into_iter().map(digits).collect();
@@ -99,12 +102,15 @@ pub fn show<M: Message>(message: &M) -> String {
         .join("\n")
 }
 
-/// Settings under which snapshots may differ by 1e-5 of each number: for what uses `exp`, `ln` or a matrix product.
+/// Returns settings under which snapshots may differ by 1e-5 of each number, for results of `exp`,
+/// `ln` or a matrix product.
 ///
 /// ```
 /// # use fl_core::prelude::*;
 /// let out = Scalar::new(2.750_000_2);
-/// fl_conformance::close().bind(|| insta::assert_snapshot!(fl_conformance::show(&out), @"value [1] 2.75"));
+/// fl_conformance::close().bind(|| {
+///     insta::assert_snapshot!(fl_conformance::show(&out), @"value [1] 2.75")
+/// });
 /// ```
 pub fn close() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
@@ -127,14 +133,15 @@ impl Comparator for Close {
     }
 }
 
-/// The same words, and numbers within 1e-5 of each other; below 1e-3, within 1e-8.
+/// Returns whether two texts have the same words, and numbers within 1e-5 of each other; below
+/// 1e-3, within 1e-8.
 fn nearly(one: &str, other: &str) -> bool {
     let lines = |text: &str| -> Vec<Vec<String>> {
         let split = |line: &str| line.split_whitespace().map(str::to_string).collect();
         text.trim().lines().map(split).collect()
     };
     let same = |a: &String, b: &String| {
-        // `NaN` is a word here: as a number it is not even itself
+        // `NaN` counts as a word: as a number it differs from itself
         if a == b {
             return true;
         }

@@ -1,4 +1,5 @@
-//! Holds a part to what its role asks and to what it claims: one line in a part's tests.
+//! The conformance kit: checks a part against its role and its claims, in one line of the part's
+//! tests.
 //!
 //! ```
 //! use fl_core::prelude::*;
@@ -11,7 +12,9 @@
 //!     type In = Params;
 //!     type Out = Params;
 //!     fn aggregate(&mut self, _: &Round, inbox: &Inbox<Params>) -> Result<Params> {
-//!         Ok(inbox.per_coordinate(|values| values.iter().copied().fold(f32::NEG_INFINITY, f32::max)))
+//!         Ok(inbox.per_coordinate(|values| {
+//!             values.iter().copied().fold(f32::NEG_INFINITY, f32::max)
+//!         }))
 //!     }
 //!     fn claims(&self) -> Properties {
 //!         Properties { order_free: true, within_hull: true, ..Properties::default() }
@@ -24,9 +27,10 @@
 //! assert_eq!(fl_conformance::show(&out), "w [2] 3 2");
 //! ```
 //!
-//! Every property is tried on seeded cases, so a failure comes back at every run. What breaks is said in one line with
-//! the property, the place and both values: `claims order_free: number 0 of `w` is -1.29 once and 0.85 the other time`.
-//! The functions here panic, as tests do; those of [`check`] return what broke.
+//! Every property is checked on seeded cases, so a failure repeats in every run. A failure is one
+//! line with the property, the place and both values:
+//! `claims order_free: number 0 of `w` is -1.29 once and 0.85 the other time`. The functions here
+//! panic, as tests do; those of [`check`] return the failure.
 
 mod accountant;
 mod aggregator;
@@ -57,7 +61,8 @@ use fl_core::{
     Result, Selector, Task, Trainer,
 };
 
-/// The same checks as functions that return what broke, and take boxed parts, such as those of a spec.
+/// The same checks as functions that return the failure, and take boxed parts, such as those of a
+/// spec.
 pub mod check {
     pub use crate::accountant::check as accountant;
     pub use crate::aggregator::check as aggregator;
@@ -75,18 +80,20 @@ fn held(outcome: Result<(), Broken>) {
     }
 }
 
-/// Tries an aggregator: legal inboxes of 1 to 9 clients never fail it and give sane messages; the same inbox gives the
-/// same bits, from every instance, on every executor, folded or at once, and after a stop between two rounds; and
-/// every claim holds.
+/// Checks an aggregator. Legal inboxes of 1 to 9 clients never fail it and give valid messages. The
+/// same inbox gives the same bits: from every instance, on every executor, folded or at once, and
+/// after a stop between two rounds. Every claim holds.
 ///
 /// # Panics
-/// Says which property does not hold, where, and what was found. The same holds for the other functions here.
+/// If a property does not hold; names the property, the place, and the value found. The same holds
+/// for the other functions here.
 #[track_caller]
 pub fn aggregator<A: Aggregator + 'static>(make: impl Fn() -> A) {
     held(check::aggregator(&|| <dyn AnyAggregator>::of(make())));
 }
 
-/// Tries a selector: positions ascend, are in range, and follow from the pool, the stream and what was fitted alone.
+/// Checks a selector: positions ascend, are in range, and depend only on the pool, the stream and
+/// the fitted examples.
 #[track_caller]
 pub fn selector<S: Selector + 'static>(make: impl Fn() -> S)
 where
@@ -95,7 +102,7 @@ where
     held(check::selector(&|| Box::new(make()), false));
 }
 
-/// As [`selector`], for one that draws: other streams must sometimes choose otherwise.
+/// As [`selector`], for one that draws: another stream must sometimes select other positions.
 #[track_caller]
 pub fn random_selector<S: Selector + 'static>(make: impl Fn() -> S)
 where
@@ -104,15 +111,16 @@ where
     held(check::selector(&|| Box::new(make()), true));
 }
 
-/// Tries a trainer on [`tasks`]: classes and findings, rows of numbers and images. It learns; the same calls give the
-/// same bits, on any thread and after a stop; what it saves predicts the same; parameters go out and in; slopes are
-/// those of its predictions; and what does not fit is an error that changes nothing.
+/// Checks a trainer on [`tasks`]: classes and labels, rows of numbers and images. It learns. The
+/// same calls give the same bits, on any thread and after a stop. A saved model predicts the same.
+/// Parameters can be read and set. Slopes match its predictions. Invalid input is an error that
+/// changes nothing.
 #[track_caller]
 pub fn trainer<T: Trainer + 'static>(make: impl Fn(&BuildContext) -> Result<T>) {
     trainer_for(&tasks(), make);
 }
 
-/// As [`trainer`], for one that serves only some tasks.
+/// As [`trainer`], for one that supports only some tasks.
 #[track_caller]
 pub fn trainer_for<T: Trainer + 'static>(
     tasks: &[Task],
@@ -121,8 +129,9 @@ pub fn trainer_for<T: Trainer + 'static>(
     held(check::trainer(tasks, &|m| Ok(Box::new(make(m)?))));
 }
 
-/// Tries a privacy mechanism: it bounds, prices and perturbs without surprise; its noise follows the stream alone and
-/// has the distribution that it is priced for; and no two bounded messages differ by more than the price says.
+/// Checks a privacy mechanism: it bounds, prices and perturbs without failures. Its noise depends
+/// only on the stream, and has the distribution of its price. No two bounded messages differ by
+/// more than the price states.
 #[track_caller]
 pub fn mechanism<P: PrivacyMechanism + 'static>(make: impl Fn() -> P) {
     mechanism_for(Neighbours::Replaced, make);
@@ -137,15 +146,17 @@ pub fn mechanism_for<P: PrivacyMechanism + 'static>(neighbours: Neighbours, make
     ));
 }
 
-/// Tries an accountant: epsilon grows with every event and shrinks with more noise, asking is free, what has no price
-/// or makes no sense is refused, and ledgers merge in any order.
+/// Checks an accountant: epsilon grows with every event and shrinks with more noise, and a quote
+/// charges nothing. Events that have no price or are invalid are refused. Ledgers merge in any
+/// order.
 #[track_caller]
 pub fn accountant<A: Accountant + 'static>(make: impl Fn() -> A) {
     held(check::accountant(&|| Box::new(make())));
 }
 
-/// Tries a generator on the inputs of [`tasks`]: as many as asked for, finite, of the task's shape; the same stream gives the
-/// same bits, another others; it learns; what it saves goes on with the same bits; what does not fit is an error.
+/// Checks a generator on the inputs of [`tasks`]: it makes the requested number of inputs, finite
+/// and of the task's shape. The same stream gives the same bits, another one others. It learns. A
+/// saved generator continues with the same bits. Invalid input is an error.
 #[track_caller]
 pub fn generator<G: Generator + 'static>(make: impl Fn(&BuildContext) -> Result<G>) {
     held(check::generator(&tasks(), &|m| {

@@ -1,4 +1,4 @@
-//! What a privacy mechanism must do.
+//! Checks of a privacy mechanism.
 
 use crate::broken::{Broken, Held, must, run};
 use crate::compare::{difference, digits, floats, map};
@@ -23,10 +23,10 @@ const GRID: &str = "noise of the system lies on its grid";
 const HONEST: &str = "noise is what the price says";
 const SENSITIVITY: &str = "sensitivity is what the price says";
 
-/// Noise values that are compared with their distribution.
+/// Number of noise values that are compared with their distribution.
 const NOISE: usize = 20_000;
 
-/// Which two data sets the price of a mechanism is about.
+/// The pairs of data sets that a mechanism's price covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Neighbours {
     /// One unit is replaced by another: its message becomes any other.
@@ -48,7 +48,7 @@ pub fn check(
         on: make().on(),
         neighbours,
     };
-    // a bound that does not bound would also be found by noise that is lost among huge numbers, so it comes first
+    // first, because lost noise among huge numbers would also reveal a bound that does not bound
     (0..CASES).try_for_each(|number| {
         bench.sensitivity(&Case {
             clients: 1,
@@ -69,7 +69,7 @@ pub fn check(
 
 struct Bench<'a> {
     make: &'a dyn Fn() -> Box<dyn AnyMechanism>,
-    /// What it protects.
+    /// The message that it protects.
     on: &'static MessageType,
     neighbours: Neighbours,
 }
@@ -77,7 +77,7 @@ struct Bench<'a> {
 /// A distribution function.
 type Cumulative = fn(f64) -> f64;
 
-/// The distribution of the noise at scale 1, and its scale, if the event declares it.
+/// Returns the distribution of the noise at scale 1, and its scale, if the event declares it.
 fn declared(event: &PrivacyEvent) -> Option<(Cumulative, f64)> {
     match event {
         PrivacyEvent::Laplace { scale, .. } => Some((laplace_below, *scale)),
@@ -97,7 +97,7 @@ impl Bench<'_> {
         case.messages_of(self.on, &mut draws).swap_remove(0)
     }
 
-    /// A new instance that has agreed on the range of these messages, as hosts do.
+    /// Returns a new instance that has agreed on the range of these messages, as hosts do.
     fn agreed(&self, messages: &[&Erased]) -> Box<dyn AnyMechanism> {
         let mut part = (self.make)();
         let range = messages
@@ -212,7 +212,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Two releases by one instance, and by one that is saved and made anew between them.
+    /// Checks two releases by one instance, and by one that is saved and rebuilt between them.
     fn state(&self, place: &str, case: &Case, message: &Erased, bounded: &Erased) -> Held {
         let mut kept = self.agreed(&[message]);
         let (mut first, mut second, mut other) =
@@ -232,10 +232,11 @@ impl Bench<'_> {
         }
     }
 
-    /// Searches for two messages that are further apart, once bounded, than the price says: opposites, from tiny to
-    /// near the end of the numbers, and single numbers that differ.
+    /// Searches for two bounded messages that differ by more than the price states. It tries
+    /// opposites, from tiny to near the largest numbers, and messages that differ in single
+    /// numbers.
     fn sensitivity(&self, case: &Case) -> Held {
-        // counts of votes say themselves how far they reach
+        // counts of votes state their own sensitivity
         if self.on.reach == SensitivityNorm::Stated {
             return Ok(());
         }
@@ -288,7 +289,7 @@ impl Bench<'_> {
             }
             _ => return Ok(()),
         };
-        // what is sent is f32, so a bound holds to its last bits only
+        // messages are f32, so a bound holds up to its last bits
         must(SENSITIVITY, moved <= allowed * (1.0 + 1e-5), || {
             format!(
                 "two bounded messages are {} apart ({norm}), the price says at most {} ({place})",
@@ -298,7 +299,7 @@ impl Bench<'_> {
         })
     }
 
-    /// The noise of many small messages, over the scale that the price declares.
+    /// Checks the noise of many small messages, relative to the scale in the price.
     fn distribution(&self, n: usize, kind: Noise) -> Held {
         let kind_of = match kind {
             Noise::Seeded => "",

@@ -1,4 +1,4 @@
-//! Legal input that the kit makes up.
+//! Legal sample input of the kit.
 
 use fl_core::message::{AnyMessage, Erased, Message, MessageType, SampleShape, SoftLabels};
 use fl_core::{
@@ -8,26 +8,27 @@ use fl_core::{
 use ndarray::Array2;
 use std::borrow::Borrow;
 
-/// How many cases every property is tried on.
+/// Number of cases for every property.
 pub(crate) const CASES: u64 = 20;
 
-/// What the numbers of a case are like.
+/// The kind of numbers in a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
     /// Standard normal.
     Plain,
-    /// Every client sends the same.
+    /// Every client sends the same message.
     Equal,
-    /// Ordinary or 2^57 of either sign: sums cancel, so that another order shows in their bits even in `f64`.
+    /// Ordinary numbers or 2^57 of either sign: sums cancel, so that another order changes their
+    /// bits even in `f64`.
     Wild,
-    /// Around 1e30: a client that diverged, but not to infinity.
+    /// Around 1e30: a client that diverged, but is still finite.
     Huge,
     /// All 0.
     Zero,
 }
 
 impl Values {
-    /// One number.
+    /// Draws one number.
     pub fn draw(self, draws: &mut Draws) -> f32 {
         let normal = draws.normal();
         (match self {
@@ -45,9 +46,9 @@ impl Values {
 pub struct Case {
     /// Its number.
     pub number: u64,
-    /// How many clients answer.
+    /// Number of clients that answer.
     pub clients: usize,
-    /// What the numbers are like.
+    /// The kind of numbers.
     pub values: Values,
 }
 
@@ -85,19 +86,19 @@ impl Case {
         format!("case {}, {} client{s}", self.number, self.clients)
     }
 
-    /// The clients of an inbox: neither from 0 nor without gaps, as in a round that only a cohort answers.
+    /// Returns the clients of an inbox: not from 0 and with gaps, as in a round of a cohort.
     pub(crate) fn sender(k: usize) -> ClientId {
         3 + 7 * k as ClientId
     }
 }
 
 impl Case {
-    /// One message for each client, legal and alike: of tensors of odd shapes, and, for messages that are keyed by rows,
-    /// about different samples. Whatever `draws` gives, the tensors of one case are alike, as in the rounds of a run. Made by
-    /// [`Message::sample`].
+    /// Returns one message for each client, legal and alike: with tensors of odd shapes, and for
+    /// row-keyed messages about different samples. For any `draws`, the tensors of one case are
+    /// alike, as in the rounds of a run. Made by [`Message::sample`].
     ///
     /// # Panics
-    /// When the message does not say how to make one up.
+    /// If the message has no sample.
     pub fn messages<M: Message>(&self, draws: &mut Draws) -> Vec<M> {
         let all = self.messages_of(MessageType::of::<M>(), draws);
         let one = |message: Erased| message.take().expect("it is of its own type");
@@ -107,7 +108,7 @@ impl Case {
     /// As [`Case::messages`], of this type.
     ///
     /// # Panics
-    /// When the message does not say how to make one up.
+    /// If the message has no sample.
     pub fn messages_of(&self, of: &'static MessageType, draws: &mut Draws) -> Vec<Erased> {
         let values = self.values;
         let number = move |draws: &mut Draws| values.draw(draws);
@@ -129,12 +130,12 @@ impl Case {
     }
 }
 
-/// How many classes a sender of this message can count examples of.
+/// Returns the number of classes that a sender of this message can count examples of.
 pub fn classes(message: &dyn AnyMessage) -> usize {
     message.classes().unwrap_or(3)
 }
 
-/// Everything that an inbox is made of, so that it can be made anew with something changed.
+/// The ingredients of an inbox, so that it can be made again with a change.
 #[derive(Clone, Debug)]
 pub(crate) struct SampleMessages {
     of: &'static MessageType,
@@ -145,9 +146,9 @@ pub(crate) struct SampleMessages {
 }
 
 impl SampleMessages {
-    /// Weights are whole, broken or 0; in every fourth case all are 1. Class counts come if they
-    /// are needed; some classes nobody has, some clients have nothing. So do training losses; some
-    /// are 0, in some cases all.
+    /// Draws weights that are whole, fractional or 0; in every fourth case all are 1. Draws class
+    /// counts if they are needed; some classes occur nowhere, and some clients have no examples.
+    /// Likewise draws training losses; some are 0, in some cases all.
     pub(crate) fn new(
         of: &'static MessageType,
         case: &Case,
@@ -194,7 +195,7 @@ impl SampleMessages {
         }
     }
 
-    /// Deals the letters out anew: sender `k` sends what sender `order[k]` sent.
+    /// Permutes the messages: sender `k` sends the message of sender `order[k]`.
     pub(crate) fn permuted(&self, order: &[usize]) -> Self {
         fn dealt<T: Clone>(all: &[T], order: &[usize]) -> Vec<T> {
             order.iter().map(|k| all[*k].clone()).collect()
@@ -231,24 +232,24 @@ impl SampleMessages {
     }
 }
 
-/// A pool that the kit can make up.
+/// A pool that the kit can make samples of.
 pub trait PoolSample: Pool {
     /// The pool, owned.
     type Owned: Borrow<Self>;
 
-    /// `n` to choose from.
+    /// Draws a pool of size `n`.
     fn invent(n: usize, draws: &mut Draws) -> Self::Owned;
 
-    /// The smallest pool that is legal.
+    /// The size of the smallest legal pool.
     const SMALLEST: usize;
 
-    /// The same pool before anything was asked.
+    /// Returns the same pool before any request.
     fn unknown(pool: &Self::Owned) -> Self::Owned;
 
-    /// How many there are to choose from.
+    /// Returns the size of the pool.
     fn size(pool: &Self::Owned) -> usize;
 
-    /// Tells in `known` what `poll` wants to know of `pool`.
+    /// Copies the statistic that `poll` requests from `pool` to `known`.
     fn tell(_known: &mut Self::Owned, _pool: &Self::Owned, _poll: &ClientStatQuery) {}
 }
 
@@ -287,7 +288,7 @@ impl PoolSample for Roster {
 
 impl PoolSample for Samples {
     type Owned = Samples;
-    /// Everything may have been filtered out before.
+    /// Filters may have removed everything before.
     const SMALLEST: usize = 0;
 
     fn invent(n: usize, draws: &mut Draws) -> Self::Owned {
@@ -306,7 +307,7 @@ impl PoolSample for Samples {
 
 impl PoolSample for SoftLabels {
     type Owned = SoftLabels;
-    /// Nobody may have spoken.
+    /// No client may have answered.
     const SMALLEST: usize = 0;
 
     fn invent(n: usize, draws: &mut Draws) -> Self::Owned {

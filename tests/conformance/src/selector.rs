@@ -1,4 +1,4 @@
-//! What a selector must do.
+//! Checks of a selector.
 
 use crate::broken::{Broken, Held, must, run};
 use crate::sample::{CASES, Case, PoolSample};
@@ -15,7 +15,7 @@ const RANDOM: &str = "draws from its stream";
 const POLL: &str = "asks of the pool";
 const DRAW: &str = "draws as it says";
 
-/// More questions than any selector needs in one round.
+/// The most requests in one round; no selector needs as many.
 const POLLS: usize = 16;
 
 /// See [`crate::selector`]; if it `draws`, as [`crate::random_selector`].
@@ -38,7 +38,7 @@ pub fn check<P: PoolSample + ?Sized>(
     })
 }
 
-/// One case; did another stream choose otherwise?
+/// Checks one case. Returns whether another stream selected other positions.
 fn one<P: PoolSample + ?Sized>(make: &dyn Fn() -> BoxedSelector<P>, case: &Case) -> Held<bool> {
     let mut draws = case.stream("pool").draws();
     let n = match case.number {
@@ -79,7 +79,7 @@ fn one<P: PoolSample + ?Sized>(make: &dyn Fn() -> BoxedSelector<P>, case: &Case)
     let mut part = fitted()?;
     let chosen = select(&mut part, pool, 1, &a)?;
     twice(SAME, &chosen, &select(&mut fitted()?, pool, 1, &a)?)?;
-    // four rounds with one instance, and with one that is saved and made anew after each
+    // four rounds with one instance, and with one that is saved and rebuilt after each
     let remake = |part: &BoxedSelector<P>| -> Held<BoxedSelector<P>> {
         let mut again = make();
         run(STATE, &place, || again.load(&part.save()))?;
@@ -100,7 +100,7 @@ fn round(number: usize, stream: &Stream) -> Round {
     Round::new(name, number, false, stream.clone(), Arc::new(Serial))
 }
 
-/// The pool with everything that a selector has asked of it, as a server asks.
+/// Returns the pool with every statistic that a selector has requested, as a server does.
 fn polled<P: PoolSample + ?Sized>(
     part: &mut BoxedSelector<P>,
     round: &Round,
@@ -126,11 +126,11 @@ fn polled<P: PoolSample + ?Sized>(
     ))
 }
 
-/// Clients in the pool that a draw is tried on, and how often.
+/// Number of clients in the pool for draws, and number of draws.
 const POOL: usize = 12;
 const DRAWS: u64 = 2000;
 
-/// Does it draw as it says? Five standard deviations of each count are allowed.
+/// Checks that it draws as it claims. Five standard deviations of each count are allowed.
 fn draw<P: PoolSample + ?Sized>(make: &dyn Fn() -> BoxedSelector<P>) -> Held {
     let (mut part, home) = (make(), Stream::root(11));
     let rate = match part.draw() {
@@ -165,7 +165,7 @@ fn draw<P: PoolSample + ?Sized>(make: &dyn Fn() -> BoxedSelector<P>) -> Held {
     }
     let n = DRAWS as f64;
     let share = rate.unwrap_or(sizes[0] as f64 / POOL as f64);
-    // of two clients together: by themselves, or as two of a set
+    // for two clients together: independently, or as two of a set
     let both = match rate {
         Some(rate) => rate * rate,
         None => share * (sizes[0] as f64 - 1.0) / (POOL as f64 - 1.0),
@@ -183,14 +183,15 @@ fn draw<P: PoolSample + ?Sized>(make: &dyn Fn() -> BoxedSelector<P>) -> Held {
     Ok(())
 }
 
-/// Do the sizes of the chosen sets vary as they do when each client is drawn by itself? At a rate of a half, sets of one size
-/// have nearly the same pairs. Five standard deviations of the variance are allowed.
+/// Checks that the sizes of the selected sets vary as for independent draws of each client. At a
+/// rate of a half, sets of a fixed size have nearly the same pairs. Five standard deviations of the
+/// variance are allowed.
 fn spread(sizes: &[usize], rate: f64) -> Held {
     let (n, of) = (sizes.len() as f64, POOL as f64);
     let due = of * rate * (1.0 - rate);
     let squares = sizes.iter().map(|size| (*size as f64 - of * rate).powi(2));
     let found = squares.sum::<f64>() / n;
-    // the fourth central moment of a binomial variable, less the variance's square
+    // the fourth central moment of a binomial variable, minus the variance's square
     let slack = 5.0 * ((due * (1.0 + (3.0 - 6.0 / of) * due) - due * due) / n).sqrt() + 1e-9;
     must(DRAW, (found - due).abs() <= slack, || {
         format!(
@@ -200,8 +201,8 @@ fn spread(sizes: &[usize], rate: f64) -> Held {
     })
 }
 
-/// A client's own examples, of the shape that invented samples have: as many values as classes, so that they may be scores
-/// too. One class nobody has.
+/// Returns a client's own examples, of the shape of sample pools: with as many values as classes,
+/// so that they may be scores too. One class occurs nowhere.
 fn own(case: &Case) -> Examples {
     let (mut draws, rows) = (case.stream("own").draws(), 30);
     let data = (0..4 * rows).map(|_| draws.normal() as f32).collect();

@@ -1,10 +1,12 @@
-//! Does a sample come from a distribution?
+//! Tests of whether a sample comes from a distribution.
 
-/// The chance that a test here turns down an honest sample. Seeds are fixed, so a part passes always or never.
+/// The probability that a test here refuses a correct sample. Seeds are fixed, so a part passes
+/// always or never.
 pub(crate) const ERROR_RATE: f64 = 1e-6;
 
-/// The Kolmogorov-Smirnov distance between a sample and a distribution function, and the distance that an honest sample
-/// exceeds with a chance of [`ERROR_RATE`] (the bound of Dvoretzky, Kiefer, Wolfowitz and Massart).
+/// Returns the Kolmogorov-Smirnov distance between a sample and a distribution function, and the
+/// distance that a correct sample exceeds with probability [`ERROR_RATE`] (the bound of Dvoretzky,
+/// Kiefer, Wolfowitz and Massart).
 pub(crate) fn kolmogorov_smirnov(mut sample: Vec<f64>, below: impl Fn(f64) -> f64) -> (f64, f64) {
     sample.sort_by(f64::total_cmp);
     let n = sample.len() as f64;
@@ -16,8 +18,9 @@ pub(crate) fn kolmogorov_smirnov(mut sample: Vec<f64>, below: impl Fn(f64) -> f6
     (distance, ((2.0 / ERROR_RATE).ln() / (2.0 * n)).sqrt())
 }
 
-/// The share of pairs of neighbours on the same side of 0, and how far from a half it may be: further with a chance of
-/// [`ERROR_RATE`] if they are drawn alone from a symmetric distribution (Hoeffding's bound).
+/// Returns the share of pairs of neighbours on the same side of 0, and its largest distance from a
+/// half. Draws from a symmetric distribution, independent of each other, exceed it with probability
+/// [`ERROR_RATE`] (Hoeffding's bound).
 pub(crate) fn same_sides(sample: &[f64]) -> (f64, f64) {
     let pairs = sample.as_chunks::<2>().0;
     let same = pairs
@@ -31,7 +34,7 @@ pub(crate) fn same_sides(sample: &[f64]) -> (f64, f64) {
     )
 }
 
-/// Distribution function of the Laplace distribution with scale 1.
+/// The distribution function of the Laplace distribution with scale 1.
 pub(crate) fn laplace_below(x: f64) -> f64 {
     if x < 0.0 {
         x.exp() / 2.0
@@ -40,7 +43,8 @@ pub(crate) fn laplace_below(x: f64) -> f64 {
     }
 }
 
-/// Distribution function of the standard normal distribution, to 1e-7 (Abramowitz and Stegun, 26.2.17).
+/// The distribution function of the standard normal distribution, to 1e-7 (Abramowitz and Stegun,
+/// 26.2.17).
 pub(crate) fn normal_below(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * x.abs());
     let poly = [

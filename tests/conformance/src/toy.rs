@@ -4,14 +4,14 @@ use crate::broken::{Held, must, run};
 use fl_core::{Samples, Stream, Target, Task, TaskKind, Trainer, loss};
 use ndarray::Array2;
 
-/// The tasks that trainers are tried on: three classes and three findings, each on rows of 7 numbers and on images of
-/// one channel of 6x6 points.
+/// Returns the tasks of the checks of trainers: three classes and three labels. Each is on rows of
+/// 7 numbers and on images of one channel with 6x6 pixels.
 pub fn tasks() -> Vec<Task> {
     of(&[vec![7], vec![1, 6, 6]])
 }
 
-/// Which of two kinds every pixel of an image is, brighter or darker than the mean: tried beside [`tasks`] on a trainer that can
-/// be made for it.
+/// Returns the task of two classes for every pixel of an image, brighter or darker than the mean.
+/// It is used besides [`tasks`] for a trainer that can be made for it.
 pub fn pixels() -> Task {
     Task {
         input: vec![1, 6, 6],
@@ -23,7 +23,7 @@ pub fn pixels() -> Task {
     }
 }
 
-/// What every pixel of an image is without its noise, tried as [`pixels`] is.
+/// Returns the task of every pixel's value without its noise, used as [`pixels`] is.
 pub fn images() -> Task {
     Task {
         input: vec![1, 6, 6],
@@ -35,7 +35,7 @@ pub fn images() -> Task {
     }
 }
 
-/// The same as [`tasks`] on images of the sizes that published networks are for.
+/// Returns [`tasks`] on images of the sizes that published networks support.
 pub(crate) fn larger() -> Vec<Task> {
     of(&[vec![1, 28, 28], vec![3, 32, 32]])
 }
@@ -53,7 +53,7 @@ fn of(shapes: &[Vec<usize>]) -> Vec<Task> {
         .collect()
 }
 
-/// Samples that a linear model can tell apart, and what is known about them.
+/// Samples that a linear model can separate, with their labels.
 pub(crate) struct Toy {
     pub(crate) x: Samples,
     kind: TaskKind,
@@ -63,7 +63,7 @@ pub(crate) struct Toy {
     image: Array2<f32>,
 }
 
-/// A target that does not belong to the samples, of each kind.
+/// A target of each kind that does not belong to the samples.
 pub(crate) struct Others {
     pub(crate) classes: Vec<u32>,
     pub(crate) findings: Array2<i8>,
@@ -72,11 +72,12 @@ pub(crate) struct Others {
 }
 
 impl Toy {
-    /// Every class, or finding, has a direction; a sample is its class's direction, or the sum of its findings'
-    /// directions, and noise. One finding in ten is unknown. A pixel is bright or dark, and noise.
+    /// Makes samples. Every class, or label, has a direction; a sample is the direction of its
+    /// class, or the sum of its labels' directions, plus noise. One label in ten is unknown. A
+    /// pixel is bright or dark, plus noise.
     pub(crate) fn new(task: &Task, rows: usize, stream: &Stream) -> Self {
         let (width, outputs) = (task.width(), task.kind.outputs());
-        // samples of one length whatever their width, so that one learning rate serves all
+        // samples of one length for any width, so that one learning rate suits all
         let size = 2.0 / (width as f64).sqrt();
         let mut draws = Stream::root(1).child("directions", width as u64).draws();
         let direction = Array2::from_shape_simple_fn((outputs, width), || size * draws.normal());
@@ -104,7 +105,7 @@ impl Toy {
             kind: task.kind,
             classes,
             findings,
-            // not 0, where a model of zeros stands on the kink of the mean absolute error
+            // not 0, where the mean absolute error has its kink for a model of zeros
             image: mask.mapv(|bright| 0.25 + 0.5 * f32::from(bright)),
             mask,
         }
@@ -119,7 +120,7 @@ impl Toy {
         }
     }
 
-    /// The one of these that is of the toy's kind.
+    /// Returns the target of the toy's kind.
     pub(crate) fn other<'a>(&self, of: &'a Others) -> Target<'a> {
         match self.kind {
             TaskKind::Classes(_) => Target::Classes(&of.classes),
@@ -129,7 +130,7 @@ impl Toy {
         }
     }
 
-    /// The loss of a model's predictions.
+    /// Returns the loss of a model's predictions.
     pub(crate) fn loss(
         &self,
         property: &'static str,

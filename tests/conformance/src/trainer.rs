@@ -1,4 +1,4 @@
-//! What a trainer must do: learning and sameness. What it must refuse stands in `trainer_rules`.
+//! Checks of a trainer: learning and reproducibility. Those of refusals are in `trainer_rules`.
 
 use crate::broken::{Broken, Held, attempt, must, run};
 use crate::compare::{apart_tables, difference, digits};
@@ -57,7 +57,7 @@ pub(crate) struct Bench<'a> {
     pub(crate) place: String,
 }
 
-/// A short pass: batches of 8, so that the last of an epoch is as large as the others.
+/// Returns a short pass: batches of 8, so that the last of an epoch has the same size.
 fn short(kind: TaskKind) -> FitOptions<'static> {
     FitOptions::new(Length::Steps(9), 8, kind.loss())
 }
@@ -79,7 +79,7 @@ impl Bench<'_> {
         self.rules()
     }
 
-    /// A model with first weights of its own for every `seed`.
+    /// Returns a model with different initial weights for every `seed`.
     pub(crate) fn model(&self, seed: u64) -> Held<Model> {
         let make = BuildContext {
             task: self.task.clone(),
@@ -162,7 +162,7 @@ impl Bench<'_> {
         self.imitates(&scores)
     }
 
-    /// Distillation: another model learns the scores of this one. A trainer may do without.
+    /// Checks distillation: another model learns the scores of this one. A trainer may lack it.
     fn imitates(&self, scores: &Array2<f32>) -> Held {
         let mut model = self.model(1)?;
         let far = |model: &mut Model| -> Held<f64> {
@@ -307,9 +307,9 @@ impl Bench<'_> {
         )
     }
 
-    /// Four questions to a model that stays. An engine may also make the model anew from its state:
-    /// before each question (over the wire, with a bound on memory), once (after a stop), and on
-    /// another thread (in another process).
+    /// Checks four requests to a model that stays. An engine may also rebuild the model from its
+    /// state: before each request (over the wire, with a limit on memory), once (after a stop), and
+    /// on another thread (in another process).
     fn ways(&self) -> Held {
         for fresh in [false, true] {
             let pass = FitOptions {
@@ -352,8 +352,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What a client remembers goes to a model that is made anew. It is in the state too, and
-    /// changes neither the model nor the optimiser.
+    /// Checks that a client's memory goes to a new model. It is also part of the state, and changes
+    /// neither the model nor the optimiser.
     fn remembers(&self) -> Held {
         let fresh = FitOptions {
             fresh: true,
@@ -377,7 +377,7 @@ impl Bench<'_> {
         let mut whole = self.model(1)?;
         run(REMEMBERS, &self.place, || whole.load_state(&state))?;
         same("from its state", &memory(&whole)?)?;
-        // a new model, the memory before its parameters or after them
+        // a new model, with the memory set before or after its parameters
         let (mut before, mut after) = (self.model(2)?, self.model(3)?);
         run(REMEMBERS, &self.place, || {
             before.load_memory(&held)?;
@@ -413,14 +413,14 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The parameters of a model, if it has any.
+    /// Returns the parameters of a model, if it has any.
     pub(crate) fn params(&self, model: &mut Model) -> Held<Option<Params>> {
         run(ROUND_TRIP, &self.place, || {
             Ok(model.parametric().map(|m| m.params()))
         })
     }
 
-    /// What `pass` adds to the gradient: the proximal term and the offset.
+    /// Checks the additions of `pass` to the gradient: the proximal term and the offset.
     fn forces(&self) -> Held {
         let mut model = self.model(0)?;
         self.fit(ROUND_TRIP, &mut model, &self.short(), 0)?;
@@ -513,7 +513,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Two samples to differentiate at.
+    /// Returns two samples to differentiate at.
     pub(crate) fn few(&self) -> Samples {
         self.toy.x.pick(&[5, 23])
     }

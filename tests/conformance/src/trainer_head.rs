@@ -1,4 +1,4 @@
-//! A trainer's last layer by itself.
+//! Checks of a trainer's last layer.
 
 use crate::broken::{Held, run};
 use crate::compare::digits;
@@ -37,7 +37,7 @@ impl AuxiliaryLoss for OfFeatures {
 }
 
 impl Bench<'_> {
-    /// What [`fl_core::Trainer::head`] promises, of a model that shows one.
+    /// Checks the contract of [`fl_core::Trainer::head`] for a model that has one.
     pub(crate) fn head(&self) -> Held {
         let mut model = self.model(0)?;
         let Some(head) = model.head() else {
@@ -54,7 +54,7 @@ impl Bench<'_> {
         if !matches!(self.task.kind, TaskKind::Classes(_)) {
             return Ok(());
         }
-        // the longer it learns features of a class, the surer it is of that class
+        // the longer it learns features of a class, the higher its score of that class
         let own = |(c, j): (usize, usize)| if j % head.outputs() == c { 1.0 } else { -1.0 };
         let made = Array2::from_shape_fn((head.outputs(), head.features()), own);
         let sure = |model: &crate::trainer::Model| -> f64 {

@@ -1,4 +1,4 @@
-//! What a trainer must refuse, and its slopes.
+//! Checks of a trainer's refusals, and of its slopes.
 
 use crate::broken::{Held, attempt, run};
 use crate::compare::{difference, digits};
@@ -16,7 +16,7 @@ const UNCHANGED: &str = "an error changes nothing";
 const WHOLE: &str = "set_params takes all or nothing";
 const EMPTY: &str = "no samples are no problem";
 
-/// One way to call a model wrongly.
+/// A wrong call of a model.
 type Wrong<'a> = (&'a str, Box<dyn Fn(&mut Model) -> Result<()> + 'a>);
 
 impl Bench<'_> {
@@ -45,7 +45,7 @@ impl Bench<'_> {
             image: Array2::zeros((0, outputs)),
         };
         let target = self.toy.other(&nothing);
-        // an error is as good as no step
+        // an error and no step are both allowed
         let fitted = attempt(EMPTY, &self.place, || {
             model.fit(&none, target, &self.short(), &self.stream)
         })?;
@@ -66,7 +66,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Compares the product with differences.
+    /// Compares the vector-Jacobian product with differences.
     fn slopes(&self, model: &mut Model) -> Held {
         let x = self.few();
         let mut draws = self.stream.child("slope", 0).draws();
@@ -101,7 +101,7 @@ impl Bench<'_> {
             let ((there, to), (here, from)) = (at(number, step)?, at(number, 0.0)?);
             Ok((there - here) / (to - from))
         };
-        // a fortieth of what a number of a toy sample is
+        // a fortieth of the size of a toy sample's number
         let step = 0.05 / (values.ncols() as f32).sqrt();
         let mut measured = Vec::new();
         for ((i, j), by_vjp) in vjp.indexed_iter().step_by(vjp.len().div_ceil(256)) {
@@ -115,7 +115,8 @@ impl Bench<'_> {
         self.by_differences(SLOPES, &measured)
     }
 
-    /// Compares slopes with differences, where those up and down agree: elsewhere there is a kink.
+    /// Compares slopes with differences where upward and downward ones agree: elsewhere there is a
+    /// kink.
     fn by_differences(&self, property: &'static str, measured: &[Slope]) -> Held {
         let largest = |m: f64, s: &Slope| m.max(s.said.abs()).max(s.up.abs()).max(s.down.abs());
         let tolerance = 0.02 * measured.iter().fold(0.0, largest) + 1e-4;
@@ -140,8 +141,8 @@ impl Bench<'_> {
         })
     }
 
-    /// Compares some numbers of the gradient, as [`Bench::slopes`] does. Tensors of which it says
-    /// that nothing depends on them, such as running statistics, are taken at its word.
+    /// Compares some numbers of the gradient, as [`Bench::slopes`] does. Skips tensors on which, by
+    /// the gradient, nothing depends, such as running statistics.
     fn gradient(&self, model: &mut Model) -> Held {
         let (x, target) = (&self.toy.x, self.toy.target());
         let before = self.predict(GRADIENT, model)?;
@@ -175,7 +176,8 @@ impl Bench<'_> {
             .iter()
             .fold(0.0, |m: f64, g| m.max(f64::from(g.abs())));
         self.must(GRADIENT, scale > 0.0, || "it is 0 everywhere".into())?;
-        // short: an absolute error has a kink wherever a score meets its target, and one number may move every score
+        // short, because an absolute error has a kink wherever a score meets its target, and one
+        // number may change every score
         const STEP: f32 = 0.001;
         let live = |t: &&ArrayD<f32>| t.iter().any(|g| *g != 0.0);
         let mut measured = Vec::new();
@@ -344,7 +346,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Parameters of which one tensor does not fit are refused, and none of the others is taken.
+    /// Checks that parameters with one misfit tensor are refused, and that none of the others is
+    /// set.
     fn whole(&self, model: &mut Model) -> Held {
         let Some(params) = self.params(model)? else {
             return Ok(());
@@ -385,7 +388,7 @@ impl Bench<'_> {
     }
 }
 
-/// What was said of a slope, and what differences up and down say.
+/// A reported slope, and those of differences up and down.
 struct Slope {
     of: String,
     said: f64,

@@ -5,10 +5,10 @@ use fl_core::{AuxiliaryLoss, AuxiliaryTerm, Head, Problem, loss};
 use ndarray::{Array2, ArrayView2};
 use std::fmt::{Debug, Formatter};
 
-/// To the mean loss of a mini-batch of `n` examples `x` of classes `y` it adds `kl * mean
-/// KL(softmax(head(make(y))) || softmax(scores(x)))`, which trains the whole model but not the side
-/// of the made features. It also adds `cross_entropy * mean CE(head(make(c)), c)` with `n` classes
-/// `c` drawn uniformly, which trains the head.
+/// Adds two terms to the mean loss of a mini-batch of `n` examples `x` of classes `y`. The first,
+/// `kl * mean KL(softmax(head(make(y))) || softmax(scores(x)))`, trains the whole model but not the
+/// side of the made features. The second, `cross_entropy * mean CE(head(make(c)), c)` with `n`
+/// classes `c` drawn uniformly, trains the head.
 #[derive(Clone, Copy)]
 pub struct MadeFeatures<F> {
     /// Makes features of these classes, `classes x features`, with randomness from the stream.

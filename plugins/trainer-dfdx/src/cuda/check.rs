@@ -1,5 +1,5 @@
-//! Checks that a card gives the processor's bits, at its first use in a process: every kind of
-//! layer forward and backward, and three steps of a network.
+//! Checks that a card gives the processor's bits, at its first use in a process. It runs every kind
+//! of layer forward and backward, and three steps of a network.
 
 use super::driver::{Buffer, Card, Position, Queue};
 use super::norm::Statistics;

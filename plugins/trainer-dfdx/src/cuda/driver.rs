@@ -1,7 +1,7 @@
 //! The CUDA driver, opened at the first use of a card: functions, buffers, launches.
 //!
 //! It is not needed to build, or to run without a card. All unsafe code for the card is in this
-//! file. A program cannot corrupt its own memory with it: lengths of copies come from slices, and
+//! file. A program cannot corrupt its own memory with it. Lengths of copies come from slices, and
 //! the arguments of a launch have the lengths that the kernel's text declares.
 #![allow(unsafe_code, reason = "the driver's interface is C")]
 

@@ -181,8 +181,8 @@ fn linear(width: usize) -> Vec<Layer> {
 }
 
 /// Returns the common trunk of FedDF's and FedKD's networks: a 3x3 convolution, then one block for
-/// each width, the second and third with stride 2 and a 1x1 convolution on the shortcut (He et al.
-/// 2016, for CIFAR).
+/// each width. The second and third block have stride 2 and a 1x1 convolution on the shortcut (He
+/// et al. 2016, for CIFAR).
 fn resnet(widths: [usize; 3]) -> Vec<Layer> {
     let conv = |out, kernel: usize, stride| {
         vec![

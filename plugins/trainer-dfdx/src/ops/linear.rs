@@ -106,9 +106,9 @@ impl Matrix<'_> {
 }
 
 /// Returns the number of products of a sum that are computed at once. For large matrices the
-/// library splits sums of more than 512 by the size of this machine's caches, and another machine
-/// would get other bits; so it gets no longer sums. It treats small matrices and vectors the same
-/// everywhere.
+/// library splits sums of more than 512 by the size of this machine's caches. Another machine would
+/// get other bits, so the library gets no longer sums. It treats small matrices and vectors the
+/// same everywhere.
 fn block([m, k, n]: [usize; 3]) -> usize {
     let alike = m.max(n) <= 64 || m.min(n) <= 1;
     let parts = if alike { 1 } else { k.div_ceil(512).max(1) };

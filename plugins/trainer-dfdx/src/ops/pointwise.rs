@@ -67,9 +67,9 @@ pub fn activate(record: &mut Record, x: &Value, f: Activation) -> Value {
     }
 }
 
-/// Keeps the gradient where the output of a relu is positive. Uses a separate block: if the choice
-/// between a number and 0 is written over the number, the compiler emits masked stores, which cost
-/// AMD's processors ten times as much.
+/// Keeps the gradient where the output of a relu is positive. Uses a separate block. If the choice
+/// between a number and 0 overwrites the number, the compiler emits masked stores, which cost AMD's
+/// processors ten times as much.
 pub(super) fn relu_back(slope: &mut [f32], out: &[f32]) {
     const BLOCK: usize = 256;
     let mut block = [0.0; BLOCK];

@@ -34,8 +34,8 @@ fn naive_conv(x: &[f32], w: &[f32], b: &[f32], s: &ConvShape) -> Vec<f32> {
     out
 }
 
-/// Channels, height, width, out, kernel, stride, pad: every residue of the inner loops' blocks, strides that divide and
-/// strides that leave a rest, kernels below and above the stride.
+/// Channels, height, width, out, kernel, stride, pad. They cover every residue of the inner loops'
+/// blocks, strides with and without a remainder, and kernels below and above the stride.
 const CONVS: [[usize; 7]; 12] = [
     [1, 5, 5, 1, 1, 1, 0],
     [3, 8, 8, 5, 3, 1, 1],
