@@ -4,8 +4,8 @@ use crate::append_log::{AppendLog, LogPosition};
 use crate::atomic_file::{self, LOCK, Lock, UNFINISHED, write, write_secret};
 use crate::client_state_file::{ClientStateFile, Index};
 use crate::manifest::{self, Manifest};
+use crate::outcome::{OUTCOME, Summary};
 use crate::partial_step;
-use crate::setup::Summary;
 use anyhow::{Context, bail, ensure};
 use fl_core::{JournalEntry, Metric, Result, StepCost, StepPosition, Stream};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,6 @@ pub(crate) const METRICS: &str = "metrics.jsonl";
 /// What the run had cost when each step was complete.
 pub(crate) const COSTS: &str = "costs.jsonl";
 pub(crate) const REPORT: &str = "report.md";
-pub(crate) const OUTCOME: &str = "outcome.json";
 /// The last checkpoint; of a run that is done the one before its last round, if it can be given more.
 pub(crate) const STATE: &str = "state";
 /// The key of a run's noise, if it is the system's, as long as the run is not done: whoever has it can take the noise off.
