@@ -1,12 +1,22 @@
 //! Values written short: grids, and ranges of seeds.
 
 use crate::MAX_RUNS;
-use crate::expand::PlannedRow;
-use crate::plots::Position;
+use crate::file::RawItem;
+use crate::model::Position;
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
 use serde_yaml::{Mapping, Value};
 use std::collections::BTreeSet;
+
+/// A row before its runs are known.
+#[derive(Clone, Default)]
+pub(crate) struct PlannedRow {
+    pub item: RawItem,
+    /// From a grid, as they stand there.
+    pub set: Vec<(String, Value)>,
+    /// Where it stands there.
+    pub places: Vec<Position>,
+}
 
 /// Every combination of a grid's values, the last path going round fastest.
 pub(crate) fn grid(grid: &Mapping, label: Option<&str>, most: usize) -> Result<Vec<PlannedRow>> {

@@ -1,45 +1,13 @@
 //! Pictures of a table: what was measured by round, or by a value of the grid.
 
-use crate::expand::{Item, Table};
 use crate::file::{OneOrMany, RawPlot, RawTable};
-use crate::results::{RunResult, values};
+use crate::model::{By, Item, Plot, Table};
+use crate::results::{RunResult, RunResults, values};
 use crate::stats::Sample;
-use crate::tables::RunResults;
 use anyhow::{bail, ensure};
 use fl_core::Result;
 use fl_report::{Picture, Spot};
 use std::collections::BTreeSet;
-
-/// What stands from left to right.
-#[derive(Clone, Debug, PartialEq)]
-pub enum By {
-    /// The round: a line for each row.
-    Round,
-    /// A value of the grid, by its path: a line for each combination of the others.
-    Value(String),
-}
-
-/// A picture that is wanted.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plot {
-    /// From left to right.
-    pub by: By,
-    /// What is measured; the first that a run has counts.
-    pub names: Vec<String>,
-    /// What numbers are multiplied by.
-    pub scale: f64,
-}
-
-/// Where a row stands in the grid.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Position {
-    /// The path of the value that was set.
-    pub path: String,
-    /// What the value is called: `rounds = 20`.
-    pub name: String,
-    /// The value, if it is a number.
-    pub number: Option<f64>,
-}
 
 /// The plots of `raw`, which has every default.
 pub(crate) fn plots(raw: &RawTable, rows: &[Item]) -> Result<Vec<Plot>> {

@@ -1,10 +1,10 @@
 //! What a run came to, by name.
 
-use crate::expand::RunSpec;
-use crate::tables::RunResults;
+use crate::model::RunSpec;
 use fl_core::Result;
 use fl_core::privacy::Observer;
 use fl_report::{Metric, Run};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Everything of a run that a table may ask for.
@@ -122,6 +122,9 @@ impl RunResult {
         self.run.summary.as_ref().map_or(0.0, |s| s.outcome.seconds)
     }
 }
+
+/// What each run came to, or why it failed; runs that have not been run are not in it.
+pub type RunResults = BTreeMap<RunSpec, std::result::Result<RunResult, String>>;
 
 /// Seed and number of every run that has it.
 pub(crate) fn values(

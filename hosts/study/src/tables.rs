@@ -2,15 +2,12 @@
 
 use crate::cells::{cell, minus, number, shown, signed, unmarked};
 use crate::columns::{Column, ColumnKind, Show};
-use crate::expand::{RunSpec, Table};
+use crate::model::{RunSpec, Table};
 use crate::plots::pictures;
-use crate::results::{RunResult, values};
+use crate::results::{RunResults, values};
 use crate::stats::{Paired, Sample, paired};
 use fl_report::Section;
 use std::collections::BTreeMap;
-
-/// What each run came to, or why it failed; runs that have not been run are not in it.
-pub type RunResults = BTreeMap<RunSpec, std::result::Result<RunResult, String>>;
 
 /// A table, made.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! What all runs of a study guarantee together, where they learnt from the same rows.
 
 use crate::cells::cell;
-use crate::expand::Table;
-use crate::tables::RunResults;
+use crate::model::Table;
+use crate::results::RunResults;
 use fl_core::privacy::{Guarantee, Noise, Observer, Protection, Unit};
 use fl_report::{Run, Section};
 use std::collections::{BTreeMap, BTreeSet};
