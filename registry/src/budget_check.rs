@@ -1,6 +1,7 @@
 //! Can a budget be kept at all, and does noise on counts protect anything?
 
-use crate::check::{CheckedProtocol, Checker, key};
+use crate::check::{CheckedProtocol, Checker};
+use crate::spanned_value::key;
 use fl_core::privacy::Observer;
 use fl_core::{
     Accountant, Budget, BuildContext, COUNTS, ExchangeSpec, Parts, Protocol, Role, Stream, Task,

@@ -1,7 +1,6 @@
 //! The parts that a spec can name: found by name, listed, and described.
 
-use crate::enum_options::fields_json;
-use crate::load::Library;
+use crate::library::Library;
 use crate::sections::Isolate;
 use fl_core::settings::{Field, nearest, show, to_json};
 use fl_core::{
@@ -231,7 +230,13 @@ pub fn settings_table(fields: &[Field]) -> String {
 
 /// The same as [`settings_table`], for programs.
 pub fn settings_json(fields: &[Field]) -> Json {
-    fields_json(fields)
+    let one = |f: &Field| {
+        json!({
+            "name": f.name, "kind": f.kind, "required": f.default.is_none(),
+            "default": f.default.as_ref().map(to_json), "range": f.range, "meaning": f.doc,
+        })
+    };
+    fields.iter().map(one).collect()
 }
 
 /// The same as [`inspect`], for programs.
@@ -239,7 +244,7 @@ pub fn inspect_json(part: &PartDecl) -> Json {
     let about = (part.describe)();
     let mut out = json!({
         "name": part.name, "role": part.role.name(), "origin": part.origin, "aliases": &part.names()[1..], "papers": part.papers, "signature": about.signature,
-        "doc": about.doc, "settings": fields_json(&about.fields),
+        "doc": about.doc, "settings": settings_json(&about.fields),
     });
     if let Some(protocol) = (part.role == Role::Protocol)
         .then(|| example(part))

@@ -3,8 +3,8 @@
 use crate::catalogue::{Catalogue, any_make, example, names};
 use crate::diagnostics::{Mistake, Mistakes, SourcePosition};
 use crate::document::Document;
-use crate::sections::DataSection;
-use crate::spanned_value::Node;
+use crate::sections::{Clients, DataSection};
+use crate::spanned_value::{Node, below, key};
 use fl_core::message::{Ids, Message};
 use fl_core::settings::{Reader, Step, Value, nearest, show};
 use fl_core::{Alias, ExchangeSpec, PartDecl, Protocol, Role, SlotSpec};
@@ -26,6 +26,15 @@ impl CheckedPart {
         map.extend(self.settings.as_mapping().cloned().unwrap_or_default());
         map.into()
     }
+}
+
+/// A part in a slot.
+#[derive(Clone)]
+pub(crate) struct Fill {
+    pub slot: String,
+    pub path: Vec<Step>,
+    pub clients: Option<Clients>,
+    pub part: CheckedPart,
 }
 
 /// What is known of the spec's protocol.
@@ -58,15 +67,6 @@ pub(crate) struct Checker<'a> {
 /// The settings that an alias stands for.
 fn preset(alias: &Alias) -> serde_yaml::Mapping {
     serde_yaml::from_str(alias.preset).unwrap_or_default()
-}
-
-/// A step to `name`.
-pub(crate) fn key(name: &str) -> Step {
-    Step::Key(name.into())
-}
-
-pub(crate) fn below(path: &[Step], step: Step) -> Vec<Step> {
-    path.iter().cloned().chain([step]).collect()
 }
 
 /// `selector `uniform``

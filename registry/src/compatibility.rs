@@ -1,7 +1,6 @@
 //! Do the parts that were made do what the protocol needs of them?
 
-use crate::check::CheckedProtocol;
-use crate::slots::Fill;
+use crate::check::{CheckedProtocol, Fill};
 use fl_core::message::{Counts, SampleShape, VoteSensitivity};
 use fl_core::privacy::Unit;
 use fl_core::settings::show_path;

@@ -1,7 +1,8 @@
 //! Settings of a protocol that do not go together.
 
-use crate::check::{CheckedProtocol, Checker, key};
+use crate::check::{CheckedProtocol, Checker};
 use crate::sections::DataSection;
+use crate::spanned_value::key;
 use fl_core::Conflict;
 use fl_core::settings::{Step, Value};
 

@@ -1,11 +1,10 @@
 //! The text of a spec, parsed once.
 
-use crate::check::key;
 use crate::diagnostics::{Mistake, Mistakes, SourcePosition};
-use crate::load::Library;
+use crate::library::Library;
 use crate::overrides;
 use crate::sections::Plugin;
-use crate::spanned_value::{Body, Node};
+use crate::spanned_value::{Body, Node, key};
 use crate::yaml::{self, Wrong};
 use fl_core::settings::{Reader, Setting, Step, Value, show, show_path};
 use std::path::Path;

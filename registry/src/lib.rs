@@ -26,6 +26,8 @@ mod enum_options;
 pub mod file_permissions;
 #[cfg(unix)]
 mod isolate;
+mod library;
+mod library_file;
 mod load;
 mod overrides;
 mod python_module;
@@ -46,7 +48,8 @@ pub use document::Document;
 pub use enum_options::Choice;
 #[cfg(unix)]
 pub use isolate::{ARGUMENT, isolate_with, library_process};
-pub use load::{Library, Refusal, before_loading, load};
+pub use library::{Library, Refusal};
+pub use load::{before_loading, load};
 pub use python_module::{
     Fingerprint, Import, Module, SessionPart, on_module, on_session, session_parts,
 };

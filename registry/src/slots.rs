@@ -1,22 +1,14 @@
 //! The parts in a protocol's slots: what is checked where they meet.
 
 use crate::catalogue::{names, takes};
-use crate::check::{CheckedPart, CheckedProtocol, Checker, below, key};
+use crate::check::{CheckedPart, CheckedProtocol, Checker, Fill};
 use crate::client_groups;
 use crate::compatibility::CompatibilityCheck;
 use crate::sections::{Clients, DataSection};
+use crate::spanned_value::{below, key};
 use fl_core::settings::{Setting, Step, Value, nearest, show, show_path};
 use fl_core::{BuildContext, ExchangeSpec, Role, SlotAssignment, SlotSpec, Stream, Task, TaskKind};
 use std::collections::{BTreeMap, HashSet};
-
-/// A part in a slot.
-#[derive(Clone)]
-pub(crate) struct Fill {
-    pub slot: String,
-    pub path: Vec<Step>,
-    pub clients: Option<Clients>,
-    pub part: CheckedPart,
-}
 
 impl Checker<'_> {
     /// The parts in the protocol's slots, in the order of the spec.

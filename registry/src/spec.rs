@@ -1,12 +1,13 @@
 //! A spec that has been read, checked and resolved.
 
 use crate::catalogue::Catalogue;
-use crate::check::{Checker, key};
+use crate::check::Checker;
 use crate::diagnostics::Mistakes;
 use crate::document::Document;
-use crate::load::Library;
+use crate::library::Library;
 use crate::sections::{DataSection, Top};
 use crate::slots::{in_order, written};
+use crate::spanned_value::key;
 use fl_core::privacy::Noise;
 use fl_core::settings::{Setting, Value};
 use fl_core::{Budget, BuildContext, Checkpoints, Faults, PartDecl, Parts, Protocol, Result};

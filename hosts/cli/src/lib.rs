@@ -18,7 +18,6 @@
 mod account;
 #[cfg(feature = "plugins")]
 mod attack;
-mod cached_runs;
 mod capture;
 mod cases;
 mod doctor;
@@ -32,7 +31,6 @@ mod plan;
 mod progress;
 mod report;
 mod run;
-mod run_scheduler;
 mod sanitize;
 mod show;
 mod study;
@@ -40,7 +38,7 @@ mod study;
 mod supervise;
 mod try_part;
 
-pub use capture::{Answered, answered, bar, quiet};
+pub use capture::{Answered, answered, bar};
 pub use cases::answer_of;
 pub use progress::progress;
 
@@ -338,6 +336,12 @@ fn man(dir: &Path) -> Done {
     std::fs::create_dir_all(dir)?;
     clap_mangen::generate_to(Cli::command(), dir)?;
     print(format_args!("man pages are in {}", dir.display()))
+}
+
+/// From now on only errors are printed.
+pub fn quiet() {
+    // without a log there is nothing that could fail
+    let _ = log::begin(true, None);
 }
 
 /// Does what the command line says: the whole of a program with parts of its own.

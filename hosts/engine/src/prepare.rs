@@ -2,8 +2,9 @@
 
 use crate::NotRun;
 use anyhow::{Context, ensure};
-use fl_core::{BuildContext, Stream, Task};
-use fl_data::{Assembled, DataSpec};
+use fl_core::privacy::{Noise, NoiseSource};
+use fl_core::{BuildContext, Public, Stream, Task};
+use fl_data::{Assembled, DataSpec, PublicSamples};
 use fl_registry::{Catalogue, Document, Mistakes, SessionPart, Spec};
 use fl_sim::{FileHash, Manifest, Session};
 use std::fs::File;
@@ -28,16 +29,18 @@ pub fn open(path: &Path) -> std::io::Result<File> {
 /// # Errors
 /// [`NotRun::Usage`] when the file cannot be read.
 pub fn parse(path: &Path) -> anyhow::Result<Document> {
-    let name = path.display().to_string();
-    let text = read_text(path).map_err(|error| NotRun::Usage(format!("{name}: {error}")))?;
-    Ok(Document::parse(&name, &text))
+    Ok(Document::parse(&path.display().to_string(), &text(path)?))
 }
 
-fn read_text(path: &Path) -> std::io::Result<Vec<u8>> {
+/// The text of a spec.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn text(path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut text = Vec::new();
-    open(path)?
-        .take(fl_registry::MAX_BYTES as u64 + 1)
-        .read_to_end(&mut text)?;
+    let most = fl_registry::MAX_BYTES as u64 + 1;
+    let read = open(path).and_then(|file| file.take(most).read_to_end(&mut text));
+    read.map_err(|error| NotRun::usage(format!("{}: {error}", path.display())))?;
     Ok(text)
 }
 
@@ -95,6 +98,14 @@ pub fn data_with_notes(
     Ok(data)
 }
 
+/// The public samples, as both sides of a run have them.
+pub(crate) fn public(samples: PublicSamples) -> Public {
+    match samples.labelled {
+        Some(examples) => Public::labelled(examples),
+        None => Public::unlabelled(samples.samples).with_truth(samples.truth),
+    }
+}
+
 /// The files that the data of a spec are read from, each with its hash.
 ///
 /// # Errors
@@ -144,4 +155,12 @@ pub fn manifest(
 pub(crate) fn session_parts(spec: &Spec<DataSpec>) -> anyhow::Result<Vec<SessionPart>> {
     let parts = spec.parts.iter().map(|part| part.decl);
     fl_registry::session_parts(parts, spec.libraries.iter())
+}
+
+/// Where the noise of releases comes from.
+pub(crate) fn noise_source(spec: &Spec<DataSpec>) -> anyhow::Result<NoiseSource> {
+    Ok(match spec.noise {
+        Noise::Seeded => NoiseSource::Seeded,
+        Noise::System => NoiseSource::system()?,
+    })
 }

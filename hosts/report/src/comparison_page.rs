@@ -1,12 +1,12 @@
 //! The page that compares several runs.
 
 use crate::curves::{Curve, curves};
-use crate::page::{figure, some, table};
 use crate::read::{Metric, Outcome, Run};
 use crate::run_page;
 use crate::specs::differences;
 use crate::svg::{self, Dot, Line};
 use crate::text::{count, measured, number, with_std};
+use crate::widgets::{ROWS, figure, some, table};
 use fl_core::privacy::Observer;
 use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +50,7 @@ fn results(runs: &[Run], names: &[&str]) -> Markup {
         .iter()
         .map(|run| run.last().into_iter().map(|m| (&m.name[..], m)).collect())
         .collect();
-    let (shown, said) = some(names.iter(), names.len(), run_page::ROWS);
+    let (shown, said) = some(names.iter(), names.len(), ROWS);
     let measured = |name: &str| {
         let of = |last: &BTreeMap<&str, &Metric>| {
             let found = last.get(name);

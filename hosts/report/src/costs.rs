@@ -1,10 +1,9 @@
 //! Costs of a run: bytes, privacy, and dropped answers.
 
-use crate::page::{figure, some, table};
 use crate::read::{Entry, Run};
-use crate::run_page::ROWS;
 use crate::svg::{self, Dot, Line};
 use crate::text::{count, measured, number};
+use crate::widgets::{ROWS, figure, some, table};
 use fl_core::privacy::Observer;
 use maud::{Markup, html};
 use std::collections::BTreeMap;

@@ -2,10 +2,10 @@
 
 use crate::costs;
 use crate::curves::{Curve, curves};
-use crate::page::{figure, some, table};
 use crate::read::{Metric, Run};
 use crate::svg::{self, Dot, Heat, Line};
 use crate::text::{count, measured, number, with_std};
+use crate::widgets::{ROWS, figure, some, table};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
 use maud::{Markup, html};
@@ -14,8 +14,6 @@ use maud::{Markup, html};
 const CLIENTS: usize = 200;
 /// The most classes to draw.
 const CLASSES: usize = 64;
-/// The most rows of a table.
-pub(crate) const ROWS: usize = 500;
 
 pub(crate) fn page(run: &Run) -> Markup {
     html! {

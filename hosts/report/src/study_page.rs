@@ -1,8 +1,8 @@
 //! The page of a study: its tables and their plots.
 
-use crate::page::{figure, table, whole};
 use crate::svg::{self, Dot, Line};
 use crate::text::number;
+use crate::widgets::{figure, table, whole};
 use maud::{Markup, html};
 
 /// A table of a study, for a page.

@@ -5,8 +5,8 @@ use crate::append_log::{AppendLog, LogPosition};
 use crate::atomic_file::{self, LOCK, Lock, UNFINISHED, write, write_secret};
 use crate::client_state_file::{ClientStateFile, Index};
 use crate::manifest::{self, Manifest};
+use crate::outcome::{OUTCOME, Summary};
 use crate::partial_step;
-use crate::setup::Summary;
 use anyhow::{Context, bail, ensure};
 use fl_core::{JournalEntry, Metric, Result, StepCost, StepPosition, Stream};
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,6 @@ pub(crate) const METRICS: &str = "metrics.jsonl";
 /// The total cost of the run after each step.
 pub(crate) const COSTS: &str = "costs.jsonl";
 pub(crate) const REPORT: &str = "report.md";
-pub(crate) const OUTCOME: &str = "outcome.json";
 /// The last checkpoint; for a finished run that can be extended, the one before its last round.
 pub(crate) const STATE: &str = "state";
 /// The key of a run's system noise, until the run is done: it allows its holder to remove the

@@ -1,4 +1,5 @@
 use super::*;
+use std::path::PathBuf;
 
 fn read(text: &str) -> Result<Study> {
     Study::parse(text, Path::new("specs"))

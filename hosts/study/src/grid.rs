@@ -1,12 +1,22 @@
 //! Shorthands for values: grids, and ranges of seeds.
 
 use crate::MAX_RUNS;
-use crate::expand::PlannedRow;
-use crate::plots::Position;
+use crate::file::RawItem;
+use crate::model::Position;
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
 use serde_yaml::{Mapping, Value};
 use std::collections::BTreeSet;
+
+/// A row before its runs are expanded.
+#[derive(Clone, Default)]
+pub(crate) struct PlannedRow {
+    pub item: RawItem,
+    /// The values from a grid, in its order.
+    pub set: Vec<(String, Value)>,
+    /// Its position in the grid.
+    pub places: Vec<Position>,
+}
 
 /// Returns every combination of a grid's values; the last path varies fastest.
 pub(crate) fn grid(grid: &Mapping, label: Option<&str>, most: usize) -> Result<Vec<PlannedRow>> {

@@ -1,45 +1,13 @@
 //! Plots of a table: measurements by round, or by a value of the grid.
 
-use crate::expand::{Item, Table};
 use crate::file::{OneOrMany, RawPlot, RawTable};
-use crate::results::{RunResult, values};
+use crate::model::{By, Item, Plot, Table};
+use crate::results::{RunResult, RunResults, values};
 use crate::stats::Sample;
-use crate::tables::RunResults;
 use anyhow::{bail, ensure};
 use fl_core::Result;
 use fl_report::{Picture, Spot};
 use std::collections::BTreeSet;
-
-/// The horizontal axis.
-#[derive(Clone, Debug, PartialEq)]
-pub enum By {
-    /// The round, with a line for each row.
-    Round,
-    /// A value of the grid, by its path, with a line for each combination of the others.
-    Value(String),
-}
-
-/// A plot to draw.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plot {
-    /// The horizontal axis.
-    pub by: By,
-    /// The measures; the first that a run has is used.
-    pub names: Vec<String>,
-    /// Factor of the numbers.
-    pub scale: f64,
-}
-
-/// The position of a row in the grid.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Position {
-    /// The path of the value that was set.
-    pub path: String,
-    /// The text of the value: `rounds = 20`.
-    pub name: String,
-    /// The value, if it is a number.
-    pub number: Option<f64>,
-}
 
 /// Returns the plots of `raw`, which has every default.
 pub(crate) fn plots(raw: &RawTable, rows: &[Item]) -> Result<Vec<Plot>> {

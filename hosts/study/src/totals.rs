@@ -1,8 +1,8 @@
 //! The joint guarantee of all runs of a study that learnt from the same rows.
 
 use crate::cells::cell;
-use crate::expand::Table;
-use crate::tables::RunResults;
+use crate::model::Table;
+use crate::results::RunResults;
 use fl_core::privacy::{Guarantee, Noise, Observer, Protection, Unit};
 use fl_report::{Run, Section};
 use std::collections::{BTreeMap, BTreeSet};

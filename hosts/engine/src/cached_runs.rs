@@ -1,5 +1,6 @@
 //! Runs of a study that are there already.
 
+use crate::prepare;
 use fl_core::settings::Setting;
 use fl_data::DataSpec;
 use fl_registry::Spec;
@@ -8,8 +9,8 @@ use fl_study::RunResult;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Runs that are done, each looked at: is it the run that is wanted, on the data that are here?
-pub struct CachedRuns<'a> {
+/// Reads runs that are done, if each is the run that is wanted, on the data that are here.
+pub(crate) struct CachedRuns<'a> {
     data_dir: &'a Path,
     command: &'a [String],
     /// By the spec's section: hashing takes as long as reading.
@@ -26,7 +27,7 @@ impl<'a> CachedRuns<'a> {
         }
     }
 
-    /// What the run in `folder` has measured, if it is that of `spec`; otherwise why it is not used.
+    /// The result of the run in `folder`, if it is that of `spec`; otherwise why it is not used.
     pub fn read(&mut self, folder: &Path, spec: &Spec<DataSpec>) -> Result<RunResult, String> {
         let read = self
             .looked_at(folder, spec)
@@ -48,7 +49,7 @@ impl<'a> CachedRuns<'a> {
                         .find_map(|e| e.downcast_ref::<std::io::Error>());
                     io.is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound)
                 };
-                let data = match fl_engine::data_files(&spec.data, self.data_dir) {
+                let data = match prepare::data_files(&spec.data, self.data_dir) {
                     // tables can be made again where the data are not
                     Err(error) if missing(&error) => Vec::new(),
                     data => data?,
@@ -57,6 +58,6 @@ impl<'a> CachedRuns<'a> {
                 data
             }
         };
-        fl_engine::manifest(spec, &spec.yaml()?, data, self.command)?.is_of(folder)
+        prepare::manifest(spec, &spec.yaml()?, data, self.command)?.is_of(folder)
     }
 }

@@ -1,15 +1,13 @@
 //! Many runs: small ones side by side, large ones alone.
 
-use crate::say;
+use crate::{ExecuteOptions, Folder, execute, prepare};
 use anyhow::Context;
 use fl_data::DataSpec;
-use fl_engine::{ExecuteOptions, Folder};
 use fl_registry::Spec;
-use fl_sim::{Execution, RunFolder, StoppedRun};
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use fl_sim::{Execution, RunFolder, StepProgress, StoppedRun};
+use fl_study::RunSpec;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, TryLockError};
-use std::io::IsTerminal;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,23 +16,76 @@ use std::time::{Duration, Instant};
 
 /// A run to be done.
 pub struct Job {
+    /// What the study says of it.
+    pub run: RunSpec,
+    /// Its checked spec.
     pub spec: Arc<Spec<DataSpec>>,
     /// Its run folder; what an earlier attempt left there is gone on with, or begun anew.
     pub folder: PathBuf,
-    /// What it is called on the screen.
+    /// Its name: table, row and seed.
     pub name: String,
-    /// Runs of one table take alike.
+    /// Its table. Runs of one table take about the same time.
     pub table: String,
     /// Its number in the study.
     pub at: usize,
-    /// It gets all threads, and nothing goes beside it.
-    pub alone: bool,
 }
 
-/// What is shared by those who work.
+/// What happens to one of many runs.
+pub enum RunEvent<'a> {
+    /// A worker takes the run.
+    Taken,
+    /// The worker waits for another process that does the run.
+    Elsewhere,
+    /// The worker begins the run.
+    Begun,
+    /// A step of the run begins.
+    Step(StepProgress<'a>),
+    /// The worker leaves the run, which has ended or is put off.
+    Left,
+    /// The run has ended.
+    Ended(RunEnd<'a>),
+}
+
+/// How a run ended.
+pub struct RunEnd<'a> {
+    /// A line about its result, or why it failed.
+    pub result: Result<&'a str, &'a str>,
+    /// Returns its duration in seconds.
+    pub seconds: f64,
+    /// How many runs have ended.
+    pub done: usize,
+    /// How many runs there are.
+    pub of: usize,
+    /// How long the other runs will take, once that can be estimated.
+    pub left: Option<Duration>,
+}
+
+/// Receives the events of many runs, from several threads.
+pub type OnRun<'a> = dyn Fn(&Job, RunEvent<'_>) + Sync + 'a;
+
+/// How many runs are done.
+#[derive(Clone, Copy, Debug)]
+pub struct RunCount {
+    /// These.
+    pub done: usize,
+    /// Of these.
+    pub of: usize,
+}
+
+/// How many runs are done side by side, and on which data.
+pub(crate) struct SchedulerOptions<'a> {
+    pub threads: usize,
+    pub data_dir: &'a Path,
+    pub command: &'a [String],
+    /// Once this is set, runs stop after their step and none is begun.
+    pub stop: Arc<AtomicBool>,
+    pub on_run: &'a OnRun<'a>,
+}
+
+/// What the workers share.
 struct State {
     next: usize,
-    /// Begun by another process when they were to be begun here: looked at again once nothing else is left.
+    /// Runs that another process does; the workers look again once nothing else is left.
     elsewhere: VecDeque<usize>,
     working: usize,
     done: usize,
@@ -43,50 +94,28 @@ struct State {
     took: BTreeMap<String, (usize, f64)>,
 }
 
-/// What everybody who works sees.
 struct Pool<'a> {
     jobs: &'a [Job],
-    threads: usize,
-    data_dir: &'a Path,
-    command: &'a [String],
-    /// Once this is set: runs stop after their step, and none is begun.
-    stop: Arc<AtomicBool>,
+    options: SchedulerOptions<'a>,
     state: Mutex<State>,
-    bars: MultiProgress,
-    all: ProgressBar,
-    /// Nobody sees bars, so every run that ends is a line.
-    plain: bool,
 }
 
-/// Does all of them, or those there is time for before `stop` is set; gives the numbers of those that failed, and why. `known`
-/// says how long other runs of a table took.
-pub fn run_all(
+/// Does all jobs, those that run alone last, or as many as there is time for before `stop` is set.
+/// Gives the numbers of those that failed, and why. `known` says how long other runs of a table
+/// took.
+pub(crate) fn run_all(
     jobs: &[Job],
-    threads: usize,
-    data_dir: &Path,
-    command: &[String],
     known: &[(String, f64)],
-    stop: Arc<AtomicBool>,
-) -> anyhow::Result<BTreeMap<usize, String>> {
+    options: SchedulerOptions<'_>,
+) -> BTreeMap<usize, String> {
     let mut took: BTreeMap<String, (usize, f64)> = BTreeMap::new();
     for (table, seconds) in known {
         let of = took.entry(table.clone()).or_default();
         *of = (of.0 + 1, of.1 + seconds);
     }
-    let bars = match crate::log::quiet() {
-        true => MultiProgress::with_draw_target(ProgressDrawTarget::hidden()),
-        false => MultiProgress::new(),
-    };
-    let all = bars.add(ProgressBar::new(jobs.len() as u64));
-    all.set_style(ProgressStyle::with_template(
-        "{bar:30} {pos} of {len} runs, {elapsed} {msg}",
-    )?);
     let pool = Pool {
         jobs,
-        threads,
-        data_dir,
-        command,
-        stop,
+        options,
         state: Mutex::new(State {
             next: 0,
             elsewhere: VecDeque::new(),
@@ -95,24 +124,17 @@ pub fn run_all(
             failed: BTreeMap::new(),
             took,
         }),
-        bars,
-        all,
-        plain: !std::io::stderr().is_terminal(),
     };
-    let beside = jobs.iter().take_while(|job| !job.alone).count();
+    let beside = jobs.iter().take_while(|job| !job.run.alone).count();
     std::thread::scope(|scope| {
-        for _ in 0..threads.min(beside) {
+        for _ in 0..pool.options.threads.min(beside) {
             // where the system gives no more threads, there are fewer
             let _ = std::thread::Builder::new().spawn_scoped(scope, || pool.work(beside));
         }
     });
     pool.work(jobs.len());
-    pool.all.finish_and_clear();
-    let state = pool
-        .state
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
-    Ok(state.failed)
+    let state = pool.state.into_inner();
+    state.unwrap_or_else(PoisonError::into_inner).failed
 }
 
 impl Pool<'_> {
@@ -125,7 +147,7 @@ impl Pool<'_> {
         loop {
             let (at, fresh, threads) = {
                 let mut state = self.state();
-                if self.stop.load(Ordering::Relaxed) {
+                if self.options.stop.load(Ordering::Relaxed) {
                     return;
                 }
                 let fresh = state.next < end;
@@ -140,16 +162,18 @@ impl Pool<'_> {
                 state.working += 1;
                 // when fewer runs are left than threads, each gets more of them
                 let left = end - state.next + state.elsewhere.len() + state.working;
-                let beside = if self.jobs[at].alone {
+                let beside = if self.jobs[at].run.alone {
                     1
                 } else {
-                    left.min(self.threads)
+                    left.min(self.options.threads)
                 };
-                (at, fresh, (self.threads / beside).max(1))
+                (at, fresh, (self.options.threads / beside).max(1))
             };
             let job = &self.jobs[at];
             let began = Instant::now();
-            let ended = catch_unwind(AssertUnwindSafe(|| self.one(job, threads, fresh)));
+            self.tell(job, RunEvent::Taken);
+            let ended = catch_unwind(AssertUnwindSafe(|| self.run(job, threads, fresh)));
+            self.tell(job, RunEvent::Left);
             let ended = ended.unwrap_or_else(|panic| {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or(panic.downcast_ref::<&str>().copied());
@@ -166,23 +190,13 @@ impl Pool<'_> {
         }
     }
 
-    fn one(&self, job: &Job, threads: usize, fresh: bool) -> anyhow::Result<Option<String>> {
-        let bar = self.bars.add(ProgressBar::no_length());
-        bar.set_style(ProgressStyle::with_template("  {spinner} {msg}")?);
-        bar.set_message(job.name.clone());
-        let ended = self.run(job, threads, fresh, &bar);
-        bar.finish_and_clear();
-        ended
+    fn tell(&self, job: &Job, event: RunEvent<'_>) {
+        (self.options.on_run)(job, event);
     }
 
-    /// What it came to; `None` if another process is at it and there may be others to begin (`fresh`).
-    fn run(
-        &self,
-        job: &Job,
-        threads: usize,
-        fresh: bool,
-        bar: &ProgressBar,
-    ) -> anyhow::Result<Option<String>> {
+    /// A line about the result; `None` if another process does the run and there may be others to
+    /// begin (`fresh`).
+    fn run(&self, job: &Job, threads: usize, fresh: bool) -> anyhow::Result<Option<String>> {
         // of all studies that share a folder one does this run, and what it comes to serves all
         let turn = job.folder.with_extension("turn");
         // nothing that a link leads to is emptied
@@ -193,16 +207,16 @@ impl Pool<'_> {
             if fresh {
                 return Ok(None);
             }
-            if self.stop.load(Ordering::Relaxed) {
+            if self.options.stop.load(Ordering::Relaxed) {
                 return Ok(Some("not begun".into()));
             }
-            bar.set_message(format!("{}: another process does it", job.name));
+            self.tell(job, RunEvent::Elsewhere);
             std::thread::sleep(Duration::from_millis(100));
         }
         if job.folder.join("outcome.json").exists() {
             return Ok(Some("done by another process".into()));
         }
-        bar.set_message(job.name.clone());
+        self.tell(job, RunEvent::Begun);
         let folder = match StoppedRun::open(&job.folder, false) {
             Ok(paused) => Folder::Stopped(Box::new(paused)),
             // one that is in use, or done by now, is left alone
@@ -211,20 +225,18 @@ impl Pool<'_> {
                 Folder::New(job.folder.clone())
             }
         };
-        let data = fl_engine::data(&job.spec, self.data_dir)?;
+        let data_dir = self.options.data_dir;
+        let data = prepare::data(&job.spec, data_dir)?;
         // what a run warns of is in its folder
         let execution = Execution {
             threads,
-            stop: self.stop.clone(),
-            progress: Box::new(|step| {
-                bar.set_message(format!("{}: {}", job.name, crate::progress::line(step)));
-                bar.tick();
-            }),
+            stop: self.options.stop.clone(),
+            progress: Box::new(|step| self.tell(job, RunEvent::Step(step))),
             ..Execution::default()
         };
-        let command = self.command.to_vec();
-        let options = ExecuteOptions::new(self.data_dir.into(), command, execution);
-        let outcome = fl_engine::execute(&job.spec, data, folder, options)?;
+        let command = self.options.command.to_vec();
+        let options = ExecuteOptions::new(data_dir.into(), command, execution);
+        let outcome = execute(&job.spec, data, folder, options)?;
         if let Some(after) = outcome.stopped {
             return Ok(Some(format!("stopped after {after}")));
         }
@@ -238,64 +250,48 @@ impl Pool<'_> {
 
     fn end(&self, at: usize, ended: anyhow::Result<String>, took: Duration) {
         let job = &self.jobs[at];
+        let seconds = took.as_secs_f64();
+        let ended = ended.map_err(|error| format!("{error:#}"));
         let mut state = self.state();
         state.working -= 1;
         state.done += 1;
-        let line = match ended {
-            Ok(what) => {
+        match &ended {
+            Ok(_) => {
                 let of = state.took.entry(job.table.clone()).or_default();
-                *of = (of.0 + 1, of.1 + took.as_secs_f64());
-                format!("{}: {what} ({:.1} s)", job.name, took.as_secs_f64())
+                *of = (of.0 + 1, of.1 + seconds);
             }
-            Err(error) => {
-                let why = format!("{error:#}");
-                let line = format!("{} failed: {why}", job.name);
-                state.failed.insert(at, why);
-                line
-            }
-        };
-        let (done, of) = (state.done, self.jobs.len());
-        let left = self.left(&state);
-        let failed = state.failed.contains_key(&at);
-        drop(state);
-        self.all.set_message(left.clone());
-        self.all.inc(1);
-        match self.plain {
-            true => say(format_args!(
-                "[{done} of {of}] {line}{}",
-                if left.is_empty() {
-                    String::new()
-                } else {
-                    format!("; {left}")
-                }
-            )),
-            false if failed => self.bars.suspend(|| say(&line)),
-            false => crate::log::note(&line),
+            Err(why) => _ = state.failed.insert(at, why.clone()),
         }
+        let (done, left) = (state.done, self.left(&state));
+        drop(state);
+        let end = RunEnd {
+            result: ended.as_deref().map_err(String::as_str),
+            seconds,
+            done,
+            of: self.jobs.len(),
+            left,
+        };
+        self.tell(job, RunEvent::Ended(end));
     }
 
     /// How long it will take, once a few are done.
-    fn left(&self, state: &State) -> String {
-        let (count, sum) = state
-            .took
-            .values()
-            .fold((0, 0.0), |all, of| (all.0 + of.0, all.1 + of.1));
+    fn left(&self, state: &State) -> Option<Duration> {
+        let took = state.took.values();
+        let (count, sum) = took.fold((0, 0.0), |all, of| (all.0 + of.0, all.1 + of.1));
         if count < 3 || state.done == self.jobs.len() {
-            return String::new();
+            return None;
         }
         let mean = sum / count as f64;
         let one = |job: &Job| {
-            state
-                .took
-                .get(&job.table)
-                .map_or(mean, |of| of.1 / of.0 as f64)
+            let of = state.took.get(&job.table);
+            of.map_or(mean, |of| of.1 / of.0 as f64)
         };
         // those that work are half done
         let working = &self.jobs[state.next.saturating_sub(state.working)..state.next];
         let rest: f64 = self.jobs[state.next..].iter().map(one).sum();
         let rest = rest + working.iter().map(one).sum::<f64>() / 2.0;
-        let beside = self.threads.min(self.jobs.len() - state.done).max(1) as f64;
-        let seconds = Duration::from_secs((rest / beside).ceil() as u64);
-        format!("about {} left", indicatif::HumanDuration(seconds))
+        let open = self.jobs.len() - state.done;
+        let beside = self.options.threads.min(open).max(1) as f64;
+        Some(Duration::from_secs((rest / beside).ceil() as u64))
     }
 }
