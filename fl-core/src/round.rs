@@ -13,7 +13,8 @@ pub struct Round {
     pub number: usize,
     /// Whether it is the last of its kind.
     pub last: bool,
-    /// The randomness of the step at the server; a part's randomness in this step for a part.
+    /// Its randomness: that of the step at the server, and that of its slot in this step for a
+    /// part.
     pub stream: Stream,
     /// Runs work with the same bits for any division of it.
     pub exec: SharedExecutor,

@@ -122,7 +122,8 @@ impl StoppedRun {
         self.saved.as_ref().map_or(0, |s| s.done)
     }
 
-    /// Returns whether the number of rounds can still change, which is so before the last round.
+    /// Returns whether the number of rounds can still change, which is so until the last round is
+    /// done.
     pub fn grows(&self) -> bool {
         self.saved
             .as_ref()

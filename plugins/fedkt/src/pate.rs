@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 settings! {
     /// Teachers on disjoint parts of all clients' pooled data vote, and a student learns the
-    /// winners (PATE; Papernot et al. 2017). With one teacher per party and without noise it is
-    /// FedKT's baseline.
+    /// winners (PATE; Papernot et al. 2017). With as many teachers as parties and without noise it
+    /// is FedKT's baseline.
     pub struct Pate {
         /// Number of teachers.
         teachers: usize, in 1..=100_000;

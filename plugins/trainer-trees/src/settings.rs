@@ -91,8 +91,8 @@ tree_settings! {
         purity: Purity = Purity::Gini;
         /// Least number of samples in a leaf; a sample of weight 2 counts twice.
         min_leaf: usize = 1, in 1..;
-        /// Impurity, weighted by the node's share of all samples, that a split must reduce at
-        /// least; 0 splits until nodes are pure (scikit-learn's `min_impurity_decrease`).
+        /// Least reduction of impurity by a split, weighted by the node's share of all samples; 0
+        /// splits until nodes are pure (scikit-learn's `min_impurity_decrease`).
         min_gain: f64 = 0.0, in 0.0..;
     }
 }
@@ -112,8 +112,7 @@ tree_settings! {
         purity: Purity = Purity::Gini;
         /// Least number of samples in a leaf; a sample of weight 2 counts twice.
         min_leaf: usize = 1, in 1..;
-        /// Impurity, weighted by the node's share of all samples, that a split must reduce at
-        /// least.
+        /// Least reduction of impurity by a split, weighted by the node's share of all samples.
         min_gain: f64 = 0.0, in 0.0..;
     }
 }
@@ -134,7 +133,7 @@ tree_settings! {
         /// Least curvature in a leaf (about a quarter of a sample at first; XGBoost's
         /// `min_child_weight`).
         min_weight: f64 = 1.0, in 0.0..;
-        /// Least loss that a split must reduce (XGBoost's `gamma`).
+        /// Least reduction of the loss by a split (XGBoost's `gamma`).
         min_gain: f64 = 0.0, in 0.0..;
         /// Features searched per node.
         features: Features = Features::All;

@@ -15,7 +15,7 @@ use std::cell::RefCell;
 settings! {
     /// FedAvg with a generator of features, the inputs of the model's last layer, from noise and
     /// class. The server trains it with the ensemble of the clients' last layers; each client then
-    /// also learns from its features of classes that the client lacks (FedGEN, Zhu et al. 2021).
+    /// also trains on made features of classes that it lacks (FedGEN, Zhu et al. 2021).
     pub struct FedGen {
         /// Number of inputs of the model's last layer per sample, which the generator makes;
         /// `fl check` prints the number.
