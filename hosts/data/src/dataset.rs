@@ -35,14 +35,14 @@ use crate::facts::DataSetFacts;
 use crate::folder::Folder;
 use crate::normalise::Normalise;
 use anyhow::Result;
-use fl_core::settings::{Settings, Step};
+use fl_core::settings::Step;
 use fl_core::{Inputs, Labels, Task, TaskKind};
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A data set: its settings, and what follows from them. [`data_set!`](crate::data_set!) gives it its name in specs.
-pub trait DataSet: Settings + Clone + Debug + Send + Sync + 'static {
+/// A data set: what follows from its settings. [`data_set!`](crate::data_set!) gives it its name in specs.
+pub trait DataSet: Debug + Send + Sync + 'static {
     /// What is known of it before any file is opened.
     fn facts(&self) -> DataSetFacts;
 

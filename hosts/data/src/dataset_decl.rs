@@ -1,61 +1,25 @@
 //! How a data set gets its name in specs, and which sets are linked.
 
-use crate::dataset::{DataSet, Problem, Rows};
-use crate::facts::DataSetFacts;
-use crate::folder::Folder;
-use crate::normalise::Normalise;
-use anyhow::Result;
+use crate::dataset::{DataSet, Problem};
+use fl_core::Description;
 use fl_core::settings::{Reader, Setting, Settings, Value};
-use fl_core::{Description, Inputs, Task};
 use std::any::TypeId;
 use std::fmt::Debug;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-/// [`DataSet`] without what only a type can say.
+/// A data set whose settings can be copied and written, whatever its type.
 #[doc(hidden)]
-pub trait AnySet: Debug + Send + Sync {
-    fn facts(&self) -> DataSetFacts;
-    fn task(&self) -> Option<Task>;
-    fn rows(&self, folder: &Folder<'_>) -> Result<Rows>;
-    fn scale(&self, train: &Inputs) -> Option<Normalise>;
+pub trait AnySet: DataSet {
     fn located(&self, folder: &Path) -> (Arc<dyn AnySet>, Vec<Problem>);
-    fn lacks(&self, tested: bool) -> Option<&'static str>;
-    fn sources(&self) -> Option<usize>;
-    fn paths(&self, folder: &Folder<'_>) -> Vec<PathBuf>;
-    fn private(&self, folder: &Folder<'_>) -> Vec<PathBuf>;
     fn settings(&self) -> Value;
 }
 
-impl<S: DataSet> AnySet for S {
-    fn facts(&self) -> DataSetFacts {
-        DataSet::facts(self)
-    }
-    fn task(&self) -> Option<Task> {
-        DataSet::task(self)
-    }
-    fn rows(&self, folder: &Folder<'_>) -> Result<Rows> {
-        DataSet::load(self, folder)
-    }
-    fn scale(&self, train: &Inputs) -> Option<Normalise> {
-        DataSet::scale(self, train)
-    }
+impl<S: DataSet + Settings + Clone> AnySet for S {
     fn located(&self, folder: &Path) -> (Arc<dyn AnySet>, Vec<Problem>) {
         let mut set = self.clone();
         let problems = set.locate(folder);
         (Arc::new(set), problems)
-    }
-    fn lacks(&self, tested: bool) -> Option<&'static str> {
-        DataSet::lacks(self, tested)
-    }
-    fn sources(&self) -> Option<usize> {
-        DataSet::sources(self)
-    }
-    fn paths(&self, folder: &Folder<'_>) -> Vec<PathBuf> {
-        DataSet::paths(self, folder)
-    }
-    fn private(&self, folder: &Folder<'_>) -> Vec<PathBuf> {
-        DataSet::private(self, folder)
     }
     fn settings(&self) -> Value {
         self.write()
@@ -124,6 +88,6 @@ pub fn describe<S: Settings>() -> Description {
 
 /// Used by [`data_set!`](crate::data_set!).
 #[doc(hidden)]
-pub fn read<S: DataSet>(value: &Value, reader: &mut Reader) -> Option<Arc<dyn AnySet>> {
+pub fn read<S: AnySet + Settings>(value: &Value, reader: &mut Reader) -> Option<Arc<dyn AnySet>> {
     <S as Setting>::read(value, reader).map(|set| Arc::new(set) as Arc<dyn AnySet>)
 }

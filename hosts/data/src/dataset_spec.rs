@@ -1,6 +1,6 @@
 //! A data set as a spec names it, whatever its type.
 
-use crate::dataset::{DataSet, Problem, Rows};
+use crate::dataset::{Problem, Rows};
 use crate::dataset_decl::{AnySet, SetDecl, linked_sets};
 use crate::facts::DataSetFacts;
 use crate::file_hash::same;
@@ -55,7 +55,7 @@ impl SetSpec {
     ///
     /// # Errors
     /// If no [`data_set!`](crate::data_set!) names its type.
-    pub fn of<S: DataSet>(set: S) -> Result<Self> {
+    pub fn of<S: AnySet>(set: S) -> Result<Self> {
         let decl = linked_sets()
             .into_iter()
             .find(|decl| (decl.type_id)() == TypeId::of::<S>());
@@ -148,7 +148,7 @@ impl SetSpec {
         Folder::new(self.name(), self.facts(), dir).or_synthetic(synthetic)
     }
 
-    /// See [`DataSet::locate`]; says what the set lacks for what it is for; also reads a set of which only the files say what is to be learnt.
+    /// See [`crate::DataSet::locate`]; says what the set lacks for what it is for; also reads a set of which only the files say what is to be learnt.
     pub fn resolve(&mut self, folder: &Path, how: Use) -> Vec<Problem> {
         let (set, mut problems) = self.set.located(folder);
         let lacks = match how {
@@ -180,7 +180,7 @@ impl SetSpec {
 
     /// Its rows, not scaled.
     pub(crate) fn rows(&self, dir: &Path) -> Result<Rows> {
-        let read = || self.set.rows(&self.folder(dir));
+        let read = || self.set.load(&self.folder(dir));
         if self.set.task().is_some() {
             return read();
         }

@@ -1,10 +1,9 @@
 //! What a data set is, and how one is split over clients.
 //!
 //! A data set is a plugin: a type with [`DataSet`] and a [`data_set!`] line, in a crate of its own.
-//! [`build`] reads the set that a [`DataSpec`] names, takes the public samples out, and shares out the others. The pieces
-//! are of use alone: [`archive`] and [`format`](mod@format) read files, [`text`] makes numbers of sentences, [`partition`]
-//! holds the rules that say which sample goes where, [`published`] splits that were published as counts,
-//! [`split`](mod@split) draws.
+//! [`build`] reads the set that a [`DataSpec`] names, takes the public samples out, and shares out
+//! the others. Sets use the readers [`archive`], [`format`](mod@format) and [`text`]. The rules of
+//! splits are in [`partition`] and [`published`]; [`split`](mod@split) draws.
 
 pub mod archive;
 mod build;

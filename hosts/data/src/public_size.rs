@@ -8,7 +8,7 @@ fn path(keys: &[&str]) -> Vec<Step> {
     keys.iter().map(|key| Step::Key((*key).into())).collect()
 }
 
-/// Counts that no loaded set could fulfil; `own` are the training and test rows of the clients' set, if they are known.
+/// Counts that no loaded set could fulfil; `own` are the clients' training and test rows, if known.
 pub(crate) fn too_many(public: &Public, own: Option<(usize, usize)>) -> Option<Problem> {
     let (most, of) = match &public.from {
         PublicFrom::Count(count) => {
