@@ -115,7 +115,7 @@ fn ask(
         slot: "accountant".into(),
         clients: None,
         decl,
-        settings: Value::Mapping(settings),
+        settings: decl.read(&Value::Mapping(settings))?,
     }]);
     let mut accountant =
         parts.build::<Box<dyn Accountant>>(Role::Accountant, "accountant", None, &context)?;
