@@ -1,11 +1,13 @@
 //! The folder of a node: who it is, its secret, and what its clients keep, run by run.
 
+use crate::ledger::LedgerFiles;
+use crate::private_file::{folder, last, lock, open, own, private};
 use crate::wire::{AnswerKind, Id, hex, random};
 use anyhow::{Context, anyhow, bail, ensure};
 use fl_core::{ClientId, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -89,7 +91,7 @@ impl NodeState {
             secret: own(&secret)?,
             path: path.into(),
         };
-        crate::ledger::check(&home)?;
+        home.ledger().check()?;
         Ok(home)
     }
 
@@ -107,7 +109,7 @@ impl NodeState {
             secret: random()?,
             path: path.into(),
         };
-        crate::ledger::begin(&home)?;
+        home.ledger().begin()?;
         last(&path.join("node-id"), &home.node)?;
         last(&path.join("secret"), &home.secret)
     }
@@ -122,14 +124,13 @@ impl NodeState {
         self.secret
     }
 
-    /// Where everything stands that was ever released.
-    pub(crate) fn ledger(&self) -> PathBuf {
-        self.path.join("ledger")
-    }
-
-    /// How much of that is whole, and its checksum.
-    pub(crate) fn ledger_head(&self) -> PathBuf {
-        self.path.join("ledger-head")
+    /// The files of everything that was ever released.
+    pub(crate) fn ledger(&self) -> LedgerFiles {
+        LedgerFiles {
+            records: self.path.join("ledger"),
+            head: self.path.join("ledger-head"),
+            secret: self.secret,
+        }
     }
 
     fn file(&self, run: &Id, client: ClientId) -> PathBuf {
@@ -255,64 +256,4 @@ fn damaged(path: &Path) -> String {
         "{} is damaged, or of another version of fl: its checksum does not match; restore it, or begin the run anew",
         path.display()
     )
-}
-
-/// Writes a file of a node for nobody else's eyes, as a whole, and so that a crash of the system does not undo it.
-pub(crate) fn last(path: &Path, bytes: &[u8]) -> Result<()> {
-    fl_sim::write_secret(path, bytes)?;
-    path.parent().map_or(Ok(()), fl_sim::sync)
-}
-
-/// Makes a folder of a node, or takes the one that is there, if no other user may write to it.
-fn folder(path: &Path) -> std::io::Result<()> {
-    let mut make = fs::DirBuilder::new();
-    make.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut make, 0o700);
-    make.create(path)?;
-    #[cfg(unix)]
-    fl_sim::own(&path.metadata()?)?;
-    Ok(())
-}
-
-/// Opens a file of a node to read.
-pub(crate) fn open(path: &Path) -> std::io::Result<File> {
-    fl_sim::open_own(path, OpenOptions::new().read(true))
-}
-
-/// Waits until no other process has this lock.
-fn lock(path: &Path) -> Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false);
-    let file = fl_sim::open_own(path, &mut options);
-    let file = file.and_then(|file| file.lock().map(|()| file));
-    file.with_context(|| format!("locking {}", path.display()))
-}
-
-/// Whoever could read a secret can take off all noise that ever followed it: no `chmod` mends that.
-#[cfg(unix)]
-fn private(path: &Path) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let Ok(about) = fs::metadata(path) else {
-        return Ok(());
-    };
-    let mode = about.permissions().mode() & 0o777;
-    ensure!(
-        mode & 0o077 == 0,
-        "{} has mode {mode:03o}, so others may have read the secret that noise follows; if nobody has, `chmod 600` it, else nothing that was released with it is private any more",
-        path.display()
-    );
-    Ok(())
-}
-
-#[cfg(not(unix))]
-fn private(_: &Path) -> Result<()> {
-    Ok(())
-}
-
-/// Random bytes of a node's own, drawn when its home was made.
-fn own<const N: usize>(path: &Path) -> Result<[u8; N]> {
-    let bytes = fl_sim::read_own(path).with_context(|| format!("reading {}", path.display()))?;
-    let bytes = bytes.try_into().ok();
-    bytes.with_context(|| format!("{} is damaged: it has {N} bytes", path.display()))
 }
