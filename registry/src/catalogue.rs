@@ -278,6 +278,7 @@ pub(crate) fn takes(slot: &SlotSpec) -> String {
 pub(crate) fn example(part: &PartDecl) -> Option<Box<dyn Protocol>> {
     let settings = sample(&(part.describe)().schema);
     let settings = serde_yaml::to_value(settings).ok()?;
+    let settings = part.read(&settings).ok()?;
     fl_core::protocol(part, &settings, &any_make()).ok()
 }
 

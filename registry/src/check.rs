@@ -7,15 +7,14 @@ use crate::sections::{Clients, DataSection};
 use crate::spanned_value::{Node, below, key};
 use fl_core::message::{Ids, Message};
 use fl_core::settings::{Reader, Step, Value, nearest, show};
-use fl_core::{Alias, ExchangeSpec, PartDecl, Protocol, Role, SlotSpec};
+use fl_core::{Alias, CheckedSettings, ExchangeSpec, PartDecl, Protocol, Role, SlotSpec};
 use std::path::Path;
 
 /// A part that a spec names, with settings that have been checked.
 #[derive(Clone)]
 pub(crate) struct CheckedPart {
     pub decl: &'static PartDecl,
-    /// Every default filled in.
-    pub settings: Value,
+    pub settings: CheckedSettings,
 }
 
 impl CheckedPart {
@@ -23,7 +22,13 @@ impl CheckedPart {
     pub fn write(&self) -> Value {
         let mut map = serde_yaml::Mapping::new();
         map.insert("use".into(), self.decl.name.into());
-        map.extend(self.settings.as_mapping().cloned().unwrap_or_default());
+        map.extend(
+            self.settings
+                .value
+                .as_mapping()
+                .cloned()
+                .unwrap_or_default(),
+        );
         map.into()
     }
 }
@@ -176,7 +181,7 @@ impl<'a> Checker<'a> {
         path: &[Step],
         role: Option<Role>,
         not_settings: &[&str],
-    ) -> Option<(&'static PartDecl, Option<Value>)> {
+    ) -> Option<(&'static PartDecl, Option<CheckedSettings>)> {
         let what = role.map_or("a part".into(), Role::with_article);
         let catalogue = self.catalogue;
         let known = || match role {

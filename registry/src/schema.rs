@@ -75,9 +75,9 @@ impl Catalogue {
                 },
                 stream: Stream::root(0),
             };
-            let Ok(made) = fl_core::protocol(protocol, &settings, &context) else {
-                continue;
-            };
+            let settings = protocol.read(&settings);
+            let made = settings.and_then(|read| fl_core::protocol(protocol, &read, &context));
+            let Ok(made) = made else { continue };
             for slot in made.slots() {
                 let fit = self.fitting(&slot).into_iter().map(def_name);
                 let (optional, parts) = slots.entry(slot.name).or_insert((true, BTreeSet::new()));

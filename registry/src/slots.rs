@@ -196,7 +196,7 @@ impl Checker<'_> {
         for fill in filled {
             let slot = protocol.and_then(|p| p.slots.iter().find(|s| s.name == fill.slot));
             let decl = fill.part.decl;
-            if !made.insert((&fill.slot, decl.name, &fill.part.settings)) {
+            if !made.insert((&fill.slot, decl.name, &fill.part.settings.value)) {
                 continue;
             }
             let own = slot.map_or_else(|| task.clone(), |slot| slot.task.of(task));
@@ -204,7 +204,7 @@ impl Checker<'_> {
                 task: own.clone(),
                 stream: Stream::root(seed).child("check", 0),
             };
-            match (decl.build)(&fill.part.settings, &make) {
+            match fill.part.settings.build(&make) {
                 Err(error) => {
                     let text = format!("cannot be made for {}: {error:#}", describe(&own));
                     self.note_use(&fill.path, text, Some(decl));
@@ -239,7 +239,7 @@ fn differing<'f>(
     let server = |fill: &&Fill| protocol.is_some_and(|p| p.releases_at_server(&fill.slot));
     for fill in filled.iter().filter(server) {
         let one = *first.entry(&fill.slot).or_insert(fill);
-        let part = |fill: &'f Fill| (fill.part.decl.name, &fill.part.settings);
+        let part = |fill: &'f Fill| (fill.part.decl.name, &fill.part.settings.value);
         if part(one) != part(fill) {
             let text = format!(
                 "it is another than {}: the server releases through this slot what all clients have bounded; give the slot one mechanism for everybody",

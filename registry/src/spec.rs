@@ -10,7 +10,9 @@ use crate::slots::{in_order, written};
 use crate::spanned_value::key;
 use fl_core::privacy::Noise;
 use fl_core::settings::{Setting, Value};
-use fl_core::{Budget, BuildContext, Checkpoints, Faults, PartDecl, Parts, Protocol, Result};
+use fl_core::{
+    Budget, BuildContext, CheckedSettings, Checkpoints, Faults, PartDecl, Parts, Protocol, Result,
+};
 use std::sync::Arc;
 
 /// Everything that a run needs to know.
@@ -24,8 +26,8 @@ pub struct Spec<D> {
     pub data: D,
     /// The protocol.
     pub protocol: &'static PartDecl,
-    /// Its settings, every default filled in.
-    pub protocol_settings: Value,
+    /// What it is made from.
+    pub protocol_settings: CheckedSettings,
     /// What fills its slots.
     pub parts: Arc<Parts>,
     /// Evaluate after every so many rounds, and after the last.

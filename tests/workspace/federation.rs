@@ -5,8 +5,8 @@ use fl_core::prelude::*;
 use fl_core::privacy::Observer;
 use fl_core::settings::{Value, read_yaml};
 use fl_core::{
-    Budget, Examples, Fault, Faults, Inputs, Labels, Parts, Problem, Role, RunOptions,
-    SlotAssignment, linked_parts,
+    Budget, CheckedSettings, Examples, Fault, Faults, Inputs, Labels, Parts, Problem, Role,
+    RunOptions, SlotAssignment, linked_parts,
 };
 use fl_plugins as _;
 use fl_sim::{Execution, Outcome, Setup, Watch, run};
@@ -23,7 +23,7 @@ pub fn part(slot: &str, role: Role, name: &str, settings: &str) -> SlotAssignmen
         slot: slot.into(),
         clients: None,
         decl,
-        settings,
+        settings: decl.read(&settings).expect("settings"),
     }
 }
 
@@ -623,23 +623,12 @@ impl Protocol for Alone {
 fn a_model_that_cannot_be_evaluated_is_left_out_if_the_policy_says_so() {
     let models = |blind: std::ops::RangeInclusive<u32>| {
         let linear = part("model", Role::Trainer, "linear", "{}");
-        let decl = linear.decl;
-        let build = |_: &Value, _: &fl_core::BuildContext| {
+        let build = |_: &fl_core::BuildContext| {
             Ok(Box::new(Box::new(Blind) as Box<dyn Trainer>) as Box<dyn std::any::Any + Send>)
         };
-        let decl: &'static fl_core::PartDecl = Box::leak(Box::new(fl_core::PartDecl {
-            role: Role::Trainer,
-            name: "blind",
-            aliases: &[],
-            papers: &[],
-            origin: "here",
-            describe: decl.describe,
-            check: decl.check,
-            build: Box::leak(Box::new(build)),
-        }));
         let some = SlotAssignment {
             clients: Some(vec![blind]),
-            decl,
+            settings: CheckedSettings::new(Value::Null, build),
             ..linear.clone()
         };
         vec![some, linear]

@@ -204,6 +204,7 @@ fn protocol(name: &str, settings: &str) -> Arc<dyn Protocol> {
         .find(|p| p.role == Role::Protocol && p.name == name)
         .expect("linked");
     let settings = serde_yaml::from_str(settings).expect("YAML");
+    let settings = decl.read(&settings).expect("settings");
     let make = BuildContext {
         task: all().task(),
         stream: Stream::root(1),

@@ -97,19 +97,16 @@ pub fn defaults<T: Setting>() -> T {
 /// # Errors
 /// If `value` has any mistake.
 pub fn read_value<T: Setting>(value: &Value) -> crate::Result<T> {
+    collected(|reader| T::read(value, reader))
+}
+
+/// What `read` gives if it notes no mistake; otherwise all mistakes, one a line.
+pub(crate) fn collected<T>(read: impl FnOnce(&mut Reader) -> Option<T>) -> crate::Result<T> {
     let mut reader = Reader::default();
-    let read = T::read(value, &mut reader);
-    match read {
-        Some(read) if reader.mistakes.is_empty() => Ok(read),
-        _ => Err(anyhow::anyhow!(
-            reader
-                .mistakes
-                .iter()
-                .map(Mistake::to_string)
-                .collect::<Vec<_>>()
-                .join("\n")
-        )),
-    }
+    let read = read(&mut reader);
+    let wrong: Vec<String> = reader.mistakes.iter().map(Mistake::to_string).collect();
+    read.filter(|_| wrong.is_empty())
+        .ok_or_else(|| anyhow::anyhow!(wrong.join("\n")))
 }
 
 /// As [`read_value`], from YAML (or JSON) text.

@@ -255,7 +255,7 @@ pub fn answer_of(
 fn broken(decl: &'static PartDecl, given: &Value) -> Result<Option<String>, String> {
     let settings = settings(decl, given).map_err(words)?;
     match guarded(decl, || {
-        Ok(fl_conformance::check::declared(decl, &settings))
+        Ok(fl_conformance::check::declared(decl, &settings.value))
     }) {
         Ok(Some(tried)) => Ok(tried.err().map(|broken| broken.to_string())),
         Ok(None) => {

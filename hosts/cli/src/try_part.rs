@@ -10,9 +10,9 @@ use fl_core::privacy::ReleaseNoise;
 use fl_core::settings::{Reader, Value};
 use fl_core::{
     Accountant, AnyAggregator, AnyInbox, AnyMechanism, AnyPool, BoxedPart, BoxedSelector,
-    BuildContext, Candidate, ClientId, ClientMessage, Cohort, Examples, Labels, LogEvent, PartDecl,
-    Parts, Pool, PrivacyEvent, RequiredInputs, Result, Role, Roster, Round, Samples,
-    SlotAssignment, Stream, Task, TaskKind,
+    BuildContext, Candidate, CheckedSettings, ClientId, ClientMessage, Cohort, Examples, Labels,
+    LogEvent, PartDecl, Parts, Pool, PrivacyEvent, RequiredInputs, Result, Role, Roster, Round,
+    Samples, SlotAssignment, Stream, Task, TaskKind,
 };
 use fl_engine::NotRun;
 use fl_registry::Catalogue;
@@ -332,7 +332,7 @@ pub fn guarded<T>(decl: &PartDecl, f: impl FnOnce() -> Result<T>) -> Result<T> {
 const SLOT: &str = "part";
 
 /// The part's settings as it reads them, or every mistake in them.
-pub fn settings(decl: &PartDecl, given: &Value) -> std::result::Result<Value, Failure> {
+pub fn settings(decl: &PartDecl, given: &Value) -> std::result::Result<CheckedSettings, Failure> {
     let mut reader = Reader::default();
     let read = (decl.check)(given, &mut reader);
     let all = reader.mistakes.iter().map(|m| format!("settings: {m}"));

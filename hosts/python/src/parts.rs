@@ -121,7 +121,7 @@ pub fn find(part: &str, settings: &str) -> Result<(&'static PartDecl, Value)> {
     let filled = (decl.check)(&settings, &mut reader);
     let wrong: Vec<String> = reader.mistakes.iter().map(ToString::to_string).collect();
     match filled.filter(|_| wrong.is_empty()) {
-        Some(filled) => Ok((decl, filled)),
+        Some(filled) => Ok((decl, filled.value)),
         None => bail!("{}", wrong.join("\n")),
     }
 }

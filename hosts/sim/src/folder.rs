@@ -560,10 +560,9 @@ mod tests {
         folder.checkpoint(saved).unwrap();
         let path = folder.path().to_path_buf();
         drop(folder);
-        let (folder, _) = StoppedRun::open(&path, false)
-            .unwrap()
-            .go_on(manifest(), "x")
-            .unwrap();
+        let stopped = StoppedRun::open(&path, false).unwrap();
+        assert!(stopped.is_of(b"x") && !stopped.is_of(b"y"));
+        let (folder, _) = stopped.go_on(manifest(), "x").unwrap();
         let (_, metrics, _) = folder.lines().unwrap();
         assert!(metrics[0].value.is_nan() && metrics[0].each[1].is_nan());
         assert_eq!(metrics[0].each[0], 0.5);

@@ -251,7 +251,7 @@ mod tests {
             slot: "model".into(),
             clients: None,
             decl,
-            settings: fl_core::settings::Value::Mapping(Default::default()),
+            settings: decl.read(&fl_core::settings::Value::Null).unwrap(),
         }]);
         let context = BuildContext {
             task: Task {

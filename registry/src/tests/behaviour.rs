@@ -38,7 +38,8 @@ fn a_good_spec_gives_everything_a_run_needs() {
     );
     // what is for all comes last in its slot, and settings are complete
     assert!(slots[2..].iter().all(|(_, clients)| clients.is_none()));
-    let sgd = spec.parts.iter().nth(1).unwrap().settings["optimiser"]["sgd"]["momentum"].as_f64();
+    let sgd =
+        spec.parts.iter().nth(1).unwrap().settings.value["optimiser"]["sgd"]["momentum"].as_f64();
     assert_eq!(sgd, Some(0.9));
 }
 
@@ -244,7 +245,7 @@ parts:
         .replace("momentum: 2", "momentum: 0.2")
         .replace("trim: *many", "trim: 0.2");
     assert_eq!(
-        read(&good).unwrap().protocol_settings["local"]["batch"].as_u64(),
+        read(&good).unwrap().protocol_settings.value["local"]["batch"].as_u64(),
         Some(5)
     );
 }
@@ -262,14 +263,17 @@ fn values_set_from_outside_win() {
         "evaluate.every=3",
     ];
     let spec = read_with(GOOD, &set).unwrap();
-    assert_eq!(spec.protocol_settings["rounds"].as_u64(), Some(5));
-    assert_eq!(spec.protocol_settings["local"]["batch"].as_u64(), Some(32));
+    assert_eq!(spec.protocol_settings.value["rounds"].as_u64(), Some(5));
     assert_eq!(
-        spec.parts.iter().nth(1).unwrap().settings["optimiser"]["sgd"]["momentum"].as_f64(),
+        spec.protocol_settings.value["local"]["batch"].as_u64(),
+        Some(32)
+    );
+    assert_eq!(
+        spec.parts.iter().nth(1).unwrap().settings.value["optimiser"]["sgd"]["momentum"].as_f64(),
         Some(0.5)
     );
     assert_eq!(
-        spec.parts.iter().next().unwrap().settings["label"].as_str(),
+        spec.parts.iter().next().unwrap().settings.value["label"].as_str(),
         Some("yes")
     );
     assert_eq!((spec.seed, spec.evaluate_every, spec.budget), (16, 3, None));

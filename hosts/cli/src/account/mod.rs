@@ -111,11 +111,13 @@ fn ask(
         },
         stream: Stream::root(0),
     };
+    let settings = decl.read(&Value::Mapping(settings));
+    let settings = settings.with_context(|| format!("{} `{name}`", Role::Accountant))?;
     let parts = Parts::new(vec![SlotAssignment {
         slot: "accountant".into(),
         clients: None,
         decl,
-        settings: Value::Mapping(settings),
+        settings,
     }]);
     let mut accountant =
         parts.build::<Box<dyn Accountant>>(Role::Accountant, "accountant", None, &context)?;
