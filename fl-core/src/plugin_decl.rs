@@ -3,7 +3,7 @@
 use crate::message::{Message, SoftLabels};
 use crate::settings::{self, Field, Reader, Value};
 use crate::{Aggregator, BoxedPart, Candidate, Protocol, Result, Samples, Stream, Task};
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use std::any::Any;
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
@@ -99,9 +99,7 @@ pub struct Description {
     pub signature: String,
 }
 
-/// Makes a part: a boxed trait object of its role. Aggregators, selectors and mechanisms have no
-/// Rust types here (`Box<dyn AnyAggregator>`); [`PartDecl::make`] returns the typed ones.
-pub type Build = dyn Fn(&BuildContext) -> Result<Box<dyn Any + Send>> + Send + Sync;
+type Build = dyn Fn(&BuildContext) -> Result<Box<dyn Any + Send>> + Send + Sync;
 
 /// The valid settings of a part, and the function that makes the part from them.
 #[derive(Clone)]
@@ -117,11 +115,14 @@ impl CheckedSettings {
         value: Value,
         build: impl Fn(&BuildContext) -> Result<Box<dyn Any + Send>> + Send + Sync + 'static,
     ) -> Self {
-        let build = Arc::new(build);
-        Self { value, build }
+        Self {
+            value,
+            build: Arc::new(build),
+        }
     }
 
-    /// Makes the part, see [`Build`].
+    /// Makes the part: a boxed trait object of its role. Aggregators, selectors and mechanisms have
+    /// no Rust types here (`Box<dyn AnyAggregator>`); [`PartDecl::make`] returns the typed ones.
     ///
     /// # Errors
     /// If it cannot be made.
@@ -285,17 +286,11 @@ pub fn protocol(
     settings: &CheckedSettings,
     make: &BuildContext,
 ) -> Result<Box<dyn Protocol>> {
+    let (name, role) = (decl.name, decl.role);
     let part = settings.build(make);
-    let part = part.with_context(|| format!("protocol `{}`", decl.name))?;
-    part.downcast::<Box<dyn Protocol>>()
-        .map(|p| *p)
-        .map_err(|_| {
-            anyhow!(
-                "`{}` is {}, not a protocol",
-                decl.name,
-                decl.role.with_article()
-            )
-        })
+    let part = part.with_context(|| format!("protocol `{name}`"))?;
+    <Box<dyn Protocol>>::cast(part)
+        .with_context(|| format!("`{name}` is {}, not a protocol", role.with_article()))
 }
 
 /// Used by [`plugin!`](crate::plugin!).

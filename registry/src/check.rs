@@ -22,13 +22,8 @@ impl CheckedPart {
     pub fn write(&self) -> Value {
         let mut map = serde_yaml::Mapping::new();
         map.insert("use".into(), self.decl.name.into());
-        map.extend(
-            self.settings
-                .value
-                .as_mapping()
-                .cloned()
-                .unwrap_or_default(),
-        );
+        let settings = self.settings.value.as_mapping();
+        map.extend(settings.cloned().unwrap_or_default());
         map.into()
     }
 }

@@ -1,10 +1,10 @@
 //! JSON Schema of a spec, for editors.
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, any_make};
 use crate::docs::table::{choices, explain, single};
 use crate::sections::{Clients, DataSection, Top};
 use fl_core::settings::{Setting, Settings, Value};
-use fl_core::{BuildContext, PartDecl, Role, Stream, Task, TaskKind};
+use fl_core::{PartDecl, Role};
 use serde_json::{Map, Value as Json, json};
 use serde_yaml::Mapping;
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,15 +68,8 @@ impl Catalogue {
     fn slots_of(&self, protocol: &'static PartDecl, schema: &Json) -> Option<Json> {
         let mut slots: BTreeMap<&str, (bool, BTreeSet<String>)> = BTreeMap::new();
         for settings in variants(schema) {
-            let context = BuildContext {
-                task: Task {
-                    kind: TaskKind::Classes(2),
-                    input: vec![1],
-                },
-                stream: Stream::root(0),
-            };
             let settings = protocol.read(&settings);
-            let made = settings.and_then(|read| fl_core::protocol(protocol, &read, &context));
+            let made = settings.and_then(|read| fl_core::protocol(protocol, &read, &any_make()));
             let Ok(made) = made else { continue };
             for slot in made.slots() {
                 let fit = self.fitting(&slot).into_iter().map(def_name);

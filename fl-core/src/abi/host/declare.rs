@@ -57,7 +57,7 @@ pub(super) fn declare(
     }))
 }
 
-/// What [`crate::Build`] gives.
+/// What [`CheckedSettings::build`] gives.
 fn boxed(
     role: Role,
     signature: &str,
