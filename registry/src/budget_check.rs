@@ -33,7 +33,7 @@ impl Checker<'_> {
                     || asked.cohort.is_some_and(|slot| parts.has(slot)))
         };
         if parts.has(&COUNTS) && !protocol.exchanges().iter().any(wanted) {
-            let text = "nobody wants to know how many examples clients have: a mechanism here would protect nothing";
+            let text = "no part uses how many examples clients have, so a mechanism here has no effect: leave it out";
             self.note_key(&[key("parts"), key(&COUNTS)], text);
         }
         self.training_losses(protocol.as_ref(), &parts, &context);

@@ -55,6 +55,9 @@ pub(crate) struct Checker<'a> {
     mistakes: Vec<Mistake>,
 }
 
+/// What a spec is.
+const SPEC: &str = "a spec is a mapping with `name`, `data`, `protocol` and `parts`";
+
 /// The settings that an alias stands for.
 fn preset(alias: &Alias) -> serde_yaml::Mapping {
     serde_yaml::from_str(alias.preset).unwrap_or_default()
@@ -80,7 +83,7 @@ impl<'a> Checker<'a> {
     /// # Errors
     /// When the text is no mapping.
     pub fn new(document: &'a Document, catalogue: &'a Catalogue) -> Result<Self, Mistakes> {
-        let (root, mistakes) = document.tree()?;
+        let (root, mistakes) = document.tree(SPEC)?;
         Ok(Self {
             file: &document.file,
             catalogue,

@@ -118,6 +118,10 @@ impl<'f> CompatibilityCheck<'f> {
                     "it has no parameters to combine".to_string(),
                     "use a neural or linear trainer, or a protocol that sends predictions or votes",
                 ),
+                Ability::ExampleGradients if model.parametric().is_none() => (
+                    "it gives no gradient of a single example, which DP-SGD clips".to_string(),
+                    "use a neural or linear trainer, or leave out `sampling` and `parts.example-privacy`",
+                ),
                 Ability::EqualSteps if !equal_steps(&mut *model) => (
                     "its steps are not all one learning rate times the gradient (momentum, Adam or a rate that changes)".to_string(),
                     "use plain gradient descent, `optimiser: { sgd: { lr: .. } }` of `dfdx`, or `linear`",
@@ -303,7 +307,7 @@ fn differ(due: &Shapes, found: &Shapes) -> Option<String> {
 }
 
 /// What a small release would be; `None` if no message of this kind can be made up.
-fn release(
+pub(crate) fn release(
     mut mechanism: Box<dyn AnyMechanism>,
     task: &Task,
     cohort: &Cohort,

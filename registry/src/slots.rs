@@ -78,9 +78,17 @@ impl Checker<'_> {
                 );
                 self.note(&path, text);
             }
+        }
+        filled
+    }
+
+    /// Mechanisms in slots that the protocol, set as it is, releases nothing through.
+    pub fn unused_mechanisms(&mut self, spec: &Value, protocol: &CheckedProtocol) {
+        let filled = spec.get("parts").and_then(Value::as_mapping);
+        for slot in protocol.slots.iter().filter(|s| s.role == Role::Privacy) {
             let released = |q: &ExchangeSpec| q.goes_through(slot.name);
-            if map.contains_key(slot.name)
-                && slot.role == Role::Privacy
+            let part = filled.and_then(|parts| parts.get(slot.name));
+            if part.is_some_and(|part| !part.is_null())
                 && protocol.part.is_some()
                 && !protocol.asked.iter().any(released)
             {
@@ -88,10 +96,9 @@ impl Checker<'_> {
                     "protocol `{}`, set as it is, releases nothing through this slot: a mechanism here would protect nothing",
                     protocol.decl.name
                 );
-                self.note_key(&path, text);
+                self.note_key(&[key("parts"), key(slot.name)], text);
             }
         }
-        filled
     }
 
     fn unknown_slot(&mut self, path: &[Step], name: &str, protocol: &CheckedProtocol) {

@@ -57,7 +57,7 @@ impl<D> Spec<D> {
     /// # Errors
     /// When it cannot be written as YAML.
     pub fn yaml(&self) -> Result<String> {
-        Ok(serde_yaml::to_string(&self.resolved)?)
+        Ok(fl_core::settings::to_yaml(&self.resolved)?)
     }
 }
 
@@ -80,7 +80,11 @@ impl Document {
             .and_then(|p| check.protocol(p, data.as_ref()));
         let filled = check.parts(value.get("parts"), protocol.as_ref(), data.as_ref());
         check.budget(&value, protocol.as_ref());
-        check.conflicts(&value, protocol.as_ref(), data.as_ref());
+        let conflicts = check.conflicts(&value, protocol.as_ref(), data.as_ref());
+        // a slot without releases may follow from a setting that is wrong
+        if let Some(protocol) = protocol.as_ref().filter(|_| !conflicts) {
+            check.unused_mechanisms(&value, protocol);
+        }
         if let (Some(top), Some(task)) = (&top, data.as_ref().and_then(D::task)) {
             check.build(&filled, protocol.as_ref(), &task, top.seed);
             if let Some(protocol) = &protocol {

@@ -118,6 +118,42 @@ pub fn read_yaml<T: Setting>(text: &str) -> crate::Result<T> {
     read_value(&serde_yaml::from_str(text)?)
 }
 
+/// A value as YAML text. Numbers are written so that readers of YAML 1.1 (PyYAML among them) read
+/// numbers too: `1.0e-3`, not `1e-3`.
+///
+/// # Errors
+/// When the value cannot be written.
+pub fn to_yaml(value: &Value) -> crate::Result<String> {
+    let text = serde_yaml::to_string(value)?;
+    let lines = text.lines().map(|line| {
+        let at = line.rfind([' ', '[']).map_or(0, |at| at + 1);
+        format!("{}{}\n", &line[..at], with_point(&line[at..]))
+    });
+    let pointed: String = lines.collect();
+    // a text of several lines may look like a number in one of them
+    match serde_yaml::from_str::<Value>(&pointed) {
+        Ok(read) if read == *value => Ok(pointed),
+        _ => Ok(text),
+    }
+}
+
+/// `1.0e-3` of `1e-3`; other words stay.
+fn with_point(word: &str) -> String {
+    let number = word.parse::<f64>().is_ok_and(f64::is_finite);
+    match word.split_once('e').filter(|_| number) {
+        Some((digits, power)) => {
+            let point = if digits.contains('.') { "" } else { ".0" };
+            let sign = if power.starts_with(['-', '+']) {
+                ""
+            } else {
+                "+"
+            };
+            format!("{digits}{point}e{sign}{power}")
+        }
+        None => word.into(),
+    }
+}
+
 /// A YAML value as JSON; NaN and infinities become `null`.
 pub fn to_json(value: &Value) -> serde_json::Value {
     serde_json::to_value(value).unwrap_or_default()

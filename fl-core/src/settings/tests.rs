@@ -67,3 +67,43 @@ fn json_is_yaml_too() {
 fn the_schema_says_what_the_reader_checks() {
     insta::assert_snapshot!(Inner::schema(), @r#"{"additionalProperties":false,"description":"Inner.","properties":{"rate":{"description":"A rate.","exclusiveMaximum":1.0,"exclusiveMinimum":0.0,"type":["number","null"]},"steps":{"default":5,"description":"Steps.","maximum":10,"minimum":1,"type":"integer"}},"type":"object"}"#);
 }
+
+crate::settings! {
+    /// Numbers.
+    struct Numbers {
+        /// With a point.
+        rate: f64 = 1.0, in above(0.0);
+        /// Whole.
+        steps: usize = 1, in 1..;
+    }
+}
+
+#[test]
+fn a_number_that_was_written_as_text_is_a_number() {
+    let read = read_yaml::<Numbers>("{rate: '1e-3', steps: '20'}").unwrap();
+    assert_eq!((read.rate, read.steps), (1e-3, 20));
+    let wrong = read_yaml::<Numbers>("{rate: nan, steps: '1e3'}").unwrap_err();
+    let due = "rate: must be a number, got `nan`\nsteps: must be a whole number, got `1e3`";
+    assert_eq!(wrong.to_string(), due);
+    let low = read_yaml::<Numbers>("{rate: '-1e-3', steps: '0'}").unwrap_err();
+    let due = "rate: must be above 0.0, got -0.001\nsteps: must be in 1.., got 0";
+    assert_eq!(low.to_string(), due);
+}
+
+#[test]
+fn exact_numbers_are_written_so_that_every_reader_reads_numbers() {
+    let value: Value =
+        serde_yaml::from_str("{a: 1e-8, b: [1.5e-9, 1e30], c: 0.001, d: '1e-8'}").unwrap();
+    let text = to_yaml(&value).unwrap();
+    insta::assert_snapshot!(text, @"
+    a: 1.0e-8
+    b:
+    - 1.5e-9
+    - 1.0e+30
+    c: 0.001
+    d: '1e-8'
+    ");
+    let lines: Value = "first 1e-3\n1e-3\n".into();
+    let text = to_yaml(&lines).unwrap();
+    assert_eq!(serde_yaml::from_str::<Value>(&text).unwrap(), lines);
+}

@@ -63,9 +63,7 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     if args.set.set.iter().any(|set| set.starts_with("seed=")) {
         return Err(Failure::usage("--set seed: a study has its own `seeds`"));
     }
-    let name = args.file.display();
-    let study =
-        Study::read(&args.file).map_err(|error| Failure::usage(format!("{name}: {error:#}")))?;
+    let study = Study::read(&args.file).map_err(|error| Failure::usage(format!("{error:#}")))?;
     let mut tables = chosen(&study, &args.only)?;
     for (_, run) in tables
         .iter_mut()

@@ -29,7 +29,12 @@ pub fn open(path: &Path) -> std::io::Result<File> {
 /// [`NotRun::Usage`] when the file cannot be read.
 pub fn parse(path: &Path) -> anyhow::Result<Document> {
     let name = path.display().to_string();
-    let text = read_text(path).map_err(|error| NotRun::Usage(format!("{name}: {error}")))?;
+    let text = read_text(path).map_err(|error| {
+        NotRun::Usage(match error.kind() {
+            std::io::ErrorKind::NotFound => format!("{name}: there is no such file"),
+            _ => format!("{name}: {error}"),
+        })
+    })?;
     Ok(Document::parse(&name, &text))
 }
 

@@ -36,15 +36,13 @@ mod totals;
 pub use columns::{Column, ColumnKind, Show};
 pub use csv::{runs_csv, tables_csv};
 pub use expand::{Item, RunSpec, Study, Table};
+pub use file::File;
 pub use plots::{By, Plot, Position, pictures};
 pub use readme_tables::{replaced, section, table};
 pub use results::RunResult;
 pub use stats::{Paired, Sample, paired};
 pub use tables::{BuiltTable, RunResults, made};
 pub use totals::totals;
-
-/// The largest study file, in bytes.
-const MAX_BYTES: usize = 1 << 20;
 
 /// The most runs that one study may ask for.
 const MAX_RUNS: usize = 100_000;

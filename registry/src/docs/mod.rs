@@ -1,5 +1,6 @@
 //! Pages made from what the parts and the schema say: every field of a spec, and an index of all parts.
 
+pub(crate) mod columns;
 pub(crate) mod table;
 
 use crate::catalogue::{Catalogue, example, takes};

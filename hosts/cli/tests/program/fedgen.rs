@@ -1,6 +1,6 @@
 //! FedGEN as a user runs it: what it costs beside FedAvg, what it says of privacy, and mistakes said clearly.
 
-use crate::common::{fails, json, out, quick};
+use crate::common::{fails, flat, json, out, quick};
 use std::path::Path;
 
 /// FedAvg on the same clients and network.
@@ -53,7 +53,7 @@ fn bounded_what_clients_tell_of_classes_has_a_price_or_is_said() {
         ];
         let more = more.iter().flat_map(|set| ["--set", set]);
         let all: Vec<&str> = ["plan", &spec].into_iter().chain(more).collect();
-        out(dir.path(), &all)
+        flat(&out(dir.path(), &all))
     };
     let open = set("name=open");
     let told = "a client tells how many examples of each class it has";

@@ -179,16 +179,16 @@ fn counts_have_a_price_once_they_have_noise() {
         assert_eq!(code, 2, "{said}");
         said
     };
-    let nobody = "nobody wants to know how many examples";
+    let unused = "no part uses how many examples clients have";
     let rdp = "parts.accountant={use: rdp, delta: 1e-5}";
     let samples = "parts.aggregator.weigh=samples";
     let said = refused(&[rdp, &noisy(40)]);
-    assert!(said.contains(nobody), "{said}");
+    assert!(said.contains(unused), "{said}");
     // nor does a server that only sums, whatever its aggregator would like
     let sums = "parts={model: {use: linear}, aggregator: {use: mean}, \
                 server-privacy: {use: gaussian-update, clip: 0.5, noise-multiplier: 2}}";
     let said = refused(&[sums, rdp, samples, &noisy(40)]);
-    assert!(said.contains(nobody), "{said}");
+    assert!(said.contains(unused), "{said}");
     // one example here and a whole client there
     let example = "parts.counts-privacy={use: laplace-counts, scale: 4}";
     let said = refused(&[rdp, samples, example]);

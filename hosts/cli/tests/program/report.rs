@@ -290,9 +290,9 @@ fn runs_are_compared_on_a_page_and_in_words() {
 
     assert_eq!(
         out(dir.path(), &["report", "a", "again", "b"]).trim(),
-        "comparison.html"
+        "a/comparison.html"
     );
-    let page = fs::read_to_string(dir.path().join("comparison.html")).unwrap();
+    let page = fs::read_to_string(dir.path().join("a/comparison.html")).unwrap();
     assert!(
         rows(&page).contains(&"seed|1|1|2".to_string()),
         "{:?}",
@@ -353,7 +353,7 @@ fn pages_are_looked_at_in_two_widths() {
         );
     }
     out(dir.path(), &["report", "one", "two", "three"]);
-    for (name, page) in [("run", "one/report.html"), ("three", "comparison.html")] {
+    for (name, page) in [("run", "one/report.html"), ("three", "one/comparison.html")] {
         for width in [420, 1280] {
             let picture =
                 Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("report-{name}-{width}.png"));

@@ -224,7 +224,7 @@ fn comparison_says_what_the_outcomes_do(dir: &Path, runs: &[Done]) {
             dir,
             &["report"].into_iter().chain(folders).collect::<Vec<_>>(),
         );
-        let page = fs::read_to_string(dir.join("comparison.html")).unwrap();
+        let page = fs::read_to_string(some[0].folder.join("comparison.html")).unwrap();
         let results = rows(between(&page, "<h2>Results</h2>", "</table>").unwrap());
         let rows: BTreeMap<&str, &[String]> =
             results.iter().map(|row| (&row[0][..], &row[1..])).collect();
