@@ -37,7 +37,7 @@ pub enum Problem {
     #[error("{0}")]
     Absent(String),
     /// Fewer answers than the run must have.
-    #[error("{answers} usable answers{text}, and faults.at-least is {least}")]
+    #[error("{answers} usable answers{text}, and faults.min-answers is {least}")]
     TooFew {
         /// How many there are.
         answers: usize,

@@ -82,7 +82,7 @@ impl<'f> CompatibilityCheck<'f> {
                 let part = <Box<dyn AnyMechanism>>::cast(part);
                 match part.and_then(|part| release(part, task, &Cohort::all(1), None)) {
                     Some(Ok(event)) if !matches!(event, PrivacyEvent::Unaccounted { .. }) => vec![format!(
-                        "it hides what it releases ({event}), and this slot only bounds: no noise would ever be drawn; put it into a slot that releases"
+                        "the mechanism adds noise ({event}), but this slot only clips and would never draw it; use a slot that releases"
                     )],
                     _ => Vec::new(),
                 }
@@ -176,7 +176,7 @@ impl<'f> CompatibilityCheck<'f> {
             }
             Some((first, due)) => wrong.extend(differ(due, &shapes).map(|how| {
                 format!(
-                    "its parameters are combined with those of {first}, and they differ: {how}; give everybody the same \
+                    "its parameters are combined with those of {first}, and they differ: {how}; give all clients the same \
                      network, or use a protocol that sends predictions"
                 )
             })),
@@ -205,7 +205,7 @@ impl<'f> CompatibilityCheck<'f> {
                 Ok(Err(error)) => unpriced(&error)?,
                 Ok(Ok(guarantee)) if guarantee.data_dependent && budget => {
                     let text = "its price follows the data, so no budget can be kept: set `data-dependent: false` of votes, or \
-                                `of-at-least` of a sample of examples";
+                                `min-examples` of a sample of examples";
                     return Some((fill, text.into()));
                 }
                 Ok(Ok(guarantee)) => {

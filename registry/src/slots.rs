@@ -257,7 +257,7 @@ fn differing<'f>(
         let part = |fill: &'f Fill| (fill.part.decl.name, &fill.part.settings);
         if part(one) != part(fill) {
             let text = format!(
-                "it is another than {}: the server releases through this slot what all clients have bounded; give the slot one mechanism for everybody",
+                "it differs from {}: the server releases through this slot, and all clients must clip alike; give the slot one mechanism for all clients",
                 show_path(&one.path)
             );
             wrong.push((fill, text));

@@ -41,6 +41,8 @@ pub struct Spec<D> {
     pub libraries: Vec<Library>,
     /// The whole spec with every default filled in; it reads back as the same spec.
     pub resolved: Value,
+    /// What a user should know of the text: settings that are given by an old name.
+    pub notes: Vec<String>,
 }
 
 impl<D> Spec<D> {
@@ -94,6 +96,7 @@ impl Document {
         }
         let protocol = protocol.and_then(|p| p.part);
         let all = top.zip(data).zip(protocol);
+        let notes = std::mem::take(&mut check.notes);
         let ((top, data), protocol) = check.finish(all)?;
 
         let mut resolved = top.write();
@@ -124,6 +127,7 @@ impl Document {
             noise: top.noise.into(),
             libraries: catalogue.libraries.clone(),
             resolved,
+            notes,
         })
     }
 }

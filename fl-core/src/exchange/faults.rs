@@ -77,12 +77,13 @@ crate::settings! {
         on_weight: Fault = Fault::Fail;
         /// The largest weight to believe.
         max_weight: f64 = 1e9, in above(0.0);
-        /// How many answers to a question must be usable; where fewer are asked, all of theirs.
-        at_least: usize = 1, in 1..;
-        /// What is done when there are fewer.
-        below: QuorumPolicy = QuorumPolicy::Stop;
-        /// What happens to clients on purpose, to see what becomes of the run.
-        happen: Vec<InjectedFault> = Vec::new();
+        /// The least number of usable answers to an exchange; if fewer clients are asked, all of
+        /// theirs.
+        min_answers: usize = 1, in 1.., was "at-least";
+        /// What follows when there are fewer usable answers.
+        if_too_few: QuorumPolicy = QuorumPolicy::Stop, was "below";
+        /// Faults to inject, drawn from the run's seed, to see how the run copes.
+        inject: Vec<InjectedFault> = Vec::new(), was "happen";
     }
 }
 
@@ -121,7 +122,7 @@ impl Faults {
         (repeated, asked): (usize, usize),
     ) -> Option<FaultOutcome<'_>> {
         let among = |some: &Option<IdRanges>, n: u32| some.as_ref().is_none_or(|s| s.has(n));
-        for (line, h) in self.happen.iter().enumerate() {
+        for (line, h) in self.inject.iter().enumerate() {
             if !among(&h.clients, client) || !among(&h.rounds, round as u32) {
                 continue;
             }
@@ -161,7 +162,7 @@ impl FaultOutcome<'_> {
             _ => return None,
         };
         Some(Problem::Absent(format!(
-            "{what} (faults.happen[{}])",
+            "{what} (faults.inject[{}])",
             self.line
         )))
     }

@@ -122,7 +122,7 @@ impl Message for Votes {
         same_rows(self.rows.len(), self.labels.nrows())?;
         ensure!(
             self.voters() > 0,
-            Problem::Shape("votes of nobody: there is no voter".into())
+            Problem::Shape("votes without a voter".into())
         );
         // whoever counts these votes makes a table of so many numbers
         let counts = self.rows.len().checked_mul(self.classes());
@@ -205,7 +205,7 @@ mod tests {
         );
         assert_eq!(
             text(&Votes::new(vec![4], Array2::zeros((1, 0)), 2)),
-            "votes of nobody: there is no voter"
+            "votes without a voter"
         );
         let (one, two) = (array![[0]], array![[0, 1]]);
         let differs = alike(&Votes::new(vec![0], one, 2), &Votes::new(vec![0], two, 2));

@@ -37,7 +37,7 @@ mod tests;
 mod values;
 
 pub use choices::{choice, choice_schema, choice_words, keyed, no_such_choice};
-pub use declare::{doc_text, field, object_schema};
+pub use declare::{doc_text, field, object_schema, old_names};
 pub use joined::Joined;
 pub use ranges::{Ranged, above, above_to, between, check_range, range_schema, show_range};
 pub use reader::{Mistake, Reader, Step, nearest, show, show_path};
@@ -63,6 +63,10 @@ pub trait Settings: Setting {
     fn doc() -> String;
     /// One row per setting.
     fn fields() -> Vec<Field>;
+    /// Names that settings had in earlier versions, each with the name of today.
+    fn old_names() -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
 }
 
 /// One row of `fl inspect`.

@@ -141,7 +141,7 @@ pub fn test(args: &TestArgs, catalogue: &Catalogue) -> Done {
         let decl = named(part, catalogue).map_err(Failure::usage)?;
         let broken = broken(decl, &given).map_err(Failure::usage)?;
         let title = format!(
-            "{} {}: keeps what its role asks and what it claims",
+            "{} {}: fulfils its role and its properties",
             decl.role, decl.name
         );
         tally.judged(broken.is_none(), &title);

@@ -6,9 +6,11 @@ use fl_core::{BuildContext, Stream, Task};
 use fl_data::{Assembled, DataSpec};
 use fl_registry::{Catalogue, Document, Mistakes, SessionPart, Spec};
 use fl_sim::{FileHash, Manifest, Session};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Opens a file to read. What is no regular file is refused: a pipe without a writer would block.
 ///
@@ -56,7 +58,20 @@ pub fn check(
     catalogue: &Catalogue,
 ) -> Result<Result<Spec<DataSpec>, Mistakes>, NotRun> {
     let catalogue = catalogue.with_plugins(spec).map_err(NotRun::Refused)?;
-    Ok(spec.read(&catalogue))
+    let read = spec.read(&catalogue);
+    if let Ok(read) = &read {
+        read.notes.iter().for_each(|note| note_once(note));
+    }
+    Ok(read)
+}
+
+/// Logs a note that this process has not logged before: a study checks one spec many times.
+fn note_once(note: &str) {
+    static NOTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if noted.insert(note.into()) {
+        log::info!("note: {note}");
+    }
 }
 
 /// As [`check`]; mistakes are an error like any other.

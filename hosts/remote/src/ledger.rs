@@ -60,7 +60,7 @@ impl Head {
 
 fn damaged(home: &NodeState) -> String {
     format!(
-        "{} or {} is missing, damaged, or of another version of fl: nobody knows what was released, so nothing more is; restore both, or set the node up anew, with another home",
+        "{} or {} is missing, damaged, or of another version of fl: the ledger of releases is lost, so the node releases nothing more; restore both files, or set the node up again with another home",
         home.ledger().display(),
         home.ledger_head().display()
     )
@@ -221,7 +221,7 @@ mod tests {
             bent[at] ^= 1;
             fs::write(home.ledger(), bent).unwrap();
             let error = told(&mut Ledger::default()).unwrap_err();
-            assert!(error.contains("nobody knows what was released"), "{error}");
+            assert!(error.contains("the ledger of releases is lost"), "{error}");
         }
         fs::write(home.ledger(), &whole[..whole.len() - 1]).unwrap();
         assert!(told(&mut Ledger::default()).is_err());

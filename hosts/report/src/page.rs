@@ -50,6 +50,38 @@ pub(crate) fn whole(title: &str, body: &Markup) -> String {
     page.into_string()
 }
 
+/// A part of a page.
+pub(crate) struct Section {
+    /// Where links lead.
+    pub id: &'static str,
+    pub title: &'static str,
+    /// Does it take the whole width, or half of a wide window?
+    pub full: bool,
+    pub body: Markup,
+}
+
+/// Links to the sections of a page.
+pub(crate) fn contents<'s>(sections: impl Iterator<Item = (&'s str, &'s str)>) -> Markup {
+    html! {
+        nav { @for (id, title) in sections { a href={ "#" (id) } { (title) } " " } }
+    }
+}
+
+/// Sections side by side where the window is wide; with `links`, links lead to them.
+pub(crate) fn flow(sections: &[Section], links: bool) -> Markup {
+    html! {
+        @if links { (contents(sections.iter().map(|s| (s.id, s.title)))) }
+        div.flow {
+            @for section in sections {
+                section id=[links.then_some(section.id)] class=[section.full.then_some("full")] {
+                    h2 { (section.title) }
+                    (section.body)
+                }
+            }
+        }
+    }
+}
+
 /// A picture with what it shows, and its numbers for whoever wants to read them.
 pub(crate) fn figure(
     title: &str,

@@ -119,6 +119,7 @@ impl Drawn<'_> {
             x: x.into(),
             y,
             powers: self.plot.by != By::Round,
+            scale: self.plot.scale,
             lines: lines.into_iter().filter(|(_, l)| !l.is_empty()).collect(),
         }
     }

@@ -197,7 +197,7 @@ settings! {
         /// How much a client counts in the ensemble.
         weights: Weights = Weights::Importance(Importance { classes: Classes::Proportions, discriminator: true });
         /// All clients count alike in every term, and nobody tells how many examples it has; needs `weights: uniform`.
-        alike: bool = false;
+        equal_weights: bool = false, was "alike";
         /// What the student imitates, and how.
         mimic: Mimic = Mimic::Squared;
         /// The temperature of the teachers' probabilities.
@@ -253,7 +253,7 @@ impl GenerateAndDistill {
             balance,
             ..
         } = self.terms;
-        if self.alike {
+        if self.equal_weights {
             return Counted::Nothing;
         }
         let shares = conf + balance > 0.0

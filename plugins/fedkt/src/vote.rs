@@ -113,7 +113,7 @@ settings! {
     /// et al. 2021).
     pub struct ConsistentVote {
         /// What a sample gets when no party agrees with itself.
-        nobody_consistent: NobodyConsistent = NobodyConsistent::Class0;
+        if_none_consistent: NobodyConsistent = NobodyConsistent::Class0, was "nobody-consistent";
     }
 }
 
@@ -123,7 +123,7 @@ impl Aggregator for ConsistentVote {
 
     fn aggregate(&mut self, _: &Round, inbox: &Inbox<Votes>) -> Result<Counts> {
         let mut counts = count(inbox, consistent_counts)?;
-        if self.nobody_consistent == NobodyConsistent::Plain {
+        if self.if_none_consistent == NobodyConsistent::Plain {
             let plain = count(inbox, plain_counts)?;
             for (mut row, plain) in counts
                 .values
@@ -137,7 +137,7 @@ impl Aggregator for ConsistentVote {
             }
         }
         let voters = inbox.iter().map(|mail| mail.body.voters());
-        let together = match self.nobody_consistent {
+        let together = match self.if_none_consistent {
             NobodyConsistent::Class0 => voters.max(),
             // one party that begins to agree with itself takes the votes of all others away: [20, 10] becomes [0, 3]
             NobodyConsistent::Plain => Some(voters.sum()),
@@ -158,7 +158,9 @@ mod tests {
     use ndarray::array;
 
     fn consistent(nobody_consistent: NobodyConsistent) -> ConsistentVote {
-        ConsistentVote { nobody_consistent }
+        ConsistentVote {
+            if_none_consistent: nobody_consistent,
+        }
     }
 
     fn inbox(votes: &[Array2<u32>], classes: usize) -> Inbox<Votes> {

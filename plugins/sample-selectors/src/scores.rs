@@ -18,7 +18,7 @@ settings! {
         /// this quantile of their confidences.
         quantile: f64 = 0.25, in 0.0..=1.0;
         /// This threshold instead of a quantile.
-        at_least: Option<f64> = None, in above_to(0.0, 1.0);
+        threshold: Option<f64> = None, in above_to(0.0, 1.0), was "at-least";
     }
 }
 
@@ -29,7 +29,7 @@ settings! {
         /// this quantile of their energies, counted from the highest.
         quantile: f64 = 0.25, in 0.0..=1.0;
         /// This threshold instead of a quantile; an energy may be negative.
-        at_most: Option<f64> = None;
+        threshold: Option<f64> = None, was "at-most";
     }
 }
 
@@ -167,11 +167,11 @@ macro_rules! selector {
 
 selector! {
     /// Keeps a sample if its largest softmax probability is at least the threshold; ranks by that probability.
-    Confidence, ConfidenceSettings, "confidence", "Hendrycks and Gimpel 2017", confidence, |s| s.at_least
+    Confidence, ConfidenceSettings, "confidence", "Hendrycks and Gimpel 2017", confidence, |s| s.threshold
 }
 selector! {
     /// Keeps a sample if its energy is at most the threshold; ranks by the energy with its sign turned.
-    Energy, EnergySettings, "energy", "Liu et al. 2020", negative_energy, |s| s.at_most.map(|t| -t)
+    Energy, EnergySettings, "energy", "Liu et al. 2020", negative_energy, |s| s.threshold.map(|t| -t)
 }
 
 #[cfg(test)]

@@ -128,9 +128,9 @@ fn the_resolved_spec_reads_back_as_itself() {
       on-shape: fail
       on-weight: fail
       max-weight: 1000000.0
-      at-least: 1
-      below: stop
-      happen: []
+      min-answers: 1
+      if-too-few: stop
+      inject: []
     noise: seeded
     checkpoint:
       every:

@@ -104,7 +104,7 @@ fn spec_of(path: &Path, set: &Overrides, catalogue: &Catalogue) -> Result<Spec<D
     };
     match spec.data.split() {
         Split::Own => Err(Failure::usage(
-            "the clients of this spec own their data, so nobody here can run them",
+            "the clients of this spec own their data, so this machine cannot run them",
         )),
         _ => Ok(spec),
     }
@@ -127,7 +127,7 @@ impl FinishedRun {
         let spec = Overrides::default().read(&dir.join("spec.yaml"), catalogue)?;
         if matches!(spec.data.split(), Split::Own) {
             return Err(Failure::usage(
-                "the clients of this run own their data, so nobody here knows them",
+                "the clients of this run own their data, so this machine does not have the examples",
             ));
         }
         let data_dir = data.path();

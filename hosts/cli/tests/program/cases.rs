@@ -78,7 +78,7 @@ fn parts_are_held_to_their_claims_linked_or_loaded() {
         (code, &said[..]),
         (
             0,
-            "fine       aggregator trimmed-mean: keeps what its role asks and what it claims\n1 fine, 0 different, 0 taken as right\n"
+            "fine       aggregator trimmed-mean: fulfils its role and its properties\n1 fine, 0 different, 0 taken as right\n"
         )
     );
     for (name, says) in [

@@ -263,7 +263,7 @@ fn what_is_cut_short_is_refused_and_what_is_too_much_is_taken_back() {
         let other = other.replacen("\"step", "\"stop", 1);
         fs::write(&path, other).unwrap();
         let (code, error) = fails(dir, &["run", "--resume", "r"]);
-        let says = format!("{file} is not what it was when the run stopped");
+        let says = format!("{file} has changed since the run stopped");
         assert!(code == 1 && error.contains(&says), "{code}: {error}");
         assert!(!error.contains("go on with"), "{error}");
         fs::write(&path, [&good[..], b"{\"half a li"].concat()).unwrap();

@@ -630,7 +630,8 @@ fn runs_on_the_same_rows_have_a_total() {
     let open = rows.replace("epsilon.readers", "bytes.up");
     let (printed, ..) = study(&open);
     assert!(
-        printed.contains("| 2 | readers of the results | nothing: nobody accounts in one of them"),
+        printed
+            .contains("| 2 | readers of the results | nothing: one of the runs has no accountant"),
         "{printed}"
     );
     // each seed deals the rows of a file to other parties
