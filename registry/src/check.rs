@@ -62,7 +62,12 @@ pub(crate) struct Checker<'a> {
     /// The text, overrides applied.
     pub root: Node,
     mistakes: Vec<Mistake>,
+    /// Settings that are given by an old name.
+    pub notes: Vec<String>,
 }
+
+/// What a spec is.
+const SPEC: &str = "a spec is a mapping with `name`, `data`, `protocol` and `parts`";
 
 /// The settings that an alias stands for.
 fn preset(alias: &Alias) -> serde_yaml::Mapping {
@@ -80,12 +85,13 @@ impl<'a> Checker<'a> {
     /// # Errors
     /// When the text is no mapping.
     pub fn new(document: &'a Document, catalogue: &'a Catalogue) -> Result<Self, Mistakes> {
-        let (root, mistakes) = document.tree()?;
+        let (root, mistakes) = document.tree(SPEC)?;
         Ok(Self {
             file: &document.file,
             catalogue,
             root,
             mistakes,
+            notes: Vec::new(),
         })
     }
 
@@ -97,7 +103,7 @@ impl<'a> Checker<'a> {
                 if self.mistakes.is_empty() {
                     self.note(
                         &[],
-                        "the spec cannot be read, and the part at fault does not say why",
+                        "invalid spec: a part rejected its settings without a reason, which is a bug in that part",
                     );
                 }
                 Err(Mistakes::sorted(self.mistakes))
@@ -151,6 +157,17 @@ impl<'a> Checker<'a> {
     ) -> Option<T> {
         let mut reader = Reader::at(path.to_vec());
         let read = read(&mut reader).filter(|_| reader.mistakes.is_empty());
+        for note in reader.notes {
+            let place = self.root.place(&note.path, true);
+            let note = Mistake {
+                file: self.file.into(),
+                place,
+                path: note.path,
+                text: note.text,
+                part: None,
+            };
+            self.notes.push(note.to_string());
+        }
         for m in reader.mistakes {
             let place = self.root.place(&m.path, m.on_key);
             self.push(place, &m.path, m.text, part.map(|p| (path.len(), label(p))));

@@ -42,9 +42,10 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
-pub use catalogue::{Catalogue, inspect, inspect_json, settings_json, settings_table};
+pub use catalogue::{Catalogue, settings_json, settings_table};
 pub use diagnostics::{Mistake, Mistakes, SourcePosition};
-pub use document::Document;
+pub use docs::columns::{columns, fill};
+pub use document::{Document, Places};
 pub use enum_options::Choice;
 #[cfg(unix)]
 pub use isolate::{ARGUMENT, isolate_with, library_process};
@@ -53,6 +54,7 @@ pub use load::{before_loading, load};
 pub use python_module::{
     Fingerprint, Import, Module, SessionPart, on_module, on_session, session_parts,
 };
+pub use schema::schema_of;
 pub use sections::{DataSection, Isolate};
 pub use spec::Spec;
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_VALUES};

@@ -65,7 +65,7 @@ impl Catalogue {
                     return Err(Refusal {
                         place: None,
                         path: library.path.clone(),
-                        text: "it is loaded already, by --plugin, and not isolated as is wanted here: leave --plugin out, or say --isolate".into(),
+                        text: "--plugin loaded it without the isolation that the spec asks for: leave --plugin out, or add --isolate".into(),
                     });
                 }
             }

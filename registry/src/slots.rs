@@ -70,9 +70,17 @@ impl Checker<'_> {
                 );
                 self.note(&path, text);
             }
+        }
+        filled
+    }
+
+    /// Mechanisms in slots that the protocol, set as it is, releases nothing through.
+    pub fn unused_mechanisms(&mut self, spec: &Value, protocol: &CheckedProtocol) {
+        let filled = spec.get("parts").and_then(Value::as_mapping);
+        for slot in protocol.slots.iter().filter(|s| s.role == Role::Privacy) {
             let released = |q: &ExchangeSpec| q.goes_through(slot.name);
-            if map.contains_key(slot.name)
-                && slot.role == Role::Privacy
+            let part = filled.and_then(|parts| parts.get(slot.name));
+            if part.is_some_and(|part| !part.is_null())
                 && protocol.part.is_some()
                 && !protocol.asked.iter().any(released)
             {
@@ -80,10 +88,9 @@ impl Checker<'_> {
                     "protocol `{}`, set as it is, releases nothing through this slot: a mechanism here would protect nothing",
                     protocol.decl.name
                 );
-                self.note_key(&path, text);
+                self.note_key(&[key("parts"), key(slot.name)], text);
             }
         }
-        filled
     }
 
     fn unknown_slot(&mut self, path: &[Step], name: &str, protocol: &CheckedProtocol) {
@@ -242,7 +249,7 @@ fn differing<'f>(
         let part = |fill: &'f Fill| (fill.part.decl.name, &fill.part.settings.value);
         if part(one) != part(fill) {
             let text = format!(
-                "it is another than {}: the server releases through this slot what all clients have bounded; give the slot one mechanism for everybody",
+                "it differs from {}: the server releases through this slot, and all clients must clip alike; give the slot one mechanism for all clients",
                 show_path(&one.path)
             );
             wrong.push((fill, text));

@@ -340,7 +340,7 @@ impl Client {
         let part = self.store.get::<BoxedAggregator<I, O>>(slot)?;
         let out = part.aggregate(&round, inbox)?;
         message::check(&out)
-            .with_context(|| format!("parts.{slot}: what it made of its messages"))?;
+            .with_context(|| format!("parts.{slot}: the result of its messages"))?;
         self.forward_log(slot, &round);
         Ok(out)
     }

@@ -209,7 +209,7 @@ impl RunLedger {
             }
             Ok(match guarantee.data_dependent {
                 _ if !guarantee.epsilon.is_finite() => {
-                    let infinite = "what was released has an infinite price";
+                    let infinite = "a release has an infinite price";
                     Protection::nothing(vec![infinite.into()])
                 }
                 false => Protection::Holds(guarantee),

@@ -24,7 +24,7 @@ impl Server<'_> {
     pub fn cohort(&mut self, slot: &SelectorSlot<Roster>, round: &Round) -> Result<Cohort> {
         self.choose(slot, round, &mut |_, _| {
             bail!(Problem::Lacks(
-                "it wants to know losses, and this protocol has no global model to ask about"
+                "the selector needs losses of clients, and this protocol has no global model to measure them with"
                     .into()
             ))
         })

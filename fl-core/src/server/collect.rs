@@ -235,7 +235,7 @@ impl Server<'_> {
     fn check_output<O: Message>(&mut self, slot: &str, round: &Round, out: O) -> Result<O> {
         self.forward_log(slot, round)?;
         message::check(&out)
-            .with_context(|| format!("parts.{slot}: what it made of the messages"))?;
+            .with_context(|| format!("parts.{slot}: the result of the messages"))?;
         Ok(out)
     }
 

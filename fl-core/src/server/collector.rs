@@ -240,7 +240,7 @@ impl Collector {
         self.entry.again.sort();
         fed.unusable(round, (&told, "asked for again"), &self.entry.again)?;
         fed.left_out(round, &told, &self.entry.dropped)?;
-        let (dropped, least) = (self.entry.dropped.clone(), self.faults.at_least);
+        let (dropped, least) = (self.entry.dropped.clone(), self.faults.min_answers);
         self.finish(fed)?;
         let answers = clients - dropped.len();
         match &dropped[..] {

@@ -130,7 +130,7 @@ impl Server<'_> {
             return Ok(());
         }
         self.host.progress(&name, number, of)?;
-        let times = match self.faults.below {
+        let times = match self.faults.if_too_few {
             QuorumPolicy::Stop => 0,
             QuorumPolicy::Repeat(times) => times,
         };

@@ -39,7 +39,7 @@ mod tests;
 mod values;
 
 pub use choices::{choice, choice_schema, choice_words, keyed, no_such_choice};
-pub use declare::{doc_text, field, object_schema};
+pub use declare::{doc_text, field, object_schema, old_names};
 pub use joined::Joined;
 pub use ranges::{Ranged, above, above_to, between, check_range, range_schema, show_range};
 pub use reader::{Mistake, Reader, Step, nearest, show, show_path};
@@ -65,6 +65,10 @@ pub trait Settings: Setting {
     fn doc() -> String;
     /// Returns one row per setting.
     fn fields() -> Vec<Field>;
+    /// Names that settings had in earlier versions, each with the name of today.
+    fn old_names() -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
 }
 
 /// One row of `fl inspect`.
@@ -115,6 +119,42 @@ pub(crate) fn collected<T>(read: impl FnOnce(&mut Reader) -> Option<T>) -> crate
 /// If `text` is not YAML, or has any mistake.
 pub fn read_yaml<T: Setting>(text: &str) -> crate::Result<T> {
     read_value(&serde_yaml::from_str(text)?)
+}
+
+/// Returns a value as YAML text. Numbers are written so that readers of YAML 1.1 (PyYAML among them) read
+/// numbers too: `1.0e-3`, not `1e-3`.
+///
+/// # Errors
+/// If the value cannot be written.
+pub fn to_yaml(value: &Value) -> crate::Result<String> {
+    let text = serde_yaml::to_string(value)?;
+    let lines = text.lines().map(|line| {
+        let at = line.rfind([' ', '[']).map_or(0, |at| at + 1);
+        format!("{}{}\n", &line[..at], with_point(&line[at..]))
+    });
+    let pointed: String = lines.collect();
+    // a text of several lines may look like a number in one of them
+    match serde_yaml::from_str::<Value>(&pointed) {
+        Ok(read) if read == *value => Ok(pointed),
+        _ => Ok(text),
+    }
+}
+
+/// Returns `1.0e-3` for `1e-3`, and other words unchanged.
+fn with_point(word: &str) -> String {
+    let number = word.parse::<f64>().is_ok_and(f64::is_finite);
+    match word.split_once('e').filter(|_| number) {
+        Some((digits, power)) => {
+            let point = if digits.contains('.') { "" } else { ".0" };
+            let sign = if power.starts_with(['-', '+']) {
+                ""
+            } else {
+                "+"
+            };
+            format!("{digits}{point}e{sign}{power}")
+        }
+        None => word.into(),
+    }
 }
 
 /// Returns a YAML value as JSON; NaN and infinities become `null`.

@@ -150,7 +150,7 @@ fn inbox(
 
 /// What a part gave, if it is what such a message may be.
 fn shown(out: &dyn AnyMessage) -> Result<Json> {
-    message::check(out).context("what it gave")?;
+    message::check(out).context("its output")?;
     Ok(json!({ "kind": out.kind(), "tensors": to_json(out) }))
 }
 
@@ -212,7 +212,7 @@ impl Trial<'_> {
         let round = match sent {
             Some(sent) => round.showing_any(of.from_json(&sent).context("`sent`")?.into()),
             None if needs.sent => {
-                bail!("it wants to see what the clients were sent: add `sent`, the tensors of that")
+                bail!("the part needs the message sent to clients: add its tensors as `sent`")
             }
             None => round,
         };
@@ -242,7 +242,7 @@ impl Trial<'_> {
             part.agree(range);
         }
         part.clip(&mut *m)?;
-        message::check(&*m).context("what it clipped")?;
+        message::check(&*m).context("the clipped message")?;
         let bounded = to_json(&*m);
         let cohort = Cohort::all(release.clients);
         let event = part.price(&*m, &cohort)?;

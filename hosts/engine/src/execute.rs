@@ -122,7 +122,7 @@ pub fn execute(
         if out.join("state").is_file() && !refused {
             let program = options.command.first().map_or("fl", String::as_str);
             log::info!(
-                "what was done until the last checkpoint is kept; go on with: {program} run --resume {}{hint}",
+                "the work up to the last checkpoint is kept; resume with: {program} run --resume {}{hint}",
                 out.display()
             );
         }

@@ -7,9 +7,11 @@ use fl_core::{BuildContext, Public, Stream, Task};
 use fl_data::{Assembled, DataSpec, PublicSamples};
 use fl_registry::{Catalogue, Document, Mistakes, SessionPart, Spec};
 use fl_sim::{FileHash, Manifest, Session};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Opens a file to read. What is no regular file is refused: a pipe without a writer would block.
 ///
@@ -29,7 +31,8 @@ pub fn open(path: &Path) -> std::io::Result<File> {
 /// # Errors
 /// [`NotRun::Usage`] when the file cannot be read.
 pub fn parse(path: &Path) -> anyhow::Result<Document> {
-    Ok(Document::parse(&path.display().to_string(), &text(path)?))
+    let name = path.display().to_string();
+    Ok(Document::parse(&name, &text(path)?))
 }
 
 /// The text of a spec.
@@ -40,7 +43,13 @@ pub(crate) fn text(path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut text = Vec::new();
     let most = fl_registry::MAX_BYTES as u64 + 1;
     let read = open(path).and_then(|file| file.take(most).read_to_end(&mut text));
-    read.map_err(|error| NotRun::usage(format!("{}: {error}", path.display())))?;
+    read.map_err(|error| {
+        let name = path.display();
+        NotRun::usage(match error.kind() {
+            std::io::ErrorKind::NotFound => format!("{name}: there is no such file"),
+            _ => format!("{name}: {error}"),
+        })
+    })?;
     Ok(text)
 }
 
@@ -54,7 +63,20 @@ pub fn check(
     catalogue: &Catalogue,
 ) -> Result<Result<Spec<DataSpec>, Mistakes>, NotRun> {
     let catalogue = catalogue.with_plugins(spec).map_err(NotRun::Refused)?;
-    Ok(spec.read(&catalogue))
+    let read = spec.read(&catalogue);
+    if let Ok(read) = &read {
+        read.notes.iter().for_each(|note| note_once(note));
+    }
+    Ok(read)
+}
+
+/// Logs a note that this process has not logged before: a study checks one spec many times.
+fn note_once(note: &str) {
+    static NOTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if noted.insert(note.into()) {
+        log::info!("note: {note}");
+    }
 }
 
 /// As [`check`]; mistakes are an error like any other.

@@ -83,9 +83,8 @@ impl<'a> CheckedStudy<'a> {
         if request.set.iter().any(|set| set.starts_with("seed=")) {
             return Err(NotRun::usage("--set seed: a study has its own `seeds`"));
         }
-        let name = request.file.display();
-        let study = Study::read(&request.file)
-            .map_err(|error| NotRun::usage(format!("{name}: {error:#}")))?;
+        let study =
+            Study::read(&request.file).map_err(|error| NotRun::usage(format!("{error:#}")))?;
         let mut tables = chosen(&study, &request.only)?;
         for (_, run) in tables
             .iter_mut()

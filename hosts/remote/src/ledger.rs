@@ -74,7 +74,7 @@ impl Head {
 impl LedgerFiles {
     fn damaged(&self) -> String {
         format!(
-            "{} or {} is missing, damaged, or of another version of fl: nobody knows what was released, so nothing more is; restore both, or set the node up anew, with another home",
+            "{} or {} is missing, damaged, or of another version of fl: the ledger of releases is lost, so the node releases nothing more; restore both files, or set the node up again with another home",
             self.records.display(),
             self.head.display()
         )
@@ -241,7 +241,7 @@ mod tests {
             bent[at] ^= 1;
             fs::write(&home.records, bent).unwrap();
             let error = told(&mut Ledger::default()).unwrap_err();
-            assert!(error.contains("nobody knows what was released"), "{error}");
+            assert!(error.contains("the ledger of releases is lost"), "{error}");
         }
         fs::write(&home.records, &whole[..whole.len() - 1]).unwrap();
         assert!(told(&mut Ledger::default()).is_err());

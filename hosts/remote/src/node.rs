@@ -150,7 +150,7 @@ impl Node {
         let asks = matches!(request.want, RequestKind::Answer { .. });
         ensure!(
             request.run.life >= live.kept.life,
-            "the run has been gone on with since this was asked; another leads it now"
+            "the run was resumed after this request; another leader runs it now"
         );
         if request.want == RequestKind::Over {
             self.home.forget(&request.run.id, id)?;

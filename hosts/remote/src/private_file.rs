@@ -49,7 +49,7 @@ pub(crate) fn private(path: &Path) -> Result<()> {
     let mode = about.permissions().mode() & 0o777;
     ensure!(
         mode & 0o077 == 0,
-        "{} has mode {mode:03o}, so others may have read the secret that noise follows; if nobody has, `chmod 600` it, else nothing that was released with it is private any more",
+        "{} has mode {mode:03o}, so other users may have read the secret of the noise; if none has, run `chmod 600` on it; otherwise the releases made with it are not private",
         path.display()
     );
     Ok(())

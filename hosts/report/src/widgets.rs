@@ -25,6 +25,38 @@ pub(crate) fn whole(title: &str, body: &Markup) -> String {
     page.into_string()
 }
 
+/// A section of a page.
+pub(crate) struct Section {
+    /// The target of links.
+    pub id: &'static str,
+    pub title: &'static str,
+    /// Whether it takes the whole width, or half of a wide window.
+    pub full: bool,
+    pub body: Markup,
+}
+
+/// Returns links to the sections of a page.
+pub(crate) fn contents<'s>(sections: impl Iterator<Item = (&'s str, &'s str)>) -> Markup {
+    html! {
+        nav { @for (id, title) in sections { a href={ "#" (id) } { (title) } " " } }
+    }
+}
+
+/// Returns sections, side by side in a wide window; with `links`, after links to them.
+pub(crate) fn flow(sections: &[Section], links: bool) -> Markup {
+    html! {
+        @if links { (contents(sections.iter().map(|s| (s.id, s.title)))) }
+        div.flow {
+            @for section in sections {
+                section id=[links.then_some(section.id)] class=[section.full.then_some("full")] {
+                    h2 { (section.title) }
+                    (section.body)
+                }
+            }
+        }
+    }
+}
+
 /// Returns a plot with its caption, and with its numbers as a table.
 pub(crate) fn figure(
     title: &str,

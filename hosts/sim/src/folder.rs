@@ -346,7 +346,7 @@ impl RunFolder {
             }
             Err(error) => {
                 return Err(error).with_context(|| {
-                    format!("reading {here}: without the key that the run was begun with, what it released would be drawn anew")
+                    format!("reading {here}: without the run's first key the noise of earlier releases would be drawn again")
                 });
             }
         };
@@ -354,7 +354,7 @@ impl RunFolder {
         if let Some(begun) = resumed {
             ensure!(
                 begun.noise == Some(hash),
-                "{here} is not the key that the run was begun with: what it released would be drawn anew"
+                "{here} is not the key of this run: the noise of earlier releases would be drawn again"
             );
         }
         self.noise = Some(hash);

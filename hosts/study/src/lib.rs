@@ -38,6 +38,7 @@ mod totals;
 
 pub use columns::{Column, ColumnKind, Show};
 pub use csv::{runs_csv, tables_csv};
+pub use file::File;
 pub use model::{By, Item, Plot, Position, RunSpec, Study, Table};
 pub use plots::pictures;
 pub use readme_tables::{replaced, section, table};
@@ -45,9 +46,6 @@ pub use results::{RunResult, RunResults};
 pub use stats::{Paired, Sample, paired};
 pub use tables::{BuiltTable, made};
 pub use totals::totals;
-
-/// The largest study file, in bytes.
-const MAX_BYTES: usize = 1 << 20;
 
 /// The most runs of one study.
 const MAX_RUNS: usize = 100_000;

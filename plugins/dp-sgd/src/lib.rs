@@ -107,7 +107,7 @@ plugin!(privacy "gaussian-gradients" => GaussianGradients,
 pub fn learner(model: SlotSpec, sampling: Option<&Sampling>) -> SlotSpec {
     let model = model.through(&SLOT);
     match sampling {
-        Some(_) => model.needs(Ability::Parameters),
+        Some(_) => model.needs(Ability::ExampleGradients),
         None => model,
     }
 }

@@ -279,5 +279,5 @@ fn text(args: &GradientArgs, examples: usize, right: usize, found: &[Recovered])
             like.mean_psnr()
         );
     }
-    out + "the class mean is what anybody knows who has test images: an attack that is no better has found nothing"
+    out + "anyone with test images can compute the class mean: an attack that is no better has found nothing"
 }
