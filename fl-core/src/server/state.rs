@@ -92,7 +92,8 @@ impl<'h> RunState<'h> {
     }
 
     /// Returns the digest of all messages, answers, measurements and results so far. With
-    /// [`Noise::System`] it covers only their order, not their content.
+    /// [`Noise::System`](crate::privacy::Noise::System) it covers only their order, not their
+    /// content.
     pub fn digest(&self) -> String {
         hex(&self.chain)
     }
