@@ -82,14 +82,13 @@ fn peak<M: Scores>(part: &str, settings: &str, clients: usize) -> f64 {
     };
     let all = Examples::all(Arc::new(inputs), Arc::new(labels)).unwrap();
     let is_mean = |p: &&fl_core::PartDecl| p.role == Role::Aggregator && p.name == part;
+    let decl = linked_parts().into_iter().find(is_mean).expect("linked");
+    let settings = serde_yaml::from_str(settings).unwrap();
     let ensemble = SlotAssignment {
         slot: "ensemble".into(),
         clients: None,
-        decl: linked_parts()
-            .into_iter()
-            .find(|p| is_mean(p))
-            .expect("linked"),
-        settings: serde_yaml::from_str(settings).unwrap(),
+        decl,
+        settings: decl.read(&settings).unwrap(),
     };
     let grown = Arc::new(Mutex::new(0));
     run(Setup {

@@ -37,7 +37,7 @@ pub enum Problem {
     #[error("{0}")]
     Absent(String),
     /// Fewer answers than the run requires.
-    #[error("{answers} usable answers{text}, and faults.at-least is {least}")]
+    #[error("{answers} usable answers{text}, and faults.min-answers is {least}")]
     TooFew {
         /// Number of usable answers.
         answers: usize,

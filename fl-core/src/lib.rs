@@ -50,7 +50,7 @@ pub use training::*;
 /// Items that the macros of this crate expand to; not for direct use.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::plugin_decl::{boxed, check, describe};
+    pub use crate::plugin_decl::{check, describe};
     pub use inventory;
     pub use serde_json::Value as Json;
     pub use serde_yaml::Mapping;

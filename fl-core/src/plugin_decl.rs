@@ -3,9 +3,10 @@
 use crate::message::{Message, SoftLabels};
 use crate::settings::{self, Field, Reader, Value};
 use crate::{Aggregator, BoxedPart, Candidate, Protocol, Result, Samples, Stream, Task};
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use std::any::Any;
 use std::fmt::{Display, Formatter};
+use std::sync::Arc;
 
 /// The role of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,10 +99,37 @@ pub struct Description {
     pub signature: String,
 }
 
-/// Makes a part from its settings: a boxed trait object of its role. Aggregators, selectors and
-/// mechanisms have no Rust types here (`Box<dyn AnyAggregator>`); [`PartDecl::make`] returns the
-/// typed ones.
-pub type Build = dyn Fn(&Value, &BuildContext) -> Result<Box<dyn Any + Send>> + Sync;
+type Build = dyn Fn(&BuildContext) -> Result<Box<dyn Any + Send>> + Send + Sync;
+
+/// The valid settings of a part, and the function that makes the part from them.
+#[derive(Clone)]
+pub struct CheckedSettings {
+    /// The settings as a spec has them, with all defaults filled in.
+    pub value: Value,
+    build: Arc<Build>,
+}
+
+impl CheckedSettings {
+    /// Makes checked settings from their value and the function that makes the part.
+    pub fn new(
+        value: Value,
+        build: impl Fn(&BuildContext) -> Result<Box<dyn Any + Send>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            value,
+            build: Arc::new(build),
+        }
+    }
+
+    /// Makes the part: a boxed trait object of its role. Aggregators, selectors and mechanisms have
+    /// no Rust types here (`Box<dyn AnyAggregator>`); [`PartDecl::make`] returns the typed ones.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn build(&self, context: &BuildContext) -> Result<Box<dyn Any + Send>> {
+        (self.build)(context)
+    }
+}
 
 /// Another name of a part in specs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,23 +155,28 @@ pub struct PartDecl {
     pub origin: &'static str,
     /// Returns its documentation.
     pub describe: &'static (dyn Fn() -> Description + Sync),
-    /// Records every mistake in its settings. Without a mistake, returns them with all defaults
-    /// filled in.
-    pub check: &'static (dyn Fn(&Value, &mut Reader) -> Option<Value> + Sync),
-    /// Makes it.
-    pub build: &'static Build,
+    /// Records every mistake in its settings. Without a mistake, returns the checked settings.
+    pub check: &'static (dyn Fn(&Value, &mut Reader) -> Option<CheckedSettings> + Sync),
 }
 
 inventory::collect!(&'static PartDecl);
 
 impl PartDecl {
+    /// Reads its settings; all mistakes together, one a line.
+    ///
+    /// # Errors
+    /// When anything is wrong with them.
+    pub fn read(&self, settings: &Value) -> Result<CheckedSettings> {
+        settings::collected(|reader| (self.check)(settings, reader))
+    }
+
     /// Makes the part, as a boxed trait object such as [`crate::BoxedAggregator`] or
     /// `Box<dyn AnyAggregator>`.
     ///
     /// # Errors
     /// If it cannot be made, or is not a `B`.
     pub fn make<B: BoxedPart>(&self, settings: &Value, make: &BuildContext) -> Result<B> {
-        let made = (self.build)(settings, make)?;
+        let made = self.read(settings)?.build(make)?;
         B::cast(made).with_context(|| {
             let signature = (self.describe)().signature;
             format!(
@@ -247,22 +280,17 @@ pub fn attack_signature<M: Message, A: Aggregator<In = M, Out = M>>() -> String 
 /// Makes a protocol from its declaration.
 ///
 /// # Errors
-/// If `decl` is no protocol, or its settings are wrong.
+/// If `decl` is no protocol, or cannot be made.
 pub fn protocol(
     decl: &PartDecl,
-    settings: &Value,
+    settings: &CheckedSettings,
     make: &BuildContext,
 ) -> Result<Box<dyn Protocol>> {
-    let part = (decl.build)(settings, make).with_context(|| format!("protocol `{}`", decl.name))?;
-    part.downcast::<Box<dyn Protocol>>()
-        .map(|p| *p)
-        .map_err(|_| {
-            anyhow!(
-                "`{}` is {}, not a protocol",
-                decl.name,
-                decl.role.with_article()
-            )
-        })
+    let (name, role) = (decl.name, decl.role);
+    let part = settings.build(make);
+    let part = part.with_context(|| format!("protocol `{name}`"))?;
+    <Box<dyn Protocol>>::cast(part)
+        .with_context(|| format!("`{name}` is {}, not a protocol", role.with_article()))
 }
 
 /// Used by [`plugin!`](crate::plugin!).
@@ -278,8 +306,15 @@ pub fn describe<S: settings::Settings>(signature: String) -> Description {
 
 /// Used by [`plugin!`](crate::plugin!).
 #[doc(hidden)]
-pub fn check<S: settings::Settings>(value: &Value, reader: &mut Reader) -> Option<Value> {
-    S::read(value, reader).map(|read| read.write())
+pub fn check<S: settings::Settings + Clone + Send + Sync + 'static, P: Send + 'static>(
+    value: &Value,
+    reader: &mut Reader,
+    build: fn(S, &BuildContext) -> Result<P>,
+) -> Option<CheckedSettings> {
+    let read = S::read(value, reader)?;
+    Some(CheckedSettings::new(read.write(), move |context| {
+        Ok(Box::new(build(read.clone(), context)?))
+    }))
 }
 
 impl PartDecl {
@@ -354,23 +389,9 @@ macro_rules! plugin {
                 papers: &[$($($paper),*)?],
                 origin: env!("CARGO_PKG_NAME"),
                 describe: &|| $crate::__private::describe::<$s>($signature),
-                check: &$crate::__private::check::<$s>,
-                build: &|value, make| {
-                    let settings: $s = $crate::settings::read_value(value)?;
-                    $crate::__private::boxed($make, settings, make)
-                },
+                check: &|value, reader| $crate::__private::check::<$s, _>(value, reader, $make),
             };
             $crate::__private::inventory::submit! { &DECL }
         };
     };
-}
-
-/// Used by [`plugin!`](crate::plugin!).
-#[doc(hidden)]
-pub fn boxed<S, P: Send + 'static>(
-    build: impl FnOnce(S, &BuildContext) -> Result<P>,
-    settings: S,
-    make: &BuildContext,
-) -> Result<Box<dyn Any + Send>> {
-    Ok(Box::new(build(settings, make)?))
 }

@@ -1,8 +1,7 @@
 //! [`Parts`]: the parts that fill the slots of a run.
 
 use crate::message::{MessageType, SampleShape, message_type};
-use crate::plugin_decl::{BuildContext, PartDecl, Role, Roster, linked_parts};
-use crate::settings::Value;
+use crate::plugin_decl::{BuildContext, CheckedSettings, PartDecl, Role, Roster, linked_parts};
 use crate::{
     Aggregator, AnyAggregator, AnyMechanism, BoxedPart, Candidate, ClientId, ExchangeSpec,
     PrivacyMechanism, RequiredInputs, Result, Round, Selector, SlotSpec, Task,
@@ -21,8 +20,8 @@ pub struct SlotAssignment {
     pub clients: Option<Vec<RangeInclusive<ClientId>>>,
     /// The part.
     pub decl: &'static PartDecl,
-    /// Its settings, already checked.
-    pub settings: Value,
+    /// What it is made from.
+    pub settings: CheckedSettings,
 }
 
 /// The parts that fill the slots of a run.
@@ -264,7 +263,7 @@ impl SlotAssignment {
     }
 
     fn make(&self, context: &BuildContext) -> Result<Box<dyn Any + Send>> {
-        (self.decl.build)(&self.settings, context).with_context(|| self.who())
+        self.settings.build(context).with_context(|| self.who())
     }
 
     fn misfit(&self, wanted: Role) -> anyhow::Error {

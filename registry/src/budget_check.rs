@@ -1,6 +1,7 @@
 //! Can a budget be kept at all, and does noise on counts protect anything?
 
-use crate::check::{CheckedProtocol, Checker, key};
+use crate::check::{CheckedProtocol, Checker};
+use crate::spanned_value::key;
 use fl_core::privacy::Observer;
 use fl_core::{
     Accountant, Budget, BuildContext, COUNTS, ExchangeSpec, Parts, Protocol, Role, Stream, Task,
@@ -33,7 +34,7 @@ impl Checker<'_> {
                     || asked.cohort.is_some_and(|slot| parts.has(slot)))
         };
         if parts.has(&COUNTS) && !protocol.exchanges().iter().any(wanted) {
-            let text = "nobody wants to know how many examples clients have: a mechanism here would protect nothing";
+            let text = "no part uses how many examples clients have, so a mechanism here has no effect: leave it out";
             self.note_key(&[key("parts"), key(&COUNTS)], text);
         }
         self.training_losses(protocol.as_ref(), &parts, &context);
@@ -57,7 +58,7 @@ impl Checker<'_> {
         let seen = exposed(protocol.as_ref(), &parts, &context).to(observer);
         if !seen.is_empty() {
             let text = format!(
-                "cannot be kept against {observer}, who will see what nothing prices: {}; `fl plan` says what everybody sees",
+                "cannot be kept against {observer}, which sees data without a price: {}; `fl plan` shows what each observer sees",
                 seen.join("; ")
             );
             self.note(&[key("budget")], text);

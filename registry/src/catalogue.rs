@@ -1,14 +1,18 @@
 //! The parts that a spec can name: found by name, listed, and described.
 
-use crate::enum_options::fields_json;
-use crate::load::Library;
+use crate::compatibility::release;
+use crate::docs::columns::{columns, fill};
+use crate::docs::table::yaml;
+use crate::library::Library;
+use crate::schema::any_slots;
 use crate::sections::Isolate;
 use fl_core::settings::{Field, nearest, show, to_json};
 use fl_core::{
-    BuildContext, ExchangeSpec, PartDecl, Protocol, Role, SlotSpec, Stream, Task, TaskKind,
+    AnyAggregator, AnyMechanism, BuildContext, Cohort, ExchangeSpec, PartDecl, Protocol, Role,
+    Round, SlotSpec, Stream, Task, TaskKind,
 };
 use serde_json::{Value as Json, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Parts by role and name.
@@ -115,8 +119,9 @@ impl Catalogue {
         self.of_role(slot.role).filter(fits).collect()
     }
 
-    /// One line a part, by role: its name, what goes in and out, and what it does.
-    pub fn list(&self, role: Option<Role>) -> String {
+    /// One row a part, by role: its name, what goes in and out, and what it does; at most `width`
+    /// characters wide.
+    pub fn list(&self, role: Option<Role>, width: usize) -> String {
         let mut out = String::new();
         for role in Role::ALL
             .into_iter()
@@ -135,20 +140,182 @@ impl Catalogue {
                 .collect();
             if !rows.is_empty() {
                 let _ = writeln!(out, "{role}");
-                out += &table(&rows);
+                out += &columns(&rows, width);
             }
         }
         out
     }
 
-    /// [`inspect_json`] of every part of a role, or of all.
+    /// [`Catalogue::inspect_json`] of every part of a role, or of all.
     pub fn list_json(&self, role: Option<Role>) -> Json {
         let wanted = |p: &&&PartDecl| role.is_none_or(|wanted| wanted == p.role);
         self.parts
             .iter()
             .filter(wanted)
-            .map(|p| inspect_json(p))
+            .map(|p| self.inspect_json(p))
             .collect()
+    }
+
+    /// The slots that accept this part, as `protocol.slot`, whatever the settings of the protocol.
+    fn accepted_by(&self, part: &PartDecl) -> Vec<String> {
+        let signature = (part.describe)().signature;
+        let accepts = |slot: &SlotSpec| {
+            slot.role == part.role && (slot.signature.is_empty() || slot.signature == signature)
+        };
+        let protocols = self.of_role(Role::Protocol);
+        let slots = protocols.flat_map(|protocol| {
+            let slots = any_slots(protocol).into_iter().filter(accepts);
+            let names: BTreeSet<&str> = slots.map(|slot| slot.name).collect();
+            names
+                .into_iter()
+                .map(|slot| format!("{}.{slot}", protocol.name))
+        });
+        slots.collect()
+    }
+
+    /// Everything that a user wants to know of one part, as text at most `width` characters wide.
+    pub fn inspect(&self, part: &PartDecl, width: usize) -> String {
+        let about = (part.describe)();
+        let mut head = format!("{}: {}", part.name, part.role.with_article());
+        if let [_, aliases @ ..] = &part.names()[..]
+            && !aliases.is_empty()
+        {
+            let _ = write!(head, " (also called {})", aliases.join(", "));
+        }
+        if !about.signature.is_empty() {
+            let _ = write!(head, ", {}", about.signature);
+        }
+        let _ = write!(head, ", from {}", part.origin);
+        let mut out = format!("{}\n\n{}\n\n", fill(&head, width), fill(&about.doc, width));
+        out += &settings_table(&about.fields, width);
+        if part.role == Role::Protocol {
+            match example(part) {
+                None => out += "\nIts slots and exchanges depend on its settings.\n",
+                Some(protocol) => {
+                    let mut rows = vec![["slot", "takes", "", "for"].map(String::from)];
+                    rows.extend(protocol.slots().iter().map(|s| {
+                        let optional = if s.optional { "optional" } else { "" };
+                        [s.name.into(), takes(s), optional.to_string(), s.doc.into()]
+                    }));
+                    out += "\n";
+                    out += &columns(&rows, width);
+                    let heads = ["exchange", "payload", "times", "releases"];
+                    let mut rows = vec![heads.map(String::from)];
+                    rows.extend(protocol.exchanges().iter().map(|q| {
+                        [
+                            q.label.into(),
+                            format!("{} -> {}", q.down, q.up),
+                            q.times.to_string(),
+                            releases(q).join(", "),
+                        ]
+                    }));
+                    out += "\n";
+                    out += &columns(&rows, width);
+                }
+            }
+        }
+        let mut facts: Vec<[String; 2]> = facts(part)
+            .into_iter()
+            .map(|(name, values)| {
+                let none = || "none".to_string();
+                let values = Some(values.join(", ")).filter(|v| !v.is_empty());
+                [name.to_string(), values.unwrap_or_else(none)]
+            })
+            .collect();
+        let slots = self.accepted_by(part);
+        if !slots.is_empty() {
+            facts.push(["accepted by".into(), slots.join(", ")]);
+        }
+        if !facts.is_empty() {
+            out += "\n";
+            out += &columns(&facts, width);
+        }
+        out
+    }
+
+    /// The same as [`Catalogue::inspect`], for programs.
+    pub fn inspect_json(&self, part: &PartDecl) -> Json {
+        let about = (part.describe)();
+        let mut out = json!({
+            "name": part.name, "role": part.role.name(), "origin": part.origin,
+            "aliases": &part.names()[1..], "papers": part.papers, "signature": about.signature,
+            "doc": about.doc, "settings": settings_json(&about.fields),
+            "accepted-by": self.accepted_by(part),
+        });
+        for (name, values) in facts(part) {
+            out[name] = json!(values);
+        }
+        if let Some(protocol) = (part.role == Role::Protocol)
+            .then(|| example(part))
+            .flatten()
+        {
+            let slot = |s: &SlotSpec| {
+                json!({
+                    "name": s.name, "role": s.role.name(), "signature": s.signature, "optional": s.optional, "about": s.doc
+                })
+            };
+            let question = |q: &ExchangeSpec| {
+                json!({
+                    "label": q.label, "down": q.down, "up": q.up, "times": q.times, "releases": releases(q)
+                })
+            };
+            out["slots"] = protocol.slots().iter().map(slot).collect();
+            out["questions"] = protocol.exchanges().iter().map(question).collect();
+        }
+        out
+    }
+}
+
+/// What an aggregator or a mechanism says about itself when it is made with its defaults: each fact
+/// with its values. Nothing of other roles, and of parts that need more than defaults.
+fn facts(part: &PartDecl) -> Vec<(&'static str, Vec<String>)> {
+    let settings = sample(&(part.describe)().schema);
+    let settings = serde_yaml::to_value(settings).unwrap_or_default();
+    let names = |all: &[(&str, bool)]| {
+        let true_ones = all.iter().filter(|(_, is)| *is);
+        true_ones.map(|(name, _)| name.to_string()).collect()
+    };
+    match part.role {
+        Role::Aggregator => {
+            let made = part.make::<Box<dyn AnyAggregator>>(&settings, &any_make());
+            let Ok(aggregator) = made else {
+                return Vec::new();
+            };
+            let (properties, needs) = (aggregator.claims(), aggregator.needs());
+            let folds = aggregator.fold(&Round::first()).is_some();
+            vec![
+                (
+                    "properties",
+                    names(&[
+                        ("order-free", properties.order_free),
+                        ("weight-scale-free", properties.weight_scale_free),
+                        ("weight-free", properties.weight_free),
+                        ("within-hull", properties.within_hull),
+                    ]),
+                ),
+                (
+                    "needs",
+                    names(&[
+                        ("number of examples", needs.samples),
+                        ("examples per class", needs.class_counts),
+                        ("training loss", needs.training_loss),
+                        ("message sent to clients", needs.sent),
+                    ]),
+                ),
+                ("folds", vec![if folds { "yes" } else { "no" }.into()]),
+            ]
+        }
+        Role::Privacy => {
+            let made = part.make::<Box<dyn AnyMechanism>>(&settings, &any_make());
+            let made = made
+                .ok()
+                .and_then(|mechanism| release(mechanism, &any_make().task, &Cohort::all(1), None));
+            let event = made.and_then(Result::ok);
+            event.map_or(Vec::new(), |event| {
+                vec![("release", vec![event.to_string()])]
+            })
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -162,50 +329,8 @@ pub(crate) fn names(parts: impl IntoIterator<Item = &'static PartDecl>) -> Strin
     }
 }
 
-/// Everything that a user wants to know of one part, as text.
-pub fn inspect(part: &PartDecl) -> String {
-    let about = (part.describe)();
-    let mut out = format!("{}: {}", part.name, part.role.with_article());
-    if let [_, aliases @ ..] = &part.names()[..]
-        && !aliases.is_empty()
-    {
-        let _ = write!(out, " (also called {})", aliases.join(", "));
-    }
-    if !about.signature.is_empty() {
-        let _ = write!(out, ", {}", about.signature);
-    }
-    let _ = writeln!(out, ", from {}\n\n{}\n", part.origin, about.doc);
-    out += &settings_table(&about.fields);
-    if part.role == Role::Protocol {
-        match example(part) {
-            None => out += "\nIts slots and questions depend on its settings.\n",
-            Some(protocol) => {
-                let mut rows = vec![["slot", "takes", "", "for"].map(String::from)];
-                rows.extend(protocol.slots().iter().map(|s| {
-                    let optional = if s.optional { "optional" } else { "" };
-                    [s.name.into(), takes(s), optional.to_string(), s.doc.into()]
-                }));
-                out += "\n";
-                out += &table(&rows);
-                let mut rows = vec![["question", "payload", "times", "releases"].map(String::from)];
-                rows.extend(protocol.exchanges().iter().map(|q| {
-                    [
-                        q.label.into(),
-                        format!("{} -> {}", q.down, q.up),
-                        q.times.to_string(),
-                        releases(q).join(", "),
-                    ]
-                }));
-                out += "\n";
-                out += &table(&rows);
-            }
-        }
-    }
-    out
-}
-
 /// One row a setting: its name, kind, default, range and meaning.
-pub fn settings_table(fields: &[Field]) -> String {
+pub fn settings_table(fields: &[Field], width: usize) -> String {
     let mut rows = vec![["setting", "kind", "default", "range", "meaning"].map(String::from)];
     rows.extend(fields.iter().map(|f| {
         let default = f
@@ -213,7 +338,7 @@ pub fn settings_table(fields: &[Field]) -> String {
             .as_ref()
             .map_or("must be given".into(), |d| match d.is_null() {
                 true => "none".into(),
-                false => to_json(d).to_string(),
+                false => yaml(&to_json(d)),
             });
         [
             f.name.clone(),
@@ -225,40 +350,19 @@ pub fn settings_table(fields: &[Field]) -> String {
     }));
     match fields.is_empty() {
         true => "It has no settings.\n".into(),
-        false => table(&rows),
+        false => columns(&rows, width),
     }
 }
 
 /// The same as [`settings_table`], for programs.
 pub fn settings_json(fields: &[Field]) -> Json {
-    fields_json(fields)
-}
-
-/// The same as [`inspect`], for programs.
-pub fn inspect_json(part: &PartDecl) -> Json {
-    let about = (part.describe)();
-    let mut out = json!({
-        "name": part.name, "role": part.role.name(), "origin": part.origin, "aliases": &part.names()[1..], "papers": part.papers, "signature": about.signature,
-        "doc": about.doc, "settings": fields_json(&about.fields),
-    });
-    if let Some(protocol) = (part.role == Role::Protocol)
-        .then(|| example(part))
-        .flatten()
-    {
-        let slot = |s: &SlotSpec| {
-            json!({
-                "name": s.name, "role": s.role.name(), "signature": s.signature, "optional": s.optional, "about": s.doc
-            })
-        };
-        let question = |q: &ExchangeSpec| {
-            json!({
-                "label": q.label, "down": q.down, "up": q.up, "times": q.times, "releases": releases(q)
-            })
-        };
-        out["slots"] = protocol.slots().iter().map(slot).collect();
-        out["questions"] = protocol.exchanges().iter().map(question).collect();
-    }
-    out
+    let one = |f: &Field| {
+        json!({
+            "name": f.name, "kind": f.kind, "required": f.default.is_none(),
+            "default": f.default.as_ref().map(to_json), "range": f.range, "meaning": f.doc,
+        })
+    };
+    fields.iter().map(one).collect()
 }
 
 /// `an aggregator, params -> params`
@@ -273,6 +377,7 @@ pub(crate) fn takes(slot: &SlotSpec) -> String {
 pub(crate) fn example(part: &PartDecl) -> Option<Box<dyn Protocol>> {
     let settings = sample(&(part.describe)().schema);
     let settings = serde_yaml::to_value(settings).ok()?;
+    let settings = part.read(&settings).ok()?;
     fl_core::protocol(part, &settings, &any_make()).ok()
 }
 
@@ -288,7 +393,7 @@ pub(crate) fn any_make() -> BuildContext {
 }
 
 /// A small value that this schema allows, as far as that is easy to say: only what must be given.
-fn sample(schema: &Json) -> Json {
+pub(crate) fn sample(schema: &Json) -> Json {
     if let Some(value) = schema.get("const").or_else(|| schema.get("default")) {
         return value.clone();
     }
@@ -342,30 +447,4 @@ fn first_sentence(text: &str) -> String {
         *c == '.' && open == 0 && text[at + 1..].starts_with(' ')
     });
     text[..end.map_or(text.len(), |(at, _)| at + 1)].to_string()
-}
-
-/// Columns under each other; the last is as wide as it likes, and its lines stay below each other.
-fn table<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |c: usize| {
-        rows.iter()
-            .map(|r| r[c].chars().count())
-            .max()
-            .unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..N).map(width).collect();
-    let indent = 2 + widths[..N - 1]
-        .iter()
-        .map(|w| if *w > 0 { w + 2 } else { 0 })
-        .sum::<usize>();
-    let mut out = String::new();
-    for row in rows {
-        let mut line = String::from("  ");
-        for (cell, width) in row[..N - 1].iter().zip(&widths).filter(|(_, w)| **w > 0) {
-            let _ = write!(line, "{cell:width$}  ");
-        }
-        line += &row[N - 1].replace('\n', &format!("\n{:indent$}", ""));
-        out += line.trim_end();
-        out.push('\n');
-    }
-    out
 }

@@ -3,19 +3,18 @@
 use crate::catalogue::{Catalogue, any_make, example, names};
 use crate::diagnostics::{Mistake, Mistakes, SourcePosition};
 use crate::document::Document;
-use crate::sections::DataSection;
-use crate::spanned_value::Node;
+use crate::sections::{Clients, DataSection};
+use crate::spanned_value::{Node, below, key};
 use fl_core::message::{Ids, Message};
 use fl_core::settings::{Reader, Step, Value, nearest, show};
-use fl_core::{Alias, ExchangeSpec, PartDecl, Protocol, Role, SlotSpec};
+use fl_core::{Alias, CheckedSettings, ExchangeSpec, PartDecl, Protocol, Role, SlotSpec};
 use std::path::Path;
 
 /// A part that a spec names, with settings that have been checked.
 #[derive(Clone)]
 pub(crate) struct CheckedPart {
     pub decl: &'static PartDecl,
-    /// Every default filled in.
-    pub settings: Value,
+    pub settings: CheckedSettings,
 }
 
 impl CheckedPart {
@@ -23,9 +22,19 @@ impl CheckedPart {
     pub fn write(&self) -> Value {
         let mut map = serde_yaml::Mapping::new();
         map.insert("use".into(), self.decl.name.into());
-        map.extend(self.settings.as_mapping().cloned().unwrap_or_default());
+        let settings = self.settings.value.as_mapping();
+        map.extend(settings.cloned().unwrap_or_default());
         map.into()
     }
+}
+
+/// A part in a slot.
+#[derive(Clone)]
+pub(crate) struct Fill {
+    pub slot: String,
+    pub path: Vec<Step>,
+    pub clients: Option<Clients>,
+    pub part: CheckedPart,
 }
 
 /// What is known of the spec's protocol.
@@ -53,20 +62,16 @@ pub(crate) struct Checker<'a> {
     /// The text, overrides applied.
     pub root: Node,
     mistakes: Vec<Mistake>,
+    /// Settings that are given by an old name.
+    pub notes: Vec<String>,
 }
+
+/// What a spec is.
+const SPEC: &str = "a spec is a mapping with `name`, `data`, `protocol` and `parts`";
 
 /// The settings that an alias stands for.
 fn preset(alias: &Alias) -> serde_yaml::Mapping {
     serde_yaml::from_str(alias.preset).unwrap_or_default()
-}
-
-/// A step to `name`.
-pub(crate) fn key(name: &str) -> Step {
-    Step::Key(name.into())
-}
-
-pub(crate) fn below(path: &[Step], step: Step) -> Vec<Step> {
-    path.iter().cloned().chain([step]).collect()
 }
 
 /// `selector `uniform``
@@ -80,12 +85,13 @@ impl<'a> Checker<'a> {
     /// # Errors
     /// When the text is no mapping.
     pub fn new(document: &'a Document, catalogue: &'a Catalogue) -> Result<Self, Mistakes> {
-        let (root, mistakes) = document.tree()?;
+        let (root, mistakes) = document.tree(SPEC)?;
         Ok(Self {
             file: &document.file,
             catalogue,
             root,
             mistakes,
+            notes: Vec::new(),
         })
     }
 
@@ -97,7 +103,7 @@ impl<'a> Checker<'a> {
                 if self.mistakes.is_empty() {
                     self.note(
                         &[],
-                        "the spec cannot be read, and the part at fault does not say why",
+                        "invalid spec: a part rejected its settings without a reason, which is a bug in that part",
                     );
                 }
                 Err(Mistakes::sorted(self.mistakes))
@@ -151,6 +157,17 @@ impl<'a> Checker<'a> {
     ) -> Option<T> {
         let mut reader = Reader::at(path.to_vec());
         let read = read(&mut reader).filter(|_| reader.mistakes.is_empty());
+        for note in reader.notes {
+            let place = self.root.place(&note.path, true);
+            let note = Mistake {
+                file: self.file.into(),
+                place,
+                path: note.path,
+                text: note.text,
+                part: None,
+            };
+            self.notes.push(note.to_string());
+        }
         for m in reader.mistakes {
             let place = self.root.place(&m.path, m.on_key);
             self.push(place, &m.path, m.text, part.map(|p| (path.len(), label(p))));
@@ -176,7 +193,7 @@ impl<'a> Checker<'a> {
         path: &[Step],
         role: Option<Role>,
         not_settings: &[&str],
-    ) -> Option<(&'static PartDecl, Option<Value>)> {
+    ) -> Option<(&'static PartDecl, Option<CheckedSettings>)> {
         let what = role.map_or("a part".into(), Role::with_article);
         let catalogue = self.catalogue;
         let known = || match role {

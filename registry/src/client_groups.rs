@@ -51,7 +51,7 @@ pub(crate) fn check(
     let for_some = |share: &Share| matches!(share.1, Some(Some(_)));
     if slot.server && !at_server && !shares.is_empty() && shares.iter().all(for_some) {
         let text = format!(
-            "nothing here is for the server, which needs {} too: leave out `clients` in one of the parts",
+            "no part here is for the server, which needs {} too: leave out `clients` in one of the parts",
             slot.role.with_article()
         );
         wrong.push((path.to_vec(), text));

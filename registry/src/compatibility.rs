@@ -1,7 +1,6 @@
 //! Do the parts that were made do what the protocol needs of them?
 
-use crate::check::CheckedProtocol;
-use crate::slots::Fill;
+use crate::check::{CheckedProtocol, Fill};
 use fl_core::message::{Counts, SampleShape, VoteSensitivity};
 use fl_core::privacy::Unit;
 use fl_core::settings::show_path;
@@ -82,7 +81,7 @@ impl<'f> CompatibilityCheck<'f> {
                 let part = <Box<dyn AnyMechanism>>::cast(part);
                 match part.and_then(|part| release(part, task, &Cohort::all(1), None)) {
                     Some(Ok(event)) if !matches!(event, PrivacyEvent::Unaccounted { .. }) => vec![format!(
-                        "it hides what it releases ({event}), and this slot only bounds: no noise would ever be drawn; put it into a slot that releases"
+                        "the mechanism adds noise ({event}), but this slot only clips and would never draw it; use a slot that releases"
                     )],
                     _ => Vec::new(),
                 }
@@ -117,6 +116,10 @@ impl<'f> CompatibilityCheck<'f> {
                 Ability::Parameters if model.parametric().is_none() => (
                     "it has no parameters to combine".to_string(),
                     "use a neural or linear trainer, or a protocol that sends predictions or votes",
+                ),
+                Ability::ExampleGradients if model.parametric().is_none() => (
+                    "it gives no gradient of a single example, which DP-SGD clips".to_string(),
+                    "use a neural or linear trainer, or leave out `sampling` and `parts.example-privacy`",
                 ),
                 Ability::EqualSteps if !equal_steps(&mut *model) => (
                     "its steps are not all one learning rate times the gradient (momentum, Adam or a rate that changes)".to_string(),
@@ -172,7 +175,7 @@ impl<'f> CompatibilityCheck<'f> {
             }
             Some((first, due)) => wrong.extend(differ(due, &shapes).map(|how| {
                 format!(
-                    "its parameters are combined with those of {first}, and they differ: {how}; give everybody the same \
+                    "its parameters are combined with those of {first}, and they differ: {how}; give all clients the same \
                      network, or use a protocol that sends predictions"
                 )
             })),
@@ -201,7 +204,7 @@ impl<'f> CompatibilityCheck<'f> {
                 Ok(Err(error)) => unpriced(&error)?,
                 Ok(Ok(guarantee)) if guarantee.data_dependent && budget => {
                     let text = "its price follows the data, so no budget can be kept: set `data-dependent: false` of votes, or \
-                                `of-at-least` of a sample of examples";
+                                `min-examples` of a sample of examples";
                     return Some((fill, text.into()));
                 }
                 Ok(Ok(guarantee)) => {
@@ -303,7 +306,7 @@ fn differ(due: &Shapes, found: &Shapes) -> Option<String> {
 }
 
 /// What a small release would be; `None` if no message of this kind can be made up.
-fn release(
+pub(crate) fn release(
     mut mechanism: Box<dyn AnyMechanism>,
     task: &Task,
     cohort: &Cohort,

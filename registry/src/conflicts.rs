@@ -1,20 +1,21 @@
 //! Settings of a protocol that do not go together.
 
-use crate::check::{CheckedProtocol, Checker, key};
+use crate::check::{CheckedProtocol, Checker};
 use crate::sections::DataSection;
+use crate::spanned_value::key;
 use fl_core::Conflict;
 use fl_core::settings::{Step, Value};
 
 impl Checker<'_> {
-    /// Each at the setting at fault, or at the protocol.
+    /// Each at the setting at fault, or at the protocol. Says whether there is any.
     pub fn conflicts<D: DataSection>(
         &mut self,
         spec: &Value,
         protocol: Option<&CheckedProtocol>,
         data: Option<&D>,
-    ) {
+    ) -> bool {
         let Some(protocol) = protocol.and_then(|p| p.protocol.as_ref()) else {
-            return;
+            return false;
         };
         let slots = spec.get("parts").and_then(Value::as_mapping);
         // what cannot be known is taken to be there: its own mistake is told already
@@ -25,7 +26,9 @@ impl Checker<'_> {
                 .and_then(|s| s.get(slot))
                 .is_some_and(|part| !part.is_null()),
         };
-        for Conflict { setting, text } in protocol.conflicts(&has) {
+        let conflicts = protocol.conflicts(&has);
+        let any = !conflicts.is_empty();
+        for Conflict { setting, text } in conflicts {
             let steps = setting.iter().flat_map(|name| name.split('.'));
             let path: Vec<Step> = ["protocol"].into_iter().chain(steps).map(key).collect();
             self.note(&path, text);
@@ -36,5 +39,6 @@ impl Checker<'_> {
             let text = format!("it does not work for {}: {why}", task.kind);
             self.note(&[key("protocol")], text);
         }
+        any
     }
 }

@@ -94,7 +94,7 @@ pub struct Mistakes(pub Vec<Mistake>);
 
 impl Mistakes {
     /// In the order of their places.
-    pub(crate) fn sorted(mut mistakes: Vec<Mistake>) -> Self {
+    pub fn sorted(mut mistakes: Vec<Mistake>) -> Self {
         mistakes.sort_by(|a, b| a.place.cmp(&b.place));
         Self(mistakes)
     }

@@ -1,14 +1,32 @@
 //! The text of a spec, parsed once.
 
-use crate::check::key;
 use crate::diagnostics::{Mistake, Mistakes, SourcePosition};
-use crate::load::Library;
+use crate::library::Library;
 use crate::overrides;
 use crate::sections::Plugin;
-use crate::spanned_value::{Body, Node};
+use crate::spanned_value::{Body, Node, key};
 use crate::yaml::{self, Wrong};
 use fl_core::settings::{Reader, Setting, Step, Value, show, show_path};
 use std::path::Path;
+
+/// Where the values of a document stand.
+pub struct Places {
+    file: String,
+    root: Node,
+}
+
+impl Places {
+    /// Something wrong with the value at `path`.
+    pub fn mistake(&self, path: &[Step], text: impl Into<String>) -> Mistake {
+        Mistake {
+            file: self.file.clone(),
+            place: self.root.place(path, false),
+            path: path.to_vec(),
+            text: text.into(),
+            part: None,
+        }
+    }
+}
 
 /// A parsed spec and the overrides that were applied to it. Cheap to clone.
 #[derive(Clone)]
@@ -44,8 +62,41 @@ impl Document {
         self
     }
 
-    /// The tree of values, and the mistakes that do not keep it from being checked.
-    pub(crate) fn tree(&self) -> Result<(Node, Vec<Mistake>), Mistakes> {
+    /// What mistakes call the document.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Reads a document that is no spec as these settings. `what` says what such a document is.
+    ///
+    /// # Errors
+    /// Every mistake at once.
+    pub fn settings<T: Setting>(&self, what: &str) -> Result<(T, Places), Mistakes> {
+        let (root, mut mistakes) = self.tree(what)?;
+        let value = root.value();
+        let places = Places {
+            file: self.file.clone(),
+            root,
+        };
+        if value.get("protocol").is_some() && value.get("data").is_some() {
+            let text = format!("this is a spec, which `fl run` runs; {what}");
+            return Err(Mistakes::sorted(vec![places.mistake(&[], text)]));
+        }
+        let mut reader = Reader::default();
+        let read = T::read(&value, &mut reader);
+        mistakes.extend(reader.mistakes.into_iter().map(|m| Mistake {
+            place: places.root.place(&m.path, m.on_key),
+            ..places.mistake(&m.path, m.text)
+        }));
+        match read {
+            Some(read) if mistakes.is_empty() => Ok((read, places)),
+            _ => Err(Mistakes::sorted(mistakes)),
+        }
+    }
+
+    /// The tree of values, and the mistakes that do not keep it from being checked. `what` says what
+    /// such a document is.
+    pub(crate) fn tree(&self, what: &str) -> Result<(Node, Vec<Mistake>), Mistakes> {
         let mut wrong = self.wrong.clone();
         if let Some(root) = &self.root {
             if matches!(&*root.body, Body::Map(_)) {
@@ -59,9 +110,7 @@ impl Document {
             wrong.push(Wrong {
                 at: root.at.clone(),
                 path: Vec::new(),
-                text: format!(
-                    "a spec is a mapping with `name`, `data`, `protocol` and `parts`; {found}"
-                ),
+                text: format!("{what}; {found}"),
             });
         }
         let mistakes = wrong.into_iter().map(|wrong| self.mistake(wrong));
@@ -76,6 +125,11 @@ impl Document {
             text: wrong.text,
             part: None,
         }
+    }
+
+    /// The libraries that the spec names.
+    pub fn libraries(&self) -> Vec<Library> {
+        self.plugins().into_iter().map(|(_, l)| l).collect()
     }
 
     /// The libraries that the spec names, each with the place of its path. Empty if `plugins`

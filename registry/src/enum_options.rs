@@ -3,8 +3,8 @@
 
 use crate::catalogue::Catalogue;
 use crate::sections::DataSection;
-use fl_core::settings::{Field, Step, show_path, to_json};
-use serde_json::{Value as Json, json};
+use fl_core::settings::{Field, Step, show_path};
+use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
 /// One word.
@@ -154,15 +154,4 @@ fn field(name: &str, schema: &Json, required: bool) -> Field {
         range: (!ends.is_empty()).then(|| ends.join(" and ")),
         schema: schema.clone(),
     }
-}
-
-/// Settings for programs.
-pub(crate) fn fields_json(fields: &[Field]) -> Json {
-    let one = |f: &Field| {
-        json!({
-            "name": f.name, "kind": f.kind, "required": f.default.is_none(),
-            "default": f.default.as_ref().map(to_json), "range": f.range, "meaning": f.doc,
-        })
-    };
-    fields.iter().map(one).collect()
 }

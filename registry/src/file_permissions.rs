@@ -34,7 +34,7 @@ impl From<std::io::Error> for Untrusted {
 pub fn trusted(path: &Path, about: &Metadata) -> Result<(), Untrusted> {
     if about.permissions().mode() & 0o002 != 0 {
         return Err(Untrusted::Writable(
-            "everybody may write to it, so anybody could put anything there".into(),
+            "every user may write to it, so any user could change it".into(),
         ));
     }
     let own = rustix::process::geteuid().as_raw();
@@ -61,7 +61,7 @@ pub fn trusted(path: &Path, about: &Metadata) -> Result<(), Untrusted> {
         // in a sticky folder, such as /tmp, only its owner can replace a file
         if mode & 0o1000 == 0 {
             return Err(Untrusted::Writable(format!(
-                "everybody may write to its folder{}, so anybody could replace it",
+                "every user may write to its folder{}, so any user could replace it",
                 named(&folder, path)
             )));
         }
@@ -146,7 +146,7 @@ mod tests {
         mode("open", 0o777);
         let error = trusted("open/a/b/lib.so").unwrap_err();
         assert!(
-            error.contains("/open, so anybody could replace it"),
+            error.contains("/open, so any user could replace it"),
             "{error}"
         );
         // what a link in such a folder leads to may be fine, but the link is not
@@ -156,7 +156,7 @@ mod tests {
             assert!(
                 trusted(link)
                     .unwrap_err()
-                    .contains("anybody could replace it")
+                    .contains("any user could replace it")
             );
         }
         trusted("closed/../closed/lib.so").unwrap();

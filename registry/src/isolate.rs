@@ -150,7 +150,7 @@ mod linux {
         let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
         let socket = UnixStream::from(socket);
         watch(socket.try_clone()?)?;
-        let load = || crate::load::table(library, Path::new(path));
+        let load = || crate::library_file::table(library, Path::new(path));
         // SAFETY: the symbol is at least 16 bytes that the library maps, and it stays.
         #[allow(unsafe_code, reason = "the address of a library's symbol")]
         unsafe {

@@ -26,6 +26,8 @@ mod enum_options;
 pub mod file_permissions;
 #[cfg(unix)]
 mod isolate;
+mod library;
+mod library_file;
 mod load;
 mod overrides;
 mod python_module;
@@ -40,16 +42,19 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
-pub use catalogue::{Catalogue, inspect, inspect_json, settings_json, settings_table};
+pub use catalogue::{Catalogue, settings_json, settings_table};
 pub use diagnostics::{Mistake, Mistakes, SourcePosition};
-pub use document::Document;
+pub use docs::columns::{columns, fill};
+pub use document::{Document, Places};
 pub use enum_options::Choice;
 #[cfg(unix)]
 pub use isolate::{ARGUMENT, isolate_with, library_process};
-pub use load::{Library, Refusal, before_loading, load};
+pub use library::{Library, Refusal};
+pub use load::{before_loading, load};
 pub use python_module::{
     Fingerprint, Import, Module, SessionPart, on_module, on_session, session_parts,
 };
+pub use schema::schema_of;
 pub use sections::{DataSection, Isolate};
 pub use spec::Spec;
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_VALUES};

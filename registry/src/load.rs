@@ -2,59 +2,17 @@
 
 use crate::catalogue::Catalogue;
 use crate::document::Document;
+use crate::library::{Library, Refusal, other_hash};
+use crate::library_file::table;
 use crate::python_module;
-use crate::sealed_memfd::{copy, hash, open, says};
-use crate::sections::{Isolate, Plugin};
+use crate::sealed_memfd::{copy, hash, open};
+use crate::sections::Isolate;
 use fl_core::PartDecl;
-use fl_core::abi::{self, raw::FlLibrary};
-use fl_core::settings::{Setting, Value};
-use std::fmt::{Display, Formatter};
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use fl_core::abi;
+use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// A library, or a module of Python, that somebody named.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Library {
-    /// Where it is; of a module, the folder in which it is looked for.
-    pub path: PathBuf,
-    /// The module's name.
-    pub module: Option<String>,
-    /// The SHA-256 that it must have, in hexadecimal.
-    pub sha256: Option<String>,
-    /// Has it processes of its own?
-    pub isolate: Option<Isolate>,
-}
-
 impl Library {
-    /// Whatever is at this place; a file that ends in `.py` is a module.
-    pub fn at(path: impl Into<PathBuf>) -> Self {
-        let path = path.into();
-        let python = path.extension().is_some_and(|ending| ending == "py");
-        let module = path.file_stem().filter(|_| python);
-        let module = module.map(|name| name.to_string_lossy().into_owned());
-        Self {
-            path: match (&module, path.parent()) {
-                (Some(_), Some(folder)) => folder.into(),
-                _ => path,
-            },
-            module,
-            sha256: None,
-            isolate: None,
-        }
-    }
-
-    /// As it stands in a spec.
-    pub(crate) fn write(&self) -> Value {
-        let plugin = Plugin {
-            path: Some(self.path.display().to_string()),
-            module: self.module.clone(),
-            sha256: self.sha256.clone(),
-            isolate: self.isolate.clone(),
-        };
-        plugin.write()
-    }
-
     /// Its parts, and the SHA-256 of what they are from.
     fn load(&self, isolate: Option<&Isolate>) -> Result<(Vec<&'static PartDecl>, Self), Refusal> {
         let isolate = self.isolate.as_ref().or(isolate);
@@ -73,19 +31,6 @@ impl Library {
     }
 }
 
-pub(crate) fn other_hash(found: &str, wanted: &str) -> String {
-    format!("its sha256 is {found}, and the spec wants {wanted}")
-}
-
-impl Display for Library {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        match &self.module {
-            Some(name) => write!(f, "module {name} in {}", self.path.display()),
-            None => write!(f, "{}", self.path.display()),
-        }
-    }
-}
-
 /// A library that is loaded: it stays for ever.
 struct Loaded {
     hash: String,
@@ -93,28 +38,6 @@ struct Loaded {
     isolate: Option<Isolate>,
     parts: Vec<&'static PartDecl>,
 }
-
-/// A library that was not used, and why.
-#[derive(Debug)]
-pub struct Refusal {
-    /// Where it is named, if that is in a spec: `mine.yaml:3:11  plugins[0].path`.
-    pub place: Option<String>,
-    /// The library.
-    pub path: PathBuf,
-    /// The reason.
-    pub text: String,
-}
-
-impl Display for Refusal {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        if let Some(place) = &self.place {
-            write!(f, "{place}: ")?;
-        }
-        write!(f, "plugin {}: {}", self.path.display(), self.text)
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 impl Catalogue {
     /// The same parts; libraries that are still to be loaded get processes of their own, as `isolate` says or as they say
@@ -142,7 +65,7 @@ impl Catalogue {
                     return Err(Refusal {
                         place: None,
                         path: library.path.clone(),
-                        text: "it is loaded already, by --plugin, and not isolated as is wanted here: leave --plugin out, or say --isolate".into(),
+                        text: "--plugin loaded it without the isolation that the spec asks for: leave --plugin out, or add --isolate".into(),
                     });
                 }
             }
@@ -281,70 +204,4 @@ static BEFORE: OnceLock<fn()> = OnceLock::new();
 /// Does this each time before a library is loaded into this process. The first call counts.
 pub fn before_loading(what: fn()) {
     let _ = BEFORE.set(what);
-}
-
-/// The library's one symbol.
-///
-/// On Linux what is loaded is the sealed copy that was looked at and hashed, so nobody can put other bytes in its place in
-/// between; but it stands nowhere, so that `$ORIGIN` does not lead it to other libraries. Elsewhere it is opened by its path: whoever may write to its folder could be quick enough.
-pub(crate) fn table(mut file: File, path: &Path) -> Result<*const FlLibrary, String> {
-    #[cfg(target_os = "linux")]
-    let name = {
-        use std::os::fd::AsRawFd;
-        PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
-    };
-    #[cfg(not(target_os = "linux"))]
-    let name = path.canonicalize().map_err(|e| e.to_string())?;
-    // SAFETY: the library's initialisers run, as whoever named it on the command line or in the spec wants.
-    #[allow(unsafe_code, reason = "this is what loading means")]
-    let library = abi::during(&format!("plugin {}", path.display()), || unsafe {
-        open_now(&name)
-    });
-    let library = library.map_err(|e| {
-        let why = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
-        let why = why.replace(&*name.to_string_lossy(), &path.to_string_lossy());
-        let beside = match cfg!(target_os = "linux") && says(&mut file, b"$ORIGIN") {
-            true => "; it looks for other libraries beside itself ($ORIGIN), and is loaded from a copy that stands nowhere: link them into it, or name their folder in LD_LIBRARY_PATH",
-            false => "",
-        };
-        format!("the system cannot load it: {why}{beside}")
-    })?;
-    // the loader knows libraries by their names: this one must not be given to another file
-    std::mem::forget(file);
-    // never unloaded: its parts, and maybe its threads, live as long as the program
-    let library = std::mem::ManuallyDrop::new(library);
-    // SAFETY: only the address is taken here; what is there is found out from its first bytes.
-    #[allow(unsafe_code, reason = "a symbol has no type")]
-    let symbol = unsafe { library.get::<*const FlLibrary>(b"fl_plugin\0") };
-    match symbol {
-        Ok(symbol) => {
-            // SAFETY: the address outlives the symbol, because the library is never unloaded.
-            #[allow(unsafe_code, reason = "a symbol has no type")]
-            let address = unsafe { symbol.try_as_raw_ptr() };
-            let address = address.filter(|a| !a.is_null());
-            address
-                .map(|a| a.cast_const().cast())
-                .ok_or_else(|| "its symbol `fl_plugin` has no address".into())
-        }
-        Err(_) => Err("it is no fl plugin: it has no symbol `fl_plugin`; in Rust, `export_plugins!();` and crate-type \"cdylib\" make it".into()),
-    }
-}
-
-/// # Safety
-/// As `dlopen`.
-#[cfg(unix)]
-#[allow(unsafe_code, reason = "this is what loading means")]
-unsafe fn open_now(name: &Path) -> Result<libloading::Library, libloading::Error> {
-    use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-    // SAFETY: as the caller says.
-    unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) }.map(Into::into)
-}
-
-/// # Safety
-/// As `LoadLibrary`.
-#[cfg(not(unix))]
-#[allow(unsafe_code, reason = "this is what loading means")]
-unsafe fn open_now(name: &Path) -> Result<libloading::Library, libloading::Error> {
-    // SAFETY: as the caller says.
-    unsafe { libloading::Library::new(name) }
 }

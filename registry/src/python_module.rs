@@ -1,6 +1,6 @@
 //! Modules of Python, for the host that has Python in it.
 
-use crate::load::{Library, Refusal, other_hash};
+use crate::library::{Library, Refusal, other_hash};
 use anyhow::anyhow;
 use fl_core::PartDecl;
 use std::path::{Path, PathBuf};

@@ -1,13 +1,14 @@
 //! JSON Schema of a spec, for editors.
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, any_make, sample};
 use crate::docs::table::{choices, explain, single};
 use crate::sections::{Clients, DataSection, Top};
 use fl_core::settings::{Setting, Settings, Value};
-use fl_core::{BuildContext, PartDecl, Role, Stream, Task, TaskKind};
+use fl_core::{PartDecl, Role, SlotSpec};
 use serde_json::{Map, Value as Json, json};
-use serde_yaml::Mapping;
 use std::collections::{BTreeMap, BTreeSet};
+
+const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 impl Catalogue {
     /// JSON Schema (draft 2020-12) of a spec with every known part in it, keys sorted: for each protocol its slots with the
@@ -28,7 +29,7 @@ impl Catalogue {
             let defined = definition(part);
             if part.role == Role::Protocol {
                 protocols.push(to);
-                slots_of.extend(self.slots_of(part, &defined));
+                slots_of.extend(self.slots_of(part));
             } else {
                 parts.push(to);
             }
@@ -56,7 +57,7 @@ impl Catalogue {
                 place["description"] = json!(field.doc);
             }
         }
-        schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+        schema["$schema"] = json!(DRAFT);
         schema["title"] = json!("A federated-learning run");
         schema["allOf"] = slots_of.into();
         schema["$defs"] = Json::Object(defs);
@@ -65,25 +66,13 @@ impl Catalogue {
 
     /// If a spec names this protocol: the slots that it has, and in each only the parts that fit, as the protocol's settings
     /// may be.
-    fn slots_of(&self, protocol: &'static PartDecl, schema: &Json) -> Option<Json> {
+    fn slots_of(&self, protocol: &'static PartDecl) -> Option<Json> {
         let mut slots: BTreeMap<&str, (bool, BTreeSet<String>)> = BTreeMap::new();
-        for settings in variants(schema) {
-            let context = BuildContext {
-                task: Task {
-                    kind: TaskKind::Classes(2),
-                    input: vec![1],
-                },
-                stream: Stream::root(0),
-            };
-            let Ok(made) = fl_core::protocol(protocol, &settings, &context) else {
-                continue;
-            };
-            for slot in made.slots() {
-                let fit = self.fitting(&slot).into_iter().map(def_name);
-                let (optional, parts) = slots.entry(slot.name).or_insert((true, BTreeSet::new()));
-                *optional &= slot.optional;
-                parts.extend(fit);
-            }
+        for slot in any_slots(protocol) {
+            let fit = self.fitting(&slot).into_iter().map(def_name);
+            let (optional, parts) = slots.entry(slot.name).or_insert((true, BTreeSet::new()));
+            *optional &= slot.optional;
+            parts.extend(fit);
         }
         if slots.is_empty() {
             return None;
@@ -111,13 +100,35 @@ impl Catalogue {
     }
 }
 
+/// Returns the JSON Schema of a file that is no spec, with the range and default of each setting.
+pub fn schema_of<T: Setting>(title: &str) -> Json {
+    let mut schema = T::schema();
+    schema["$schema"] = json!(DRAFT);
+    schema["title"] = json!(title);
+    hovers(&mut schema);
+    sorted(schema)
+}
+
+/// Returns the slots of a protocol for several settings; some slots repeat.
+pub(crate) fn any_slots(protocol: &PartDecl) -> Vec<SlotSpec> {
+    let made = variants(&(protocol.describe)().schema)
+        .into_iter()
+        .filter_map(|settings| {
+            let read = protocol.read(&settings).ok()?;
+            fl_core::protocol(protocol, &read, &any_make()).ok()
+        });
+    made.flat_map(|protocol| protocol.slots()).collect()
+}
+
 fn def_name(part: &PartDecl) -> String {
     format!("{}.{}", part.role.name().replace(' ', "-"), part.name)
 }
 
-/// The settings of a protocol that may decide about its slots: all as they are by default, and each choice once.
+/// The settings of a protocol that may decide about its slots: its defaults, and each choice once.
 fn variants(schema: &Json) -> Vec<Value> {
-    let mut all = vec![Value::Mapping(Mapping::new())];
+    let must = serde_yaml::to_value(sample(schema)).unwrap_or_default();
+    let must = must.as_mapping().cloned().unwrap_or_default();
+    let mut all = vec![Value::Mapping(must.clone())];
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let words = choices(field).filter_map(|choice| match single(choice) {
             Some((word, _)) => Some(word.as_str()),
@@ -128,7 +139,9 @@ fn variants(schema: &Json) -> Vec<Value> {
             .map(Value::from)
             .chain(flags.into_iter().flatten().map(Value::from));
         all.extend(values.map(|value| {
-            Value::Mapping([(Value::from(name.as_str()), value)].into_iter().collect())
+            let mut settings = must.clone();
+            settings.insert(name.as_str().into(), value);
+            Value::Mapping(settings)
         }));
     }
     all

@@ -1,22 +1,14 @@
 //! The parts in a protocol's slots: what is checked where they meet.
 
 use crate::catalogue::{names, takes};
-use crate::check::{CheckedPart, CheckedProtocol, Checker, below, key};
+use crate::check::{CheckedPart, CheckedProtocol, Checker, Fill};
 use crate::client_groups;
 use crate::compatibility::CompatibilityCheck;
 use crate::sections::{Clients, DataSection};
+use crate::spanned_value::{below, key};
 use fl_core::settings::{Setting, Step, Value, nearest, show, show_path};
 use fl_core::{BuildContext, ExchangeSpec, Role, SlotAssignment, SlotSpec, Stream, Task, TaskKind};
 use std::collections::{BTreeMap, HashSet};
-
-/// A part in a slot.
-#[derive(Clone)]
-pub(crate) struct Fill {
-    pub slot: String,
-    pub path: Vec<Step>,
-    pub clients: Option<Clients>,
-    pub part: CheckedPart,
-}
 
 impl Checker<'_> {
     /// The parts in the protocol's slots, in the order of the spec.
@@ -78,9 +70,17 @@ impl Checker<'_> {
                 );
                 self.note(&path, text);
             }
+        }
+        filled
+    }
+
+    /// Mechanisms in slots that the protocol, set as it is, releases nothing through.
+    pub fn unused_mechanisms(&mut self, spec: &Value, protocol: &CheckedProtocol) {
+        let filled = spec.get("parts").and_then(Value::as_mapping);
+        for slot in protocol.slots.iter().filter(|s| s.role == Role::Privacy) {
             let released = |q: &ExchangeSpec| q.goes_through(slot.name);
-            if map.contains_key(slot.name)
-                && slot.role == Role::Privacy
+            let part = filled.and_then(|parts| parts.get(slot.name));
+            if part.is_some_and(|part| !part.is_null())
                 && protocol.part.is_some()
                 && !protocol.asked.iter().any(released)
             {
@@ -88,10 +88,9 @@ impl Checker<'_> {
                     "protocol `{}`, set as it is, releases nothing through this slot: a mechanism here would protect nothing",
                     protocol.decl.name
                 );
-                self.note_key(&path, text);
+                self.note_key(&[key("parts"), key(slot.name)], text);
             }
         }
-        filled
     }
 
     fn unknown_slot(&mut self, path: &[Step], name: &str, protocol: &CheckedProtocol) {
@@ -204,7 +203,7 @@ impl Checker<'_> {
         for fill in filled {
             let slot = protocol.and_then(|p| p.slots.iter().find(|s| s.name == fill.slot));
             let decl = fill.part.decl;
-            if !made.insert((&fill.slot, decl.name, &fill.part.settings)) {
+            if !made.insert((&fill.slot, decl.name, &fill.part.settings.value)) {
                 continue;
             }
             let own = slot.map_or_else(|| task.clone(), |slot| slot.task.of(task));
@@ -212,7 +211,7 @@ impl Checker<'_> {
                 task: own.clone(),
                 stream: Stream::root(seed).child("check", 0),
             };
-            match (decl.build)(&fill.part.settings, &make) {
+            match fill.part.settings.build(&make) {
                 Err(error) => {
                     let text = format!("cannot be made for {}: {error:#}", describe(&own));
                     self.note_use(&fill.path, text, Some(decl));
@@ -247,10 +246,10 @@ fn differing<'f>(
     let server = |fill: &&Fill| protocol.is_some_and(|p| p.releases_at_server(&fill.slot));
     for fill in filled.iter().filter(server) {
         let one = *first.entry(&fill.slot).or_insert(fill);
-        let part = |fill: &'f Fill| (fill.part.decl.name, &fill.part.settings);
+        let part = |fill: &'f Fill| (fill.part.decl.name, &fill.part.settings.value);
         if part(one) != part(fill) {
             let text = format!(
-                "it is another than {}: the server releases through this slot what all clients have bounded; give the slot one mechanism for everybody",
+                "it differs from {}: the server releases through this slot, and all clients must clip alike; give the slot one mechanism for all clients",
                 show_path(&one.path)
             );
             wrong.push((fill, text));

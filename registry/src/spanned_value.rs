@@ -133,3 +133,12 @@ impl Entry {
         }
     }
 }
+
+/// A step to `name`.
+pub(crate) fn key(name: &str) -> Step {
+    Step::Key(name.into())
+}
+
+pub(crate) fn below(path: &[Step], step: Step) -> Vec<Step> {
+    path.iter().cloned().chain([step]).collect()
+}

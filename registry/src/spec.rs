@@ -1,15 +1,18 @@
 //! A spec that has been read, checked and resolved.
 
 use crate::catalogue::Catalogue;
-use crate::check::{Checker, key};
+use crate::check::Checker;
 use crate::diagnostics::Mistakes;
 use crate::document::Document;
-use crate::load::Library;
+use crate::library::Library;
 use crate::sections::{DataSection, Top};
 use crate::slots::{in_order, written};
+use crate::spanned_value::key;
 use fl_core::privacy::Noise;
 use fl_core::settings::{Setting, Value};
-use fl_core::{Budget, BuildContext, Checkpoints, Faults, PartDecl, Parts, Protocol, Result};
+use fl_core::{
+    Budget, BuildContext, CheckedSettings, Checkpoints, Faults, PartDecl, Parts, Protocol, Result,
+};
 use std::sync::Arc;
 
 /// Everything that a run needs to know.
@@ -23,8 +26,8 @@ pub struct Spec<D> {
     pub data: D,
     /// The protocol.
     pub protocol: &'static PartDecl,
-    /// Its settings, every default filled in.
-    pub protocol_settings: Value,
+    /// What it is made from.
+    pub protocol_settings: CheckedSettings,
     /// What fills its slots.
     pub parts: Arc<Parts>,
     /// Evaluate after every so many rounds, and after the last.
@@ -41,6 +44,8 @@ pub struct Spec<D> {
     pub libraries: Vec<Library>,
     /// The whole spec with every default filled in; it reads back as the same spec.
     pub resolved: Value,
+    /// What a user should know of the text: settings that are given by an old name.
+    pub notes: Vec<String>,
 }
 
 impl<D> Spec<D> {
@@ -57,7 +62,7 @@ impl<D> Spec<D> {
     /// # Errors
     /// When it cannot be written as YAML.
     pub fn yaml(&self) -> Result<String> {
-        Ok(serde_yaml::to_string(&self.resolved)?)
+        Ok(fl_core::settings::to_yaml(&self.resolved)?)
     }
 }
 
@@ -80,7 +85,11 @@ impl Document {
             .and_then(|p| check.protocol(p, data.as_ref()));
         let filled = check.parts(value.get("parts"), protocol.as_ref(), data.as_ref());
         check.budget(&value, protocol.as_ref());
-        check.conflicts(&value, protocol.as_ref(), data.as_ref());
+        let conflicts = check.conflicts(&value, protocol.as_ref(), data.as_ref());
+        // a slot without releases may follow from a setting that is wrong
+        if let Some(protocol) = protocol.as_ref().filter(|_| !conflicts) {
+            check.unused_mechanisms(&value, protocol);
+        }
         if let (Some(top), Some(task)) = (&top, data.as_ref().and_then(D::task)) {
             check.build(&filled, protocol.as_ref(), &task, top.seed);
             if let Some(protocol) = &protocol {
@@ -90,6 +99,7 @@ impl Document {
         }
         let protocol = protocol.and_then(|p| p.part);
         let all = top.zip(data).zip(protocol);
+        let notes = std::mem::take(&mut check.notes);
         let ((top, data), protocol) = check.finish(all)?;
 
         let mut resolved = top.write();
@@ -120,6 +130,7 @@ impl Document {
             noise: top.noise.into(),
             libraries: catalogue.libraries.clone(),
             resolved,
+            notes,
         })
     }
 }

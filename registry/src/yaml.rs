@@ -47,7 +47,7 @@ fn plain_text(bytes: &[u8]) -> Result<&str, Wrong> {
     };
     if bytes.len() > MAX_BYTES {
         let text = format!(
-            "the file has {} bytes; a spec may have at most {MAX_BYTES}",
+            "the file has {} bytes; it may have at most {MAX_BYTES}",
             bytes.len()
         );
         return fatal("", text);
@@ -137,7 +137,7 @@ impl Reader {
             match event {
                 Event::StreamEnd => break,
                 Event::DocumentStart(_) if tree.is_some() => {
-                    let text = "a second document starts here; one file holds one spec";
+                    let text = "a second document starts here; one file holds one document";
                     return Err(self.note(place(span), text));
                 }
                 Event::StreamStart

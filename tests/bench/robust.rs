@@ -59,7 +59,14 @@ fn robust(c: &mut Criterion) {
             &round,
             &inbox,
         );
-        each::<Krum>(&mut group, "krum", "{bad: 0.2}", threads, &round, &inbox);
+        each::<Krum>(
+            &mut group,
+            "krum",
+            "{byzantine-share: 0.2}",
+            threads,
+            &round,
+            &inbox,
+        );
     }
     group.finish();
 }

@@ -35,7 +35,12 @@ pub const OPS: &[Op] = &[
         let l1: Vec<f64> = h.iter().map(|h| ambiguity(h.iter().copied())).collect();
         let keep: Vec<bool> = l1
             .iter()
-            .map(|l1| Unambiguous { at_most }.keeps(*l1))
+            .map(|l1| {
+                Unambiguous {
+                    max_distance: at_most,
+                }
+                .keeps(*l1)
+            })
             .collect();
         let label = fl_core::metrics::classes(table(&h)?.view());
         let n_kept = keep.iter().filter(|keep| **keep).count();

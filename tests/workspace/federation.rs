@@ -5,8 +5,8 @@ use fl_core::prelude::*;
 use fl_core::privacy::Observer;
 use fl_core::settings::{Value, read_yaml};
 use fl_core::{
-    Budget, Examples, Fault, Faults, Inputs, Labels, Parts, Problem, Role, RunOptions,
-    SlotAssignment, linked_parts,
+    Budget, CheckedSettings, Examples, Fault, Faults, Inputs, Labels, Parts, Problem, Role,
+    RunOptions, SlotAssignment, linked_parts,
 };
 use fl_plugins as _;
 use fl_sim::{Execution, Outcome, Setup, Watch, run};
@@ -23,7 +23,7 @@ pub fn part(slot: &str, role: Role, name: &str, settings: &str) -> SlotAssignmen
         slot: slot.into(),
         clients: None,
         decl,
-        settings,
+        settings: decl.read(&settings).expect("settings"),
     }
 }
 
@@ -477,7 +477,7 @@ fn what_happens_on_purpose_happens_to_whom_the_spec_says() {
         mean_under(
             "none",
             nobody(),
-            &format!("{{happen: [{happen}], {policy}}}"),
+            &format!("{{inject: [{happen}], {policy}}}"),
         )
     };
     let drop = "on-error: drop, on-nan: drop, on-shape: drop, on-weight: drop";
@@ -509,7 +509,7 @@ fn what_happens_on_purpose_happens_to_whom_the_spec_says() {
 #[test]
 fn a_client_is_asked_again_as_often_as_the_policy_says() {
     // of six clients that fail half the time some fail first, and none ten times in a row
-    let happen = "happen: [{what: crash, share: 0.5}]";
+    let happen = "inject: [{what: crash, share: 0.5}]";
     let (mean, again) = mean_under(
         "none",
         nobody(),
@@ -519,7 +519,7 @@ fn a_client_is_asked_again_as_often_as_the_policy_says() {
     assert_eq!(mean, [2.5, 2.5]);
     let (_, clean) = mean_under("none", nobody(), "{}").unwrap();
     assert_ne!(again.digest, clean.digest, "in another order");
-    let gone = "happen: [{what: never-answers, clients: 0}]";
+    let gone = "inject: [{what: never-answers, clients: 0}]";
     let (mean, _) = mean_under(
         "none",
         nobody(),
@@ -531,11 +531,11 @@ fn a_client_is_asked_again_as_often_as_the_policy_says() {
 
 #[test]
 fn too_few_answers_stop_the_run_or_repeat_the_round() {
-    let few = "at-least: 5, on-error: drop, happen: [{what: crash, share: 0.3}]";
+    let few = "min-answers: 5, on-error: drop, inject: [{what: crash, share: 0.3}]";
     let error = mean_under(
         "none",
         nobody(),
-        "{at-least: 4, on-error: drop, happen: [{what: crash, clients: 0-2}]}",
+        "{min-answers: 4, on-error: drop, inject: [{what: crash, clients: 0-2}]}",
     );
     let error = error.unwrap_err();
     assert!(
@@ -558,7 +558,7 @@ fn too_few_answers_stop_the_run_or_repeat_the_round() {
     let repeated = mean_under(
         "none",
         nobody(),
-        &format!("{{{few}, below: {{repeat: 100}}}}"),
+        &format!("{{{few}, if-too-few: {{repeat: 100}}}}"),
     );
     let (mean, _) = repeated.unwrap();
     assert_eq!(mean.len(), 2);
@@ -623,23 +623,12 @@ impl Protocol for Alone {
 fn a_model_that_cannot_be_evaluated_is_left_out_if_the_policy_says_so() {
     let models = |blind: std::ops::RangeInclusive<u32>| {
         let linear = part("model", Role::Trainer, "linear", "{}");
-        let decl = linear.decl;
-        let build = |_: &Value, _: &fl_core::BuildContext| {
+        let build = |_: &fl_core::BuildContext| {
             Ok(Box::new(Box::new(Blind) as Box<dyn Trainer>) as Box<dyn std::any::Any + Send>)
         };
-        let decl: &'static fl_core::PartDecl = Box::leak(Box::new(fl_core::PartDecl {
-            role: Role::Trainer,
-            name: "blind",
-            aliases: &[],
-            papers: &[],
-            origin: "here",
-            describe: decl.describe,
-            check: decl.check,
-            build: Box::leak(Box::new(build)),
-        }));
         let some = SlotAssignment {
             clients: Some(vec![blind]),
-            decl,
+            settings: CheckedSettings::new(Value::Null, build),
             ..linear.clone()
         };
         vec![some, linear]

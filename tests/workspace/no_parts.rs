@@ -31,5 +31,10 @@ fn the_program_without_default_features_links_no_part() {
     assert_eq!(parts(&none), Vec::<&String>::new());
     assert!(none.contains(&"fl-engine".to_string()));
     // what is looked for is there with them
-    assert!(parts(&packages(&[])).len() > 20);
+    let all = packages(&[]);
+    assert!(parts(&all).len() > 20);
+    for group in ["files", "images", "synthetic", "tables", "texts"] {
+        let package = format!("fl-plugin-data-{group}");
+        assert!(all.contains(&package), "{package}");
+    }
 }

@@ -204,6 +204,7 @@ fn protocol(name: &str, settings: &str) -> Arc<dyn Protocol> {
         .find(|p| p.role == Role::Protocol && p.name == name)
         .expect("linked");
     let settings = serde_yaml::from_str(settings).expect("YAML");
+    let settings = decl.read(&settings).expect("settings");
     let make = BuildContext {
         task: all().task(),
         stream: Stream::root(1),
@@ -435,10 +436,13 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
             ));
         }
         for (how, judge) in [
-            ("terms: {gan: 0}, weights: uniform, alike: true", false),
+            (
+                "terms: {gan: 0}, weights: uniform, equal-weights: true",
+                false,
+            ),
             ("terms: {gan: 0}, weights: uniform", false),
             ("terms: {gan: 0}", true),
-            ("weights: uniform, alike: true", true),
+            ("weights: uniform, equal-weights: true", true),
         ] {
             let generator = "{net: affine, noise: 2}";
             let mut fixed = vec![

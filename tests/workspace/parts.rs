@@ -54,7 +54,7 @@ fn every_linked_part_is_conformant() {
                 ));
                 continue;
             };
-            let broken = match check::declared(decl, &settings) {
+            let broken = match check::declared(decl, &settings.value) {
                 Some(Ok(())) => continue,
                 Some(Err(broken)) => broken.to_string(),
                 None => format!("the kit has nothing for {}", (decl.describe)().signature),

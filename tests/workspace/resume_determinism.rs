@@ -539,7 +539,7 @@ fn a_price_that_counts_on_a_draw_is_believed_only_if_clients_were_drawn_like_tha
     settings! {
         /// Claims that few take part.
         struct Optimist {
-            /// And that nobody knows how many.
+            /// And that unknown reason many.
             secret: bool = false;
         }
     }

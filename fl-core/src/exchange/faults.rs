@@ -81,11 +81,11 @@ crate::settings! {
         /// The largest accepted weight.
         max_weight: f64 = 1e9, in above(0.0);
         /// Minimum number of usable answers; capped at the number of clients asked.
-        at_least: usize = 1, in 1..;
+        min_answers: usize = 1, in 1.., was "at-least";
         /// Policy if there are fewer usable answers.
-        below: QuorumPolicy = QuorumPolicy::Stop;
+        if_too_few: QuorumPolicy = QuorumPolicy::Stop, was "below";
         /// Faults to inject into clients, to test how the run handles them.
-        happen: Vec<InjectedFault> = Vec::new();
+        inject: Vec<InjectedFault> = Vec::new(), was "happen";
     }
 }
 
@@ -125,7 +125,7 @@ impl Faults {
         (repeated, asked): (usize, usize),
     ) -> Option<FaultOutcome<'_>> {
         let among = |some: &Option<IdRanges>, n: u32| some.as_ref().is_none_or(|s| s.has(n));
-        for (line, h) in self.happen.iter().enumerate() {
+        for (line, h) in self.inject.iter().enumerate() {
             if !among(&h.clients, client) || !among(&h.rounds, round as u32) {
                 continue;
             }
@@ -165,7 +165,7 @@ impl FaultOutcome<'_> {
             _ => return None,
         };
         Some(Problem::Absent(format!(
-            "{what} (faults.happen[{}])",
+            "{what} (faults.inject[{}])",
             self.line
         )))
     }

@@ -154,7 +154,7 @@ impl Answer {
 /// If the run fails, or the protocol left out a release that it declares.
 pub fn lead(protocol: &dyn Protocol, run: &mut RunState<'_>) -> Result<()> {
     protocol.lead(&mut Server(run))?;
-    run.check_released()
+    run.ledger.exposure.check_released()
 }
 
 /// Returns a client's answer to a request of its protocol, or of the core itself. The client then

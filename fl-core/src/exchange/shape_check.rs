@@ -99,7 +99,7 @@ fn within(sent: &message::Params, tensors: &NamedTensors<'_>) -> Result<bool> {
             anyhow::ensure!(
                 found == tensor.shape(),
                 Problem::Shape(format!(
-                    "`{field}.{name}` is {found:?} here, {:?} in what was sent",
+                    "`{field}.{name}` is {found:?} here, {:?} in the message sent",
                     tensor.shape()
                 ))
             );

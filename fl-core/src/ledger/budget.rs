@@ -32,7 +32,7 @@ fn believe(event: PrivacyEvent, cohort: &Cohort, drawn: CohortOrigin) -> Result<
     let claimed = match &event {
         PrivacyEvent::SubsampledGaussian { rate, .. } => {
             format!(
-                "every unit taking part with probability {rate} by itself (Poisson sampling), and on nobody knowing how many do"
+                "every unit taking part independently with probability {rate} (Poisson sampling), and on their number staying secret"
             )
         }
         PrivacyEvent::PublicSizeGaussian { rate, of, .. } => {
@@ -66,7 +66,7 @@ fn believe(event: PrivacyEvent, cohort: &Cohort, drawn: CohortOrigin) -> Result<
             return Ok(event);
         }
         (SamplingScheme::Poisson { rate }, _) if drawn == CohortOrigin::Clients => format!(
-            "each of {of} clients took part with probability {rate}, and everybody sees how many did"
+            "each of {of} clients took part with probability {rate}, and every observer sees how many did"
         ),
         (SamplingScheme::Poisson { rate }, _) => {
             format!("each of {of} took part with probability {rate}")
@@ -75,7 +75,7 @@ fn believe(event: PrivacyEvent, cohort: &Cohort, drawn: CohortOrigin) -> Result<
         (SamplingScheme::FixedSize, _) => {
             format!("{n} of {of} took part, a number that was fixed before")
         }
-        (SamplingScheme::Unknown, _) => format!("nobody says how the {n} of {of} were drawn"),
+        (SamplingScheme::Unknown, _) => format!("how the {n} of {of} were drawn is unknown"),
     };
     bail!(Problem::Unpriced(format!(
         "the mechanism's price counts on {claimed}, but {drawn}"

@@ -1,11 +1,7 @@
 //! [`ExposureTracker`]: the unpriced disclosures to each observer of a run.
 
-use crate::privacy::{Guarantee, Observer, Protection, Protections, Unit, UnpricedDisclosures};
-use crate::server::RunState;
-use crate::{
-    Accountant, BuildContext, COUNTS, ExchangeSpec, Parts, Problem, Protocol, RequiredInputs,
-    Result,
-};
+use crate::privacy::{Observer, UnpricedDisclosures};
+use crate::{BuildContext, COUNTS, ExchangeSpec, Parts, Protocol, RequiredInputs, Result};
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeSet;
 
@@ -18,7 +14,7 @@ pub(crate) struct ExposureTracker {
     exchanges: Vec<ExchangeSpec>,
     pub exposed: UnpricedDisclosures,
     /// Why a row may belong to two clients, if so.
-    twice: Option<String>,
+    pub twice: Option<String>,
     /// Mechanisms of the server that must still release collected answers.
     unreleased: BTreeSet<&'static str>,
 }
@@ -61,8 +57,34 @@ impl ExposureTracker {
         self.unreleased.clear();
     }
 
+    /// Fails if an answer that the server was to release is left unreleased.
+    ///
+    /// # Errors
+    /// If the protocol left one out.
+    pub fn check_released(&self) -> Result<()> {
+        match self.unreleased.first() {
+            None => Ok(()),
+            Some(slot) => bail!(
+                "the protocol declares a release through parts.{slot} at the server, and made none"
+            ),
+        }
+    }
+
+    /// Returns what observers see without a price of the answers to an exchange, and remembers the
+    /// releases that the server owes.
+    pub fn of_answers(
+        &mut self,
+        spec: &ExchangeSpec,
+        needs: RequiredInputs,
+        releases: &dyn Fn(&str) -> bool,
+    ) -> Vec<(Vec<Observer>, String)> {
+        let due = spec.flow.at_server.iter().filter(|slot| releases(slot));
+        self.unreleased.extend(due);
+        disclosed(spec, needs, releases)
+    }
+
     /// Returns the slots of the selectors that pick clients.
-    fn cohorts(&self) -> Vec<&'static str> {
+    pub fn cohorts(&self) -> Vec<&'static str> {
         self.exchanges
             .iter()
             .filter_map(|spec| spec.cohort)
@@ -86,10 +108,9 @@ pub fn exposed(
     }
     let questions = declared.into_exchanges().into_iter();
     for question in questions.filter(|asked| parts.asks(asked, context)) {
-        all.add(&question.flow.open(&releases, false), &told(question.label));
         let needs = parts.told_beside(&question, context);
-        for beside in beside(question.label, needs, &releases) {
-            all.add(&question.flow.open(&releases, true), &beside);
+        for (to, what) in disclosed(&question, needs, &releases) {
+            all.add(&to, &what);
         }
     }
     for slot in parts.slots().iter().filter(|slot| slot.shown) {
@@ -98,6 +119,21 @@ pub fn exposed(
         }
     }
     all
+}
+
+/// Returns the unpriced disclosures of an exchange's answers, each with its observers.
+fn disclosed(
+    spec: &ExchangeSpec,
+    needs: RequiredInputs,
+    releases: &dyn Fn(&str) -> bool,
+) -> Vec<(Vec<Observer>, String)> {
+    let body = format!("clients answer `{}` without noise", spec.label);
+    let envelope = spec.flow.open(releases, true);
+    let beside = beside(spec.label, needs, releases).into_iter();
+    let beside = beside.map(|what| (envelope.clone(), what));
+    std::iter::once((spec.flow.open(releases, false), body))
+        .chain(beside)
+        .collect()
 }
 
 /// Returns the unpriced disclosures in the envelopes of the answers to a request.
@@ -115,128 +151,7 @@ fn beside(label: &str, needs: RequiredInputs, releases: &dyn Fn(&str) -> bool) -
         .collect()
 }
 
-fn told(label: &str) -> String {
-    format!("clients answer `{label}` without noise")
-}
-
-fn shown(slot: &str) -> String {
+/// Returns the disclosure of results that show the clients' models in `slot`.
+pub(crate) fn shown(slot: &str) -> String {
     format!("results show the clients' own models (`{slot}`)")
-}
-
-impl RunState<'_> {
-    /// Records that these observers see `what` of clients' own data without a price. No guarantee
-    /// against them is left.
-    ///
-    /// # Errors
-    /// [`Problem::Unpriced`] if there is a budget against one of them.
-    pub fn expose(&mut self, to: &[Observer], what: &str) -> Result<()> {
-        self.observed.exposed.add(to, what);
-        match &self.budget {
-            Some(budget) if to.contains(&(&budget.against).into()) => {
-                bail!(Problem::Unpriced(format!(
-                    "no budget can be kept against {}: {what}",
-                    Observer::from(&budget.against)
-                )))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Records that a row may belong to two clients, so that no guarantee for one example is
-    /// possible.
-    pub fn owned_twice(&mut self, why: &str) {
-        self.observed.twice = Some(why.into());
-    }
-
-    /// Records the disclosures of this exchange before its requests are sent.
-    pub(crate) fn expose_answers(
-        &mut self,
-        spec: &ExchangeSpec,
-        needs: RequiredInputs,
-    ) -> Result<()> {
-        let (flow, label) = (&spec.flow, spec.label);
-        let releases = |slot: &str| self.store.parts().releases(slot);
-        let body = flow.open(&releases, false);
-        let envelope = flow.open(&releases, true);
-        let beside = beside(label, needs, &releases);
-        let due = flow.at_server.iter().filter(|slot| releases(slot));
-        self.observed.unreleased.extend(due);
-        self.expose(&body, &told(label))?;
-        beside
-            .iter()
-            .try_for_each(|beside| self.expose(&envelope, beside))
-    }
-
-    /// Checks that the server has released every answer that it was to release.
-    ///
-    /// # Errors
-    /// If the protocol left a release out.
-    pub(crate) fn check_released(&self) -> Result<()> {
-        match self.observed.unreleased.first() {
-            None => Ok(()),
-            Some(slot) => bail!(
-                "the protocol declares a release through parts.{slot} at the server, and made none"
-            ),
-        }
-    }
-
-    /// Records that results disclose the clients' models in `slot`.
-    pub(crate) fn expose_models(&mut self, slot: &str) -> Result<()> {
-        let parts = self.store.parts();
-        let own = parts.slots().iter().find(|s| s.name == slot);
-        match own.is_some_and(|s| s.through.iter().any(|t| parts.releases(t))) {
-            true => Ok(()),
-            false => self.expose(&[Observer::Readers], &shown(slot)),
-        }
-    }
-
-    /// Returns the guarantees so far, by observer; `None` without an accountant.
-    ///
-    /// # Errors
-    /// If the accountant has no guarantee.
-    pub fn protections(&self) -> Result<Option<Protections>> {
-        let (Some(all), Some(of_clients)) = (&self.accountant, &self.of_clients) else {
-            return Ok(None);
-        };
-        let noise = self.noise.kind();
-        let claimed_by = self.store.parts().claimed_by(&self.observed.cohorts());
-        let of = |accountant: &dyn Accountant| -> Result<_> {
-            let guarantee = Guarantee {
-                noise,
-                after_split: self.after_split,
-                claimed_by: claimed_by.clone(),
-                ..accountant.guarantee(None)?
-            };
-            if let (Some(twice), Unit::Example) = (&self.observed.twice, guarantee.unit) {
-                return Ok(Protection::nothing(vec![twice.clone()]));
-            }
-            Ok(match guarantee.data_dependent {
-                _ if !guarantee.epsilon.is_finite() => {
-                    let infinite = "what was released has an infinite price";
-                    Protection::nothing(vec![infinite.into()])
-                }
-                false => Protection::Holds(guarantee),
-                true => Protection::Nothing {
-                    nothing: vec![FOLLOWS_DATA.into()],
-                    of_these_data: Some(Box::new(guarantee)),
-                },
-            })
-        };
-        // clients and readers both see the server's releases, so they share one guarantee
-        let mut shown = None;
-        let mut against = |observer| {
-            let nothing = self.observed.exposed.to(observer);
-            if !nothing.is_empty() {
-                return Ok((observer, Protection::nothing(nothing)));
-            }
-            let holds = match (observer, &shown) {
-                (Observer::Server, _) => of(of_clients.as_ref())?,
-                (_, Some(holds)) => Protection::clone(holds),
-                _ => shown.insert(of(all.as_ref())?).clone(),
-            };
-            Ok((observer, holds))
-        };
-        let all: Result<Protections> = Observer::ALL.into_iter().map(&mut against).collect();
-        all.map(Some)
-    }
 }

@@ -2,5 +2,7 @@
 
 pub(crate) mod budget;
 pub(crate) mod exposure;
+mod run;
 
 pub use exposure::exposed;
+pub(crate) use run::RunLedger;

@@ -123,7 +123,7 @@ impl Message for Votes {
         same_rows(self.rows.len(), self.labels.nrows())?;
         ensure!(
             self.voters() > 0,
-            Problem::Shape("votes of nobody: there is no voter".into())
+            Problem::Shape("votes without a voter".into())
         );
         // the receiver makes a table of this many numbers to count these votes
         let counts = self.rows.len().checked_mul(self.classes());
@@ -206,7 +206,7 @@ mod tests {
         );
         assert_eq!(
             text(&Votes::new(vec![4], Array2::zeros((1, 0)), 2)),
-            "votes of nobody: there is no voter"
+            "votes without a voter"
         );
         let (one, two) = (array![[0]], array![[0, 1]]);
         let differs = alike(&Votes::new(vec![0], one, 2), &Votes::new(vec![0], two, 2));

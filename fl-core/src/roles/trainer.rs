@@ -66,6 +66,8 @@ impl Display for Loss {
 pub enum Ability {
     /// [`Trainer::parametric`]
     Parameters,
+    /// The gradient of a single example: [`Parametric::gradient`]
+    ExampleGradients,
     /// [`Trainer::learns`]
     Loss(Loss),
     /// [`Trainer::features`]

@@ -30,7 +30,7 @@ impl RunState<'_> {
         let mut of_slot = self.round_of(slot, round);
         // a price assumes that no observer can predict the draw: with system noise the draw follows
         // its key
-        if self.accountant.is_some() {
+        if self.ledger.accounts() {
             of_slot = of_slot.with_stream(self.noise.at(&of_slot.stream).stream().clone());
         }
         let mut selector = self.store.take::<Box<dyn AnySelector>>(slot)?;
@@ -91,7 +91,7 @@ impl RunState<'_> {
                     let (label, model) = losses.ok_or_else(|| {
                         Problem::Lacks("it wants to know losses, and this protocol has no global model to ask about".into())
                     })?;
-                    let spec = self.observed.exchange(label)?.clone();
+                    let spec = self.ledger.exposure.exchange(label)?.clone();
                     let needs = self.needs(&spec)?;
                     let losses = self.inbox(round, &spec, &ids, &|_| model, needs)?;
                     let told = losses.iter().map(|m| {

@@ -74,7 +74,7 @@ impl RunState<'_> {
         down: Down<'_, '_>,
         form: Option<Form<'_, ClientMessage<Erased>>>,
     ) -> Result<Erased> {
-        let spec = self.observed.exchange(label)?.clone();
+        let spec = self.ledger.exposure.exchange(label)?.clone();
         let slot = spec.aggregator.map(|used| used.slot);
         let slot =
             slot.with_context(|| format!("exchange `{}` declares no aggregator", spec.label))?;
@@ -156,7 +156,7 @@ impl RunState<'_> {
     fn check_output(&mut self, slot: &str, round: &Round, out: Erased) -> Result<Erased> {
         self.forward_log(slot, round)?;
         message::check(&*out)
-            .with_context(|| format!("parts.{slot}: what it made of the messages"))?;
+            .with_context(|| format!("parts.{slot}: the result of the messages"))?;
         Ok(out)
     }
 
@@ -179,7 +179,8 @@ impl RunState<'_> {
         if needs.training_loss && !exchange.trains {
             bail!(Problem::Lacks(exchange.no_training()));
         }
-        self.expose_answers(exchange, needs)?;
+        let releases = |slot: &str| self.store.parts().releases(slot);
+        self.ledger.expose_answers(exchange, needs, &releases)?;
         let faults = self.faults.clone();
         let mut collector = Collector::new(round, exchange, to.len(), needs, faults.clone());
         for id in to {

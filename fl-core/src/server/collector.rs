@@ -235,7 +235,7 @@ impl Collector {
         self.entry.again.sort();
         fed.unusable(round, (&told, "asked for again"), &self.entry.again)?;
         fed.left_out(round, &told, &self.entry.dropped)?;
-        let (dropped, least) = (self.entry.dropped.clone(), self.faults.at_least);
+        let (dropped, least) = (self.entry.dropped.clone(), self.faults.min_answers);
         self.finish(fed)?;
         let answers = clients - dropped.len();
         match &dropped[..] {
@@ -257,13 +257,13 @@ impl Collector {
     /// Charges the privacy costs, and writes the journal.
     pub fn finish(mut self, fed: &mut RunState<'_>) -> Result<()> {
         for (id, events) in self.spent {
-            fed.charge_client(id, events)?;
+            fed.ledger.charge_client(id, events)?;
         }
         let digest: [u8; 32] = self.chain.finalize().into();
         if !fed.unrepeatable() {
             self.entry.digest = hex(&digest);
         }
-        if fed.unrepeatable() || fed.accountant.is_some() {
+        if fed.unrepeatable() || fed.ledger.accounts() {
             self.entry.answers.clear();
         }
         self.entry.dropped.sort();

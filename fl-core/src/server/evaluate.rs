@@ -307,8 +307,7 @@ impl RunState<'_> {
     /// drawn again, so the digest would differ in every run. With an accountant, a digest of
     /// answers before the noise would let a reader of the journal check a guess.
     pub(crate) fn unrepeatable(&self) -> bool {
-        let released = !self.own.is_empty() || !self.clients.is_empty();
-        self.noise.kind() == Noise::System && (released || self.accountant.is_some())
+        self.noise.kind() == Noise::System && (self.ledger.has_releases() || self.ledger.accounts())
     }
 
     /// Extends the digest by `what` and `bytes`. After unrepeatable noise only the name goes in.

@@ -1,10 +1,11 @@
 //! Releases at the server, and their privacy cost.
 
-use crate::ledger::budget::{CohortOrigin, PaidRelease, cost, ensure_budget};
+use crate::ledger::budget::{PaidRelease, cost};
+use crate::ledger::exposure::shown;
 use crate::message::{self, AnyMessage};
-use crate::privacy::{Composition, Ledger, Observer};
+use crate::privacy::{Observer, Protections};
 use crate::server::RunState;
-use crate::{AnyMechanism, ClientId, Cohort, PrivacyEvent, Result, Round};
+use crate::{AnyMechanism, Cohort, Result, Round};
 use anyhow::Context;
 
 impl RunState<'_> {
@@ -27,10 +28,7 @@ impl RunState<'_> {
             return Ok(());
         }
         let (mechanism, mut m) = (self.store.take::<Box<dyn AnyMechanism>>(slot)?, m.copy());
-        let (accountant, budget) = (self.accountant.as_deref(), self.budget.as_ref());
-        let released = self.own.len();
-        let drawn = (cohort, CohortOrigin::Clients);
-        let price = ensure_budget(&*mechanism, &mut *m, drawn, 1, accountant, budget, released);
+        let price = self.ledger.afford(&*mechanism, &mut *m, cohort);
         self.store.put(slot, mechanism);
         price.map(drop)
     }
@@ -47,7 +45,7 @@ impl RunState<'_> {
         if !self.store.has(slot) {
             return Ok(());
         }
-        self.observed.released_at_server(slot)?;
+        self.ledger.exposure.released_at_server(slot)?;
         let mut mechanism = self.store.take::<Box<dyn AnyMechanism>>(slot)?;
         let clipped = if clip { mechanism.clip(m) } else { Ok(()) };
         let released =
@@ -66,61 +64,43 @@ impl RunState<'_> {
     ) -> Result<()> {
         // two releases in one step must not share their noise
         let times = self.step.again(format!("release {slot}"));
-        let PaidRelease { event, note } = ensure_budget(
-            mechanism,
-            m,
-            (cohort, CohortOrigin::Clients),
-            1,
-            self.accountant.as_deref(),
-            self.budget.as_ref(),
-            self.own.len(),
-        )?;
+        let PaidRelease { event, note } = self.ledger.afford(mechanism, m, cohort)?;
         let noise = self.noise.at(&round.stream.child(slot, times));
         mechanism.perturb(m, cohort, &noise)?;
         let event = cost(slot, mechanism.actual_cost(event), &noise);
-        self.charge(vec![event])?;
+        self.ledger.charge(vec![event])?;
         if let Some(note) = note {
             self.warn(&format!("parts.{slot}: {note}"));
         }
         message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
     }
 
-    pub(crate) fn charge(&mut self, events: Vec<PrivacyEvent>) -> Result<()> {
-        let priced = self.priced(&events, &[Observer::Clients, Observer::Readers])?;
-        if let Some(accountant) = &mut self.accountant {
-            priced.iter().try_for_each(|e| accountant.charge(e))?;
-        }
-        self.own.extend(events);
-        Ok(())
+    /// Records that these observers see `what` of clients' own data without a price. No guarantee
+    /// against them is left.
+    ///
+    /// # Errors
+    /// [`crate::Problem::Unpriced`] if there is a budget against one of them.
+    pub fn expose(&mut self, to: &[Observer], what: &str) -> Result<()> {
+        self.ledger.expose(to, what)
     }
 
-    /// Returns the events for an accountant to price. A release without noise has already happened:
-    /// these observers saw it, so no guarantee against them is left.
-    fn priced(&mut self, events: &[PrivacyEvent], seen: &[Observer]) -> Result<Vec<PrivacyEvent>> {
-        let mut priced = Vec::new();
-        for event in events {
-            match event {
-                PrivacyEvent::Undrawn { why } if self.accountant.is_some() => {
-                    self.expose(seen, why)?;
-                }
-                event => priced.push(event.clone()),
-            }
+    /// Records that results show the clients' models in `slot`.
+    pub(crate) fn expose_models(&mut self, slot: &str) -> Result<()> {
+        let parts = self.store.parts();
+        let own = parts.slots().iter().find(|s| s.name == slot);
+        match own.is_some_and(|s| s.through.iter().any(|t| parts.releases(t))) {
+            true => Ok(()),
+            false => self.expose(&[Observer::Readers], &shown(slot)),
         }
-        Ok(priced)
     }
 
-    pub(crate) fn charge_client(&mut self, id: ClientId, events: Vec<PrivacyEvent>) -> Result<()> {
-        if events.is_empty() {
-            return Ok(());
-        }
-        let ledger = [Ledger {
-            client: Some(id),
-            events: self.priced(&events, &Observer::ALL)?,
-        }];
-        for accountant in self.accountant.iter_mut().chain(&mut self.of_clients) {
-            accountant.merge(&ledger, Composition::Parallel)?;
-        }
-        self.clients.entry(id).or_default().extend(events);
-        Ok(())
+    /// Returns the guarantees so far, by observer; `None` without an accountant.
+    ///
+    /// # Errors
+    /// If the accountant has no guarantee.
+    pub fn protections(&self) -> Result<Option<Protections>> {
+        let cohorts = self.ledger.exposure.cohorts();
+        let claimed_by = self.store.parts().claimed_by(&cohorts);
+        self.ledger.protections(self.noise.kind(), claimed_by)
     }
 }

@@ -26,7 +26,7 @@ impl RunState<'_> {
     /// Passes on what a part has said.
     pub(crate) fn forward_log(&mut self, slot: &str, round: &Round) -> Result<()> {
         // what parts say at the server may be of what no one else is to see
-        let withheld = self.accountant.is_some();
+        let withheld = self.ledger.accounts();
         for said in round.said().into_iter().filter(|_| !withheld) {
             match said {
                 LogEvent::Note(text) => self.warn(&format!("{}: parts.{slot}: {text}", round.name)),
@@ -53,7 +53,7 @@ impl ServerCalls for RunState<'_> {
         Cohort::everyone(self.host.roster().iter().map(|(id, _)| *id).collect())
     }
     fn with_examples(&self, at_least: usize) -> Cohort {
-        if self.accountant.is_some() {
+        if self.ledger.accounts() {
             return self.everyone();
         }
         let few = self.host.roster().iter().filter(|(_, n)| *n < at_least);
@@ -64,7 +64,7 @@ impl ServerCalls for RunState<'_> {
         self.host.executor()
     }
     fn aggregated(&mut self, label: &str) -> Result<&'static MessageType> {
-        let spec = self.observed.exchange(label)?;
+        let spec = self.ledger.exposure.exchange(label)?;
         let used = spec.aggregator;
         let used = used.with_context(|| format!("exchange `{label}` declares no aggregator"))?;
         Ok(self.store.get::<Box<dyn AnyAggregator>>(used.slot)?.input())
@@ -119,7 +119,7 @@ impl ServerCalls for RunState<'_> {
         down: Down<'_, '_>,
         each: Form<'_, ()>,
     ) -> Result<()> {
-        let spec = self.observed.exchange(label)?.clone();
+        let spec = self.ledger.exposure.exchange(label)?.clone();
         let needs = self.needs(&spec)?;
         self.ask(round, &spec, to, down, needs, each)
     }

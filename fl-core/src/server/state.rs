@@ -2,13 +2,13 @@
 
 use super::steps::{CurrentStep, PendingEvaluation, ResumePoint, SavedServer, Step};
 use crate::exchange::faults::Faults;
-use crate::host::{Budget, Host, RunOptions, Totals};
-use crate::ledger::exposure::{self, ExposureTracker};
+use crate::host::{Host, RunOptions, Totals};
+use crate::ledger::RunLedger;
 use crate::message::hex;
-use crate::privacy::{NoiseSource, Unit};
+use crate::privacy::NoiseSource;
 use crate::store::Store;
-use crate::{Accountant, ClientId, Parts, PrivacyEvent, Problem, Protocol, Result, Stream};
-use anyhow::{Context, bail};
+use crate::{ClientId, Parts, PrivacyEvent, Problem, Protocol, Result, Stream};
+use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -19,29 +19,22 @@ pub struct RunState<'h> {
     pub(crate) store: Store,
     pub(crate) root: Stream,
     pub(crate) faults: Faults,
-    pub(crate) budget: Option<Budget>,
     pub(crate) noise: NoiseSource,
+    pub(crate) ledger: RunLedger,
     pub(crate) every: usize,
-    pub(crate) after_split: bool,
-    pub(crate) accountant: Option<Box<dyn Accountant>>,
-    /// Of what clients released themselves only: that is what the server sees.
-    pub(crate) of_clients: Option<Box<dyn Accountant>>,
-    pub(crate) observed: ExposureTracker,
-    pub(crate) own: Vec<PrivacyEvent>,
-    pub(crate) clients: BTreeMap<ClientId, Vec<PrivacyEvent>>,
     pub(crate) chain: [u8; 32],
     pub(crate) totals: Totals,
     pub(crate) steps: usize,
-    /// May there be more rounds later?
+    /// Whether the run may get more rounds later.
     pub(crate) grows: bool,
     pub(crate) step: Step,
     pub(crate) current: Option<CurrentStep>,
-    /// Has the budget ended the rounds?
+    /// Whether the budget has ended the rounds.
     pub(crate) ended: bool,
-    /// What the last round left without a measurement.
+    /// Measurements that the last round skipped.
     pub(crate) unevaluated: Vec<PendingEvaluation>,
     pub(crate) resumed: Option<ResumePoint>,
-    /// Whose answers the user knows to be left out, by what they are about.
+    /// The clients whose unusable answers the user was warned of, by kind of answer.
     pub(crate) told: BTreeMap<String, BTreeSet<ClientId>>,
 }
 
@@ -67,29 +60,15 @@ impl<'h> RunState<'h> {
         })?;
         let root = Stream::root(options.seed);
         let store = Store::new(parts, None, options.task.clone(), root.child("server", 0));
-        let accounts = store.has("accountant");
-        let accountant = || {
-            let accountant = || store.make::<Box<dyn Accountant>>("accountant", 0);
-            accounts.then(accountant).transpose()
-        };
-        let (accountant, of_clients) = (accountant()?, accountant()?);
-        if options.budget.is_some() && accountant.is_none() {
-            bail!("a privacy budget needs an accountant: fill parts.accountant");
-        }
+        let ledger = RunLedger::new(&store, protocol, options)?;
         let mut fed = Self {
             host,
             store,
             root,
             faults: options.faults.clone(),
-            budget: options.budget.clone(),
             noise: options.noise.clone(),
             every: options.evaluate_every.max(1),
-            after_split: options.after_split,
-            accountant,
-            of_clients,
-            observed: ExposureTracker::new(protocol),
-            own: Vec::new(),
-            clients: BTreeMap::new(),
+            ledger,
             chain: [0; 32],
             totals: Totals::default(),
             steps: 0,
@@ -101,21 +80,15 @@ impl<'h> RunState<'h> {
             resumed: None,
             told: BTreeMap::new(),
         };
-        if fed.accountant.is_some() {
-            // the declared disclosures count whether or not a random draw selects a client
-            let context = fed.store.context("accountant", 0);
-            let planned = exposure::exposed(protocol, fed.store.parts(), &context);
-            fed.observed.exposed = planned;
-        }
         if let Some(state) = state {
             let saved: SavedServer =
                 postcard::from_bytes(state).context("the saved state of the server")?;
             (fed.chain, fed.totals) = (saved.chain, saved.totals);
-            fed.charge(saved.own)?;
+            fed.ledger.charge(saved.own)?;
             for (id, events) in saved.clients {
-                fed.charge_client(id, events)?;
+                fed.ledger.charge_client(id, events)?;
             }
-            fed.observed.exposed = saved.exposed;
+            fed.ledger.exposure.exposed = saved.exposed;
             fed.told = saved.told;
             (fed.ended, fed.unevaluated) = (saved.ended, saved.unevaluated);
             fed.store.load(saved.parts);
@@ -139,26 +112,13 @@ impl<'h> RunState<'h> {
         &self.totals
     }
 
-    /// Returns the unit that the releases so far protect; `None` without an accountant.
-    ///
-    /// # Errors
-    /// If the accountant has no guarantee.
-    pub fn privacy_unit(&self) -> Result<Option<Unit>> {
-        let accountant = self.accountant.as_ref();
-        let guarantee = accountant.map(|a| a.guarantee(None)).transpose()?;
-        Ok(guarantee.map(|g| g.unit))
-    }
-
     /// Returns all releases so far, at the server and at clients, that no accountant covers.
     pub fn unaccounted(&self) -> Vec<PrivacyEvent> {
-        let all = self.own.iter().chain(self.clients.values().flatten());
-        let open = |e: &&PrivacyEvent| {
-            let priced = !matches!(
-                e,
-                PrivacyEvent::Unaccounted { .. } | PrivacyEvent::Undrawn { .. }
-            );
-            self.accountant.is_none() || !priced
-        };
-        all.filter(open).cloned().collect()
+        self.ledger.unaccounted()
+    }
+
+    /// Records that a row may belong to two clients: a guarantee for one example is impossible.
+    pub fn owned_twice(&mut self, why: &str) {
+        self.ledger.exposure.twice = Some(why.into());
     }
 }

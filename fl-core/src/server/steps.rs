@@ -97,7 +97,7 @@ impl RunState<'_> {
             0 => self.root.child(name, 0),
             _ => self.root.child("round", number as u64),
         };
-        let left = match self.faults.below {
+        let left = match self.faults.if_too_few {
             QuorumPolicy::Stop => 0,
             QuorumPolicy::Repeat(times) => times,
         };
@@ -148,7 +148,7 @@ impl RunState<'_> {
             (Some(few @ Problem::TooFew { .. }), Some(parts)) if step.left > 0 => {
                 self.warn(&format!("{name}: {few}; it is done once more"));
                 self.store.load(parts);
-                self.observed.forget_unreleased();
+                self.ledger.exposure.forget_unreleased();
                 step.left -= 1;
                 step.attempt += 1;
                 let (round, undoable) = self.attempt(step)?;
@@ -159,7 +159,7 @@ impl RunState<'_> {
                     "the budget ends the run before {name} is paid for: {error:#}"
                 ));
                 self.store.load(parts);
-                self.observed.forget_unreleased();
+                self.ledger.exposure.forget_unreleased();
                 self.ended = true;
                 self.evaluate_paid(step.number - 1)?;
                 self.current = Some(step);
@@ -187,9 +187,7 @@ impl RunState<'_> {
         let Self {
             host,
             store,
-            own,
-            clients,
-            observed,
+            ledger,
             chain,
             totals,
             grows,
@@ -204,10 +202,10 @@ impl RunState<'_> {
                 done: totals.steps,
                 protocol: state()?,
                 parts: store.save()?,
-                own: own.clone(),
-                clients: clients.clone(),
+                own: ledger.server.clone(),
+                clients: ledger.clients.clone(),
                 told: told.clone(),
-                exposed: observed.exposed.clone(),
+                exposed: ledger.exposure.exposed.clone(),
                 chain: *chain,
                 totals: totals.clone(),
                 ended: *ended,
@@ -246,6 +244,6 @@ impl RunState<'_> {
 
     /// Returns whether a budget may end the rounds: the run's, or that of a client's own node.
     pub(crate) fn may_end(&self) -> bool {
-        self.accountant.is_some()
+        self.ledger.accounts()
     }
 }

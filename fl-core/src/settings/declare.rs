@@ -17,13 +17,13 @@ pub fn doc_text(lines: &[&str]) -> String {
 
 /// Declares a group of settings, see the [module](mod@crate::settings).
 ///
-/// Each setting is `name: type = default, in range;` with a doc comment. A setting without a
-/// default must be given. An attribute `#[check(path)]` names a `fn(&Self) -> Result<(), String>`
-/// that checks several settings together.
+/// Each setting is `name: type = default, in range, was "old-name";` with a doc comment. A setting
+/// without a default must be given. The old name is read with a note. An attribute `#[check(path)]`
+/// names a `fn(&Self) -> Result<(), String>` that checks several settings together.
 #[macro_export]
 macro_rules! settings {
     ($(#[doc = $about:literal])* $(#[check($check:path)])? $vis:vis struct $name:ident {
-        $( $(#[doc = $doc:literal])* $field:ident : $ty:ty $(= $default:expr)? $(, in $range:expr)? ; )*
+        $( $(#[doc = $doc:literal])* $field:ident : $ty:ty $(= $default:expr)? $(, in $range:expr)? $(, was $old:literal)? ; )*
     }) => {
         $(#[doc = $about])*
         #[derive(Clone, Debug, PartialEq)]
@@ -38,16 +38,18 @@ macro_rules! settings {
             fn read(value: &$crate::settings::Value, reader: &mut $crate::settings::Reader) -> Option<Self> {
                 let names: Vec<String> = vec![$(stringify!($field).replace('_', "-")),*];
                 let known: Vec<&str> = names.iter().map(String::as_str).collect();
+                let old = <Self as $crate::settings::Settings>::old_names();
                 let mut found = reader.keys(value, &known)?;
+                reader.old_names(&mut found, value, &old);
                 let before = reader.mistakes.len();
-                $(let $field = reader.field::<$ty>(
+                $(let $field = reader.field_or_old::<$ty>(
                     &mut found,
-                    &stringify!($field).replace('_', "-"),
+                    (&stringify!($field).replace('_', "-"), $crate::settings!(@old $($old)?)),
                     $crate::settings!(@default $ty $(, $default)?),
                     |read| $crate::settings!(@check read $(, $range)?),
                     $crate::settings!(@range $ty $(, $range)?),
                 );)*
-                reader.unknown(&found, &known);
+                reader.unknown_or_old(&found, &known, &old);
                 if reader.mistakes.len() > before { return None; }
                 let read = Self { $($field: $field?),* };
                 $(if let Err(text) = $check(&read) { return reader.wrong(text); })?
@@ -69,6 +71,10 @@ macro_rules! settings {
         }
         impl $crate::settings::Settings for $name {
             fn doc() -> String { $crate::settings::doc_text(&[$($about),*]) }
+            fn old_names() -> Vec<(&'static str, String)> {
+                let all = [$(($crate::settings!(@old $($old)?), stringify!($field))),*];
+                $crate::settings::old_names(&all)
+            }
             fn fields() -> Vec<$crate::settings::Field> {
                 vec![$({
                     let default: Option<$ty> = $crate::settings!(@default $ty $(, $default)?);
@@ -82,12 +88,23 @@ macro_rules! settings {
             }
         }
     };
+    (@old) => { None };
+    (@old $old:literal) => { Some($old) };
     (@default $ty:ty) => { None };
     (@default $ty:ty, $default:expr) => { Some::<$ty>($default) };
     (@check $read:ident) => { { let _ = $read; Ok(()) } };
     (@check $read:ident, $range:expr) => { $crate::settings::check_range($read, &$range) };
     (@range $ty:ty) => { None };
     (@range $ty:ty, $range:expr) => { Some($crate::settings::show_range::<<$ty as $crate::settings::Ranged>::Number>(&$range)) };
+}
+
+/// Used by [`settings!`](crate::settings!): old names, each with the name of today.
+#[doc(hidden)]
+pub fn old_names(all: &[(Option<&'static str>, &'static str)]) -> Vec<(&'static str, String)> {
+    let renamed = all
+        .iter()
+        .filter_map(|(old, field)| Some(((*old)?, field.replace('_', "-"))));
+    renamed.collect()
 }
 
 /// Used by [`settings!`](crate::settings!).

@@ -45,16 +45,22 @@ impl<A: Settings, B: Settings> Setting for Joined<A, B> {
         let known = [&shared[..], &own].concat();
         let mut found = reader.keys(value, &known)?;
         let before = reader.mistakes.len();
-        let mut group = |names: &[&str]| -> Value {
-            let given = names.iter().filter_map(|name| {
-                let value: &Value = found.remove(*name)?;
-                Some((Value::from(*name), value.clone()))
+        let mut group = |names: &[&str], old: &[(&str, String)]| -> Value {
+            let keys = value.as_mapping().into_iter().flat_map(|map| map.keys());
+            let keys = keys.filter_map(Value::as_str);
+            let its = keys.filter(|key| names.contains(key) || old.iter().any(|(o, _)| o == key));
+            let given = its.filter_map(|key| {
+                let value: &Value = found.remove(key)?;
+                Some((Value::from(key), value.clone()))
             });
             Value::Mapping(given.collect())
         };
-        let (shared, own) = (group(&shared), group(&own));
+        let (shared, own) = (
+            group(&shared, &A::old_names()),
+            group(&own, &B::old_names()),
+        );
         let (shared, own) = (A::read(&shared, reader), B::read(&own, reader));
-        reader.unknown(&found, &known);
+        reader.unknown_or_old(&found, &known, &Self::old_names());
         (reader.mistakes.len() == before).then_some(())?;
         Some(Self {
             shared: shared?,
@@ -86,5 +92,9 @@ impl<A: Settings, B: Settings> Settings for Joined<A, B> {
 
     fn fields() -> Vec<Field> {
         A::fields().into_iter().chain(B::fields()).collect()
+    }
+
+    fn old_names() -> Vec<(&'static str, String)> {
+        [A::old_names(), B::old_names()].concat()
     }
 }

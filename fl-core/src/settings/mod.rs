@@ -39,7 +39,7 @@ mod tests;
 mod values;
 
 pub use choices::{choice, choice_schema, choice_words, keyed, no_such_choice};
-pub use declare::{doc_text, field, object_schema};
+pub use declare::{doc_text, field, object_schema, old_names};
 pub use joined::Joined;
 pub use ranges::{Ranged, above, above_to, between, check_range, range_schema, show_range};
 pub use reader::{Mistake, Reader, Step, nearest, show, show_path};
@@ -65,6 +65,10 @@ pub trait Settings: Setting {
     fn doc() -> String;
     /// Returns one row per setting.
     fn fields() -> Vec<Field>;
+    /// Names that settings had in earlier versions, each with the name of today.
+    fn old_names() -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
 }
 
 /// One row of `fl inspect`.
@@ -97,19 +101,16 @@ pub fn defaults<T: Setting>() -> T {
 /// # Errors
 /// If `value` has any mistake.
 pub fn read_value<T: Setting>(value: &Value) -> crate::Result<T> {
+    collected(|reader| T::read(value, reader))
+}
+
+/// What `read` gives if it notes no mistake; otherwise all mistakes, one a line.
+pub(crate) fn collected<T>(read: impl FnOnce(&mut Reader) -> Option<T>) -> crate::Result<T> {
     let mut reader = Reader::default();
-    let read = T::read(value, &mut reader);
-    match read {
-        Some(read) if reader.mistakes.is_empty() => Ok(read),
-        _ => Err(anyhow::anyhow!(
-            reader
-                .mistakes
-                .iter()
-                .map(Mistake::to_string)
-                .collect::<Vec<_>>()
-                .join("\n")
-        )),
-    }
+    let read = read(&mut reader);
+    let wrong: Vec<String> = reader.mistakes.iter().map(Mistake::to_string).collect();
+    read.filter(|_| wrong.is_empty())
+        .ok_or_else(|| anyhow::anyhow!(wrong.join("\n")))
 }
 
 /// As [`read_value`], from YAML (or JSON) text.
@@ -118,6 +119,42 @@ pub fn read_value<T: Setting>(value: &Value) -> crate::Result<T> {
 /// If `text` is not YAML, or has any mistake.
 pub fn read_yaml<T: Setting>(text: &str) -> crate::Result<T> {
     read_value(&serde_yaml::from_str(text)?)
+}
+
+/// Returns a value as YAML text. Numbers are written so that readers of YAML 1.1 (PyYAML among them) read
+/// numbers too: `1.0e-3`, not `1e-3`.
+///
+/// # Errors
+/// If the value cannot be written.
+pub fn to_yaml(value: &Value) -> crate::Result<String> {
+    let text = serde_yaml::to_string(value)?;
+    let lines = text.lines().map(|line| {
+        let at = line.rfind([' ', '[']).map_or(0, |at| at + 1);
+        format!("{}{}\n", &line[..at], with_point(&line[at..]))
+    });
+    let pointed: String = lines.collect();
+    // a text of several lines may look like a number in one of them
+    match serde_yaml::from_str::<Value>(&pointed) {
+        Ok(read) if read == *value => Ok(pointed),
+        _ => Ok(text),
+    }
+}
+
+/// Returns `1.0e-3` for `1e-3`, and other words unchanged.
+fn with_point(word: &str) -> String {
+    let number = word.parse::<f64>().is_ok_and(f64::is_finite);
+    match word.split_once('e').filter(|_| number) {
+        Some((digits, power)) => {
+            let point = if digits.contains('.') { "" } else { ".0" };
+            let sign = if power.starts_with(['-', '+']) {
+                ""
+            } else {
+                "+"
+            };
+            format!("{digits}{point}e{sign}{power}")
+        }
+        None => word.into(),
+    }
 }
 
 /// Returns a YAML value as JSON; NaN and infinities become `null`.

@@ -55,6 +55,8 @@ pub struct Reader {
     path: Vec<Step>,
     /// The mistakes, in the order of the declaration.
     pub mistakes: Vec<Mistake>,
+    /// Settings that were given by an old name.
+    pub notes: Vec<Mistake>,
 }
 
 impl Reader {
@@ -62,7 +64,7 @@ impl Reader {
     pub fn at(path: Vec<Step>) -> Self {
         Self {
             path,
-            mistakes: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -118,10 +120,58 @@ impl Reader {
         Some(found)
     }
 
+    /// Records a note for every setting of `value` that has an `old` name. If both names are given,
+    /// the last counts.
+    pub fn old_names(
+        &mut self,
+        found: &mut BTreeMap<String, &Value>,
+        value: &Value,
+        old: &[(&str, String)],
+    ) {
+        for (old, new) in old {
+            if !found.contains_key(*old) {
+                continue;
+            }
+            let mut text = format!("is now called `{new}`");
+            if found.contains_key(new) {
+                let keys = value.as_mapping().into_iter().flat_map(|map| map.keys());
+                let last = keys
+                    .filter_map(Value::as_str)
+                    .filter(|key| key == old || key == new);
+                let old_counts = last.last() == Some(old);
+                found.remove(if old_counts { new.as_str() } else { *old });
+                text += ", which is given too; the last one counts";
+            }
+            let mut path = self.path.clone();
+            path.push(Step::Key((*old).into()));
+            self.notes.push(Mistake {
+                path,
+                text,
+                on_key: true,
+            });
+        }
+    }
+
     /// Records every key that was not read.
     pub fn unknown(&mut self, left: &BTreeMap<String, &Value>, known: &[&str]) {
+        self.unknown_or_old(left, known, &[]);
+    }
+
+    /// As [`Reader::unknown`]; what is like an `old` name leads to the name of today.
+    pub fn unknown_or_old(
+        &mut self,
+        left: &BTreeMap<String, &Value>,
+        known: &[&str],
+        old: &[(&str, String)],
+    ) {
         for key in left.keys() {
-            let hint = match nearest(key, known.iter().copied()) {
+            let near = nearest(key, known.iter().copied());
+            let near_old = || {
+                let near = nearest(key, old.iter().map(|(old, _)| *old))?;
+                let renamed = old.iter().find(|(old, _)| *old == near)?;
+                Some(renamed.1.as_str())
+            };
+            let hint = match near.or_else(near_old) {
                 _ if known.is_empty() => "; there are no settings here".to_string(),
                 Some(near) => format!("; did you mean `{near}`? known: {}", known.join(", ")),
                 None => format!("; known: {}", known.join(", ")),
@@ -144,8 +194,24 @@ impl Reader {
         check: impl FnOnce(&T) -> Result<(), String>,
         range: Option<String>,
     ) -> Option<T> {
-        match found.remove(name) {
-            Some(value) => {
+        self.field_or_old(found, (name, None), default, check, range)
+    }
+
+    /// As [`Reader::field`], for a setting that may stand there by an old name.
+    pub fn field_or_old<T: Setting>(
+        &mut self,
+        found: &mut BTreeMap<String, &Value>,
+        (name, old): (&str, Option<&str>),
+        default: Option<T>,
+        check: impl FnOnce(&T) -> Result<(), String>,
+        range: Option<String>,
+    ) -> Option<T> {
+        let given = match found.remove(name) {
+            Some(value) => Some((name, value)),
+            None => old.and_then(|old| Some((old, found.remove(old)?))),
+        };
+        match given {
+            Some((name, value)) => {
                 self.path.push(Step::Key(name.into()));
                 let read = self.checked(value, check, range);
                 self.path.pop();

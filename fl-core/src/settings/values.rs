@@ -17,11 +17,20 @@ fn unfit(value: &Value, low: impl Display, high: impl Display, kind: &str) -> St
     }
 }
 
+/// A number that was written as a text, as writers of YAML 1.1 (PyYAML among them) write `1e-3`.
+fn number_in(value: &Value) -> Option<f64> {
+    let text = value.as_str()?;
+    let starts = text.trim_start_matches(['+', '-']);
+    let number = starts.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    number.then(|| text.parse().ok())?
+}
+
 macro_rules! numbers {
     ($($t:ty, $kind:literal, $json:literal, $get:ident, $wide:ty;)*) => {$(
         impl Setting for $t {
             fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
-                match value.$get().and_then(|wide| <$t>::try_from(wide).ok()) {
+                let text = || value.as_str().and_then(|text| text.parse().ok());
+                match value.$get().or_else(text).and_then(|wide| <$t>::try_from(wide).ok()) {
                     Some(n) => Some(n),
                     None => reader.unlike(&unfit(value, <$t>::MIN, <$t>::MAX, $kind), value),
                 }
@@ -47,7 +56,7 @@ macro_rules! floats {
     ($($t:ty),*) => {$(
         impl Setting for $t {
             fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
-                match value.as_f64() {
+                match value.as_f64().or_else(|| number_in(value)) {
                     Some(x) if (x as $t).is_finite() => Some(x as $t),
                     Some(_) => reader.unlike("a finite number", value),
                     None => reader.unlike("a number", value),
@@ -106,6 +115,42 @@ impl Setting for String {
     }
     fn kind() -> String {
         "text".into()
+    }
+}
+
+/// Any value: it is read elsewhere.
+impl Setting for Value {
+    fn read(value: &Value, _: &mut Reader) -> Option<Self> {
+        Some(value.clone())
+    }
+    fn write(&self) -> Value {
+        self.clone()
+    }
+    fn schema() -> serde_json::Value {
+        json!({})
+    }
+    fn kind() -> String {
+        "value".into()
+    }
+}
+
+/// Any values by name: they are read elsewhere.
+impl Setting for serde_yaml::Mapping {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        match value {
+            Value::Mapping(map) => Some(map.clone()),
+            Value::Null => Some(Self::new()),
+            other => reader.unlike("a mapping", other),
+        }
+    }
+    fn write(&self) -> Value {
+        self.clone().into()
+    }
+    fn schema() -> serde_json::Value {
+        json!({ "type": "object" })
+    }
+    fn kind() -> String {
+        "mapping".into()
     }
 }
 

@@ -144,12 +144,15 @@ pub(crate) mod tests {
             },
             stream: Stream::root(1),
         };
-        let decl = linked_parts().into_iter().find(|p| p.name == "linear");
+        let decl = linked_parts()
+            .into_iter()
+            .find(|p| p.name == "linear")
+            .unwrap();
         let model = SlotAssignment {
             slot: "model".into(),
             clients: None,
-            decl: decl.unwrap(),
-            settings: serde_yaml::Value::Null,
+            decl,
+            settings: decl.read(&serde_yaml::Value::Null).unwrap(),
         };
         Parts::new(vec![model])
             .build(Role::Trainer, "model", None, &make)

@@ -53,12 +53,6 @@ pub fn answered(args: Vec<OsString>, more: &[&'static PartDecl]) -> Answered {
     Answered { code, ..kept }
 }
 
-/// From now on nothing is said but errors.
-pub fn quiet() {
-    // without a log there is nothing that could fail
-    let _ = crate::log::begin(true, None);
-}
-
 /// A bar for [`crate::progress`]; one that is not `seen` only keeps count.
 pub fn bar(seen: bool) -> ProgressBar {
     match seen {

@@ -5,10 +5,11 @@ use crate::{Done, Failure, print};
 use clap::Args;
 use console::style;
 use fl_core::PartDecl;
-use fl_core::settings::{Value, nearest};
-use fl_registry::Catalogue;
-use serde::Deserialize;
-use serde_json::{Map, Value as Json};
+use fl_core::settings::{Reader, Setting, Step, Value, nearest, to_json};
+use fl_engine::NotRun;
+use fl_registry::{Catalogue, Mistakes};
+use serde_json::{Map, Value as Json, json};
+use serde_yaml::Mapping;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -34,34 +35,70 @@ pub struct TestArgs {
     accept: bool,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    cases: Vec<Case>,
+fl_core::settings! {
+    /// Cases: what a part must answer to an input.
+    pub struct File {
+        /// The cases.
+        cases: Vec<Case>;
+    }
 }
 
-/// One question to one part.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Case {
-    name: String,
-    /// Role and name: `aggregator trimmed-mean`.
-    part: String,
-    settings: Option<Value>,
-    /// As `fl try` reads it.
-    input: Option<Json>,
-    /// Instead of an input: it keeps what its role asks and what it claims, as with `--conformance`.
-    #[serde(default)]
-    conformance: bool,
-    #[serde(default)]
-    seed: u64,
-    /// So far apart numbers may be, relative to 1 and to their size; otherwise all bits count.
-    close: Option<f64>,
-    /// Bounds by path, such as `tensors.w: [0, 1]`, instead of an answer.
-    #[serde(default)]
-    within: BTreeMap<String, [f64; 2]>,
-    /// It is refused, with this in the error's text.
-    refused: Option<String>,
+fl_core::settings! {
+    /// One input to one part, and what is expected of the answer.
+    pub struct Case {
+        /// Its name; no other case of the file has it.
+        name: String;
+        /// Role and name of the part: `aggregator trimmed-mean`.
+        part: String;
+        /// The settings of the part.
+        settings: Option<Value> = None;
+        /// The input, as `fl try` reads it.
+        input: Option<Value> = None;
+        /// Instead of an input: check the part against its role and its properties.
+        conformance: bool = false;
+        /// The seed of everything random.
+        seed: u64 = 0;
+        /// Numbers may differ this much, relative to 1 and to their size; otherwise all bits count.
+        close: Option<f64> = None, in 0.0..;
+        /// Bounds by path instead of an answer: `{ tensors.w: [0, 1] }`.
+        within: Bounds = Bounds::default();
+        /// The part refuses the input, with an error that contains this text.
+        refused: Option<String> = None;
+    }
+}
+
+/// The least and the largest number at a path.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bounds(BTreeMap<String, [f64; 2]>);
+
+impl Setting for Bounds {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        let mut all = BTreeMap::new();
+        for (path, bounds) in Mapping::read(value, reader)? {
+            let path = path.as_str().unwrap_or_default().to_string();
+            let read = reader.below(Step::Key(path.clone()), |reader| {
+                match Vec::<f64>::read(&bounds, reader)?[..] {
+                    [low, high] => Some([low, high]),
+                    _ => reader.unlike("two numbers, [low, high]", &bounds),
+                }
+            });
+            all.insert(path, read?);
+        }
+        Some(Self(all))
+    }
+    fn write(&self) -> Value {
+        let both =
+            |(path, both): (&String, &[f64; 2])| (path.as_str().into(), both.to_vec().write());
+        Value::Mapping(self.0.iter().map(both).collect())
+    }
+    fn schema() -> Json {
+        let both =
+            json!({ "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2 });
+        json!({ "type": "object", "additionalProperties": both })
+    }
+    fn kind() -> String {
+        "bounds by path".into()
+    }
 }
 
 /// What the cases came to.
@@ -104,7 +141,7 @@ pub fn test(args: &TestArgs, catalogue: &Catalogue) -> Done {
         let decl = named(part, catalogue).map_err(Failure::usage)?;
         let broken = broken(decl, &given).map_err(Failure::usage)?;
         let title = format!(
-            "{} {}: keeps what its role asks and what it claims",
+            "{} {}: fulfils its role and its properties",
             decl.role, decl.name
         );
         tally.judged(broken.is_none(), &title);
@@ -146,29 +183,50 @@ fn one_file(
     let wrong = |at: &Path, error: &dyn std::fmt::Display| {
         Failure::usage(format!("{}: {error}", at.display()))
     };
-    let text = fl_engine::open(path).and_then(std::io::read_to_string);
-    let text = text.map_err(|e| wrong(path, &e))?;
-    let file: File = serde_yaml::from_str(&text).map_err(|e| wrong(path, &e))?;
+    let document = fl_engine::parse(path)?;
+    let what = "a file of cases is a mapping with `cases`, a list";
+    let (file, places) = document.settings::<File>(what).map_err(NotRun::Mistakes)?;
     let held = path.with_extension("answers.json");
     let mut answers: Map<String, Json> = match std::fs::read_to_string(&held) {
         Ok(text) => serde_json::from_str(&text).map_err(|e| wrong(&held, &e))?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Map::new(),
         Err(error) => return Err(wrong(&held, &error)),
     };
-    if file.cases.is_empty() {
-        return Err(wrong(path, &"it has no cases"));
-    }
     let mut names = BTreeSet::new();
+    let mut mistakes = Vec::new();
+    let mut note = |path: &[Step], text: String| mistakes.push(places.mistake(path, text));
+    if file.cases.is_empty() {
+        note(&[Step::Key("cases".into())], "it has no cases".into());
+    }
+    for (at, case) in file.cases.iter().enumerate() {
+        let here = |field: &str| {
+            [
+                Step::Key("cases".into()),
+                Step::Item(at),
+                Step::Key(field.into()),
+            ]
+        };
+        if !names.insert(case.name.clone()) {
+            note(
+                &here("name"),
+                format!("two cases are called `{}`", case.name),
+            );
+        }
+        if let Err(text) = named(&case.part, catalogue) {
+            note(&here("part"), text);
+        }
+        if let Err((field, text)) = sound(case) {
+            note(&here(field), text.into());
+        }
+    }
+    if !mistakes.is_empty() {
+        return Err(NotRun::Mistakes(Mistakes::sorted(mistakes)).into());
+    }
     let mut changed = false;
     for case in file.cases {
-        if !names.insert(case.name.clone()) {
-            let error = format!("two cases are called `{}`", case.name);
-            return Err(wrong(path, &error));
-        }
-        sound(&case, catalogue).map_err(|e| wrong(path, &format!("case `{}`: {e}", case.name)))?;
         let found = ask(&case, catalogue);
         let different = judge(&case, &found, answers.get(&case.name));
-        let answered = case.within.is_empty() && case.refused.is_none();
+        let answered = case.within.0.is_empty() && case.refused.is_none();
         let title = format!("{}: {}", path.display(), case.name);
         match &found {
             Ok(answer) if accept && answered && !different.is_empty() => {
@@ -196,29 +254,27 @@ fn one_file(
     Ok(())
 }
 
-/// A case that asks for nothing, or for what can never be missed, is a mistake.
-fn sound(case: &Case, catalogue: &Catalogue) -> Result<(), String> {
-    named(&case.part, catalogue)?;
-    let said = match (&case.input, case.conformance) {
-        (Some(_), true) | (None, false) => "a case has either an `input` or `conformance: true`",
-        _ if case
-            .close
-            .is_some_and(|close| !close.is_finite() || close < 0.0) =>
-        {
-            "`close` must be a finite number, at least 0"
-        }
+/// A case that expects nothing, or what every answer fulfils, is a mistake: the field, and why.
+fn sound(case: &Case) -> Result<(), (&'static str, &'static str)> {
+    let bounded = case.close.is_some() || !case.within.0.is_empty();
+    Err(match (&case.input, case.conformance) {
+        (Some(_), true) | (None, false) => (
+            "name",
+            "a case has either an `input` or `conformance: true`",
+        ),
         _ if case.refused.as_ref().is_some_and(String::is_empty) => {
-            "`refused` must say what the error's text has in it"
+            ("refused", "must be a text that the error contains")
         }
-        (None, true) if case.close.is_some() || !case.within.is_empty() => {
-            "a case of `conformance` has no answer that could be `close` or `within`"
-        }
-        _ if case.refused.is_some() && (case.close.is_some() || !case.within.is_empty()) => {
-            "a case that is `refused` has no answer that could be `close` or `within`"
-        }
+        (None, true) if bounded => (
+            "conformance",
+            "a case of `conformance` has no answer that could be `close` or `within`",
+        ),
+        _ if case.refused.is_some() && bounded => (
+            "refused",
+            "a case that is `refused` has no answer that could be `close` or `within`",
+        ),
         _ => return Ok(()),
-    };
-    Err(said.into())
+    })
 }
 
 /// What the part of a case that is [`sound`] answers, or why it does not.
@@ -230,7 +286,7 @@ fn ask(case: &Case, catalogue: &Catalogue) -> Result<Json, String> {
             None => Ok(Json::Null),
         };
     };
-    answer_of(&case.part, settings, input.clone(), case.seed, catalogue)
+    answer_of(&case.part, settings, to_json(input), case.seed, catalogue)
 }
 
 fn nothing() -> Value {
@@ -255,7 +311,7 @@ pub fn answer_of(
 fn broken(decl: &'static PartDecl, given: &Value) -> Result<Option<String>, String> {
     let settings = settings(decl, given).map_err(words)?;
     match guarded(decl, || {
-        Ok(fl_conformance::check::declared(decl, &settings))
+        Ok(fl_conformance::check::declared(decl, &settings.value))
     }) {
         Ok(Some(tried)) => Ok(tried.err().map(|broken| broken.to_string())),
         Ok(None) => {
@@ -313,11 +369,11 @@ fn judge(case: &Case, found: &Result<Json, String>, held: Option<&Json>) -> Vec<
         (Ok(answer), None) => answer,
     };
     let mut different = Vec::new();
-    for (path, bounds) in &case.within {
+    for (path, bounds) in &case.within.0 {
         outside(answer, path, *bounds, &mut different);
     }
     match held {
-        _ if !case.within.is_empty() => {}
+        _ if !case.within.0.is_empty() => {}
         Some(held) => walk("", held, answer, case.close, &mut different),
         None => different.push(format!(
             "new: {}; `--accept` takes it as right",

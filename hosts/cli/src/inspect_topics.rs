@@ -2,7 +2,7 @@
 
 use fl_core::settings::Field;
 use fl_data::{DataSpec, SetSpec, linked_sets};
-use fl_registry::{Catalogue, settings_json, settings_table};
+use fl_registry::{Catalogue, columns, fill, settings_json, settings_table};
 use serde_json::{Value as Json, json};
 
 /// What is known of one name.
@@ -17,14 +17,17 @@ pub struct Topic {
 }
 
 impl Topic {
-    pub fn text(&self) -> String {
-        let mut out = format!("{}: {}\n\n{}\n\n", self.name, self.what, self.doc);
-        out += &settings_table(&self.fields);
-        if !self.facts.is_empty() {
+    pub fn text(&self, width: usize) -> String {
+        let head = fill(&format!("{}: {}", self.name, self.what), width);
+        let mut out = format!("{head}\n\n{}\n\n", fill(&self.doc, width));
+        out += &settings_table(&self.fields, width);
+        let facts = self.facts.iter();
+        let facts: Vec<_> = facts
+            .map(|(key, value)| [key.to_string(), value.clone()])
+            .collect();
+        if !facts.is_empty() {
             out.push('\n');
-        }
-        for (key, value) in &self.facts {
-            out += &format!("  {key:<8} {value}\n");
+            out += &columns(&facts, width);
         }
         out
     }

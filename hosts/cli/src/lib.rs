@@ -18,7 +18,6 @@
 mod account;
 #[cfg(feature = "plugins")]
 mod attack;
-mod cached_runs;
 mod capture;
 mod cases;
 mod doctor;
@@ -32,7 +31,6 @@ mod plan;
 mod progress;
 mod report;
 mod run;
-mod run_scheduler;
 mod sanitize;
 mod show;
 mod study;
@@ -40,7 +38,7 @@ mod study;
 mod supervise;
 mod try_part;
 
-pub use capture::{Answered, answered, bar, quiet};
+pub use capture::{Answered, answered, bar};
 pub use cases::answer_of;
 pub use progress::progress;
 
@@ -58,19 +56,24 @@ use std::process::ExitCode;
 
 /// Federated learning and federated distillation, composed from plugins in a YAML file.
 #[derive(Parser)]
-#[command(name = "fl", version, arg_required_else_help = true)]
+#[command(
+    name = "fl",
+    version,
+    arg_required_else_help = true,
+    after_help = "Example:\n  fl run hello.yaml\n\n`fl COMMAND --help` explains a command and has an example."
+)]
 struct Cli {
-    /// A library with more parts. May be given several times.
+    /// Load a library with more parts. May be given several times.
     #[arg(long = "plugin", value_name = "LIB", global = true)]
     plugins: Vec<PathBuf>,
-    /// Give every such library, and those that specs name, processes of their own: one that crashes, exits or never returns is
-    /// an error of its part, and not the end of the run. Results do not depend on it.
+    /// Run loaded libraries in processes of their own. A library that crashes, exits or never
+    /// returns is then an error of its part, and the program goes on. Results do not depend on it.
     #[arg(long, global = true)]
     isolate: bool,
-    /// Say nothing but errors: no notes, no progress.
+    /// Print errors only.
     #[arg(long, global = true)]
     quiet: bool,
-    /// Add to this file what is said, and how far runs are, each line with its time.
+    /// Also write messages and progress to a file, each line with its time.
     #[arg(long, value_name = "FILE", global = true)]
     log: Option<PathBuf>,
     #[command(subcommand)]
@@ -79,109 +82,145 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a spec; results on stdout, progress on stderr, and a run folder.
+    /// Run a spec: print results and write a run folder.
+    #[command(
+        after_help = "Examples:\n  fl run hello.yaml --set protocol.rounds=20\n  fl run --resume runs/hello-1"
+    )]
     Run(run::RunArgs),
-    /// Make a page of a run folder, or of several beside each other, to open in a browser.
-    Report(report::ReportArgs),
-    /// Say what tells two run folders apart: specs, where they part, measurements. Exit code 1 if their results differ.
-    Compare(report::CompareArgs),
-    /// Write what was measured, and models, in the forms that other tools read.
-    Export(export::ExportArgs),
-    /// Hold parts to files of cases: what they answered last, a bound, or a refusal. Exit code 1 on a difference.
-    ///
-    /// A file is YAML, `cases: [..]`. A case has a `name`, a `part` (`aggregator mean`), its `settings`, and an `input` as `fl try`
-    /// reads it, with a `seed` (0). It is held to the answer in the file beside it, all bits or `close: 1e-6` (relative to 1 and to
-    /// the number); or to bounds, `within: { tensors.w: [0, 1] }`; or `refused: text` says what the error has in it. Instead of an
-    /// input `conformance: true` holds the part to its claims.
-    Test(cases::TestArgs),
-    /// Print what a shell needs to complete commands: `fl completions bash > /etc/bash_completion.d/fl`.
-    Completions {
-        /// The shell.
-        shell: clap_complete::Shell,
-    },
-    /// Write a man page for each command into a folder.
-    Man {
-        /// The folder.
-        dir: PathBuf,
-    },
-    /// Say what this machine has for a run: data folder, cards and whether they compute as the processor does, Python.
-    Doctor(doctor::DoctorArgs),
-    /// Do every run that a study asks for, each once, and make its tables.
-    Study(study::StudyArgs),
-    /// Find every mistake of every spec, and note data sets that are not there; runs nothing.
+    /// Find every mistake of specs before a run. Notes data sets that are missing.
+    #[command(after_help = "Example:\n  fl check hello.yaml other.yaml")]
     Check {
         /// Spec files.
         #[arg(required = true)]
         specs: Vec<PathBuf>,
         #[command(flatten)]
         set: Overrides,
-        /// One JSON object instead of text.
+        /// Print one JSON object instead of text.
         #[arg(long)]
         json: bool,
     },
-    /// Say which questions will be asked, of whom, with what payload and how many bytes.
+    /// Show what a run will exchange: requests, clients, payloads, bytes and privacy.
+    #[command(after_help = "Example:\n  fl plan hello.yaml")]
     Plan(plan::PlanArgs),
+    /// Write a new part or app that builds and passes its tests.
+    #[command(
+        after_help = "Examples:\n  fl new aggregator my-mean\n  fl new trainer my-net --lang python"
+    )]
+    New(new::NewArgs),
+    /// Test parts against files of cases, or against what their role requires. Exit code 1 if a
+    /// case differs.
+    ///
+    /// A file of cases is YAML, `cases: [..]`. A case has a `name`, a `part` (`aggregator mean`), its
+    /// `settings`, and an `input` as `fl try` reads it, with a `seed` (0). The answer is compared
+    /// with the one in the file beside it: all bits, or with `close: 1.0e-6` up to that distance
+    /// (relative to 1 and to the number). Instead a case can give bounds,
+    /// `within: { tensors.w: [0, 1] }`, or `refused: TEXT`, a text that the error contains.
+    /// `conformance: true` instead of an input checks the part against its role and its properties.
+    #[command(
+        after_help = "Examples:\n  fl test tests/cases\n  fl test --conformance trimmed-mean"
+    )]
+    Test(cases::TestArgs),
     /// List the parts that specs can name.
+    #[command(after_help = "Example:\n  fl list aggregator")]
     List {
-        /// Only this role: protocol, aggregator, selector, privacy, generator, trainer or accountant.
+        /// Only this role: protocol, aggregator, selector, privacy, generator, trainer, accountant
+        /// or attack.
         role: Option<String>,
-        /// One JSON object instead of a table.
+        /// Print one JSON object instead of a table.
         #[arg(long)]
         json: bool,
-        /// All parts by role and by paper, in Markdown: `plugins/PARTS.md`.
+        /// Print all parts by role and by paper, in Markdown: `plugins/PARTS.md`.
         #[arg(long, conflicts_with_all = ["json", "role"])]
         markdown: bool,
     },
-    /// Show one part, data set, split or network: what it does, its settings, ranges, defaults, signature and origin.
+    /// Describe one part, data set, split or network: settings, ranges, defaults, where it fits.
+    #[command(after_help = "Example:\n  fl inspect trimmed-mean")]
     Inspect {
         /// Its name in specs.
         name: String,
-        /// One JSON object instead of text.
+        /// Print one JSON object instead of text.
         #[arg(long)]
         json: bool,
-    },
-    /// Print the JSON Schema of a spec with every known part in it, for editors.
-    Schema {
-        /// A page for people instead, with every field of a spec: `specs/README.md`.
-        #[arg(long)]
-        markdown: bool,
-    },
-    /// Write a new part: a crate, or a C library, that builds and passes its tests at once.
-    New(new::NewArgs),
-    /// Give one part numbers, and see its answer alone.
-    Try(try_part::TryArgs),
-    /// Say what releases cost without a run, or how much noise an epsilon needs.
-    Account {
-        #[command(subcommand)]
-        command: account::AccountCommand,
-    },
-    /// Serve clients to the program that has begun this process, on the socket that is its standard input.
-    #[command(hide = true)]
-    ClientProcess(run::ClientArgs),
-    #[cfg(feature = "plugins")]
-    /// Attack a run: what does it give away of the examples that it learnt from?
-    Attack {
-        #[command(subcommand)]
-        command: attack::AttackCommand,
     },
     /// Look at data sets.
     Data {
         #[command(subcommand)]
         command: DataCommand,
     },
+    /// Do the runs of a study, each once, and make its tables.
+    #[command(after_help = "Example:\n  fl study specs/studies/quick.yaml --dry-run")]
+    Study(study::StudyArgs),
+    /// Make a page of one run folder, or of several side by side, for a browser.
+    #[command(
+        after_help = "Examples:\n  fl report runs/hello-1\n  fl report runs/hello-1 runs/hello-2 --out both.html"
+    )]
+    Report(report::ReportArgs),
+    /// Compare two run folders: specs, steps and measurements. Exit code 1 if their results differ.
+    #[command(after_help = "Example:\n  fl compare runs/hello-1 runs/hello-2")]
+    Compare(report::CompareArgs),
+    /// Write measurements and models in formats of other tools.
+    #[command(after_help = "Example:\n  fl export runs/hello-1 --csv hello.csv")]
+    Export(export::ExportArgs),
+    /// Run one part alone on given messages and print its answer.
+    #[command(after_help = "Example:\n  fl try aggregator mean --input messages.json")]
+    Try(try_part::TryArgs),
+    /// Compute what releases cost without a run, or how much noise an epsilon needs.
+    Account {
+        #[command(subcommand)]
+        command: account::AccountCommand,
+    },
+    #[cfg(feature = "plugins")]
+    /// Attack a run: measure what it reveals of the examples that it learnt from.
+    Attack {
+        #[command(subcommand)]
+        command: attack::AttackCommand,
+    },
+    /// Report what this machine has for a run: data folder, graphics cards, Python.
+    #[command(after_help = "Example:\n  fl doctor")]
+    Doctor(doctor::DoctorArgs),
+    /// Print the JSON Schema of a spec, with every known part, for editors.
+    #[command(after_help = "Example:\n  fl schema > schema.json")]
+    Schema {
+        /// Print the schema of a study's file instead: `specs/study.schema.json`.
+        #[arg(long, conflicts_with_all = ["cases", "markdown"])]
+        study: bool,
+        /// Print the schema of a file of cases instead: `specs/cases.schema.json`.
+        #[arg(long, conflicts_with = "markdown")]
+        cases: bool,
+        /// Print a page for people instead, with every field of a spec: `specs/README.md`.
+        #[arg(long)]
+        markdown: bool,
+    },
+    /// Print a completion script for a shell.
+    #[command(after_help = "Example:\n  fl completions bash > /etc/bash_completion.d/fl")]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write a man page for each command into a folder.
+    #[command(after_help = "Example:\n  fl man /usr/local/share/man/man1")]
+    Man {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// Serve clients to the program that has begun this process, on the socket that is its standard input.
+    #[command(hide = true)]
+    ClientProcess(run::ClientArgs),
 }
 
 #[derive(Subcommand)]
 enum DataCommand {
-    /// List the known sets, where each is looked for, and what is there.
+    /// List the known sets, where fl looks for each, and which are present.
+    #[command(after_help = "Example:\n  fl data list")]
     List {
         #[command(flatten)]
         place: DataDir,
-        /// One JSON object instead of a table.
+        /// Print one JSON object instead of a table.
         #[arg(long)]
         json: bool,
     },
     /// Show what each client of a spec gets, as a table and a picture, before a run.
+    #[command(after_help = "Example:\n  fl data show hello.yaml")]
     Show {
         /// The spec.
         spec: PathBuf,
@@ -189,7 +228,7 @@ enum DataCommand {
         set: Overrides,
         #[command(flatten)]
         place: DataDir,
-        /// One JSON object instead of a table.
+        /// Print one JSON object instead of a table.
         #[arg(long)]
         json: bool,
     },
@@ -206,7 +245,7 @@ struct Overrides {
 /// Where data sets are.
 #[derive(Args, Clone)]
 struct DataDir {
-    /// The data directory; otherwise FL_DATA_DIR, otherwise the platform's data folder.
+    /// The data directory. By default FL_DATA_DIR, or else the platform's data folder.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 }
@@ -260,6 +299,15 @@ fn not_stopped(signals: &Signals) -> Done {
     stopped.map_or(Ok(()), Err)
 }
 
+/// How wide text for people may be: as the terminal, or as COLUMNS says, or 100.
+fn width() -> usize {
+    let terminal = || console::Term::stdout().size_checked();
+    let terminal = (!capture::keeps()).then(terminal).flatten();
+    let columns = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let wide = terminal.map(|(_, wide)| usize::from(wide)).or_else(columns);
+    wide.unwrap_or(100).max(40)
+}
+
 /// Prints a result. A reader that has gone away (`fl list | head`) is no error.
 fn print(text: impl Display) -> Done {
     let text = sanitize::plain(&text.to_string());
@@ -301,10 +349,17 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
         Command::List { markdown: true, .. } => print(catalogue.parts_page().trim_end()),
         Command::List { role, json, .. } => show::list(role.as_deref(), json, &catalogue),
         Command::Inspect { name, json } => show::inspect(&name, json, &catalogue),
-        Command::Schema { markdown: true } => print(catalogue.spec_page::<DataSpec>().trim_end()),
-        Command::Schema { .. } => print(serde_json::to_string_pretty(
-            &catalogue.schema::<DataSpec>(),
-        )?),
+        Command::Schema { markdown: true, .. } => {
+            print(catalogue.spec_page::<DataSpec>().trim_end())
+        }
+        Command::Schema { study, cases, .. } => {
+            let schema = match (study, cases) {
+                (true, _) => fl_registry::schema_of::<fl_study::File>("A study"),
+                (_, true) => fl_registry::schema_of::<cases::File>("Cases of parts"),
+                _ => catalogue.schema::<DataSpec>(),
+            };
+            print(serde_json::to_string_pretty(&schema)?)
+        }
         Command::New(args) => new::new(&args, &catalogue),
         Command::Try(args) => try_part::try_part(&args, &catalogue),
         Command::ClientProcess(args) => run::serve(args, &catalogue),
@@ -338,6 +393,12 @@ fn man(dir: &Path) -> Done {
     std::fs::create_dir_all(dir)?;
     clap_mangen::generate_to(Cli::command(), dir)?;
     print(format_args!("man pages are in {}", dir.display()))
+}
+
+/// From now on only errors are printed.
+pub fn quiet() {
+    // without a log there is nothing that could fail
+    let _ = log::begin(true, None);
 }
 
 /// Does what the command line says: the whole of a program with parts of its own.
@@ -386,7 +447,7 @@ pub fn run_for_exit_code(args: Vec<OsString>) -> u8 {
     run_with(args, &[])
 }
 
-/// As [`code`], with parts besides those that are linked.
+/// As [`run_for_exit_code`], with parts besides those that are linked.
 fn run_with(args: Vec<OsString>, more: &[&'static PartDecl]) -> u8 {
     let command: Vec<String> = args
         .iter()
@@ -416,5 +477,44 @@ fn run_with(args: Vec<OsString>, more: &[&'static PartDecl]) -> u8 {
         }
         Err(Failure::Differs) => 1,
         Err(Failure::Stopped(code)) => code,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every command that does something, below `command`.
+    fn leaves(command: &clap::Command, all: &mut Vec<clap::Command>) {
+        let shown = |c: &&clap::Command| !c.is_hide_set();
+        match command.has_subcommands() {
+            true => { command.get_subcommands().filter(shown) }.for_each(|c| leaves(c, all)),
+            false => all.push(command.clone()),
+        }
+    }
+
+    #[test]
+    fn the_help_of_every_command_has_an_example_that_is_right() {
+        let mut all = Vec::new();
+        leaves(&Cli::command(), &mut all);
+        for command in all {
+            let name = command.get_name();
+            let help = command.get_after_help();
+            let help = help
+                .unwrap_or_else(|| panic!("{name} has no example"))
+                .to_string();
+            let examples: Vec<&str> = help.lines().filter(|l| l.starts_with("  fl ")).collect();
+            assert!(!examples.is_empty(), "{name}: {help}");
+            for example in examples {
+                let words = example.split(" > ").next().unwrap_or_default();
+                let words = words.replace('"', "");
+                let read = Cli::try_parse_from(words.split_whitespace());
+                assert!(read.is_ok(), "{example}: {}", read.err().unwrap());
+                assert!(
+                    words.contains(&format!(" {name} ")) || words.ends_with(name),
+                    "{example}"
+                );
+            }
+        }
     }
 }

@@ -11,7 +11,8 @@ pub struct ReportArgs {
     /// Run folders; a run that is not done is shown as far as it is.
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
-    /// Where the page goes; otherwise `report.html` in the run folder, and for several `comparison.html` here.
+    /// Write the page to this file. By default it is `report.html` in the run folder, or for several
+    /// runs `comparison.html` in the first run folder.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -49,7 +50,7 @@ pub fn report(args: &ReportArgs) -> Done {
     let out = match (&args.out, &args.dirs[..]) {
         (Some(out), _) => out.clone(),
         (None, [dir]) => dir.join(RUN_PAGE),
-        (None, _) => PathBuf::from("comparison.html"),
+        (None, dirs) => dirs[0].join("comparison.html"),
     };
     // a spec or a journal that is named by mistake stays
     if out.is_file()
@@ -58,7 +59,7 @@ pub fn report(args: &ReportArgs) -> Done {
         && !there.starts_with(b"<!DOCTYPE html>")
     {
         return Err(Failure::usage(format!(
-            "{} is there and is no page; it is not replaced",
+            "{}: this file exists and is no page; name another with --out",
             out.display()
         )));
     }

@@ -1,9 +1,9 @@
 //! `fl check`, `fl list`, `fl inspect`, `fl data list`, `fl data show`.
 
-use crate::{DataDir, Done, Failure, Overrides, inspect_topics, print, say};
+use crate::{DataDir, Done, Failure, Overrides, inspect_topics, print, say, width};
 use fl_core::Role;
 use fl_data::Overview;
-use fl_registry::{Catalogue, inspect as inspect_text, inspect_json};
+use fl_registry::{Catalogue, columns};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,7 @@ pub fn list(name: Option<&str>, json: bool, catalogue: &Catalogue) -> Done {
     if json {
         print(json!({ "parts": catalogue.list_json(role) }))
     } else {
-        print(catalogue.list(role).trim_end())
+        print(catalogue.list(role, width()).trim_end())
     }
 }
 
@@ -81,13 +81,14 @@ pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
         )));
     }
     if json {
-        let parts: Vec<_> = found.iter().map(|p| inspect_json(p)).collect();
+        let parts: Vec<_> = found.iter().map(|p| catalogue.inspect_json(p)).collect();
         let others: Vec<_> = topics.iter().map(inspect_topics::Topic::json).collect();
         return print(json!({ "parts": parts, "others": others }));
     }
-    let parts = found.iter().map(|p| inspect_text(p));
+    let width = width();
+    let parts = found.iter().map(|p| catalogue.inspect(p, width));
     let all: Vec<String> = parts
-        .chain(topics.iter().map(inspect_topics::Topic::text))
+        .chain(topics.iter().map(|topic| topic.text(width)))
         .collect();
     print(all.join("\n").trim_end())
 }
@@ -108,7 +109,7 @@ pub fn data(place: &DataDir, json: bool) -> Done {
             .collect();
         return print(json!({ "dir": dir, "sets": all }));
     }
-    let mut out = format!("data directory: {}\n", dir.display());
+    let mut rows = Vec::new();
     for s in sets {
         let there = match (s.files.is_empty(), s.present()) {
             (true, _) => "made by fl",
@@ -119,20 +120,29 @@ pub fn data(place: &DataDir, json: bool) -> Done {
             .doc
             .trim_start_matches("Made here: ")
             .trim_end_matches('.');
-        out += &format!("{:<16} {:<11} {doc}", s.name, there);
+        let mut about = doc.to_string();
         if !s.files.is_empty() {
-            out += &format!(" ({}; {})", s.facts.source, s.facts.licence);
+            about += &format!(" ({}; {})", s.facts.source, s.facts.licence);
         }
-        out.push('\n');
         for file in s.files.iter().filter(|f| f.found.is_none()) {
-            out += &format!("{:<28} looked for {}\n", "", file.wanted.display());
+            about += &format!("\nlooked for {}", file.wanted.display());
         }
+        rows.push([s.name.to_string(), there.to_string(), about]);
     }
-    out += &format!(
-        "{:<16} {:<11} csv, jsonl, npy and more: `fl inspect files`",
-        "files", "your own"
+    rows.push(
+        [
+            "files",
+            "your own",
+            "csv, jsonl, npy and more: `fl inspect files`",
+        ]
+        .map(String::from),
     );
-    print(out.trim_end())
+    let table = columns(&rows, width());
+    print(format!(
+        "data directory: {}\n{}",
+        dir.display(),
+        table.trim_end()
+    ))
 }
 
 /// What each client gets.

@@ -62,6 +62,51 @@ pub fn exit_code(code: u8) -> u8 {
     }
 }
 
+/// What users call a signal that a fault raises.
+fn signal_name(signal: i32) -> Option<&'static str> {
+    match signal {
+        4 => Some("an illegal instruction"),
+        6 => Some("an abort"),
+        7 | 10 => Some("a bus error"),
+        8 => Some("an arithmetic fault"),
+        9 => Some("a kill (signal 9, perhaps for memory)"),
+        11 => Some("a segmentation fault"),
+        _ => None,
+    }
+}
+
+/// The libraries that the command line and the spec on it name.
+fn libraries() -> Vec<String> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let mut all = Vec::new();
+    for (at, arg) in args.iter().enumerate() {
+        let next = || args.get(at + 1).cloned();
+        let spec = match arg.as_str() {
+            "--plugin" => {
+                all.extend(next());
+                continue;
+            }
+            "--resume" => next().map(|dir| Path::new(&dir).join("spec.yaml")),
+            other => match other.strip_prefix("--plugin=") {
+                Some(path) => {
+                    all.push(path.into());
+                    continue;
+                }
+                None => Some(PathBuf::from(other)).filter(|path| path.is_file()),
+            },
+        };
+        if let Some(Ok(document)) = spec.map(|path| fl_engine::parse(&path)) {
+            let named = document
+                .libraries()
+                .into_iter()
+                .filter(|l| l.isolate.is_none());
+            all.extend(named.map(|library| library.to_string()));
+        }
+    }
+    all.dedup();
+    all
+}
+
 /// Begins the program anew, passes signals on to it, and gives its exit code when it has ended.
 fn watch(program: &Path) -> u8 {
     let mut command = Command::new(program);
@@ -89,11 +134,17 @@ fn watch(program: &Path) -> u8 {
         (None, Some(signal)) if PASSED_ON.contains(&signal) => return 128 + signal as u8,
         (None, signal) => {
             let signal = signal.unwrap_or_default();
-            format!("signal {signal} ended the program while a library was loaded")
+            let name = signal_name(signal).map_or(format!("signal {signal}"), Into::into);
+            format!("{name} in a loaded library ended the program")
         }
     };
+    let loaded = match libraries() {
+        all if all.is_empty() => String::new(),
+        all => format!(" (loaded: {})", all.join(", ")),
+    };
     complain(format_args!(
-        "error: {ended}; a run goes on from its last checkpoint with --resume, and --isolate keeps libraries apart"
+        "error: {ended}{loaded}; a run goes on from its last checkpoint with --resume, and with --isolate a crash \
+         of a library is an error of its part"
     ));
     status
         .signal()

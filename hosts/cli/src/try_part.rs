@@ -10,9 +10,9 @@ use fl_core::privacy::ReleaseNoise;
 use fl_core::settings::{Reader, Value};
 use fl_core::{
     Accountant, AnyAggregator, AnyInbox, AnyMechanism, AnyPool, BoxedPart, BoxedSelector,
-    BuildContext, Candidate, ClientId, ClientMessage, Cohort, Examples, Labels, LogEvent, PartDecl,
-    Parts, Pool, PrivacyEvent, RequiredInputs, Result, Role, Roster, Round, Samples,
-    SlotAssignment, Stream, Task, TaskKind,
+    BuildContext, Candidate, CheckedSettings, ClientId, ClientMessage, Cohort, Examples, Labels,
+    LogEvent, PartDecl, Parts, Pool, PrivacyEvent, RequiredInputs, Result, Role, Roster, Round,
+    Samples, SlotAssignment, Stream, Task, TaskKind,
 };
 use fl_engine::NotRun;
 use fl_registry::Catalogue;
@@ -150,7 +150,7 @@ fn inbox(
 
 /// What a part gave, if it is what such a message may be.
 fn shown(out: &dyn AnyMessage) -> Result<Json> {
-    message::check(out).context("what it gave")?;
+    message::check(out).context("its output")?;
     Ok(json!({ "kind": out.kind(), "tensors": to_json(out) }))
 }
 
@@ -212,7 +212,7 @@ impl Trial<'_> {
         let round = match sent {
             Some(sent) => round.showing_any(of.from_json(&sent).context("`sent`")?.into()),
             None if needs.sent => {
-                bail!("it wants to see what the clients were sent: add `sent`, the tensors of that")
+                bail!("the part needs the message sent to clients: add its tensors as `sent`")
             }
             None => round,
         };
@@ -232,9 +232,9 @@ impl Trial<'_> {
         let release: Release = serde_json::from_value(self.input)?;
         ensure!(release.clients > 0, "`clients` must be at least 1");
         ensure!(
-            release.clients <= fl_data::spec::MAX_CLIENTS,
+            release.clients <= fl_data::MAX_CLIENTS,
             "`clients` must be in 1..={}, got {}",
-            fl_data::spec::MAX_CLIENTS,
+            fl_data::MAX_CLIENTS,
             release.clients
         );
         let mut m = part.on().from_json(&release.tensors)?;
@@ -242,7 +242,7 @@ impl Trial<'_> {
             part.agree(range);
         }
         part.clip(&mut *m)?;
-        message::check(&*m).context("what it clipped")?;
+        message::check(&*m).context("the clipped message")?;
         let bounded = to_json(&*m);
         let cohort = Cohort::all(release.clients);
         let event = part.price(&*m, &cohort)?;
@@ -332,7 +332,7 @@ pub fn guarded<T>(decl: &PartDecl, f: impl FnOnce() -> Result<T>) -> Result<T> {
 const SLOT: &str = "part";
 
 /// The part's settings as it reads them, or every mistake in them.
-pub fn settings(decl: &PartDecl, given: &Value) -> std::result::Result<Value, Failure> {
+pub fn settings(decl: &PartDecl, given: &Value) -> std::result::Result<CheckedSettings, Failure> {
     let mut reader = Reader::default();
     let read = (decl.check)(given, &mut reader);
     let all = reader.mistakes.iter().map(|m| format!("settings: {m}"));

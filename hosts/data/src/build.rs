@@ -1,11 +1,15 @@
 //! From a spec to the data of every client.
 
+use crate::dataset::Source;
+use crate::dataset_spec::SetSpec;
 use crate::load::{Set, load_seen};
 use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split, fraction_split};
-use crate::set::{SetSpec, Source};
+use crate::public::{Public, PublicFrom};
+use crate::ranges::check_ranges;
+use crate::section::DataSpec;
 use crate::shared_rows::hashes;
-use crate::spec::{DataSpec, Public, PublicFrom, Split, check};
 use crate::split::{Groups, by_file, extremes, split};
+use crate::split_spec::Split;
 use crate::undersampled::{self, Undersampled, Undersampler};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::{Examples, Labels, Samples, Stream, Task};
@@ -66,7 +70,7 @@ pub struct PublicSamples {
 /// # Errors
 /// If the spec would not be read from a file, a set cannot be loaded, or nothing is left for the clients.
 pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> {
-    check(spec).context("data")?;
+    check_ranges(spec).context("data")?;
     let numbered = |mut set: Set| {
         if let Some(order) = &spec.class_order {
             for part in [&mut set.train, &mut set.test]
@@ -93,7 +97,7 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         mut classes,
         columns,
         notes,
-        mut inferred,
+        inferred,
         twice,
     } = load_seen(&spec.set, dir, spec.normalise.as_ref(), &mut |rows| {
         if compared {
@@ -101,6 +105,7 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         }
     })
     .and_then(numbered)?;
+    let mut inferred: Vec<String> = inferred.into_iter().map(|found| found.text).collect();
     if let Some(order) = spec.class_order.as_ref().filter(|_| !classes.is_empty()) {
         classes = order.iter().map(|old| classes[*old].clone()).collect();
     }
@@ -274,13 +279,6 @@ fn renumbered(examples: &Examples, order: &[usize]) -> Result<Examples> {
     Examples::all(examples.samples.inputs().clone(), Arc::new(labels))
 }
 
-impl PublicFrom {
-    /// Are they rows that a client would own otherwise?
-    pub(crate) fn of_clients(&self) -> bool {
-        matches!(self, Self::Share(_) | Self::Count(_) | Self::Tabular)
-    }
-}
-
 /// Takes the public rows out of the training or test rows, or from the set that `other` loads.
 fn take_public(
     how: &Public,
@@ -372,7 +370,3 @@ fn cut(from: &mut Examples, rows: &[usize]) -> Examples {
     *from = from.pick(&rest);
     out
 }
-
-#[cfg(test)]
-#[path = "build_tests.rs"]
-mod tests;

@@ -1,6 +1,6 @@
 //! Where the files of a set are, and what to say when they are not there.
 
-use crate::set::{DataSetFacts, SetSpec, linked_sets};
+use crate::facts::DataSetFacts;
 use crate::{archive, format::idx};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -36,12 +36,24 @@ pub struct Folder<'a> {
     set: &'static str,
     facts: DataSetFacts,
     dir: &'a Path,
+    /// Names of the sets that a user can take instead, as they need no files.
+    synthetic: fn() -> Vec<&'static str>,
 }
 
 impl<'a> Folder<'a> {
     /// That of the set with this name and these facts.
     pub fn new(set: &'static str, facts: DataSetFacts, dir: &'a Path) -> Self {
-        Self { set, facts, dir }
+        Self {
+            set,
+            facts,
+            dir,
+            synthetic: Vec::new,
+        }
+    }
+
+    /// Errors about missing files name these sets, which need none.
+    pub(crate) fn or_synthetic(self, synthetic: fn() -> Vec<&'static str>) -> Self {
+        Self { synthetic, ..self }
     }
 
     /// The name of the set.
@@ -49,7 +61,7 @@ impl<'a> Folder<'a> {
         self.set
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.dir.join(self.facts.folder)
     }
 
@@ -87,91 +99,24 @@ impl<'a> Folder<'a> {
 
     fn missing(&self, name: &str) -> String {
         let all: Vec<&str> = self.facts.files.iter().map(|names| names[0]).collect();
-        let made = list(self.dir).into_iter();
-        let made = made.filter(|entry| entry.files.is_empty() && entry.rows.is_some());
-        let made: Vec<&str> = made.map(|entry| entry.name).collect();
+        let instead = match &(self.synthetic)()[..] {
+            [] => String::new(),
+            names => format!(". Sets that need no files: {}", names.join(", ")),
+        };
         format!(
             "data set `{}`: there is no {} (plain, .gz or .xz). Get {}, put its files ({}) into {}, or say with \
-             --data-dir or FL_DATA_DIR which directory holds the folder `{}`. Sets that need no files: {}",
+             --data-dir or FL_DATA_DIR which directory holds the folder `{}`{instead}",
             self.set,
             self.path().join(name).display(),
             self.facts.source,
             all.join(", "),
             self.path().display(),
             self.facts.folder,
-            made.join(", "),
         )
     }
 
     /// Rows of an IDX file, from its header alone.
-    fn rows(&self, name: &str) -> Option<usize> {
+    pub(crate) fn rows(&self, name: &str) -> Option<usize> {
         idx::claimed_rows(&archive::read_start(&self.find(name)?, 8).ok()?)
-    }
-}
-
-/// One known set and what is there of it.
-#[derive(Debug)]
-pub struct Entry {
-    /// Its name in a spec.
-    pub name: &'static str,
-    /// What it is.
-    pub doc: String,
-    /// What is known about it.
-    pub facts: DataSetFacts,
-    /// (training rows, test rows), where they are known without reading the set: it is made here, or its files have
-    /// a header.
-    pub rows: Option<(usize, usize)>,
-    /// Its files; none for a set that the program makes itself.
-    pub files: Vec<FileEntry>,
-}
-
-/// One file of a set.
-#[derive(Debug)]
-pub struct FileEntry {
-    /// Where it is looked for, under its published name.
-    pub wanted: PathBuf,
-    /// Where it is, if it is there.
-    pub found: Option<PathBuf>,
-}
-
-impl Entry {
-    /// Is everything there?
-    pub fn present(&self) -> bool {
-        self.files.iter().all(|file| file.found.is_some())
-    }
-}
-
-/// All sets that can be named without settings, and what is there of them in the data directory `dir`.
-pub fn list(dir: &Path) -> Vec<Entry> {
-    let sets = linked_sets().into_iter();
-    sets.filter_map(|decl| {
-        let set = SetSpec::named(decl.name).ok()?;
-        Some(entry(&set, (decl.describe)().doc, dir))
-    })
-    .collect()
-}
-
-fn entry(set: &SetSpec, doc: String, dir: &Path) -> Entry {
-    let (facts, folder) = (set.facts(), set.folder(dir));
-    let file = |names: &&[&str]| FileEntry {
-        wanted: folder.path().join(names[0]),
-        found: folder.find(names[0]),
-    };
-    let labels = |part: &str| {
-        let is = |name: &&str| name.starts_with(part) && name.ends_with("-labels-idx1-ubyte");
-        let mut names = facts.files.iter().map(|names| names[0]);
-        names.find(is).and_then(|name| folder.rows(name))
-    };
-    let idx = || Some((labels("train")?, labels("t10k").or_else(|| labels("test"))?));
-    Entry {
-        name: set.name(),
-        doc,
-        rows: if facts.files.is_empty() {
-            facts.rows
-        } else {
-            idx()
-        },
-        files: facts.files.iter().map(file).collect(),
-        facts,
     }
 }

@@ -1,45 +1,57 @@
-//! Data sets, their files, and how they are split over clients.
+//! What a data set is, and how one is split over clients.
 //!
-//! [`build`] does it all: it reads (or makes) the set that a [`spec::DataSpec`] names, takes the public samples
-//! out, and shares out the others. The pieces are of use alone: [`set`] says what a data set is and how a crate adds one,
-//! [`sets`] holds those that are known here, [`archive`] and [`format`](mod@format) read files, [`partition`] holds the
-//! rules that say which sample goes where, [`published`] splits that were published as counts, [`split`](mod@split) draws.
+//! A data set is a plugin: a type with [`DataSet`] and a [`data_set!`] line, in a crate of its own.
+//! [`build`] reads the set that a [`DataSpec`] names, takes the public samples out, and shares out
+//! the others. Sets use the readers [`archive`], [`format`](mod@format) and [`text`]. The rules of
+//! splits are in [`partition`] and [`published`]; [`split`](mod@split) draws.
 
 pub mod archive;
 mod build;
-mod columns;
-mod counts;
+mod catalogue;
+pub mod column_match;
+pub mod dataset;
+pub mod dataset_decl;
+mod dataset_spec;
 mod domains;
+mod facts;
+mod file_hash;
 mod fingerprint;
 mod folder;
 pub mod format;
 mod load;
+mod normalise;
 mod overview;
 pub mod partition;
+mod public;
+mod public_size;
 pub mod published;
-pub mod set;
-mod set_spec;
-pub mod sets;
+mod ranges;
+pub mod section;
 mod shared_rows;
-pub mod spec;
-mod spec_checks;
 pub mod split;
+pub mod split_spec;
 pub mod text;
 mod undersampled;
 
 pub use build::{Assembled, PublicSamples, build};
-pub use columns::alike;
+pub use catalogue::{Entry, FileEntry, list};
+pub use column_match::alike;
+pub use dataset::{DataSet, Inferred, Rows, class_task};
+pub use dataset_decl::{SetDecl, linked_sets};
+pub use dataset_spec::{SetSpec, Use};
 pub use domains::Domains;
+pub use facts::DataSetFacts;
+pub use file_hash::same;
 pub use fingerprint::fingerprints;
-pub use folder::{Entry, FileEntry, Folder, data_dir, list};
+pub use folder::{Folder, data_dir};
 pub use load::{Set, load};
+pub use normalise::Normalise;
 pub use overview::{Overview, Share};
-pub use set::{DataSet, DataSetFacts, Rows, SetDecl, linked_sets};
-pub use set_spec::{SetSpec, Use};
-#[doc(hidden)]
-pub use sets::files::of_test_rows;
-pub use shared_rows::share_a_row;
-pub use spec::DataSpec;
+pub use public::{Public, PublicFrom};
+pub use ranges::check_ranges;
+pub use section::{DataSpec, Limit};
+pub use shared_rows::{owned_twice, share_a_row};
+pub use split_spec::{MAX_CLIENTS, Split};
 pub use undersampled::Undersampled;
 
 /// Used by [`data_set!`].

@@ -1,7 +1,9 @@
 //! Reads or makes a set, and scales its values.
 
-use crate::set::{Rows, SetSpec, Source, task_of};
-use crate::spec::{Normalise, check};
+use crate::dataset::{Inferred, Rows, Source};
+use crate::dataset_spec::{SetSpec, task_of};
+use crate::normalise::Normalise;
+use crate::ranges::check_ranges;
 use anyhow::{Context, Result, ensure};
 use fl_core::{Examples, Inputs, Samples};
 use std::path::Path;
@@ -28,7 +30,7 @@ pub struct Set {
     pub notes: Vec<String>,
     /// What was taken from the clients' own rows, of all of them: kinds of columns, categories, classes, means. Whoever sees
     /// a run sees something of it.
-    pub inferred: Vec<String>,
+    pub inferred: Vec<Inferred>,
     /// A row that two sources have: it is not one client's alone.
     pub twice: Option<String>,
 }
@@ -49,7 +51,7 @@ pub(crate) fn load_seen(
     normalise: Option<&Normalise>,
     see: &mut dyn FnMut(Samples),
 ) -> Result<Set> {
-    check(set).context("data set")?;
+    check_ranges(set).context("data set")?;
     let Rows {
         mut train,
         mut test,
@@ -64,7 +66,7 @@ pub(crate) fn load_seen(
     see(Samples::all(train.0.clone()));
     let task = set.task().unwrap_or_else(|| task_of(&train.0, &train.1));
     if let Some(normalise) = normalise {
-        check(normalise)
+        check_ranges(normalise)
             .and_then(|()| set.check_normalise(&task, normalise))
             .and_then(|()| {
                 let sparse = matches!(&*train.0, Inputs::Sparse { .. });
@@ -81,7 +83,8 @@ pub(crate) fn load_seen(
         None => set.scale(&train.0),
     };
     if found.is_some() && set.facts().statistics.is_none() {
-        inferred.push("columns are scaled by the means and deviations of all clients' rows".into());
+        let text = "columns are scaled by the means and deviations of all clients' rows";
+        inferred.push(Inferred::new(text));
     }
     let normalise = normalise.cloned().or(found);
     for (inputs, _) in [&mut train, &mut test].into_iter().chain(&mut validation) {
@@ -93,7 +96,7 @@ pub(crate) fn load_seen(
             task.input
         );
         if let Some(normalise) = &normalise {
-            apply(normalise, Arc::make_mut(inputs));
+            normalise.apply(Arc::make_mut(inputs));
         }
     }
     notes.extend(subset(set, train.0.len(), test.0.len()));
@@ -131,59 +134,3 @@ fn subset(set: &SetSpec, train: usize, test: usize) -> Vec<String> {
         .chain(less("test", test, all_test))
         .collect()
 }
-
-/// Mean and standard deviation of the first `scaled` columns; the others, and what is constant, stay as they are.
-pub(crate) fn standard(train: &Inputs, scaled: usize) -> Normalise {
-    let width = train.width();
-    let n = train.len().max(1) as f64;
-    let (mut sums, mut squares) = (vec![0.0; scaled], vec![0.0; scaled]);
-    let mut row = vec![0.0; width];
-    let mut each = |add: &mut dyn FnMut(usize, f64)| {
-        for at in 0..train.len() {
-            train.write_row(at, &mut row);
-            row[..scaled]
-                .iter()
-                .enumerate()
-                .for_each(|(c, v)| add(c, f64::from(*v)));
-        }
-    };
-    each(&mut |c, v| sums[c] += v / n);
-    each(&mut |c, v| squares[c] += (v - sums[c]) * (v - sums[c]) / n);
-    let std = |square: &f64| {
-        if *square > 0.0 {
-            square.sqrt() as f32
-        } else {
-            1.0
-        }
-    };
-    let mut normalise = Normalise {
-        mean: sums.iter().map(|m| *m as f32).collect(),
-        std: squares.iter().map(std).collect(),
-    };
-    normalise.mean.resize(width, 0.0);
-    normalise.std.resize(width, 1.0);
-    normalise
-}
-
-/// `normalise` has one number for each channel or column of `inputs`.
-fn apply(normalise: &Normalise, inputs: &mut Inputs) {
-    let Normalise {
-        mean: means,
-        std: stds,
-    } = normalise;
-    match inputs {
-        Inputs::Bytes { mean, std, .. } => (*mean, *std) = (means.clone(), stds.clone()),
-        Inputs::Dense { data, .. } => {
-            for row in data.chunks_mut(means.len().max(1)) {
-                row.iter_mut()
-                    .zip(means.iter().zip(stds))
-                    .for_each(|(v, (mean, std))| *v = (*v - mean) / std);
-            }
-        }
-        Inputs::Sparse { .. } => {} // a shift would fill its zeros
-    }
-}
-
-#[cfg(test)]
-#[path = "load_tests.rs"]
-mod tests;

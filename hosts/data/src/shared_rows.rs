@@ -1,6 +1,6 @@
 //! Rows that stand in two places, whatever the files are called and however they are written.
 
-use crate::set::Source;
+use crate::dataset::Source;
 use fl_core::{Inputs, Samples};
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hasher};
@@ -65,10 +65,7 @@ pub fn share_a_row(one: &Samples, other: &Samples) -> bool {
 }
 
 /// The first two of these sources that have a row in common.
-pub(crate) fn owned_twice<'a>(
-    train: &Samples,
-    sources: &'a [Source],
-) -> Option<(&'a str, &'a str)> {
+pub fn owned_twice<'a>(train: &Samples, sources: &'a [Source]) -> Option<(&'a str, &'a str)> {
     let owners = sources
         .iter()
         .enumerate()

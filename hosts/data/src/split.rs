@@ -5,8 +5,9 @@ use crate::partition::{
     proportional_sizes, rarest_positive,
 };
 use crate::published;
-use crate::spec::{
-    Dirichlet, MAX_CLIENTS, PublishedSplit, Reading, Sizes, Split, check, check_files, check_shares,
+use crate::ranges::check_ranges;
+use crate::split_spec::{
+    Dirichlet, MAX_CLIENTS, PublishedSplit, Reading, Sizes, Split, check_files, check_shares,
 };
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::{Examples, Stream};
@@ -87,16 +88,6 @@ impl Groups {
     }
 }
 
-impl Reading {
-    /// The smallest client that the reading accepts.
-    pub fn min_size(&self) -> usize {
-        match self {
-            Self::Balanced => 10,
-            Self::Floor | Self::Plain => 0,
-        }
-    }
-}
-
 /// Shares out all samples to `clients`; `set` is the name of the set, which a published split asks for. Every sample
 /// goes to exactly one client; with more clients than samples some own none.
 ///
@@ -114,7 +105,7 @@ pub fn split(
         (1..=MAX_CLIENTS).contains(&clients),
         "{clients} clients; there must be at least 1 and at most {MAX_CLIENTS}"
     );
-    check(how)?;
+    check_ranges(how)?;
     let n = groups.of.len();
     match how {
         Split::Iid => Ok(at_random(&iid_sizes(n, clients)?, stream)),

@@ -283,24 +283,3 @@ fn groups_are_taken_in_proportion() {
     assert_eq!(groups.take(0, first).unwrap().len(), 0);
     assert!(groups.take(101, first).is_err());
 }
-
-#[test]
-fn findings_are_grouped_by_the_rarest() {
-    let [(inputs, labels), _] = crate::sets::MultiLabel::default().make().unwrap();
-    let all = Examples::all(inputs.into(), labels.into()).unwrap();
-    let groups = Groups::of(&all);
-    assert_eq!((groups.count, groups.of.len()), (6, 4000));
-    let findings = all.multi_label().unwrap();
-    for (row, group) in findings.rows().into_iter().zip(&groups.of) {
-        assert_eq!(*group == 5, row.iter().all(|l| *l != 1));
-    }
-    let got = split(
-        &groups,
-        &dir(0.1, Reading::Floor, None),
-        5,
-        "multi-label",
-        &Stream::root(1),
-    )
-    .unwrap();
-    assert_eq!(got.sizes().iter().sum::<usize>(), 4000);
-}

@@ -2,11 +2,10 @@
 
 use crate::placement::{self, DataOwnership, Placement};
 use crate::prepare;
+use crate::run_folder::RUN_PAGE;
 use anyhow::bail;
-use fl_core::privacy::{Noise, NoiseSource};
-use fl_core::{Problem, Protocol, Public, RunOptions, Task};
-use fl_data::spec::Split;
-use fl_data::{Assembled, DataSpec, PublicSamples};
+use fl_core::{Problem, Protocol, RunOptions, Task};
+use fl_data::{Assembled, DataSpec, Split};
 use fl_registry::Spec;
 use fl_sim::{Execution, Manifest, Outcome, ResumePoint, RunFolder, Setup, StoppedRun};
 use std::path::{Path, PathBuf};
@@ -64,14 +63,6 @@ pub fn threads(wanted: Option<usize>) -> usize {
     fl_sim::workers(wanted.unwrap_or(usize::MAX))
 }
 
-/// The public samples, as both sides of a run have them.
-pub(crate) fn public(samples: PublicSamples) -> Public {
-    match samples.labelled {
-        Some(examples) => Public::labelled(examples),
-        None => Public::unlabelled(samples.samples).with_truth(samples.truth),
-    }
-}
-
 /// Runs a spec on its data. The run folder is made last: a run that cannot begin leaves nothing.
 ///
 /// # Errors
@@ -115,7 +106,7 @@ pub fn execute(
             _ => data.clients,
         },
         elsewhere: elsewhere.transpose()?,
-        public: data.public.map(public),
+        public: data.public.map(prepare::public),
         test: data.test,
         client_tests: data.client_tests,
         exposed: data.inferred,
@@ -131,7 +122,7 @@ pub fn execute(
         if out.join("state").is_file() && !refused {
             let program = options.command.first().map_or("fl", String::as_str);
             log::info!(
-                "what was done until the last checkpoint is kept; go on with: {program} run --resume {}{hint}",
+                "the work up to the last checkpoint is kept; resume with: {program} run --resume {}{hint}",
                 out.display()
             );
         }
@@ -182,7 +173,7 @@ fn open(
             let (folder, resumed) = paused.go_on(manifest, yaml)?;
             // it is of the run as it was before it got more rounds; where it cannot be removed, it
             // cannot be replaced either
-            let _ = std::fs::remove_file(folder.path().join(crate::RUN_PAGE));
+            let _ = std::fs::remove_file(folder.path().join(RUN_PAGE));
             if resumed.is_none() {
                 log::info!(
                     "{}: no step was complete when it ended; the run begins anew",
@@ -197,19 +188,11 @@ fn open(
 fn run_options(spec: &Spec<DataSpec>, task: Task) -> anyhow::Result<RunOptions> {
     Ok(RunOptions {
         seed: spec.seed,
-        noise: noise_source(spec)?,
+        noise: prepare::noise_source(spec)?,
         task,
         faults: spec.faults.clone(),
         budget: spec.budget.clone(),
         evaluate_every: spec.evaluate_every,
         after_split: spec.data.split().deals(),
-    })
-}
-
-/// Where the noise of releases comes from.
-pub(crate) fn noise_source(spec: &Spec<DataSpec>) -> anyhow::Result<NoiseSource> {
-    Ok(match spec.noise {
-        Noise::Seeded => NoiseSource::Seeded,
-        Noise::System => NoiseSource::system()?,
     })
 }

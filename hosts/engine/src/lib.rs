@@ -4,11 +4,14 @@
 //! * [`read`] checks a spec, [`data`] makes its data.
 //! * [`run`] carries out a [`RunRequest`]: a spec, or a stopped run that goes on.
 //! * [`execute`] runs a checked spec on its data.
+//! * [`CheckedStudy`] does the runs of a study, and makes its tables.
 //! * [`node`] is the clients' side, for clients in other processes.
 //!
 //! Functions here print nothing. What a user should know goes to [`fl_sim::Execution::warn`] or to
 //! the crate `log`. An error that is [`NotRun`] says that nothing was run.
 
+mod cached_runs;
+mod client_process;
 mod error;
 mod execute;
 mod node;
@@ -17,14 +20,21 @@ mod placement;
 mod prepare;
 mod request;
 mod resume;
+mod run_folder;
+mod run_scheduler;
 mod signals;
+mod study;
 
+pub use client_process::ClientProcess;
+#[cfg(unix)]
+pub use client_process::serve;
 pub use error::NotRun;
 pub use execute::{ExecuteOptions, Folder, MOST_THREADS, ProtocolOverride, execute, threads};
 pub use node::{NodeConfig, node};
-#[cfg(unix)]
-pub use placement::serve;
-pub use placement::{ClientProcess, DataOwnership, EngineFactory, Placement, start_processes_with};
+pub use placement::{DataOwnership, EngineFactory, Placement, start_processes_with};
 pub use prepare::{check, data, data_files, data_with_notes, manifest, open, parse, read};
-pub use request::{RUN_PAGE, RunRequest, Source, run, tidy};
+pub use request::{RunRequest, Source, run};
+pub use run_folder::{RUN_PAGE, tidy};
+pub use run_scheduler::{Job, OnRun, RunCount, RunEnd, RunEvent};
 pub use signals::Signals;
+pub use study::{BuiltStudy, CheckedStudy, StudyRequest, WrittenStudy};

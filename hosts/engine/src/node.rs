@@ -1,6 +1,5 @@
 //! A node of a spec: the clients' side of a run.
 
-use crate::execute::{noise_source, public};
 use crate::node_file::NodeFile;
 use crate::prepare;
 use fl_core::Protocol;
@@ -33,11 +32,11 @@ pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> 
     let context = prepare::protocol_context(spec, &data.task);
     let protocol: Arc<dyn Protocol> = Arc::from(spec.make_protocol(&context)?);
     let maker = ClientFactory {
-        public: data.public.clone().map(public).map(Arc::new),
+        public: data.public.clone().map(prepare::public).map(Arc::new),
         parts: Arc::new(spec.parts.in_slots(protocol.slots())),
         seed: spec.seed,
         budget: spec.budget.clone(),
-        noise: noise_source(spec)?,
+        noise: prepare::noise_source(spec)?,
         retries: spec.faults.ask_again(),
     };
     let accounts = maker.parts.has("accountant");

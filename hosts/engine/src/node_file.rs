@@ -115,8 +115,8 @@ impl NodeFile {
         }
         fl_data::alike(&set.columns, &due.columns)?;
         // its test rows stay unused: models are tested on the spec's
-        let found = set.inferred.iter().map(String::as_str);
-        let found: Vec<&str> = found.filter(|what| !fl_data::of_test_rows(what)).collect();
+        let found = set.inferred.iter().filter(|found| !found.of_test_rows);
+        let found: Vec<&str> = found.map(|found| found.text.as_str()).collect();
         ensure!(
             found.is_empty(),
             "it would be read by what its own rows are like ({}); say it in `data`, as the spec does",

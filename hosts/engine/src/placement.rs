@@ -2,6 +2,7 @@
 //! Flower.
 
 use crate::node_file::NodeFile;
+use crate::run_folder::CLIENTS;
 use anyhow::{Context, bail, ensure};
 use fl_core::ClientId;
 use fl_remote::{Leader, SpecText};
@@ -12,9 +13,6 @@ use std::fmt::{Debug, Display, Formatter};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-/// In a run folder: the leader's name, and what the clients' processes share.
-pub(crate) const FOLDER: &str = "elsewhere";
 
 /// Clients in other processes.
 #[derive(Clone, Debug)]
@@ -131,7 +129,7 @@ impl Ready {
         let DataOwnership::Engine(EngineFactory(make)) = &self.placement.owners else {
             return self.local(yaml, folder, data_dir);
         };
-        let folder = folder.join(FOLDER);
+        let folder = folder.join(CLIENTS);
         std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         let leader = Leader::begin(&folder.join("leader"))?;
         Ok(make(&leader, SpecText::new(yaml, files)?, &folder))
@@ -164,7 +162,7 @@ impl Ready {
 
         let (program, first) = self.program.split_first().context("a program")?;
         let spec = folder.join("spec.yaml").canonicalize()?;
-        let folder = folder.join(FOLDER);
+        let folder = folder.join(CLIENTS);
         fl_remote::NodeState::open(&folder.join("home"))?;
         let leader = Leader::begin(&folder.join("leader"))?;
         let shared = folder.join("home").canonicalize()?;
@@ -219,45 +217,4 @@ impl Ready {
             engine, &leader, spec,
         )))
     }
-}
-
-/// What a process that serves clients is started with.
-pub struct ClientProcess {
-    /// The resolved spec.
-    pub spec: PathBuf,
-    /// The folder that the processes share.
-    pub home: PathBuf,
-    /// The node file, if its data are its own.
-    pub node: Option<PathBuf>,
-    /// The data directory.
-    pub data_dir: PathBuf,
-}
-
-/// Serves the clients of a spec on the socket that is this process's standard input. Ends the
-/// process when the leader is gone: what the clients keep is that of their last answers.
-///
-/// # Errors
-/// When the spec, the data or the socket cannot be read.
-#[cfg(unix)]
-pub fn serve(process: ClientProcess, catalogue: &fl_registry::Catalogue) -> anyhow::Result<()> {
-    use std::os::fd::AsFd;
-    use std::os::unix::net::UnixStream;
-
-    let socket = std::io::stdin().as_fd().try_clone_to_owned();
-    let socket = UnixStream::from(socket.context("its standard input")?);
-    // a part that reads its standard input finds nothing, not what the leader asks
-    let nothing = std::fs::File::open("/dev/null").context("opening /dev/null")?;
-    rustix::stdio::dup2_stdin(nothing).context("its standard input")?;
-    let spec = crate::read(&crate::parse(&process.spec)?, catalogue)?;
-    let mut node = crate::node(
-        &spec,
-        &crate::NodeConfig {
-            home: process.home,
-            own: process.node,
-            data_dir: process.data_dir,
-            far: false,
-        },
-    )?;
-    let gone = || std::process::exit(0);
-    fl_remote::frame::serve(socket.try_clone()?, socket, &mut node, gone)
 }

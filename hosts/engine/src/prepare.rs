@@ -2,13 +2,16 @@
 
 use crate::NotRun;
 use anyhow::{Context, ensure};
-use fl_core::{BuildContext, Stream, Task};
-use fl_data::{Assembled, DataSpec};
+use fl_core::privacy::{Noise, NoiseSource};
+use fl_core::{BuildContext, Public, Stream, Task};
+use fl_data::{Assembled, DataSpec, PublicSamples};
 use fl_registry::{Catalogue, Document, Mistakes, SessionPart, Spec};
 use fl_sim::{FileHash, Manifest, Session};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Opens a file to read. What is no regular file is refused: a pipe without a writer would block.
 ///
@@ -29,15 +32,24 @@ pub fn open(path: &Path) -> std::io::Result<File> {
 /// [`NotRun::Usage`] when the file cannot be read.
 pub fn parse(path: &Path) -> anyhow::Result<Document> {
     let name = path.display().to_string();
-    let text = read_text(path).map_err(|error| NotRun::Usage(format!("{name}: {error}")))?;
-    Ok(Document::parse(&name, &text))
+    Ok(Document::parse(&name, &text(path)?))
 }
 
-fn read_text(path: &Path) -> std::io::Result<Vec<u8>> {
+/// The text of a spec.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn text(path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut text = Vec::new();
-    open(path)?
-        .take(fl_registry::MAX_BYTES as u64 + 1)
-        .read_to_end(&mut text)?;
+    let most = fl_registry::MAX_BYTES as u64 + 1;
+    let read = open(path).and_then(|file| file.take(most).read_to_end(&mut text));
+    read.map_err(|error| {
+        let name = path.display();
+        NotRun::usage(match error.kind() {
+            std::io::ErrorKind::NotFound => format!("{name}: there is no such file"),
+            _ => format!("{name}: {error}"),
+        })
+    })?;
     Ok(text)
 }
 
@@ -51,7 +63,20 @@ pub fn check(
     catalogue: &Catalogue,
 ) -> Result<Result<Spec<DataSpec>, Mistakes>, NotRun> {
     let catalogue = catalogue.with_plugins(spec).map_err(NotRun::Refused)?;
-    Ok(spec.read(&catalogue))
+    let read = spec.read(&catalogue);
+    if let Ok(read) = &read {
+        read.notes.iter().for_each(|note| note_once(note));
+    }
+    Ok(read)
+}
+
+/// Logs a note that this process has not logged before: a study checks one spec many times.
+fn note_once(note: &str) {
+    static NOTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if noted.insert(note.into()) {
+        log::info!("note: {note}");
+    }
 }
 
 /// As [`check`]; mistakes are an error like any other.
@@ -93,6 +118,14 @@ pub fn data_with_notes(
     let uneven = uneven.filter(|_| !spec.parts.has("accountant"));
     data.notes.iter().chain(uneven).for_each(|note| warn(note));
     Ok(data)
+}
+
+/// The public samples, as both sides of a run have them.
+pub(crate) fn public(samples: PublicSamples) -> Public {
+    match samples.labelled {
+        Some(examples) => Public::labelled(examples),
+        None => Public::unlabelled(samples.samples).with_truth(samples.truth),
+    }
 }
 
 /// The files that the data of a spec are read from, each with its hash.
@@ -144,4 +177,12 @@ pub fn manifest(
 pub(crate) fn session_parts(spec: &Spec<DataSpec>) -> anyhow::Result<Vec<SessionPart>> {
     let parts = spec.parts.iter().map(|part| part.decl);
     fl_registry::session_parts(parts, spec.libraries.iter())
+}
+
+/// Where the noise of releases comes from.
+pub(crate) fn noise_source(spec: &Spec<DataSpec>) -> anyhow::Result<NoiseSource> {
+    Ok(match spec.noise {
+        Noise::Seeded => NoiseSource::Seeded,
+        Noise::System => NoiseSource::system()?,
+    })
 }

@@ -1,11 +1,11 @@
 //! A request to run something, from a command line or from another program.
 
 use crate::execute::{ExecuteOptions, Folder, execute};
-use crate::placement::FOLDER;
+use crate::run_folder::{complete, finish};
 use crate::{NotRun, prepare, resume};
 use fl_data::DataSpec;
 use fl_registry::{Catalogue, Document, Spec};
-use fl_sim::{Outcome, RunFolder};
+use fl_sim::Outcome;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -55,13 +55,8 @@ pub fn run<'a>(
                 );
                 return Ok(Some(Outcome::of(&dir)?));
             }
-            // libraries before the run is locked: a program may begin itself anew to load them.
-            // What is wrong is said below
-            if let Ok(document) = prepare::parse(&dir.join("spec.yaml")) {
-                let _ = catalogue.with_plugins(&document);
-            }
-            let paused = resume::paused(&dir, options.execution.stop_after, set)?;
-            let spec = resume::spec(&dir, set, catalogue, &paused)?;
+            let stop_after = options.execution.stop_after;
+            let (paused, spec) = resume::open(&dir, stop_after, set, catalogue)?;
             (spec, Folder::Stopped(Box::new(paused)))
         }
         Source::File(path) => (read(prepare::parse(&path)?)?, new_folder(request.out)),
@@ -88,39 +83,4 @@ pub fn run<'a>(
 
 fn new_folder(out: Option<PathBuf>) -> Folder {
     out.map_or(Folder::Next, Folder::New)
-}
-
-/// The name of a run's page in its folder.
-pub const RUN_PAGE: &str = "report.html";
-
-/// Completes the folder of a run that is done, if its process was killed before it could: removes
-/// what it left, and writes the page. Says whether there was anything to do.
-fn complete(folder: &Path) -> anyhow::Result<bool> {
-    let left = RunFolder::is_done(folder)
-        && (RunFolder::has_leftovers(folder, FOLDER)? || !folder.join(RUN_PAGE).exists());
-    left.then(|| finish(folder)).transpose()?;
-    Ok(left)
-}
-
-fn finish(folder: &Path) -> anyhow::Result<()> {
-    RunFolder::complete(folder, FOLDER, || write_page(folder))
-}
-
-/// Removes what the process of a run that is done has left in its folder because it was killed.
-///
-/// # Errors
-/// When the folder is in use, or cannot be written.
-pub fn tidy(folder: &Path) -> anyhow::Result<()> {
-    let left =
-        || anyhow::Ok(folder.join("lock").exists() || RunFolder::has_leftovers(folder, FOLDER)?);
-    match RunFolder::is_done(folder) && left()? {
-        true => RunFolder::complete(folder, FOLDER, || Ok(())),
-        false => Ok(()),
-    }
-}
-
-/// Writes the page of the run in a folder.
-fn write_page(folder: &Path) -> anyhow::Result<()> {
-    let page = fl_report::page(&[fl_report::Run::open_brief(folder)?])?;
-    fl_sim::write(&folder.join(RUN_PAGE), page.as_bytes())
 }

@@ -2,45 +2,52 @@
 //! does not touch the completed steps.
 
 use crate::{NotRun, prepare};
+use anyhow::ensure;
 use fl_core::settings::Value;
 use fl_core::{BuildContext, Stream, Task, TaskKind};
 use fl_data::DataSpec;
-use fl_registry::{Catalogue, Spec};
+use fl_registry::{Catalogue, Document, Spec};
 use fl_sim::StoppedRun;
 use std::path::Path;
 
-/// The stopped run in a folder.
-pub(crate) fn paused(
+/// The stopped run in a folder, and its spec with the libraries that it started with.
+///
+/// # Errors
+/// [`NotRun`] when the request or the spec is wrong; otherwise why the run cannot go on.
+pub(crate) fn open(
     dir: &Path,
     stop_after: Option<usize>,
     set: &[String],
-) -> anyhow::Result<StoppedRun> {
-    let paused = StoppedRun::open(dir, !set.is_empty())?;
-    match stop_after.filter(|steps| *steps <= paused.done()) {
-        Some(steps) => Err(NotRun::usage(format!(
-            "--stop-after {steps}: the run in {} has done {} steps already; give more, or leave it out",
-            dir.display(),
-            paused.done()
-        ))),
-        None => Ok(paused),
-    }
-}
-
-/// The spec of a stopped run, with the libraries that it started with.
-pub(crate) fn spec(
-    dir: &Path,
-    set: &[String],
     catalogue: &Catalogue,
-    paused: &StoppedRun,
-) -> anyhow::Result<Spec<DataSpec>> {
-    let document = prepare::parse(&dir.join("spec.yaml"))?;
-    let catalogue = catalogue.with_plugins(&document).map_err(|mut refusal| {
-        refusal.text += &format!("; the run in {} was begun with that one", dir.display());
+) -> anyhow::Result<(StoppedRun, Spec<DataSpec>)> {
+    let path = dir.join("spec.yaml");
+    // libraries before the run is locked: a program may begin itself anew to load them. What is
+    // wrong with the folder is said first
+    let read = prepare::text(&path).map(|text| {
+        let document = Document::parse(&path.display().to_string(), &text);
+        let loaded = catalogue.with_plugins(&document);
+        (text, document, loaded)
+    });
+    let here = dir.display();
+    let paused = StoppedRun::open(dir, !set.is_empty())?;
+    if let Some(steps) = stop_after.filter(|steps| *steps <= paused.done()) {
+        return Err(NotRun::usage(format!(
+            "--stop-after {steps}: the run in {here} has done {} steps already; give more, or leave it out",
+            paused.done()
+        )));
+    }
+    let (text, document, loaded) = read?;
+    ensure!(
+        paused.is_of(&text),
+        "the run in {here} was given another spec by another process at this moment; try again"
+    );
+    let catalogue = loaded.map_err(|mut refusal| {
+        refusal.text += &format!("; the run in {here} was begun with that one");
         NotRun::Refused(refusal)
     })?;
     let then = document.read(&catalogue).map_err(NotRun::Mistakes)?;
     if set.is_empty() {
-        return Ok(then);
+        return Ok((paused, then));
     }
     let now = prepare::read(&document.set(set), &catalogue)?;
     let protocol = now.make_protocol(&BuildContext {
@@ -50,10 +57,15 @@ pub(crate) fn spec(
         },
         stream: Stream::root(now.seed),
     })?;
-    let here = dir.display().to_string();
     let (grows, open) = (protocol.grows(), paused.grows());
-    allowed(&then.resolved, &now.resolved, grows, open, &here)?;
-    Ok(now)
+    allowed(
+        &then.resolved,
+        &now.resolved,
+        grows,
+        open,
+        &here.to_string(),
+    )?;
+    Ok((paused, now))
 }
 
 /// May a run of the resolved spec `then` go on as `now`? `grows` is the protocol's setting that only says how many rounds there

@@ -2,7 +2,6 @@
 #![allow(unsafe_code, reason = "a C interface")]
 
 use crate::buffer::Buffer;
-use crate::table::text;
 use fl_core::Executor;
 use fl_core::abi::raw::*;
 use ndarray::{ArrayView, IxDyn, ShapeBuilder};
@@ -13,6 +12,13 @@ use pyo3::types::{PyBytes, PyDict};
 use std::borrow::Cow;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// # Safety
+/// The text is one of the host's, and lives as long as the call.
+pub unsafe fn text<'a>(text: FlText) -> &'a str {
+    // SAFETY: as the caller says.
+    unsafe { text.read("a text") }.unwrap_or_default()
+}
 
 /// The program, for one call.
 #[pyclass(frozen)]

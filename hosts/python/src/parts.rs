@@ -1,9 +1,9 @@
 //! The parts that Python has declared in this process.
 
 use crate::table::{DESCRIPTION, TABLE};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use fl_conformance::check;
-use fl_core::settings::{Reader, Value};
+use fl_core::settings::Value;
 use fl_core::{PartDecl, abi};
 use fl_registry::Module;
 use pyo3::exceptions::{PyAssertionError, PyValueError};
@@ -116,14 +116,8 @@ pub fn find(part: &str, settings: &str) -> Result<(&'static PartDecl, Value)> {
     let decl = named
         .find(|p| p.role.name().split(' ').next() == Some(role))
         .with_context(|| format!("no {role} is called `{name}`"))?;
-    let settings: Value = serde_yaml::from_str(settings)?;
-    let mut reader = Reader::default();
-    let filled = (decl.check)(&settings, &mut reader);
-    let wrong: Vec<String> = reader.mistakes.iter().map(ToString::to_string).collect();
-    match filled.filter(|_| wrong.is_empty()) {
-        Some(filled) => Ok((decl, filled)),
-        None => bail!("{}", wrong.join("\n")),
-    }
+    let settings = decl.read(&serde_yaml::from_str(settings)?)?;
+    Ok((decl, settings.value))
 }
 
 fn tried(part: &str, settings: &str) -> Result<(), String> {

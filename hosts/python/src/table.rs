@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "a C interface")]
 
 use crate::buffer::Buffer;
-use crate::host::Host;
+use crate::host::{Host, text};
 use fl_core::abi::raw::*;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyTypeError;
@@ -26,13 +26,6 @@ pub static TABLE: FlLibrary = FlLibrary {
 thread_local! {
     /// The description that `describe` gives next.
     pub static DESCRIPTION: RefCell<String> = const { RefCell::new(String::new()) };
-}
-
-/// # Safety
-/// The text is one of the host's, and lives as long as the call.
-pub unsafe fn text<'a>(text: FlText) -> &'a str {
-    // SAFETY: as the caller says.
-    unsafe { text.read("a text") }.unwrap_or_default()
 }
 
 /// A function of `fl._bridge`.

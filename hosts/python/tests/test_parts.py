@@ -361,5 +361,5 @@ def test_ctrl_c_stops_the_program_of_the_wheel_as_it_stops_any_other(fedavg):
     Path("spec.yaml").write_text(json.dumps(spec))
     done = subprocess.run([sys.executable, "-m", "fl", "run", "spec.yaml", "--out", "here"], capture_output=True, text=True)
     assert done.returncode == 130, done.stderr
-    assert "go on with: fl run --resume here" in done.stderr
+    assert "resume with: fl run --resume here" in done.stderr
     assert "Traceback" not in done.stderr

@@ -4,7 +4,7 @@
 //! and checksum of the complete part. Data after that were being written when the node ended, and
 //! their answer was never sent.
 
-use crate::node_state::{NodeState, last, open};
+use crate::private_file::{last, open};
 use anyhow::{Context, ensure};
 use fl_core::{PrivacyEvent, Result};
 use serde::{Deserialize, Serialize};
@@ -12,10 +12,20 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
 
 /// Identifies the inputs of one answer; a repeated request gets the same answer, which costs
 /// nothing.
 pub(crate) type Key = [u8; 32];
+
+/// The files of a ledger, and the secret that signs its head.
+pub(crate) struct LedgerFiles {
+    /// All releases.
+    pub records: PathBuf,
+    /// The length of the complete part, and its checksum.
+    pub head: PathBuf,
+    pub secret: [u8; 32],
+}
 
 /// The length of the complete part, and its checksum: each record extends that of the one before.
 #[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -34,56 +44,60 @@ impl Head {
         }
     }
 
-    /// Returns a signature that only holders of the node's secret can make.
-    fn signature(&self, home: &NodeState) -> [u8; 32] {
+    /// Returns a signature that only holders of the secret can make.
+    fn signature(&self, files: &LedgerFiles) -> [u8; 32] {
         let hash = Sha256::new()
-            .chain_update(home.secret())
+            .chain_update(files.secret)
             .chain_update(b"ledger-head")
             .chain_update(self.bytes.to_le_bytes())
             .chain_update(self.sum);
         hash.finalize().into()
     }
 
-    fn write(&self, home: &NodeState) -> Result<()> {
-        let bytes = postcard::to_stdvec(&(self, self.signature(home)))?;
-        last(&home.ledger_head(), &bytes)
+    fn write(&self, files: &LedgerFiles) -> Result<()> {
+        let bytes = postcard::to_stdvec(&(self, self.signature(files)))?;
+        last(&files.head, &bytes)
     }
 
     /// # Errors
     /// If it is missing, or its signature is wrong.
-    fn read(home: &NodeState) -> Result<Self> {
-        let bytes = fl_sim::read_own(&home.ledger_head()).with_context(|| damaged(home))?;
+    fn read(files: &LedgerFiles) -> Result<Self> {
+        let damaged = || files.damaged();
+        let bytes = fl_sim::read_own(&files.head).with_context(damaged)?;
         let read: Option<(Self, [u8; 32])> = postcard::from_bytes(&bytes).ok();
-        let (head, signature) = read.with_context(|| damaged(home))?;
-        ensure!(signature == head.signature(home), damaged(home));
+        let (head, signature) = read.with_context(damaged)?;
+        ensure!(signature == head.signature(files), damaged());
         Ok(head)
     }
 }
 
-fn damaged(home: &NodeState) -> String {
-    format!(
-        "{} or {} is missing, damaged, or of another version of fl: nobody knows what was released, so nothing more is; restore both, or set the node up anew, with another home",
-        home.ledger().display(),
-        home.ledger_head().display()
-    )
-}
+impl LedgerFiles {
+    fn damaged(&self) -> String {
+        format!(
+            "{} or {} is missing, damaged, or of another version of fl: the ledger of releases is lost, so the node releases nothing more; restore both files, or set the node up again with another home",
+            self.records.display(),
+            self.head.display()
+        )
+    }
 
-/// Writes the ledger of a node without releases.
-pub(crate) fn begin(home: &NodeState) -> Result<()> {
-    last(&home.ledger(), &[])?;
-    Head::default().write(home)
-}
+    /// Writes the ledger of a node without releases.
+    pub fn begin(&self) -> Result<()> {
+        last(&self.records, &[])?;
+        Head::default().write(self)
+    }
 
-/// Checks that the ledger has the length in its head.
-///
-/// # Errors
-/// If it has not.
-pub(crate) fn check(home: &NodeState) -> Result<()> {
-    let head = Head::read(home)?;
-    let ledger = open(&home.ledger()).and_then(|file| file.metadata());
-    let length = ledger.with_context(|| damaged(home))?.len();
-    ensure!(length >= head.bytes, damaged(home));
-    Ok(())
+    /// Checks that the ledger has the length in its head.
+    ///
+    /// # Errors
+    /// If it has not.
+    pub fn check(&self) -> Result<()> {
+        let damaged = || self.damaged();
+        let head = Head::read(self)?;
+        let records = open(&self.records).and_then(|file| file.metadata());
+        let length = records.with_context(damaged)?.len();
+        ensure!(length >= head.bytes, damaged());
+        Ok(())
+    }
 }
 
 /// All releases by answer, as far as they have been read.
@@ -98,9 +112,9 @@ impl Ledger {
     ///
     /// # Errors
     /// If it cannot be read, or is damaged.
-    pub fn catch_up(&mut self, home: &NodeState) -> Result<()> {
-        let damaged = || damaged(home);
-        let due = Head::read(home)?;
+    pub fn catch_up(&mut self, files: &LedgerFiles) -> Result<()> {
+        let damaged = || files.damaged();
+        let due = Head::read(files)?;
         if due == self.head {
             return Ok(());
         }
@@ -109,7 +123,7 @@ impl Ledger {
             .checked_sub(self.head.bytes)
             .with_context(damaged)?;
         let mut bytes = Vec::new();
-        let mut file = open(&home.ledger()).with_context(damaged)?;
+        let mut file = open(&files.records).with_context(damaged)?;
         file.seek(SeekFrom::Start(self.head.bytes))
             .with_context(damaged)?;
         file.take(more)
@@ -147,24 +161,28 @@ impl Ledger {
 
     /// Charges an answer's releases; they are on the disk before the answer is sent. The ledger
     /// must be up to date, and locked for this process.
-    pub fn charge(&mut self, home: &NodeState, key: Key, events: Vec<PrivacyEvent>) -> Result<()> {
+    pub fn charge(
+        &mut self,
+        files: &LedgerFiles,
+        key: Key,
+        events: Vec<PrivacyEvent>,
+    ) -> Result<()> {
         if events.is_empty() || self.all.get(&key) == Some(&events) {
             return Ok(());
         }
         let mut record = postcard::to_extend(&(key, &events), vec![0; 4])?;
         let length = u32::try_from(record.len() - 4).context("what one answer releases")?;
         record[..4].copy_from_slice(&length.to_le_bytes());
-        let path = home.ledger();
+        let path = &files.records;
         let what = || format!("writing {}", path.display());
-        let mut file =
-            fl_sim::open_own(&path, OpenOptions::new().write(true)).with_context(what)?;
+        let mut file = fl_sim::open_own(path, OpenOptions::new().write(true)).with_context(what)?;
         // of an answer that was never sent
         file.set_len(self.head.bytes).with_context(what)?;
         file.seek(SeekFrom::End(0)).with_context(what)?;
         file.write_all(&record).with_context(what)?;
         file.sync_all().with_context(what)?;
         let now = self.head.with(&record);
-        now.write(home)?;
+        now.write(files)?;
         self.head = now;
         self.all.entry(key).or_default().extend(events);
         Ok(())
@@ -187,14 +205,14 @@ mod tests {
     #[test]
     fn a_ledger_grows_at_its_end_and_what_is_damaged_is_not_used() {
         let d = tempfile::tempdir().unwrap();
-        let home = NodeState::open(d.path()).unwrap();
+        let home = crate::NodeState::open(d.path()).unwrap().ledger();
         let mut one = Ledger::default();
         one.catch_up(&home).unwrap();
         let mut length = 0;
         for k in 0..4 {
-            let before = fs::read(home.ledger()).unwrap_or_default();
+            let before = fs::read(&home.records).unwrap_or_default();
             one.charge(&home, [k; 32], event(f64::from(k))).unwrap();
-            let after = fs::read(home.ledger()).unwrap();
+            let after = fs::read(&home.records).unwrap();
             // old records are not written again, and each costs the same
             assert!(after.starts_with(&before) && after.len() > before.len());
             assert!(k == 0 || after.len() - before.len() == length);
@@ -211,24 +229,24 @@ mod tests {
         other.charge(&home, [9; 32], event(9.0)).unwrap();
         assert_eq!(told(&mut one), Ok(4));
         // ended while writing: the answer was not sent, so nothing was released
-        let whole = fs::read(home.ledger()).unwrap();
-        fs::write(home.ledger(), [&whole[..], &whole[..20]].concat()).unwrap();
+        let whole = fs::read(&home.records).unwrap();
+        fs::write(&home.records, [&whole[..], &whole[..20]].concat()).unwrap();
         assert_eq!(told(&mut Ledger::default()), Ok(4));
         one.charge(&home, [10; 32], event(10.0)).unwrap();
         assert_eq!(told(&mut Ledger::default()), Ok(5));
         // every other change makes the ledger unusable
-        let whole = fs::read(home.ledger()).unwrap();
+        let whole = fs::read(&home.records).unwrap();
         for at in (0..whole.len()).step_by(7) {
             let mut bent = whole.clone();
             bent[at] ^= 1;
-            fs::write(home.ledger(), bent).unwrap();
+            fs::write(&home.records, bent).unwrap();
             let error = told(&mut Ledger::default()).unwrap_err();
-            assert!(error.contains("nobody knows what was released"), "{error}");
+            assert!(error.contains("the ledger of releases is lost"), "{error}");
         }
-        fs::write(home.ledger(), &whole[..whole.len() - 1]).unwrap();
+        fs::write(&home.records, &whole[..whole.len() - 1]).unwrap();
         assert!(told(&mut Ledger::default()).is_err());
-        fs::write(home.ledger(), &whole).unwrap();
-        fs::remove_file(home.ledger_head()).unwrap();
+        fs::write(&home.records, &whole).unwrap();
+        fs::remove_file(&home.head).unwrap();
         assert!(told(&mut Ledger::default()).is_err());
         assert!(told(&mut one).is_err());
     }

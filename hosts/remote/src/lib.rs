@@ -10,6 +10,7 @@ mod node;
 mod node_data;
 mod node_state;
 mod policy;
+mod private_file;
 #[cfg(unix)]
 mod processes;
 mod remote_clients;

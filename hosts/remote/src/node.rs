@@ -150,7 +150,7 @@ impl Node {
         let asks = matches!(request.want, RequestKind::Answer { .. });
         ensure!(
             request.run.life >= live.kept.life,
-            "the run has been gone on with since this was asked; another leads it now"
+            "the run was resumed after this request; another leader runs it now"
         );
         if request.want == RequestKind::Over {
             self.home.forget(&request.run.id, id)?;
@@ -182,7 +182,7 @@ impl Node {
             live.client = live.client.with_noise(noise);
         }
         if own {
-            self.ledger.catch_up(&self.home)?;
+            self.ledger.catch_up(&self.home.ledger())?;
             // if the node ended before it could send this answer, its cost is not paid twice
             let paid = [&live.kept.now.paid[..], &[key]].concat();
             let past = self.ledger.beside(&paid);
@@ -198,7 +198,7 @@ impl Node {
             if !spent.is_empty() {
                 live.kept.now.paid.push(key);
             }
-            self.ledger.charge(&self.home, key, spent)?;
+            self.ledger.charge(&self.home.ledger(), key, spent)?;
         }
         let (said, body) = match done {
             Ok((AnswerKind::Answer { mut envelope, .. }, body)) => {

@@ -60,7 +60,7 @@ impl NodeData {
         );
         ensure!(
             !protocol.pools_data(),
-            "the protocol puts everybody's data in one place, and these stay where they are"
+            "the protocol pools the data of all clients, and the data of this node stay here"
         );
         let Some(epsilon) = self.policy.epsilon else {
             return Ok(());
@@ -76,7 +76,7 @@ impl NodeData {
             }
             _ if !parts.has("accountant") => "the spec has no accountant that could keep it".into(),
             _ if noise == Noise::Seeded => {
-                "the spec's noise follows its seed, so whoever has the spec can take it off (noise: system)".into()
+                "the noise follows the seed, so anyone with the spec can remove it; set `noise: system`".into()
             }
             // refused now, and not at the request: by then other answers have been paid
             Some(slot) => format!(
@@ -152,7 +152,7 @@ impl NodeData {
         let told = match error.downcast_ref::<Problem>() {
             Some(Problem::Budget(_)) => Problem::Budget("its node's budget allows no more".into()),
             Some(Problem::Unpriced(_)) => {
-                Problem::Unpriced("the accountant has no price for what was to be released".into())
+                Problem::Unpriced("the accountant has no price for this release".into())
             }
             Some(Problem::NotFinite { tensor, .. }) => Problem::NotFinite {
                 tensor: tensor.clone(),

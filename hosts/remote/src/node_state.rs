@@ -1,12 +1,14 @@
 //! [`NodeState`]: the folder of a node, with its identity, its secret, and its clients' states by
 //! run.
 
+use crate::ledger::LedgerFiles;
+use crate::private_file::{folder, last, lock, open, own, private};
 use crate::wire::{AnswerKind, Id, hex, random};
 use anyhow::{Context, anyhow, bail, ensure};
 use fl_core::{ClientId, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -92,7 +94,7 @@ impl NodeState {
             secret: own(&secret)?,
             path: path.into(),
         };
-        crate::ledger::check(&home)?;
+        home.ledger().check()?;
         Ok(home)
     }
 
@@ -110,7 +112,7 @@ impl NodeState {
             secret: random()?,
             path: path.into(),
         };
-        crate::ledger::begin(&home)?;
+        home.ledger().begin()?;
         last(&path.join("node-id"), &home.node)?;
         last(&path.join("secret"), &home.secret)
     }
@@ -125,14 +127,13 @@ impl NodeState {
         self.secret
     }
 
-    /// Returns the path of the ledger of all releases.
-    pub(crate) fn ledger(&self) -> PathBuf {
-        self.path.join("ledger")
-    }
-
-    /// Returns the path of the ledger's head: its complete length, and its checksum.
-    pub(crate) fn ledger_head(&self) -> PathBuf {
-        self.path.join("ledger-head")
+    /// The files of everything that was ever released.
+    pub(crate) fn ledger(&self) -> LedgerFiles {
+        LedgerFiles {
+            records: self.path.join("ledger"),
+            head: self.path.join("ledger-head"),
+            secret: self.secret,
+        }
     }
 
     fn file(&self, run: &Id, client: ClientId) -> PathBuf {
@@ -260,65 +261,4 @@ fn damaged(path: &Path) -> String {
         "{} is damaged, or of another version of fl: its checksum does not match; restore it, or begin the run anew",
         path.display()
     )
-}
-
-/// Writes a file of a node as a whole and durably, readable by its owner only.
-pub(crate) fn last(path: &Path, bytes: &[u8]) -> Result<()> {
-    fl_sim::write_secret(path, bytes)?;
-    path.parent().map_or(Ok(()), fl_sim::sync)
-}
-
-/// Makes a folder of a node, or opens an existing one, if no other user may write to it.
-fn folder(path: &Path) -> std::io::Result<()> {
-    let mut make = fs::DirBuilder::new();
-    make.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut make, 0o700);
-    make.create(path)?;
-    #[cfg(unix)]
-    fl_sim::own(&path.metadata()?)?;
-    Ok(())
-}
-
-/// Opens a file of a node to read.
-pub(crate) fn open(path: &Path) -> std::io::Result<File> {
-    fl_sim::open_own(path, OpenOptions::new().read(true))
-}
-
-/// Waits until no other process has this lock.
-fn lock(path: &Path) -> Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false);
-    let file = fl_sim::open_own(path, &mut options);
-    let file = file.and_then(|file| file.lock().map(|()| file));
-    file.with_context(|| format!("locking {}", path.display()))
-}
-
-/// Fails if others can read the secret: a reader can remove all noise that followed it, and a later
-/// `chmod` does not help.
-#[cfg(unix)]
-fn private(path: &Path) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let Ok(about) = fs::metadata(path) else {
-        return Ok(());
-    };
-    let mode = about.permissions().mode() & 0o777;
-    ensure!(
-        mode & 0o077 == 0,
-        "{} has mode {mode:03o}, so others may have read the secret that noise follows; if nobody has, `chmod 600` it, else nothing that was released with it is private any more",
-        path.display()
-    );
-    Ok(())
-}
-
-#[cfg(not(unix))]
-fn private(_: &Path) -> Result<()> {
-    Ok(())
-}
-
-/// Returns random bytes of a node, drawn when its home was made.
-fn own<const N: usize>(path: &Path) -> Result<[u8; N]> {
-    let bytes = fl_sim::read_own(path).with_context(|| format!("reading {}", path.display()))?;
-    let bytes = bytes.try_into().ok();
-    bytes.with_context(|| format!("{} is damaged: it has {N} bytes", path.display()))
 }

@@ -222,7 +222,7 @@ impl Transport for Processes<'_> {
         loop {
             self.hand_out()?;
             let busy = self.workers.iter().any(|worker| worker.job.is_some());
-            ensure!(busy, "nobody has been asked");
+            ensure!(busy, "no process has a request");
             let (at, number, packet) = match self.wait()? {
                 Ok(event) => event,
                 Err(at) => {
@@ -247,7 +247,7 @@ impl Transport for Processes<'_> {
                 }
             }
             let how = worker.running.take().and_then(ended);
-            let how = how.map_or("nobody knows how".into(), |status| status.to_string());
+            let how = how.map_or("unknown reason".into(), |status| status.to_string());
             let Some(mut job) = worker.job.take() else {
                 continue;
             };
@@ -257,7 +257,7 @@ impl Transport for Processes<'_> {
                 return Ok((job.client, Err(absent(why))));
             }
             (self.tell)(&format!(
-                "the process at work for client {} ended ({how}); another is asked the same",
+                "the process at work for client {} ended ({how}); another process gets the same request",
                 job.client
             ));
             self.waiting.push_front(job);

@@ -212,7 +212,9 @@ fn other(said: &AnswerKind) -> Error {
         AnswerKind::Forgotten => "a farewell",
         AnswerKind::Failed { .. } | AnswerKind::Refused(_) => "an error",
     };
-    absent(format!("it replied with {said}, which was not asked for"))
+    absent(format!(
+        "it replied with {said}, which does not answer the request"
+    ))
 }
 
 impl<C: Transport> ExternalClients for RemoteClients<C> {

@@ -105,7 +105,7 @@ fn parting(a: &[Entry], b: &[Entry]) -> Option<FirstDivergence> {
 
 fn how(a: &Entry, b: &Entry) -> String {
     if (&a.step, &a.question) != (&b.step, &b.question) {
-        return "another question is asked".into();
+        return "the exchange differs".into();
     }
     let answers = |e: &Entry| {
         e.answers

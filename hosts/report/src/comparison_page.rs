@@ -1,12 +1,12 @@
 //! The page that compares several runs.
 
 use crate::curves::{Curve, curves};
-use crate::page::{figure, some, table};
 use crate::read::{Metric, Outcome, Run};
 use crate::run_page;
 use crate::specs::differences;
 use crate::svg::{self, Dot, Line};
 use crate::text::{count, measured, number, with_std};
+use crate::widgets::{ROWS, figure, some, table};
 use fl_core::privacy::Observer;
 use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ pub(crate) fn page(runs: &[Run]) -> Markup {
         (against(runs, &curves, &names))
         h2 { "Run by run" }
         @for run in runs {
-            details { summary { strong { (run.label) } " (" (run.name()) ")" } (run_page::sections(run)) }
+            details { summary { strong { (run.label) } " (" (run.name()) ")" } (run_page::sections(run, false)) }
         }
     }
 }
@@ -50,7 +50,7 @@ fn results(runs: &[Run], names: &[&str]) -> Markup {
         .iter()
         .map(|run| run.last().into_iter().map(|m| (&m.name[..], m)).collect())
         .collect();
-    let (shown, said) = some(names.iter(), names.len(), run_page::ROWS);
+    let (shown, said) = some(names.iter(), names.len(), ROWS);
     let measured = |name: &str| {
         let of = |last: &BTreeMap<&str, &Metric>| {
             let found = last.get(name);
@@ -104,9 +104,9 @@ fn differ(runs: &[Run]) -> Markup {
         })
         .collect();
     html! {
-        h2 { "What differs in their specs" }
-        @if rows.is_empty() { p { "Nothing: they are runs of one spec." } }
-        @else { (table(&head, &rows)) p.dim { "Resolved specs, every default filled in; – is not there." } }
+        h2 { "Differences of the specs" }
+        @if rows.is_empty() { p { "None: the runs have one spec." } }
+        @else { (table(&head, &rows)) p.dim { "Specs with every default; – stands for a value that a spec does not have." } }
     }
 }
 
@@ -132,11 +132,11 @@ fn overlaid(runs: &[Run], curves: &[NamedTensors<'_, '_>], names: &[&str]) -> Ma
         let rows: Vec<_> = rows.into_iter().map(|(at, p)| {
             vec![runs[at].label.clone(), p.metric.step.clone(), measured(p.metric.value), p.metric.std.map_or(String::new(), number)]
         }).collect();
-        let numbers = html! { (table(&["run", "step", "#value", "#deviation"], &rows)) @if !said.is_empty() { p.dim { (said) } } };
+        let numbers = html! { (table(&["run", "step", "#value", "#std"], &rows)) @if !said.is_empty() { p.dim { (said) } } };
         let axis = of.first().map_or("round", |(_, c)| c.axis());
-        Some(figure(name, "Bands are one standard deviation over clients. What was measured once, outside of rounds, stands at 0.", &svg::lines(&lines, axis, name, false), &legend(runs, &lines), &numbers))
+        Some(figure(name, "Bands are one standard deviation over clients. A measurement outside of rounds stands at 0.", &svg::lines(&lines, axis, name, false, svg::range(name, 1.0)), &legend(runs, &lines), &numbers))
     }).collect();
-    html! { @if !charts.is_empty() { h2 { "Round by round" } div.charts { @for chart in charts { (chart) } } } }
+    html! { @if !charts.is_empty() { h2 { "Metrics by round" } div.charts { @for chart in charts { (chart) } } } }
 }
 
 /// Returns whether models are compared by this measure.
@@ -199,14 +199,14 @@ fn against(runs: &[Run], curves: &[NamedTensors<'_, '_>], names: &[&str]) -> Mar
         Some(figure(
             &format!("{name} against {what}"),
             "",
-            &svg::lines(&lines, x, name, log),
+            &svg::lines(&lines, x, name, log, svg::range(name, 1.0)),
             &legend(runs, &lines),
             &numbers,
         ))
     };
     let of: Vec<&str> = names.iter().copied().filter(|n| quality(n)).collect();
     let bytes = of.iter().filter_map(|n| {
-        chart(n, "bytes", "bytes by then", true, &|p| {
+        chart(n, "bytes", "cumulative bytes", true, &|p| {
             p.bytes.map(|b| b as f64)
         })
     });
@@ -224,7 +224,7 @@ fn against(runs: &[Run], curves: &[NamedTensors<'_, '_>], names: &[&str]) -> Mar
     });
     let epsilon: Vec<Markup> = epsilon.flatten().collect();
     html! {
-        @if !bytes.is_empty() { h2 { "What it costs" } div.charts { @for c in bytes.iter().chain(&epsilon) { (c) } } }
-        @if epsilon.is_empty() { p.dim { "No run has a guarantee, so nothing is drawn against epsilon." } }
+        @if !bytes.is_empty() { h2 { "Quality against cost" } div.charts { @for c in bytes.iter().chain(&epsilon) { (c) } } }
+        @if epsilon.is_empty() { p.dim { "No run has a guarantee, so there is no chart against epsilon." } }
     }
 }

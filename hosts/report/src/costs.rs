@@ -1,10 +1,9 @@
 //! Costs of a run: bytes, privacy, and dropped answers.
 
-use crate::page::{figure, some, table};
 use crate::read::{Entry, Run};
-use crate::run_page::ROWS;
 use crate::svg::{self, Dot, Line};
 use crate::text::{count, measured, number};
+use crate::widgets::{ROWS, figure, some, table};
 use fl_core::privacy::Observer;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
@@ -118,20 +117,19 @@ pub(crate) fn communication(run: &Run) -> Markup {
         let rows = rows.into_iter();
         let rows = rows.map(|(q, s)| vec![q.question.into(), s.0.to_string(), count(value(s))]);
         let rows: Vec<_> = rows.collect();
-        let numbers = html! { (table(&["question", "#step", "#bytes"], &rows)) @if !said.is_empty() { p.dim { (said) } } };
+        let numbers = html! { (table(&["exchange", "#step", "#bytes"], &rows)) @if !said.is_empty() { p.dim { (said) } } };
         figure(
             title,
-            "Of each question, in each step that asks it; all clients together, envelopes included.",
-            &svg::lines(&lines, "step", y, false),
+            "Bytes of each exchange in each step, over all clients, envelopes included.",
+            &svg::lines(&lines, "step", y, false, svg::range(y, 1.0)),
             &legend,
             &numbers,
         )
     };
     html! {
-        h2 { "Communication" }
-        @if all.is_empty() { p.dim { "Nobody was asked anything." } }
+        @if all.is_empty() { p.dim { "No exchange took place." } }
         @else {
-            (table(&["question", "#asked", "#answers", "#bytes down", "as", "#bytes up", "as"], &rows))
+            (table(&["exchange", "#times", "#answers", "#bytes down", "request", "#bytes up", "answer"], &rows))
             @if !several.is_empty() { div.charts { (picture(true)) (picture(false)) } }
         }
     }
@@ -183,13 +181,12 @@ pub(crate) fn privacy(run: &Run) -> Markup {
         vec![
             step.to_string(),
             o.to_string(),
-            e.map_or("nothing is guaranteed".into(), number),
+            e.map_or("no guarantee".into(), number),
         ]
     });
     let rows: Vec<_> = rows.collect();
     let unaccounted = run.summary.as_ref().and_then(|s| s.unaccounted.as_deref());
     html! {
-        h2 { "Privacy" }
         @if let Some(all) = outcome.and_then(|o| o.guarantees()) {
             ul { @for (observer, words) in all { li { "against " (observer) ": " (words) } } }
         } @else if let Some(open) = unaccounted {
@@ -199,14 +196,14 @@ pub(crate) fn privacy(run: &Run) -> Markup {
         }
         @if told {
             div.charts {
-                (figure("Epsilon by step", "What has been spent by then. Where there is no line, nothing is guaranteed.",
-                    &svg::lines(&lines, "step", "epsilon", false), &legend,
+                (figure("Epsilon by step", "Epsilon after each step. Where there is no line, there is no guarantee.",
+                    &svg::lines(&lines, "step", "epsilon", false, svg::range("epsilon", 1.0)), &legend,
                     &html! { (table(&["after", "against", "#epsilon"], &rows)) @if !said.is_empty() { p.dim { (said) } } }))
             }
         } @else if run.costs.is_none() && run.accounts() {
-            p.dim { "What had been spent after each step is not told: an older fl made this folder, and its journal leaves out what the server released at the end of a step." }
+            p.dim { "Epsilon after each step is unknown: an older fl made this folder, and its journal lacks the releases of the server at the end of a step." }
         } @else if !rows.is_empty() {
-            p.dim { "After no step is anything guaranteed against anybody." }
+            p.dim { "No step has a guarantee against any observer." }
         }
     }
 }
@@ -226,10 +223,9 @@ pub(crate) fn dropped(run: &Run) -> Markup {
     });
     let all: Vec<_> = all.collect();
     html! {
-        h2 { "Answers left out" }
         @if of == 0 { p.dim { "None." } }
         @else {
-            (table(&["step", "question", "client", "why"], &all))
+            (table(&["step", "exchange", "client", "reason"], &all))
             @if of > ROWS { p.dim { "The first " (ROWS) " of " (of) " are shown; all are in " code { "journal.jsonl" } "." } }
         }
     }

@@ -19,6 +19,7 @@ mod specs;
 mod study_page;
 mod svg;
 mod text;
+mod widgets;
 
 pub use compare::{Comparison, compare};
 pub use export::{cell, csv, tensorboard};

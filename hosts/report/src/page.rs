@@ -1,11 +1,10 @@
 //! The HTML page.
 
 use crate::read::Run;
-use crate::svg;
-use crate::{comparison_page, run_page};
+use crate::widgets::whole;
+use crate::{comparison_page, run_page, svg};
 use anyhow::ensure;
 use fl_core::Result;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// The most runs on one page, so that their lines can be distinguished.
 pub const MOST: usize = svg::STYLES;
@@ -29,96 +28,4 @@ pub fn page(runs: &[Run]) -> Result<String> {
         runs => comparison_page::page(runs),
     };
     Ok(whole(&title, &body))
-}
-
-/// Returns a page that needs no other file.
-pub(crate) fn whole(title: &str, body: &Markup) -> String {
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                // the page loads nothing from elsewhere, for any text of a spec
-                meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'";
-                title { (title) " · fl" }
-                style { (PreEscaped(include_str!("style.css"))) }
-            }
-            body { (body) }
-        }
-    };
-    page.into_string()
-}
-
-/// Returns a plot with its caption, and with its numbers as a table.
-pub(crate) fn figure(
-    title: &str,
-    about: &str,
-    picture: &Markup,
-    legend: &[(usize, &str)],
-    numbers: &Markup,
-) -> Markup {
-    html! {
-        figure {
-            h3 { (title) }
-            (picture)
-            @if !legend.is_empty() {
-                ul.legend {
-                    @for (style, label) in legend {
-                        li {
-                            svg class=(svg::style(*style)) viewBox="0 0 26 10" aria-hidden="true" {
-                                line class="line" x1="0" x2="26" y1="5" y2="5" {}
-                            }
-                            (label)
-                        }
-                    }
-                }
-            }
-            @if !about.is_empty() { figcaption { (about) } }
-            details { summary { "numbers" } div.wide { (numbers) } }
-        }
-    }
-}
-
-/// Returns a table; columns whose heads begin with `#` hold numbers.
-pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> Markup {
-    let number = |at: usize| head.get(at).is_some_and(|h| h.starts_with('#'));
-    html! {
-        div.wide {
-            table {
-                thead { tr {
-                    @for (at, name) in head.iter().enumerate() {
-                        th class=[number(at).then_some("n")] { (name.trim_start_matches('#')) }
-                    }
-                } }
-                tbody {
-                    @for row in rows {
-                        tr {
-                            @for (at, cell) in row.iter().enumerate() {
-                                td class=(if number(at) { "n" } else { "v" }) { (cell) }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Returns at most `most` of `count` rows, evenly spaced and with the last, and a remark if there
-/// are more. Does not keep the other rows.
-pub(crate) fn some<T>(
-    rows: impl Iterator<Item = T>,
-    count: usize,
-    most: usize,
-) -> (Vec<T>, String) {
-    let every = count.div_ceil(most).max(1);
-    let kept = rows.enumerate();
-    let kept = kept.filter(|(at, _)| at % every == 0 || at + 1 == count);
-    let kept = kept.map(|(_, row)| row).collect();
-    let said = match every {
-        1 => String::new(),
-        _ => format!("{count} rows; every {every}th is shown, and the last"),
-    };
-    (kept, said)
 }

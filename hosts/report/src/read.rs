@@ -510,10 +510,10 @@ fn not_done(path: &Path, journal: &[Entry]) -> String {
     }
     let so_far = match journal.last() {
         Some(entry) => format!("the last question of its journal is of {}", entry.step),
-        None => "nobody has been asked anything yet".into(),
+        None => "no exchange has taken place yet".into(),
     };
     let how = match (path.join("lock").exists(), path.join("state").exists()) {
-        (_, true) => "it still works, or was stopped and can go on with --resume",
+        (_, true) => "it is running, or was stopped and can go on with --resume",
         (true, false) => "it still works, or was ended",
         _ => "it has failed, or was ended",
     };

@@ -2,10 +2,10 @@
 
 use crate::costs;
 use crate::curves::{Curve, curves};
-use crate::page::{figure, some, table};
 use crate::read::{Metric, Run};
 use crate::svg::{self, Dot, Heat, Line};
 use crate::text::{count, measured, number, with_std};
+use crate::widgets::{ROWS, Section, figure, flow, some, table};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
 use maud::{Markup, html};
@@ -14,43 +14,92 @@ use maud::{Markup, html};
 const CLIENTS: usize = 200;
 /// The most classes to draw.
 const CLASSES: usize = 64;
-/// The most rows of a table.
-pub(crate) const ROWS: usize = 500;
 
 pub(crate) fn page(run: &Run) -> Markup {
     html! {
         h1 { (run.name()) }
-        (sections(run))
+        (sections(run, true))
     }
 }
 
-/// Returns the whole page except the title.
-pub(crate) fn sections(run: &Run) -> Markup {
+/// Returns the whole page except the title; with `links`, after links to the sections.
+pub(crate) fn sections(run: &Run, links: bool) -> Markup {
     let curves = curves(run);
+    let section = |id, title, full, body: Markup| Section {
+        id,
+        title,
+        full,
+        body,
+    };
+    let several = curves.iter().filter(|c| c.points.len() > 1).count();
+    let last = run.last();
+    let by_client = last.iter().filter(|m| !m.each.is_empty()).count();
+    // a matrix with more columns takes the whole width
+    const HALF: usize = 12;
+    let many_classes = last.iter().any(|m| m.confusion.len() > HALF);
+    let held_by = run.summary.as_ref().map_or(0, |s| s.held.len());
+    let mut all = vec![
+        section("results", "Results", false, results(run)),
+        section("rounds", "Metrics by round", several > 1, rounds(&curves)),
+        section("images", "Generated images", false, pictures(run)),
+        section("clients", "Metrics by client", by_client > 1, clients(run)),
+        section(
+            "confusion",
+            "Confusion matrix",
+            many_classes,
+            confusion(run),
+        ),
+        section(
+            "classes",
+            "Classes of each client",
+            held_by > HALF,
+            held(run),
+        ),
+        section(
+            "communication",
+            "Communication",
+            true,
+            costs::communication(run),
+        ),
+        section("privacy", "Privacy", true, costs::privacy(run)),
+        section("dropped", "Answers left out", true, costs::dropped(run)),
+        section("origin", "Provenance", true, origin(run)),
+    ];
+    all.retain(|section| !section.body.0.is_empty());
     html! {
         (head(run))
-        (results(run))
-        (rounds(&curves))
-        (pictures(run))
-        (clients(run))
-        (confusion(run))
-        (held(run))
-        (costs::communication(run))
-        (costs::privacy(run))
-        (costs::dropped(run))
-        (origin(run))
+        (flow(&all, links))
     }
 }
 
+/// So many metrics stand in the summary.
+const HEADLINES: usize = 4;
+
 fn head(run: &Run) -> Markup {
-    let steps = run.summary.as_ref().map(|s| &s.outcome);
+    let outcome = run.summary.as_ref().map(|s| &s.outcome);
+    let bytes = run.bytes();
+    let last = run.last();
+    let guarantees = outcome.and_then(|o| o.guarantees()).unwrap_or_default();
     html! {
         p.dim {
             "Protocol " code { (run.protocol()) } ", seed " (run.seed())
-            @if let Some(o) = steps { ", " (o.rounds) " steps, " (format!("{:.1}", o.seconds)) " s" }
+            @if let Some(o) = outcome { ", " (o.rounds) " steps, " (format!("{:.1}", o.seconds)) " s" }
             "; " code { (run.path.display()) }
         }
-        @if let Some(o) = steps { p { "Digest " span.digest { (o.digest) } } }
+        dl.summary {
+            @for metric in last.iter().take(HEADLINES) {
+                div { dt { (metric.name) } dd { (with_std(metric.value, metric.std)) } }
+            }
+            div { dt { "bytes from clients" } dd { (count(bytes.up)) } }
+            div { dt { "bytes to clients" } dd { (count(bytes.down)) } }
+            @if guarantees.is_empty() && outcome.is_some() {
+                div { dt { "privacy" } dd { "no guarantee" } }
+            }
+            @for (observer, words) in &guarantees {
+                div { dt { "privacy against " (observer) } dd.words { (words) } }
+            }
+        }
+        @if let Some(o) = outcome { p { "Digest " span.digest { (o.digest) } } }
         @for notice in &run.notices { p.notice { (notice) } }
         @for note in run.summary.iter().flat_map(|s| &s.notes) { p.notice { (note) } }
     }
@@ -67,8 +116,7 @@ fn results(run: &Run) -> Markup {
     rows.push(vec!["bytes up".into(), count(bytes.up), String::new()]);
     rows.push(vec!["bytes down".into(), count(bytes.down), String::new()]);
     html! {
-        h2 { "Results" }
-        (table(&["measured last", "#value (± deviation over clients)", "in"], &rows))
+        (table(&["metric", "#last value (± std over clients)", "step"], &rows))
         @if !said.is_empty() { p.dim { (said) } }
     }
 }
@@ -103,12 +151,11 @@ fn rounds(curves: &[Curve<'_>]) -> Markup {
     let several: Vec<_> = curves.iter().filter(|c| c.points.len() > 1).collect();
     html! {
         @if !several.is_empty() {
-            h2 { "Round by round" }
             div.charts {
                 @for curve in several {
                     @let spread = curve.points.iter().any(|p| p.metric.std.is_some());
-                    @let about = if spread { "The band is one standard deviation over clients to either side." } else { "" };
-                    (figure(curve.name, about, &svg::lines(&[line(curve, curve.name, 0)], curve.axis(), curve.name, false), &[], &numbers(curve)))
+                    @let about = if spread { "The band is one standard deviation over clients, within the range of the measure." } else { "" };
+                    (figure(curve.name, about, &svg::lines(&[line(curve, curve.name, 0)], curve.axis(), curve.name, false, svg::range(curve.name, 1.0)), &[], &numbers(curve)))
                 }
             }
         }
@@ -118,7 +165,7 @@ fn rounds(curves: &[Curve<'_>]) -> Markup {
 fn numbers(curve: &Curve<'_>) -> Markup {
     let (rows, said) = some(curve.points.iter(), curve.points.len(), ROWS);
     let rows = rows.into_iter().map(|p| {
-        let bytes = p.bytes.map_or("not told".into(), count);
+        let bytes = p.bytes.map_or("unknown".into(), count);
         vec![
             p.metric.step.clone(),
             measured(p.metric.value),
@@ -127,19 +174,18 @@ fn numbers(curve: &Curve<'_>) -> Markup {
         ]
     });
     let rows: Vec<_> = rows.collect();
-    html! { (table(&["step", "#value", "#deviation", "#bytes by then"], &rows)) @if !said.is_empty() { p.dim { (said) } } }
+    html! { (table(&["step", "#value", "#std", "#cumulative bytes"], &rows)) @if !said.is_empty() { p.dim { (said) } } }
 }
 
 fn pictures(run: &Run) -> Markup {
     html! {
         @if !run.pictures.is_empty() {
-            h2 { "Images that were made" }
             @for (name, png) in &run.pictures {
                 @let name = name.trim_end_matches(".png");
                 figure {
                     h3 { (name) }
                     img.made alt=(name) src=(format!("data:image/png;base64,{}", STANDARD.encode(png)));
-                    figcaption { "The least number of all is black, the largest white." }
+                    figcaption { "The smallest value of all images is black, the largest white." }
                 }
             }
         }
@@ -154,7 +200,6 @@ fn clients(run: &Run) -> Markup {
         .collect();
     html! {
         @if !all.is_empty() {
-            h2 { "Client by client" }
             div.charts {
                 @for metric in all { (bars(run, metric)) }
             }
@@ -200,20 +245,19 @@ fn confusion(run: &Run) -> Markup {
         .filter(|m| !m.confusion.is_empty())
         .collect();
     html! {
-        h2 { "What is taken for what" }
         @if all.is_empty() {
-            p.dim { "No confusion matrix: " code { "metrics.jsonl" } " has none. It is counted where classes are told, of models that are evaluated on test examples, for up to 32 classes." }
+            p.dim { "No confusion matrix: " code { "metrics.jsonl" } " has none. fl counts it for models that are evaluated on test examples of up to 32 classes." }
         }
         @for metric in all {
             @let classes: Vec<String> = (0..metric.confusion.len().min(CLASSES)).map(|c| c.to_string()).collect();
             @let cell = |r: usize, c: usize| metric.confusion.get(r).and_then(|row| row.get(c)).copied().unwrap_or(0);
             figure {
                 h3 { (metric.name) ", " (metric.step) }
-                div.wide { (Heat { rows: &classes, columns: &classes, counts: &cell, down: "true class", across: "taken for", by_row: true }.draw()) }
+                div.wide { (Heat { rows: &classes, columns: &classes, counts: &cell, down: "true class", across: "predicted class", by_row: true }.draw()) }
                 figcaption {
-                    "Test examples by true class and by what they are taken for"
+                    "Test examples by true class and predicted class"
                     @if !metric.each.is_empty() { ", all clients' models together" }
-                    ". The darkest of a row is its largest."
+                    ". The strongest shade of a row is its largest count."
                 }
             }
         }
@@ -246,9 +290,8 @@ fn held(run: &Run) -> Markup {
             .unwrap_or(0)
     };
     html! {
-        h2 { "What each client holds" }
         @if ids.is_empty() {
-            p.dim { "What each client holds is not told where somebody accounts for privacy." }
+            p.dim { "Not shown: the run has an accountant, and class counts of clients have no price." }
         } @else {
             figure {
                 div.wide { (Heat { rows: &classes, columns: &ids, counts: &cell, down: "class", across: "client", by_row: false }.draw()) }
@@ -272,13 +315,12 @@ fn origin(run: &Run) -> Markup {
         .map(|(what, f)| vec![what.into(), f.path.clone(), f.sha256.clone()])
         .collect();
     html! {
-        h2 { "Where it comes from" }
         @if !o.version.is_empty() {
             p { "fl " (o.version) ", begun " (o.started)
-                @if !o.resumed.is_empty() { ", gone on with " (o.resumed.len()) " times" }
+                @if !o.resumed.is_empty() { ", resumed " (o.resumed.len()) " times" }
                 ": " code { (o.command.join(" ")) } }
         }
         @if !files.is_empty() { (table(&["", "file", "SHA-256"], &files)) }
-        details open { summary { "the spec, every default filled in" } pre { (run.spec_text) } }
+        details open { summary { "the spec with every default" } pre { (run.spec_text) } }
     }
 }

@@ -1,8 +1,8 @@
 //! The page of a study: its tables and their plots.
 
-use crate::page::{figure, table, whole};
 use crate::svg::{self, Dot, Line};
 use crate::text::number;
+use crate::widgets::{contents, figure, table, whole};
 use maud::{Markup, html};
 
 /// A table of a study, for a page.
@@ -31,6 +31,8 @@ pub struct Picture {
     pub y: String,
     /// Whether `x` may use a logarithmic axis.
     pub powers: bool,
+    /// Factor of the measured values.
+    pub scale: f64,
     /// Lines by name.
     pub lines: Vec<(String, Vec<Spot>)>,
 }
@@ -50,10 +52,14 @@ pub struct Spot {
 
 /// Returns the page of a study: HTML that needs no other file.
 pub fn study(name: &str, sections: &[Section]) -> String {
+    let ids: Vec<String> = (1..=sections.len()).map(|n| format!("table-{n}")).collect();
+    let links = ids.iter().zip(sections);
+    let links = links.map(|(id, section)| (id.as_str(), section.title.as_str()));
     let body = html! {
         h1 { (name) }
-        @for section in sections {
-            h2 { (section.title) }
+        (contents(links))
+        @for (id, section) in ids.iter().zip(sections) {
+            h2 id=(id) { (section.title) }
             (rows(section))
             @for note in &section.notes { p.notice { (note) } }
             @if !section.pictures.is_empty() {
@@ -107,10 +113,12 @@ fn drawn(picture: &Picture) -> Markup {
         "",
         &format!("#{}", picture.x),
         &format!("#{}", picture.y),
-        "#deviation",
+        "#std",
         "#seeds",
     ];
-    let mut about = String::from("Means over seeds; bands are one standard deviation over them.");
+    let mut about = String::from(
+        "Means over seeds. Bands are one standard deviation over seeds, within the range of the measure.",
+    );
     if picture.lines.len() > svg::STYLES {
         about += &format!(
             " The first {} of {} lines are drawn; the numbers of all stand below.",
@@ -122,7 +130,13 @@ fn drawn(picture: &Picture) -> Markup {
     figure(
         &picture.title,
         &about,
-        &svg::lines(&lines, &picture.x, &picture.y, picture.powers),
+        &svg::lines(
+            &lines,
+            &picture.x,
+            &picture.y,
+            picture.powers,
+            svg::range(&picture.y, picture.scale),
+        ),
         &legend,
         &table(&head, &numbers),
     )

@@ -133,16 +133,55 @@ fn thinned(dots: &[Dot]) -> impl Iterator<Item = &Dot> {
         .map(|(_, dot)| dot)
 }
 
-/// Draws lines over `x`; with `log`, `x` may be logarithmic.
-pub(crate) fn lines(all: &[Line], x: &str, y: &str, log: bool) -> Markup {
+/// Returns the least and the largest value that a measure of this name can have, times `scale`.
+pub(crate) fn range(name: &str, scale: f64) -> [f64; 2] {
+    const SHARES: [&str; 12] = [
+        "accuracy",
+        "auc",
+        "mauc",
+        "dice",
+        "iou",
+        "aji",
+        "f1",
+        "precision",
+        "recall",
+        "ssim",
+        "specificity",
+        "kept",
+    ];
+    let names = name.split(" or ");
+    let mut last = names.map(|name| name.rsplit('.').next().unwrap_or(name));
+    match last.all(|name| SHARES.contains(&name)) && scale > 0.0 {
+        true => [0.0, scale],
+        false => [f64::NEG_INFINITY, f64::INFINITY],
+    }
+}
+
+/// Draws lines over `x`; with `log`, `x` may be logarithmic. Bands stay within the range of the
+/// measure, and above 0 if all values are.
+pub(crate) fn lines(all: &[Line], x: &str, y: &str, log: bool, range: [f64; 2]) -> Markup {
     let dots = || {
         all.iter()
             .flat_map(|line| thinned(&line.dots))
             .filter(|d| d.y.is_finite())
     };
     let across = Scale::of(dots().map(|d| d.x), LEFT + 6.0, WIDTH - RIGHT - 6.0, log);
-    let ends = dots().flat_map(|d| [d.y - d.spread, d.y + d.spread]);
-    let up = Scale::of(ends, HEIGHT - BOTTOM - 4.0, TOP + 4.0, false);
+    let [least, most] = range;
+    let least = match dots().all(|d| d.y >= 0.0) {
+        true => least.max(0.0),
+        false => least,
+    };
+    let ends = |d: &Dot| {
+        let (below, above) = (d.y - d.spread, d.y + d.spread);
+        // a value beyond the range is drawn as it is
+        [below.max(least.min(d.y)), above.min(most.max(d.y))]
+    };
+    let up = Scale::of(
+        dots().flat_map(ends),
+        HEIGHT - BOTTOM - 4.0,
+        TOP + 4.0,
+        false,
+    );
     let place = |d: &Dot| (across.at(d.x), up.at(d.y));
     let title = format!("{y} by {x}");
     html! {
@@ -152,7 +191,7 @@ pub(crate) fn lines(all: &[Line], x: &str, y: &str, log: bool) -> Markup {
                 g class=(style(line.style)) {
                     @for part in pieces(&line.dots) {
                         @if part.iter().any(|d| d.spread > 0.0) {
-                            path class="band" d=(band(&part, &across, &up)) {}
+                            path class="band" d=(band(&part, &across, &up, &ends)) {}
                         }
                         polyline class="line" points=(path(part.iter().map(|d| place(d)))) {
                             title { (line.label) }
@@ -189,12 +228,10 @@ fn path(points: impl Iterator<Item = (f64, f64)>) -> String {
         .join(" ")
 }
 
-fn band(part: &[&Dot], across: &Scale, up: &Scale) -> String {
-    let above = part.iter().map(|d| (across.at(d.x), up.at(d.y + d.spread)));
-    let below = part
-        .iter()
-        .rev()
-        .map(|d| (across.at(d.x), up.at(d.y - d.spread)));
+fn band(part: &[&Dot], across: &Scale, up: &Scale, ends: &dyn Fn(&Dot) -> [f64; 2]) -> String {
+    let above = part.iter().map(|d| (across.at(d.x), up.at(ends(d)[1])));
+    let below = part.iter().rev();
+    let below = below.map(|d| (across.at(d.x), up.at(ends(d)[0])));
     format!("M{}Z", path(above.chain(below)))
 }
 
@@ -385,10 +422,49 @@ mod tests {
                 dot(4.0, 0.8),
             ],
         };
-        let drawn = lines(&[line], "round", "accuracy", false).into_string();
+        let all = [f64::NEG_INFINITY, f64::INFINITY];
+        let drawn = lines(&[line], "round", "accuracy", false, all).into_string();
         assert_eq!(drawn.matches("<polyline").count(), 2);
         assert_eq!(drawn.matches("<circle").count(), 3);
         assert!(drawn.contains("class=\"s1 d1\"") && drawn.contains("&lt;b&gt;"));
         assert!(!drawn.contains("NaN") && !drawn.contains("<b>"));
+    }
+
+    #[test]
+    fn exact_a_band_keeps_to_the_range_of_the_measure() {
+        let line = |y: f64, spread: f64| Line {
+            label: "a".into(),
+            style: 0,
+            dots: [1.0, 2.0]
+                .map(|x| Dot {
+                    x,
+                    y,
+                    spread,
+                    title: String::new(),
+                })
+                .into(),
+        };
+        let ticks = |name: &str, scale: f64, y: f64, spread: f64| -> Vec<f64> {
+            let drawn = lines(&[line(y, spread)], "round", name, false, range(name, scale));
+            let drawn = drawn.into_string();
+            let texts = drawn.split("text-anchor=\"end\">").skip(1);
+            let texts = texts.map(|t| t.split('<').next().unwrap_or_default().parse().unwrap());
+            texts.collect()
+        };
+        let within = |ticks: Vec<f64>, low: f64, high: f64| {
+            assert!(ticks.iter().all(|t| (low..=high).contains(t)), "{ticks:?}");
+        };
+        within(ticks("accuracy", 100.0, 8.0, 20.0), 0.0, 100.0);
+        within(
+            ticks("clients.accuracy or accuracy", 1.0, 0.9, 0.3),
+            0.0,
+            1.0,
+        );
+        within(ticks("loss", 1.0, 0.5, 2.0), 0.0, 3.0);
+        assert!(
+            ticks("attack.shift", 1.0, -0.5, 2.0)
+                .iter()
+                .any(|t| *t < -1.0)
+        );
     }
 }

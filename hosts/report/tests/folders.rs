@@ -51,7 +51,7 @@ fn everything_that_a_folder_tells_is_on_its_page_and_nothing_in_it_is_markup() {
             "take &lt;care&gt;",
             "<td class=\"n\">33</td>", // bytes down
             "<td class=\"n\">29</td>", // bytes up, with envelopes
-            "true class 1, taken for 0: 2",
+            "true class 1, predicted class 0: 2",
             "class 1, client 2: 9",
             "client 1: 0.5000",
             "<td class=\"v\">2</td><td class=\"n\">not finite</td>",
@@ -155,7 +155,7 @@ fn files_that_contradict_each_other_are_damaged_and_older_folders_are_read() {
     let run = Run::open(&path).unwrap();
     assert_eq!(run.notices, [] as [&str; 0]);
     let one = page(std::slice::from_ref(&run)).unwrap();
-    assert!(one.contains("What had been spent after each step is not told: an older fl"));
+    assert!(one.contains("Epsilon after each step is unknown: an older fl"));
     assert!(!one.contains("epsilon 1.5000") && !one.contains("Epsilon by step"));
     let two = page(&[run.clone(), run]).unwrap();
     let cells = "<td class=\"n\">2.5000</td><td class=\"n\">2.5000</td>";
@@ -195,7 +195,7 @@ fn what_is_missing_or_cut_is_said_and_the_rest_is_shown() {
     }
     assert_eq!((run.journal.len(), run.metrics.len()), (1, 1));
     let page = page(&[run]).unwrap();
-    assert!(page.contains("is cut short") && page.contains("true class 1, taken for 0: 2"));
+    assert!(page.contains("is cut short") && page.contains("true class 1, predicted class 0: 2"));
 
     let begun = [
         ("spec.yaml", SPEC),
@@ -205,7 +205,7 @@ fn what_is_missing_or_cut_is_said_and_the_rest_is_shown() {
     ];
     let run = Run::open(&folder(dir.path(), "begun", &begun)).unwrap();
     assert!(
-        run.notices[0].contains("nobody has been asked anything yet"),
+        run.notices[0].contains("no exchange has taken place yet"),
         "{:?}",
         run.notices
     );

@@ -65,7 +65,7 @@ impl AppendLog {
         let same = known.is_none_or(|known| sum.clone().finalize().as_slice() == known.sha256);
         ensure!(
             same,
-            "{} is not what it was when the run stopped: its checksum does not match; restore it, or start anew",
+            "{} has changed since the run stopped: its checksum does not match; restore it, or start anew",
             path.display()
         );
         Ok(Self {

@@ -5,8 +5,8 @@ use crate::append_log::{AppendLog, LogPosition};
 use crate::atomic_file::{self, LOCK, Lock, UNFINISHED, write, write_secret};
 use crate::client_state_file::{ClientStateFile, Index};
 use crate::manifest::{self, Manifest};
+use crate::outcome::{OUTCOME, Summary};
 use crate::partial_step;
-use crate::setup::Summary;
 use anyhow::{Context, bail, ensure};
 use fl_core::{JournalEntry, Metric, Result, StepCost, StepPosition, Stream};
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,6 @@ pub(crate) const METRICS: &str = "metrics.jsonl";
 /// The total cost of the run after each step.
 pub(crate) const COSTS: &str = "costs.jsonl";
 pub(crate) const REPORT: &str = "report.md";
-pub(crate) const OUTCOME: &str = "outcome.json";
 /// The last checkpoint; for a finished run that can be extended, the one before its last round.
 pub(crate) const STATE: &str = "state";
 /// The key of a run's system noise, until the run is done: it allows its holder to remove the
@@ -347,7 +346,7 @@ impl RunFolder {
             }
             Err(error) => {
                 return Err(error).with_context(|| {
-                    format!("reading {here}: without the key that the run was begun with, what it released would be drawn anew")
+                    format!("reading {here}: without the run's first key the noise of earlier releases would be drawn again")
                 });
             }
         };
@@ -355,7 +354,7 @@ impl RunFolder {
         if let Some(begun) = resumed {
             ensure!(
                 begun.noise == Some(hash),
-                "{here} is not the key that the run was begun with: what it released would be drawn anew"
+                "{here} is not the key of this run: the noise of earlier releases would be drawn again"
             );
         }
         self.noise = Some(hash);
@@ -561,10 +560,9 @@ mod tests {
         folder.checkpoint(saved).unwrap();
         let path = folder.path().to_path_buf();
         drop(folder);
-        let (folder, _) = StoppedRun::open(&path, false)
-            .unwrap()
-            .go_on(manifest(), "x")
-            .unwrap();
+        let stopped = StoppedRun::open(&path, false).unwrap();
+        assert!(stopped.is_of(b"x") && !stopped.is_of(b"y"));
+        let (folder, _) = stopped.go_on(manifest(), "x").unwrap();
         let (_, metrics, _) = folder.lines().unwrap();
         assert!(metrics[0].value.is_nan() && metrics[0].each[1].is_nan());
         assert_eq!(metrics[0].each[0], 0.5);

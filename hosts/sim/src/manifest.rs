@@ -121,7 +121,7 @@ impl Manifest {
         let spec = atomic_file::hash(&folder.join("spec.yaml")).context("reading spec.yaml")?;
         ensure!(
             then.spec_sha256 == self.spec_sha256 && spec == self.spec_sha256,
-            "the run in {here} is of another spec: somebody went on with it, or changed it"
+            "the run in {here} is of another spec: it was resumed with other settings, or changed"
         );
         same("libraries", &then.libraries, &self.libraries, folder)?;
         match self.data.is_empty() {

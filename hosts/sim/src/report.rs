@@ -204,7 +204,7 @@ fn fill(
     if held.is_empty() {
         return writeln!(
             out,
-            "\nWhat each client holds is not told where somebody accounts for privacy.\n\nDigest `{}`.",
+            "\nThe run has an accountant, so the report does not show what each client holds.\n\nDigest `{}`.",
             outcome.digest
         );
     }

@@ -4,10 +4,11 @@ use crate::append_log::{AppendLog, LogPosition};
 use crate::atomic_file::{self, Lock};
 use crate::client_state_file::ClientStateFile;
 use crate::folder::{
-    COSTS, Checkpoint, JOURNAL, LogFiles, LogPositions, METRICS, MODELS, OUTCOME, PICTURES, REPORT,
+    COSTS, Checkpoint, JOURNAL, LogFiles, LogPositions, METRICS, MODELS, PICTURES, REPORT,
     ResumePoint, RunFolder, SPEC, STATE, SavedPosition,
 };
 use crate::manifest::Manifest;
+use crate::outcome::OUTCOME;
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
 use sha2::{Digest, Sha256};
@@ -21,6 +22,8 @@ pub struct StoppedRun {
     path: PathBuf,
     lock: Lock,
     manifest: Manifest,
+    /// SHA-256 of `spec.yaml`.
+    spec: [u8; 32],
     /// `None` if it was stopped before its first checkpoint.
     saved: Option<Checkpoint>,
     clients: ClientStateFile,
@@ -104,8 +107,14 @@ impl StoppedRun {
             clients: ClientStateFile::open(path, clients.unwrap_or_default())?,
             path: path.into(),
             lock,
+            spec: hash,
             saved,
         })
+    }
+
+    /// Is this the text of its `spec.yaml`?
+    pub fn is_of(&self, spec: &[u8]) -> bool {
+        self.spec[..] == Sha256::digest(spec)[..]
     }
 
     /// Returns the number of complete steps; 0 if the run begins anew.

@@ -1,8 +1,6 @@
 //! [`Column`]: the columns of a table.
 
-use crate::file::{OneOrMany, RawColumn, RawTable};
-use anyhow::{bail, ensure};
-use fl_core::Result;
+use crate::file::{Names, RawColumn, RawTable};
 
 /// How the seeds of a row are combined in one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,32 +69,42 @@ pub struct Column {
     pub what: ColumnKind,
 }
 
-/// Returns the columns of `raw`, which has every default.
-pub(crate) fn columns(all: &[RawColumn], raw: &RawTable) -> Result<Vec<Column>> {
+/// Returns the columns of `raw`, which has every default; an error says what is wrong with one.
+pub(crate) fn columns(all: &[RawColumn], raw: &RawTable) -> Vec<Result<Column, String>> {
     all.iter().map(|column| one(column, raw)).collect()
 }
 
-fn one(column: &RawColumn, raw: &RawTable) -> Result<Column> {
+fn one(column: &RawColumn, raw: &RawTable) -> Result<Column, String> {
+    let own = match column {
+        RawColumn::Own(own) => Some(&**own),
+        RawColumn::Known(_) => None,
+    };
+    let title = own.and_then(|own| own.title.clone());
+    let measured = own.is_some_and(|own| own.measure.is_some() || own.round.is_some());
+    let text = own.and_then(|own| own.text.clone());
+    let of_text = |name: &str| match measured {
+        true => Err(format!("`{name}` is a text, and is not measured")),
+        false => Ok(()),
+    };
+    if let Some(name) = text {
+        of_text(&name)?;
+        if own.is_some_and(|own| own.show.is_some()) {
+            return Err(format!("`{name}` is a text, and is not measured"));
+        }
+        return Ok(Column {
+            title: title.unwrap_or(name.clone()),
+            what: ColumnKind::Text(name),
+        });
+    }
     let known = match column {
         RawColumn::Known(name) => name.as_str(),
-        RawColumn::Own(own) if own.text.is_some() => {
-            let name = own.text.clone().unwrap_or_default();
-            ensure!(
-                own.measure.is_none() && own.round.is_none() && own.show.is_none(),
-                "column `{name}`: it is a text, and is not measured"
-            );
-            return Ok(Column {
-                title: own.title.clone().unwrap_or(name.clone()),
-                what: ColumnKind::Text(name),
-            });
-        }
         RawColumn::Own(own) => own.show.as_deref().unwrap_or("mean"),
     };
     let minus = || match &raw.against {
         Some(row) => Ok(format!("minus `{row}`")),
-        None => {
-            bail!("column `{known}`: `against` must name the row that others are compared with")
-        }
+        None => Err(format!(
+            "`{known}`: `against` must name the row that others are compared with"
+        )),
     };
     let what = match known {
         "published" => Some((known.into(), ColumnKind::Published)),
@@ -107,57 +115,42 @@ fn one(column: &RawColumn, raw: &RawTable) -> Result<Column> {
         _ => None,
     };
     if let Some((usual, what)) = what {
-        let own = match column {
-            RawColumn::Own(own) => {
-                ensure!(
-                    own.measure.is_none() && own.round.is_none(),
-                    "column `{known}`: it is a text, and is not measured"
-                );
-                own.title.clone()
-            }
-            RawColumn::Known(_) => None,
-        };
-        let title = own.unwrap_or(usual);
+        of_text(known)?;
+        let title = title.unwrap_or(usual);
         return Ok(Column { title, what });
     }
     let Some((_, show)) = Show::ALL.iter().find(|(name, _)| *name == known) else {
         let all: Vec<&str> = Show::ALL.iter().map(|(name, _)| *name).collect();
-        bail!(
+        return Err(format!(
             "no column is called `{known}`; known: {}, published, published-minus, or a mapping with `measure` or `text`",
             all.join(", ")
-        );
+        ));
     };
-    let own = match column {
-        RawColumn::Own(own) => (**own).clone(),
-        RawColumn::Known(_) => Default::default(),
-    };
-    let names = own
-        .measure
-        .as_ref()
-        .or(raw.measure.as_ref())
-        .map(OneOrMany::all);
-    let names = names.unwrap_or(vec!["accuracy".into(), "clients.accuracy".into()]);
-    let usual = match (own.round, *show) {
+    let (measure, round) = own.map_or((None, None), |own| (own.measure.as_ref(), own.round));
+    let names = measure.or(raw.measure.as_ref());
+    let names = names.map_or(usual_names(), |Names(names)| names.clone());
+    let usual = match (round, *show) {
         (_, Show::Minus) => format!("{}, paired", minus()?),
         (Some(round), _) => format!("round {round}"),
-        (None, _) if own.measure.is_some() => names.join(" or "),
+        (None, _) if measure.is_some() => names.join(" or "),
         (None, Show::Mean) => "mean +- std".into(),
         (None, _) => known.into(),
     };
-    let (scale, digits) = (own.scale.or(raw.scale), own.digits.or(raw.digits));
-    let (scale, digits) = (scale.unwrap_or(1.0), digits.unwrap_or(4));
-    ensure!(
-        scale.is_finite() && digits <= 12,
-        "column `{usual}`: `scale` must be finite, and `digits` 0 to 12"
-    );
+    let scale = own.and_then(|own| own.scale).or(raw.scale);
+    let digits = own.and_then(|own| own.digits).or(raw.digits);
     Ok(Column {
-        title: own.title.unwrap_or(usual),
+        title: title.unwrap_or(usual),
         what: ColumnKind::RunResult {
             names,
-            round: own.round,
+            round,
             show: *show,
-            scale,
-            digits,
+            scale: scale.unwrap_or(1.0),
+            digits: digits.unwrap_or(4),
         },
     })
+}
+
+/// What is measured if nothing says it.
+pub(crate) fn usual_names() -> Vec<String> {
+    vec!["accuracy".into(), "clients.accuracy".into()]
 }

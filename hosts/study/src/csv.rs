@@ -1,7 +1,8 @@
 //! Tables and runs as CSV, for programs.
 
-use crate::expand::{RunSpec, Table};
-use crate::tables::{BuiltTable, RunResults};
+use crate::model::{RunSpec, Table};
+use crate::results::RunResults;
+use crate::tables::BuiltTable;
 use fl_core::Result;
 use fl_report::cell;
 

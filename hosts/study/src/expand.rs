@@ -1,169 +1,186 @@
 //! [`Study`]: from a study's text to its runs.
 
+use crate::MAX_RUNS;
 use crate::columns::{Column, ColumnKind, columns};
-use crate::file::{File, RawColumn, RawItem, RawTable};
-use crate::grid::{grid, seeds_of, text};
-use crate::plots::{Plot, Position, plots};
-use crate::{MAX_BYTES, MAX_RUNS};
-use anyhow::{Context, bail, ensure};
-use fl_core::Result;
+use crate::file::{File, RawColumn, RawItem, RawTable, Scalar};
+use crate::grid::{grid, text};
+use crate::model::{Item, Position, RunSpec, Study, Table};
+use crate::plots::plots;
+use fl_core::settings::Step;
+use fl_registry::{Document, Mistakes};
 use serde_yaml::{Mapping, Value};
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 
-/// A run: a spec, with changed values.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RunSpec {
-    /// The spec's file.
-    pub base: PathBuf,
-    /// `protocol.rounds=5`; later ones override earlier ones, and the seed is last.
-    pub set: Vec<String>,
-    /// Whether it is large, so that it gets all threads.
-    pub alone: bool,
-}
+/// Something wrong: the path of a value, and what would be right.
+pub(crate) type At = (Vec<Step>, String);
 
-/// A row, or an item of the second direction.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Item {
-    /// Its name.
-    pub name: String,
-    /// The published result.
-    pub published: Option<String>,
-    /// The values of text columns.
-    pub text: BTreeMap<String, String>,
-    /// The position of a grid's row.
-    pub grid: Vec<Position>,
-}
-
-/// A table and its runs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Table {
-    /// Its name.
-    pub name: String,
-    /// Its heading.
-    pub title: String,
-    /// The rows.
-    pub rows: Vec<Item>,
-    /// The second direction; one item without a name if there is none.
-    pub across: Vec<Item>,
-    /// Columns with the same values for all of `across`.
-    pub lead: Vec<Column>,
-    /// The columns.
-    pub columns: Vec<Column>,
-    /// The pictures.
-    pub plots: Vec<Plot>,
-    /// The row of comparison.
-    pub against: Option<usize>,
-    /// Largest difference of published numbers without a deviation that does not count as a
-    /// difference.
-    pub published_spread: f64,
-    /// The README that contains it.
-    pub into: Option<PathBuf>,
-    /// Seed and run, by row and by the second direction.
-    pub runs: Vec<Vec<Vec<(u64, RunSpec)>>>,
-}
-
-impl Table {
-    /// Returns the table with these rows only.
-    pub fn part(&self, rows: &BTreeSet<usize>) -> Self {
-        let mut part = self.clone();
-        let kept: Vec<usize> = rows
-            .iter()
-            .copied()
-            .filter(|at| *at < self.rows.len())
-            .collect();
-        part.rows = kept.iter().map(|at| self.rows[*at].clone()).collect();
-        part.runs = kept.iter().map(|at| self.runs[*at].clone()).collect();
-        part.against = self
-            .against
-            .and_then(|of| kept.iter().position(|at| *at == of));
-        part
-    }
-}
-
-/// A parsed study.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Study {
-    /// Prefix of its files.
-    pub name: String,
-    /// Its tables.
-    pub tables: Vec<Table>,
+/// A step to `name`.
+pub(crate) fn key(name: &str) -> Step {
+    Step::Key(name.into())
 }
 
 impl Study {
-    /// Reads a study's file.
+    /// Reads a study's file. The specs and READMEs that it names must exist.
     ///
     /// # Errors
-    /// If it cannot be read, or is no study; names the mistake and its place.
-    pub fn read(path: &Path) -> Result<Self> {
+    /// When the file cannot be read, or is no study: every mistake, and where.
+    pub fn read(path: &Path) -> fl_core::Result<Self> {
         use std::io::Read;
-        let mut text = String::new();
-        let file = std::fs::File::open(path)?;
-        file.take(MAX_BYTES as u64 + 1).read_to_string(&mut text)?;
-        let parent = path.parent().unwrap_or(Path::new(""));
-        Self::parse(&text, parent)
+        let name = path.display().to_string();
+        let mut text = Vec::new();
+        let file = std::fs::File::open(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => anyhow::anyhow!(
+                "{name}: there is no such file; give the path of a study, such as specs/studies/quick.yaml"
+            ),
+            _ => anyhow::anyhow!("{name}: {error}"),
+        })?;
+        let most = fl_registry::MAX_BYTES as u64 + 1;
+        let read = file.take(most).read_to_end(&mut text);
+        read.map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+        Ok(Self::from(&Document::parse(&name, &text), true)?)
     }
 
-    /// Parses a study's text; its files are relative to `folder`.
+    /// Reads a study's text; its files are relative to the document's folder.
     ///
     /// # Errors
-    /// If it is no study; names the mistake and its place.
-    pub fn parse(text: &str, folder: &Path) -> Result<Self> {
-        ensure!(
-            text.len() <= MAX_BYTES,
-            "the file has more than {MAX_BYTES} bytes"
-        );
-        let file: File = serde_yaml::from_str(text).map_err(|error| {
-            let read = serde_yaml::from_str::<Value>(text);
-            match read.is_ok_and(|value| value.get("protocol").is_some()) {
-                true => {
-                    anyhow::anyhow!("this is a spec, which `fl run` runs, and no study: {error}")
-                }
-                false => error.into(),
-            }
-        })?;
-        let plain = |name: &str| {
-            !name.is_empty()
-                && name
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-                && !name.starts_with('.')
+    /// When it is no study: every mistake, and where.
+    pub fn parse(document: &Document) -> Result<Self, Mistakes> {
+        Self::from(document, false)
+    }
+
+    fn from(document: &Document, files: bool) -> Result<Self, Mistakes> {
+        let what = "a study is a mapping with `name` and `tables`";
+        let (file, places) = document.settings::<File>(what)?;
+        let folder = Path::new(document.file()).parent().unwrap_or(Path::new(""));
+        let mut wrong = if files {
+            missing(&file, folder)
+        } else {
+            Vec::new()
         };
-        ensure!(
-            plain(&file.name),
-            "name: it names files, so it must have letters, digits, `-`, `_` and `.` only, got `{}`",
-            file.name
-        );
-        ensure!(!file.tables.is_empty(), "tables: there is none");
-        let mut seen = BTreeSet::new();
-        let (mut tables, mut runs) = (Vec::new(), 0);
-        for (at, raw) in file.tables.iter().enumerate() {
-            let name = raw
-                .name
-                .clone()
-                .with_context(|| format!("tables[{at}]: it has no name"))?;
-            ensure!(
-                plain(&name),
-                "tables[{at}].name: must have letters, digits, `-`, `_` and `.` only, got `{name}`"
-            );
-            ensure!(
-                seen.insert(name.clone()),
-                "tables[{at}].name: `{name}` is another table's name too"
-            );
-            let table = table(name.clone(), raw, &file.defaults, folder, MAX_RUNS - runs)
-                .with_context(|| format!("table `{name}`"))?;
-            runs += table.runs.iter().flatten().map(Vec::len).sum::<usize>();
-            tables.push(table);
+        let tables = tables(&file, folder, &mut wrong);
+        let mistakes = wrong.iter().map(|(path, text)| places.mistake(path, text));
+        match wrong.is_empty() {
+            true => Ok(Self {
+                name: file.name,
+                tables,
+            }),
+            false => Err(Mistakes::sorted(mistakes.collect())),
         }
-        Ok(Self {
-            name: file.name,
-            tables,
-        })
     }
 }
 
+/// The specs and READMEs that a study names and that do not exist.
+fn missing(file: &File, folder: &Path) -> Vec<At> {
+    let mut wrong = Vec::new();
+    let mut look = |path: Vec<Step>, name: Option<&String>| {
+        let Some(found) = name.map(|name| folder.join(name)) else {
+            return;
+        };
+        if found.is_file() {
+            return;
+        }
+        let what = match path.last() == Some(&key("into")) {
+            true => "create it with the marks of the table, or leave `into` out",
+            false => "write that spec, or name another; paths are relative to the study's folder",
+        };
+        wrong.push((
+            path,
+            format!("there is no file {}: {what}", found.display()),
+        ));
+    };
+    let tables = file.tables.iter().enumerate();
+    let tables = tables.map(|(at, table)| (vec![key("tables"), Step::Item(at)], table));
+    for (here, table) in tables.chain([(vec![key("defaults")], &file.defaults)]) {
+        let at = |steps: &[Step]| [&here[..], steps].concat();
+        look(at(&[key("base")]), table.base.as_ref());
+        look(at(&[key("into")]), table.into.as_ref());
+        for (list, items) in [("rows", &table.rows), ("across", &table.across)] {
+            for (row, item) in items.iter().enumerate() {
+                look(
+                    at(&[key(list), Step::Item(row), key("base")]),
+                    item.base.as_ref(),
+                );
+            }
+        }
+        match table.grid.get("base") {
+            Some(Value::Sequence(all)) => {
+                for (nth, base) in all.iter().enumerate() {
+                    let name = base.as_str().map(str::to_string);
+                    look(
+                        at(&[key("grid"), key("base"), Step::Item(nth)]),
+                        name.as_ref(),
+                    );
+                }
+            }
+            Some(Value::Mapping(all)) => {
+                for (called, base) in all {
+                    let name = base.as_str().map(str::to_string);
+                    let called = key(&text(called));
+                    look(at(&[key("grid"), key("base"), called]), name.as_ref());
+                }
+            }
+            _ => {}
+        }
+    }
+    wrong
+}
+
+/// The tables of a study; every mistake goes to `wrong`.
+fn tables(file: &File, folder: &Path, wrong: &mut Vec<At>) -> Vec<Table> {
+    let plain = |name: &str| {
+        let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        !name.is_empty() && name.chars().all(fine) && !name.starts_with('.')
+    };
+    let unfit = |name: &str| {
+        format!("names files, so it must have letters, digits, `-`, `_` and `.` only, got `{name}`")
+    };
+    if !plain(&file.name) {
+        wrong.push((vec![key("name")], unfit(&file.name)));
+    }
+    if file.tables.is_empty() {
+        wrong.push((
+            vec![key("tables")],
+            "there is none; write at least one".into(),
+        ));
+    }
+    let mut seen = BTreeSet::new();
+    let (mut tables, mut runs) = (Vec::new(), 0);
+    for (at, raw) in file.tables.iter().enumerate() {
+        let here = |field: &str| vec![key("tables"), Step::Item(at), key(field)];
+        let Some(name) = &raw.name else {
+            wrong.push((here("name"), "is missing (text)".into()));
+            continue;
+        };
+        if !plain(name) {
+            wrong.push((here("name"), unfit(name)));
+        }
+        if !seen.insert(name) {
+            let text = format!("`{name}` is another table's name too");
+            wrong.push((here("name"), text));
+        }
+        let mut of_table = OneTable {
+            at,
+            name,
+            raw,
+            defaults: &file.defaults,
+            folder,
+            most: MAX_RUNS - runs,
+            wrong,
+        };
+        let table = of_table.read();
+        runs += table
+            .iter()
+            .flat_map(|t| t.runs.iter().flatten())
+            .map(Vec::len)
+            .sum::<usize>();
+        tables.extend(table);
+    }
+    tables
+}
+
 /// A row before its runs are expanded.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct PlannedRow {
     pub item: RawItem,
     /// The values from a grid, in its order.
@@ -172,170 +189,320 @@ pub(crate) struct PlannedRow {
     pub places: Vec<Position>,
 }
 
-fn table(
-    name: String,
-    raw: &RawTable,
-    defaults: &RawTable,
-    folder: &Path,
+/// A table while it is read.
+struct OneTable<'a> {
+    /// Its number in the file.
+    at: usize,
+    name: &'a str,
+    raw: &'a RawTable,
+    defaults: &'a RawTable,
+    folder: &'a Path,
+    /// So many runs it may have.
     most: usize,
-) -> Result<Table> {
-    let mut all = raw.clone();
-    all.base = raw.base.clone().or(defaults.base.clone());
-    all.seeds = raw.seeds.clone().or(defaults.seeds.clone());
-    all.measure = raw.measure.clone().or(defaults.measure.clone());
-    all.scale = raw.scale.or(defaults.scale);
-    all.digits = raw.digits.or(defaults.digits);
-    all.against = raw.against.clone().or(defaults.against.clone());
-    all.alone = raw.alone.or(defaults.alone);
-    all.into = raw.into.clone().or(defaults.into.clone());
-    let first = |own: &[RawColumn], other: &[RawColumn]| {
-        if own.is_empty() {
-            other.to_vec()
-        } else {
-            own.to_vec()
-        }
-    };
-    all.columns = first(&raw.columns, &defaults.columns);
-    if all.columns.is_empty() {
-        all.columns = vec![RawColumn::Known("mean".into())];
-    }
-    all.lead = first(&raw.lead, &defaults.lead);
-    if all.plots.is_empty() {
-        all.plots = defaults.plots.clone();
+    wrong: &'a mut Vec<At>,
+}
+
+impl OneTable<'_> {
+    /// Notes a mistake below the table, or below the defaults if the table does not have the
+    /// field.
+    fn note(&mut self, own: bool, below: &[Step], text: impl Into<String>) {
+        let mut path = match own {
+            true => vec![key("tables"), Step::Item(self.at)],
+            false => vec![key("defaults")],
+        };
+        path.extend_from_slice(below);
+        self.wrong.push((path, text.into()));
     }
 
-    let rows = match (raw.rows.is_empty(), raw.grid.is_empty()) {
-        (false, true) => raw
-            .rows
-            .iter()
-            .map(|item| PlannedRow {
-                item: item.clone(),
-                ..PlannedRow::default()
-            })
-            .collect(),
-        (true, false) => grid(&raw.grid, raw.label.as_deref(), most)?,
-        (true, true) => bail!("it has neither `rows` nor a `grid`"),
-        (false, false) => bail!("it has both `rows` and a `grid`; a table has one of them"),
-    };
-    let mut names = BTreeSet::new();
-    for row in &rows {
-        ensure!(!row.item.name.is_empty(), "a row has no name");
-        ensure!(
-            names.insert(row.item.name.clone()),
-            "two rows are called `{}`",
-            row.item.name
-        );
-    }
-    let mut columns_of = BTreeSet::new();
-    for other in &raw.across {
-        ensure!(
-            columns_of.insert(&other.name),
-            "two of `across` are called `{}`",
-            other.name
-        );
-        let set = other.set.keys().filter_map(Value::as_str);
-        if let Some(path) = { set }.find(|path| raw.grid.contains_key(*path)) {
-            bail!(
-                "across `{}` sets `{path}`, which the grid sets too",
-                other.name
-            );
+    fn read(&mut self) -> Option<Table> {
+        let before = self.wrong.len();
+        let (raw, defaults) = (self.raw, self.defaults);
+        let mut all = raw.clone();
+        all.base = raw.base.clone().or(defaults.base.clone());
+        all.seeds = raw.seeds.clone().or(defaults.seeds.clone());
+        all.measure = raw.measure.clone().or(defaults.measure.clone());
+        all.scale = raw.scale.or(defaults.scale);
+        all.digits = raw.digits.or(defaults.digits);
+        all.against = raw.against.clone().or(defaults.against.clone());
+        all.alone = raw.alone.or(defaults.alone);
+        all.into = raw.into.clone().or(defaults.into.clone());
+        let first = |own: &[RawColumn], other: &[RawColumn]| match own.is_empty() {
+            true => other.to_vec(),
+            false => own.to_vec(),
+        };
+        all.columns = first(&raw.columns, &defaults.columns);
+        if all.columns.is_empty() {
+            all.columns = vec![RawColumn::Known("mean".into())];
         }
-    }
-    let texts = || rows.iter().map(|row| &row.item).chain(&raw.across);
-    if let Some(item) = texts().find(|item| item.published.as_ref().is_some_and(Value::is_mapping))
-    {
-        bail!("published of `{}`: must be a number or a text", item.name);
-    }
-    for text in texts().map(|item| &item.name).chain(raw.title.as_ref()) {
-        ensure!(
-            !text.contains(char::is_control),
-            "{text:?} has control characters, which a table cannot show"
-        );
-    }
-    let known = |name: &String| names.contains(name);
-    if let Some(wrong) = raw.published.keys().find(|name| !known(name)) {
-        bail!(
-            "published: no row is called `{wrong}`; rows: {}",
-            list(&names)
-        );
-    }
-    let against = all.against.as_ref().map(|of| {
-        rows.iter()
-            .position(|r| r.item.name == *of)
-            .with_context(|| format!("against: no row is called `{of}`; rows: {}", list(&names)))
-    });
-    let columns_ = columns(&all.columns, &all)?;
-    let lead = columns(&all.lead, &all)?;
-    for column in columns_.iter().chain(&lead) {
-        if let ColumnKind::Text(name) = &column.what {
-            let there = texts().any(|item| item.text.contains_key(name));
-            ensure!(
-                there,
-                "column `{}`: no row has a text `{name}`",
-                column.title
-            );
+        all.lead = first(&raw.lead, &defaults.lead);
+        if all.plots.is_empty() {
+            all.plots = defaults.plots.clone();
         }
-    }
-    let across = if raw.across.is_empty() {
-        vec![RawItem::default()]
-    } else {
-        raw.across.clone()
-    };
-    let count = rows.len().saturating_mul(across.len());
-    let mut runs = Vec::new();
-    let mut left = most;
-    for row in &rows {
-        let mut of_row = Vec::new();
-        for other in &across {
-            let seeds = other
-                .seeds
+
+        let rows = self.rows();
+        let names = self.names(&rows);
+        self.seeds_in_set();
+        let texts = || rows.iter().map(|row| &row.item).chain(&raw.across);
+        let against = all.against.as_ref().and_then(|of| {
+            let found = rows.iter().position(|r| r.item.name == *of);
+            if found.is_none() {
+                let text = format!("no row is called `{of}`; rows: {}", list(&names));
+                self.note(raw.against.is_some(), &[key("against")], text);
+            }
+            found
+        });
+        let (own_columns, own_lead) = (!raw.columns.is_empty(), !raw.lead.is_empty());
+        let columns_ = columns(&all.columns, &all);
+        let lead = columns(&all.lead, &all);
+        let mut kept = Vec::new();
+        for (list, own, all) in [("columns", own_columns, columns_), ("lead", own_lead, lead)] {
+            let mut fine = Vec::new();
+            for (nth, column) in all.into_iter().enumerate() {
+                let unknown = |column: &Column| match &column.what {
+                    ColumnKind::Text(name) if !texts().any(|i| i.text.contains_key(name)) => {
+                        Some(format!("no row has a text `{name}`"))
+                    }
+                    _ => None,
+                };
+                match column.and_then(|c| unknown(&c).map_or(Ok(c), Err)) {
+                    Ok(column) => fine.push(column),
+                    Err(text) => self.note(own, &[key(list), Step::Item(nth)], text),
+                }
+            }
+            kept.push(fine);
+        }
+        let runs = self.runs(&all, &rows);
+        let item = |raw: &RawItem, grid: &[Position]| Item {
+            grid: grid.to_vec(),
+            name: raw.name.clone(),
+            published: raw
+                .published
                 .as_ref()
-                .or(row.item.seeds.as_ref())
-                .or(all.seeds.as_ref());
-            let seeds = seeds_of(seeds.unwrap_or(&Value::from(1)))?;
-            ensure!(
-                count <= most && seeds.len() <= left,
-                "the study has more than {MAX_RUNS} runs"
-            );
-            left -= seeds.len();
-            of_row.push(runs_of(&all, defaults, row, other, &seeds, folder)?);
-        }
-        runs.push(of_row);
-    }
-    let item = |raw: &RawItem, grid: &[Position]| Item {
-        grid: grid.to_vec(),
-        name: raw.name.clone(),
-        published: raw
-            .published
-            .as_ref()
-            .or(all.published.get(&raw.name))
-            .map(text),
-        text: raw
-            .text
+                .map(|Scalar(value)| value)
+                .or(all.published.get(&raw.name))
+                .map(text),
+            text: raw
+                .text
+                .iter()
+                .map(|(key, value)| (text(key), text(value)))
+                .collect(),
+        };
+        let items: Vec<Item> = rows
             .iter()
-            .map(|(key, value)| (key.clone(), text(value)))
-            .collect(),
-    };
-    let items: Vec<Item> = rows
-        .iter()
-        .map(|row| item(&row.item, &row.places))
-        .collect();
-    Ok(Table {
-        title: all.title.clone().unwrap_or(name.clone()),
-        name,
-        plots: plots(&all, &items)?,
-        rows: items,
-        across: across.iter().map(|raw| item(raw, &[])).collect(),
-        lead,
-        columns: columns_,
-        against: against.transpose()?,
-        published_spread: raw
-            .published_spread
-            .or(defaults.published_spread)
-            .unwrap_or(0.0),
-        into: all.into.as_ref().map(|into| folder.join(into)),
-        runs,
-    })
+            .map(|row| item(&row.item, &row.places))
+            .collect();
+        let mut pictures = Vec::new();
+        for (nth, plot) in plots(&all, &items).into_iter().enumerate() {
+            match plot {
+                Ok(plot) => pictures.push(plot),
+                Err(text) => {
+                    let own = !raw.plots.is_empty();
+                    self.note(own, &[key("plots"), Step::Item(nth)], text);
+                }
+            }
+        }
+        let lead = kept.pop().unwrap_or_default();
+        (self.wrong.len() == before).then(|| Table {
+            title: all.title.clone().unwrap_or(self.name.into()),
+            name: self.name.into(),
+            plots: pictures,
+            rows: items,
+            across: across(raw).iter().map(|raw| item(raw, &[])).collect(),
+            lead,
+            columns: kept.pop().unwrap_or_default(),
+            against,
+            published_spread: raw
+                .published_spread
+                .or(defaults.published_spread)
+                .unwrap_or(0.0),
+            into: all.into.as_ref().map(|into| self.folder.join(into)),
+            runs,
+        })
+    }
+
+    /// Those of the list, or of the grid.
+    fn rows(&mut self) -> Vec<PlannedRow> {
+        let raw = self.raw;
+        let planned = |item: &RawItem| PlannedRow {
+            item: item.clone(),
+            set: Vec::new(),
+            places: Vec::new(),
+        };
+        match (raw.rows.is_empty(), raw.grid.is_empty()) {
+            (false, true) => raw.rows.iter().map(planned).collect(),
+            (true, false) => match grid(&raw.grid, raw.label.as_deref(), self.most) {
+                Ok(rows) => rows,
+                Err((path, text)) => {
+                    self.note(true, &path, text);
+                    Vec::new()
+                }
+            },
+            (true, true) => {
+                self.note(true, &[], "it has neither `rows` nor a `grid`");
+                Vec::new()
+            }
+            (false, false) => {
+                let text = "it has both `rows` and a `grid`; a table has one of them";
+                self.note(true, &[key("grid")], text);
+                raw.rows.iter().map(planned).collect()
+            }
+        }
+    }
+
+    /// The names of the rows; every name once, and none that a table cannot show.
+    fn names(&mut self, rows: &[PlannedRow]) -> BTreeSet<String> {
+        let raw = self.raw;
+        let named = |list: &str, nth: usize| [key(list), Step::Item(nth), key("name")];
+        let mut names = BTreeSet::new();
+        for (nth, row) in rows.iter().enumerate() {
+            let name = &row.item.name;
+            let path: &[Step] = match raw.rows.is_empty() {
+                true => &[key("grid")],
+                false => &named("rows", nth),
+            };
+            if name.is_empty() {
+                self.note(true, path, "a row has no name");
+            }
+            if !names.insert(name.clone()) {
+                self.note(true, path, format!("two rows are called `{name}`"));
+            }
+            self.shown(path, name);
+        }
+        let mut seen = BTreeSet::new();
+        for (nth, other) in raw.across.iter().enumerate() {
+            let path = named("across", nth);
+            if !seen.insert(&other.name) {
+                let text = format!("two of `across` are called `{}`", other.name);
+                self.note(true, &path, text);
+            }
+            self.shown(&path, &other.name);
+            let set = other.set.keys().filter_map(Value::as_str);
+            if let Some(twice) = { set }.find(|twice| raw.grid.contains_key(*twice)) {
+                let path = [key("across"), Step::Item(nth), key("set"), key(twice)];
+                self.note(true, &path, "the grid sets this too; leave one out");
+            }
+        }
+        if let Some(title) = &raw.title {
+            self.shown(&[key("title")], title);
+        }
+        for (name, value) in &raw.published {
+            let name = text(name);
+            let path = [key("published"), key(&name)];
+            if !names.contains(&name) {
+                let text = format!("no row is called `{name}`; rows: {}", list(&names));
+                self.note(true, &path, text);
+            } else if !(value.is_string() || value.is_number()) {
+                self.note(true, &path, "must be a number or a text");
+            }
+        }
+        names
+    }
+
+    fn shown(&mut self, path: &[Step], text: &str) {
+        if text.contains(char::is_control) {
+            let text = format!("{text:?} has control characters, which a table cannot show");
+            self.note(true, path, text);
+        }
+    }
+
+    /// Seeds are not set as other values are.
+    fn seeds_in_set(&mut self) {
+        let seed = |set: &Mapping| set.contains_key("seed");
+        let text = "seeds stand in `seeds`";
+        if self.at == 0 && seed(&self.defaults.set) {
+            self.note(false, &[key("set"), key("seed")], text);
+        }
+        let raw = self.raw;
+        for (field, map) in [("set", &raw.set), ("grid", &raw.grid)] {
+            if seed(map) {
+                self.note(true, &[key(field), key("seed")], text);
+            }
+        }
+        for (field, items) in [("rows", &raw.rows), ("across", &raw.across)] {
+            for (nth, _) in items.iter().enumerate().filter(|(_, i)| seed(&i.set)) {
+                let path = [key(field), Step::Item(nth), key("set"), key("seed")];
+                self.note(true, &path, text);
+            }
+        }
+    }
+
+    /// By row and by the second direction, one run for each seed.
+    fn runs(&mut self, all: &RawTable, rows: &[PlannedRow]) -> Vec<Vec<Vec<(u64, RunSpec)>>> {
+        let across = across(self.raw);
+        let count = rows.len().saturating_mul(across.len());
+        let mut runs = Vec::new();
+        let mut left = self.most;
+        for (nth, row) in rows.iter().enumerate() {
+            let mut of_row = Vec::new();
+            for other in &across {
+                let seeds = other.seeds.as_ref();
+                let seeds = seeds.or(row.item.seeds.as_ref()).or(all.seeds.as_ref());
+                let seeds = seeds.map_or(vec![1], |seeds| seeds.0.clone());
+                if count > self.most || seeds.len() > left {
+                    let text = format!("the study has more than {MAX_RUNS} runs");
+                    self.note(self.raw.seeds.is_some(), &[key("seeds")], text);
+                    return Vec::new();
+                }
+                left -= seeds.len();
+                let Some(of_cell) = self.cell(all, row, other, &seeds) else {
+                    let name = &row.item.name;
+                    let path: &[Step] = match self.raw.rows.is_empty() {
+                        true => &[],
+                        false => &[key("rows"), Step::Item(nth)],
+                    };
+                    let text = format!("row `{name}`: no `base` says which spec it runs");
+                    self.note(true, path, text);
+                    return Vec::new();
+                };
+                of_row.push(of_cell);
+            }
+            runs.push(of_row);
+        }
+        runs
+    }
+
+    /// One run for each seed; `None` if no spec is named.
+    fn cell(
+        &self,
+        all: &RawTable,
+        row: &PlannedRow,
+        other: &RawItem,
+        seeds: &[u64],
+    ) -> Option<Vec<(u64, RunSpec)>> {
+        let base = other.base.as_ref().or(row.item.base.as_ref());
+        let mut base = base.or(all.base.as_ref());
+        let mut set = Vec::new();
+        for values in [&self.defaults.set, &all.set, &row.item.set] {
+            set.extend(assignments(values));
+        }
+        for (path, value) in &row.set {
+            match (path.as_str(), value) {
+                ("base", Value::String(file)) => base = Some(file),
+                _ => set.push(assignment(path, value)),
+            }
+        }
+        set.extend(assignments(&other.set));
+        let base = self.folder.join(base?);
+        let run = |seed: &u64| {
+            let mut set = set.clone();
+            set.push(format!("seed={seed}"));
+            let run = RunSpec {
+                base: base.clone(),
+                set,
+                alone: all.alone.unwrap_or(false),
+            };
+            (*seed, run)
+        };
+        Some(seeds.iter().map(run).collect())
+    }
+}
+
+/// The second direction; one item without a name if there is none.
+fn across(raw: &RawTable) -> Vec<RawItem> {
+    match raw.across.is_empty() {
+        true => vec![RawItem::named("")],
+        false => raw.across.clone(),
+    }
 }
 
 fn list(names: &BTreeSet<String>) -> String {
@@ -346,62 +513,15 @@ fn list(names: &BTreeSet<String>) -> String {
         .join(", ")
 }
 
-/// Returns one run for each seed.
-fn runs_of(
-    all: &RawTable,
-    defaults: &RawTable,
-    row: &PlannedRow,
-    other: &RawItem,
-    seeds: &[u64],
-    folder: &Path,
-) -> Result<Vec<(u64, RunSpec)>> {
-    let mut base = other
-        .base
-        .clone()
-        .or(row.item.base.clone())
-        .or(all.base.clone());
-    let mut set = Vec::new();
-    for values in [&defaults.set, &all.set, &row.item.set] {
-        set.extend(assignments(values)?);
-    }
-    for (path, value) in &row.set {
-        match (path.as_str(), value) {
-            ("base", Value::String(file)) => base = Some(file.clone()),
-            _ => set.push(assignment(path, value)?),
-        }
-    }
-    set.extend(assignments(&other.set)?);
-    let base = base
-        .with_context(|| format!("row `{}`: no `base` says which spec it runs", row.item.name))?;
-    let run = |seed: &u64| {
-        let mut set = set.clone();
-        set.push(format!("seed={seed}"));
-        let run = RunSpec {
-            base: folder.join(&base),
-            set,
-            alone: all.alone.unwrap_or(false),
-        };
-        (*seed, run)
-    };
-    Ok(seeds.iter().map(run).collect())
-}
-
-fn assignments(values: &Mapping) -> Result<Vec<String>> {
-    let one = |(path, value): (&Value, &Value)| {
-        let path = path
-            .as_str()
-            .with_context(|| format!("set: `{}` is no path", text(path)))?;
-        assignment(path, value)
-    };
+fn assignments(values: &Mapping) -> Vec<String> {
+    let one = |(path, value): (&Value, &Value)| assignment(&text(path), value);
     values.iter().map(one).collect()
 }
 
 /// Formats `path=value`; JSON is YAML on one line.
-fn assignment(path: &str, value: &Value) -> Result<String> {
-    ensure!(path != "seed", "set: seeds stand in `seeds`");
-    let value =
-        serde_json::to_string(value).with_context(|| format!("set: the value of `{path}`"))?;
-    Ok(format!("{path}={value}"))
+fn assignment(path: &str, value: &Value) -> String {
+    let value = serde_json::to_string(value).unwrap_or_default();
+    format!("{path}={value}")
 }
 
 #[cfg(test)]

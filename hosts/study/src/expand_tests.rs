@@ -1,7 +1,8 @@
 use super::*;
+use std::path::PathBuf;
 
-fn read(text: &str) -> Result<Study> {
-    Study::parse(text, Path::new("specs"))
+fn read(text: &str) -> Result<Study, Mistakes> {
+    Study::parse(&Document::parse("specs/s.yaml", text.as_bytes()))
 }
 
 #[test]
@@ -77,16 +78,22 @@ fn rows_times_across_times_seeds() {
 fn mistakes_say_where_they_are_and_what_would_be_right() {
     let table = |text: &str| format!("name: s\ntables:\n- name: t\n  base: a.yaml\n{text}");
     for (text, said) in [
-        ("name: s\ntables: []\n".into(), "tables: there is none"),
+        (
+            "name: s\ntables: []\n".into(),
+            "s.yaml:2:9  tables: there is none",
+        ),
         (
             "name: ../s\ntables: [{ name: t }]\n".into(),
             "letters, digits",
         ),
         (
             "name: s\ntables: [{ nmae: t }]\n".into(),
-            "unknown field `nmae`",
+            "s.yaml:2:12  tables[0].nmae: no such setting; did you mean `name`?",
         ),
-        (table(""), "table `t`: it has neither `rows` nor a `grid`"),
+        (
+            table(""),
+            "s.yaml:3:3  tables[0]: it has neither `rows` nor a `grid`",
+        ),
         (
             table("  rows: [{ name: a }]\n  grid: { x: [1] }\n"),
             "both `rows` and a `grid`",
@@ -97,11 +104,11 @@ fn mistakes_say_where_they_are_and_what_would_be_right() {
         ),
         (
             table("  rows: [{ name: a }]\n  against: b\n"),
-            "against: no row is called `b`; rows: `a`",
+            "s.yaml:6:12  tables[0].against: no row is called `b`; rows: `a`",
         ),
         (
             table("  rows: [{ name: a }]\n  published: { b: 1 }\n"),
-            "published: no row is called `b`",
+            "s.yaml:6:19  tables[0].published.b: no row is called `b`",
         ),
         (
             table("  rows: [{ name: a }]\n  columns: [mode]\n"),
@@ -133,7 +140,7 @@ fn mistakes_say_where_they_are_and_what_would_be_right() {
         ),
         (
             table("  grid: { x: 3 }\n"),
-            "grid.x: must be a list of values",
+            "s.yaml:5:14  tables[0].grid.x: must be a list of values",
         ),
         (
             "name: s\ntables: [{ name: t, rows: [{ name: a }] }]\n".into(),
@@ -143,4 +150,22 @@ fn mistakes_say_where_they_are_and_what_would_be_right() {
         let error = format!("{:#}", read(&text).unwrap_err());
         assert!(error.contains(said), "{text}\n{error}\nnot: {said}");
     }
+}
+
+#[test]
+fn all_mistakes_of_a_study_come_at_once() {
+    let text = "name: s\ndefaults: { against: z }\ntables:\n- name: t\n  base: a.yaml\n  rows: [{ name: a }]\n  \
+                columns: [mode, { text: key }]\n  seeds: 3-1\n- name: t\n  base: a.yaml\n  digits: 13\n";
+    let shape = read(text).unwrap_err().to_string();
+    insta::assert_snapshot!(shape, @"
+    specs/s.yaml:8:10  tables[0].seeds: must be a number, a range such as 1-10, or a list of numbers, got 3-1
+    specs/s.yaml:11:11  tables[1].digits: must be in 0..=12, got 13
+    ");
+    let text = text.replace("  seeds: 3-1\n", "").replace("13", "3");
+    insta::assert_snapshot!(read(&text).unwrap_err(), @"
+    specs/s.yaml:2:23  defaults.against: no row is called `z`; rows: `a`
+    specs/s.yaml:7:13  tables[0].columns[0]: no column is called `mode`; known: mean, median, std, range, min, max, seeds, minus, published, published-minus, or a mapping with `measure` or `text`
+    specs/s.yaml:7:19  tables[0].columns[1]: no row has a text `key`
+    specs/s.yaml:8:9  tables[1].name: `t` is another table's name too
+    ");
 }

@@ -1,130 +1,237 @@
 //! The text format of a study.
 
-use serde::Deserialize;
-use serde_yaml::{Mapping, Value};
-use std::collections::BTreeMap;
+use crate::grid::seeds_of;
+use fl_core::settings::{Reader, Setting, Value, object_schema};
+use serde_json::json;
+use serde_yaml::Mapping;
 
-/// The whole file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct File {
-    /// Prefix of its files.
-    pub name: String,
-    /// The defaults of all tables.
-    #[serde(default)]
-    pub defaults: RawTable,
-    /// The tables.
-    pub tables: Vec<RawTable>,
+fl_core::settings! {
+    /// Runs of specs with changed values, and the tables that are made of them.
+    pub struct File {
+        /// Names the files that are written: letters, digits, `-`, `_` and `.`.
+        name: String;
+        /// Settings of every table that does not have its own.
+        defaults: RawTable = fl_core::settings::defaults();
+        /// The tables.
+        tables: Vec<RawTable>;
+    }
 }
 
-/// A table, or the defaults of all tables.
-#[derive(Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct RawTable {
-    /// Its name: for `--only`, and for the marks in a README.
-    pub name: Option<String>,
-    /// Its heading.
-    pub title: Option<String>,
-    /// The spec, relative to the study's file.
-    pub base: Option<String>,
-    /// `3`, `1-10`, or a list.
-    pub seeds: Option<Value>,
-    /// Values for every row.
-    pub set: Mapping,
-    /// The rows.
-    pub rows: Vec<RawItem>,
-    /// Values by path; every combination is a row. `base` sets the spec.
-    pub grid: Mapping,
-    /// The name of a grid's row: `t = {protocol.subsets}`.
-    pub label: Option<String>,
-    /// The second direction.
-    pub across: Vec<RawItem>,
-    /// The measure; of several, the first that a run has.
-    pub measure: Option<OneOrMany>,
-    /// Factor of the numbers.
-    pub scale: Option<f64>,
-    /// Digits after the point.
-    pub digits: Option<usize>,
-    /// Columns with the same values for all of `across`.
-    pub lead: Vec<RawColumn>,
-    /// The columns.
-    pub columns: Vec<RawColumn>,
-    /// The pictures.
-    pub plots: Vec<RawPlot>,
-    /// The row of comparison, seed by seed.
-    pub against: Option<String>,
-    /// Published results, by row.
-    pub published: BTreeMap<String, Value>,
-    /// Largest difference of published numbers without a deviation that does not count as a
-    /// difference.
-    pub published_spread: Option<f64>,
-    /// Whether these runs are large, so that each gets all threads, one after the other.
-    pub alone: Option<bool>,
-    /// The README that contains the table between marks, relative to the study's file.
-    pub into: Option<String>,
+fl_core::settings! {
+    /// A table: its rows or grid, what is measured, and its columns.
+    pub struct RawTable {
+        /// Names the table: for `--only`, and between the marks in a README.
+        name: Option<String> = None;
+        /// Its heading. Default: its name.
+        title: Option<String> = None;
+        /// The spec, relative to the study's file.
+        base: Option<String> = None;
+        /// The seeds: `3`, `1-10`, or a list of numbers. Default: 1.
+        seeds: Option<Seeds> = None;
+        /// Values by path, set in every row: `{ protocol.rounds: 5 }`.
+        set: Mapping = Mapping::new();
+        /// The rows.
+        rows: Vec<RawItem> = Vec::new();
+        /// Instead of rows, values by path: every combination is a row. `base` stands for the spec.
+        grid: Mapping = Mapping::new();
+        /// The name of a grid's row: `t = {protocol.subsets}`.
+        label: Option<String> = None;
+        /// The second direction: each row is run with each of these.
+        across: Vec<RawItem> = Vec::new();
+        /// What is measured; of several, the first that a run has. Default: `accuracy`, or
+        /// `clients.accuracy`.
+        measure: Option<Names> = None;
+        /// Numbers are multiplied by this. Default: 1.
+        scale: Option<f64> = None;
+        /// Digits after the point. Default: 4.
+        digits: Option<usize> = None, in 0..=12;
+        /// Columns with the same values for all of `across`.
+        lead: Vec<RawColumn> = Vec::new();
+        /// The columns. Default: `mean`.
+        columns: Vec<RawColumn> = Vec::new();
+        /// The pictures.
+        plots: Vec<RawPlot> = Vec::new();
+        /// The row of comparison, seed by seed.
+        against: Option<String> = None;
+        /// Published results, by row.
+        published: Mapping = Mapping::new();
+        /// Published numbers without a deviation that differ by no more count as equal. Default: 0.
+        published_spread: Option<f64> = None, in 0.0..;
+        /// Run these large runs one after the other, each with all threads.
+        alone: Option<bool> = None;
+        /// The README that contains the table between marks, relative to the study's file.
+        into: Option<String> = None;
+    }
 }
 
-/// A picture.
-#[derive(Clone, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct RawPlot {
-    /// `round`, or a path of the grid.
-    pub by: String,
-    /// The measure, if not the table's.
-    pub measure: Option<OneOrMany>,
-    pub scale: Option<f64>,
+fl_core::settings! {
+    /// A picture.
+    pub struct RawPlot {
+        /// From left to right: `round`, or a path of the grid.
+        by: String;
+        /// The measure, if not the table's.
+        measure: Option<Names> = None;
+        /// Numbers are multiplied by this.
+        scale: Option<f64> = None;
+    }
 }
 
-/// A row, or an item of `across`.
-#[derive(Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct RawItem {
-    pub name: String,
-    pub base: Option<String>,
-    pub seeds: Option<Value>,
-    pub set: Mapping,
-    pub published: Option<Value>,
-    /// The values of text columns.
-    pub text: BTreeMap<String, Value>,
+fl_core::settings! {
+    /// A row, or an item of `across`.
+    pub struct RawItem {
+        /// Its name in the table.
+        name: String;
+        /// Its spec, relative to the study's file.
+        base: Option<String> = None;
+        /// Its seeds.
+        seeds: Option<Seeds> = None;
+        /// Values by path.
+        set: Mapping = Mapping::new();
+        /// Its published result.
+        published: Option<Scalar> = None;
+        /// Texts for columns of text, by name.
+        text: Mapping = Mapping::new();
+    }
 }
 
-#[derive(Clone, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum OneOrMany {
-    One(String),
-    Many(Vec<String>),
-}
-
-impl OneOrMany {
-    pub fn all(&self) -> Vec<String> {
-        match self {
-            Self::One(one) => vec![one.clone()],
-            Self::Many(many) => many.clone(),
+impl RawItem {
+    /// A row of this name that changes nothing.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            base: None,
+            seeds: None,
+            set: Mapping::new(),
+            published: None,
+            text: Mapping::new(),
         }
     }
 }
 
-/// A column: a known name, or its content.
-#[derive(Clone, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum RawColumn {
+fl_core::settings! {
+    /// A column that says what is in it.
+    pub struct OwnColumn {
+        /// Its head.
+        title: Option<String> = None;
+        /// The measure, if not the table's.
+        measure: Option<Names> = None;
+        /// The measurement of this round instead of the last.
+        round: Option<u64> = None;
+        /// How several seeds are shown: the name of a known column.
+        show: Option<String> = None;
+        /// Numbers are multiplied by this.
+        scale: Option<f64> = None;
+        /// Digits after the point.
+        digits: Option<usize> = None, in 0..=12;
+        /// The name of the row's text.
+        text: Option<String> = None;
+    }
+}
+
+/// A column: the name of a known one, or what is in it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RawColumn {
+    /// By its name.
     Known(String),
+    /// By what is in it.
     Own(Box<OwnColumn>),
 }
 
-#[derive(Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct OwnColumn {
-    /// Its head.
-    pub title: Option<String>,
-    /// The measure, if not the table's.
-    pub measure: Option<OneOrMany>,
-    /// The round, if not the last.
-    pub round: Option<u64>,
-    /// How several seeds are combined: the name of a known column.
-    pub show: Option<String>,
-    pub scale: Option<f64>,
-    pub digits: Option<usize>,
-    /// The name of the row's text.
-    pub text: Option<String>,
+impl Setting for RawColumn {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        match value {
+            Value::String(name) => Some(Self::Known(name.clone())),
+            Value::Mapping(_) => OwnColumn::read(value, reader).map(|own| Self::Own(Box::new(own))),
+            other => reader.unlike(&Self::kind(), other),
+        }
+    }
+    fn write(&self) -> Value {
+        match self {
+            Self::Known(name) => name.as_str().into(),
+            Self::Own(own) => own.write(),
+        }
+    }
+    fn schema() -> serde_json::Value {
+        use fl_core::settings::Settings;
+        let own = object_schema(&OwnColumn::doc(), &OwnColumn::fields());
+        json!({ "anyOf": [{ "type": "string" }, own] })
+    }
+    fn kind() -> String {
+        "the name of a column, or a mapping with `measure` or `text`".into()
+    }
+}
+
+/// Seeds: `3`, `1-10`, `[1, 5, 7]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seeds(pub Vec<u64>);
+
+impl Setting for Seeds {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        match seeds_of(value) {
+            Ok(seeds) => Some(Self(seeds)),
+            Err(text) => reader.wrong(text),
+        }
+    }
+    fn write(&self) -> Value {
+        self.0
+            .iter()
+            .map(|seed| Value::from(*seed))
+            .collect::<Vec<_>>()
+            .into()
+    }
+    fn schema() -> serde_json::Value {
+        let number = json!({ "type": "integer", "minimum": 0 });
+        let range = json!({ "type": "string", "pattern": "^ *[0-9]+ *- *[0-9]+ *$" });
+        let list = json!({ "type": "array", "items": number, "minItems": 1, "uniqueItems": true });
+        json!({ "anyOf": [number, range, list] })
+    }
+    fn kind() -> String {
+        "a number, a range such as 1-10, or a list of numbers".into()
+    }
+}
+
+/// One name or several.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Names(pub Vec<String>);
+
+impl Setting for Names {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        match value {
+            Value::String(one) => Some(Self(vec![one.clone()])),
+            Value::Sequence(all) if !all.is_empty() => Vec::read(value, reader).map(Self),
+            other => reader.unlike(&Self::kind(), other),
+        }
+    }
+    fn write(&self) -> Value {
+        self.0.write()
+    }
+    fn schema() -> serde_json::Value {
+        let name = json!({ "type": "string" });
+        json!({ "anyOf": [name, { "type": "array", "items": name, "minItems": 1 }] })
+    }
+    fn kind() -> String {
+        "a name, or a list of names".into()
+    }
+}
+
+/// A number or a text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scalar(pub Value);
+
+impl Setting for Scalar {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        match value {
+            Value::String(_) | Value::Number(_) => Some(Self(value.clone())),
+            other => reader.unlike(&Self::kind(), other),
+        }
+    }
+    fn write(&self) -> Value {
+        self.0.clone()
+    }
+    fn schema() -> serde_json::Value {
+        json!({ "type": ["number", "string"] })
+    }
+    fn kind() -> String {
+        "a number or a text".into()
+    }
 }

@@ -28,6 +28,7 @@ mod csv;
 mod expand;
 mod file;
 mod grid;
+mod model;
 mod plots;
 mod readme_tables;
 mod results;
@@ -37,16 +38,14 @@ mod totals;
 
 pub use columns::{Column, ColumnKind, Show};
 pub use csv::{runs_csv, tables_csv};
-pub use expand::{Item, RunSpec, Study, Table};
-pub use plots::{By, Plot, Position, pictures};
+pub use file::File;
+pub use model::{By, Item, Plot, Position, RunSpec, Study, Table};
+pub use plots::pictures;
 pub use readme_tables::{replaced, section, table};
-pub use results::RunResult;
+pub use results::{RunResult, RunResults};
 pub use stats::{Paired, Sample, paired};
-pub use tables::{BuiltTable, RunResults, made};
+pub use tables::{BuiltTable, made};
 pub use totals::totals;
-
-/// The largest study file, in bytes.
-const MAX_BYTES: usize = 1 << 20;
 
 /// The most runs of one study.
 const MAX_RUNS: usize = 100_000;

@@ -1,52 +1,19 @@
 //! Plots of a table: measurements by round, or by a value of the grid.
 
-use crate::expand::{Item, Table};
-use crate::file::{OneOrMany, RawPlot, RawTable};
-use crate::results::{RunResult, values};
+use crate::columns::usual_names;
+use crate::file::{Names, RawPlot, RawTable};
+use crate::model::{By, Item, Plot, Table};
+use crate::results::{RunResult, RunResults, values};
 use crate::stats::Sample;
-use crate::tables::RunResults;
-use anyhow::{bail, ensure};
-use fl_core::Result;
 use fl_report::{Picture, Spot};
 use std::collections::BTreeSet;
 
-/// The horizontal axis.
-#[derive(Clone, Debug, PartialEq)]
-pub enum By {
-    /// The round, with a line for each row.
-    Round,
-    /// A value of the grid, by its path, with a line for each combination of the others.
-    Value(String),
-}
-
-/// A plot to draw.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plot {
-    /// The horizontal axis.
-    pub by: By,
-    /// The measures; the first that a run has is used.
-    pub names: Vec<String>,
-    /// Factor of the numbers.
-    pub scale: f64,
-}
-
-/// The position of a row in the grid.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Position {
-    /// The path of the value that was set.
-    pub path: String,
-    /// The text of the value: `rounds = 20`.
-    pub name: String,
-    /// The value, if it is a number.
-    pub number: Option<f64>,
-}
-
-/// Returns the plots of `raw`, which has every default.
-pub(crate) fn plots(raw: &RawTable, rows: &[Item]) -> Result<Vec<Plot>> {
+/// Returns the plots of `raw`, which has every default; an error says what is wrong with one.
+pub(crate) fn plots(raw: &RawTable, rows: &[Item]) -> Vec<Result<Plot, String>> {
     raw.plots.iter().map(|plot| one(plot, raw, rows)).collect()
 }
 
-fn one(plot: &RawPlot, raw: &RawTable, rows: &[Item]) -> Result<Plot> {
+fn one(plot: &RawPlot, raw: &RawTable, rows: &[Item]) -> Result<Plot, String> {
     let by = match plot.by.as_str() {
         "round" => By::Round,
         path => {
@@ -58,35 +25,30 @@ fn one(plot: &RawPlot, raw: &RawTable, rows: &[Item]) -> Result<Plot> {
             }
             if !paths.contains(&path) {
                 let known: Vec<String> = paths.iter().map(|p| format!("`{p}`")).collect();
-                bail!(
-                    "plots: `by` must be `round` or a path of the grid, got `{path}`; {}",
+                return Err(format!(
+                    "`by` must be `round` or a path of the grid, got `{path}`; {}",
                     match known.is_empty() {
                         true => "the table has no grid".into(),
                         false => format!("its grid has {}", known.join(", ")),
                     }
-                );
+                ));
             }
             let of_path = rows.iter().flat_map(|row| &row.grid);
             let mut words = of_path.filter(|place| place.path == path && place.number.is_none());
             if let Some(word) = words.next() {
-                bail!(
-                    "plots: by `{path}`: `{}` is not a number, so it has no place on an axis",
+                return Err(format!(
+                    "by `{path}`: `{}` is not a number, so it has no place on an axis",
                     word.name
-                );
+                ));
             }
             By::Value(path.into())
         }
     };
     let names = plot.measure.as_ref().or(raw.measure.as_ref());
-    let scale = plot.scale.or(raw.scale).unwrap_or(1.0);
-    ensure!(scale.is_finite(), "plots: `scale` must be finite");
     Ok(Plot {
         by,
-        names: names.map_or(
-            vec!["accuracy".into(), "clients.accuracy".into()],
-            OneOrMany::all,
-        ),
-        scale,
+        names: names.map_or(usual_names(), |Names(names)| names.clone()),
+        scale: plot.scale.or(raw.scale).unwrap_or(1.0),
     })
 }
 
@@ -125,6 +87,7 @@ impl Drawn<'_> {
             x: x.into(),
             y,
             powers: self.plot.by != By::Round,
+            scale: self.plot.scale,
             lines: lines.into_iter().filter(|(_, l)| !l.is_empty()).collect(),
         }
     }

@@ -1,10 +1,10 @@
 //! [`RunResult`]: the results of a run, by name.
 
-use crate::expand::RunSpec;
-use crate::tables::RunResults;
+use crate::model::RunSpec;
 use fl_core::Result;
 use fl_core::privacy::Observer;
 use fl_report::{Metric, Run};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Everything of a run that a table may use.
@@ -123,6 +123,9 @@ impl RunResult {
         self.run.summary.as_ref().map_or(0.0, |s| s.outcome.seconds)
     }
 }
+
+/// The result of each run, or why it failed; without runs that have not been executed.
+pub type RunResults = BTreeMap<RunSpec, std::result::Result<RunResult, String>>;
 
 /// Returns seed and number of every run that has the number.
 pub(crate) fn values(

@@ -2,15 +2,12 @@
 
 use crate::cells::{cell, minus, number, shown, signed, unmarked};
 use crate::columns::{Column, ColumnKind, Show};
-use crate::expand::{RunSpec, Table};
+use crate::model::{RunSpec, Table};
 use crate::plots::pictures;
-use crate::results::{RunResult, values};
+use crate::results::{RunResults, values};
 use crate::stats::{Paired, Sample, paired};
 use fl_report::Section;
 use std::collections::BTreeMap;
-
-/// The result of each run, or why it failed; without runs that have not been executed.
-pub type RunResults = BTreeMap<RunSpec, std::result::Result<RunResult, String>>;
 
 /// A finished table.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! The joint guarantee of all runs of a study that learnt from the same rows.
 
 use crate::cells::cell;
-use crate::expand::Table;
-use crate::tables::RunResults;
+use crate::model::Table;
+use crate::results::RunResults;
 use fl_core::privacy::{Guarantee, Noise, Observer, Protection, Unit};
 use fl_report::{Run, Section};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +59,7 @@ fn together(runs: &[&Run], observer: Observer) -> Option<Result<Guarantee, Strin
         let next = match protection {
             Some(Protection::Holds(next)) => next,
             Some(Protection::Nothing { nothing, .. }) => return Some(Err(nothing.join("; "))),
-            None => return Some(Err("nobody accounts in one of them".into())),
+            None => return Some(Err("one of the runs has no accountant".into())),
         };
         sum = Some(match sum {
             None => next,
@@ -127,7 +127,7 @@ pub fn totals(tables: &[Table], answers: &RunResults) -> Option<(String, Section
         return None;
     }
     let title = "What runs on the same rows guarantee together";
-    let note = "Whoever sees several runs on the same rows sees all their releases: epsilons and deltas add.";
+    let note = "An observer of several runs on the same rows sees all their releases: epsilons and deltas add.";
     let head = ["data", "runs", "against", "together"].map(String::from);
     let line = |cells: &[String]| {
         let cells: Vec<String> = cells.iter().map(|c| cell(c)).collect();

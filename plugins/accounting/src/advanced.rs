@@ -2,28 +2,9 @@
 use crate::basic::pure;
 use crate::pate::Pure;
 use crate::priced_ledger::{Price, PricedLedger, Pricing};
+use crate::unit_choice::UnitChoice;
 use fl_core::prelude::*;
-use fl_core::privacy::Unit;
 use fl_core::settings::between;
-
-choices! {
-    /// The unit to protect, if a release has a price for either.
-    pub enum Whose {
-        /// One example of one client.
-        Example = "example",
-        /// A whole client.
-        Party = "party",
-    }
-}
-
-impl Whose {
-    pub(crate) fn unit(&self) -> Unit {
-        match self {
-            Self::Example => Unit::Example,
-            Self::Party => Unit::Party,
-        }
-    }
-}
 
 settings! {
     /// Advanced composition of pure guarantees (Dwork and Roth 2014, theorem 3.20; unequal epsilons
@@ -33,7 +14,7 @@ settings! {
         /// Delta of the guarantee.
         delta: f64 = 1e-5, in between(0.0, 1.0);
         /// The unit to protect, if a release has a price for either.
-        unit: Whose = Whose::Example;
+        unit: UnitChoice = UnitChoice::Example;
     }
 }
 
@@ -70,7 +51,7 @@ mod tests {
             fl_conformance::accountant(|| {
                 PricedLedger::from(AdvancedComposition {
                     delta,
-                    unit: Whose::Party,
+                    unit: UnitChoice::Party,
                 })
             });
         }

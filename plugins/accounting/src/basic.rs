@@ -1,5 +1,6 @@
 //! Basic composition.
 use crate::priced_ledger::{Price, PricedLedger, Pricing, ratio, unpriced};
+use crate::vote_release::changed;
 use fl_core::prelude::*;
 use fl_core::privacy::{Unit, VoteNoise};
 
@@ -34,7 +35,7 @@ pub(crate) fn pure(
         } => Ok(Price::fixed((*times, ratio(event, *epsilon, 1.0)?), *unit)),
         PrivacyEvent::Votes(votes) => match votes.noise {
             VoteNoise::Laplace { gamma } => {
-                let (changed, data_dependent) = crate::pate_moments::changed(event, votes, unit)?;
+                let (changed, data_dependent) = changed(event, votes, unit)?;
                 let each = 2.0 * f64::from(changed) * ratio(event, gamma, 1.0)?;
                 Ok(Price {
                     cost: (votes.queries, each),

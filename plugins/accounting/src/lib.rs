@@ -4,6 +4,7 @@ mod advanced;
 mod analytic;
 mod basic;
 mod compose;
+mod gaussian_pair;
 pub mod gnmax;
 mod losses;
 mod nfdp;
@@ -15,6 +16,8 @@ mod priced_ledger;
 mod public_size;
 mod rdp;
 pub mod renyi;
+mod unit_choice;
+mod vote_release;
 
 pub use advanced::AdvancedComposition;
 pub use analytic::AnalyticGaussian;

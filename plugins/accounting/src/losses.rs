@@ -5,6 +5,7 @@
 //! dominates the real one, so its results are upper bounds, with an error of the order of the
 //! squared step.
 
+use crate::gaussian_pair::{density, gaussian_loss, pieces, place_of, tail};
 use crate::public_size::{Sizes, WithData, sizes};
 
 /// One release, in terms of noise of standard deviation 1.
@@ -63,53 +64,7 @@ pub struct Losses {
     pub infinite: f64,
 }
 
-/// Returns the probability that a normal variable is below `z`.
-fn tail(z: f64) -> f64 {
-    0.5 * libm::erfc(-z / std::f64::consts::SQRT_2)
-}
-
-pub(crate) fn density(z: f64) -> f64 {
-    (-0.5 * z * z).exp() / (2.0 * std::f64::consts::PI).sqrt()
-}
-
-/// Nodes and weights of the Gauss-Legendre rule of four points on `-1..1`.
-const NODES: [(f64, f64); 4] = [
-    (-0.861_136_311_594_052_6, 0.347_854_845_137_453_85),
-    (-0.339_981_043_584_856_3, 0.652_145_154_862_546_2),
-    (0.339_981_043_584_856_3, 0.652_145_154_862_546_2),
-    (0.861_136_311_594_052_6, 0.347_854_845_137_453_85),
-];
-
-/// Width in standard deviations of a piece that one rule integrates, to 13 digits.
-const PIECE: f64 = 0.1;
-
 impl Release {
-    /// Returns the loss at `z` for Gaussian noise, if the unit is removed.
-    pub(crate) fn loss(rate: f64, shift: f64, z: f64) -> f64 {
-        let full = shift * (z - 0.5 * shift);
-        match rate {
-            1.0 => full,
-            _ if full > 30.0 => rate.ln() + full + ((1.0 - rate) / rate * (-full).exp()).ln_1p(),
-            _ => (rate * full.exp_m1()).ln_1p(),
-        }
-    }
-
-    /// Returns the `z` at which that loss is `loss`; minus infinity if the loss is always larger.
-    fn place(rate: f64, shift: f64, loss: f64) -> f64 {
-        let full = match rate {
-            1.0 => loss,
-            _ if loss > 30.0 => loss - rate.ln() + ((rate - 1.0) * (-loss).exp()).ln_1p(),
-            _ => {
-                let inner = loss.exp_m1() / rate;
-                match inner > -1.0 {
-                    true => inner.ln_1p(),
-                    false => return f64::NEG_INFINITY,
-                }
-            }
-        };
-        full / shift + 0.5 * shift
-    }
-
     /// Returns an upper bound of the total variation of the pair.
     pub fn variation(&self) -> f64 {
         match *self {
@@ -255,8 +210,8 @@ impl Release {
 
     fn both(rate: f64, shift: f64) -> (impl Fn(f64) -> f64, impl Fn(f64) -> f64) {
         (
-            move |z| Self::loss(rate, shift, z),
-            move |loss| Self::place(rate, shift, loss),
+            move |z| gaussian_loss(rate, shift, z),
+            move |loss| place_of(rate, shift, loss),
         )
     }
 
@@ -297,16 +252,16 @@ impl Release {
                 let share = sizes(of, rate).last().map_or(1.0, |s| s.share);
                 let pair = WithData { share, shift };
                 let most = pair.loss(2.0 * shift + cut);
-                let most = most.max(Self::loss(share, shift, shift + cut));
+                let most = most.max(gaussian_loss(share, shift, shift + cut));
                 (-most, most)
             }
             Self::Poisson { rate, shift } | Self::Fixed { rate, shift } => {
-                let most = Self::loss(rate, shift, shift + cut);
+                let most = gaussian_loss(rate, shift, shift + cut);
                 let least = match self.is_symmetric() {
                     true => -most,
-                    false => Self::loss(rate, shift, -cut).min(-Self::loss(rate, shift, cut)),
+                    false => gaussian_loss(rate, shift, -cut).min(-gaussian_loss(rate, shift, cut)),
                 };
-                (least, most.max(-Self::loss(rate, shift, -cut)))
+                (least, most.max(-gaussian_loss(rate, shift, -cut)))
             }
         }
     }
@@ -355,17 +310,5 @@ fn cells(
         }
         pieces((from, to), node);
         from = to;
-    }
-}
-
-/// Calls `node(z, weight)` for a quadrature of `from..to`.
-pub(crate) fn pieces((from, to): (f64, f64), node: &mut dyn FnMut(f64, f64)) {
-    let pieces = ((to - from) / PIECE).ceil();
-    let half = 0.5 * (to - from) / pieces;
-    for piece in 0..pieces as usize {
-        let middle = from + half * (2 * piece + 1) as f64;
-        for (x, w) in NODES {
-            node(middle + half * x, half * w);
-        }
     }
 }

@@ -1,10 +1,10 @@
 //! The accountant of votes with Gaussian noise.
-use crate::advanced::Whose;
 use crate::gnmax::{cap_ln_q, ln_q, rdp, threshold_rdp};
-use crate::pate_moments::{changed, counts};
 use crate::priced_ledger::{Price, PricedLedger, Pricing, ratio, unpriced};
 use crate::rdp::Conversion;
 use crate::renyi::{self, gaussian};
+use crate::unit_choice::UnitChoice;
+use crate::vote_release::{changed, counts};
 use fl_core::prelude::*;
 use fl_core::privacy::{VoteNoise, VoteRelease};
 use fl_core::settings::between;
@@ -19,7 +19,7 @@ settings! {
         /// Delta of the guarantee.
         delta: f64 = 1e-5, in between(0.0, 1.0);
         /// The unit to protect.
-        unit: Whose = Whose::Example;
+        unit: UnitChoice = UnitChoice::Example;
         /// The conversion of Renyi differential privacy to an epsilon.
         conversion: Conversion = Conversion::Improved;
     }
@@ -149,7 +149,7 @@ mod tests {
     fn books() -> PricedLedger<PateGnmax> {
         PateGnmax {
             delta: 1e-5,
-            unit: Whose::Example,
+            unit: UnitChoice::Example,
             conversion: Conversion::Classic,
         }
         .into()

@@ -1,10 +1,10 @@
 //! The accountant of Laplace votes in PATE and FedKT.
-use crate::advanced::Whose;
 use crate::pate::{Orders, Pure, alpha, epsilon, moments};
 use crate::priced_ledger::{Price, PricedLedger, Pricing, ratio, unpriced};
-use fl_core::Problem;
+use crate::unit_choice::UnitChoice;
+use crate::vote_release::{changed, counts};
 use fl_core::prelude::*;
-use fl_core::privacy::{Unit, VoteNoise, VoteRelease};
+use fl_core::privacy::VoteNoise;
 use fl_core::settings::between;
 
 choices! {
@@ -39,7 +39,7 @@ settings! {
         /// Delta of the guarantee.
         delta: f64 = 1e-5, in between(0.0, 1.0);
         /// The unit to protect.
-        unit: Whose = Whose::Example;
+        unit: UnitChoice = UnitChoice::Example;
         /// The orders at which moments are kept.
         orders: MomentOrders = MomentOrders::Standard;
     }
@@ -50,38 +50,6 @@ settings! {
 pub struct Moments {
     alpha: Vec<f64>,
     pure: Pure,
-}
-
-/// Returns how many votes one `unit` can change, and whether that was computed from the data.
-pub(crate) fn changed(
-    event: &PrivacyEvent,
-    votes: &VoteRelease,
-    unit: Unit,
-) -> Result<(u32, bool)> {
-    let (changed, from_data) = votes.votes_of(unit);
-    let changed = changed.with_context(|| {
-        Problem::Unpriced(format!(
-            "{event}: nobody has said how many votes one {unit} can change"
-        ))
-    })?;
-    Ok((changed, from_data))
-}
-
-/// Returns the counts of a release without noise, each for `classes` classes.
-pub(crate) fn counts<'v>(
-    event: &PrivacyEvent,
-    votes: &'v VoteRelease,
-) -> Result<Option<&'v [Vec<u32>]>> {
-    if let Some(counts) = &votes.counts {
-        let whole = counts.len() == votes.queries
-            && votes.classes > 0
-            && counts.iter().all(|c| c.len() == votes.classes);
-        ensure!(
-            whole,
-            Problem::Unpriced(format!("{event} has counts of other queries or classes"))
-        );
-    }
-    Ok(votes.counts.as_deref())
 }
 
 impl Pricing for PateMoments {
@@ -153,10 +121,12 @@ plugin!(accountant "pate-moments" => PateMoments as PricedLedger<PateMoments>,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fl_core::Problem;
     use fl_core::message::VoteSensitivity;
     use fl_core::privacy::{Composition, Ledger};
+    use fl_core::privacy::{Unit, VoteRelease};
 
-    fn books(unit: Whose) -> PricedLedger<PateMoments> {
+    fn books(unit: UnitChoice) -> PricedLedger<PateMoments> {
         PateMoments {
             delta: 1e-5,
             unit,
@@ -181,7 +151,7 @@ mod tests {
     }
 
     fn epsilon_of(event: &PrivacyEvent) -> f64 {
-        let mut books = books(Whose::Example);
+        let mut books = books(UnitChoice::Example);
         books.charge(event).unwrap();
         books.guarantee(None).unwrap().epsilon
     }
@@ -196,7 +166,7 @@ mod tests {
             fl_conformance::accountant(|| {
                 PricedLedger::from(PateMoments {
                     delta: 1e-5,
-                    unit: Whose::Party,
+                    unit: UnitChoice::Party,
                     orders: orders.clone(),
                 })
             });
@@ -210,7 +180,7 @@ mod tests {
             counts: None,
             ..agreed.clone()
         };
-        let mut told = books(Whose::Example);
+        let mut told = books(UnitChoice::Example);
         told.charge(&PrivacyEvent::Votes(agreed)).unwrap();
         let guarantee = told.guarantee(None).unwrap();
         assert!(guarantee.data_dependent && guarantee.unit == Unit::Example);
@@ -225,7 +195,7 @@ mod tests {
     #[test]
     fn a_party_counts_with_all_its_votes_and_parties_do_not_add_up() {
         let event = PrivacyEvent::Votes(votes(0.1, &[[5, 0], [4, 1], [3, 2]]));
-        let mut party = books(Whose::Party);
+        let mut party = books(UnitChoice::Party);
         party.charge(&event).unwrap();
         // vector L2_party_level_t5: 3.3597 by moments, and three times eps0 = 1 is less
         assert_eq!(party.guarantee(None).unwrap().epsilon, 3.0);
@@ -234,13 +204,13 @@ mod tests {
             client: Some(client),
             events: vec![event.clone(); n],
         };
-        let mut many = books(Whose::Example);
+        let mut many = books(UnitChoice::Example);
         many.merge(
             &[ledger(0, 2), ledger(1, 1), ledger(2, 2)],
             Composition::Parallel,
         )
         .unwrap();
-        let mut one = books(Whose::Example);
+        let mut one = books(UnitChoice::Example);
         one.merge(&[ledger(7, 2)], Composition::Parallel).unwrap();
         assert_eq!(many.guarantee(None).unwrap(), one.guarantee(None).unwrap());
     }
@@ -252,7 +222,7 @@ mod tests {
         assert_eq!(epsilon_of(&PrivacyEvent::Votes(free.clone())), 0.0);
         // a bound of 0 is itself a fact about the data, if it comes from them
         (free.counts, free.sensitivity.from_data) = (None, true);
-        let mut books = books(Whose::Example);
+        let mut books = books(UnitChoice::Example);
         books.charge(&PrivacyEvent::Votes(free)).unwrap();
         assert!(books.guarantee(None).unwrap().data_dependent);
     }
@@ -260,7 +230,7 @@ mod tests {
     #[test]
     fn what_is_not_said_or_does_not_fit_is_refused() {
         let text = |votes: VoteRelease| {
-            let error = books(Whose::Example)
+            let error = books(UnitChoice::Example)
                 .charge(&PrivacyEvent::Votes(votes))
                 .unwrap_err();
             assert!(matches!(error.downcast_ref(), Some(Problem::Unpriced(_))));

@@ -17,7 +17,7 @@
 //! Each pair is the worst where its loss is positive; for a loss below 0 the other one applies (as
 //! in Zhu, Dong and Wang 2022, theorem 11). The price is that of the size together with the sum.
 
-use crate::losses::{Release, density, pieces};
+use crate::gaussian_pair::{density, gaussian_loss, pieces};
 use crate::renyi::gaussian;
 use libm::lgamma;
 
@@ -86,7 +86,7 @@ impl WithData {
     /// Returns the loss at `z`.
     pub fn loss(&self, z: f64) -> f64 {
         let twice = 2.0 * self.shift;
-        Release::loss(self.share, twice, z) - Release::loss(self.share, self.shift, z)
+        gaussian_loss(self.share, twice, z) - gaussian_loss(self.share, self.shift, z)
     }
 
     /// Returns the `z` at which the loss is `loss`, which is positive, by a quadratic equation in
@@ -171,7 +171,7 @@ impl WithData {
             without.push((-loss, w * self.without(z)));
         });
         pieces((0.5 * self.shift, to), &mut |z, w| {
-            let loss = Release::loss(self.share, self.shift, z);
+            let loss = gaussian_loss(self.share, self.shift, z);
             with.push((-loss, w * density(z)));
             without.push((loss, w * self.without(z)));
         });
@@ -183,6 +183,7 @@ impl WithData {
 mod tests {
     use super::*;
     use crate::compose;
+    use crate::losses::Release;
     use crate::renyi::{Rule, epsilon, orders, subsampled_gaussian};
 
     fn by_losses(of: usize, rate: f64, sigma: f64, times: f64, delta: f64) -> f64 {

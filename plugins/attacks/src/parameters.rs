@@ -47,7 +47,7 @@ impl<A: Forge> Aggregator for Attacker<A> {
         alike(sent, trained[0]).context("what was sent and what was trained")?;
         if self.0.compares() && trained.len() < 2 {
             round.note(
-                "one training has no deviation, so this attack is none: set `protocol.looks`",
+                "one training has no deviation, so this attack is none: set `protocol.attacker-trainings`",
             );
         }
         let mut forged = sent.clone();

@@ -8,7 +8,7 @@ const MOST: usize = 10_000_000;
 settings! {
     /// Each client trains only on a random sample of its own examples (FedMD-NFDP, Sun and Lyu
     /// 2020). Give `k` or `share`; `fl account nfdp` prints the `k` that an epsilon allows. Only
-    /// `k` with `of-at-least` has a price.
+    /// `k` with `min-examples` has a price.
     #[check(SampleExamples::one_size)]
     pub struct SampleExamples {
         /// Number of examples to draw.
@@ -16,7 +16,7 @@ settings! {
         /// A public lower bound of every client's number of examples, even without one of them. It
         /// sets the price of the sample; without it the price reveals a client's number of
         /// examples, and nothing is guaranteed.
-        of_at_least: Option<usize> = None, in 1..=MOST;
+        min_examples: Option<usize> = None, in 1..=MOST, was "of-at-least";
         /// Share of the client's examples to draw, rounded down, at least one. The sample then
         /// grows with their number, which reveals an additional example: nothing is guaranteed.
         share: Option<f64> = None, in above_to(0.0, 1.0);
@@ -27,11 +27,11 @@ settings! {
 
 impl SampleExamples {
     fn one_size(&self) -> Result<(), String> {
-        match (self.k, self.share, self.of_at_least) {
+        match (self.k, self.share, self.min_examples) {
             (Some(k), None, Some(n)) if !self.replacement && k > n => Err(format!(
-                "`k` is {k} without replacement, and `of-at-least` only {n}"
+                "`k` is {k} without replacement, and `min-examples` only {n}"
             )),
-            (None, Some(_), Some(_)) => Err("`of-at-least` is for `k`, not for `share`".into()),
+            (None, Some(_), Some(_)) => Err("`min-examples` is for `k`, not for `share`".into()),
             (Some(_), None, _) | (None, Some(_), None) => Ok(()),
             _ => Err("give `k` or `share`".into()),
         }
@@ -61,11 +61,11 @@ impl PrivacyMechanism for SampleExamples {
     }
 
     fn price(&self, own: &Ids, _: &Cohort) -> Result<PrivacyEvent> {
-        let (n, least) = (own.0.len(), self.of_at_least);
+        let (n, least) = (own.0.len(), self.min_examples);
         let k = self.size(n)?;
         ensure!(
             least.is_none_or(|least| n >= least),
-            "`sample-examples` has a price for at least {} examples, and a client has fewer; set `of-at-least` to what every client is known to have",
+            "`sample-examples` has a price for at least {} examples, and a client has fewer; set `min-examples` to what every client is known to have",
             least.unwrap_or_default()
         );
         Ok(match self.k {
@@ -106,7 +106,7 @@ mod tests {
     fn part(k: usize, replacement: bool) -> SampleExamples {
         SampleExamples {
             k: Some(k),
-            of_at_least: None,
+            min_examples: None,
             share: None,
             replacement,
         }
@@ -118,7 +118,7 @@ mod tests {
         let mut few = part(5, false);
         let own = |n| event(&part(5, false), n).unwrap();
         assert_ne!(own(12), own(13), "which tells how many there are");
-        few.of_at_least = Some(11);
+        few.min_examples = Some(11);
         let due = PrivacyEvent::Sampled {
             k: 5,
             n: 11,
@@ -164,7 +164,7 @@ mod tests {
         for (rows, k) in [(9, 4), (10, 5), (1, 1)] {
             let mut half = SampleExamples {
                 k: None,
-                of_at_least: None,
+                min_examples: None,
                 share: Some(0.5),
                 replacement: false,
             };

@@ -107,7 +107,7 @@ plugin!(privacy "gaussian-gradients" => GaussianGradients,
 pub fn learner(model: SlotSpec, sampling: Option<&Sampling>) -> SlotSpec {
     let model = model.through(&SLOT);
     match sampling {
-        Some(_) => model.needs(Ability::Parameters),
+        Some(_) => model.needs(Ability::ExampleGradients),
         None => model,
     }
 }
@@ -251,7 +251,7 @@ mod tests {
             slot: "model".into(),
             clients: None,
             decl,
-            settings: fl_core::settings::Value::Mapping(Default::default()),
+            settings: decl.read(&fl_core::settings::Value::Null).unwrap(),
         }]);
         let context = BuildContext {
             task: Task {

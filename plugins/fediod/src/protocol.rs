@@ -187,7 +187,7 @@ impl Protocol for GenerateAndDistill {
         let foreign = Conflict::at("made-of", text).when(foreign);
         let alike = "leaves nothing to weigh clients by: set `weights: uniform`, or leave it out";
         let told = Conflict::at("alike", alike);
-        let told = told.when(self.alike && self.weights != Weights::Uniform);
+        let told = told.when(self.equal_weights && self.weights != Weights::Uniform);
         let sampling = dp_sgd::conflict(has, self.sampling.as_ref(), &self.local);
         [foreign, told, sampling].into_iter().flatten().collect()
     }

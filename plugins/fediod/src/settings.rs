@@ -208,7 +208,7 @@ settings! {
         weights: Weights = Weights::Importance(Importance { classes: Classes::Proportions, discriminator: true });
         /// All clients have equal weights in every term, and no client sends its number of
         /// examples; needs `weights: uniform`.
-        alike: bool = false;
+        equal_weights: bool = false, was "alike";
         /// The student's target and loss.
         mimic: Mimic = Mimic::Squared;
         /// The temperature of the teachers' probabilities.
@@ -265,7 +265,7 @@ impl GenerateAndDistill {
             balance,
             ..
         } = self.terms;
-        if self.alike {
+        if self.equal_weights {
             return Counted::Nothing;
         }
         let shares = conf + balance > 0.0

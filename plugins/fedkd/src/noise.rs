@@ -48,14 +48,14 @@ plugin!(privacy "laplace-logits" => LaplaceLogits,
 
 settings! {
     /// Laplace noise on a client's number of examples per class (the Laplace mechanism, Dwork et
-    /// al. 2006). Without `at-most` it protects one example, which moves one count up and another
+    /// al. 2006). Without `max-count` it protects one example, which moves one count up and another
     /// down; with it, a whole client.
     pub struct LaplaceCounts {
         /// Scale of the noise. One example costs an epsilon of 2 over it, once.
         scale: f64, in above_to(0.0, 1e6);
         /// Larger counts are replaced by this. A client then changes the counts by at most the
         /// number of classes times it.
-        at_most: Option<u32> = None, in 1..=1_000_000;
+        max_count: Option<u32> = None, in 1..=1_000_000, was "at-most";
     }
 }
 
@@ -63,7 +63,7 @@ impl PrivacyMechanism for LaplaceCounts {
     type On = Counts;
 
     fn clip(&self, counts: &mut Counts) -> Result<()> {
-        if let Some(most) = self.at_most {
+        if let Some(most) = self.max_count {
             let most = f64::from(most);
             counts.values.mapv_inplace(|n| n.clamp(-most, most));
         }
@@ -72,7 +72,7 @@ impl PrivacyMechanism for LaplaceCounts {
 
     fn price(&self, counts: &Counts, _: &Cohort) -> Result<PrivacyEvent> {
         let rows = counts.values.nrows() as f64;
-        let moved = match (self.at_most, counts.sensitivity().example) {
+        let moved = match (self.max_count, counts.sensitivity().example) {
             (Some(most), _) => Some((counts.values.len() as f64 * f64::from(most), Unit::Party)),
             // in every row some counts rise and others fall
             (None, Some(example)) => Some((2.0 * f64::from(example) * rows, Unit::Example)),
@@ -85,7 +85,7 @@ impl PrivacyMechanism for LaplaceCounts {
                 unit,
             },
             None => PrivacyEvent::Unaccounted {
-                why: "nobody says how many counts one example changes; set `at-most` in laplace-counts".into(),
+                why: "nobody says how many counts one example changes; set `max-count` in laplace-counts".into(),
             },
         })
     }
@@ -108,7 +108,7 @@ mod tests {
         for at_most in [None, Some(20)] {
             fl_conformance::mechanism(|| LaplaceCounts {
                 scale: 4.0,
-                at_most,
+                max_count: at_most,
             });
         }
     }

@@ -114,7 +114,7 @@ settings! {
     /// (FedKT, section 3.2; Li et al. 2021).
     pub struct ConsistentVote {
         /// The counts of a sample for which no party is consistent.
-        nobody_consistent: NobodyConsistent = NobodyConsistent::Class0;
+        if_none_consistent: NobodyConsistent = NobodyConsistent::Class0, was "nobody-consistent";
     }
 }
 
@@ -124,7 +124,7 @@ impl Aggregator for ConsistentVote {
 
     fn aggregate(&mut self, _: &Round, inbox: &Inbox<Votes>) -> Result<Counts> {
         let mut counts = count(inbox, consistent_counts)?;
-        if self.nobody_consistent == NobodyConsistent::Plain {
+        if self.if_none_consistent == NobodyConsistent::Plain {
             let plain = count(inbox, plain_counts)?;
             for (mut row, plain) in counts
                 .values
@@ -138,7 +138,7 @@ impl Aggregator for ConsistentVote {
             }
         }
         let voters = inbox.iter().map(|mail| mail.body.voters());
-        let together = match self.nobody_consistent {
+        let together = match self.if_none_consistent {
             NobodyConsistent::Class0 => voters.max(),
             // one party that becomes consistent removes the votes of all others: [20, 10] becomes
             // [0, 3]
@@ -160,7 +160,9 @@ mod tests {
     use ndarray::array;
 
     fn consistent(nobody_consistent: NobodyConsistent) -> ConsistentVote {
-        ConsistentVote { nobody_consistent }
+        ConsistentVote {
+            if_none_consistent: nobody_consistent,
+        }
     }
 
     fn inbox(votes: &[Array2<u32>], classes: usize) -> Inbox<Votes> {

@@ -101,10 +101,10 @@ impl<'p> Family<'p> {
             return Ok(honest);
         }
         let mut seen = vec![honest];
-        if self.settings.looks > 1 {
+        if self.settings.attacker_trainings > 1 {
             seen.clear();
             let examples = learnt(me)?;
-            for look in 0..self.settings.looks {
+            for look in 0..self.settings.attacker_trainings {
                 let stream = me.stream("look").child("half", look as u64);
                 let half = examples.len().div_ceil(2);
                 let half = examples.pick(&stream.draws().choose(examples.len(), half));

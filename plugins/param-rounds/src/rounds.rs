@@ -19,7 +19,7 @@ settings! {
         /// With `parts.attack`: number of trainings of an attacker from the same parameters, each
         /// on a random half of its examples. They estimate how much honest answers differ. 1: one
         /// training, on all of them.
-        looks: usize = 1, in 1..=1000;
+        attacker_trainings: usize = 1, in 1..=1000, was "looks";
         /// DP-SGD, with `parts.example-privacy`: how each of `local.steps` steps draws examples.
         sampling: Option<Sampling> = None;
         /// Start from a model that another run kept: a path from the working directory, such as
@@ -224,23 +224,23 @@ impl<R: RoundRule> Protocol for Rounds<R> {
             Some(Conflict::at("initial", format_args!("names a model that another run kept, a path from the working directory, and {path} cannot be read: {why}")))
         });
         let looks = Conflict::at(
-            "looks",
+            "attacker-trainings",
             "has no effect without an attacker: fill `parts.attack`, or leave it out",
         );
         let bare = Conflict::at(
-            "looks",
+            "attacker-trainings",
             "lets an attack see trainings that `parts.privacy` has not released: leave it at 1, or leave `parts.privacy` out",
         );
         let beside = Conflict::between(
-            "`example-privacy` hides what each step sees and nothing beside it: leave out `correction`, `mu`, `looks`, and the other mechanisms and attacks",
+            "`example-privacy` hides what each step sees and nothing beside it: leave out `correction`, `mu`, `attacker-trainings`, and the other mechanisms and attacks",
         );
         let more = ["privacy", "server-privacy", "attack", "labels"];
         let more = more.iter().any(|slot| has(slot));
-        let more = more || rule.corrects() || family.mu > 0.0 || settings.looks > 1;
+        let more = more || rule.corrects() || family.mu > 0.0 || settings.attacker_trainings > 1;
         let shared = [
             initial,
-            looks.when(settings.looks > 1 && !has(&ATTACK)),
-            bare.when(settings.looks > 1 && has(&ATTACK) && has(&PRIVACY)),
+            looks.when(settings.attacker_trainings > 1 && !has(&ATTACK)),
+            bare.when(settings.attacker_trainings > 1 && has(&ATTACK) && has(&PRIVACY)),
             beside.when(more && has(&dp_sgd::SLOT)),
             dp_sgd::conflict(has, settings.sampling.as_ref(), &settings.local),
         ];

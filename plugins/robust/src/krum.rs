@@ -7,7 +7,7 @@ settings! {
     /// clients it withstands `f` bad ones if `n >= 2 f + 3`; needs all answers at once.
     pub struct Krum {
         /// Share of the clients that may be bad: `f = floor(bad n)`.
-        bad: f64 = 0.2, in 0.0..0.5;
+        byzantine_share: f64 = 0.2, in 0.0..0.5, was "bad";
     }
 }
 
@@ -16,7 +16,7 @@ settings! {
     /// `krum`; needs all answers at once.
     pub struct MultiKrum {
         /// Share of the clients that may be bad: `f = floor(bad n)`.
-        bad: f64 = 0.2, in 0.0..0.5;
+        byzantine_share: f64 = 0.2, in 0.0..0.5, was "bad";
         /// Number of clients in the mean; all but `f` if not given.
         keep: Option<usize> = None, in 1..;
     }
@@ -28,7 +28,7 @@ settings! {
     /// withstands `f` bad ones if `n >= 4 f + 3`; needs all answers at once.
     pub struct Bulyan {
         /// Share of the clients that may be bad: `f = floor(bad n)`.
-        bad: f64 = 0.1, in 0.0..0.25;
+        byzantine_share: f64 = 0.1, in 0.0..0.25, was "bad";
     }
 }
 
@@ -88,7 +88,7 @@ fn bad(share: f64, n: usize, needed: impl Fn(usize) -> usize, round: &Round) -> 
     let f = (share * n as f64) as usize;
     if f == 0 && share > 0.0 {
         round.note(format!(
-            "`bad` {share} of {n} is less than one: nothing is promised against a bad client"
+            "`byzantine-share` {share} of {n} is less than one: nothing is promised against a bad client"
         ));
     }
     if f > 0 && n < needed(f) {
@@ -122,7 +122,7 @@ impl Aggregator for Krum {
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let points = Points::new(inbox, round);
-        let f = bad(self.bad, inbox.len(), |f| 2 * f + 3, round);
+        let f = bad(self.byzantine_share, inbox.len(), |f| 2 * f + 3, round);
         let first = &points.ranked(&points.everyone(), f)[..1];
         Ok(mean_of(first, inbox, round))
     }
@@ -139,7 +139,7 @@ impl Aggregator for MultiKrum {
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let points = Points::new(inbox, round);
-        let f = bad(self.bad, inbox.len(), |f| 2 * f + 3, round);
+        let f = bad(self.byzantine_share, inbox.len(), |f| 2 * f + 3, round);
         let mut kept = points.ranked(&points.everyone(), f);
         let due = inbox.len() - f;
         if let Some(keep) = self.keep.filter(|keep| *keep > due) {
@@ -177,7 +177,7 @@ impl Aggregator for Bulyan {
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let points = Points::new(inbox, round);
-        let f = bad(self.bad, inbox.len(), |f| 4 * f + 3, round);
+        let f = bad(self.byzantine_share, inbox.len(), |f| 4 * f + 3, round);
         let (mut left, mut chosen) = (points.everyone(), Vec::new());
         while chosen.len() < inbox.len() - 2 * f {
             let next = points.ranked(&left, f)[0];
@@ -193,7 +193,7 @@ impl Aggregator for Bulyan {
             })
             .collect(),
         )?;
-        // `bad` is below a quarter, so something is always left
+        // `byzantine-share` is below a quarter, so something is always left
         let keep = chosen.len() - 2 * f;
         Ok(some.per_rank(0..some.len(), &*round.exec, |values| {
             around_median(values, keep)

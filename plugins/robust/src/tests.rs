@@ -11,12 +11,12 @@ fn they_keep_their_claims() {
     for settings in ["{}", "{weigh: samples, passes: 2}"] {
         fl_conformance::aggregator(|| part::<GeometricMedian>(settings));
     }
-    for settings in ["{}", "{bad: 0.49}", "{bad: 0}"] {
+    for settings in ["{}", "{byzantine-share: 0.49}", "{byzantine-share: 0}"] {
         fl_conformance::aggregator(|| part::<Krum>(settings));
         fl_conformance::aggregator(|| part::<MultiKrum>(settings));
     }
     fl_conformance::aggregator(|| part::<MultiKrum>("{keep: 2}"));
-    for settings in ["{}", "{bad: 0.24}", "{bad: 0}"] {
+    for settings in ["{}", "{byzantine-share: 0.24}", "{byzantine-share: 0}"] {
         fl_conformance::aggregator(|| part::<Bulyan>(settings));
     }
     fl_conformance::aggregator(|| part::<NormBounding>("{}"));
@@ -46,9 +46,9 @@ fn exact_one_wild_client() {
         &[2.0, 3.0],
         &[1e9, -1e9],
     ];
-    insta::assert_snapshot!(made(part::<Krum>("{bad: 0.2}"), &sent), @"w [2] 2 2");
-    insta::assert_snapshot!(made(part::<MultiKrum>("{bad: 0.2}"), &sent), @"w [2] 2 2.25");
-    insta::assert_snapshot!(made(part::<Bulyan>("{bad: 0.2}"), &sent), @"w [2] 2 2");
+    insta::assert_snapshot!(made(part::<Krum>("{byzantine-share: 0.2}"), &sent), @"w [2] 2 2");
+    insta::assert_snapshot!(made(part::<MultiKrum>("{byzantine-share: 0.2}"), &sent), @"w [2] 2 2.25");
+    insta::assert_snapshot!(made(part::<Bulyan>("{byzantine-share: 0.2}"), &sent), @"w [2] 2 2");
     // changes of norms sqrt(5), sqrt(8), sqrt(13) ..: none is longer than 1 afterwards
     insta::assert_snapshot!(made(part::<NormBounding>("{weigh: uniform}"), &sent), @"w [2] 0.649636 0.456236");
     insta::assert_snapshot!(made(Clipping::from(part::<CentredClipping>("{}")), &sent), @"w [2] 0.649636 0.456236");
@@ -125,10 +125,10 @@ fn what_is_rounded_to_no_bad_client_is_told() {
         notes.collect::<Vec<_>>().join("; ")
     };
     let none = "less than one: nothing is promised against a bad client";
-    assert!(said(&mut part::<Krum>("{bad: 0.2}")).contains(none));
+    assert!(said(&mut part::<Krum>("{byzantine-share: 0.2}")).contains(none));
     assert!(said(&mut part::<Bulyan>("{}")).contains(none));
-    assert_eq!(said(&mut part::<MultiKrum>("{bad: 0}")), "");
-    let more = said(&mut part::<MultiKrum>("{bad: 0.25, keep: 4}"));
+    assert_eq!(said(&mut part::<MultiKrum>("{byzantine-share: 0}")), "");
+    let more = said(&mut part::<MultiKrum>("{byzantine-share: 0.25, keep: 4}"));
     assert!(
         more.contains("`keep` 4 of 4 leaves bad clients in the mean"),
         "{more}"

@@ -20,7 +20,7 @@ settings! {
         /// ablations): the threshold is this quantile of their confidences.
         quantile: f64 = 0.25, in 0.0..=1.0;
         /// A fixed threshold in place of a quantile.
-        at_least: Option<f64> = None, in above_to(0.0, 1.0);
+        threshold: Option<f64> = None, in above_to(0.0, 1.0), was "at-least";
     }
 }
 
@@ -32,7 +32,7 @@ settings! {
         /// ablations): the threshold is this quantile of their energies, counted from the highest.
         quantile: f64 = 0.25, in 0.0..=1.0;
         /// A fixed threshold in place of a quantile; an energy may be negative.
-        at_most: Option<f64> = None;
+        threshold: Option<f64> = None, was "at-most";
     }
 }
 
@@ -171,11 +171,11 @@ macro_rules! selector {
 selector! {
     /// Keeps a sample if its largest softmax probability is at least the threshold; ranks by that
     /// probability.
-    Confidence, ConfidenceSettings, "confidence", "Hendrycks and Gimpel 2017", confidence, |s| s.at_least
+    Confidence, ConfidenceSettings, "confidence", "Hendrycks and Gimpel 2017", confidence, |s| s.threshold
 }
 selector! {
     /// Keeps a sample if its energy is at most the threshold; ranks by the negative energy.
-    Energy, EnergySettings, "energy", "Liu et al. 2020", negative_energy, |s| s.at_most.map(|t| -t)
+    Energy, EnergySettings, "energy", "Liu et al. 2020", negative_energy, |s| s.threshold.map(|t| -t)
 }
 
 #[cfg(test)]

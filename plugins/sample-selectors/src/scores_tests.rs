@@ -40,13 +40,13 @@ fn both_are_selectors() {
         fl_conformance::selector(|| confidence_of(yaml));
         fl_conformance::selector(|| energy_of(yaml));
     }
-    fl_conformance::selector(|| confidence_of("{at-least: 0.5}"));
-    fl_conformance::selector(|| energy_of("{at-most: -1.5}"));
+    fl_conformance::selector(|| confidence_of("{threshold: 0.5}"));
+    fl_conformance::selector(|| energy_of("{threshold: -1.5}"));
 }
 
 #[test]
 fn close_scores_are_those_of_the_papers() {
-    let mut part = confidence_of("{at-least: 0.74}");
+    let mut part = confidence_of("{threshold: 0.74}");
     part.fit(&own(Array2::zeros((0, 2)), 2), &Stream::root(1))
         .unwrap();
     let rank = part.rank(&pool()).unwrap().unwrap();
@@ -55,7 +55,7 @@ fn close_scores_are_those_of_the_papers() {
     }
     assert_eq!(part.select(&Round::first(), &pool()).unwrap(), [0, 2, 3]);
     // energies: -ln 4 = -1.386, -ln 2 = -0.693, -40, 9 - ln 4 = 7.6
-    let mut part = energy_of("{at-most: -1}");
+    let mut part = energy_of("{threshold: -1}");
     part.fit(&own(Array2::zeros((0, 2)), 2), &Stream::root(1))
         .unwrap();
     let rank = part.rank(&pool()).unwrap().unwrap();

@@ -14,7 +14,7 @@ settings! {
     pub struct Unambiguous {
         /// Largest distance, 2 (1 - largest probability) (tau_server): 2 keeps everything, 0 only
         /// unanimous labels.
-        at_most: f64 = 2.0, in 0.0..=2.0;
+        max_distance: f64 = 2.0, in 0.0..=2.0, was "at-most";
     }
 }
 
@@ -28,7 +28,7 @@ impl Unambiguous {
     /// probabilities.
     pub fn keeps(&self, ambiguity: f64) -> bool {
         // noise may leave no number above 0; a setting that keeps everything keeps that too
-        self.at_most >= 2.0 || ambiguity <= self.at_most + ROUNDING
+        self.max_distance >= 2.0 || ambiguity <= self.max_distance + ROUNDING
     }
 }
 
@@ -78,15 +78,19 @@ mod tests {
 
     fn kept(rows: &[[f32; 3]], at_most: f64) -> Vec<usize> {
         let pool = SoftLabels::new((0..rows.len() as u32).collect(), arr2(rows));
-        Unambiguous { at_most }
-            .select(&Round::first(), &pool)
-            .unwrap()
+        Unambiguous {
+            max_distance: at_most,
+        }
+        .select(&Round::first(), &pool)
+        .unwrap()
     }
 
     #[test]
     fn unambiguous_is_a_selector() {
         for at_most in [0.0, 0.7, 2.0] {
-            fl_conformance::selector(|| Unambiguous { at_most });
+            fl_conformance::selector(|| Unambiguous {
+                max_distance: at_most,
+            });
         }
     }
 
@@ -119,7 +123,7 @@ mod tests {
     #[test]
     fn nan_is_an_error() {
         let pool = SoftLabels::new(vec![4], arr2(&[[0.5, f32::NAN]]));
-        let error = Unambiguous { at_most: 2.0 }
+        let error = Unambiguous { max_distance: 2.0 }
             .select(&Round::first(), &pool)
             .unwrap_err();
         insta::assert_snapshot!(error, @"`soft labels` holds NaN at position 1; every number must be finite");

@@ -1,5 +1,6 @@
 //! Pages made from what the parts and the schema say: every field of a spec, and an index of all parts.
 
+pub(crate) mod columns;
 pub(crate) mod table;
 
 use crate::catalogue::{Catalogue, example, takes};
@@ -13,7 +14,7 @@ use table::{cell, doc, fields};
 const SPEC: &str = "\
 # What a spec can say
 
-Made by `fl schema --markdown`; a test holds it to the program. `specs/schema.json` says the same to editors: a first line
+Made by `fl schema --markdown`; a test compares it with the program. `specs/schema.json` says the same to editors: a first line
 `# yaml-language-server: $schema=../schema.json` gives completion and hovers (the path is relative to the spec).
 
 A name with a dot is a path, as `--set` takes it: `faults.on-nan` is `on-nan` in the mapping `faults`. `a: b` is a value in

@@ -212,7 +212,7 @@ fn range(schema: &Json) -> String {
 }
 
 /// A value as it stands in a spec, on one line, without what is not given.
-fn yaml(value: &Json) -> String {
+pub(crate) fn yaml(value: &Json) -> String {
     match value {
         Json::Object(map) => {
             let given = map.iter().filter(|(_, v)| !v.is_null());

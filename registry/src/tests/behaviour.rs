@@ -1,5 +1,5 @@
 use super::*;
-use crate::{SourcePosition, inspect, inspect_json};
+use crate::SourcePosition;
 use fl_core::settings::{Step, to_json};
 use fl_core::{Fault, Role};
 use serde_json::json;
@@ -38,7 +38,8 @@ fn a_good_spec_gives_everything_a_run_needs() {
     );
     // what is for all comes last in its slot, and settings are complete
     assert!(slots[2..].iter().all(|(_, clients)| clients.is_none()));
-    let sgd = spec.parts.iter().nth(1).unwrap().settings["optimiser"]["sgd"]["momentum"].as_f64();
+    let sgd =
+        spec.parts.iter().nth(1).unwrap().settings.value["optimiser"]["sgd"]["momentum"].as_f64();
     assert_eq!(sgd, Some(0.9));
 }
 
@@ -128,9 +129,9 @@ fn the_resolved_spec_reads_back_as_itself() {
       on-shape: fail
       on-weight: fail
       max-weight: 1000000.0
-      at-least: 1
-      below: stop
-      happen: []
+      min-answers: 1
+      if-too-few: stop
+      inject: []
     noise: seeded
     checkpoint:
       every:
@@ -244,7 +245,7 @@ parts:
         .replace("momentum: 2", "momentum: 0.2")
         .replace("trim: *many", "trim: 0.2");
     assert_eq!(
-        read(&good).unwrap().protocol_settings["local"]["batch"].as_u64(),
+        read(&good).unwrap().protocol_settings.value["local"]["batch"].as_u64(),
         Some(5)
     );
 }
@@ -262,14 +263,17 @@ fn values_set_from_outside_win() {
         "evaluate.every=3",
     ];
     let spec = read_with(GOOD, &set).unwrap();
-    assert_eq!(spec.protocol_settings["rounds"].as_u64(), Some(5));
-    assert_eq!(spec.protocol_settings["local"]["batch"].as_u64(), Some(32));
+    assert_eq!(spec.protocol_settings.value["rounds"].as_u64(), Some(5));
     assert_eq!(
-        spec.parts.iter().nth(1).unwrap().settings["optimiser"]["sgd"]["momentum"].as_f64(),
+        spec.protocol_settings.value["local"]["batch"].as_u64(),
+        Some(32)
+    );
+    assert_eq!(
+        spec.parts.iter().nth(1).unwrap().settings.value["optimiser"]["sgd"]["momentum"].as_f64(),
         Some(0.5)
     );
     assert_eq!(
-        spec.parts.iter().next().unwrap().settings["label"].as_str(),
+        spec.parts.iter().next().unwrap().settings.value["label"].as_str(),
         Some("yes")
     );
     assert_eq!((spec.seed, spec.evaluate_every, spec.budget), (16, 3, None));
@@ -318,9 +322,9 @@ fn the_catalogue_finds_and_describes() {
     );
     let rounds = all.find(Role::Protocol, "rounds").unwrap();
     let text = [
-        all.list(None),
-        inspect(all.find(Role::Privacy, "gaussian").unwrap()),
-        inspect(rounds),
+        all.list(None, 100),
+        all.inspect(all.find(Role::Privacy, "gaussian").unwrap(), 100),
+        all.inspect(rounds, 100),
     ];
     insta::assert_snapshot!(text.join("----\n"), @r#"
     protocol
@@ -350,28 +354,31 @@ fn the_catalogue_finds_and_describes() {
 
       setting  kind    default        range         meaning
       clip     number  must be given  above 0.0     Largest norm.
-      sigma    number  1.0            at least 0.0  Noise.
+      sigma    number  1              at least 0.0  Noise.
+
+      accepted by  rounds.privacy
     ----
     rounds: a protocol, from fl-registry
 
     Parameters go round and round.
 
-      setting  kind           default                  range        meaning
-      rounds   whole number   must be given            in 1..=1000  How many.
-      local    mapping        {"batch":32,"epochs":1}               Training at home.
-      noise    true or false  true                                  Is the result released with noise?
+      setting  kind           default                   range        meaning
+      rounds   whole number   must be given             in 1..=1000  How many.
+      local    mapping        { batch: 32, epochs: 1 }               Training at home.
+      noise    true or false  true                                   Is the result released with noise?
 
       slot        takes                                      for
       model       a trainer                                  What is trained.
       cohort      a selector, clients              optional  Who trains.
       aggregator  an aggregator, params -> params            Makes one of many.
       privacy     a privacy mechanism, params      optional  Hides who took part.
-      accountant  an accountant                    optional  Prices every release; a run without one states no guarantee.
+      accountant  an accountant                    optional  Prices every release; a run without one
+                                                             states no guarantee.
 
-      question  payload           times  releases
+      exchange  payload           times  releases
       train     params -> params  1      privacy
     "#);
-    let shown = inspect_json(rounds);
+    let shown = all.inspect_json(rounds);
     assert_eq!(shown["slots"][2]["signature"], json!("params -> params"));
     assert_eq!(shown["settings"][0]["required"], json!(true));
     assert_eq!(shown["questions"][0]["releases"], json!(["privacy"]));

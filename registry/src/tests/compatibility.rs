@@ -86,7 +86,7 @@ fn the_server_needs_a_model_too() {
         "model: [{ use: able, width: 3, clients: 0-4 }, { use: able, width: 3, clients: 5-9 }]";
     told(
         &picky("", "", &[models]),
-        &["mine.yaml:5:10  parts.model: nothing here is for the server, which needs a trainer too"],
+        &["mine.yaml:5:10  parts.model: no part here is for the server, which needs a trainer too"],
     );
 }
 

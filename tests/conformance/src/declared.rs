@@ -15,7 +15,9 @@ pub fn check(decl: &PartDecl, settings: &Value) -> Option<std::result::Result<()
     let signature = (decl.describe)().signature;
     let part = Declared { decl, settings };
     let by_task = matches!(decl.role, Role::Trainer | Role::Generator);
-    if let Some(Err(error)) = (!by_task).then(|| (decl.build)(settings, &plain())) {
+    if let Some(Err(error)) =
+        (!by_task).then(|| decl.read(settings).and_then(|read| read.build(&plain())))
+    {
         return Some(Err(Broken::new("can be made", format!("{error:#}"))));
     }
     match decl.role {
@@ -79,8 +81,11 @@ impl Declared<'_> {
     /// Returns the tasks for which it can be made; else such tasks with larger images; or all if
     /// there are none.
     fn tasks(&self, all: Vec<Task>) -> Vec<Task> {
-        let made =
-            |task: &&Task| (self.decl.build)(self.settings, &context((*task).clone())).is_ok();
+        let made = |task: &&Task| {
+            let read = self.decl.read(self.settings);
+            read.and_then(|read| read.build(&context((*task).clone())))
+                .is_ok()
+        };
         let some = |of: &[Task]| of.iter().filter(made).cloned().collect::<Vec<_>>();
         let fit = [some(&all), some(&crate::toy::larger())];
         fit.into_iter().find(|some| !some.is_empty()).unwrap_or(all)

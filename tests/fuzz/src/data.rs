@@ -2,9 +2,9 @@
 
 use crate::bytes::Bytes;
 use fl_core::{Inputs, Labels};
-use fl_data::set::Rows;
-use fl_data::sets::Files;
-use fl_data::{DataSet, DataSetFacts, Folder, archive as archives, format};
+use fl_data::{DataSet, DataSetFacts, Folder, Rows, archive as archives, format};
+use fl_plugin_data_files::Files;
+use fl_plugin_data_images::cifar;
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -193,7 +193,7 @@ pub(crate) fn published(data: &[u8]) {
     let _ = format::libsvm::rows(data, 100, format::libsvm::sign);
     for (label_bytes, classes) in [(1, 10), (2, 100)] {
         let (mut images, mut labels) = (Vec::new(), Vec::new());
-        let read = format::cifar::append(data, label_bytes, classes, &mut images, &mut labels);
+        let read = cifar::append(data, label_bytes, classes, &mut images, &mut labels);
         if read.is_ok() {
             assert_eq!(images.len(), labels.len() * 3072, "pixels");
         }

@@ -5,7 +5,7 @@
 use crate::bytes::Bytes;
 use fl_core::abi::library;
 use fl_core::abi::raw::*;
-use fl_core::settings::{Reader, Value};
+use fl_core::settings::Value;
 use fl_core::{Role, linked_parts};
 use fl_plugins as _;
 use std::cell::{Cell, LazyCell};
@@ -24,7 +24,7 @@ fn parts() -> Vec<(u32, String)> {
     let parts = all.filter(|(_, part)| part.role != Role::Protocol);
     let settled = parts.map(|(at, part)| {
         let nothing = Value::Mapping(serde_yaml::Mapping::new());
-        let settings = (part.check)(&nothing, &mut Reader::default()).unwrap_or(nothing);
+        let settings = part.read(&nothing).map_or(nothing, |read| read.value);
         (at as u32, fl_core::settings::to_json(&settings).to_string())
     });
     settled.collect()

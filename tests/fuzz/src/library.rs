@@ -252,7 +252,9 @@ pub(crate) fn answers(data: &[u8]) {
     let decl = PARTS.with(|parts| parts[bytes.of(parts.len())]);
     let settings: Value = serde_yaml::from_str("{a: 2}").expect("settings");
     SCRIPT.set(bytes.0.to_vec());
-    let _ = (decl.check)(&settings, &mut Reader::default());
+    let Ok(settings) = decl.read(&settings) else {
+        return;
+    };
     let parts = Parts::new(vec![SlotAssignment {
         slot: "part".into(),
         clients: None,

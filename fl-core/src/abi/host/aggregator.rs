@@ -121,7 +121,7 @@ impl LoadedAggregator {
             .filter(|sent| sent.kind() == self.input.kind);
         let sent = sent.with_context(|| {
             format!(
-                "{}: it wants to see what the clients were sent, as {}",
+                "{}: it needs the message sent to clients, as {}",
                 self.remote.who(),
                 self.input.kind
             )
@@ -148,7 +148,7 @@ fn received(
         }
         sane(&*out)
     };
-    sound().with_context(|| format!("{}: what it gave", remote.who()))?;
+    sound().with_context(|| format!("{}: its output", remote.who()))?;
     Ok(out)
 }
 

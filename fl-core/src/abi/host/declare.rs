@@ -14,8 +14,8 @@ use crate::abi::raw::FL_CHECK;
 use crate::message::{message_type, pair};
 use crate::settings::{Field, Reader, Step, Value, show};
 use crate::{
-    Accountant, AnyAggregator, AnyMechanism, AnySelector, BuildContext, Generator, PartDecl,
-    Protocol, Result, Role, Task, Trainer,
+    Accountant, AnyAggregator, AnyMechanism, AnySelector, BuildContext, CheckedSettings, Generator,
+    PartDecl, Protocol, Result, Role, Task, Trainer,
 };
 use anyhow::{Context, bail};
 use serde::Deserialize;
@@ -41,25 +41,20 @@ pub(super) fn declare(
     let fields = about.fields.clone();
     let signature = about.signature.clone();
     let check = move |value: &Value, reader: &mut Reader| {
-        checked(functions, who, index, &fields, value, reader)
-    };
-    let check: &'static (dyn Fn(&Value, &mut Reader) -> Option<Value> + Sync) =
-        Box::leak(Box::new(check));
-    let build = move |value: &Value, make: &BuildContext| -> Result<Box<dyn Any + Send>> {
-        // a caller may leave out what has a default; a library gets everything
-        let mut reader = Reader::default();
-        let filled = check(value, &mut reader);
-        let wrong: Vec<String> = reader.mistakes.iter().map(ToString::to_string).collect();
-        let filled = filled.filter(|_| wrong.is_empty());
-        let filled = filled.with_context(|| format!("{who}: {}", wrong.join("\n")))?;
-        let settings = serde_json::to_string(&filled)?;
-        let task = serde_json::to_string(&make.task)?;
-        if role == Role::Protocol {
-            let protocol = LoadedProtocol::new(functions, who, index, settings, make)?;
-            return Ok(Box::new(Box::new(protocol) as Box<dyn Protocol>));
-        }
-        let remote = functions.create(who, index, &settings, &task, &make.stream, false)?;
-        boxed(role, &signature, remote, &make.task)
+        let filled = checked(functions, who, index, &fields, value, reader)?;
+        // what passed the check is JSON
+        let settings = serde_json::to_string(&filled).ok()?;
+        let signature = signature.clone();
+        let build = move |make: &BuildContext| -> Result<Box<dyn Any + Send>> {
+            if role == Role::Protocol {
+                let protocol = LoadedProtocol::new(functions, who, index, settings.clone(), make)?;
+                return Ok(Box::new(Box::new(protocol) as Box<dyn Protocol>));
+            }
+            let task = serde_json::to_string(&make.task)?;
+            let remote = functions.create(who, index, &settings, &task, &make.stream, false)?;
+            boxed(role, &signature, remote, &make.task)
+        };
+        Some(CheckedSettings::new(filled, build))
     };
     Box::leak(Box::new(PartDecl {
         role,
@@ -68,12 +63,11 @@ pub(super) fn declare(
         papers: papers.leak(),
         origin,
         describe: Box::leak(Box::new(move || about.clone())),
-        check,
-        build: Box::leak(Box::new(build)),
+        check: Box::leak(Box::new(check)),
     }))
 }
 
-/// What [`PartDecl::build`] gives.
+/// What [`CheckedSettings::build`] gives.
 fn boxed(
     role: Role,
     signature: &str,

@@ -344,7 +344,7 @@ impl PartHandle {
 
     fn made<M>(&self, message: Result<M>, kind: &str) -> Result<M> {
         message
-            .with_context(|| format!("what it gave is no {kind} message"))
+            .with_context(|| format!("its output is no {kind} message"))
             .context(self.who)
     }
 
@@ -372,7 +372,7 @@ impl PartHandle {
             noise.mark_drawn();
         }
         let changed = self.message_of(answer, message.message_type())?;
-        let who = || format!("{}: what it gave", self.who);
+        let who = || format!("{}: its output", self.who);
         // it may have fewer rows: what is not answered is left out
         super::aggregator::like(message, &*changed).with_context(who)?;
         crate::message::check(&*changed).with_context(who)?;

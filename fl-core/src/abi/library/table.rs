@@ -170,7 +170,7 @@ unsafe extern "C" fn create(
             if let Some(why) = obstacle(decl.role, &signature) {
                 return Err(anyhow!("{} `{}`: {why}", decl.role, decl.name));
             }
-            let made = (decl.build)(&settings, &make)?;
+            let made = decl.read(&settings)?.build(&make)?;
             host.part(wrap(decl.role, made)?)?;
             Ok(true)
         })
@@ -193,7 +193,10 @@ fn check(input: &Input<'_>, host: &Host<'_>) -> Result<()> {
     let mut reader = Reader::default();
     let read = (part(at)?.check)(&settings, &mut reader);
     match read {
-        Some(settings) if reader.mistakes.is_empty() => host.json(&CheckReply { settings }),
+        Some(read) if reader.mistakes.is_empty() => {
+            let settings = read.value;
+            host.json(&CheckReply { settings })
+        }
         _ => {
             let mistakes = reader.mistakes.iter().map(|m| {
                 let step = |s: &Step| match s {

@@ -44,7 +44,7 @@ pub struct GradientArgs {
     #[arg(long, value_name = "WEIGHT", default_value_t = 0.1, value_parser = weight)]
     smooth: f64,
     /// How the attacker comes by the classes of the images: found in the slopes by the last layer, or told.
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = Labels::SearchResult)]
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Labels::Found)]
     labels: Labels,
     /// Draw the private images, below them what each attack has found, and below that what anybody knows: a PNG file.
     #[arg(long, value_name = "FILE")]
@@ -57,7 +57,7 @@ pub struct GradientArgs {
 #[serde(rename_all = "lowercase")]
 enum Labels {
     Told,
-    SearchResult,
+    Found,
 }
 
 /// What an attack came to.
@@ -97,7 +97,7 @@ pub fn gradient(args: &GradientArgs, catalogue: &Catalogue, line: &[String]) -> 
     let known = class_means(&data.test, &classes);
     let taken = match args.labels {
         Labels::Told => classes.clone(),
-        Labels::SearchResult => labels(model.as_mut(), &crossed.sent, &gradient, &data.test, classes.len())?
+        Labels::Found => labels(model.as_mut(), &crossed.sent, &gradient, &data.test, classes.len())?
             .ok_or_else(|| Failure::usage("no bias of a last layer is among what crosses (a number for each class that is added to its score), by which the classes could be found: --labels told"))?,
     };
     let right = in_both(&taken, &classes);
@@ -258,7 +258,7 @@ fn attack(
 fn text(args: &GradientArgs, examples: usize, right: usize, found: &[Recovered]) -> String {
     let labels = match args.labels {
         Labels::Told => "told".into(),
-        Labels::SearchResult => format!("{right} of {examples} right"),
+        Labels::Found => format!("{right} of {examples} right"),
     };
     let mut out = format!(
         "update {} of client {}, made of {examples} examples\nlabels       {labels}\n\nattack       distance  PSNR, dB   least    most   SSIM\n",
@@ -279,5 +279,5 @@ fn text(args: &GradientArgs, examples: usize, right: usize, found: &[Recovered])
             like.mean_psnr()
         );
     }
-    out + "the class mean is what anybody knows who has test images: an attack that is no better has found nothing"
+    out + "anyone with test images can compute the class mean: an attack that is no better has found nothing"
 }

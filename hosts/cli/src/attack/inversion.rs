@@ -257,7 +257,7 @@ pub fn text(found: &[Inverted]) -> String {
         }
         out.push('\n');
     }
-    out += "what was found of each class beside the nearest private example of it; the class mean is what anybody knows who has test images";
+    out += "the image found for each class, and the nearest private example; anyone with test images can compute the class mean";
     if prior {
         out += "\nby chance: an input of the generator's that the model takes for the class, without a search";
     }

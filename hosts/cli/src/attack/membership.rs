@@ -64,7 +64,8 @@ pub fn membership(args: &MembershipArgs, catalogue: &Catalogue, line: &[String])
         targets,
     } = FinishedRun::open(&args.dir, &args.common.data, catalogue, line)?;
     if data.task.kind.is_dense() {
-        let why = "the attack is for classes or labels of a sample, and here something is said of every pixel";
+        let why =
+            "the attack needs classes or labels of whole samples, and this task labels every pixel";
         return Err(Failure::usage(why));
     }
     let mut found = Vec::new();

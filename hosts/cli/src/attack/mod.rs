@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use fl_attack::{Search, Tell};
 use fl_core::privacy::Observer;
 use fl_core::{BuildContext, ClientId, Role, Stream, Trainer};
-use fl_data::spec::Split;
+use fl_data::Split;
 use fl_data::{Assembled, DataSpec};
 use fl_engine::{ExecuteOptions, Folder, ProtocolOverride, Signals};
 use fl_registry::{Catalogue, Spec};
@@ -25,21 +25,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Subcommand)]
 pub enum AttackCommand {
     /// Tell from the models that a run kept who was among those they learnt from: by their loss, and beside shadow runs.
+    #[command(after_help = "Example:\n  fl attack membership runs/hello-1 --shadows 16")]
     Membership(membership::MembershipArgs),
     /// Find, from parameters that a client sends, the examples that it trained on: by search (gradient inversion), and read off a
     /// dense first layer.
+    #[command(after_help = "Example:\n  fl attack gradient hello.yaml --client 3")]
     Gradient(gradient::GradientArgs),
     /// Find, from the models that a run kept, what they take each class to look like (model inversion), and how like private examples that is.
+    #[command(after_help = "Example:\n  fl attack inversion runs/hello-1 --picture found.png")]
     Inversion(inversion::InversionArgs),
     /// Find, from the slopes with which clients of `generate-and-distill` answer, what their teachers take each class to look like: for a server
     /// that asks about inputs of its own, and for one that follows the protocol.
+    #[command(after_help = "Example:\n  fl attack slopes specs/quick/fedgen.yaml")]
     Slopes(slopes::SlopesArgs),
     /// Find, from what a client answers about public samples in distillation, what its model takes each class to look like: a substitute
     /// network learns the answers, and is inverted. With `--ask` the substitute is made without any data, of answers about inputs of the
     /// attacker's own (IDEAL).
+    #[command(after_help = "Example:\n  fl attack substitute specs/quick/fedkd.yaml --ask 5000")]
     Substitute(substitute::SubstituteArgs),
     /// Compare what the generator of a run makes with private examples: how near, and how alike as a whole (Frechet distance), beside
     /// test examples.
+    #[command(after_help = "Example:\n  fl attack made runs/fedgen-1")]
     Made(generator::GeneratorArgs),
 }
 
@@ -98,7 +104,7 @@ fn spec_of(path: &Path, set: &Overrides, catalogue: &Catalogue) -> Result<Spec<D
     };
     match spec.data.split() {
         Split::Own => Err(Failure::usage(
-            "the clients of this spec own their data, so nobody here can run them",
+            "the clients of this spec own their data, so this machine cannot run them",
         )),
         _ => Ok(spec),
     }
@@ -121,7 +127,7 @@ impl FinishedRun {
         let spec = Overrides::default().read(&dir.join("spec.yaml"), catalogue)?;
         if matches!(spec.data.split(), Split::Own) {
             return Err(Failure::usage(
-                "the clients of this run own their data, so nobody here knows them",
+                "the clients of this run own their data, so this machine does not have the examples",
             ));
         }
         let data_dir = data.path();

@@ -233,7 +233,7 @@ fn hear(
     match heard.said.is_empty() {
         false => Ok(heard),
         true => Err(Failure::usage(format!(
-            "client {client} has said nothing about any public sample in this run: name another with --client"
+            "client {client} answered nothing about public samples in this run: name another with --client"
         ))),
     }
 }

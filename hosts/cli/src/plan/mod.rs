@@ -2,7 +2,7 @@
 
 mod epsilon;
 
-use crate::{DataDir, Done, Overrides, print};
+use crate::{DataDir, Done, Overrides, print, width};
 use clap::Args;
 use fl_core::message::ExchangeShape;
 use fl_core::privacy::{Guarantee, Observer, Unit};
@@ -10,8 +10,8 @@ use fl_core::{
     BoxedSelector, BuildContext, COUNTS, Candidate, ClientId, ExchangeSpec, Parts, Role, Roster,
     Round, SamplingScheme, Stream, Trainer,
 };
-use fl_data::spec::Split;
-use fl_registry::Catalogue;
+use fl_data::Split;
+use fl_registry::{Catalogue, columns, fill};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -173,17 +173,29 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
         "{}: protocol `{}`, {everyone} clients, {public} public samples\n",
         spec.name, spec.protocol.name
     );
-    out += &format!(
-        "{:<44} {:>8} {:>10}  {:<24} {:<24}\n",
-        "question", "times", "clients", "down, bytes each", "up, bytes each (at most)"
-    );
-    for row in &rows {
-        out += &line(row, everyone);
+    let heads = [
+        "exchange",
+        "times",
+        "clients",
+        "down, bytes each",
+        "up, bytes each",
+        "released through",
+    ];
+    let mut table = vec![heads.map(String::from)];
+    if rows.iter().all(|row| row.releases.is_empty()) {
+        table[0][5].clear();
     }
+    table.extend(rows.iter().map(|row| cells(row, everyone)));
+    out += &columns(&table, width());
     for (observer, what) in &seen {
         out += &match what[..] {
             [] => format!("all that {observer} will see has a price\n"),
-            _ => format!("{observer} will see without a price: {}\n", what.join("; ")),
+            _ => {
+                fill(
+                    &format!("{observer} will see without a price: {}", what.join("; ")),
+                    width(),
+                ) + "\n"
+            }
         };
     }
     for (observer, guarantee) in &reached {
@@ -200,18 +212,19 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
             None => format!("how much epsilon against {observer} will be only the run can say\n"),
         };
     }
-    print(format!(
-        "{out}at most {} bytes up and {} down in all, envelopes (sample and class counts, training losses) apart",
+    let sum = format!(
+        "at most {} bytes up and {} down in all, without envelopes (sample and class counts, training losses)",
         bytes(up),
         bytes(down)
-    ))
+    );
+    print(out + &fill(&sum, width()))
 }
 
 fn bytes(known: Option<u64>) -> String {
     known.map_or("?".into(), |bytes| bytes.to_string())
 }
 
-fn line(row: &Row, everyone: usize) -> String {
+fn cells(row: &Row, everyone: usize) -> [String; 6] {
     let asked = &row.asked;
     let clients = match row.cohort {
         Cohort::Fixed(n) if n == everyone => n.to_string(),
@@ -219,19 +232,14 @@ fn line(row: &Row, everyone: usize) -> String {
         Cohort::Drawn(least, most) => format!("~{least}-{most} of {everyone}"),
         Cohort::Unknown => format!("? of {everyone}"),
     };
-    let (down, up) = (
+    [
+        asked.label.into(),
+        asked.times.to_string(),
+        clients,
         format!("{} {}", asked.down, bytes(row.down)),
         format!("{} {}", asked.up, bytes(row.up)),
-    );
-    let released = match row.releases.is_empty() {
-        true => String::new(),
-        false => format!(" released through {}", row.releases.join(", ")),
-    };
-    let text = format!(
-        "{:<44} {:>8} {clients:>10}  {down:<24} {up:<24}{released}",
-        asked.label, asked.times
-    );
-    format!("{}\n", text.trim_end())
+        row.releases.join(", "),
+    ]
 }
 
 /// How the selector in `slot` draws clients.

@@ -78,7 +78,7 @@ fn parts_are_held_to_their_claims_linked_or_loaded() {
         (code, &said[..]),
         (
             0,
-            "fine       aggregator trimmed-mean: keeps what its role asks and what it claims\n1 fine, 0 different, 0 taken as right\n"
+            "fine       aggregator trimmed-mean: fulfils its role and its properties\n1 fine, 0 different, 0 taken as right\n"
         )
     );
     for (name, says) in [
@@ -181,7 +181,7 @@ fn answers_are_taken_held_and_their_differences_shown() {
     fs::write(&file, "cases: [{ nmae: a }]").unwrap();
     let (code, error) = fails(dir.path(), &["test", "."]);
     assert!(
-        code == 2 && error.contains("unknown field `nmae`"),
+        code == 2 && error.contains(".nmae: no such setting; did you mean `name`?"),
         "{error}"
     );
 }
@@ -233,6 +233,27 @@ fn a_case_that_cannot_fail_is_a_mistake() {
     fs::write(dir.path().join("a.cases.yaml"), "cases: []").unwrap();
     let (code, error) = fails(dir.path(), &["test", "."]);
     assert!(code == 2 && error.contains("it has no cases"), "{error}");
+    let cases = "cases:\n- { name: a, part: aggregator mena, input: {} }\n\
+                 - { name: a, part: aggregator mean }\n- { name: b, part: aggregator mean, sede: 1 }\n";
+    fs::write(dir.path().join("a.cases.yaml"), cases).unwrap();
+    let (_, error) = fails(dir.path(), &["test", "."]);
+    assert!(
+        error.contains("a.cases.yaml:4:40  cases[2].sede: no such setting; did you mean `seed`?"),
+        "{error}"
+    );
+    fs::write(
+        dir.path().join("a.cases.yaml"),
+        cases.replace("sede", "seed"),
+    )
+    .unwrap();
+    let (code, error) = fails(dir.path(), &["test", "."]);
+    for said in [
+        "a.cases.yaml:2:20  cases[0].part: no aggregator is called `mena`; did you mean `mean`?",
+        "a.cases.yaml:3:11  cases[1].name: two cases are called `a`",
+        "a.cases.yaml:4:11  cases[2].name: a case has either an `input` or `conformance: true`",
+    ] {
+        assert!(code == 2 && error.contains(said), "no {said} in\n{error}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The command line: exit codes, what goes to stdout and what to stderr, and every command once.
 
-use crate::common::{fails, fl, json, out, root};
+use crate::common::{fails, fl, flat, json, out, root};
 use crate::library;
 use std::fs;
 
@@ -309,7 +309,7 @@ fn loaded_parts_appear_as_linked_ones_do() {
     let found = parts.iter().find(|p| p["name"] == "momentum-mean").unwrap();
     assert_eq!(found["origin"], library);
     assert_eq!(found["signature"], "params -> params");
-    let text = out(d.path(), &with(&["inspect", "momentum-mean"]));
+    let text = flat(&out(d.path(), &with(&["inspect", "momentum-mean"])));
     for word in [
         "momentum-mean",
         "beta",

@@ -48,6 +48,11 @@ pub fn out(dir: &Path, args: &[&str]) -> String {
     String::from_utf8(o.stdout).expect("UTF-8")
 }
 
+/// The words of a text, however its lines are broken.
+pub fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Exit code and stderr.
 pub fn fails(dir: &Path, args: &[&str]) -> (i32, String) {
     let o = fl(dir, args);

@@ -74,7 +74,7 @@ fn exact_bytes_are_those_of_the_paper() {
     assert_eq!(bytes(&learnt, "bytes_down"), (4 * 13, 0));
     // with filters a bit mask says which samples are meant
     let filters = "  client-filter: { use: density-ratio, width: 2.0, uniform: 30, share: 0.3 }
-  server-filter: { use: unambiguous, at-most: 0.5 }";
+  server-filter: { use: unambiguous, max-distance: 0.5 }";
     let answer = run(dir, "", &format!("{MEAN}\n{filters}"));
     let known = entry(dir, "public samples that a client knows");
     assert_eq!(
@@ -115,7 +115,7 @@ fn exact_a_round_without_anything_to_learn_is_counted_and_skipped() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     // nobody is ever sure of anything to the last bit
-    let parts = format!("{MEAN}\n  server-filter: {{ use: unambiguous, at-most: 0.0 }}");
+    let parts = format!("{MEAN}\n  server-filter: {{ use: unambiguous, max-distance: 0.0 }}");
     let spec = spec(dir, "", &parts);
     let o = fl(dir, &["run", &spec, "--json", "--out", "silent"]);
     let said = String::from_utf8_lossy(&o.stderr);
@@ -167,7 +167,7 @@ parts: {{ model: {{ use: linear, lr: 0.1 }}, aggregator: {{ use: mean }} }}
 }
 
 fn alone(dir: &Path) -> String {
-    let parts = format!("{MEAN}\n  client-filter: {{ use: confidence, at-least: 1.0 }}");
+    let parts = format!("{MEAN}\n  client-filter: {{ use: confidence, threshold: 1.0 }}");
     let answer = run(dir, "  filter-on: scores", &parts);
     answer["metrics"]["clients.accuracy"]
         .as_f64()
@@ -299,7 +299,7 @@ fn exact_a_private_sample_costs_what_the_paper_says_and_every_draw_again() {
         )
     };
     // 1,000 rows, of which 100 are public; a quarter of the rest each
-    let known = "k: 20, of-at-least: 225";
+    let known = "k: 20, min-examples: 225";
     let once = run(dir, "", &sampling(known));
     let again = run(dir, "  resample: true", &sampling(known));
     let get = |answer: &Value, key: &str| answer["privacy"]["readers"][key].as_f64().unwrap();
@@ -338,18 +338,18 @@ fn exact_a_private_sample_costs_what_the_paper_says_and_every_draw_again() {
     assert!(costs.contains(r#""readers":null"#), "{costs}");
     let path = spec(dir, "", &sampling("k: 20"));
     let (code, said) = fails(dir, &["check", &path, "--set", "budget.epsilon=0.5"]);
-    let refused = "its price follows the data, so no budget can be kept: set `data-dependent: false` of votes, or `of-at-least` of a sample of examples";
+    let refused = "its price follows the data, so no budget can be kept: set `data-dependent: false` of votes, or `min-examples` of a sample of examples";
     assert!(code == 2 && said.contains(refused), "{said}");
-    let path = spec(dir, "", &sampling("k: 20, of-at-least: 226"));
+    let path = spec(dir, "", &sampling("k: 20, min-examples: 226"));
     let (code, said) = fails(dir, &["run", &path, "--out", "few"]);
     assert!(
         code == 1 && said.contains("for at least 226 examples, and a client has fewer"),
         "{said}"
     );
-    let path = spec(dir, "", &sampling("k: 20, of-at-least: 19"));
+    let path = spec(dir, "", &sampling("k: 20, min-examples: 19"));
     let (code, said) = fails(dir, &["check", &path]);
     assert!(
-        code == 2 && said.contains("and `of-at-least` only 19"),
+        code == 2 && said.contains("and `min-examples` only 19"),
         "{said}"
     );
     let path = spec(dir, "", &sampling("k: 20, share: 0.5"));

@@ -114,7 +114,10 @@ fn what_is_written_stands_where_a_name_leads() {
     // what is no page is not replaced by one
     let spec = fs::read_to_string(at("r/spec.yaml")).unwrap();
     let (code, error) = fails(dir.path(), &["report", "r", "--out", "r/spec.yaml"]);
-    assert!(code == 2 && error.contains("is no page"), "{error}");
+    assert!(
+        code == 2 && error.contains("exists and is no page"),
+        "{error}"
+    );
     assert_eq!(fs::read_to_string(at("r/spec.yaml")).unwrap(), spec);
     out(dir.path(), &["report", "r", "--out", "p.html"]);
     out(dir.path(), &["report", "r", "--out", "p.html"]);

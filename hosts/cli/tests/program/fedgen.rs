@@ -1,6 +1,6 @@
 //! FedGEN as a user runs it: what it costs beside FedAvg, what it says of privacy, and mistakes said clearly.
 
-use crate::common::{fails, json, out, quick};
+use crate::common::{fails, flat, json, out, quick};
 use std::path::Path;
 
 /// FedAvg on the same clients and network.
@@ -53,12 +53,12 @@ fn bounded_what_clients_tell_of_classes_has_a_price_or_is_said() {
         ];
         let more = more.iter().flat_map(|set| ["--set", set]);
         let all: Vec<&str> = ["plan", &spec].into_iter().chain(more).collect();
-        out(dir.path(), &all)
+        flat(&out(dir.path(), &all))
     };
     let open = set("name=open");
     let told = "a client tells how many examples of each class it has";
     assert!(open.contains(told), "{open}");
-    let hidden = set("parts.counts-privacy={use: laplace-counts, scale: 5.0, at-most: 100}");
+    let hidden = set("parts.counts-privacy={use: laplace-counts, scale: 5.0, max-count: 100}");
     assert!(!hidden.contains(told), "{hidden}");
     assert!(hidden.contains("counts-privacy"), "{hidden}");
 }
@@ -159,8 +159,8 @@ fn bounded_the_ends_of_its_settings_run() {
         "parts.generator={use: linear}",
         "protocol.mu=0.1",
         "protocol.fresh=false",
-        "faults={on-error: drop, happen: [{what: crash, share: 0.3}]}",
-        "faults={on-error: {retry: 5}, happen: [{what: crash, share: 0.3}]}",
+        "faults={on-error: drop, inject: [{what: crash, share: 0.3}]}",
+        "faults={on-error: {retry: 5}, inject: [{what: crash, share: 0.3}]}",
     ]
     .iter()
     .enumerate()

@@ -301,7 +301,7 @@ fn rounds_that_a_budget_ends_leave_a_picture_too() {
     let spec = "name: ended
 seed: 1
 data: { set: { glyphs: { train: 200, test: 40 } }, clients: 2 }
-protocol: { use: generate-and-distill, rounds: 6, steps: 2, batch: 8, local: { steps: 10, batch: 10 }, terms: { gan: 0, conf: 0, unique: 0, balance: 1 }, weights: uniform, alike: true, evaluate-clients: false }
+protocol: { use: generate-and-distill, rounds: 6, steps: 2, batch: 8, local: { steps: 10, batch: 10 }, terms: { gan: 0, conf: 0, unique: 0, balance: 1 }, weights: uniform, equal-weights: true, evaluate-clients: false }
 parts:
   teacher: { use: linear, lr: 0.5 }
   student: { use: linear, lr: 0.5 }

@@ -156,7 +156,7 @@ fn what_cannot_work_is_found_before_the_run() {
         (
             "fedavg.yaml",
             &["parts.model=[{clients: 0-4, use: linear}]"],
-            "nothing here is for the server",
+            "no part here is for the server",
         ),
         (
             "fedavg.yaml",
@@ -283,10 +283,10 @@ fn a_price_that_no_run_can_have_is_found_before_the_run() {
         )
     };
     let said = wrong("dp-fedavg.yaml", &[&clips("1.0", "")]);
-    let another = "parts.server-privacy[1] (privacy mechanism `gaussian-update`): it is another than parts.server-privacy[0]";
+    let another = "parts.server-privacy[1] (privacy mechanism `gaussian-update`): it differs from parts.server-privacy[0]";
     assert!(said.contains(another), "{said}");
     let said = wrong("dp-fedavg.yaml", &[&clips("2.0", ", clients: 50-99")]);
-    let nobody = "nothing here is for the server, which needs a privacy mechanism too";
+    let nobody = "no part here is for the server, which needs a privacy mechanism too";
     assert!(said.contains(nobody), "{said}");
     let set = [
         "check",

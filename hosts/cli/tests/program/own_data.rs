@@ -123,7 +123,10 @@ fn sets_splits_and_networks_can_be_inspected() {
     for (name, parts) in [
         (
             "mnist",
-            ["a data set, from fl-data", "train-images-idx3-ubyte"],
+            [
+                "a data set, from fl-plugin-data-images",
+                "train-images-idx3-ubyte",
+            ],
         ),
         ("files", ["Your own files", "holdout"]),
         ("dirichlet", ["a choice of `data.split`", "alpha"]),

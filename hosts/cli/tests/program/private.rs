@@ -71,8 +71,8 @@ fn who_sends_more_than_his_bound_is_cut_down_to_it() {
             assert!(privacy.is_f64(), "{answer}");
             answer["metrics"]["accuracy"].as_f64().unwrap()
         };
-        let honest = accuracy(&format!("{spec}-honest"), "faults.happen=[]");
-        let huge = "faults.happen=[{what: huge, clients: 7}]";
+        let honest = accuracy(&format!("{spec}-honest"), "faults.inject=[]");
+        let huge = "faults.inject=[{what: huge, clients: 7}]";
         let huge = accuracy(&format!("{spec}-huge"), huge);
         assert!((honest - huge).abs() < 0.05, "{spec}: {honest} and {huge}");
     }
@@ -157,7 +157,7 @@ fn counts_have_a_price_once_they_have_noise() {
     let why = exact["privacy"]["server"]["nothing"][0].as_str().unwrap();
     assert!(why.contains("how many examples it has"), "{why}");
     let noisy = |scale: u32| {
-        format!("parts.counts-privacy={{use: laplace-counts, scale: {scale}, at-most: 100}}")
+        format!("parts.counts-privacy={{use: laplace-counts, scale: {scale}, max-count: 100}}")
     };
     let (little, much) = (run("little", &[&noisy(40)]), run("much", &[&noisy(4000)]));
     let epsilon =
@@ -179,16 +179,16 @@ fn counts_have_a_price_once_they_have_noise() {
         assert_eq!(code, 2, "{said}");
         said
     };
-    let nobody = "nobody wants to know how many examples";
+    let unused = "no part uses how many examples clients have";
     let rdp = "parts.accountant={use: rdp, delta: 1e-5}";
     let samples = "parts.aggregator.weigh=samples";
     let said = refused(&[rdp, &noisy(40)]);
-    assert!(said.contains(nobody), "{said}");
+    assert!(said.contains(unused), "{said}");
     // nor does a server that only sums, whatever its aggregator would like
     let sums = "parts={model: {use: linear}, aggregator: {use: mean}, \
                 server-privacy: {use: gaussian-update, clip: 0.5, noise-multiplier: 2}}";
     let said = refused(&[sums, rdp, samples, &noisy(40)]);
-    assert!(said.contains(nobody), "{said}");
+    assert!(said.contains(unused), "{said}");
     // one example here and a whole client there
     let example = "parts.counts-privacy={use: laplace-counts, scale: 4}";
     let said = refused(&[rdp, samples, example]);
@@ -322,7 +322,7 @@ fn what_nobody_prices_leaves_no_guarantee() {
     assert!(public["epsilon"].as_f64().unwrap() > 0.0);
     let args = ["plan", spec, "--set", initial];
     assert!(out(dir.path(), &args).contains("a model that another run kept"));
-    let faults = "faults={on-nan: {retry: 9}, happen: [{what: nan, share: 0.5, clients: 1}]}";
+    let faults = "faults={on-nan: {retry: 9}, inject: [{what: nan, share: 0.5, clients: 1}]}";
     let retried = run("retried", &[faults]);
     assert!(
         retried["nothing"][0]
@@ -396,7 +396,7 @@ fn what_was_sent_in_a_round_that_is_not_paid_for_is_charged() {
     let run = |name: &str, sets: &[&str]| {
         let mut args = vec!["run", spec.to_str().unwrap(), "--out", name, "--json"];
         let unlike = [
-            "parts.sampling=[{clients: 0-1, use: sample-examples, k: 4, of-at-least: 139}, {use: sample-examples, k: 5, of-at-least: 139}]",
+            "parts.sampling=[{clients: 0-1, use: sample-examples, k: 4, min-examples: 139}, {use: sample-examples, k: 5, min-examples: 139}]",
             "protocol.resample=true",
             "budget.against=server",
         ];
@@ -450,7 +450,7 @@ fn what_a_teacher_of_dp_sgd_says_costs_what_its_training_did() {
     let mut all = account["all"].as_array().unwrap().iter();
     let due = all.find(|one| one["accountant"] == "pld").unwrap()["epsilon"].clone();
     let kd = "use: one-shot-distill, student: { epochs: 2, batch: 32 }";
-    let iod = "use: generate-and-distill, rounds: 2, steps: 2, batch: 8, terms: { gan: 0, balance: 1 }, weights: uniform, alike: true";
+    let iod = "use: generate-and-distill, rounds: 2, steps: 2, batch: 8, terms: { gan: 0, balance: 1 }, weights: uniform, equal-weights: true";
     let maker = "generator: { use: noise-to-input, noise: 2, net: affine }";
     let asked = [
         run("fedkd", kd, "ensemble: { use: mean-logits }"),
@@ -471,7 +471,7 @@ fn what_a_teacher_of_dp_sgd_says_costs_what_its_training_did() {
         why.unwrap().contains("how many examples of each class"),
         "{weighted}"
     );
-    let sized = iod.replace(", alike: true", "");
+    let sized = iod.replace(", equal-weights: true", "");
     let sized = json(&run("sized", &sized, maker));
     let why = sized["privacy"]["server"]["nothing"][0].as_str();
     assert!(why.unwrap().contains("`training`"), "{sized}");
@@ -499,5 +499,8 @@ fn what_a_teacher_of_dp_sgd_says_costs_what_its_training_did() {
         &iod.replace("weights: uniform, ", ""),
         "ensemble: { use: mean-logits }",
     );
-    assert!(told.contains("`alike` leaves nothing to weigh"), "{told}");
+    assert!(
+        told.contains("`equal-weights` leaves nothing to weigh"),
+        "{told}"
+    );
 }

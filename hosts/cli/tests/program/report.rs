@@ -125,7 +125,9 @@ fn every_fact_on_a_page_is_one_of_the_journal() {
                 for (r, row) in m["confusion"].as_array().into_iter().flatten().enumerate() {
                     for (c, count) in row.as_array().unwrap().iter().enumerate() {
                         assert!(
-                            page.contains(&format!("true class {r}, taken for {c}: {count}<")),
+                            page.contains(&format!(
+                                "true class {r}, predicted class {c}: {count}<"
+                            )),
                             "{name}: {r}, {c}"
                         );
                     }
@@ -216,7 +218,7 @@ fn every_fact_on_a_page_is_one_of_the_journal() {
 #[test]
 fn a_client_that_is_missing_is_not_another() {
     let dir = tempfile::tempdir().unwrap();
-    let faults = "faults={on-error: drop, happen: [{what: straggle, clients: 1, rounds: 1}, \
+    let faults = "faults={on-error: drop, inject: [{what: straggle, clients: 1, rounds: 1}, \
                   {what: straggle, clients: 3, rounds: 2}]}";
     let sets = [
         "parts.attack={use: sign-flip}",
@@ -231,7 +233,7 @@ fn a_client_that_is_missing_is_not_another() {
     out(dir.path(), &["export", "r", "--csv", "m.csv"]);
     let csv = fs::read_to_string(dir.path().join("m.csv")).unwrap();
     let page = fs::read_to_string(dir.path().join("r/report.html")).unwrap();
-    let (_, bars) = page.split_once("<h2>Client by client</h2>").unwrap();
+    let (_, bars) = page.split_once("<h2>Metrics by client</h2>").unwrap();
     let (_, bars) = bars.split_once("<h3>attack.shift</h3>").unwrap();
     let (bars, _) = bars.split_once("</figure>").unwrap();
     let metrics = lines(&dir.path().join("r/metrics.jsonl"));
@@ -290,9 +292,9 @@ fn runs_are_compared_on_a_page_and_in_words() {
 
     assert_eq!(
         out(dir.path(), &["report", "a", "again", "b"]).trim(),
-        "comparison.html"
+        "a/comparison.html"
     );
-    let page = fs::read_to_string(dir.path().join("comparison.html")).unwrap();
+    let page = fs::read_to_string(dir.path().join("a/comparison.html")).unwrap();
     assert!(
         rows(&page).contains(&"seed|1|1|2".to_string()),
         "{:?}",
@@ -353,7 +355,7 @@ fn pages_are_looked_at_in_two_widths() {
         );
     }
     out(dir.path(), &["report", "one", "two", "three"]);
-    for (name, page) in [("run", "one/report.html"), ("three", "comparison.html")] {
+    for (name, page) in [("run", "one/report.html"), ("three", "one/comparison.html")] {
         for width in [420, 1280] {
             let picture =
                 Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("report-{name}-{width}.png"));

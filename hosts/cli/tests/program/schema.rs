@@ -6,8 +6,10 @@ use serde_json::Value;
 use std::fs;
 
 /// Files that the program writes, and the commands that print them.
-const MADE: [(&str, &[&str]); 3] = [
+const MADE: [(&str, &[&str]); 5] = [
     ("specs/schema.json", &["schema"]),
+    ("specs/study.schema.json", &["schema", "--study"]),
+    ("specs/cases.schema.json", &["schema", "--cases"]),
     ("specs/README.md", &["schema", "--markdown"]),
     ("plugins/PARTS.md", &["list", "--markdown"]),
 ];
@@ -106,4 +108,33 @@ fn every_spec_fulfils_the_schema_and_a_wrong_one_does_not() {
     ));
     assert!(!valid(rounds, "{aggregator: {use: mean-logits}}"));
     assert!(!valid(distil, "{privacy: {use: laplace-votes, gamma: 1}}"));
+}
+
+#[test]
+fn every_study_and_every_file_of_cases_fulfils_its_schema() {
+    let yaml = |path: &std::path::Path| -> Value {
+        serde_yaml::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    };
+    for (flag, folder, wrong) in [
+        ("--study", "specs/studies", "{name: s, tables: [{nmae: t}]}"),
+        ("--cases", "tests/cases", "{cases: [{name: c}]}"),
+    ] {
+        let schema: Value = serde_json::from_str(&out(&root(), &["schema", flag])).unwrap();
+        let schema = jsonschema::validator_for(&schema).unwrap();
+        let mut files = 0;
+        for file in fs::read_dir(root().join(folder)).unwrap() {
+            let path = file.unwrap().path();
+            if path.extension().is_some_and(|e| e == "yaml") {
+                let value = yaml(&path);
+                let errors: Vec<String> = schema
+                    .iter_errors(&value)
+                    .map(|e| format!("{}: {e}", e.instance_path()))
+                    .collect();
+                assert!(errors.is_empty(), "{}: {errors:#?}", path.display());
+                files += 1;
+            }
+        }
+        assert!(files > 4, "{files} files in {folder}");
+        assert!(!schema.is_valid(&serde_yaml::from_str::<Value>(wrong).unwrap()));
+    }
 }

@@ -1,6 +1,7 @@
 //! Sameness: the same spec and seed give the same digest for any number of threads, again, and after a stop.
 
 use crate::common::{fails, fl, json, out, quick, root, shorter, specs};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -321,4 +322,83 @@ fn nothing_is_overwritten() {
             .code()
             == Some(1)
     );
+}
+
+const OLD: &str = "
+name: old
+data: { set: blobs, clients: 6 }
+protocol: { use: fedavg, rounds: 4, local: { epochs: 1, batch: 16 } }
+parts: { model: { use: linear }, aggregator: { use: multi-krum, bad: 0.1 } }
+faults:
+  on-error: drop
+  at-least: 2
+  below: { repeat: 3 }
+  happen: [{ what: crash, share: 0.3 }]
+";
+
+/// A spec with the names of an earlier version is the spec with the names of today.
+#[test]
+fn exact_old_names_of_settings_give_the_same_run() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let names = [
+        ("bad:", "byzantine-share:"),
+        ("at-least:", "min-answers:"),
+        ("below:", "if-too-few:"),
+        ("happen:", "inject:"),
+    ];
+    let rename = |text: &str, back: bool| {
+        names
+            .iter()
+            .fold(text.to_string(), |text, (old, new)| match back {
+                false => text.replace(old, new),
+                true => text.replace(new, old),
+            })
+    };
+    fs::write(dir.join("old.yaml"), OLD).unwrap();
+    fs::write(dir.join("new.yaml"), rename(OLD, false)).unwrap();
+    let digest = |folder: &str| {
+        let outcome = fs::read(dir.join(folder).join("outcome.json")).unwrap();
+        let outcome: Value = serde_json::from_slice(&outcome).unwrap();
+        outcome["digest"].as_str().unwrap().to_string()
+    };
+    let run = |spec: &str, folder: &str| {
+        let done = fl(dir, &["run", spec, "--out", folder]);
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8(done.stderr).unwrap()
+    };
+    let notes = run("old.yaml", "o");
+    for note in [
+        "note: old.yaml:5:65  parts.aggregator.bad: is now called `byzantine-share`",
+        "note: old.yaml:10:3  faults.happen: is now called `inject`",
+    ] {
+        assert_eq!(
+            notes.matches(note).count(),
+            1,
+            "{note} is not once in\n{notes}"
+        );
+    }
+    assert!(!run("new.yaml", "n").contains("is now called"));
+    assert_eq!(digest("o"), digest("n"));
+    let resolved = |folder: &str| fs::read_to_string(dir.join(folder).join("spec.yaml")).unwrap();
+    assert_eq!(resolved("o"), resolved("n"));
+    // from the command line, onto either name
+    let set = [
+        "faults.happen=[{what: crash, share: 0}]",
+        "faults.inject=[]",
+    ];
+    for spec in ["old.yaml", "new.yaml"] {
+        for set in set {
+            out(dir, &["check", spec, "--set", set]);
+        }
+    }
+    let (_, said) = fails(dir, &["check", "old.yaml", "--set", "faults.hapen=[]"]);
+    assert!(said.contains("did you mean `inject`?"), "{said}");
+    // a run that an older program stopped
+    out(dir, &["run", "new.yaml", "--out", "s", "--stop-after", "2"]);
+    let text = rename(&resolved("s"), true);
+    assert!(text.contains("happen:") && text.contains("bad:"), "{text}");
+    fs::write(dir.join("s/spec.yaml"), text).unwrap();
+    out(dir, &["run", "--resume", "s"]);
+    assert_eq!(digest("s"), digest("n"));
 }

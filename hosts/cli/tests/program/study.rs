@@ -156,7 +156,10 @@ fn a_page_draws_what_the_tables_say() {
             "[{ by: rounds }]",
             "got `rounds`; its grid has `protocol.rounds`, `protocol.mu`",
         ),
-        ("[{ by: round, log: true }]", "unknown field `log`"),
+        (
+            "[{ by: round, log: true }]",
+            "plots[0].log: no such setting",
+        ),
     ] {
         write(dir.path(), &table(plots));
         let (code, error) = fails(dir.path(), &["study", "s.yaml"]);
@@ -343,7 +346,7 @@ fn what_no_run_has_measured_is_said() {
         ),
         (
             "  grid: { protocol.rounds: [1] }\n  across: [{ name: x, set: { protocol.rounds: 2 } }]\n",
-            "which the grid sets too",
+            "the grid sets this too",
         ),
         (
             "  rows: [{ name: a }]\n  across: [{ name: x }, { name: x }]\n",
@@ -474,7 +477,19 @@ fn mistakes_of_all_runs_come_before_the_first() {
     assert!(!dir.path().join("runs").exists());
     write(dir.path(), rows);
     let (code, error) = fails(dir.path(), &["study", "s.yaml"]);
-    assert!(code == 2 && error.contains("none.yaml"), "{code}: {error}");
+    let said = "there is no file none.yaml: write that spec, or name another";
+    assert!(code == 2 && error.contains(said), "{code}: {error}");
+    assert!(error.starts_with("s.yaml:"), "{error}");
+    fs::remove_file(dir.path().join("here.md")).unwrap();
+    let (_, error) = fails(dir.path(), &["study", "s.yaml"]);
+    let said = ["no file here.md: create it", "no file none.yaml"];
+    assert!(said.iter().all(|said| error.contains(said)), "{error}");
+    let (code, error) = fails(dir.path(), &["study", "nowhere.yaml"]);
+    assert!(
+        code == 2 && error.contains("nowhere.yaml: there is no such file"),
+        "{error}"
+    );
+    write(dir.path(), "- name: t\n  rows: [{ name: a }]\n");
     let (code, error) = fails(dir.path(), &["study", "s.yaml", "--only", "tt"]);
     assert!(
         code == 2 && error.contains("no table is called `tt`; did you mean `t`?"),
@@ -615,7 +630,8 @@ fn runs_on_the_same_rows_have_a_total() {
     let open = rows.replace("epsilon.readers", "bytes.up");
     let (printed, ..) = study(&open);
     assert!(
-        printed.contains("| 2 | readers of the results | nothing: nobody accounts in one of them"),
+        printed
+            .contains("| 2 | readers of the results | nothing: one of the runs has no accountant"),
         "{printed}"
     );
     // each seed deals the rows of a file to other parties

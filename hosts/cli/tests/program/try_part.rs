@@ -152,7 +152,7 @@ fn what_cannot_be_is_an_error_and_never_a_panic() {
             "mean",
             "{}",
             messages(json!([heavy(0)])),
-            "what it gave: `w` holds inf",
+            "its output: `w` holds inf",
         ),
         (
             "aggregator",

@@ -1,6 +1,7 @@
 //! LIBSVM: one row a line, `label index:value index:value ..`; indices begin at 1 and ascend, others are 0.
 
 use anyhow::{Context, Result, ensure};
+use fl_core::Inputs;
 
 /// The rows of a file, compressed: row `i` is `columns[starts[i]..starts[i + 1]]`. Columns begin at 0 here.
 #[derive(Debug, PartialEq)]
@@ -13,6 +14,32 @@ pub struct Rows {
     pub columns: Vec<u32>,
     /// One for each column named.
     pub values: Vec<f32>,
+}
+
+impl Rows {
+    /// As they are, mostly 0.
+    pub fn sparse(self, width: usize) -> Inputs {
+        Inputs::Sparse {
+            width,
+            starts: self.starts,
+            columns: self.columns,
+            values: self.values,
+        }
+    }
+
+    /// As numbers, zeros and all.
+    pub fn dense(&self, width: usize) -> Inputs {
+        let mut data = vec![0.0; (self.starts.len() - 1) * width];
+        for (out, ends) in data.chunks_mut(width).zip(self.starts.windows(2)) {
+            for at in ends[0]..ends[1] {
+                out[self.columns[at] as usize] = self.values[at];
+            }
+        }
+        Inputs::Dense {
+            shape: vec![width],
+            data,
+        }
+    }
 }
 
 /// The class of a label of -1 (0) or +1 (1).

@@ -120,7 +120,7 @@ fn replies_that_are_none_are_what_the_spec_says() {
         ("to another run", |_, reply| reply.run.id[0] ^= 1),
         ("client 2 replied in its place", |_, reply| reply.client = 2),
         ("it was not asked yet", |_, reply| reply.number += 1),
-        ("a model, which was not asked for", |_, reply| {
+        ("a model, which does not answer the request", |_, reply| {
             reply.said = AnswerKind::Model
         }),
         ("", |packet, _| {
@@ -142,7 +142,7 @@ fn replies_that_are_none_are_what_the_spec_says() {
 #[test]
 fn exact_a_client_that_is_too_slow_is_one_that_straggles() {
     let straggle =
-        "faults: { on-error: drop, happen: [{ what: straggle, clients: 1, rounds: 1 }] }";
+        "faults: { on-error: drop, inject: [{ what: straggle, clients: 1, rounds: 1 }] }";
     let here = read(&format!("{SCAFFOLD}{straggle}")).run(None).unwrap();
     let spec = read(&format!("{SCAFFOLD}faults: {{ on-error: drop }}"));
     let d = tempfile::tempdir().unwrap();

@@ -1,0 +1,177 @@
+//! What a data set is: its settings, what is known of it, and how it is read.
+//!
+//! ```
+//! # // ANCHOR: set
+//! use fl_core::{Inputs, Labels, Task, TaskKind};
+//! use fl_data::{DataSet, DataSetFacts, Folder, Rows};
+//! fl_core::settings! {
+//!     /// Two classes that a sign tells apart.
+//!     pub struct Signs {
+//!         /// Training rows, and as many test rows.
+//!         rows: usize = 4, in 1..=1000;
+//!     }
+//! }
+//! impl DataSet for Signs {
+//!     fn facts(&self) -> DataSetFacts {
+//!         DataSetFacts::made(self.rows, self.rows)
+//!     }
+//!     fn task(&self) -> Option<Task> {
+//!         Some(Task { input: vec![1], kind: TaskKind::Classes(2) })
+//!     }
+//!     fn load(&self, _: &Folder<'_>) -> anyhow::Result<Rows> {
+//!         let data = (0..self.rows).map(|i| if i % 2 == 0 { -1.0 } else { 1.0 }).collect();
+//!         let of = (0..self.rows).map(|i| (i % 2) as u32).collect();
+//!         let part = (Inputs::Dense { shape: vec![1], data }, Labels::Classes { of, classes: 2 });
+//!         Ok(Rows::new(part.clone(), part))
+//!     }
+//! }
+//! fl_data::data_set!("signs" => Signs);
+//! # // ANCHOR_END: set
+//! let set: fl_data::SetSpec = fl_core::settings::read_yaml("{signs: {rows: 10}}").unwrap();
+//! assert_eq!(set.task().unwrap().kind, TaskKind::Classes(2));
+//! ```
+
+use crate::facts::DataSetFacts;
+use crate::folder::Folder;
+use crate::normalise::Normalise;
+use anyhow::Result;
+use fl_core::settings::Step;
+use fl_core::{Inputs, Labels, Task, TaskKind};
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A data set: what follows from its settings. [`data_set!`](crate::data_set!) gives it its name in specs.
+pub trait DataSet: Debug + Send + Sync + 'static {
+    /// What is known of it before any file is opened.
+    fn facts(&self) -> DataSetFacts;
+
+    /// What is to be learnt; `None` if only its files say.
+    fn task(&self) -> Option<Task>;
+
+    /// Reads its files in `folder`, or makes its rows; nothing is scaled here.
+    ///
+    /// # Errors
+    /// If a file is missing or damaged: says which, where in it, and what would be right.
+    fn load(&self, folder: &Folder<'_>) -> Result<Rows>;
+
+    /// What is taken from each value unless the spec says otherwise.
+    fn scale(&self, _train: &Inputs) -> Option<Normalise> {
+        self.facts().statistics.map(|(mean, std)| Normalise {
+            mean: mean.to_vec(),
+            std: std.to_vec(),
+        })
+    }
+
+    /// Paths among its settings are relative to `folder`, that of the spec; makes them absolute. Returns what is wrong with
+    /// them: the setting and the mistake.
+    fn locate(&mut self, _folder: &Path) -> Vec<Problem> {
+        Vec::new()
+    }
+
+    /// What clients could not learn from it without: labels, and, if models are `tested` on it, rows for that. Of public
+    /// samples neither is needed.
+    fn lacks(&self, _tested: bool) -> Option<&'static str> {
+        None
+    }
+
+    /// How many files (or folders) with training rows its settings name, for `split: by-file`; `None` if the set is one
+    /// whole.
+    fn sources(&self) -> Option<usize> {
+        None
+    }
+
+    /// The files that it reads, as far as they are there.
+    fn paths(&self, folder: &Folder<'_>) -> Vec<PathBuf> {
+        folder.found()
+    }
+
+    /// Those of them that its training rows stand in, which nobody's public samples may come from.
+    fn private(&self, folder: &Folder<'_>) -> Vec<PathBuf> {
+        self.paths(folder)
+    }
+}
+
+/// Where in the settings, and what is wrong.
+pub type Problem = (Vec<Step>, String);
+
+/// Inputs and labels of one part of a set.
+pub type Part = (Inputs, Labels);
+
+/// The rows of a set.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    /// Rows to learn from, in the order of the files.
+    pub train: (Arc<Inputs>, Arc<Labels>),
+    /// Rows to test with.
+    pub test: (Arc<Inputs>, Arc<Labels>),
+    /// Rows that the set itself sets aside for validation.
+    pub validation: Option<(Arc<Inputs>, Arc<Labels>)>,
+    /// Training rows of each source, in order, for `split: by-file`.
+    pub sources: Vec<Source>,
+    /// Names of the classes, if the files give them.
+    pub classes: Vec<String>,
+    /// What became of each column: its name, and how it is read.
+    pub columns: Vec<(String, String)>,
+    /// What a user should know: what was inferred, what is missing.
+    pub notes: Vec<String>,
+    /// What was taken from the clients' own rows, of all of them: kinds of columns, categories, classes, means. Whoever sees
+    /// a run sees something of it.
+    pub inferred: Vec<Inferred>,
+    /// A row that two sources have: it is not one client's alone.
+    pub twice: Option<String>,
+}
+
+/// Something that a set took from the clients' own rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inferred {
+    /// What a user reads.
+    pub text: String,
+    /// It concerns test rows alone, and a node does not use those of its own.
+    pub of_test_rows: bool,
+}
+
+impl Inferred {
+    /// Something that concerns rows to learn from.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            of_test_rows: false,
+        }
+    }
+}
+
+/// A file or folder with training rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Its name.
+    pub name: String,
+    /// Rows in it, those held out apart.
+    pub rows: usize,
+}
+
+impl Rows {
+    /// Rows about which there is nothing more to say.
+    pub fn new(train: Part, test: Part) -> Self {
+        let shared = |(inputs, labels)| (Arc::new(inputs), Arc::new(labels));
+        Self {
+            train: shared(train),
+            test: shared(test),
+            validation: None,
+            sources: Vec::new(),
+            classes: Vec::new(),
+            columns: Vec::new(),
+            notes: Vec::new(),
+            inferred: Vec::new(),
+            twice: None,
+        }
+    }
+}
+
+/// The task of a set whose rows have one class each.
+pub fn class_task(shape: &[usize], classes: usize) -> Option<Task> {
+    Some(Task {
+        input: shape.to_vec(),
+        kind: TaskKind::Classes(classes),
+    })
+}

@@ -1,0 +1,321 @@
+//! The `data` section of a spec.
+//!
+//! ```
+//! use fl_core::settings::read_yaml;
+//! use fl_data::{DataSpec, Split};
+//! use fl_plugin_data_synthetic as _;
+//! let spec: DataSpec = read_yaml("{set: glyphs, clients: 20, split: {dirichlet: {alpha: 0.5}}}").unwrap();
+//! assert!(matches!(spec.split(), Split::Dirichlet(_)));
+//! ```
+
+use crate::dataset::Problem;
+use crate::dataset_spec::{SetSpec, Use};
+use crate::domains::Domains;
+use crate::normalise::Normalise;
+use crate::partition::check_covering;
+use crate::public::{Public, PublicFrom};
+use crate::public_size::too_many;
+use crate::published;
+use crate::split_spec::{MAX_CLIENTS, PublishedSplit, Sizes, Split, check_files, check_shares};
+use crate::undersampled::Undersampled;
+use fl_core::settings::Step;
+use fl_core::{Task, TaskKind};
+use std::path::{Path, PathBuf};
+
+/// Clients where a spec does not say how many.
+pub const CLIENTS: usize = 10;
+
+fl_core::settings! {
+    /// What is learnt from, and who owns which part of it.
+    #[check(DataSpec::check)]
+    pub struct DataSpec {
+        /// The set that the clients' data come from: its name, or `{name: settings}`.
+        set: SetSpec;
+        /// Number of clients; if not given 10, or with `split: by-file` one for each file.
+        clients: Option<usize> = None, in 1..=MAX_CLIENTS;
+        /// Numbers the classes anew before anything else is done: class `class-order[i]` of the files becomes class `i`. Who
+        /// wins a tie (the lowest class) and what a split that goes class by class gives to whom depend on the numbers.
+        class_order: Option<Vec<usize>> = None;
+        /// Which client owns which samples. Every sample that is not public goes to exactly one client. If not given `iid`, or
+        /// `by-file` for a set whose training rows are in several files.
+        split: Option<Split> = None;
+        /// Samples that everybody may see.
+        public: Option<Public> = None;
+        /// Instead of the set's own mean and standard deviation.
+        normalise: Option<Normalise> = None;
+        /// Use only a part of the set, for a quick run.
+        limit: Limit = Limit::default();
+        /// Share of each client's samples that the client sets aside for validation: `floor(share * samples)` of them,
+        /// drawn at random. Selective-FD uses 0.05.
+        validation: f64 = 0.0, in 0.0..1.0;
+        /// Clients whose images look different, such as turned ones; if not given, all look alike.
+        domains: Option<Domains> = None;
+        /// The task becomes to make whole images of undersampled ones; if not given, it is the set's own.
+        undersampled: Option<Undersampled> = None;
+    }
+}
+
+fl_core::settings! {
+    /// How many rows to use. They are the first of every class, as many as keep the classes' proportions: the rows of
+    /// some sets are sorted by class, so the very first rows of the file would be of one class.
+    pub struct Limit {
+        /// Of the training rows; all if not given.
+        train: Option<usize> = None, in 1..;
+        /// Of the test rows; all if not given.
+        test: Option<usize> = None, in 1..;
+    }
+}
+
+impl Limit {
+    /// What it leaves of training and test rows.
+    fn of(&self, (train, test): (usize, usize)) -> (usize, usize) {
+        let least = |rows: usize, limit: Option<usize>| limit.map_or(rows, |limit| limit.min(rows));
+        (least(train, self.train), least(test, self.test))
+    }
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        fl_core::settings::defaults()
+    }
+}
+
+impl DataSpec {
+    /// IID over `clients`, no public samples, the whole set with its own normalisation.
+    pub fn iid(set: SetSpec, clients: usize) -> Self {
+        Self {
+            set,
+            clients: Some(clients),
+            class_order: None,
+            split: Some(Split::Iid),
+            public: None,
+            normalise: None,
+            limit: Limit::default(),
+            validation: 0.0,
+            domains: None,
+            undersampled: None,
+        }
+    }
+
+    /// How many clients there are.
+    pub fn clients(&self) -> usize {
+        let files = || match self.split() {
+            Split::ByFile => self.set.sources(),
+            _ => None,
+        };
+        self.clients.or_else(files).unwrap_or(CLIENTS)
+    }
+
+    /// How the samples are split.
+    pub fn split(&self) -> Split {
+        let own = || match self.set.sources() {
+            Some(2..) => Split::ByFile,
+            _ => Split::Iid,
+        };
+        self.split.clone().unwrap_or_else(own)
+    }
+
+    /// Settles what depends on where the spec is (relative paths: `folder` is the spec's) and on the files that it names.
+    /// Returns what is wrong: where below `data`, and the mistake.
+    pub fn resolve(&mut self, folder: &Path) -> Vec<Problem> {
+        let below = |path: &[&str], problems: Vec<Problem>| {
+            let path: Vec<Step> = path.iter().map(|key| Step::Key((*key).into())).collect();
+            let add = |(rest, text)| (path.iter().cloned().chain(rest).collect(), text);
+            problems.into_iter().map(add).collect::<Vec<Problem>>()
+        };
+        let mut problems = below(&["set"], self.set.resolve(folder, Use::Tested));
+        if let Some(Public {
+            from: PublicFrom::Set(set),
+            labelled,
+            ..
+        }) = &mut self.public
+        {
+            let how = match labelled {
+                true => Use::Labelled,
+                false => Use::Unlabelled,
+            };
+            problems.extend(below(&["public", "from", "set"], set.resolve(folder, how)));
+        }
+        if problems.is_empty() {
+            (self.clients, self.split) = (Some(self.clients()), Some(self.split()));
+            if let Err(text) = self.check() {
+                problems.push((Vec::new(), text));
+            }
+            let own = self.set.facts().rows.map(|rows| self.limit.of(rows));
+            problems.extend(
+                self.public
+                    .as_ref()
+                    .and_then(|public| too_many(public, own)),
+            );
+        }
+        problems
+    }
+
+    /// The set that public samples come from, if they come from one of their own.
+    pub(crate) fn public_set(&self) -> Option<&SetSpec> {
+        match &self.public.as_ref()?.from {
+            PublicFrom::Set(set) => Some(set),
+            _ => None,
+        }
+    }
+
+    fn sets(&self) -> impl Iterator<Item = &SetSpec> {
+        [&self.set].into_iter().chain(self.public_set())
+    }
+
+    /// Every file that the data are read from, as far as it is there; `dir` is the data directory.
+    pub fn paths(&self, dir: &Path) -> Vec<PathBuf> {
+        self.sets().flat_map(|set| set.paths(dir)).collect()
+    }
+
+    /// Which published file is not in the data directory `dir`, and where to get it, before anything is read.
+    pub fn missing(&self, dir: &Path) -> Option<String> {
+        self.sets().find_map(|set| set.folder(dir).lacks())
+    }
+
+    /// What is to be learnt of rows of a set that is for `own`.
+    ///
+    /// # Errors
+    /// When such rows cannot be undersampled.
+    pub(crate) fn task_of(&self, own: Task) -> anyhow::Result<Task> {
+        match &self.undersampled {
+            Some(how) => how.task(&own),
+            None => Ok(own),
+        }
+    }
+
+    /// What several settings must fulfil together, as far as it is known without loading the set.
+    fn check(&self) -> Result<(), String> {
+        match self.set.task() {
+            Some(own) => self.fits(&own),
+            None => Ok(()), // again once the files have been read
+        }
+    }
+
+    /// What several settings must fulfil together if this is what the set is for.
+    pub(crate) fn fits(&self, own: &Task) -> Result<(), String> {
+        let clients = self.clients();
+        let pixels = own.kind.is_dense();
+        let split = match &self.split() {
+            Split::Classes(_) | Split::Dirichlet(_) if pixels => Err(anyhow::anyhow!(
+                "an image of `{}` has a class, or a value, for every pixel, and none of its own to split by; use iid, size or by-file",
+                self.set.name()
+            )),
+            Split::Classes(each) => {
+                let groups = match own.kind {
+                    TaskKind::Classes(n) => n,
+                    TaskKind::MultiLabel(n) => n + 1, // and those without a finding
+                    TaskKind::Pixels { .. } | TaskKind::Image { .. } => 1,
+                };
+                check_covering(clients, groups, *each)
+            }
+            Split::Size(Sizes::Shares(shares)) => check_shares(shares, clients),
+            Split::Published(PublishedSplit { alpha, seed }) => {
+                published::find(self.set.name(), *alpha, *seed)
+                    .and_then(|table| table.check(clients))
+            }
+            Split::ByFile => check_files(self.set.name(), self.set.sources(), clients),
+            Split::Own => check_own(self),
+            Split::Iid | Split::Dirichlet(_) | Split::Size(Sizes::Power(_)) => Ok(()),
+        };
+        let order = match &self.class_order {
+            Some(order) => self.check_order(order, own),
+            None => Ok(()),
+        };
+        let normalise = match &self.normalise {
+            Some(normalise) => self.set.check_normalise(own, normalise),
+            None => Ok(()),
+        };
+        let public = match &self.public {
+            Some(public) => public.fits(&self.set, own),
+            None => Ok(()),
+        };
+        let domains = match &self.domains {
+            Some(domains) => domains.check(own).map_err(anyhow::Error::msg),
+            None => Ok(()),
+        };
+        let undersampled = match &self.undersampled {
+            Some(_) if self.domains.is_some() => Err(anyhow::anyhow!(
+                "images that are to be made again are not turned; leave `domains` out"
+            )),
+            Some(how) => how.task(own).map(drop),
+            None => Ok(()),
+        };
+        let wrong: Vec<String> = [
+            ("class-order", order),
+            ("split", split),
+            ("normalise", normalise),
+            ("public", public),
+            ("domains", domains),
+            ("undersampled", undersampled),
+        ]
+        .into_iter()
+        .filter_map(|(key, found)| Some(format!("`{key}`: {}", found.err()?)))
+        .collect();
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(wrong.join("; "))
+        }
+    }
+
+    /// Every class once, and nothing that goes by the files' numbers.
+    fn check_order(&self, order: &[usize], own: &Task) -> anyhow::Result<()> {
+        let TaskKind::Classes(n) = own.kind else {
+            anyhow::bail!(
+                "`{}` has not one class a row; leave it away",
+                self.set.name()
+            );
+        };
+        let mut sorted = order.to_vec();
+        sorted.sort_unstable();
+        anyhow::ensure!(
+            sorted.iter().copied().eq(0..n),
+            "{order:?}; it must name each of the classes 0 to {} of `{}` once",
+            n - 1,
+            self.set.name()
+        );
+        anyhow::ensure!(
+            !matches!(self.split(), Split::Published(_)),
+            "a published split goes by the files' numbers; leave it away"
+        );
+        Ok(())
+    }
+}
+
+impl fl_registry::DataSection for DataSpec {
+    fn task(&self) -> Option<Task> {
+        self.task_of(self.set.task()?).ok()
+    }
+
+    fn clients(&self) -> usize {
+        DataSpec::clients(self)
+    }
+
+    fn has_public(&self) -> bool {
+        self.public.is_some()
+    }
+
+    fn has_public_labels(&self) -> bool {
+        self.public.as_ref().is_some_and(|p| p.labelled)
+    }
+
+    fn resolve(&mut self, folder: &Path) -> Vec<Problem> {
+        DataSpec::resolve(self, folder)
+    }
+}
+
+/// What the program does to clients' rows it cannot do where they are not.
+fn check_own(spec: &DataSpec) -> anyhow::Result<()> {
+    let cannot = [
+        ("class-order", spec.class_order.is_some()),
+        ("domains", spec.domains.is_some()),
+        ("validation", spec.validation != 0.0),
+    ];
+    match cannot.iter().find(|(_, there)| *there) {
+        Some((name, _)) => anyhow::bail!(
+            "each client owns its rows, and `{name}` is for rows that are shared out; leave it away"
+        ),
+        None => Ok(()),
+    }
+}

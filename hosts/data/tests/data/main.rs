@@ -1,0 +1,14 @@
+//! Sets, splits and what is built of them, with every set that fl has.
+
+mod build;
+mod domains;
+mod load;
+mod overview;
+mod section;
+mod undersampled;
+
+use fl_plugin_data_files as _;
+use fl_plugin_data_images as _;
+use fl_plugin_data_synthetic as _;
+use fl_plugin_data_tables as _;
+use fl_plugin_data_texts as _;

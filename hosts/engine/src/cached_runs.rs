@@ -1,0 +1,63 @@
+//! Runs of a study that are there already.
+
+use crate::prepare;
+use fl_core::settings::Setting;
+use fl_data::DataSpec;
+use fl_registry::Spec;
+use fl_sim::FileHash;
+use fl_study::RunResult;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Reads runs that are done, if each is the run that is wanted, on the data that are here.
+pub(crate) struct CachedRuns<'a> {
+    data_dir: &'a Path,
+    command: &'a [String],
+    /// By the spec's section: hashing takes as long as reading.
+    data: BTreeMap<String, Vec<FileHash>>,
+}
+
+impl<'a> CachedRuns<'a> {
+    /// For runs of these data.
+    pub fn new(data_dir: &'a Path, command: &'a [String]) -> Self {
+        Self {
+            data_dir,
+            command,
+            data: BTreeMap::new(),
+        }
+    }
+
+    /// The result of the run in `folder`, if it is that of `spec`; otherwise why it is not used.
+    pub fn read(&mut self, folder: &Path, spec: &Spec<DataSpec>) -> Result<RunResult, String> {
+        let read = self
+            .looked_at(folder, spec)
+            .and_then(|()| RunResult::read(folder));
+        read.map_err(|error| {
+            let folder = folder.display();
+            format!("{error:#}; remove {folder}, and it is run again")
+        })
+    }
+
+    fn looked_at(&mut self, folder: &Path, spec: &Spec<DataSpec>) -> anyhow::Result<()> {
+        let section = serde_json::to_string(&spec.data.write())?;
+        let data = match self.data.get(&section) {
+            Some(data) => data.clone(),
+            None => {
+                let missing = |error: &anyhow::Error| {
+                    let io = error
+                        .chain()
+                        .find_map(|e| e.downcast_ref::<std::io::Error>());
+                    io.is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+                };
+                let data = match prepare::data_files(&spec.data, self.data_dir) {
+                    // tables can be made again where the data are not
+                    Err(error) if missing(&error) => Vec::new(),
+                    data => data?,
+                };
+                self.data.insert(section, data.clone());
+                data
+            }
+        };
+        prepare::manifest(spec, &spec.yaml()?, data, self.command)?.is_of(folder)
+    }
+}

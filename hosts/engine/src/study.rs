@@ -1,0 +1,423 @@
+//! A study: the runs that it asks for, each once, and the tables of them.
+
+use crate::cached_runs::CachedRuns;
+use crate::run_scheduler::{Job, OnRun, RunCount, SchedulerOptions, run_all};
+use crate::{NotRun, prepare, tidy};
+use anyhow::Context;
+use fl_data::DataSpec;
+use fl_registry::{Catalogue, Document, Spec};
+use fl_study::{BuiltTable, RunResults, RunSpec, Study, Table};
+use sha2::{Digest, Sha256};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How many mistakes are shown.
+const SHOWN: usize = 40;
+
+/// Which study, and where its runs are.
+pub struct StudyRequest {
+    /// The study's file.
+    pub file: PathBuf,
+    /// Only these tables, or only rows of them whose names have a text: `adult`, `adult/SOLO`.
+    /// Empty: all.
+    pub only: Vec<String>,
+    /// Overrides of every spec, such as `protocol.rounds=5`.
+    pub set: Vec<String>,
+    /// Where runs are kept, each under the digest of its resolved spec, and tables are written.
+    pub out: PathBuf,
+    /// The data directory.
+    pub data_dir: PathBuf,
+    /// The command line, for `run.json`.
+    pub command: Vec<String>,
+}
+
+/// A run that has been checked.
+struct CheckedRun {
+    /// Under what it is kept.
+    key: String,
+    spec: Arc<Spec<DataSpec>>,
+    /// Where it stands for the first time: table, row and seed.
+    place: String,
+    table: String,
+    /// Its number in the study.
+    at: usize,
+}
+
+/// A study whose specs have been checked, and the results of its runs as far as they are known.
+pub struct CheckedStudy<'a> {
+    request: &'a StudyRequest,
+    name: String,
+    tables: Vec<Table>,
+    runs: BTreeMap<RunSpec, CheckedRun>,
+    results: RunResults,
+    cached: CachedRuns<'a>,
+    /// Every table has all its rows, and no spec is overridden: what a README holds.
+    as_written: bool,
+}
+
+/// The tables of a study.
+pub struct BuiltStudy {
+    /// All of them, in Markdown.
+    pub text: String,
+    tables: Vec<BuiltTable>,
+    totals: Option<(String, fl_report::Section)>,
+}
+
+/// What was written of a study.
+pub struct WrittenStudy {
+    /// The tables as a page, as Markdown and as CSV, and the runs as CSV.
+    pub files: [PathBuf; 4],
+    /// Every table is whole and, where READMEs are only checked, is what its README says.
+    pub fine: bool,
+}
+
+impl<'a> CheckedStudy<'a> {
+    /// Reads a study, and every spec of every run: all mistakes at once, before anything runs.
+    ///
+    /// # Errors
+    /// [`NotRun`] when the request, the study, a spec or a library is wrong.
+    pub fn read(request: &'a StudyRequest, catalogue: &Catalogue) -> anyhow::Result<Self> {
+        if request.set.iter().any(|set| set.starts_with("seed=")) {
+            return Err(NotRun::usage("--set seed: a study has its own `seeds`"));
+        }
+        let study =
+            Study::read(&request.file).map_err(|error| NotRun::usage(format!("{error:#}")))?;
+        let mut tables = chosen(&study, &request.only)?;
+        for (_, run) in tables
+            .iter_mut()
+            .flat_map(|t| t.runs.iter_mut().flatten().flatten())
+        {
+            run.set.extend(request.set.iter().cloned());
+        }
+        let whole_tables = request.only.iter().all(|only| !only.contains('/'));
+        let as_written = whole_tables && request.set.is_empty();
+        Ok(Self {
+            request,
+            name: study.name,
+            runs: checked(&tables, as_written, catalogue)?,
+            tables,
+            results: RunResults::new(),
+            cached: CachedRuns::new(&request.data_dir, &request.command),
+            as_written,
+        })
+    }
+
+    /// The tables that were asked for.
+    pub fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    /// The results that are known, by run.
+    pub fn results(&self) -> &RunResults {
+        &self.results
+    }
+
+    /// How many different runs there are.
+    pub fn count(&self) -> usize {
+        let keys: BTreeSet<&String> = self.runs.values().map(|run| &run.key).collect();
+        keys.len()
+    }
+
+    /// Fails if nothing stands between the marks of a table in its README.
+    ///
+    /// # Errors
+    /// Names every such README.
+    pub fn check_readmes(&self) -> anyhow::Result<()> {
+        let mut empty = Vec::new();
+        for table in self.tables.iter().filter(|_| self.as_written) {
+            let Some(into) = &table.into else { continue };
+            let text = read(into)?;
+            if let Err(error) = fl_study::table(&text, &table.name) {
+                empty.push(format!("{}: {error:#}", into.display()));
+            }
+        }
+        anyhow::ensure!(empty.is_empty(), empty.join("\n"));
+        Ok(())
+    }
+
+    fn folder(&self, key: &str) -> PathBuf {
+        self.request.out.join("kept").join(key)
+    }
+
+    /// Reads the results of the runs that are done. `complete` also completes folders of runs whose
+    /// process was killed at the end.
+    pub fn find_results(&mut self, complete: bool) {
+        for (run, checked) in &self.runs {
+            let folder = self.folder(&checked.key);
+            if !folder.join("outcome.json").exists() {
+                continue;
+            }
+            if complete && let Err(error) = tidy(&folder) {
+                log::info!("note: {}: {error:#}", folder.display());
+            }
+            let result = self.cached.read(&folder, &checked.spec);
+            self.results.insert(run.clone(), result);
+        }
+    }
+
+    /// The runs without a result, in the order of the study.
+    pub fn jobs(&self) -> Vec<Job> {
+        let open = self.runs.iter();
+        let open = open.filter(|(run, _)| !self.results.contains_key(*run));
+        let mut open: Vec<_> = open.collect();
+        open.sort_by_key(|(_, checked)| checked.at);
+        // specs that come to the same are one run
+        let mut seen = BTreeSet::new();
+        open.retain(|(_, checked)| seen.insert(&checked.key));
+        let job = |(run, checked): (&RunSpec, &CheckedRun)| Job {
+            run: run.clone(),
+            spec: checked.spec.clone(),
+            folder: self.folder(&checked.key),
+            name: checked.place.clone(),
+            table: checked.table.clone(),
+            at: checked.at,
+        };
+        open.into_iter().map(job).collect()
+    }
+
+    /// Says which data of these runs are not there, once and before the first run; and makes the
+    /// folder of runs.
+    ///
+    /// # Errors
+    /// Names all that is missing.
+    pub fn prepare(&self, jobs: &[Job]) -> anyhow::Result<()> {
+        let dir = &self.request.data_dir;
+        let missing = jobs.iter().filter_map(|job| job.spec.data.missing(dir));
+        let missing: BTreeSet<String> = missing.collect();
+        let missing: Vec<String> = missing.into_iter().collect();
+        anyhow::ensure!(missing.is_empty(), missing.join("\n"));
+        let place = self.request.out.join("kept");
+        std::fs::create_dir_all(&place).with_context(|| format!("making {}", place.display()))
+    }
+
+    /// Does these runs: small ones side by side, large ones alone. Once `stop` is set, runs stop
+    /// after their step, and their results stay unknown.
+    pub fn run(
+        &mut self,
+        mut jobs: Vec<Job>,
+        threads: usize,
+        stop: Arc<AtomicBool>,
+        on_run: &OnRun<'_>,
+    ) -> RunCount {
+        jobs.sort_by_key(|job| (job.run.alone, job.at));
+        let took = |(run, result): (&RunSpec, &Result<fl_study::RunResult, String>)| {
+            let table = self.runs.get(run)?.table.clone();
+            Some((table, result.as_ref().ok()?.seconds()))
+        };
+        let known: Vec<(String, f64)> = self.results.iter().filter_map(took).collect();
+        let options = SchedulerOptions {
+            threads,
+            data_dir: &self.request.data_dir,
+            command: &self.request.command,
+            stop: stop.clone(),
+            on_run,
+        };
+        let failed = run_all(&jobs, &known, options);
+        let done = |job: &&Job| job.folder.join("outcome.json").exists();
+        let count = RunCount {
+            done: jobs.iter().filter(done).count(),
+            of: jobs.len(),
+        };
+        if stop.load(Ordering::Relaxed) {
+            return count;
+        }
+        let failed = failed.into_iter();
+        let failed: BTreeMap<PathBuf, String> = failed
+            .map(|(at, why)| (jobs[at].folder.clone(), why))
+            .collect();
+        for (run, checked) in &self.runs {
+            if self.results.contains_key(run) {
+                continue;
+            }
+            let folder = self.folder(&checked.key);
+            let result = match failed.get(&folder) {
+                Some(why) => Err(why.clone()),
+                None => self.cached.read(&folder, &checked.spec),
+            };
+            self.results.insert(run.clone(), result);
+        }
+        count
+    }
+
+    /// Makes the tables from the results.
+    pub fn build(&self) -> BuiltStudy {
+        let tables = self.tables.iter();
+        let tables: Vec<_> = tables.map(|t| fl_study::made(t, &self.results)).collect();
+        let totals = fl_study::totals(&self.tables, &self.results);
+        let text = tables.iter().map(|made| &made.markdown);
+        let text = text.chain(totals.iter().map(|(markdown, _)| markdown));
+        let text: Vec<&str> = text.map(|text| text.trim_end()).collect();
+        BuiltStudy {
+            text: text.join("\n\n"),
+            tables,
+            totals,
+        }
+    }
+
+    /// Writes the tables into the folder and, unless they are only to `check`, into READMEs.
+    ///
+    /// # Errors
+    /// When a file cannot be written, or a README has no place for its table.
+    pub fn write(&self, built: BuiltStudy, check: bool) -> anyhow::Result<WrittenStudy> {
+        let (name, tables) = (&self.name, &built.tables);
+        // a part of a study does not take its place
+        let part = match self.as_written && self.request.only.is_empty() {
+            true => "",
+            false => "-part",
+        };
+        let to = |ending: &str| self.request.out.join(format!("{name}{part}{ending}"));
+        let files = [".html", ".md", ".csv", "-runs.csv"].map(to);
+        let sections = tables.iter().map(|made| made.section.clone());
+        let sections = sections.chain(built.totals.map(|(_, section)| section));
+        let sections: Vec<fl_report::Section> = sections.collect();
+        let key = |run: &RunSpec| self.runs.get(run).map_or(String::new(), |r| r.key.clone());
+        let [html, markdown, csv, runs] = &files;
+        fl_sim::write(markdown, format!("{}\n", built.text).as_bytes())?;
+        fl_sim::write(html, fl_report::study(name, &sections).as_bytes())?;
+        fl_sim::write(csv, &fl_study::tables_csv(tables)?)?;
+        let rows = fl_study::runs_csv(&self.tables, &self.results, &key)?;
+        fl_sim::write(runs, &rows)?;
+        let mut fine = tables.iter().all(|made| made.whole);
+        for (table, made) in self.tables.iter().zip(tables).filter(|_| self.as_written) {
+            let Some(into) = &table.into else { continue };
+            let (place, name) = (into.display(), &table.name);
+            if !made.whole {
+                log::info!(
+                    "note: {place} keeps its table `{name}`: the new one has a fault, named below it"
+                );
+                continue;
+            }
+            let old = read(into)?;
+            let new = fl_study::replaced(&old, name, &made.markdown)?;
+            match (check, old == new) {
+                (_, true) => {}
+                (false, false) => fl_sim::write(into, new.as_bytes())?,
+                (true, false) => {
+                    fine = false;
+                    log::info!(
+                        "{place}: the table `{name}` is not what the runs say; without --check it is written"
+                    );
+                }
+            }
+        }
+        Ok(WrittenStudy { files, fine })
+    }
+}
+
+fn read(readme: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(readme).with_context(|| format!("reading {}", readme.display()))
+}
+
+/// The tables that were asked for; of a part of a table, the row that others are compared with too.
+fn chosen(study: &Study, only: &[String]) -> anyhow::Result<Vec<Table>> {
+    if only.is_empty() {
+        return Ok(study.tables.clone());
+    }
+    let mut wanted: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+    for text in only {
+        let (name, row) = text.split_once('/').unwrap_or((text, ""));
+        let known = || study.tables.iter().map(|t| &t.name[..]).collect::<Vec<_>>();
+        let Some(at) = study.tables.iter().position(|t| t.name == name) else {
+            let near = fl_core::settings::nearest(name, known());
+            let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            return Err(NotRun::usage(format!(
+                "--only {text}: no table is called `{name}`{near}; tables: {}",
+                known().join(", ")
+            )));
+        };
+        let rows = study.tables[at].rows.iter().enumerate();
+        let found: Vec<usize> = rows
+            .filter(|(_, item)| item.name.contains(row))
+            .map(|(at, _)| at)
+            .collect();
+        if found.is_empty() {
+            return Err(NotRun::usage(format!(
+                "--only {text}: no row of `{name}` has `{row}` in its name"
+            )));
+        }
+        let against = study.tables[at].against;
+        wanted
+            .entry(at)
+            .or_default()
+            .extend(found.into_iter().chain(against));
+    }
+    let part = |(at, rows): (usize, BTreeSet<usize>)| study.tables[at].part(&rows);
+    Ok(wanted.into_iter().map(part).collect())
+}
+
+/// Reads every spec of every run: all mistakes at once, before anything runs.
+fn checked(
+    tables: &[Table],
+    as_written: bool,
+    catalogue: &Catalogue,
+) -> anyhow::Result<BTreeMap<RunSpec, CheckedRun>> {
+    let mut runs = BTreeMap::new();
+    let mut parsed: BTreeMap<&Path, Document> = BTreeMap::new();
+    // seeds of a row have the same mistakes
+    let mut wrong: Vec<String> = Vec::new();
+    for table in tables {
+        if let Some(into) = table.into.as_ref().filter(|_| as_written) {
+            let held = std::fs::read_to_string(into).map_err(anyhow::Error::from);
+            if let Err(error) =
+                held.and_then(|text| fl_study::section(&text, &table.name).map(|_| ()))
+            {
+                wrong.push(format!(
+                    "table `{}`, into {}: {error:#}",
+                    table.name,
+                    into.display()
+                ));
+            }
+        }
+        for (item, of_row) in table.rows.iter().zip(&table.runs) {
+            for (across, of_cell) in table.across.iter().zip(of_row) {
+                for (seed, run) in of_cell {
+                    if runs.contains_key(run) {
+                        continue;
+                    }
+                    let cell = match across.name.is_empty() {
+                        true => item.name.clone(),
+                        false => format!("{}, {}", item.name, across.name),
+                    };
+                    let base = match parsed.entry(&run.base) {
+                        Entry::Occupied(base) => base.into_mut(),
+                        Entry::Vacant(place) => place.insert(prepare::parse(&run.base)?),
+                    };
+                    match prepare::check(&base.clone().set(&run.set), catalogue)? {
+                        Ok(spec) => {
+                            let digest = Sha256::digest(spec.yaml()?);
+                            let key = digest.iter().take(12).map(|b| format!("{b:02x}")).collect();
+                            let checked = CheckedRun {
+                                key,
+                                spec: Arc::new(spec),
+                                place: format!("{}, {cell}, seed {seed}", table.name),
+                                table: table.name.clone(),
+                                at: runs.len(),
+                            };
+                            runs.insert(run.clone(), checked);
+                        }
+                        Err(mistakes) => wrong.extend(
+                            mistakes
+                                .0
+                                .iter()
+                                .map(|m| format!("table `{}`, row `{cell}`: {m}", table.name)),
+                        ),
+                    }
+                }
+            }
+        }
+    }
+    let mut seen = BTreeSet::new();
+    wrong.retain(|text| seen.insert(text.clone()));
+    if wrong.is_empty() {
+        return Ok(runs);
+    }
+    let more = wrong.len().saturating_sub(SHOWN);
+    wrong.truncate(SHOWN);
+    if more > 0 {
+        wrong.push(format!("... and {more} more mistakes"));
+    }
+    Err(NotRun::usage(wrong.join("\n")))
+}

@@ -1,0 +1,131 @@
+//! What pages are made of: the frame, figures, tables.
+
+use crate::svg;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+/// The most rows of a table.
+pub(crate) const ROWS: usize = 500;
+
+/// Returns a page that needs no other file.
+pub(crate) fn whole(title: &str, body: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                // the page loads nothing from elsewhere, for any text of a spec
+                meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'";
+                title { (title) " · fl" }
+                style { (PreEscaped(include_str!("style.css"))) }
+            }
+            body { (body) }
+        }
+    };
+    page.into_string()
+}
+
+/// A section of a page.
+pub(crate) struct Section {
+    /// The target of links.
+    pub id: &'static str,
+    pub title: &'static str,
+    /// Whether it takes the whole width, or half of a wide window.
+    pub full: bool,
+    pub body: Markup,
+}
+
+/// Returns links to the sections of a page.
+pub(crate) fn contents<'s>(sections: impl Iterator<Item = (&'s str, &'s str)>) -> Markup {
+    html! {
+        nav { @for (id, title) in sections { a href={ "#" (id) } { (title) } " " } }
+    }
+}
+
+/// Returns sections, side by side in a wide window; with `links`, after links to them.
+pub(crate) fn flow(sections: &[Section], links: bool) -> Markup {
+    html! {
+        @if links { (contents(sections.iter().map(|s| (s.id, s.title)))) }
+        div.flow {
+            @for section in sections {
+                section id=[links.then_some(section.id)] class=[section.full.then_some("full")] {
+                    h2 { (section.title) }
+                    (section.body)
+                }
+            }
+        }
+    }
+}
+
+/// Returns a plot with its caption, and with its numbers as a table.
+pub(crate) fn figure(
+    title: &str,
+    about: &str,
+    picture: &Markup,
+    legend: &[(usize, &str)],
+    numbers: &Markup,
+) -> Markup {
+    html! {
+        figure {
+            h3 { (title) }
+            (picture)
+            @if !legend.is_empty() {
+                ul.legend {
+                    @for (style, label) in legend {
+                        li {
+                            svg class=(svg::style(*style)) viewBox="0 0 26 10" aria-hidden="true" {
+                                line class="line" x1="0" x2="26" y1="5" y2="5" {}
+                            }
+                            (label)
+                        }
+                    }
+                }
+            }
+            @if !about.is_empty() { figcaption { (about) } }
+            details { summary { "numbers" } div.wide { (numbers) } }
+        }
+    }
+}
+
+/// Returns a table; columns whose heads begin with `#` hold numbers.
+pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> Markup {
+    let number = |at: usize| head.get(at).is_some_and(|h| h.starts_with('#'));
+    html! {
+        div.wide {
+            table {
+                thead { tr {
+                    @for (at, name) in head.iter().enumerate() {
+                        th class=[number(at).then_some("n")] { (name.trim_start_matches('#')) }
+                    }
+                } }
+                tbody {
+                    @for row in rows {
+                        tr {
+                            @for (at, cell) in row.iter().enumerate() {
+                                td class=(if number(at) { "n" } else { "v" }) { (cell) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns at most `most` of `count` rows, evenly spaced and with the last, and a remark if there
+/// are more. Does not keep the other rows.
+pub(crate) fn some<T>(
+    rows: impl Iterator<Item = T>,
+    count: usize,
+    most: usize,
+) -> (Vec<T>, String) {
+    let every = count.div_ceil(most).max(1);
+    let kept = rows.enumerate();
+    let kept = kept.filter(|(at, _)| at % every == 0 || at + 1 == count);
+    let kept = kept.map(|(_, row)| row).collect();
+    let said = match every {
+        1 => String::new(),
+        _ => format!("{count} rows; every {every}th is shown, and the last"),
+    };
+    (kept, said)
+}

@@ -1,0 +1,85 @@
+//! The result of a run, and `outcome.json`.
+
+use anyhow::Context;
+use fl_core::privacy::Protections;
+use fl_core::{ClientId, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The file of a run's result in its folder.
+pub(crate) const OUTCOME: &str = "outcome.json";
+
+/// Bytes that crossed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// From clients to the server.
+    pub up: u64,
+    /// From the server to clients.
+    pub down: u64,
+}
+
+/// The outcome of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The run's name.
+    pub name: String,
+    /// The seed.
+    pub seed: u64,
+    /// Name of the protocol.
+    pub protocol: String,
+    /// Steps done.
+    pub rounds: usize,
+    /// The last measurement of each kind; deviations over clients end in `.std`.
+    pub metrics: BTreeMap<String, f64>,
+    /// Bytes that crossed.
+    pub bytes: Traffic,
+    /// The guarantee against each observer, if the run has an accountant.
+    pub privacy: Option<Protections>,
+    /// Digest of all messages, answers, measurements and results.
+    pub digest: String,
+    /// Wall-clock seconds; a resumed run counts all parts.
+    pub seconds: f64,
+    /// The run folder.
+    pub out: Option<String>,
+    /// The step after which the run stopped, if it can resume.
+    pub stopped: Option<String>,
+}
+
+/// `outcome.json`: the outcome of a finished run, for programs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The outcome.
+    pub outcome: Outcome,
+    /// Examples of each class (or label) at each client; empty with an accountant.
+    pub held: BTreeMap<ClientId, Vec<u32>>,
+    /// Warnings to the user, and notes for the report only.
+    pub notes: Vec<String>,
+    /// Releases that no accountant covers, if there are any.
+    pub unaccounted: Option<String>,
+    /// Whether the folder keeps a state, so that the run can be extended.
+    #[serde(default)]
+    pub keeps: bool,
+}
+
+impl Outcome {
+    /// Reads the summary of the finished run in a folder.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn of(folder: &Path) -> Result<Self> {
+        let path = folder.join(OUTCOME);
+        let what = || format!("reading {}", path.display());
+        let text = crate::atomic_file::read(&path).with_context(what)?;
+        let mut summary: serde_json::Value = serde_json::from_slice(&text).with_context(what)?;
+        let mut outcome = summary["outcome"].take();
+        // the file has `null` for values that are not finite
+        let metrics: BTreeMap<String, Option<f64>> =
+            serde_json::from_value(outcome["metrics"].take()).with_context(what)?;
+        outcome["metrics"] = serde_json::json!({});
+        let mut outcome: Self = serde_json::from_value(outcome).with_context(what)?;
+        let number = |(name, value): (String, Option<f64>)| (name, value.unwrap_or(f64::NAN));
+        outcome.metrics = metrics.into_iter().map(number).collect();
+        Ok(outcome)
+    }
+}

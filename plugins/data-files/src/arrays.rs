@@ -1,0 +1,266 @@
+//! Files of numbers: `libsvm`, `npy`, `npz` and `idx`.
+
+use crate::classes::{Classes, class_name};
+use crate::content::content;
+use crate::format::{MAX_WIDTH, Npz};
+use crate::npy;
+use crate::rows::Part;
+use crate::settings::Files;
+use anyhow::{Context, Result, bail, ensure};
+use fl_core::Inputs;
+use fl_data::format::{self, idx, libsvm as lines};
+use std::io::{Cursor, Read};
+use std::path::Path;
+
+pub(crate) fn libsvm(path: &Path, classes: &mut Classes, limit: &mut u64) -> Result<Part> {
+    let bytes = content(path, limit)?;
+    let class = |label: &str| {
+        let number: f64 = label
+            .parse()
+            .ok()
+            .filter(|number: &f64| number.is_finite())
+            .with_context(|| format!("the label is `{label}`; it must be a number"))?;
+        classes.of(&class_name(number))
+    };
+    let mut rows = lines::rows(&bytes, MAX_WIDTH, class)
+        .map_err(|error| anyhow::anyhow!("{}: {error:#}", path.display()))?;
+    let of = std::mem::take(&mut rows.labels);
+    // the true width is known once all files have been read
+    let width = rows
+        .columns
+        .iter()
+        .max()
+        .map_or(1, |last| *last as usize + 1);
+    Ok(Part {
+        inputs: rows.sparse(width),
+        of,
+    })
+}
+
+/// Sparse rows with this width, as plain numbers if `plain`.
+pub(crate) fn widened(inputs: Inputs, width: usize, plain: bool) -> Inputs {
+    match inputs {
+        Inputs::Sparse {
+            starts,
+            columns,
+            values,
+            ..
+        } => {
+            let rows = lines::Rows {
+                labels: Vec::new(),
+                starts,
+                columns,
+                values,
+            };
+            if plain {
+                rows.dense(width)
+            } else {
+                rows.sparse(width)
+            }
+        }
+        other => other,
+    }
+}
+
+pub(crate) fn idx(
+    inputs: &Path,
+    labels: &Path,
+    classes: &mut Classes,
+    limit: &mut u64,
+) -> Result<Part> {
+    let named = |path: &Path| path.display().to_string();
+    let images = idx_inputs(inputs, limit)?;
+    let found = idx::labels(content(labels, limit)?, 256).with_context(|| named(labels))?;
+    same(images.of.len(), found.len(), inputs, labels)?;
+    let of = found.iter().enumerate().map(|(at, label)| {
+        classes
+            .of(&label.to_string())
+            .with_context(|| format!("{}: label {at}", labels.display()))
+    });
+    Ok(Part {
+        of: of.collect::<Result<_>>()?,
+        inputs: images.inputs,
+    })
+}
+
+/// Images without their labels.
+pub(crate) fn idx_inputs(path: &Path, limit: &mut u64) -> Result<Part> {
+    let images = idx::images(content(path, limit)?).with_context(|| path.display().to_string())?;
+    Ok(Part::unlabelled(format::images(
+        [1, images.height, images.width],
+        images.data,
+    )))
+}
+
+fn same(rows: usize, labels: usize, inputs: &Path, of: &Path) -> Result<()> {
+    ensure!(
+        rows == labels,
+        "{} holds {rows} rows, but {} holds {labels} labels",
+        inputs.display(),
+        of.display()
+    );
+    Ok(())
+}
+
+fn array(path: &Path, limit: &mut u64) -> Result<npy::Array> {
+    npy::read(&content(path, limit)?).with_context(|| path.display().to_string())
+}
+
+pub(crate) fn npy_pair(
+    inputs: &Path,
+    labels: &Path,
+    classes: &mut Classes,
+    limit: &mut u64,
+) -> Result<Part> {
+    let (rows, of) = (array(inputs, limit)?, array(labels, limit)?);
+    same(rows.shape[0], of.shape[0], inputs, labels)?;
+    let of = labelled(&of, classes).with_context(|| labels.display().to_string())?;
+    let inputs = numbers(rows).with_context(|| inputs.display().to_string())?;
+    Ok(Part { inputs, of })
+}
+
+pub(crate) fn npy_column(
+    path: &Path,
+    files: &Files,
+    classes: &mut Classes,
+    limit: &mut u64,
+) -> Result<Part> {
+    let name = || path.display().to_string();
+    let mut rows = array(path, limit)?;
+    if files.unlabelled() {
+        return Ok(Part::unlabelled(numbers(rows).with_context(name)?));
+    }
+    let [count, width] = rows.shape[..] else {
+        bail!(
+            "{}: an array of shape {:?}; with `label` (a column) it must have two dimensions",
+            name(),
+            rows.shape
+        );
+    };
+    let label = files.label.as_ref().and_then(|label| label.0.parse().ok());
+    let label: usize = label
+        .filter(|column| (1..=width).contains(column) && width > 1)
+        .with_context(|| {
+            format!(
+                "{}: `label` must be the number of one of its {width} columns, from 1",
+                name()
+            )
+        })?;
+    let class = |row: usize| {
+        let number = rows.number(row * width + label - 1);
+        classes
+            .of(&class_name(number))
+            .with_context(|| format!("{}: row {row}", name()))
+    };
+    let of = (0..count).map(class).collect::<Result<_>>()?;
+    let mut at = 0;
+    let mut keep = || {
+        at += 1;
+        (at - 1) % width != label - 1
+    };
+    match &mut rows.data {
+        npy::Data::Bytes(data) => data.retain(|_| keep()),
+        npy::Data::IdRanges(data) => data.retain(|_| keep()),
+    }
+    rows.shape = vec![count, width - 1];
+    let inputs = numbers(rows).with_context(name)?;
+    Ok(Part { inputs, of })
+}
+
+pub(crate) fn npz(
+    path: &Path,
+    how: &Npz,
+    files: &Files,
+    classes: &mut Classes,
+    limit: &mut u64,
+) -> Result<Part> {
+    let name = || path.display().to_string();
+    let mut zip = zip::ZipArchive::new(Cursor::new(content(path, limit)?)).with_context(name)?;
+    let mut read = |array: &str| -> Result<npy::Array> {
+        let known: Vec<String> = zip
+            .file_names()
+            .take(50)
+            .flatten()
+            .map(|name| name.into_owned())
+            .collect();
+        let file = zip.by_name(&format!("{array}.npy")).with_context(|| {
+            let known: Vec<&str> = known.iter().map(|n| n.trim_end_matches(".npy")).collect();
+            format!("there is no array `{array}`; it has: {}", known.join(", "))
+        })?;
+        let mut bytes = Vec::new();
+        file.take(*limit + 1).read_to_end(&mut bytes)?;
+        *limit = limit
+            .checked_sub(bytes.len() as u64)
+            .context("with it the files hold more than `max-bytes`, all together")?;
+        npy::read(&bytes).with_context(|| format!("array `{array}`"))
+    };
+    let rows = read(&how.inputs).with_context(name)?;
+    let Some(label) = &files.label else {
+        return Ok(Part::unlabelled(numbers(rows).with_context(name)?));
+    };
+    let of = read(&label.0).with_context(name)?;
+    same(rows.shape[0], of.shape[0], path, path)?;
+    Ok(Part {
+        of: labelled(&of, classes).with_context(name)?,
+        inputs: numbers(rows).with_context(name)?,
+    })
+}
+
+/// One class a row.
+fn labelled(array: &npy::Array, classes: &mut Classes) -> Result<Vec<u32>> {
+    let rows = array.shape[0];
+    ensure!(
+        array.shape.iter().product::<usize>() == rows,
+        "labels of shape {:?}; there must be one for each row",
+        array.shape
+    );
+    let class = |row: usize| {
+        let number = array.number(row);
+        ensure!(number.is_finite(), "label {row} is {number}");
+        let class = classes.of(&class_name(number));
+        class.with_context(|| format!("label {row}"))
+    };
+    (0..rows).map(class).collect()
+}
+
+/// Rows as inputs: bytes of three or four dimensions are images, `rows x height x width`, with the channels before or after.
+fn numbers(array: npy::Array) -> Result<Inputs> {
+    let npy::Array { shape, data } = array;
+    let width: usize = shape[1..].iter().product();
+    ensure!(
+        shape.len() > 1 && width > 0 && width <= MAX_WIDTH as usize,
+        "an array of shape {shape:?}; it must have a row per sample, of 1 to {MAX_WIDTH} values"
+    );
+    let data = match data {
+        npy::Data::Bytes(data) => match shape[1..] {
+            [height, width] => return Ok(format::images([1, height, width], data)),
+            [1 | 3, height, width] => return Ok(format::images([shape[1], height, width], data)),
+            [height, width, channels @ (1 | 3)] => {
+                let plane = height * width;
+                let image = |pixels: &[u8]| {
+                    let at = |i: usize| pixels[i % plane * channels + i / plane];
+                    (0..plane * channels).map(at).collect::<Vec<u8>>()
+                };
+                let data = data.chunks(plane * channels).flat_map(image).collect();
+                return Ok(format::images([channels, height, width], data));
+            }
+            _ => data.into_iter().map(f32::from).collect(),
+        },
+        npy::Data::IdRanges(data) => {
+            let wrong = data.iter().position(|n| !(*n as f32).is_finite());
+            if let Some(at) = wrong {
+                bail!(
+                    "row {}, value {}: {} is no number that can be used",
+                    at / width,
+                    at % width,
+                    data[at]
+                );
+            }
+            data.into_iter().map(|n| n as f32).collect()
+        }
+    };
+    Ok(Inputs::Dense {
+        shape: shape[1..].to_vec(),
+        data,
+    })
+}

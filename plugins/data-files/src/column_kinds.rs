@@ -1,0 +1,115 @@
+//! How the columns of a table are read.
+
+use crate::literal::Literal;
+use fl_core::settings::{Reader, Setting, Step, Value};
+use serde_json::json;
+
+fl_core::choices! {
+    /// How a column is read.
+    pub enum Column {
+        /// One value: the number.
+        Number(Number) = "number",
+        /// One value for each category: 1 in that of the row, 0 in the others.
+        Category(Category) = "category",
+        /// Hashed bags of words: how often each word occurs, scaled to length 1; or the first words in their order.
+        Text(Text) = "text",
+        /// Not used.
+        Skip = "skip",
+    }
+}
+
+fl_core::settings! {
+    /// A column of numbers.
+    #[check(Number::check)]
+    pub struct Number {
+        /// `[low, high]`: the value is `(number - low) / (high - low)`, and a number outside is a mistake.
+        range: Option<Vec<f32>> = None;
+        /// The number where the field is missing; otherwise that is a mistake.
+        missing: Option<f32> = None;
+    }
+}
+
+fl_core::settings! {
+    /// A column of categories.
+    #[check(Category::check)]
+    pub struct Category {
+        /// The categories; another one is a mistake. If not given those in the training rows, sorted, and another one has no
+        /// value of its own.
+        of: Option<Vec<Literal>> = None;
+    }
+}
+
+fl_core::settings! {
+    /// A column of text.
+    pub struct Text {
+        /// Columns of a bag, and so its values; a word counts in the one that its hash names.
+        width: usize = fl_data::text::WIDTH, in 1..=fl_data::text::MAX_WIDTH;
+        /// Instead of a bag: values, the text's first so many words in their order, each as its column's number from 1 to
+        /// `width`, then zeros. For networks that begin with `embedding`, where it is the only column.
+        words: Option<usize> = None, in 1..=fl_data::text::MAX_WORDS;
+    }
+}
+
+impl Number {
+    fn check(&self) -> Result<(), String> {
+        match self.range.as_deref() {
+            None => Ok(()),
+            Some([low, high]) if low < high => Ok(()),
+            Some(_) => Err("`range` must be two numbers, the lower one first".into()),
+        }
+    }
+
+    /// Lowest and highest number.
+    pub(crate) fn ends(&self) -> Option<(f32, f32)> {
+        match self.range.as_deref() {
+            Some([low, high]) => Some((*low, *high)),
+            _ => None,
+        }
+    }
+}
+
+impl Category {
+    fn check(&self) -> Result<(), String> {
+        let mut sorted = self.of.clone().unwrap_or_default();
+        sorted.sort();
+        match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(format!("`of` names {} twice", pair[0])),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Columns by name, in the order of the spec.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Columns(pub Vec<(String, Column)>);
+
+impl Setting for Columns {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        let map = match value {
+            Value::Null => return Some(Self::default()),
+            Value::Mapping(map) => map,
+            other => return reader.unlike("a mapping from columns to kinds", other),
+        };
+        let mut all = Vec::new();
+        for (name, value) in map {
+            let name = Literal::read(name, reader);
+            let column = reader.below(
+                Step::Key(name.clone().map_or(String::new(), |name| name.0)),
+                |r| Column::read(value, r),
+            );
+            all.push(name.zip(column).map(|(name, column)| (name.0, column)));
+        }
+        all.into_iter().collect::<Option<_>>().map(Self)
+    }
+    fn write(&self) -> Value {
+        let entries = self.0.iter();
+        let entries = entries.map(|(name, column)| (name.as_str().into(), column.write()));
+        Value::Mapping(entries.collect())
+    }
+    fn schema() -> serde_json::Value {
+        json!({ "type": "object", "additionalProperties": Column::schema() })
+    }
+    fn kind() -> String {
+        "mapping from columns to kinds".into()
+    }
+}

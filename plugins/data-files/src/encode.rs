@@ -1,0 +1,343 @@
+//! From a table of text to rows of numbers.
+
+use crate::classes::{Classes, short};
+use crate::column_kinds::{Column, Number, Text};
+use crate::literal::Literal;
+use crate::rows::Part;
+use crate::settings::Files;
+use crate::table::Table;
+use anyhow::{Result, bail, ensure};
+use fl_core::Inputs;
+use fl_data::column_match::{CLASS, SKIPPED};
+use std::collections::BTreeMap;
+
+/// A column with more categories than this is text, or an id.
+const MAX_CATEGORIES: usize = 1000;
+
+/// How every column of the tables becomes numbers.
+pub(crate) struct Plan<'a> {
+    files: &'a Files,
+    first: &'a Table,
+    /// The column with the classes.
+    label: Option<usize>,
+    /// In the order of the first table.
+    columns: Vec<(usize, Encoding)>,
+    width: usize,
+    sparse: bool,
+    /// For each column: its name, and how it is read.
+    pub described: Vec<(String, String)>,
+    /// Columns whose categories the spec does not say.
+    found: Vec<String>,
+    pub notes: Vec<String>,
+}
+
+enum Encoding {
+    Number(Number),
+    Category {
+        index: BTreeMap<String, usize>,
+        given: bool,
+    },
+    Text(Text),
+}
+
+impl Encoding {
+    fn width(&self) -> usize {
+        match self {
+            Self::Number(_) => 1,
+            Self::Category { index, .. } => index.len(),
+            Self::Text(text) => text.words.unwrap_or(text.width),
+        }
+    }
+}
+
+impl<'a> Plan<'a> {
+    /// From the spec, and from the training rows where it does not say.
+    pub fn new(files: &'a Files, tables: &'a [Table]) -> Result<Self> {
+        let first = &tables[0];
+        let orders = tables
+            .iter()
+            .map(|table| table.order(first))
+            .collect::<Result<Vec<_>>>()?;
+        for (name, _) in &files.columns.0 {
+            first.find(name)?;
+        }
+        let label = files.label.as_ref().map(|label| first.find(&label.0));
+        let label = label.transpose()?;
+        let mut plan = Self {
+            files,
+            first,
+            label,
+            columns: Vec::new(),
+            width: 0,
+            sparse: false,
+            described: Vec::new(),
+            found: Vec::new(),
+            notes: Vec::new(),
+        };
+        let mut inferred = Vec::new();
+        for (column, name) in first.names.iter().enumerate() {
+            if Some(column) == label {
+                plan.described.push((name.clone(), CLASS.into()));
+                continue;
+            }
+            let given = files.columns.0.iter().find(|(known, _)| known == name);
+            let cells = || {
+                let of = tables.iter().zip(&orders);
+                of.flat_map(move |(t, order)| (0..t.len()).map(move |r| t.cell(r, order[column])))
+            };
+            let how = match given {
+                Some((_, how)) => how.clone(),
+                None => {
+                    inferred.push(name.as_str());
+                    plan.guess(name, cells())?
+                }
+            };
+            let (encoding, text) = match how {
+                Column::Skip => {
+                    plan.described.push((name.clone(), SKIPPED.into()));
+                    continue;
+                }
+                Column::Number(number) => {
+                    let text = match number.ends() {
+                        Some((low, high)) => {
+                            format!("a number from {low} to {high}, scaled to 0..1")
+                        }
+                        None => "a number, not scaled".into(),
+                    };
+                    (Encoding::Number(number), text)
+                }
+                Column::Text(text) => {
+                    let about = match text.words {
+                        None => format!("text: {} hashed words", text.width),
+                        Some(n) => {
+                            format!(
+                                "text: its first {n} words, numbers of {} hashed",
+                                text.width
+                            )
+                        }
+                    };
+                    (Encoding::Text(text), about)
+                }
+                Column::Category(category) => plan.category(name, category.of, cells())?,
+            };
+            plan.width += encoding.width();
+            plan.sparse |= matches!(&encoding, Encoding::Text(text) if text.words.is_none());
+            let text = match given {
+                Some(_) => text,
+                None => format!("{text} (inferred)"),
+            };
+            plan.described.push((name.clone(), text));
+            plan.columns.push((column, encoding));
+        }
+        ensure!(
+            plan.width > 0,
+            "{}: no column is left to learn from",
+            first.path.display()
+        );
+        if !plan.found.is_empty() {
+            plan.notes.push(format!(
+                "categories were found in the clients' rows: {}; list them, as `{{category: {{of: [..]}}}}`, where the rows are \
+                 private",
+                plan.found.join(", ")
+            ));
+        }
+        if !inferred.is_empty() {
+            plan.notes.push(format!(
+                "kinds of columns were inferred from the clients' rows: {}; say them in `columns` where the rows are private, and \
+                 with `{{number: {{range: [..]}}}}` for a network or a linear model, which wants numbers from 0 to 1",
+                inferred.join(", ")
+            ));
+        }
+        Ok(plan)
+    }
+
+    fn is_missing(&self, field: &str) -> bool {
+        self.files.missing.iter().any(|word| word.0 == field)
+    }
+
+    /// Numbers if every row has one, categories otherwise.
+    fn guess<'c>(&self, name: &str, cells: impl Iterator<Item = &'c str>) -> Result<Column> {
+        let mut present = cells.filter(|cell| !self.is_missing(cell)).peekable();
+        ensure!(
+            present.peek().is_some(),
+            "{}: column `{name}` is missing in every row; say `columns: {{{name}: skip}}`",
+            self.first.path.display()
+        );
+        Ok(match present.all(|cell| number(cell).is_some()) {
+            true => Column::Number(fl_core::settings::defaults()),
+            false => Column::Category(fl_core::settings::defaults()),
+        })
+    }
+
+    fn category<'c>(
+        &mut self,
+        name: &str,
+        of: Option<Vec<Literal>>,
+        cells: impl Iterator<Item = &'c str>,
+    ) -> Result<(Encoding, String)> {
+        let given = of.is_some();
+        let names: Vec<String> = match of {
+            Some(of) => of.into_iter().map(|word| word.0).collect(),
+            None => {
+                let mut found = std::collections::BTreeSet::new();
+                for cell in cells.filter(|cell| !self.is_missing(cell)) {
+                    found.insert(cell);
+                    ensure!(
+                        found.len() <= MAX_CATEGORIES,
+                        "{}: column `{name}` has more than {MAX_CATEGORIES} different texts; say in `columns` that it is \
+                         `text` or `skip`, or list its categories: `{{category: {{of: [..]}}}}`",
+                        self.first.path.display()
+                    );
+                }
+                self.found.push(name.into());
+                found.into_iter().map(str::to_string).collect()
+            }
+        };
+        let mut shown = names.iter().take(6).cloned().collect::<Vec<_>>().join(", ");
+        if names.len() > 6 {
+            shown += ", ..";
+        }
+        let text = format!("one of {} categories: {shown}", names.len());
+        let index = names.into_iter().enumerate().map(|(at, name)| (name, at));
+        let index = index.collect();
+        Ok((Encoding::Category { index, given }, text))
+    }
+
+    fn class(&self, table: &Table, row: usize, label: usize, classes: &mut Classes) -> Result<u32> {
+        let class = table.cell(row, label);
+        if self.is_missing(class) {
+            return Err(table.wrong(row, label, "the class is missing"));
+        }
+        let class = classes.of(class);
+        class.map_err(|text| table.wrong(row, label, text))
+    }
+
+    /// The rows of a table as numbers, and their classes.
+    pub fn encode(&self, table: &Table, classes: &mut Classes, limit: u64) -> Result<Part> {
+        let order = table.order(self.first)?;
+        let (rows, label) = (table.len(), self.label.map(|label| order[label]));
+        let bytes = (rows as u64)
+            .saturating_mul(self.width as u64)
+            .saturating_mul(4);
+        ensure!(
+            self.sparse || bytes <= limit,
+            "{}: {rows} rows of {} values need {bytes} bytes; raise `max-bytes`, or have fewer categories",
+            table.path.display(),
+            self.width
+        );
+        let mut of = Vec::with_capacity(rows);
+        let mut dense = Vec::with_capacity(if self.sparse { 0 } else { rows * self.width });
+        let (mut starts, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
+        let mut row_values: Vec<(u32, f32)> = Vec::new();
+        for row in 0..rows {
+            of.push(match label {
+                Some(label) => self.class(table, row, label, classes)?,
+                None => 0,
+            });
+            row_values.clear();
+            let mut from = 0u32;
+            for (column, encoding) in &self.columns {
+                let at = order[*column];
+                self.field(encoding, table.cell(row, at), from, &mut row_values)
+                    .map_err(|text| table.wrong(row, at, text))?;
+                from += encoding.width() as u32;
+            }
+            if self.sparse {
+                let present = row_values.iter().filter(|(_, value)| *value != 0.0);
+                for (column, value) in present {
+                    columns.push(*column);
+                    values.push(*value);
+                }
+                starts.push(columns.len());
+                ensure!(
+                    columns.len() as u64 * 8 <= limit,
+                    "{}: its rows need more than `max-bytes` ({limit}) as numbers; raise it",
+                    table.path.display()
+                );
+            } else {
+                let start = dense.len();
+                dense.resize(start + self.width, 0.0);
+                for (column, value) in &row_values {
+                    dense[start + *column as usize] = *value;
+                }
+            }
+        }
+        let inputs = match self.sparse {
+            true => Inputs::Sparse {
+                width: self.width,
+                starts,
+                columns,
+                values,
+            },
+            false => Inputs::Dense {
+                shape: vec![self.width],
+                data: dense,
+            },
+        };
+        Ok(Part { inputs, of })
+    }
+
+    /// Appends the values of one field that are not 0, from column `from`.
+    fn field(
+        &self,
+        encoding: &Encoding,
+        cell: &str,
+        from: u32,
+        out: &mut Vec<(u32, f32)>,
+    ) -> Result<()> {
+        let missing = self.is_missing(cell);
+        match encoding {
+            Encoding::Number(how) => {
+                let found = match (missing, how.missing) {
+                    (true, Some(instead)) => instead,
+                    (true, None) => bail!(
+                        "is missing; say in `columns` which number stands for it: {{number: {{missing: 0}}}}"
+                    ),
+                    (false, _) => match number(cell) {
+                        Some(number) => number,
+                        None => bail!("`{}` is not a number", short(cell)),
+                    },
+                };
+                let value = match how.ends() {
+                    Some((low, high)) if !(low..=high).contains(&found) => {
+                        bail!("{found} is not in the range {low} to {high} of the spec")
+                    }
+                    Some((low, high)) => (found - low) / (high - low),
+                    None => found,
+                };
+                out.push((from, value));
+            }
+            Encoding::Category { index, given } => match index.get(cell) {
+                Some(at) => out.push((from + *at as u32, 1.0)),
+                None if *given && !missing => {
+                    let known: Vec<&str> = index.keys().take(20).map(String::as_str).collect();
+                    bail!(
+                        "`{}` is none of its categories: {}",
+                        short(cell),
+                        known.join(", ")
+                    )
+                }
+                None => {}
+            },
+            Encoding::Text(text) => {
+                let cell = if missing { "" } else { cell };
+                match text.words {
+                    None => {
+                        let words = fl_data::text::bag(cell, text.width);
+                        out.extend(words.map(|(column, value)| (from + column, value)));
+                    }
+                    Some(n) => out.extend(
+                        (from..)
+                            .zip(fl_data::text::sequence(cell, text.width))
+                            .take(n),
+                    ),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn number(text: &str) -> Option<f32> {
+    text.parse::<f32>().ok().filter(|value| value.is_finite())
+}

@@ -1,0 +1,100 @@
+//! How files are written.
+
+fl_core::choices! {
+    /// How files are written.
+    pub enum Format {
+        /// A table: one row a line, fields separated by commas, names of the columns in the first line.
+        Csv(Csv) = "csv",
+        /// Images and labels as MNIST has them: unsigned bytes.
+        Idx = "idx",
+        /// One row a line: `label index:value ..`.
+        Libsvm(Libsvm) = "libsvm",
+        /// An array of NumPy: a row per sample; bytes of three or four dimensions are images.
+        Npy = "npy",
+        /// Several arrays of NumPy.
+        Npz(Npz) = "npz",
+        /// A table in Apache's column format. Needs a program built with the feature `parquet`.
+        Parquet = "parquet",
+        /// A table: one JSON object a line.
+        Jsonl = "jsonl",
+        /// PNG or JPEG files of one size, a folder per class; or all in one folder, as only a public set may have them.
+        Images = "images",
+        /// PNG or JPEG files of one size in a folder, and in another a PNG of the same name for each, whose pixels have
+        /// classes: `{inputs: images, labels: masks}`.
+        Masks(Masks) = "masks",
+        /// PNG or JPEG files of one size in a folder, and in another the image of the same name that is to be made of each, all of
+        /// one size, which may be another: `{inputs: noisy, labels: clean}`.
+        Pairs = "pairs",
+    }
+}
+
+fl_core::settings! {
+    /// How a table of text is written.
+    pub struct Csv {
+        /// Between two fields, one character; if not given a comma, in `.tsv` files a tab.
+        separator: Option<String> = None;
+        /// Is the first line the names of the columns? If not, columns are called by their number, from 1.
+        header: bool = true;
+    }
+}
+
+fl_core::settings! {
+    /// Rows of LIBSVM.
+    pub struct Libsvm {
+        /// Features; if not given, the largest index in any file.
+        width: Option<u32> = None, in 1..=MAX_WIDTH;
+    }
+}
+
+fl_core::settings! {
+    /// Arrays of NumPy.
+    pub struct Npz {
+        /// The array with a row per sample.
+        inputs: String = "x".into();
+    }
+}
+
+fl_core::settings! {
+    /// Images whose pixels have classes.
+    pub struct Masks {
+        /// What stands in a pixel of a mask.
+        pixels: MaskPixels = MaskPixels::Classes;
+    }
+}
+
+fl_core::choices! {
+    /// What stands in a pixel of a mask, a PNG of one channel with 8 or 16 bits.
+    pub enum MaskPixels {
+        /// Its class, from 0, the background; or, if there are two classes, 0 and 255.
+        Classes = "classes",
+        /// The number of its object, 0 for none. There are two classes: background, and objects.
+        Objects = "objects",
+    }
+}
+
+/// More features than this are a slip of the pen.
+pub(crate) const MAX_WIDTH: u32 = fl_data::text::MAX_WIDTH as u32;
+
+impl Format {
+    pub(crate) fn is_table(&self) -> bool {
+        matches!(self, Self::Csv(_) | Self::Jsonl | Self::Parquet)
+    }
+
+    /// Does a file hold many rows? Then one with the same content is the same; images are alike more easily.
+    pub(crate) fn of_many_rows(&self) -> bool {
+        !matches!(self, Self::Images | Self::Masks(_) | Self::Pairs)
+    }
+
+    /// Endings of the files that count in a folder; any if there are none.
+    pub(crate) fn endings(&self) -> &'static [&'static str] {
+        match self {
+            Self::Csv(_) => &["csv", "tsv"],
+            Self::Jsonl => &["jsonl", "ndjson"],
+            Self::Parquet => &["parquet"],
+            Self::Npy => &["npy"],
+            Self::Npz(_) => &["npz"],
+            Self::Images | Self::Masks(_) | Self::Pairs => &["png", "jpg", "jpeg"],
+            Self::Idx | Self::Libsvm(_) => &[],
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! PNG and JPEG files, a folder per class.
+
+use crate::classes::Classes;
+use crate::rows::Part;
+use anyhow::{Context, Result, bail, ensure};
+use fl_core::Inputs;
+use fl_data::{archive, format};
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+use zune_jpeg::JpegDecoder;
+use zune_jpeg::zune_core::bytestream::ZCursor;
+use zune_jpeg::zune_core::colorspace::ColorSpace;
+use zune_jpeg::zune_core::options::DecoderOptions;
+
+/// Images wider or higher than this are refused before they are decoded.
+const MAX_SIDE: usize = 4096;
+
+/// Channels, height, width; and bytes, pixel after pixel.
+type Image = ([usize; 3], Vec<u8>);
+
+pub(crate) fn read(paths: &[PathBuf], classes: &mut Classes, limit: &mut u64) -> Result<Part> {
+    let mut of = Vec::new();
+    for path in paths {
+        let class = path.parent().and_then(Path::file_name).unwrap_or_default();
+        let class = classes.of(&class.to_string_lossy());
+        of.push(class.with_context(|| path.display().to_string())?);
+    }
+    Ok(Part {
+        inputs: stacked(paths, limit)?,
+        of,
+    })
+}
+
+/// Images of one size, one after the other.
+pub(crate) fn stacked(paths: &[PathBuf], limit: &mut u64) -> Result<Inputs> {
+    let mut data = Vec::new();
+    let mut first: Option<([usize; 3], &Path)> = None;
+    for path in paths {
+        let name = || path.display().to_string();
+        let file = archive::read_at_most(path, (*limit).min(archive::MAX_BYTES))?;
+        let (shape, pixels) = decoded(&file).with_context(name)?;
+        *limit = limit.checked_sub(pixels.len() as u64).with_context(|| {
+            format!("{}: with it the images need more than `max-bytes`", name())
+        })?;
+        let (wanted, example) = *first.get_or_insert((shape, path));
+        ensure!(
+            shape == wanted,
+            "{}: {}, but {} is {}; all images must be alike",
+            name(),
+            described(shape),
+            example.display(),
+            described(wanted)
+        );
+        let (channels, plane) = (shape[0], shape[1] * shape[2]);
+        let planes = (0..channels).flat_map(|c| (0..plane).map(move |at| at * channels + c));
+        data.extend(planes.map(|at| pixels[at]));
+    }
+    let (shape, _) = first.context("there are no images")?;
+    Ok(format::images(shape, data))
+}
+
+/// Height, width, and the numbers in a PNG of one channel as they stand there: those of a palette are not looked up.
+pub(crate) fn numbers(file: &[u8]) -> Result<([usize; 2], Vec<u16>)> {
+    ensure!(file.starts_with(b"\x89PNG"), "a mask must be a PNG");
+    let mut decoder = png::Decoder::new(Cursor::new(file));
+    decoder.set_transformations(png::Transformations::IDENTITY);
+    let mut reader = decoder.read_info()?;
+    let (height, width) = (reader.info().height as usize, reader.info().width as usize);
+    side(height, width)?;
+    let size = reader.output_buffer_size().context("too large")?;
+    let mut bytes = vec![0; size];
+    let frame = reader.next_frame(&mut bytes)?;
+    let found = (frame.color_type, frame.bit_depth);
+    let pixels: Vec<u16> = match found {
+        (png::ColorType::Grayscale | png::ColorType::Indexed, png::BitDepth::Eight) => {
+            bytes.into_iter().map(u16::from).collect()
+        }
+        (png::ColorType::Grayscale, png::BitDepth::Sixteen) => {
+            let pairs = bytes.as_chunks::<2>().0.iter();
+            pairs.map(|pair| u16::from_be_bytes(*pair)).collect()
+        }
+        _ => bail!("a mask must have one channel of 8 or 16 bits, and this is {found:?}"),
+    };
+    ensure!(
+        pixels.len() == height * width,
+        "{} numbers for {height} x {width}",
+        pixels.len()
+    );
+    Ok(([height, width], pixels))
+}
+
+pub(crate) fn described([channels, height, width]: [usize; 3]) -> String {
+    let colour = if channels == 1 { "grey" } else { "in colour" };
+    format!("{height} x {width} {colour}")
+}
+
+fn decoded(file: &[u8]) -> Result<Image> {
+    match file {
+        [0x89, b'P', b'N', b'G', ..] => png(file),
+        [0xff, 0xd8, ..] => jpeg(file),
+        _ => bail!("neither PNG nor JPEG"),
+    }
+}
+
+fn side(height: usize, width: usize) -> Result<()> {
+    ensure!(
+        (1..=MAX_SIDE).contains(&height) && (1..=MAX_SIDE).contains(&width),
+        "an image of {height} x {width}; sides must be 1 to {MAX_SIDE}"
+    );
+    Ok(())
+}
+
+/// Palettes become colours, 16 bits become 8, transparency is left out.
+fn png(file: &[u8]) -> Result<Image> {
+    let mut decoder = png::Decoder::new(Cursor::new(file));
+    decoder.set_transformations(png::Transformations::normalize_to_color8());
+    let mut reader = decoder.read_info()?;
+    let (height, width) = (reader.info().height as usize, reader.info().width as usize);
+    side(height, width)?;
+    let size = reader.output_buffer_size().context("too large")?;
+    let mut pixels = vec![0; size];
+    let frame = reader.next_frame(&mut pixels)?;
+    let stored = match frame.color_type {
+        png::ColorType::Grayscale => 1,
+        png::ColorType::GrayscaleAlpha => 2,
+        png::ColorType::Rgb => 3,
+        png::ColorType::Rgba => 4,
+        png::ColorType::Indexed => bail!("a palette that cannot be resolved"),
+    };
+    let channels = if stored < 3 { 1 } else { 3 };
+    let pixels = pixels[..height * width * stored].chunks(stored);
+    let pixels = pixels
+        .flat_map(|pixel| &pixel[..channels])
+        .copied()
+        .collect();
+    Ok(([channels, height, width], pixels))
+}
+
+fn jpeg(file: &[u8]) -> Result<Image> {
+    let options = |out| {
+        DecoderOptions::default()
+            .set_max_width(MAX_SIDE)
+            .set_max_height(MAX_SIDE)
+            .jpeg_set_out_colorspace(out)
+    };
+    let mut header = JpegDecoder::new_with_options(ZCursor::new(file), options(ColorSpace::RGB));
+    header.decode_headers()?;
+    let grey = header.input_colorspace() == Some(ColorSpace::Luma);
+    let out = if grey {
+        ColorSpace::Luma
+    } else {
+        ColorSpace::RGB
+    };
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(file), options(out));
+    let pixels = decoder.decode()?;
+    let (width, height) = decoder.dimensions().context("no size")?;
+    side(height, width)?;
+    let channels = if grey { 1 } else { 3 };
+    ensure!(
+        pixels.len() == channels * height * width,
+        "{} bytes for {height} x {width}",
+        pixels.len()
+    );
+    Ok(([channels, height, width], pixels))
+}

@@ -1,0 +1,215 @@
+//! Reads all files of a spec and puts their rows together.
+
+use crate::classes::Classes;
+use crate::encode::Plan;
+use crate::format::Format;
+use crate::paths::{Paths, Source};
+use crate::rows::{Part, joined};
+use crate::settings::Files;
+use crate::table::Table;
+use crate::train_test::{TrainTest, hold_out, labelled, with_inferred};
+use crate::{arrays, images, read_table};
+use anyhow::{Context, Result, bail, ensure};
+use fl_core::{Inputs, Labels};
+use fl_data::Rows;
+use std::path::Path;
+
+/// Training rows source by source, and test rows.
+struct All {
+    train: Vec<(String, Part)>,
+    test: Option<Part>,
+    columns: Vec<(String, String)>,
+    notes: Vec<String>,
+}
+
+pub(crate) fn read(files: &Files) -> Result<Rows> {
+    let mut classes = Classes::new(files);
+    let All {
+        train,
+        test,
+        columns,
+        mut notes,
+    } = match files.format.is_table() {
+        true => tables(files, &mut classes)?,
+        false => parts(files, &mut classes)?,
+    };
+    if !classes.given && !files.unlabelled() {
+        notes.push(format!(
+            "the {} classes were found in the clients' rows; say them in `classes` where that is private",
+            classes.len()
+        ));
+    }
+    let (names, place) = classes.finish();
+    let TrainTest {
+        own,
+        tested,
+        sources,
+    } = hold_out(files, train, test);
+    // rows without a label are all of class 0, and nobody looks
+    let labels = |of: &[u32], _: &[usize]| {
+        let place = |class: &u32| place.get(*class as usize).copied().unwrap_or(0);
+        Ok(Labels::Classes {
+            of: of.iter().map(place).collect(),
+            classes: names.len().max(1),
+        })
+    };
+    let (train, test) = labelled(own, tested, "rows", labels)?;
+    let rows = Rows {
+        sources,
+        classes: names,
+        columns,
+        notes,
+        ..Rows::new(train, test)
+    };
+    Ok(with_inferred(files, rows))
+}
+
+fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
+    let mut limit = files.max_bytes;
+    let mut read = |source: &Source| {
+        let paths = source.files(&files.format);
+        paths
+            .iter()
+            .map(|path| read_table::read(path, files, &mut limit))
+            .collect::<Result<Vec<_>>>()
+    };
+    let (mut all, mut counts) = (Vec::new(), Vec::new());
+    for source in files.train.sources() {
+        let tables = read(source)?;
+        counts.push((source.name().to_string(), tables.len()));
+        all.extend(tables);
+    }
+    let mut test = Vec::new();
+    for source in files.test.iter().flat_map(Paths::sources) {
+        test.extend(read(source)?);
+    }
+    ensure!(!all.is_empty(), "there are no training files");
+    let bare = |table: &Table| format!("{}: holds no rows", table.path.display());
+    if let Some(none) = test.iter().find(|table| table.len() == 0) {
+        bail!(bare(none));
+    }
+    // what columns and classes are must follow from something
+    let said = files.classes.is_some() && all[0].names.iter().all(|name| files.says(name));
+    ensure!(
+        said || all.iter().any(|table| table.len() > 0),
+        bare(&all[0])
+    );
+    let mut plan = Plan::new(files, &all)?;
+    let mut left = files.max_bytes;
+    let mut encoded = |table: &Table, classes: &mut Classes| {
+        let part = plan.encode(table, classes, left)?;
+        left = left.saturating_sub(part.bytes());
+        Ok(part)
+    };
+    let mut tables = all.iter();
+    let mut train = Vec::new();
+    for (name, count) in counts {
+        let parts: Result<Vec<Part>> = tables
+            .by_ref()
+            .take(count)
+            .map(|table| encoded(table, classes))
+            .collect();
+        train.push((name, joined(parts?)?));
+    }
+    classes.closed = true;
+    let test: Result<Vec<Part>> = test.iter().map(|table| encoded(table, classes)).collect();
+    let test = test?;
+    Ok(All {
+        train,
+        test: if test.is_empty() {
+            None
+        } else {
+            Some(joined(test)?)
+        },
+        columns: std::mem::take(&mut plan.described),
+        notes: std::mem::take(&mut plan.notes),
+    })
+}
+
+fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
+    let mut limit = files.max_bytes;
+    let mut read = |source: &Source, classes: &mut Classes| -> Result<Part> {
+        let one = |path: &Path, classes: &mut Classes, limit: &mut u64| match &files.format {
+            Format::Libsvm(_) => arrays::libsvm(path, classes, limit),
+            Format::Npy => arrays::npy_column(path, files, classes, limit),
+            Format::Npz(how) => arrays::npz(path, how, files, classes, limit),
+            _ => bail!(
+                "{}: labels must stand in a file of their own",
+                path.display()
+            ),
+        };
+        match (source, &files.format) {
+            (Source::Pair { inputs, labels }, Format::Idx) => {
+                arrays::idx(inputs.as_ref(), labels.as_ref(), classes, &mut limit)
+            }
+            (Source::Path(_), Format::Idx) => {
+                let paths = source.files(&files.format);
+                let parts = paths
+                    .iter()
+                    .map(|path| arrays::idx_inputs(path, &mut limit));
+                joined(parts.collect::<Result<_>>()?)
+            }
+            (Source::Pair { inputs, labels }, _) => {
+                arrays::npy_pair(inputs.as_ref(), labels.as_ref(), classes, &mut limit)
+            }
+            (Source::Path(_), Format::Images) => {
+                images::read(&source.files(&files.format), classes, &mut limit)
+            }
+            (Source::Path(_), _) => {
+                let paths = source.files(&files.format);
+                let parts: Result<Vec<Part>> = paths
+                    .iter()
+                    .map(|path| one(path, classes, &mut limit))
+                    .collect();
+                joined(parts?).with_context(|| source.name().to_string())
+            }
+        }
+    };
+    let mut train = Vec::new();
+    for source in files.train.sources() {
+        train.push((source.name().to_string(), read(source, classes)?));
+    }
+    classes.closed = true;
+    let mut test = Vec::new();
+    for source in files.test.iter().flat_map(Paths::sources) {
+        test.push(read(source, classes)?);
+    }
+    if let Format::Libsvm(how) = &files.format {
+        let all = || train.iter().map(|(_, part)| part).chain(&test);
+        let widest = all().map(|part| part.inputs.width()).max().unwrap_or(1);
+        let width = how.width.map_or(widest, |width| width as usize);
+        ensure!(
+            widest <= width,
+            "an index is {widest}, above the `width` {width} of the spec"
+        );
+        let values: u64 = all().map(|part| part.bytes() / 8).sum();
+        let cells = all().map(|part| part.of.len() as u64).sum::<u64>() * width as u64;
+        // rows that are mostly there are smaller and faster as plain numbers
+        let dense = values * 2 > cells && cells * 4 <= files.max_bytes;
+        for part in train.iter_mut().map(|(_, part)| part).chain(&mut test) {
+            part.inputs =
+                arrays::widened(std::mem::replace(&mut part.inputs, empty()), width, dense);
+        }
+    }
+    let shape = train.first().map(|(_, part)| part.inputs.shape());
+    Ok(All {
+        columns: vec![(
+            "inputs".into(),
+            format!("shape {:?}", shape.unwrap_or_default()),
+        )],
+        train,
+        test: if test.is_empty() {
+            None
+        } else {
+            Some(joined(test)?)
+        },
+        notes: Vec::new(),
+    })
+}
+
+fn empty() -> Inputs {
+    Inputs::Dense {
+        shape: vec![1],
+        data: Vec::new(),
+    }
+}

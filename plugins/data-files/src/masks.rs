@@ -1,0 +1,121 @@
+//! Masks of images: the classes, or the objects, of their pixels.
+
+use crate::format::{MaskPixels, Masks as How};
+use crate::images;
+use crate::paired_images::Targets;
+use crate::settings::Files;
+use anyhow::{Context, Result, ensure};
+use fl_core::{Labels, Masks};
+use fl_data::archive;
+use ndarray::Array2;
+use std::path::{Path, PathBuf};
+
+/// All masks: where each was read, and its numbers.
+pub(crate) struct MaskTargets<'a> {
+    how: &'a How,
+    masks: Vec<(PathBuf, Vec<u16>)>,
+}
+
+impl<'a> MaskTargets<'a> {
+    pub(crate) fn new(how: &'a How) -> Self {
+        Self {
+            how,
+            masks: Vec::new(),
+        }
+    }
+}
+
+impl Targets for MaskTargets<'_> {
+    const WORD: &'static str = "mask";
+    const ENDING: &'static str = ".png";
+
+    fn len(&self) -> usize {
+        self.masks.len()
+    }
+
+    fn read(&mut self, path: &Path, image: &Path, shape: &[usize], limit: &mut u64) -> Result<()> {
+        let name = || path.display().to_string();
+        let file = archive::read_at_most(path, (*limit).min(archive::MAX_BYTES))?;
+        let (size, numbers) = images::numbers(&file).with_context(name)?;
+        ensure!(
+            size == shape[1..],
+            "{}: {} x {} pixels, but {} has {} x {}",
+            name(),
+            size[0],
+            size[1],
+            image.display(),
+            shape[1],
+            shape[2]
+        );
+        let bytes = 2 * numbers.len() as u64;
+        *limit = limit
+            .checked_sub(bytes)
+            .with_context(|| format!("{}: with it the masks need more than `max-bytes`", name()))?;
+        self.masks.push((path.to_path_buf(), numbers));
+        Ok(())
+    }
+
+    /// Makes 255 a 1 where masks hold 0 and 255.
+    fn classes(&mut self, files: &Files, learnt: usize) -> Result<(Vec<String>, Vec<String>)> {
+        let numbers = |masks: &[(PathBuf, Vec<u16>)]| {
+            let all = masks.iter().flat_map(|(_, mask)| mask);
+            all.copied().max().unwrap_or_default()
+        };
+        if self.how.pixels == MaskPixels::Objects {
+            let names = ["background", "object"].map(String::from).to_vec();
+            ensure!(
+                files.classes.is_none(),
+                "`classes`: masks of objects have two, background and object; leave it away"
+            );
+            ensure!(
+                numbers(&self.masks[..learnt]) > 0,
+                "no training mask has an object"
+            );
+            return Ok((names, Vec::new()));
+        }
+        let binary = self.masks.iter().flat_map(|(_, mask)| mask);
+        if binary.clone().all(|n| [0, 255].contains(n)) && binary.clone().any(|n| *n == 255) {
+            let all = self.masks.iter_mut().flat_map(|(_, mask)| mask);
+            all.for_each(|n| *n = (*n).min(1));
+        }
+        let (names, notes) = match &files.classes {
+            Some(names) => (names.iter().map(|name| name.0.clone()).collect(), vec![]),
+            None => {
+                let most = numbers(&self.masks[..learnt]);
+                let note = format!(
+                    "the {} classes of pixels were found in the clients' masks; say them in `classes` where that is private",
+                    most + 1
+                );
+                let names: Vec<String> = (0..=most).map(|n| n.to_string()).collect();
+                (names, vec![note])
+            }
+        };
+        ensure!(
+            (2..=256).contains(&names.len()),
+            "the training masks hold {} classes; there must be 2 to 256 (numbers of objects need `pixels: objects`)",
+            names.len()
+        );
+        for (path, mask) in &self.masks {
+            if let Some(high) = mask.iter().find(|n| usize::from(**n) >= names.len()) {
+                anyhow::bail!(
+                    "{}: a pixel of class {high}, and there are {} classes, from 0",
+                    path.display(),
+                    names.len()
+                );
+            }
+        }
+        Ok((names, notes))
+    }
+
+    fn labels(&self, of: &[u32], shape: &[usize], classes: usize) -> Result<Labels> {
+        let (height, width) = (shape[1], shape[2]);
+        let masks = of.iter().flat_map(|at| &self.masks[*at as usize].1);
+        let size = (of.len(), height * width);
+        let numbers = Array2::from_shape_vec(size, masks.copied().collect())?;
+        let (of, objects) = match self.how.pixels {
+            MaskPixels::Classes => (numbers.mapv(|n| n as u8), None),
+            MaskPixels::Objects => (numbers.mapv(|n| u8::from(n > 0)), Some(numbers)),
+        };
+        Masks::new(classes, (height, width), of, objects).map(Labels::Pixels)
+    }
+}

@@ -1,0 +1,118 @@
+//! Images in one folder, and in another what belongs to each by its name.
+
+use crate::images;
+use crate::paths::{Paths, Source, inside};
+use crate::rows::{Part, joined};
+use crate::settings::Files;
+use crate::train_test::{TrainTest, hold_out, labelled, with_inferred};
+use anyhow::{Context, Result};
+use fl_core::Labels;
+use fl_data::Rows;
+use std::path::Path;
+
+/// The targets of images, in the order in which they were read.
+pub(crate) trait Targets {
+    /// What one is called.
+    const WORD: &'static str;
+    /// How the name of one ends, where it is missing.
+    const ENDING: &'static str;
+
+    /// How many were read.
+    fn len(&self) -> usize;
+
+    /// Reads one, which belongs to `image` of this shape; `limit` is how many more bytes there may be.
+    fn read(&mut self, path: &Path, image: &Path, shape: &[usize], limit: &mut u64) -> Result<()>;
+
+    /// The names of the classes, of the spec or of the first `learnt`; what a user should know of them.
+    fn classes(&mut self, files: &Files, learnt: usize) -> Result<(Vec<String>, Vec<String>)>;
+
+    /// Those with the numbers `of`, for images of this shape.
+    fn labels(&self, of: &[u32], shape: &[usize], classes: usize) -> Result<Labels>;
+}
+
+pub(crate) fn read(files: &Files, targets: &mut impl Targets) -> Result<Rows> {
+    let (mut limit, mut train, mut test) = (files.max_bytes, Vec::new(), Vec::new());
+    for from in files.train.sources() {
+        let part = source(files, from, targets, &mut limit)?;
+        train.push((from.name().to_string(), part));
+    }
+    let learnt = targets.len();
+    for from in files.test.iter().flat_map(Paths::sources) {
+        test.push(source(files, from, targets, &mut limit)?);
+    }
+    let test = match test.is_empty() {
+        true => None,
+        false => Some(joined(test).context("the test images")?),
+    };
+    let (names, notes) = targets.classes(files, learnt)?;
+    let TrainTest {
+        own,
+        tested,
+        sources,
+    } = hold_out(files, train, test);
+    let labels = |of: &[u32], shape: &[usize]| targets.labels(of, shape, names.len());
+    let (train, test) = labelled(own, tested, "images", labels)?;
+    let rows = Rows {
+        sources,
+        columns: vec![("inputs".into(), format!("shape {:?}", train.0.shape()))],
+        classes: names,
+        notes,
+        ..Rows::new(train, test)
+    };
+    Ok(with_inferred(files, rows))
+}
+
+/// The images of a source; in place of a class each has the number of its target.
+fn source<T: Targets>(
+    files: &Files,
+    source: &Source,
+    targets: &mut T,
+    limit: &mut u64,
+) -> Result<Part> {
+    let word = T::WORD;
+    let Source::Pair { inputs, labels } = source else {
+        anyhow::bail!(
+            "{}: {word}s must stand in a folder of their own",
+            source.name()
+        );
+    };
+    let listed = |folder: &str| {
+        let mut found = Vec::new();
+        inside(Path::new(folder), &files.format, &mut found);
+        found
+    };
+    let (paths, others) = (listed(inputs), listed(labels));
+    let stem = |path: &Path| path.file_stem().map(|name| name.to_os_string());
+    let from = targets.len() as u32;
+    let part = Part {
+        inputs: images::stacked(&paths, limit)
+            .with_context(|| format!("the images in {inputs}"))?,
+        of: (from..from + paths.len() as u32).collect(),
+    };
+    for image in &paths {
+        let other = others.iter().find(|other| stem(other) == stem(image));
+        let other = other.with_context(|| {
+            format!(
+                "{}: there is no {word} of its name in {labels}; it would be {}{}",
+                image.display(),
+                stem(image).unwrap_or_default().to_string_lossy(),
+                T::ENDING
+            )
+        })?;
+        targets.read(other, image, &part.inputs.shape(), limit)?;
+    }
+    if let Some(alone) = others
+        .iter()
+        .find(|other| !paths.iter().any(|image| stem(image) == stem(other)))
+    {
+        anyhow::bail!(
+            "{}: there is no image of its name in {inputs}",
+            alone.display()
+        );
+    }
+    Ok(part)
+}
+
+#[cfg(test)]
+#[path = "paired_images_tests.rs"]
+mod tests;

@@ -1,0 +1,302 @@
+//! The files that a spec names: one, a list, a folder, a pattern.
+
+use crate::format::Format;
+use fl_core::settings::{Reader, Setting, Step, Value};
+use fl_data::dataset::Problem;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// More files than this are a slip of the pen, such as `/**`.
+const MAX_FILES: usize = 1_000_000;
+
+/// What one client reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A file, a folder, or a pattern.
+    Path(String),
+    /// Inputs and labels in two files.
+    Pair {
+        /// The file with the inputs.
+        inputs: String,
+        /// The file with the labels.
+        labels: String,
+    },
+}
+
+/// One or several sources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Paths {
+    /// One whole.
+    One(Source),
+    /// One for each client.
+    Each(Vec<Source>),
+}
+
+impl Source {
+    pub(crate) fn is_pair(&self) -> bool {
+        matches!(self, Self::Pair { .. })
+    }
+
+    /// What errors and tables call it.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Path(path) | Self::Pair { inputs: path, .. } => path,
+        }
+    }
+
+    fn texts(&mut self) -> Vec<(Option<&'static str>, &mut String)> {
+        match self {
+            Self::Path(path) => vec![(None, path)],
+            Self::Pair { inputs, labels } => {
+                vec![(Some("inputs"), inputs), (Some("labels"), labels)]
+            }
+        }
+    }
+
+    /// The files that its rows stand in, sorted; not their labels, if these have files of their own.
+    pub(crate) fn inputs(&self, format: &Format) -> Vec<PathBuf> {
+        match self {
+            Self::Path(_) => self.files(format),
+            Self::Pair { inputs, .. } => Self::Path(inputs.clone()).files(format),
+        }
+    }
+
+    /// The files that are read for it, sorted.
+    pub(crate) fn files(&self, format: &Format) -> Vec<PathBuf> {
+        match self {
+            Self::Pair { inputs, labels } => {
+                let mut files = Vec::new();
+                for path in [inputs, labels].map(PathBuf::from) {
+                    match path.is_dir() {
+                        true => inside(&path, format, &mut files),
+                        false => files.push(path),
+                    }
+                }
+                files
+            }
+            Self::Path(path) => {
+                let mut files = Vec::new();
+                for found in matches(path) {
+                    match found.is_dir() {
+                        true => inside(&found, format, &mut files),
+                        false => files.push(found),
+                    }
+                }
+                files
+            }
+        }
+    }
+}
+
+/// The files of a folder that are of this format, sorted; of `images` those of the folders in it, one for each class, or its
+/// own where nobody has sorted them.
+pub(crate) fn inside(folder: &Path, format: &Format, files: &mut Vec<PathBuf>) {
+    let all = entries(folder);
+    let before = files.len();
+    if *format == Format::Images {
+        let classes = all.iter().filter(|path| path.is_dir());
+        files.extend(
+            classes
+                .flat_map(|class| entries(class))
+                .filter(|path| of(path, format)),
+        );
+    }
+    if files.len() == before {
+        files.extend(all.into_iter().filter(|path| of(path, format)));
+    }
+}
+
+/// What stands in a folder, sorted, without hidden files; nothing if it cannot be read.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let hidden = |path: &PathBuf| {
+        path.file_name()
+            .is_none_or(|name| name.to_string_lossy().starts_with('.'))
+    };
+    let Ok(read) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let found = read.flatten().map(|entry| entry.path()).take(MAX_FILES);
+    let mut found: Vec<PathBuf> = found.filter(|path| !hidden(path)).collect();
+    found.sort();
+    found
+}
+
+/// Is it a file with the ending of its format, compressed or not?
+fn of(path: &Path, format: &Format) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.trim_end_matches(".gz").trim_end_matches(".xz");
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let ending = ending.to_ascii_lowercase();
+    path.is_file() && (format.endings().is_empty() || format.endings().contains(&ending.as_str()))
+}
+
+fn is_pattern(path: &str) -> bool {
+    path.contains(['*', '?', '[']) && !Path::new(path).exists()
+}
+
+/// The path itself, or what the pattern matches, sorted.
+fn matches(path: &str) -> Vec<PathBuf> {
+    if !is_pattern(path) {
+        return vec![path.into()];
+    }
+    let mut found: Vec<PathBuf> = glob::glob(path)
+        .map(|found| found.flatten().take(MAX_FILES).collect())
+        .unwrap_or_default();
+    found.sort();
+    found
+}
+
+impl Paths {
+    pub(crate) fn sources(&self) -> &[Source] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Each(all) => all,
+        }
+    }
+
+    /// How many clients have a source of their own; `None` if all share one.
+    pub(crate) fn clients(&self) -> Option<usize> {
+        match self {
+            Self::One(_) => None,
+            Self::Each(all) => Some(all.len()),
+        }
+    }
+
+    /// Makes paths absolute, and a folder of tables or a pattern that stands alone a list.
+    pub(crate) fn locate(&mut self, folder: &Path, format: &Format, key: &str) -> Vec<Problem> {
+        let base = vec![Step::Key(key.into())];
+        let mut problems = Vec::new();
+        let listed = matches!(self, Self::Each(_));
+        let sources = match self {
+            Self::One(one) => std::slice::from_mut(one),
+            Self::Each(all) => all,
+        };
+        for (at, source) in sources.iter_mut().enumerate() {
+            for (part, text) in source.texts() {
+                let mut path = base.clone();
+                path.extend(listed.then_some(Step::Item(at)));
+                path.extend(part.map(|part| Step::Key(part.into())));
+                let joined = folder.join(text.as_str());
+                let absolute = std::path::absolute(&joined).unwrap_or(joined);
+                *text = absolute.to_string_lossy().into_owned();
+                problems.extend(missing(text, format).map(|text| (path, text)));
+            }
+        }
+        if let Self::One(Source::Path(path)) = self {
+            let alone = Path::new(path.as_str());
+            let found = match is_pattern(path) {
+                true => matches(path),
+                false if alone.is_dir() && *format != Format::Images => {
+                    let mut files = Vec::new();
+                    inside(alone, format, &mut files);
+                    files
+                }
+                false => Vec::new(),
+            };
+            if !found.is_empty() {
+                let source = |path: PathBuf| Source::Path(path.to_string_lossy().into_owned());
+                *self = Self::Each(found.into_iter().map(source).collect());
+            }
+        }
+        problems
+    }
+}
+
+/// What is wrong with a path.
+fn missing(path: &str, format: &Format) -> Option<String> {
+    if is_pattern(path) {
+        return match glob::glob(path) {
+            Err(error) => Some(format!("`{path}` is no pattern: {error}")),
+            Ok(_) if matches(path).is_empty() => Some(format!("no file matches `{path}`")),
+            Ok(_) => None,
+        };
+    }
+    let at = Path::new(path);
+    if at.is_dir() {
+        let mut files = Vec::new();
+        inside(at, format, &mut files);
+        let endings = format.endings().join(", ");
+        return files
+            .is_empty()
+            .then(|| format!("the folder {path} holds no file of this format ({endings})"));
+    }
+    match at.metadata() {
+        Err(_) => Some(format!("there is no file {path}")),
+        Ok(_) if *format == Format::Images => Some(format!(
+            "{path} is a file; images stand in a folder with a folder per class"
+        )),
+        Ok(_) if matches!(format, Format::Masks(_) | Format::Pairs) => Some(format!(
+            "{path} is a file; images stand in a folder, and what belongs to them in another"
+        )),
+        Ok(data) if !data.is_file() => Some(format!("{path} is no ordinary file")),
+        Ok(_) => None,
+    }
+}
+
+impl Setting for Source {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        const KNOWN: [&str; 2] = ["inputs", "labels"];
+        match value {
+            Value::String(path) if !path.is_empty() => Some(Self::Path(path.clone())),
+            Value::Mapping(_) => {
+                let mut found = reader.keys(value, &KNOWN)?;
+                let fine = |_: &String| Ok(());
+                let inputs = reader.field(&mut found, "inputs", None, fine, None);
+                let labels = reader.field(&mut found, "labels", None, fine, None);
+                reader.unknown(&found, &KNOWN);
+                Some(Self::Pair {
+                    inputs: inputs?,
+                    labels: labels?,
+                })
+            }
+            other => reader.unlike("a path, or {inputs: path, labels: path}", other),
+        }
+    }
+    fn write(&self) -> Value {
+        match self {
+            Self::Path(path) => path.as_str().into(),
+            Self::Pair { inputs, labels } => {
+                let mut map = fl_core::settings::keyed("inputs", inputs.as_str().into());
+                if let Value::Mapping(map) = &mut map {
+                    map.insert("labels".into(), labels.as_str().into());
+                }
+                map
+            }
+        }
+    }
+    fn schema() -> serde_json::Value {
+        let path = json!({ "type": "string", "minLength": 1 });
+        json!({ "anyOf": [path, {
+            "type": "object", "properties": { "inputs": path, "labels": path }, "required": ["inputs", "labels"],
+            "additionalProperties": false
+        }] })
+    }
+    fn kind() -> String {
+        "path".into()
+    }
+}
+
+impl Setting for Paths {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        match value {
+            Value::Sequence(all) if all.is_empty() => {
+                reader.wrong("must be a path or a list of paths, got an empty list")
+            }
+            Value::Sequence(_) => Vec::read(value, reader).map(Self::Each),
+            other => Source::read(other, reader).map(Self::One),
+        }
+    }
+    fn write(&self) -> Value {
+        match self {
+            Self::One(one) => one.write(),
+            Self::Each(all) => all.write(),
+        }
+    }
+    fn schema() -> serde_json::Value {
+        let one = Source::schema();
+        json!({ "anyOf": [one["anyOf"][0], one["anyOf"][1], { "type": "array", "items": one, "minItems": 1 }] })
+    }
+    fn kind() -> String {
+        "path or list of paths".into()
+    }
+}

@@ -1,0 +1,135 @@
+//! The settings of `files`.
+
+use crate::column_kinds::Columns;
+use crate::format::{Csv, Format};
+use crate::literal::Literal;
+use crate::paths::{Paths, Source};
+use fl_core::settings::between;
+use std::path::PathBuf;
+
+pub(crate) const GIVE_TEST: &str = "give `test`, or `holdout` (such as 0.2: that share of the training rows is for testing), and not both";
+const LABEL_ELSEWHERE: &str = "`label`: this format has a place for labels; leave it away";
+pub(crate) const IDX_LABELS: &str = "images of `idx` and their labels stand in two files: `train: {inputs: .., labels: ..}`, and so for `test`";
+pub(crate) const NPY_LABELS: &str = "`npy` needs `label` (a column's number), or labels of their own everywhere: `{inputs: x.npy, labels: y.npy}`";
+
+/// Files may hold so much unless a spec allows more.
+pub const MAX_BYTES: u64 = 1 << 28;
+
+fl_core::settings! {
+    /// Your own files. Rows are scaled by nothing but what the spec says: means, ranges and categories that are computed
+    /// from private rows would tell something about them, so what is inferred (kinds of columns, categories, classes) is
+    /// reported by `fl data show`, and goes away when the spec says it.
+    #[check(Files::check)]
+    pub struct Files {
+        /// How the files are written; plain, `.gz` or `.xz`.
+        format: Format;
+        /// Training rows, relative to the spec. One file is shared out over the clients. A list gives each client an entry of
+        /// its own: a file, a folder, or a pattern such as `"a-*.csv"`. A pattern alone gives each client a match; a folder of
+        /// tables alone, a file. Of `images`, a file is a folder with a folder per class. `idx` and `npy` can have labels of
+        /// their own: `{inputs: x.npy, labels: y.npy}`.
+        train: Paths;
+        /// Test rows, in the same forms. A public set needs none, nor a node's.
+        test: Option<Paths> = None;
+        /// Instead of `test`: this share of the rows of every training file, drawn once and for all (not by the run's seed).
+        holdout: Option<f64> = None, in between(0.0, 1.0);
+        /// What holds the class: a column of `csv`, `jsonl` or `parquet`, an array of `npz`, a column of `npy` by its number
+        /// from 1. Other formats have a place for it. Left away (or `labels` of `idx` and `npy`), the rows have no labels, as only
+        /// a public set may.
+        label: Option<Literal> = None;
+        /// The classes in their order; if not given, those in the training rows, sorted.
+        classes: Option<Vec<Literal>> = None;
+        /// How columns are read: `{age: number, job: category, sex: {category: {of: [female, male]}}, notes: text, id: skip}`. The others are numbers if every row has
+        /// one there, categories otherwise.
+        columns: Columns = Columns::default();
+        /// A field with one of these texts is missing: a category without a column, a number only where `columns` says which.
+        missing: Vec<Literal> = ["", "?", "NA", "NaN", "null"].map(Literal::from).to_vec();
+        /// Files that hold more, decompressed, are refused, and so are rows that would need more as numbers.
+        max_bytes: u64 = MAX_BYTES, in 1..=(1 << 32) - 1;
+    }
+}
+impl Files {
+    /// Has nobody said where labels are?
+    pub(crate) fn unlabelled(&self) -> bool {
+        let pairs = self.train.sources().iter().all(Source::is_pair);
+        match self.format {
+            Format::Libsvm(_) | Format::Images | Format::Masks(_) | Format::Pairs => false,
+            Format::Idx | Format::Npy if pairs => false,
+            _ => self.label.is_none(),
+        }
+    }
+
+    /// Does the spec say how this column is read, or that it holds the class?
+    pub(crate) fn says(&self, column: &str) -> bool {
+        let label = self.label.iter().any(|label| label.0 == column);
+        label || self.columns.0.iter().any(|(name, _)| name == column)
+    }
+
+    /// The files that rows stand in.
+    pub(crate) fn rows_of(&self, paths: &Paths) -> Vec<PathBuf> {
+        let sources = paths.sources().iter();
+        sources
+            .flat_map(|source| source.inputs(&self.format))
+            .collect()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.test.is_some() && self.holdout.is_some() {
+            return Err(GIVE_TEST.into());
+        }
+        let pairs = |paths: &Paths| paths.sources().iter().all(Source::is_pair);
+        let paths = || {
+            [Some(&self.train), self.test.as_ref()]
+                .into_iter()
+                .flatten()
+        };
+        let all_pairs = paths().all(pairs);
+        let any_pair = paths().any(|p| p.sources().iter().any(Source::is_pair));
+        let (label, format) = (self.label.is_some(), &self.format);
+        match format {
+            Format::Idx if any_pair != all_pairs => return Err(IDX_LABELS.into()),
+            Format::Idx if label => return Err(LABEL_ELSEWHERE.into()),
+            Format::Npy if (any_pair && label) || any_pair != all_pairs => {
+                return Err(NPY_LABELS.into());
+            }
+            Format::Masks(_) if !all_pairs || label => {
+                return Err("images and their `masks` stand in two folders: `train: {inputs: .., labels: ..}`, and so for `test`; `label` is not used".into());
+            }
+            Format::Pairs if !all_pairs || label => {
+                return Err("images and those to be made of them (`pairs`) stand in two folders: `train: {inputs: .., labels: ..}`, and so for `test`; `label` is not used".into());
+            }
+            Format::Idx | Format::Npy | Format::Masks(_) | Format::Pairs => {}
+            _ if any_pair => {
+                return Err(
+                    "only `idx`, `npy`, `masks` and `pairs` have labels in a place of their own"
+                        .into(),
+                );
+            }
+            Format::Libsvm(_) | Format::Images if label => {
+                return Err(LABEL_ELSEWHERE.into());
+            }
+            _ => {}
+        }
+        if !format.is_table() && self.columns != Columns::default() {
+            return Err("`columns` is for tables: csv, jsonl and parquet".into());
+        }
+        if let Format::Csv(Csv {
+            separator: Some(text),
+            ..
+        }) = format
+            && (text.len() != 1 || ["\"", "\n", "\r"].contains(&text.as_str()))
+        {
+            return Err(format!(
+                "`separator` must be one ASCII character (`\"\\t\"` is a tab), got {text:?}"
+            ));
+        }
+        let classes = self.classes.iter().flatten();
+        let mut seen = std::collections::BTreeSet::new();
+        match classes.clone().find(|class| !seen.insert(*class)) {
+            Some(twice) => Err(format!("`classes` names {twice} twice")),
+            None if self.classes.is_some() && classes.count() < 2 => {
+                Err("`classes` must name at least two".into())
+            }
+            None => Ok(()),
+        }
+    }
+}

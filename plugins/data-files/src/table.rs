@@ -1,0 +1,138 @@
+//! Tables of text: what files of `csv`, `jsonl` and `parquet` become.
+
+use anyhow::{Context, Result, bail, ensure};
+use fl_data::format::csv::MAX_COLUMNS;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// All fields of a file, in one text.
+pub(crate) struct Table {
+    pub path: PathBuf,
+    /// Names of the columns.
+    pub names: Vec<String>,
+    /// Where each column stands.
+    pub index: BTreeMap<String, usize>,
+    pub text: String,
+    /// Where each field ends in the text, row after row.
+    pub ends: Vec<u32>,
+    /// Where each row stands in the file, from 1.
+    pub lines: Vec<u32>,
+}
+
+impl Table {
+    pub fn new(path: &Path, names: Vec<String>) -> Result<Self> {
+        ensure!(
+            names.len() <= MAX_COLUMNS,
+            "{}: {} columns; at most {MAX_COLUMNS} can be read",
+            path.display(),
+            names.len()
+        );
+        let mut index = BTreeMap::new();
+        for (at, name) in names.iter().enumerate() {
+            ensure!(
+                index.insert(name.clone(), at).is_none(),
+                "{}:1: two columns are called `{name}`",
+                path.display()
+            );
+        }
+        if let Some(at) = names.iter().position(String::is_empty) {
+            bail!(
+                "{}:1: column {} has no name; every column needs one",
+                path.display(),
+                at + 1
+            );
+        }
+        Ok(Self {
+            path: path.into(),
+            names,
+            index,
+            text: String::new(),
+            ends: Vec::new(),
+            lines: Vec::new(),
+        })
+    }
+
+    pub fn field(&mut self, field: &str) {
+        self.text.push_str(field);
+        self.ends.push(self.text.len() as u32);
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    pub fn cell(&self, row: usize, column: usize) -> &str {
+        let at = row * self.names.len() + column;
+        let from = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.text[from as usize..self.ends[at] as usize]
+    }
+
+    /// `people.csv:17: column `age`: ..`
+    pub fn wrong(&self, row: usize, column: usize, text: impl std::fmt::Display) -> anyhow::Error {
+        let (path, line) = (self.path.display(), self.lines[row]);
+        anyhow::anyhow!("{path}:{line}: column `{}`: {text}", self.names[column])
+    }
+
+    /// The position of a column.
+    pub fn find(&self, name: &str) -> Result<usize> {
+        self.index.get(name).copied().with_context(|| {
+            let near = fl_core::settings::nearest(name, self.names.iter().map(String::as_str));
+            let near = match near {
+                Some(near) => format!("; did you mean `{near}`? It has"),
+                None => "; it has".into(),
+            };
+            let names: Vec<&str> = self.names.iter().take(50).map(String::as_str).collect();
+            format!(
+                "{}: there is no column `{name}`{near}: {}",
+                self.path.display(),
+                names.join(", ")
+            )
+        })
+    }
+
+    /// Where each of the columns `names` stands; both must have the same ones.
+    pub fn order(&self, first: &Self) -> Result<Vec<usize>> {
+        let mut missing = first
+            .names
+            .iter()
+            .filter(|name| !self.index.contains_key(*name));
+        let mut more = self
+            .names
+            .iter()
+            .filter(|name| !first.index.contains_key(*name));
+        let (path, other) = (self.path.display(), first.path.display());
+        match (missing.next(), more.next()) {
+            (Some(name), _) => bail!("{path}:1: there is no column `{name}`, which {other} has"),
+            (_, Some(name)) => bail!("{path}:1: column `{name}` is not in {other}"),
+            _ => first.names.iter().map(|name| self.find(name)).collect(),
+        }
+    }
+}
+
+/// For readers of rows that are no lines.
+#[cfg(feature = "parquet")]
+pub(crate) fn from_rows(
+    path: &Path,
+    names: Vec<String>,
+    rows: impl Iterator<Item = Result<Vec<String>>>,
+    limit: &mut u64,
+) -> Result<Table> {
+    let mut table = Table::new(path, names)?;
+    for (at, row) in rows.enumerate() {
+        let row = row.with_context(|| format!("{}: row {}", path.display(), at + 1))?;
+        for field in row {
+            // a compressed file may hold far more than its size
+            let size = field.len() as u64 + 4;
+            *limit = limit.checked_sub(size).with_context(|| {
+                format!(
+                    "{}: with it the files hold more than `max-bytes`, all together",
+                    path.display()
+                )
+            })?;
+            table.field(&field);
+        }
+        table.lines.push(at as u32 + 1);
+    }
+    Ok(table)
+}

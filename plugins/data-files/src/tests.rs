@@ -1,0 +1,975 @@
+use super::*;
+use fl_core::settings::read_yaml;
+use fl_core::{Stream, TaskKind};
+use fl_data::{Assembled, DataSpec, build, fingerprints};
+use std::fs;
+use std::io::Write;
+
+/// A folder of files and a spec beside them.
+struct Case(tempfile::TempDir);
+
+impl Case {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let case = Self(tempfile::tempdir().unwrap());
+        files
+            .iter()
+            .for_each(|(name, text)| case.write(name, text.as_bytes()));
+        case
+    }
+
+    fn write(&self, name: &str, content: &[u8]) {
+        let path = self.0.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    /// What `fl check` would say, or the resolved section.
+    fn spec(&self, files: &str, more: &str) -> Result<DataSpec, Vec<String>> {
+        let yaml = format!("{{set: {{files: {files}}}{more}}}");
+        let mut spec: DataSpec = read_yaml(&yaml).map_err(|error| vec![error.to_string()])?;
+        let place = self.0.path().display().to_string();
+        let shown = |(path, text): Problem| {
+            let path = fl_core::settings::show_path(&path);
+            format!("{path}: {}", text.replace(&format!("{place}/"), ""))
+        };
+        match spec.resolve(self.0.path()) {
+            problems if problems.is_empty() => Ok(spec),
+            problems => Err(problems.into_iter().map(shown).collect()),
+        }
+    }
+
+    fn data(&self, files: &str, more: &str) -> Assembled {
+        let spec = self.spec(files, more).unwrap_or_else(|e| panic!("{e:?}"));
+        build(&spec, Path::new("nowhere"), &Stream::root(1)).unwrap()
+    }
+
+    fn error(&self, files: &str) -> String {
+        self.spec(files, "").unwrap_err().join("\n")
+    }
+}
+
+const PEOPLE: &str = "age,job,income\n20,nurse,low\n30,cook,high\n40,nurse,high\n50,?,low\n";
+const TEST: &str = "age,job,income\n60,pilot,high\n";
+
+fn people() -> Case {
+    Case::new(&[("people.csv", PEOPLE), ("test.csv", TEST)])
+}
+
+fn csv(more: &str) -> String {
+    format!("{{format: csv, train: people.csv, test: test.csv, label: income{more}}}")
+}
+
+/// All rows of all clients.
+fn rows(data: &Assembled) -> Vec<Vec<f32>> {
+    let mut all: Vec<(u32, Vec<f32>)> = Vec::new();
+    for own in &data.clients {
+        let values = own.samples.values();
+        let rows = values.rows().into_iter().map(|row| row.to_vec());
+        all.extend(own.samples.ids().iter().copied().zip(rows));
+    }
+    all.sort_by_key(|(id, _)| *id);
+    all.into_iter().map(|(_, row)| row).collect()
+}
+
+/// However a file is named a second time: whoever counts on an example being one client's alone must know.
+#[test]
+fn a_clients_file_that_is_used_twice_is_seen() {
+    let case = Case::new(&[
+        ("a.csv", PEOPLE),
+        ("b.csv", "age,job,income\n1,nurse,low\n2,cook,high\n"),
+        ("copy.csv", PEOPLE),
+        ("test.csv", TEST),
+        ("deep/c.csv", "age,job,income\n3,nurse,low\n4,cook,high\n"),
+    ]);
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(case.0.path().join("a.csv"), case.0.path().join("link.csv"))
+        .unwrap();
+    let known = "label: income, classes: [low, high], columns: {age: {number: {range: [0, 99]}}, job: skip}";
+    let found = |train: &str, test: &str, more: &str| {
+        let files = format!("{{format: csv, train: {train}, test: {test}, {known}}}");
+        let found = case.data(&files, more).inferred.join("; ");
+        found.replace(&format!("{}/", case.0.path().display()), "")
+    };
+    let often = "more than once";
+    for (train, test, why) in [
+        ("[a.csv, b.csv]", "test.csv", ""),
+        ("[a.csv, ./a.csv]", "test.csv", often),
+        ("['[ab].csv', a.csv]", "test.csv", often),
+        ("[deep, deep/c.csv]", "test.csv", often),
+        ("[a.csv, copy.csv]", "test.csv", often),
+        ("[a.csv, b.csv]", "deep/../b.csv", "test rows as well"),
+        ("[a.csv, b.csv]", "copy.csv", "test rows as well"),
+        #[cfg(unix)]
+        ("[a.csv, link.csv]", "test.csv", often),
+        #[cfg(unix)]
+        ("[a.csv, b.csv]", "link.csv", "test rows as well"),
+    ] {
+        let found = found(train, test, ", clients: 2");
+        let right = match why {
+            "" => found.is_empty(),
+            why => found.contains(why),
+        };
+        assert!(right, "{train}, {test}: {found}");
+    }
+    // public samples that are a client's
+    for (from, shared) in [("test.csv", false), ("a.csv", true), ("copy.csv", true)] {
+        let set = format!("{{files: {{format: csv, train: {from}, test: test.csv, {known}}}}}");
+        let public = format!(", clients: 2, public: {{from: {{set: {set}}}}}");
+        let found = found("[a.csv, b.csv]", "test.csv", &public);
+        assert_eq!(
+            found.contains("the clients' and public as well"),
+            shared,
+            "{from}: {found}"
+        );
+    }
+}
+
+/// A copy has other bytes once it is packed, sorted, added to or written in another format.
+#[test]
+fn rows_that_are_used_twice_are_seen_whatever_file_holds_them() {
+    let case = Case::new(&[
+        ("a.csv", PEOPLE),
+        ("b.csv", "age,job,income\n1,nurse,low\n2,cook,high\n"),
+        (
+            "sorted.csv",
+            "age,job,income\n50,?,low\n40,nurse,high\n30,cook,high\n20,nurse,low\n",
+        ),
+        ("more.csv", &format!("{PEOPLE}70,cook,low\n")),
+        ("one.csv", "age,job,income\n71,cook,low\n30,nurse,low\n"),
+        (
+            "a.jsonl",
+            "{\"age\": 20, \"job\": \"nurse\", \"income\": \"low\"}\n",
+        ),
+        ("test.csv", TEST),
+        ("none.csv", "age,job,income\n"),
+    ]);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(PEOPLE.as_bytes()).unwrap();
+    case.write("packed.csv.gz", &packed.finish().unwrap());
+    let known = "label: income, classes: [low, high], columns: {age: {number: {range: [0, 99]}}, job: skip}";
+    let files = |format: &str, train: &str, test: &str| {
+        format!("{{format: {format}, train: {train}, test: {test}, {known}}}")
+    };
+    let shared = "rows of the clients' files are test rows as well";
+    for test in ["packed.csv.gz", "sorted.csv", "more.csv", "one.csv"] {
+        let data = case.data(&files("csv", "[a.csv, b.csv]", test), "");
+        assert_eq!(data.inferred, [shared], "{test}");
+        // of one file that is dealt too
+        let data = case.data(&files("csv", "a.csv", test), ", clients: 2");
+        assert_eq!(data.inferred, [shared], "{test}");
+        // one client's and another's
+        let own = format!("[b.csv, a.csv, {test}]");
+        let data = case.data(&files("csv", &own, "test.csv"), "");
+        let twice = data.twice.unwrap();
+        assert!(
+            data.inferred.is_empty() && twice.contains("a.csv"),
+            "{twice}"
+        );
+    }
+    for (format, public) in [
+        ("csv", "packed.csv.gz"),
+        ("csv", "sorted.csv"),
+        ("csv", "more.csv"),
+        ("jsonl", "a.jsonl"),
+    ] {
+        let public = format!("{{format: {format}, train: {public}, {known}}}");
+        let more = format!(", public: {{from: {{set: {{files: {public}}}}}}}");
+        let data = case.data(&files("csv", "[a.csv, b.csv]", "test.csv"), &more);
+        let told = ["rows of `files` are the clients' and public as well"];
+        assert_eq!(data.inferred, told, "{public}");
+    }
+    // other rows are no one else's, and neither are those of a client that has none
+    let data = case.data(&files("csv", "[a.csv, none.csv, b.csv]", "test.csv"), "");
+    assert!(data.inferred.is_empty() && data.twice.is_none());
+    let sizes: Vec<usize> = data.clients.iter().map(|own| own.len()).collect();
+    assert_eq!(sizes, [4, 0, 2]);
+}
+
+/// Which rows of a user's one file are public, and which are used, follows all of them.
+#[test]
+fn public_rows_out_of_a_file_of_the_clients_are_told() {
+    let case = people();
+    let columns = ", classes: [low, high], columns: {age: {number: {range: [0, 99]}}, job: skip}";
+    for (more, told) in [
+        ("", None),
+        (", public: {from: {share: 0.5}}", Some("public samples")),
+        (", public: {from: {count: 2}}", Some("public samples")),
+        (", limit: {train: 2}", Some("`limit`")),
+    ] {
+        let data = case.data(&csv(columns), &format!(", clients: 1{more}"));
+        let found = data.inferred.join("; ");
+        let right = told.map_or(found.is_empty(), |told| found.contains(told));
+        assert!(right, "{more}: {found}");
+    }
+}
+
+#[test]
+fn a_table_is_read_as_it_looks_and_says_what_was_inferred() {
+    let data = people().data(&csv(""), ", clients: 2");
+    // a number, and the categories cook and nurse; `?` and what no training row has are 0
+    assert_eq!(
+        rows(&data),
+        [
+            [20.0, 0.0, 1.0],
+            [30.0, 1.0, 0.0],
+            [40.0, 0.0, 1.0],
+            [50.0, 0.0, 0.0]
+        ]
+    );
+    assert_eq!(data.test.samples.values().row(0).to_vec(), [60.0, 0.0, 0.0]);
+    assert_eq!(
+        (data.classes, data.test.classes().unwrap()),
+        (vec!["high".into(), "low".into()], vec![0])
+    );
+    let columns: Vec<String> = data
+        .columns
+        .iter()
+        .map(|(a, b)| format!("{a}: {b}"))
+        .collect();
+    assert_eq!(
+        columns,
+        [
+            "age: a number, not scaled (inferred)",
+            "job: one of 2 categories: cook, nurse (inferred)",
+            "income: the class"
+        ]
+    );
+    assert_eq!(data.notes.len(), 3, "{:?}", data.notes);
+}
+
+#[test]
+fn what_the_spec_says_is_not_inferred() {
+    let all = ", classes: [low, high], columns: {age: {number: {range: [20, 60]}}, job: {category: {of: [nurse, cook, pilot]}}}";
+    let data = people().data(&csv(all), ", clients: 1");
+    assert_eq!(rows(&data)[1], [0.25, 0.0, 1.0, 0.0]);
+    assert_eq!(
+        (data.test.classes().unwrap(), data.notes),
+        (vec![1], vec![])
+    );
+    let data = people().data(&csv(", columns: {age: skip, job: {text: {width: 16}}}"), "");
+    assert_eq!(data.task.input, [16]);
+}
+
+#[test]
+fn text_may_keep_its_order() {
+    let case = Case::new(&[
+        (
+            "a.csv",
+            "say,who,mood\nyes no yes,me,good\n,you,bad\nno,me,bad\n",
+        ),
+        ("b.csv", "say,who,mood\nNO no no no,me,bad\n"),
+    ]);
+    let set = "{format: csv, train: a.csv, test: b.csv, label: mood, classes: [bad, good], \
+               columns: {say: {text: {width: 4096, words: 3}}, who: skip}}";
+    let data = case.data(set, ", clients: 1");
+    let [yes, no] = ["yes", "no"].map(|word| fl_data::text::sequence(word, 4096).next().unwrap());
+    assert!(yes != no && yes >= 1.0);
+    assert_eq!(
+        rows(&data),
+        [[yes, no, yes], [0.0, 0.0, 0.0], [no, 0.0, 0.0]]
+    );
+    assert_eq!(data.test.samples.values().row(0).to_vec(), [no; 3]);
+    assert_eq!(
+        data.columns[0].1,
+        "text: its first 3 words, numbers of 4096 hashed"
+    );
+}
+
+#[test]
+fn mistakes_say_file_line_and_column() {
+    let case = people();
+    for (name, text, part) in [
+        (
+            "age",
+            "age,job,income\n1,a,low\nabc,b,high\n",
+            "people.csv:3: column `age`: `abc` is not a number",
+        ),
+        (
+            "empty",
+            "age,job,income\n1,a,low\n,b,high\n",
+            "people.csv:3: column `age`: is missing",
+        ),
+        (
+            "short",
+            "age,job,income\n1,a,low\n2,high\n",
+            "people.csv:3: 2 fields; the header has 3 columns",
+        ),
+        (
+            "class",
+            "age,job,income\n1,a,low\n2,b,\n",
+            "people.csv:3: column `income`: the class is missing",
+        ),
+        (
+            "one class",
+            "age,job,income\n1,a,high\n",
+            "all training rows are of one class",
+        ),
+        (
+            "twice",
+            "age,age,income\n1,a,low\n",
+            "people.csv:1: two columns are called `age`",
+        ),
+        (
+            "unnamed",
+            ",age,income\n1,a,low\n",
+            "people.csv:1: column 1 has no name",
+        ),
+        (
+            "header",
+            "years,job,income\n1,a,low\n",
+            "there is no column `age`",
+        ),
+        ("nothing", "", "people.csv: the file is empty"),
+        ("no rows", "age,job,income\n", "people.csv: holds no rows"),
+    ] {
+        case.write("people.csv", text.as_bytes());
+        let error = case.error(&csv(", columns: {age: number}"));
+        assert!(
+            error.starts_with("set.files: ") && error.contains(part),
+            "{name}: {error}"
+        );
+    }
+    case.write("people.csv", b"age,job,income\n1,\xff,low\n");
+    assert!(case.error(&csv("")).contains("(line 2) is 0xff"));
+    let case = people();
+    let wrong = |more: &str, part: &str| {
+        let error = case.error(&csv(more));
+        assert!(error.contains(part), "{error}");
+    };
+    wrong(
+        ", columns: {aeg: number}",
+        "there is no column `aeg`; did you mean `age`?",
+    );
+    wrong(
+        ", columns: {age: {number: {range: [0, 45]}}}",
+        "people.csv:5: column `age`: 50 is not in the range 0 to 45",
+    );
+    wrong(
+        ", columns: {job: {category: {of: [nurse]}}}",
+        "people.csv:3: column `job`: `cook` is none of its categories: nurse",
+    );
+    wrong(
+        ", classes: [low, mid]",
+        "people.csv:3: column `income`: `high` is none of the classes of the spec",
+    );
+    wrong(", max-bytes: 20", "`max-bytes`");
+    case.write("test.csv", b"age,income\n1,low\n");
+    wrong(
+        "",
+        "test.csv:1: there is no column `job`, which people.csv has",
+    );
+    case.write("test.csv", b"age,job,income\n1,cook,mid\n");
+    wrong(
+        "",
+        "test.csv:2: column `income`: `mid` is none of the classes of the training rows: high, low",
+    );
+}
+
+#[test]
+fn what_is_missing_is_said_where_it_stands() {
+    let case = people();
+    let error =
+        case.error("{format: csv, train: [people.csv, other.csv], test: tset.csv, label: income}");
+    assert_eq!(
+        error,
+        "set.files.train[1]: there is no file other.csv\nset.files.test: there is no file tset.csv"
+    );
+    let error = case.error("{format: csv, train: 'b-*.csv', holdout: 0.5, label: income}");
+    assert_eq!(error, "set.files.train: no file matches `b-*.csv`");
+    fs::create_dir(case.0.path().join("empty")).unwrap();
+    let error = case.error("{format: csv, train: empty, holdout: 0.5, label: income}");
+    assert!(
+        error.starts_with("set.files.train: the folder empty holds no file"),
+        "{error}"
+    );
+    let error = case.error("{format: idx, train: {inputs: x, labels: y}, holdout: 0.5}");
+    assert!(
+        error.starts_with("set.files.train.inputs: there is no file x"),
+        "{error}"
+    );
+    if cfg!(unix) {
+        let error = case.error("{format: csv, train: /dev/zero, holdout: 0.5, label: x}");
+        assert!(error.contains("no ordinary file"), "{error}");
+    }
+}
+
+#[test]
+fn settings_that_make_no_sense_together_are_mistakes() {
+    let case = people();
+    for (files, part) in [
+        (
+            "{format: csv, train: a, label: x}",
+            "give `test`, or `holdout`",
+        ),
+        (
+            "{format: csv, train: a, label: x, test: b, holdout: 0.1}",
+            "and not both",
+        ),
+        (
+            "{format: csv, train: a, holdout: 0.1}",
+            "`label` is missing",
+        ),
+        (
+            "{format: libsvm, train: a, holdout: 0.1, label: x}",
+            "leave it away",
+        ),
+        ("{format: idx, train: a, holdout: 0.1}", "two files"),
+        ("{format: npy, train: a, holdout: 0.1}", "needs `label`"),
+        (
+            "{format: csv, train: {inputs: a, labels: b}, holdout: 0.1, label: x}",
+            "only `idx`, `npy`, `masks` and `pairs`",
+        ),
+        (
+            "{format: npy, train: a, label: 1, holdout: 0.1, columns: {a: skip}}",
+            "`columns` is for tables",
+        ),
+        (
+            "{format: {csv: {separator: ab}}, train: a, label: x, holdout: 0.1}",
+            "`separator` must be one",
+        ),
+        (
+            "{format: csv, train: a, label: x, holdout: 0.1, classes: [1, 1]}",
+            "names `1` twice",
+        ),
+        (
+            "{format: csv, train: [], label: x, holdout: 0.1}",
+            "got an empty list",
+        ),
+        (
+            "{format: csv, train: a, label: x, holdout: 0.1, columns: {a: {number: {range: [1, 1]}}}}",
+            "the lower one first",
+        ),
+        (
+            "{format: cvs, train: a, label: x, holdout: 0.1}",
+            "must be one of {csv: ..}",
+        ),
+    ] {
+        let error = case.error(files);
+        assert!(error.contains(part), "{files}: {error}");
+    }
+}
+
+#[test]
+fn a_file_each_is_a_client_each() {
+    let case = Case::new(&[
+        ("h/a.csv", "x,y\n1,0\n2,1\n3,0\n"),
+        ("h/b.csv", "y,x\n1,4\n0,5\n"), // the order of columns may differ
+        ("h/notes.txt", "not a table"),
+        ("t.csv", "x,y\n9,1\n"),
+        ("deep/one/p.csv", "x,y\n1,0\n"),
+        ("deep/one/q.csv", "x,y\n2,1\n"),
+        ("deep/two/p.csv", "x,y\n3,1\n"),
+    ]);
+    let sizes = |train: &str, more: &str| {
+        let data = case.data(
+            &format!("{{format: csv, train: {train}, test: t.csv, label: y}}"),
+            more,
+        );
+        (
+            data.clients.iter().map(|own| own.len()).collect::<Vec<_>>(),
+            rows(&data),
+        )
+    };
+    let (list, values) = sizes("[h/a.csv, h/b.csv]", "");
+    assert_eq!(
+        (list, values),
+        (vec![3, 2], (1..=5).map(|x| vec![x as f32]).collect())
+    );
+    assert_eq!(sizes("h", "").0, [3, 2], "a folder of tables");
+    assert_eq!(sizes("'h/*.csv'", "").0, [3, 2], "a pattern");
+    assert_eq!(sizes("[deep/one, deep/two]", "").0, [2, 1], "a folder each");
+    assert_eq!(
+        sizes("'deep/*'", "").0,
+        [2, 1],
+        "what a pattern matches may be folders"
+    );
+    assert_eq!(
+        sizes("[h/a.csv, h/b.csv]", ", split: iid, clients: 5").0,
+        [1; 5],
+        "one set in two files"
+    );
+    let error = case
+        .spec(
+            "{format: csv, train: h, test: t.csv, label: y}",
+            ", clients: 3",
+        )
+        .unwrap_err();
+    assert!(
+        error[0].contains("there are 2 training files for 3 clients"),
+        "{error:?}"
+    );
+    let error = case
+        .spec(
+            "{format: csv, train: h/a.csv, test: t.csv, label: y}",
+            ", split: by-file",
+        )
+        .unwrap_err();
+    assert!(error[0].contains("by-file is for sets"), "{error:?}");
+    // held out from every file, and public rows are nobody's
+    let held = "{format: csv, train: h, holdout: 0.34, label: y}";
+    let data = case.data(held, "");
+    assert_eq!(
+        (
+            data.clients[0].len(),
+            data.clients[1].len(),
+            data.test.len()
+        ),
+        (2, 1, 2)
+    );
+    let owners: Vec<&str> = data
+        .owners
+        .iter()
+        .map(|path| path.rsplit('/').next().unwrap())
+        .collect();
+    assert_eq!(owners, ["a.csv", "b.csv"]);
+}
+
+#[test]
+fn public_rows_need_neither_labels_nor_rows_to_test_with() {
+    let mut png = Vec::new();
+    let mut encoder = png::Encoder::new(&mut png, 2, 1);
+    encoder.set_color(png::ColorType::Grayscale);
+    let mut writer = encoder.write_header().unwrap();
+    writer.write_image_data(&[7, 200]).unwrap();
+    writer.finish().unwrap();
+    let npy = |shape: &str, bytes: &[u8]| {
+        let header = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}");
+        let padded = format!("{header:<117}\n");
+        [&b"\x93NUMPY\x01\x00\x76\x00"[..], padded.as_bytes(), bytes].concat()
+    };
+    let case = people();
+    case.write("others.csv", b"age,job\n25,cook\n35,nurse\n45,cook\n");
+    case.write("seen/a.png", &png);
+    case.write("seen/b.png", &png);
+    case.write("rows.npy", &npy("(3, 1, 2)", &[1, 2, 3, 4, 5, 6]));
+    let idx = [
+        &[0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 2][..],
+        &[1, 2, 3, 4, 5, 6],
+    ]
+    .concat();
+    case.write("rows.idx", &idx);
+    case.write("of.idx", &[0, 0, 8, 1, 0, 0, 0, 3, 0, 1, 0]);
+    let columns = "columns: {job: {category: {of: [nurse, cook]}}}, missing: ['', '?', pilot]";
+    let own = csv(&format!(", {columns}"));
+    let with = |public: &str| format!(", public: {{from: {{set: {{files: {public}}}}}}}");
+
+    let data = case.data(
+        &own,
+        &with(&format!("{{format: csv, train: others.csv, {columns}}}")),
+    );
+    let public = data.public.unwrap();
+    assert_eq!(public.samples.len(), 3);
+    assert!(public.labelled.is_none() && public.truth.is_none());
+    assert_eq!(
+        data.inferred
+            .iter()
+            .filter(|what| what.contains("public"))
+            .count(),
+        0
+    );
+
+    let images = "{format: idx, train: {inputs: rows.idx, labels: of.idx}, test: {inputs: rows.idx, labels: of.idx}}";
+    for (public, rows) in [
+        ("{format: images, train: seen}", 2),
+        ("{format: npy, train: rows.npy}", 3),
+        ("{format: idx, train: rows.idx}", 3),
+    ] {
+        let data = case.data(images, &with(public));
+        assert_eq!(data.public.unwrap().samples.len(), rows, "{public}");
+    }
+
+    let error = case.spec(&own, &with("{format: csv, train: others.csv}"));
+    let error = error.unwrap_err().join("\n");
+    assert_eq!(
+        error,
+        ": `public`: column `job` is one of 2 categories: cook, nurse (inferred), and the clients' one of 2 categories: nurse, cook; \
+        say the same of it in the `columns` of both"
+    );
+    let labelled = with(&format!("{{format: csv, train: others.csv, {columns}}}"))
+        .replace("}}}}", "}}}, labelled: true}");
+    let error = case.spec(&own, &labelled).unwrap_err().join("\n");
+    assert!(
+        error.starts_with("public.from.set.files: `label` is missing"),
+        "{error}"
+    );
+    // the same columns in another order, and classes of other names
+    case.write("turned.csv", b"job,age\ncook,25\nnurse,35\n");
+    let turned = with(&format!("{{format: csv, train: turned.csv, {columns}}}"));
+    let error = case.spec(&own, &turned).unwrap_err().join("\n");
+    assert!(error.contains("column `job` stands where"), "{error}");
+    case.write("rich.csv", b"age,job,income\n25,cook,rich\n35,nurse,poor\n");
+    let rich = with(&format!(
+        "{{format: csv, train: rich.csv, label: income, {columns}}}"
+    ))
+    .replace("}}}}", "}}}, labelled: true}");
+    let error = case.spec(&own, &rich).unwrap_err().join("\n");
+    assert!(
+        error.contains("classes are poor, rich, and the clients' high, low"),
+        "{error}"
+    );
+
+    let error = case.error("{format: images, train: seen, test: seen}");
+    assert!(
+        error.contains("all training rows are of one class"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_resolved_spec_reads_back_from_anywhere_and_its_files_have_hashes() {
+    let case = people();
+    let spec = case.spec(&csv(""), "").unwrap();
+    let mut again: DataSpec =
+        fl_core::settings::read_value(&fl_core::settings::Setting::write(&spec)).unwrap();
+    assert_eq!(again.resolve(Path::new("elsewhere")), []);
+    assert_eq!(again, spec);
+    let hashes = fingerprints(&spec, Path::new("nowhere")).unwrap();
+    assert_eq!(hashes.len(), 2);
+    assert!(hashes[0].0.ends_with("people.csv") && hashes[0].1.len() == 64);
+    case.write("people.csv", b"age,job,income\n1,a,low\n2,b,high\n");
+    assert_ne!(
+        fingerprints(&spec, Path::new("nowhere")).unwrap()[0],
+        hashes[0]
+    );
+}
+
+#[test]
+fn tables_in_other_dress() {
+    let case = Case::new(&[
+        ("a.tsv", "x\ty\n1\t0\n2\t1\n"),
+        ("b.csv", "1;no\n2;yes\n"),
+        (
+            "c.jsonl",
+            "{\"x\": 1, \"y\": false}\n\n{\"y\": true, \"x\": 2.5}\n",
+        ),
+        ("d.jsonl", "{\"x\": [1], \"y\": 1}\n"),
+        ("e.jsonl", "{\"x\": 1, \"y\": 1}\n{\"x\": 1, \"y\": 1"),
+    ]);
+    let held = "holdout: 0.3";
+    for files in [
+        format!("{{format: csv, train: a.tsv, label: y, {held}}}"),
+        format!(
+            "{{format: {{csv: {{separator: ';', header: false}}}}, train: b.csv, label: 2, {held}}}"
+        ),
+        format!("{{format: jsonl, train: c.jsonl, label: y, {held}}}"),
+    ] {
+        let data = case.data(&files, ", clients: 1");
+        assert_eq!(
+            (data.task.input, data.task.kind),
+            (vec![1], TaskKind::Classes(2)),
+            "{files}"
+        );
+    }
+    let error = case.error(&format!(
+        "{{format: jsonl, train: d.jsonl, label: y, {held}}}"
+    ));
+    assert!(
+        error.contains("d.jsonl:1: column `x`: must be a number"),
+        "{error}"
+    );
+    let error = case.error(&format!(
+        "{{format: jsonl, train: e.jsonl, label: y, {held}}}"
+    ));
+    assert!(error.contains("e.jsonl:2: not JSON"), "{error}");
+    if cfg!(not(feature = "parquet")) {
+        let error = case.error(&format!(
+            "{{format: parquet, train: b.csv, label: y, {held}}}"
+        ));
+        assert!(error.contains("--features parquet"), "{error}");
+    }
+}
+
+#[test]
+fn libsvm_with_any_classes_and_any_width() {
+    let case = Case::new(&[
+        ("a", "3 1:1 2:1 3:2\n1.0 1:1 2:2 3:1\n"),
+        ("b", "+2 1:1 2:3 4:1\n"),
+        ("sparse", "1 70:1\n2 1:1\n1 9:1\n"),
+    ]);
+    let data = case.data("{format: libsvm, train: [a, b], test: a}", ", clients: 2");
+    assert_eq!(
+        (data.task.input.clone(), data.classes.clone()),
+        (vec![4], vec!["1".into(), "2".into(), "3".into()])
+    );
+    assert_eq!(rows(&data)[2], [1.0, 3.0, 0.0, 1.0]);
+    let data = case.data(
+        "{format: {libsvm: {width: 80}}, train: sparse, holdout: 0.3}",
+        "",
+    );
+    assert_eq!(data.task.input, [80]);
+    let error = case.error("{format: {libsvm: {width: 3}}, train: [a, b], test: a}");
+    assert!(error.contains("above the `width` 3"), "{error}");
+    case.write("a", b"1 1:1\nx 1:1\n");
+    assert!(
+        case.error("{format: libsvm, train: a, holdout: 0.3}")
+            .contains("a: line 2: the label is `x`")
+    );
+}
+
+fn npy(kind: &str, shape: &str, content: &[u8]) -> Vec<u8> {
+    let header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}\n");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(content);
+    bytes
+}
+
+fn floats(values: &[f32]) -> Vec<u8> {
+    values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect()
+}
+
+#[test]
+fn arrays_with_labels_beside_or_inside() {
+    let case = Case::new(&[]);
+    case.write(
+        "x.npy",
+        &npy("<f4", "(3, 2)", &floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])),
+    );
+    case.write(
+        "y.npy",
+        &npy(
+            "<i8",
+            "(3, 1)",
+            &[0i64, 7, 0].map(i64::to_le_bytes).concat(),
+        ),
+    );
+    case.write(
+        "xy.npy",
+        &npy(
+            "<f4",
+            "(3, 3)",
+            &floats(&[1.0, 0.0, 2.0, 3.0, 7.0, 4.0, 5.0, 0.0, 6.0]),
+        ),
+    );
+    let pair = case.data(
+        "{format: npy, train: {inputs: x.npy, labels: y.npy}, holdout: 0.34}",
+        ", clients: 1",
+    );
+    let one = case.data(
+        "{format: npy, train: xy.npy, label: 2, holdout: 0.34}",
+        ", clients: 1",
+    );
+    for data in [&pair, &one] {
+        assert_eq!(data.classes, ["0", "7"]);
+    }
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (name, content) in [("x.npy", "x.npy"), ("t.npy", "y.npy")] {
+        zip.start_file(name, zip::write::SimpleFileOptions::default())
+            .unwrap();
+        zip.write_all(&fs::read(case.0.path().join(content)).unwrap())
+            .unwrap();
+    }
+    case.write("a.npz", &zip.finish().unwrap().into_inner());
+    let files = "{format: npz, train: a.npz, label: t, holdout: 0.34}";
+    assert_eq!(rows(&case.data(files, ", clients: 1")), rows(&pair));
+    let error = case.error("{format: npz, train: a.npz, label: y, holdout: 0.1}");
+    assert!(
+        error.contains("there is no array `y`; it has: x, t"),
+        "{error}"
+    );
+    case.write(
+        "y.npy",
+        &npy("<i8", "(2,)", &[0i64, 7].map(i64::to_le_bytes).concat()),
+    );
+    let error = case.error("{format: npy, train: {inputs: x.npy, labels: y.npy}, holdout: 0.34}");
+    assert!(
+        error.contains("x.npy holds 3 rows") && error.contains("y.npy holds 2 labels"),
+        "{error}"
+    );
+    case.write(
+        "x.npy",
+        &npy(
+            "<f4",
+            "(3, 2)",
+            &floats(&[1.0, f32::NAN, 3.0, 4.0, 5.0, 6.0]),
+        ),
+    );
+    case.write("y.npy", &npy("|u1", "(3,)", &[0, 7, 0]));
+    let error = case.error("{format: npy, train: {inputs: x.npy, labels: y.npy}, holdout: 0.34}");
+    assert!(error.contains("x.npy: row 0, value 1: NaN"), "{error}");
+}
+
+#[test]
+fn bytes_are_images_whichever_side_the_channels_are() {
+    let case = Case::new(&[]);
+    case.write("y.npy", &npy("|u1", "(2,)", &[0, 1]));
+    // image, channel, row, column; and the same numbers with the channel last
+    let number = |i: usize, c: usize, r: usize, x: usize| (100 * i + 10 * c + 2 * r + x) as u8;
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    for i in 0..2 {
+        (0..12).for_each(|at| before.push(number(i, at / 4, at / 2 % 2, at % 2)));
+        (0..12).for_each(|at| after.push(number(i, at % 3, at / 6, at / 3 % 2)));
+    }
+    case.write("before.npy", &npy("|u1", "(2, 3, 2, 2)", &before));
+    case.write("after.npy", &npy("|u1", "(2, 2, 2, 3)", &after));
+    let of = |inputs: &str| {
+        let pair = format!("{{inputs: {inputs}, labels: y.npy}}");
+        rows(&case.data(
+            &format!("{{format: npy, train: {pair}, test: {pair}}}"),
+            ", clients: 1",
+        ))
+    };
+    assert_eq!(of("before.npy"), of("after.npy"));
+    assert!((of("after.npy")[1][5] * 255.0 - 111.0).abs() < 1e-3);
+    let pair = "{inputs: after.npy, labels: y.npy}";
+    let error = case.error(&format!("{{format: npy, train: {pair}, holdout: 0.01}}"));
+    assert!(
+        error.contains("there are no test rows"),
+        "1 % of two rows: {error}"
+    );
+}
+
+#[test]
+fn images_stand_in_folders_of_their_class() {
+    let case = Case::new(&[]);
+    let png = |grey: u8| {
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, 2, 2);
+        encoder.set_color(png::ColorType::Grayscale);
+        let mut writer = encoder.write_header().unwrap();
+        writer.write_image_data(&[grey, 0, 0, 255]).unwrap();
+        writer.finish().unwrap();
+        bytes
+    };
+    for (folder, grey) in [
+        ("a/cat/1", 51),
+        ("a/cat/2", 102),
+        ("a/dog/1", 153),
+        ("b/dog/1", 204),
+        ("t/cat/1", 0),
+    ] {
+        case.write(&format!("{folder}.png"), &png(grey));
+    }
+    let data = case.data("{format: images, train: [a, b], test: t}", "");
+    assert_eq!(
+        (data.task.input.clone(), data.classes.clone()),
+        (vec![1, 2, 2], vec!["cat".into(), "dog".into()])
+    );
+    assert_eq!(data.clients[0].class_counts(), [2, 1]);
+    assert!((rows(&data)[3][0] - 0.8).abs() < 1e-6);
+    let one = case.data("{format: images, train: a, holdout: 0.34}", ", clients: 2");
+    assert_eq!((one.clients.len(), one.test.len()), (2, 1));
+    let whole = png(1);
+    case.write("b/dog/2.png", &whole[..whole.len() - 20]);
+    assert!(
+        case.error("{format: images, train: [a, b], test: t}")
+            .contains("b/dog/2.png")
+    );
+    case.write("b/dog/2.png", b"GIF89a");
+    assert!(
+        case.error("{format: images, train: [a, b], test: t}")
+            .contains("neither PNG nor JPEG")
+    );
+}
+
+#[test]
+fn a_damaged_file_never_panics() {
+    let case = people();
+    let mut png_bytes = Vec::new();
+    let mut writer = png::Encoder::new(&mut png_bytes, 1, 1)
+        .write_header()
+        .unwrap();
+    writer.write_image_data(&[0]).unwrap();
+    writer.finish().unwrap();
+    let array = npy("<f4", "(2, 2)", &floats(&[1.0, 0.0, 3.0, 1.0]));
+    let lines = b"1 1:1 2:1\n-1 1:2 2:1\n".to_vec();
+    let json = b"{\"x\": 1, \"y\": 1}\n{\"x\": 2, \"y\": 0}\n".to_vec();
+    let all = [
+        ("people.csv", PEOPLE.as_bytes().to_vec(), csv("")),
+        (
+            "a.npy",
+            array,
+            "{format: npy, train: a.npy, label: 2, holdout: 0.5}".into(),
+        ),
+        (
+            "a.svm",
+            lines,
+            "{format: libsvm, train: a.svm, holdout: 0.5}".into(),
+        ),
+        (
+            "a.jsonl",
+            json,
+            "{format: jsonl, train: a.jsonl, label: y, holdout: 0.5}".into(),
+        ),
+        (
+            "p/c/a.png",
+            png_bytes,
+            "{format: images, train: p, holdout: 0.5}".into(),
+        ),
+    ];
+    for (name, good, files) in all {
+        for at in 0..good.len() {
+            for bad in [0, b'9', b'(', 0x80, 0xff] {
+                let mut bytes = good.clone();
+                bytes[at] = bad;
+                case.write(name, &bytes);
+                let _ = case.spec(&files, "");
+            }
+            case.write(name, &good[..at]);
+            let _ = case.spec(&files, "");
+        }
+    }
+}
+
+/// A file of a thousand times the columns that may be is refused at the first that is too many:
+/// what is held is counted.
+#[test]
+fn a_row_of_too_many_fields_is_refused_before_it_is_held() {
+    const N: usize = 4_000_000;
+    let names = (0..N / 8).map(|k| format!("\"{k:06}\":1"));
+    let object = format!("{{{}}}\n", names.collect::<Vec<_>>().join(","));
+    let nested = format!("{{\"a\":[{}1],\"b\":1}}\n", "1,".repeat(N / 2));
+    let too_many = "more than 100000 fields; at most 100000 columns can be read";
+    for (name, text, says) in [
+        ("head.csv", ",".repeat(N), too_many),
+        ("tabs.tsv", "\t".repeat(N), too_many),
+        (
+            "row.csv",
+            format!("a,b\n1,2\n{}\n", ",".repeat(N)),
+            too_many,
+        ),
+        ("keys.jsonl", object, too_many),
+        (
+            "list.jsonl",
+            nested,
+            "must be a number, a text, true, false or null",
+        ),
+    ] {
+        let case = Case::new(&[(name, &text)]);
+        let format = if name.ends_with("jsonl") {
+            "jsonl"
+        } else {
+            "csv"
+        };
+        let files = format!("{{format: {format}, train: {name}, label: b, holdout: 0.3}}");
+        let mut error = String::new();
+        let work = allocation_counter::measure(|| error = case.error(&files));
+        assert!(
+            error.contains(name) && error.contains(says),
+            "{name}: {error}"
+        );
+        // the text, twice while it is read, and not much more: no list of fields
+        let held = work.bytes_max as usize;
+        assert!(held < 4 * N + (20 << 20), "{name}: {held} bytes");
+    }
+    // a known set has few columns
+    let table = fl_data::format::csv::Table {
+        separator: b',',
+        quotes: true,
+        comment: None,
+        header: false,
+        columns: 3,
+    };
+    let text = ",".repeat(N);
+    let mut error = String::new();
+    let work = allocation_counter::measure(|| {
+        let read = table.rows(text.as_bytes(), |_| Ok(()));
+        error = format!("{:#}", read.unwrap_err());
+    });
+    assert!(error.contains(too_many), "{error}");
+    assert!(work.bytes_max < 8 << 20, "{} bytes", work.bytes_max);
+}

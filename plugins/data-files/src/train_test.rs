@@ -1,0 +1,144 @@
+//! Which rows are for training and which for testing, and what a run shows of them.
+
+use crate::format::{Format, Libsvm};
+use crate::paths::Paths;
+use crate::rows::{Part, joined};
+use crate::settings::Files;
+use anyhow::{Context, Result, ensure};
+use fl_core::{Inputs, Labels, Samples, Stream};
+use fl_data::dataset::Source as Owner;
+use fl_data::{Inferred, Rows, owned_twice, same, share_a_row};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Rows to learn from and rows to test with, with what `labels` makes of the numbers beside rows of a shape. A public set may
+/// have none to test with.
+pub(crate) fn labelled(
+    own: Vec<Part>,
+    tested: Vec<Part>,
+    rows: &str,
+    labels: impl Fn(&[u32], &[usize]) -> Result<Labels>,
+) -> Result<((Inputs, Labels), (Inputs, Labels))> {
+    let all = |parts: Vec<Part>, what: &str| -> Result<Part> {
+        joined(parts).with_context(|| format!("the {what} {rows}"))
+    };
+    let own = all(own, "training")?;
+    let no_test = tested.is_empty();
+    let tested = match no_test {
+        true => own.pick(&[]),
+        false => all(tested, "test")?,
+    };
+    ensure!(no_test || !tested.of.is_empty(), "there are no test {rows}");
+    let (shape, other) = (own.inputs.shape(), tested.inputs.shape());
+    ensure!(
+        shape == other,
+        "training {rows} have shape {shape:?}, test {rows} {other:?}; they must be equal"
+    );
+    let of = labels(&own.of, &shape)?;
+    let of_tested = labels(&tested.of, &shape)?;
+    Ok(((own.inputs, of), (tested.inputs, of_tested)))
+}
+
+/// Rows to learn from and rows to test with.
+pub(crate) struct TrainTest {
+    pub own: Vec<Part>,
+    pub tested: Vec<Part>,
+    /// Whose the first are; empty if nobody's.
+    pub sources: Vec<Owner>,
+}
+
+/// Holds rows of every source out for testing, if the spec says so.
+pub(crate) fn hold_out(files: &Files, train: Vec<(String, Part)>, test: Option<Part>) -> TrainTest {
+    let (mut own, mut tested) = (Vec::new(), Vec::new());
+    let mut sources = Vec::new();
+    for (at, (name, part)) in train.into_iter().enumerate() {
+        let rows = part.of.len();
+        let (held, kept) = match files.holdout {
+            // the same rows whatever the run's seed, so that runs can be compared
+            Some(share) => {
+                let draws = Stream::root(0).child("holdout", at as u64);
+                let held = (share * rows as f64).round() as usize;
+                let held = draws.draws().choose(rows, held.min(rows));
+                let kept: Vec<usize> = (0..rows)
+                    .filter(|r| held.binary_search(r).is_err())
+                    .collect();
+                (Some(part.pick(&held)), part.pick(&kept))
+            }
+            None => (None, part),
+        };
+        sources.push(Owner {
+            name,
+            rows: kept.of.len(),
+        });
+        own.push(kept);
+        tested.extend(held);
+    }
+    tested.extend(test);
+    if matches!(files.train, Paths::One(_)) {
+        sources.clear();
+    }
+    TrainTest {
+        own,
+        tested,
+        sources,
+    }
+}
+
+/// The rows of these files, with what a run shows of them besides what is learnt from them.
+pub(crate) fn with_inferred(files: &Files, mut rows: Rows) -> Rows {
+    // whatever there is to say of the rows was found in them
+    let mut all: Vec<Inferred> = rows.notes.iter().cloned().map(Inferred::new).collect();
+    if files.holdout.is_some() {
+        all.push(Inferred {
+            text: "test rows are held out of the clients' files, and how good models are on them is told".into(),
+            of_test_rows: true,
+        });
+    }
+    let own = files.rows_of(&files.train);
+    let tested = files.test.iter().flat_map(|test| files.rows_of(test));
+    let both: Vec<PathBuf> = own.iter().cloned().chain(tested).collect();
+    let mut shared = BTreeMap::new();
+    for (first, again) in same(&both, files.format.of_many_rows()) {
+        let (path, other) = (both[first].display(), both[again].display());
+        let name = match both[first] == both[again] {
+            true => path.to_string(),
+            false => format!("{path}, which is {other} too,"),
+        };
+        match (first < own.len(), again < own.len()) {
+            (_, true) => shared.insert(
+                format!(
+                    "{name} is among the clients' files more than once: its rows count as often"
+                ),
+                false,
+            ),
+            (true, false) => shared.insert(
+                format!("{name} is a client's file and test rows as well"),
+                true,
+            ),
+            (false, false) => None,
+        };
+    }
+    // a copy that was packed, sorted or added to has other bytes
+    if shared.is_empty() {
+        let [own, tested] = [&rows.train, &rows.test].map(|(of, _)| Samples::all(of.clone()));
+        if files.test.is_some() && share_a_row(&own, &tested) {
+            shared.insert(
+                "rows of the clients' files are test rows as well".into(),
+                true,
+            );
+        }
+        if let Some((first, again)) = owned_twice(&own, &rows.sources) {
+            rows.twice = Some(format!("a row of {first} is a row of {again} as well"));
+        }
+    }
+    all.extend(
+        shared
+            .into_iter()
+            .map(|(text, of_test_rows)| Inferred { text, of_test_rows }),
+    );
+    if let Format::Libsvm(Libsvm { width: None, .. }) = &files.format {
+        all.push(Inferred::new("the number of features is the largest index in the clients' rows; say `width` where they are private"));
+    }
+    rows.inferred = all;
+    rows
+}
