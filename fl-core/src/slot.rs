@@ -211,7 +211,9 @@ pub struct SlotSpec {
 
 /// Maps the run's task to that of a part, see [`SlotSpec::with_task`].
 #[derive(Clone, Default)]
-pub struct TaskMap(Option<Arc<dyn Fn(&Task) -> Task + Send + Sync>>);
+pub struct TaskMap(Option<Arc<MapTask>>);
+
+type MapTask = dyn Fn(&Task) -> Task + Send + Sync;
 
 impl TaskMap {
     /// Returns the task of a part in a run with this task.

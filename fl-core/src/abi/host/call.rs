@@ -117,7 +117,6 @@ impl<'a> Call<'a> {
 
     /// A call back, in the middle of one of the other side's.
     pub fn back(answers: Option<&'a dyn Answers>) -> Self {
-        let answers = answers;
         Self {
             answers,
             ..Self::new("the program", None, None)
