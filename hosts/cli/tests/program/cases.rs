@@ -241,7 +241,7 @@ fn a_case_that_cannot_fail_is_a_mistake() {
     fs::write(dir.path().join("a.cases.yaml"), cases).unwrap();
     let (_, error) = fails(dir.path(), &["test", "."]);
     assert!(
-        error.contains("a.cases.yaml:4:40  cases[2].sede: no such setting; did you mean `seed`?"),
+        error.contains("a.cases.yaml:4:37  cases[2].sede: no such setting; did you mean `seed`?"),
         "{error}"
     );
     fs::write(

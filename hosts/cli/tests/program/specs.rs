@@ -2,6 +2,7 @@
 
 use crate::common::{fails, fl, json, out, quick, root, shorter, specs};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -396,6 +397,16 @@ fn exact_old_names_of_settings_give_the_same_run() {
     out(dir, &["run", "new.yaml", "--out", "s", "--stop-after", "2"]);
     let text = rename(&resolved("s"), true);
     assert!(text.contains("happen:") && text.contains("bad:"), "{text}");
+    let hashes = [resolved("s"), text.clone()].map(|text| Sha256::digest(text).to_vec());
     fs::write(dir.join("s/spec.yaml"), text).unwrap();
+    // its state has the hash of the text, and a checksum before everything else
+    let mut state = fs::read(dir.join("s/state")).unwrap().split_off(32);
+    let at = state
+        .windows(32)
+        .position(|bytes| bytes == hashes[0])
+        .unwrap();
+    state[at..at + 32].copy_from_slice(&hashes[1]);
+    let state = [Sha256::digest(&state).to_vec(), state].concat();
+    fs::write(dir.join("s/state"), state).unwrap();
     assert_eq!(run(&["--resume", "s"]).0, new);
 }
