@@ -58,7 +58,7 @@ impl Checker<'_> {
         let seen = exposed(protocol.as_ref(), &parts, &context).to(observer);
         if !seen.is_empty() {
             let text = format!(
-                "cannot be kept against {observer}, which sees data without a price: {}; `fl plan` shows what each observer sees",
+                "cannot be kept against {observer}: data that this observer sees have no price: {}; `fl plan` shows what each observer sees",
                 seen.join("; ")
             );
             self.note(&[key("budget")], text);

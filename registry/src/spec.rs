@@ -62,7 +62,7 @@ impl<D> Spec<D> {
     /// # Errors
     /// When it cannot be written as YAML.
     pub fn yaml(&self) -> Result<String> {
-        Ok(fl_core::settings::to_yaml(&self.resolved)?)
+        fl_core::settings::to_yaml(&self.resolved)
     }
 }
 

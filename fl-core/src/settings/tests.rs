@@ -86,7 +86,7 @@ fn a_number_that_was_written_as_text_is_a_number() {
     let due = "rate: must be a number, got `nan`\nsteps: must be a whole number, got `1e3`";
     assert_eq!(wrong.to_string(), due);
     let low = read_yaml::<Numbers>("{rate: '-1e-3', steps: '0'}").unwrap_err();
-    let due = "rate: must be above 0.0, got -0.001\nsteps: must be in 1.., got 0";
+    let due = "rate: must be above 0.0, got -0.001\nsteps: must be at least 1, got 0";
     assert_eq!(low.to_string(), due);
 }
 

@@ -245,7 +245,8 @@ impl OneTable<'_> {
         let texts = || rows.iter().map(|row| &row.item).chain(&raw.across);
         let against = all.against.as_ref().and_then(|of| {
             let found = rows.iter().position(|r| r.item.name == *of);
-            if found.is_none() {
+            // a table without rows has its own mistake
+            if found.is_none() && !rows.is_empty() {
                 let text = format!("no row is called `{of}`; rows: {}", list(&names));
                 self.note(raw.against.is_some(), &[key("against")], text);
             }

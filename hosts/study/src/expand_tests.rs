@@ -163,9 +163,10 @@ fn all_mistakes_of_a_study_come_at_once() {
     ");
     let text = text.replace("  seeds: 3-1\n", "").replace("13", "3");
     insta::assert_snapshot!(read(&text).unwrap_err(), @"
-    specs/s.yaml:2:23  defaults.against: no row is called `z`; rows: `a`
+    specs/s.yaml:2:22  defaults.against: no row is called `z`; rows: `a`
     specs/s.yaml:7:13  tables[0].columns[0]: no column is called `mode`; known: mean, median, std, range, min, max, seeds, minus, published, published-minus, or a mapping with `measure` or `text`
     specs/s.yaml:7:19  tables[0].columns[1]: no row has a text `key`
+    specs/s.yaml:8:3  tables[1]: it has neither `rows` nor a `grid`
     specs/s.yaml:8:9  tables[1].name: `t` is another table's name too
     ");
 }

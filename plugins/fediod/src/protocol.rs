@@ -186,7 +186,7 @@ impl Protocol for GenerateAndDistill {
         let text = "label maps has each image judged by the client whose map it is of and by no other: weigh clients without their discriminators, with `weights: { importance: { discriminator: false } }`, `sizes` or `uniform`";
         let foreign = Conflict::at("made-of", text).when(foreign);
         let alike = "leaves nothing to weigh clients by: set `weights: uniform`, or leave it out";
-        let told = Conflict::at("alike", alike);
+        let told = Conflict::at("equal-weights", alike);
         let told = told.when(self.equal_weights && self.weights != Weights::Uniform);
         let sampling = dp_sgd::conflict(has, self.sampling.as_ref(), &self.local);
         [foreign, told, sampling].into_iter().flatten().collect()

@@ -132,7 +132,9 @@ impl FinishedRun {
         }
         let data_dir = data.path();
         let files = fl_engine::data_files(&spec.data, &data_dir)?;
-        fl_engine::manifest(&spec, &spec.yaml()?, files, line)?.is_of(dir)?;
+        // the text as it stands: one of an older version may have old names in it
+        let yaml = std::fs::read_to_string(dir.join("spec.yaml"))?;
+        fl_engine::manifest(&spec, &yaml, files, line)?.is_of(dir)?;
         Ok(Self {
             targets: Target::all(dir, &spec)?,
             data: fl_engine::data(&spec, &data_dir)?,

@@ -194,13 +194,16 @@ fn a_case_that_cannot_fail_is_a_mistake() {
     for (case, says) in [
         (
             format!("{mean}, close: .inf"),
-            "`close` must be a finite number",
+            "cases[0].close: must be a finite number",
         ),
         (
             format!("{mean}, close: -1"),
-            "`close` must be a finite number",
+            "cases[0].close: must be at least 0",
         ),
-        (format!("{mean}, refused: ''"), "`refused` must say what"),
+        (
+            format!("{mean}, refused: ''"),
+            "refused: must be a text that the error contains",
+        ),
         (
             format!("{mean}, refused: x, within: {{ tensors.w: [0, 1] }}"),
             "no answer that could be",
@@ -238,7 +241,7 @@ fn a_case_that_cannot_fail_is_a_mistake() {
     fs::write(dir.path().join("a.cases.yaml"), cases).unwrap();
     let (_, error) = fails(dir.path(), &["test", "."]);
     assert!(
-        error.contains("a.cases.yaml:4:40  cases[2].sede: no such setting; did you mean `seed`?"),
+        error.contains("a.cases.yaml:4:37  cases[2].sede: no such setting; did you mean `seed`?"),
         "{error}"
     );
     fs::write(

@@ -285,7 +285,7 @@ fn what_cannot_be_guaranteed_is_said_and_a_budget_is_kept() {
     let set = ["check", &path, "--set", "budget.epsilon=22"];
     let (code, said) = fails(dir, &set);
     assert_eq!(code, 2);
-    let who = "cannot be kept against readers of the results, who will see what nothing prices: results show the clients' own models (`model`)";
+    let who = "cannot be kept against readers of the results: data that this observer sees have no price: results show the clients' own models (`model`)";
     assert!(said.contains(who), "{said}");
 }
 

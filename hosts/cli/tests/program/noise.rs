@@ -91,8 +91,8 @@ fn a_stopped_run_goes_on_with_its_noise() {
     let other = dir.path().join("copy/noise-key");
     let kept = fs::read(&other).unwrap();
     for (key, said) in [
-        (Some(vec![7; 32]), "is not the key"),
-        (None, "without the key"),
+        (Some(vec![7; 32]), "is not the key of this run"),
+        (None, "without the run's first key"),
     ] {
         match key {
             Some(key) => fs::write(&other, key).unwrap(),

@@ -218,7 +218,7 @@ fn exact_a_node_serves_two_leaders_and_neither_disturbs_the_other() {
     spec.run(Some((Engine::new(asks(&node)), new))).unwrap();
     let error = spec.run(Some((Engine::new(asks(&node)), old))).unwrap_err();
     assert!(
-        format!("{error:#}").contains("another leads it now"),
+        format!("{error:#}").contains("another leader runs it now"),
         "{error:#}"
     );
 }

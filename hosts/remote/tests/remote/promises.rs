@@ -292,7 +292,7 @@ fn a_run_that_is_over_is_forgotten_and_what_it_cost_is_not() {
     // one that was late, of a leader that has gone on since
     over.run.life = 1;
     let nothing: Arc<[u8]> = Arc::new([]);
-    assert!(refused(&mut node, &over, &nothing).contains("another leads it now"));
+    assert!(refused(&mut node, &over, &nothing).contains("another leader runs it now"));
     assert_eq!(kept(&home), 1);
     over.run.life = 2;
     assert_eq!(ask(&mut node, &over, &nothing).0, AnswerKind::Forgotten);
@@ -380,7 +380,7 @@ fn a_home_that_another_user_could_have_changed_is_refused() {
     mode(&home, 0o700);
     // a folder on the way to it
     mode(d.path(), 0o777);
-    refused("everybody may write to its folder");
+    refused("every user may write to its folder");
     mode(d.path(), 0o700);
     for name in ["lock", "secret", "node-id", "ledger", "ledger-head"] {
         let file = home.join(name);
