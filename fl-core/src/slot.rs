@@ -209,12 +209,16 @@ pub struct SlotSpec {
 
 /// What a part is to learn, given what the run's models are to learn; see [`SlotSpec::with_task`].
 #[derive(Clone, Default)]
-pub struct TaskMap(Option<Arc<dyn Fn(&Task) -> Task + Send + Sync>>);
+pub struct TaskMap(Option<Arc<OwnTask>>);
+
+type OwnTask = dyn Fn(&Task) -> Task + Send + Sync;
 
 impl TaskMap {
     /// In a run with this task.
     pub fn of(&self, task: &Task) -> Task {
-        self.0.as_ref().map_or_else(|| task.clone(), |map| map(task))
+        self.0
+            .as_ref()
+            .map_or_else(|| task.clone(), |map| map(task))
     }
 
     pub(crate) fn new(task: impl Fn(&Task) -> Task + Send + Sync + 'static) -> Self {

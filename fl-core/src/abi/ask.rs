@@ -752,10 +752,7 @@ pub(super) fn public_of(
     let mut examples = |of: &Option<ExamplesAsk>| -> Result<Option<Examples>> {
         let mut parcel = next()?;
         let Some(of) = of else { return Ok(None) };
-        let (inputs, labels) = (
-            |n| fetched_inputs(fetch, n),
-            |n| fetched_labels(fetch, n),
-        );
+        let (inputs, labels) = (|n| fetched_inputs(fetch, n), |n| fetched_labels(fetch, n));
         examples_of(of, &mut parcel, inputs, labels).map(Some)
     };
     let labelled = examples(&text.labelled)?;
@@ -809,12 +806,18 @@ pub(super) fn target_of(kind: &str, parcel: &mut TensorMap) -> Result<OwnedTarge
                 bail!("a target of labels is i64");
             };
             let of: Array2<i64> = of.into_dimensionality()?;
-            ensure!(of.iter().all(|x| (-1..=1).contains(x)), "a label is -1, 0 or 1");
+            ensure!(
+                of.iter().all(|x| (-1..=1).contains(x)),
+                "a label is -1, 0 or 1"
+            );
             OwnedTarget::MultiLabel(of.mapv(|x| x as i8))
         }
         "pixels" => {
             let of: Array2<u32> = parcel.u32("target")?.into_dimensionality()?;
-            ensure!(of.iter().all(|x| *x < 256), "a class of pixels is below 256");
+            ensure!(
+                of.iter().all(|x| *x < 256),
+                "a class of pixels is below 256"
+            );
             OwnedTarget::Pixels(of.mapv(|x| x as u8))
         }
         "soft" => OwnedTarget::Soft(parcel.table("target")?),

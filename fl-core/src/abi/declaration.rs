@@ -211,7 +211,9 @@ impl ExchangeText {
         let of = |kind: &str| {
             let known = message_type(kind);
             known.with_context(|| {
-                format!("exchange `{label}`: no message is called `{kind}`; declare it under `messages`")
+                format!(
+                    "exchange `{label}`: no message is called `{kind}`; declare it under `messages`"
+                )
             })
         };
         let (request, answer) = (of(&self.down)?, of(&self.up)?);

@@ -35,12 +35,8 @@ pub(crate) trait ClientCalls: Send {
     fn cache(&mut self, name: &str, message: &dyn AnyMessage);
     fn cached(&mut self, name: &str) -> Result<Option<Vec<u8>>>;
     fn range(&mut self, slot: &str, message: &dyn AnyMessage) -> Result<Option<f32>>;
-    fn clip(
-        &mut self,
-        slot: &str,
-        message: &mut dyn AnyMessage,
-        agreed: Option<f32>,
-    ) -> Result<()>;
+    fn clip(&mut self, slot: &str, message: &mut dyn AnyMessage, agreed: Option<f32>)
+    -> Result<()>;
     fn release(&mut self, slot: &str, message: &mut dyn AnyMessage) -> Result<()>;
     /// The mechanism of a training whose steps are released, and how many there are.
     fn begin_steps(

@@ -7,8 +7,8 @@ use crate::privacy::{MinibatchSampling, NoiseSource, ReleaseNoise};
 use crate::store::{States, Store};
 use crate::{
     AnyAggregator, AnyInbox, AnyMechanism, AnySelector, Budget, COUNTS, ClientId, Envelope,
-    Examples, ExchangeSpec, Generator, LogEvent, PrivacyEvent, Problem, Public, RequiredInputs, Result,
-    Round, Stream, Task, Trainer, message,
+    Examples, ExchangeSpec, Generator, LogEvent, PrivacyEvent, Problem, Public, RequiredInputs,
+    Result, Round, Stream, Task, Trainer, message,
 };
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -117,7 +117,9 @@ impl ClientCore {
     /// Those of its examples that the run may use, if it has drawn a sample of them.
     pub(super) fn private_sample(&self) -> Result<Option<Examples>> {
         let drawn = self.stash.get(PRIVATE);
-        let drawn = drawn.map(|bytes| message::decode::<Ids>(bytes)).transpose()?;
+        let drawn = drawn
+            .map(|bytes| message::decode::<Ids>(bytes))
+            .transpose()?;
         let positions = |Ids(all): Ids| all.iter().map(|at| *at as usize).collect::<Vec<_>>();
         Ok(drawn.map(|drawn| self.data.pick(&positions(drawn))))
     }
@@ -181,7 +183,6 @@ impl ClientCore {
     pub(crate) fn end(&mut self) -> Result<()> {
         self.store.forget()
     }
-
 }
 
 impl ClientCalls for ClientCore {

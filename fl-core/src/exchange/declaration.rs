@@ -4,8 +4,8 @@ use crate::exchange::spec::{AggregatorUse, Exchange, ExchangeSpec};
 use crate::message::{Ids, Message, Params, Scalar, VoteSensitivity};
 use crate::privacy::MinibatchSampling;
 use crate::{
-    ACCOUNTANT, AggregatorSlot, Answer, AttackSlot, COUNTS, Client, MechanismSlot,
-    Request, Result, Role, Roster, SelectorSlot, Slot, SlotKind, SlotSpec, TrainerSlot,
+    ACCOUNTANT, AggregatorSlot, Answer, AttackSlot, COUNTS, Client, MechanismSlot, Request, Result,
+    Role, Roster, SelectorSlot, Slot, SlotKind, SlotSpec, TrainerSlot,
 };
 use anyhow::bail;
 

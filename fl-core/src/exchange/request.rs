@@ -1,12 +1,12 @@
 //! Requests and answers: the only way in which the two sides of a protocol speak.
 
+use crate::client::ClientSide;
 use crate::exchange::spec::ExchangeSpec;
 use crate::message::{AnyMessage, Erased, Message, MessageType, Nothing};
 use crate::server::cohort::SAMPLES;
 use crate::{
     Client, ClientState, PrivacyEvent, Protocol, RequiredInputs, Result, RunState, Server, Stream,
 };
-use crate::client::ClientSide;
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 
@@ -219,10 +219,7 @@ impl<'q> Request<'q> {
         let body = match self.payload {
             Payload::Here(message) => {
                 let (label, found, due) = (spec.label, message.kind(), spec.request.kind);
-                ensure!(
-                    found == due,
-                    "`{label}` comes with {due}, not with {found}"
-                );
+                ensure!(found == due, "`{label}` comes with {due}, not with {found}");
                 f(client, message)?
             }
             Payload::Wire(bytes) => f(client, &*spec.request.decode(bytes)?)?,

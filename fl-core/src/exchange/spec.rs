@@ -1,9 +1,9 @@
 //! Exchanges: one request of the server and the clients' answers, and what is known of it before
 //! a run.
 
+use crate::COUNTS;
 use crate::message::{Message, MessageType, Nothing, VoteSensitivity};
 use crate::privacy::{DataDependence, MinibatchSampling};
-use crate::COUNTS;
 use std::marker::PhantomData;
 
 /// An exchange: its label, the message to a client (`D`), and the client's answer (`U`).

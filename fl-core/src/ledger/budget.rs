@@ -185,8 +185,8 @@ pub(crate) fn ensure_budget(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Counts;
     use crate::PrivacyMechanism;
+    use crate::message::Counts;
     use crate::privacy::{Composition, Guarantee, Ledger, Noise, ReleaseNoise, Unit};
     use ndarray::Array2;
 

@@ -35,9 +35,7 @@ pub(crate) struct Collector {
 
 /// The samples that a message asks about, if it is such a message.
 pub(crate) fn asked(sent: &dyn AnyMessage) -> Option<&[u32]> {
-    sent.as_any()
-        .downcast_ref::<Ids>()
-        .map(|ids| &ids.0[..])
+    sent.as_any().downcast_ref::<Ids>().map(|ids| &ids.0[..])
 }
 
 impl Collector {
@@ -196,12 +194,7 @@ impl Collector {
     }
 
     /// What came of a client after a budget had refused another: nobody uses it, and it is counted and charged like any other.
-    pub fn unpaid(
-        &mut self,
-        from: ClientId,
-        sent: &dyn AnyMessage,
-        answer: Result<Answer>,
-    ) {
+    pub fn unpaid(&mut self, from: ClientId, sent: &dyn AnyMessage, answer: Result<Answer>) {
         let Answer { body, envelope } = match answer {
             Ok(answer) => answer,
             Err(error) => {

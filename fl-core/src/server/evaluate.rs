@@ -6,7 +6,9 @@ use crate::privacy::Noise;
 use crate::server::RunState;
 use crate::server::calls::ServerCalls;
 use crate::server::steps::PendingEvaluation;
-use crate::{ClientId, Evaluation, Examples, Fault, Problem, Result, Round, Samples, metrics, parametric};
+use crate::{
+    ClientId, Evaluation, Examples, Fault, Problem, Result, Round, Samples, metrics, parametric,
+};
 use anyhow::{Context, bail, ensure};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;

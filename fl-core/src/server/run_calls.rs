@@ -4,8 +4,8 @@ use crate::message::{AnyMessage, Erased, MessageType, Params};
 use crate::server::RunState;
 use crate::server::calls::{Down, Form, ModelReader, ServerCalls, StepStart, StepVerdict};
 use crate::{
-    AnyAggregator, AnyInbox, AnyPool, AnySelector, ClientId, ClientMessage, Cohort, Generator, LogEvent, Public,
-    Result, Round, Samples, SharedExecutor, Stream, Task, Trainer,
+    AnyAggregator, AnyInbox, AnyPool, AnySelector, ClientId, ClientMessage, Cohort, Generator,
+    LogEvent, Public, Result, Round, Samples, SharedExecutor, Stream, Task, Trainer,
 };
 use anyhow::{Context, ensure};
 use std::collections::BTreeSet;
@@ -66,8 +66,7 @@ impl ServerCalls for RunState<'_> {
     fn aggregated(&mut self, label: &str) -> Result<&'static MessageType> {
         let spec = self.observed.exchange(label)?;
         let used = spec.aggregator;
-        let used =
-            used.with_context(|| format!("exchange `{label}` declares no aggregator"))?;
+        let used = used.with_context(|| format!("exchange `{label}` declares no aggregator"))?;
         Ok(self.store.get::<Box<dyn AnyAggregator>>(used.slot)?.input())
     }
     fn public(&self) -> Result<Arc<Public>> {

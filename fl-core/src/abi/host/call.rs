@@ -2,9 +2,9 @@
 
 use super::foreign_call_guard::{CallbackGuard, ForeignCallGuard, Rounding};
 use super::rng_callbacks::{add_gaussian, add_laplace, fill_normal, fill_uniform};
+use crate::abi::ask::ErrorText;
 #[cfg(unix)]
 use crate::abi::isolated::CallInput;
-use crate::abi::ask::ErrorText;
 use crate::abi::library::{Host, Input, guarded};
 use crate::abi::marshal::{plain, slice};
 #[cfg(unix)]
@@ -117,7 +117,6 @@ impl<'a> Call<'a> {
 
     /// A call back, in the middle of one of the other side's.
     pub fn back(answers: Option<&'a dyn Answers>) -> Self {
-        let answers = answers;
         Self {
             answers,
             ..Self::new("the program", None, None)

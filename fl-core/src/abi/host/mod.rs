@@ -12,9 +12,9 @@ mod import;
 mod mechanism;
 mod part_handle;
 mod protocol;
-mod serve_protocol;
 mod rng_callbacks;
 mod selector;
+mod serve_protocol;
 mod trainer;
 
 #[cfg(test)]
@@ -32,6 +32,4 @@ pub(super) use {
     part_handle::checked,
 };
 #[cfg(unix)]
-pub(super) use {
-    foreign_call_guard::own_process, import::checked_table, part_handle::Functions,
-};
+pub(super) use {foreign_call_guard::own_process, import::checked_table, part_handle::Functions};

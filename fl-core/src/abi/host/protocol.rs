@@ -82,8 +82,8 @@ impl LoadedProtocol {
             make: make.clone(),
             idle: Mutex::default(),
         });
-        let declared: DeclarationText = library
-            .with(|part| part.json(&part.must(FL_DECLARE, "", &[], None, None)?))?;
+        let declared: DeclarationText =
+            library.with(|part| part.json(&part.must(FL_DECLARE, "", &[], None, None)?))?;
         let slots = declared.slots.iter().map(|slot| {
             let (of, name) = (library.clone(), slot.name().to_string());
             let own = move |task: &Task| of.task(&name, task).unwrap_or_else(|_| task.clone());
@@ -105,7 +105,11 @@ impl LoadedProtocol {
 
     /// The names of slots and data for which `has` holds.
     fn filled(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
-        let all = self.declare().into_slots().into_iter().map(|slot| slot.name);
+        let all = self
+            .declare()
+            .into_slots()
+            .into_iter()
+            .map(|slot| slot.name);
         let all = all.chain(["data.public", "data.public.labelled"]);
         all.filter(|name| has(name)).map(String::from).collect()
     }

@@ -210,15 +210,14 @@ fn ask_model(
             reply.tensors(&vec![("loss".into(), View::F64(loss.view().into_dyn()))])?;
             reply.json(&fitted.steps)
         }
-        ModelAsk::Predict { x } => {
-            table("scores", model.predict(&samples(&x, &mut input.parcel(0)?)?)?)
-        }
-        ModelAsk::Features { x } => {
-            match model.features(&samples(&x, &mut input.parcel(0)?)?)? {
-                Some(features) => table("features", features),
-                None => Ok(()),
-            }
-        }
+        ModelAsk::Predict { x } => table(
+            "scores",
+            model.predict(&samples(&x, &mut input.parcel(0)?)?)?,
+        ),
+        ModelAsk::Features { x } => match model.features(&samples(&x, &mut input.parcel(0)?)?)? {
+            Some(features) => table("features", features),
+            None => Ok(()),
+        },
         ModelAsk::Head => match model.head() {
             Some(head) => reply.tensors(&vec![
                 ("weight".into(), View::F64(head.weight.view().into_dyn())),
@@ -334,7 +333,9 @@ impl<'s, 'h> LeadSide<'s, 'h> {
 
 /// The messages that an exchange sends.
 fn sent(spec: &ExchangeSpec, n: usize, input: &Input<'_>) -> Result<Vec<Erased>> {
-    (0..n).map(|at| input.message_of(at, spec.request)).collect()
+    (0..n)
+        .map(|at| input.message_of(at, spec.request))
+        .collect()
 }
 
 /// Which message each client gets.

@@ -17,15 +17,15 @@ pub(in crate::abi) use parent::CallInput;
 pub use parent::{IsolatedLibrary, Process};
 
 use super::ask::ErrorText;
-use crate::Result;
-use crate::privacy::Noise;
 use super::marshal::{OutgoingMessage, slice, view};
 use super::raw::FlMessage;
+use crate::Result;
 use crate::message::{NamedTensors, Tensor};
+use crate::privacy::Noise;
 use anyhow::ensure;
-use shared_memory::{SharedMemory, dtype};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use shared_memory::{SharedMemory, dtype};
 use std::io::{Read, Write};
 
 /// The longest message; tensors are not in it.
@@ -148,10 +148,7 @@ fn copied(area: &SharedMemory, messages: Vec<SharedMessage>) -> Result<Vec<Owned
 }
 
 /// Runs `f` with such messages.
-fn with_owned<R>(
-    messages: &[OwnedMessage],
-    f: impl FnOnce(&[OutgoingMessage<'_, '_>]) -> R,
-) -> R {
+fn with_owned<R>(messages: &[OwnedMessage], f: impl FnOnce(&[OutgoingMessage<'_, '_>]) -> R) -> R {
     let bodies = messages.iter().map(|message| {
         let tensors = message.tensors.iter();
         let views = tensors.map(|(name, tensor)| (name.as_str().into(), tensor.view()));
@@ -177,7 +174,10 @@ fn shared(area: &mut SharedMemory, messages: &[FlMessage]) -> Result<Vec<SharedM
         #[allow(unsafe_code, reason = "messages of the other side")]
         let views = unsafe {
             let tensors = slice(raw.tensors, raw.count);
-            tensors.iter().map(|raw| view(raw)).collect::<Result<Vec<_>>>()
+            tensors
+                .iter()
+                .map(|raw| view(raw))
+                .collect::<Result<Vec<_>>>()
         }?;
         bodies.push(views);
     }

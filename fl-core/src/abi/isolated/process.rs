@@ -170,7 +170,10 @@ impl LibraryProcess {
             Err(error) => (None, Vec::new(), Some(ErrorText::of(&error))),
         };
         let tensors = shared_tensors(&mut self.area, &tensors)?;
-        self.send(Operation::Replied { text, failed }, vec![SharedMessage::of(tensors)])
+        self.send(
+            Operation::Replied { text, failed },
+            vec![SharedMessage::of(tensors)],
+        )
     }
 
     fn send(&mut self, what: Operation, messages: Vec<SharedMessage>) -> Result<()> {

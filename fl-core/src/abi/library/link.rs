@@ -20,7 +20,9 @@ pub(in crate::abi) fn ask_other(
     letters: &[OutgoingMessage<'_, '_>],
     answers: Option<&dyn Answers>,
 ) -> Result<Answer> {
-    let call = host.call.context("the program cannot be asked for anything now")?;
+    let call = host
+        .call
+        .context("the program cannot be asked for anything now")?;
     let (code, answer) = with_messages(letters, |messages| {
         let input = FlInput {
             size: size_of::<FlInput>(),
@@ -182,6 +184,9 @@ impl Fetch for Link {
 
 /// What is asked back, of an operation that is [`FL_BACK`].
 pub(super) fn asked_back(operation: u32, input: &Input<'_>) -> Result<AskBack> {
-    ensure!(operation == FL_BACK, "a protocol has no operation {operation}");
+    ensure!(
+        operation == FL_BACK,
+        "a protocol has no operation {operation}"
+    );
     input.json()
 }

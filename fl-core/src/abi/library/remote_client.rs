@@ -1,9 +1,7 @@
 //! A client in the program, as a protocol in a library sees it.
 
 use super::link::{Link, read};
-use super::remote_parts::{
-    RemoteGenerator, RemoteMechanism, RemoteModel, RemoteSelector, changed,
-};
+use super::remote_parts::{RemoteGenerator, RemoteMechanism, RemoteModel, RemoteSelector, changed};
 use super::remote_server::{message_in, public};
 use crate::abi::ask::{
     AnswerText, Ask, ExamplesAsk, PartAsk, RoundAsk, examples_of, fetched_inputs, fetched_labels,

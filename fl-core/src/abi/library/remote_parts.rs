@@ -9,9 +9,7 @@ use crate::abi::ask::{
 use crate::abi::host::{Answer, Answers};
 use crate::abi::marshal::{OutgoingMessage, content, shorter};
 use crate::abi::marshal_samples::send;
-use crate::message::{
-    AnyMessage, Message, MessageType, NamedTensors, Params, TensorMap, View,
-};
+use crate::message::{AnyMessage, Message, MessageType, NamedTensors, Params, TensorMap, View};
 use crate::privacy::ReleaseNoise;
 use crate::{
     AnyMechanism, AnyPool, AnySelector, AuxiliaryLoss, ClientStatQuery, Cohort, Differentiable,
@@ -170,8 +168,7 @@ impl Trainer for RemoteModel {
                 self.link.ask_with(&Ask::Model { of, what }, &letters, back)
             })
         })?;
-        let (steps, mut parcel): (usize, _) =
-            (read(&answer)?, TensorMap::new(answer.tensors));
+        let (steps, mut parcel): (usize, _) = (read(&answer)?, TensorMap::new(answer.tensors));
         let loss = parcel.f64("loss")?.first().copied();
         Ok(FitReport {
             steps,
@@ -327,14 +324,18 @@ impl Generator for RemoteGenerator {
 
     fn save(&self) -> Result<Vec<u8>> {
         let slot = self.slot.clone();
-        let state = self.link.bytes(&Ask::SaveGenerator { slot }, &[], "state")?;
+        let state = self
+            .link
+            .bytes(&Ask::SaveGenerator { slot }, &[], "state")?;
         Ok(state.unwrap_or_default())
     }
 
     fn load(&mut self, state: &[u8]) -> Result<()> {
         let slot = self.slot.clone();
         with_bytes("state", state, |letter| {
-            self.link.ask(&Ask::LoadGenerator { slot }, letter).map(drop)
+            self.link
+                .ask(&Ask::LoadGenerator { slot }, letter)
+                .map(drop)
         })
     }
 }
@@ -354,9 +355,9 @@ pub(super) fn with_pool<R>(
     match pool {
         AnyPool::Samples(x) => with_samples(Side::Library, x, |x, tensors| f(Some(x), tensors)),
         other => send(other, |tensors| {
-            let again = tensors.iter().map(|(name, view)| {
-                (name.as_ref().into(), shorter(view))
-            });
+            let again = tensors
+                .iter()
+                .map(|(name, view)| (name.as_ref().into(), shorter(view)));
             f(None, again.collect())
         }),
     }

@@ -122,7 +122,10 @@ fn different<'d>(
     to: &[ClientId],
     down: Down<'_, 'd>,
 ) -> (Vec<&'d (dyn AnyMessage + 'static)>, Vec<usize>) {
-    let (mut all, mut which) = (Vec::<&'d dyn AnyMessage>::new(), Vec::with_capacity(to.len()));
+    let (mut all, mut which) = (
+        Vec::<&'d dyn AnyMessage>::new(),
+        Vec::with_capacity(to.len()),
+    );
     let mut places = BTreeMap::new();
     for id in to {
         let message = down(*id);
