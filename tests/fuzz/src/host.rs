@@ -152,6 +152,7 @@ fn host(kept: &mut Kept, bytes: &mut Bytes<'_>) -> FlHost {
         noise: u32::from(bytes.rarely(16)),
         add_laplace: Some(add),
         add_gaussian: Some(add),
+        call: None,
     }
 }
 
