@@ -15,8 +15,12 @@ extern "C" {
 
 /* The first eight bytes of every library's table: `FLPLUGIN`. */
 #define FL_MAGIC UINT64_C(0x4E4947554C504C46)
-/* The interface that this header describes. A program loads libraries of its own interface only. */
-#define FL_VERSION 2u
+/* The interface that this header describes. A program loads libraries of this interface and of
+ * those before it, down to FL_OLDEST. */
+#define FL_VERSION 3u
+/* The oldest interface that a program with this header loads. What a later one has more stands at the
+ * end of a structure; what such a library does not know, it does not use. */
+#define FL_OLDEST 2u
 
 /* Done. */
 #define FL_OK 0
@@ -158,16 +162,47 @@ extern "C" {
 /* Takes back what `FL_SAVE_MEMORY` gave; model and optimiser stay as they are. */
 #define FL_LOAD_MEMORY 71u
 
+/* Protocol. Gives the text of what it declares: `{"slots": [..], "exchanges": [..], "grows": null,
+ * "begins_with": null, "pooled": false}`, as fl-core/src/abi/declaration.rs has them. */
+#define FL_DECLARE 80u
+/* Protocol: the server's side. Text `{"task": {..}, "filled": ["model"], "everyone": [0, 1]}`. All that
+ * it does goes through `FlHost.call` with FL_ASK. An error has the text
+ * `{"text": "..", "problem": null}` beside `FlHost.fail`. */
+#define FL_LEAD 81u
+/* Protocol: a client's answer. Text `{"label": "..", "client": 0, "key": [..], "task": {..},
+ * "filled": ["model"]}`, and the message that was sent; gives the tensors of the answer. As FL_LEAD
+ * otherwise. */
+#define FL_ANSWER 82u
+/* Protocol, optional. Text `{"filled": ["model", "data.public"]}`; gives a list of
+ * `{"setting": null, "text": ".."}`. */
+#define FL_CONFLICTS 83u
+/* Protocol, optional. Text `{"kind": {"Classes": 10}, "filled": []}`; gives `null`, or the text of what
+ * stands in the way. */
+#define FL_SUITS 84u
+/* Protocol, of a slot with `"own_task": true`. Text `{"slot": "..", "task": {..}}`; gives the task of
+ * its parts. */
+#define FL_TASK 85u
+/* What a protocol asks the program in the middle of FL_LEAD or FL_ANSWER. Text `{"do": "evaluate",
+ * "slot": "model", ..}`; the names are those of `fl_core::Server` and `fl_core::Client`, and what they
+ * are given stands in fl-core/src/abi/ask.rs. */
+#define FL_ASK 90u
+/* What the program asks of a protocol in the middle of FL_ASK: another form of an answer
+ * (`{"call": "form"}`, one message), or a loss that is added to a training
+ * (`{"call": "auxiliary"}`). */
+#define FL_BACK 91u
+
 /* UTF-8, not ended by a zero. Borrowed for the call, unless something else is said. */
-typedef struct FlText {
+typedef struct FlText FlText;
+struct FlText {
   /* The first byte; may be NULL if there is none. */
   const uint8_t *data;
   /* Number of bytes. */
   size_t length;
-} FlText;
+};
 
 /* A borrowed tensor, to be read only. */
-typedef struct FlTensor {
+typedef struct FlTensor FlTensor;
+struct FlTensor {
   /* Its name, one of its kind in a message. */
   FlText name;
   /* The number at `0, 0, ..`. */
@@ -180,10 +215,11 @@ typedef struct FlTensor {
   uint32_t dimensions;
   /* FL_F32, FL_F64, FL_U32, FL_U8, FL_I64 or FL_BITS. */
   uint32_t dtype;
-} FlTensor;
+};
 
 /* A message and its sender. */
-typedef struct FlMessage {
+typedef struct FlMessage FlMessage;
+struct FlMessage {
   /* The sender's number. */
   uint32_t from;
   /* Length of `class_counts`. */
@@ -198,10 +234,11 @@ typedef struct FlMessage {
   size_t count;
   /* The mean loss of the training that made the message; NaN unless the part asked for it. */
   double training_loss;
-} FlMessage;
+};
 
 /* What an operation is given. All of it is borrowed for the call. */
-typedef struct FlInput {
+typedef struct FlInput FlInput;
+struct FlInput {
   /* `sizeof(FlInput)` of the host. */
   size_t size;
   /* JSON; what stands in it is said at each operation. */
@@ -210,11 +247,12 @@ typedef struct FlInput {
   const FlMessage *messages;
   /* How many messages. */
   size_t count;
-} FlInput;
+};
 
 /* What the host does for a library during one call, and only then. Every answer goes through it, so no memory of the
  * library is ever freed by the host. Any thread may call `log` and `parallel_for`, the caller's thread all of them. */
-typedef struct FlHost {
+typedef struct FlHost FlHost;
+struct FlHost {
   /* `sizeof(FlHost)` of the host. */
   size_t size;
   /* To be handed back to every function here. */
@@ -246,13 +284,18 @@ typedef struct FlHost {
   void (*add_laplace)(void *context, double *values, size_t n, double scale);
   /* As `add_laplace`, with normal noise of this standard deviation. */
   void (*add_gaussian)(void *context, double *values, size_t n, double sigma);
-} FlHost;
+  /* Since interface 3. Asks whoever made this for an operation in the middle of the call; `host` takes
+   * the answer, and is one that the caller fills in. Right while a protocol leads or answers, and then
+   * for the caller's thread. */
+  int32_t (*call)(void *context, uint32_t operation, const FlInput *input, const FlHost *host);
+};
 
 /* What a library exports, under the name `fl_plugin`. Every function is needed.
  * 
  * A part may move between threads and is used by one at a time; different parts are used at the same time. Every function
  * must return: no exception and no `longjmp` may leave one, and the host sets no time limit. */
-typedef struct FlLibrary {
+typedef struct FlLibrary FlLibrary;
+struct FlLibrary {
   /* FL_MAGIC. */
   uint64_t magic;
   /* FL_VERSION. */
@@ -279,7 +322,7 @@ typedef struct FlLibrary {
   void (*drop)(void *part);
   /* Takes back what `describe` gave. */
   void (*free)(FlText json);
-} FlLibrary;
+};
 
 #if defined(_WIN32)
 #define FL_EXPORT __declspec(dllexport)

@@ -235,7 +235,7 @@ impl TaskMap {
 
 impl Debug for TaskMap {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.write_str("OwnTask")
+        f.write_str("TaskMap")
     }
 }
 

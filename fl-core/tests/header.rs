@@ -192,12 +192,13 @@ fn header(rust: &str) -> String {
             out += &comment(&mut docs, "");
             let name = name.trim_end_matches(" {");
             let body: Vec<&str> = lines.by_ref().take_while(|l| *l != "}").collect();
-            let _ = writeln!(out, "typedef struct {name} {{");
+            // a function of it may take it
+            let _ = writeln!(out, "typedef struct {name} {name};\nstruct {name} {{");
             for (mut docs, name, ty) in fields(&body.join("\n")) {
                 out += &comment(&mut docs, "  ");
                 let _ = writeln!(out, "  {};", declare(&ty, &name));
             }
-            let _ = writeln!(out, "}} {name};");
+            let _ = writeln!(out, "}};");
         } else if line.is_empty() && !out.ends_with("\n\n") {
             out.push('\n');
         }

@@ -5,6 +5,11 @@
 //! every role. Trait objects and Rust types never cross. Tensors cross as borrowed views, outputs go into memory of the
 //! host, settings and facts are JSON, errors are text, panics are caught on the side where they happen.
 //!
+//! A protocol asks in the middle of its calls: its `Server` and `Client` turn what they are asked into a text and
+//! messages for one function of the host, [`raw::FlHost::call`], whose answer comes as that of any call. The program may
+//! ask back in the middle of that, for another form of an answer or a loss of a training. A process of a library's own
+//! passes both on over its socket, and a protocol has its process alone.
+//!
 //! This module has both sides, each in a folder: `library/` turns the parts that [`plugin!`](crate::plugin!) registered
 //! into a table, and `host/` ([`import()`]) turns a table into the same [`PartDecl`](crate::PartDecl)s that linked parts
 //! have. What lies beside them serves both. Libraries in other languages see the header `include/fl_plugin.h`.

@@ -152,7 +152,7 @@ pub const FL_SAVE_MEMORY: u32 = 70;
 pub const FL_LOAD_MEMORY: u32 = 71;
 
 /// Protocol. Gives the text of what it declares: `{"slots": [..], "exchanges": [..], "grows": null,
-/// "begins_with": null, "pooled": false}`, each as `fl_core::abi::declaration` writes it.
+/// "begins_with": null, "pooled": false}`, as fl-core/src/abi/declaration.rs has them.
 pub const FL_DECLARE: u32 = 80;
 /// Protocol: the server's side. Text `{"task": {..}, "filled": ["model"], "everyone": [0, 1]}`. All that
 /// it does goes through `FlHost.call` with FL_ASK. An error has the text
@@ -173,7 +173,7 @@ pub const FL_SUITS: u32 = 84;
 pub const FL_TASK: u32 = 85;
 /// What a protocol asks the program in the middle of FL_LEAD or FL_ANSWER. Text `{"do": "evaluate",
 /// "slot": "model", ..}`; the names are those of `fl_core::Server` and `fl_core::Client`, and what they
-/// are given stands in `fl_core::abi::ask`.
+/// are given stands in fl-core/src/abi/ask.rs.
 pub const FL_ASK: u32 = 90;
 /// What the program asks of a protocol in the middle of FL_ASK: another form of an answer
 /// (`{"call": "form"}`, one message), or a loss that is added to a training

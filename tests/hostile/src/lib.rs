@@ -111,3 +111,66 @@ impl PrivacyMechanism for Lies {
 }
 plugin!(privacy "lies" => Lies);
 export_plugins!();
+
+settings! {
+    /// A protocol that does what no protocol may.
+    pub struct Misbehaves {
+        /// What: panic, answer, undeclared, hides, outlasts, late, stay.
+        how: String = String::new();
+    }
+}
+
+const MODEL: TrainerSlot = TrainerSlot::new("model", "The model.");
+const PRIVACY: MechanismSlot<Params> = MechanismSlot::new("privacy", "Hides.");
+const ASKED: Exchange<Nothing, Scalar> = Exchange::new("a number");
+const UNDECLARED: Exchange<Nothing, Scalar> = Exchange::new("another number");
+const HIDDEN: Exchange<Nothing, Params> = Exchange::new("parameters");
+
+/// A part of a call that is over.
+static OUTLASTS: std::sync::Mutex<Option<Box<dyn Trainer>>> = std::sync::Mutex::new(None);
+
+impl Protocol for Misbehaves {
+    fn declare(&self) -> Declaration<'_> {
+        let asked = ASKED.answered_by(|me, _| {
+            assert!(self.how != "answer", "in answer");
+            let mut kept = OUTLASTS.lock().unwrap_or_else(|e| e.into_inner());
+            if self.how == "outlasts" {
+                if let Some(model) = kept.take() {
+                    model.save()?;
+                }
+                *kept = Some(me.new_model(&MODEL, 0)?);
+            }
+            Ok(Scalar::new(1.0))
+        });
+        let hidden = HIDDEN.answered_by(|me, _| Ok(me.parametric(&MODEL)?.params()));
+        let hidden = hidden.releases_within(&PRIVACY);
+        Declaration::new()
+            .slot(MODEL.spec().at_server())
+            .exchange(asked)
+            .exchange(hidden)
+    }
+
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+        assert!(self.how != "panic", "in lead");
+        let all = server.everyone();
+        server.once("step", &mut (), |server, (), round| {
+            match &*self.how {
+                "undeclared" => {
+                    server.collect(round, &UNDECLARED, &all, |_| &Nothing)?;
+                }
+                "hides" => {
+                    server.collect(round, &HIDDEN, &all, |_| &Nothing)?;
+                }
+                "stay" => loop {
+                    std::hint::spin_loop();
+                },
+                _ => {
+                    server.collect(round, &ASKED, &all, |_| &Nothing)?;
+                    server.collect(round, &ASKED, &all, |_| &Nothing)?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+plugin!(protocol "misbehaves" => Misbehaves);
