@@ -160,7 +160,7 @@ pub(crate) fn npy_column(
     };
     match &mut rows.data {
         npy::Data::Bytes(data) => data.retain(|_| keep()),
-        npy::Data::IdRanges(data) => data.retain(|_| keep()),
+        npy::Data::Numbers(data) => data.retain(|_| keep()),
     }
     rows.shape = vec![count, width - 1];
     let inputs = numbers(rows).with_context(name)?;
@@ -246,7 +246,7 @@ fn numbers(array: npy::Array) -> Result<Inputs> {
             }
             _ => data.into_iter().map(f32::from).collect(),
         },
-        npy::Data::IdRanges(data) => {
+        npy::Data::Numbers(data) => {
             let wrong = data.iter().position(|n| !(*n as f32).is_finite());
             if let Some(at) = wrong {
                 bail!(

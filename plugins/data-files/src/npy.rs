@@ -20,7 +20,7 @@ pub enum Data {
     /// Unsigned bytes (and truth values).
     Bytes(Vec<u8>),
     /// Everything else.
-    IdRanges(Vec<f64>),
+    Numbers(Vec<f64>),
 }
 
 impl Array {
@@ -28,7 +28,7 @@ impl Array {
     pub fn number(&self, at: usize) -> f64 {
         match &self.data {
             Data::Bytes(data) => f64::from(data[at]),
-            Data::IdRanges(data) => data[at],
+            Data::Numbers(data) => data[at],
         }
     }
 }
@@ -85,7 +85,7 @@ pub fn read(bytes: &[u8]) -> Result<Array> {
     );
     let data = match letters {
         "u1" | "b1" => Data::Bytes(content.to_vec()),
-        _ => Data::IdRanges(numbers(content, letters, big)?),
+        _ => Data::Numbers(numbers(content, letters, big)?),
     };
     let array = Array { shape, data };
     Ok(if fortran { c_order(&array) } else { array })
@@ -180,7 +180,7 @@ fn c_order(array: &Array) -> Array {
     };
     let data = match &array.data {
         Data::Bytes(data) => Data::Bytes((0..total).map(|at| data[place(at)]).collect()),
-        Data::IdRanges(data) => Data::IdRanges((0..total).map(|at| data[place(at)]).collect()),
+        Data::Numbers(data) => Data::Numbers((0..total).map(|at| data[place(at)]).collect()),
     };
     Array {
         shape: shape.clone(),
@@ -206,11 +206,11 @@ mod tests {
         let got = read(&file(header, &[1, 0, 2, 0, 255, 255, 0, 1])).unwrap();
         assert_eq!(
             (got.shape, got.data),
-            (vec![2, 2], Data::IdRanges(vec![1.0, 2.0, -1.0, 256.0]))
+            (vec![2, 2], Data::Numbers(vec![1.0, 2.0, -1.0, 256.0]))
         );
         let header = "{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }";
         let got = read(&file(header, &1.5f32.to_be_bytes())).unwrap();
-        assert_eq!(got.data, Data::IdRanges(vec![1.5]));
+        assert_eq!(got.data, Data::Numbers(vec![1.5]));
         let header = "{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3), }";
         let got = read(&file(header, &[1, 4, 2, 5, 3, 6])).unwrap();
         assert_eq!(
