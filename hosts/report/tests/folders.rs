@@ -212,7 +212,7 @@ fn what_is_missing_or_cut_is_said_and_the_rest_is_shown() {
     assert!(
         fl_report::page(&[run])
             .unwrap()
-            .contains("Nobody was asked anything.")
+            .contains("No exchange took place.")
     );
 }
 

@@ -125,7 +125,7 @@ fn every_role_passes_its_tests_at_once() {
         let library = library.display().to_string();
         let text = common::out(dir.path(), &["inspect", name, "--plugin", &library]);
         assert!(
-            text.contains(role) && text.contains("(What `fl inspect` shows.)"),
+            text.contains(role) && common::flat(&text).contains("(What `fl inspect` shows.)"),
             "{text}"
         );
     }

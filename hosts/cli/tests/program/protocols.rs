@@ -73,7 +73,11 @@ fn a_protocol_that_misbehaves_gets_a_clear_error() {
             ("panic", &[][..], "it panicked: in lead"),
             ("answer", &[], "it panicked: in answer"),
             ("undeclared", &[], "declares no exchange `another number`"),
-            ("outlasts", &[], "used a part of the program after its call"),
+            (
+                "outlasts",
+                &["--threads", "1"],
+                "used a part of the program after its call",
+            ),
             (
                 "hides",
                 &["--set", noise, "--plugin", &example],
