@@ -142,7 +142,7 @@ fn runs_by_itself(made: &Path, name: &str) {
         assert!(out.status.success(), "{args:?}: {error}");
         String::from_utf8(out.stdout).unwrap()
     };
-    assert!(cargo(&["inspect", name]).contains("(What `fl inspect` shows.)"));
+    assert!(common::flat(&cargo(&["inspect", name])).contains("(What `fl inspect` shows.)"));
     assert!(cargo(&["check", "quick.yaml"]).contains("fine"));
     assert!(cargo(&["plan", "quick.yaml"]).contains("parameters after local training"));
     let said = cargo(&["run", "quick.yaml"]);
