@@ -3,22 +3,15 @@
 use crate::MAX_RUNS;
 use crate::columns::{Column, ColumnKind, columns};
 use crate::file::{File, RawColumn, RawItem, RawTable, Scalar};
-use crate::grid::{grid, text};
+use crate::grid::{At, PlannedRow, grid, key};
 use crate::model::{Item, Position, RunSpec, Study, Table};
 use crate::plots::plots;
+use crate::seeds::text;
 use fl_core::settings::Step;
 use fl_registry::{Document, Mistakes};
 use serde_yaml::{Mapping, Value};
 use std::collections::BTreeSet;
 use std::path::Path;
-
-/// Something wrong: the path of a value, and what would be right.
-pub(crate) type At = (Vec<Step>, String);
-
-/// A step to `name`.
-pub(crate) fn key(name: &str) -> Step {
-    Step::Key(name.into())
-}
 
 impl Study {
     /// Reads a study's file. The specs and READMEs that it names must exist.
@@ -177,16 +170,6 @@ fn tables(file: &File, folder: &Path, wrong: &mut Vec<At>) -> Vec<Table> {
         tables.extend(table);
     }
     tables
-}
-
-/// A row before its runs are expanded.
-#[derive(Clone)]
-pub(crate) struct PlannedRow {
-    pub item: RawItem,
-    /// The values from a grid, in its order.
-    pub set: Vec<(String, Value)>,
-    /// Its position in the grid.
-    pub places: Vec<Position>,
 }
 
 /// A table while it is read.

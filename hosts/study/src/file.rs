@@ -1,6 +1,6 @@
 //! The text format of a study.
 
-use crate::grid::seeds_of;
+use crate::seeds::seeds_of;
 use fl_core::settings::{Reader, Setting, Value, object_schema};
 use serde_json::json;
 use serde_yaml::Mapping;

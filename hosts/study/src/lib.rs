@@ -32,6 +32,7 @@ mod model;
 mod plots;
 mod readme_tables;
 mod results;
+mod seeds;
 mod stats;
 mod tables;
 mod totals;
