@@ -152,7 +152,7 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
     };
     if let (Some(after), Some(out)) = (&outcome.stopped, &outcome.out) {
         say(format_args!(
-            "stopped after {after}; go on with: {program} run --resume {out}{}",
+            "stopped after {after}; resume with: {program} run --resume {out}{}",
             owners.unwrap_or_default()
         ));
     }

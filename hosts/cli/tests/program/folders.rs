@@ -265,7 +265,7 @@ fn what_is_cut_short_is_refused_and_what_is_too_much_is_taken_back() {
         let (code, error) = fails(dir, &["run", "--resume", "r"]);
         let says = format!("{file} has changed since the run stopped");
         assert!(code == 1 && error.contains(&says), "{code}: {error}");
-        assert!(!error.contains("go on with"), "{error}");
+        assert!(!error.contains("resume with"), "{error}");
         fs::write(&path, [&good[..], b"{\"half a li"].concat()).unwrap();
     }
     for left in ["r/.tmpAbCdEf", "r/models/.tmpAbCdEf"] {
