@@ -1,32 +1,37 @@
 //! The C interface: how a part comes out of a library that was loaded at run time.
 //!
-//! A library exports one symbol, the table [`raw::FlLibrary`]. Its first numbers say what it is; only then is anything of
-//! it called: `describe` says which parts there are, `create` makes one, and one generic `call` carries every operation of
-//! every role. Trait objects and Rust types never cross. Tensors cross as borrowed views, outputs go into memory of the
-//! host, settings and facts are JSON, errors are text, panics are caught on the side where they happen.
+//! A library exports one symbol, the table [`raw::FlLibrary`]. Its first numbers say what it is;
+//! only then is anything of it called: `describe` says which parts there are, `create` makes one,
+//! and one generic `call` carries every operation of every role. Trait objects and Rust types never
+//! cross. Tensors cross as borrowed views, outputs go into memory of the host, settings and facts
+//! are JSON, errors are text, panics are caught on the side where they happen.
 //!
-//! A protocol asks in the middle of its calls: its `Server` and `Client` turn what they are asked into a text and
-//! messages for one function of the host, [`raw::FlHost::call`], whose answer comes as that of any call. The program may
-//! ask back in the middle of that, for another form of an answer or a loss of a training. A process of a library's own
-//! passes both on over its socket, and a protocol has its process alone.
+//! A protocol asks in the middle of its calls: its `Server` and `Client` turn what they are asked
+//! into a text and messages for one function of the host, [`raw::FlHost::call`], whose answer comes
+//! as that of any call. The program may ask back in the middle of that, for another form of an
+//! answer or a loss of a training. A process of a library's own passes both on over its socket, and
+//! a protocol has its process alone.
 //!
-//! This module has both sides, each in a folder: `library/` turns the parts that [`plugin!`](crate::plugin!) registered
-//! into a table, and `host/` ([`import()`]) turns a table into the same [`PartDecl`](crate::PartDecl)s that linked parts
-//! have. What lies beside them serves both. Libraries in other languages see the header `include/fl_plugin.h`.
+//! This module has both sides, each in a folder: `library/` turns the parts that
+//! [`plugin!`](crate::plugin!) registered into a table, and `host/` ([`import()`]) turns a table
+//! into the same [`PartDecl`](crate::PartDecl)s that linked parts have. What lies beside them
+//! serves both. Libraries in other languages see the header `include/fl_plugin.h`.
 //!
 //! # What is survived, and what is not
-//! A library can answer whatever it likes: codes, texts, names, shapes, types, counts and numbers are checked, errors are
-//! cut to a length and cleared of what steers a terminal, and a Rust part may panic. But unless it has a process of its own,
-//! nothing here helps against one that
-//! * never returns: there is no time limit, for a thread cannot be ended from outside; the program must be;
-//! * ends the process (`abort`, `_exit`, a Rust library built with `panic = "abort"`, a stack that overflows, memory that
-//!   runs out), or lets a C++ exception or a `longjmp` leave one of its functions;
-//!   (of `exit` the program can at least say who called it, and exit with code 1);
-//! * reads or writes what is not its own: past a tensor, after the call in which it was lent, or through a part that was
-//!   dropped; or hands over a text or a pointer that is not as long as it says;
+//! A library can answer whatever it likes: codes, texts, names, shapes, types, counts and numbers
+//! are checked, errors are cut to a length and cleared of what steers a terminal, and a Rust part
+//! may panic. But unless it has a process of its own, nothing here helps against one that
+//! * never returns: there is no time limit, for a thread cannot be ended from outside; the program
+//!   must be;
+//! * ends the process (`abort`, `_exit`, a Rust library built with `panic = "abort"`, a stack that
+//!   overflows, memory that runs out), or lets a C++ exception or a `longjmp` leave one of its
+//!   functions; (of `exit` the program can at least say who called it, and exit with code 1);
+//! * reads or writes what is not its own: past a tensor, after the call in which it was lent, or
+//!   through a part that was dropped; or hands over a text or a pointer that is not as long as it
+//!   says;
 //! * does harm when it is loaded: its initialisers run before anything of it can be looked at.
 //!
-//! In a process of its own (`apart/`) all of this but the last is an error of the part.
+//! In a process of its own (`isolated/`) all of this but the last is an error of the part.
 //!
 //! Load only what you would also run.
 #![allow(
@@ -42,6 +47,7 @@ mod host;
 mod isolated;
 mod library;
 mod marshal;
+mod marshal_data;
 mod marshal_samples;
 pub mod raw;
 mod signature;
@@ -56,11 +62,11 @@ pub use host::{import_apart, leave};
 pub use isolated::{IsolatedLibrary, Process, serve};
 pub use library::{fl_plugin, library};
 
-/// Makes a crate's parts loadable, besides being linkable: one line in its `lib.rs`, and `crate-type = ["cdylib", "rlib"]`
-/// under `[lib]` in its `Cargo.toml`.
+/// Makes a crate's parts loadable, besides being linkable: one line in its `lib.rs`, and
+/// `crate-type = ["cdylib", "rlib"]` under `[lib]` in its `Cargo.toml`.
 ///
-/// The table stands once in `fl-core` and lists whatever parts are in the same library; this line makes sure that it is
-/// kept. Any number of crates that say so can be linked into one program.
+/// The table stands once in `fl-core` and lists whatever parts are in the same library; this line
+/// makes sure that it is kept. Any number of crates that say so can be linked into one program.
 #[macro_export]
 macro_rules! export_plugins {
     () => {

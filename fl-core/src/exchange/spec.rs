@@ -1,9 +1,10 @@
 //! [`Exchange`] and [`ExchangeSpec`]: one request of the server with the clients' answers, and its
 //! properties before a run.
 
-use crate::COUNTS;
 use crate::message::{Message, MessageType, Nothing, VoteSensitivity};
 use crate::privacy::{DataDependence, MinibatchSampling};
+use crate::{COUNTS, Result};
+use anyhow::Context;
 use std::marker::PhantomData;
 
 /// An exchange: its label, the message to a client (`D`), and the client's answer (`U`).
@@ -124,6 +125,18 @@ impl std::fmt::Debug for AggregatorUse {
 }
 
 impl ExchangeSpec {
+    /// Returns the exchange with this label.
+    ///
+    /// # Errors
+    /// If the protocol declares none.
+    pub(crate) fn find<'s>(
+        all: impl IntoIterator<Item = &'s Self>,
+        label: &str,
+    ) -> Result<&'s Self> {
+        let found = all.into_iter().find(|spec| spec.label == label);
+        found.with_context(|| format!("the protocol declares no exchange `{label}`"))
+    }
+
     /// Returns whether the answers, or the counts that travel with them, are released through
     /// `slot`.
     pub fn goes_through(&self, slot: &str) -> bool {

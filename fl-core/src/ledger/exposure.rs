@@ -2,7 +2,7 @@
 
 use crate::privacy::{Observer, UnpricedDisclosures};
 use crate::{BuildContext, COUNTS, ExchangeSpec, Parts, Protocol, RequiredInputs, Result};
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use std::collections::BTreeSet;
 
 /// Why a data-dependent price of an accountant does not count.
@@ -34,8 +34,7 @@ impl ExposureTracker {
     /// # Errors
     /// If the protocol declares no exchange with this label.
     pub fn exchange(&self, label: &str) -> Result<&ExchangeSpec> {
-        let found = self.exchanges.iter().find(|spec| spec.label == label);
-        found.with_context(|| format!("the protocol declares no exchange `{label}`"))
+        ExchangeSpec::find(&self.exchanges, label)
     }
 
     /// Records that the server releases something through `slot`.

@@ -13,7 +13,7 @@ mod steps;
 
 pub use state::RunState;
 
-use crate::message::{AnyMessage, Erased, Ids, Message, MessageType, Params, Scalar};
+use crate::message::{AnyMessage, Erased, Message, MessageType, Params, Scalar};
 use crate::server::calls::{ServerCalls, StepStart, StepVerdict};
 use crate::{
     AggregatorSlot, ClientId, ClientMessage, Cohort, Examples, Exchange, FitOptions, Generator,
@@ -64,14 +64,6 @@ impl Server<'_> {
     /// If the spec has none.
     pub fn public(&self) -> Result<Arc<Public>> {
         self.0.public()
-    }
-
-    /// Returns all public samples, by position.
-    ///
-    /// # Errors
-    /// If the spec has none.
-    pub fn public_ids(&self) -> Result<Ids> {
-        Ok(Ids((0..self.public()?.samples().len() as u32).collect()))
     }
 }
 
@@ -157,8 +149,8 @@ impl Server<'_> {
 
 // exchanges
 impl Server<'_> {
-    /// The clients that the selector in `slot` picks for this round; everyone if the slot is empty. A selector may ask how
-    /// many examples clients have.
+    /// The clients that the selector in `slot` picks for this round; everyone if the slot is empty.
+    /// A selector may ask how many examples clients have.
     ///
     /// # Errors
     /// When it picks nobody, or cannot pick.
@@ -166,8 +158,8 @@ impl Server<'_> {
         self.0.cohort(slot, round, None)
     }
 
-    /// As [`Server::cohort`]; a selector may also ask for the loss of a model on the clients' own examples, which
-    /// clients tell when they are asked `loss` with `model`.
+    /// As [`Server::cohort`]; a selector may also ask for the loss of a model on the clients' own
+    /// examples, which clients tell when they are asked `loss` with `model`.
     ///
     /// # Errors
     /// As [`Server::cohort`].
@@ -309,12 +301,14 @@ impl Server<'_> {
 
 // releases
 impl Server<'_> {
-    /// Releases something made from the data of `cohort` through the mechanism in `slot`, if it is filled: clip, price,
-    /// afford, perturb, charge. A budget that pays for the first few queries of `m` only leaves those.
+    /// Releases something made from the data of `cohort` through the mechanism in `slot`, if it is
+    /// filled: clip, price, afford, perturb, charge. A budget that pays for the first few queries
+    /// of `m` only leaves those.
     ///
     /// # Errors
-    /// [`crate::Problem::Budget`] before anything is spent; [`crate::Problem::Unpriced`] when the accountant has no price for
-    /// it, or its price counts on a draw of clients that did not happen.
+    /// [`crate::Problem::Budget`] before anything is spent; [`crate::Problem::Unpriced`] when the
+    /// accountant has no price for it, or its price counts on a draw of clients that did not
+    /// happen.
     pub fn release<M: Message>(
         &mut self,
         slot: &MechanismSlot<M>,
@@ -325,8 +319,9 @@ impl Server<'_> {
         self.0.release(slot, round, m, cohort, true)
     }
 
-    /// A summand of [`Server::release_sum`]: `m`, within the bound of the mechanism in `slot`. Its client has clipped it as well
-    /// ([`crate::Client::clip`]), which then changes nothing, but who sends more than he should must not drown the noise that hides him.
+    /// A summand of [`Server::release_sum`]: `m`, within the bound of the mechanism in `slot`. Its
+    /// client has clipped it as well ([`crate::Client::clip`]), which then changes nothing, but who
+    /// sends more than he should must not drown the noise that hides him.
     ///
     /// # Errors
     /// When it cannot be clipped.
@@ -335,7 +330,8 @@ impl Server<'_> {
         Ok(m)
     }
 
-    /// As [`Server::release`], of a sum of what [`Server::clipped`] has let through: the sum itself has no bound.
+    /// As [`Server::release`], of a sum of what [`Server::clipped`] has let through: the sum itself
+    /// has no bound.
     ///
     /// # Errors
     /// As [`Server::release`].
@@ -349,8 +345,9 @@ impl Server<'_> {
         self.0.release(slot, round, sum, cohort, false)
     }
 
-    /// Would the budget pay for any of a release like `m`, of the data of `cohort`, through the mechanism in `slot`? To be asked before
-    /// the clients are, so that they send nothing that is then refused.
+    /// Would the budget pay for any of a release like `m`, of the data of `cohort`, through the
+    /// mechanism in `slot`? To be asked before the clients are, so that they send nothing that is
+    /// then refused.
     ///
     /// # Errors
     /// As [`Server::release`].
@@ -363,7 +360,8 @@ impl Server<'_> {
         self.0.affords(slot, &m, cohort)
     }
 
-    /// Does the mechanism in `slot` want all clients to agree on a range ([`crate::PrivacyMechanism::range`])?
+    /// Does the mechanism in `slot` want all clients to agree on a range
+    /// ([`crate::PrivacyMechanism::range`])?
     ///
     /// # Errors
     /// If the part cannot be made.
@@ -374,7 +372,8 @@ impl Server<'_> {
 
 // steps
 impl Server<'_> {
-    /// Does something once. A resumed run that has done it before skips it and takes `state` from the checkpoint.
+    /// Does something once. A resumed run that has done it before skips it and takes `state` from
+    /// the checkpoint.
     ///
     /// # Errors
     /// Those of `body`, and of the checkpoint.
@@ -387,11 +386,14 @@ impl Server<'_> {
         self.step(name, 0, 0, state, body)
     }
 
-    /// Does something `n` times, as rounds 1 to `n`. A resumed run skips the rounds that it has done before. A round that the budget does not pay for
-    /// is not done, nor is any after it: state and server's parts are those of the last round that was paid for, and if that was not evaluated, it is now.
+    /// Does something `n` times, as rounds 1 to `n`. A resumed run skips the rounds that it has
+    /// done before. A round that the budget does not pay for is not done, nor is any after it:
+    /// state and server's parts are those of the last round that was paid for, and if that was not
+    /// evaluated, it is now.
     ///
     /// # Errors
-    /// Those of `body`, and of the checkpoints; [`crate::Problem::Budget`] when not even the first round is paid for.
+    /// Those of `body`, and of the checkpoints; [`crate::Problem::Budget`] when not even the first
+    /// round is paid for.
     pub fn rounds<S: Serialize + DeserializeOwned>(
         &mut self,
         n: usize,
@@ -442,7 +444,8 @@ impl Server<'_> {
 
 // what is measured, kept and said
 impl Server<'_> {
-    /// Records how good the server's model in `slot` is on the test examples, if this round is to be evaluated.
+    /// Records how good the server's model in `slot` is on the test examples, if this round is to
+    /// be evaluated.
     ///
     /// # Errors
     /// When it cannot predict them.
@@ -450,7 +453,8 @@ impl Server<'_> {
         self.0.evaluate(round, slot)
     }
 
-    /// Records how good the clients' own models in `slot` are on the test examples, if this round is to be evaluated.
+    /// Records how good the clients' own models in `slot` are on the test examples, if this round
+    /// is to be evaluated.
     ///
     /// # Errors
     /// When one of them cannot predict them.
@@ -458,8 +462,10 @@ impl Server<'_> {
         self.0.evaluate_clients(round, slot)
     }
 
-    /// Records how good models of the server's are for the clients, each on the test examples of those that `of` gives it
-    /// to, if this round is to be evaluated, and gives the scores in client order; none if it is not. They take the place of the model in `slot` one after the other.
+    /// Records how good models of the server's are for the clients, each on the test examples of
+    /// those that `of` gives it to, if this round is to be evaluated, and gives the scores in
+    /// client order; none if it is not. They take the place of the model in `slot` one after the
+    /// other.
     ///
     /// # Errors
     /// When one of them does not fit the slot's, or cannot predict.
@@ -483,7 +489,8 @@ impl Server<'_> {
         self.0.record_each(round, name, each)
     }
 
-    /// Records a number that the protocol has counted or measured, if this round is to be evaluated.
+    /// Records a number that the protocol has counted or measured, if this round is to be
+    /// evaluated.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -515,8 +522,9 @@ impl Server<'_> {
         self.0.keep_generator(slot)
     }
 
-    /// Keeps images (`[channels, height, width]`, 1 or 3 channels) as a picture that people look at: one beside the other, the least
-    /// number of all black and the largest white. Inputs that are no images are left out. The digest does not know of it.
+    /// Keeps images (`[channels, height, width]`, 1 or 3 channels) as a picture that people look
+    /// at: one beside the other, the least number of all black and the largest white. Inputs that
+    /// are no images are left out. The digest does not know of it.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -166,8 +166,8 @@ fn an_old_name_means_the_new_one() {
 }
 
 crate::settings! {
-    /// Others beside them.
-    struct Beside {
+    /// The settings of a second group.
+    struct SecondGroup {
         /// A weight.
         mu: f64 = 0.1, was "nu";
     }
@@ -175,7 +175,7 @@ crate::settings! {
 
 #[test]
 fn old_names_are_known_where_two_groups_are_joined() {
-    let (read, notes) = noted::<Joined<Renamed, Beside>>("{nu: 0.5, so-many: 2}");
+    let (read, notes) = noted::<Joined<Renamed, SecondGroup>>("{nu: 0.5, so-many: 2}");
     let read = read.unwrap();
     assert_eq!((read.shared.tries, read.own.mu), (2, 0.5));
     assert_eq!(

@@ -1,5 +1,6 @@
-//! CIFAR binary: records of label bytes and 3072 bytes, the red, green and blue planes of 32 x 32. CIFAR-10 has one label
-//! byte; CIFAR-100 has two, of which the second is the class and the first a coarser one.
+//! CIFAR binary: records of label bytes and 3072 bytes, the red, green and blue planes of 32 x 32.
+//! CIFAR-10 has one label byte; CIFAR-100 has two, of which the second is the class and the first a
+//! coarser one.
 
 use anyhow::{Result, ensure};
 use fl_core::Labels;
@@ -10,11 +11,12 @@ use fl_data::{Folder, format};
 pub const SHAPE: [usize; 3] = [3, 32, 32];
 const PIXELS: usize = 3072;
 
-/// Appends the records of one batch file, each with `label_bytes` label bytes, the last of which is the class. The canonical
-/// CIFAR-10 batches hold 10,000 records; any number is read.
+/// Appends the records of one batch file, each with `label_bytes` label bytes, the last of which is
+/// the class. The canonical CIFAR-10 batches hold 10,000 records; any number is read.
 ///
 /// # Errors
-/// If the file is empty, is not a whole number of records, or has a label that is not below `classes`.
+/// If the file is empty, is not a whole number of records, or has a label that is not below
+/// `classes`.
 pub fn append(
     bytes: &[u8],
     label_bytes: usize,

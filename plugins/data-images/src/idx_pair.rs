@@ -2,9 +2,9 @@
 
 use anyhow::{Result, ensure};
 use fl_core::Labels;
-use fl_data::Folder;
 use fl_data::dataset::Part;
 use fl_data::format::{self, idx};
+use fl_data::{Folder, Rows};
 
 /// Shape of the images of MNIST and its relatives.
 pub const GREY: [usize; 3] = [1, 28, 28];
@@ -16,6 +16,15 @@ pub const MNIST_FILES: &[&[&str]] = &[
     &["t10k-images-idx3-ubyte"],
     &["t10k-labels-idx1-ubyte"],
 ];
+
+/// Reads the images and labels of two parts: those to learn from, and those to test with.
+pub fn rows(folder: &Folder<'_>, [train, test]: [&str; 2], classes: usize) -> Result<Rows> {
+    let (train, test) = (
+        images(folder, train, classes)?,
+        images(folder, test, classes)?,
+    );
+    Ok(Rows::new(train, test))
+}
 
 /// Images and labels in two IDX files of equally many rows.
 pub fn images(folder: &Folder<'_>, part: &str, classes: usize) -> Result<Part> {

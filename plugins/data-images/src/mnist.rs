@@ -1,6 +1,6 @@
 //! `mnist`.
 
-use crate::idx_pair::{GREY, MNIST_FILES, images};
+use crate::idx_pair::{GREY, MNIST_FILES, rows};
 use anyhow::Result;
 use fl_core::Task;
 use fl_data::{DataSet, DataSetFacts, Folder, Rows, class_task};
@@ -29,9 +29,6 @@ impl DataSet for Mnist {
     }
 
     fn load(&self, folder: &Folder<'_>) -> Result<Rows> {
-        Ok(Rows::new(
-            images(folder, "train", 10)?,
-            images(folder, "t10k", 10)?,
-        ))
+        rows(folder, ["train", "t10k"], 10)
     }
 }

@@ -1,6 +1,6 @@
 //! `pneumoniamnist`.
 
-use crate::idx_pair::{GREY, images};
+use crate::idx_pair::{GREY, images, rows};
 use anyhow::Result;
 use fl_core::Task;
 use fl_data::{DataSet, DataSetFacts, Folder, Rows, class_task};
@@ -37,7 +37,7 @@ impl DataSet for PneumoniaMnist {
     }
 
     fn load(&self, folder: &Folder<'_>) -> Result<Rows> {
-        let rows = Rows::new(images(folder, "train", 2)?, images(folder, "test", 2)?);
+        let rows = rows(folder, ["train", "test"], 2)?;
         let (inputs, labels) = images(folder, "val", 2)?;
         Ok(Rows {
             validation: Some((Arc::new(inputs), Arc::new(labels))),

@@ -1,14 +1,17 @@
-//! What the program answers while a protocol of a library leads or answers.
+//! The program's answers to the requests of a loaded protocol.
 
 use crate::abi::ask::{
-    AboutModel, Ask, AskBack, CohortAsk, MailText, ModelAsk, PartAsk, RoundAsk, SamplesAsk, Side,
-    StepText, examples_of, inputs_of, labels_of, numbered, samples_of, target_of, with_examples,
-    with_public, with_samples,
+    AboutModel, Ask, AskBack, CohortAsk, GeneratorAsk, MailText, ModelAsk, PartAsk, RoundAsk,
+    StepText,
 };
 use crate::abi::host::Answers;
 use crate::abi::library::link::{ask_other, read};
 use crate::abi::library::{Host, Input};
-use crate::abi::marshal::{OutgoingMessage, content};
+use crate::abi::marshal::{OutgoingMessage, content, plain, shorter};
+use crate::abi::marshal_data::{
+    SamplesAsk, Side, examples_of, inputs_of, labels_of, numbered, samples_of, target_of,
+    with_examples, with_public, with_samples, with_target,
+};
 use crate::abi::marshal_samples::receive;
 use crate::abi::raw::{FL_ASK, FL_BACK};
 use crate::client::calls::ClientCalls;
@@ -19,7 +22,7 @@ use crate::server::calls::{ModelReader, ServerCalls, StepStart, StepVerdict};
 use crate::{
     AnyMechanism, AnyPool, AnySelector, AuxiliaryLoss, AuxiliaryTerm, Client, ClientId,
     ClientMessage, Cohort, ExchangeSpec, FitOptions, Generator, Head, Problem, Result, Round,
-    Samples, Serial, Server, Stream, Target, Trainer, parametric,
+    Samples, Serial, Server, SharedExecutor, Stream, Target, Trainer, parametric,
 };
 use anyhow::{Context, bail, ensure};
 use ndarray::{Array1, ArrayView1, ArrayView2};
@@ -31,7 +34,7 @@ use std::sync::Arc;
 /// The most parts that a protocol may hold at once.
 const HELD: usize = 100_000;
 
-/// What a protocol holds of the program's parts, by number.
+/// The parts of the program that a protocol holds, by number.
 struct Held<T> {
     next: Cell<u64>,
     all: RefCell<BTreeMap<u64, T>>,
@@ -61,7 +64,7 @@ impl<T> Held<T> {
         part.with_context(|| format!("the protocol holds no such part ({number}), or is using it"))
     }
 
-    /// Runs `f` with it; in the middle, the protocol may use others.
+    /// Runs `f` with a part; meanwhile the protocol may use other parts.
     fn with<R>(&self, number: u64, f: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
         let mut part = self.take(number)?;
         let out = f(&mut part);
@@ -70,7 +73,7 @@ impl<T> Held<T> {
     }
 }
 
-/// The type of messages of this kind.
+/// Returns the type of messages of this kind.
 fn type_of(kind: &str) -> Result<&'static MessageType> {
     message_type(kind).with_context(|| format!("no message is called `{kind}`"))
 }
@@ -88,12 +91,12 @@ fn number(value: Option<f64>) -> f64 {
     value.unwrap_or(f64::NAN)
 }
 
-/// The samples of a text, whose tensors are the first message.
+/// Returns the samples of a text and its tensors.
 fn samples(ask: &SamplesAsk, parcel: &mut TensorMap) -> Result<Samples> {
     samples_of(ask, parcel, inputs_of)
 }
 
-/// Runs `f` with a pool that a protocol sent.
+/// Runs `f` with a pool that the protocol sent.
 fn with_pool<R>(
     name: &str,
     ask: Option<&SamplesAsk>,
@@ -112,7 +115,7 @@ fn positions(reply: &Host<'_>, all: Vec<usize>) -> Result<()> {
     reply.tensors(&vec![("positions".into(), all)])
 }
 
-/// An auxiliary loss that a protocol knows.
+/// An auxiliary loss that the protocol computes.
 struct RemoteLoss<'a>(&'a Host<'a>);
 
 impl Debug for RemoteLoss<'_> {
@@ -129,8 +132,8 @@ impl AuxiliaryLoss for RemoteLoss<'_> {
         scores: ArrayView2<'_, f32>,
         stream: &Stream,
     ) -> Result<AuxiliaryTerm> {
-        crate::abi::ask::with_target(&target, |kind, view| {
-            let view = crate::abi::marshal::shorter(&view);
+        with_target(&target, |kind, view| {
+            let view = shorter(&view);
             let tensors: NamedTensors<'_> = vec![
                 ("weight".into(), View::F64(head.weight.view().into_dyn())),
                 ("bias".into(), View::F64(head.bias.view().into_dyn())),
@@ -162,7 +165,7 @@ impl AuxiliaryLoss for RemoteLoss<'_> {
     }
 }
 
-/// Asks a model.
+/// Answers a request to a model.
 fn ask_model(
     model: &mut dyn Trainer,
     what: ModelAsk,
@@ -252,43 +255,54 @@ fn ask_model(
     }
 }
 
-/// Asks a generator.
+/// Answers a request to a generator.
 fn ask_generator(
     generator: &mut dyn Generator,
-    ask: Ask,
+    what: GeneratorAsk,
     input: &Input<'_>,
     reply: &Host<'_>,
 ) -> Result<()> {
-    match ask {
-        Ask::Sample { n, key, .. } => {
+    match what {
+        GeneratorAsk::Make => Ok(()),
+        GeneratorAsk::Sample { n, key } => {
             let made = generator.sample(n, &Stream::from_key(key))?;
-            // it is nobody's set, so it crosses itself
+            // these inputs have no number, so they cross themselves
             with_samples(Side::Library, &made, |ask, tensors| {
                 reply.tensors(&tensors)?;
                 reply.json(&ask)
             })
         }
-        Ask::Learn { made, .. } => {
+        GeneratorAsk::Learn { made } => {
             let mut parcel = input.parcel(0)?;
             let made = samples(&made, &mut parcel)?;
             generator.learn(&made, parcel.table("slope")?.view())
         }
-        Ask::SaveGenerator { .. } => bytes(reply, "state", &generator.save()?),
-        Ask::LoadGenerator { .. } => generator.load(&input.parcel(0)?.bytes("state")?),
-        _ => Ok(()),
+        GeneratorAsk::Save => bytes(reply, "state", &generator.save()?),
+        GeneratorAsk::Load => generator.load(&input.parcel(0)?.bytes("state")?),
     }
 }
 
-/// What both sides answer.
-fn ask_data(ask: &Ask, reply: &Host<'_>) -> Result<bool> {
+/// Answers the requests that need neither server nor client, which may be in use: for models that
+/// the protocol holds, and for data sets. Returns whether it was one.
+fn ask_held(
+    models: &Held<Box<dyn Trainer>>,
+    ask: &Ask,
+    input: &Input<'_>,
+    reply: &Host<'_>,
+) -> Result<bool> {
     match ask {
+        Ask::Model {
+            of: PartAsk::Held(held),
+            what,
+        } => models.with(*held, |model| {
+            ask_model(model.as_mut(), what.clone(), input, reply)
+        })?,
+        Ask::Drop { held } => drop(models.take(*held)),
         Ask::Inputs { number } => {
-            let set = inputs_of(*number)?;
-            bytes(reply, "set", &postcard::to_stdvec(&*set)?)?;
+            bytes(reply, "set", &postcard::to_stdvec(&*inputs_of(*number)?)?)?;
         }
         Ask::Labels { number } => {
-            let set = labels_of(*number)?;
-            bytes(reply, "set", &postcard::to_stdvec(&*set)?)?;
+            bytes(reply, "set", &postcard::to_stdvec(&*labels_of(*number)?)?)?;
         }
         _ => return Ok(false),
     }
@@ -302,12 +316,12 @@ fn asked(operation: u32, input: &Input<'_>) -> Result<Option<Ask>> {
     }
 }
 
-/// In the middle of one call, a protocol may not make another of the same.
+/// The error of a request that needs a server or client in use by another request.
 fn busy() -> anyhow::Error {
     anyhow::anyhow!("the protocol asked for this in the middle of something else that it asked for")
 }
 
-/// The program while a protocol leads.
+/// The program's side while a protocol leads.
 pub(super) struct LeadSide<'s, 'h> {
     server: RefCell<&'s mut Server<'h>>,
     exchanges: &'s [ExchangeSpec],
@@ -326,19 +340,18 @@ impl<'s, 'h> LeadSide<'s, 'h> {
     }
 
     fn exchange(&self, label: &str) -> Result<&'s ExchangeSpec> {
-        let found = self.exchanges.iter().find(|spec| spec.label == label);
-        found.with_context(|| format!("the protocol declares no exchange `{label}`"))
+        ExchangeSpec::find(self.exchanges, label)
     }
 }
 
-/// The messages that an exchange sends.
+/// Returns the messages that an exchange sends.
 fn sent(spec: &ExchangeSpec, n: usize, input: &Input<'_>) -> Result<Vec<Erased>> {
     (0..n)
         .map(|at| input.message_of(at, spec.request))
         .collect()
 }
 
-/// Which message each client gets.
+/// Returns the message to each client.
 fn to_each<'m>(
     to: &[ClientId],
     which: &[usize],
@@ -360,14 +373,14 @@ fn step(reply: &Host<'_>, round: Round, undoable: bool) -> Result<()> {
     reply.json(&StepText::Attempt { round, undoable })
 }
 
-/// The round that a protocol is in, with what it shows.
+/// Returns the round of a request, with the message that it shows.
 fn round_of(
     ask: RoundAsk,
-    server: &dyn ServerCalls,
+    exec: SharedExecutor,
     shown: Option<&str>,
     input: &Input<'_>,
 ) -> Result<Round> {
-    let round = ask.round(server.executor());
+    let round = ask.round(exec);
     let Some(kind) = shown else { return Ok(round) };
     let last = input.messages().len().checked_sub(1);
     let last = last.context("the round shows a message, and none came")?;
@@ -381,19 +394,6 @@ impl Answers for LeadSide<'_, '_> {
         };
         // parts that the protocol holds do not need the server, which may be in use
         match &ask {
-            Ask::Model {
-                of: PartAsk::Held(held),
-                what,
-            } => {
-                let what = what.clone();
-                self.models
-                    .with(*held, |model| ask_model(model.as_mut(), what, input, reply))?;
-                return Ok(true);
-            }
-            Ask::Drop { held } => {
-                let _ = self.models.take(*held);
-                return Ok(true);
-            }
             Ask::Read { reader, client } => {
                 let model = input.parcel(0)?.bytes("model")?;
                 let read = |read: &mut ModelReader| read(*client, &model);
@@ -401,12 +401,12 @@ impl Answers for LeadSide<'_, '_> {
                 reply.json(&self.models.keep(model)?)?;
                 return Ok(true);
             }
-            other if ask_data(other, reply)? => return Ok(true),
+            other if ask_held(&self.models, other, input, reply)? => return Ok(true),
             _ => {}
         }
         let mut server = self.server.try_borrow_mut().map_err(|_| busy())?;
         let server = &mut *server.0;
-        let plain = |round: RoundAsk, server: &dyn ServerCalls| round.round(server.executor());
+        let bare = |round: RoundAsk, server: &dyn ServerCalls| round.round(server.executor());
         match ask {
             Ask::Who { slot } => reply.json(&server.who(&slot))?,
             Ask::WithExamples { at_least } => {
@@ -420,12 +420,8 @@ impl Answers for LeadSide<'_, '_> {
                 of: PartAsk::Slot(slot),
                 what,
             } => ask_model(server.model(&slot)?, what, input, reply)?,
-            Ask::Generator { ref slot }
-            | Ask::Sample { ref slot, .. }
-            | Ask::Learn { ref slot, .. }
-            | Ask::SaveGenerator { ref slot }
-            | Ask::LoadGenerator { ref slot } => {
-                ask_generator(server.generator(slot)?, ask.clone(), input, reply)?;
+            Ask::Generator { slot, what } => {
+                ask_generator(server.generator(&slot)?, what, input, reply)?;
             }
             Ask::Reader { slot } => reply.json(&self.readers.keep(server.reader(&slot))?)?,
             Ask::Select {
@@ -434,14 +430,14 @@ impl Answers for LeadSide<'_, '_> {
                 pool,
                 samples,
             } => {
-                let round = plain(round, server);
+                let round = bare(round, server);
                 let picked = with_pool(&pool, samples.as_ref(), input.parcel(0)?, |pool| {
                     server.select(&slot, &round, pool)
                 })?;
                 positions(reply, picked.unwrap_or_default())?;
             }
             Ask::Cohort { slot, round, loss } => {
-                let round = plain(round, server);
+                let round = bare(round, server);
                 let sent = loss.map(|label| -> Result<_> {
                     let spec = self.exchange(&label)?;
                     Ok((label, input.message_of(0, spec.request)?))
@@ -457,19 +453,14 @@ impl Answers for LeadSide<'_, '_> {
                 to,
                 which,
             } => {
-                let round = plain(round, server);
+                let round = bare(round, server);
                 let messages = sent(self.exchange(&label)?, input.messages().len(), input)?;
                 let each = to_each(&to, &which, &messages)?;
                 let mut mail = Vec::with_capacity(to.len());
                 server.collect(&round, &label, &to, &|id| each[&id], &mut |one| {
                     let body = content(&*one.body);
                     reply.tensors(&numbered(mail.len(), body))?;
-                    mail.push(MailText {
-                        from: one.from,
-                        weight: one.weight,
-                        class_counts: one.class_counts,
-                        training_loss: one.training_loss,
-                    });
+                    mail.push(MailText::of(&one));
                     Ok(())
                 })?;
                 reply.json(&mail)?;
@@ -482,7 +473,7 @@ impl Answers for LeadSide<'_, '_> {
                 shown,
                 forms,
             } => {
-                let round = round_of(round, server, shown.as_deref(), input)?;
+                let round = round_of(round, server.executor(), shown.as_deref(), input)?;
                 let spec = self.exchange(&label)?;
                 let n = input.messages().len() - usize::from(shown.is_some());
                 let messages = sent(spec, n, input)?;
@@ -508,7 +499,7 @@ impl Answers for LeadSide<'_, '_> {
                 kind,
                 shown,
             } => {
-                let round = round_of(round, server, shown.as_deref(), input)?;
+                let round = round_of(round, server.executor(), shown.as_deref(), input)?;
                 let inbox = inbox(&kind, shown.is_some(), input)?;
                 say(reply, &*server.aggregate(&slot, &round, &*inbox)?)?;
             }
@@ -519,7 +510,7 @@ impl Answers for LeadSide<'_, '_> {
                 cohort,
                 clip,
             } => {
-                let round = plain(round, server);
+                let round = bare(round, server);
                 let mut message = input.message_of(0, type_of(&kind)?)?;
                 server.release(&slot, &round, &mut *message, &cohort.into(), clip)?;
                 say(reply, &*message)?;
@@ -556,12 +547,12 @@ impl Answers for LeadSide<'_, '_> {
                 let state = input.parcel(0)?.bytes("state")?;
                 server.finish_step(&|| Ok(state.clone()))?;
             }
-            Ask::Evaluate { slot, round } => server.evaluate(&plain(round, server), &slot)?,
+            Ask::Evaluate { slot, round } => server.evaluate(&bare(round, server), &slot)?,
             Ask::EvaluateClients { slot, round } => {
-                server.evaluate_clients(&plain(round, server), &slot)?;
+                server.evaluate_clients(&bare(round, server), &slot)?;
             }
             Ask::EvaluateForClients { slot, round, whose } => {
-                let round = plain(round, server);
+                let round = bare(round, server);
                 let n = input.messages().len();
                 let models = (0..n).map(|at| input.message(at));
                 let models = models.collect::<Result<Vec<Params>>>()?;
@@ -570,11 +561,11 @@ impl Answers for LeadSide<'_, '_> {
                 reply.tensors(&vec![("scores".into(), scores)])?;
             }
             Ask::Record { round, name, value } => {
-                server.record(&plain(round, server), &name, number(value))?;
+                server.record(&bare(round, server), &name, number(value))?;
             }
             Ask::RecordEach { round, name, each } => {
                 let each = each.into_iter().map(number).collect();
-                server.record_each(&plain(round, server), &name, each)?;
+                server.record_each(&bare(round, server), &name, each)?;
             }
             Ask::KeepModel { slot, name } => server.keep_model(&slot, &name)?,
             Ask::KeepGenerator { slot } => server.keep_generator(&slot)?,
@@ -582,14 +573,14 @@ impl Answers for LeadSide<'_, '_> {
                 server.keep_images(&name, &samples(&of, &mut input.parcel(0)?)?)?;
             }
             Ask::KeepClients { slot } => server.keep_clients(&slot)?,
-            Ask::Warn { text } => server.warn(&crate::abi::marshal::plain(&text)),
+            Ask::Warn { text } => server.warn(&plain(&text)),
             other => bail!("a server cannot be asked for {other:?}"),
         }
         Ok(true)
     }
 }
 
-/// An inbox of this kind that a protocol made; without the last message, if that is another.
+/// Returns the inbox of this kind that the protocol sent; `shown`: without the last message.
 fn inbox(kind: &str, shown: bool, input: &Input<'_>) -> Result<Box<dyn crate::AnyInbox>> {
     let of = type_of(kind)?;
     let n = input.messages().len() - usize::from(shown);
@@ -597,7 +588,7 @@ fn inbox(kind: &str, shown: bool, input: &Input<'_>) -> Result<Box<dyn crate::An
     of.inbox(mail.collect::<Result<_>>()?)
 }
 
-/// The form of an answer that a protocol makes of it.
+/// Returns the protocol's conversion of an answer.
 fn form(
     reply: &Host<'_>,
     mail: ClientMessage<Erased>,
@@ -615,18 +606,11 @@ fn form(
         let text = serde_json::to_string(&AskBack::Form)?;
         ask_other(reply.0, FL_BACK, &text, &[letter], None)?
     };
-    let facts: MailText = read(&answer)?;
-    let body = into.from_tensors(TensorMap::new(answer.tensors))?;
-    Ok(ClientMessage {
-        from: facts.from,
-        weight: facts.weight,
-        class_counts: facts.class_counts,
-        training_loss: facts.training_loss,
-        body,
-    })
+    let envelope: MailText = read(&answer)?;
+    Ok(envelope.with(into.from_tensors(TensorMap::new(answer.tensors))?))
 }
 
-/// The program while a client of a protocol answers.
+/// The program's side while a client of a protocol answers.
 pub(super) struct AnswerSide<'c> {
     client: RefCell<&'c mut Client>,
     models: Held<Box<dyn Trainer>>,
@@ -651,19 +635,6 @@ impl Answers for AnswerSide<'_> {
             return Ok(false);
         };
         match &ask {
-            Ask::Model {
-                of: PartAsk::Held(held),
-                what,
-            } => {
-                let what = what.clone();
-                self.models
-                    .with(*held, |model| ask_model(model.as_mut(), what, input, reply))?;
-                return Ok(true);
-            }
-            Ask::Drop { held } => {
-                let _ = self.models.take(*held);
-                return Ok(true);
-            }
             Ask::ClipHeld { mechanism, kind } => {
                 let mut message = input.message_of(0, type_of(kind)?)?;
                 self.mechanisms
@@ -710,7 +681,7 @@ impl Answers for AnswerSide<'_> {
                 }
                 return Ok(true);
             }
-            other if ask_data(other, reply)? => return Ok(true),
+            other if ask_held(&self.models, other, input, reply)? => return Ok(true),
             _ => {}
         }
         let mut client = self.client.try_borrow_mut().map_err(|_| busy())?;
@@ -729,18 +700,14 @@ impl Answers for AnswerSide<'_> {
                 reply.json(&text)
             })?,
             Ask::DrawPrivate { slot } => client.draw_private(&slot)?,
-            Ask::Note { text } => client.note(crate::abi::marshal::plain(&text)),
+            Ask::Note { text } => client.note(plain(&text)),
             Ask::Measure { name, value } => client.measure(&name, number(value)),
             Ask::Model {
                 of: PartAsk::Slot(slot),
                 what,
             } => ask_model(client.model(&slot)?, what, input, reply)?,
-            Ask::Generator { ref slot }
-            | Ask::Sample { ref slot, .. }
-            | Ask::Learn { ref slot, .. }
-            | Ask::SaveGenerator { ref slot }
-            | Ask::LoadGenerator { ref slot } => {
-                ask_generator(client.generator(slot)?, ask.clone(), input, reply)?;
+            Ask::Generator { slot, what } => {
+                ask_generator(client.generator(&slot)?, what, input, reply)?;
             }
             Ask::NewModel { slot, index } => {
                 reply.json(&self.models.keep(client.new_model(&slot, index)?)?)?;
@@ -753,14 +720,7 @@ impl Answers for AnswerSide<'_> {
                 kind,
                 shown,
             } => {
-                let round = round.round(Arc::new(Serial));
-                let round = match &shown {
-                    Some(of) => {
-                        let last = input.messages().len().saturating_sub(1);
-                        round.showing_any(input.message_of(last, type_of(of)?)?.into())
-                    }
-                    None => round,
-                };
+                let round = round_of(round, Arc::new(Serial), shown.as_deref(), input)?;
                 let inbox = inbox(&kind, shown.is_some(), input)?;
                 say(reply, &*client.aggregate(&slot, round, &*inbox)?)?;
             }

@@ -1,9 +1,11 @@
 //! An inbox whose numbers stay where the host has them.
 //!
-//! Messages own their arrays, and an inbox of 100 clients must not be copied to become one. So the arrays of the two big
-//! kinds, parameters and scores, are made around memory of the host, which is never written, grown or freed through them:
-//! parts see them through a shared reference only, which gives nobody the right to do any of that, and when the call ends
-//! the arrays are forgotten. What a part keeps from call to call is a [`InboxBuffer`]: the names and the places, without numbers.
+//! Messages own their arrays, and an inbox of 100 clients must not be copied to become one. So the
+//! arrays of the two big kinds, parameters and scores, are made around memory of the host, which is
+//! never written, grown or freed through them: parts see them through a shared reference only,
+//! which gives nobody the right to do any of that, and when the call ends the arrays are forgotten.
+//! What a part keeps from call to call is a [`InboxBuffer`]: the names and the places, without
+//! numbers.
 
 use crate::abi::marshal::{message, message_of, slice, view};
 use crate::abi::raw::{FL_F32, FlMessage, FlTensor};
@@ -14,8 +16,9 @@ use ndarray::{Array, Array1, ArrayD, ArrayView, Dimension, Ix1, Ix2, IxDyn};
 use std::collections::BTreeMap;
 use std::mem::{forget, replace};
 
-/// What an inbox is made of, between calls. Parameters keep their names and maps, for the next call's are mostly the same:
-/// ten maps made and freed are most of what lending costs a short message.
+/// What an inbox is made of, between calls. Parameters keep their names and maps, for the next
+/// call's are mostly the same: ten maps made and freed are most of what lending costs a short
+/// message.
 pub(super) struct InboxBuffer {
     inbox: BufferedMessages,
     /// Where the numbers of the host begin, in the order in which the arrays stand in the inbox.
@@ -50,8 +53,8 @@ pub(super) struct BorrowedInbox<'a>(&'a mut InboxBuffer);
 
 impl<'a> BorrowedInbox<'a> {
     /// # Safety
-    /// There is at least one message. All that the messages point to is valid and not written to for as
-    /// long as this lives.
+    /// There is at least one message. All that the messages point to is valid and not written to
+    /// for as long as this lives.
     pub unsafe fn new(shelf: &'a mut InboxBuffer, messages: &[FlMessage]) -> Result<Self> {
         // what has been lent so far is given back by `drop` if the rest fails
         let lent = Self(shelf);
@@ -262,8 +265,9 @@ unsafe fn around<D: Dimension>(
     hosts: &mut Vec<usize>,
 ) -> Array<f32, D> {
     hosts.push(start.addr());
-    // SAFETY: so many initialised numbers lie at `start`. They are not of this side's allocator, so the vector must not
-    // grow or be dropped: nobody gets more than a shared reference, and `BorrowedInbox::drop` forgets it.
+    // SAFETY: so many initialised numbers lie at `start`. They are not of this side's allocator, so
+    // the vector must not grow or be dropped: nobody gets more than a shared reference, and
+    // `BorrowedInbox::drop` forgets it.
     let numbers = unsafe { Vec::from_raw_parts(start.cast_mut(), n, n) };
     // SAFETY: the shape has as many numbers as the vector, as the caller says.
     unsafe { Array::from_shape_vec_unchecked(shape, numbers) }

@@ -55,7 +55,8 @@ impl Input<'_> {
 
     pub(super) fn inbox<'s>(&self, shelf: &'s mut InboxBuffer) -> Result<BorrowedInbox<'s>> {
         ensure!(!self.messages().is_empty(), "an inbox without messages");
-        // SAFETY: as `text`; what is lent borrows from this call and cannot outlive it, see `objects`.
+        // SAFETY: as `text`; what is lent borrows from this call and cannot outlive it, see
+        // `objects`.
         unsafe { BorrowedInbox::new(shelf, self.messages()) }
     }
 

@@ -1,9 +1,10 @@
-//! The way from a library back to the program, while a protocol leads or answers.
+//! [`Link`]: the way from a library to the program, during a call of a protocol.
 
 use super::call_context::{Host, Input};
-use crate::abi::ask::{Ask, AskBack, ErrorText, Fetch};
+use crate::abi::ask::{Ask, AskBack, ErrorText};
 use crate::abi::host::{Answer, Answers, Call, checked};
 use crate::abi::marshal::{OutgoingMessage, with_messages};
+use crate::abi::marshal_data::Fetch;
 use crate::abi::raw::{FL_ASK, FL_BACK, FL_OK, FlHost, FlInput, FlText};
 use crate::{Inputs, Labels, Result};
 use anyhow::{Context, bail, ensure};
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 
-/// Asks whoever made `host` for something.
+/// Sends a request to the maker of `host`.
 pub(in crate::abi) fn ask_other(
     host: &FlHost,
     operation: u32,
@@ -39,7 +40,7 @@ pub(in crate::abi) fn ask_other(
     outcome(code, answer)
 }
 
-/// What came back, or the error that did.
+/// Returns the answer, or the error that it holds.
 pub(in crate::abi) fn outcome(code: i32, answer: Answer) -> Result<Answer> {
     if code != FL_OK
         && answer.misuse.is_none()
@@ -56,18 +57,18 @@ struct HostPointer(*const FlHost);
 // SAFETY: it is followed on the thread of its call only, and while that runs, see `Link::with`.
 unsafe impl Send for HostPointer {}
 
-/// The program, while the call runs.
+/// The program, during one call.
 pub(super) struct Link {
     host: Mutex<Option<HostPointer>>,
     thread: ThreadId,
-    /// The models that were given, by where they are: what a protocol hands back is one of them.
+    /// The numbers of the models that the protocol holds, by address.
     pub models: Mutex<BTreeMap<usize, u64>>,
-    /// What failed where nothing could fail: the next that can, does.
+    /// An error of a call that returns none; the next call with an error returns it.
     late: Mutex<Option<anyhow::Error>>,
 }
 
 impl Link {
-    /// Runs `f` with the way to this host. What failed late fails then.
+    /// Runs `f` with the link to this host, and returns a kept error.
     pub fn lend<R>(host: &Host<'_>, f: impl FnOnce(&Arc<Self>) -> Result<R>) -> Result<R> {
         let link = Arc::new(Self {
             host: Mutex::new(Some(HostPointer(host.0))),
@@ -75,7 +76,7 @@ impl Link {
             models: Mutex::default(),
             late: Mutex::new(None),
         });
-        // whoever keeps a part of it after the call, and be it in a panic, finds nothing
+        // a part that is used after the call, or during a panic, finds no host
         struct Leave(Arc<Link>);
         impl Drop for Leave {
             fn drop(&mut self) {
@@ -120,12 +121,12 @@ impl Link {
         }
     }
 
-    /// Asks the program.
+    /// Sends a request to the program.
     pub fn ask(&self, ask: &Ask, letters: &[OutgoingMessage<'_, '_>]) -> Result<Answer> {
         self.ask_with(ask, letters, None)
     }
 
-    /// As [`Link::ask`], where the program may ask back.
+    /// As [`Link::ask`]; `answers` answers the program's requests back.
     pub fn ask_with(
         &self,
         ask: &Ask,
@@ -139,7 +140,7 @@ impl Link {
         ask_other(unsafe { &*pointer }, FL_ASK, &text, letters, answers)
     }
 
-    /// Asks the program for a text.
+    /// Sends a request, and reads the text of its answer.
     pub fn json<T: DeserializeOwned>(
         &self,
         ask: &Ask,
@@ -148,7 +149,7 @@ impl Link {
         read(&self.ask(ask, letters)?)
     }
 
-    /// Asks the program for bytes of this name; `None` if it has none.
+    /// Sends a request, and returns the bytes of this name in its answer; `None` if there are none.
     pub fn bytes(
         &self,
         ask: &Ask,
@@ -160,7 +161,7 @@ impl Link {
     }
 }
 
-/// The JSON of an answer.
+/// Reads the JSON of an answer.
 pub(in crate::abi) fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T> {
     let text = answer.text.as_deref().unwrap_or("null");
     serde_json::from_str(text).with_context(|| {
@@ -182,7 +183,7 @@ impl Fetch for Link {
     }
 }
 
-/// What is asked back, of an operation that is [`FL_BACK`].
+/// Reads a request of the program, whose operation is [`FL_BACK`].
 pub(super) fn asked_back(operation: u32, input: &Input<'_>) -> Result<AskBack> {
     ensure!(
         operation == FL_BACK,

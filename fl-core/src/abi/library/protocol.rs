@@ -32,11 +32,7 @@ impl OfProtocol {
     fn answer(&self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
         let text: AnswerText = input.json()?;
         let declared = self.0.declare();
-        let mut specs = declared.specs();
-        let spec = specs.find(|spec| spec.label == text.label);
-        let request = spec
-            .map(|spec| spec.request)
-            .with_context(|| format!("the protocol declares no exchange `{}`", text.label))?;
+        let request = ExchangeSpec::find(declared.specs(), &text.label)?.request;
         let sent = input.message_of(0, request)?;
         let answer = Link::lend(host, |link| {
             let (label, stream) = (text.label.clone(), Stream::from_key(text.key));

@@ -1,13 +1,12 @@
-//! A client in the program, as a protocol in a library sees it.
+//! [`RemoteClient`]: the client of a loaded protocol.
 
 use super::link::{Link, read};
-use super::remote_parts::{RemoteGenerator, RemoteMechanism, RemoteModel, RemoteSelector, changed};
-use super::remote_server::{message_in, public};
-use crate::abi::ask::{
-    AnswerText, Ask, ExamplesAsk, PartAsk, RoundAsk, examples_of, fetched_inputs, fetched_labels,
-    with_bytes,
+use super::remote_parts::{RemoteMechanism, RemoteModel, RemoteSelector, RemoteSlots};
+use crate::abi::ask::{AnswerText, Ask};
+use crate::abi::marshal::{OutgoingMessage, content};
+use crate::abi::marshal_data::{
+    ExamplesAsk, examples_of, fetched_inputs, fetched_labels, with_bytes,
 };
-use crate::abi::marshal::{OutgoingMessage, content, with_inbox_letters};
 use crate::client::calls::ClientCalls;
 use crate::message::{AnyMessage, Erased, TensorMap};
 use crate::{
@@ -15,61 +14,45 @@ use crate::{
     Public, Result, Round, Stream, Task, Trainer,
 };
 use anyhow::{Context, anyhow};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, PoisonError};
 
-/// A client in the program.
+/// The client in the program, for a loaded protocol.
 pub(super) struct RemoteClient {
-    link: Arc<Link>,
+    slots: RemoteSlots,
     id: ClientId,
     now: Stream,
     task: Task,
-    filled: BTreeSet<String>,
     own: OnceLock<Examples>,
-    public: OnceLock<Arc<Public>>,
-    models: BTreeMap<String, RemoteModel>,
-    generators: BTreeMap<String, RemoteGenerator>,
     /// The selectors that are out of their slots.
     selectors: BTreeMap<String, u64>,
-    /// The mechanism of the training whose steps are released.
+    /// The mechanism that releases the steps of the current training.
     mechanism: u64,
 }
 
 impl RemoteClient {
     pub fn new(link: &Arc<Link>, text: AnswerText) -> Self {
         Self {
-            link: link.clone(),
+            slots: RemoteSlots::new(link, text.filled),
             id: text.client,
             now: Stream::from_key(text.key),
             task: text.task,
-            filled: text.filled.into_iter().collect(),
             own: OnceLock::new(),
-            public: OnceLock::new(),
-            models: BTreeMap::new(),
-            generators: BTreeMap::new(),
             selectors: BTreeMap::new(),
             mechanism: 0,
         }
     }
 
     fn done(&self, ask: &Ask) {
-        self.link.keep(self.link.ask(ask, &[]));
-    }
-
-    fn change(&self, ask: &Ask, message: &mut dyn AnyMessage) -> Result<()> {
-        let answer = {
-            let tensors = content(message);
-            self.link.ask(ask, &[OutgoingMessage::new(&tensors)])?
-        };
-        changed(message, answer)
+        self.slots.link.keep(self.slots.link.ask(ask, &[]));
     }
 
     fn fetch_own(&self) -> Result<Examples> {
-        let answer = self.link.ask(&Ask::Own, &[])?;
+        let answer = self.slots.link.ask(&Ask::Own, &[])?;
         let ask: ExamplesAsk = read(&answer)?;
         let mut parcel = TensorMap::new(answer.tensors);
-        let inputs = |n| fetched_inputs(&*self.link, n);
-        let labels = |n| fetched_labels(&*self.link, n);
+        let inputs = |n| fetched_inputs(&*self.slots.link, n);
+        let labels = |n| fetched_labels(&*self.slots.link, n);
         examples_of(&ask, &mut parcel, inputs, labels)
     }
 }
@@ -80,7 +63,7 @@ impl ClientCalls for RemoteClient {
     }
     fn own(&self) -> &Examples {
         self.own.get_or_init(|| {
-            let own = self.link.keep(self.fetch_own());
+            let own = self.slots.link.keep(self.fetch_own());
             // the error that is kept ends the answer
             let nothing = || {
                 let (shape, data) = (self.task.input.clone(), Vec::new());
@@ -98,18 +81,17 @@ impl ClientCalls for RemoteClient {
         &self.now
     }
     fn public(&self) -> Result<Arc<Public>> {
-        if let Some(known) = self.public.get() {
-            return Ok(known.clone());
-        }
-        let public = public(&self.link)?;
-        Ok(self.public.get_or_init(|| public).clone())
+        self.slots.public()
     }
     fn has(&self, slot: &str) -> bool {
-        self.filled.contains(slot)
+        self.slots.has(slot)
     }
     fn draw_private(&mut self, slot: &str) -> Result<()> {
         let slot = slot.to_string();
-        self.link.ask(&Ask::DrawPrivate { slot }, &[]).map(drop)
+        self.slots
+            .link
+            .ask(&Ask::DrawPrivate { slot }, &[])
+            .map(drop)
     }
     fn note(&mut self, text: String) {
         self.done(&Ask::Note { text });
@@ -119,21 +101,16 @@ impl ClientCalls for RemoteClient {
         self.done(&Ask::Measure { name, value });
     }
     fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
-        if !self.models.contains_key(slot) {
-            let model = RemoteModel::new(&self.link, PartAsk::Slot(slot.into()))?;
-            self.models.insert(slot.into(), model);
-        }
-        let model = self.models.get_mut(slot).context("it was just made")?;
-        Ok(model)
+        self.slots.model(slot)
     }
     fn new_model(&self, slot: &str, index: u64) -> Result<Box<dyn Trainer>> {
         let slot = slot.to_string();
-        let held = self.link.json(&Ask::NewModel { slot, index }, &[])?;
-        RemoteModel::held(&self.link, held)
+        let held = self.slots.link.json(&Ask::NewModel { slot, index }, &[])?;
+        RemoteModel::held(&self.slots.link, held)
     }
     fn set_model(&mut self, slot: &str, model: Box<dyn Trainer>) {
         let place = std::ptr::from_ref(&*model).cast::<()>().addr();
-        let models = self.link.models.lock();
+        let models = self.slots.link.models.lock();
         let held = models
             .unwrap_or_else(PoisonError::into_inner)
             .get(&place)
@@ -143,39 +120,26 @@ impl ClientCalls for RemoteClient {
             Some(model) => self.done(&Ask::SetModel { slot, model }),
             None => {
                 let why = anyhow!("`set_model` was given another model than `new_model` gave");
-                self.link.keep::<()>(Err(why));
+                self.slots.link.keep::<()>(Err(why));
             }
         }
     }
     fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
-        if !self.generators.contains_key(slot) {
-            let generator = RemoteGenerator::new(&self.link, slot)?;
-            self.generators.insert(slot.into(), generator);
-        }
-        let generator = self.generators.get_mut(slot);
-        Ok(generator.context("it was just made")?)
+        self.slots.generator(slot)
     }
     fn fitted(&mut self, loss: Option<f64>) {
         self.done(&Ask::Fitted { loss });
     }
     fn aggregate(&mut self, slot: &str, round: Round, inbox: &dyn AnyInbox) -> Result<Erased> {
-        let shown = round.sent_any();
-        let ask = Ask::Aggregate {
-            slot: slot.into(),
-            round: RoundAsk::of(&round),
-            kind: inbox.message_type().kind.into(),
-            shown: shown.map(|sent| sent.kind().into()),
-        };
-        let answer = with_inbox_letters(inbox, shown, |letters| self.link.ask(&ask, letters))?;
-        message_in(answer)
+        self.slots.aggregate(slot, &round, inbox)
     }
     fn take_selector(&mut self, slot: &str) -> Result<Box<dyn AnySelector>> {
         let ask = Ask::TakeSelector { slot: slot.into() };
-        let (held, pool): (u64, String) = self.link.json(&ask, &[])?;
+        let (held, pool): (u64, String) = self.slots.link.json(&ask, &[])?;
         self.selectors.insert(slot.into(), held);
         let pool = AnyPool::NAMES.into_iter().find(|known| *known == pool);
         Ok(Box::new(RemoteSelector {
-            link: self.link.clone(),
+            link: self.slots.link.clone(),
             held,
             pool: pool.context("a selector without a pool")?,
         }))
@@ -188,34 +152,34 @@ impl ClientCalls for RemoteClient {
     fn stash(&mut self, name: &str, bytes: Vec<u8>) {
         let name = name.to_string();
         let kept = with_bytes("kept", &bytes, |letter| {
-            self.link.ask(&Ask::Stash { name }, letter)
+            self.slots.link.ask(&Ask::Stash { name }, letter)
         });
-        self.link.keep(kept);
+        self.slots.link.keep(kept);
     }
     fn stashed(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let name = name.to_string();
-        self.link.bytes(&Ask::Stashed { name }, &[], "kept")
+        self.slots.link.bytes(&Ask::Stashed { name }, &[], "kept")
     }
     fn unstash(&mut self, name: &str) -> Result<Option<Vec<u8>>> {
         let name = name.to_string();
-        self.link.bytes(&Ask::Unstash { name }, &[], "kept")
+        self.slots.link.bytes(&Ask::Unstash { name }, &[], "kept")
     }
     fn cache(&mut self, name: &str, message: &dyn AnyMessage) {
         let tensors = content(message);
         let (name, kind) = (name.into(), message.kind().into());
         let letter = [OutgoingMessage::new(&tensors)];
-        let kept = self.link.ask(&Ask::Cache { name, kind }, &letter);
-        self.link.keep(kept);
+        let kept = self.slots.link.ask(&Ask::Cache { name, kind }, &letter);
+        self.slots.link.keep(kept);
     }
     fn cached(&mut self, name: &str) -> Result<Option<Vec<u8>>> {
         let name = name.to_string();
-        self.link.bytes(&Ask::Cached { name }, &[], "kept")
+        self.slots.link.bytes(&Ask::Cached { name }, &[], "kept")
     }
     fn range(&mut self, slot: &str, message: &dyn AnyMessage) -> Result<Option<f32>> {
         let tensors = content(message);
         let (slot, kind) = (slot.into(), message.kind().into());
         let letter = [OutgoingMessage::new(&tensors)];
-        self.link.json(&Ask::Range { slot, kind }, &letter)
+        self.slots.link.json(&Ask::Range { slot, kind }, &letter)
     }
     fn clip(
         &mut self,
@@ -228,11 +192,11 @@ impl ClientCalls for RemoteClient {
             kind: message.kind().into(),
             agreed: agreed.map(f64::from),
         };
-        self.change(&ask, message)
+        self.slots.change(&ask, message)
     }
     fn release(&mut self, slot: &str, message: &mut dyn AnyMessage) -> Result<()> {
         let (slot, kind) = (slot.into(), message.kind().into());
-        self.change(&Ask::ReleaseHere { slot, kind }, message)
+        self.slots.change(&Ask::ReleaseHere { slot, kind }, message)
     }
     fn begin_steps(
         &mut self,
@@ -243,17 +207,17 @@ impl ClientCalls for RemoteClient {
         let tensors = content(like);
         let letter = [OutgoingMessage::new(&tensors)];
         let ask = Ask::BeginSteps { slot, kind };
-        let (held, steps): (u64, usize) = self.link.json(&ask, &letter)?;
+        let (held, steps): (u64, usize) = self.slots.link.json(&ask, &letter)?;
         self.mechanism = held;
         let mechanism = RemoteMechanism {
-            link: self.link.clone(),
+            link: self.slots.link.clone(),
             held,
             on: like.message_type(),
         };
         Ok((Box::new(mechanism), steps))
     }
     fn draw_lot(&mut self, at: usize) -> Result<Vec<usize>> {
-        self.link.json(&Ask::DrawLot { at }, &[])
+        self.slots.link.json(&Ask::DrawLot { at }, &[])
     }
     fn release_step(
         &mut self,
@@ -267,7 +231,7 @@ impl ClientCalls for RemoteClient {
             mechanism,
             kind,
         };
-        self.change(&ask, seen)
+        self.slots.change(&ask, seen)
     }
     fn end_steps(&mut self, slot: &str, _: Box<dyn AnyMechanism>) {
         let (slot, mechanism) = (slot.into(), self.mechanism);

@@ -1,26 +1,126 @@
-//! Parts of the program, as a protocol in a library sees them.
+//! The parts of the program that a loaded protocol uses.
 
 use super::call_context::{Host, Input};
 use super::link::{Link, asked_back, read};
 use crate::abi::ask::{
-    AboutModel, Ask, AskBack, ModelAsk, PartAsk, PassAsk, RoundAsk, SamplesAsk, Side, samples_of,
-    target_of, with_bytes, with_examples, with_more, with_samples, with_target,
+    AboutModel, Ask, AskBack, GeneratorAsk, ModelAsk, PartAsk, PassAsk, RoundAsk,
 };
 use crate::abi::host::{Answer, Answers};
-use crate::abi::marshal::{OutgoingMessage, content, shorter};
+use crate::abi::marshal::{OutgoingMessage, content, shorter, with_inbox_letters};
+use crate::abi::marshal_data::{
+    PublicText, SamplesAsk, Side, fetched_inputs, public_of, samples_of, target_of, with_bytes,
+    with_examples, with_more, with_samples, with_target,
+};
 use crate::abi::marshal_samples::send;
-use crate::message::{AnyMessage, Message, MessageType, NamedTensors, Params, TensorMap, View};
+use crate::message::{
+    AnyMessage, Erased, Message, MessageType, NamedTensors, Params, TensorMap, View, message_type,
+};
 use crate::privacy::ReleaseNoise;
 use crate::{
-    AnyMechanism, AnyPool, AnySelector, AuxiliaryLoss, ClientStatQuery, Cohort, Differentiable,
-    Examples, FitOptions, FitReport, Generator, Head, Loss, Parametric, PrivacyEvent, Problem,
-    Result, Round, Samples, SamplingScheme, Stream, Target, Trainer,
+    AnyInbox, AnyMechanism, AnyPool, AnySelector, AuxiliaryLoss, ClientStatQuery, Cohort,
+    Differentiable, Examples, FitOptions, FitReport, Generator, Head, Loss, Parametric,
+    PrivacyEvent, Problem, Public, Result, Round, Samples, SamplingScheme, Stream, Target, Trainer,
 };
 use anyhow::{Context, anyhow};
 use ndarray::{Array1, Array2, ArrayView2};
 use std::any::Any;
-use std::collections::BTreeMap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
+
+/// Returns the tensor `state` of an answer; empty if it has none.
+fn state_in(answer: Answer) -> Result<Vec<u8>> {
+    let mut parcel = TensorMap::new(answer.tensors);
+    match parcel.has("state") {
+        true => parcel.bytes("state"),
+        false => Ok(Vec::new()),
+    }
+}
+
+/// The slots and public data of the program, for a protocol's server or client.
+pub(super) struct RemoteSlots {
+    pub link: Arc<Link>,
+    filled: BTreeSet<String>,
+    models: BTreeMap<String, RemoteModel>,
+    generators: BTreeMap<String, RemoteGenerator>,
+    public: OnceLock<Arc<Public>>,
+}
+
+impl RemoteSlots {
+    pub fn new(link: &Arc<Link>, filled: Vec<String>) -> Self {
+        Self {
+            link: link.clone(),
+            filled: filled.into_iter().collect(),
+            models: BTreeMap::new(),
+            generators: BTreeMap::new(),
+            public: OnceLock::new(),
+        }
+    }
+
+    pub fn has(&self, slot: &str) -> bool {
+        self.filled.contains(slot)
+    }
+
+    pub fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
+        Ok(match self.models.entry(slot.into()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let of = PartAsk::Slot(slot.into());
+                new.insert(RemoteModel::new(&self.link, of)?)
+            }
+        })
+    }
+
+    pub fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
+        Ok(match self.generators.entry(slot.into()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(RemoteGenerator::new(&self.link, slot)?),
+        })
+    }
+
+    /// Returns the public data, fetched at most once.
+    pub fn public(&self) -> Result<Arc<Public>> {
+        if let Some(known) = self.public.get() {
+            return Ok(known.clone());
+        }
+        let answer = self.link.ask(&Ask::Public, &[])?;
+        let text: PublicText = read(&answer)?;
+        let public = Arc::new(public_of(&text, answer.tensors, &*self.link)?);
+        Ok(self.public.get_or_init(|| public).clone())
+    }
+
+    /// Replaces a message by the program's answer.
+    pub fn change(&self, ask: &Ask, message: &mut dyn AnyMessage) -> Result<()> {
+        let answer = {
+            let tensors = content(message);
+            self.link.ask(ask, &[OutgoingMessage::new(&tensors)])?
+        };
+        changed(message, answer)
+    }
+
+    /// Combines an inbox by the aggregator in `slot` of the program.
+    pub fn aggregate(&self, slot: &str, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased> {
+        let shown = round.sent_any();
+        let ask = Ask::Aggregate {
+            slot: slot.into(),
+            round: RoundAsk::of(round),
+            kind: inbox.message_type().kind.into(),
+            shown: shown.map(|sent| sent.kind().into()),
+        };
+        message_in(with_inbox_letters(inbox, shown, |letters| {
+            self.link.ask(&ask, letters)
+        })?)
+    }
+}
+
+/// Returns the message in an answer, whose text is its kind.
+pub(super) fn message_in(answer: Answer) -> Result<Erased> {
+    let kind: String = read(&answer)?;
+    let of = message_type(&kind);
+    let of =
+        of.with_context(|| format!("no message is called `{kind}`; register it with `messages!`"))?;
+    of.from_tensors(TensorMap::new(answer.tensors))
+}
 
 /// A model of the program.
 pub(super) struct RemoteModel {
@@ -50,7 +150,7 @@ impl RemoteModel {
         Ok(model)
     }
 
-    /// A model that was given: `held` is its number.
+    /// Makes a model that the protocol holds by the number `held`.
     pub fn held(link: &Arc<Link>, held: u64) -> Result<Box<dyn Trainer>> {
         let model = Box::new(Self::new(link, PartAsk::Held(held))?);
         let place = std::ptr::from_ref(&*model).addr();
@@ -68,7 +168,7 @@ impl RemoteModel {
         self.link.ask(&Ask::Model { of, what }, letters)
     }
 
-    /// Asks about samples.
+    /// Sends a request about samples.
     fn of_samples(
         &self,
         x: &Samples,
@@ -81,11 +181,7 @@ impl RemoteModel {
     }
 
     fn state(&self, what: ModelAsk) -> Result<Vec<u8>> {
-        let mut parcel = TensorMap::new(self.ask(what, &[])?.tensors);
-        match parcel.has("state") {
-            true => parcel.bytes("state"),
-            false => Ok(Vec::new()),
-        }
+        state_in(self.ask(what, &[])?)
     }
 
     fn take_back(&self, what: ModelAsk, state: &[u8]) -> Result<()> {
@@ -93,7 +189,7 @@ impl RemoteModel {
     }
 }
 
-/// An auxiliary loss that the program asks for.
+/// The protocol's auxiliary loss, for the program.
 struct AuxiliaryBack<'a>(&'a dyn AuxiliaryLoss);
 
 impl Answers for AuxiliaryBack<'_> {
@@ -295,59 +391,55 @@ pub(super) struct RemoteGenerator {
 
 impl RemoteGenerator {
     pub fn new(link: &Arc<Link>, slot: &str) -> Result<Self> {
-        let slot = slot.to_string();
-        link.ask(&Ask::Generator { slot: slot.clone() }, &[])?;
-        let link = link.clone();
-        Ok(Self { link, slot })
+        let (link, slot) = (link.clone(), slot.to_string());
+        let generator = Self { link, slot };
+        generator.ask(GeneratorAsk::Make, &[])?;
+        Ok(generator)
+    }
+
+    fn ask(&self, what: GeneratorAsk, letters: &[OutgoingMessage<'_, '_>]) -> Result<Answer> {
+        let slot = self.slot.clone();
+        self.link.ask(&Ask::Generator { slot, what }, letters)
     }
 }
 
 impl Generator for RemoteGenerator {
     fn sample(&mut self, n: usize, stream: &Stream) -> Result<Samples> {
-        let (slot, key) = (self.slot.clone(), stream.key());
-        let answer = self.link.ask(&Ask::Sample { slot, n, key }, &[])?;
+        let key = stream.key();
+        let answer = self.ask(GeneratorAsk::Sample { n, key }, &[])?;
         let ask: SamplesAsk = read(&answer)?;
         let mut parcel = TensorMap::new(answer.tensors);
-        let fetched = |n| crate::abi::ask::fetched_inputs(&*self.link, n);
-        samples_of(&ask, &mut parcel, fetched)
+        samples_of(&ask, &mut parcel, |n| fetched_inputs(&*self.link, n))
     }
 
     fn learn(&mut self, made: &Samples, slope: ArrayView2<'_, f32>) -> Result<()> {
         with_samples(Side::Library, made, |made, tensors| {
             let slope = View::F32(slope.view().into_dyn());
             let tensors = with_more(&tensors, [("slope", slope)]);
-            let slot = self.slot.clone();
             let letter = [OutgoingMessage::new(&tensors)];
-            self.link.ask(&Ask::Learn { slot, made }, &letter).map(drop)
+            self.ask(GeneratorAsk::Learn { made }, &letter).map(drop)
         })
     }
 
     fn save(&self) -> Result<Vec<u8>> {
-        let slot = self.slot.clone();
-        let state = self
-            .link
-            .bytes(&Ask::SaveGenerator { slot }, &[], "state")?;
-        Ok(state.unwrap_or_default())
+        state_in(self.ask(GeneratorAsk::Save, &[])?)
     }
 
     fn load(&mut self, state: &[u8]) -> Result<()> {
-        let slot = self.slot.clone();
         with_bytes("state", state, |letter| {
-            self.link
-                .ask(&Ask::LoadGenerator { slot }, letter)
-                .map(drop)
+            self.ask(GeneratorAsk::Load, letter).map(drop)
         })
     }
 }
 
-/// A selector of the program, while it is taken out of its slot.
+/// A selector of the program that is out of its slot.
 pub(super) struct RemoteSelector {
     pub link: Arc<Link>,
     pub held: u64,
     pub pool: &'static str,
 }
 
-/// Runs `f` with a pool as it crosses.
+/// Runs `f` with the text and tensors of a pool.
 pub(super) fn with_pool<R>(
     pool: AnyPool<'_>,
     f: impl FnOnce(Option<SamplesAsk>, NamedTensors<'_>) -> Result<R>,
@@ -363,7 +455,7 @@ pub(super) fn with_pool<R>(
     }
 }
 
-/// Positions in an answer.
+/// Returns the positions in an answer.
 pub(super) fn positions(answer: Answer) -> Result<Vec<usize>> {
     let all = TensorMap::new(answer.tensors).list("positions")?;
     Ok(all.into_iter().map(|at| at as usize).collect())
@@ -436,7 +528,7 @@ impl AnySelector for RemoteSelector {
     }
 }
 
-/// A mechanism of the program, while the steps of a training go through it.
+/// A mechanism of the program that is out of its slot, during a training whose steps it releases.
 pub(super) struct RemoteMechanism {
     pub link: Arc<Link>,
     pub held: u64,
@@ -448,7 +540,7 @@ fn only_clips() -> anyhow::Error {
     Problem::Lacks(why.into()).into()
 }
 
-/// Becomes what the program made of it.
+/// Replaces a message by that of an answer.
 pub(super) fn changed(message: &mut dyn AnyMessage, answer: Answer) -> Result<()> {
     let of = message.message_type();
     message.become_other(of.from_tensors(TensorMap::new(answer.tensors))?)

@@ -1,59 +1,32 @@
-//! A run in the program, as a protocol in a library sees it.
+//! [`RemoteServer`]: the server of a loaded protocol.
 
 use super::call_context::{Host, Input};
 use super::link::{Link, asked_back, read};
-use super::remote_parts::{RemoteGenerator, RemoteModel, changed, positions, with_pool};
-use crate::abi::ask::{
-    Ask, AskBack, CohortAsk, ErrorText, LeadText, MailText, PartAsk, PublicText, RoundAsk, Side,
-    StepText, apart, public_of, with_bytes, with_samples,
-};
+use super::remote_parts::{RemoteModel, RemoteSlots, message_in, positions, with_pool};
+use crate::abi::ask::{Ask, AskBack, CohortAsk, ErrorText, LeadText, MailText, RoundAsk, StepText};
 use crate::abi::host::{Answer, Answers};
-use crate::abi::marshal::{OutgoingMessage, content, with_inbox_letters};
-use crate::message::{
-    AnyMessage, Erased, Message, MessageType, NamedTensors, Params, TensorMap, message_type,
-};
+use crate::abi::marshal::{OutgoingMessage, content};
+use crate::abi::marshal_data::{Side, apart, with_bytes, with_samples};
+use crate::message::{AnyMessage, Erased, Message, MessageType, NamedTensors, Params, TensorMap};
 use crate::server::calls::{Down, Form, ModelReader, ServerCalls, StepStart, StepVerdict};
 use crate::{
     AnyInbox, AnyPool, ClientId, ClientMessage, Cohort, ExchangeSpec, Generator, Public, Result,
     Round, Samples, Serial, SharedExecutor, Task, Trainer,
 };
 use anyhow::{Context, bail};
-use std::cell::{OnceCell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A run in the program.
-pub(super) struct RemoteServer<'l> {
-    link: &'l Arc<Link>,
+/// The run in the program, for a loaded protocol.
+pub(super) struct RemoteServer {
+    slots: RemoteSlots,
     task: Task,
-    filled: BTreeSet<String>,
     everyone: Cohort,
     exchanges: Vec<ExchangeSpec>,
-    models: BTreeMap<String, RemoteModel>,
-    generators: BTreeMap<String, RemoteGenerator>,
-    public: OnceCell<Arc<Public>>,
 }
 
-/// The type of messages of this kind.
-pub(super) fn type_of(kind: &str) -> Result<&'static MessageType> {
-    message_type(kind)
-        .with_context(|| format!("no message is called `{kind}`; register it with `messages!`"))
-}
-
-/// A message in an answer, whose text is its kind.
-pub(super) fn message_in(answer: Answer) -> Result<Erased> {
-    let kind: String = read(&answer)?;
-    type_of(&kind)?.from_tensors(TensorMap::new(answer.tensors))
-}
-
-/// The public data, which cross once.
-pub(super) fn public(link: &Link) -> Result<Arc<Public>> {
-    let answer = link.ask(&Ask::Public, &[])?;
-    let text: PublicText = read(&answer)?;
-    public_of(&text, answer.tensors, link).map(Arc::new)
-}
-
-/// Another form of each answer.
+/// The protocol's conversion of each answer, for the program.
 struct FormBack<'f> {
     form: RefCell<Form<'f, ClientMessage<Erased>>>,
     of: &'static MessageType,
@@ -67,46 +40,27 @@ impl Answers for FormBack<'_> {
         let mail = input.mail(self.of)?;
         let formed = (self.form.borrow_mut())(mail)?;
         reply.tensors(&content(&*formed.body))?;
-        reply.json(&MailText {
-            from: formed.from,
-            weight: formed.weight,
-            class_counts: formed.class_counts,
-            training_loss: formed.training_loss,
-        })?;
+        reply.json(&MailText::of(&formed))?;
         Ok(true)
     }
 }
 
-impl<'l> RemoteServer<'l> {
-    pub fn new(link: &'l Arc<Link>, text: LeadText, exchanges: Vec<ExchangeSpec>) -> Self {
+impl RemoteServer {
+    pub fn new(link: &Arc<Link>, text: LeadText, exchanges: Vec<ExchangeSpec>) -> Self {
         Self {
-            link,
+            slots: RemoteSlots::new(link, text.filled),
             task: text.task,
-            filled: text.filled.into_iter().collect(),
             everyone: text.everyone.into(),
             exchanges,
-            models: BTreeMap::new(),
-            generators: BTreeMap::new(),
-            public: OnceCell::new(),
         }
     }
 
     fn exchange(&self, label: &str) -> Result<&ExchangeSpec> {
-        let found = self.exchanges.iter().find(|spec| spec.label == label);
-        found.with_context(|| format!("the protocol declares no exchange `{label}`"))
+        ExchangeSpec::find(&self.exchanges, label)
     }
 
     fn done(&self, ask: &Ask) -> Result<()> {
-        self.link.ask(ask, &[]).map(drop)
-    }
-
-    /// A message that becomes what the program makes of it.
-    fn change(&self, ask: &Ask, message: &mut dyn AnyMessage) -> Result<()> {
-        let answer = {
-            let tensors = content(message);
-            self.link.ask(ask, &[OutgoingMessage::new(&tensors)])?
-        };
-        changed(message, answer)
+        self.slots.link.ask(ask, &[]).map(drop)
     }
 
     fn step(&self, answer: Answer) -> Result<(StepText, Option<Vec<u8>>)> {
@@ -117,7 +71,7 @@ impl<'l> RemoteServer<'l> {
     }
 }
 
-/// The different messages to these clients, and which each gets.
+/// Returns the different messages to these clients, and the position of each client's message.
 fn different<'d>(
     to: &[ClientId],
     down: Down<'_, 'd>,
@@ -139,14 +93,14 @@ fn different<'d>(
     (all, which)
 }
 
-impl ServerCalls for RemoteServer<'_> {
+impl ServerCalls for RemoteServer {
     fn has(&self, slot: &str) -> bool {
-        self.filled.contains(slot)
+        self.slots.has(slot)
     }
     fn who(&self, slot: &str) -> Vec<String> {
         let slot = slot.to_string();
-        let who = self.link.json(&Ask::Who { slot }, &[]);
-        self.link.keep(who).unwrap_or_default()
+        let who = self.slots.link.json(&Ask::Who { slot }, &[]);
+        self.slots.link.keep(who).unwrap_or_default()
     }
     fn task(&self) -> &Task {
         &self.task
@@ -155,8 +109,8 @@ impl ServerCalls for RemoteServer<'_> {
         self.everyone.clone()
     }
     fn with_examples(&self, at_least: usize) -> Cohort {
-        let those = self.link.json(&Ask::WithExamples { at_least }, &[]);
-        let those: Option<CohortAsk> = self.link.keep(those);
+        let those = self.slots.link.json(&Ask::WithExamples { at_least }, &[]);
+        let those: Option<CohortAsk> = self.slots.link.keep(those);
         those.map_or_else(|| self.everyone(), Into::into)
     }
     fn executor(&self) -> SharedExecutor {
@@ -166,33 +120,19 @@ impl ServerCalls for RemoteServer<'_> {
         bail!("the program knows what `{label}` is combined by")
     }
     fn public(&self) -> Result<Arc<Public>> {
-        if let Some(known) = self.public.get() {
-            return Ok(known.clone());
-        }
-        let public = public(self.link)?;
-        Ok(self.public.get_or_init(|| public).clone())
+        self.slots.public()
     }
     fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
-        if !self.models.contains_key(slot) {
-            let model = RemoteModel::new(self.link, PartAsk::Slot(slot.into()))?;
-            self.models.insert(slot.into(), model);
-        }
-        let model = self.models.get_mut(slot).context("it was just made")?;
-        Ok(model)
+        self.slots.model(slot)
     }
     fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
-        if !self.generators.contains_key(slot) {
-            let generator = RemoteGenerator::new(self.link, slot)?;
-            self.generators.insert(slot.into(), generator);
-        }
-        let generator = self.generators.get_mut(slot);
-        Ok(generator.context("it was just made")?)
+        self.slots.generator(slot)
     }
     fn reader(&self, slot: &str) -> ModelReader {
         let slot = slot.to_string();
-        let reader: Result<u64> = self.link.json(&Ask::Reader { slot }, &[]);
-        let reader = self.link.keep(reader).unwrap_or_default();
-        let link = self.link.clone();
+        let reader: Result<u64> = self.slots.link.json(&Ask::Reader { slot }, &[]);
+        let reader = self.slots.link.keep(reader).unwrap_or_default();
+        let link = self.slots.link.clone();
         Box::new(move |client, bytes| {
             let ask = Ask::Read { reader, client };
             let held = with_bytes("model", bytes, |letter| link.json(&ask, letter))?;
@@ -216,7 +156,12 @@ impl ServerCalls for RemoteServer<'_> {
                 pool: name.into(),
                 samples,
             };
-            positions(self.link.ask(&ask, &[OutgoingMessage::new(&tensors)])?).map(Some)
+            positions(
+                self.slots
+                    .link
+                    .ask(&ask, &[OutgoingMessage::new(&tensors)])?,
+            )
+            .map(Some)
         })
     }
     fn cohort(
@@ -232,7 +177,7 @@ impl ServerCalls for RemoteServer<'_> {
             round: RoundAsk::of(round),
             loss: loss.map(|(label, _)| label.into()),
         };
-        let cohort: CohortAsk = self.link.json(&ask, &letters)?;
+        let cohort: CohortAsk = self.slots.link.json(&ask, &letters)?;
         Ok(cohort.into())
     }
     fn collect(
@@ -253,18 +198,13 @@ impl ServerCalls for RemoteServer<'_> {
             to: to.to_vec(),
             which,
         };
-        let answer = self.link.ask(&ask, &letters)?;
+        let answer = self.slots.link.ask(&ask, &letters)?;
         let mail: Vec<MailText> = read(&answer)?;
         let bodies = apart(answer.tensors, mail.len())?;
         for (mail, body) in mail.into_iter().zip(bodies) {
             let body = of.from_tensors(body);
-            each(ClientMessage {
-                body: body.with_context(|| format!("client {}", mail.from))?,
-                from: mail.from,
-                weight: mail.weight,
-                class_counts: mail.class_counts,
-                training_loss: mail.training_loss,
-            })?;
+            let body = body.with_context(|| format!("client {}", mail.from))?;
+            each(mail.with(body))?;
         }
         Ok(())
     }
@@ -294,18 +234,10 @@ impl ServerCalls for RemoteServer<'_> {
             of,
         });
         let back = back.as_ref().map(|back| back as &dyn Answers);
-        message_in(self.link.ask_with(&ask, &letters, back)?)
+        message_in(self.slots.link.ask_with(&ask, &letters, back)?)
     }
     fn aggregate(&mut self, slot: &str, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased> {
-        let shown = round.sent_any();
-        let ask = Ask::Aggregate {
-            slot: slot.into(),
-            round: RoundAsk::of(round),
-            kind: inbox.message_type().kind.into(),
-            shown: shown.map(|sent| sent.kind().into()),
-        };
-        let answer = with_inbox_letters(inbox, shown, |letters| self.link.ask(&ask, letters))?;
-        message_in(answer)
+        self.slots.aggregate(slot, round, inbox)
     }
     fn release(
         &mut self,
@@ -322,7 +254,7 @@ impl ServerCalls for RemoteServer<'_> {
             cohort: cohort.into(),
             clip,
         };
-        self.change(&ask, message)
+        self.slots.change(&ask, message)
     }
     fn clip(&mut self, slot: &str, message: &mut dyn AnyMessage) -> Result<()> {
         let ask = Ask::Clip {
@@ -330,7 +262,7 @@ impl ServerCalls for RemoteServer<'_> {
             kind: message.kind().into(),
             agreed: None,
         };
-        self.change(&ask, message)
+        self.slots.change(&ask, message)
     }
     fn affords(&mut self, slot: &str, message: &dyn AnyMessage, cohort: &Cohort) -> Result<()> {
         let ask = Ask::Affords {
@@ -340,15 +272,18 @@ impl ServerCalls for RemoteServer<'_> {
         };
         let tensors = content(message);
         let letter = [OutgoingMessage::new(&tensors)];
-        self.link.ask(&ask, &letter).map(drop)
+        self.slots.link.ask(&ask, &letter).map(drop)
     }
     fn wants_range(&self, slot: &str, of: &'static MessageType) -> Result<bool> {
         let (slot, kind) = (slot.into(), of.kind.into());
-        self.link.json(&Ask::WantsRange { slot, kind }, &[])
+        self.slots.link.json(&Ask::WantsRange { slot, kind }, &[])
     }
     fn begin_step(&mut self, name: &str, number: usize, of: usize) -> Result<StepStart> {
         let name = name.to_string();
-        let answer = self.link.ask(&Ask::BeginStep { name, number, of }, &[])?;
+        let answer = self
+            .slots
+            .link
+            .ask(&Ask::BeginStep { name, number, of }, &[])?;
         Ok(match self.step(answer)? {
             (StepText::Attempt { round, undoable }, _) => StepStart::Attempt {
                 round: round.round(Arc::new(Serial)),
@@ -360,7 +295,7 @@ impl ServerCalls for RemoteServer<'_> {
     }
     fn judge_step(&mut self, outcome: Result<()>) -> Result<StepVerdict> {
         let failed = outcome.err().map(|error| ErrorText::of(&error));
-        let answer = self.link.ask(&Ask::JudgeStep { failed }, &[])?;
+        let answer = self.slots.link.ask(&Ask::JudgeStep { failed }, &[])?;
         Ok(match self.step(answer)?.0 {
             StepText::Attempt { round, undoable } => StepVerdict::Again {
                 round: round.round(Arc::new(Serial)),
@@ -372,7 +307,7 @@ impl ServerCalls for RemoteServer<'_> {
     }
     fn finish_step(&mut self, state: &dyn Fn() -> Result<Vec<u8>>) -> Result<()> {
         with_bytes("state", &state()?, |letter| {
-            self.link.ask(&Ask::FinishStep, letter).map(drop)
+            self.slots.link.ask(&Ask::FinishStep, letter).map(drop)
         })
     }
     fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()> {
@@ -397,7 +332,7 @@ impl ServerCalls for RemoteServer<'_> {
         };
         let tensors: Vec<NamedTensors<'_>> = models.iter().map(Message::tensors).collect();
         let letters: Vec<_> = tensors.iter().map(OutgoingMessage::new).collect();
-        let mut parcel = TensorMap::new(self.link.ask(&ask, &letters)?.tensors);
+        let mut parcel = TensorMap::new(self.slots.link.ask(&ask, &letters)?.tensors);
         Ok(parcel.f64("scores")?.iter().copied().collect())
     }
     fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
@@ -426,7 +361,8 @@ impl ServerCalls for RemoteServer<'_> {
         with_samples(Side::Library, images, |samples, tensors| {
             let name = name.into();
             let letter = [OutgoingMessage::new(&tensors)];
-            self.link
+            self.slots
+                .link
                 .ask(&Ask::KeepImages { name, samples }, &letter)
                 .map(drop)
         })
@@ -436,6 +372,6 @@ impl ServerCalls for RemoteServer<'_> {
     }
     fn warn(&mut self, text: &str) {
         let done = self.done(&Ask::Warn { text: text.into() });
-        self.link.keep(done);
+        self.slots.link.keep(done);
     }
 }

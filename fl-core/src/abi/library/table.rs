@@ -217,7 +217,8 @@ unsafe extern "C" fn call(
     input: *const FlInput,
     host: *const FlHost,
 ) -> i32 {
-    // SAFETY: the host's own pointers; a part that is not NULL came from `Host::part`, and nobody else uses it now.
+    // SAFETY: the host's own pointers; a part that is not NULL came from `Host::part`, and nobody
+    // else uses it now.
     unsafe {
         guarded(host, |host| {
             let input = Input(input.as_ref().context("a call without input")?);

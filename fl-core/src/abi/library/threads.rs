@@ -7,7 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 struct HostPointer(*const FlHost);
-// SAFETY: only `parallel_for` is called through it, which any thread may do during the call; `Threads` forgets it after.
+// SAFETY: only `parallel_for` is called through it, which any thread may do during the call;
+// `Threads` forgets it after.
 unsafe impl Send for HostPointer {}
 // SAFETY: as above.
 unsafe impl Sync for HostPointer {}
@@ -19,7 +20,8 @@ impl Threads {
     /// Runs `f` with the threads of `host`.
     pub fn lend(host: &FlHost, f: &mut dyn FnMut(SharedExecutor) -> Result<()>) -> Result<()> {
         let threads = Arc::new(Self(RwLock::new(Some(HostPointer(host)))));
-        // whoever keeps the executor after the call, and be it in a panic, finds one that works alone
+        // whoever keeps the executor after the call, and be it in a panic, finds one that works
+        // alone
         struct Leave(Arc<Threads>);
         impl Drop for Leave {
             fn drop(&mut self) {
@@ -39,7 +41,8 @@ struct Job<'a> {
 }
 
 /// # Safety
-/// `argument` is a `Job` that outlives the call; `chunk` has `length` numbers that nobody else looks at.
+/// `argument` is a `Job` that outlives the call; `chunk` has `length` numbers that nobody else
+/// looks at.
 unsafe extern "C" fn one_chunk(argument: *mut c_void, i: usize, chunk: *mut f32, length: usize) {
     // SAFETY: as the caller says; a job is only ever shared.
     let job = unsafe { &*argument.cast::<Job<'_>>() };
