@@ -15,7 +15,8 @@ use std::ffi::c_void;
 /// The longest text that is read from the other side.
 pub(super) const LONGEST: usize = 16 << 20;
 
-/// A text of the other side, to be shown: no control characters, which a terminal would obey, but line ends.
+/// A text of the other side, to be shown: no control characters, which a terminal would obey, but
+/// line ends.
 pub(super) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -221,7 +222,8 @@ fn envelope(
 
 /// Runs `f` with an inbox as C sees it.
 pub(super) fn with_inbox<R>(inbox: &dyn AnyInbox, f: impl FnOnce(&[FlMessage]) -> R) -> R {
-    // Parameters are described as they stand: lists of views in between were a quarter of the cost of a short call.
+    // Parameters are described as they stand: lists of views in between were a quarter of the cost
+    // of a short call.
     if let Some(inbox) = inbox.get::<Params>() {
         let all = inbox.iter().map(|mail| mail.body.0.len()).sum();
         let mut tensors = Vec::with_capacity(all);
@@ -236,18 +238,7 @@ pub(super) fn with_inbox<R>(inbox: &dyn AnyInbox, f: impl FnOnce(&[FlMessage]) -
         });
         return f(&messages.collect::<Vec<_>>());
     }
-    let contents: Vec<_> = inbox.iter().map(|mail| content(mail.body)).collect();
-    let letters = inbox
-        .iter()
-        .zip(&contents)
-        .map(|(mail, tensors)| OutgoingMessage {
-            from: mail.from,
-            weight: mail.weight,
-            class_counts: mail.class_counts,
-            training_loss: mail.training_loss,
-            tensors,
-        });
-    with_messages(&letters.collect::<Vec<_>>(), f)
+    with_inbox_letters(inbox, None, |letters| with_messages(letters, f))
 }
 
 /// Runs `f` with an inbox, and a message that comes after it.
@@ -284,7 +275,8 @@ pub(super) fn shorter<'b>(view: &'b View<'_>) -> View<'b> {
     }
 }
 
-/// The content of a message, and what its wire form knows besides: the grid that scores are packed on.
+/// The content of a message, and what its wire form knows besides: the grid that scores are packed
+/// on.
 pub(super) fn content(message: &dyn AnyMessage) -> NamedTensors<'_> {
     let mut all = message.content();
     let scores = message.as_any().downcast_ref::<Logits>();
@@ -335,7 +327,8 @@ pub(super) unsafe fn view<'a>(raw: &FlTensor) -> Result<(&'a str, View<'a>)> {
         for (to, s) in steps.slice_mut().iter_mut().zip(strides) {
             *to = s.unsigned_abs();
         }
-        // SAFETY: the same numbers as the tensor's, each axis with a negative stride from its other end.
+        // SAFETY: the same numbers as the tensor's, each axis with a negative stride from its other
+        // end.
         let mut view = unsafe { ArrayViewD::from_shape_ptr(IxDyn(shape).strides(steps), data) };
         for (axis, _) in strides.iter().enumerate().filter(|(_, s)| **s < 0) {
             view.invert_axis(Axis(axis));
