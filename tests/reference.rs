@@ -1,9 +1,9 @@
-//! Replays the reference cases: `tests/reference/*.json`, and those in the folder that `FL_REFERENCE_DIR` names (other
-//! inputs, the same operations). A case is met if every number is within its tolerance of what is expected; all cases
-//! that are not are reported together.
+//! Replays the reference cases: `tests/reference/*.json`, and those in the folder that
+//! `FL_REFERENCE_DIR` names (other inputs, the same operations). A case is met if every number is
+//! within its tolerance of what is expected; all cases that are not are reported together.
 //!
-//! An operation is a function from a case's inputs to what it gives, by the code that runs use. It stands in the `OPS` of
-//! the file here that replays its family.
+//! An operation is a function from a case's inputs to what it gives, by the code that runs use. It
+//! stands in the `OPS` of the file here that replays its family.
 
 #[path = "reference/bandwidth.rs"]
 mod bandwidth;

@@ -18,8 +18,8 @@ extern "C" {
 /* The interface that this header describes. A program loads libraries of this interface and of
  * those before it, down to FL_OLDEST. */
 #define FL_VERSION 3u
-/* The oldest interface that a program with this header loads. What a later one has more stands at the
- * end of a structure; what such a library does not know, it does not use. */
+/* The oldest interface that a program with this header loads. What a later one has more stands at
+ * the end of a structure; what such a library does not know, it does not use. */
 #define FL_OLDEST 2u
 
 /* Done. */
@@ -52,26 +52,31 @@ extern "C" {
 #define FL_U8 3u
 /* Tensors of `int64_t`. */
 #define FL_I64 4u
-/* Tensors of bits in row order, contiguous, eight in a byte, the first in the lowest bit. Strides do
- * not count, and what is left of the last byte is 0. */
+/* Tensors of bits in row order, contiguous, eight in a byte, the first in the lowest bit. Strides
+ * do not count, and what is left of the last byte is 0. */
 #define FL_BITS 5u
 
-/* Optional, of a library (`part` is NULL). Text `{"part": 0, "settings": {..}}`; gives the text `{"settings": {..}}` with
- * every default filled in, or `{"mistakes": [{"path": ["net", 0], "text": "..", "on_key": false}]}`. Without it the host
+/* Optional, of a library (`part` is NULL). Text `{"part": 0, "settings": {..}}`; gives the text
+ * `{"settings": {..}}` with every default filled in, or
+ * `{"mistakes": [{"path": ["net", 0], "text": "..", "on_key": false}]}`. Without it the host
  * checks settings by the `settings` of the description. */
 #define FL_CHECK 1u
-/* Optional. Gives a text: aggregators and attacks `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`,
- * `class_counts`, `training_loss`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`, `within_hull`; selectors of clients
- * `{"draw": "unknown"}` with a draw as in `FL_PRICE`; trainers `{"parametric": false, "differentiable": false,
- * "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}]}`, where no `learns` stands for all losses. */
+/* Optional. Gives a text: aggregators and attacks
+ * `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`, `class_counts`,
+ * `training_loss`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`,
+ * `within_hull`; selectors of clients `{"draw": "unknown"}` with a draw as in `FL_PRICE`; trainers
+ * `{"parametric": false, "differentiable": false, "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}]}`,
+ * where no `learns` stands for all losses. */
 #define FL_DESCRIBE 2u
-/* Optional: the state kept between calls. Gives the tensor `state` (bytes), or none if there is no state. */
+/* Optional: the state kept between calls. Gives the tensor `state` (bytes), or none if there is no
+ * state. */
 #define FL_SAVE 3u
 /* Takes back what `FL_SAVE` gave: one message with the tensor `state`. */
 #define FL_LOAD 4u
 
-/* Aggregator, and attack (role `attack`, signature `params`). The messages of an inbox, in client order, finite and alike; text
- * `{"number": 1, "last": false, "name": "round 1"}`. Gives the tensors of the result, and optionally a text
+/* Aggregator, and attack (role `attack`, signature `params`). The messages of an inbox, in client
+ * order, finite and alike; text `{"number": 1, "last": false, "name": "round 1"}`. Gives the
+ * tensors of the result, and optionally a text
  * `{"notes": ["for the user"], "numbers": [["left-out", 2.0]]}`. */
 #define FL_AGGREGATE 10u
 /* Aggregator, optional: gives a new part that takes `FL_FOLD_ADD` for each message and then one
@@ -81,24 +86,25 @@ extern "C" {
 #define FL_FOLD_ADD 12u
 /* Gives the tensors of the result. */
 #define FL_FOLD_FINISH 13u
-/* Aggregator that needs `sent`. What the clients were sent in this round, one message, before `FL_AGGREGATE` or
- * `FL_FOLD`. */
+/* Aggregator that needs `sent`. What the clients were sent in this round, one message, before
+ * `FL_AGGREGATE` or `FL_FOLD`. */
 #define FL_SENT 14u
-/* Aggregator, optional: what becomes of a fold's result. One message, text as `FL_AGGREGATE`; gives the tensors of the
- * result. */
+/* Aggregator, optional: what becomes of a fold's result. One message, text as `FL_AGGREGATE`;
+ * gives the tensors of the result. */
 #define FL_UPDATE 15u
 
-/* Selector, optional. One message: a client's own samples, the tensor `values` (`samples x ..`), and `classes` (numbers),
- * `multi-label` (floats: 1, 0, -1 for unknown), `pixels` (floats: the classes of an image's pixels) or `images` (floats of 0
- * to 1, `samples x channels x height x width`: those to be made); text `{"classes": 10}`. */
+/* Selector, optional. One message: a client's own samples, the tensor `values` (`samples x ..`),
+ * and `classes` (numbers), `multi-label` (floats: 1, 0, -1 for unknown), `pixels` (floats: the
+ * classes of an image's pixels) or `images` (floats of 0 to 1,
+ * `samples x channels x height x width`: those to be made); text `{"classes": 10}`. */
 #define FL_FIT 20u
-/* Selector. One message: the tensors `clients` (numbers), `sizes` and `losses` (doubles, NaN where nobody has asked), or
- * `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions` (numbers), ascending, and optionally a text as
- * `FL_AGGREGATE`. */
+/* Selector. One message: the tensors `clients` (numbers), `sizes` and `losses` (doubles, NaN where
+ * nobody has asked), or `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions`
+ * (numbers), ascending, and optionally a text as `FL_AGGREGATE`. */
 #define FL_SELECT 21u
-/* Selector of clients, optional. As `FL_SELECT`; gives the text of what it wants to know before it selects,
- * `{"wanted": "samples", "of": [0, 2]}` with positions, or `loss` in place of `samples`, or `null`. It is asked again with
- * what was told. */
+/* Selector of clients, optional. As `FL_SELECT`; gives the text of what it wants to know before it
+ * selects, `{"wanted": "samples", "of": [0, 2]}` with positions, or `loss` in place of `samples`,
+ * or `null`. It is asked again with what was told. */
 #define FL_POLL 22u
 
 /* Mechanism. One message in, the bounded message out. */
@@ -107,35 +113,41 @@ extern "C" {
 #define FL_RANGE 31u
 /* Mechanism, optional. Text: the largest range of all clients. */
 #define FL_AGREE 32u
-/* Mechanism. One message in, text `{"clients": 10, "of": 20, "draw": "everyone"}`, where a draw is `everyone`,
- * `{"poisson": {"rate": 0.1}}`, `fixed-size` or `unknown`; gives the text of a privacy event. */
+/* Mechanism. One message in, text `{"clients": 10, "of": 20, "draw": "everyone"}`, where a draw is
+ * `everyone`, `{"poisson": {"rate": 0.1}}`, `fixed-size` or `unknown`; gives the text of a privacy
+ * event. */
 #define FL_PRICE 33u
-/* Mechanism. One message in, text as `FL_PRICE`; gives the message with noise, drawn with `add_laplace`, `add_gaussian` or,
- * for choices between labels, `fill_uniform`. */
+/* Mechanism. One message in, text as `FL_PRICE`; gives the message with noise, drawn with
+ * `add_laplace`, `add_gaussian` or, for choices between labels, `fill_uniform`. */
 #define FL_PERTURB 34u
 /* Mechanism, optional. One message in; gives the text of a whole number. */
 #define FL_QUERIES 35u
-/* Mechanism, optional. One message in, text `{"queries": 3}`; gives the message with the first of them. */
+/* Mechanism, optional. One message in, text `{"queries": 3}`; gives the message with the first of
+ * them. */
 #define FL_TRUNCATE 36u
 /* Mechanism, optional. Text: a privacy event; gives the text of the event to charge. */
 #define FL_ACTUAL_COST 37u
 
 /* Accountant. Text: a privacy event. */
 #define FL_CHARGE 40u
-/* Accountant. Text: a privacy event, or `null`; gives the text of a guarantee. An `epsilon` of `null` is infinite. */
+/* Accountant. Text: a privacy event, or `null`; gives the text of a guarantee. An `epsilon` of
+ * `null` is infinite. */
 #define FL_GUARANTEE 41u
-/* Accountant. Text `{"ledgers": [{"client": 0, "events": []}], "how": "parallel"}`, or `sequential`. */
+/* Accountant. Text `{"ledgers": [{"client": 0, "events": []}], "how": "parallel"}`, or
+ * `sequential`. */
 #define FL_MERGE 42u
 
 /* Generator. Text `{"samples": 64}`; gives the tensor `values`, `samples x ..`. */
 #define FL_SAMPLE 50u
-/* Generator. One message: `values` as sampled last, and `slope`, a number for each of theirs (`samples x width`). */
+/* Generator. One message: `values` as sampled last, and `slope`, a number for each of theirs
+ * (`samples x width`). */
 #define FL_LEARN 51u
 
-/* Trainer. A message with `values` and `target`, then the anchor's parameters if `proximal` is not null, then the offset's if
- * `gradient_offset` is true; text `{"length": {"Steps": 5}, "batch": 16, "loss": "CrossEntropy", "fresh": false, "proximal": null,
- * "gradient_offset": false, "clip": null, "target": "classes"}`, where a target is of `classes`, `multi-label`, `pixels` (floats), `soft` or `scores`.
- * Gives the text `{"steps": 5, "loss": 0.3}`. */
+/* Trainer. A message with `values` and `target`, then the anchor's parameters if `proximal` is not
+ * null, then the offset's if `gradient_offset` is true; text
+ * `{"length": {"Steps": 5}, "batch": 16, "loss": "CrossEntropy", "fresh": false, "proximal": null, "gradient_offset": false, "clip": null, "target": "classes"}`,
+ * where a target is of `classes`, `multi-label`, `pixels` (floats), `soft` or `scores`. Gives the
+ * text `{"steps": 5, "loss": 0.3}`. */
 #define FL_TRAIN 60u
 /* Trainer. One message with `values`; gives the tensor `scores`, `samples x outputs`. */
 #define FL_PREDICT 61u
@@ -149,15 +161,18 @@ extern "C" {
 #define FL_PARAMS 65u
 /* Parametric trainer. One message: the parameters. */
 #define FL_SET_PARAMS 66u
-/* Differentiable trainer. One message with `values` and `slope`; gives the tensor `slopes`, `samples x width`. */
+/* Differentiable trainer. One message with `values` and `slope`; gives the tensor `slopes`,
+ * `samples x width`. */
 #define FL_VJP 67u
-/* Parametric trainer, optional. One message with `values` and `target`, text `{"loss": "CrossEntropy", "target": "classes"}`;
- * gives the gradient of the mean loss, one tensor of floats for each parameter. */
+/* Parametric trainer, optional. One message with `values` and `target`, text
+ * `{"loss": "CrossEntropy", "target": "classes"}`; gives the gradient of the mean loss, one tensor
+ * of floats for each parameter. */
 #define FL_GRADIENT 68u
 /* Parametric trainer, optional. Gives the text of the present step size, or `null`. */
 #define FL_STEP_SIZE 69u
-/* Trainer, optional. What the client remembers beside model and optimiser, which outlasts a model that is made anew for each
- * question: gives the tensor `state`, or none. `FL_SAVE_STATE` holds it too. */
+/* Trainer, optional. What the client remembers beside model and optimiser, which outlasts a model
+ * that is made anew for each question: gives the tensor `state`, or none. `FL_SAVE_STATE` holds it
+ * too. */
 #define FL_SAVE_MEMORY 70u
 /* Takes back what `FL_SAVE_MEMORY` gave; model and optimiser stay as they are. */
 #define FL_LOAD_MEMORY 71u
@@ -165,26 +180,26 @@ extern "C" {
 /* Protocol. Gives the text of what it declares: `{"slots": [..], "exchanges": [..], "grows": null,
  * "begins_with": null, "pooled": false}`, as fl-core/src/abi/declaration.rs has them. */
 #define FL_DECLARE 80u
-/* Protocol: the server's side. Text `{"task": {..}, "filled": ["model"], "everyone": [0, 1]}`. All that
- * it does goes through `FlHost.call` with FL_ASK. An error has the text
+/* Protocol: the server's side. Text `{"task": {..}, "filled": ["model"], "everyone": [0, 1]}`. All
+ * that it does goes through `FlHost.call` with FL_ASK. An error has the text
  * `{"text": "..", "problem": null}` beside `FlHost.fail`. */
 #define FL_LEAD 81u
-/* Protocol: a client's answer. Text `{"label": "..", "client": 0, "key": [..], "task": {..},
- * "filled": ["model"]}`, and the message that was sent; gives the tensors of the answer. As FL_LEAD
- * otherwise. */
+/* Protocol: a client's answer. Text
+ * `{"label": "..", "client": 0, "key": [..], "task": {..}, "filled": ["model"]}`, and the message
+ * that was sent; gives the tensors of the answer. As FL_LEAD otherwise. */
 #define FL_ANSWER 82u
 /* Protocol, optional. Text `{"filled": ["model", "data.public"]}`; gives a list of
  * `{"setting": null, "text": ".."}`. */
 #define FL_CONFLICTS 83u
-/* Protocol, optional. Text `{"kind": {"Classes": 10}, "filled": []}`; gives `null`, or the text of what
- * stands in the way. */
+/* Protocol, optional. Text `{"kind": {"Classes": 10}, "filled": []}`; gives `null`, or the text of
+ * what stands in the way. */
 #define FL_SUITS 84u
-/* Protocol, of a slot with `"own_task": true`. Text `{"slot": "..", "task": {..}}`; gives the task of
- * its parts. */
+/* Protocol, of a slot with `"own_task": true`. Text `{"slot": "..", "task": {..}}`; gives the task
+ * of its parts. */
 #define FL_TASK 85u
-/* What a protocol asks the program in the middle of FL_LEAD or FL_ANSWER. Text `{"do": "evaluate",
- * "slot": "model", ..}`; the names are those of `fl_core::Server` and `fl_core::Client`, and what they
- * are given stands in fl-core/src/abi/ask.rs. */
+/* What a protocol asks the program in the middle of FL_LEAD or FL_ANSWER. Text
+ * `{"do": "evaluate", "slot": "model", ..}`; the names are those of `fl_core::Server` and
+ * `fl_core::Client`, and what they are given stands in fl-core/src/abi/ask.rs. */
 #define FL_ASK 90u
 /* What the program asks of a protocol in the middle of FL_ASK: another form of an answer
  * (`{"call": "form"}`, one message), or a loss that is added to a training
@@ -249,8 +264,9 @@ struct FlInput {
   size_t count;
 };
 
-/* What the host does for a library during one call, and only then. Every answer goes through it, so no memory of the
- * library is ever freed by the host. Any thread may call `log` and `parallel_for`, the caller's thread all of them. */
+/* What the host does for a library during one call, and only then. Every answer goes through it,
+ * so no memory of the library is ever freed by the host. Any thread may call `log` and
+ * `parallel_for`, the caller's thread all of them. */
 typedef struct FlHost FlHost;
 struct FlHost {
   /* `sizeof(FlHost)` of the host. */
@@ -259,41 +275,45 @@ struct FlHost {
   void *context;
   /* The key of this call's random stream; a library must draw from nothing else. */
   uint8_t key[32];
-  /* Something for people to read. Level 1 is an error, 2 a warning, 3 information, 4 for those who search. */
+  /* Something for people to read. Level 1 is an error, 2 a warning, 3 information, 4 for those
+   * who search. */
   void (*log)(void *context, uint32_t level, FlText text);
   /* Why the call fails, and which setting is to blame (`net[0].width`; empty: none). */
   void (*fail)(void *context, FlText setting, FlText text);
   /* The answer's text: JSON. */
   void (*text)(void *context, FlText json);
-  /* Room for a tensor of the answer: in row order, zeros. Fill it before the call returns. NULL: it was refused, and
-   * the call will be an error whatever it returns. */
+  /* Room for a tensor of the answer: in row order, zeros. Fill it before the call returns. NULL:
+   * it was refused, and the call will be an error whatever it returns. */
   void *(*tensor)(void *context, FlText name, uint32_t dtype, uint32_t dimensions, const size_t *shape);
   /* A new part, which the host will `drop` one day: the answer of `create` and of `FL_FOLD`. */
   void (*part)(void *context, void *part);
   /* The next numbers of the call's stream, uniform in `[0, 1)`. */
   void (*fill_uniform)(void *context, double *out, size_t n);
-  /* The next numbers of the call's stream, standard normal. Not for `FL_PERTURB` where `noise` is FL_SYSTEM. */
+  /* The next numbers of the call's stream, standard normal. Not for `FL_PERTURB` where `noise`
+   * is FL_SYSTEM. */
   void (*fill_normal)(void *context, double *out, size_t n);
-  /* Calls `work(argument, i, chunk, length)` for every chunk of `size` of the `n` numbers at `data`, on the host's
-   * threads, in any order; returns when all is done. Results must not depend on how the work is cut. */
+  /* Calls `work(argument, i, chunk, length)` for every chunk of `size` of the `n` numbers at
+   * `data`, on the host's threads, in any order; returns when all is done. Results must not
+   * depend on how the work is cut. */
   void (*parallel_for)(void *context, float *data, size_t n, size_t size, void (*work)(void *argument, size_t i, float *chunk, size_t length), void *argument);
   /* Where the noise of `FL_PERTURB` comes from: FL_SEEDED or FL_SYSTEM. */
   uint32_t noise;
-  /* Adds Laplace noise of this scale to each of the `n` numbers at `values`. Noise of the system is drawn on a grid, to
-   * which the numbers are moved first, towards 0. */
+  /* Adds Laplace noise of this scale to each of the `n` numbers at `values`. Noise of the system
+   * is drawn on a grid, to which the numbers are moved first, towards 0. */
   void (*add_laplace)(void *context, double *values, size_t n, double scale);
   /* As `add_laplace`, with normal noise of this standard deviation. */
   void (*add_gaussian)(void *context, double *values, size_t n, double sigma);
-  /* Since interface 3. Asks whoever made this for an operation in the middle of the call; `host` takes
-   * the answer, and is one that the caller fills in. Right while a protocol leads or answers, and then
-   * for the caller's thread. */
+  /* Since interface 3. Asks whoever made this for an operation in the middle of the call; `host`
+   * takes the answer, and is one that the caller fills in. Right while a protocol leads or
+   * answers, and then for the caller's thread. */
   int32_t (*call)(void *context, uint32_t operation, const FlInput *input, const FlHost *host);
 };
 
 /* What a library exports, under the name `fl_plugin`. Every function is needed.
  * 
- * A part may move between threads and is used by one at a time; different parts are used at the same time. Every function
- * must return: no exception and no `longjmp` may leave one, and the host sets no time limit. */
+ * A part may move between threads and is used by one at a time; different parts are used at the
+ * same time. Every function must return: no exception and no `longjmp` may leave one, and the host
+ * sets no time limit. */
 typedef struct FlLibrary FlLibrary;
 struct FlLibrary {
   /* FL_MAGIC. */
@@ -303,18 +323,18 @@ struct FlLibrary {
   /* `sizeof(FlLibrary)`. */
   uint32_t size;
   /* Describes every part, as JSON in the library's own memory, until `free`:
-   * `{"parts": [{"role": "aggregator", "name": "my-mean", "signature": "params -> params", "doc": "One sentence.",
-   * "settings": [{"name": "trim", "doc": "One sentence.", "schema": {"type": "number", "default": 0.1, "minimum": 0}}]}]}`.
-   * A setting without a default must be given. A part may have an `index`: what `create` and FL_CHECK call it, if that is
-   * not its position here. Kinds of messages of its own stand beside the parts:
-   * `"messages": [{"kind": "spreads", "doc": "One sentence.", "reach": "any", "tensors": [{"name":
-   * "spread", "type": "f64", "shape": "rows x 2", "doc": "One sentence."}]}]`. A type is `f32`,
-   * `f64`, `i64`, `u32`, `u8` (one dimension) or `bits`. A shape is `any`, or sizes, each a number or
-   * a name that stands for one size throughout a message. `reach` says what one unit of data changes:
-   * `any` message becomes any other, a `sum` gains or loses its own, or it is `stated` in the message. */
+   * `{"parts": [{"role": "aggregator", "name": "my-mean", "signature": "params -> params", "doc": "One sentence.", "settings": [{"name": "trim", "doc": "One sentence.", "schema": {"type": "number", "default": 0.1, "minimum": 0}}]}]}`.
+   * A setting without a default must be given. A part may have an `index`: what `create` and
+   * FL_CHECK call it, if that is not its position here. Kinds of messages of its own stand
+   * beside the parts:
+   * `"messages": [{"kind": "spreads", "doc": "One sentence.", "reach": "any", "tensors": [{"name": "spread", "type": "f64", "shape": "rows x 2", "doc": "One sentence."}]}]`.
+   * A type is `f32`, `f64`, `i64`, `u32`, `u8` (one dimension) or `bits`. A shape is `any`, or
+   * sizes, each a number or a name that stands for one size throughout a message. `reach` says
+   * what one unit of data changes: `any` message becomes any other, a `sum` gains or loses its
+   * own, or it is `stated` in the message. */
   int32_t (*describe)(const FlHost *host, FlText *json);
-  /* Makes the part at this position of the description. `settings` is JSON with every default filled in, `task` is
-   * `{"input": [1, 28, 28], "kind": {"Classes": 10}}`. */
+  /* Makes the part at this position of the description. `settings` is JSON with every default
+   * filled in, `task` is `{"input": [1, 28, 28], "kind": {"Classes": 10}}`. */
   int32_t (*create)(uint32_t index, FlText settings, FlText task, const FlHost *host);
   /* Does one operation. */
   int32_t (*call)(void *part, uint32_t operation, const FlInput *input, const FlHost *host);

@@ -175,7 +175,7 @@ impl<K: SlotKind + ?Sized> From<&Slot<K>> for SlotSpec {
 /// A slot of a protocol with its requirements.
 #[derive(Clone, Debug)]
 pub struct SlotSpec {
-    /// Returns its key under `parts:`.
+    /// Its key under `parts:`.
     pub name: &'static str,
     /// The role of its part.
     pub role: Role,

@@ -133,8 +133,8 @@ impl Parts {
             .map_or_else(|| task.clone(), |s| s.task.of(task))
     }
 
-    /// Does a mechanism in `slot`, anybody's, want all clients to agree on a range ([`crate::PrivacyMechanism::range`])? It is
-    /// asked about a made-up message of this type.
+    /// Does a mechanism in `slot`, anybody's, want all clients to agree on a range
+    /// ([`crate::PrivacyMechanism::range`])? It is asked about a made-up message of this type.
     ///
     /// # Errors
     /// If a part cannot be made.

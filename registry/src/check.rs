@@ -186,7 +186,8 @@ impl<'a> Checker<'a> {
         problems.is_empty().then_some(data)
     }
 
-    /// The part that `use` names, and its settings if they are right. Without a role, any part will do.
+    /// The part that `use` names, and its settings if they are right. Without a role, any part will
+    /// do.
     pub fn choose(
         &mut self,
         value: &Value,
@@ -271,7 +272,8 @@ impl<'a> Checker<'a> {
         let path = [key("protocol")];
         let (decl, settings) = self.choose(value, &path, Some(Role::Protocol), &["use"])?;
         let Some(settings) = settings else {
-            // its slots hardly depend on the wrong setting, and mistakes in the parts shall be told too
+            // its slots hardly depend on the wrong setting, and mistakes in the parts shall be told
+            // too
             let protocol = example(decl)?;
             return Some(CheckedProtocol {
                 decl,

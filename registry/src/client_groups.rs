@@ -4,7 +4,8 @@ use crate::sections::Clients;
 use fl_core::settings::{Step, show_path};
 use fl_core::{ClientId, Role, SlotSpec};
 
-/// One part of a slot: where it stands, and for whom it is; `Some(None)` for all, `None` if that could not be read.
+/// One part of a slot: where it stands, and for whom it is; `Some(None)` for all, `None` if that
+/// could not be read.
 type Share = (Vec<Step>, Option<Option<Clients>>);
 
 /// What is wrong with the groups of one slot.

@@ -94,8 +94,8 @@ impl Document {
         }
     }
 
-    /// The tree of values, and the mistakes that do not keep it from being checked. `what` says what
-    /// such a document is.
+    /// The tree of values, and the mistakes that do not keep it from being checked. `what` says
+    /// what such a document is.
     pub(crate) fn tree(&self, what: &str) -> Result<(Node, Vec<Mistake>), Mistakes> {
         let mut wrong = self.wrong.clone();
         if let Some(root) = &self.root {

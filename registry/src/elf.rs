@@ -1,7 +1,8 @@
-//! What a file says of itself before anything of it is loaded: is it a whole shared library for this machine?
+//! What a file says of itself before anything of it is loaded: is it a whole shared library for
+//! this machine?
 //!
-//! The system's loader maps what a header promises, and a library that was cut short ends the process with a bus error
-//! when the missing part is touched. So the header is read first.
+//! The system's loader maps what a header promises, and a library that was cut short ends the
+//! process with a bus error when the missing part is touched. So the header is read first.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -24,8 +25,8 @@ fn machine(number: u16) -> String {
     }
 }
 
-/// Why this cannot be a library for this machine; `None` if it can. Only 64-bit little-endian systems are looked at
-/// closely; elsewhere the system's loader decides.
+/// Why this cannot be a library for this machine; `None` if it can. Only 64-bit little-endian
+/// systems are looked at closely; elsewhere the system's loader decides.
 pub(crate) fn obstacle(file: &mut File) -> io::Result<Option<String>> {
     let length = file.metadata()?.len();
     if length == 0 {

@@ -1,5 +1,6 @@
-//! The words that a spec can choose between inside its sections and parts: splits, networks, layers, optimisers. What is known
-//! of them stands in the JSON Schemas of the settings, which is where a new one is found too.
+//! The words that a spec can choose between inside its sections and parts: splits, networks,
+//! layers, optimisers. What is known of them stands in the JSON Schemas of the settings, which is
+//! where a new one is found too.
 
 use crate::catalogue::Catalogue;
 use crate::sections::DataSection;
@@ -21,7 +22,8 @@ pub struct Choice {
 }
 
 impl Catalogue {
-    /// Every word that can be chosen, in the data section or in the settings of a part; names of data sets are not among them.
+    /// Every word that can be chosen, in the data section or in the settings of a part; names of
+    /// data sets are not among them.
     pub fn choices<D: DataSection>(&self) -> Vec<Choice> {
         let mut all = Vec::new();
         let data = |path: &[Step]| format!("`data.{}`", show_path(path));

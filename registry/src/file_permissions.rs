@@ -87,7 +87,8 @@ fn named(folder: &Path, path: &Path) -> String {
     }
 }
 
-/// Every folder in which a name is looked up on the way to `path`, and that name; links are followed one after the other.
+/// Every folder in which a name is looked up on the way to `path`, and that name; links are
+/// followed one after the other.
 fn looked_up(path: &Path) -> std::io::Result<Vec<(PathBuf, OsString)>> {
     let mut todo: VecDeque<OsString> = VecDeque::new();
     let push = |todo: &mut VecDeque<OsString>, path: &Path| {

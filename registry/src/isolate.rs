@@ -1,8 +1,8 @@
 //! Libraries in processes of their own: how such a process is begun, and what it does.
 //!
-//! The program begins itself anew, with [`ARGUMENT`] first. The process takes its socket from its standard input, opens what
-//! it is to load and what it shares by the numbers that these files have in the program, and serves the library's parts until
-//! the program closes the socket.
+//! The program begins itself anew, with [`ARGUMENT`] first. The process takes its socket from its
+//! standard input, opens what it is to load and what it shares by the numbers that these files have
+//! in the program, and serves the library's parts until the program closes the socket.
 
 use crate::sections::Isolate;
 use fl_core::Executor;
@@ -18,8 +18,8 @@ pub const ARGUMENT: &str = "--library-process";
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Says which program serves libraries when it is called with [`ARGUMENT`] and what follows, see [`library_process`]. Without
-/// it no library can be isolated. The first call counts.
+/// Says which program serves libraries when it is called with [`ARGUMENT`] and what follows, see
+/// [`library_process`]. Without it no library can be isolated. The first call counts.
 pub fn isolate_with(program: PathBuf) {
     let _ = PROGRAM.set(program);
 }
@@ -44,8 +44,8 @@ pub(crate) fn import(
     fl_core::abi::import_apart(library, &origin).map_err(|refused| refused.to_string())
 }
 
-/// Serves a library to the program that has begun this process with these arguments, which follow [`ARGUMENT`], until it is
-/// needed no more. `exec` is what its parts may use.
+/// Serves a library to the program that has begun this process with these arguments, which follow
+/// [`ARGUMENT`], until it is needed no more. `exec` is what its parts may use.
 ///
 /// # Errors
 /// When this process was not begun so, or the program cannot be understood.
@@ -146,7 +146,8 @@ mod linux {
             0 => {}
             most => limit(Resource::As, most)?,
         }
-        // when memory runs out, this process goes before the program does; where that cannot be said, the system decides
+        // when memory runs out, this process goes before the program does; where that cannot be
+        // said, the system decides
         let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
         let socket = UnixStream::from(socket);
         watch(socket.try_clone()?)?;

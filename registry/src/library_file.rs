@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 /// The library's one symbol.
 ///
-/// On Linux what is loaded is the sealed copy that was looked at and hashed, so nobody can put other bytes in its place in
-/// between; but it stands nowhere, so that `$ORIGIN` does not lead it to other libraries. Elsewhere it is opened by its path: whoever may write to its folder could be quick enough.
+/// On Linux what is loaded is the sealed copy that was looked at and hashed, so nobody can put
+/// other bytes in its place in between; but it stands nowhere, so that `$ORIGIN` does not lead it
+/// to other libraries. Elsewhere it is opened by its path: whoever may write to its folder could be
+/// quick enough.
 pub(crate) fn table(mut file: File, path: &Path) -> Result<*const FlLibrary, String> {
     #[cfg(target_os = "linux")]
     let name = {
@@ -17,7 +19,8 @@ pub(crate) fn table(mut file: File, path: &Path) -> Result<*const FlLibrary, Str
     };
     #[cfg(not(target_os = "linux"))]
     let name = path.canonicalize().map_err(|e| e.to_string())?;
-    // SAFETY: the library's initialisers run, as whoever named it on the command line or in the spec wants.
+    // SAFETY: the library's initialisers run, as whoever named it on the command line or in the
+    // spec wants.
     #[allow(unsafe_code, reason = "this is what loading means")]
     let library = abi::during(&format!("plugin {}", path.display()), || unsafe {
         open_now(&name)

@@ -1,4 +1,5 @@
-//! Loads libraries of parts. Nothing is loaded that the command line or the spec does not name, and nothing is unloaded.
+//! Loads libraries of parts. Nothing is loaded that the command line or the spec does not name, and
+//! nothing is unloaded.
 
 use crate::catalogue::Catalogue;
 use crate::document::Document;
@@ -40,8 +41,8 @@ struct Loaded {
 }
 
 impl Catalogue {
-    /// The same parts; libraries that are still to be loaded get processes of their own, as `isolate` says or as they say
-    /// themselves.
+    /// The same parts; libraries that are still to be loaded get processes of their own, as
+    /// `isolate` says or as they say themselves.
     pub fn isolating(mut self, isolate: Isolate) -> Self {
         self.isolate = Some(isolate);
         self
@@ -191,7 +192,8 @@ fn load_hashed(
         before();
     }
     let table = table(file, &library.path).map_err(refused)?;
-    // SAFETY: the symbol is at least 16 bytes that the library maps; `import` looks at these first. The library stays.
+    // SAFETY: the symbol is at least 16 bytes that the library maps; `import` looks at these first.
+    // The library stays.
     #[allow(unsafe_code, reason = "the address of a library's symbol")]
     let parts = unsafe { abi::import(table, &library.path.display().to_string()) };
     let parts = parts.map_err(|e| refused(e.to_string()))?;

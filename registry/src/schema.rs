@@ -11,8 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 impl Catalogue {
-    /// JSON Schema (draft 2020-12) of a spec with every known part in it, keys sorted: for each protocol its slots with the
-    /// parts that fit, and for each setting what it is for, its range and its default.
+    /// JSON Schema (draft 2020-12) of a spec with every known part in it, keys sorted: for each
+    /// protocol its slots with the parts that fit, and for each setting what it is for, its range
+    /// and its default.
     pub fn schema<D: DataSection>(&self) -> Json {
         let mut schema = self.plain_schema::<D>();
         hovers(&mut schema);
@@ -64,8 +65,8 @@ impl Catalogue {
         sorted(schema)
     }
 
-    /// If a spec names this protocol: the slots that it has, and in each only the parts that fit, as the protocol's settings
-    /// may be.
+    /// If a spec names this protocol: the slots that it has, and in each only the parts that fit,
+    /// as the protocol's settings may be.
     fn slots_of(&self, protocol: &'static PartDecl) -> Option<Json> {
         let mut slots: BTreeMap<&str, (bool, BTreeSet<String>)> = BTreeMap::new();
         for slot in any_slots(protocol) {

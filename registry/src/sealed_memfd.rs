@@ -5,10 +5,11 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
 
-/// Opens a regular file. Unless it is `pinned`, only its owner may be able to change it, and that must be whoever runs this, or
-/// root.
+/// Opens a regular file. Unless it is `pinned`, only its owner may be able to change it, and that
+/// must be whoever runs this, or root.
 pub(crate) fn open(path: &Path, pinned: bool) -> Result<File, String> {
-    // looked at before it is opened, for opening a pipe waits for somebody to write; and again when it cannot be replaced
+    // looked at before it is opened, for opening a pipe waits for somebody to write; and again when
+    // it cannot be replaced
     let regular = |about: std::fs::Metadata| match (about.is_dir(), about.is_file()) {
         (true, _) => Err("it is a directory; a plugin is a shared library".to_string()),
         (_, false) => Err("it is no regular file".into()),

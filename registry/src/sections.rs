@@ -7,7 +7,8 @@ use serde_json::json;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// The `data` section: its settings belong to the host, and checking needs to know this much of it without loading data.
+/// The `data` section: its settings belong to the host, and checking needs to know this much of it
+/// without loading data.
 pub trait DataSection: Settings {
     /// What is to be learnt, if that is known before data are loaded.
     fn task(&self) -> Option<Task>;
@@ -19,8 +20,8 @@ pub trait DataSection: Settings {
     fn has_public_labels(&self) -> bool {
         false
     }
-    /// Settles what depends on where the spec is (`folder`) and on files that the section names. Returns what is wrong, such
-    /// as a file that is missing: where below `data`, and the mistake.
+    /// Settles what depends on where the spec is (`folder`) and on files that the section names.
+    /// Returns what is wrong, such as a file that is missing: where below `data`, and the mistake.
     fn resolve(&mut self, _folder: &Path) -> Vec<(Vec<Step>, String)> {
         Vec::new()
     }
@@ -37,20 +38,22 @@ fl_core::settings! {
         data: Raw;
         /// The conversation between server and clients: `use` names it, the rest are its settings.
         protocol: Raw;
-        /// A part for each slot of the protocol: `use` names it, the rest are its settings. A list gives different parts
-        /// to different clients.
+        /// A part for each slot of the protocol: `use` names it, the rest are its settings. A list
+        /// gives different parts to different clients.
         parts: Raw = Raw;
-        /// Libraries and modules of Python with parts that are not linked into this program; they are loaded before anything else is
-        /// read.
+        /// Libraries and modules of Python with parts that are not linked into this program; they
+        /// are loaded before anything else is read.
         plugins: Vec<Plugin> = Vec::new();
-        /// When to measure: accuracy and, where two classes are told apart, the area under the curve (`auc`); where pixels have classes or
-        /// values, what `plugins/dense-prediction` lists.
+        /// When to measure: accuracy and, where two classes are told apart, the area under the
+        /// curve (`auc`); where pixels have classes or values, what `plugins/dense-prediction`
+        /// lists.
         evaluate: Evaluate = Evaluate { every: 1 };
         /// What to do with answers that cannot be used.
         faults: Faults = fl_core::settings::defaults();
         /// Where the noise of releases comes from.
         noise: NoiseFrom = NoiseFrom::Seeded;
-        /// When the run is written down, so that it can go on after a stop. Results do not depend on it.
+        /// When the run is written down, so that it can go on after a stop. Results do not depend
+        /// on it.
         checkpoint: Checkpoints = fl_core::settings::defaults();
         /// What the run may spend; it stops before it would spend more. Needs an accountant.
         budget: Option<Budget> = None;
@@ -60,10 +63,12 @@ fl_core::settings! {
 fl_core::choices! {
     /// Where noise comes from.
     pub(crate) enum NoiseFrom {
-        /// The seed, so that the run can be repeated. Whoever has the spec can take the noise off again: for experiments.
+        /// The seed, so that the run can be repeated. Whoever has the spec can take the noise off
+        /// again: for experiments.
         Seeded = "seeded",
-        /// A key of the operating system that is forgotten with the run; exact samplers on a grid (Canonne, Kamath and Steinke
-        /// 2020). The run cannot be repeated bit for bit, and its digest leaves out what depends on the noise.
+        /// A key of the operating system that is forgotten with the run; exact samplers on a grid
+        /// (Canonne, Kamath and Steinke 2020). The run cannot be repeated bit for bit, and its
+        /// digest leaves out what depends on the noise.
         System = "system",
     }
 }
@@ -81,16 +86,17 @@ fl_core::settings! {
     /// A library with parts, or a module of Python.
     #[check(one)]
     pub(crate) struct Plugin {
-        /// Where the library is, relative to the spec; of a module, the folder in which it is looked for.
+        /// Where the library is, relative to the spec; of a module, the folder in which it is
+        /// looked for.
         path: Option<String> = None;
-        /// The name of a module of Python whose parts are wanted. It is looked for in `path`, or else beside the spec, and then
-        /// where Python looks.
+        /// The name of a module of Python whose parts are wanted. It is looked for in `path`, or
+        /// else beside the spec, and then where Python looks.
         module: Option<String> = None;
         /// The SHA-256 that it must have; otherwise it is refused.
         sha256: Option<String> = None;
-        /// Give it processes of its own: a crash, an `exit`, an endless loop or exhausted memory is then an error of its part,
-        /// and not the end of the run. Results do not depend on it; every call takes some microseconds more, and tensors are
-        /// copied.
+        /// Give it processes of its own: a crash, an `exit`, an endless loop or exhausted memory is
+        /// then an error of its part, and not the end of the run. Results do not depend on it;
+        /// every call takes some microseconds more, and tensors are copied.
         isolate: Option<Isolate> = None;
     }
 }

@@ -24,7 +24,8 @@ impl Checker<'_> {
         let mut given;
         let map = match value {
             None | Some(Value::Null) => &empty,
-            // a slot that is set to nothing, as a command line can, is as empty as one that is not there
+            // a slot that is set to nothing, as a command line can, is as empty as one that is not
+            // there
             Some(Value::Mapping(map)) => {
                 given = map.clone();
                 given.retain(|_, value| !value.is_null());
@@ -190,7 +191,8 @@ impl Checker<'_> {
         self.note_key(&[key("budget")], text);
     }
 
-    /// Makes every part once for each slot, to see whether it fits the task and can do what the protocol needs.
+    /// Makes every part once for each slot, to see whether it fits the task and can do what the
+    /// protocol needs.
     pub fn build(
         &mut self,
         filled: &[Fill],
@@ -291,7 +293,8 @@ pub(crate) fn written(filled: &[Fill]) -> Value {
     slots.into()
 }
 
-/// As a run looks them up: the first that fits a client is taken, so what is for all comes last in its slot.
+/// As a run looks them up: the first that fits a client is taken, so what is for all comes last in
+/// its slot.
 pub(crate) fn in_order(filled: Vec<Fill>) -> Vec<SlotAssignment> {
     let (groups, rest): (Vec<_>, Vec<_>) = filled.into_iter().partition(|f| f.clients.is_some());
     groups

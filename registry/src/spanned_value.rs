@@ -105,8 +105,8 @@ impl Node {
         Self::new(at.clone(), body)
     }
 
-    /// Where the value at `path` stands, or its key. Where the path ends early something is missing: that is reported
-    /// where the innermost thing that is there has its name.
+    /// Where the value at `path` stands, or its key. Where the path ends early something is
+    /// missing: that is reported where the innermost thing that is there has its name.
     pub fn place(&self, path: &[Step], on_key: bool) -> SourcePosition {
         let (mut node, mut name) = (self, &self.at);
         for step in path {

@@ -1,5 +1,6 @@
-//! YAML text to a tree that knows where everything stands. One pass over the parser's events, so that hostile text
-//! is refused on the way: what is too deep, too many, twice there, or not plain YAML.
+//! YAML text to a tree that knows where everything stands. One pass over the parser's events, so
+//! that hostile text is refused on the way: what is too deep, too many, twice there, or not plain
+//! YAML.
 
 use crate::diagnostics::SourcePosition;
 use crate::spanned_value::{Body, Map, Node};
@@ -272,7 +273,8 @@ fn end(span: Span) -> SourcePosition {
     mark(&span.end)
 }
 
-/// What plain text means is decided by the crate that also writes specs, so that what is written reads back.
+/// What plain text means is decided by the crate that also writes specs, so that what is written
+/// reads back.
 fn scalar(text: &str, style: ScalarStyle) -> Value {
     let maybe_no_text = text
         .chars()

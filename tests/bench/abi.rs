@@ -1,5 +1,6 @@
-//! What it costs to call a part through the C interface instead of directly, and in a process of its own: time at 10 clients x
-//! 1,000 parameters, and time and peak memory at 100 clients x 1,000,000. `cargo bench -p fl-bench --bench abi`.
+//! What it costs to call a part through the C interface instead of directly, and in a process of
+//! its own: time at 10 clients x 1,000 parameters, and time and peak memory at 100 clients x
+//! 1,000,000. `cargo bench -p fl-bench --bench abi`.
 use criterion::Criterion;
 use fl_core::message::Params;
 use fl_core::prelude::*;
@@ -51,7 +52,8 @@ fn build(decl: &PartDecl) -> BoxedAggregator<Params, Params> {
     decl.make(&Value::Null, &make).expect("it can be made")
 }
 
-/// The parts of this program in a process that this program begins, as a loaded library's with `--isolate`.
+/// The parts of this program in a process that this program begins, as a loaded library's with
+/// `--isolate`.
 fn apart() -> &'static PartDecl {
     let begin = || {
         let (socket, theirs) = UnixStream::pair()?;

@@ -1,7 +1,7 @@
 //! The weighted mean of an inbox against the speed at which the same memory can be read at all.
 //!
-//! `read` is the probe: it adds up all numbers of the inbox in f32, eight at a time, and nothing else. The mean must read
-//! the same bytes; what it is slower by is arithmetic.
+//! `read` is the probe: it adds up all numbers of the inbox in f32, eight at a time, and nothing
+//! else. The mean must read the same bytes; what it is slower by is arithmetic.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use fl_core::message::Params;
@@ -91,7 +91,8 @@ fn mean(c: &mut Criterion) {
             };
             b.iter_batched(mail, fold, BatchSize::PerIteration);
         });
-        // part of what the fold takes, and of what becomes of an inbox afterwards: the system takes the memory back
+        // part of what the fold takes, and of what becomes of an inbox afterwards: the system takes
+        // the memory back
         group.bench_function("free", |b| {
             let mail = || inbox.iter().cloned().collect::<Vec<_>>();
             b.iter_batched(mail, drop, BatchSize::PerIteration);

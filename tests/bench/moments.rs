@@ -1,4 +1,5 @@
-//! A million vote histograms x 32 moments: the issue asks for less than a second, whatever the histograms.
+//! A million vote histograms x 32 moments: the issue asks for less than a second, whatever the
+//! histograms.
 #![allow(missing_docs, reason = "criterion makes the functions")]
 use criterion::{Criterion, criterion_group, criterion_main};
 use fl_core::Stream;

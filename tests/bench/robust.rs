@@ -1,5 +1,6 @@
-//! Robust aggregation of 50 clients with a million numbers each, on one thread and on all; `flower_robust.py` has the peer's times.
-//! `read` is the probe: what reading the inbox once takes, on one thread.
+//! Robust aggregation of 50 clients with a million numbers each, on one thread and on all;
+//! `flower_robust.py` has the peer's times. `read` is the probe: what reading the inbox once takes,
+//! on one thread.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use fl_core::message::Params;

@@ -1,5 +1,5 @@
-//! Training steps through the trainer's public face, everything included: order, batch, forward, backward, optimiser.
-//! `tests/bench/pytorch_steps.py` runs the same in PyTorch and prints both.
+//! Training steps through the trainer's public face, everything included: order, batch, forward,
+//! backward, optimiser. `tests/bench/pytorch_steps.py` runs the same in PyTorch and prints both.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use fl_core::settings::read_yaml;

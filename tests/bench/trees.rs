@@ -1,5 +1,6 @@
-//! One fit, and predictions of one model, through the trainer's public face, on one thread: yes-or-no features as in a9a
-//! (`FL_DATA_DIR` is not needed) and numbers as in cod-rna. `tests/bench` runs scikit-learn and XGBoost beside it on the real sets.
+//! One fit, and predictions of one model, through the trainer's public face, on one thread:
+//! yes-or-no features as in a9a (`FL_DATA_DIR` is not needed) and numbers as in cod-rna.
+//! `tests/bench` runs scikit-learn and XGBoost beside it on the real sets.
 
 #![allow(
     missing_docs,

@@ -94,7 +94,8 @@ fn priced(i: &Inputs<'_>, bytes: u64) -> Result<Value> {
     Ok(got)
 }
 
-/// Parameters of a model that a paper describes: those of the network that a trainer here builds of it.
+/// Parameters of a model that a paper describes: those of the network that a trainer here builds of
+/// it.
 fn n_params(i: &Inputs<'_>) -> Result<u64> {
     let model: String = i.get("model")?;
     let classes = if i.has("classes") {

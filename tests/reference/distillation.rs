@@ -1,4 +1,5 @@
-//! Federated distillation: means of labels, robust means, class means, FedDF's teacher; privacy by sampling.
+//! Federated distillation: means of labels, robust means, class means, FedDF's teacher; privacy by
+//! sampling.
 
 use crate::replay::{Inputs, Op, rows, table};
 use anyhow::{Context, Result, bail, ensure};

@@ -177,7 +177,8 @@ fn losses(i: &Inputs<'_>) -> Result<Value> {
     }))
 }
 
-/// The case has the published code's scores, high for real inputs: ours with the other sign. `inputs x clients`.
+/// The case has the published code's scores, high for real inputs: ours with the other sign.
+/// `inputs x clients`.
 fn bce(i: &Inputs<'_>) -> Result<Value> {
     let (made, real) = (
         -i.table::<f64>("fake_logits")?,

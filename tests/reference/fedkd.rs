@@ -119,7 +119,8 @@ fn ensemble(i: &Inputs<'_>) -> Result<Value> {
     Ok(json!({ "z_hat": rows(&weighted_sum(&views, &weights)) }))
 }
 
-/// The mean loss and its slope in f64, from what `loss::of_batch` averages; that its f32 agrees is checked on the way.
+/// The mean loss and its slope in f64, from what `loss::of_batch` averages; that its f32 agrees is
+/// checked on the way.
 fn mean(kind: Loss, teacher: &Array2<f64>, student: &Array2<f64>) -> Result<(f64, Array2<f64>)> {
     let (mut sum, mut terms, mut slopes) = (0.0, 0, Array2::zeros(student.dim()));
     for ((t, s), mut slope) in teacher

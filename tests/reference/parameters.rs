@@ -41,8 +41,8 @@ fn params(numbers: &[f64]) -> Result<Params> {
     Ok(Params([("w".to_string(), tensor)].into()))
 }
 
-/// The cases ask for twelve digits and parameters have seven. So the aggregator `mean` must give the bits of its own loop
-/// in f64, rounded, and that loop must meet the case.
+/// The cases ask for twelve digits and parameters have seven. So the aggregator `mean` must give
+/// the bits of its own loop in f64, rounded, and that loop must meet the case.
 fn fedavg(i: &Inputs<'_>) -> Result<Value> {
     let (sent, samples): (Vec<Vec<f64>>, Vec<f64>) = (i.get("weights")?, i.get("n_samples")?);
     let mean = |sent: &[Vec<f64>]| {
@@ -80,7 +80,8 @@ fn fedavg(i: &Inputs<'_>) -> Result<Value> {
     Ok(json!({ "w": mean(&sent).into_iter().map(number).collect::<Value>() }))
 }
 
-/// The rule in 64 bits meets the case, and the aggregator, which is sent what it gave, walks beside it.
+/// The rule in 64 bits meets the case, and the aggregator, which is sent what it gave, walks beside
+/// it.
 fn fedavgm(i: &Inputs<'_>) -> Result<Value> {
     let (mut w, rounds): (Vec<f64>, Vec<Value>) = (i.get("w0")?, i.get("rounds")?);
     let settings = format!(

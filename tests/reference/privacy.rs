@@ -174,7 +174,8 @@ fn lnmax_alpha(i: &Inputs<'_>) -> Result<Value> {
     }))
 }
 
-/// Sums of each bound over all queries; the fast sums of accountants must agree with those of one query after another.
+/// Sums of each bound over all queries; the fast sums of accountants must agree with those of one
+/// query after another.
 fn sequence(i: &Inputs<'_>) -> Result<Value> {
     let (gamma, delta): (f64, f64) = (i.get("gamma")?, i.get("delta")?);
     let (eps0, eight, all) = (eps0(i)?, Orders::up_to(8), Orders::up_to(32));

@@ -131,7 +131,8 @@ pub fn mismatches(got: &Value, expected: &Value, tolerance: (f64, f64)) -> Vec<S
     out
 }
 
-/// Keys that stand beside what is expected and are no result of the operation: the number a paper printed, a remark.
+/// Keys that stand beside what is expected and are no result of the operation: the number a paper
+/// printed, a remark.
 const COMMENTS: [&str; 2] = ["published", "note_number"];
 
 fn compare(

@@ -1,7 +1,8 @@
-//! FedKT's Table 16 (Li et al. 2021), privacy of one example with noise inside each party: 28 of its 36 epsilons are the
-//! bound that holds for any votes, with moments 1 to 8 and the released code's number of queries. The other eight, all of
-//! Adult, are not: they came from the votes of the authors' runs, or fit no list of moments (0.1 % of the queries at gamma
-//! 0.04 and 0.05), or lie above the bound (4.76 at gamma 0.05 and 1 %, where it is 4.73).
+//! FedKT's Table 16 (Li et al. 2021), privacy of one example with noise inside each party: 28 of
+//! its 36 epsilons are the bound that holds for any votes, with moments 1 to 8 and the released
+//! code's number of queries. The other eight, all of Adult, are not: they came from the votes of
+//! the authors' runs, or fit no list of moments (0.1 % of the queries at gamma 0.04 and 0.05), or
+//! lie above the bound (4.76 at gamma 0.05 and 1 %, where it is 4.73).
 
 use fl_core::message::VoteSensitivity;
 use fl_core::prelude::*;
@@ -63,7 +64,8 @@ fn exact_the_rows_that_hold_for_any_votes_are_those_printed() {
         let decimals = printed.split_once('.').map_or(0, |(_, d)| d.len());
         assert_eq!(format!("{bound:.decimals$}"), printed, "{place}: {bound}");
 
-        // what `pate-moments` guarantees: the same, or what few queries cost one by one where that is less
+        // what `pate-moments` guarantees: the same, or what few queries cost one by one where that
+        // is less
         let settings = format!("{{delta: {DELTA}, orders: official, unit: example}}");
         let mut books = PricedLedger::from(read_yaml::<PateMoments>(&settings).unwrap());
         let release = VoteRelease {

@@ -1,4 +1,5 @@
-//! What a client answers of images that were painted of label maps, beside the derivative of the loss written down once more.
+//! What a client answers of images that were painted of label maps, beside the derivative of the
+//! loss written down once more.
 
 use crate::federation::part;
 use fl_core::message::{Message, Nothing, decode};
@@ -33,7 +34,8 @@ fn examples() -> Examples {
     Examples::all(Arc::new(inputs), Arc::new(Labels::Pixels(masks))).unwrap()
 }
 
-/// A client whose models, once made, hardly move: what it says before a step is what it says after it.
+/// A client whose models, once made, hardly move: what it says before a step is what it says after
+/// it.
 fn client() -> ClientState {
     let still = "optimiser: {sgd: {lr: 1.0e-30}}";
     let judge = format!(

@@ -1,5 +1,6 @@
-//! Every mechanism is audited: what its releases show epsilon to be must not exceed what the accountants claim. The long
-//! form, with 100,000 draws: `FL_AUDIT_DRAWS=100000 cargo test --release -p fl-tests --test workspace audit -- --nocapture`.
+//! Every mechanism is audited: what its releases show epsilon to be must not exceed what the
+//! accountants claim. The long form, with 100,000 draws:
+//! `FL_AUDIT_DRAWS=100000 cargo test --release -p fl-tests --test workspace audit -- --nocapture`.
 
 use crate::federation::part;
 use fl_conformance::{Audit, audit};
@@ -27,7 +28,8 @@ fn context() -> BuildContext {
     }
 }
 
-/// The least that any accountant claims for one release, at delta 1e-3: of a smaller one so few draws show nothing.
+/// The least that any accountant claims for one release, at delta 1e-3: of a smaller one so few
+/// draws show nothing.
 fn claim(event: &PrivacyEvent) -> Result<Guarantee> {
     let accountants = [
         ("basic", "{}"),

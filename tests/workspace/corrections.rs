@@ -1,4 +1,5 @@
-//! SCAFFOLD and FedNova as `param-rounds` runs them, beside the papers' boxes written down once more.
+//! SCAFFOLD and FedNova as `param-rounds` runs them, beside the papers' boxes written down once
+//! more.
 
 use crate::federation::part;
 use fl_core::message::{Params, decode};

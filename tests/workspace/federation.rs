@@ -82,7 +82,8 @@ fn nobody() -> std::ops::RangeInclusive<u32> {
     std::ops::RangeInclusive::new(1, 0)
 }
 
-/// Clients 1, 2 and 3, or `whose`, answer what cannot be used; what the server makes of the others is kept in `mean`.
+/// Clients 1, 2 and 3, or `whose`, answer what cannot be used; what the server makes of the others
+/// is kept in `mean`.
 struct Faulty {
     bad: &'static str,
     whose: std::ops::RangeInclusive<u32>,

@@ -1,5 +1,5 @@
-//! FedGEN as `param-rounds` runs it, beside its losses written down once more: the slopes here are differences of those losses, and only
-//! the draws are the program's.
+//! FedGEN as `param-rounds` runs it, beside its losses written down once more: the slopes here are
+//! differences of those losses, and only the draws are the program's.
 
 use crate::corrections::{CLIENTS, OWN, close, everybody, row};
 use crate::federation::part;
@@ -81,7 +81,8 @@ fn ends_with() -> Vec<f32> {
     model.params().flat()
 }
 
-/// A linear layer with so many outputs, laid out as [`Params::flat`] has it: bias, then weights by output.
+/// A linear layer with so many outputs, laid out as [`Params::flat`] has it: bias, then weights by
+/// output.
 fn layer(w: &[f64], x: &[f64], outputs: usize) -> Vec<f64> {
     let one = |o: usize| {
         let weights = &w[outputs + o * x.len()..];

@@ -1,4 +1,5 @@
-//! `co-distill` with both losses in one step, beside the formula (Selective-FD, Figure 10) written down once more.
+//! `co-distill` with both losses in one step, beside the formula (Selective-FD, Figure 10) written
+//! down once more.
 
 use crate::corrections::{CLIENTS, LR, OWN, W, add, close, everybody, gradient, row};
 use crate::federation::part;

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex};
 
 const NUMBERS: Exchange<Nothing, Params> = Exchange::new("numbers");
 
-/// Two questions a round; the server is gone after so many answers. Clients remember how often they were asked.
+/// Two questions a round; the server is gone after so many answers. Clients remember how often they
+/// were asked.
 struct Gone {
     after: usize,
     answers: AtomicUsize,

@@ -1,4 +1,5 @@
-//! What several crates promise together: the federation's door over the host, and every linked part under the conformance kit.
+//! What several crates promise together: the federation's door over the host, and every linked part
+//! under the conformance kit.
 
 mod asyn_dgan;
 mod audit;

@@ -1,5 +1,5 @@
-//! Parts with one planted flaw each: the conformance kit must name the property that the flaw breaks, and must find
-//! nothing in the same part without the flaw.
+//! Parts with one planted flaw each: the conformance kit must name the property that the flaw
+//! breaks, and must find nothing in the same part without the flaw.
 
 mod accountants;
 mod aggregators;
@@ -10,7 +10,8 @@ mod trainers;
 
 use fl_conformance::Broken;
 
-/// What is wrong with a part, the property that must break (none if nothing is wrong), and what the kit found.
+/// What is wrong with a part, the property that must break (none if nothing is wrong), and what the
+/// kit found.
 type Mutant = (&'static str, Option<&'static str>, Result<(), Broken>);
 
 #[test]

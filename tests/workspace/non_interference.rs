@@ -1,7 +1,8 @@
-//! Non-interference: a run says against whom it guarantees something, and that must be so. One party's data are replaced,
-//! every release through a mechanism becomes a constant, and every stream stays: what an observer sees who is promised
-//! anything must then be the same bits. A flow that a protocol forgot to declare turns this red; the flawed protocols at the
-//! end show that it bites. What the journal's digests and byte counts tell is left out, see fl-core/PRIVACY.md.
+//! Non-interference: a run says against whom it guarantees something, and that must be so. One
+//! party's data are replaced, every release through a mechanism becomes a constant, and every
+//! stream stays: what an observer sees who is promised anything must then be the same bits. A flow
+//! that a protocol forgot to declare turns this red; the flawed protocols at the end show that it
+//! bites. What the journal's digests and byte counts tell is left out, see fl-core/PRIVACY.md.
 
 use crate::federation::part;
 use fl_core::message::{ClassMeans, Counts, GradientSum, SoftLabels, Votes};
@@ -134,7 +135,8 @@ fn all() -> Examples {
     Examples::all(Arc::new(inputs), Arc::new(labels)).unwrap()
 }
 
-/// Those of client `k`. In the `other` world client 1 has the same at first and others behind them, more of one class.
+/// Those of client `k`. In the `other` world client 1 has the same at first and others behind them,
+/// more of one class.
 fn own(k: usize, other: bool) -> Vec<usize> {
     match other && k == 1 {
         false => (12 * k..12 * k + 12).collect(),
@@ -170,7 +172,8 @@ fn world(
     Ok((outcome, views))
 }
 
-/// Observers who are promised something and see another world than they should; and how many are promised anything.
+/// Observers who are promised something and see another world than they should; and how many are
+/// promised anything.
 fn interference(
     protocol: &dyn Fn() -> Arc<dyn Protocol>,
     parts: &[SlotAssignment],
@@ -391,7 +394,8 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
         ],
         vec![("privacy", P, "constant-counts", "{}")],
     ));
-    // what the server must know of a client's numbers of examples has no mechanism: only the first can promise anything
+    // what the server must know of a client's numbers of examples has no mechanism: only the first
+    // can promise anything
     let few = "rounds: 2, steps: 2, batch: 4";
     for (how, judge) in [
         (

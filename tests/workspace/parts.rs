@@ -1,12 +1,13 @@
-//! Every part of the bundle keeps the promises of its role: the conformance kit tries each with its default settings, or
-//! with those that stand here.
+//! Every part of the bundle keeps the promises of its role: the conformance kit tries each with its
+//! default settings, or with those that stand here.
 
 use fl_conformance::check;
 use fl_core::settings::{Reader, Value};
 use fl_core::{Role, linked_parts};
 use fl_plugins as _;
 
-/// Settings for parts that have none by default, or that are slow with them; a part may stand here several times.
+/// Settings for parts that have none by default, or that are slow with them; a part may stand here
+/// several times.
 const SETTINGS: &[(&str, &str)] = &[
     ("dfdx", "{net: [linear: 8, tanh, outputs]}"),
     (

@@ -1,5 +1,5 @@
-//! Parts that remember walk ten rounds: on one thread and on three, through the wire, and stopped after every round and
-//! resumed. Every way must end with the same digest.
+//! Parts that remember walk ten rounds: on one thread and on three, through the wire, and stopped
+//! after every round and resumed. Every way must end with the same digest.
 
 use crate::federation::part;
 use fl_core::message::Params;

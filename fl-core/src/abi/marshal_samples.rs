@@ -7,7 +7,8 @@ use crate::{
 use anyhow::{Context, bail, ensure};
 use ndarray::{Array2, ArrayD, ArrayViewD, IxDyn};
 
-/// Runs `f` with the values of `x`, `samples x ..`: those of the set itself, if they are all of it in order.
+/// Runs `f` with the values of `x`, `samples x ..`: those of the set itself, if they are all of it
+/// in order.
 pub(super) fn with_values<R>(x: &Samples, f: impl FnOnce(ArrayViewD<'_, f32>) -> R) -> R {
     let shape: Vec<usize> = std::iter::once(x.len()).chain(x.shape()).collect();
     if let Inputs::Dense { data, .. } = &**x.inputs()

@@ -1,4 +1,5 @@
-//! What crosses between a program and a library: plain C types. `include/fl_plugin.h` is generated from this file.
+//! What crosses between a program and a library: plain C types. `include/fl_plugin.h` is generated
+//! from this file.
 
 use std::ffi::c_void;
 
@@ -7,8 +8,8 @@ pub const FL_MAGIC: u64 = 0x4E49_4755_4C50_4C46;
 /// The interface that this header describes. A program loads libraries of this interface and of
 /// those before it, down to FL_OLDEST.
 pub const FL_VERSION: u32 = 3;
-/// The oldest interface that a program with this header loads. What a later one has more stands at the
-/// end of a structure; what such a library does not know, it does not use.
+/// The oldest interface that a program with this header loads. What a later one has more stands at
+/// the end of a structure; what such a library does not know, it does not use.
 pub const FL_OLDEST: u32 = 2;
 
 /// Done.
@@ -41,26 +42,31 @@ pub const FL_U32: u32 = 2;
 pub const FL_U8: u32 = 3;
 /// Tensors of `int64_t`.
 pub const FL_I64: u32 = 4;
-/// Tensors of bits in row order, contiguous, eight in a byte, the first in the lowest bit. Strides do
-/// not count, and what is left of the last byte is 0.
+/// Tensors of bits in row order, contiguous, eight in a byte, the first in the lowest bit. Strides
+/// do not count, and what is left of the last byte is 0.
 pub const FL_BITS: u32 = 5;
 
-/// Optional, of a library (`part` is NULL). Text `{"part": 0, "settings": {..}}`; gives the text `{"settings": {..}}` with
-/// every default filled in, or `{"mistakes": [{"path": ["net", 0], "text": "..", "on_key": false}]}`. Without it the host
+/// Optional, of a library (`part` is NULL). Text `{"part": 0, "settings": {..}}`; gives the text
+/// `{"settings": {..}}` with every default filled in, or
+/// `{"mistakes": [{"path": ["net", 0], "text": "..", "on_key": false}]}`. Without it the host
 /// checks settings by the `settings` of the description.
 pub const FL_CHECK: u32 = 1;
-/// Optional. Gives a text: aggregators and attacks `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`,
-/// `class_counts`, `training_loss`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`, `within_hull`; selectors of clients
-/// `{"draw": "unknown"}` with a draw as in `FL_PRICE`; trainers `{"parametric": false, "differentiable": false,
-/// "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}]}`, where no `learns` stands for all losses.
+/// Optional. Gives a text: aggregators and attacks
+/// `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`, `class_counts`,
+/// `training_loss`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`,
+/// `within_hull`; selectors of clients `{"draw": "unknown"}` with a draw as in `FL_PRICE`; trainers
+/// `{"parametric": false, "differentiable": false, "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}]}`,
+/// where no `learns` stands for all losses.
 pub const FL_DESCRIBE: u32 = 2;
-/// Optional: the state kept between calls. Gives the tensor `state` (bytes), or none if there is no state.
+/// Optional: the state kept between calls. Gives the tensor `state` (bytes), or none if there is no
+/// state.
 pub const FL_SAVE: u32 = 3;
 /// Takes back what `FL_SAVE` gave: one message with the tensor `state`.
 pub const FL_LOAD: u32 = 4;
 
-/// Aggregator, and attack (role `attack`, signature `params`). The messages of an inbox, in client order, finite and alike; text
-/// `{"number": 1, "last": false, "name": "round 1"}`. Gives the tensors of the result, and optionally a text
+/// Aggregator, and attack (role `attack`, signature `params`). The messages of an inbox, in client
+/// order, finite and alike; text `{"number": 1, "last": false, "name": "round 1"}`. Gives the
+/// tensors of the result, and optionally a text
 /// `{"notes": ["for the user"], "numbers": [["left-out", 2.0]]}`.
 pub const FL_AGGREGATE: u32 = 10;
 /// Aggregator, optional: gives a new part that takes `FL_FOLD_ADD` for each message and then one
@@ -70,24 +76,25 @@ pub const FL_FOLD: u32 = 11;
 pub const FL_FOLD_ADD: u32 = 12;
 /// Gives the tensors of the result.
 pub const FL_FOLD_FINISH: u32 = 13;
-/// Aggregator that needs `sent`. What the clients were sent in this round, one message, before `FL_AGGREGATE` or
-/// `FL_FOLD`.
+/// Aggregator that needs `sent`. What the clients were sent in this round, one message, before
+/// `FL_AGGREGATE` or `FL_FOLD`.
 pub const FL_SENT: u32 = 14;
-/// Aggregator, optional: what becomes of a fold's result. One message, text as `FL_AGGREGATE`; gives the tensors of the
-/// result.
+/// Aggregator, optional: what becomes of a fold's result. One message, text as `FL_AGGREGATE`;
+/// gives the tensors of the result.
 pub const FL_UPDATE: u32 = 15;
 
-/// Selector, optional. One message: a client's own samples, the tensor `values` (`samples x ..`), and `classes` (numbers),
-/// `multi-label` (floats: 1, 0, -1 for unknown), `pixels` (floats: the classes of an image's pixels) or `images` (floats of 0
-/// to 1, `samples x channels x height x width`: those to be made); text `{"classes": 10}`.
+/// Selector, optional. One message: a client's own samples, the tensor `values` (`samples x ..`),
+/// and `classes` (numbers), `multi-label` (floats: 1, 0, -1 for unknown), `pixels` (floats: the
+/// classes of an image's pixels) or `images` (floats of 0 to 1,
+/// `samples x channels x height x width`: those to be made); text `{"classes": 10}`.
 pub const FL_FIT: u32 = 20;
-/// Selector. One message: the tensors `clients` (numbers), `sizes` and `losses` (doubles, NaN where nobody has asked), or
-/// `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions` (numbers), ascending, and optionally a text as
-/// `FL_AGGREGATE`.
+/// Selector. One message: the tensors `clients` (numbers), `sizes` and `losses` (doubles, NaN where
+/// nobody has asked), or `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions`
+/// (numbers), ascending, and optionally a text as `FL_AGGREGATE`.
 pub const FL_SELECT: u32 = 21;
-/// Selector of clients, optional. As `FL_SELECT`; gives the text of what it wants to know before it selects,
-/// `{"wanted": "samples", "of": [0, 2]}` with positions, or `loss` in place of `samples`, or `null`. It is asked again with
-/// what was told.
+/// Selector of clients, optional. As `FL_SELECT`; gives the text of what it wants to know before it
+/// selects, `{"wanted": "samples", "of": [0, 2]}` with positions, or `loss` in place of `samples`,
+/// or `null`. It is asked again with what was told.
 pub const FL_POLL: u32 = 22;
 
 /// Mechanism. One message in, the bounded message out.
@@ -96,35 +103,41 @@ pub const FL_CLIP: u32 = 30;
 pub const FL_RANGE: u32 = 31;
 /// Mechanism, optional. Text: the largest range of all clients.
 pub const FL_AGREE: u32 = 32;
-/// Mechanism. One message in, text `{"clients": 10, "of": 20, "draw": "everyone"}`, where a draw is `everyone`,
-/// `{"poisson": {"rate": 0.1}}`, `fixed-size` or `unknown`; gives the text of a privacy event.
+/// Mechanism. One message in, text `{"clients": 10, "of": 20, "draw": "everyone"}`, where a draw is
+/// `everyone`, `{"poisson": {"rate": 0.1}}`, `fixed-size` or `unknown`; gives the text of a privacy
+/// event.
 pub const FL_PRICE: u32 = 33;
-/// Mechanism. One message in, text as `FL_PRICE`; gives the message with noise, drawn with `add_laplace`, `add_gaussian` or,
-/// for choices between labels, `fill_uniform`.
+/// Mechanism. One message in, text as `FL_PRICE`; gives the message with noise, drawn with
+/// `add_laplace`, `add_gaussian` or, for choices between labels, `fill_uniform`.
 pub const FL_PERTURB: u32 = 34;
 /// Mechanism, optional. One message in; gives the text of a whole number.
 pub const FL_QUERIES: u32 = 35;
-/// Mechanism, optional. One message in, text `{"queries": 3}`; gives the message with the first of them.
+/// Mechanism, optional. One message in, text `{"queries": 3}`; gives the message with the first of
+/// them.
 pub const FL_TRUNCATE: u32 = 36;
 /// Mechanism, optional. Text: a privacy event; gives the text of the event to charge.
 pub const FL_ACTUAL_COST: u32 = 37;
 
 /// Accountant. Text: a privacy event.
 pub const FL_CHARGE: u32 = 40;
-/// Accountant. Text: a privacy event, or `null`; gives the text of a guarantee. An `epsilon` of `null` is infinite.
+/// Accountant. Text: a privacy event, or `null`; gives the text of a guarantee. An `epsilon` of
+/// `null` is infinite.
 pub const FL_GUARANTEE: u32 = 41;
-/// Accountant. Text `{"ledgers": [{"client": 0, "events": []}], "how": "parallel"}`, or `sequential`.
+/// Accountant. Text `{"ledgers": [{"client": 0, "events": []}], "how": "parallel"}`, or
+/// `sequential`.
 pub const FL_MERGE: u32 = 42;
 
 /// Generator. Text `{"samples": 64}`; gives the tensor `values`, `samples x ..`.
 pub const FL_SAMPLE: u32 = 50;
-/// Generator. One message: `values` as sampled last, and `slope`, a number for each of theirs (`samples x width`).
+/// Generator. One message: `values` as sampled last, and `slope`, a number for each of theirs
+/// (`samples x width`).
 pub const FL_LEARN: u32 = 51;
 
-/// Trainer. A message with `values` and `target`, then the anchor's parameters if `proximal` is not null, then the offset's if
-/// `gradient_offset` is true; text `{"length": {"Steps": 5}, "batch": 16, "loss": "CrossEntropy", "fresh": false, "proximal": null,
-/// "gradient_offset": false, "clip": null, "target": "classes"}`, where a target is of `classes`, `multi-label`, `pixels` (floats), `soft` or `scores`.
-/// Gives the text `{"steps": 5, "loss": 0.3}`.
+/// Trainer. A message with `values` and `target`, then the anchor's parameters if `proximal` is not
+/// null, then the offset's if `gradient_offset` is true; text
+/// `{"length": {"Steps": 5}, "batch": 16, "loss": "CrossEntropy", "fresh": false, "proximal": null, "gradient_offset": false, "clip": null, "target": "classes"}`,
+/// where a target is of `classes`, `multi-label`, `pixels` (floats), `soft` or `scores`. Gives the
+/// text `{"steps": 5, "loss": 0.3}`.
 pub const FL_TRAIN: u32 = 60;
 /// Trainer. One message with `values`; gives the tensor `scores`, `samples x outputs`.
 pub const FL_PREDICT: u32 = 61;
@@ -138,15 +151,18 @@ pub const FL_LOAD_STATE: u32 = 64;
 pub const FL_PARAMS: u32 = 65;
 /// Parametric trainer. One message: the parameters.
 pub const FL_SET_PARAMS: u32 = 66;
-/// Differentiable trainer. One message with `values` and `slope`; gives the tensor `slopes`, `samples x width`.
+/// Differentiable trainer. One message with `values` and `slope`; gives the tensor `slopes`,
+/// `samples x width`.
 pub const FL_VJP: u32 = 67;
-/// Parametric trainer, optional. One message with `values` and `target`, text `{"loss": "CrossEntropy", "target": "classes"}`;
-/// gives the gradient of the mean loss, one tensor of floats for each parameter.
+/// Parametric trainer, optional. One message with `values` and `target`, text
+/// `{"loss": "CrossEntropy", "target": "classes"}`; gives the gradient of the mean loss, one tensor
+/// of floats for each parameter.
 pub const FL_GRADIENT: u32 = 68;
 /// Parametric trainer, optional. Gives the text of the present step size, or `null`.
 pub const FL_STEP_SIZE: u32 = 69;
-/// Trainer, optional. What the client remembers beside model and optimiser, which outlasts a model that is made anew for each
-/// question: gives the tensor `state`, or none. `FL_SAVE_STATE` holds it too.
+/// Trainer, optional. What the client remembers beside model and optimiser, which outlasts a model
+/// that is made anew for each question: gives the tensor `state`, or none. `FL_SAVE_STATE` holds it
+/// too.
 pub const FL_SAVE_MEMORY: u32 = 70;
 /// Takes back what `FL_SAVE_MEMORY` gave; model and optimiser stay as they are.
 pub const FL_LOAD_MEMORY: u32 = 71;
@@ -154,26 +170,26 @@ pub const FL_LOAD_MEMORY: u32 = 71;
 /// Protocol. Gives the text of what it declares: `{"slots": [..], "exchanges": [..], "grows": null,
 /// "begins_with": null, "pooled": false}`, as fl-core/src/abi/declaration.rs has them.
 pub const FL_DECLARE: u32 = 80;
-/// Protocol: the server's side. Text `{"task": {..}, "filled": ["model"], "everyone": [0, 1]}`. All that
-/// it does goes through `FlHost.call` with FL_ASK. An error has the text
+/// Protocol: the server's side. Text `{"task": {..}, "filled": ["model"], "everyone": [0, 1]}`. All
+/// that it does goes through `FlHost.call` with FL_ASK. An error has the text
 /// `{"text": "..", "problem": null}` beside `FlHost.fail`.
 pub const FL_LEAD: u32 = 81;
-/// Protocol: a client's answer. Text `{"label": "..", "client": 0, "key": [..], "task": {..},
-/// "filled": ["model"]}`, and the message that was sent; gives the tensors of the answer. As FL_LEAD
-/// otherwise.
+/// Protocol: a client's answer. Text
+/// `{"label": "..", "client": 0, "key": [..], "task": {..}, "filled": ["model"]}`, and the message
+/// that was sent; gives the tensors of the answer. As FL_LEAD otherwise.
 pub const FL_ANSWER: u32 = 82;
 /// Protocol, optional. Text `{"filled": ["model", "data.public"]}`; gives a list of
 /// `{"setting": null, "text": ".."}`.
 pub const FL_CONFLICTS: u32 = 83;
-/// Protocol, optional. Text `{"kind": {"Classes": 10}, "filled": []}`; gives `null`, or the text of what
-/// stands in the way.
+/// Protocol, optional. Text `{"kind": {"Classes": 10}, "filled": []}`; gives `null`, or the text of
+/// what stands in the way.
 pub const FL_SUITS: u32 = 84;
-/// Protocol, of a slot with `"own_task": true`. Text `{"slot": "..", "task": {..}}`; gives the task of
-/// its parts.
+/// Protocol, of a slot with `"own_task": true`. Text `{"slot": "..", "task": {..}}`; gives the task
+/// of its parts.
 pub const FL_TASK: u32 = 85;
-/// What a protocol asks the program in the middle of FL_LEAD or FL_ANSWER. Text `{"do": "evaluate",
-/// "slot": "model", ..}`; the names are those of `fl_core::Server` and `fl_core::Client`, and what they
-/// are given stands in fl-core/src/abi/ask.rs.
+/// What a protocol asks the program in the middle of FL_LEAD or FL_ANSWER. Text
+/// `{"do": "evaluate", "slot": "model", ..}`; the names are those of `fl_core::Server` and
+/// `fl_core::Client`, and what they are given stands in fl-core/src/abi/ask.rs.
 pub const FL_ASK: u32 = 90;
 /// What the program asks of a protocol in the middle of FL_ASK: another form of an answer
 /// (`{"call": "form"}`, one message), or a loss that is added to a training
@@ -241,8 +257,9 @@ pub struct FlInput {
     pub count: usize,
 }
 
-/// What the host does for a library during one call, and only then. Every answer goes through it, so no memory of the
-/// library is ever freed by the host. Any thread may call `log` and `parallel_for`, the caller's thread all of them.
+/// What the host does for a library during one call, and only then. Every answer goes through it,
+/// so no memory of the library is ever freed by the host. Any thread may call `log` and
+/// `parallel_for`, the caller's thread all of them.
 #[expect(
     clippy::type_complexity,
     reason = "the header is made from these lines, and C has no such alias"
@@ -255,14 +272,15 @@ pub struct FlHost {
     pub context: *mut c_void,
     /// The key of this call's random stream; a library must draw from nothing else.
     pub key: [u8; 32],
-    /// Something for people to read. Level 1 is an error, 2 a warning, 3 information, 4 for those who search.
+    /// Something for people to read. Level 1 is an error, 2 a warning, 3 information, 4 for those
+    /// who search.
     pub log: Option<unsafe extern "C" fn(context: *mut c_void, level: u32, text: FlText)>,
     /// Why the call fails, and which setting is to blame (`net[0].width`; empty: none).
     pub fail: Option<unsafe extern "C" fn(context: *mut c_void, setting: FlText, text: FlText)>,
     /// The answer's text: JSON.
     pub text: Option<unsafe extern "C" fn(context: *mut c_void, json: FlText)>,
-    /// Room for a tensor of the answer: in row order, zeros. Fill it before the call returns. NULL: it was refused, and
-    /// the call will be an error whatever it returns.
+    /// Room for a tensor of the answer: in row order, zeros. Fill it before the call returns. NULL:
+    /// it was refused, and the call will be an error whatever it returns.
     pub tensor: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -276,10 +294,12 @@ pub struct FlHost {
     pub part: Option<unsafe extern "C" fn(context: *mut c_void, part: *mut c_void)>,
     /// The next numbers of the call's stream, uniform in `[0, 1)`.
     pub fill_uniform: Option<unsafe extern "C" fn(context: *mut c_void, out: *mut f64, n: usize)>,
-    /// The next numbers of the call's stream, standard normal. Not for `FL_PERTURB` where `noise` is FL_SYSTEM.
+    /// The next numbers of the call's stream, standard normal. Not for `FL_PERTURB` where `noise`
+    /// is FL_SYSTEM.
     pub fill_normal: Option<unsafe extern "C" fn(context: *mut c_void, out: *mut f64, n: usize)>,
-    /// Calls `work(argument, i, chunk, length)` for every chunk of `size` of the `n` numbers at `data`, on the host's
-    /// threads, in any order; returns when all is done. Results must not depend on how the work is cut.
+    /// Calls `work(argument, i, chunk, length)` for every chunk of `size` of the `n` numbers at
+    /// `data`, on the host's threads, in any order; returns when all is done. Results must not
+    /// depend on how the work is cut.
     pub parallel_for: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -299,16 +319,16 @@ pub struct FlHost {
     >,
     /// Where the noise of `FL_PERTURB` comes from: FL_SEEDED or FL_SYSTEM.
     pub noise: u32,
-    /// Adds Laplace noise of this scale to each of the `n` numbers at `values`. Noise of the system is drawn on a grid, to
-    /// which the numbers are moved first, towards 0.
+    /// Adds Laplace noise of this scale to each of the `n` numbers at `values`. Noise of the system
+    /// is drawn on a grid, to which the numbers are moved first, towards 0.
     pub add_laplace:
         Option<unsafe extern "C" fn(context: *mut c_void, values: *mut f64, n: usize, scale: f64)>,
     /// As `add_laplace`, with normal noise of this standard deviation.
     pub add_gaussian:
         Option<unsafe extern "C" fn(context: *mut c_void, values: *mut f64, n: usize, sigma: f64)>,
-    /// Since interface 3. Asks whoever made this for an operation in the middle of the call; `host` takes
-    /// the answer, and is one that the caller fills in. Right while a protocol leads or answers, and then
-    /// for the caller's thread.
+    /// Since interface 3. Asks whoever made this for an operation in the middle of the call; `host`
+    /// takes the answer, and is one that the caller fills in. Right while a protocol leads or
+    /// answers, and then for the caller's thread.
     pub call: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -321,8 +341,9 @@ pub struct FlHost {
 
 /// What a library exports, under the name `fl_plugin`. Every function is needed.
 ///
-/// A part may move between threads and is used by one at a time; different parts are used at the same time. Every function
-/// must return: no exception and no `longjmp` may leave one, and the host sets no time limit.
+/// A part may move between threads and is used by one at a time; different parts are used at the
+/// same time. Every function must return: no exception and no `longjmp` may leave one, and the host
+/// sets no time limit.
 #[repr(C)]
 pub struct FlLibrary {
     /// FL_MAGIC.
@@ -332,18 +353,18 @@ pub struct FlLibrary {
     /// `sizeof(FlLibrary)`.
     pub size: u32,
     /// Describes every part, as JSON in the library's own memory, until `free`:
-    /// `{"parts": [{"role": "aggregator", "name": "my-mean", "signature": "params -> params", "doc": "One sentence.",
-    /// "settings": [{"name": "trim", "doc": "One sentence.", "schema": {"type": "number", "default": 0.1, "minimum": 0}}]}]}`.
-    /// A setting without a default must be given. A part may have an `index`: what `create` and FL_CHECK call it, if that is
-    /// not its position here. Kinds of messages of its own stand beside the parts:
-    /// `"messages": [{"kind": "spreads", "doc": "One sentence.", "reach": "any", "tensors": [{"name":
-    /// "spread", "type": "f64", "shape": "rows x 2", "doc": "One sentence."}]}]`. A type is `f32`,
-    /// `f64`, `i64`, `u32`, `u8` (one dimension) or `bits`. A shape is `any`, or sizes, each a number or
-    /// a name that stands for one size throughout a message. `reach` says what one unit of data changes:
-    /// `any` message becomes any other, a `sum` gains or loses its own, or it is `stated` in the message.
+    /// `{"parts": [{"role": "aggregator", "name": "my-mean", "signature": "params -> params", "doc": "One sentence.", "settings": [{"name": "trim", "doc": "One sentence.", "schema": {"type": "number", "default": 0.1, "minimum": 0}}]}]}`.
+    /// A setting without a default must be given. A part may have an `index`: what `create` and
+    /// FL_CHECK call it, if that is not its position here. Kinds of messages of its own stand
+    /// beside the parts:
+    /// `"messages": [{"kind": "spreads", "doc": "One sentence.", "reach": "any", "tensors": [{"name": "spread", "type": "f64", "shape": "rows x 2", "doc": "One sentence."}]}]`.
+    /// A type is `f32`, `f64`, `i64`, `u32`, `u8` (one dimension) or `bits`. A shape is `any`, or
+    /// sizes, each a number or a name that stands for one size throughout a message. `reach` says
+    /// what one unit of data changes: `any` message becomes any other, a `sum` gains or loses its
+    /// own, or it is `stated` in the message.
     pub describe: Option<unsafe extern "C" fn(host: *const FlHost, json: *mut FlText) -> i32>,
-    /// Makes the part at this position of the description. `settings` is JSON with every default filled in, `task` is
-    /// `{"input": [1, 28, 28], "kind": {"Classes": 10}}`.
+    /// Makes the part at this position of the description. `settings` is JSON with every default
+    /// filled in, `task` is `{"input": [1, 28, 28], "kind": {"Classes": 10}}`.
     pub create: Option<
         unsafe extern "C" fn(
             index: u32,

@@ -1,4 +1,5 @@
-//! Both sides in one program, without a library: small enough for an interpreter that checks every access.
+//! Both sides in one program, without a library: small enough for an interpreter that checks every
+//! access.
 use super::marshal::view;
 use super::raw::*;
 use crate::message::{Params, View};
@@ -150,8 +151,8 @@ fn strides_may_be_negative_or_zero() {
     }
 }
 
-/// A library in another language that declares a message of its own: its aggregator gives back the first message, its
-/// mechanism what it was given.
+/// A library in another language that declares a message of its own: its aggregator gives back the
+/// first message, its mechanism what it was given.
 mod of_a_message_of_its_own {
     use super::super::raw::*;
     use crate::message::{

@@ -260,7 +260,8 @@ impl Client {
 
     // ---- releases
 
-    /// What the mechanism in `slot` wants all clients to agree on, see [`crate::PrivacyMechanism::range`].
+    /// What the mechanism in `slot` wants all clients to agree on, see
+    /// [`crate::PrivacyMechanism::range`].
     ///
     /// # Errors
     /// If the part cannot be made.
@@ -268,7 +269,8 @@ impl Client {
         self.calls_mut().range(slot, m)
     }
 
-    /// Lets the mechanism in `slot` clip a message, if the slot is filled. `agreed` is what all clients agreed on.
+    /// Lets the mechanism in `slot` clip a message, if the slot is filled. `agreed` is what all
+    /// clients agreed on.
     ///
     /// # Errors
     /// When the message cannot be clipped.
@@ -281,21 +283,22 @@ impl Client {
         self.calls_mut().clip(slot, m, agreed)
     }
 
-    /// Releases a message through the mechanism in `slot`, if it is filled: clip, price, afford, perturb. The cost travels
-    /// in the answer's envelope, and the server charges it. A budget that pays for the first few queries of `m` only
-    /// leaves those.
+    /// Releases a message through the mechanism in `slot`, if it is filled: clip, price, afford,
+    /// perturb. The cost travels in the answer's envelope, and the server charges it. A budget that
+    /// pays for the first few queries of `m` only leaves those.
     ///
     /// # Errors
-    /// When the exchange does not declare it, or the message cannot be clipped, priced or perturbed;
-    /// [`crate::Problem::Budget`] before anything is spent.
+    /// When the exchange does not declare it, or the message cannot be clipped, priced or
+    /// perturbed; [`crate::Problem::Budget`] before anything is spent.
     pub fn release<M: Message>(&mut self, slot: &MechanismSlot<M>, m: &mut M) -> Result<()> {
         self.calls_mut().release(slot, m)
     }
 
-    /// Releases what the steps of a training see of the client's own examples through the mechanism in `slot` (DP-SGD): all of them
-    /// are priced and afforded before the first. Each draws a lot and asks `step` for what it sees of these positions, each example's part
-    /// bounded by the mechanism ([`crate::PrivacyMechanism::clip`]), and `then` gets that with noise. `like` is what a step releases in
-    /// shape.
+    /// Releases what the steps of a training see of the client's own examples through the mechanism
+    /// in `slot` (DP-SGD): all of them are priced and afforded before the first. Each draws a lot
+    /// and asks `step` for what it sees of these positions, each example's part bounded by the
+    /// mechanism ([`crate::PrivacyMechanism::clip`]), and `then` gets that with noise. `like` is
+    /// what a step releases in shape.
     ///
     /// # Errors
     /// When the slot is empty, as [`Client::release`], and those of `step` and `then`.

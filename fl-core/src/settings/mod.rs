@@ -121,8 +121,8 @@ pub fn read_yaml<T: Setting>(text: &str) -> crate::Result<T> {
     read_value(&serde_yaml::from_str(text)?)
 }
 
-/// Returns a value as YAML text. Numbers are written so that readers of YAML 1.1 (PyYAML among them) read
-/// numbers too: `1.0e-3`, not `1e-3`.
+/// Returns a value as YAML text. Numbers are written so that readers of YAML 1.1 (PyYAML among
+/// them) read numbers too: `1.0e-3`, not `1e-3`.
 ///
 /// # Errors
 /// If the value cannot be written.

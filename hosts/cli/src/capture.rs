@@ -1,4 +1,5 @@
-//! This program inside another one, such as an interpreter: what it would print is an answer, and it says nothing by itself.
+//! This program inside another one, such as an interpreter: what it would print is an answer, and
+//! it says nothing by itself.
 
 use fl_core::PartDecl;
 use indicatif::{ProgressBar, ProgressDrawTarget};
@@ -44,8 +45,8 @@ pub(crate) fn keep(stream: Stream, line: &str) -> bool {
     })
 }
 
-/// Does what `args` say, the first of which is the program's name, with the parts `more` besides those that are linked, and
-/// gives what it would have printed.
+/// Does what `args` say, the first of which is the program's name, with the parts `more` besides
+/// those that are linked, and gives what it would have printed.
 pub fn answered(args: Vec<OsString>, more: &[&'static PartDecl]) -> Answered {
     KEPT.set(Some(Answered::default()));
     let code = crate::run_with(args, more);

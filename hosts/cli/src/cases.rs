@@ -23,8 +23,8 @@ pub struct TestArgs {
     /// Files of cases, or folders with files that end in `.cases.yaml`.
     #[arg(required_unless_present = "conformance")]
     paths: Vec<PathBuf>,
-    /// Hold this part to what its role asks and to what it claims, on input that is made up: `geometric-median`, or with its
-    /// role, `"privacy clip-norm"`. May be given several times.
+    /// Hold this part to what its role asks and to what it claims, on input that is made up:
+    /// `geometric-median`, or with its role, `"privacy clip-norm"`. May be given several times.
     #[arg(long, value_name = "PART")]
     conformance: Vec<String>,
     /// The settings of those parts, as YAML: `{trim: 0.2}`.
@@ -293,7 +293,8 @@ fn nothing() -> Value {
     Value::Mapping(Default::default())
 }
 
-/// What `fl try` and `fl test` say of a part, such as `aggregator trimmed-mean`, or why it has no answer.
+/// What `fl try` and `fl test` say of a part, such as `aggregator trimmed-mean`, or why it has no
+/// answer.
 ///
 /// # Errors
 /// As `fl try` prints them.
@@ -307,7 +308,8 @@ pub fn answer_of(
     trial(named(part, catalogue)?, &settings, input, seed).map_err(words)
 }
 
-/// What the part does not keep of what its role asks and of what it claims; an error if it cannot be tried.
+/// What the part does not keep of what its role asks and of what it claims; an error if it cannot
+/// be tried.
 fn broken(decl: &'static PartDecl, given: &Value) -> Result<Option<String>, String> {
     let settings = settings(decl, given).map_err(words)?;
     match guarded(decl, || {

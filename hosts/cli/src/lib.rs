@@ -1,5 +1,5 @@
-//! `fl`, the program, as a library: federated learning and distillation from a YAML file. A protocol of one's own, in a crate
-//! of its own, is in the program that links it:
+//! `fl`, the program, as a library: federated learning and distillation from a YAML file. A
+//! protocol of one's own, in a crate of its own, is in the program that links it:
 //!
 //! ```no_run
 //! use fl_plugins as _; // every part of fl; and `use my_protocol as _;`
@@ -8,11 +8,12 @@
 //! }
 //! ```
 //!
-//! `fl new protocol` writes such a crate. Parts are found by being linked: those of `fl-plugins` are there only if the program
-//! names it.
+//! `fl new protocol` writes such a crate. Parts are found by being linked: those of `fl-plugins`
+//! are there only if the program names it.
 //!
-//! Exit codes: 0 done, 1 the run failed or two runs differ, 2 wrong usage or wrong spec and nothing was run, 3 a plugin was refused,
-//! 128 and the signal's number: a signal stopped the run, which can go on.
+//! Exit codes: 0 done, 1 the run failed or two runs differ, 2 wrong usage or wrong spec and nothing
+//! was run, 3 a plugin was refused, 128 and the signal's number: a signal stopped the run, which
+//! can go on.
 #![warn(clippy::print_stderr)]
 
 mod account;
@@ -110,10 +111,10 @@ enum Command {
     /// Test parts against files of cases, or against what their role requires. Exit code 1 if a
     /// case differs.
     ///
-    /// A file of cases is YAML, `cases: [..]`. A case has a `name`, a `part` (`aggregator mean`), its
-    /// `settings`, and an `input` as `fl try` reads it, with a `seed` (0). The answer is compared
-    /// with the one in the file beside it: all bits, or with `close: 1.0e-6` up to that distance
-    /// (relative to 1 and to the number). Instead a case can give bounds,
+    /// A file of cases is YAML, `cases: [..]`. A case has a `name`, a `part` (`aggregator mean`),
+    /// its `settings`, and an `input` as `fl try` reads it, with a `seed` (0). The answer is
+    /// compared with the one in the file beside it: all bits, or with `close: 1.0e-6` up to that
+    /// distance (relative to 1 and to the number). Instead a case can give bounds,
     /// `within: { tensors.w: [0, 1] }`, or `refused: TEXT`, a text that the error contains.
     /// `conformance: true` instead of an input checks the part against its role and its properties.
     #[command(
@@ -203,7 +204,8 @@ enum Command {
         /// The folder.
         dir: PathBuf,
     },
-    /// Serve clients to the program that has begun this process, on the socket that is its standard input.
+    /// Serve clients to the program that has begun this process, on the socket that is its standard
+    /// input.
     #[command(hide = true)]
     ClientProcess(run::ClientArgs),
 }
@@ -324,7 +326,8 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
     log::begin(cli.quiet || capture::keeps(), cli.log.as_deref())?;
     fl_core::abi::on_log(|level, part, line| {
         if level <= 3 {
-            // a line that a library says is one line, so that it cannot pass for one of the program's
+            // a line that a library says is one line, so that it cannot pass for one of the
+            // program's
             say(format_args!("{part}: {}", sanitize::line(line)));
         }
     });

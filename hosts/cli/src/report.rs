@@ -11,8 +11,8 @@ pub struct ReportArgs {
     /// Run folders; a run that is not done is shown as far as it is.
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
-    /// Write the page to this file. By default it is `report.html` in the run folder, or for several
-    /// runs `comparison.html` in the first run folder.
+    /// Write the page to this file. By default it is `report.html` in the run folder, or for
+    /// several runs `comparison.html` in the first run folder.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }

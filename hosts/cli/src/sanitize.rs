@@ -2,14 +2,16 @@
 
 use std::fmt::Write;
 
-/// Is this what a terminal obeys instead of showing it, or what makes letters stand in another order than they are read?
+/// Is this what a terminal obeys instead of showing it, or what makes letters stand in another
+/// order than they are read?
 fn obeyed(c: char) -> bool {
     let turns =
         matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// The same text with such characters as `\u001b`, which is what they are in JSON too. Ends of lines and tabs stay.
+/// The same text with such characters as `\u001b`, which is what they are in JSON too. Ends of
+/// lines and tabs stay.
 pub fn plain(text: &str) -> String {
     escaped(text, |c| obeyed(c) && c != '\n' && c != '\t')
 }

@@ -18,7 +18,8 @@ use std::sync::{Mutex, PoisonError};
 pub struct StudyArgs {
     /// The study.
     file: PathBuf,
-    /// Only this table, or only rows of it whose names have a text: `adult`, `adult/SOLO`. May be given several times.
+    /// Only this table, or only rows of it whose names have a text: `adult`, `adult/SOLO`. May be
+    /// given several times.
     #[arg(long, value_name = "TABLE[/ROW]")]
     only: Vec<String>,
     /// Name the tables, and how many of their runs are there; runs nothing.
@@ -27,14 +28,16 @@ pub struct StudyArgs {
     /// Check everything, and say what would be run; runs nothing.
     #[arg(long, conflicts_with = "list")]
     dry_run: bool,
-    /// Threads in all: so many runs go side by side, one thread each; otherwise one per processor. Results do not depend on it.
+    /// Threads in all: so many runs go side by side, one thread each; otherwise one per processor.
+    /// Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = number_of_threads)]
     threads: Option<usize>,
     /// Where runs are kept, each under the digest of its resolved spec, and tables are written.
     #[arg(long, value_name = "DIR", default_value = "runs/studies")]
     out: PathBuf,
-    /// Leave READMEs as they are; exit code 1 if a table in one is not what the runs say, or, before
-    /// any run, if nothing stands between its marks. With `--dry-run` only the latter is checked.
+    /// Leave READMEs as they are; exit code 1 if a table in one is not what the runs say, or,
+    /// before any run, if nothing stands between its marks. With `--dry-run` only the latter is
+    /// checked.
     #[arg(long)]
     check: bool,
     #[command(flatten)]

@@ -5,11 +5,12 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// No file of a known set is larger than this once decompressed; what says otherwise is a decompression bomb.
+/// No file of a known set is larger than this once decompressed; what says otherwise is a
+/// decompression bomb.
 pub const MAX_BYTES: u64 = 256 << 20;
 
-/// A decoder whose dictionary needs more than this (KiB) is refused before the dictionary is allocated;
-/// `xz -9` needs 65 MiB.
+/// A decoder whose dictionary needs more than this (KiB) is refused before the dictionary is
+/// allocated; `xz -9` needs 65 MiB.
 const XZ_MEMORY_KIB: u32 = 80 << 10;
 
 /// The endings under which a file is looked for, in this order.
@@ -26,8 +27,8 @@ pub fn find(dir: &Path, name: &str) -> Option<PathBuf> {
 /// The whole content of a file, decompressed as its ending says.
 ///
 /// # Errors
-/// If the file cannot be read, is not what its ending says, is damaged or cut short, or holds more than
-/// [`MAX_BYTES`].
+/// If the file cannot be read, is not what its ending says, is damaged or cut short, or holds more
+/// than [`MAX_BYTES`].
 pub fn read(path: &Path) -> Result<Vec<u8>> {
     read_at_most(path, MAX_BYTES)
 }
@@ -47,7 +48,8 @@ pub fn read_at_most(path: &Path, limit: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// At most the first `limit` bytes of the content: enough to read a header without decompressing the rest.
+/// At most the first `limit` bytes of the content: enough to read a header without decompressing
+/// the rest.
 ///
 /// # Errors
 /// If the file cannot be read, is not what its ending says, or is damaged in the part that is read.
@@ -77,7 +79,8 @@ pub fn read_start(path: &Path, limit: u64) -> Result<Vec<u8>> {
     }
 }
 
-/// Reads up to `limit` bytes. The buffer grows with what arrives, so a header cannot make it allocate.
+/// Reads up to `limit` bytes. The buffer grows with what arrives, so a header cannot make it
+/// allocate.
 fn all(reader: impl Read, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match reader.take(limit).read_to_end(&mut bytes) {
@@ -107,7 +110,8 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// `hello, delta` written by liblzma with two delta filters (distances 32 and 1) in front of LZMA2.
+    /// `hello, delta` written by liblzma with two delta filters (distances 32 and 1) in front of
+    /// LZMA2.
     const DELTA_XZ: [u8; 72] = [
         253, 55, 122, 88, 90, 0, 0, 4, 230, 214, 180, 70, 3, 2, 3, 1, 31, 3, 1, 0, 33, 1, 8, 0,
         197, 192, 209, 38, 1, 0, 11, 104, 253, 7, 0, 3, 189, 244, 68, 1, 7, 8, 237, 0, 97, 8, 205,

@@ -23,13 +23,15 @@ use std::sync::Arc;
 pub struct Assembled {
     /// What each client trains with; some may own nothing.
     pub clients: Vec<Examples>,
-    /// What each client sets aside for validation: one per client, or empty if the spec asks for none.
+    /// What each client sets aside for validation: one per client, or empty if the spec asks for
+    /// none.
     pub client_validation: Vec<Examples>,
     /// What everybody may see.
     pub public: Option<PublicSamples>,
     /// What everybody is tested with.
     pub test: Examples,
-    /// What each client's own model is tested with, if clients belong to domains: one per client, or empty.
+    /// What each client's own model is tested with, if clients belong to domains: one per client,
+    /// or empty.
     pub client_tests: Vec<Examples>,
     /// The set's own validation rows, if it has any.
     pub validation: Option<Examples>,
@@ -41,12 +43,13 @@ pub struct Assembled {
     pub classes: Vec<String>,
     /// What became of each column of the files: its name, and how it is read.
     pub columns: Vec<(String, String)>,
-    /// What a user should know of an extreme split. It tells how much a client has: nobody's business where somebody accounts.
+    /// What a user should know of an extreme split. It tells how much a client has: nobody's
+    /// business where somebody accounts.
     pub uneven: Vec<String>,
     /// What a user should know before a run: what was inferred from the rows, what is missing.
     pub notes: Vec<String>,
-    /// What was taken from the clients' own rows, of all of them: kinds of columns, categories, classes, means. Whoever sees
-    /// a run sees something of it.
+    /// What was taken from the clients' own rows, of all of them: kinds of columns, categories,
+    /// classes, means. Whoever sees a run sees something of it.
     pub inferred: Vec<String>,
     /// A row that two clients have. A guarantee for one example assumes that it is one client's.
     pub twice: Option<String>,
@@ -59,16 +62,17 @@ pub struct PublicSamples {
     pub samples: Samples,
     /// The same rows with their labels, if the spec makes them public.
     pub labelled: Option<Examples>,
-    /// The same rows with their labels, for measurements only; `None` if they come from another set, whose classes mean
-    /// something else.
+    /// The same rows with their labels, for measurements only; `None` if they come from another
+    /// set, whose classes mean something else.
     pub truth: Option<Examples>,
 }
 
-/// Reads or makes the set in the data directory `dir`, takes out the public samples and shares out the others.
-/// Nothing but `spec` and `stream` decides which sample goes where.
+/// Reads or makes the set in the data directory `dir`, takes out the public samples and shares out
+/// the others. Nothing but `spec` and `stream` decides which sample goes where.
 ///
 /// # Errors
-/// If the spec would not be read from a file, a set cannot be loaded, or nothing is left for the clients.
+/// If the spec would not be read from a file, a set cannot be loaded, or nothing is left for the
+/// clients.
 pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> {
     check_ranges(spec).context("data")?;
     let numbered = |mut set: Set| {
@@ -311,8 +315,9 @@ fn take_public(
             public
         }
         PublicFrom::Set(set) => {
-            // `other` applies the private set's statistics, not this set's own: one model sees both kinds of rows, so
-            // a byte must mean the same value in either, and nobody may have to know where a row is from.
+            // `other` applies the private set's statistics, not this set's own: one model sees both
+            // kinds of rows, so a byte must mean the same value in either, and nobody may have to
+            // know where a row is from.
             other(set)?.train
         }
     };

@@ -14,8 +14,8 @@ pub struct Entry {
     pub doc: String,
     /// What is known about it.
     pub facts: DataSetFacts,
-    /// (training rows, test rows), where they are known without reading the set: it is made here, or its files have
-    /// a header.
+    /// (training rows, test rows), where they are known without reading the set: it is made here,
+    /// or its files have a header.
     pub rows: Option<(usize, usize)>,
     /// Its files; none for a set that the program makes itself.
     pub files: Vec<FileEntry>,
@@ -37,7 +37,8 @@ impl Entry {
     }
 }
 
-/// All sets that can be named without settings, and what is there of them in the data directory `dir`.
+/// All sets that can be named without settings, and what is there of them in the data directory
+/// `dir`.
 pub fn list(dir: &Path) -> Vec<Entry> {
     let sets = linked_sets().into_iter();
     sets.filter_map(|decl| {

@@ -10,9 +10,9 @@ pub const SKIPPED: &str = "not used";
 /// A column's name, and how it is read.
 type Columns<'a> = &'a [(String, String)];
 
-/// Why rows with the columns `here` cannot stand beside the clients', whose columns are `due`: the same field must become the
-/// same number, or a model sees something else than it has learnt from. Only a table's columns have names; of one column each
-/// the name does not matter.
+/// Why rows with the columns `here` cannot stand beside the clients', whose columns are `due`: the
+/// same field must become the same number, or a model sees something else than it has learnt from.
+/// Only a table's columns have names; of one column each the name does not matter.
 ///
 /// # Errors
 /// Says which column differs, and how.

@@ -41,7 +41,8 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A data set: what follows from its settings. [`data_set!`](crate::data_set!) gives it its name in specs.
+/// A data set: what follows from its settings. [`data_set!`](crate::data_set!) gives it its name in
+/// specs.
 pub trait DataSet: Debug + Send + Sync + 'static {
     /// What is known of it before any file is opened.
     fn facts(&self) -> DataSetFacts;
@@ -63,20 +64,20 @@ pub trait DataSet: Debug + Send + Sync + 'static {
         })
     }
 
-    /// Paths among its settings are relative to `folder`, that of the spec; makes them absolute. Returns what is wrong with
-    /// them: the setting and the mistake.
+    /// Paths among its settings are relative to `folder`, that of the spec; makes them absolute.
+    /// Returns what is wrong with them: the setting and the mistake.
     fn locate(&mut self, _folder: &Path) -> Vec<Problem> {
         Vec::new()
     }
 
-    /// What clients could not learn from it without: labels, and, if models are `tested` on it, rows for that. Of public
-    /// samples neither is needed.
+    /// What clients could not learn from it without: labels, and, if models are `tested` on it,
+    /// rows for that. Of public samples neither is needed.
     fn lacks(&self, _tested: bool) -> Option<&'static str> {
         None
     }
 
-    /// How many files (or folders) with training rows its settings name, for `split: by-file`; `None` if the set is one
-    /// whole.
+    /// How many files (or folders) with training rows its settings name, for `split: by-file`;
+    /// `None` if the set is one whole.
     fn sources(&self) -> Option<usize> {
         None
     }
@@ -115,8 +116,8 @@ pub struct Rows {
     pub columns: Vec<(String, String)>,
     /// What a user should know: what was inferred, what is missing.
     pub notes: Vec<String>,
-    /// What was taken from the clients' own rows, of all of them: kinds of columns, categories, classes, means. Whoever sees
-    /// a run sees something of it.
+    /// What was taken from the clients' own rows, of all of them: kinds of columns, categories,
+    /// classes, means. Whoever sees a run sees something of it.
     pub inferred: Vec<Inferred>,
     /// A row that two sources have: it is not one client's alone.
     pub twice: Option<String>,

@@ -32,7 +32,8 @@ pub enum Use {
 pub struct SetSpec {
     decl: &'static SetDecl,
     set: Arc<dyn AnySet>,
-    /// The rows of a set whose task only its files say: a check reads them, and the run that follows need not again.
+    /// The rows of a set whose task only its files say: a check reads them, and the run that
+    /// follows need not again.
     rows: Arc<OnceLock<Result<Rows, String>>>,
 }
 
@@ -86,8 +87,8 @@ impl SetSpec {
         self.set.facts()
     }
 
-    /// What is to be learnt from it, if that is known without its files, or these have been read; [`crate::load()`] refuses
-    /// files with inputs of another shape.
+    /// What is to be learnt from it, if that is known without its files, or these have been read;
+    /// [`crate::load()`] refuses files with inputs of another shape.
     pub fn task(&self) -> Option<Task> {
         let read = || {
             let rows = self.once_read()?;
@@ -148,7 +149,8 @@ impl SetSpec {
         Folder::new(self.name(), self.facts(), dir).or_synthetic(synthetic)
     }
 
-    /// See [`crate::DataSet::locate`]; says what the set lacks for what it is for; also reads a set of which only the files say what is to be learnt.
+    /// See [`crate::DataSet::locate`]; says what the set lacks for what it is for; also reads a set
+    /// of which only the files say what is to be learnt.
     pub fn resolve(&mut self, folder: &Path, how: Use) -> Vec<Problem> {
         let (set, mut problems) = self.set.located(folder);
         let lacks = match how {

@@ -5,10 +5,12 @@ use fl_core::{Examples, Inputs, Samples, Task};
 use std::sync::Arc;
 
 fl_core::settings! {
-    /// Clients belong to domains in turn: client `k` to domain `k mod n` of `n`. Its examples look like that, and so do those that its
-    /// own model is tested with; the test set has every test row once in each domain.
+    /// Clients belong to domains in turn: client `k` to domain `k mod n` of `n`. Its examples look
+    /// like that, and so do those that its own model is tested with; the test set has every test
+    /// row once in each domain.
     pub struct Domains {
-        /// Square images are turned to the left by so many degrees: 0, 90, 180 or 270, one for each domain.
+        /// Square images are turned to the left by so many degrees: 0, 90, 180 or 270, one for each
+        /// domain.
         turned: Vec<u32>, in 0..=270;
     }
 }
@@ -47,7 +49,8 @@ impl Domains {
         Ok(())
     }
 
-    /// All test rows in every domain, one domain after the other, and those of each client's domain.
+    /// All test rows in every domain, one domain after the other, and those of each client's
+    /// domain.
     pub(crate) fn test(
         &self,
         test: &Examples,

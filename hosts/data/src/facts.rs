@@ -5,8 +5,8 @@
 pub struct DataSetFacts {
     /// Its folder in the data directory; empty for a set that has none there.
     pub folder: &'static str,
-    /// The files it is read from. Each is looked for under any of its names, plain, `.gz` or `.xz`; the first name
-    /// is the one the set was published with.
+    /// The files it is read from. Each is looked for under any of its names, plain, `.gz` or `.xz`;
+    /// the first name is the one the set was published with.
     pub files: &'static [&'static [&'static str]],
     /// Where it comes from and what to search for.
     pub source: &'static str,

@@ -8,8 +8,9 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// The files that are one of the files before them: (that one, this one). A file under another name, or behind a link, is the same; where
-/// `copies` count, so is one with the same content. What cannot be read is only what its name says.
+/// The files that are one of the files before them: (that one, this one). A file under another
+/// name, or behind a link, is the same; where `copies` count, so is one with the same content. What
+/// cannot be read is only what its name says.
 pub fn same(files: &[PathBuf], copies: bool) -> Vec<(usize, usize)> {
     let real: Vec<PathBuf> = files
         .iter()

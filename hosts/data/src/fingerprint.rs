@@ -5,8 +5,8 @@ use crate::section::DataSpec;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// The SHA-256 of every file that the data of a spec are read from, as it is stored (compressed or not), in the order of
-/// reading; `dir` is the data directory. A set that is made here has none.
+/// The SHA-256 of every file that the data of a spec are read from, as it is stored (compressed or
+/// not), in the order of reading; `dir` is the data directory. A set that is made here has none.
 ///
 /// # Errors
 /// If a file cannot be read.

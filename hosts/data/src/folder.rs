@@ -5,8 +5,8 @@ use crate::{archive, format::idx};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
-/// The data directory: `given` (from `--data-dir`), else what `FL_DATA_DIR` says, else `fl` in the platform's data
-/// folder, else the folder `data` where the program was started.
+/// The data directory: `given` (from `--data-dir`), else what `FL_DATA_DIR` says, else `fl` in the
+/// platform's data folder, else the folder `data` where the program was started.
 pub fn data_dir(given: Option<&Path>) -> PathBuf {
     let var = |name: &str| {
         std::env::var_os(name)

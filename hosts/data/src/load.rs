@@ -28,18 +28,19 @@ pub struct Set {
     pub columns: Vec<(String, String)>,
     /// What a user should know.
     pub notes: Vec<String>,
-    /// What was taken from the clients' own rows, of all of them: kinds of columns, categories, classes, means. Whoever sees
-    /// a run sees something of it.
+    /// What was taken from the clients' own rows, of all of them: kinds of columns, categories,
+    /// classes, means. Whoever sees a run sees something of it.
     pub inferred: Vec<Inferred>,
     /// A row that two sources have: it is not one client's alone.
     pub twice: Option<String>,
 }
 
-/// Reads the set from its folder in `dir`, or makes it, with `normalise` instead of its own normalisation.
+/// Reads the set from its folder in `dir`, or makes it, with `normalise` instead of its own
+/// normalisation.
 ///
 /// # Errors
-/// If a file is missing (says where it was looked for and how to get it) or damaged (says where and how), a setting
-/// is out of its range, or `normalise` does not fit the set.
+/// If a file is missing (says where it was looked for and how to get it) or damaged (says where and
+/// how), a setting is out of its range, or `normalise` does not fit the set.
 pub fn load(set: &SetSpec, dir: &Path, normalise: Option<&Normalise>) -> Result<Set> {
     load_seen(set, dir, normalise, &mut |_| ())
 }

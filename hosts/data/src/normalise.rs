@@ -4,8 +4,8 @@ use fl_core::Inputs;
 use fl_core::settings::above;
 
 fl_core::settings! {
-    /// What is taken from each value before a model sees it: `(value - mean) / std`, per channel of an image (on the
-    /// scale 0 to 1) or per column of a table.
+    /// What is taken from each value before a model sees it: `(value - mean) / std`, per channel of
+    /// an image (on the scale 0 to 1) or per column of a table.
     pub struct Normalise {
         /// One per channel or column.
         mean: Vec<f32>;

@@ -137,7 +137,8 @@ impl Overview {
         Ok(())
     }
 
-    /// A line per client: its rows, a bar of them, and how dark each class is in its row of the picture.
+    /// A line per client: its rows, a bar of them, and how dark each class is in its row of the
+    /// picture.
     fn picture(&self, out: &mut String) -> std::fmt::Result {
         let classes = self.classes.len();
         let darkest = self.clients.iter().flat_map(|share| &share.counts);

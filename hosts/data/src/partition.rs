@@ -1,5 +1,6 @@
-//! The rules that say which sample goes to which client once the proportions are known. Nothing here is drawn:
-//! [`crate::split`] draws and calls these. A sample is its position in the label list.
+//! The rules that say which sample goes to which client once the proportions are known. Nothing
+//! here is drawn: [`crate::split`] draws and calls these. A sample is its position in the label
+//! list.
 //!
 //! Cut points are `floor(p * n)` in `f64`, in the order of operations of the published NumPy code.
 
@@ -19,7 +20,8 @@ impl Partition {
         self.clients.iter().map(Vec::len).collect()
     }
 
-    /// Samples of each class at each client, `clients x classes`; `labels` is what was split, each below `classes`.
+    /// Samples of each class at each client, `clients x classes`; `labels` is what was split, each
+    /// below `classes`.
     pub fn class_counts(&self, labels: &[usize], classes: usize) -> Vec<Vec<usize>> {
         let count = |owned: &Vec<usize>| {
             let mut counts = vec![0; classes];
@@ -45,8 +47,9 @@ pub fn by_class(labels: &[usize], classes: usize) -> Result<Vec<Vec<usize>>> {
     Ok(groups)
 }
 
-/// Deals out each group in its order: client `k` takes the next `counts[group][k]` samples of it, so a client's
-/// samples stand class after class. Counts beyond the end of a group take what is left.
+/// Deals out each group in its order: client `k` takes the next `counts[group][k]` samples of it,
+/// so a client's samples stand class after class. Counts beyond the end of a group take what is
+/// left.
 pub fn deal(groups: &[Vec<usize>], counts: &[Vec<usize>], clients: usize) -> Partition {
     let mut owned = vec![vec![]; clients];
     for (group, counts) in groups.iter().zip(counts) {
@@ -60,11 +63,13 @@ pub fn deal(groups: &[Vec<usize>], counts: &[Vec<usize>], clients: usize) -> Par
     Partition { clients: owned }
 }
 
-/// FedKD's and FedIOD's rule: of the `n` samples of a class, client `k` gets the next `floor(p[k] * n)` in data-set
-/// order and the last client gets the rest. `proportions` is `classes x clients`.
+/// FedKD's and FedIOD's rule: of the `n` samples of a class, client `k` gets the next
+/// `floor(p[k] * n)` in data-set order and the last client gets the rest. `proportions` is
+/// `classes x clients`.
 ///
 /// # Errors
-/// If a label has no row of proportions, or a row is not a distribution over the same number of clients.
+/// If a label has no row of proportions, or a row is not a distribution over the same number of
+/// clients.
 pub fn dirichlet_floor(labels: &[usize], proportions: &[Vec<f64>]) -> Result<Partition> {
     let clients = check(proportions)?;
     let groups = by_class(labels, proportions.len())?;
@@ -89,9 +94,9 @@ pub(crate) fn floor_counts(class_sizes: &[usize], proportions: &[Vec<f64>]) -> V
     class_sizes.iter().zip(proportions).map(counts).collect()
 }
 
-/// The rule of FedKT and FedDF: a class is cut at `floor(cumsum(p) * n)`. With `balance`, clients that already own
-/// at least `samples / clients` get nothing more and the other proportions are scaled to sum to 1. Also returns the
-/// proportions that were used, `classes x clients`.
+/// The rule of FedKT and FedDF: a class is cut at `floor(cumsum(p) * n)`. With `balance`, clients
+/// that already own at least `samples / clients` get nothing more and the other proportions are
+/// scaled to sum to 1. Also returns the proportions that were used, `classes x clients`.
 ///
 /// # Errors
 /// As [`dirichlet_floor`], and if balancing leaves a class with proportions that are all 0.
@@ -124,8 +129,8 @@ pub fn dirichlet_cumulative(
     Ok((deal(&groups, &counts, clients), used))
 }
 
-/// The counts, `classes x clients`, of cutting each class at `floor(cumsum(p) * n)`, where `p` is what `proportions`
-/// says for the class and for how much each client owns so far.
+/// The counts, `classes x clients`, of cutting each class at `floor(cumsum(p) * n)`, where `p` is
+/// what `proportions` says for the class and for how much each client owns so far.
 ///
 /// # Errors
 /// What `proportions` returns.
@@ -158,8 +163,8 @@ pub(crate) fn cumulative_counts(
     Ok(all)
 }
 
-/// `n` samples in `clients` parts as equal as can be; the first parts get what is left over (`numpy.array_split`).
-/// With more clients than samples the last are empty.
+/// `n` samples in `clients` parts as equal as can be; the first parts get what is left over
+/// (`numpy.array_split`). With more clients than samples the last are empty.
 ///
 /// # Errors
 /// If there are no clients.
@@ -170,8 +175,8 @@ pub fn iid_sizes(n: usize, clients: usize) -> Result<Vec<usize>> {
         .collect())
 }
 
-/// `n` samples in parts that follow `shares` (any scale) as closely as whole numbers can: every part is rounded
-/// down and the largest remainders get what is left, the lower index on a tie.
+/// `n` samples in parts that follow `shares` (any scale) as closely as whole numbers can: every
+/// part is rounded down and the largest remainders get what is left, the lower index on a tie.
 ///
 /// # Errors
 /// If there is no share, one is negative or not finite, or all are 0.
@@ -192,8 +197,8 @@ pub fn proportional_sizes(n: usize, shares: &[f64]) -> Result<Vec<usize>> {
     Ok(sizes)
 }
 
-/// The classes of each client, cyclic: client `k` holds `k, k + 1, ..` modulo `classes`. With one class each this
-/// is Selective-FD's strong non-IID split, with two its weak one.
+/// The classes of each client, cyclic: client `k` holds `k, k + 1, ..` modulo `classes`. With one
+/// class each this is Selective-FD's strong non-IID split, with two its weak one.
 ///
 /// # Errors
 /// If a client would hold no class, or one class twice.
@@ -208,8 +213,9 @@ pub fn classes_per_client(
         .collect())
 }
 
-/// As [`classes_per_client`] where there are at least as many clients as classes. With fewer, the cyclic rule
-/// would leave classes that nobody holds, so client `k` begins at class `floor(k * classes / clients)` instead.
+/// As [`classes_per_client`] where there are at least as many clients as classes. With fewer, the
+/// cyclic rule would leave classes that nobody holds, so client `k` begins at class
+/// `floor(k * classes / clients)` instead.
 ///
 /// # Errors
 /// As [`classes_per_client`], and if the clients cannot hold all classes.
@@ -249,9 +255,9 @@ fn check_per_client(classes: usize, per_client: usize) -> Result<()> {
     Ok(())
 }
 
-/// Multi-label samples by one class each: a sample counts for the rarest of its positive findings (fewest positives
-/// in the whole set, the lowest on a tie), `None` if it has none. `labels` is `samples x findings`; only 1 is
-/// positive. Also returns the positives of each finding.
+/// Multi-label samples by one class each: a sample counts for the rarest of its positive findings
+/// (fewest positives in the whole set, the lowest on a tie), `None` if it has none. `labels` is
+/// `samples x findings`; only 1 is positive. Also returns the positives of each finding.
 pub fn rarest_positive(labels: ArrayView2<'_, i8>) -> (Vec<usize>, Vec<Option<usize>>) {
     let positive =
         |column: ndarray::ArrayView1<'_, i8>| column.iter().filter(|label| **label == 1).count();
@@ -265,8 +271,8 @@ pub fn rarest_positive(labels: ArrayView2<'_, i8>) -> (Vec<usize>, Vec<Option<us
     (counts, assigned)
 }
 
-/// Selective-FD: samples per client when `proxy` of the `train` samples are taken out first, and the share that
-/// they are of every class.
+/// Selective-FD: samples per client when `proxy` of the `train` samples are taken out first, and
+/// the share that they are of every class.
 ///
 /// # Errors
 /// If more is taken out than there is, or there are no clients or samples.

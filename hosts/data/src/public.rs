@@ -13,11 +13,11 @@ fl_core::settings! {
         from: PublicFrom;
         /// Are their labels public too (the labelled-public variant of FedKD)?
         labelled: bool = false;
-        /// Keep only so many of them, drawn at random. The others are nobody's; `from: {count: ..}` leaves them to the
-        /// clients.
+        /// Keep only so many of them, drawn at random. The others are nobody's; `from: {count: ..}`
+        /// leaves them to the clients.
         size: Option<usize> = None, in 1..;
-        /// Keep only `floor(queries * (public + test))` of them, drawn at random: FedKT's fraction of queries. The
-        /// others are nobody's.
+        /// Keep only `floor(queries * (public + test))` of them, drawn at random: FedKT's fraction
+        /// of queries. The others are nobody's.
         queries: Option<f64> = None, in 0.0..=1.0;
     }
 }
@@ -29,10 +29,11 @@ fl_core::choices! {
         Share(f64, in between(0.0, 1.0)) = "share",
         /// So many of the training rows, of every class in proportion; the clients own the others.
         Count(usize, in 1..) = "count",
-        /// Half of the test rows, rounded down and drawn at random; the other half stays the test set (FedKT, images).
+        /// Half of the test rows, rounded down and drawn at random; the other half stays the test
+        /// set (FedKT, images).
         HalfOfTest = "half-of-test",
-        /// FedKT's split of a table: of the training rows 75 % for the clients, 12.5 % public, 12.5 % test. The set's
-        /// own test rows are not used.
+        /// FedKT's split of a table: of the training rows 75 % for the clients, 12.5 % public, 12.5
+        /// % test. The set's own test rows are not used.
         Tabular = "tabular",
         /// The training rows of another set with inputs of the same shape.
         Set(SetSpec) = "set",

@@ -1,4 +1,5 @@
-//! Counts of public samples that are above what there is, as far as a set's size is known before it is loaded.
+//! Counts of public samples that are above what there is, as far as a set's size is known before it
+//! is loaded.
 
 use crate::dataset::Problem;
 use crate::public::{Public, PublicFrom};

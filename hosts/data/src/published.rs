@@ -1,6 +1,7 @@
-//! Splits that a paper's authors published as counts. The draw behind them cannot be repeated here (it came from
-//! another program's generator), but the counts can: a split takes each class in data-set order by the rule of
-//! [`crate::partition::dirichlet_floor`], so the counts say which sample goes where.
+//! Splits that a paper's authors published as counts. The draw behind them cannot be repeated here
+//! (it came from another program's generator), but the counts can: a split takes each class in
+//! data-set order by the rule of [`crate::partition::dirichlet_floor`], so the counts say which
+//! sample goes where.
 
 use crate::partition::{Partition, by_class, deal};
 use anyhow::{Result, ensure};
@@ -78,8 +79,8 @@ impl Published {
         Ok(())
     }
 
-    /// Deals out `labels` by this table. Where a class is smaller or larger than it was for the authors, each count
-    /// is scaled and rounded down, and the last client gets the rest.
+    /// Deals out `labels` by this table. Where a class is smaller or larger than it was for the
+    /// authors, each count is scaled and rounded down, and the last client gets the rest.
     ///
     /// # Errors
     /// If `clients` is not the number of clients of the table, or a label is none of its classes.

@@ -33,11 +33,13 @@ fl_core::settings! {
         set: SetSpec;
         /// Number of clients; if not given 10, or with `split: by-file` one for each file.
         clients: Option<usize> = None, in 1..=MAX_CLIENTS;
-        /// Numbers the classes anew before anything else is done: class `class-order[i]` of the files becomes class `i`. Who
-        /// wins a tie (the lowest class) and what a split that goes class by class gives to whom depend on the numbers.
+        /// Numbers the classes anew before anything else is done: class `class-order[i]` of the
+        /// files becomes class `i`. Who wins a tie (the lowest class) and what a split that goes
+        /// class by class gives to whom depend on the numbers.
         class_order: Option<Vec<usize>> = None;
-        /// Which client owns which samples. Every sample that is not public goes to exactly one client. If not given `iid`, or
-        /// `by-file` for a set whose training rows are in several files.
+        /// Which client owns which samples. Every sample that is not public goes to exactly one
+        /// client. If not given `iid`, or `by-file` for a set whose training rows are in several
+        /// files.
         split: Option<Split> = None;
         /// Samples that everybody may see.
         public: Option<Public> = None;
@@ -45,19 +47,21 @@ fl_core::settings! {
         normalise: Option<Normalise> = None;
         /// Use only a part of the set, for a quick run.
         limit: Limit = Limit::default();
-        /// Share of each client's samples that the client sets aside for validation: `floor(share * samples)` of them,
-        /// drawn at random. Selective-FD uses 0.05.
+        /// Share of each client's samples that the client sets aside for validation:
+        /// `floor(share * samples)` of them, drawn at random. Selective-FD uses 0.05.
         validation: f64 = 0.0, in 0.0..1.0;
         /// Clients whose images look different, such as turned ones; if not given, all look alike.
         domains: Option<Domains> = None;
-        /// The task becomes to make whole images of undersampled ones; if not given, it is the set's own.
+        /// The task becomes to make whole images of undersampled ones; if not given, it is the
+        /// set's own.
         undersampled: Option<Undersampled> = None;
     }
 }
 
 fl_core::settings! {
-    /// How many rows to use. They are the first of every class, as many as keep the classes' proportions: the rows of
-    /// some sets are sorted by class, so the very first rows of the file would be of one class.
+    /// How many rows to use. They are the first of every class, as many as keep the classes'
+    /// proportions: the rows of some sets are sorted by class, so the very first rows of the file
+    /// would be of one class.
     pub struct Limit {
         /// Of the training rows; all if not given.
         train: Option<usize> = None, in 1..;
@@ -115,8 +119,8 @@ impl DataSpec {
         self.split.clone().unwrap_or_else(own)
     }
 
-    /// Settles what depends on where the spec is (relative paths: `folder` is the spec's) and on the files that it names.
-    /// Returns what is wrong: where below `data`, and the mistake.
+    /// Settles what depends on where the spec is (relative paths: `folder` is the spec's) and on
+    /// the files that it names. Returns what is wrong: where below `data`, and the mistake.
     pub fn resolve(&mut self, folder: &Path) -> Vec<Problem> {
         let below = |path: &[&str], problems: Vec<Problem>| {
             let path: Vec<Step> = path.iter().map(|key| Step::Key((*key).into())).collect();
@@ -168,7 +172,8 @@ impl DataSpec {
         self.sets().flat_map(|set| set.paths(dir)).collect()
     }
 
-    /// Which published file is not in the data directory `dir`, and where to get it, before anything is read.
+    /// Which published file is not in the data directory `dir`, and where to get it, before
+    /// anything is read.
     pub fn missing(&self, dir: &Path) -> Option<String> {
         self.sets().find_map(|set| set.folder(dir).lacks())
     }

@@ -28,8 +28,8 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// The classes; for findings, each sample's rarest positive finding and, as the last group, samples without one; for
-    /// masks, all in one group.
+    /// The classes; for findings, each sample's rarest positive finding and, as the last group,
+    /// samples without one; for masks, all in one group.
     pub fn of(examples: &Examples) -> Self {
         let count = examples.labels().classes();
         match examples.multi_label() {
@@ -88,12 +88,12 @@ impl Groups {
     }
 }
 
-/// Shares out all samples to `clients`; `set` is the name of the set, which a published split asks for. Every sample
-/// goes to exactly one client; with more clients than samples some own none.
+/// Shares out all samples to `clients`; `set` is the name of the set, which a published split asks
+/// for. Every sample goes to exactly one client; with more clients than samples some own none.
 ///
 /// # Errors
-/// If there are no clients, a number of the split is out of its range, or the split cannot be had; says what to
-/// change.
+/// If there are no clients, a number of the split is out of its range, or the split cannot be had;
+/// says what to change.
 pub fn split(
     groups: &Groups,
     how: &Split,
@@ -140,7 +140,8 @@ pub fn split(
     }
 }
 
-/// Client `k` gets the samples that come from file `k`; `of` is the file of each sample, `files` how many there are.
+/// Client `k` gets the samples that come from file `k`; `of` is the file of each sample, `files`
+/// how many there are.
 ///
 /// # Errors
 /// If there are not as many files as clients.
@@ -151,7 +152,8 @@ pub fn by_file(of: &[usize], files: usize, clients: usize, set: &str) -> Result<
     })
 }
 
-/// What a user should know about the sizes of a split: clients without samples, and one that has far more than the others.
+/// What a user should know about the sizes of a split: clients without samples, and one that has
+/// far more than the others.
 pub fn extremes(sizes: &[usize]) -> Vec<String> {
     let mut sorted = sizes.to_vec();
     sorted.sort_unstable();
@@ -276,18 +278,20 @@ fn drawn_counts(
             ))
         }
         Reading::Balanced | Reading::Plain => cumulative_counts(sizes, clients, |class, owned| {
-            // `owned < n / clients` in whole numbers; as some client is below its share while samples are left,
-            // only a class without samples can find everybody closed
+            // `owned < n / clients` in whole numbers; as some client is below its share while
+            // samples are left, only a class without samples can find everybody closed
             let open = |k: usize| *reading == Reading::Plain || owned[k] * clients < n;
             Ok(proportions(&logs[class], open).unwrap_or_else(|| vec![0.0; clients]))
         }),
     }
 }
 
-/// Dirichlet proportions from the logarithms of Gamma draws, over the clients that are `open`; `None` if none is.
+/// Dirichlet proportions from the logarithms of Gamma draws, over the clients that are `open`;
+/// `None` if none is.
 ///
-/// With a small parameter the largest draws of most clients are below the smallest `f64`, so the largest logarithm
-/// is taken away before `exp`. Closing clients here and not after `exp` matters too: what remains may all be 0 then.
+/// With a small parameter the largest draws of most clients are below the smallest `f64`, so the
+/// largest logarithm is taken away before `exp`. Closing clients here and not after `exp` matters
+/// too: what remains may all be 0 then.
 fn proportions(logs: &[f64], open: impl Fn(usize) -> bool) -> Option<Vec<f64>> {
     let top = (0..logs.len())
         .filter(|k| open(*k))

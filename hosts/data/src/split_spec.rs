@@ -10,19 +10,20 @@ fl_core::choices! {
     pub enum Split {
         /// At random, parts as equal as can be.
         Iid = "iid",
-        /// Each class is shared out by proportions drawn from a Dirichlet distribution. The smaller its parameter, the
-        /// fewer clients share a class. A multi-label sample counts for its rarest positive finding; samples without a
-        /// positive finding are a class of their own.
+        /// Each class is shared out by proportions drawn from a Dirichlet distribution. The smaller
+        /// its parameter, the fewer clients share a class. A multi-label sample counts for its
+        /// rarest positive finding; samples without a positive finding are a class of their own.
         Dirichlet(Dirichlet) = "dirichlet",
-        /// Each client holds this many classes, in a cycle: `k, k + 1, ..`. A class is shared out in equal parts to the
-        /// clients that hold it.
+        /// Each client holds this many classes, in a cycle: `k, k + 1, ..`. A class is shared out
+        /// in equal parts to the clients that hold it.
         Classes(usize, in 1..) = "classes",
         /// At random, parts of different sizes.
         Size(Sizes) = "size",
         /// Client `k` owns the rows of the set's training file (or folder) `k`: for `files`.
         ByFile = "by-file",
-        /// Nobody gets any: each client owns what it says itself (`fl run --node`). What the set is for is to be learnt; its test
-        /// rows and public samples are used, and its other training rows are not.
+        /// Nobody gets any: each client owns what it says itself (`fl run --node`). What the set is
+        /// for is to be learnt; its test rows and public samples are used, and its other training
+        /// rows are not.
         Own = "own",
         /// A split whose counts were published: FedKD's of `cifar10` over 20 clients.
         Published(PublishedSplit) = "published",
@@ -43,7 +44,8 @@ fl_core::settings! {
         alpha: f64, in 1e-4..=1e6;
         /// Whose rule turns proportions into samples.
         reading: Reading = Reading::Plain;
-        /// Draw again until every client owns at least this many; if not given, what the reading says.
+        /// Draw again until every client owns at least this many; if not given, what the reading
+        /// says.
         min_size: Option<usize> = None;
     }
 }
@@ -51,13 +53,15 @@ fl_core::settings! {
 fl_core::choices! {
     /// How papers turn Dirichlet proportions into samples.
     pub enum Reading {
-        /// Selective-FD's text: each class is shuffled and cut at its cumulative proportions; nothing more.
+        /// Selective-FD's text: each class is shuffled and cut at its cumulative proportions;
+        /// nothing more.
         Plain = "plain",
-        /// FedKD and FedIOD: data-set order, each part rounded down, no smallest size. The last client gets what rounding leaves
-        /// of every class, which is a lot when there are many clients.
+        /// FedKD and FedIOD: data-set order, each part rounded down, no smallest size. The last
+        /// client gets what rounding leaves of every class, which is a lot when there are many
+        /// clients.
         Floor = "floor",
-        /// FedKT and FedDF: each class is shuffled, clients that own their equal share already get nothing more of the
-        /// classes that follow, and at least 10 samples each.
+        /// FedKT and FedDF: each class is shuffled, clients that own their equal share already get
+        /// nothing more of the classes that follow, and at least 10 samples each.
         Balanced = "balanced",
     }
 }

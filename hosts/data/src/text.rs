@@ -1,7 +1,8 @@
 //! Sentences as numbers: hashed bags of words, or words in their order.
 //!
-//! A word is a run of letters and digits in lower case; its column is its FNV-1a hash (64 bits) modulo the width. So there is no
-//! vocabulary that would have to be learnt from private text, and different words may share a column.
+//! A word is a run of letters and digits in lower case; its column is its FNV-1a hash (64 bits)
+//! modulo the width. So there is no vocabulary that would have to be learnt from private text, and
+//! different words may share a column.
 
 use fl_core::Inputs;
 
@@ -14,7 +15,8 @@ pub const MAX_WIDTH: usize = 16_777_216;
 /// More words of a text than this are a slip of the pen.
 pub const MAX_WORDS: usize = 4096;
 
-/// One row per text: its first `words` words as [`sequences`] has them, or without `words` all of them as [`bags`].
+/// One row per text: its first `words` words as [`sequences`] has them, or without `words` all of
+/// them as [`bags`].
 pub fn rows<'a>(
     texts: impl Iterator<Item = &'a str>,
     width: usize,
@@ -26,8 +28,8 @@ pub fn rows<'a>(
     }
 }
 
-/// One row of `words` numbers per text: its first words in their order, each 1 and its column, so from 1 to `width`; then
-/// zeros, where there is no word.
+/// One row of `words` numbers per text: its first words in their order, each 1 and its column, so
+/// from 1 to `width`; then zeros, where there is no word.
 pub fn sequences<'a>(texts: impl Iterator<Item = &'a str>, width: usize, words: usize) -> Inputs {
     let mut data = Vec::new();
     for text in texts {
@@ -46,7 +48,8 @@ pub fn sequence(text: &str, width: usize) -> impl Iterator<Item = f32> {
     columns(text, width).map(|column| (column + 1) as f32)
 }
 
-/// One row per text: how often each word occurs, scaled to length 1. A text without words is a row of zeros.
+/// One row per text: how often each word occurs, scaled to length 1. A text without words is a row
+/// of zeros.
 pub fn bags<'a>(texts: impl Iterator<Item = &'a str>, width: usize) -> Inputs {
     let (mut starts, mut columns, mut values) = (vec![0], vec![], vec![]);
     for text in texts {

@@ -7,15 +7,17 @@ use std::f64::consts::TAU;
 use std::sync::Arc;
 
 fl_core::settings! {
-    /// Images are to be made again of a part of their frequencies, as a scanner for magnetic resonance takes to be quicker; classes
-    /// are used to share them out, and then forgotten. Of the columns of an image's two-dimensional Fourier transform those in
-    /// the centre are kept and others at random, for each image anew (and the same whatever the seed), so that one in `factor` is expected to be left; the
-    /// input is the magnitude of what these transform back to, in whole bytes (fastMRI, Zbontar et al. 2018: random Cartesian masks).
+    /// Images are to be made again of a part of their frequencies, as a scanner for magnetic
+    /// resonance takes to be quicker; classes are used to share them out, and then forgotten. Of
+    /// the columns of an image's two-dimensional Fourier transform those in the centre are kept and
+    /// others at random, for each image anew (and the same whatever the seed), so that one in
+    /// `factor` is expected to be left; the input is the magnitude of what these transform back to,
+    /// in whole bytes (fastMRI, Zbontar et al. 2018: random Cartesian masks).
     pub struct Undersampled {
         /// One column in so many is kept.
         factor: f64 = 4.0, in 1.0..=64.0;
-        /// Share of the columns that are always kept, those of the lowest frequencies; at least one column is. fastMRI: 0.08 with
-        /// a factor of 4, 0.04 with one of 8.
+        /// Share of the columns that are always kept, those of the lowest frequencies; at least one
+        /// column is. fastMRI: 0.08 with a factor of 4, 0.04 with one of 8.
         centre: f64 = 0.08, in 0.0..=1.0;
     }
 }

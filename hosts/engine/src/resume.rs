@@ -68,8 +68,8 @@ pub(crate) fn open(
     Ok((paused, now))
 }
 
-/// May a run of the resolved spec `then` go on as `now`? `grows` is the protocol's setting that only says how many rounds there
-/// are, and `open` whether its last round is still to come.
+/// May a run of the resolved spec `then` go on as `now`? `grows` is the protocol's setting that
+/// only says how many rounds there are, and `open` whether its last round is still to come.
 ///
 /// # Errors
 /// Names what cannot be changed, and what can.

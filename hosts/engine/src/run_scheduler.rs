@@ -50,7 +50,7 @@ pub enum RunEvent<'a> {
 pub struct RunEnd<'a> {
     /// A line about its result, or why it failed.
     pub result: Result<&'a str, &'a str>,
-    /// Returns its duration in seconds.
+    /// Its duration in seconds.
     pub seconds: f64,
     /// How many runs have ended.
     pub done: usize,

@@ -26,7 +26,8 @@ pub struct Buffer {
     own: Option<Vec<f32>>,
 }
 
-// SAFETY: what is lent is only read, and stays where it is for the call; an owner's numbers are Python's to guard.
+// SAFETY: what is lent is only read, and stays where it is for the call; an owner's numbers are
+// Python's to guard.
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
@@ -147,7 +148,8 @@ impl Buffer {
             return Err(PyBufferError::new_err("its numbers are not in row order"));
         }
         this.exports.fetch_add(1, Ordering::AcqRel);
-        // SAFETY: Python lends the view; what it points to lives in `slf`, to which it holds a reference.
+        // SAFETY: Python lends the view; what it points to lives in `slf`, to which it holds a
+        // reference.
         unsafe {
             (*view).buf = this.data;
             (*view).len = this.shape.iter().product::<isize>() * this.size;

@@ -14,8 +14,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A courier in Python: an object with `send(client, head, body)`, `receive() -> (client, (head, body) | None, why)` and
-/// `end(keep)`; whom it reaches (nobody: whoever the spec knows); and how many requests it takes at once.
+/// A courier in Python: an object with `send(client, head, body)`,
+/// `receive() -> (client, (head, body) | None, why)` and `end(keep)`; whom it reaches (nobody:
+/// whoever the spec knows); and how many requests it takes at once.
 pub type Given = (Py<PyAny>, Vec<ClientId>, usize);
 
 /// The engine that it is.
@@ -38,7 +39,8 @@ struct Carried {
     clients: Vec<ClientId>,
     window: usize,
     folder: PathBuf,
-    /// The body that was sent last, as both sides have it: one to everybody is one object in Python too.
+    /// The body that was sent last, as both sides have it: one to everybody is one object in Python
+    /// too.
     last: Option<(Arc<[u8]>, Py<PyBytes>)>,
 }
 
@@ -162,7 +164,8 @@ impl Node {
         })
     }
 
-    /// The reply to a request, as head and body. What goes wrong is a reply too; only what is no request is an exception.
+    /// The reply to a request, as head and body. What goes wrong is a reply too; only what is no
+    /// request is an exception.
     fn answer<'py>(
         &self,
         py: Python<'py>,

@@ -76,7 +76,8 @@ fn change(
 ) -> PyResult<()> {
     let (_buffer, data, n) = place(values)?;
     if let Some(add) = add {
-        // SAFETY: the array's own numbers, which this thread alone uses while it holds the interpreter.
+        // SAFETY: the array's own numbers, which this thread alone uses while it holds the
+        // interpreter.
         unsafe { add(host.context, data, n, width) }
     }
     Ok(())
@@ -111,7 +112,8 @@ impl Host {
         change(host, values, host.add_gaussian, sigma)
     }
 
-    /// Fills a float64 array with uniform numbers in `[0, 1)`: for mechanisms that choose between labels.
+    /// Fills a float64 array with uniform numbers in `[0, 1)`: for mechanisms that choose between
+    /// labels.
     fn uniform(&self, values: &Bound<'_, PyAny>) -> PyResult<()> {
         let host = self.host()?;
         let (_buffer, data, n) = place(values)?;
@@ -122,8 +124,8 @@ impl Host {
         Ok(())
     }
 
-    /// The weighted mean of the messages by name: in double precision, in client order, on the program's threads, with the
-    /// bits of the aggregator `mean`.
+    /// The weighted mean of the messages by name: in double precision, in client order, on the
+    /// program's threads, with the bits of the aggregator `mean`.
     fn mean<'py>(&self, py: Python<'py>, weights: Vec<f64>) -> PyResult<Bound<'py, PyDict>> {
         let (host, input) = (self.host()?, self.input()?);
         // SAFETY: the host lends them for the call.

@@ -1,5 +1,6 @@
-//! Memory that a part in Python still uses after the call in which it was lent is given up, not given back: whatever reads it
-//! later, a numpy view or a tensor of PyTorch, reads the same numbers. The run has failed by then, so this happens once.
+//! Memory that a part in Python still uses after the call in which it was lent is given up, not
+//! given back: whatever reads it later, a numpy view or a tensor of PyTorch, reads the same
+//! numbers. The run has failed by then, so this happens once.
 #![allow(unsafe_code, reason = "an allocator")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -71,7 +72,8 @@ unsafe impl GlobalAlloc for Arena {
             // SAFETY: as above.
             return unsafe { System.realloc(data, layout, size) };
         }
-        // SAFETY: the new memory has room for what both have; the layout's alignment was right before.
+        // SAFETY: the new memory has room for what both have; the layout's alignment was right
+        // before.
         unsafe {
             let new = System.alloc(Layout::from_size_align_unchecked(size, layout.align()));
             if !new.is_null() {

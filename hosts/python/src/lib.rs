@@ -55,7 +55,8 @@ fn check(
     }
 }
 
-/// A command of the program, such as `["fl", "list"]`: its exit code, and what it would have printed.
+/// A command of the program, such as `["fl", "list"]`: its exit code, and what it would have
+/// printed.
 #[pyfunction]
 fn command(py: Python<'_>, args: Vec<OsString>) -> (u8, String, String) {
     let answered = py.detach(|| fl_cli::answered(args, &parts::of_session()));

@@ -12,8 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The last part of each role, name and origin, in the order in which they were declared: in a notebook a class is declared
-/// again and again.
+/// The last part of each role, name and origin, in the order in which they were declared: in a
+/// notebook a class is declared again and again.
 static DECLARED: Mutex<Vec<Declared>> = Mutex::new(Vec::new());
 
 /// A part, and its number in `fl._parts.CLASSES`.

@@ -70,7 +70,8 @@ pub struct Run {
 
 #[pymethods]
 impl Run {
-    /// Begins: with a spec's `text`, which mistakes call `name`, or where the run in the folder `resume` stopped.
+    /// Begins: with a spec's `text`, which mistakes call `name`, or where the run in the folder
+    /// `resume` stopped.
     #[new]
     #[pyo3(signature = (name, text, set, *, resume, out, threads, stop_after, wire, processes, courier, deadline, memory, data_dir, command, bar))]
     #[expect(clippy::too_many_arguments, reason = "Python names them")]
@@ -149,7 +150,8 @@ impl Run {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// The next event, the last of which is `done` or `wrong`; `None`: nothing has happened for a while. Ctrl-C is noticed.
+    /// The next event, the last of which is `done` or `wrong`; `None`: nothing has happened for a
+    /// while. Ctrl-C is noticed.
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let wait = || {
             let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Parts in Python as the program sees them: one table, as a loaded library has it, whose functions call `fl._bridge`. So
-//! every check that a library's answers pass, theirs pass too.
+//! Parts in Python as the program sees them: one table, as a loaded library has it, whose functions
+//! call `fl._bridge`. So every check that a library's answers pass, theirs pass too.
 #![allow(unsafe_code, reason = "a C interface")]
 
 use crate::buffer::Buffer;
@@ -40,8 +40,8 @@ fn bridge<'py>(
     Ok(found.bind(py))
 }
 
-/// What the host is told of an exception: a code and a text. Nothing of the exception's frames is left afterwards, for they
-/// hold what was lent.
+/// What the host is told of an exception: a code and a text. Nothing of the exception's frames is
+/// left afterwards, for they hold what was lent.
 fn explained(py: Python<'_>, error: &PyErr) -> (i32, String) {
     static EXPLAIN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let explain = bridge(py, "explain", &EXPLAIN);
@@ -130,7 +130,8 @@ unsafe extern "C" fn call(
     input: *const FlInput,
     host: *const FlHost,
 ) -> i32 {
-    // SAFETY: a part that `give` made, or none for an operation of the library itself, of which there is none.
+    // SAFETY: a part that `give` made, or none for an operation of the library itself, of which
+    // there is none.
     let Some(part) = (unsafe { part.cast::<Py<PyAny>>().as_ref() }) else {
         return FL_UNKNOWN;
     };
@@ -214,7 +215,8 @@ fn received<'py>(
         let message = unsafe { &*input.messages.add(at) };
         let tensors = PyDict::new(py);
         for at in 0..message.count {
-            // SAFETY: a message has so many tensors; what is lent is taken back before the call ends.
+            // SAFETY: a message has so many tensors; what is lent is taken back before the call
+            // ends.
             let (name, view) = unsafe {
                 let tensor = &*message.tensors.add(at);
                 (text(tensor.name), Py::new(py, Buffer::lent(tensor))?)
@@ -233,7 +235,8 @@ fn received<'py>(
     Ok(list)
 }
 
-/// Ends what was lent; says how many of it are in use all the same. Their memory then stays as it is for ever.
+/// Ends what was lent; says how many of it are in use all the same. Their memory then stays as it
+/// is for ever.
 fn take_back(py: Python<'_>, lent: &[Py<Buffer>]) -> usize {
     lent.iter().for_each(|l| l.get().end());
     let used = || lent.iter().filter(|l| l.get().used());

@@ -7,7 +7,8 @@ use fl_core::Result;
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
 
-/// Writes a file of a node for nobody else's eyes, as a whole, and so that a crash of the system does not undo it.
+/// Writes a file of a node for nobody else's eyes, as a whole, and so that a crash of the system
+/// does not undo it.
 pub(crate) fn last(path: &Path, bytes: &[u8]) -> Result<()> {
     fl_sim::write_secret(path, bytes)?;
     path.parent().map_or(Ok(()), fl_sim::sync)

@@ -223,7 +223,8 @@ fn labelled(array: &npy::Array, classes: &mut Classes) -> Result<Vec<u32>> {
     (0..rows).map(class).collect()
 }
 
-/// Rows as inputs: bytes of three or four dimensions are images, `rows x height x width`, with the channels before or after.
+/// Rows as inputs: bytes of three or four dimensions are images, `rows x height x width`, with the
+/// channels before or after.
 fn numbers(array: npy::Array) -> Result<Inputs> {
     let npy::Array { shape, data } = array;
     let width: usize = shape[1..].iter().product();

@@ -60,7 +60,8 @@ impl Classes {
         self.index.len()
     }
 
-    /// Names in order (numbers by size, others by letters), and the place of each found class in it.
+    /// Names in order (numbers by size, others by letters), and the place of each found class in
+    /// it.
     pub(crate) fn finish(&self) -> (Vec<String>, Vec<u32>) {
         let mut names: Vec<(&String, &u32)> = self.index.iter().collect();
         let as_number = |name: &str| name.parse::<f64>().ok().filter(|n| n.is_finite());

@@ -11,7 +11,8 @@ fl_core::choices! {
         Number(Number) = "number",
         /// One value for each category: 1 in that of the row, 0 in the others.
         Category(Category) = "category",
-        /// Hashed bags of words: how often each word occurs, scaled to length 1; or the first words in their order.
+        /// Hashed bags of words: how often each word occurs, scaled to length 1; or the first words
+        /// in their order.
         Text(Text) = "text",
         /// Not used.
         Skip = "skip",
@@ -22,7 +23,8 @@ fl_core::settings! {
     /// A column of numbers.
     #[check(Number::check)]
     pub struct Number {
-        /// `[low, high]`: the value is `(number - low) / (high - low)`, and a number outside is a mistake.
+        /// `[low, high]`: the value is `(number - low) / (high - low)`, and a number outside is a
+        /// mistake.
         range: Option<Vec<f32>> = None;
         /// The number where the field is missing; otherwise that is a mistake.
         missing: Option<f32> = None;
@@ -33,8 +35,8 @@ fl_core::settings! {
     /// A column of categories.
     #[check(Category::check)]
     pub struct Category {
-        /// The categories; another one is a mistake. If not given those in the training rows, sorted, and another one has no
-        /// value of its own.
+        /// The categories; another one is a mistake. If not given those in the training rows,
+        /// sorted, and another one has no value of its own.
         of: Option<Vec<Literal>> = None;
     }
 }
@@ -44,8 +46,9 @@ fl_core::settings! {
     pub struct Text {
         /// Columns of a bag, and so its values; a word counts in the one that its hash names.
         width: usize = fl_data::text::WIDTH, in 1..=fl_data::text::MAX_WIDTH;
-        /// Instead of a bag: values, the text's first so many words in their order, each as its column's number from 1 to
-        /// `width`, then zeros. For networks that begin with `embedding`, where it is the only column.
+        /// Instead of a bag: values, the text's first so many words in their order, each as its
+        /// column's number from 1 to `width`, then zeros. For networks that begin with `embedding`,
+        /// where it is the only column.
         words: Option<usize> = None, in 1..=fl_data::text::MAX_WORDS;
     }
 }

@@ -4,7 +4,8 @@ use anyhow::{Context, Result};
 use fl_data::archive;
 use std::path::Path;
 
-/// The content of a file, of which there may be `limit` bytes; takes what it holds away from `limit`.
+/// The content of a file, of which there may be `limit` bytes; takes what it holds away from
+/// `limit`.
 pub(crate) fn content(path: &Path, limit: &mut u64) -> Result<Vec<u8>> {
     let bytes = archive::read_start(path, limit.saturating_add(1))?;
     let left = limit.checked_sub(bytes.len() as u64);

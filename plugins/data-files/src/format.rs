@@ -3,7 +3,8 @@
 fl_core::choices! {
     /// How files are written.
     pub enum Format {
-        /// A table: one row a line, fields separated by commas, names of the columns in the first line.
+        /// A table: one row a line, fields separated by commas, names of the columns in the first
+        /// line.
         Csv(Csv) = "csv",
         /// Images and labels as MNIST has them: unsigned bytes.
         Idx = "idx",
@@ -17,13 +18,15 @@ fl_core::choices! {
         Parquet = "parquet",
         /// A table: one JSON object a line.
         Jsonl = "jsonl",
-        /// PNG or JPEG files of one size, a folder per class; or all in one folder, as only a public set may have them.
+        /// PNG or JPEG files of one size, a folder per class; or all in one folder, as only a
+        /// public set may have them.
         Images = "images",
-        /// PNG or JPEG files of one size in a folder, and in another a PNG of the same name for each, whose pixels have
-        /// classes: `{inputs: images, labels: masks}`.
+        /// PNG or JPEG files of one size in a folder, and in another a PNG of the same name for
+        /// each, whose pixels have classes: `{inputs: images, labels: masks}`.
         Masks(Masks) = "masks",
-        /// PNG or JPEG files of one size in a folder, and in another the image of the same name that is to be made of each, all of
-        /// one size, which may be another: `{inputs: noisy, labels: clean}`.
+        /// PNG or JPEG files of one size in a folder, and in another the image of the same name
+        /// that is to be made of each, all of one size, which may be another:
+        /// `{inputs: noisy, labels: clean}`.
         Pairs = "pairs",
     }
 }
@@ -33,7 +36,8 @@ fl_core::settings! {
     pub struct Csv {
         /// Between two fields, one character; if not given a comma, in `.tsv` files a tab.
         separator: Option<String> = None;
-        /// Is the first line the names of the columns? If not, columns are called by their number, from 1.
+        /// Is the first line the names of the columns? If not, columns are called by their number,
+        /// from 1.
         header: bool = true;
     }
 }
@@ -80,7 +84,8 @@ impl Format {
         matches!(self, Self::Csv(_) | Self::Jsonl | Self::Parquet)
     }
 
-    /// Does a file hold many rows? Then one with the same content is the same; images are alike more easily.
+    /// Does a file hold many rows? Then one with the same content is the same; images are alike
+    /// more easily.
     pub(crate) fn of_many_rows(&self) -> bool {
         !matches!(self, Self::Images | Self::Masks(_) | Self::Pairs)
     }

@@ -59,7 +59,8 @@ pub(crate) fn stacked(paths: &[PathBuf], limit: &mut u64) -> Result<Inputs> {
     Ok(format::images(shape, data))
 }
 
-/// Height, width, and the numbers in a PNG of one channel as they stand there: those of a palette are not looked up.
+/// Height, width, and the numbers in a PNG of one channel as they stand there: those of a palette
+/// are not looked up.
 pub(crate) fn numbers(file: &[u8]) -> Result<([usize; 2], Vec<u16>)> {
     ensure!(file.starts_with(b"\x89PNG"), "a mask must be a PNG");
     let mut decoder = png::Decoder::new(Cursor::new(file));

@@ -1,7 +1,7 @@
 //! NumPy's array files: a magic, a header in the form of a Python dictionary, then the numbers.
 //!
-//! Read here and not by a crate: those that do it bring a parser generator for that one line, and their recursion and
-//! allocation follow what the file says.
+//! Read here and not by a crate: those that do it bring a parser generator for that one line, and
+//! their recursion and allocation follow what the file says.
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -36,8 +36,8 @@ impl Array {
 /// Reads an array of numbers or truth values.
 ///
 /// # Errors
-/// If it is not NumPy's, holds text, complex numbers, records or objects, or its header does not describe exactly the bytes
-/// that follow.
+/// If it is not NumPy's, holds text, complex numbers, records or objects, or its header does not
+/// describe exactly the bytes that follow.
 pub fn read(bytes: &[u8]) -> Result<Array> {
     const MAGIC: &[u8] = b"\x93NUMPY";
     ensure!(

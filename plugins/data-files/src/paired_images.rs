@@ -20,10 +20,12 @@ pub(crate) trait Targets {
     /// How many were read.
     fn len(&self) -> usize;
 
-    /// Reads one, which belongs to `image` of this shape; `limit` is how many more bytes there may be.
+    /// Reads one, which belongs to `image` of this shape; `limit` is how many more bytes there may
+    /// be.
     fn read(&mut self, path: &Path, image: &Path, shape: &[usize], limit: &mut u64) -> Result<()>;
 
-    /// The names of the classes, of the spec or of the first `learnt`; what a user should know of them.
+    /// The names of the classes, of the spec or of the first `learnt`; what a user should know of
+    /// them.
     fn classes(&mut self, files: &Files, learnt: usize) -> Result<(Vec<String>, Vec<String>)>;
 
     /// Those with the numbers `of`, for images of this shape.

@@ -27,7 +27,8 @@ fn write(dir: &Path, name: &str, content: &[u8]) {
     fs::write(path, content).unwrap();
 }
 
-/// Two clients with three images of 2 x 3 pixels together, and one for testing; `mask` makes the masks.
+/// Two clients with three images of 2 x 3 pixels together, and one for testing; `mask` makes the
+/// masks.
 fn folders(mask: impl Fn(u8) -> Vec<u8>) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (at, place) in ["a/x/1", "a/x/2", "b/x/7", "t/x/1"].into_iter().enumerate() {

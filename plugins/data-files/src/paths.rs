@@ -53,7 +53,8 @@ impl Source {
         }
     }
 
-    /// The files that its rows stand in, sorted; not their labels, if these have files of their own.
+    /// The files that its rows stand in, sorted; not their labels, if these have files of their
+    /// own.
     pub(crate) fn inputs(&self, format: &Format) -> Vec<PathBuf> {
         match self {
             Self::Path(_) => self.files(format),
@@ -88,8 +89,8 @@ impl Source {
     }
 }
 
-/// The files of a folder that are of this format, sorted; of `images` those of the folders in it, one for each class, or its
-/// own where nobody has sorted them.
+/// The files of a folder that are of this format, sorted; of `images` those of the folders in it,
+/// one for each class, or its own where nobody has sorted them.
 pub(crate) fn inside(folder: &Path, format: &Format, files: &mut Vec<PathBuf>) {
     let all = entries(folder);
     let before = files.len();

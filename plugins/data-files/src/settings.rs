@@ -16,34 +16,40 @@ pub(crate) const NPY_LABELS: &str = "`npy` needs `label` (a column's number), or
 pub const MAX_BYTES: u64 = 1 << 28;
 
 fl_core::settings! {
-    /// Your own files. Rows are scaled by nothing but what the spec says: means, ranges and categories that are computed
-    /// from private rows would tell something about them, so what is inferred (kinds of columns, categories, classes) is
-    /// reported by `fl data show`, and goes away when the spec says it.
+    /// Your own files. Rows are scaled by nothing but what the spec says: means, ranges and
+    /// categories that are computed from private rows would tell something about them, so what is
+    /// inferred (kinds of columns, categories, classes) is reported by `fl data show`, and goes
+    /// away when the spec says it.
     #[check(Files::check)]
     pub struct Files {
         /// How the files are written; plain, `.gz` or `.xz`.
         format: Format;
-        /// Training rows, relative to the spec. One file is shared out over the clients. A list gives each client an entry of
-        /// its own: a file, a folder, or a pattern such as `"a-*.csv"`. A pattern alone gives each client a match; a folder of
-        /// tables alone, a file. Of `images`, a file is a folder with a folder per class. `idx` and `npy` can have labels of
-        /// their own: `{inputs: x.npy, labels: y.npy}`.
+        /// Training rows, relative to the spec. One file is shared out over the clients. A list
+        /// gives each client an entry of its own: a file, a folder, or a pattern such as
+        /// `"a-*.csv"`. A pattern alone gives each client a match; a folder of tables alone, a
+        /// file. Of `images`, a file is a folder with a folder per class. `idx` and `npy` can have
+        /// labels of their own: `{inputs: x.npy, labels: y.npy}`.
         train: Paths;
         /// Test rows, in the same forms. A public set needs none, nor a node's.
         test: Option<Paths> = None;
-        /// Instead of `test`: this share of the rows of every training file, drawn once and for all (not by the run's seed).
+        /// Instead of `test`: this share of the rows of every training file, drawn once and for all
+        /// (not by the run's seed).
         holdout: Option<f64> = None, in between(0.0, 1.0);
-        /// What holds the class: a column of `csv`, `jsonl` or `parquet`, an array of `npz`, a column of `npy` by its number
-        /// from 1. Other formats have a place for it. Left away (or `labels` of `idx` and `npy`), the rows have no labels, as only
-        /// a public set may.
+        /// What holds the class: a column of `csv`, `jsonl` or `parquet`, an array of `npz`, a
+        /// column of `npy` by its number from 1. Other formats have a place for it. Left away (or
+        /// `labels` of `idx` and `npy`), the rows have no labels, as only a public set may.
         label: Option<Literal> = None;
         /// The classes in their order; if not given, those in the training rows, sorted.
         classes: Option<Vec<Literal>> = None;
-        /// How columns are read: `{age: number, job: category, sex: {category: {of: [female, male]}}, notes: text, id: skip}`. The others are numbers if every row has
-        /// one there, categories otherwise.
+        /// How columns are read:
+        /// `{age: number, job: category, sex: {category: {of: [female, male]}}, notes: text, id: skip}`.
+        /// The others are numbers if every row has one there, categories otherwise.
         columns: Columns = Columns::default();
-        /// A field with one of these texts is missing: a category without a column, a number only where `columns` says which.
+        /// A field with one of these texts is missing: a category without a column, a number only
+        /// where `columns` says which.
         missing: Vec<Literal> = ["", "?", "NA", "NaN", "null"].map(Literal::from).to_vec();
-        /// Files that hold more, decompressed, are refused, and so are rows that would need more as numbers.
+        /// Files that hold more, decompressed, are refused, and so are rows that would need more as
+        /// numbers.
         max_bytes: u64 = MAX_BYTES, in 1..=(1 << 32) - 1;
     }
 }

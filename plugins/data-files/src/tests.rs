@@ -71,7 +71,8 @@ fn rows(data: &Assembled) -> Vec<Vec<f32>> {
     all.into_iter().map(|(_, row)| row).collect()
 }
 
-/// However a file is named a second time: whoever counts on an example being one client's alone must know.
+/// However a file is named a second time: whoever counts on an example being one client's alone
+/// must know.
 #[test]
 fn a_clients_file_that_is_used_twice_is_seen() {
     let case = Case::new(&[

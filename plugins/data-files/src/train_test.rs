@@ -11,8 +11,8 @@ use fl_data::{Inferred, Rows, owned_twice, same, share_a_row};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Rows to learn from and rows to test with, with what `labels` makes of the numbers beside rows of a shape. A public set may
-/// have none to test with.
+/// Rows to learn from and rows to test with, with what `labels` makes of the numbers beside rows of
+/// a shape. A public set may have none to test with.
 pub(crate) fn labelled(
     own: Vec<Part>,
     tested: Vec<Part>,

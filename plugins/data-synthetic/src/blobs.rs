@@ -17,7 +17,8 @@ fl_core::settings! {
         train: usize = 1000, in 1..=10_000_000;
         /// Test rows.
         test: usize = 500, in 1..=10_000_000;
-        /// Standard deviation of a cloud; the centres of the clouds have standard deviation 1 in each direction.
+        /// Standard deviation of a cloud; the centres of the clouds have standard deviation 1 in
+        /// each direction.
         spread: f64 = 1.0, in 0.0..;
         /// The set with another seed is another set.
         seed: u64 = 0;

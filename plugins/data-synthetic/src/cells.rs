@@ -1,4 +1,5 @@
-//! `cells`: colour images of cell nuclei, and which pixel belongs to which of them, from laboratories that stain differently.
+//! `cells`: colour images of cell nuclei, and which pixel belongs to which of them, from
+//! laboratories that stain differently.
 
 use crate::synthetic::{bell, between, check_rows};
 use anyhow::{Context, Result};
@@ -6,11 +7,12 @@ use fl_core::{Draws, Inputs, Labels, Masks, Stream, Task, TaskKind};
 use fl_data::{DataSet, DataSetFacts, Folder, Rows, check_ranges, dataset::Source, format};
 use ndarray::Array2;
 
-/// What is taken from the values of each channel, and what they are divided by: about their mean and deviation, on the scale
-/// 0 to 1.
+/// What is taken from the values of each channel, and what they are divided by: about their mean
+/// and deviation, on the scale 0 to 1.
 const STATISTICS: (&[f32], &[f32]) = (&[0.545, 0.5, 0.598], &[0.32, 0.27, 0.25]);
 
-/// How images of one laboratory look: colours of the background and of a nucleus, radii in pixels, nuclei in 1000 pixels.
+/// How images of one laboratory look: colours of the background and of a nucleus, radii in pixels,
+/// nuclei in 1000 pixels.
 struct Laboratory {
     name: &'static str,
     ground: [f64; 3],
@@ -44,8 +46,9 @@ static LABORATORIES: [Laboratory; 3] = [
 ];
 
 fl_core::settings! {
-    /// Made here: nuclei of cells on slides of laboratories that stain differently, in colour; each pixel is background or nucleus,
-    /// and nuclei that touch are told apart. With `split: by-file` each laboratory is a client.
+    /// Made here: nuclei of cells on slides of laboratories that stain differently, in colour; each
+    /// pixel is background or nucleus, and nuclei that touch are told apart. With `split: by-file`
+    /// each laboratory is a client.
     #[check(Cells::fits)]
     pub struct Cells {
         /// Laboratories: haematoxylin and eosin, an immunostain, fluorescence.
@@ -194,7 +197,8 @@ impl<'a> Slide<'a> {
         }
     }
 
-    /// Mixes `colour` in, full inside and fading at the edge; its pixels are those of `object`, if there is one.
+    /// Mixes `colour` in, full inside and fading at the edge; its pixels are those of `object`, if
+    /// there is one.
     fn paint(&mut self, blob: &Blob, colour: [f64; 3], dye: f64, object: Option<u16>) {
         let reach = blob.radii[0] + 1.0;
         let range = |centre: f64| {

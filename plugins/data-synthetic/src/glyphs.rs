@@ -149,7 +149,8 @@ pub(super) struct Style {
 }
 
 impl Style {
-    /// `size` is half the height of a glyph in pixels, `slant` bounds the tangent of half the angle it is turned by.
+    /// `size` is half the height of a glyph in pixels, `slant` bounds the tangent of half the angle
+    /// it is turned by.
     pub(super) fn draw(draws: &mut Draws, size: f64, slant: f64, shift: Point) -> Self {
         // a rotation by the tangent of the half angle: no sine, no cosine
         let t = between(draws, -slant, slant);

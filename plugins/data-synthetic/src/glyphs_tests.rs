@@ -83,7 +83,8 @@ fn the_statistics_are_those_of_the_set() {
     );
 }
 
-/// Softmax regression by plain gradient descent: the set must teach something, and leave something to a network.
+/// Softmax regression by plain gradient descent: the set must teach something, and leave something
+/// to a network.
 #[test]
 fn bounds_a_linear_model_learns_most_of_it_but_not_all() {
     let [(train, _), (test, _)] = Glyphs::default().make().unwrap();

@@ -1,4 +1,5 @@
-//! `multi-label`: grey images in which several marks may be present at once, some labels unknown (multi-label).
+//! `multi-label`: grey images in which several marks may be present at once, some labels unknown
+//! (multi-label).
 
 use crate::glyphs::{CLASSES, Canvas, SIDE, Style, images};
 use crate::synthetic::{between, check_rows};
@@ -11,7 +12,8 @@ use ndarray::Array2;
 pub const STATISTICS: (f32, f32) = (0.076, 0.152);
 
 fl_core::settings! {
-    /// Made here: several glyphs may be present in an image at once, 28 x 28 grey, some labels unknown.
+    /// Made here: several glyphs may be present in an image at once, 28 x 28 grey, some labels
+    /// unknown.
     #[check(MultiLabel::fits)]
     pub struct MultiLabel {
         /// Number of findings; finding `f` is a small glyph of class `f`.

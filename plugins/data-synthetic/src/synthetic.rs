@@ -1,9 +1,11 @@
-//! What the sets that the program makes itself share. They need no files; they come from a seed of their own and from
-//! `+ - * / sqrt` alone, so their bits are the same on every machine and in every version of the standard library.
+//! What the sets that the program makes itself share. They need no files; they come from a seed of
+//! their own and from `+ - * / sqrt` alone, so their bits are the same on every machine and in
+//! every version of the standard library.
 
 use fl_core::Draws;
 
-/// No part of a made set holds more values than this: a slip of the pen in a spec is an error, not a full memory.
+/// No part of a made set holds more values than this: a slip of the pen in a spec is an error, not
+/// a full memory.
 const MAX_VALUES: usize = 1 << 30;
 
 /// Refuses more rows (or classes) of `width` values than fit in [`MAX_VALUES`].
@@ -17,8 +19,8 @@ pub fn check_rows(rows: &[usize], width: usize) -> Result<(), String> {
     }
 }
 
-/// Nearly normal, mean 0 and variance 1: a sum of `n` uniform numbers. A true normal draw needs `exp` and `ln`,
-/// whose last bits differ between platforms.
+/// Nearly normal, mean 0 and variance 1: a sum of `n` uniform numbers. A true normal draw needs
+/// `exp` and `ln`, whose last bits differ between platforms.
 pub fn bell(draws: &mut Draws, n: u32) -> f64 {
     let n_f = f64::from(n);
     let sum: f64 = (0..n).map(|_| draws.uniform()).sum();

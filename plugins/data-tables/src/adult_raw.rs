@@ -11,13 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The fields of a row that are numbers; they are the first columns of an input.
 const NUMBERS: [usize; 6] = [0, 2, 4, 10, 11, 12];
-/// The fields that are categories; each has a column for every category in the training rows, in alphabetical order.
+/// The fields that are categories; each has a column for every category in the training rows, in
+/// alphabetical order.
 const CATEGORIES: [usize; 8] = [1, 3, 5, 6, 7, 8, 9, 13];
 const LABEL: usize = 14;
 
 fl_core::settings! {
-    /// Census rows from UCI's own table, income above 50,000 or not: numbers, and one column per category; an unknown
-    /// category is all 0.
+    /// Census rows from UCI's own table, income above 50,000 or not: numbers, and one column per
+    /// category; an unknown category is all 0.
     pub struct AdultRaw {
         /// What is done to its columns of numbers.
         scale: Scale = Scale::Standard;
@@ -59,7 +60,8 @@ struct Row {
     label: u32,
 }
 
-/// Training and test rows. `?` (unknown) and categories that no training row has are 0 in all their columns.
+/// Training and test rows. `?` (unknown) and categories that no training row has are 0 in all their
+/// columns.
 fn parts(folder: &Folder<'_>) -> Result<[Part; 2]> {
     let train = folder.read("adult.data", |bytes| rows(&bytes))?;
     let test = folder.read("adult.test", |bytes| rows(&bytes))?;

@@ -8,12 +8,14 @@ fl_core::choices! {
     pub enum Scale {
         /// Nothing.
         None = "none",
-        /// `(value - mean) / std` with the training rows' mean and standard deviation of each column of numbers.
+        /// `(value - mean) / std` with the training rows' mean and standard deviation of each
+        /// column of numbers.
         Standard = "standard",
     }
 }
 
-/// Mean and standard deviation of the first `scaled` columns; the others, and what is constant, stay as they are.
+/// Mean and standard deviation of the first `scaled` columns; the others, and what is constant,
+/// stay as they are.
 pub(crate) fn standard(train: &Inputs, scaled: usize) -> Normalise {
     let width = train.width();
     let n = train.len().max(1) as f64;

@@ -9,8 +9,9 @@ fl_core::settings! {
     pub struct AgNews {
         /// Columns of a bag, and so its values; a word counts in the one that its hash names.
         width: usize = text::WIDTH, in 1..=text::MAX_WIDTH;
-        /// Instead of a bag: values in a row, the text's first so many words in their order, each as its column's number from 1 to
-        /// `width`, then zeros. For networks that begin with `embedding`.
+        /// Instead of a bag: values in a row, the text's first so many words in their order, each
+        /// as its column's number from 1 to `width`, then zeros. For networks that begin with
+        /// `embedding`.
         words: Option<usize> = None, in 1..=text::MAX_WORDS;
     }
 }
@@ -33,8 +34,8 @@ impl DataSet for AgNews {
         class_task(&[self.words.unwrap_or(self.width)], 4)
     }
 
-    /// The title counts only where the training file has titles: one of its public subsets has descriptions alone, and
-    /// a word that only test rows can have teaches nothing.
+    /// The title counts only where the training file has titles: one of its public subsets has
+    /// descriptions alone, and a word that only test rows can have teaches nothing.
     fn load(&self, folder: &Folder<'_>) -> Result<Rows> {
         let table = csv::Table {
             separator: b',',

@@ -5,12 +5,14 @@ use fl_core::{Labels, Task};
 use fl_data::{DataSet, DataSetFacts, Folder, Rows, class_task, dataset::Part, format::csv, text};
 
 fl_core::settings! {
-    /// Sentences of film reviews, against or for, as hashed bags of words or as the first words in their order.
+    /// Sentences of film reviews, against or for, as hashed bags of words or as the first words in
+    /// their order.
     pub struct Sst2 {
         /// Columns of a bag, and so its values; a word counts in the one that its hash names.
         width: usize = text::WIDTH, in 1..=text::MAX_WIDTH;
-        /// Instead of a bag: values in a row, the text's first so many words in their order, each as its column's number from 1 to
-        /// `width`, then zeros. For networks that begin with `embedding`.
+        /// Instead of a bag: values in a row, the text's first so many words in their order, each
+        /// as its column's number from 1 to `width`, then zeros. For networks that begin with
+        /// `embedding`.
         words: Option<usize> = None, in 1..=text::MAX_WORDS;
     }
 }

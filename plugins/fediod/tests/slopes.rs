@@ -1,4 +1,5 @@
-//! The slope by a made batch, through frozen teachers, discriminators and the student, is what differences say.
+//! The slope by a made batch, through frozen teachers, discriminators and the student, is what
+//! differences say.
 
 use fl_core::Differentiable as _;
 use fl_core::TaskKind;

@@ -1,9 +1,12 @@
-//! Times `density-ratio`'s estimator and prints JSON lines: what `tests/bench/kulsif_numpy.py` compares with.
+//! Times `density-ratio`'s estimator and prints JSON lines: what `tests/bench/kulsif_numpy.py`
+//! compares with.
 //!
-//! `kulsif mnist IMAGES(u8 rows, 6,270 x 784) N_U REPEATS`: fit to the first 270 images, score the other 6,000; uniform points in
-//! the box of Selective-FD's demo, sigma 5. Writes the ratios to IMAGES.w (f64), for comparison, and the uniform points to IMAGES.u (f32).
+//! `kulsif mnist IMAGES(u8 rows, 6,270 x 784) N_U REPEATS`: fit to the first 270 images, score the
+//! other 6,000; uniform points in the box of Selective-FD's demo, sigma 5. Writes the ratios to
+//! IMAGES.w (f64), for comparison, and the uniform points to IMAGES.u (f32).
 //!
-//! `kulsif landmarks FEATURES N_U M REPEATS`: exact and landmark fits on made-up features; seconds, Spearman, AUROC.
+//! `kulsif landmarks FEATURES N_U M REPEATS`: exact and landmark fits on made-up features; seconds,
+//! Spearman, AUROC.
 
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::metrics::auc;

@@ -1,4 +1,5 @@
-//! Fits one method to a LIBSVM set and prints seconds and accuracy as JSON: what `tests/bench` compares with.
+//! Fits one method to a LIBSVM set and prints seconds and accuracy as JSON: what `tests/bench`
+//! compares with.
 //!
 //! `fit METHOD SETTINGS(YAML) TRAIN TEST WIDTH REPEATS`
 

@@ -80,7 +80,7 @@ struct Job<'a, S> {
     goal: &'a Goal,
     stream: &'a Stream,
     units: f64,
-    /// Returns the contribution of some units of a class.
+    /// The contribution of some units of a class.
     stat: S,
 }
 

@@ -4,15 +4,17 @@ use super::*;
 use fl_core::Stream;
 use std::fmt::Write;
 
-/// What work may cost: allocations, and bytes held at once, for a text of so many bytes. No text has more values than bytes, nor
-/// more than are allowed; the worst seen is 73 allocations and 1,010 bytes for each. A pair of 8,000 groups compared with each
-/// other would be ten times the bound.
+/// What work may cost: allocations, and bytes held at once, for a text of so many bytes. No text
+/// has more values than bytes, nor more than are allowed; the worst seen is 73 allocations and
+/// 1,010 bytes for each. A pair of 8,000 groups compared with each other would be ten times the
+/// bound.
 fn bounds(bytes: usize) -> (u64, u64) {
     let values = bytes.min(crate::yaml::MAX_VALUES) as u64;
     (120 * values + 10_000, 2_000 * values + (1 << 20))
 }
 
-/// Reads a text. Work is counted, not timed: what is quadratic, or unbounded, shows on a busy machine as on an idle one.
+/// Reads a text. Work is counted, not timed: what is quadratic, or unbounded, shows on a busy
+/// machine as on an idle one.
 fn read_bounded(name: &str, bytes: &[u8], catalogue: &Catalogue) -> Result<Spec<Toy>, Mistakes> {
     let mut read = None;
     let work = allocation_counter::measure(|| {

@@ -39,7 +39,8 @@ $L__end:
 }
 ";
 
-/// Each thread of a block of 64 writes its number to shared memory and reads that of thread `63 - i`.
+/// Each thread of a block of 64 writes its number to shared memory and reads that of thread
+/// `63 - i`.
 const TURN: &str = r"
 .visible .entry turn(
     .param .u64 to

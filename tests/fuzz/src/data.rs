@@ -63,7 +63,8 @@ fn sound(rows: &Rows) {
     }
 }
 
-/// Which of the ways to read a file: its length says, so that files of a corpus are files as they are.
+/// Which of the ways to read a file: its length says, so that files of a corpus are files as they
+/// are.
 fn way<'a>(data: &[u8], ways: &[&'a str]) -> &'a str {
     ways[data.len() % ways.len()]
 }

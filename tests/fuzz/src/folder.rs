@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Control variates stay with the clients and with the server; the step after which it stops is one of three.
+/// Control variates stay with the clients and with the server; the step after which it stops is one
+/// of three.
 const SPEC: &str = "
 name: fuzz
 data: { set: { blobs: { train: 24, test: 8 } }, clients: 3, split: iid }
@@ -125,8 +126,9 @@ fn resumed(base: &Base, path: &Path, stop_after: Option<usize>) -> Result<Outcom
     go_on(base, folder, resumed, stop_after)
 }
 
-/// The bytes say which file is changed, and how: a place, what is done there, and with what, as often as they reach. The sums of
-/// what has sums are made right, so that what is behind them is read. Says whether a file that only people read was changed.
+/// The bytes say which file is changed, and how: a place, what is done there, and with what, as
+/// often as they reach. The sums of what has sums are made right, so that what is behind them is
+/// read. Says whether a file that only people read was changed.
 fn edited(base: &Base, data: &[u8]) -> (PathBuf, bool) {
     let mut bytes = Bytes(data);
     let changed = bytes.of(base.files.len());
@@ -172,7 +174,8 @@ fn remove(path: &Path) {
     fs::remove_dir_all(path).expect("it was there");
 }
 
-/// Going on is refused, or comes to its end; to the same end, if what was changed is no part of the state.
+/// Going on is refused, or comes to its end; to the same end, if what was changed is no part of the
+/// state.
 pub(crate) fn checkpoint(data: &[u8]) {
     BASE.with(|base| {
         let (path, same) = edited(base, data);

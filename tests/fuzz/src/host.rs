@@ -1,5 +1,5 @@
-//! A host that asks whatever it likes, and what a library of this program's parts makes of it. Pointers are valid, as the
-//! interface demands of a host; everything else may be wrong.
+//! A host that asks whatever it likes, and what a library of this program's parts makes of it.
+//! Pointers are valid, as the interface demands of a host; everything else may be wrong.
 #![allow(unsafe_code, reason = "the other side of a C interface")]
 
 use crate::bytes::Bytes;
@@ -14,7 +14,8 @@ use std::panic::set_hook;
 use std::sync::Once;
 
 thread_local! {
-    /// Where each part that can cross stands in the description, and its settings, every default filled in.
+    /// Where each part that can cross stands in the description, and its settings, every default
+    /// filled in.
     static PARTS: LazyCell<Vec<(u32, String)>> = LazyCell::new(parts);
     static IN_CALL: Cell<bool> = const { Cell::new(false) };
 }
@@ -319,7 +320,8 @@ impl Block {
     }
 }
 
-/// A part may panic at nonsense, which its library catches; a fuzzer's own hook would take that for the end.
+/// A part may panic at nonsense, which its library catches; a fuzzer's own hook would take that for
+/// the end.
 fn allow_panics_in_calls() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -401,6 +403,7 @@ fn one(table: &FlLibrary, kept: &mut Kept, bytes: &mut Bytes<'_>) {
     let call = table.call.expect("call");
     // SAFETY: everything handed over lives through the call, and one thread uses the part.
     let code = unsafe { call(part, operation, &raw const input, &raw const host) };
-    // a panic is the part's, and the host says so: whoever asks nonsense may get one, but a library survives it
+    // a panic is the part's, and the host says so: whoever asks nonsense may get one, but a library
+    // survives it
     assert!((FL_OK..=FL_LACKS).contains(&code), "code {code}");
 }

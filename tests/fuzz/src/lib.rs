@@ -1,7 +1,9 @@
-//! What is fed with anything at all. Each target takes bytes and must return, whatever they are: it panics on a mistake in the
-//! program, such as numbers that are not finite where the program promises that they are.
+//! What is fed with anything at all. Each target takes bytes and must return, whatever they are: it
+//! panics on a mistake in the program, such as numbers that are not finite where the program
+//! promises that they are.
 //!
-//! `fuzz/` runs them under libFuzzer (`tests/bench/fuzz.sh`); the smoke test runs each over its corpus and some mutations.
+//! `fuzz/` runs them under libFuzzer (`tests/bench/fuzz.sh`); the smoke test runs each over its
+//! corpus and some mutations.
 
 mod bytes;
 mod data;
@@ -21,7 +23,8 @@ pub struct Target {
     pub name: &'static str,
     /// Feeds it.
     pub run: fn(&[u8]),
-    /// How many mutations of each file of its corpus the smoke test tries: as many as take a second or so.
+    /// How many mutations of each file of its corpus the smoke test tries: as many as take a second
+    /// or so.
     pub mutations: u64,
 }
 

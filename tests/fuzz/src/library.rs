@@ -37,7 +37,8 @@ thread_local! {
 
 unsafe extern "C" fn describe(_: *const FlHost, json: *mut FlText) -> i32 {
     DESCRIPTION.with_borrow(|text| {
-        // SAFETY: the host's place for a text, which stays as long as the thread or until the next description.
+        // SAFETY: the host's place for a text, which stays as long as the thread or until the next
+        // description.
         unsafe { json.write(borrowed(text)) };
     });
     FL_OK

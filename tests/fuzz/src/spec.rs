@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 pub(crate) static CATALOGUE: LazyLock<Catalogue> =
     LazyLock::new(|| Catalogue::linked().expect("the linked parts have different names"));
 
-/// What is refused is refused with places; what is taken, taken again as it was resolved, is the same spec.
+/// What is refused is refused with places; what is taken, taken again as it was resolved, is the
+/// same spec.
 pub(crate) fn spec(text: &[u8]) {
     let read = |text: &[u8]| Document::parse("spec.yaml", text).read(&CATALOGUE);
     let spec: Spec<DataSpec> = match read(text) {

@@ -38,8 +38,8 @@ const DIMENSIONS: u32 = 16;
 type Log = Box<dyn Fn(u32, &str, &str) + Send + Sync>;
 static LOG: OnceLock<Log> = OnceLock::new();
 
-/// Says where the log of loaded parts goes: level (1 error .. 4 for those who search), part, line. The first call counts;
-/// before it nothing is shown.
+/// Says where the log of loaded parts goes: level (1 error .. 4 for those who search), part, line.
+/// The first call counts; before it nothing is shown.
 pub fn on_log(log: impl Fn(u32, &str, &str) + Send + Sync + 'static) {
     let _ = LOG.set(Box::new(log));
 }
@@ -264,7 +264,8 @@ impl Zero for u32 {}
 impl Zero for i64 {}
 impl Zero for u8 {}
 
-/// `n` zeros. The system gives such memory when it is first touched, so that what is asked for and not used costs nothing.
+/// `n` zeros. The system gives such memory when it is first touched, so that what is asked for and
+/// not used costs nothing.
 fn zeros<T: Zero>(n: usize) -> Result<Vec<T>, String> {
     if n == 0 {
         return Ok(Vec::new());
@@ -275,7 +276,8 @@ fn zeros<T: Zero>(n: usize) -> Result<Vec<T>, String> {
     if data.is_null() {
         return Err(format!("there is no memory for {n} numbers"));
     }
-    // SAFETY: the allocator of every vector gave `n` numbers in the layout of a vector of capacity `n`, and zeros are `T`.
+    // SAFETY: the allocator of every vector gave `n` numbers in the layout of a vector of capacity
+    // `n`, and zeros are `T`.
     Ok(unsafe { Vec::from_raw_parts(data, n, n) })
 }
 
@@ -451,7 +453,8 @@ unsafe extern "C" fn parallel_for(
             let argument = &argument;
             let one = |i: usize, chunk: &mut [f32]| {
                 let _away = ForeignCallGuard::with(call.who);
-                // SAFETY: `chunk` is this call's alone, and `argument` is shared as the library asked.
+                // SAFETY: `chunk` is this call's alone, and `argument` is shared as the library
+                // asked.
                 work(argument.0, i, chunk.as_mut_ptr(), chunk.len());
             };
             match call.exec {

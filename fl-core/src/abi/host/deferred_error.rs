@@ -6,7 +6,8 @@ use crate::abi::raw::{FL_LOAD, FL_SAVE};
 use anyhow::{bail, ensure};
 use std::sync::{Mutex, PoisonError};
 
-/// Some operations cannot fail here, but can in a library: the next one that can, does, and says why.
+/// Some operations cannot fail here, but can in a library: the next one that can, does, and says
+/// why.
 #[derive(Default)]
 pub(super) struct DeferredError(Mutex<Option<String>>);
 
@@ -30,7 +31,8 @@ impl DeferredError {
 const UNSAVED: &[u8] = b"\0fl: this state could not be saved";
 
 impl DeferredError {
-    /// The state of a part whose `save` cannot fail. If it does, a run that goes on from there must not do so silently.
+    /// The state of a part whose `save` cannot fail. If it does, a run that goes on from there must
+    /// not do so silently.
     pub fn save(&self, remote: &PartHandle) -> Vec<u8> {
         match self.keep(remote.save(FL_SAVE)) {
             Some(state) => state.unwrap_or_default(),

@@ -275,8 +275,8 @@ fn schema(doc: &str, fields: &[Field]) -> Json {
     schema
 }
 
-/// Notes every mistake in settings by the schemas of their fields; without any, gives them with every default filled in.
-/// This is for libraries that have no check of their own.
+/// Notes every mistake in settings by the schemas of their fields; without any, gives them with
+/// every default filled in. This is for libraries that have no check of their own.
 pub(super) fn check(fields: &[Field], value: &Value, reader: &mut Reader) -> Option<Value> {
     let names: Vec<&str> = fields.iter().map(|f| f.name.as_str()).collect();
     let mut found = reader.keys(value, &names)?;

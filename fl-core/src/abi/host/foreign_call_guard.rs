@@ -29,7 +29,8 @@ pub fn leave() -> ! {
 }
 
 thread_local! {
-    /// In whose code this thread is; it has no destructor, so that it can be looked at while the program ends.
+    /// In whose code this thread is; it has no destructor, so that it can be looked at while the
+    /// program ends.
     static IN: Cell<Option<(*const u8, usize)>> = const { Cell::new(None) };
 }
 
@@ -49,7 +50,8 @@ impl ForeignCallGuard {
         static ONCE: Once = Once::new();
         #[cfg(unix)]
         ONCE.call_once(|| {
-            // SAFETY: the function has the type that is wanted, and touches nothing that may be gone by then.
+            // SAFETY: the function has the type that is wanted, and touches nothing that may be
+            // gone by then.
             unsafe { libc::atexit(ended) };
         });
         #[cfg(not(unix))]
@@ -75,8 +77,8 @@ impl Drop for ForeignCallGuard {
     }
 }
 
-/// Runs `f`, which is code of the library `who`, such as its initialisers. If it ends the program, the program says so and
-/// exits with code 1; how numbers are rounded is as before.
+/// Runs `f`, which is code of the library `who`, such as its initialisers. If it ends the program,
+/// the program says so and exits with code 1; how numbers are rounded is as before.
 pub fn during<T>(who: &str, f: impl FnOnce() -> T) -> T {
     let _away = ForeignCallGuard::with(who);
     f()
@@ -102,7 +104,8 @@ extern "C" fn ended() {
     unsafe { libc::_exit(1) };
 }
 
-/// While it lives, this thread is back in the host's code, in the middle of a library's: it rounds as the host does.
+/// While it lives, this thread is back in the host's code, in the middle of a library's: it rounds
+/// as the host does.
 pub(super) struct CallbackGuard(Rounding);
 
 impl CallbackGuard {

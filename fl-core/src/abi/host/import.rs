@@ -40,8 +40,8 @@ fn other_version(found: u32) -> String {
     format!("it has interface {found}, this program has {FL_VERSION}; the library is {what}")
 }
 
-/// This program's own parts as they would come out of a library: everything crosses the C interface,
-/// but nothing is loaded. For tests.
+/// This program's own parts as they would come out of a library: everything crosses the C
+/// interface, but nothing is loaded. For tests.
 pub fn import_linked(origin: &'static str) -> Vec<&'static PartDecl> {
     let Ok(functions) = Functions::of(crate::abi::library()) else {
         return Vec::new();
@@ -71,11 +71,12 @@ pub fn import_linked(origin: &'static str) -> Vec<&'static PartDecl> {
 /// The parts are never freed, and the library must never be unloaded.
 ///
 /// # Errors
-/// Says why the library cannot be used; nothing of it is called before its magic number, version and size are known.
+/// Says why the library cannot be used; nothing of it is called before its magic number, version
+/// and size are known.
 ///
 /// # Safety
-/// `table` is the address of the library's symbol `fl_plugin`, readable for at least 16 bytes, and what follows is a
-/// table as its first 16 bytes say; it stays valid for ever.
+/// `table` is the address of the library's symbol `fl_plugin`, readable for at least 16 bytes, and
+/// what follows is a table as its first 16 bytes say; it stays valid for ever.
 pub unsafe fn import(
     table: *const FlLibrary,
     origin: &str,

@@ -121,8 +121,8 @@ impl Functions {
                     count: messages.len(),
                 };
                 call.run(|host| {
-                    // SAFETY: the part is the library's own, nobody else uses it now, and everything handed over lives
-                    // through the call.
+                    // SAFETY: the part is the library's own, nobody else uses it now, and
+                    // everything handed over lives through the call.
                     unsafe { (table.call)(part, operation, &input, host) }
                 })
             }
@@ -130,7 +130,8 @@ impl Functions {
             Self::IsolatedLibrary(apart) => {
                 let asked = call.asked(messages);
                 call.run(|host| {
-                    // SAFETY: the part is one that a call gave, and `messages` are valid through the call.
+                    // SAFETY: the part is one that a call gave, and `messages` are valid through
+                    // the call.
                     unsafe { apart.call(part, operation, text, asked, host) }
                 })
             }
@@ -149,7 +150,8 @@ impl Functions {
         }
     }
 
-    /// Makes a part; `who` names it in errors. One that is `alone` shares its process with no other.
+    /// Makes a part; `who` names it in errors. One that is `alone` shares its process with no
+    /// other.
     pub fn create(
         self,
         who: &'static str,
@@ -212,7 +214,8 @@ pub(in crate::abi) struct PartHandle {
     part: *mut c_void,
 }
 
-// SAFETY: the interface says that a part may move between threads, and is used by one at a time; so there is no `Sync`.
+// SAFETY: the interface says that a part may move between threads, and is used by one at a time; so
+// there is no `Sync`.
 unsafe impl Send for PartHandle {}
 
 impl Drop for PartHandle {

@@ -43,8 +43,8 @@ fn tell(told: &ProcessMessage) -> Result<()> {
     send(program, told)
 }
 
-/// Loads a library, and answers the program's questions with its parts, until the program has no more. `memory` is what tensors are
-/// shared in.
+/// Loads a library, and answers the program's questions with its parts, until the program has no
+/// more. `memory` is what tensors are shared in.
 ///
 /// # Errors
 /// When the program cannot be understood or told.

@@ -1,11 +1,14 @@
-//! Libraries in processes of their own: the same table of functions, asked over a socket, with tensors in shared memory.
+//! Libraries in processes of their own: the same table of functions, asked over a socket, with
+//! tensors in shared memory.
 //!
-//! The program keeps a few processes for each library ([`IsolatedLibrary`]); each loads it and answers one question at a time
-//! ([`serve()`]). A part lives in the process that made it. What the program is told by a process it takes as it takes what a
-//! library tells it: every text, tensor and part goes through [`FlHost`](super::raw::FlHost), which checks them.
+//! The program keeps a few processes for each library ([`IsolatedLibrary`]); each loads it and
+//! answers one question at a time ([`serve()`]). A part lives in the process that made it. What the
+//! program is told by a process it takes as it takes what a library tells it: every text, tensor
+//! and part goes through [`FlHost`](super::raw::FlHost), which checks them.
 //!
-//! A process that crashes, that calls `exit`, that has no memory left or that takes longer than it may is ended, and only its
-//! parts with it: whoever asks one of them gets an error, and new parts come from a new process.
+//! A process that crashes, that calls `exit`, that has no memory left or that takes longer than it
+//! may is ended, and only its parts with it: whoever asks one of them gets an error, and new parts
+//! come from a new process.
 
 mod child;
 mod parent;
@@ -114,7 +117,8 @@ struct Reply {
 /// What comes from a process.
 #[derive(Serialize, Deserialize)]
 enum ProcessMessage {
-    /// It logs, with this level. Not a part of the answer: the last words of one that crashes matter most.
+    /// It logs, with this level. Not a part of the answer: the last words of one that crashes
+    /// matter most.
     LogEvent(u32, String),
     Answered(Reply),
     /// A protocol asks the program in the middle of a call.

@@ -26,11 +26,12 @@ pub struct Process {
 /// Begins a process.
 type Begin = Box<dyn Fn() -> Result<Process> + Send + Sync>;
 
-/// So many processes a library has at most, on every machine: which parts share one does not depend on how many processors
-/// there are.
+/// So many processes a library has at most, on every machine: which parts share one does not depend
+/// on how many processors there are.
 const PROCESSES: usize = 16;
 
-/// A library in processes of its own. A part's random stream says in which it is made, and there it stays.
+/// A library in processes of its own. A part's random stream says in which it is made, and there it
+/// stays.
 pub struct IsolatedLibrary {
     begin: Begin,
     /// A call that takes longer ends its process.
@@ -58,7 +59,8 @@ pub(in crate::abi) struct CallInput<'a> {
 }
 
 impl IsolatedLibrary {
-    /// Processes that `begin` begins when they are needed; a call that takes longer than `longest` ends its process.
+    /// Processes that `begin` begins when they are needed; a call that takes longer than `longest`
+    /// ends its process.
     pub fn new(begin: Begin, longest: Duration) -> Self {
         Self {
             begin,
@@ -125,7 +127,8 @@ impl IsolatedLibrary {
     /// # Safety
     /// As [`IsolatedLibrary::call`]; it is not used any more.
     pub(in crate::abi) unsafe fn drop(&self, part: *mut c_void) {
-        // SAFETY: as the caller says; the handle is a box of ours, and this is the last that is heard of it.
+        // SAFETY: as the caller says; the handle is a box of ours, and this is the last that is
+        // heard of it.
         let handle = unsafe { Box::from_raw(part.cast::<IsolatedPart>()) };
         let mut worker = self.worker(handle.worker);
         if handle.worker >= PROCESSES {
@@ -169,7 +172,8 @@ impl IsolatedLibrary {
         PROCESSES + at
     }
 
-    /// Asks process `at`, and hands on what it answers. A question about a part is for process `number` alone.
+    /// Asks process `at`, and hands on what it answers. A question about a part is for process
+    /// `number` alone.
     fn ask(
         &self,
         at: usize,

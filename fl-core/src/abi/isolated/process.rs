@@ -95,8 +95,8 @@ impl LibraryProcess {
         Ok(())
     }
 
-    /// Waits for the answer; what is logged until then is passed on, and does not give the call more time.
-    /// A protocol may ask `host` in the middle; that begins the time anew.
+    /// Waits for the answer; what is logged until then is passed on, and does not give the call
+    /// more time. A protocol may ask `host` in the middle; that begins the time anew.
     pub fn hear(
         &mut self,
         longest: Duration,
@@ -218,7 +218,8 @@ impl LibraryProcess {
                 }
             });
             if !room.is_null() && bytes > 0 {
-                // SAFETY: the host gave room for a tensor of this type and shape, and so many bytes are shared.
+                // SAFETY: the host gave room for a tensor of this type and shape, and so many bytes
+                // are shared.
                 unsafe { from.copy_to_nonoverlapping(room.cast(), bytes) };
             }
         }

@@ -11,7 +11,8 @@ use std::fs::File;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// A tensor begins where its numbers are aligned whatever they are, and where a vector register likes it.
+/// A tensor begins where its numbers are aligned whatever they are, and where a vector register
+/// likes it.
 const ALIGNED: usize = 64;
 /// It grows by so much at least.
 const STEP: usize = 1 << 16;
@@ -28,7 +29,8 @@ pub(super) enum Doorbell {
     Answered = 1,
 }
 
-/// A file in memory, mapped. It only grows: it is sealed against becoming shorter, so that what is mapped stays.
+/// A file in memory, mapped. It only grows: it is sealed against becoming shorter, so that what is
+/// mapped stays.
 pub(super) struct SharedMemory {
     file: File,
     map: Option<MmapRaw>,
@@ -93,8 +95,8 @@ impl SharedMemory {
         }
     }
 
-    /// Waits a little for a message: whoever sleeps is woken late, and most answers come at once. `heard` counts
-    /// messages.
+    /// Waits a little for a message: whoever sleeps is woken late, and most answers come at once.
+    /// `heard` counts messages.
     pub fn listen(&self, bell: Doorbell, heard: &mut u32) {
         let until = Instant::now() + LISTEN;
         let silent = |bell: &AtomicU32| bell.load(Ordering::Acquire) == *heard;

@@ -18,19 +18,22 @@ const MOST: u64 = 1_000_000;
 
 #[derive(Subcommand)]
 pub enum AccountCommand {
-    /// Price the winners of votes: PATE, and FedKT at the server (L1) or in one partition of a party (L2).
+    /// Price the winners of votes: PATE, and FedKT at the server (L1) or in one partition of a
+    /// party (L2).
     #[command(after_help = "Example:\n  fl account pate --votes votes.csv --gamma 0.05")]
     Pate(pate::PateArgs),
     /// Price Laplace noise, or find the noise that an epsilon needs.
     #[command(after_help = "Example:\n  fl account laplace --scale 2 --times 10")]
     Laplace(noise::LaplaceArgs),
-    /// Price Gaussian noise on everything or on a random part, or find the noise that an epsilon needs.
+    /// Price Gaussian noise on everything or on a random part, or find the noise that an epsilon
+    /// needs.
     #[command(after_help = "Example:\n  fl account gaussian --target 2 --rate 0.01 --times 1000")]
     Gaussian(noise::GaussianArgs),
     /// Price randomised response, or find the epsilon that each answer may have.
     #[command(after_help = "Example:\n  fl account randomised-response --epsilon 1 --times 20")]
     RandomisedResponse(noise::RandomisedResponseArgs),
-    /// Price training on a random sample and nothing else (FedMD-NFDP), or find how many draws an epsilon allows.
+    /// Price training on a random sample and nothing else (FedMD-NFDP), or find how many draws an
+    /// epsilon allows.
     #[command(after_help = "Example:\n  fl account nfdp --draws 100 --of 1000")]
     Nfdp(noise::NfdpArgs),
 }
@@ -84,7 +87,8 @@ fn number(what: &str, x: f64, below: f64) -> Result<(), Failure> {
     }
 }
 
-/// The guarantee of one accountant for so many of one event. It is given those of the settings that it has.
+/// The guarantee of one accountant for so many of one event. It is given those of the settings that
+/// it has.
 fn ask(
     catalogue: &Catalogue,
     name: &str,

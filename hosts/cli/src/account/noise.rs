@@ -1,4 +1,5 @@
-//! `fl account laplace | gaussian | randomised-response | nfdp`: releases that are described by a few numbers.
+//! `fl account laplace | gaussian | randomised-response | nfdp`: releases that are described by a
+//! few numbers.
 
 use super::{MOST, Whose, ask, number};
 use crate::{Done, Failure, print};
@@ -19,7 +20,8 @@ struct Common {
     /// Whose presence is to be hidden.
     #[arg(long, value_enum, default_value = "example")]
     level: Whose,
-    /// The epsilon that is wanted for all releases together: the least noise that keeps it is found.
+    /// The epsilon that is wanted for all releases together: the least noise that keeps it is
+    /// found.
     #[arg(long, allow_negative_numbers = true)]
     target: Option<f64>,
     /// One JSON object instead of a table.
@@ -130,7 +132,8 @@ fn prices(catalogue: &Catalogue, event: &PrivacyEvent, common: &Common) -> Resul
     }
 }
 
-/// The least noise that keeps the wanted epsilon, to four digits; `event` makes less epsilon of more noise.
+/// The least noise that keeps the wanted epsilon, to four digits; `event` makes less epsilon of
+/// more noise.
 fn search(
     catalogue: &Catalogue,
     common: &Common,

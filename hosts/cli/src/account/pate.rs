@@ -13,7 +13,8 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct PateArgs {
-    /// Votes for each class, one query a line (`47,3`), or JSON: `[[47, 3], [50, 0]]`. Counts without noise.
+    /// Votes for each class, one query a line (`47,3`), or JSON: `[[47, 3], [50, 0]]`. Counts
+    /// without noise.
     #[arg(long)]
     votes: PathBuf,
     /// Inverse scale of the noise on every count.
@@ -22,8 +23,8 @@ pub struct PateArgs {
     /// Standard deviation of Gaussian noise in place of `--gamma` (GNMax).
     #[arg(long, allow_negative_numbers = true, conflicts_with = "gamma")]
     sigma: Option<f64>,
-    /// A query is answered only if its highest count, with Gaussian noise of `--check`, reaches this (Confident-GNMax); every
-    /// query is reckoned as answered.
+    /// A query is answered only if its highest count, with Gaussian noise of `--check`, reaches
+    /// this (Confident-GNMax); every query is reckoned as answered.
     #[arg(long, allow_negative_numbers = true, requires_all = ["sigma", "check"], conflicts_with = "gamma")]
     threshold: Option<f64>,
     /// Standard deviation of the noise on the highest count.
@@ -32,8 +33,8 @@ pub struct PateArgs {
     /// Delta of the guarantee.
     #[arg(long, default_value_t = 1e-5, allow_negative_numbers = true)]
     delta: f64,
-    /// How many votes of a query one unit can change: the students of a party in FedKT-L1; 1 in PATE and for one
-    /// example in FedKT-L2; the teachers of a partition for a whole party there.
+    /// How many votes of a query one unit can change: the students of a party in FedKT-L1; 1 in
+    /// PATE and for one example in FedKT-L2; the teachers of a partition for a whole party there.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     s: u32,
     /// Whose presence is to be hidden.

@@ -26,7 +26,8 @@ pub struct GeneratorArgs {
     /// Inputs that are made, and private and test examples that they are compared with, at most.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..=100_000))]
     inputs: u32,
-    /// Draw what was made and is nearest to a private example, and below it that example: a PNG file.
+    /// Draw what was made and is nearest to a private example, and below it that example: a PNG
+    /// file.
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
     #[command(flatten)]

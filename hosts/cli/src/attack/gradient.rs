@@ -40,13 +40,16 @@ pub struct GradientArgs {
     /// Steps of the search.
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     steps: u32,
-    /// The weight of an image's total variation per pixel beside the distance: larger finds smoother images.
+    /// The weight of an image's total variation per pixel beside the distance: larger finds
+    /// smoother images.
     #[arg(long, value_name = "WEIGHT", default_value_t = 0.1, value_parser = weight)]
     smooth: f64,
-    /// How the attacker comes by the classes of the images: found in the slopes by the last layer, or told.
+    /// How the attacker comes by the classes of the images: found in the slopes by the last layer,
+    /// or told.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Labels::Found)]
     labels: Labels,
-    /// Draw the private images, below them what each attack has found, and below that what anybody knows: a PNG file.
+    /// Draw the private images, below them what each attack has found, and below that what anybody
+    /// knows: a PNG file.
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
     #[command(flatten)]

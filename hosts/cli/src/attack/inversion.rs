@@ -33,15 +33,16 @@ pub struct Inverting {
     /// Steps of the search.
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     steps: u32,
-    /// The weight of an image's total variation per pixel beside the loss: larger finds smoother images.
+    /// The weight of an image's total variation per pixel beside the loss: larger finds smoother
+    /// images.
     #[arg(long, value_name = "WEIGHT", default_value_t = 1.0, value_parser = weight)]
     smooth: f64,
-    /// Search among what a generator makes (GMI), which first learns for so many steps from images that the attacker has too: the run's public
-    /// samples, or test examples if there are none.
+    /// Search among what a generator makes (GMI), which first learns for so many steps from images
+    /// that the attacker has too: the run's public samples, or test examples if there are none.
     #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     prior: Option<u32>,
-    /// Draw what was found, a column a class, below it the private image that is nearest, and the class's mean over test images: a PNG
-    /// file. Of the last model, if there are several.
+    /// Draw what was found, a column a class, below it the private image that is nearest, and the
+    /// class's mean over test images: a PNG file. Of the last model, if there are several.
     #[arg(long, value_name = "FILE")]
     pub picture: Option<PathBuf>,
     #[command(flatten)]
@@ -59,7 +60,8 @@ pub struct Inverted {
     like: Likeness,
     /// How like one the mean of the test images of the class is.
     known: Likeness,
-    /// With a generator: how like one is what it makes by chance that the model takes for the class.
+    /// With a generator: how like one is what it makes by chance that the model takes for the
+    /// class.
     unsearched: Option<Likeness>,
 }
 
@@ -140,7 +142,8 @@ impl Inverting {
         .map(Some)
     }
 
-    /// What a model of this name takes each class to look like, beside the private examples that it learnt from; drawn, if that was asked for.
+    /// What a model of this name takes each class to look like, beside the private examples that it
+    /// learnt from; drawn, if that was asked for.
     pub fn invert(
         &self,
         (name, private): (&str, &[Examples]),
@@ -187,7 +190,8 @@ fn private(data: &Assembled, target: &Target) -> Result<Vec<Examples>> {
     all.ok_or_else(|| anyhow!("model `{}` is of no client of the spec", target.name))
 }
 
-/// Each of `inputs` beside the nearest private example of its class, which comes too; of a class that nobody has, of all.
+/// Each of `inputs` beside the nearest private example of its class, which comes too; of a class
+/// that nobody has, of all.
 pub fn beside(
     inputs: &Array2<f32>,
     private: &[Examples],

@@ -24,8 +24,8 @@ pub struct MembershipArgs {
     /// The folder of a run that is done.
     #[arg(value_name = "RUN")]
     dir: PathBuf,
-    /// Run the spec so many times more (an even number), each time without a half of everybody's examples, and compare with what
-    /// those models say (LiRA).
+    /// Run the spec so many times more (an even number), each time without a half of everybody's
+    /// examples, and compare with what those models say (LiRA).
     #[arg(long, value_name = "N", default_value_t = 0)]
     shadows: usize,
     /// Clients that a shadow run serves at the same time; every processor's worth if not given.
@@ -104,7 +104,8 @@ fn owned(data: &Assembled, owner: usize) -> Result<&Examples> {
     own.with_context(|| format!("there is no client {owner} by the spec"))
 }
 
-/// What the run guarantees against readers of one example. Who cannot tell a party from any other cannot tell one example of it.
+/// What the run guarantees against readers of one example. Who cannot tell a party from any other
+/// cannot tell one example of it.
 fn kept(run: &Run) -> Option<Guarantee> {
     let outcome = &run.summary.as_ref()?.outcome;
     let protection = outcome.protection(Observer::Readers)?;
@@ -184,7 +185,8 @@ fn beside_shadows(
     Ok(found?)
 }
 
-/// Of each example what the shadow models that lack it say: `said` by shadow run, examples by owner and how many it has.
+/// Of each example what the shadow models that lack it say: `said` by shadow run, examples by owner
+/// and how many it has.
 fn without(halves: &Halves, said: &[&[f64]], owners: &[(u64, usize)]) -> Vec<Vec<f64>> {
     let mut all: Vec<Vec<f64>> = Vec::new();
     for (owner, n) in owners {

@@ -31,7 +31,8 @@ const FAR: [f64; 4] = [0.02, 0.05, 0.1, 0.2];
 
 #[derive(Args)]
 pub struct SlopesArgs {
-    /// A spec of `generate-and-distill`, or the folder of a run of one. It is run twice: as it is, and led by the attacker.
+    /// A spec of `generate-and-distill`, or the folder of a run of one. It is run twice: as it is,
+    /// and led by the attacker.
     #[arg(value_name = "SPEC")]
     spec: PathBuf,
     #[command(flatten)]
@@ -39,11 +40,12 @@ pub struct SlopesArgs {
     /// Steps of the search; each asks every client twice.
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     steps: u32,
-    /// The weight of an image's total variation per pixel beside the loss: larger finds smoother images.
+    /// The weight of an image's total variation per pixel beside the loss: larger finds smoother
+    /// images.
     #[arg(long, value_name = "WEIGHT", default_value_t = 1.0, value_parser = weight)]
     smooth: f64,
-    /// Draw what asking has found of the first client, a column a class, below it the private image that is nearest, and the class's mean
-    /// over test images: a PNG file.
+    /// Draw what asking has found of the first client, a column a class, below it the private image
+    /// that is nearest, and the class's mean over test images: a PNG file.
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
     #[command(flatten)]

@@ -28,13 +28,15 @@ pub struct SubstituteArgs {
     /// Whose answers are learnt.
     #[arg(long, value_name = "ID", default_value_t = 0)]
     client: ClientId,
-    /// The part whose kind of network the substitute is, such as `student`; otherwise the client's own.
+    /// The part whose kind of network the substitute is, such as `student`; otherwise the client's
+    /// own.
     #[arg(long, value_name = "SLOT")]
     network: Option<String>,
     /// How often the substitute sees each answer.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     epochs: u32,
-    /// Make another substitute of answers about so many inputs of the attacker's own, without any data (IDEAL).
+    /// Make another substitute of answers about so many inputs of the attacker's own, without any
+    /// data (IDEAL).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=250_000))]
     ask: Option<u32>,
     #[command(flatten)]

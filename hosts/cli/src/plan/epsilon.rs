@@ -13,7 +13,8 @@ use fl_core::{
 /// The most charges that are added up for a plan.
 const MOST: usize = 1_000_000;
 
-/// What each observer that is promised something will be promised at worst; `None` where only the run can say.
+/// What each observer that is promised something will be promised at worst; `None` where only the
+/// run can say.
 pub fn reach(
     parts: &Parts,
     rows: &[Row],
@@ -94,8 +95,8 @@ fn against(
     accountant.guarantee(None).ok()
 }
 
-/// Charges what clients release through the mechanisms in `slot`, so many times. They may have mechanisms of their own: each
-/// kind of client is one client here, and the worst counts.
+/// Charges what clients release through the mechanisms in `slot`, so many times. They may have
+/// mechanisms of their own: each kind of client is one client here, and the worst counts.
 fn at_clients(
     accountant: &mut dyn Accountant,
     parts: &Parts,
@@ -127,7 +128,8 @@ fn about(row: &Row) -> (usize, usize) {
     (row.rows, row.asked.voices)
 }
 
-/// What a release through the mechanism in `slot` costs, if its price does not depend on the numbers.
+/// What a release through the mechanism in `slot` costs, if its price does not depend on the
+/// numbers.
 fn price(
     parts: &Parts,
     slot: &str,
@@ -154,7 +156,8 @@ fn price(
     (event == again && !of_numbers).then_some(event)
 }
 
-/// A message as large as those of the run, with other numbers and, where the run decides, other shapes for each seed.
+/// A message as large as those of the run, with other numbers and, where the run decides, other
+/// shapes for each seed.
 fn made_up(
     of: &'static MessageType,
     (rows, voters): (usize, usize),

@@ -288,8 +288,8 @@ fn owners(parts: &Parts, slot: &str) -> Vec<Option<ClientId>> {
         .collect()
 }
 
-/// The largest model in `slot`: its parameters, and its bytes in its own format. Those of a forest are not known before it
-/// has grown.
+/// The largest model in `slot`: its parameters, and its bytes in its own format. Those of a forest
+/// are not known before it has grown.
 fn sizes(parts: &Parts, slot: &str, make: &BuildContext) -> (usize, Option<u64>) {
     let (mut params, mut bytes) = (0, parts.has(slot).then_some(0));
     for client in owners(parts, slot) {

@@ -1,5 +1,5 @@
-//! A loaded part gives the bits of the linked one: Rust over 1,000 random inboxes, C against a twin in Rust, and every part of
-//! the bundle through the C interface.
+//! A loaded part gives the bits of the linked one: Rust over 1,000 random inboxes, C against a twin
+//! in Rust, and every part of the bundle through the C interface.
 
 use crate::{common, library};
 use fl_conformance::{Case, Values, check, classes, tasks};
@@ -86,7 +86,8 @@ impl fl_core::Executor for Backwards {
     }
 }
 
-/// The same answers, bit for bit, to `n` inboxes one after the other; with a stop in the middle, and folded.
+/// The same answers, bit for bit, to `n` inboxes one after the other; with a stop in the middle,
+/// and folded.
 fn same_aggregator<I: Message, O: Message>(
     linked: &PartDecl,
     loaded: &PartDecl,

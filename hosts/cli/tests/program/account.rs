@@ -26,7 +26,8 @@ fn prices_are_those_of_the_literature() {
         (&5.0.into(), &0.0.into())
     );
     assert!(epsilon(&laplace) < 5.0);
-    // DP-SGD, q = 0.01, sigma / sensitivity = 2, 1000 steps: 0.7307 by opacus and dp-accounting with fewer orders
+    // DP-SGD, q = 0.01, sigma / sensitivity = 2, 1000 steps: 0.7307 by opacus and dp-accounting
+    // with fewer orders
     let sgd = account("gaussian --sigma 4 --sensitivity 2 --rate 0.01 --times 1000");
     let all = sgd["all"].as_array().unwrap();
     let renyi = all.iter().find(|a| a["accountant"] == "rdp").unwrap();

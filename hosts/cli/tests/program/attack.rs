@@ -398,7 +398,8 @@ fn bounded_answers_about_public_samples_make_a_substitute_that_is_inverted() {
         json(dir, &all)
     };
     let number = |of: &Value, at: usize, what: &str| of["attacks"][at][what].as_f64().unwrap();
-    // scores, quantised as they cross; the client's own model has no answers, and agrees with itself
+    // scores, quantised as they cross; the client's own model has no answers, and agrees with
+    // itself
     let found = attack("fedkd", &["--epochs", "20", "--picture", "p.png"]);
     assert_eq!(found["heard"], "logits");
     let [client, substitute] = &found["attacks"].as_array().unwrap()[..] else {
@@ -439,7 +440,8 @@ fn bounded_answers_about_public_samples_make_a_substitute_that_is_inverted() {
     );
     assert_ne!(student["attacks"][1], attack("fedkd", &seed)["attacks"][1]);
 
-    // of labels that are randomised before they cross less is learnt, and a filter leaves some samples unasked
+    // of labels that are randomised before they cross less is learnt, and a filter leaves some
+    // samples unasked
     let randomised = attack("ds-fl", &[]);
     assert_eq!(randomised["heard"], "votes");
     let plain = attack(

@@ -160,7 +160,8 @@ fn answers_are_taken_held_and_their_differences_shown() {
     );
     assert_eq!(test(&[]).0, 0);
 
-    // another part behind the same name of a case; a bound that does not hold; a refusal that does not come
+    // another part behind the same name of a case; a bound that does not hold; a refusal that does
+    // not come
     let other = CASES
         .replace("trim: 0.25", "trim: 0.0")
         .replace("[1, 4]", "[1, 2]");

@@ -86,7 +86,8 @@ pub fn specs(name: &str) -> Vec<PathBuf> {
     all
 }
 
-/// A spec for tests that run every quick one many times: the longest, FedIOD's, with a fifth of its steps.
+/// A spec for tests that run every quick one many times: the longest, FedIOD's, with a fifth of its
+/// steps.
 pub fn shorter(dir: &Path, spec: &Path) -> String {
     let text = std::fs::read_to_string(spec).expect("a spec");
     let at = match text.contains("\n  steps: 25\n") {

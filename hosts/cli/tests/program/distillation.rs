@@ -1,4 +1,5 @@
-//! Federated distillation as a user runs it: bytes, filters, privacy, and what is wrong said clearly.
+//! Federated distillation as a user runs it: bytes, filters, privacy, and what is wrong said
+//! clearly.
 
 use crate::common::{fails, fl, json, root};
 use serde_json::Value;
@@ -137,7 +138,8 @@ fn exact_a_round_without_anything_to_learn_is_counted_and_skipped() {
     );
 }
 
-/// FedDF's early stop. A single client is its own mean, so its model cannot gain from what it says itself.
+/// FedDF's early stop. A single client is its own mean, so its model cannot gain from what it says
+/// itself.
 #[test]
 fn exact_fusing_stops_after_its_patience_and_keeps_the_best_parameters() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! FedGEN as a user runs it: what it costs beside FedAvg, what it says of privacy, and mistakes said clearly.
+//! FedGEN as a user runs it: what it costs beside FedAvg, what it says of privacy, and mistakes
+//! said clearly.
 
 use crate::common::{fails, flat, json, out, quick};
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Run folders: several runs at once, what a run was begun with, and going on after whatever happened.
+//! Run folders: several runs at once, what a run was begun with, and going on after whatever
+//! happened.
 use crate::common::{fails, json, out, quick as spec, start};
 use crate::library;
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! Distillation on made inputs as a user runs it: bytes, what crosses, terms that are switched off, and mistakes said clearly.
+//! Distillation on made inputs as a user runs it: bytes, what crosses, terms that are switched off,
+//! and mistakes said clearly.
 
 use crate::common::{fails, json, out, quick};
 use serde_json::Value;
@@ -9,7 +10,8 @@ use std::path::Path;
 const TEACHER: &str = "  teacher: { use: dfdx, net: [{ linear: 8 }, relu, outputs], optimiser: { adam: { lr: 0.01 } } }";
 const JUDGE: &str = "  discriminator: { use: dfdx, net: [{ linear: 8 }, relu, outputs], optimiser: { adam: { lr: 0.01 } } }";
 
-/// Four clients, blobs of 8 numbers in 4 classes, batches of 16; `protocol` and `parts` are added to.
+/// Four clients, blobs of 8 numbers in 4 classes, batches of 16; `protocol` and `parts` are added
+/// to.
 fn spec(dir: &Path, train: usize, protocol: &str, parts: &str) -> String {
     let text = format!(
         "name: made
@@ -134,7 +136,8 @@ fn exact_no_model_and_no_private_input_crosses() {
     assert_eq!(kinds, all);
 }
 
-/// Label maps leave a client once; after them no message grows with a model or with what a client owns.
+/// Label maps leave a client once; after them no message grows with a model or with what a client
+/// owns.
 #[test]
 fn exact_label_maps_cross_and_no_image_does() {
     let dir = tempfile::tempdir().unwrap();

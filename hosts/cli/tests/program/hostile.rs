@@ -1,4 +1,5 @@
-//! Libraries that do what they must not: each gets a clear error, and the program goes on to say it.
+//! Libraries that do what they must not: each gets a clear error, and the program goes on to say
+//! it.
 
 use crate::common::{out, root};
 use crate::{common, library};
@@ -181,7 +182,8 @@ impl Table {
         self.rows += 1;
     }
 
-    /// As [`Table::row`], of a library that was loaded: one in a process of its own must come to the same.
+    /// As [`Table::row`], of a library that was loaded: one in a process of its own must come to
+    /// the same.
     fn called(&mut self, what: &str, args: &[&str]) {
         self.row(what, args, &[]);
         let apart = self.said(what, &[args, &["--isolate"]].concat(), &[]);
@@ -257,7 +259,8 @@ impl Table {
         );
         self.put("narrow.so", &patched(4, 1));
         self.put("program.so", &patched(16, 2));
-        // the loader reads the header of the program table next: no library of this system begins so
+        // the loader reads the header of the program table next: no library of this system begins
+        // so
         self.put("odd.so", &patched(56, 0));
         fs::create_dir(self.dir.path().join("folder.so")).unwrap();
         self.put("open.so", &fine);

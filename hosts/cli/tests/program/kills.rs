@@ -35,7 +35,8 @@ fn done(dir: &Path, folder: &str) -> u64 {
     number.map_or(1, |n| n.parse().unwrap())
 }
 
-/// Whose answer got lost and who is asked again has learnt once, whatever it keeps: SCAFFOLD's control variate, momentum.
+/// Whose answer got lost and who is asked again has learnt once, whatever it keeps: SCAFFOLD's
+/// control variate, momentum.
 #[test]
 fn who_is_asked_again_answers_as_if_for_the_first_time() {
     let d = tempfile::tempdir().unwrap();
@@ -156,7 +157,8 @@ fn a_run_without_a_checkpoint_begins_anew_and_says_so() {
     assert_eq!(fs::read(dir.join("own/spec.yaml")).unwrap(), b"mine");
 }
 
-/// Is this signal ignored here, and so by every program that is begun here (a job in the background ignores SIGINT)?
+/// Is this signal ignored here, and so by every program that is begun here (a job in the background
+/// ignores SIGINT)?
 #[cfg(unix)]
 fn ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

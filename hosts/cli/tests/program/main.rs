@@ -1,4 +1,5 @@
-//! The program as a user runs it, and what it loads at run time. One binary for all: each would be linked to everything again.
+//! The program as a user runs it, and what it loads at run time. One binary for all: each would be
+//! linked to everything again.
 
 mod abi;
 mod account;

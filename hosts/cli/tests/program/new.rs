@@ -1,7 +1,8 @@
 //! `fl new`, as a new user would try it: the transcript in `plugins/README.md`, every role, and C.
 //!
-//! What `fl new` writes is a workspace of its own, so nothing that is built for this one serves it. The crates written here
-//! share one target folder inside this one's, so that their dependencies are built once and stay.
+//! What `fl new` writes is a workspace of its own, so nothing that is built for this one serves it.
+//! The crates written here share one target folder inside this one's, so that their dependencies
+//! are built once and stay.
 
 use crate::{common, library};
 use std::fs;
@@ -200,7 +201,8 @@ fn what_cannot_be_made_is_refused_and_nothing_is_overwritten() {
     refused(&["trainer", "mine2", "--lang", "c"], "aggregators only");
 }
 
-/// `fl new` finds the sources above the working folder or above the program, and says so if they are not there.
+/// `fl new` finds the sources above the working folder or above the program, and says so if they
+/// are not there.
 #[test]
 fn the_sources_are_found_upwards() {
     let dir = tempfile::tempdir().unwrap();

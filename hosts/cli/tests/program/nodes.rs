@@ -169,7 +169,8 @@ fn data_that_do_not_fit_are_found_before_anything_is_asked() {
         );
         assert!(!dir.join("r").exists(), "nothing was begun");
     }
-    // two for one client; a policy that knows no such kind; a spec that shares out its set; nobody named
+    // two for one client; a policy that knows no such kind; a spec that shares out its set; nobody
+    // named
     write(&dir.join("1"), 0, &set, "");
     let (_, error) = fails(dir, &own(&nodes, &[]));
     assert!(error.contains("are both of client 0"), "{error}");
@@ -282,7 +283,8 @@ fn a_nodes_budget_is_for_its_lifetime() {
     let one = json(dir, &resume);
     let epsilon = one["privacy"]["server"]["epsilon"].as_f64().unwrap();
     assert!((30.0..60.0).contains(&epsilon), "{one}");
-    // another run is another ledger for the leader, and the same for the node: it ends with what was paid for
+    // another run is another ledger for the leader, and the same for the node: it ends with what
+    // was paid for
     let two = json(
         dir,
         &own(&nodes, &[&system[..], &["--out", "two"]].concat()),

@@ -1,4 +1,5 @@
-//! Noise of the system as a user meets it: no two runs alike, one run the same after a stop, nothing left to take it off with.
+//! Noise of the system as a user meets it: no two runs alike, one run the same after a stop,
+//! nothing left to take it off with.
 
 use crate::common::{fails, fl, json, out, root};
 use serde_json::Value;

@@ -289,7 +289,8 @@ fn who_is_drawn_follows_the_key_of_the_system() {
     assert!(one != two && one != seeded && two != seeded);
 }
 
-/// What a run begins with, and what it does about an answer that it cannot use, may tell of the data.
+/// What a run begins with, and what it does about an answer that it cannot use, may tell of the
+/// data.
 #[test]
 fn what_nobody_prices_leaves_no_guarantee() {
     let dir = tempfile::tempdir().unwrap();
@@ -346,7 +347,8 @@ fn what_nobody_prices_leaves_no_guarantee() {
     }
 }
 
-/// Every protocol of rounds ends so: here labels are paid for one by one, and the third round's first is one too many.
+/// Every protocol of rounds ends so: here labels are paid for one by one, and the third round's
+/// first is one too many.
 #[test]
 fn a_budget_ends_distillation_with_the_last_labels_that_were_paid_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -388,7 +390,8 @@ fn a_budget_ends_distillation_with_the_last_labels_that_were_paid_for() {
     assert!(!said.contains("--resume"), "{said}");
 }
 
-/// Clients whose releases cost less are paid for in the round that ends the run as well: what they sent was sent.
+/// Clients whose releases cost less are paid for in the round that ends the run as well: what they
+/// sent was sent.
 #[test]
 fn what_was_sent_in_a_round_that_is_not_paid_for_is_charged() {
     let dir = tempfile::tempdir().unwrap();
@@ -424,7 +427,8 @@ fn what_was_sent_in_a_round_that_is_not_paid_for_is_charged() {
     assert_eq!(two["metrics"], ended["metrics"]);
 }
 
-/// What a teacher says that has learnt by DP-SGD costs no more than its training, for everybody; what goes beside it is told.
+/// What a teacher says that has learnt by DP-SGD costs no more than its training, for everybody;
+/// what goes beside it is told.
 #[test]
 fn what_a_teacher_of_dp_sgd_says_costs_what_its_training_did() {
     let dir = tempfile::tempdir().unwrap();
@@ -475,7 +479,8 @@ fn what_a_teacher_of_dp_sgd_says_costs_what_its_training_did() {
     let sized = json(&run("sized", &sized, maker));
     let why = sized["privacy"]["server"]["nothing"][0].as_str();
     assert!(why.unwrap().contains("`training`"), "{sized}");
-    // half of the two settings is a mistake, and so is more to learn than the examples that are drawn from
+    // half of the two settings is a mistake, and so is more to learn than the examples that are
+    // drawn from
     let said = |protocol: &str, without: &str| {
         let args = run("wrong", protocol, "ensemble: { use: mean-logits }");
         let file = dir.join("wrong.yaml");

@@ -247,7 +247,8 @@ fn what_clients_have_learnt_is_never_lost_in_silence() {
 fn a_client_that_is_too_slow_is_what_the_spec_says() {
     let (d, spec) = (tempfile::tempdir().unwrap(), quick("fedavg"));
     let dir = d.path();
-    // nobody begins a process in a microsecond, so it is the greeting that fails, which no policy excuses
+    // nobody begins a process in a microsecond, so it is the greeting that fails, which no policy
+    // excuses
     let hurry = ["--processes", "2", "--deadline", "0.000001"];
     let begin = ["run", &spec, "--out", "r"];
     let (code, error) = fails(dir, &[&begin[..], &hurry].concat());

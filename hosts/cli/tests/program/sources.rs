@@ -1,4 +1,5 @@
-//! Every number has one source: text, outcome, report, page, pictures, comparison, study and export of a run agree.
+//! Every number has one source: text, outcome, report, page, pictures, comparison, study and export
+//! of a run agree.
 use crate::common::{fl, out, quick, specs};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -32,7 +33,8 @@ impl Done {
         lines.map(Result::unwrap).collect()
     }
 
-    /// The last measurement of each name, deviations over clients as `NAME.std`; `None`: not finite.
+    /// The last measurement of each name, deviations over clients as `NAME.std`; `None`: not
+    /// finite.
     fn metrics(&self) -> BTreeMap<String, Option<f64>> {
         let all = self.outcome["metrics"].as_object().unwrap().iter();
         all.map(|(name, v)| (name.clone(), v.as_f64())).collect()

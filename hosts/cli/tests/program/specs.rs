@@ -1,4 +1,5 @@
-//! Sameness: the same spec and seed give the same digest for any number of threads, again, and after a stop.
+//! Sameness: the same spec and seed give the same digest for any number of threads, again, and
+//! after a stop.
 
 use crate::common::{fails, fl, json, out, quick, root, shorter, specs};
 use serde_json::Value;
@@ -52,7 +53,8 @@ fn exact_threads_and_repetition_change_nothing() {
                 );
             }
         }
-        // every message through its wire form, every client made anew from its saved state before each question
+        // every message through its wire form, every client made anew from its saved state before
+        // each question
         assert_eq!(
             run(dir.path(), &spec, "wire", &["--wire"]),
             one,
@@ -89,7 +91,8 @@ fn a_limit_on_memory_that_cannot_be_kept_is_said() {
     assert!(!notes("tight").contains("one client at work"));
 }
 
-/// Runs `spec` into `folder`, with a stop after each of these steps; the last call is to end the run.
+/// Runs `spec` into `folder`, with a stop after each of these steps; the last call is to end the
+/// run.
 fn in_pieces(dir: &Path, spec: &str, folder: &str, stops: &[u64], steps: u64) -> String {
     let mut from = vec!["run", spec, "--out", folder];
     for stop in stops {

@@ -1,5 +1,5 @@
-//! `fl try`: every part of the three roles answers to JSON, and nothing that is in a file makes it fail otherwise than
-//! with an error.
+//! `fl try`: every part of the three roles answers to JSON, and nothing that is in a file makes it
+//! fail otherwise than with an error.
 
 use crate::common::{fails, json};
 use fl_conformance::{Case, Values, classes};

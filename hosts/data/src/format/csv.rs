@@ -17,7 +17,8 @@ pub fn utf8(bytes: &[u8]) -> Result<&str> {
     })
 }
 
-/// No file of a known set has more rows than this; a small compressed file may claim to have any number of them.
+/// No file of a known set has more rows than this; a small compressed file may claim to have any
+/// number of them.
 const MAX_ROWS: usize = 1 << 22;
 
 /// No text of a known set is longer than this.
@@ -127,10 +128,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// Calls `row` with the fields of each row, without the spaces around them. Empty lines are skipped.
+    /// Calls `row` with the fields of each row, without the spaces around them. Empty lines are
+    /// skipped.
     ///
     /// # Errors
-    /// If the file is empty, not text, has a row of other than `columns` fields, or `row` fails; says which line.
+    /// If the file is empty, not text, has a row of other than `columns` fields, or `row` fails;
+    /// says which line.
     pub fn rows(&self, bytes: &[u8], mut row: impl FnMut(&[&str]) -> Result<()>) -> Result<()> {
         let reader = csv_core::ReaderBuilder::new()
             .delimiter(self.separator)

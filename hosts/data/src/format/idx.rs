@@ -16,7 +16,8 @@ pub struct Images {
 /// Reads a file of unsigned bytes in three dimensions.
 ///
 /// # Errors
-/// If it is not IDX, has other dimensions, or its header does not describe exactly the bytes that follow.
+/// If it is not IDX, has other dimensions, or its header does not describe exactly the bytes that
+/// follow.
 pub fn images(bytes: Vec<u8>) -> Result<Images> {
     let [_, height, width] = header(&bytes)?;
     ensure!(

@@ -1,9 +1,11 @@
-//! LIBSVM: one row a line, `label index:value index:value ..`; indices begin at 1 and ascend, others are 0.
+//! LIBSVM: one row a line, `label index:value index:value ..`; indices begin at 1 and ascend,
+//! others are 0.
 
 use anyhow::{Context, Result, ensure};
 use fl_core::Inputs;
 
-/// The rows of a file, compressed: row `i` is `columns[starts[i]..starts[i + 1]]`. Columns begin at 0 here.
+/// The rows of a file, compressed: row `i` is `columns[starts[i]..starts[i + 1]]`. Columns begin at
+/// 0 here.
 #[derive(Debug, PartialEq)]
 pub struct Rows {
     /// The class of each row.
@@ -54,12 +56,13 @@ pub fn sign(label: &str) -> Result<u32> {
     }
 }
 
-/// Reads the rows of a file with features `1..=width`; `class` says which class a label is. A file may name fewer features
-/// than `width`: the test part of a set often does.
+/// Reads the rows of a file with features `1..=width`; `class` says which class a label is. A file
+/// may name fewer features than `width`: the test part of a set often does.
 ///
 /// # Errors
-/// If it is empty or not text, or a line has a label that `class` refuses, an index that is 0, above `width` or not above
-/// the one before it, or a value that is not a finite number; says which line.
+/// If it is empty or not text, or a line has a label that `class` refuses, an index that is 0,
+/// above `width` or not above the one before it, or a value that is not a finite number; says which
+/// line.
 pub fn rows(bytes: &[u8], width: u32, mut class: impl FnMut(&str) -> Result<u32>) -> Result<Rows> {
     let text = super::csv::known(bytes)?;
     let mut rows = Rows {

@@ -1,4 +1,5 @@
-//! A leader and its nodes in one process, and an engine between them that loses, doubles and mixes up what it is told to.
+//! A leader and its nodes in one process, and an engine between them that loses, doubles and mixes
+//! up what it is told to.
 
 use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::{BuildContext, ClientId, Public, Result, RunOptions, Stream};

@@ -1,4 +1,5 @@
-//! What two sides make of each other when what is between them, or one of them, does not do what it should.
+//! What two sides make of each other when what is between them, or one of them, does not do what it
+//! should.
 
 use crate::common::{Carry, Engine, SCAFFOLD, read};
 use anyhow::Context;
@@ -32,7 +33,8 @@ fn exact_an_engine_that_mixes_doubles_and_delays_changes_nothing() {
     let there = spec.run(Some((plain, leader(d.path())))).unwrap();
     assert_eq!(there.digest, here.digest);
 
-    // every request is delivered twice, every reply comes twice and again with the next, the last first
+    // every request is delivered twice, every reply comes twice and again with the next, the last
+    // first
     let mut node = spec.node(&d.path().join("b"));
     let mut late: Vec<(ClientId, Packet)> = Vec::new();
     let doubled = Rc::new(RefCell::new(0));
@@ -240,7 +242,8 @@ fn exact_a_run_goes_back_to_the_checkpoint_and_no_further() {
         .run(Some((Engine::new(carry), leader(d.path()))))
         .unwrap_err();
     assert!(format!("{error:#}").contains("the power is gone"));
-    // the server has no checkpoint, so it begins anew, and so does the node, which is another process by now
+    // the server has no checkpoint, so it begins anew, and so does the node, which is another
+    // process by now
     let again = Engine::new(honest(spec.node(&home)));
     assert_eq!(
         spec.run(Some((again, leader(d.path())))).unwrap().digest,

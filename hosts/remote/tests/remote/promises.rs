@@ -72,7 +72,8 @@ fn noise_is_of_one_spec_and_of_one_set_of_rows() {
     let (request, body) = first(&spec);
     let told = ask(&mut spec.own_node(&home, own(1000.0), 0), &request, &body);
     fs::remove_dir_all(home.join("runs")).unwrap();
-    // the same question, of a node that has forgotten that it answered: the same bits, and paid once
+    // the same question, of a node that has forgotten that it answered: the same bits, and paid
+    // once
     let ledger = fs::read(home.join("ledger")).unwrap();
     let again = ask(&mut spec.own_node(&home, own(1000.0), 0), &request, &body);
     assert!(again == told && fs::read(home.join("ledger")).unwrap() == ledger);
@@ -82,7 +83,8 @@ fn noise_is_of_one_spec_and_of_one_set_of_rows() {
     let mut as_other = request.clone();
     as_other.run.spec = other.text.digest;
     let elsewhere = ask(&mut other.own_node(&home, own(1000.0), 0), &as_other, &body);
-    // what clients have learnt is clipped to 0.5, so without noise two answers are 1 apart at most; with it, 84 numbers are about 6.5
+    // what clients have learnt is clipped to 0.5, so without noise two answers are 1 apart at most;
+    // with it, 84 numbers are about 6.5
     assert!(
         apart(&told, &elsewhere) > 3.0,
         "{}",

@@ -117,7 +117,8 @@ fn params_come_and_go_with_running_statistics() {
     );
 }
 
-/// With plain gradient descent on one batch of all samples, the proximal term and the gradient offset can be told from the weights alone.
+/// With plain gradient descent on one batch of all samples, the proximal term and the gradient
+/// offset can be told from the weights alone.
 #[test]
 fn pull_drift_and_clip_do_what_their_formulas_say() {
     let (x, classes) = bars(24, 1);

@@ -15,7 +15,8 @@ const PIXELS: TaskKind = TaskKind::Pixels {
     width: 16,
 };
 
-/// Bright and dark discs on noise, 1x16x16; only the bright ones count, and each has a dark rim that tells nothing by itself.
+/// Bright and dark discs on noise, 1x16x16; only the bright ones count, and each has a dark rim
+/// that tells nothing by itself.
 fn discs(n: usize, seed: u64) -> (Samples, Array2<u8>) {
     let mut draws = Stream::root(seed).draws();
     let (mut values, mut masks) = (Array2::zeros((n, 256)), Array2::zeros((n, 256)));

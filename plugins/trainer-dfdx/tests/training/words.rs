@@ -12,7 +12,8 @@ fn reader() -> Dfdx {
     trainer(NET, &[12], TaskKind::Classes(2))
 }
 
-/// Texts of 3 to 12 words in which word 1 stands right before word 2, or right behind it: a bag of words cannot tell.
+/// Texts of 3 to 12 words in which word 1 stands right before word 2, or right behind it: a bag of
+/// words cannot tell.
 fn orders(n: usize, seed: u64) -> (Samples, Vec<u32>) {
     let mut draws = Stream::root(seed).draws();
     let mut values = Array2::zeros((n, 12));
