@@ -24,7 +24,7 @@ extern "C" {
 
 /* Done. */
 #define FL_OK 0
-/* It cannot be done; `FlHost.fail` has been told why. */
+/* It cannot be done; `FlHost.fail` has the reason. */
 #define FL_ERROR 1
 /* This part has no such operation. Right for every operation that is called optional here. */
 #define FL_UNKNOWN 2
@@ -99,12 +99,12 @@ extern "C" {
  * `samples x channels x height x width`: those to be made); text `{"classes": 10}`. */
 #define FL_FIT 20u
 /* Selector. One message: the tensors `clients` (numbers), `sizes` and `losses` (doubles, NaN where
- * nobody has asked), or `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions`
+ * unknown), or `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions`
  * (numbers), ascending, and optionally a text as `FL_AGGREGATE`. */
 #define FL_SELECT 21u
-/* Selector of clients, optional. As `FL_SELECT`; gives the text of what it wants to know before it
- * selects, `{"wanted": "samples", "of": [0, 2]}` with positions, or `loss` in place of `samples`,
- * or `null`. It is asked again with what was told. */
+/* Selector of clients, optional. As `FL_SELECT`; gives the text of the numbers that it needs
+ * before it selects, `{"wanted": "samples", "of": [0, 2]}` with positions, or `loss` in place of `samples`,
+ * or `null`. It is called again with these numbers. */
 #define FL_POLL 22u
 
 /* Mechanism. One message in, the bounded message out. */
@@ -206,7 +206,7 @@ extern "C" {
  * (`{"call": "auxiliary"}`). */
 #define FL_BACK 91u
 
-/* UTF-8, not ended by a zero. Borrowed for the call, unless something else is said. */
+/* UTF-8, not ended by a zero. Borrowed for the call, unless stated otherwise. */
 typedef struct FlText FlText;
 struct FlText {
   /* The first byte; may be NULL if there is none. */
@@ -256,7 +256,7 @@ typedef struct FlInput FlInput;
 struct FlInput {
   /* `sizeof(FlInput)` of the host. */
   size_t size;
-  /* JSON; what stands in it is said at each operation. */
+  /* JSON; each operation describes its content. */
   FlText text;
   /* The messages. */
   const FlMessage *messages;
@@ -303,7 +303,7 @@ struct FlHost {
   void (*add_laplace)(void *context, double *values, size_t n, double scale);
   /* As `add_laplace`, with normal noise of this standard deviation. */
   void (*add_gaussian)(void *context, double *values, size_t n, double sigma);
-  /* Since interface 3. Asks whoever made this for an operation in the middle of the call; `host`
+  /* Since interface 3. Asks the maker of this for an operation in the middle of the call; `host`
    * takes the answer, and is one that the caller fills in. Right while a protocol leads or
    * answers, and then for the caller's thread. */
   int32_t (*call)(void *context, uint32_t operation, const FlInput *input, const FlHost *host);

@@ -133,8 +133,9 @@ impl Parts {
             .map_or_else(|| task.clone(), |s| s.task.of(task))
     }
 
-    /// Does a mechanism in `slot`, anybody's, want all clients to agree on a range
-    /// ([`crate::PrivacyMechanism::range`])? It is asked about a made-up message of this type.
+    /// Does a mechanism in `slot`, of any client, require all clients to share a range
+    /// ([`crate::PrivacyMechanism::range`])? The question is put for a made-up message of this
+    /// type.
     ///
     /// # Errors
     /// If a part cannot be made.
@@ -269,7 +270,7 @@ impl SlotAssignment {
     fn misfit(&self, wanted: Role) -> anyhow::Error {
         let why = match self.decl.role == wanted {
             true => format!(": it is {}", (self.decl.describe)().signature),
-            false => format!(", which wants {}", wanted.with_article()),
+            false => format!(", which takes {}", wanted.with_article()),
         };
         anyhow!("does not fit this slot{why}").context(self.who())
     }

@@ -84,7 +84,7 @@ impl FlText {
             "{what} is a NULL of {} bytes",
             self.length
         );
-        // SAFETY: not NULL, and the caller says that so many bytes live for 'a.
+        // SAFETY: not NULL, and the caller promises that `length` bytes live for 'a.
         let bytes = unsafe { std::slice::from_raw_parts(self.data, self.length) };
         std::str::from_utf8(bytes).map_err(|e| {
             let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
@@ -275,7 +275,7 @@ pub(super) fn shorter<'b>(view: &'b View<'_>) -> View<'b> {
     }
 }
 
-/// The content of a message, and what its wire form knows besides: the grid that scores are packed
+/// The content of a message, and the grid of its wire form, if its scores are packed
 /// on.
 pub(super) fn content(message: &dyn AnyMessage) -> NamedTensors<'_> {
     let mut all = message.content();
@@ -318,7 +318,7 @@ pub(super) unsafe fn view<'a>(raw: &FlTensor) -> Result<(&'a str, View<'a>)> {
             // SAFETY: an array of no numbers reads none.
             return unsafe { ArrayViewD::from_shape_ptr(IxDyn(shape), data) };
         }
-        // ndarray wants the lowest address and positive steps first
+        // ndarray requires the lowest address and positive steps first
         for (n, s) in shape.iter().zip(strides).filter(|(_, s)| **s < 0) {
             // SAFETY: the last number of this axis is one of the tensor's.
             data = unsafe { data.offset((*n as isize - 1) * *s) };

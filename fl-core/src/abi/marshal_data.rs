@@ -204,7 +204,7 @@ pub(super) fn samples_of(
     };
     ensure!(
         ask.set.is_some() || set.is_sound(),
-        Problem::Shape("inputs whose lists do not fit together".into())
+        Problem::Shape("inputs with lists of unequal lengths".into())
     );
     match ask.first {
         Some(n) if n == set.len() => Ok(Samples::all(set)),

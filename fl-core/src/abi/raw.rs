@@ -14,7 +14,7 @@ pub const FL_OLDEST: u32 = 2;
 
 /// Done.
 pub const FL_OK: i32 = 0;
-/// It cannot be done; `FlHost.fail` has been told why.
+/// It cannot be done; `FlHost.fail` has the reason.
 pub const FL_ERROR: i32 = 1;
 /// This part has no such operation. Right for every operation that is called optional here.
 pub const FL_UNKNOWN: i32 = 2;
@@ -89,12 +89,12 @@ pub const FL_UPDATE: u32 = 15;
 /// `samples x channels x height x width`: those to be made); text `{"classes": 10}`.
 pub const FL_FIT: u32 = 20;
 /// Selector. One message: the tensors `clients` (numbers), `sizes` and `losses` (doubles, NaN where
-/// nobody has asked), or `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions`
+/// unknown), or `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions`
 /// (numbers), ascending, and optionally a text as `FL_AGGREGATE`.
 pub const FL_SELECT: u32 = 21;
-/// Selector of clients, optional. As `FL_SELECT`; gives the text of what it wants to know before it
-/// selects, `{"wanted": "samples", "of": [0, 2]}` with positions, or `loss` in place of `samples`,
-/// or `null`. It is asked again with what was told.
+/// Selector of clients, optional. As `FL_SELECT`; gives the text of the numbers that it needs
+/// before it selects, `{"wanted": "samples", "of": [0, 2]}` with positions, or `loss` in place of
+/// `samples`, or `null`. It is called again with these numbers.
 pub const FL_POLL: u32 = 22;
 
 /// Mechanism. One message in, the bounded message out.
@@ -196,7 +196,7 @@ pub const FL_ASK: u32 = 90;
 /// (`{"call": "auxiliary"}`).
 pub const FL_BACK: u32 = 91;
 
-/// UTF-8, not ended by a zero. Borrowed for the call, unless something else is said.
+/// UTF-8, not ended by a zero. Borrowed for the call, unless stated otherwise.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FlText {
@@ -249,7 +249,7 @@ pub struct FlMessage {
 pub struct FlInput {
     /// `sizeof(FlInput)` of the host.
     pub size: usize,
-    /// JSON; what stands in it is said at each operation.
+    /// JSON; each operation describes its content.
     pub text: FlText,
     /// The messages.
     pub messages: *const FlMessage,
@@ -326,7 +326,7 @@ pub struct FlHost {
     /// As `add_laplace`, with normal noise of this standard deviation.
     pub add_gaussian:
         Option<unsafe extern "C" fn(context: *mut c_void, values: *mut f64, n: usize, sigma: f64)>,
-    /// Since interface 3. Asks whoever made this for an operation in the middle of the call; `host`
+    /// Since interface 3. Asks the maker of this for an operation in the middle of the call; `host`
     /// takes the answer, and is one that the caller fills in. Right while a protocol leads or
     /// answers, and then for the caller's thread.
     pub call: Option<

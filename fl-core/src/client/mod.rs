@@ -260,7 +260,7 @@ impl Client {
 
     // ---- releases
 
-    /// What the mechanism in `slot` wants all clients to agree on, see
+    /// The range that the mechanism in `slot` requires all clients to share, see
     /// [`crate::PrivacyMechanism::range`].
     ///
     /// # Errors
@@ -309,7 +309,12 @@ impl Client {
         mut step: impl FnMut(&mut Self, &[usize], &BoxedMechanism<M>) -> Result<M>,
         mut then: impl FnMut(&mut Self, usize, M) -> Result<()>,
     ) -> Result<()> {
-        let misfit = || format!("parts.{}: it hides other messages", slot.name());
+        let misfit = || {
+            format!(
+                "parts.{}: it is a mechanism for other messages",
+                slot.name()
+            )
+        };
         let (mut mechanism, steps) = self.calls_mut().begin_steps(slot, &mut like)?;
         let mut at = 0;
         let (mechanism, released) = loop {

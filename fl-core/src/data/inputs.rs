@@ -71,7 +71,7 @@ impl Inputs {
         }
     }
 
-    /// Whether its lists are as long as they must be: said of inputs that somebody else has made.
+    /// Whether its lists have the required lengths, for inputs that a library or a node has made.
     pub(crate) fn is_sound(&self) -> bool {
         let width = match self {
             Self::Bytes { shape, .. } => shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d)),

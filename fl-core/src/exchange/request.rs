@@ -220,7 +220,10 @@ impl<'q> Request<'q> {
         let body = match self.payload {
             Payload::Here(message) => {
                 let (label, found, due) = (spec.label, message.kind(), spec.request.kind);
-                ensure!(found == due, "`{label}` comes with {due}, not with {found}");
+                ensure!(
+                    found == due,
+                    "`{label}` is sent with {due}, not with {found}"
+                );
                 f(client, message)?
             }
             Payload::Wire(bytes) => f(client, &*spec.request.decode(bytes)?)?,

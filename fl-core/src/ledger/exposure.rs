@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 /// Why a data-dependent price of an accountant does not count.
 pub(crate) const FOLLOWS_DATA: &str =
-    "its price follows the data, and so tells something about them";
+    "its price depends on the data, and so discloses something about them";
 
 /// The declared exchanges of a protocol, and the disclosures so far.
 pub(crate) struct ExposureTracker {
@@ -146,7 +146,7 @@ fn beside(label: &str, needs: RequiredInputs, releases: &dyn Fn(&str) -> bool) -
     // no mechanism protects it
     let loss = needs.training_loss.then_some("its training loss");
     let told = counts.into_iter().chain(loss);
-    told.map(|what| format!("beside `{label}` a client tells {what}"))
+    told.map(|what| format!("with its answer to `{label}` a client sends {what}"))
         .collect()
 }
 

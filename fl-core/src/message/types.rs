@@ -143,7 +143,7 @@ impl MessageType {
     pub fn sample(&'static self, outline: &mut SampleShape<'_>) -> Option<Erased> {
         match &self.source {
             Source::Rust(rust) => (rust.sample)(outline),
-            // nobody but its protocol knows what is in an open one
+            // only its protocol knows the content of an open one
             Source::Declared { shapes, .. } if shapes.is_empty() => None,
             Source::Declared { shapes, .. } => {
                 Some(Box::new(Declared::sample(self, shapes, outline)))

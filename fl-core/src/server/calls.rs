@@ -25,7 +25,7 @@ pub(crate) enum StepStart {
     Skipped,
     /// It was done before the run stopped: the protocol's state after it.
     Restored(Vec<u8>),
-    /// It is to be done. `undoable`: its state may be wanted back.
+    /// To be run. `undoable`: its state may have to be restored.
     Attempt { round: Round, undoable: bool },
 }
 

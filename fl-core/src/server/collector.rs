@@ -316,8 +316,7 @@ impl RunState<'_> {
         if let Some(note) = note {
             self.warn(&note);
         }
-        let seen =
-            format!("client {id}'s {what} was {fate}, and whether it is may depend on its data");
+        let seen = format!("client {id}'s {what} was {fate}, which may depend on its data");
         self.expose(&Observer::ALL, &seen)
     }
 }

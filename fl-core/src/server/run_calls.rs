@@ -23,7 +23,7 @@ impl RunState<'_> {
         round.with_stream(round.stream.child(slot, times))
     }
 
-    /// Passes on what a part has said.
+    /// Passes on a part's log events.
     pub(crate) fn forward_log(&mut self, slot: &str, round: &Round) -> Result<()> {
         // what parts say at the server may be of what no one else is to see
         let withheld = self.ledger.accounts();

@@ -79,7 +79,7 @@ pub(crate) struct CurrentStep {
     left: usize,
     /// How many there were.
     attempt: usize,
-    /// The states of the server's parts before it, if they may be wanted back.
+    /// The states of the server's parts before it, if they may have to be restored.
     parts: Option<States>,
 }
 

@@ -30,7 +30,7 @@ macro_rules! settings {
         $vis struct $name { $( $(#[doc = $doc])* pub $field: $ty, )* }
 
         $(const _: () = assert!(!concat!($($doc),*).is_empty(),
-            concat!("`", stringify!($field), "` needs a doc comment (`/// What it does.`): it is what users read"));)*
+            concat!("`", stringify!($field), "` needs a doc comment (`/// What it does.`), which users read"));)*
         const _: () = assert!(!concat!($($about),*).is_empty(), concat!("`", stringify!($name), "` needs a doc comment"));
 
         impl $crate::settings::Setting for $name {

@@ -111,7 +111,7 @@ impl LoadedAggregator {
         })
     }
 
-    /// Shows it what the clients were sent, if it wants to see it.
+    /// Passes the message sent to clients to an aggregator that needs it.
     fn show(&self, round: &Round) -> Result<()> {
         if !self.needs.sent {
             return Ok(());

@@ -28,7 +28,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 const LINE: usize = 2000;
 /// The most tensors of one answer.
 const TENSORS: usize = 100_000;
-/// The most parts of one answer; whoever gives more than one has lost count already.
+/// The most parts of one answer; more than one is a mistake already.
 const PARTS: usize = 16;
 /// The most bytes of one answer.
 const BYTES: usize = 8 << 30;
@@ -442,7 +442,7 @@ unsafe extern "C" fn parallel_for(
     struct Argument(*mut c_void);
     // SAFETY: the library hands it over for use on the host's threads, as `parallel_for` says.
     unsafe impl Sync for Argument {}
-    // SAFETY: as `log`; `data` has `n` numbers that nobody else looks at until this returns.
+    // SAFETY: as `log`; `data` has `n` numbers that are not shared until this returns.
     unsafe {
         serve(context, (), |call| {
             let Some(work) = work.filter(|_| n > 0 && !data.is_null()) else {

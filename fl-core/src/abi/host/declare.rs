@@ -163,7 +163,9 @@ fn checked(
             match checked.settings {
                 _ if reader.mistakes.len() > before => None,
                 Some(settings) => Some(settings),
-                None => reader.wrong(format!("{who}: it says neither settings nor mistakes")),
+                None => reader.wrong(format!(
+                    "{who}: its answer has neither settings nor mistakes"
+                )),
             }
         }
         Err(error) => reader.wrong(format!("cannot be checked: {error:#}")),

@@ -90,7 +90,7 @@ fn readable(what: &str, text: &str) -> Result<()> {
 pub(super) fn read(text: &str, origin: &str) -> Result<Vec<Described>> {
     let library: LibraryText = serde_json::from_str(text).with_context(|| {
         let start: String = text.chars().take(80).collect();
-        format!("its description is not what it must be: {start:?}")
+        format!("its description is malformed; it begins {start:?}")
     })?;
     ensure!(!library.parts.is_empty(), "it has no parts");
     ensure!(

@@ -40,7 +40,7 @@ impl LibraryProtocol {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `f` with a part of it that nobody else uses.
+    /// Runs `f` with a part of it that no other call uses.
     fn with<T>(&self, f: impl FnOnce(&PartHandle) -> Result<T>) -> Result<T> {
         let idle = self.idle().pop();
         let part = match idle {

@@ -318,7 +318,7 @@ fn asked(operation: u32, input: &Input<'_>) -> Result<Option<Ask>> {
 
 /// The error of a request that needs a server or client in use by another request.
 fn busy() -> anyhow::Error {
-    anyhow::anyhow!("the protocol asked for this in the middle of something else that it asked for")
+    anyhow::anyhow!("the protocol made this call inside another of its calls")
 }
 
 /// The program's side while a protocol leads.
@@ -383,7 +383,7 @@ fn round_of(
     let round = ask.round(exec);
     let Some(kind) = shown else { return Ok(round) };
     let last = input.messages().len().checked_sub(1);
-    let last = last.context("the round shows a message, and none came")?;
+    let last = last.context("the round announces a sent message, but the call has none")?;
     Ok(round.showing_any(input.message_of(last, type_of(kind)?)?.into()))
 }
 

@@ -16,7 +16,7 @@ fn outcome(f: impl FnOnce(&FlHost)) -> Answer {
 fn room(host: &FlHost, name: &str, dtype: u32, shape: &[usize]) -> *mut c_void {
     let f = host.tensor.unwrap();
     let (n, name) = (shape.len() as u32, FlText::of(name));
-    // SAFETY: a call that is running, and a shape of so many numbers.
+    // SAFETY: a call that is running, and a shape of `shape.len()` numbers.
     unsafe { f(host.context, name, dtype, n, shape.as_ptr()) }
 }
 

@@ -26,7 +26,7 @@ struct FitReportText {
 struct AboutTrainer {
     parametric: bool,
     differentiable: bool,
-    /// `None`: it does not say, and is believed to learn all.
+    /// `None`: not stated, so it is taken to learn all.
     learns: Option<Vec<Loss>>,
 }
 
@@ -68,7 +68,7 @@ impl LoadedTrainer {
         self.table(answer.tensors, name, x.len(), columns).map(Some)
     }
 
-    /// The answer's table of this name, with a row for each sample and so many columns.
+    /// The answer's table of this name, with a row for each sample and `columns` columns.
     fn table(
         &self,
         tensors: Vec<(String, Tensor)>,
@@ -201,7 +201,7 @@ impl Trainer for LoadedTrainer {
         let done = self.remote.load(FL_LOAD_MEMORY, memory)?;
         done.with_context(|| {
             Problem::Lacks(format!(
-                "{}: it has no memory to take back",
+                "{}: it keeps no memory to restore",
                 self.remote.who()
             ))
         })

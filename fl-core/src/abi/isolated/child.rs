@@ -26,10 +26,10 @@ use std::sync::{Mutex, PoisonError};
 
 /// The way to the program, and how many lines the library has logged since the last answer.
 static TO: Mutex<(Option<UnixStream>, usize)> = Mutex::new((None, 0));
-/// So many lines are passed on for each answer.
+/// The most lines passed on for each answer.
 const LINES: usize = 1000;
 
-/// Tells the program something, from whatever thread.
+/// Sends the program a message, from any thread.
 fn tell(told: &ProcessMessage) -> Result<()> {
     let mut to = TO.lock().unwrap_or_else(PoisonError::into_inner);
     let (Some(program), lines) = &mut *to else {
@@ -47,10 +47,10 @@ fn tell(told: &ProcessMessage) -> Result<()> {
 /// more. `memory` is what tensors are shared in.
 ///
 /// # Errors
-/// When the program cannot be understood or told.
+/// If the program's messages cannot be read, or its socket not written.
 ///
 /// # Safety
-/// What `load` gives is as [`crate::abi::import`] wants it.
+/// What `load` gives fulfils the requirements of [`crate::abi::import`].
 pub unsafe fn serve(
     load: impl FnOnce() -> Result<*const FlLibrary, String>,
     program: UnixStream,
@@ -59,7 +59,7 @@ pub unsafe fn serve(
 ) -> Result<()> {
     own_process();
     on_log(|level, _, line| {
-        // the program has ended: nobody reads it
+        // the program has ended: there is no reader
         let _ = tell(&ProcessMessage::LogEvent(level, line.into()));
     });
     TO.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(program.try_clone()?);
@@ -100,7 +100,7 @@ fn closed(error: &anyhow::Error) -> bool {
 
 struct Child<'e> {
     functions: Result<Functions, String>,
-    /// Those that the library has made and nobody has dropped.
+    /// Those that the library has made and that were not dropped.
     parts: BTreeSet<u64>,
     area: SharedMemory,
     exec: &'e dyn Executor,
@@ -229,7 +229,7 @@ impl Child<'_> {
                 // 0 stands for the library itself
                 ensure!(
                     *part == 0 || self.parts.contains(part),
-                    "that part is not there any more"
+                    "that part no longer exists"
                 );
                 if [FL_LEAD, FL_ANSWER].contains(operation) {
                     let (part, operation) = (*part, *operation);
@@ -280,7 +280,7 @@ impl Child<'_> {
                 return Ok(None);
             }
             Operation::Replied { .. } | Operation::Back { .. } => {
-                anyhow::bail!("an answer where nothing was asked")
+                anyhow::bail!("an answer without a request")
             }
         };
         let part = match ask.what {
@@ -300,7 +300,7 @@ impl Child<'_> {
         if !known.is_empty() {
             let what = match known.contains(&part) {
                 true => "it gave itself as a new part",
-                false => "it gave a part that is there already",
+                false => "it gave a part that already exists",
             };
             answer.misuse.get_or_insert_with(|| what.into());
         }

@@ -61,7 +61,7 @@ pub(super) fn state(host: &Host<'_>, state: &[u8]) -> Result<()> {
 struct OfAggregator {
     part: Box<dyn AnyAggregator>,
     shelf: InboxBuffer,
-    /// What the clients were sent in this round, if it wants to see it.
+    /// The message sent to clients in this round, if it needs that.
     sent: Option<Arc<dyn AnyMessage>>,
 }
 
@@ -94,7 +94,7 @@ fn describe(host: &Host<'_>, needs: RequiredInputs, claims: Properties, folds: b
     }))
 }
 
-/// A result, and beside it what was said on the way to it.
+/// A result, and the log events that led to it.
 fn gives(host: &Host<'_>, round: &Round, out: &dyn AnyMessage) -> Result<()> {
     said(host, round)?;
     host.tensors(&content(out))

@@ -173,13 +173,15 @@ pub(in crate::abi) fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T> {
 impl Fetch for Link {
     fn inputs(&self, number: u64) -> Result<Inputs> {
         let bytes = self.bytes(&Ask::Inputs { number }, &[], "set")?;
-        let set: Inputs = postcard::from_bytes(&bytes.context("no set came back")?)?;
-        ensure!(set.is_sound(), "inputs whose lists do not fit together");
+        let set: Inputs = postcard::from_bytes(&bytes.context("the answer has no data set")?)?;
+        ensure!(set.is_sound(), "inputs with lists of unequal lengths");
         Ok(set)
     }
     fn labels(&self, number: u64) -> Result<Labels> {
         let bytes = self.bytes(&Ask::Labels { number }, &[], "set")?;
-        Ok(postcard::from_bytes(&bytes.context("no set came back")?)?)
+        Ok(postcard::from_bytes(
+            &bytes.context("the answer has no data set")?,
+        )?)
     }
 }
 

@@ -117,7 +117,7 @@ impl ServerCalls for RemoteServer {
         Arc::new(Serial)
     }
     fn aggregated(&mut self, label: &str) -> Result<&'static MessageType> {
-        bail!("the program knows what `{label}` is combined by")
+        bail!("the program has the aggregator of `{label}`")
     }
     fn public(&self) -> Result<Arc<Public>> {
         self.slots.public()

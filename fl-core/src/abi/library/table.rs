@@ -71,7 +71,7 @@ pub(in crate::abi) unsafe fn guarded(
 }
 
 unsafe extern "C" fn describe(host: *const FlHost, out: *mut FlText) -> i32 {
-    // SAFETY: the host's own pointers; `out` is where it wants the text, which `free` takes back.
+    // SAFETY: the host's own pointers; `out` is the place for the text, which `free` takes back.
     unsafe {
         guarded(host, |_| {
             let text = serde_json::to_string(&description())?;
@@ -217,8 +217,8 @@ unsafe extern "C" fn call(
     input: *const FlInput,
     host: *const FlHost,
 ) -> i32 {
-    // SAFETY: the host's own pointers; a part that is not NULL came from `Host::part`, and nobody
-    // else uses it now.
+    // SAFETY: the host's own pointers; a part that is not NULL came from `Host::part`, and no other
+    // call uses it.
     unsafe {
         guarded(host, |host| {
             let input = Input(input.as_ref().context("a call without input")?);
