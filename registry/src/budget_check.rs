@@ -9,8 +9,8 @@ use fl_core::{
 };
 
 impl Checker<'_> {
-    /// Noise on counts that nobody wants to know is a mistake, and so is a budget against somebody
-    /// who sees what nothing prices, and an aggregator that needs training losses where clients do
+    /// Noise on counts that no part uses is a mistake, and so is a budget against an observer
+    /// of unpriced data, and an aggregator that needs training losses where clients do
     /// not train.
     pub fn promises(
         &mut self,

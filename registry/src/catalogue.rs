@@ -21,7 +21,7 @@ pub struct Catalogue {
     pub(crate) parts: Vec<&'static PartDecl>,
     /// Where the parts that are not linked come from.
     pub(crate) libraries: Vec<Library>,
-    /// How those are kept apart that do not say it themselves.
+    /// The isolation of libraries that do not set their own.
     pub(crate) isolate: Option<Isolate>,
     /// Those parts.
     pub(crate) loaded: Vec<&'static PartDecl>,
@@ -173,7 +173,7 @@ impl Catalogue {
         slots.collect()
     }
 
-    /// Everything that a user wants to know of one part, as text at most `width` characters wide.
+    /// Describes one part, as text at most `width` characters wide.
     pub fn inspect(&self, part: &PartDecl, width: usize) -> String {
         let about = (part.describe)();
         let mut head = format!("{}: {}", part.name, part.role.with_article());

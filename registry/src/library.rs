@@ -5,7 +5,7 @@ use fl_core::settings::{Setting, Value};
 use std::fmt::{Display, Formatter};
 use std::path::PathBuf;
 
-/// A library, or a module of Python, that somebody named.
+/// A library or a Python module that the spec or the command line names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Library {
     /// Where it is; of a module, the folder in which it is looked for.
@@ -80,5 +80,5 @@ impl Display for Refusal {
 impl std::error::Error for Refusal {}
 
 pub(crate) fn other_hash(found: &str, wanted: &str) -> String {
-    format!("its sha256 is {found}, and the spec wants {wanted}")
+    format!("its sha256 is {found}, and the spec requires {wanted}")
 }

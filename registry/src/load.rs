@@ -59,7 +59,7 @@ impl Catalogue {
             let path = path.unwrap_or_else(|_| library.path.clone());
             let here = |l: &Library| l.path == path && l.module == library.module;
             let known = all.libraries.iter().any(here);
-            // nobody is to believe that it is kept apart
+            // the user must not believe that it is isolated
             if known && library.isolate.is_some() && all.isolate.is_none() {
                 let loaded = all.libraries.iter().find(|l| here(l));
                 if loaded.is_some_and(|l| l.isolate != library.isolate) {

@@ -6,7 +6,7 @@ use fl_core::PartDecl;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-const NO_PYTHON: &str = "it is a module of Python, and this program has no Python in it: run the spec with the `fl` that comes with \
+const NO_PYTHON: &str = "it is a Python module, and this program has no Python: run the spec with the `fl` that comes with \
     the Python package fl-federated (`pip install`), or with `fl.run` in Python";
 
 const NOT_APART: &str =
@@ -32,7 +32,7 @@ pub fn on_module(import: Import) {
     let _ = IMPORT.set(import);
 }
 
-/// The parts of a module that somebody named, and where it was found.
+/// The parts of a named module, and the place where it was found.
 pub(crate) fn load(
     library: &Library,
     name: &str,

@@ -44,8 +44,8 @@ fl_core::settings! {
         /// Libraries and modules of Python with parts that are not linked into this program; they
         /// are loaded before anything else is read.
         plugins: Vec<Plugin> = Vec::new();
-        /// When to measure: accuracy and, where two classes are told apart, the area under the
-        /// curve (`auc`); where pixels have classes or values, what `plugins/dense-prediction`
+        /// When to measure: accuracy and, for tasks of two classes, the area under the curve
+        /// (`auc`); where pixels have classes or values, the measures of `plugins/dense-prediction`
         /// lists.
         evaluate: Evaluate = Evaluate { every: 1 };
         /// What to do with answers that cannot be used.
@@ -63,8 +63,8 @@ fl_core::settings! {
 fl_core::choices! {
     /// Where noise comes from.
     pub(crate) enum NoiseFrom {
-        /// The seed, so that the run can be repeated. Whoever has the spec can take the noise off
-        /// again: for experiments.
+        /// The seed, so that the run can be repeated. A reader of the spec can remove the noise
+        /// again, so this is for experiments.
         Seeded = "seeded",
         /// A key of the operating system that is forgotten with the run; exact samplers on a grid
         /// (Canonne, Kamath and Steinke 2020). The run cannot be repeated bit for bit, and its
@@ -89,8 +89,8 @@ fl_core::settings! {
         /// Where the library is, relative to the spec; of a module, the folder in which it is
         /// looked for.
         path: Option<String> = None;
-        /// The name of a module of Python whose parts are wanted. It is looked for in `path`, or
-        /// else beside the spec, and then where Python looks.
+        /// The name of a Python module whose parts the spec uses. It is looked for in `path`, or
+        /// else in the spec's folder, and then where Python looks.
         module: Option<String> = None;
         /// The SHA-256 that it must have; otherwise it is refused.
         sha256: Option<String> = None;
@@ -141,12 +141,12 @@ fn one(plugin: &Plugin) -> Result<(), String> {
 fl_core::settings! {
     /// When to measure.
     pub(crate) struct Evaluate {
-        /// After every so many rounds, and after the last.
+        /// Number of rounds from one to the next; the last round always counts.
         every: usize = 1, in 1..;
     }
 }
 
-/// A section that is read by somebody else.
+/// A section that other code reads.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Raw;
 

@@ -86,7 +86,7 @@ impl Checker<'_> {
                 && !protocol.asked.iter().any(released)
             {
                 let text = format!(
-                    "protocol `{}`, set as it is, releases nothing through this slot: a mechanism here would protect nothing",
+                    "protocol `{}` releases nothing through this slot with these settings: a mechanism here would protect nothing",
                     protocol.decl.name
                 );
                 self.note_key(&[key("parts"), key(slot.name)], text);
@@ -170,7 +170,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A budget needs somebody who counts.
+    /// Checks that a budget has an accountant.
     pub fn budget(&mut self, spec: &Value, protocol: Option<&CheckedProtocol>) {
         let accountant = spec.get("parts").and_then(|p| p.get("accountant"));
         let budget = spec.get("budget").is_some_and(|b| !b.is_null());

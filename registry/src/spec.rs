@@ -30,7 +30,7 @@ pub struct Spec<D> {
     pub protocol_settings: CheckedSettings,
     /// What fills its slots.
     pub parts: Arc<Parts>,
-    /// Evaluate after every so many rounds, and after the last.
+    /// Evaluate after every `evaluate_every` rounds, and after the last.
     pub evaluate_every: usize,
     /// The policy for answers that cannot be used.
     pub faults: Faults,

@@ -45,14 +45,14 @@ impl Catalogue {
         out += &fields(&top);
         let data = &schema["properties"]["data"];
         let _ = write!(out, "\n## `data`\n\n{}\n\n{}", doc(data), fields(data));
-        out += "\n## `protocol`\n\n`use` names one of these; what else stands there are its settings.\n";
+        out += "\n## `protocol`\n\n`use` names one of these; the other keys are its settings.\n";
         for part in self.of_role(Role::Protocol) {
             out += &section(part, &schema);
         }
         out += "\n## `parts`\n\n";
-        out += "One key for each slot of the protocol; what stands there is a mapping with `use`, the name of a part whose role and messages \
-                fit the slot, and that part's settings.\n\nA list of such mappings gives different parts to different clients: \
-                every element but one says `clients` (`5`, `0-3`, or a list of such), and the one without it, if there is one, serves all others.\n";
+        out += "One key for each slot of the protocol. Its value is a mapping with `use`, the name of a part whose role and messages fit the \
+                slot, and that part's settings.\n\nA list of such mappings gives different parts to different clients: \
+                every element but one has `clients` (`5`, `0-3`, or a list of such). The element without it, if there is one, serves all other clients.\n";
         for role in Role::ALL.into_iter().filter(|r| *r != Role::Protocol) {
             for part in self.of_role(role) {
                 out += &section(part, &schema);
@@ -93,7 +93,7 @@ impl Catalogue {
                 );
             }
         }
-        out += "\n## By paper\n\nTitles and venues stand in the README of the part's crate.\n\n| paper | parts |\n|---|---|\n";
+        out += "\n## By paper\n\nThe README of the part's crate has titles and venues.\n\n| paper | parts |\n|---|---|\n";
         for (paper, parts) in papers {
             let _ = writeln!(out, "| {paper} | {} |", parts.join(", "));
         }
@@ -128,7 +128,7 @@ fn section(part: &PartDecl, schema: &Json) -> String {
     let key = format!("{}.{}", part.role.name().replace(' ', "-"), part.name);
     let mut own = schema["$defs"][&key].clone();
     if let Some(properties) = own["properties"].as_object_mut() {
-        // the same for every part, and said once
+        // the same for every part, and described once
         properties.remove("use");
         properties.remove("clients");
     }
