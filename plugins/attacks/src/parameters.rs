@@ -42,9 +42,9 @@ impl<A: Forge> Aggregator for Attacker<A> {
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let sent: &Params = round
             .sent()
-            .context("an attack changes what it was sent, and sees nothing")?;
+            .context("an attack changes the message sent, and there is none")?;
         let trained: Vec<&Params> = inbox.iter().map(|mail| &mail.body).collect();
-        alike(sent, trained[0]).context("what was sent and what was trained")?;
+        alike(sent, trained[0]).context("the message sent and the trained parameters")?;
         if self.0.compares() && trained.len() < 2 {
             round.note(
                 "one training has no deviation, so this attack is none: set `protocol.attacker-trainings`",

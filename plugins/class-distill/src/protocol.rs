@@ -33,9 +33,9 @@ settings! {
 const MODEL: TrainerSlot =
     TrainerSlot::new("model", "A client's model; each client may have another.");
 const ENSEMBLE: AggregatorSlot<ClassMeans, ClassMeans> =
-    AggregatorSlot::new("ensemble", "Combines what the clients say of each class.");
+    AggregatorSlot::new("ensemble", "Combines the clients' class means.");
 const PRIVACY: MechanismSlot<ClassMeans> =
-    MechanismSlot::new("privacy", "Noise on what a client says.");
+    MechanismSlot::new("privacy", "Noise on a client's answer.");
 const SAMPLING: MechanismSlot<Ids> = MechanismSlot::new(
     "sampling",
     "Draws the examples that a client trains on (as in FedMD-NFDP).",

@@ -141,7 +141,7 @@ impl CoDistill {
         let known = fed.collect(round, &KNOWN, &fed.everyone(), |_| &Nothing)?;
         if let Some(other) = known.iter().find(|m| m.body.len() != n) {
             let (from, length) = (other.from, other.body.len());
-            bail!("client {from} knows about {length} public samples, and there are {n}");
+            bail!("client {from} answered about {length} public samples, and there are {n}");
         }
         let somebody = |at: &u32| known.iter().any(|m| m.body.has(*at as usize));
         let pool: Vec<u32> = (0..n as u32).filter(somebody).collect();

@@ -46,7 +46,7 @@ fl_core::settings! {
     pub struct Text {
         /// Columns of a bag, and so its values; a word counts in the one that its hash names.
         width: usize = fl_data::text::WIDTH, in 1..=fl_data::text::MAX_WIDTH;
-        /// Instead of a bag: values, the text's first so many words in their order, each as its
+        /// Instead of a bag: number of values, the text's first words in their order, each as its
         /// column's number from 1 to `width`, then zeros. For networks that begin with `embedding`,
         /// where it is the only column.
         words: Option<usize> = None, in 1..=fl_data::text::MAX_WORDS;

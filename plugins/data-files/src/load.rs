@@ -45,7 +45,7 @@ pub(crate) fn read(files: &Files) -> Result<Rows> {
         tested,
         sources,
     } = hold_out(files, train, test);
-    // rows without a label are all of class 0, and nobody looks
+    // rows without a label are all of class 0, which is never read
     let labels = |of: &[u32], _: &[usize]| {
         let place = |class: &u32| place.get(*class as usize).copied().unwrap_or(0);
         Ok(Labels::Classes {
@@ -133,10 +133,7 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
             Format::Libsvm(_) => arrays::libsvm(path, classes, limit),
             Format::Npy => arrays::npy_column(path, files, classes, limit),
             Format::Npz(how) => arrays::npz(path, how, files, classes, limit),
-            _ => bail!(
-                "{}: labels must stand in a file of their own",
-                path.display()
-            ),
+            _ => bail!("{}: labels must be in a file of their own", path.display()),
         };
         match (source, &files.format) {
             (Source::Pair { inputs, labels }, Format::Idx) => {

@@ -74,7 +74,7 @@ fn source<T: Targets>(
     let word = T::WORD;
     let Source::Pair { inputs, labels } = source else {
         anyhow::bail!(
-            "{}: {word}s must stand in a folder of their own",
+            "{}: {word}s must be in a folder of their own",
             source.name()
         );
     };

@@ -90,7 +90,7 @@ impl Source {
 }
 
 /// The files of a folder that are of this format, sorted; of `images` those of the folders in it,
-/// one for each class, or its own where nobody has sorted them.
+/// one for each class, or its own if they are not sorted by class.
 pub(crate) fn inside(folder: &Path, format: &Format, files: &mut Vec<PathBuf>) {
     let all = entries(folder);
     let before = files.len();
@@ -224,10 +224,10 @@ fn missing(path: &str, format: &Format) -> Option<String> {
     match at.metadata() {
         Err(_) => Some(format!("there is no file {path}")),
         Ok(_) if *format == Format::Images => Some(format!(
-            "{path} is a file; images stand in a folder with a folder per class"
+            "{path} is a file; images must be in a folder with a folder per class"
         )),
         Ok(_) if matches!(format, Format::Masks(_) | Format::Pairs) => Some(format!(
-            "{path} is a file; images stand in a folder, and what belongs to them in another"
+            "{path} is a file; images must be in one folder, and their masks or pairs in another"
         )),
         Ok(data) if !data.is_file() => Some(format!("{path} is no ordinary file")),
         Ok(_) => None,

@@ -8,11 +8,11 @@ use fl_core::settings::between;
 use std::path::PathBuf;
 
 pub(crate) const GIVE_TEST: &str = "give `test`, or `holdout` (such as 0.2: that share of the training rows is for testing), and not both";
-const LABEL_ELSEWHERE: &str = "`label`: this format has a place for labels; leave it away";
-pub(crate) const IDX_LABELS: &str = "images of `idx` and their labels stand in two files: `train: {inputs: .., labels: ..}`, and so for `test`";
+const LABEL_ELSEWHERE: &str = "`label`: this format has its own labels; leave it out";
+pub(crate) const IDX_LABELS: &str = "images of `idx` and their labels are in two files: `train: {inputs: .., labels: ..}`, and so for `test`";
 pub(crate) const NPY_LABELS: &str = "`npy` needs `label` (a column's number), or labels of their own everywhere: `{inputs: x.npy, labels: y.npy}`";
 
-/// Files may hold so much unless a spec allows more.
+/// Default of the most bytes that files may hold.
 pub const MAX_BYTES: u64 = 1 << 28;
 
 fl_core::settings! {
@@ -54,7 +54,7 @@ fl_core::settings! {
     }
 }
 impl Files {
-    /// Has nobody said where labels are?
+    /// Does the spec name no place of labels?
     pub(crate) fn unlabelled(&self) -> bool {
         let pairs = self.train.sources().iter().all(Source::is_pair);
         match self.format {
@@ -98,10 +98,10 @@ impl Files {
                 return Err(NPY_LABELS.into());
             }
             Format::Masks(_) if !all_pairs || label => {
-                return Err("images and their `masks` stand in two folders: `train: {inputs: .., labels: ..}`, and so for `test`; `label` is not used".into());
+                return Err("images and their `masks` are in two folders: `train: {inputs: .., labels: ..}`, and so for `test`; `label` is not used".into());
             }
             Format::Pairs if !all_pairs || label => {
-                return Err("images and those to be made of them (`pairs`) stand in two folders: `train: {inputs: .., labels: ..}`, and so for `test`; `label` is not used".into());
+                return Err("images and their `pairs` are in two folders: `train: {inputs: .., labels: ..}`, and so for `test`; `label` is not used".into());
             }
             Format::Idx | Format::Npy | Format::Masks(_) | Format::Pairs => {}
             _ if any_pair => {

@@ -71,8 +71,8 @@ fn rows(data: &Assembled) -> Vec<Vec<f32>> {
     all.into_iter().map(|(_, row)| row).collect()
 }
 
-/// However a file is named a second time: whoever counts on an example being one client's alone
-/// must know.
+/// However a file is named a second time: a guarantee relies on each example having one
+/// client.
 #[test]
 fn a_clients_file_that_is_used_twice_is_seen() {
     let case = Case::new(&[
@@ -506,7 +506,7 @@ fn a_file_each_is_a_client_each() {
         )
         .unwrap_err();
     assert!(error[0].contains("by-file is for sets"), "{error:?}");
-    // held out from every file, and public rows are nobody's
+    // held out from every file, and public rows belong to no client
     let held = "{format: csv, train: h, holdout: 0.34, label: y}";
     let data = case.data(held, "");
     assert_eq!(

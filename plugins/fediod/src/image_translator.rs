@@ -64,14 +64,14 @@ pub(crate) const PAINTER: TrainerSlot = TrainerSlot::new(
 /// A client's model that separates made inputs from its own.
 pub(crate) const DISCRIMINATOR: TrainerSlot = TrainerSlot::new(
     "discriminator",
-    "A client's judge of inputs: are they made? Each may have another.",
+    "A client's discriminator, which tells real from made inputs. Each client may have another.",
 );
 /// The model that learns at the server.
 pub(crate) const STUDENT: TrainerSlot = TrainerSlot::new("student", "The server's model.");
 /// The mechanism on the slopes that leave a client.
 pub(crate) const SLOPES_PRIVACY: MechanismSlot<Params> = MechanismSlot::new(
     "slopes-privacy",
-    "Bounds and hides the slopes by a batch that leave a client, as one tensor `inputs`.",
+    "Clips and perturbs the slopes by a batch that leave a client, as one tensor `inputs`.",
 );
 
 /// Declares the slots of the generator from maps with `noise` channels beside them.

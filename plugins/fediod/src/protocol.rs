@@ -29,7 +29,7 @@ const TEACHER: TrainerSlot = TrainerSlot::new(
 );
 const ANSWERS_PRIVACY: MechanismSlot<Logits> = MechanismSlot::new(
     "answers-privacy",
-    "Noise on what a client says of a batch: its scores, and the log-odds of its discriminator as one more column.",
+    "Noise on a client's answer about a batch: its scores, and the log-odds of its discriminator as one more column.",
 );
 
 /// Number of made inputs that a run keeps as a picture.

@@ -9,7 +9,7 @@ use fl_plugin_dp_sgd::Sum;
 /// The mechanism that clips at the clients and adds noise at the server.
 pub(crate) const SERVER_PRIVACY: MechanismSlot<Params> = MechanismSlot::new(
     "server-privacy",
-    "Clips every client's update at the client, and hides their sum at the server (DP-FedAvg).",
+    "Clips every client's update at the client, and adds noise to their sum at the server (DP-FedAvg).",
 );
 
 const UPDATE: Exchange<Params, Params> = Exchange::new("clipped update");
@@ -117,7 +117,7 @@ impl RoundRule for DpFedAvg {
 
     fn conflicts(&self, _: Family<'_>, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let twice = Conflict::between(
-            "an update is hidden at its client (`parts.privacy`) or in a sum at the server (`parts.server-privacy`): leave one out",
+            "noise is added to each update at its client (`parts.privacy`) or to their sum at the server (`parts.server-privacy`): leave one out",
         );
         let all = [only_sum().when(has("attack")), twice.when(has(&PRIVACY))];
         all.into_iter().flatten().collect()
@@ -128,7 +128,7 @@ plugin!(protocol "dp-fedavg" => Shared<DpFedAvg> as Rounds<DpFedAvg>, papers: ["
 /// Returns the conflict of an answer that bypasses the sum.
 pub(crate) fn only_sum() -> Conflict {
     Conflict::between(
-        "`server-privacy` hides the sum of the clients' updates and nothing beside it: leave out `correction`, `fuse` and `parts.attack`",
+        "`server-privacy` protects the sum of the clients' updates and nothing else: leave out `correction`, `fuse` and `parts.attack`",
     )
 }
 

@@ -83,7 +83,7 @@ fn what_does_not_fit_is_refused() {
     let error = adam
         .aggregate(&round(&[0.0, 0.0]), &inbox(&[1.0]))
         .unwrap_err();
-    assert!(format!("{error:#}").contains("what was sent and what came back"));
+    assert!(format!("{error:#}").contains("the message sent and the answer"));
     let error = adam.load(&[0; 24]).unwrap_err();
     assert!(
         error

@@ -53,7 +53,7 @@ message! {
 /// The trainer that makes features.
 pub(crate) const GENERATOR: TrainerSlot = TrainerSlot::new(
     "generator",
-    "Makes features of noise and a class, for FedGEN: a model that learns at the server and is shown to clients.",
+    "Makes features of noise and a class, for FedGEN: a model that is trained at the server and sent to clients.",
 );
 
 /// Sent in every round after the generator has learnt something.
@@ -210,7 +210,7 @@ impl FedGen {
         let (known, of) = (teachers.classes(), fed.task().kind.outputs());
         if known.is_empty() {
             fed.warn(&format!(
-                "{}: by what clients tell nobody has an example of any class, so the generator learns nothing",
+                "{}: by the clients' class counts there are no examples, so the generator learns nothing",
                 round.name
             ));
             return Ok(false);
