@@ -176,7 +176,7 @@ fn open(
             let _ = std::fs::remove_file(folder.path().join(RUN_PAGE));
             if resumed.is_none() {
                 log::info!(
-                    "{}: no step was complete when it ended; the run begins anew",
+                    "{}: no step was complete when it ended; the run starts again",
                     folder.path().display()
                 );
             }

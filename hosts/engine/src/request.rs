@@ -50,7 +50,7 @@ pub fn run<'a>(
         Source::Stopped(dir) => {
             if complete(&dir)? && set.is_empty() {
                 log::info!(
-                    "the run in {} was done, and its folder was not; it is complete now",
+                    "the run in {} was done, but its folder was incomplete; it is complete now",
                     dir.display()
                 );
                 return Ok(Some(Outcome::of(&dir)?));

@@ -123,7 +123,7 @@ impl Node {
         let id = request.client;
         let data = self.owners.get(&id);
         let data = data
-            .with_context(|| format!("client {id} does not live here"))?
+            .with_context(|| format!("client {id} is not at this node"))?
             .clone();
         self.agrees(request, body)?;
         self.takes_part(&request.want)?;
@@ -249,7 +249,7 @@ impl Node {
         let own = &self.served.spec;
         let differs = || match request.want {
             RequestKind::Hello => own.differs(body),
-            _ => "it was not asked whether they agree".into(),
+            _ => "the two were not compared".into(),
         };
         ensure!(
             request.run.spec == own.digest,
@@ -284,7 +284,9 @@ impl Node {
 
     fn work(&self, client: &mut ClientState, request: &RequestHead, body: &[u8]) -> Result<Says> {
         match &request.want {
-            RequestKind::Hello | RequestKind::Over => Err(anyhow!("that is no question")),
+            RequestKind::Hello | RequestKind::Over => {
+                Err(anyhow!("that is no request for an answer"))
+            }
             RequestKind::Answer {
                 label,
                 needs,
@@ -338,7 +340,7 @@ impl Node {
         ensure!(
             kept.data.as_ref().is_none_or(|then| Some(then) == now),
             Problem::Absent(
-                "its own data have changed since it answered in this run first; begin a new run, or put them back as they were".into()
+                "its own data have changed since its first answer in this run; restore them, or start a new run".into()
             )
         );
         Ok(())

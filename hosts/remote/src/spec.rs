@@ -87,7 +87,7 @@ impl SpecText {
             )
         };
         match at.len() {
-            0 => "it says the same in another way".into(),
+            0 => "it differs in its text, not in its values".into(),
             1..=3 => at.iter().map(one).collect::<Vec<_>>().join("; "),
             n => format!(
                 "{}; and {} more",

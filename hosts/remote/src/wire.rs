@@ -223,7 +223,7 @@ impl From<WireError> for Error {
                 (None, None) => anyhow!(text),
             });
         }
-        error.unwrap_or_else(|| anyhow!("it failed without a word"))
+        error.unwrap_or_else(|| anyhow!("it failed without a reason"))
     }
 }
 
@@ -266,7 +266,7 @@ impl Packet {
         let version = u32::from_le_bytes(*version);
         ensure!(
             version == VERSION,
-            "it speaks form {version}, and this program form {VERSION}; install the same version of fl on both sides"
+            "it uses wire format {version}, and this program {VERSION}; install the same version of fl on both sides"
         );
         match postcard::take_from_bytes(head) {
             Ok((head, [])) => Ok(head),

@@ -106,7 +106,7 @@ fn differ(runs: &[Run]) -> Markup {
     html! {
         h2 { "Differences of the specs" }
         @if rows.is_empty() { p { "None: the runs have one spec." } }
-        @else { (table(&head, &rows)) p.dim { "Specs with every default; – stands for a value that a spec does not have." } }
+        @else { (table(&head, &rows)) p.dim { "Specs with every default; – marks a value that a spec does not have." } }
     }
 }
 
@@ -134,7 +134,7 @@ fn overlaid(runs: &[Run], curves: &[NamedTensors<'_, '_>], names: &[&str]) -> Ma
         }).collect();
         let numbers = html! { (table(&["run", "step", "#value", "#std"], &rows)) @if !said.is_empty() { p.dim { (said) } } };
         let axis = of.first().map_or("round", |(_, c)| c.axis());
-        Some(figure(name, "Bands are one standard deviation over clients. A measurement outside of rounds stands at 0.", &svg::lines(&lines, axis, name, false, svg::range(name, 1.0)), &legend(runs, &lines), &numbers))
+        Some(figure(name, "Bands are one standard deviation over clients. A measurement outside of rounds is drawn at 0.", &svg::lines(&lines, axis, name, false, svg::range(name, 1.0)), &legend(runs, &lines), &numbers))
     }).collect();
     html! { @if !charts.is_empty() { h2 { "Metrics by round" } div.charts { @for chart in charts { (chart) } } } }
 }

@@ -72,7 +72,7 @@ pub(crate) fn sections(run: &Run, links: bool) -> Markup {
     }
 }
 
-/// So many metrics stand in the summary.
+/// The most metrics in the summary.
 const HEADLINES: usize = 4;
 
 fn head(run: &Run) -> Markup {

@@ -121,7 +121,7 @@ fn drawn(picture: &Picture) -> Markup {
     );
     if picture.lines.len() > svg::STYLES {
         about += &format!(
-            " The first {} of {} lines are drawn; the numbers of all stand below.",
+            " The first {} of {} lines are drawn; the table below has the numbers of all.",
             svg::STYLES,
             picture.lines.len()
         );

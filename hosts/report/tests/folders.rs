@@ -97,7 +97,7 @@ fn bars_stand_under_the_names_of_the_clients_that_have_a_number() {
         );
     }
     assert!(!page.contains("client 0: 0."));
-    // an older fl did not say whose they are, and nobody guesses
+    // an older fl did not write the clients' numbers, and the page does not guess
     write(&missing.replace(",\"clients\":[0,1,2]", ""));
     let (page, csv) = bars();
     assert!(page.contains("client 1.: 0.5000<") && csv.contains(",clients.accuracy,2.,0.7,"));
@@ -264,7 +264,7 @@ fn two_runs_part_where_a_client_answers_otherwise() {
     assert!(untold.contains("cannot be told"), "{untold}");
     assert_eq!(
         how(&|b| b.journal.clear()),
-        "one asks on, and the other does not"
+        "one run continues, and the other has ended"
     );
 }
 

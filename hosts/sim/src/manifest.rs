@@ -143,7 +143,7 @@ impl Manifest {
         let (then, version) = (&self.begun.version, &now.begun.version);
         ensure!(
             minor(then) == minor(version),
-            "the run in {here} was begun by fl {then}, and this is fl {version}; go on with that one, or start anew"
+            "the run in {here} was begun by fl {then}, and this is fl {version}; resume it with that version, or start a new run"
         );
         same("libraries", &self.libraries, &now.libraries, folder)?;
         same("data files", &self.data, &now.data, folder)
@@ -161,7 +161,7 @@ fn same(what: &str, then: &[FileHash], now: &[FileHash], folder: &Path) -> Resul
     for (then, now) in then.iter().zip(now) {
         ensure!(
             then.sha256 == now.sha256,
-            "the run in {here} was begun with other {what}: {} has sha256 {}, and {} had {}; restore it, or start anew",
+            "the run in {here} was begun with other {what}: {} has sha256 {}, and {} had {}; restore it, or start a new run",
             now.path,
             now.sha256,
             then.path,

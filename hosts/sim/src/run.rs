@@ -232,10 +232,10 @@ fn begin_elsewhere(sim: &mut Sim<'_>, resumed: Option<&ResumePoint>) -> Result<(
     let known = resumed.map(|r| &r.elsewhere[..]);
     match (&mut sim.elsewhere, known) {
         (None, Some([_, ..])) => bail!(
-            "the clients of this run live in processes of their own; go on with `--processes`"
+            "the clients of this run are in processes of their own; resume it with `--processes`"
         ),
         (Some(_), Some([])) => {
-            bail!("the clients of this run live in this process; go on without `--processes`")
+            bail!("the clients of this run are in this process; resume it without `--processes`")
         }
         (None, _) => {}
         (Some(elsewhere), state) => sim.roster = elsewhere.begin(&sim.roster, state)?,

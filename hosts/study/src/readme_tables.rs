@@ -15,10 +15,10 @@ fn span(text: &str, name: &str) -> Result<std::ops::Range<usize>> {
     let (begin, end) = marks(name);
     ensure!(
         text.matches(&begin).count() <= 1,
-        "`{begin}` stands there more than once"
+        "`{begin}` occurs more than once"
     );
     let from = text.find(&begin).with_context(|| {
-        format!("the table has no place there: put `{begin}` and `{end}` around it")
+        format!("the file has no place for the table: put `{begin}` and `{end}` around it")
     })?;
     let from = from + begin.len();
     let length = text[from..]
@@ -44,7 +44,7 @@ pub fn table<'t>(text: &'t str, name: &str) -> Result<&'t str> {
     let (begin, end) = marks(name);
     ensure!(
         !table.trim().is_empty(),
-        "no table stands between `{begin}` and `{end}`: the study without --check writes it"
+        "there is no table between `{begin}` and `{end}`: run the study without --check to write it"
     );
     Ok(table)
 }

@@ -211,7 +211,7 @@ fn a_node_with_a_budget_answers_what_the_spec_asks_and_nothing_else() {
         (with(&label, false, true), counts),
         (loss.clone(), "no mechanism gives its training loss a price"),
         (with("number of examples", true, false), questions),
-        // one of the protocol, which is asked only where a selector wants to know losses
+        // one of the protocol, which takes place only if a selector needs losses
         (with("loss of the global model", false, false), questions),
         (with("your data, please", false, false), questions),
     ] {
@@ -447,7 +447,7 @@ fn an_answer_is_kept_with_its_message_and_no_damaged_one_is_said_again() {
     let (request, body) = first(&spec);
     let node = || spec.node(&d.path().join("node"));
     let said = ask(&mut node(), &request, &body);
-    // a question that nobody has heard of moves the mark, and what was said stays with it
+    // an unknown request moves the mark, and the last answer stays with it
     let score = RequestHead {
         number: 1,
         had: 1,
