@@ -316,7 +316,7 @@ class Trainer:
 
     def set_params(self, params):
         with _ONE, torch.no_grad():
-            new = self._like(params, "what was sent", whole=True)
+            new = self._like(params, "the message sent", whole=True)
             for name, value in self._model.state_dict().items():
                 if name in new:
                     value.copy_(new[name])

@@ -130,13 +130,13 @@ impl Buffer {
         let this = slf.get();
         if this.over.load(Ordering::Acquire) {
             return Err(PyBufferError::new_err(
-                "this was lent for a call that is over: copy what is to be kept (`array.copy()`)",
+                "this array was lent for a call that has ended: keep a copy (`array.copy()`)",
             ));
         }
         let wants = |what: c_int| flags & what == what;
         if wants(ffi::PyBUF_WRITABLE) && this.own.is_none() {
             return Err(PyBufferError::new_err(
-                "what is lent is read-only: copy it first (`array.copy()`)",
+                "this array is read-only: copy it first (`array.copy()`)",
             ));
         }
         let order = [

@@ -44,13 +44,13 @@ impl Host {
     fn host(&self) -> PyResult<&FlHost> {
         // SAFETY: it is null, or lives as long as the call, which ends on this thread.
         let host = unsafe { self.host.load(Ordering::Acquire).as_ref() };
-        host.ok_or_else(|| PyRuntimeError::new_err("the call that this belongs to is over"))
+        host.ok_or_else(|| PyRuntimeError::new_err("the call that this belongs to has ended"))
     }
 
     fn input(&self) -> PyResult<&FlInput> {
         // SAFETY: as above.
         let input = unsafe { self.input.load(Ordering::Acquire).as_ref() };
-        input.ok_or_else(|| PyRuntimeError::new_err("the call that this belongs to is over"))
+        input.ok_or_else(|| PyRuntimeError::new_err("the call that this belongs to has ended"))
     }
 }
 
