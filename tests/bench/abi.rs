@@ -91,10 +91,10 @@ fn serve(shared: &str) -> Result<()> {
     }
 }
 
-/// What the process is told.
+/// The argument of the process.
 const SERVE: &str = "--serve";
 
-/// Peak memory of this process in MiB, since the last [`forget`]; `None` where nobody counts.
+/// Peak memory of this process in MiB, since the last [`forget`]; `None` if it is unknown.
 fn peak() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;

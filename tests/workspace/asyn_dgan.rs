@@ -84,7 +84,7 @@ fn scores(me: &mut Client, x: &Array2<f32>, rows: &[usize]) -> Array2<f64> {
     judge.predict(&x).unwrap().mapv(f64::from)
 }
 
-/// `ln(1 + e^s)`: what a score of "made" costs whoever made it.
+/// `ln(1 + e^s)`: the generator's loss for a score of "made".
 fn cost(score: f64) -> f64 {
     score.exp().ln_1p()
 }

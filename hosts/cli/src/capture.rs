@@ -31,7 +31,7 @@ pub(crate) fn keeps() -> bool {
     KEPT.with_borrow(Option::is_some)
 }
 
-/// Keeps a line; `false`: nobody does, print it.
+/// Captures a line; `false` if there is no capture, so that the line is printed.
 pub(crate) fn keep(stream: Stream, line: &str) -> bool {
     KEPT.with_borrow_mut(|kept| {
         let Some(kept) = kept else { return false };
@@ -45,8 +45,8 @@ pub(crate) fn keep(stream: Stream, line: &str) -> bool {
     })
 }
 
-/// Does what `args` say, the first of which is the program's name, with the parts `more` besides
-/// those that are linked, and gives what it would have printed.
+/// Runs the command `args`, the first of which is the program's name, with the parts `more` besides
+/// those that are linked, and returns its output.
 pub fn answered(args: Vec<OsString>, more: &[&'static PartDecl]) -> Answered {
     KEPT.set(Some(Answered::default()));
     let code = crate::run_with(args, more);

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// How files of cases end.
 const ENDING: &str = ".cases.yaml";
-/// So many differences of a case are shown.
+/// The most differences of a case that are shown.
 const SHOWN: usize = 10;
 
 #[derive(Args)]
@@ -362,7 +362,9 @@ fn judge(case: &Case, found: &Result<Json, String>, held: Option<&Json>) -> Vec<
     let answer = match (found, &case.refused) {
         (Err(text), Some(wanted)) if text.contains(wanted) => return Vec::new(),
         (Err(text), Some(wanted)) => {
-            return vec![format!("refused, but `{wanted}` is not in: {text}")];
+            return vec![format!(
+                "refused, but `{wanted}` is not in the error: {text}"
+            )];
         }
         (Ok(answer), Some(_)) => return vec![format!("not refused: {answer}")],
         (Err(text), None) if case.conformance => return vec![text.clone()],

@@ -272,9 +272,9 @@ pub enum Failure {
     NotRun(NotRun),
     /// It was tried, and failed.
     Failed(anyhow::Error),
-    /// What was compared differs, and that has been said.
+    /// A comparison found differences, and has printed them.
     Differs,
-    /// A signal stopped it; everything has been said.
+    /// A signal stopped it, and that has been printed.
     Stopped(u8),
 }
 

@@ -57,7 +57,7 @@ const RUST: [(Role, &str); 8] = [
     (Role::Protocol, include_str!("../templates/protocol.rs.in")),
 ];
 const MANIFEST: &str = include_str!("../templates/Cargo.toml.in");
-/// What a protocol's crate has besides: a program.
+/// Further files of a protocol's crate: a program.
 const PROGRAM: [(&str, &str); 5] = [
     (
         "Cargo.toml",
@@ -71,7 +71,7 @@ const PROGRAM: [(&str, &str); 5] = [
     ("src/main.rs", include_str!("../templates/main.rs.in")),
     ("tests/same.rs", include_str!("../templates/same.rs.in")),
 ];
-/// What an aggregator's crate has besides: cases for `fl test`.
+/// Further files of an aggregator's crate: cases for `fl test`.
 const CASES: [(&str, &str); 2] = [
     (
         "aggregator.cases.yaml",

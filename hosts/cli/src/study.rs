@@ -28,7 +28,7 @@ pub struct StudyArgs {
     /// Check everything, and say what would be run; runs nothing.
     #[arg(long, conflicts_with = "list")]
     dry_run: bool,
-    /// Threads in all: so many runs go side by side, one thread each; otherwise one per processor.
+    /// Threads in total; each run in parallel has one thread. The default is one per processor.
     /// Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = number_of_threads)]
     threads: Option<usize>,
@@ -80,7 +80,7 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     view.all.finish_and_clear();
     if let Some(code) = signals.exit_code() {
         say(format_args!(
-            "stopped: {} of {} runs are done; the same command goes on",
+            "stopped: {} of {} runs are done; the same command continues",
             count.done, count.of
         ));
         return Err(Failure::Stopped(code));

@@ -403,7 +403,7 @@ fn one(table: &FlLibrary, kept: &mut Kept, bytes: &mut Bytes<'_>) {
     let call = table.call.expect("call");
     // SAFETY: everything handed over lives through the call, and one thread uses the part.
     let code = unsafe { call(part, operation, &raw const input, &raw const host) };
-    // a panic is the part's, and the host says so: whoever asks nonsense may get one, but a library
-    // survives it
+    // a panic is the part's, and the host reports it: a nonsensical call may cause one, but a
+    // library survives it
     assert!((FL_OK..=FL_LACKS).contains(&code), "code {code}");
 }

@@ -175,7 +175,7 @@ fn tensor(host: &FlHost, bytes: &mut Bytes<'_>) {
         return;
     }
     let (dimensions, shape) = (shape.len() as u32, shape.as_ptr());
-    // SAFETY: the host's own function, and a shape of so many dimensions.
+    // SAFETY: the host's own function, and a shape of `shape.len()` dimensions.
     let room =
         unsafe { host.tensor.unwrap()(host.context, borrowed(name), dtype, dimensions, shape) };
     let size = [4, 8, 4, 1].get(dtype as usize).copied().unwrap_or(0);

@@ -87,7 +87,7 @@ fn number(what: &str, x: f64, below: f64) -> Result<(), Failure> {
     }
 }
 
-/// The guarantee of one accountant for so many of one event. It is given those of the settings that
+/// The guarantee of one accountant for `times` of one event. It gets those of the settings that
 /// it has.
 fn ask(
     catalogue: &Catalogue,

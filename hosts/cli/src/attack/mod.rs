@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Subcommand)]
 pub enum AttackCommand {
-    /// Tell from the models that a run kept who was among those they learnt from: by their loss,
-    /// and beside shadow runs.
+    /// Tell from a run's kept models which examples they were trained on: by their loss,
+    /// and by shadow runs.
     #[command(after_help = "Example:\n  fl attack membership runs/hello-1 --shadows 16")]
     Membership(membership::MembershipArgs),
     /// Find, from parameters that a client sends, the examples that it trained on: by search
@@ -47,8 +47,8 @@ pub enum AttackCommand {
     /// own (IDEAL).
     #[command(after_help = "Example:\n  fl attack substitute specs/quick/fedkd.yaml --ask 5000")]
     Substitute(substitute::SubstituteArgs),
-    /// Compare what the generator of a run makes with private examples: how near, and how alike as
-    /// a whole (Frechet distance), beside test examples.
+    /// Compare a generator's inputs with private examples: how near, and how alike as
+    /// a whole (Frechet distance), with test examples for comparison.
     #[command(after_help = "Example:\n  fl attack made runs/fedgen-1")]
     Made(generator::GeneratorArgs),
 }
@@ -147,7 +147,7 @@ impl FinishedRun {
     }
 }
 
-/// A kept model, and which client's it is; the server's is nobody's.
+/// A kept model, and its client; the server's has none.
 pub struct Target {
     pub name: String,
     slot: String,
@@ -252,7 +252,7 @@ fn watched(
     not_stopped(asked)
 }
 
-/// A search of so many steps and so much smoothness, which a signal ends.
+/// A search with these steps and this smoothness, which a signal ends.
 fn searching<T, E: Into<Failure>>(
     (steps, smooth): (u32, f64),
     asked: &Signals,

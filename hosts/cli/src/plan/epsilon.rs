@@ -95,7 +95,7 @@ fn against(
     accountant.guarantee(None).ok()
 }
 
-/// Charges what clients release through the mechanisms in `slot`, so many times. They may have
+/// Charges `times` releases of clients through the mechanisms in `slot`. They may have
 /// mechanisms of their own: each kind of client is one client here, and the worst counts.
 fn at_clients(
     accountant: &mut dyn Accountant,

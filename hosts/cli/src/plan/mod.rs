@@ -34,9 +34,9 @@ pub struct PlanArgs {
 /// How many clients are asked in one round.
 #[derive(Clone, Copy, PartialEq)]
 enum Cohort {
-    /// Always so many.
+    /// The same number in every round.
     Fixed(usize),
-    /// As it comes: so few and so many in the rounds that were drawn.
+    /// A random number: the least and the most of the rounds that were drawn.
     Drawn(usize, usize),
     /// The selector must see more than there is before a run.
     Unknown,
@@ -209,7 +209,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
                 ),
                 None => format!("against {observer} at most {guarantee}\n"),
             },
-            None => format!("how much epsilon against {observer} will be only the run can say\n"),
+            None => format!("epsilon against {observer} is known only after the run\n"),
         };
     }
     let sum = format!(

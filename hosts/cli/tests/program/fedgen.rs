@@ -1,5 +1,5 @@
-//! FedGEN as a user runs it: what it costs beside FedAvg, what it says of privacy, and mistakes
-//! said clearly.
+//! FedGEN as a user runs it: its cost beside FedAvg, its guarantees, and clear messages about
+//! mistakes.
 
 use crate::common::{fails, flat, json, out, quick};
 use std::path::Path;

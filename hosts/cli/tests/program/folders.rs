@@ -291,7 +291,7 @@ fn what_is_cut_short_is_refused_and_what_is_too_much_is_taken_back() {
 fn nobody_has_to_look_at_a_run() {
     let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedkd"));
     let dir = d.path();
-    // whoever was to read goes away before anything is said
+    // the reader leaves before anything is printed
     let mut child = start(dir, &["run", &spec, "--out", "closed"]);
     drop((child.stdout.take(), child.stderr.take()));
     assert!(child.wait().unwrap().success());
@@ -316,7 +316,7 @@ fn nobody_has_to_look_at_a_run() {
             assert!(dir.join(folder).join("report.md").is_file(), "{full}");
         }
     }
-    // an error stays one, said or not
+    // an error stays one, printed or not
     let mut child = start(dir, &["run", "nowhere.yaml"]);
     drop((child.stdout.take(), child.stderr.take()));
     assert_eq!(child.wait().unwrap().code(), Some(2));

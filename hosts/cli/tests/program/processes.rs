@@ -98,7 +98,7 @@ fn exact_processes_that_are_killed_are_begun_anew() {
     let whole = run(dir, &spec, "whole", &rounds);
     let apart = ["run", &spec, "--out", "r", "--json", "--processes", "2"];
     let mut fl = start(dir, &[&apart[..], &rounds].concat());
-    // twice each: whoever kills three over one question means the question
+    // twice each: after three deaths over one request the request is at fault
     let mut killed = std::collections::BTreeSet::new();
     while fl.try_wait().unwrap().is_none() && killed.len() < 4 {
         std::thread::yield_now();
@@ -247,7 +247,7 @@ fn what_clients_have_learnt_is_never_lost_in_silence() {
 fn a_client_that_is_too_slow_is_what_the_spec_says() {
     let (d, spec) = (tempfile::tempdir().unwrap(), quick("fedavg"));
     let dir = d.path();
-    // nobody begins a process in a microsecond, so it is the greeting that fails, which no policy
+    // no process starts in a microsecond, so the greeting fails, which no policy
     // excuses
     let hurry = ["--processes", "2", "--deadline", "0.000001"];
     let begin = ["run", &spec, "--out", "r"];

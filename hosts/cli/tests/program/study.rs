@@ -228,7 +228,7 @@ fn what_is_kept_is_looked_at() {
         );
     }
     fs::write(&metrics, &whole).unwrap();
-    // somebody went on with it
+    // another process resumed it
     let folder = kept.display().to_string();
     out(
         d,
@@ -470,7 +470,7 @@ fn mistakes_of_all_runs_come_before_the_first() {
     );
     for said in [
         "table `t`, row `bad`: --set protocol.rounds",
-        "into here.md: the table has no place there: put `<!-- fl study: t -->`",
+        "into here.md: the file has no place for the table: put `<!-- fl study: t -->`",
     ] {
         assert!(error.contains(said), "{said} is not in\n{error}");
     }
@@ -571,7 +571,7 @@ fn a_study_that_was_killed_goes_on_to_the_same_tables() {
             let said = text(&ended.stderr);
             assert_eq!(ended.status.code(), Some(143), "{said}");
             assert!(
-                said.ends_with(" of 6 runs are done; the same command goes on\n"),
+                said.ends_with(" of 6 runs are done; the same command continues\n"),
                 "{said}"
             );
         }
