@@ -117,8 +117,12 @@ fn results(run: &Run) -> Markup {
         .collect();
     rows.push(vec!["bytes up".into(), count(bytes.up), String::new()]);
     rows.push(vec!["bytes down".into(), count(bytes.down), String::new()]);
+    let value = match last.iter().any(|m| m.std.is_some()) {
+        true => "#last value (± std over clients)",
+        false => "#last value",
+    };
     html! {
-        (table(&["metric", "#last value (± std over clients)", "step"], &rows))
+        (table(&["metric", value, "step"], &rows))
         @if !said.is_empty() { p.dim { (said) } }
     }
 }

@@ -75,7 +75,10 @@ fn an_empty_table_fails_a_check_before_any_run() {
     fs::write(d.join("page.md"), page).unwrap();
     for more in [&["--check"][..], &["--check", "--dry-run"]] {
         let (code, error) = fails(d, &[&["study", "s.yaml"], more].concat());
-        assert!(code == 1 && error.contains("no table stands"), "{error}");
+        assert!(
+            code == 1 && error.contains("there is no table between"),
+            "{error}"
+        );
         assert!(!d.join("runs").exists());
     }
     let done = study(d, &[]);
@@ -657,7 +660,7 @@ fn runs_on_the_same_rows_have_a_total() {
     );
     // single runs on rows of their own have nothing to add
     let (printed, ..) = study("  rows: [{ name: private }]\n");
-    assert!(!printed.contains("guarantee together"), "{printed}");
+    assert!(!printed.contains("Privacy of all runs"), "{printed}");
 }
 
 fn text_of(done: &Output) -> String {
