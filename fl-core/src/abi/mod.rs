@@ -57,10 +57,13 @@ mod tests;
 
 pub use host::{Refused, during, import, import_linked, on_log};
 #[cfg(unix)]
-pub use host::{import_apart, leave};
+pub use host::{import_isolated, leave};
 #[cfg(unix)]
 pub use isolated::{IsolatedLibrary, Process, serve};
 pub use library::{fl_plugin, library};
+
+/// The C header of this interface, `fl_plugin.h`.
+pub const HEADER: &str = include_str!("../../include/fl_plugin.h");
 
 /// Makes a crate's parts loadable, besides being linkable: one line in its `lib.rs`, and
 /// `crate-type = ["cdylib", "rlib"]` under `[lib]` in its `Cargo.toml`.

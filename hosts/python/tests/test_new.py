@@ -8,15 +8,23 @@ import fl
 import pytest
 
 
-@pytest.mark.parametrize("role", ["aggregator", "selector", "privacy", "trainer"])
-def test_what_is_written_passes_its_tests(role, tmp_path):
-    if role == "trainer":
+WRITTEN = [
+    *([role] for role in ("aggregator", "selector", "privacy", "attack", "trainer")),
+    *([role, "--stateful"] for role in ("aggregator", "selector", "privacy")),
+    ["trainer", "--numpy"],
+]
+
+
+@pytest.mark.parametrize("written", WRITTEN, ids="".join)
+def test_what_is_written_passes_its_tests(written, tmp_path):
+    role, *option = written
+    if written == ["trainer"]:
         pytest.importorskip("torch")
     name = f"my-{role}"
-    fl._tools.command("new", role, name, "--lang", "python")
+    fl._tools.command("new", role, name, "--lang", "python", *option)
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=tmp_path / name, capture_output=True, text=True)
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
-    if role == "aggregator":
+    if written == ["aggregator"]:
         args = [sys.executable, "-m", "fl", "test", ".", "--plugin", "my_aggregator.py"]
         done = subprocess.run(args, cwd=tmp_path / name, capture_output=True, text=True)
         assert "4 fine, 0 different" in done.stdout, done.stdout + done.stderr

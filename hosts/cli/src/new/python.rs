@@ -4,31 +4,45 @@ use super::{CASES, Files, NewArgs, fill, type_name};
 use crate::Failure;
 use fl_core::Role;
 
-/// Source, what the spec has in the slot where it goes, and what the package needs.
-const PARTS: [(Role, &str, &str, &str); 4] = [
+/// Sources without and with the option of the role (`--stateful`, or `--numpy` for trainers), and
+/// the parts of the spec.
+const PARTS: [(Role, [&str; 2], &str); 5] = [
     (
         Role::Aggregator,
-        include_str!("../../templates/aggregator.py.in"),
+        [
+            include_str!("../../templates/aggregator.py.in"),
+            include_str!("../../templates/aggregator.stateful.py.in"),
+        ],
         "  model: { use: linear, lr: 0.1 }\n  aggregator: { use: {{name}} }",
-        "",
     ),
     (
         Role::Selector,
-        include_str!("../../templates/selector.py.in"),
+        [
+            include_str!("../../templates/selector.py.in"),
+            include_str!("../../templates/selector.stateful.py.in"),
+        ],
         "  model: { use: linear, lr: 0.1 }\n  aggregator: { use: mean }\n  cohort: { use: {{name}} }",
-        "",
     ),
     (
         Role::Privacy,
-        include_str!("../../templates/privacy.py.in"),
+        [
+            include_str!("../../templates/privacy.py.in"),
+            include_str!("../../templates/privacy.stateful.py.in"),
+        ],
         "  model: { use: linear, lr: 0.1 }\n  aggregator: { use: mean }\n  privacy: { use: {{name}} }",
-        "",
+    ),
+    (
+        Role::Attack,
+        [include_str!("../../templates/attack.py.in"); 2],
+        "  model: { use: linear, lr: 0.1 }\n  aggregator: { use: mean }\n  attack: [{ use: {{name}}, clients: [0] }]",
     ),
     (
         Role::Trainer,
-        include_str!("../../templates/trainer.py.in"),
+        [
+            include_str!("../../templates/trainer.py.in"),
+            include_str!("../../templates/trainer.numpy.py.in"),
+        ],
         "  model: { use: {{name}} }\n  aggregator: { use: mean }",
-        ", and PyTorch (`pip install torch`)",
     ),
 ];
 const TEST: &str = include_str!("../../templates/test.py.in");
@@ -50,11 +64,16 @@ pub fn check_name(name: &str) -> Result<(), Failure> {
 }
 
 pub fn files(role: Role, args: &NewArgs) -> Result<Files, Failure> {
-    let Some((_, source, parts, needs)) = PARTS.iter().find(|(r, ..)| *r == role) else {
+    let Some((_, sources, parts)) = PARTS.iter().find(|(r, ..)| *r == role) else {
         return Err(Failure::usage(format!(
-            "--lang python writes aggregators, selectors, privacy mechanisms and trainers; {} is written in Rust",
+            "--lang python writes aggregators, selectors, privacy mechanisms, attacks and trainers; {} is written in Rust",
             role.with_article()
         )));
+    };
+    let source = sources[usize::from(args.stateful || args.numpy)];
+    let needs = match role == Role::Trainer && !args.numpy {
+        true => ", and PyTorch (`pip install torch`)",
+        false => "",
     };
     check_name(&args.name)?;
     let file = args.name.replace('-', "_");
@@ -71,13 +90,13 @@ pub fn files(role: Role, args: &NewArgs) -> Result<Files, Failure> {
         ("file", file.clone()),
     ];
     let mut files = vec![
-        (format!("{file}.py"), *source),
+        (format!("{file}.py"), source),
         (format!("test_{file}.py"), TEST),
         ("README.md".into(), README),
         ("spec.yaml".into(), SPEC),
         (".gitignore".into(), "__pycache__/\nruns/\n"),
     ];
-    if role == Role::Aggregator {
+    if role == Role::Aggregator && !args.stateful {
         files.extend(CASES.map(|(path, text)| (path.into(), text)));
     }
     let filled = files
