@@ -185,7 +185,7 @@ impl Parts {
 
     /// Returns the numbers that clients send with the answers of this exchange: those that the
     /// aggregator or the protocol requires, as far as that is known before a run.
-    pub fn told_beside(&self, asked: &ExchangeSpec, context: &BuildContext) -> RequiredInputs {
+    pub fn envelope_needs(&self, asked: &ExchangeSpec, context: &BuildContext) -> RequiredInputs {
         let needs = asked.aggregator.map(|used| self.needs(used.slot, context));
         let needs = needs.unwrap_or_default();
         RequiredInputs {
@@ -196,8 +196,8 @@ impl Parts {
 
     /// Returns whether clients send their number of examples with the answers of this exchange, as
     /// far as that is known before a run.
-    pub fn tells_counts(&self, asked: &ExchangeSpec, context: &BuildContext) -> bool {
-        let needs = self.told_beside(asked, context);
+    pub fn sends_class_counts(&self, asked: &ExchangeSpec, context: &BuildContext) -> bool {
+        let needs = self.envelope_needs(asked, context);
         needs.samples || needs.class_counts
     }
 

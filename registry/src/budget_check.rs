@@ -30,11 +30,11 @@ impl Checker<'_> {
         // a selector of clients may ask how many examples they have
         let wanted = |asked: &ExchangeSpec| {
             parts.asks(asked, &context)
-                && (parts.tells_counts(asked, &context)
+                && (parts.sends_class_counts(asked, &context)
                     || asked.cohort.is_some_and(|slot| parts.has(slot)))
         };
         if parts.has(&COUNTS) && !protocol.exchanges().iter().any(wanted) {
-            let text = "no part uses how many examples clients have, so a mechanism here has no effect: leave it out";
+            let text = "no part uses the clients' numbers of examples, so a mechanism here has no effect: leave it out";
             self.note_key(&[key("parts"), key(&COUNTS)], text);
         }
         self.training_losses(protocol.as_ref(), &parts, &context);

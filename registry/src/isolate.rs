@@ -41,7 +41,7 @@ pub(crate) fn import(
     let longest = std::time::Duration::from_secs_f64(isolate.call_seconds);
     let begin = move || linux::begin(program, &file, &path, &isolate);
     let library = IsolatedLibrary::new(Box::new(begin), longest);
-    fl_core::abi::import_apart(library, &origin).map_err(|refused| refused.to_string())
+    fl_core::abi::import_isolated(library, &origin).map_err(|refused| refused.to_string())
 }
 
 /// Serves a library to the program that has begun this process with these arguments, which follow

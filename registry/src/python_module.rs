@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 const NO_PYTHON: &str = "it is a Python module, and this program has no Python: run the spec with the `fl` that comes with \
     the Python package fl-federated (`pip install`), or with `fl.run` in Python";
 
-const NOT_APART: &str =
+const NOT_ISOLATED: &str =
     "it is a module of Python, which cannot have processes of its own: leave out `isolate`";
 
 /// A module of Python that was imported.
@@ -44,7 +44,7 @@ pub(crate) fn load(
         text,
     };
     if isolated {
-        return Err(refused(NOT_APART.into()));
+        return Err(refused(NOT_ISOLATED.into()));
     }
     let import = IMPORT.get().ok_or_else(|| refused(NO_PYTHON.into()))?;
     let module = import(name, &library.path).map_err(refused)?;

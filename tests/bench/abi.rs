@@ -73,7 +73,7 @@ fn apart() -> &'static PartDecl {
         })
     };
     let library = abi::IsolatedLibrary::new(Box::new(begin), Duration::from_secs(60));
-    abi::import_apart(library, "apart").expect("it serves its parts")[0]
+    abi::import_isolated(library, "apart").expect("it serves its parts")[0]
 }
 
 /// What the process does.

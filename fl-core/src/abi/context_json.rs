@@ -38,7 +38,7 @@ impl LogEventText {
     /// The events of `round`; `None` if there are none.
     pub fn of(round: &Round) -> Option<Self> {
         let mut text = Self::default();
-        for said in round.said() {
+        for said in round.take_log() {
             match said {
                 LogEvent::Note(note) => text.notes.push(note),
                 LogEvent::Number(name, value) => text.numbers.push((name, value)),

@@ -245,7 +245,7 @@ impl ClientCalls for ClientCore {
         let out = part.aggregate(&round, inbox)?;
         message::check(&*out)
             .with_context(|| format!("parts.{slot}: the result of its messages"))?;
-        for said in round.said() {
+        for said in round.take_log() {
             match said {
                 LogEvent::Note(text) => self.note(format!("parts.{slot}: {text}")),
                 LogEvent::Number(name, value) => self.measure(&format!("{slot}.{name}"), value),

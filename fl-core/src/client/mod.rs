@@ -250,7 +250,7 @@ impl Client {
 
     /// Forwards the log events of a part.
     pub fn forward_log(&mut self, slot: &str, round: &Round) {
-        for said in round.said() {
+        for said in round.take_log() {
             match said {
                 LogEvent::Note(text) => self.note(format!("parts.{slot}: {text}")),
                 LogEvent::Number(name, value) => self.measure(&format!("{slot}.{name}"), value),

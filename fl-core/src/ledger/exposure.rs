@@ -107,7 +107,7 @@ pub fn exposed(
     }
     let questions = declared.into_exchanges().into_iter();
     for question in questions.filter(|asked| parts.asks(asked, context)) {
-        let needs = parts.told_beside(&question, context);
+        let needs = parts.envelope_needs(&question, context);
         for (to, what) in disclosed(&question, needs, &releases) {
             all.add(&to, &what);
         }
@@ -139,8 +139,8 @@ fn disclosed(
 fn beside(label: &str, needs: RequiredInputs, releases: &dyn Fn(&str) -> bool) -> Vec<String> {
     let counts = match (needs.samples, needs.class_counts) {
         _ if releases(&COUNTS) => None,
-        (_, true) => Some("how many examples of each class it has"),
-        (true, false) => Some("how many examples it has"),
+        (_, true) => Some("its number of examples of each class"),
+        (true, false) => Some("its number of examples"),
         (false, false) => None,
     };
     // no mechanism protects it

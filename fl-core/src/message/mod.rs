@@ -41,7 +41,7 @@ pub use any::{AnyMessage, Erased};
 pub use checks::{Bytes, alike, alike_to, bytes, check, check_rows, digest, hex};
 pub use class_means::{ClassMeans, class_means};
 #[doc(hidden)]
-pub use composite::{put_under, take_apart};
+pub use composite::{put_under, split_fields};
 pub use counts::{Counts, VoteSensitivity};
 pub use declared::{ColumnDecl, Declared, MessageDecl};
 pub use gradient_sum::GradientSum;

@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The journal lists single answers up to this number of clients in a request.
-const TOLD_APART: usize = 256;
+const DIGESTED_ANSWERS: usize = 256;
 
 /// One request to a list of clients, in progress.
 pub(crate) struct Collector {
@@ -161,7 +161,7 @@ impl Collector {
         self.chain.update(from.to_le_bytes());
         let digest = message::digest(&*mail.body);
         self.chain.update(digest);
-        if self.entry.clients <= TOLD_APART {
+        if self.entry.clients <= DIGESTED_ANSWERS {
             self.entry.answers.push((from, hex(&digest[..4])));
         }
         Ok(mail)

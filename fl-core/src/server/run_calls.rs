@@ -27,7 +27,7 @@ impl RunState<'_> {
     pub(crate) fn forward_log(&mut self, slot: &str, round: &Round) -> Result<()> {
         // what parts say at the server may be of what no one else is to see
         let withheld = self.ledger.accounts();
-        for said in round.said().into_iter().filter(|_| !withheld) {
+        for said in round.take_log().into_iter().filter(|_| !withheld) {
             match said {
                 LogEvent::Note(text) => self.warn(&format!("{}: parts.{slot}: {text}", round.name)),
                 LogEvent::Number(name, value) => {

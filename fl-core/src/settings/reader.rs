@@ -234,7 +234,7 @@ impl Reader {
     ) -> Option<T> {
         let before = self.mistakes.len();
         let Some(read) = T::read(value, self) else {
-            self.tell_range(before, value, &T::kind(), range);
+            self.add_range(before, value, &T::kind(), range);
             return None;
         };
         match check(&read) {
@@ -253,7 +253,7 @@ impl Reader {
     }
 
     /// Adds the range to a mistake about a number that the type cannot hold, such as -1 or 1.5.
-    fn tell_range(&mut self, before: usize, value: &Value, kind: &str, range: Option<String>) {
+    fn add_range(&mut self, before: usize, value: &Value, kind: &str, range: Option<String>) {
         if let (Some(range), Some(wrong)) = (range, self.mistakes.get_mut(before))
             && value.as_f64().is_some_and(f64::is_finite)
             && wrong.path == self.path

@@ -144,6 +144,7 @@ enum Command {
         json: bool,
     },
     /// Look at data sets.
+    #[command(after_help = "Example:\n  fl data show hello.yaml")]
     Data {
         #[command(subcommand)]
         command: DataCommand,
@@ -166,12 +167,14 @@ enum Command {
     #[command(after_help = "Example:\n  fl try aggregator mean --input messages.json")]
     Try(try_part::TryArgs),
     /// Compute what releases cost without a run, or how much noise an epsilon needs.
+    #[command(after_help = "Example:\n  fl account laplace --scale 2 --times 10")]
     Account {
         #[command(subcommand)]
         command: account::AccountCommand,
     },
     #[cfg(feature = "plugins")]
     /// Attack a run: measure what it reveals of the examples that it learnt from.
+    #[command(after_help = "Example:\n  fl attack membership runs/hello-1 --shadows 16")]
     Attack {
         #[command(subcommand)]
         command: attack::AttackCommand,

@@ -218,7 +218,7 @@ impl Trial<'_> {
         };
         let inbox = inbox(of, messages, needs)?;
         let mut out = shown(&*part.aggregate(&round, &*inbox)?)?;
-        for said in round.said() {
+        for said in round.take_log() {
             match said {
                 LogEvent::Note(text) => out["note"] = json!(text),
                 LogEvent::Number(name, value) => out[name] = json!(value),

@@ -244,7 +244,7 @@ impl<C: Transport> ExternalClients for RemoteClients<C> {
             true => to = due.keys().copied().collect(),
             false => to.sort_unstable(),
         }
-        let told: Arc<[u8]> = self.spec.told()?.into();
+        let told: Arc<[u8]> = self.spec.packed()?.into();
         let mut roster = Vec::new();
         self.exchange(
             &to,

@@ -129,7 +129,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         place,
         written,
     };
-    if let Err(error) = begin_elsewhere(&mut sim, resumed) {
+    if let Err(error) = begin_external(&mut sim, resumed) {
         undo(sim, resumed.is_none());
         return Err(error);
     }
@@ -228,7 +228,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
 }
 
 /// Finds clients in other processes, if there are any.
-fn begin_elsewhere(sim: &mut Sim<'_>, resumed: Option<&ResumePoint>) -> Result<()> {
+fn begin_external(sim: &mut Sim<'_>, resumed: Option<&ResumePoint>) -> Result<()> {
     let known = resumed.map(|r| &r.elsewhere[..]);
     match (&mut sim.elsewhere, known) {
         (None, Some([_, ..])) => bail!(

@@ -109,7 +109,7 @@ impl CoDistill {
     /// Declares the properties that all kinds of labels share.
     fn said<'p, U: Message>(&self, labels: Declared<'p, Ids, U>) -> Declared<'p, Ids, U> {
         // noise on labels does not hide which samples they label
-        let labels = self.every_round(labels).beside(&CLIENT_FILTER);
+        let labels = self.every_round(labels).leaks_besides(&CLIENT_FILTER);
         match self.resample {
             true => labels.draws(&SAMPLING),
             false => labels.through(&SAMPLING),

@@ -8,7 +8,7 @@ use fl_core::settings::between;
 use std::path::PathBuf;
 
 pub(crate) const GIVE_TEST: &str = "give `test`, or `holdout` (such as 0.2: that share of the training rows is for testing), and not both";
-const LABEL_ELSEWHERE: &str = "`label`: this format has its own labels; leave it out";
+const LABEL_IN_FORMAT: &str = "`label`: this format has its own labels; leave it out";
 pub(crate) const IDX_LABELS: &str = "images of `idx` and their labels are in two files: `train: {inputs: .., labels: ..}`, and so for `test`";
 pub(crate) const NPY_LABELS: &str = "`npy` needs `label` (a column's number), or labels of their own everywhere: `{inputs: x.npy, labels: y.npy}`";
 
@@ -93,7 +93,7 @@ impl Files {
         let (label, format) = (self.label.is_some(), &self.format);
         match format {
             Format::Idx if any_pair != all_pairs => return Err(IDX_LABELS.into()),
-            Format::Idx if label => return Err(LABEL_ELSEWHERE.into()),
+            Format::Idx if label => return Err(LABEL_IN_FORMAT.into()),
             Format::Npy if (any_pair && label) || any_pair != all_pairs => {
                 return Err(NPY_LABELS.into());
             }
@@ -111,7 +111,7 @@ impl Files {
                 );
             }
             Format::Libsvm(_) | Format::Images if label => {
-                return Err(LABEL_ELSEWHERE.into());
+                return Err(LABEL_IN_FORMAT.into());
             }
             _ => {}
         }

@@ -4,7 +4,7 @@ use crate::discriminator::DiscriminatorBatch;
 use crate::image_translator::{
     self, DISCRIMINATOR, MAPS, PAINTER, STUDENT, ServerState, Translated,
 };
-use crate::messages::{InputValues, MadeOfMaps};
+use crate::messages::{ImagesOfMaps, InputValues};
 use crate::protocol::SHOWN;
 use crate::settings::Patches;
 use fl_core::loss::sigmoid;
@@ -13,7 +13,7 @@ use fl_core::{Problem, TaskKind};
 use ndarray::{Array2, Axis, concatenate, s};
 use std::collections::BTreeMap;
 
-const JUDGE: Exchange<MadeOfMaps, InputValues> =
+const JUDGE: Exchange<ImagesOfMaps, InputValues> =
     Exchange::new("slopes by images of its label maps");
 
 settings! {
@@ -120,7 +120,7 @@ impl AsynDgan {
             let of = rows.into_iter().map(|row| row as u32).collect();
             (
                 *id,
-                MadeOfMaps {
+                ImagesOfMaps {
                     values: values.to_owned(),
                     of,
                 },
@@ -148,7 +148,7 @@ impl AsynDgan {
 
     /// Trains the discriminator to separate the images made from its client's label maps from the
     /// client's own images. Returns the slope by the made images of their loss against it.
-    fn judge(&self, me: &mut Client, sent: &MadeOfMaps) -> Result<InputValues> {
+    fn judge(&self, me: &mut Client, sent: &ImagesOfMaps) -> Result<InputValues> {
         let judged = DiscriminatorBatch::pairs(me, sent)?;
         let n = judged.rows.len();
         ensure!(
@@ -157,7 +157,7 @@ impl AsynDgan {
         );
         let parts = (self.patches.task())(me.task()).kind.outputs();
         let stream = me.stream(&DISCRIMINATOR);
-        judged.tell_apart(me.model(&DISCRIMINATOR)?, parts, &stream)?;
+        judged.train(me.model(&DISCRIMINATOR)?, parts, &stream)?;
 
         // the mean of -ln(1 - D) over images and parts
         let scores = me.model(&DISCRIMINATOR)?.predict(&judged.made)?;

@@ -1,7 +1,7 @@
 //! The generators of inputs: from noise, or from label maps.
 use crate::image_translator::{self, PAINTER, Translated, draw};
 use crate::protocol::ServerState;
-use crate::settings::{GenerateAndDistill, MadeOf};
+use crate::settings::{GenerateAndDistill, GeneratorInput};
 use fl_core::prelude::*;
 use ndarray::{ArrayView2, Axis, stack};
 
@@ -56,7 +56,7 @@ impl GenerateAndDistill {
         known: &ServerState,
         stream: &Stream,
     ) -> Result<Batch> {
-        let MadeOf::LabelMaps(with) = &self.made_of else {
+        let GeneratorInput::LabelMaps(with) = &self.made_of else {
             return Ok(Batch::OfNoise(fed.generator(&MAKER)?.sample(n, stream)?));
         };
         let whose = known.maps.iter().flat_map(|(id, maps)| {
@@ -77,15 +77,15 @@ impl GenerateAndDistill {
     /// Returns the slot of the generator.
     pub(crate) fn maker(&self) -> SlotSpec {
         match &self.made_of {
-            MadeOf::Noise => MAKER.spec().at_server(),
-            MadeOf::LabelMaps(with) => image_translator::slot(with.noise),
+            GeneratorInput::Noise => MAKER.spec().at_server(),
+            GeneratorInput::LabelMaps(with) => image_translator::slot(with.noise),
         }
     }
 
     pub(crate) fn keep_maker(&self, fed: &mut Server<'_>) -> Result<()> {
         match &self.made_of {
-            MadeOf::Noise => fed.keep_generator(&MAKER),
-            MadeOf::LabelMaps(_) => fed.keep_model(&PAINTER),
+            GeneratorInput::Noise => fed.keep_generator(&MAKER),
+            GeneratorInput::LabelMaps(_) => fed.keep_model(&PAINTER),
         }
     }
 }

@@ -170,7 +170,7 @@ settings! {
 
 choices! {
     /// The source of made inputs.
-    pub enum MadeOf {
+    pub enum GeneratorInput {
         /// Noise, by a generator.
         Noise = "noise",
         /// The clients' label maps, by a trainer that makes images from them, for tasks with a
@@ -203,7 +203,7 @@ settings! {
         /// The terms of the generator's loss.
         terms: Terms = Terms { gan: 1.0, conf: 1.0, unique: 1.0, mimic: 1.0, balance: 0.0 };
         /// The source of made inputs.
-        made_of: MadeOf = MadeOf::Noise;
+        made_of: GeneratorInput = GeneratorInput::Noise;
         /// The weight of a client in the ensemble.
         weights: Weights = Weights::Importance(Importance { classes: Classes::Proportions, discriminator: true });
         /// All clients have equal weights in every term, and no client sends its number of
@@ -252,8 +252,8 @@ impl GenerateAndDistill {
     /// Returns the map from the run's task to a discriminator's.
     pub(crate) fn judges(&self) -> Box<dyn Fn(&Task) -> Task + Send + Sync> {
         match self.made_of {
-            MadeOf::Noise => Box::new(self.patches.task()),
-            MadeOf::LabelMaps(_) => Box::new(self.patches.task_of_pairs()),
+            GeneratorInput::Noise => Box::new(self.patches.task()),
+            GeneratorInput::LabelMaps(_) => Box::new(self.patches.task_of_pairs()),
         }
     }
 

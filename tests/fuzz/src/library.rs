@@ -330,7 +330,7 @@ impl Drive<'_> {
                 let _ = part.update(&round, out).map(|out| encode(&*out));
             }
         }
-        let _ = round.said();
+        let _ = round.take_log();
         let state = part.save();
         let _ = part.load(&state);
     }

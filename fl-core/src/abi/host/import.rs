@@ -90,7 +90,7 @@ pub unsafe fn import(
 /// # Errors
 /// Says why the library cannot be used.
 #[cfg(unix)]
-pub fn import_apart(
+pub fn import_isolated(
     library: crate::abi::IsolatedLibrary,
     origin: &str,
 ) -> Result<Vec<&'static PartDecl>, Refused> {

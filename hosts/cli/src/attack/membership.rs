@@ -87,7 +87,7 @@ pub fn membership(args: &MembershipArgs, catalogue: &Catalogue, line: &[String])
         });
     }
     if args.shadows > 0 {
-        found.extend(beside_shadows(args, &spec, &data, &targets, line)?);
+        found.extend(compare_with_shadows(args, &spec, &data, &targets, line)?);
     }
     let kept = kept(&run);
     let at_most = kept.as_ref().map(|kept| bound(kept.epsilon, kept.delta));
@@ -114,7 +114,7 @@ fn kept(run: &Run) -> Option<Guarantee> {
 }
 
 /// Runs the spec again on halves of the data, and compares what its models say with what these do.
-fn beside_shadows(
+fn compare_with_shadows(
     args: &MembershipArgs,
     spec: &Spec<DataSpec>,
     data: &Assembled,

@@ -77,7 +77,7 @@ fn against(
                 .ok()?;
         }
     }
-    let counts = |row: &Row| parts.tells_counts(&row.asked, context);
+    let counts = |row: &Row| parts.sends_class_counts(&row.asked, context);
     if parts.releases(&COUNTS) && rows.iter().any(counts) {
         // what one example with several labels moves is not known of made-up counts
         let TaskKind::Classes(_) = context.task.kind else {

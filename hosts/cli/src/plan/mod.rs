@@ -121,7 +121,11 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
                 down: asked.request.expected(&facts).map(copies),
                 up: asked.answer.expected(&facts).map(each),
                 releases: (asked.flow.slots())
-                    .chain(parts.tells_counts(&asked, &make).then_some(COUNTS.name()))
+                    .chain(
+                        parts
+                            .sends_class_counts(&asked, &make)
+                            .then_some(COUNTS.name()),
+                    )
                     .filter(|slot| parts.has(slot))
                     .collect(),
                 asked,

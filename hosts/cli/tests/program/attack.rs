@@ -221,11 +221,11 @@ fn what_sends_no_update_and_what_is_too_much_is_refused() {
     );
     refused(
         &[&quick("segmentation"), "--set", "data.limit.train=9"],
-        "something for every pixel",
+        "a value for every pixel",
     );
     let g = one_step(dir, SMOOTH);
     refused(&[&g, "--client", "2"], "the clients are 0 to 1, got 2");
-    refused(&[&g, "--update", "3"], "3 times in this run");
+    refused(&[&g, "--update", "3"], "has no update 3 in this run");
     refused(&[&g, "--smooth=-1"], "at least 0");
     refused(
         &[&g, "--set", "parts.model={use: forest}"],
@@ -498,7 +498,7 @@ fn bounded_answers_about_public_samples_make_a_substitute_that_is_inverted() {
     refused(&[&quick("fedkt")], "`two-tier-vote` with `send: votes`");
     refused(
         &[&quick("ds-fl"), "--ask", "9"],
-        "would go around parts.privacy",
+        "would bypass parts.privacy",
     );
     refused(&[&quick("ds-fl"), "--client", "5"], "0, 1, 2, 3, 4, got 5");
     refused(

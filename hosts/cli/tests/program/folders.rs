@@ -227,7 +227,7 @@ fn a_run_goes_on_only_with_what_it_was_begun_with() {
     fs::write(&path, of("0.999.0")).unwrap();
     refused(1, &["was begun by fl 0.999.0, and this is fl "]);
     fs::remove_file(&path).unwrap();
-    refused(1, &["what the run in r was begun with is not known"]);
+    refused(1, &["the run in r does not record what it began with"]);
     fs::write(&path, text).unwrap();
     let resumed = json(dir, &[&resume[..], &["--json"]].concat());
     assert_eq!(resumed["digest"], whole["digest"]);

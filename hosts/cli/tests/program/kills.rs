@@ -112,7 +112,7 @@ fn a_run_without_a_checkpoint_begins_anew_and_says_so() {
     let o = fl(dir, &["run", "--resume", "r", "--json"]);
     let said = String::from_utf8(o.stderr).unwrap();
     assert!(
-        o.status.success() && said.contains("the run begins anew"),
+        o.status.success() && said.contains("the run starts again"),
         "{said}"
     );
     let resumed: Value = serde_json::from_slice(&o.stdout).unwrap();
@@ -350,7 +350,7 @@ fn a_run_that_ended_gets_more_rounds() {
     };
     refused(
         &["seed=2"],
-        "--set seed: the run in fedavg-short goes on as it was begun",
+        "--set seed: the run in fedavg-short keeps the settings that it began with",
     );
     refused(
         &["protocol.rounds=9", "parts.model.lr=0.2"],

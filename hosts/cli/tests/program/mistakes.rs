@@ -334,7 +334,7 @@ fn a_module_of_python_is_for_the_program_that_has_python() {
     // the same, named from outside
     let (code, said) = fails(dir.path(), &["list", "--plugin", "mine.py"]);
     assert!(
-        code == 3 && said.contains("it is a module of Python"),
+        code == 3 && said.contains("it is a Python module"),
         "{said}"
     );
     for (plugin, wanted) in [

@@ -120,7 +120,7 @@ fn exact_data_of_ones_own_are_as_good_as_in_one_place() {
         .collect();
     let (code, error) = fails(dir, &resume);
     assert!(
-        code == 1 && error.contains("what client 1 has learnt and spent in this run is lost"),
+        code == 1 && error.contains("the state and releases of client 1 in this run are lost"),
         "{error}"
     );
 }
@@ -181,7 +181,7 @@ fn data_that_do_not_fit_are_found_before_anything_is_asked() {
         "{error}"
     );
     let (_, error) = fails(dir, &own(&nodes[..1], &[]));
-    assert!(error.contains("no --node is of client 1"), "{error}");
+    assert!(error.contains("no --node is for client 1"), "{error}");
     write(&dir.join("1"), 1, &set, "policy: { may-leave: [parms] }");
     let (_, error) = fails(dir, &own(&nodes, &[]));
     assert!(error.contains("no kind of message `parms`"), "{error}");

@@ -155,7 +155,7 @@ fn counts_have_a_price_once_they_have_noise() {
     };
     let exact = run("exact", &[]);
     let why = exact["privacy"]["server"]["nothing"][0].as_str().unwrap();
-    assert!(why.contains("how many examples it has"), "{why}");
+    assert!(why.contains("its number of examples"), "{why}");
     let noisy = |scale: u32| {
         format!("parts.counts-privacy={{use: laplace-counts, scale: {scale}, max-count: 100}}")
     };
@@ -179,7 +179,7 @@ fn counts_have_a_price_once_they_have_noise() {
         assert_eq!(code, 2, "{said}");
         said
     };
-    let unused = "no part uses how many examples clients have";
+    let unused = "no part uses the clients' numbers of examples";
     let rdp = "parts.accountant={use: rdp, delta: 1e-5}";
     let samples = "parts.aggregator.weigh=samples";
     let said = refused(&[rdp, &noisy(40)]);
@@ -472,7 +472,8 @@ fn what_a_teacher_of_dp_sgd_says_costs_what_its_training_did() {
     let weighted = json(&run("weighted", kd, "ensemble: { use: class-weighted }"));
     let why = weighted["privacy"]["server"]["nothing"][0].as_str();
     assert!(
-        why.unwrap().contains("how many examples of each class"),
+        why.unwrap()
+            .contains("its number of examples of each class"),
         "{weighted}"
     );
     let sized = iod.replace(", equal-weights: true", "");

@@ -61,7 +61,7 @@ fn exact_a_run_with_processes_goes_on_with_others_and_gets_more_rounds() {
         run(dir, &spec, "r", &begin);
         let (code, error) = fails(dir, &["run", "--resume", "r"]);
         assert!(
-            code == 1 && error.contains("go on with `--processes`"),
+            code == 1 && error.contains("resume it with `--processes`"),
             "{error}"
         );
         let go_on = ["run", "--resume", "r", "--processes", "3", "--json"];
@@ -214,9 +214,9 @@ fn what_clients_have_learnt_is_never_lost_in_silence() {
             false => assert_eq!(json(dir, &resume)["digest"], whole["digest"], "{name}"),
             true => {
                 let (code, error) = fails(dir, &resume);
-                let lost = "it remembers 0 of ";
+                let lost = "its node knows 0 of ";
                 assert!(
-                    code == 1 && error.contains(lost) && error.contains("is lost"),
+                    code == 1 && error.contains(lost) && error.contains("are lost"),
                     "{name}: {error}"
                 );
             }

@@ -118,7 +118,7 @@ fn a_greeting_tells_no_number_of_rows_where_an_accountant_works() {
             want: RequestKind::Hello,
             ..request
         };
-        let body: Arc<[u8]> = spec.text.told().unwrap().into();
+        let body: Arc<[u8]> = spec.text.packed().unwrap().into();
         let say = |left: usize| {
             let policy = || NodeData {
                 policy: fl_core::settings::read_yaml("{}").unwrap(),
@@ -146,7 +146,7 @@ fn data_that_change_within_a_run_are_noticed() {
         want: RequestKind::Hello,
         ..request.clone()
     };
-    let yaml: Arc<[u8]> = spec.text.told().unwrap().into();
+    let yaml: Arc<[u8]> = spec.text.packed().unwrap().into();
     for (request, body) in [(&request, &body), (&next, &body), (&hello, &yaml)] {
         let why = refused(&mut changed, request, body);
         assert!(

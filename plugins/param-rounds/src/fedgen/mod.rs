@@ -4,7 +4,7 @@ pub mod loss;
 
 use crate::local::{Extra, Trained};
 use crate::rounds::{AGGREGATOR, Family, MODEL, RoundRule, Rounds, Shared, TRAIN};
-use client_loss::MadeFeatures;
+use client_loss::GeneratedFeatures;
 use fl_core::prelude::*;
 use fl_core::settings::above_to;
 use fl_core::{AuxiliaryLoss, Examples, TaskKind, parametric};
@@ -184,7 +184,7 @@ impl FedGen {
         global: &Params,
     ) -> Result<Trained> {
         let maker = self.maker(me)?;
-        let made = maker.as_ref().map(|maker| MadeFeatures {
+        let made = maker.as_ref().map(|maker| GeneratedFeatures {
             make: |classes: &[u32], stream: &Stream| maker.make(classes, stream),
             cross_entropy: self.cross_entropy * maker.scale,
             kl: self.kl * maker.scale,
