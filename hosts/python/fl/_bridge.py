@@ -333,7 +333,7 @@ def _gives(method, name):
 
 
 def _save_state(part, *_):
-    """Model and optimiser as the class writes them, and beside them what the part keeps on
+    """Model and optimiser as the class writes them, and the attributes that the part keeps on
     itself."""
     own = part.save_state() if hasattr(part, "save_state") else part.save()
     both = {"own": np.frombuffer(own, np.uint8), "kept": _keep.pack(part)}

@@ -1,4 +1,4 @@
-"""What a part in Python is handed, and what it may say instead of an answer."""
+"""The objects that a part in Python receives, and the errors that it may raise."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Stream:
 
 
 class Message(Mapping):
-    """Arrays by name. They are lent for the call: read-only, without a copy, and gone after it. `array.copy()` is yours."""
+    """Arrays by name. They are lent for the call: read-only, without a copy, and gone after it. Keep `array.copy()`."""
 
     __slots__ = ("_lent", "_seen")
 
@@ -128,7 +128,7 @@ class Inbox(Sequence):
 
 
 class Pool(Message):
-    """What a selector chooses from: of clients `clients` (their numbers), `sizes` and `losses` (NaN where nobody has asked), of
+    """The pool of a selector: of clients `clients` (their numbers), `sizes` and `losses` (NaN where unknown), of
     samples their `values`, all as attributes too."""
 
     __slots__ = ()
@@ -141,7 +141,7 @@ class Pool(Message):
 
 
 class Round:
-    """Which round it is, its `stream`, and what clients were `sent` if the part needs that."""
+    """The round: its number, its `stream`, and the message `sent` to clients if the part needs that."""
 
     __slots__ = ("_facts", "_key", "_notes", "_numbers", "sent")
 
@@ -218,7 +218,7 @@ class Noise:
 
 @dataclasses.dataclass(frozen=True)
 class Pass:
-    """One stretch of training: how long, by what, and what is added to the gradient."""
+    """The options of one training: length, mini-batches, loss, and additions to the gradient."""
 
     target: str
     """`classes` (numbers), `multi-label` (1, 0, and -1 for unknown), `soft` (probabilities) or `scores`."""

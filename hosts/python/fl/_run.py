@@ -23,7 +23,7 @@ def _seconds(processes, deadline):
     if deadline is None:
         return None
     if processes is None or isinstance(deadline, bool) or not 0 < deadline < 1e9:
-        raise SpecError(f"deadline: must be a number of seconds, above 0, beside processes; got {deadline!r}")
+        raise SpecError(f"deadline: must be a number of seconds, above 0, together with processes; got {deadline!r}")
     return float(deadline)
 
 
@@ -43,7 +43,7 @@ def run(
     quiet: bool = False,
     on_step: Callable[[dict], None] | None = None,
 ) -> Results:
-    """Runs a spec in this process, and gives what it came to.
+    """Runs a spec in this process, and returns its results.
 
     `spec` is a path, a text in YAML or a mapping; what is relative in a text or a mapping is relative to the working directory.
     `set` changes values by path: `{"protocol.rounds": 5, "seed": 3}`. With `resume` in place of a spec, the run that was stopped
@@ -153,7 +153,7 @@ class _Watch:
             raise _said(why, on) from None
 
     def next(self):
-        """What the last event says, if this was it."""
+        """The text of the last event, if this was it."""
         event = self.native.next()
         match event:
             case None:
@@ -192,7 +192,7 @@ class _Watch:
 
 
 def _said(why: BaseException, text: str) -> BaseException:
-    """The same exception, which says more."""
+    """The same exception with a note."""
     if isinstance(why, KeyboardInterrupt) and not why.args:
         return KeyboardInterrupt(text)
     why.add_note(text)

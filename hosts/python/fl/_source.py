@@ -1,4 +1,4 @@
-"""The source of a class that is in no file: what it does, and whatever of its notebook it uses."""
+"""The source of a class that is in no file, with the names that it uses of its notebook."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from ._tools import check, command
 
 
 def conformance(part, settings: dict | None = None) -> None:
-    """Holds a part to what its role asks and to what it claims, on seeded cases: the same that
+    """Checks a part against its role and its claims, on seeded cases: the same that
     every part of `fl` is held to. Then the part takes part in short runs, in every way of running
     (`ways`), whose digests must be equal.
 

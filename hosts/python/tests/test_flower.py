@@ -145,7 +145,7 @@ def test_a_grid_that_loses_things(tmp_path):
         def get_node_ids(self):
             return list(self.names.values())[:4]
 
-    with pytest.raises(fl.RunError, match="client 4.*no node has said within 0 s that this client lives there"):
+    with pytest.raises(fl.RunError, match="client 4.*no node has announced this client within 0 s"):
         remote.lead(spec, flower._Courier(Nobody(), 0, None), window=9, quiet=True)
 
     class Full(Grid):
