@@ -58,7 +58,7 @@ crate::settings! {
         what: FaultKind;
         /// The affected clients: `5`, `0-3`, `[0, 2-4]`. All clients if not given.
         clients: Option<IdRanges> = None;
-        /// Probability of the fault for each client, drawn anew in every round except for
+        /// Probability of the fault for each client, drawn in every round, except for
         /// `never-answers`.
         share: f64 = 1.0, in 0.0..=1.0;
         /// The affected rounds, in the same notation; every step if not given.

@@ -23,14 +23,14 @@ pub struct TestArgs {
     /// Files of cases, or folders with files that end in `.cases.yaml`.
     #[arg(required_unless_present = "conformance")]
     paths: Vec<PathBuf>,
-    /// Hold this part to what its role asks and to what it claims, on input that is made up:
+    /// Check this part against its role and its claims, on generated input:
     /// `geometric-median`, or with its role, `"privacy clip-norm"`. May be given several times.
     #[arg(long, value_name = "PART")]
     conformance: Vec<String>,
     /// The settings of those parts, as YAML: `{trim: 0.2}`.
     #[arg(long, default_value = "{}", requires = "conformance")]
     settings: String,
-    /// Take what parts answer now as right; it is shown.
+    /// Accept the present answers of the parts, and print them.
     #[arg(long)]
     accept: bool,
 }

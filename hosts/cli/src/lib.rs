@@ -113,7 +113,7 @@ enum Command {
     ///
     /// A file of cases is YAML, `cases: [..]`. A case has a `name`, a `part` (`aggregator mean`),
     /// its `settings`, and an `input` as `fl try` reads it, with a `seed` (0). The answer is
-    /// compared with the one in the file beside it: all bits, or with `close: 1.0e-6` up to that
+    /// compared with the one in the file of answers: all bits, or with `close: 1.0e-6` up to that
     /// distance (relative to 1 and to the number). Instead a case can give bounds,
     /// `within: { tensors.w: [0, 1] }`, or `refused: TEXT`, a text that the error contains.
     /// `conformance: true` instead of an input checks the part against its role and its properties.
@@ -173,7 +173,7 @@ enum Command {
         command: account::AccountCommand,
     },
     #[cfg(feature = "plugins")]
-    /// Attack a run: measure what it reveals of the examples that it learnt from.
+    /// Attack a run: measure how much it reveals of its training examples.
     #[command(after_help = "Example:\n  fl attack membership runs/hello-1 --shadows 16")]
     Attack {
         #[command(subcommand)]

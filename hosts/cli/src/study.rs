@@ -25,7 +25,7 @@ pub struct StudyArgs {
     /// Name the tables, and how many of their runs are there; runs nothing.
     #[arg(long)]
     list: bool,
-    /// Check everything, and say what would be run; runs nothing.
+    /// Check everything and list the runs; run nothing.
     #[arg(long, conflicts_with = "list")]
     dry_run: bool,
     /// Threads in total; each run in parallel has one thread. The default is one per processor.
@@ -35,8 +35,8 @@ pub struct StudyArgs {
     /// Where runs are kept, each under the digest of its resolved spec, and tables are written.
     #[arg(long, value_name = "DIR", default_value = "runs/studies")]
     out: PathBuf,
-    /// Leave READMEs as they are; exit code 1 if a table in one is not what the runs say, or,
-    /// before any run, if nothing stands between its marks. With `--dry-run` only the latter is
+    /// Leave READMEs as they are; exit code 1 if a table in one differs from the runs, or,
+    /// before any run, if it is empty. With `--dry-run` only the latter is
     /// checked.
     #[arg(long)]
     check: bool,

@@ -27,16 +27,16 @@ use std::path::{Path, PathBuf};
 pub const CLIENTS: usize = 10;
 
 fl_core::settings! {
-    /// What is learnt from, and who owns which part of it.
+    /// The data set, and each client's part of it.
     #[check(DataSpec::check)]
     pub struct DataSpec {
         /// The set that the clients' data come from: its name, or `{name: settings}`.
         set: SetSpec;
         /// Number of clients; if not given 10, or with `split: by-file` one for each file.
         clients: Option<usize> = None, in 1..=MAX_CLIENTS;
-        /// Numbers the classes anew before anything else is done: class `class-order[i]` of the
-        /// files becomes class `i`. Who wins a tie (the lowest class) and what a split that goes
-        /// class by class gives to whom depend on the numbers.
+        /// Renumbers the classes first of all: class `class-order[i]` of the
+        /// files becomes class `i`. Ties (the lowest class wins) and splits class by class
+        /// depend on the numbers.
         class_order: Option<Vec<usize>> = None;
         /// Which client owns which samples. Every sample that is not public goes to exactly one
         /// client. If not given `iid`, or `by-file` for a set whose training rows are in several

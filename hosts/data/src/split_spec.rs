@@ -43,8 +43,8 @@ fl_core::settings! {
         alpha: f64, in 1e-4..=1e6;
         /// Whose rule turns proportions into samples.
         reading: Reading = Reading::Plain;
-        /// Draw again until every client owns at least this many; if not given, what the reading
-        /// says.
+        /// Draw again until every client owns at least this many; if not given, that of the
+        /// reading.
         min_size: Option<usize> = None;
     }
 }

@@ -68,7 +68,8 @@ impl SpecText {
         Ok(serde_yaml::to_string(&self.value)?.into_bytes())
     }
 
-    /// Describes the differences between the leader's spec, from [`SpecText::packed`], and this one.
+    /// Describes the differences between the leader's spec, from [`SpecText::packed`], and this
+    /// one.
     pub fn differs(&self, leader: &[u8]) -> String {
         let Ok(there) = serde_yaml::from_slice::<Value>(leader) else {
             return "the leader's spec cannot be read".into();

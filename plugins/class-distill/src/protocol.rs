@@ -24,7 +24,7 @@ settings! {
         weight: f64 = 1.0, in 0.0..=1e6;
         /// Send each client the mean of the others, without its own share.
         leave_one_out: bool = false;
-        /// Draw the private sample anew in every round; its costs add up. Only if `parts.sampling`
+        /// Draw a new private sample in every round; the costs add up. Only if `parts.sampling`
         /// is filled.
         resample: bool = false;
     }

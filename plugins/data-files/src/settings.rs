@@ -16,8 +16,8 @@ pub(crate) const NPY_LABELS: &str = "`npy` needs `label` (a column's number), or
 pub const MAX_BYTES: u64 = 1 << 28;
 
 fl_core::settings! {
-    /// Your own files. Rows are scaled by nothing but what the spec says: means, ranges and
-    /// categories that are computed from private rows would tell something about them, so what is
+    /// Your own files. Rows are scaled only by numbers in the spec: means, ranges and categories
+    /// that are computed from private rows would disclose something about them, so whatever is
     /// inferred (kinds of columns, categories, classes) is reported by `fl data show`, and goes
     /// away when the spec says it.
     #[check(Files::check)]
@@ -45,8 +45,8 @@ fl_core::settings! {
         /// `{age: number, job: category, sex: {category: {of: [female, male]}}, notes: text, id: skip}`.
         /// The others are numbers if every row has one there, categories otherwise.
         columns: Columns = Columns::default();
-        /// A field with one of these texts is missing: a category without a column, a number only
-        /// where `columns` says which.
+        /// A field with one of these texts is missing: for a category no column is set; for a
+        /// number `columns` must give a value.
         missing: Vec<Literal> = ["", "?", "NA", "NaN", "null"].map(Literal::from).to_vec();
         /// Files that hold more, decompressed, are refused, and so are rows that would need more as
         /// numbers.

@@ -27,8 +27,8 @@ settings! {
         steps: usize = 100, in 1..=1_000_000;
         /// Label maps of each client in one step.
         batch: usize = 8, in 1..=100_000;
-        /// Number of channels with one normally distributed number each beside a label map, so that
-        /// two images of one map differ.
+        /// Number of channels with one normally distributed number each, added to a label map so
+        /// that two images of one map differ.
         noise: usize = 4, in 0..=1_000;
         /// Weight of the mean absolute distance to the client's own image besides the
         /// discriminator's loss. Published code: 100. The sign of its slope reveals for every

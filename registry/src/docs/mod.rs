@@ -15,12 +15,12 @@ use table::{cell, doc, fields};
 const SPEC: &str = "\
 # What a spec can say
 
-Made by `fl schema --markdown`; a test compares it with the program. `specs/schema.json` says the same to editors: a first line
+Made by `fl schema --markdown`; a test compares it with the program. `specs/schema.json` has the same for editors: a first line
 `# yaml-language-server: $schema=../schema.json` gives completion and hovers (the path is relative to the spec).
 
 A name with a dot is a path, as `--set` takes it: `faults.on-nan` is `on-nan` in the mapping `faults`. `a: b` is a value in
-place of a mapping, and `[]` is each element of a list. A field with a default can be left out; `none` means that nothing
-stands in its place.
+place of a mapping, and `[]` is each element of a list. A field with a default can be left out; `none` means that it has
+no value.
 ";
 
 const PARTS: &str = "\

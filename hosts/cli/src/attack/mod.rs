@@ -32,19 +32,19 @@ pub enum AttackCommand {
     /// (gradient inversion), and read off a dense first layer.
     #[command(after_help = "Example:\n  fl attack gradient hello.yaml --client 3")]
     Gradient(gradient::GradientArgs),
-    /// Find, from the models that a run kept, what they take each class to look like (model
-    /// inversion), and how like private examples that is.
+    /// Reconstruct an input of each class from a run's kept models (model inversion), and
+    /// compare it with private examples.
     #[command(after_help = "Example:\n  fl attack inversion runs/hello-1 --picture found.png")]
     Inversion(inversion::InversionArgs),
-    /// Find, from the slopes with which clients of `generate-and-distill` answer, what their
-    /// teachers take each class to look like: for a server that asks about inputs of its own, and
-    /// for one that follows the protocol.
+    /// Reconstruct an input of each class from the slopes that clients of
+    /// `generate-and-distill` send: for a server that asks about inputs of its own, and for one that follows the
+    /// protocol.
     #[command(after_help = "Example:\n  fl attack slopes specs/quick/fedgen.yaml")]
     Slopes(slopes::SlopesArgs),
-    /// Find, from what a client answers about public samples in distillation, what its model takes
-    /// each class to look like: a substitute network learns the answers, and is inverted. With
-    /// `--ask` the substitute is made without any data, of answers about inputs of the attacker's
-    /// own (IDEAL).
+    /// Reconstruct an input of each class from a client's answers about public samples in
+    /// distillation: a substitute network learns the answers, and is inverted. With
+    /// `--ask` the substitute learns from answers about the attacker's own inputs, without data
+    /// (IDEAL).
     #[command(after_help = "Example:\n  fl attack substitute specs/quick/fedkd.yaml --ask 5000")]
     Substitute(substitute::SubstituteArgs),
     /// Compare a generator's inputs with private examples: how near, and how alike as
