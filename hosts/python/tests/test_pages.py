@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def blocks(page):
     """The code of a page, without what an interpreter printed and what a source file holds."""
-    found = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
-    return [block for block in found if not block.startswith((">>>", "{{#code"))]
+    found = re.findall(r"(<!-- code: [^\n]*-->\n)?```python\n(.*?)```", (ROOT / page).read_text(), re.S)
+    return [block for copied, block in found if not copied and not block.startswith(">>>")]
 
 
 def test_the_package_page_runs(tmp_path, monkeypatch):
