@@ -36,7 +36,7 @@ fl_core::settings! {
         seed: u64 = 0;
         /// What is learnt from, and who has which part of it.
         data: Raw;
-        /// The conversation between server and clients: `use` names it, the rest are its settings.
+        /// The method that server and clients follow: `use` names it, the rest are its settings.
         protocol: Raw;
         /// A part for each slot of the protocol: `use` names it, the rest are its settings. A list
         /// gives different parts to different clients.

@@ -4,8 +4,8 @@ use crate::try_part::{guarded, settings, trial};
 use crate::{Done, Failure, print};
 use clap::Args;
 use console::style;
-use fl_core::PartDecl;
 use fl_core::settings::{Reader, Setting, Step, Value, nearest, to_json};
+use fl_core::{PartDecl, Role};
 use fl_engine::NotRun;
 use fl_registry::{Catalogue, Mistakes};
 use serde_json::{Map, Value as Json, json};
@@ -319,8 +319,14 @@ fn broken(decl: &'static PartDecl, given: &Value) -> Result<Option<String>, Stri
         Ok(None) => {
             let what = (decl.describe)().signature;
             let of = if what.is_empty() { "" } else { " of " };
+            let instead = match decl.role {
+                Role::Protocol => {
+                    "; whole runs test a protocol: `fl new protocol` writes such tests, in tests/same.rs"
+                }
+                _ => "",
+            };
             Err(format!(
-                "the conformance kit has nothing for {}{of}{what}",
+                "the conformance kit has nothing for {}{of}{what}{instead}",
                 decl.role.with_article()
             ))
         }

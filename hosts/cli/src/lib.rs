@@ -71,7 +71,7 @@ struct Cli {
     /// returns is then an error of its part, and the program goes on. Results do not depend on it.
     #[arg(long, global = true)]
     isolate: bool,
-    /// Print errors only.
+    /// Print results and errors only: no notes, no progress.
     #[arg(long, global = true)]
     quiet: bool,
     /// Also write messages and progress to a file, each line with its time.

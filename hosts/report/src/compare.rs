@@ -279,7 +279,7 @@ impl Display for Comparison {
             let show = |v: &Option<String>| v.clone().unwrap_or("not there".into());
             writeln!(f, "  {path:<wide$}  {} -> {}", show(a), show(b))?;
         }
-        writeln!(f, "\nconversation")?;
+        writeln!(f, "\nexchanges")?;
         match &self.parts {
             None => {
                 let answers = match self.untold {
@@ -303,8 +303,8 @@ impl Display for Comparison {
                     "  the first {} exchanges are alike; they differ at",
                     p.at - 1
                 )?;
-                writeln!(f, "    step      {}", both(&p.steps))?;
-                writeln!(f, "    question  {}", both(&p.questions))?;
+                writeln!(f, "    step     {}", both(&p.steps))?;
+                writeln!(f, "    request  {}", both(&p.questions))?;
                 writeln!(f, "    {}", p.how)?;
             }
         }
