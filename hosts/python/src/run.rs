@@ -190,7 +190,8 @@ impl Run {
     /// After the event `after`: goes on with the next step, or ends the rounds.
     fn go_on(&self, ends: bool) {
         let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(verdicts.send(ends));
+        // it has ended: nothing waits for the verdict
+        let _ = verdicts.send(ends);
     }
 
     /// The next event, the last of which is `done` or `wrong`; `None`: nothing has happened for a
