@@ -2,7 +2,7 @@
 
 use fl_core::privacy::Noise;
 use fl_core::settings::{Reader, Setting, Settings, Step, Value};
-use fl_core::{Budget, Checkpoints, ClientId, Faults, IdRanges, Task};
+use fl_core::{Budget, Checkpoints, ClientId, Faults, IdRanges, StopWhen, Task};
 use serde_json::json;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -48,6 +48,8 @@ fl_core::settings! {
         /// (`auc`); where pixels have classes or values, the measures of `plugins/dense-prediction`
         /// lists.
         evaluate: Evaluate = Evaluate { every: 1 };
+        /// Ends the rounds early, when a measure no longer improves. Not with an accountant.
+        stop_when: Option<StopWhen> = None;
         /// What to do with answers that cannot be used.
         faults: Faults = fl_core::settings::defaults();
         /// Where the noise of releases comes from.

@@ -191,6 +191,17 @@ impl Checker<'_> {
         self.note_key(&[key("budget")], text);
     }
 
+    /// Rounds that end because of results have no price.
+    pub fn stop_when(&mut self, spec: &Value) {
+        let given = |value: Option<&Value>| value.is_some_and(|v| !v.is_null());
+        let accountant = spec.get("parts").and_then(|p| p.get("accountant"));
+        if given(spec.get("stop-when")) && given(accountant) {
+            let text = "does not go with parts.accountant: the epsilon of a number of rounds that \
+                        follows from results is no guarantee; give the run fewer rounds, or a `budget`";
+            self.note_key(&[key("stop-when")], text);
+        }
+    }
+
     /// Makes every part once for each slot, to see whether it fits the task and can do what the
     /// protocol needs.
     pub fn build(

@@ -12,6 +12,7 @@ use fl_core::privacy::Noise;
 use fl_core::settings::{Setting, Value};
 use fl_core::{
     Budget, BuildContext, CheckedSettings, Checkpoints, Faults, PartDecl, Parts, Protocol, Result,
+    StopWhen,
 };
 use std::sync::Arc;
 
@@ -32,6 +33,8 @@ pub struct Spec<D> {
     pub parts: Arc<Parts>,
     /// Evaluate after every `evaluate_every` rounds, and after the last.
     pub evaluate_every: usize,
+    /// When to end the rounds early.
+    pub stop_when: Option<StopWhen>,
     /// The policy for answers that cannot be used.
     pub faults: Faults,
     /// When the run is written down.
@@ -85,6 +88,7 @@ impl Document {
             .and_then(|p| check.protocol(p, data.as_ref()));
         let filled = check.parts(value.get("parts"), protocol.as_ref(), data.as_ref());
         check.budget(&value, protocol.as_ref());
+        check.stop_when(&value);
         let conflicts = check.conflicts(&value, protocol.as_ref(), data.as_ref());
         // a slot without releases may follow from a setting that is wrong
         if let Some(protocol) = protocol.as_ref().filter(|_| !conflicts) {
@@ -110,6 +114,9 @@ impl Document {
             if top.budget.is_none() {
                 map.remove("budget");
             }
+            if top.stop_when.is_none() {
+                map.remove("stop-when");
+            }
             // those of the command line too, and from wherever the run goes on
             match catalogue.libraries.as_slice() {
                 [] => map.remove("plugins"),
@@ -124,6 +131,7 @@ impl Document {
             protocol_settings: protocol.settings,
             parts: Arc::new(Parts::new(in_order(filled))),
             evaluate_every: top.evaluate.every,
+            stop_when: top.stop_when,
             faults: top.faults,
             checkpoints: top.checkpoint,
             budget: top.budget,

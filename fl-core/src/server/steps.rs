@@ -125,7 +125,7 @@ impl RunState<'_> {
             repeated: step.attempt,
             ..Step::default()
         };
-        let undoable = step.left > 0 || (self.may_end() && step.number > 1);
+        let undoable = step.left > 0 || (self.ledger.accounts() && step.number > 1);
         step.parts = undoable.then(|| self.store.save()).transpose()?;
         self.current = Some(step);
         Ok((round, undoable))
@@ -154,14 +154,16 @@ impl RunState<'_> {
                 let (round, undoable) = self.attempt(step)?;
                 Ok(StepVerdict::Again { round, undoable })
             }
-            (Some(Problem::Budget(_)), Some(parts)) if self.may_end() && step.number > 1 => {
+            (Some(Problem::Budget(_)), Some(parts))
+                if self.ledger.accounts() && step.number > 1 =>
+            {
                 self.warn(&format!(
                     "the budget ends the run before {name} is paid for: {error:#}"
                 ));
                 self.store.load(parts);
                 self.ledger.exposure.forget_unreleased();
                 self.ended = true;
-                self.evaluate_paid(step.number - 1)?;
+                self.evaluate_skipped(step.number - 1)?;
                 self.current = Some(step);
                 Ok(StepVerdict::Undone)
             }
@@ -184,6 +186,12 @@ impl RunState<'_> {
             privacy: self.protections()?.map(|all| epsilons(&all)),
         };
         self.host.cost(&cost)?;
+        // before the first round there is no result, and after the last nothing to skip
+        let ends = self.host.ends_rounds(number, of)? && (1..of).contains(&number);
+        if ends {
+            self.ended = true;
+            self.evaluate_skipped(number)?;
+        }
         let Self {
             host,
             store,
@@ -215,7 +223,7 @@ impl RunState<'_> {
         };
         let place = match of {
             0 => StepPosition::Within,
-            _ if !*grows => StepPosition::Within,
+            _ if ends || !*grows => StepPosition::Within,
             _ if number == of => StepPosition::Last,
             _ if number + 1 == of => StepPosition::BeforeLast,
             _ => StepPosition::Within,
@@ -223,8 +231,8 @@ impl RunState<'_> {
         host.checkpoint(totals.steps, &name, place, &saved)
     }
 
-    /// Runs the evaluations that the last paid round skipped because later rounds were due.
-    fn evaluate_paid(&mut self, number: usize) -> Result<()> {
+    /// Runs the evaluations that the last round skipped because later rounds were due.
+    fn evaluate_skipped(&mut self, number: usize) -> Result<()> {
         let name = format!("round {number}");
         let stream = self.root.child("round", number as u64);
         let round = Round::new(&*name, number, true, stream, self.host.executor());
@@ -242,8 +250,9 @@ impl RunState<'_> {
         Ok(())
     }
 
-    /// Returns whether a budget may end the rounds: the run's, or that of a client's own node.
+    /// Returns whether the rounds may end early: by a budget, that of the run or of a client's own
+    /// node, or because of what was measured.
     pub(crate) fn may_end(&self) -> bool {
-        self.ledger.accounts()
+        self.ledger.accounts() || self.host.may_end_rounds()
     }
 }

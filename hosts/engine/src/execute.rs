@@ -114,6 +114,7 @@ pub fn execute(
         folder: Some(folder),
         resumed,
         checkpoints: spec.checkpoints.clone(),
+        stop_when: spec.stop_when.clone(),
         execution: options.execution,
     });
     outcome.inspect_err(|error| {

@@ -14,11 +14,12 @@ from ._errors import Error, Mistake, RunError, SpecError
 from ._given import Inbox, Lacks, Mail, Message, Pass, Pool, Round, Shape, Stream, Unpriced
 from ._parts import aggregator, attack, between, message, privacy, selector, trainer
 from ._results import Results, open
-from ._run import run
+from ._run import STOP, run
 from ._tools import Study, account, check, inspect, parts, schema, study
 
 __all__ = [
-    "Error", "Inbox", "Lacks", "Mail", "Message", "Mistake", "Pass", "Pool", "Results", "Round", "RunError", "Shape", "SpecError", "Stream",
+    "Error", "Inbox", "Lacks", "Mail", "Message", "Mistake", "Pass", "Pool", "Results", "Round", "RunError", "STOP", "Shape", "SpecError",
+    "Stream",
     "Study", "Unpriced", "account", "aggregator", "attack", "between", "check", "inspect", "message", "open", "parts", "privacy", "run", "schema",
     "selector", "study", "trainer",
 ]

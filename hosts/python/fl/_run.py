@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
+from typing import Any
 
 from . import _fl
 from ._display import Display, terminal
 from ._errors import RunError, SpecError, spec_error
 from ._results import Results, read
 from ._spec import overrides, source
+
+
+class _Stop:
+    """The type of `fl.STOP`."""
+
+    def __repr__(self) -> str:
+        return "fl.STOP"
+
+
+def _number(value: float | None) -> float:
+    """JSON has no NaN: it stands there as null."""
+    return math.nan if value is None else value
+
+
+STOP = _Stop()
+"""What `on_step` returns to end the rounds."""
 
 
 def _at_least_one(name: str, value):
@@ -41,7 +59,7 @@ def run(
     deadline: float | None = None,
     memory: int | None = None,
     quiet: bool = False,
-    on_step: Callable[[dict], None] | None = None,
+    on_step: Callable[[dict], Any] | None = None,
 ) -> Results:
     """Runs a spec in this process, and returns its results.
 
@@ -51,8 +69,12 @@ def run(
     how many clients are served at once, `stop_after` so many steps the run stops, `wire` sends messages in their wire form,
     `processes` lets clients live in so many processes of their own (PyTorch trains in parallel so; a client that has not answered
     after `deadline` seconds has then not answered at all, which results do depend on), and
-    `memory` is how many bytes the program is to hold at most (what Python holds counts too). `on_step` is told of each step that
-    begins, a mapping with `step`, `number`, `of`, `accuracy` and `bytes`; an exception in it ends the run as Ctrl-C does.
+    `memory` is how many bytes the program is to hold at most (what Python holds counts too). `on_step` is called after each step with a mapping:
+    `step`, its `number` of `of` rounds (0: it runs once), `metrics` (each measure of the step; deviations over clients end in
+    `.std`), `each` (values by client of measures that have them), `accuracy` (the last score), `bytes_up`, `bytes_down` and their
+    sum `bytes` so far, `epsilon` by observer so far (`None` without an accountant) and `seconds` so far. When it returns `fl.STOP`,
+    the rounds end and the run comes to its results; a run with an accountant fails then, for its epsilon would follow from results.
+    `stop-when` in a spec does the same by a rule. An exception in `on_step` ends the run as Ctrl-C does.
 
     Ctrl-C lets the step that is going on come to its end; the run is written down, and `KeyboardInterrupt` says how it goes on.
     A second Ctrl-C does not wait: the step ends in the background.
@@ -115,6 +137,7 @@ def begin(
         data_dir=path(data_dir),
         command=["fl", "run", name] if resume is None else ["fl", "run", "--resume", os.fspath(resume)],
         bar=not quiet and terminal(),
+        steps=on_step is not None,
     )
     return _Watch(native, Display(quiet), on_step, mapping).wait()
 
@@ -160,8 +183,13 @@ class _Watch:
                 return None
             case ("step", name, number, of, accuracy, crossed):
                 self.display.step(name, number, of, accuracy, crossed)
-                if self.on_step:
-                    self.on_step({"step": name, "number": number, "of": of, "accuracy": accuracy, "bytes": crossed})
+                return None
+            case ("after", text):
+                ends = False
+                try:
+                    ends = self.on_step is not None and self.on_step(self._report(json.loads(text))) is STOP
+                finally:
+                    self.native.go_on(ends)
                 return None
             case ("note", text):
                 self.notes.append(text)
@@ -171,6 +199,19 @@ class _Watch:
                 self.folder = path
                 return None
         return event
+
+    @staticmethod
+    def _report(report: dict[str, Any]) -> dict[str, Any]:
+        """What `on_step` is given."""
+        metrics, each = {}, {}
+        for one in report["metrics"]:
+            metrics[one["name"]] = _number(one["value"])
+            if one["std"] is not None:
+                metrics[f"{one['name']}.std"] = one["std"]
+            if one.get("each"):
+                each[one["name"]] = dict(zip(one["clients"], map(_number, one["each"]), strict=True))
+        crossed = report["bytes_up"] + report["bytes_down"]
+        return report | {"metrics": metrics, "each": each, "bytes": crossed}
 
     def end(self, event) -> Results | None:
         match event:

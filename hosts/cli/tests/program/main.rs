@@ -34,6 +34,7 @@ mod schema;
 mod sources;
 mod specs;
 mod state;
+mod stop_when;
 mod study;
 mod try_part;
 mod voting;
