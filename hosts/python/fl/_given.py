@@ -22,6 +22,15 @@ class Unpriced(Exception):
     """There is no price for an event."""
 
 
+class Refused(Exception):
+    """The program refuses, or fails at, what a protocol asks of it. `problem` is what kind of problem it is, as the program names it:
+    `{"Budget": ..}`, `{"Lacks": ..}`, or `None`."""
+
+    def __init__(self, text: str, problem: object = None):
+        super().__init__(text)
+        self.problem = problem
+
+
 class Stream:
     """The randomness of a call: the same key gives the same numbers. A part draws from nothing else."""
 
