@@ -122,7 +122,7 @@ def slot(
     it learns. Selectors, mechanisms and attacks are `optional`, unless you say otherwise. What depends on settings is a function of
     the protocol: `lasting=lambda self: not self.fresh`.
     """
-    more = {"optional": optional, "shared_parameters": shared_parameters, "at_server": at_server, "lasting": lasting}
+    more: dict[str, Any] = {"optional": optional, "shared_parameters": shared_parameters, "at_server": at_server, "lasting": lasting}
     more |= {"published": published, "needs": needs, "through": through, "only_clips": only_clips}
     return Slot(role, doc, on, more)
 
@@ -164,8 +164,13 @@ class Exchange:
 
     def declared(self, part: Part) -> dict[str, Any]:
         of = {name: _value(part, value) if name in ("times", "rows", "public", "partly") else value for name, value in self.options.items()}
-        name = lambda slot: slot and slot.name  # noqa: E731
-        names = lambda slots: [slot.name for slot in ([slots] if isinstance(slots, Slot) else slots)]  # noqa: E731
+
+        def name(slot: Slot | None) -> str | None:
+            return slot and slot.name
+
+        def names(slots: Slot | Sequence[Slot]) -> list[str]:
+            return [slot.name for slot in _listed(slots)]
+
         released = [self.releases.slot] if self.releases else []
         flow = {
             "public": self.answers == "nothing" if of["public"] is None else of["public"],
@@ -408,8 +413,8 @@ class Examples(Samples):
 
     def __init__(self, program: _Program, ask: dict[str, Any], tensors: Arrays):
         super().__init__(program, ask["samples"], tensors)
-        self._labels, self._known = ask["labels"], None
-        self._known: tuple[str, Array] | None
+        self._labels = ask["labels"]
+        self._known: tuple[str, Array] | None = None
 
     def _target(self) -> tuple[str, Array]:
         if self._known is None:
@@ -641,10 +646,9 @@ class State(SimpleNamespace):
 class _Side:
     """What the server and a client have in common."""
 
-    def __init__(self, program: _Program, task: dict[str, Any]):
-        self._program, self._public = program, None
-        self._public: Public | None
-        self._task = task
+    def __init__(self, program: _Program):
+        self._program = program
+        self._public: Public | None = None
 
     @property
     def task(self) -> Any:
@@ -676,10 +680,9 @@ class _Side:
         of = self._program.slot(slot, role)
         letters = []
         for at, one in enumerate(messages):
-            mail = one if isinstance(one, Mail) else None
-            weight = (mail.weight if mail else 1.0) if weights is None else float(weights[at])
-            sender = mail.sender if mail else at
-            letters.append(_sent(packed(of.takes, one), sender, weight, mail and mail.class_counts, mail and mail.training_loss))
+            mail = one if isinstance(one, Mail) else Mail(at, 1.0, None, {})
+            weight = mail.weight if weights is None else float(weights[at])
+            letters.append(_sent(packed(of.takes, one), mail.sender, weight, mail.class_counts, mail.training_loss))
         if shown is not None:
             letters.append(_sent(packed(of.takes, shown)))
         return self._program.ask("aggregate", *letters, slot=of.name, round=round, kind=of.takes, shown=shown and of.takes)[1]
@@ -692,10 +695,10 @@ class Server(_Side):
     """
 
     def __init__(self, program: _Program, facts: dict[str, Any]):
-        super().__init__(program, facts["task"])
+        super().__init__(program)
         self.state = State()
-        self._everyone, self._round = Cohort(facts["everyone"]), None
-        self._round: Round | None
+        self._everyone = Cohort(facts["everyone"])
+        self._round: Round | None = None
 
     # ---- steps
 
@@ -777,7 +780,9 @@ class Server(_Side):
         """Different messages, and the position of each client's."""
         if not callable(message):
             return [_sent(packed(exchange.sends, message))], [0 for _ in to]
-        letters, which, known = [], [], {}
+        letters: list[tuple[Any, ...]] = []
+        which: list[int] = []
+        known: dict[int, tuple[int, Any]] = {}
         for id in to:
             one = message(id)
             if builtin_id(one) not in known:
@@ -913,10 +918,10 @@ class Client(_Side):
     """One client: its data, its models and its parts. Nothing of it leaves but as an answer. `id` is its number."""
 
     def __init__(self, program: _Program, facts: dict[str, Any]):
-        super().__init__(program, facts["task"])
+        super().__init__(program)
         self.id: int = facts["client"]
-        self._key, self._own = bytes(facts["key"]), None
-        self._own: Examples | None
+        self._key = bytes(facts["key"])
+        self._own: Examples | None = None
 
     @property
     def own(self) -> Examples:

@@ -6,12 +6,14 @@ import json
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 from . import _fl
-from ._errors import RunError, SpecError
-from ._parts import CLASSES, _files
+from ._errors import RunError, SpecError, spec_error
+from ._parts import CLASSES, _files, privacy
 from ._run import run
 from ._spec import flow
-from ._tools import check, command
+from ._tools import check, command, parts
 
 
 def conformance(part, settings: dict | None = None) -> None:
@@ -53,6 +55,66 @@ def ways(spec, processes: int = 2) -> dict[str, str]:
         stopped = run(spec, stop_after=2, out=f"{folder}/resumed", quiet=True)
         on = run(resume=stopped.folder, quiet=True) if stopped.stopped else stopped
         return found | {"resumed": on.digest}
+
+
+def interference(spec, set=None, data_dir=None) -> list[str]:
+    """Holds a spec's protocol to non-interference: each observer who is promised something must see the same, whatever one client
+    has. The run is done twice; the second time, one client has only half of its examples. Every mechanism releases a constant, and
+    the accountant is `basic`, so that whatever differs came past the mechanisms. Gives the observers who are promised something.
+
+    Raises `AssertionError` with the observer, and the first thing that it sees and should not; or if nobody is promised anything,
+    which would prove nothing. A protocol that sends an answer without the release that it declares fails already when it runs.
+    """
+    given = check(spec, set)
+    kept = {}
+    for slot, filled in given["parts"].items():
+        for one in filled if isinstance(filled, list) else [filled]:
+            if one and (about := _mechanism(one["use"])):
+                kept[slot] = {"use": _constant(about["signature"])}
+    if not kept:
+        raise ValueError("the spec fills no slot of a privacy mechanism, so nobody is promised anything")
+    given["parts"] |= kept | {"accountant": {"use": "basic"}}
+    given.pop("budget", None)
+    with tempfile.TemporaryDirectory() as folder:
+        found, wrong = _fl.interference("spec", flow(given), [], folder, None if data_dir is None else str(data_dir))
+    if wrong is not None:
+        raise RunError(wrong[1]) if wrong[0] == "run" else spec_error(wrong[1], wrong[2], True)
+    promised, seen = found
+    if seen:
+        raise AssertionError(f"whoever is promised something sees the same whatever one client has: {'; '.join(seen)}")
+    if not promised:
+        raise AssertionError("nobody is promised anything: an exchange declares no release, or a part of its answer goes past the mechanism")
+    return promised
+
+
+def _mechanism(name: str) -> dict | None:
+    found = [one for one in parts() if one["name"] == name and one["role"].split(" ")[0] == "privacy"]
+    return found[0] if found else None
+
+
+def _constant(kind: str) -> str:
+    """The name of a mechanism on messages of this kind that releases a constant."""
+    name = f"constant-{kind}"
+    if not any(cls._fl["name"] == name for cls in CLASSES):
+
+        @privacy(name, on=kind)
+        class Constant:
+            """Releases the same, whatever comes in: for `fl.testing.interference`."""
+
+            def clip(self, message):
+                norm = np.sqrt(sum(float(np.square(array, dtype=np.float64).sum()) for array in message.values()))
+                small = np.float32(min(1.0, 1 / norm if norm else 1.0))
+                return {n: a * small if kind == "params" else a for n, a in message.items()}
+
+            def price(self, message, cohort):
+                return {"Laplace": {"sensitivity": 1.0, "scale": 1.0, "unit": "party"}}
+
+            def perturb(self, message, cohort, noise):
+                noise.laplace(np.zeros(1), 1.0)  # a price is believed of noise that was drawn
+                fixed = {n for n in message if n.startswith(".") or n in ("rows", "ids")}
+                return {n: a.copy() if n in fixed else np.full_like(a, 1 if a.dtype.kind in "iu" else 0.25) for n, a in message.items()}
+
+    return name
 
 
 _SLOTS = {"trainer": "model", "aggregator": "aggregator", "attack": "attack", "selector": "cohort", "privacy": "privacy"}

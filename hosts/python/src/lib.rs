@@ -5,6 +5,7 @@ mod ask;
 mod buffer;
 mod engine;
 mod host;
+mod interference;
 mod keep;
 mod parts;
 mod run;
@@ -75,7 +76,7 @@ fn program(py: Python<'_>, args: Vec<OsString>) -> u8 {
 mod _fl {
     #[pymodule_export]
     use super::{
-        buffer::Buffer, check, command, engine::Node, host::Host, parts::columns,
+        buffer::Buffer, check, command, engine::Node, host::Host, interference::interference, parts::columns,
         parts::conformance, parts::declare, program, run::Run, speed::seconds,
     };
 

@@ -4,8 +4,8 @@ use super::{CASES, Files, NewArgs, fill, type_name};
 use crate::Failure;
 use fl_core::Role;
 
-/// Source, what the spec has in the slot where it goes, and what the package needs.
-const PARTS: [(Role, &str, &str, &str); 4] = [
+/// Source, what the spec has in the slots, and what the package needs.
+const PARTS: [(Role, &str, &str, &str); 5] = [
     (
         Role::Aggregator,
         include_str!("../../templates/aggregator.py.in"),
@@ -30,8 +30,15 @@ const PARTS: [(Role, &str, &str, &str); 4] = [
         "  model: { use: {{name}} }\n  aggregator: { use: mean }",
         ", and PyTorch (`pip install torch`)",
     ),
+    (
+        Role::Protocol,
+        include_str!("../../templates/protocol.py.in"),
+        "  model: { use: linear, lr: 0.1 }\n  aggregator: { use: mean }",
+        "",
+    ),
 ];
 const TEST: &str = include_str!("../../templates/test.py.in");
+const TEST_PROTOCOL: &str = include_str!("../../templates/test.protocol.py.in");
 const README: &str = include_str!("../../templates/README.py.md.in");
 const SPEC: &str = include_str!("../../templates/spec.py.yaml.in");
 
@@ -52,16 +59,21 @@ pub fn check_name(name: &str) -> Result<(), Failure> {
 pub fn files(role: Role, args: &NewArgs) -> Result<Files, Failure> {
     let Some((_, source, parts, needs)) = PARTS.iter().find(|(r, ..)| *r == role) else {
         return Err(Failure::usage(format!(
-            "--lang python writes aggregators, selectors, privacy mechanisms and trainers; {} is written in Rust",
+            "--lang python writes aggregators, selectors, privacy mechanisms, trainers and protocols; {} is written in Rust",
             role.with_article()
         )));
     };
     check_name(&args.name)?;
     let file = args.name.replace('-', "_");
     let article = role.with_article();
+    let (protocol, test) = match role {
+        Role::Protocol => ("{ use: {{name}}, rounds: 5, epochs: 2, batch: 16 }", TEST_PROTOCOL),
+        _ => ("{ use: param-rounds, rounds: 5, local: { epochs: 2, batch: 16 } }", TEST),
+    };
     let values = [
         // first, for there are names in it
         ("parts", parts.to_string()),
+        ("protocol", protocol.into()),
         ("name", args.name.clone()),
         ("Type", type_name(&args.name, source)),
         ("Article", article.replacen('a', "A", 1)),
@@ -72,7 +84,7 @@ pub fn files(role: Role, args: &NewArgs) -> Result<Files, Failure> {
     ];
     let mut files = vec![
         (format!("{file}.py"), *source),
-        (format!("test_{file}.py"), TEST),
+        (format!("test_{file}.py"), test),
         ("README.md".into(), README),
         ("spec.yaml".into(), SPEC),
         (".gitignore".into(), "__pycache__/\nruns/\n"),
