@@ -125,7 +125,7 @@ def _declared(role: str, name: str, signature: str):
     return declare
 
 
-def message(kind: str, doc: str, tensors: dict[str, tuple[str, ...]], reach: str = "any") -> str:
+def message(kind: str, doc: str, tensors: typing.Mapping[str, tuple[str, ...]], reach: str = "any") -> str:
     """Declares a kind of message, for parts that are declared after it; gives `kind` back.
 
     `tensors` says of each tensor its type (`f32`, `f64`, `i64`, `u32`, `u8`), its shape and, if you like, what it holds:

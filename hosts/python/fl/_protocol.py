@@ -166,7 +166,7 @@ class Exchange:
         of = {name: _value(part, value) if name in ("times", "rows", "public", "partly") else value for name, value in self.options.items()}
 
         def name(slot: Slot | None) -> str | None:
-            return slot and slot.name
+            return None if slot is None else slot.name
 
         def names(slots: Slot | Sequence[Slot]) -> list[str]:
             return [slot.name for slot in _listed(slots)]
@@ -346,7 +346,7 @@ def packed(kind: str, message: Any) -> dict[str, Array]:
     if message is None and not columns:
         return {}
     if not isinstance(message, Mapping):
-        if len(columns) != 1:
+        if len(columns) != 1 or "*" in columns or message is None:
             raise TypeError(f"a message of kind `{kind}` is arrays by name ({', '.join(columns) or 'any'}), got {type(message).__name__}")
         message = {next(iter(columns)): message}
     out: dict[str, Array] = {}

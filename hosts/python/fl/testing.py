@@ -170,7 +170,7 @@ def _in_plugins(spec) -> bool:
     """Do plugins bring all parts of the spec that are Python's?"""
     spec = check(spec)
     modules = [one["module"] for one in spec.get("plugins") or () if one.get("module")]
-    for filled in spec["parts"].values():
+    for filled in [spec["protocol"], *spec["parts"].values()]:
         for one in filled if isinstance(filled, list) else [filled]:
             for cls in (c for c in CLASSES if one and c._fl["name"] == one["use"]):
                 if not any(f"{cls.__module__}.".startswith(f"{module}.") for module in modules):

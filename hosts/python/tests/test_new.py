@@ -8,7 +8,7 @@ import fl
 import pytest
 
 
-@pytest.mark.parametrize("role", ["aggregator", "selector", "privacy", "trainer"])
+@pytest.mark.parametrize("role", ["aggregator", "selector", "privacy", "trainer", "protocol"])
 def test_what_is_written_passes_its_tests(role, tmp_path):
     if role == "trainer":
         pytest.importorskip("torch")
@@ -27,5 +27,5 @@ def test_names_that_a_module_cannot_have_are_refused():
         with pytest.raises(fl.SpecError, match=why):
             fl._tools.command("new", "aggregator", name, "--lang", "python")
     with pytest.raises(fl.SpecError, match="is written in Rust"):
-        fl._tools.command("new", "protocol", "mine", "--lang", "python")
+        fl._tools.command("new", "generator", "mine", "--lang", "python")
     assert not Path("mine").exists()
