@@ -26,6 +26,8 @@ def conformance(part, settings: dict | None = None) -> None:
     `AssertionError` with the property that does not hold, where, and both values.
     """
     named = _named(part)
+    if named.startswith("protocol "):
+        raise TypeError("a protocol is tried in a run of its own: fl.testing.ways(spec) and fl.testing.interference(spec)")
     _fl.conformance(named, flow(settings or {}))
     for spec in _short(*named.split(" ", 1), settings or {}):
         protocol = spec["protocol"]["use"]

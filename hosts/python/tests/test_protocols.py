@@ -33,6 +33,31 @@ def test_exact_fedavg_in_python_has_the_digest_of_the_linked_one_in_every_way_of
     assert results[0].epsilon == linked.epsilon
 
 
+class Carried:
+    """An engine: a courier to one node of this process. Flower is another one."""
+
+    def __init__(self, node):
+        self.node, self.replies = node, []
+
+    def send(self, client, head, body):
+        self.replies.append((client, self.node.answer(head, body), ""))
+
+    def receive(self):
+        return self.replies.pop(0)
+
+    def end(self, keep):
+        pass
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedavg-private"])
+def test_exact_an_engine_gives_the_same_digest(name):
+    from fl import remote
+
+    spec = as_python(QUICK / f"{name}.yaml")
+    there = remote.lead(spec, Carried(remote.Node(spec, home="home")), window=4, quiet=True)
+    assert there.digest == fl.run(QUICK / f"{name}.yaml", quiet=True).digest
+
+
 @pytest.mark.parametrize("set", [{"parts.cohort": {"use": "uniform", "share": 0.5}}, {"parts.aggregator": {"use": "trimmed-mean", "trim": 0.2}}], ids=str)
 def test_exact_cohorts_and_aggregators_are_the_programs(set):
     assert fl.run(as_python(QUICK / "fedavg.yaml"), set, quiet=True).digest == fl.run(QUICK / "fedavg.yaml", set, quiet=True).digest
@@ -267,6 +292,8 @@ def test_classes_that_cannot_be_protocols_are_refused_at_once():
     protocol("no-such-message", exchange={"answers": "odd"})
     with pytest.raises(fl.SpecError, match="no message is called `odd`"):
         run("no-such-message")
+    with pytest.raises(TypeError, match="a protocol is tried in a run of its own"):
+        fl.testing.conformance(my_protocols.PyFedAvg)
     with pytest.raises(fl.SpecError, match="rounds: must be at least 1, got 0"):
         fl.check(as_python(QUICK / "fedavg.yaml", rounds=0))
 
@@ -335,6 +362,32 @@ def test_exact_a_server_may_do_more_and_clients_remember():
     ways = fl.testing.ways(spec)
     assert set(ways.values()) == {plain.digest}
     assert "norm" in plain.metrics and "mine" in plain.metrics
+
+
+def test_arrays_cross_as_they_lie():
+    """What is sent to a client is a read-only view of the program's memory; what the program gives the server is the server's own."""
+    seen = {}
+
+    def train(self, client, params):
+        model = client.model(self.model)
+        model.set_params(params)
+        own = model.params()
+        if client.id == 0:
+            seen["sent"] = (params["weight"].flags.owndata, params["weight"].flags.writeable)
+            own["weight"] += 1  # a copy that is ours
+            seen["own"] = (own["weight"].base is not None, own["weight"].flags.writeable)
+            assert not np.array_equal(own["weight"], params["weight"])
+        # in another order of rows, type and step than the program's
+        return {"weight": np.asfortranarray(own["weight"].astype(np.float64)), "bias": np.repeat(own["bias"], 2)[::2]}
+
+    def round(self, server, round):
+        mean = server.run(self.train, server.everyone, {name: np.asfortranarray(array) for name, array in server.state.params.items()})
+        mean["bias"][...] += 0
+        server.state.params = mean
+
+    protocol("shows-arrays", train=train, round=round)
+    run("shows-arrays")
+    assert seen == {"sent": (False, False), "own": (True, True)}
 
 
 def test_exact_a_round_with_too_few_answers_is_done_again_from_its_state():
