@@ -982,6 +982,24 @@ class Client(_Side):
         """The message within the bound of the mechanism in this slot, without noise; `agreed` is what all clients agreed on."""
         return self._clipped(slot, message, agreed)
 
+    def select(self, slot: Slot, pool: Samples | Arrays, *, learn: Examples | None = None) -> Array | None:
+        """Positions of samples, or of soft labels (`rows` and `values`), that this client's selector in this slot picks; `None`, if it is
+        empty. With `learn` it first learns what its own examples look like."""
+        of = self._program.slot(slot, "selector")
+        if of.name not in self._program.filled:
+            return None
+        (held, _), _ = self._program.ask("take-selector", slot=of.name)
+        try:
+            if learn is not None:
+                own = {"samples": learn._ask, "labels": learn._labels}
+                key = list(_child(self.stream(of.name).key, "fit"))
+                self._program.ask("selector-fit", _sent(learn._tensors), selector=held, own=own, key=key)
+            ask, tensors = (pool._ask, pool._tensors) if isinstance(pool, Samples) else (None, packed(of.signature, pool))
+            round = self._at(slot)
+            return self._program.ask("selector-select", _sent(tensors), selector=held, round=round, pool=of.signature, samples=ask)[1]["positions"]
+        finally:
+            self._program.ask("put-selector", slot=of.name, selector=held)
+
     # ---- what it keeps
 
     def stash(self, name: str, value: Any) -> None:

@@ -42,3 +42,48 @@ class PyFedAvg:
             server.state.params = server.run(self.train, cohort, server.state.params)
         server.model(self.model).set_params(server.state.params)
         server.evaluate(self.model)
+
+
+@fl.protocol("py-distil")
+class PyDistil:
+    """Clients score public samples, and the server's student learns from the mean of those that are clear."""
+
+    rounds: Annotated[int, "Rounds.", fl.between(ge=1)] = 3
+    samples: Annotated[int, "Public samples of a round.", fl.between(ge=1)] = 20
+
+    teacher = fl.slot("trainer", "A client's own model.", lasting=True)
+    student = fl.slot("trainer", "What the server teaches.", at_server=True)
+    ensemble = fl.slot("aggregator", "Combines the scores.", "logits")
+    known = fl.slot("selector", "What a client knows something about.", "samples")
+    clear = fl.slot("selector", "What the clients agree on.", "soft-labels")
+
+    @fl.exchange("scores of public samples", "ids", "logits", into=ensemble, times="rounds", rows="samples", trains=True)
+    def score(self, client: fl.Client, asked: fl.Arrays) -> fl.Arrays:
+        client.fit(self.teacher, epochs=1)
+        samples = client.public.pick(asked["ids"])
+        picked = client.select(self.known, samples, learn=client.own)
+        client.measure("known", len(samples) if picked is None else len(picked))
+        soft = np.eye(client.task.outputs, dtype=np.float32)[np.arange(len(samples)) % client.task.outputs]
+        client.fit_public(self.teacher, samples.ids, soft, steps=1, batch=4)
+        return {"rows": samples.ids, "values": client.model(self.teacher).predict(samples)}
+
+    def lead(self, server: fl.Server) -> None:
+        server.once("what there is", self.begin)
+        server.rounds(self.rounds, self.round)
+        server.keep_clients(self.teacher)
+
+    def begin(self, server: fl.Server, round: fl.Round) -> None:
+        server.state.size = len(server.public.samples)
+
+    def round(self, server: fl.Server, round: fl.Round) -> None:
+        ids = np.sort(round.stream.numpy().choice(server.state.size, self.samples, replace=False))
+        ids = server.public.samples.ids[ids]
+        scores = server.run(self.score, server.everyone, {"ids": ids})
+        soft = np.exp(scores["values"] - scores["values"].max(1, keepdims=True))
+        soft /= soft.sum(1, keepdims=True)
+        picked = server.select(self.clear, {"rows": scores["rows"], "values": soft})
+        picked = np.arange(len(soft)) if picked is None else picked
+        if len(picked):
+            server.fit(self.student, server.public.pick(scores["rows"][picked]), soft[picked], epochs=2, batch=8)
+        server.record("clear", len(picked))
+        server.evaluate(self.student)

@@ -364,6 +364,27 @@ def test_exact_a_server_may_do_more_and_clients_remember():
     assert "norm" in plain.metrics and "mine" in plain.metrics
 
 
+def test_exact_public_data_selectors_and_a_student_of_the_server():
+    spec = {
+        "name": "distil",
+        "plugins": [{"module": "my_protocols", "path": HERE}],
+        "data": {"set": {"blobs": {"features": 7, "classes": 3}}, "clients": 4, "public": {"from": {"share": 0.3}}},
+        "protocol": {"use": "py-distil"},
+        "parts": {
+            "teacher": {"use": "linear", "lr": 0.1},
+            "student": {"use": "linear", "lr": 0.1},
+            "ensemble": {"use": "mean-logits"},
+            "known": {"use": "density-ratio", "width": 2.0, "uniform": 8, "share": 0.5},
+            "clear": {"use": "unambiguous", "max-distance": 0.9},
+        },
+    }
+    results = fl.run(spec, quiet=True)
+    assert results.metrics["accuracy"] > 0.5 and 0 < results.metrics["known"] < 20 and 0 < results.metrics["clear"] <= 20
+    assert set(fl.testing.ways(spec).values()) == {results.digest}
+    spec["parts"] = {slot: spec["parts"][slot] for slot in ("teacher", "student", "ensemble")}
+    assert fl.run(spec, quiet=True).metrics["clear"] == fl.run(spec, quiet=True).metrics["known"] == 20
+
+
 def test_arrays_cross_as_they_lie():
     """What is sent to a client is a read-only view of the program's memory; what the program gives the server is the server's own."""
     seen = {}
