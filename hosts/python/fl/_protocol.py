@@ -1,4 +1,5 @@
-"""Protocols in Python: what a class declares, and the server and clients that its methods are given.
+"""Protocols in Python: what a class declares, and the server and clients that its methods are
+given.
 
     @fl.protocol("my-fedavg")
     class MyFedAvg:
@@ -23,8 +24,9 @@
             server.model(self.model).set_params(server.state.params)
             server.evaluate(self.model)
 
-The program executes what is declared, as for a protocol in Rust: it draws the cohort, sends, lets clients answer, checks, releases,
-charges and journals. So a run has the same digest in every way of running.
+The program executes what is declared, as for a protocol in Rust: it draws the cohort, sends, lets
+clients answer, checks, releases, charges and journals. So a run has the same digest in every way of
+running.
 """
 
 from __future__ import annotations
@@ -115,12 +117,14 @@ def slot(
 ) -> Slot:
     """Declares a slot of a protocol, as an attribute of its class; its name is the attribute's.
 
-    `on` is the kind of messages of an aggregator (`"params"`, or `"models -> votes"`), a privacy mechanism or an attack, and what a
-    selector picks from (`clients`, `samples` or `soft-labels`). Of a trainer: `shared_parameters`, all clients have the same
-    parameters by name and shape; `at_server`, the server has one too; `lasting`, a client keeps its model between two requests;
-    `published`, results show the clients' models; `needs`, abilities that it must have; `through`, mechanisms that release all that
-    it learns. Selectors, mechanisms and attacks are `optional`, unless you say otherwise. What depends on settings is a function of
-    the protocol: `lasting=lambda self: not self.fresh`.
+    `on` is the kind of messages of an aggregator (`"params"`, or `"models -> votes"`), a privacy
+    mechanism or an attack, and what a selector picks from (`clients`, `samples` or `soft-labels`).
+    Of a trainer: `shared_parameters`, all clients have the same parameters by name and shape;
+    `at_server`, the server has one too; `lasting`, a client keeps its model between two requests;
+    `published`, results show the clients' models; `needs`, abilities that it must have; `through`,
+    mechanisms that release all that it learns. Selectors, mechanisms and attacks are `optional`,
+    unless you say otherwise. What depends on settings is a function of the protocol:
+    `lasting=lambda self: not self.fresh`.
     """
     more: dict[str, Any] = {"optional": optional, "shared_parameters": shared_parameters, "at_server": at_server, "lasting": lasting}
     more |= {"published": published, "needs": needs, "through": through, "only_clips": only_clips}
@@ -128,14 +132,16 @@ def slot(
 
 
 class Release:
-    """How an answer, or a part of it, goes through a mechanism: see `fl.difference` and `fl.part`."""
+    """How an answer, or a part of it, goes through a mechanism: see `fl.difference` and
+    `fl.part`."""
 
     def __init__(self, slot: Slot, take: Callable[[Arrays, Arrays], Arrays], put: Callable[[Arrays, Arrays, Arrays], Arrays]):
         self.slot, self.take, self.put = slot, take, put
 
 
 def difference(slot: Slot) -> Release:
-    """Releases the difference between the answer and what was sent, for `fl.exchange(releases=..)`: both are parameters."""
+    """Releases the difference between the answer and what was sent, for `fl.exchange(releases=..)`:
+    both are parameters."""
     return Release(
         slot,
         lambda sent, answer: {name: np.asarray(array) - sent[name] for name, array in answer.items()},
@@ -144,13 +150,15 @@ def difference(slot: Slot) -> Release:
 
 
 def part(slot: Slot, take: Callable[[Arrays, Arrays], Arrays], put: Callable[[Arrays, Arrays, Arrays], Arrays]) -> Release:
-    """Releases a part of the answer, for `fl.exchange(releases=..)`: `take(sent, answer)` gives it as a message of the mechanism, and
-    `put(sent, answer, released)` gives the answer with what was released in its place."""
+    """Releases a part of the answer, for `fl.exchange(releases=..)`: `take(sent, answer)` gives it
+    as a message of the mechanism, and `put(sent, answer, released)` gives the answer with what was
+    released in its place."""
     return Release(slot, take, put)
 
 
 class Exchange:
-    """An exchange of a protocol, see `fl.exchange`: its label, and the method that makes a client's answer."""
+    """An exchange of a protocol, see `fl.exchange`: its label, and the method that makes a client's
+    answer."""
 
     def __init__(self, answer: Callable[..., Any], label: str, sends: str, answers: str, options: dict[str, Any]):
         self.answer, self.label, self.sends, self.answers, self.options = answer, label, sends, answers, options
@@ -234,20 +242,25 @@ def exchange(
     votes: Mapping[str, int] | None = None,
     when: Callable[[Any], bool] | None = None,
 ) -> Callable[[Callable[[Any, Any, Any], Any]], Exchange]:
-    """Declares an exchange, before the method that makes a client's answer: `answer(self, client, sent) -> message`.
+    """Declares an exchange, before the method that makes a client's answer:
+    `answer(self, client, sent) -> message`.
 
-    `sends` and `answers` are kinds of messages: the core's (`fl inspect params`) or those of `fl.message`. Further:
+    `sends` and `answers` are kinds of messages: the core's (`fl inspect params`) or those of
+    `fl.message`. Further:
 
-    * `to`: the selector of the clients; `into`: the aggregator of the answers; `trains`: the client trains for its answer;
-      `times` and `rows`: how often, and for how many samples (`"all"`: all public ones): a number, the name of a setting, or a
-      function of the protocol;
-    * how the answer depends on the client's data. Without any of these it carries no guarantee. `releases`: the whole answer goes
-      through this mechanism, or `fl.difference(slot)` or `fl.part(slot, take, put)` of it; `releases_within`: the method itself calls
-      `client.release`; `releases_at_server`: the server releases its result; `bounds`: a mechanism clips without noise; `public`: it
-      uses no private data; `through`, `learnt_through`, `beside`, `partly` and `sent_back_unreleased` as in plugins/README.md;
+    * `to`: the selector of the clients; `into`: the aggregator of the answers; `trains`: the client
+      trains for its answer; `times` and `rows`: how often, and for how many samples (`"all"`: all
+      public ones): a number, the name of a setting, or a function of the protocol;
+    * how the answer depends on the client's data. Without any of these it carries no guarantee.
+      `releases`: the whole answer goes through this mechanism, or `fl.difference(slot)` or
+      `fl.part(slot, take, put)` of it; `releases_within`: the method itself calls `client.release`;
+      `releases_at_server`: the server releases its result; `bounds`: a mechanism clips without
+      noise; `public`: it uses no private data; `through`, `learnt_through`, `beside`, `partly` and
+      `sent_back_unreleased` as in plugins/README.md;
     * `forged_by`: the attack that makes what attackers answer;
-    * `class_counts`: the server needs each sender's examples per class; `if_filled`, `unless_filled`, `if_requested_by`, `when`:
-      the condition of the exchange; `model`, `voices`, `copies`, `votes`: for the plan of bytes and prices.
+    * `class_counts`: the server needs each sender's examples per class; `if_filled`,
+      `unless_filled`, `if_requested_by`, `when`: the condition of the exchange; `model`, `voices`,
+      `copies`, `votes`: for the plan of bytes and prices.
     """
     given = dict(locals())
     options = {name: value for name, value in given.items() if name not in ("label", "sends", "answers")}
@@ -336,7 +349,8 @@ _COLUMNS: dict[str, dict[str, str]] = {}
 
 
 def packed(kind: str, message: Any) -> dict[str, Array]:
-    """The arrays of a message of this kind, in the types that it declares, without a copy where they have them."""
+    """The arrays of a message of this kind, in the types that it declares, without a copy where
+    they have them."""
     from . import _fl
     from ._bridge import _array, _declared
 
@@ -382,7 +396,8 @@ class Samples(Sequence[Any]):
 
     @property
     def ids(self) -> Array:
-        """Their numbers in their set, `uint32`: those of public samples mean the same everywhere."""
+        """Their numbers in their set, `uint32`: those of public samples mean the same
+        everywhere."""
         first = self._ask["first"]
         return self._tensors["ids"] if first is None else np.arange(first, dtype=np.uint32)
 
@@ -435,7 +450,8 @@ class Examples(Samples):
 
 
 class Public:
-    """The public data: all `samples`; `labelled`, those whose labels everybody may use, if there are any."""
+    """The public data: all `samples`; `labelled`, those whose labels everybody may use, if there
+    are any."""
 
     def __init__(self, program: _Program):
         text, tensors = program.ask("public")
@@ -488,10 +504,12 @@ class Model:
     ) -> SimpleNamespace:
         """Trains on samples, or on an array `samples x ..`; gives `steps` and the mean `loss`.
 
-        `target` is one entry for each sample, of this `kind`: by itself classes (whole numbers) or `soft` probabilities; examples bring
-        their own. Give `epochs` or `steps`. `proximal` is FedProx's weight and anchor, `gradient_offset` SCAFFOLD's addend, `clip` the
-        largest norm of a gradient. `auxiliary` is a loss that is added to each mini-batch's, for trainers that show their last layer:
-        it gets `weight`, `bias`, `scores` and `target`, and gives `loss`, and the slopes `by-scores`, `weight` and `bias`.
+        `target` is one entry for each sample, of this `kind`: by itself classes (whole numbers) or
+        `soft` probabilities; examples bring their own. Give `epochs` or `steps`. `proximal` is
+        FedProx's weight and anchor, `gradient_offset` SCAFFOLD's addend, `clip` the largest norm of
+        a gradient. `auxiliary` is a loss that is added to each mini-batch's, for trainers that show
+        their last layer: it gets `weight`, `bias`, `scores` and `target`, and gives `loss`, and the
+        slopes `by-scores`, `weight` and `bias`.
         """
         if (epochs is None) == (steps is None):
             raise ValueError("give `epochs` or `steps`, one of them")
@@ -525,7 +543,8 @@ class Model:
         return self._ask("predict", _sent(tensors), x=ask)[1]["scores"]
 
     def features(self, x: Samples | Array) -> Array:
-        """The inputs of the last layer, `samples x features`. Raises `fl.Lacks` if the trainer shows none."""
+        """The inputs of the last layer, `samples x features`. Raises `fl.Lacks` if the trainer
+        shows none."""
         ask, tensors = self._samples(x)
         found = self._ask("features", _sent(tensors), x=ask)[1]
         if "features" not in found:
@@ -599,8 +618,8 @@ class Cohort(Sequence[int]):
 
 
 class Answers(Sequence[Mail]):
-    """The answers to an exchange, in client order. Each is a mapping of arrays, with `sender`, `weight`, `class_counts` and
-    `training_loss`."""
+    """The answers to an exchange, in client order. Each is a mapping of arrays, with `sender`,
+    `weight`, `class_counts` and `training_loss`."""
 
     def __init__(self, mail: list[Mail]):
         self._mail = mail
@@ -621,8 +640,8 @@ class Answers(Sequence[Mail]):
 
 
 class State(SimpleNamespace):
-    """What the server keeps from step to step: its attributes. Each is a number, a text, a list, a mapping, an array, or several of
-    these; a run that is stopped resumes with them."""
+    """What the server keeps from step to step: its attributes. Each is a number, a text, a list, a
+    mapping, an array, or several of these; a run that is stopped resumes with them."""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"server.state has no `{name}`; set it before the first step")
@@ -652,7 +671,8 @@ class _Side:
 
     @property
     def task(self) -> Any:
-        """What models learn: `input`, the shape of a sample; `outputs`, how many scores it gets; `multi_label`."""
+        """What models learn: `input`, the shape of a sample; `outputs`, how many scores it gets;
+        `multi_label`."""
         return self._program.part.task
 
     def has(self, slot: Slot) -> bool:
@@ -689,7 +709,8 @@ class _Side:
 
 
 class Server(_Side):
-    """The server's side of a run: it sends requests, combines answers, evaluates, and keeps `state`.
+    """The server's side of a run: it sends requests, combines answers, evaluates, and keeps
+    `state`.
 
     All that is done for a run is done in steps, `once` and `rounds`; each ends in a checkpoint.
     """
@@ -703,13 +724,15 @@ class Server(_Side):
     # ---- steps
 
     def rounds(self, n: int, body: Callable[[Server, Round], object]) -> None:
-        """Calls `body(server, round)` for rounds 1 to `n`. A resumed run skips those that it has done; `state` is then as they left it. A
-        round that the privacy budget does not pay for is undone, and ends the rounds."""
+        """Calls `body(server, round)` for rounds 1 to `n`. A resumed run skips those that it has
+        done; `state` is then as they left it. A round that the privacy budget does not pay for is
+        undone, and ends the rounds."""
         for number in range(1, n + 1):
             self._step(f"round {number}", number, n, body)
 
     def once(self, name: str, body: Callable[[Server, Round], object]) -> None:
-        """Calls `body(server, round)` once, as the step of this name. A resumed run that has done it skips it."""
+        """Calls `body(server, round)` once, as the step of this name. A resumed run that has done
+        it skips it."""
         self._step(name, 0, 0, body)
 
     def _step(self, name: str, number: int, of: int, body: Callable[[Server, Round], object]) -> None:
@@ -770,8 +793,9 @@ class Server(_Side):
         return cast("list[str]", self._program.ask("who", slot=self._program.name(slot))[0])
 
     def cohort(self, slot: Slot, loss: Exchange | None = None, model: Arrays | None = None) -> Cohort:
-        """The clients that the selector in this slot picks for this round; everyone, if it is empty. With `loss`, an exchange, a selector
-        may ask for the loss of `model` at the clients."""
+        """The clients that the selector in this slot picks for this round; everyone, if it is
+        empty. With `loss`, an exchange, a selector may ask for the loss of `model` at the
+        clients."""
         letters = [] if loss is None else [_sent(packed(loss.sends, model))]
         name = self._program.name(slot, "selector")
         return Cohort(self._program.ask("cohort", *letters, slot=name, round=self._at, loss=loss and loss.label)[0])
@@ -800,11 +824,12 @@ class Server(_Side):
         form: Callable[[Mail], Any] | None = None,
         shown: Any = None,
     ) -> dict[str, Array]:
-        """Runs an exchange as it is declared: sends `message` (or `message(client)`) to each client, lets the declared aggregator combine
-        the answers, and releases the result through the declared mechanism of the server.
+        """Runs an exchange as it is declared: sends `message` (or `message(client)`) to each
+        client, lets the declared aggregator combine the answers, and releases the result through
+        the declared mechanism of the server.
 
-        `form(mail)` makes what the aggregator combines of each answer: a message, or a message and its weight. `shown` is what the
-        aggregator sees as sent.
+        `form(mail)` makes what the aggregator combines of each answer: a message, or a message and
+        its weight. `shown` is what the aggregator sees as sent.
         """
         self._declared(exchange)
         letters, which = self._down(exchange, cohort, message)
@@ -818,7 +843,8 @@ class Server(_Side):
         )[1]  # fmt: skip
 
     def collect(self, exchange: Exchange, to: Iterable[int], message: Any) -> Answers:
-        """Sends `message` (or `message(client)`) to each of these clients, and gives their answers, by the spec's policy on faults."""
+        """Sends `message` (or `message(client)`) to each of these clients, and gives their answers,
+        by the spec's policy on faults."""
         self._declared(exchange)
         to = list(to)
         letters, which = self._down(exchange, to, message)
@@ -834,12 +860,13 @@ class Server(_Side):
             raise LookupError(f"the protocol declares no exchange `{getattr(exchange, 'label', exchange)}`: put `@fl.exchange` before the method of its class")
 
     def aggregate(self, slot: Slot, messages: Iterable[Any], weights: Any = None) -> dict[str, Array]:
-        """Lets the aggregator in this slot combine messages: answers, or arrays by name. `weights`, one for each, take the place of those
-        that they came with."""
+        """Lets the aggregator in this slot combine messages: answers, or arrays by name. `weights`,
+        one for each, take the place of those that they came with."""
         return self._aggregate(slot, self._at, messages, weights, None, "aggregator")
 
     def select(self, slot: Slot, pool: Samples | Arrays) -> Array | None:
-        """Positions of samples, or of soft labels (`rows` and `values`), that the selector in this slot picks; `None`, if it is empty."""
+        """Positions of samples, or of soft labels (`rows` and `values`), that the selector in this
+        slot picks; `None`, if it is empty."""
         of = self._program.slot(slot, "selector")
         if of.name not in self._program.filled:
             return None
@@ -849,8 +876,9 @@ class Server(_Side):
     # ---- releases
 
     def release(self, slot: Slot, message: Any, cohort: Cohort, *, clip: bool = True) -> dict[str, Array]:
-        """Releases something made of the data of `cohort` through the mechanism in this slot: clip, price, afford, perturb, charge.
-        Without `clip` it is a sum of what `clipped` has let through. It is as it was, if the slot is empty."""
+        """Releases something made of the data of `cohort` through the mechanism in this slot: clip,
+        price, afford, perturb, charge. Without `clip` it is a sum of what `clipped` has let
+        through. It is as it was, if the slot is empty."""
         of = self._program.slot(slot, "privacy")
         sent = _sent(packed(of.takes, message))
         return self._program.ask("release", sent, slot=of.name, round=self._at, kind=of.takes, cohort=cohort._ask, clip=clip)[1]
@@ -878,16 +906,18 @@ class Server(_Side):
         return Model(self._program, {"held": held}, name)
 
     def evaluate(self, slot: Slot) -> None:
-        """Records how good the server's model in this slot is on the test examples, if this round is to be evaluated."""
+        """Records how good the server's model in this slot is on the test examples, if this round
+        is to be evaluated."""
         self._program.ask("evaluate", slot=self._program.name(slot, "trainer"), round=self._at)
 
     def evaluate_clients(self, slot: Slot) -> None:
-        """Records how good the clients' own models in this slot are, if this round is to be evaluated."""
+        """Records how good the clients' own models in this slot are, if this round is to be
+        evaluated."""
         self._program.ask("evaluate-clients", slot=self._program.name(slot, "trainer"), round=self._at)
 
     def evaluate_for_clients(self, slot: Slot, models: Sequence[Arrays], of: Callable[[int], int]) -> Array:
-        """Records how good models of the server are for the clients: `of(client)` is the position of its model. Gives the scores in client
-        order; none, if this round is not evaluated."""
+        """Records how good models of the server are for the clients: `of(client)` is the position
+        of its model. Gives the scores in client order; none, if this round is not evaluated."""
         letters = [_sent(packed("params", model)) for model in models]
         whose = [of(id) for id in self.everyone]
         return self._program.ask("evaluate-for-clients", *letters, slot=self._program.name(slot, "trainer"), round=self._at, whose=whose)[1]["scores"]
@@ -901,7 +931,8 @@ class Server(_Side):
         self._program.ask("record-each", round=self._at, name=name, each=[_finite(value) for value in values])
 
     def keep_model(self, slot: Slot, name: str | None = None) -> None:
-        """Keeps the server's model in this slot as a result of the run, under the slot's name or another one."""
+        """Keeps the server's model in this slot as a result of the run, under the slot's name or
+        another one."""
         of = self._program.name(slot, "trainer")
         self._program.ask("keep-model", slot=of, name=name or of)
 
@@ -915,7 +946,8 @@ class Server(_Side):
 
 
 class Client(_Side):
-    """One client: its data, its models and its parts. Nothing of it leaves but as an answer. `id` is its number."""
+    """One client: its data, its models and its parts. Nothing of it leaves but as an answer. `id`
+    is its number."""
 
     def __init__(self, program: _Program, facts: dict[str, Any]):
         super().__init__(program)
@@ -937,8 +969,8 @@ class Client(_Side):
     # ---- learning
 
     def fit(self, slot: Slot, examples: Samples | Array | None = None, target: Array | None = None, **how: Any) -> SimpleNamespace:
-        """Trains its model in this slot on its own examples, or on these, see `Model.fit`. The mean loss is the training loss that an
-        aggregator may ask for."""
+        """Trains its model in this slot on its own examples, or on these, see `Model.fit`. The mean
+        loss is the training loss that an aggregator may ask for."""
         report = self.model(slot).fit(self.own if examples is None else examples, target, stream=self.stream(self._program.name(slot)), **how)
         self._program.ask("fitted", loss=_finite(report.loss) if report.steps else None)
         return report
@@ -949,7 +981,8 @@ class Client(_Side):
         return self.model(slot).fit(self.public.pick(ids), target, stream=stream, **how)
 
     def new_model(self, slot: Slot, index: int = 0) -> Model:
-        """A new model for this slot, the `index`-th of its kind, which need not last, such as a teacher."""
+        """A new model for this slot, the `index`-th of its kind, which need not last, such as a
+        teacher."""
         name = self._program.name(slot, "trainer")
         return Model(self._program, {"held": self._program.ask("new-model", slot=name, index=index)[0]}, name)
 
@@ -960,7 +993,8 @@ class Client(_Side):
         self._program.ask("set-model", slot=self._program.name(slot, "trainer"), model=model._of["held"])
 
     def aggregate(self, slot: Slot, messages: Iterable[Any], weights: Any = None) -> dict[str, Array]:
-        """Lets the aggregator in this slot combine messages of this client, such as those of its teachers."""
+        """Lets the aggregator in this slot combine messages of this client, such as those of its
+        teachers."""
         return self._aggregate(slot, self._at(slot), messages, weights, None, "aggregator")
 
     def _at(self, slot: Slot) -> dict[str, Any]:
@@ -970,8 +1004,9 @@ class Client(_Side):
     # ---- releases
 
     def release(self, slot: Slot, message: Any) -> dict[str, Array]:
-        """Releases a message through the mechanism in this slot: clip, price, afford, perturb. It is as it was, if the slot is empty. Raises
-        `fl.Refused` if the exchange does not declare it, or the budget does not pay for it."""
+        """Releases a message through the mechanism in this slot: clip, price, afford, perturb. It
+        is as it was, if the slot is empty. Raises `fl.Refused` if the exchange does not declare it,
+        or the budget does not pay for it."""
         of = self._program.slot(slot, "privacy")
         tensors = packed(of.takes, message)
         if of.name not in self._program.filled:
@@ -979,12 +1014,14 @@ class Client(_Side):
         return self._program.ask("release-here", _sent(tensors), slot=of.name, kind=of.takes)[1]
 
     def clip(self, slot: Slot, message: Any, agreed: float | None = None) -> dict[str, Array]:
-        """The message within the bound of the mechanism in this slot, without noise; `agreed` is what all clients agreed on."""
+        """The message within the bound of the mechanism in this slot, without noise; `agreed` is
+        what all clients agreed on."""
         return self._clipped(slot, message, agreed)
 
     def select(self, slot: Slot, pool: Samples | Arrays, *, learn: Examples | None = None) -> Array | None:
-        """Positions of samples, or of soft labels (`rows` and `values`), that this client's selector in this slot picks; `None`, if it is
-        empty. With `learn` it first learns what its own examples look like."""
+        """Positions of samples, or of soft labels (`rows` and `values`), that this client's
+        selector in this slot picks; `None`, if it is empty. With `learn` it first learns what its
+        own examples look like."""
         of = self._program.slot(slot, "selector")
         if of.name not in self._program.filled:
             return None
@@ -1029,7 +1066,8 @@ class Client(_Side):
         self._program.ask("note", text=str(text))
 
     def measure(self, name: str, value: float) -> None:
-        """A number for the report: its mean and deviation over clients. With an accountant it stays with the client."""
+        """A number for the report: its mean and deviation over clients. With an accountant it stays
+        with the client."""
         self._program.ask("measure", name=name, value=_finite(value))
 
 
@@ -1073,7 +1111,8 @@ def who(part: Part) -> str:
 
 
 def told(part: Part, error: BaseException, method: str) -> dict[str, Any]:
-    """An exception as the program's error: with the part and the method that it came from, and what the program itself said of it."""
+    """An exception as the program's error: with the part and the method that it came from, and what
+    the program itself said of it."""
     from ._bridge import explain
 
     named = f"{who(part)}: {method}(): "
@@ -1105,7 +1144,8 @@ def _held(part: Part) -> dict[str, Any]:
 
 
 def unchanged(part: Part) -> None:
-    """A part keeps nothing on itself: other calls, of clients and of runs that resume, have parts of their own."""
+    """A part keeps nothing on itself: other calls, of clients and of runs that resume, have parts
+    of their own."""
     before, now = part._fl_held, _held(part)
     for name in {**before, **now}:
         if before.get(name) != now.get(name):

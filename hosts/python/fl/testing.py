@@ -60,12 +60,14 @@ def ways(spec, processes: int = 2) -> dict[str, str]:
 
 
 def interference(spec, set=None, data_dir=None) -> list[str]:
-    """Holds a spec's protocol to non-interference: each observer who is promised something must see the same, whatever one client
-    has. The run is done twice; the second time, one client has only half of its examples. Every mechanism releases a constant, and
-    the accountant is `basic`, so that whatever differs came past the mechanisms. Gives the observers who are promised something.
+    """Holds a spec's protocol to non-interference: each observer who is promised something must see
+    the same, whatever one client has. The run is done twice; the second time, one client has only
+    half of its examples. Every mechanism releases a constant, and the accountant is `basic`, so
+    that whatever differs came past the mechanisms. Gives the observers who are promised something.
 
-    Raises `AssertionError` with the observer, and the first thing that it sees and should not; or if nobody is promised anything,
-    which would prove nothing. A protocol that sends an answer without the release that it declares fails already when it runs.
+    Raises `AssertionError` with the observer, and the first thing that it sees and should not; or
+    if nobody is promised anything, which would prove nothing. A protocol that sends an answer
+    without the release that it declares fails already when it runs.
     """
     given = check(spec, set)
     kept = {}
@@ -158,7 +160,8 @@ def _fitting(role: str, name: str, protocol: dict, parts: dict, data: dict) -> d
 
 
 def _plugins(role: str, name: str) -> list[dict]:
-    """The module of a part, unless it is a notebook, or tests that another process cannot import."""
+    """The module of a part, unless it is a notebook, or tests that another process cannot
+    import."""
     found = (c for c in reversed(CLASSES) if (c._fl["role"], c._fl["name"]) == (role, name))
     if (cls := next(found, None)) is None or (files := _files(cls.__module__)) is None:
         return []
@@ -181,8 +184,9 @@ def _in_plugins(spec) -> bool:
 
 
 def cases(*paths, accept: bool = False) -> str:
-    """Holds parts to files of cases, as `fl test` does: what they answered last, a bound, or a refusal. `accept` takes what they
-    answer now as right. Gives what `fl test` prints; raises `AssertionError` on a difference."""
+    """Holds parts to files of cases, as `fl test` does: what they answered last, a bound, or a
+    refusal. `accept` takes what they answer now as right. Gives what `fl test` prints; raises
+    `AssertionError` on a difference."""
     code, out, err = _fl.command(["fl", "test", *map(str, paths), *(["--accept"] if accept else [])])
     if code == 1:
         raise AssertionError(out.strip() or err.strip())
@@ -192,7 +196,8 @@ def cases(*paths, accept: bool = False) -> str:
 
 
 def answer(part, input: dict, settings: dict | None = None, seed: int = 0) -> dict:
-    """One part's answer to numbers, as `fl try` gives it: `fl.testing.answer(MyMean, {"messages": [..]})`."""
+    """One part's answer to numbers, as `fl try` gives it: `fl.testing.answer(MyMean, {"messages":
+    [..]})`."""
     role, _, name = _named(part).partition(" ")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "input.json"
@@ -202,8 +207,8 @@ def answer(part, input: dict, settings: dict | None = None, seed: int = 0) -> di
 
 
 def seconds(part, settings: dict | None = None, *, clients: int = 100, numbers: int = 1_000_000, times: int = 5, threads: int = 1) -> list[float]:
-    """How long each of a few calls of an aggregator of parameters takes, checks of its answer included: to compare it with
-    `"aggregator mean"`, and for nothing that a test decides by."""
+    """How long each of a few calls of an aggregator of parameters takes, checks of its answer
+    included: to compare it with `"aggregator mean"`, and for nothing that a test decides by."""
     return _fl.seconds(_named(part), flow(settings or {}), clients, numbers, times, threads)
 
 
