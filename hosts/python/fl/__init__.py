@@ -13,13 +13,13 @@
 from ._errors import Error, Mistake, RunError, SpecError
 from ._given import Inbox, Lacks, Mail, Message, Pass, Pool, Refused, Round, Shape, Stream, Unpriced
 from ._parts import aggregator, attack, between, message, privacy, protocol, selector, trainer
-from ._protocol import Answers, Arrays, Client, Cohort, Examples, Exchange, Model, Public, Samples, Server, Slot, difference, exchange, part, slot
+from ._protocol import Answers, Arrays, Client, Cohort, Examples, Exchange, Generator, Model, Public, Samples, Server, Slot, difference, exchange, part, slot
 from ._results import Results, open
 from ._run import run
 from ._tools import Study, account, check, inspect, parts, schema, study
 
 __all__ = [
-    "Answers", "Arrays", "Client", "Cohort", "Error", "Examples", "Exchange", "Inbox", "Lacks", "Mail", "Message", "Mistake", "Model", "Pass", "Pool",
+    "Answers", "Arrays", "Client", "Cohort", "Error", "Examples", "Exchange", "Generator", "Inbox", "Lacks", "Mail", "Message", "Mistake", "Model", "Pass", "Pool",
     "Public", "Refused", "Results", "Round", "RunError", "Samples", "Server", "Shape", "Slot", "SpecError", "Stream", "Study", "Unpriced", "account",
     "aggregator", "attack", "between", "check", "difference", "exchange", "inspect", "message", "open", "part", "parts", "privacy", "protocol", "run",
     "schema", "selector", "slot", "study", "trainer",

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Part = Any
-Role = Literal["trainer", "aggregator", "selector", "privacy", "attack"]
+Role = Literal["trainer", "generator", "aggregator", "selector", "privacy", "attack"]
 Ability = Literal["parameters", "example-gradients", "features", "input-gradient", "equal-steps"]
 LossName = Literal["cross-entropy", "mae", "mse", "norm", "kl"]
 TargetKind = Literal["classes", "multi-label", "pixels", "soft", "scores"]
@@ -569,6 +569,13 @@ class Model:
         tensors = {**tensors, "target": np.ascontiguousarray(target, dtype=dtype)}
         return self._ask("gradient", _sent(tensors), x=ask, target=kind, loss=_LOSSES[loss or self._program.part.task.loss])[1]
 
+    def vjp(self, x: Samples | Array, slope: Array) -> Array:
+        """A loss's slope by each number of the inputs, `samples x width`, from its slope by each
+        score."""
+        ask, tensors = self._samples(x)
+        sent = _sent({**tensors, "slope": np.ascontiguousarray(slope, np.float32)})
+        return self._ask("vjp", sent, x=ask)[1]["slopes"]
+
     def step_size(self) -> float | None:
         """The learning rate, if each step is that times the gradient and nothing else."""
         return cast("float | None", self._ask("step-size")[0])
@@ -580,6 +587,24 @@ class Model:
     def load(self, model: bytes) -> None:
         """Takes back what `save` gave."""
         self._ask("load", _sent({"state": np.frombuffer(model, np.uint8)}))
+
+
+class Generator:
+    """A generator of inputs: the part of a generator's slot."""
+
+    def __init__(self, program: _Program, slot: str):
+        self._program, self._slot = program, slot
+
+    def sample(self, n: int, stream: Stream) -> Samples:
+        """Makes `n` inputs from a stream."""
+        what = {"generator": "sample", "n": n, "key": list(stream.key)}
+        ask, tensors = self._program.ask("generator", slot=self._slot, what=what)
+        return Samples(self._program, ask, tensors)
+
+    def learn(self, made: Samples, slope: Array) -> None:
+        """Takes a step along a loss's slope by each number of the inputs made last."""
+        sent = _sent({**made._tensors, "slope": np.ascontiguousarray(slope, np.float32)})
+        self._program.ask("generator", sent, slot=self._slot, what={"generator": "learn", "made": made._ask})
 
 
 def _auxiliary_back(auxiliary: Callable[[Arrays, Stream], Mapping[str, Any]]) -> Callable[..., Any]:
@@ -690,6 +715,10 @@ class _Side:
         """The model in this slot, made at its first use."""
         name = self._program.name(slot, "trainer")
         return Model(self._program, {"slot": name}, name)
+
+    def generator(self, slot: Slot) -> Generator:
+        """The generator in this slot, made at its first use."""
+        return Generator(self._program, self._program.name(slot, "generator"))
 
     def _clipped(self, slot: Slot, message: Any, agreed: float | None = None) -> dict[str, Array]:
         of = self._program.slot(slot, "privacy")

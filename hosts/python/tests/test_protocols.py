@@ -385,6 +385,30 @@ def test_exact_public_data_selectors_and_a_student_of_the_server():
     assert fl.run(spec, quiet=True).metrics["clear"] == fl.run(spec, quiet=True).metrics["known"] == 20
 
 
+def test_exact_a_generator_learns_from_a_models_slope():
+    norms = []
+
+    def lead(self, server):
+        server.rounds(3, self.round)
+
+    def round(self, server, round):
+        made = server.generator(self.source).sample(4, round.stream)
+        assert made.x.shape == (4, *server.task.input) and len(made.pick([0, 2])) == 2
+        model = server.model(self.model)
+        slope = model.vjp(made, model.predict(made))  # towards scores of 0
+        norms.append(float(np.square(model.predict(made)).sum()))
+        server.generator(self.source).learn(made, slope)
+        server.collect(self.train, server.everyone, model.params())
+
+    source = fl.slot("generator", "Makes inputs.")
+    protocol("generates", source=source, lead=lead, round=round, exchange={"times": 3})
+    spec = fl.check(QUICK / "fedavg.yaml") | {"protocol": {"use": "generates"}}
+    spec["parts"] |= {"model": {"use": "dfdx", "net": "logistic"}, "source": {"use": "noise-to-input", "net": "affine", "noise": 2}}
+    digest = fl.run(spec, quiet=True).digest
+    assert len(set(norms)) == 3
+    assert set(fl.testing.ways(spec).values()) == {digest}
+
+
 def test_arrays_cross_as_they_lie():
     """What is sent to a client is a read-only view of the program's memory; what the program gives the server is the server's own."""
     seen = {}
