@@ -35,7 +35,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -46,9 +46,6 @@ from ._given import Lacks, Mail, Message, Refused, Round, Stream
 Array: TypeAlias = npt.NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
 """A message: arrays by name."""
-
-if TYPE_CHECKING:
-    from ._given import Inbox
 
 T = TypeVar("T")
 Part = Any

@@ -76,8 +76,8 @@ fn program(py: Python<'_>, args: Vec<OsString>) -> u8 {
 mod _fl {
     #[pymodule_export]
     use super::{
-        buffer::Buffer, check, command, engine::Node, host::Host, interference::interference, parts::columns,
-        parts::conformance, parts::declare, program, run::Run, speed::seconds,
+        buffer::Buffer, check, command, engine::Node, host::Host, interference::interference,
+        parts::columns, parts::conformance, parts::declare, program, run::Run, speed::seconds,
     };
 
     use pyo3::types::PyAnyMethods as _;

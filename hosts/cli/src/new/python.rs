@@ -67,8 +67,14 @@ pub fn files(role: Role, args: &NewArgs) -> Result<Files, Failure> {
     let file = args.name.replace('-', "_");
     let article = role.with_article();
     let (protocol, test) = match role {
-        Role::Protocol => ("{ use: {{name}}, rounds: 5, epochs: 2, batch: 16 }", TEST_PROTOCOL),
-        _ => ("{ use: param-rounds, rounds: 5, local: { epochs: 2, batch: 16 } }", TEST),
+        Role::Protocol => (
+            "{ use: {{name}}, rounds: 5, epochs: 2, batch: 16 }",
+            TEST_PROTOCOL,
+        ),
+        _ => (
+            "{ use: param-rounds, rounds: 5, local: { epochs: 2, batch: 16 } }",
+            TEST,
+        ),
     };
     let values = [
         // first, for there are names in it
