@@ -318,19 +318,18 @@ class _Program:
             raise _refused(why)
         return (None if text is None else json.loads(text)), {name: np.asarray(memoryview(held)) for name, held in tensors.items()}
 
-    def name(self, slot: Slot | str, role: str = "") -> str:
-        """The name of a slot, which must be one of the protocol's."""
+    def slot(self, slot: Slot | str, role: str = "") -> Slot:
+        """The protocol's own slot of this name, for parts of this role."""
         known = {one.name: one for one in members(type(self.part), Slot)}
         name = slot if isinstance(slot, str) else slot.name
         if name not in known:
             raise LookupError(f"the protocol has no slot `{name}`; it has {', '.join(known)}")
         if role and known[name].role != role:
             raise TypeError(f"parts.{name} is for {known[name].role} parts, and this needs {role}")
-        return name
+        return known[name]
 
-    def slot(self, slot: Slot | str, role: str) -> Slot:
-        name = self.name(slot, role)
-        return next(one for one in members(type(self.part), Slot) if one.name == name)
+    def name(self, slot: Slot | str, role: str = "") -> str:
+        return self.slot(slot, role).name
 
 
 def _refused(why: str) -> Refused:
@@ -341,7 +340,6 @@ def _refused(why: str) -> Refused:
         return Refused(why)
 
 
-_TYPES = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "u32": np.uint32, "u8": np.uint8, "bits": np.uint8}
 _COLUMNS: dict[str, dict[str, str]] = {}
 
 
