@@ -275,6 +275,14 @@ pub(super) enum Ask {
     Labels {
         number: u64,
     },
+    /// The numbers of samples: the tensor `values`, `samples x ..`.
+    Values {
+        x: SamplesAsk,
+    },
+    /// What is known of examples: the tensor `target`, and the text of its kind.
+    Targets {
+        of: ExamplesAsk,
+    },
     Drop {
         held: u64,
     },

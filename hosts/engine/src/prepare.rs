@@ -176,7 +176,8 @@ pub fn manifest(
 /// The parts of a spec that exist in this process only.
 pub(crate) fn session_parts(spec: &Spec<DataSpec>) -> anyhow::Result<Vec<SessionPart>> {
     let parts = spec.parts.iter().map(|part| part.decl);
-    fl_registry::session_parts(parts, spec.libraries.iter())
+    let all = std::iter::once(spec.protocol).chain(parts);
+    fl_registry::session_parts(all, spec.libraries.iter())
 }
 
 /// Where the noise of releases comes from.

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,15 @@ class Shape(Exception):
 
 class Unpriced(Exception):
     """There is no price for an event."""
+
+
+class Refused(Exception):
+    """The program refuses, or fails at, what a protocol asks of it. `problem` is what kind of problem it is, as the program names it:
+    `{"Budget": ..}`, `{"Lacks": ..}`, or `None`."""
+
+    def __init__(self, text: str, problem: object = None):
+        super().__init__(text)
+        self.problem = problem
 
 
 class Stream:
@@ -55,7 +65,7 @@ class Message(Mapping):
 
     __slots__ = ("_lent", "_seen")
 
-    def __init__(self, lent: dict):
+    def __init__(self, lent: dict[str, Any]):
         self._lent, self._seen = lent, {}
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -82,7 +92,7 @@ class Mail(Message):
 
     __slots__ = ("class_counts", "sender", "training_loss", "weight")
 
-    def __init__(self, sender, weight, class_counts, lent, training_loss=None):
+    def __init__(self, sender: int, weight: float, class_counts: list[int] | None, lent: dict[str, Any], training_loss: float | None = None):
         self._lent, self._seen = lent, {}
         self.sender, self.weight = sender, weight
         self.class_counts, self.training_loss = class_counts, training_loss
@@ -145,7 +155,7 @@ class Round:
 
     __slots__ = ("_facts", "_key", "_notes", "_numbers", "sent")
 
-    def __init__(self, text: str, host, sent=None):
+    def __init__(self, text: str | dict[str, Any], host: Any, sent: Any = None):
         self._facts, self._key, self.sent = text, host.key(), sent
         self._notes, self._numbers = [], []
 

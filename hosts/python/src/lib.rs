@@ -1,9 +1,11 @@
 //! The native half of the package `fl`: runs and commands, and parts that are written in Python.
 #![allow(missing_docs, reason = "nobody links this; Python has the docs")]
 
+mod ask;
 mod buffer;
 mod engine;
 mod host;
+mod interference;
 mod keep;
 mod parts;
 mod run;
@@ -74,8 +76,8 @@ fn program(py: Python<'_>, args: Vec<OsString>) -> u8 {
 mod _fl {
     #[pymodule_export]
     use super::{
-        buffer::Buffer, check, command, engine::Node, host::Host, parts::conformance,
-        parts::declare, program, run::Run, speed::seconds,
+        buffer::Buffer, check, command, engine::Node, host::Host, interference::interference,
+        parts::columns, parts::conformance, parts::declare, program, run::Run, speed::seconds,
     };
 
     use pyo3::types::PyAnyMethods as _;

@@ -144,3 +144,17 @@ pub fn conformance(py: Python<'_>, part: String, settings: String) -> PyResult<(
     py.detach(|| tried(&part, &settings))
         .map_err(PyAssertionError::new_err)
 }
+
+/// The tensors of messages of this kind, by name: the types of their numbers, such as `f32`.
+#[pyfunction]
+pub fn columns(kind: &str) -> PyResult<Vec<(&'static str, String)>> {
+    let of = fl_core::message::message_type(kind);
+    let of = of.ok_or_else(|| {
+        let known = fl_core::message::known_kinds();
+        PyValueError::new_err(format!(
+            "no message is called `{kind}`; known: {known}, and those that `fl.message` declares"
+        ))
+    })?;
+    let columns = of.columns.iter();
+    Ok(columns.map(|c| (c.name, c.dtype.to_string())).collect())
+}

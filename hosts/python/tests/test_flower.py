@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import fl
 import pytest
@@ -41,7 +42,7 @@ def simulated(nodes: int, *specs, home) -> list[dict]:
 
 def test_exact_a_spec_has_the_same_digest_in_flowers_simulation(tmp_path):
     pytest.importorskip("ray", reason="Flower's simulation is not installed: pip install 'flwr[simulation]'")
-    specs = [QUICK / "fedkt.yaml"]
+    specs = [QUICK / "fedkt.yaml", Path(__file__).parent / "fedproto.yaml"]
     there = simulated(2, *specs, home=tmp_path / "home")
     for spec, outcome in zip(specs, there, strict=True):
         here = fl.run(spec, quiet=True)

@@ -9,7 +9,7 @@ import pytest
 
 
 WRITTEN = [
-    *([role] for role in ("aggregator", "selector", "privacy", "attack", "trainer")),
+    *([role] for role in ("aggregator", "selector", "privacy", "attack", "trainer", "protocol")),
     *([role, "--stateful"] for role in ("aggregator", "selector", "privacy")),
     ["trainer", "--numpy"],
 ]
@@ -35,5 +35,5 @@ def test_names_that_a_module_cannot_have_are_refused():
         with pytest.raises(fl.SpecError, match=why):
             fl._tools.command("new", "aggregator", name, "--lang", "python")
     with pytest.raises(fl.SpecError, match="is written in Rust"):
-        fl._tools.command("new", "protocol", "mine", "--lang", "python")
+        fl._tools.command("new", "generator", "mine", "--lang", "python")
     assert not Path("mine").exists()

@@ -12,7 +12,7 @@ use crate::abi::marshal_data::{
     SamplesAsk, Side, examples_of, inputs_of, labels_of, numbered, samples_of, target_of,
     with_examples, with_public, with_samples, with_target,
 };
-use crate::abi::marshal_samples::receive;
+use crate::abi::marshal_samples::{receive, with_values};
 use crate::abi::raw::{FL_ASK, FL_BACK};
 use crate::client::calls::ClientCalls;
 use crate::message::{
@@ -303,6 +303,19 @@ fn ask_held(
         }
         Ask::Labels { number } => {
             bytes(reply, "set", &postcard::to_stdvec(&*labels_of(*number)?)?)?;
+        }
+        Ask::Values { x } => {
+            let x = samples(x, &mut input.parcel(0)?)?;
+            with_values(&x, |values| {
+                reply.tensors(&vec![("values".into(), View::F32(values))])
+            })?;
+        }
+        Ask::Targets { of } => {
+            let of = examples_of(of, &mut input.parcel(0)?, inputs_of, labels_of)?;
+            with_target(&of.target().view(), |kind, view| {
+                reply.tensors(&vec![("target".into(), shorter(&view))])?;
+                reply.json(&kind)
+            })?;
         }
         _ => return Ok(false),
     }

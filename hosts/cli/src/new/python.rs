@@ -6,7 +6,7 @@ use fl_core::Role;
 
 /// Sources without and with the option of the role (`--stateful`, or `--numpy` for trainers), and
 /// the parts of the spec.
-const PARTS: [(Role, [&str; 2], &str); 5] = [
+const PARTS: [(Role, [&str; 2], &str); 6] = [
     (
         Role::Aggregator,
         [
@@ -44,8 +44,14 @@ const PARTS: [(Role, [&str; 2], &str); 5] = [
         ],
         "  model: { use: {{name}} }\n  aggregator: { use: mean }",
     ),
+    (
+        Role::Protocol,
+        [include_str!("../../templates/protocol.py.in"); 2],
+        "  model: { use: linear, lr: 0.1 }\n  aggregator: { use: mean }",
+    ),
 ];
 const TEST: &str = include_str!("../../templates/test.py.in");
+const TEST_PROTOCOL: &str = include_str!("../../templates/test.protocol.py.in");
 const README: &str = include_str!("../../templates/README.py.md.in");
 const SPEC: &str = include_str!("../../templates/spec.py.yaml.in");
 
@@ -66,7 +72,7 @@ pub fn check_name(name: &str) -> Result<(), Failure> {
 pub fn files(role: Role, args: &NewArgs) -> Result<Files, Failure> {
     let Some((_, sources, parts)) = PARTS.iter().find(|(r, ..)| *r == role) else {
         return Err(Failure::usage(format!(
-            "--lang python writes aggregators, selectors, privacy mechanisms, attacks and trainers; {} is written in Rust",
+            "--lang python writes all roles but generators and accountants; {} is written in Rust",
             role.with_article()
         )));
     };
@@ -78,9 +84,20 @@ pub fn files(role: Role, args: &NewArgs) -> Result<Files, Failure> {
     check_name(&args.name)?;
     let file = args.name.replace('-', "_");
     let article = role.with_article();
+    let (protocol, test) = match role {
+        Role::Protocol => (
+            "{ use: {{name}}, rounds: 5, epochs: 2, batch: 16 }",
+            TEST_PROTOCOL,
+        ),
+        _ => (
+            "{ use: param-rounds, rounds: 5, local: { epochs: 2, batch: 16 } }",
+            TEST,
+        ),
+    };
     let values = [
         // first, for there are names in it
         ("parts", parts.to_string()),
+        ("protocol", protocol.into()),
         ("name", args.name.clone()),
         ("Type", type_name(&args.name, source)),
         ("Article", article.replacen('a', "A", 1)),
@@ -91,7 +108,7 @@ pub fn files(role: Role, args: &NewArgs) -> Result<Files, Failure> {
     ];
     let mut files = vec![
         (format!("{file}.py"), source),
-        (format!("test_{file}.py"), TEST),
+        (format!("test_{file}.py"), test),
         ("README.md".into(), README),
         ("spec.yaml".into(), SPEC),
         (".gitignore".into(), "__pycache__/\nruns/\n"),
