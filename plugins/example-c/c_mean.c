@@ -28,7 +28,7 @@ static int32_t describe(const FlHost *host, FlText *json) {
 static void free_description(FlText json) { (void)json; }
 
 static int32_t create(uint32_t index, FlText settings, FlText task, const FlHost *host) {
-  Part *part = malloc(sizeof *part);
+  Part *part = calloc(1, sizeof *part);
   (void)index; /* there is one part only */
   (void)task;
   if (part == NULL) return fl_fail(host, "", "there is no memory");
