@@ -39,7 +39,7 @@ mod study;
 mod supervise;
 mod try_part;
 
-pub use capture::{Answered, answered, bar};
+pub use capture::{CapturedOutput, answered, bar};
 pub use cases::answer_of;
 pub use progress::progress;
 

@@ -211,7 +211,7 @@ def test_another_spec_at_a_node_is_found_out(tmp_path):
         remote.lead(spec, Here(other), quiet=True)
     with pytest.raises(fl.RunError, match="it has no head"):
         other.answer(b"\x01", b"")
-    with pytest.raises(fl.RunError, match="it speaks form 99, and this program form [0-9]+; install the same version of fl on both sides"):
+    with pytest.raises(fl.RunError, match="it uses wire format 99, and this program [0-9]+; install the same version of fl on both sides"):
         other.answer(b"\x63\0\0\0", b"")
     # the same file in another place is the same data, and another file is not
     rows = "x,y,label\n" + "".join(f"{(i * 37) % 11},{(i * 17) % 7},{'ab'[i % 2]}\n" for i in range(60))

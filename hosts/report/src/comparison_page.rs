@@ -28,28 +28,27 @@ pub(crate) fn page(runs: &[Run]) -> Markup {
             details { summary { strong { (run.label) } " (" (run.name()) ")" } (run_page::sections(run, false)) }
         }
     };
-    let section = |id, title, full, body| Section {
+    // many runs and several charts need the whole width
+    let section = |id, title, body: Markup| Section {
         id,
         title,
-        full,
+        full: runs.len() > 4 || body.0.matches("<figure").count() > 1,
         body,
     };
     let mut all = vec![
-        section("results", "Results", false, results(runs, &names)),
-        section("specs", "Differences of the specs", false, differ(runs)),
+        section("results", "Results", results(runs, &names)),
+        section("specs", "Differences of the specs", differ(runs)),
         section(
             "metrics",
             "Metrics by round",
-            true,
             overlaid(runs, &curves, &names),
         ),
         section(
             "cost",
             "Quality against cost",
-            true,
             against(runs, &curves, &names),
         ),
-        section("runs", "Run by run", true, each),
+        section("runs", "Run by run", each),
     ];
     all.retain(|section| !section.body.0.is_empty());
     html! {

@@ -412,7 +412,7 @@ fn settings_that_make_no_sense_together_are_mistakes() {
         ),
         (
             "{format: libsvm, train: a, holdout: 0.1, label: x}",
-            "leave it away",
+            "leave it out",
         ),
         ("{format: idx, train: a, holdout: 0.1}", "two files"),
         ("{format: npy, train: a, holdout: 0.1}", "needs `label`"),

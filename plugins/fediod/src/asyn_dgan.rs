@@ -2,7 +2,7 @@
 //! images from label maps, and each client has a discriminator.
 use crate::discriminator::DiscriminatorBatch;
 use crate::image_translator::{
-    self, DISCRIMINATOR, MAPS, PAINTER, STUDENT, ServerState, Translated,
+    self, DISCRIMINATOR, MAPS, PAINTER, STUDENT, ServerState, TranslatedImages,
 };
 use crate::messages::{ImagesOfMaps, InputValues};
 use crate::protocol::SHOWN;
@@ -75,7 +75,8 @@ impl Protocol for AsynDgan {
         fed.once("student", &mut known, |fed, known, round| {
             let all: Vec<_> = known.values().map(|maps| maps.view()).collect();
             let maps = concatenate(Axis(0), &all)?;
-            let painted = Translated::new(fed, maps.view(), self.noise, &round.stream)?.images;
+            let painted =
+                TranslatedImages::new(fed, maps.view(), self.noise, &round.stream)?.images;
             let pass = self.student.pass(Loss::CrossEntropy);
             let target = Target::Pixels(maps.view());
             fed.fit(&STUDENT, &round.stream, &painted, target, &pass)?;
@@ -113,7 +114,7 @@ impl AsynDgan {
         let maps: Vec<_> = maps.map(|(own, rows)| own.select(Axis(0), rows)).collect();
         let maps: Vec<_> = maps.iter().map(|maps| maps.view()).collect();
         let maps = concatenate(Axis(0), &maps)?;
-        let painted = Translated::new(fed, maps.view(), self.noise, stream)?;
+        let painted = TranslatedImages::new(fed, maps.view(), self.noise, stream)?;
         let values = painted.images.values();
         let made = |(at, (id, rows)): (usize, (&ClientId, Vec<usize>))| {
             let values = values.slice(s![at * self.batch..(at + 1) * self.batch, ..]);

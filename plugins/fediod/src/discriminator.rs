@@ -1,5 +1,5 @@
 //! The discriminator at a client, which separates generated inputs from real ones.
-use crate::image_translator::{beside, channels, draw};
+use crate::image_translator::{channels, draw, with_channels};
 use crate::messages::ImagesOfMaps;
 use fl_core::loss::sigmoid;
 use fl_core::prelude::*;
@@ -104,7 +104,7 @@ impl DiscriminatorBatch {
             own.masks().context("examples without label maps")?.of(),
             classes,
         );
-        let shape = beside(me.task().input[0] + classes, me.task());
+        let shape = with_channels(me.task().input[0] + classes, me.task());
         let pair = |images: Array2<f32>| {
             let both = concatenate(Axis(1), &[images.view(), maps.view()])?;
             Samples::fresh(both, shape.clone())

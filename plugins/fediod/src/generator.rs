@@ -1,5 +1,5 @@
 //! The generators of inputs: from noise, or from label maps.
-use crate::image_translator::{self, PAINTER, Translated, draw};
+use crate::image_translator::{self, PAINTER, TranslatedImages, draw};
 use crate::protocol::ServerState;
 use crate::settings::{GenerateAndDistill, GeneratorInput};
 use fl_core::prelude::*;
@@ -12,7 +12,7 @@ const MAKER: GeneratorSlot = GeneratorSlot::new("generator", "Makes the inputs, 
 pub(crate) enum Batch {
     OfNoise(Samples),
     /// And the label map of each input: a client, and the position of its example.
-    OfMaps(Translated, Vec<(ClientId, u32)>),
+    OfMaps(TranslatedImages, Vec<(ClientId, u32)>),
 }
 
 impl Batch {
@@ -70,7 +70,7 @@ impl GenerateAndDistill {
             .iter()
             .map(|(id, row)| known.maps[id].row(*row as usize));
         let maps = stack(Axis(0), &maps.collect::<Vec<_>>())?;
-        let painted = Translated::new(fed, maps.view(), with.noise, stream)?;
+        let painted = TranslatedImages::new(fed, maps.view(), with.noise, stream)?;
         Ok(Batch::OfMaps(painted, whose))
     }
 

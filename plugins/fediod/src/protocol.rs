@@ -5,7 +5,7 @@ use crate::image_translator::{self, DISCRIMINATOR, MAPS, STUDENT};
 use crate::messages::{Answers, ClassCounts, ImagesOfMaps, InputValues, SlopeRequest};
 use crate::objective::{ClientAnswers, Objective, Outcome, TrainingTarget};
 use crate::report::Report;
-use crate::settings::{Counted, Game, GenerateAndDistill, GeneratorInput, Mimic, Weights};
+use crate::settings::{Game, GenerateAndDistill, GeneratorInput, Mimic, SentCounts, Weights};
 use fl_core::loss::{by_class, by_pixel, sigmoid};
 use fl_core::prelude::*;
 use fl_core::{Length, Problem, TaskKind};
@@ -65,8 +65,8 @@ impl Protocol for GenerateAndDistill {
         }
         let train = TRAIN.answered_by(|me, _| self.train(me));
         let train = match (self.counted(), sampling) {
-            (Counted::Nothing, None) => train.public(),
-            (Counted::Nothing, Some(_)) => train,
+            (SentCounts::Nothing, None) => train.public(),
+            (SentCounts::Nothing, Some(_)) => train,
             // counts bypass the mechanism
             _ => train.partly_if(true),
         };
@@ -407,9 +407,9 @@ impl GenerateAndDistill {
             }
         }
         let counts = match self.counted() {
-            Counted::Classes => me.own().class_counts(),
-            Counted::Examples => vec![me.own().len() as u32],
-            Counted::Nothing => Vec::new(),
+            SentCounts::Classes => me.own().class_counts(),
+            SentCounts::Examples => vec![me.own().len() as u32],
+            SentCounts::Nothing => Vec::new(),
         };
         Ok(ClassCounts {
             counts: counts.into(),

@@ -76,7 +76,7 @@ fn misuse_is_named() {
         (
             // SAFETY: a call that is running, and room for a number.
             |h| unsafe { h.fill_uniform.unwrap()(h.context, &mut 0.0, 1) },
-            "nothing is random",
+            "random numbers in a call that has none",
         ),
     ];
     for (wrong, says) in all {

@@ -66,7 +66,7 @@ enum Labels {
 
 /// What an attack came to.
 #[derive(Serialize)]
-struct Recovered {
+struct RecoveredImages {
     attack: &'static str,
     /// 1 minus the cosine between the gradient of what was found and what the client sent.
     distance: Option<f64>,
@@ -237,7 +237,7 @@ fn attack(
     seen: &ObservedUpdate,
     (private, known): (&Array2<f32>, Array2<f32>),
     asked: &Signals,
-) -> Result<Vec<Recovered>, Failure> {
+) -> Result<Vec<RecoveredImages>, Failure> {
     let stream = Stream::root(args.common.seed).child("inversion", 0);
     let searched = searching((args.steps, args.smooth), asked, |how, tell| {
         search(model, seen, how, &stream, &tell)
@@ -248,18 +248,18 @@ fn attack(
     }
     all.push(("class mean", None, known));
     let compare = |(attack, distance, inputs): (&'static str, Option<f64>, Array2<f32>)| {
-        Ok(Recovered {
+        Ok(RecoveredImages {
             attack,
             distance,
             like: likeness(private, &inputs, &seen.shape, &seen.range)?,
             inputs,
         })
     };
-    let found: Result<Vec<Recovered>> = all.into_iter().map(compare).collect();
+    let found: Result<Vec<RecoveredImages>> = all.into_iter().map(compare).collect();
     found.map_err(|error| anyhow!(error).into())
 }
 
-fn text(args: &GradientArgs, examples: usize, right: usize, found: &[Recovered]) -> String {
+fn text(args: &GradientArgs, examples: usize, right: usize, found: &[RecoveredImages]) -> String {
     let labels = match args.labels {
         Labels::Given => "given".into(),
         Labels::Found => format!("{right} of {examples} right"),
@@ -268,7 +268,7 @@ fn text(args: &GradientArgs, examples: usize, right: usize, found: &[Recovered])
         "update {} of client {}, made of {examples} examples\nlabels       {labels}\n\nattack       distance  PSNR, dB   least    most   SSIM\n",
         args.update, args.client
     );
-    for Recovered {
+    for RecoveredImages {
         attack,
         distance,
         like,

@@ -36,9 +36,8 @@ pub enum AttackCommand {
     /// compare it with private examples.
     #[command(after_help = "Example:\n  fl attack inversion runs/hello-1 --picture found.png")]
     Inversion(inversion::InversionArgs),
-    /// Reconstruct an input of each class from the slopes that clients of
-    /// `generate-and-distill` send: for a server that asks about inputs of its own, and for one that follows the
-    /// protocol.
+    /// Reconstruct an input of each class from the slopes that clients of `generate-and-distill`
+    /// send: for a server that asks about inputs of its own, and for one that follows the protocol.
     #[command(after_help = "Example:\n  fl attack slopes specs/quick/fedgen.yaml")]
     Slopes(slopes::SlopesArgs),
     /// Reconstruct an input of each class from a client's answers about public samples in

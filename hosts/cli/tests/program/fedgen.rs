@@ -83,11 +83,11 @@ fn exact_mistakes_are_named_before_anything_runs() {
         ),
         (
             &["parts.model={use: forest}"],
-            "no linear layer that makes its scores of features",
+            "no linear last layer that maps features to scores",
         ),
         (
             &["parts.model={use: linear}"],
-            "no linear layer that makes its scores of features",
+            "no linear last layer that maps features to scores",
         ),
         (
             &["parts.generator={use: forest}"],

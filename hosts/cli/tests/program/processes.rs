@@ -79,7 +79,7 @@ fn exact_a_run_with_processes_goes_on_with_others_and_gets_more_rounds() {
     run(dir, &spec, "here", &["--stop-after", "2"]);
     let (code, error) = fails(dir, &["run", "--resume", "here", "--processes", "2"]);
     assert!(
-        code == 1 && error.contains("go on without `--processes`"),
+        code == 1 && error.contains("resume it without `--processes`"),
         "{error}"
     );
 }

@@ -131,11 +131,11 @@ fn settings_must_go_together() {
     for (yaml, part) in [
         (
             "{set: adult, normalise: {mean: [0], std: [1]}}",
-            "leave `normalise` away",
+            "leave `normalise` out",
         ),
         (
             "{set: mnist, clients: 4, split: {classes: 2}}",
-            "leave classes to nobody",
+            "leave some classes to no client",
         ),
         ("{set: adult, split: {classes: 3}}", "must be in 1..=2"),
         (
@@ -168,11 +168,11 @@ fn settings_must_go_together() {
         ),
         (
             "{set: multi-label, class-order: [1, 0]}",
-            "`class-order`: `multi-label` has not one class a row",
+            "`class-order`: `multi-label` has no single class for each row",
         ),
         (
             "{set: cifar10, clients: 20, split: {published: {alpha: 0.1}}, class-order: [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]}",
-            "`class-order`: a published split goes by the files' numbers",
+            "`class-order`: a published split lists row numbers of the files",
         ),
         (
             "{set: {blobs: {features: 100000, train: 100000}}}",

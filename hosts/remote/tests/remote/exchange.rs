@@ -121,7 +121,7 @@ fn replies_that_are_none_are_what_the_spec_says() {
         ("it may have", |packet, _| packet.head.resize(17 << 20, 0)),
         ("to another run", |_, reply| reply.run.id[0] ^= 1),
         ("client 2 replied in its place", |_, reply| reply.client = 2),
-        ("it was not asked yet", |_, reply| reply.number += 1),
+        ("that was not sent yet", |_, reply| reply.number += 1),
         ("a model, which does not answer the request", |_, reply| {
             reply.said = AnswerKind::Model
         }),

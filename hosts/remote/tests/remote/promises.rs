@@ -150,7 +150,7 @@ fn data_that_change_within_a_run_are_noticed() {
     for (request, body) in [(&request, &body), (&next, &body), (&hello, &yaml)] {
         let why = refused(&mut changed, request, body);
         assert!(
-            why.contains("its own data have changed") && why.contains("begin a new run"),
+            why.contains("its own data have changed") && why.contains("start a new run"),
             "{why}"
         );
     }
@@ -204,8 +204,8 @@ fn a_node_with_a_budget_answers_what_the_spec_asks_and_nothing_else() {
         },
         stream,
     };
-    let counts = "tells only the counts that the spec's parts ask for";
-    let questions = "answers only what the spec asks";
+    let counts = "sends only counts that the spec's parts use";
+    let questions = "answers only exchanges of the spec";
     for (request, text) in [
         (with(&label, true, false), counts),
         (with(&label, false, true), counts),
@@ -316,7 +316,7 @@ fn what_does_not_fit_is_told_to_the_owner_alone() {
     let mut node = spec.own_node(&d.path().join("node"), unfit, 0);
     let why = refused(&mut node, &request, &body);
     assert!(
-        why.contains("its own data do not fit the spec") && why.contains("to its owner"),
+        why.contains("its own data do not fit the spec") && why.contains("its node's log"),
         "{why}"
     );
     assert!(!why.contains("salary") && !why.contains("12,5"), "{why}");

@@ -181,12 +181,12 @@ fn what_does_not_fit_is_named_with_its_place() {
         (
             "[{conv1d: {out: 4, kernel: 3}}, outputs]",
             &[9],
-            "net: layer 0: conv1d: wants a text [words, numbers of each], got [9]",
+            "net: layer 0: conv1d: needs a text [words, numbers of each], got [9]",
         ),
         (
             "[max-over-time, outputs]",
             &image,
-            "net: layer 0: max-over-time: wants a text [words, numbers of each], got [1, 8, 8]",
+            "net: layer 0: max-over-time: needs a text [words, numbers of each], got [1, 8, 8]",
         ),
         (
             "[{embedding: {vocabulary: 9, width: 2}}, batch-norm, outputs]",
