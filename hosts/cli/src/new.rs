@@ -3,6 +3,7 @@
 
 mod flower;
 mod python;
+mod template;
 
 use crate::{Done, Failure, print};
 use anyhow::Context;
@@ -10,6 +11,7 @@ use clap::{Args, ValueEnum};
 use fl_core::{PartDecl, Role};
 use fl_registry::Catalogue;
 use std::path::{Path, PathBuf};
+use template::{CASES, Files, fill, type_name};
 
 #[derive(Args)]
 pub struct NewArgs {
@@ -71,17 +73,6 @@ const PROGRAM: [(&str, &str); 5] = [
     ("src/main.rs", include_str!("../templates/main.rs.in")),
     ("tests/same.rs", include_str!("../templates/same.rs.in")),
 ];
-/// What an aggregator's crate has besides: cases for `fl test`.
-const CASES: [(&str, &str); 2] = [
-    (
-        "aggregator.cases.yaml",
-        include_str!("../templates/cases.yaml.in"),
-    ),
-    (
-        "aggregator.cases.answers.json",
-        include_str!("../templates/answers.json.in"),
-    ),
-];
 const README: &str = include_str!("../templates/README.md.in");
 const C: &str = include_str!("../templates/aggregator.c.in");
 const MAKEFILE: &str = include_str!("../templates/Makefile.in");
@@ -91,27 +82,6 @@ const CASE: &str = r#"{"messages": [{"from": 0, "weight": 1, "tensors": {"w": [1
               {"from": 1, "weight": 3, "tensors": {"w": [3, 0.4]}}]}
 "#;
 const EXPECTED: &str = "{\"kind\":\"params\",\"tensors\":{\"w\":[2.5,0.8]}}\n";
-
-/// What every Rust file means by these names.
-const PRELUDE: [&str; 22] = [
-    "AsMut", "AsRef", "Box", "Clone", "Copy", "Default", "Drop", "Eq", "Err", "From", "Into",
-    "Iterator", "None", "Ok", "Option", "Ord", "Result", "Send", "Some", "String", "Sync", "Vec",
-];
-
-/// `TrimmedMean`; `MyParams` where the template means something else by `Params`.
-fn type_name(name: &str, template: &str) -> String {
-    let words = name.split('-').map(|word| {
-        let mut letters = word.chars();
-        let first = letters.next().map(|c| c.to_ascii_uppercase());
-        first.into_iter().chain(letters).collect::<String>()
-    });
-    let plain: String = words.collect();
-    let mut words = template.split(|c: char| !c.is_alphanumeric() && c != '_');
-    match PRELUDE.contains(&plain.as_str()) || words.any(|word| word == plain) {
-        true => format!("My{plain}"),
-        false => plain,
-    }
-}
 
 /// As a file of a crate is called on this system.
 fn library(name: &str) -> String {
@@ -216,10 +186,10 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
         )));
     }
     let files = match (role, args.lang) {
-        (None, _) => flower::files(args)?,
+        (None, _) => flower::files(&args.name)?,
         (Some(role), Language::Rust) => rust(role, args)?,
         (Some(role), Language::C) => c(role, args)?,
-        (Some(role), Language::Python) => python::files(role, args)?,
+        (Some(role), Language::Python) => python::files(role, &args.name)?,
     };
     for (path, text) in files {
         let path = dir.join(path);
@@ -242,8 +212,6 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
         dir.display()
     ))
 }
-
-type Files = Vec<(String, String)>;
 
 fn rust(role: Role, args: &NewArgs) -> Result<Files, Failure> {
     let core = sources(args.core.as_deref())?;
@@ -314,12 +282,4 @@ fn c(role: Role, args: &NewArgs) -> Result<Files, Failure> {
         ("case.json".into(), CASE.into()),
         ("expected.json".into(), EXPECTED.into()),
     ])
-}
-
-fn fill(template: &str, values: &[(&str, String)]) -> String {
-    values
-        .iter()
-        .fold(template.to_string(), |text, (key, value)| {
-            text.replace(&format!("{{{{{key}}}}}"), value)
-        })
 }

@@ -1,6 +1,6 @@
 //! `fl new --lang python`.
 
-use super::{CASES, Files, NewArgs, fill, type_name};
+use super::template::{CASES, Files, fill, type_name};
 use crate::Failure;
 use fl_core::Role;
 
@@ -49,21 +49,21 @@ pub fn check_name(name: &str) -> Result<(), Failure> {
     }
 }
 
-pub fn files(role: Role, args: &NewArgs) -> Result<Files, Failure> {
+pub fn files(role: Role, name: &str) -> Result<Files, Failure> {
     let Some((_, source, parts, needs)) = PARTS.iter().find(|(r, ..)| *r == role) else {
         return Err(Failure::usage(format!(
             "--lang python writes aggregators, selectors, privacy mechanisms and trainers; {} is written in Rust",
             role.with_article()
         )));
     };
-    check_name(&args.name)?;
-    let file = args.name.replace('-', "_");
+    check_name(name)?;
+    let file = name.replace('-', "_");
     let article = role.with_article();
     let values = [
         // first, for there are names in it
         ("parts", parts.to_string()),
-        ("name", args.name.clone()),
-        ("Type", type_name(&args.name, source)),
+        ("name", name.into()),
+        ("Type", type_name(name, source)),
         ("Article", article.replacen('a', "A", 1)),
         ("needs", needs.to_string()),
         ("library", format!("{file}.py")),
