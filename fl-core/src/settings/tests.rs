@@ -75,7 +75,15 @@ fn the_description_says_what_the_reader_checks() {
         )
     };
     let rows: Vec<_> = fields.iter().map(row).collect();
-    insta::assert_snapshot!(rows.join("\n"), @"");
+    insta::assert_snapshot!(rows.join("\n"), @"
+    steps: whole number (in 1..=10)
+    rate: number (above 0.0 and below 1.0)
+    how: one of plain, {careful: ..} ()
+    warm-up: list of number (at least 0.0)
+    name: text ()
+    tries: whole number (in 1..=5)
+    inner: mapping ()
+    ");
     // as it crosses to a program that loads the part
     let text = serde_json::to_string(&fields).unwrap();
     assert_eq!(serde_json::from_str::<Vec<Field>>(&text).unwrap(), fields);

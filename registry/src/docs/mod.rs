@@ -37,6 +37,9 @@ impl Catalogue {
         let mut top = Top::fields();
         for field in &mut top {
             if let name @ ("data" | "protocol" | "parts") = &*field.name {
+                if name == "data" {
+                    field.doc = D::doc();
+                }
                 field.doc += &format!(" See [below](#{name}).");
                 field.accepts = ValueType::Map(ValueType::Any.into());
             }

@@ -59,7 +59,7 @@ impl Table {
     /// One field, and below it what can stand in it, unless that is explained already.
     fn field(&mut self, path: &str, of: &ValueType, value: &str, default: &str, meaning: &str) {
         let of = of.plain().0;
-        let before = self.known.iter().find(|(known, _)| known == of);
+        let before = self.known.iter().find(|(known, _)| alike(known, of));
         if let Some((_, first)) = before {
             let meaning = format!("{meaning} As `{first}`.");
             self.row(&format!("`{path}`"), value, default, meaning.trim());
@@ -98,6 +98,14 @@ impl Table {
             ValueType::List { items, .. } => self.inside(&format!("{path}[]"), items),
             _ => {}
         }
+    }
+}
+
+/// Whether two types accept the same, whatever they say of themselves.
+fn alike(a: &ValueType, b: &ValueType) -> bool {
+    match (a, b) {
+        (ValueType::Group { fields: a, .. }, ValueType::Group { fields: b, .. }) => a == b,
+        _ => a == b,
     }
 }
 
