@@ -52,7 +52,6 @@ pub use training::*;
 pub mod __private {
     pub use crate::plugin_decl::{check, describe};
     pub use inventory;
-    pub use serde_json::Value as Json;
     pub use serde_yaml::Mapping;
 }
 

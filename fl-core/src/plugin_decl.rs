@@ -1,7 +1,7 @@
 //! [`PartDecl`]: a part as specs see it, with its name, documentation, checks and constructor.
 
 use crate::message::{Message, SoftLabels};
-use crate::settings::{self, Field, Reader, Value};
+use crate::settings::{self, Field, Reader, Value, ValueType};
 use crate::{Aggregator, BoxedPart, Candidate, Protocol, Result, Samples, Stream, Task};
 use anyhow::Context;
 use std::any::Any;
@@ -93,10 +93,18 @@ pub struct Description {
     pub doc: String,
     /// Its settings.
     pub fields: Vec<Field>,
-    /// JSON Schema of its settings.
-    pub schema: serde_json::Value,
     /// Its input and output: `params -> params`, `samples`, or empty.
     pub signature: String,
+}
+
+impl Description {
+    /// Returns its settings as one group.
+    pub fn group(&self) -> ValueType {
+        ValueType::Group {
+            doc: self.doc.clone(),
+            fields: self.fields.clone(),
+        }
+    }
 }
 
 type Build = dyn Fn(&BuildContext) -> Result<Box<dyn Any + Send>> + Send + Sync;
@@ -299,7 +307,6 @@ pub fn describe<S: settings::Settings>(signature: String) -> Description {
     Description {
         doc: S::doc(),
         fields: S::fields(),
-        schema: S::schema(),
         signature,
     }
 }

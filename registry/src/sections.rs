@@ -1,9 +1,8 @@
 //! The sections of a spec that do not belong to a part or to the host.
 
 use fl_core::privacy::Noise;
-use fl_core::settings::{Reader, Setting, Settings, Step, Value};
+use fl_core::settings::{Reader, Setting, Settings, Step, Value, ValueType};
 use fl_core::{Budget, Checkpoints, ClientId, Faults, IdRanges, StopWhen, Task};
-use serde_json::json;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -159,11 +158,8 @@ impl Setting for Raw {
     fn write(&self) -> Value {
         Value::Null
     }
-    fn schema() -> serde_json::Value {
-        json!({})
-    }
-    fn kind() -> String {
-        "mapping".into()
+    fn value_type() -> ValueType {
+        ValueType::Any.described("mapping")
     }
 }
 
@@ -187,11 +183,8 @@ impl Setting for Name {
     fn write(&self) -> Value {
         self.0.as_str().into()
     }
-    fn schema() -> serde_json::Value {
-        json!({ "type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}$" })
-    }
-    fn kind() -> String {
-        "text".into()
+    fn value_type() -> ValueType {
+        ValueType::Text(Some("^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}$".into()))
     }
 }
 
@@ -209,12 +202,8 @@ impl Setting for Clients {
     fn write(&self) -> Value {
         IdRanges(self.0.clone()).write()
     }
-    fn schema() -> serde_json::Value {
-        let mut schema = IdRanges::schema();
-        schema["description"] = json!("For these clients only: `5`, `0-3`, or a list of such.");
-        schema
-    }
-    fn kind() -> String {
-        "a client, a range or a list of them, such as 5, 0-3 or [0, 2-4]".into()
+    fn value_type() -> ValueType {
+        IdRanges::value_type()
+            .described("a client, a range or a list of them, such as 5, 0-3 or [0, 2-4]")
     }
 }

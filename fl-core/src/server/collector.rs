@@ -7,6 +7,7 @@ use crate::host::JournalEntry;
 use crate::message::{self, AnyMessage, Bytes, Erased, Ids, MessageType, hex};
 use crate::privacy::{Observer, epsilons};
 use crate::server::RunState;
+use crate::server::calls::Results;
 use crate::{
     Answer, ClientId, ClientMessage, ExchangeSpec, PrivacyEvent, Problem, RequiredInputs, Result,
     Round,

@@ -4,11 +4,11 @@ use crate::try_part::{guarded, settings, trial};
 use crate::{Done, Failure, print};
 use clap::Args;
 use console::style;
-use fl_core::settings::{Reader, Setting, Step, Value, nearest, to_json};
+use fl_core::settings::{Reader, Setting, Step, Value, ValueType, nearest, to_json};
 use fl_core::{PartDecl, Role};
 use fl_engine::NotRun;
 use fl_registry::{Catalogue, Mistakes};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, Value as Json};
 use serde_yaml::Mapping;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -91,13 +91,13 @@ impl Setting for Bounds {
             |(path, both): (&String, &[f64; 2])| (path.as_str().into(), both.to_vec().write());
         Value::Mapping(self.0.iter().map(both).collect())
     }
-    fn schema() -> Json {
-        let both =
-            json!({ "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2 });
-        json!({ "type": "object", "additionalProperties": both })
-    }
-    fn kind() -> String {
-        "bounds by path".into()
+    fn value_type() -> ValueType {
+        let both = ValueType::List {
+            items: f64::value_type().into(),
+            length: (2, Some(2)),
+            distinct: false,
+        };
+        ValueType::Map(both.into()).described("bounds by path")
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod flower;
 mod python;
+mod template;
 
 use crate::{Done, Failure, print};
 use anyhow::Context;
@@ -10,6 +11,7 @@ use clap::{Args, ValueEnum};
 use fl_core::{PartDecl, Role};
 use fl_registry::Catalogue;
 use std::path::{Path, PathBuf};
+use template::{CASES, Files, fill, type_name};
 
 #[derive(Args)]
 pub struct NewArgs {
@@ -93,17 +95,6 @@ const PROGRAM: [(&str, &str); 5] = [
     ("src/main.rs", include_str!("../templates/main.rs.in")),
     ("tests/same.rs", include_str!("../templates/same.rs.in")),
 ];
-/// Further files of an aggregator's crate: cases for `fl test`.
-const CASES: [(&str, &str); 2] = [
-    (
-        "aggregator.cases.yaml",
-        include_str!("../templates/cases.yaml.in"),
-    ),
-    (
-        "aggregator.cases.answers.json",
-        include_str!("../templates/answers.json.in"),
-    ),
-];
 const README: &str = include_str!("../templates/README.md.in");
 const MAKEFILE: &str = include_str!("../templates/Makefile.in");
 const README_C: &str = include_str!("../templates/README.c.md.in");
@@ -139,27 +130,6 @@ const C: [InC; 3] = [
         answers: ["", ""],
     },
 ];
-
-/// What every Rust file means by these names.
-const PRELUDE: [&str; 22] = [
-    "AsMut", "AsRef", "Box", "Clone", "Copy", "Default", "Drop", "Eq", "Err", "From", "Into",
-    "Iterator", "None", "Ok", "Option", "Ord", "Result", "Send", "Some", "String", "Sync", "Vec",
-];
-
-/// `TrimmedMean`; `MyParams` where the template means something else by `Params`.
-fn type_name(name: &str, template: &str) -> String {
-    let words = name.split('-').map(|word| {
-        let mut letters = word.chars();
-        let first = letters.next().map(|c| c.to_ascii_uppercase());
-        first.into_iter().chain(letters).collect::<String>()
-    });
-    let plain: String = words.collect();
-    let mut words = template.split(|c: char| !c.is_alphanumeric() && c != '_');
-    match PRELUDE.contains(&plain.as_str()) || words.any(|word| word == plain) {
-        true => format!("My{plain}"),
-        false => plain,
-    }
-}
 
 /// As a file of a crate is called on this system.
 fn library(name: &str) -> String {
@@ -282,14 +252,14 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
         )));
     }
     let files = match (role, args.lang) {
-        (None, _) => flower::files(args)?,
+        (None, _) => flower::files(&args.name)?,
         (Some(role), Language::Rust) => {
             let published = cfg!(published) && args.core.is_none();
             let core = (!published).then(|| sources(args.core.as_deref()));
             rust(role, args, core.transpose()?.as_deref())?
         }
         (Some(role), Language::C) => c(role, args)?,
-        (Some(role), Language::Python) => python::files(role, args)?,
+        (Some(role), Language::Python) => python::files(role, &args.name, args.stateful || args.numpy)?,
     };
     for (path, text) in files {
         let path = dir.join(path);
@@ -312,8 +282,6 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
         dir.display()
     ))
 }
-
-type Files = Vec<(String, String)>;
 
 /// A crate that depends on fl's sources in `core`, or on its published version.
 fn rust(role: Role, args: &NewArgs, core: Option<&Path>) -> Result<Files, Failure> {
@@ -434,14 +402,6 @@ fn section(template: &str, name: &str, on: bool) -> String {
         }
     }
     text
-}
-
-fn fill(template: &str, values: &[(&str, String)]) -> String {
-    values
-        .iter()
-        .fold(template.to_string(), |text, (key, value)| {
-            text.replace(&format!("{{{{{key}}}}}"), value)
-        })
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use crate::wire::{AnswerKind, Packet, ReplyHead, RequestHead, RequestKind, WireE
 use anyhow::{Context, Error, anyhow, ensure};
 use fl_core::privacy::NoiseSource;
 use fl_core::{
-    Body, Budget, BudgetScope, BuildContext, ClientId, ClientState, Examples, Payload, Problem,
-    Protocol, Request, Result, Stream, Task,
+    Budget, BudgetScope, BuildContext, ClientId, ClientState, Examples, Payload, Problem, Protocol,
+    Request, Result, Stream, Task,
 };
 use fl_sim::ClientFactory;
 use sha2::{Digest, Sha256};
@@ -295,10 +295,7 @@ impl Node {
                 let stream = Stream::from_key(*stream);
                 let question = Request::new(label, Payload::Wire(body), stream, *needs);
                 let answer = fl_core::answer(self.served.protocol.as_ref(), client, question)?;
-                let body = match answer.body {
-                    Body::Here(message) => message.encode(),
-                    Body::Wire(bytes) => bytes,
-                };
+                let body = answer.body.encode().into_owned();
                 let (envelope, remembers) = (answer.envelope, false);
                 Ok((
                     AnswerKind::Answer {

@@ -1,8 +1,7 @@
 //! How the columns of a table are read.
 
 use crate::literal::Literal;
-use fl_core::settings::{Reader, Setting, Step, Value};
-use serde_json::json;
+use fl_core::settings::{Reader, Setting, Step, Value, ValueType};
 
 fl_core::choices! {
     /// How a column is read.
@@ -109,10 +108,7 @@ impl Setting for Columns {
         let entries = entries.map(|(name, column)| (name.as_str().into(), column.write()));
         Value::Mapping(entries.collect())
     }
-    fn schema() -> serde_json::Value {
-        json!({ "type": "object", "additionalProperties": Column::schema() })
-    }
-    fn kind() -> String {
-        "mapping from columns to kinds".into()
+    fn value_type() -> ValueType {
+        ValueType::Map(Column::value_type().into()).described("mapping from columns to kinds")
     }
 }

@@ -3,7 +3,7 @@
 use crate::classes::Classes;
 use crate::encode::Plan;
 use crate::format::Format;
-use crate::paths::{Paths, Source};
+use crate::paths::{Pair, Paths, Source};
 use crate::rows::{Part, joined};
 use crate::settings::Files;
 use crate::table::Table;
@@ -136,7 +136,7 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
             _ => bail!("{}: labels must be in a file of their own", path.display()),
         };
         match (source, &files.format) {
-            (Source::Pair { inputs, labels }, Format::Idx) => {
+            (Source::Pair(Pair { inputs, labels }), Format::Idx) => {
                 arrays::idx(inputs.as_ref(), labels.as_ref(), classes, &mut limit)
             }
             (Source::Path(_), Format::Idx) => {
@@ -146,7 +146,7 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
                     .map(|path| arrays::idx_inputs(path, &mut limit));
                 joined(parts.collect::<Result<_>>()?)
             }
-            (Source::Pair { inputs, labels }, _) => {
+            (Source::Pair(Pair { inputs, labels }), _) => {
                 arrays::npy_pair(inputs.as_ref(), labels.as_ref(), classes, &mut limit)
             }
             (Source::Path(_), Format::Images) => {

@@ -1,6 +1,5 @@
 //! The generators of inputs: from noise, or from label maps.
-use crate::image_translator::{self, PAINTER, TranslatedImages, draw};
-use crate::protocol::ServerState;
+use crate::image_translator::{self, PAINTER, ServerState, TranslatedImages, draw};
 use crate::settings::{GenerateAndDistill, GeneratorInput};
 use fl_core::prelude::*;
 use ndarray::{ArrayView2, Axis, stack};
@@ -53,24 +52,22 @@ impl GenerateAndDistill {
         &self,
         fed: &mut Server<'_>,
         n: usize,
-        known: &ServerState,
+        maps: &ServerState,
         stream: &Stream,
     ) -> Result<Batch> {
         let GeneratorInput::LabelMaps(with) = &self.made_of else {
             return Ok(Batch::OfNoise(fed.generator(&MAKER)?.sample(n, stream)?));
         };
-        let whose = known.maps.iter().flat_map(|(id, maps)| {
+        let whose = maps.iter().flat_map(|(id, maps)| {
             let rows = 0..maps.nrows() as u32;
             rows.map(|row| (*id, row))
         });
         let whose: Vec<(ClientId, u32)> = whose.collect();
         let drawn = draw(whose.len(), n, &stream.child("maps", 0));
         let whose: Vec<_> = drawn.into_iter().map(|at| whose[at]).collect();
-        let maps = whose
-            .iter()
-            .map(|(id, row)| known.maps[id].row(*row as usize));
-        let maps = stack(Axis(0), &maps.collect::<Vec<_>>())?;
-        let painted = TranslatedImages::new(fed, maps.view(), with.noise, stream)?;
+        let drawn = whose.iter().map(|(id, row)| maps[id].row(*row as usize));
+        let drawn = stack(Axis(0), &drawn.collect::<Vec<_>>())?;
+        let painted = TranslatedImages::new(fed, drawn.view(), with.noise, stream)?;
         Ok(Batch::OfMaps(painted, whose))
     }
 

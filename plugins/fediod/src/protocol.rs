@@ -160,7 +160,7 @@ impl Protocol for GenerateAndDistill {
         )?;
         // a budget can end the rounds early, and a resumed run has its picture already
         if let Some(stream) = last {
-            let made = self.make(fed, SHOWN, &known, &stream)?;
+            let made = self.make(fed, SHOWN, &known.maps, &stream)?;
             fed.keep_images("made", made.inputs())?;
         }
         self.keep_maker(fed)?;
@@ -233,7 +233,7 @@ impl GenerateAndDistill {
         known: &ServerState,
         stream: &Stream,
     ) -> Result<BatchWithAnswers<'_>> {
-        let made = self.make(fed, self.batch, known, &stream.child("generator", 0))?;
+        let made = self.make(fed, self.batch, &known.maps, &stream.child("generator", 0))?;
         let values = made.inputs().values();
         let trained = Cohort::everyone(known.counts.keys().copied().collect());
         let told = match &made {

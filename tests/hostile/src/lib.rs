@@ -2,7 +2,7 @@
 //! interface.
 use fl_core::prelude::*;
 use fl_core::privacy::Unit;
-use fl_core::settings::{Reader, Setting, Value};
+use fl_core::settings::{Reader, Setting, Value, ValueType};
 
 /// Where it panics.
 #[derive(Clone, Debug)]
@@ -17,14 +17,11 @@ impl Setting for Position {
     fn write(&self) -> Value {
         self.0.write()
     }
-    fn schema() -> fl_core::__private::Json {
+    fn value_type() -> ValueType {
         if std::env::var_os("FL_HOSTILE").is_some_and(|v| v == "describe") {
             panic!("in describe");
         }
-        String::schema()
-    }
-    fn kind() -> String {
-        "text".into()
+        String::value_type()
     }
 }
 

@@ -124,7 +124,7 @@ fn descriptions_are_held_to_their_own_schemas() {
         ),
         (
             r#"{"type": "number", "maximum": "1"}"#,
-            "`maximum` of setting `x` must be a number",
+            "setting `x`: `maximum` must be a number",
         ),
         (
             r#"{"enum": ["a", "b"], "default": "c"}"#,

@@ -109,20 +109,11 @@ fn description() -> serde_json::Value {
 
 fn described(part: &crate::PartDecl) -> serde_json::Value {
     let about = (part.describe)();
-    let settings = about.fields.iter().map(|f| {
-        let mut field = json!({
-            "name": f.name, "doc": f.doc, "kind": f.kind, "range": f.range, "schema": f.schema,
-        });
-        if let Some(default) = &f.default {
-            field["default"] = crate::settings::to_json(default);
-        }
-        field
-    });
     let aliases = part.aliases.iter();
     let aliases = aliases.map(|a| json!({ "name": a.name, "preset": a.preset }));
     let mut described = json!({
         "role": part.role.name(), "name": part.name, "signature": about.signature, "doc": about.doc,
-        "settings": settings.collect::<Vec<_>>(), "from": part.origin,
+        "settings": about.fields, "from": part.origin,
     });
     if !part.aliases.is_empty() {
         described["aliases"] = aliases.collect();

@@ -1,7 +1,7 @@
 //! `fl account laplace | gaussian | randomised-response | nfdp`: releases that are described by a
 //! few numbers.
 
-use super::{MOST, Whose, ask, number};
+use super::price::{MOST, Whose, ask, number};
 use crate::{Done, Failure, print};
 use clap::Args;
 use fl_core::privacy::{Guarantee, Neighbours, Unit, draws_for, short};

@@ -1,6 +1,7 @@
 //! `fl attack made`: how like private examples is what a run's generator makes?
 
-use super::{Common, FinishedRun, drawable};
+use super::search::{Common, drawable};
+use super::target::FinishedRun;
 use crate::{Done, Failure, print};
 use anyhow::{Context, Result};
 use clap::Args;

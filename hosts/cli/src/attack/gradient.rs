@@ -1,6 +1,6 @@
 //! `fl attack gradient`: what a client's update gives away of the examples that it was made of.
 
-use super::{Common, drawable, searching, spec_of, watched, weight};
+use super::search::{Common, drawable, searching, spec_of, watched, weight};
 use crate::{Done, Failure, Overrides, print};
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};

@@ -1,7 +1,7 @@
 //! `fl attack slopes`: what the slopes with which clients answer give away of their examples.
 
 use super::inversion::beside;
-use super::{Common, drawable, searching, spec_of, watched, weight};
+use super::search::{Common, drawable, searching, spec_of, watched, weight};
 use crate::{Done, Failure, Overrides, print};
 use anyhow::{Context, Result};
 use clap::Args;

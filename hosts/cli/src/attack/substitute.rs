@@ -1,7 +1,7 @@
 //! `fl attack substitute`: what a client's answers about public samples give away of its examples.
 
 use super::inversion::{Inverted, Inverting, classes, invertible, text};
-use super::{drawable, searching, spec_of, watched};
+use super::search::{drawable, searching, spec_of, watched};
 use crate::{Done, Failure, Overrides, print};
 use anyhow::{Context, Result};
 use clap::Args;

@@ -1,6 +1,6 @@
 //! `fl new --lang python`.
 
-use super::{CASES, Files, NewArgs, fill, type_name};
+use super::template::{CASES, Files, fill, type_name};
 use crate::Failure;
 use fl_core::Role;
 
@@ -69,20 +69,20 @@ pub fn check_name(name: &str) -> Result<(), Failure> {
     }
 }
 
-pub fn files(role: Role, args: &NewArgs) -> Result<Files, Failure> {
+pub fn files(role: Role, name: &str, option: bool) -> Result<Files, Failure> {
     let Some((_, sources, parts)) = PARTS.iter().find(|(r, ..)| *r == role) else {
         return Err(Failure::usage(format!(
             "--lang python writes all roles but generators and accountants; {} is written in Rust",
             role.with_article()
         )));
     };
-    let source = sources[usize::from(args.stateful || args.numpy)];
-    let needs = match role == Role::Trainer && !args.numpy {
+    let source = sources[usize::from(option)];
+    let needs = match role == Role::Trainer && !option {
         true => ", and PyTorch (`pip install torch`)",
         false => "",
     };
-    check_name(&args.name)?;
-    let file = args.name.replace('-', "_");
+    check_name(name)?;
+    let file = name.replace('-', "_");
     let article = role.with_article();
     let (protocol, test) = match role {
         Role::Protocol => (
@@ -98,8 +98,8 @@ pub fn files(role: Role, args: &NewArgs) -> Result<Files, Failure> {
         // first, for there are names in it
         ("parts", parts.to_string()),
         ("protocol", protocol.into()),
-        ("name", args.name.clone()),
-        ("Type", type_name(&args.name, source)),
+        ("name", name.into()),
+        ("Type", type_name(name, source)),
         ("Article", article.replacen('a', "A", 1)),
         ("needs", needs.to_string()),
         ("library", format!("{file}.py")),
@@ -113,7 +113,7 @@ pub fn files(role: Role, args: &NewArgs) -> Result<Files, Failure> {
         ("spec.yaml".into(), SPEC),
         (".gitignore".into(), "__pycache__/\nruns/\n"),
     ];
-    if role == Role::Aggregator && !args.stateful {
+    if role == Role::Aggregator && !option {
         files.extend(CASES.map(|(path, text)| (path.into(), text)));
     }
     let filled = files

@@ -1,6 +1,6 @@
 //! The epsilon that a run will have reached in its end, where that can be known before.
 
-use super::{Row, owners};
+use super::rows::{Row, owners};
 use fl_core::message::{Erased, MessageType, SampleShape};
 use fl_core::privacy::{
     Composition, Guarantee, Ledger, MinibatchSampling, Noise, Observer, UnpricedDisclosures,
