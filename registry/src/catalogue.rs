@@ -4,8 +4,10 @@ use crate::compatibility::release;
 use crate::docs::columns::{columns, fill};
 use crate::docs::table::yaml;
 use crate::library::Library;
+use crate::lock::Lock;
 use crate::schema::any_slots;
 use crate::sections::Isolate;
+use crate::trust::TrustPolicy;
 use fl_core::settings::{Field, nearest, show, to_json};
 use fl_core::{
     AnyAggregator, AnyMechanism, BuildContext, Cohort, ExchangeSpec, PartDecl, Protocol, Role,
@@ -23,6 +25,10 @@ pub struct Catalogue {
     pub(crate) libraries: Vec<Library>,
     /// How those are kept apart that do not say it themselves.
     pub(crate) isolate: Option<Isolate>,
+    /// How far those must be trusted that are still to be loaded.
+    pub(crate) trust: TrustPolicy,
+    /// What pins those that a spec names.
+    pub(crate) lock: Option<Lock>,
     /// Those parts.
     pub(crate) loaded: Vec<&'static PartDecl>,
 }

@@ -1,6 +1,8 @@
 //! Modules of Python, for the host that has Python in it.
 
 use crate::library::{Library, Refusal, other_hash};
+use crate::package::{Announced, Package};
+use crate::trust::TrustPolicy;
 use anyhow::anyhow;
 use fl_core::PartDecl;
 use std::path::{Path, PathBuf};
@@ -37,6 +39,7 @@ pub(crate) fn load(
     library: &Library,
     name: &str,
     isolated: bool,
+    trust: &TrustPolicy,
 ) -> Result<(Vec<&'static PartDecl>, Library), Refusal> {
     let refused = |text: String| Refusal {
         place: None,
@@ -47,17 +50,41 @@ pub(crate) fn load(
         return Err(refused(NOT_APART.into()));
     }
     let import = IMPORT.get().ok_or_else(|| refused(NO_PYTHON.into()))?;
+    let pinned = |hash: &str| match &library.sha256 {
+        Some(wanted) if !hash.eq_ignore_ascii_case(wanted) => {
+            Err(refused(other_hash(hash, wanted)))
+        }
+        _ => Ok(()),
+    };
+    // the sources of a package are known before they are run
+    let before = library.package.as_ref().map(|package| {
+        Package {
+            name: package.name.clone(),
+            version: package.version.clone().unwrap_or_default(),
+            folder: library.path.clone(),
+            plugin: Announced::Module(name.into()),
+        }
+        .sha256()
+    });
+    let before = before.transpose().map_err(refused)?.flatten();
+    let trust = match &before {
+        Some(hash) => pinned(hash).and_then(|()| trust.judge(hash).map_err(refused))?,
+        None => trust.unattested().map_err(refused)?,
+    };
     let module = import(name, &library.path).map_err(refused)?;
-    if let Some(wanted) = &library.sha256
-        && !module.sha256.eq_ignore_ascii_case(wanted)
-    {
-        return Err(refused(other_hash(&module.sha256, wanted)));
+    pinned(&module.sha256)?;
+    if before.is_some_and(|hash| hash != module.sha256) {
+        return Err(refused(format!(
+            "Python imports other sources than those of the package, from {}: another module is called so too, or they were changed just now",
+            module.folder.display()
+        )));
     }
     let found = Library {
         path: module.folder,
         module: Some(name.into()),
         sha256: Some(module.sha256),
-        isolate: None,
+        trust: Some(trust),
+        ..library.clone()
     };
     Ok((module.parts, found))
 }
