@@ -137,7 +137,10 @@ impl Document {
     /// How far the spec wants plugins to be trusted. `None` if it does not say so in words that
     /// can be read: [`Document::read`] says why.
     pub(crate) fn plugins_trust(&self) -> Option<Trust> {
-        let named = self.root.as_ref().and_then(|root| root.get("plugins-trust"));
+        let named = self
+            .root
+            .as_ref()
+            .and_then(|root| root.get("plugins-trust"));
         let named = named.map_or(Value::Null, Node::value);
         let read = <Option<Trust> as Setting>::read(&named, &mut Reader::default())?;
         Some(read.unwrap_or(Trust::Any))

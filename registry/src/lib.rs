@@ -56,8 +56,8 @@ pub use library::{Library, PackageRequest, Refusal, is_sha256};
 pub use load::{before_loading, load};
 pub use lock::{LOCK_FILE, Lock, PlatformHash};
 pub use package::{
-    Announced, Package, compare_versions, is_version, meets, normalised, on_packages, packages,
-    platform, plugin_dir,
+    Announced, GROUP, Package, compare_versions, is_version, meets, normalised, on_packages,
+    packages, platform, plugin_dir,
 };
 pub use python_module::{
     Fingerprint, Import, Module, SessionPart, on_module, on_session, session_parts,

@@ -84,6 +84,11 @@ impl Catalogue {
         self
     }
 
+    /// The libraries that were loaded, in the order of loading.
+    pub fn libraries(&self) -> &[Library] {
+        &self.libraries
+    }
+
     /// The same parts; libraries that are still to be loaded must be trusted so far.
     pub fn trusting(mut self, policy: TrustPolicy) -> Self {
         self.trust = policy;
@@ -183,7 +188,10 @@ impl Catalogue {
             })?;
         }
         for (place, mut library) in spec.plugins() {
-            let pinned = self.lock.as_ref().map_or(Ok(()), |lock| lock.pin(&mut library));
+            let pinned = self
+                .lock
+                .as_ref()
+                .map_or(Ok(()), |lock| lock.pin(&mut library));
             let pinned = pinned.map_err(|text| Refusal {
                 place: None,
                 path: library.named(),

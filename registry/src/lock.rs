@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 /// Its name beside a spec.
 pub const LOCK_FILE: &str = "fl.lock";
 
-const HEAD: &str = "# Written by `fl lock SPEC`; `fl run SPEC --locked` loads exactly these plugins.\n";
+const HEAD: &str =
+    "# Written by `fl lock SPEC`; `fl run SPEC --locked` loads exactly these plugins.\n";
 
 /// The platform of modules, which are the same everywhere.
 const ANY: &str = "any";
@@ -124,8 +125,14 @@ impl Lock {
     pub fn yaml(&self) -> fl_core::Result<String> {
         let plugins = self.pins.clone();
         let mut value = LockFile { plugins }.write();
-        let pins = value.get_mut("plugins").and_then(|all| all.as_sequence_mut());
-        for pin in pins.into_iter().flatten().filter_map(|pin| pin.as_mapping_mut()) {
+        let pins = value
+            .get_mut("plugins")
+            .and_then(|all| all.as_sequence_mut());
+        for pin in pins
+            .into_iter()
+            .flatten()
+            .filter_map(|pin| pin.as_mapping_mut())
+        {
             pin.retain(|_, value| !value.is_null());
         }
         Ok(format!("{HEAD}{}", to_yaml(&value)?))
@@ -157,10 +164,15 @@ impl Lock {
     pub(crate) fn pin(&self, library: &mut Library) -> Result<(), String> {
         let file = self.path.display();
         let Some(pin) = self.of(library) else {
-            return Err(format!("{file} does not pin it; write that with `fl lock SPEC`"));
+            return Err(format!(
+                "{file} does not pin it; write that with `fl lock SPEC`"
+            ));
         };
         let here = platform();
-        let found = pin.hashes.iter().find(|h| h.platform == here || h.platform == ANY);
+        let found = pin
+            .hashes
+            .iter()
+            .find(|h| h.platform == here || h.platform == ANY);
         let Some(found) = found else {
             let known: Vec<&str> = pin.hashes.iter().map(|h| &h.platform[..]).collect();
             return Err(format!(
@@ -205,7 +217,10 @@ impl Lock {
             None => platform(),
         };
         let mut pin = Pin {
-            version: loaded.package.as_ref().and_then(|package| package.version.clone()),
+            version: loaded
+                .package
+                .as_ref()
+                .and_then(|package| package.version.clone()),
             interface: loaded.interface.map(u64::from),
             ..self.named(named)
         };
@@ -213,8 +228,12 @@ impl Lock {
             pin.package = Some(package.name.clone());
         }
         let sha256 = loaded.sha256.clone().unwrap_or_default();
-        pin.hashes = vec![PlatformHash { platform: here.clone(), sha256 }];
-        pin.hashes.extend(hashes.into_iter().filter(|hash| hash.platform != here));
+        pin.hashes = vec![PlatformHash {
+            platform: here.clone(),
+            sha256,
+        }];
+        pin.hashes
+            .extend(hashes.into_iter().filter(|hash| hash.platform != here));
         let old = self.pins.iter().position(|old| old.key() == pin.key());
         let Some(at) = old else {
             self.pins.push(pin);

@@ -229,9 +229,9 @@ fn described(folder: &Path, info: &str) -> Result<Option<Package>, String> {
         let found = lines.find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.trim().to_string())
     };
-    let (name, version) = field("Name").zip(field("Version")).ok_or_else(|| {
-        "METADATA: it has no `Name` and `Version`".to_string()
-    })?;
+    let (name, version) = field("Name")
+        .zip(field("Version"))
+        .ok_or_else(|| "METADATA: it has no `Name` and `Version`".to_string())?;
     let (called, name) = (info_name(info), normalised(&name)?);
     if called.as_deref() != Some(&name) {
         return Err(format!("its METADATA says that it is `{name}`"));
@@ -350,8 +350,16 @@ impl Package {
         }
     }
 
+    /// Is the hash that of all that is run? Of a library it is. Beside the sources of a module pip
+    /// may have put anything, such as bytecode; `fl plugin add` has checked the whole wheel.
+    pub fn is_whole(&self) -> bool {
+        let own = plugin_dir().is_some_and(|dir| self.folder.starts_with(dir));
+        own || matches!(self.plugin, Announced::Library(_))
+    }
+
     /// SHA-256 of what is loaded, in hexadecimal: of the library, or of the module's sources as a
-    /// run records them. `None`: the module is not in the package's folder (an editable install).
+    /// run records them. `None`: the module is not in the package's folder (an editable install),
+    /// or some of it is compiled.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -364,12 +372,17 @@ impl Package {
             Announced::Library(path) => return of(&self.folder.join(path)).map(Some),
             Announced::Module(module) => module.split('.').next().unwrap_or_default(),
         };
-        let (one, package) = (self.folder.join(format!("{module}.py")), self.folder.join(module));
+        let (one, package) = (
+            self.folder.join(format!("{module}.py")),
+            self.folder.join(module),
+        );
         if !package.join("__init__.py").is_file() {
             return one.is_file().then(|| of(&one)).transpose();
         }
         let mut sources = Vec::new();
-        collect_sources(&package, &mut sources)?;
+        if !collect_sources(&package, &mut sources)? {
+            return Ok(None);
+        }
         sources.sort();
         if let [one] = &sources[..] {
             return of(one).map(Some);
@@ -384,22 +397,29 @@ impl Package {
     }
 }
 
-/// Every `.py` below a folder. Follows no link to a folder.
-fn collect_sources(folder: &Path, all: &mut Vec<PathBuf>) -> Result<(), String> {
+/// Every `.py` below a folder. Follows no link to a folder. `false`: Python would prefer compiled
+/// modules that are there.
+fn collect_sources(folder: &Path, all: &mut Vec<PathBuf>) -> Result<bool, String> {
     let unread = |e: std::io::Error| format!("{}: {e}", folder.display());
     for entry in folder.read_dir().map_err(unread)? {
         let entry = entry.map_err(unread)?;
         let (path, kind) = (entry.path(), entry.file_type().map_err(unread)?);
+        let ending = path.extension().and_then(|ending| ending.to_str());
         if kind.is_dir() {
-            collect_sources(&path, all)?;
-        } else if path.extension().is_some_and(|ending| ending == "py") {
+            // what Python has compiled of the sources
+            if !path.ends_with("__pycache__") && !collect_sources(&path, all)? {
+                return Ok(false);
+            }
+        } else if matches!(ending, Some("so" | "pyd" | "pyc")) {
+            return Ok(false);
+        } else if ending == Some("py") {
             all.push(path);
         }
         if all.len() > MOST_SOURCES {
             return Err(format!("it has more than {MOST_SOURCES} sources"));
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// The platform that this program is for, such as `linux-x86_64`.
@@ -414,7 +434,9 @@ mod tests {
 
     #[test]
     fn exact_versions_have_an_order_and_meet_requests() {
-        let sorted = ["1", "1.2rc1", "1.2", "1.2+mine", "1.2.1", "1.10", "2.0a1", "2"];
+        let sorted = [
+            "1", "1.2rc1", "1.2", "1.2+mine", "1.2.1", "1.10", "2.0a1", "2",
+        ];
         for (at, a) in sorted.iter().enumerate() {
             for (other, b) in sorted.iter().enumerate() {
                 assert_eq!(compare_versions(a, b), at.cmp(&other), "{a} {b}");
@@ -439,7 +461,17 @@ mod tests {
     #[test]
     fn exact_names_are_compared_as_pip_compares_them() {
         assert_eq!(normalised("FL_trimmed..x").unwrap(), "fl-trimmed-x");
-        for wrong in ["", "..", "../a", "a/b", "-a", "a-", "a\nb", "\u{e4}", &"a".repeat(101)] {
+        for wrong in [
+            "",
+            "..",
+            "../a",
+            "a/b",
+            "-a",
+            "a-",
+            "a\nb",
+            "\u{e4}",
+            &"a".repeat(101),
+        ] {
             assert!(normalised(wrong).is_err(), "{wrong}");
         }
     }
@@ -452,9 +484,22 @@ mod tests {
         assert_eq!(read("a.b:plugin.so"), library("a/b/plugin.so"));
         assert_eq!(announced("[other]\na = b"), Ok(None));
         for wrong in [
-            "", "..", "../a", "/a", "a:../b.so", "a:/b.so", "..:b.so", "a:b", "a:.so", "a b", "a:b.py",
+            "",
+            "..",
+            "../a",
+            "/a",
+            "a:../b.so",
+            "a:/b.so",
+            "..:b.so",
+            "a:b",
+            "a:.so",
+            "a b",
+            "a:b.py",
         ] {
-            assert!(read(wrong).unwrap_err().contains("must be a module"), "{wrong}");
+            assert!(
+                read(wrong).unwrap_err().contains("must be a module"),
+                "{wrong}"
+            );
         }
         assert!(read("a\nc = d").unwrap_err().contains("2 plugins"));
     }
@@ -462,7 +507,8 @@ mod tests {
     fn install(folder: &Path, info: &str, name: &str, version: &str) {
         let dir = folder.join(info);
         fs::create_dir_all(&dir).unwrap();
-        let metadata = format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nName: no");
+        let metadata =
+            format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nName: no");
         fs::write(dir.join("METADATA"), metadata).unwrap();
         fs::write(dir.join("entry_points.txt"), "[fl.plugins]\na = fl_a\n").unwrap();
     }
@@ -503,5 +549,7 @@ mod tests {
         let (two, three) = (sum("two"), sum("three"));
         let both = format!("{two}  fl_a/__init__.py\n{three}  fl_a/z/b.py\n");
         assert_eq!(found().sha256(), Ok(Some(sum(&both))));
+        fs::write(dir.path().join("fl_a/z/b.so"), "compiled").unwrap();
+        assert_eq!(found().sha256(), Ok(None));
     }
 }

@@ -14,6 +14,9 @@ const NO_PYTHON: &str = "it is a module of Python, and this program has no Pytho
 const NOT_APART: &str =
     "it is a module of Python, which cannot have processes of its own: leave out `isolate`";
 
+const UNHASHED: &str = "a hash is wanted, and its sources are not all that Python would run: it is an editable install, or \
+    has compiled modules";
+
 /// A module of Python that was imported.
 pub struct Module {
     /// The parts that it has.
@@ -56,19 +59,34 @@ pub(crate) fn load(
         }
         _ => Ok(()),
     };
+    #[cfg(unix)]
+    if library.package.is_some() && library.sha256.is_none() {
+        let about = library.path.metadata();
+        let about = about.map_err(|e| refused(format!("{}: {e}", library.path.display())))?;
+        crate::file_permissions::trusted(&library.path, &about)
+            .map_err(|why| refused(format!("{}: {why}", library.path.display())))?;
+    }
     // the sources of a package are known before they are run
-    let before = library.package.as_ref().map(|package| {
-        Package {
-            name: package.name.clone(),
-            version: package.version.clone().unwrap_or_default(),
-            folder: library.path.clone(),
-            plugin: Announced::Module(name.into()),
-        }
-        .sha256()
+    let package = library.package.as_ref().map(|package| Package {
+        name: package.name.clone(),
+        version: package.version.clone().unwrap_or_default(),
+        folder: library.path.clone(),
+        plugin: Announced::Module(name.into()),
     });
-    let before = before.transpose().map_err(refused)?.flatten();
-    let trust = match &before {
-        Some(hash) => pinned(hash).and_then(|()| trust.judge(hash).map_err(refused))?,
+    let before = package.as_ref().map(Package::sha256).transpose();
+    let before = before.map_err(refused)?.flatten();
+    match &before {
+        Some(hash) => pinned(hash)?,
+        None if package.is_some() && library.sha256.is_some() => {
+            return Err(refused(UNHASHED.into()));
+        }
+        None => {}
+    }
+    let trust = match before
+        .as_ref()
+        .filter(|_| package.is_some_and(|p| p.is_whole()))
+    {
+        Some(hash) => trust.judge(hash).map_err(refused)?,
         None => trust.unattested().map_err(refused)?,
     };
     let module = import(name, &library.path).map_err(refused)?;

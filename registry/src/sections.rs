@@ -137,7 +137,9 @@ fn one(plugin: &Plugin) -> Result<(), String> {
         (None, None) => {}
     }
     if let Some(version) = plugin.version.as_ref().filter(|v| !is_version(v)) {
-        return Err(format!("`version` must be one such as \"1.2\", got {version:?}"));
+        return Err(format!(
+            "`version` must be one such as \"1.2\", got {version:?}"
+        ));
     }
     let word = |word: &str| {
         let mut letters = word.chars();
