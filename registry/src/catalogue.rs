@@ -4,8 +4,10 @@ use crate::compatibility::release;
 use crate::docs::columns::{columns, fill};
 use crate::docs::table::yaml;
 use crate::library::Library;
+use crate::lock::Lock;
 use crate::schema::any_slots;
 use crate::sections::Isolate;
+use crate::trust::TrustPolicy;
 use fl_core::settings::{Field, Range, Value, ValueType, keyed, nearest, show, to_json};
 use fl_core::{
     AnyAggregator, AnyMechanism, BuildContext, Cohort, ExchangeSpec, PartDecl, Protocol, Role,
@@ -25,6 +27,10 @@ pub struct Catalogue {
     pub(crate) libraries: Vec<Library>,
     /// The isolation of libraries that do not set their own.
     pub(crate) isolate: Option<Isolate>,
+    /// How far those must be trusted that are still to be loaded.
+    pub(crate) trust: TrustPolicy,
+    /// What pins those that a spec names.
+    pub(crate) lock: Option<Lock>,
     /// Those parts.
     pub(crate) loaded: Vec<&'static PartDecl>,
 }

@@ -1,5 +1,8 @@
 //! The sections of a spec that do not belong to a part or to the host.
 
+use crate::library::is_sha256;
+use crate::package::{is_version, normalised};
+use crate::trust::Trust;
 use fl_core::privacy::Noise;
 use fl_core::settings::{Reader, Setting, Settings, Step, Value, ValueType};
 use fl_core::{Budget, Checkpoints, ClientId, Faults, IdRanges, StopWhen, Task};
@@ -43,6 +46,9 @@ fl_core::settings! {
         /// Libraries and modules of Python with parts that are not linked into this program; they
         /// are loaded before anything else is read.
         plugins: Vec<Plugin> = Vec::new();
+        /// How far plugins must be trusted. The user's configuration, FL_PLUGINS_TRUST and
+        /// --plugins-trust can ask for more, and not for less.
+        plugins_trust: Option<Trust> = None;
         /// When to measure: accuracy and, for tasks of two classes, the area under the curve
         /// (`auc`); where pixels have classes or values, the measures of `plugins/dense-prediction`
         /// lists.
@@ -84,9 +90,14 @@ impl From<NoiseFrom> for Noise {
 }
 
 fl_core::settings! {
-    /// A library with parts, or a module of Python.
+    /// A library with parts, a module of Python, or a package that has one of them.
     #[check(one)]
     pub(crate) struct Plugin {
+        /// The name of an installed package that announces a plugin: a wheel with the entry point
+        /// group `fl.plugins`.
+        package: Option<String> = None;
+        /// The version of the package; `1.2` is met by each release 1.2.x. The newest if left out.
+        version: Option<String> = None;
         /// Where the library is, relative to the spec; of a module, the folder in which it is
         /// looked for.
         path: Option<String> = None;
@@ -113,8 +124,23 @@ fl_core::settings! {
 }
 
 fn one(plugin: &Plugin) -> Result<(), String> {
-    if plugin.path.is_none() && plugin.module.is_none() {
-        return Err("must have a `path`, that of a library, or a `module`".into());
+    match (&plugin.package, &plugin.version) {
+        (Some(_), _) if plugin.path.is_some() || plugin.module.is_some() => {
+            return Err("has a `package`, so it must have no `path` and no `module`".into());
+        }
+        (Some(name), _) => _ = normalised(name)?,
+        (None, Some(_)) => return Err("`version` is that of a `package`, which is missing".into()),
+        (None, None) if plugin.path.is_none() && plugin.module.is_none() => {
+            return Err(
+                "must have a `package`, or a `path`, that of a library, or a `module`".into(),
+            );
+        }
+        (None, None) => {}
+    }
+    if let Some(version) = plugin.version.as_ref().filter(|v| !is_version(v)) {
+        return Err(format!(
+            "`version` must be one such as \"1.2\", got {version:?}"
+        ));
     }
     let word = |word: &str| {
         let mut letters = word.chars();
@@ -132,11 +158,7 @@ fn one(plugin: &Plugin) -> Result<(), String> {
             "`module` must be a name as Python imports it, such as `mine` or `mine.parts`, got `{module}`"
         ));
     }
-    let fine = |hash: &String| hash.len() == 64 && hash.chars().all(|c| c.is_ascii_hexdigit());
-    match plugin.sha256.as_ref().is_none_or(fine) {
-        true => Ok(()),
-        false => Err("`sha256` must have 64 hexadecimal digits".into()),
-    }
+    plugin.sha256.as_deref().map_or(Ok(()), is_sha256)
 }
 
 fl_core::settings! {

@@ -8,6 +8,7 @@ use crate::library::Library;
 use crate::sections::{DataSection, Top};
 use crate::slots::{in_order, written};
 use crate::spanned_value::key;
+use crate::trust::Trust;
 use fl_core::privacy::Noise;
 use fl_core::settings::{Setting, Value};
 use fl_core::{
@@ -45,6 +46,8 @@ pub struct Spec<D> {
     pub noise: Noise,
     /// The libraries that were loaded for it, each with its hash.
     pub libraries: Vec<Library>,
+    /// How far they had to be trusted.
+    pub plugins_trust: Trust,
     /// The whole spec with every default filled in; it reads back as the same spec.
     pub resolved: Value,
     /// What a user should know of the text: settings that are given by an old name.
@@ -117,6 +120,9 @@ impl Document {
             if top.stop_when.is_none() {
                 map.remove("stop-when");
             }
+            if top.plugins_trust.is_none() {
+                map.remove("plugins-trust");
+            }
             // those of the command line too, and from wherever the run goes on
             match catalogue.libraries.as_slice() {
                 [] => map.remove("plugins"),
@@ -137,6 +143,7 @@ impl Document {
             budget: top.budget,
             noise: top.noise.into(),
             libraries: catalogue.libraries.clone(),
+            plugins_trust: catalogue.trust.level.clone(),
             resolved,
             notes,
         })

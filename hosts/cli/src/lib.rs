@@ -29,6 +29,7 @@ mod lazy_executor;
 mod log;
 mod new;
 mod plan;
+mod plugin;
 mod progress;
 mod report;
 mod run;
@@ -47,7 +48,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use fl_core::PartDecl;
 use fl_data::DataSpec;
 use fl_engine::{NotRun, Signals};
-use fl_registry::{Catalogue, Library, Spec};
+use fl_registry::{Catalogue, Library, Spec, Trust};
 use log::{complain, say};
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -71,6 +72,10 @@ struct Cli {
     /// returns is then an error of its part, and the program goes on. Results do not depend on it.
     #[arg(long, global = true)]
     isolate: bool,
+    /// How far loaded plugins must be trusted: any, published, reviewed or linked. The spec and the
+    /// user's configuration can ask for more.
+    #[arg(long, value_name = "LEVEL", global = true)]
+    plugins_trust: Option<Trust>,
     /// Print results and errors only: no notes, no progress.
     #[arg(long, global = true)]
     quiet: bool,
@@ -143,6 +148,14 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Find, install and verify plugins that others made.
+    Plugin {
+        #[command(subcommand)]
+        command: plugin::PluginCommand,
+    },
+    /// Pin the plugins of specs in the `fl.lock` beside them: version, interface and SHA-256.
+    #[command(after_help = "Example:\n  fl lock hello.yaml")]
+    Lock(plugin::LockArgs),
     /// Look at data sets.
     #[command(after_help = "Example:\n  fl data show hello.yaml")]
     Data {
@@ -336,6 +349,9 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
     });
     let libraries: Vec<_> = cli.plugins.iter().map(Library::at).collect();
     let mut catalogue = Catalogue::new([&fl_core::linked_parts(), more].concat())?;
+    let policy = fl_engine::plugins::plugin_policy(cli.plugins_trust)?;
+    let required = policy.level.clone();
+    catalogue = catalogue.trusting(policy);
     if cli.isolate {
         catalogue = catalogue.isolating(fl_core::settings::defaults());
     }
@@ -367,6 +383,8 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
             print(serde_json::to_string_pretty(&schema)?)
         }
         Command::New(args) => new::new(&args, &catalogue),
+        Command::Plugin { command } => plugin::plugin(&command, &required),
+        Command::Lock(args) => plugin::lock(&args, &catalogue),
         Command::Try(args) => try_part::try_part(&args, &catalogue),
         Command::ClientProcess(args) => run::serve(args, &catalogue),
         Command::Account { command } => account::account(&command, &catalogue),

@@ -4,6 +4,7 @@
 mod flower;
 mod python;
 mod template;
+mod wheel;
 
 use crate::{Done, Failure, print};
 use anyhow::Context;
@@ -33,6 +34,9 @@ pub struct NewArgs {
     /// A Python trainer in NumPy instead of PyTorch.
     #[arg(long)]
     numpy: bool,
+    /// Also write what makes a wheel of it, which others install and name in specs.
+    #[arg(long)]
+    wheel: bool,
     /// fl's sources, with `fl-core` in them; otherwise looked for upwards from here, and from this
     /// program.
     #[arg(long, value_name = "DIR")]
@@ -251,7 +255,7 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
             dir.display()
         )));
     }
-    let files = match (role, args.lang) {
+    let mut files = match (role, args.lang) {
         (None, _) => flower::files(&args.name)?,
         (Some(role), Language::Rust) => {
             let published = cfg!(published) && args.core.is_none();
@@ -261,6 +265,14 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
         (Some(role), Language::C) => c(role, args)?,
         (Some(role), Language::Python) => python::files(role, &args.name, args.stateful || args.numpy)?,
     };
+    if args.wheel {
+        files.extend(wheel::files(role, args)?);
+        let ignored = "build/\ndist/\n*.egg-info/\n";
+        match files.iter_mut().find(|(path, _)| path == ".gitignore") {
+            Some((_, text)) => text.push_str(ignored),
+            None => files.push((".gitignore".into(), ignored.into())),
+        }
+    }
     for (path, text) in files {
         let path = dir.join(path);
         let folder = path.parent().unwrap_or(&dir);
@@ -273,6 +285,10 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
         (Language::Python, _) => "pytest",
         (_, Some(Role::Protocol)) => "cargo test && cargo run --release -- run quick.yaml",
         _ => "cargo test && cargo build --release",
+    };
+    let next = match args.wheel {
+        true => format!("{next} && pip wheel . --no-deps -w dist"),
+        false => next.into(),
     };
     let what = role.map_or("an app of Flower".into(), Role::with_article);
     print(format!(

@@ -29,6 +29,10 @@ pub struct RunArgs {
     /// rounds, even when it is done, and ends as a run with that number from the start.
     #[arg(long, value_name = "DIR", conflicts_with = "spec")]
     resume: Option<PathBuf>,
+    /// Load only the plugins that the `fl.lock` beside the spec pins. A run that goes on always
+    /// has the plugins that it was begun with.
+    #[arg(long, conflicts_with = "resume")]
+    locked: bool,
     /// Stop after this number of steps; `--resume` continues.
     #[arg(long, value_name = "STEPS", value_parser = at_least_one)]
     stop_after: Option<usize>,
@@ -133,6 +137,7 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
             (None, None) => return Err(Failure::usage("a spec or --resume is needed")),
         },
         set: args.set.set.clone(),
+        locked: args.locked,
         out: args.out.clone(),
         options: ExecuteOptions {
             placement,

@@ -37,6 +37,7 @@ class Run:
         set: Sequence[str],
         *,
         resume: str | None,
+        locked: bool,
         out: str | None,
         threads: int | None,
         stop_after: int | None,

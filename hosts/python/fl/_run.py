@@ -50,6 +50,7 @@ def run(
     set=None,
     *,
     resume=None,
+    locked: bool = False,
     out=None,
     threads: int | None = None,
     data_dir=None,
@@ -65,7 +66,8 @@ def run(
 
     `spec` is a path, a text in YAML or a mapping; what is relative in a text or a mapping is relative to the working directory.
     `set` changes values by path: `{"protocol.rounds": 5, "seed": 3}`. With `resume` in place of a spec, the run that was stopped
-    in that folder goes on. Results do not depend on the rest: `out` is the run folder (otherwise `runs/NAME-1`, ..), `threads`
+    in that folder goes on. With `locked` only the plugins that the `fl.lock` beside the spec pins are loaded (for a text or a
+    mapping, the one in the working directory). Results do not depend on the rest: `out` is the run folder (otherwise `runs/NAME-1`, ..), `threads`
     how many clients are served at once, `stop_after` so many steps the run stops, `wire` sends messages in their wire form,
     `processes` lets clients live in so many processes of their own (PyTorch trains in parallel so; a client that has not answered
     after `deadline` seconds has then not answered at all, which results do depend on), and
@@ -85,6 +87,7 @@ def run(
         spec,
         set,
         resume=resume,
+        locked=locked,
         out=out,
         threads=threads,
         data_dir=data_dir,
@@ -103,6 +106,7 @@ def begin(
     set=None,
     *,
     resume=None,
+    locked=False,
     out=None,
     threads=None,
     data_dir=None,
@@ -118,6 +122,8 @@ def begin(
     """As `run`; the clients may be those that a courier reaches."""
     if (spec is None) == (resume is None):
         raise SpecError("fl.run takes a spec, or resume= and the folder of a run that was stopped")
+    if locked and resume is not None:
+        raise SpecError("locked: a run that goes on always has the plugins that it was begun with; leave it out")
     name, text, mapping = ("", "", False) if spec is None else source(spec)
     threads, stop_after = _at_least_one("threads", threads), _at_least_one("stop_after", stop_after)
     path = lambda p: None if p is None else os.fspath(p)  # noqa: E731
@@ -126,6 +132,7 @@ def begin(
         text,
         overrides(set),
         resume=path(resume),
+        locked=bool(locked),
         out=path(out),
         threads=threads,
         stop_after=stop_after,

@@ -23,7 +23,8 @@ static MEMORY: keep::Arena = keep::Arena;
 
 /// Every part: linked ones, and those of this session.
 fn catalogue() -> anyhow::Result<Catalogue> {
-    Catalogue::new([fl_core::linked_parts(), parts::of_session()].concat())
+    let all = Catalogue::new([fl_core::linked_parts(), parts::of_session()].concat())?;
+    Ok(all.trusting(fl_engine::plugins::plugin_policy(None)?))
 }
 
 /// What went wrong: of what kind it is, its text, and every mistake as JSON.
@@ -93,6 +94,7 @@ mod _fl {
         fl_cli::quiet();
         fl_registry::on_module(super::parts::import);
         fl_registry::on_session(super::parts::fingerprint);
+        fl_registry::on_packages(super::parts::folders);
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use fl_registry::Module;
 use pyo3::exceptions::{PyAssertionError, PyValueError};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The last part of each role, name and origin, in the order in which they were declared: in a
@@ -105,6 +105,16 @@ pub fn import(name: &str, folder: &Path) -> Result<Module, String> {
             sha256,
         }),
     }
+}
+
+/// The folders that Python looks for modules and packages in.
+pub fn folders() -> Vec<PathBuf> {
+    let path = |py: Python<'_>| -> PyResult<Vec<PathBuf>> {
+        let all: Vec<String> = py.import("sys")?.getattr("path")?.extract()?;
+        let named = all.into_iter().filter(|folder| !folder.is_empty());
+        Ok(named.map(PathBuf::from).collect())
+    };
+    Python::try_attach(|py| path(py).unwrap_or_default()).unwrap_or_default()
 }
 
 /// A part such as `aggregator my-mean`, and its settings, every default filled in.

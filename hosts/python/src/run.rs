@@ -106,13 +106,14 @@ impl Run {
     /// Begins: with a spec's `text`, which mistakes call `name`, or where the run in the folder
     /// `resume` stopped.
     #[new]
-    #[pyo3(signature = (name, text, set, *, resume, out, threads, stop_after, wire, processes, courier, deadline, memory, data_dir, command, bar, steps))]
+    #[pyo3(signature = (name, text, set, *, resume, locked, out, threads, stop_after, wire, processes, courier, deadline, memory, data_dir, command, bar, steps))]
     #[expect(clippy::too_many_arguments, reason = "Python names them")]
     fn new(
         name: String,
         text: String,
         set: Vec<String>,
         resume: Option<PathBuf>,
+        locked: bool,
         out: Option<PathBuf>,
         threads: Option<usize>,
         stop_after: Option<usize>,
@@ -151,6 +152,7 @@ impl Run {
                     None => Source::Text(name, text.into_bytes()),
                 },
                 set,
+                locked,
                 out,
                 options: ExecuteOptions {
                     placement: owners.map(|owners| Placement { owners, deadline }),

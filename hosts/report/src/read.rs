@@ -194,6 +194,7 @@ pub(crate) struct Origin {
     pub started: String,
     pub spec_sha256: String,
     pub command: Vec<String>,
+    pub plugins_trust: String,
     pub libraries: Vec<FileHash>,
     pub data: Vec<FileHash>,
     pub resumed: Vec<serde_json::Value>,

@@ -326,6 +326,9 @@ fn origin(run: &Run) -> Markup {
                 @if !o.resumed.is_empty() { ", resumed " (o.resumed.len()) " times" }
                 ": " code { (o.command.join(" ")) } }
         }
+        @if !o.libraries.is_empty() || !["", "any"].contains(&o.plugins_trust.as_str()) {
+            p { "plugins-trust: " (o.plugins_trust) }
+        }
         @if !files.is_empty() { (table(&["", "file", "SHA-256"], &files)) }
         details open { summary { "the spec with every default" } pre { (run.spec_text) } }
     }

@@ -26,6 +26,7 @@ mod noise;
 mod own_data;
 mod pages;
 mod pixels;
+mod plugin_index;
 mod private;
 mod processes;
 mod protocols;
