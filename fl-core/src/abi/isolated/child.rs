@@ -12,7 +12,7 @@ use crate::abi::host::{
 use crate::abi::library::link::ask_other;
 use crate::abi::library::{Host, Input};
 use crate::abi::marshal::{OutgoingMessage, with_messages};
-use crate::abi::raw::{FL_ANSWER, FL_ERROR, FL_LEAD, FL_OK, FlLibrary};
+use crate::abi::raw::{FL_ERROR, FL_OK, FlLibrary};
 use crate::message::NamedTensors;
 use crate::{Executor, Result, Stream};
 use anyhow::ensure;
@@ -231,16 +231,16 @@ impl Child<'_> {
                     *part == 0 || self.parts.contains(part),
                     "that part is not there any more"
                 );
-                if [FL_LEAD, FL_ANSWER].contains(operation) {
+                if ask.answers {
                     let (part, operation) = (*part, *operation);
                     let (text, messages) = (text.clone(), copied(&self.area, ask.messages)?);
-                    let exec = self.exec;
+                    let (exec, stream) = (self.exec, ask.key.map(Stream::from_key));
                     let outcome = {
                         let to = ToProgram(RefCell::new(&mut *self));
                         with_owned(&messages, |letters| {
                             with_messages(letters, |messages| {
-                                let call = Call::new("a library", None, Some(exec));
-                                let call = call.with_answers(&to);
+                                let call = Call::new("a library", stream.as_ref(), Some(exec));
+                                let call = call.with_noise(ask.noise).with_answers(&to);
                                 let part = part as *mut c_void;
                                 functions.call_raw(part, operation, &text, messages, call)
                             })
