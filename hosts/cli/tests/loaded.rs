@@ -1,7 +1,7 @@
 //! A program that links no parts runs every quick spec with parts from libraries, one for each
 //! crate of ours, and gets the digest of the program that links them.
 //!
-//! This test is such a program: it links data sets, and no part. The libraries are made of what
+//! This test is such a program: it links data sets and measures, and no part. The libraries are made of what
 //! cargo has compiled already, so each costs its linking alone.
 #![cfg(target_os = "linux")]
 
@@ -11,13 +11,14 @@ use fl_plugin_data_images as _;
 use fl_plugin_data_synthetic as _;
 use fl_plugin_data_tables as _;
 use fl_plugin_data_texts as _;
+use fl_plugin_dense_prediction as _;
 use fl_registry::{Catalogue, Isolate, Library};
 use fl_sim::{Execution, Outcome, StoppedRun};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates of parts.
-const CRATES: [&str; 22] = [
+const CRATES: [&str; 21] = [
     "accounting",
     "attacks",
     "averaging",
@@ -26,7 +27,6 @@ const CRATES: [&str; 22] = [
     "client-selectors",
     "clustered-rounds",
     "co-distill",
-    "dense-prediction",
     "dp-sgd",
     "fair",
     "fediod",
