@@ -161,6 +161,11 @@ pub struct PartDecl {
     pub papers: &'static [&'static str],
     /// The crate or library that it comes from.
     pub origin: &'static str,
+    /// The crate that it comes from; empty if a library does not say.
+    pub package: &'static str,
+    /// Whether a library has it only because its own parts use the crate. It gives way to the same
+    /// part of the same crate.
+    pub brought: bool,
     /// Returns its documentation.
     pub describe: &'static (dyn Fn() -> Description + Sync),
     /// Records every mistake in its settings. Without a mistake, returns the checked settings.
@@ -395,6 +400,8 @@ macro_rules! plugin {
                 aliases: &[$($($crate::Alias { name: $alias, preset: concat!("" $(, $preset)?) }),*)?],
                 papers: &[$($($paper),*)?],
                 origin: env!("CARGO_PKG_NAME"),
+                package: env!("CARGO_PKG_NAME"),
+                brought: false,
                 describe: &|| $crate::__private::describe::<$s>($signature),
                 check: &|value, reader| $crate::__private::check::<$s, _>(value, reader, $make),
             };

@@ -142,6 +142,16 @@ impl Catalogue {
                     !name(p) || library.module.is_none() || of(&linked, *p) || of(&all.loaded, *p)
                 };
                 all.parts.retain(stays);
+                let other = all.parts.iter().copied().find(|p| name(p));
+                let one = |other: &PartDecl| part.package == other.package;
+                match other.filter(|other| one(other)) {
+                    Some(_) if part.brought => continue,
+                    Some(other) if other.brought => {
+                        all.parts.retain(|p| !std::ptr::eq(*p, other));
+                        all.loaded.retain(|p| !std::ptr::eq(*p, other));
+                    }
+                    _ => {}
+                }
                 if let Some(other) = all.parts.iter().find(|p| name(p)) {
                     return Err(Refusal {
                         place: None,

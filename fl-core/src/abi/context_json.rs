@@ -102,4 +102,13 @@ pub(super) struct FitOptionsText {
     pub gradient_offset: bool,
     pub clip: Option<f64>,
     pub target: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub auxiliary: bool,
+}
+
+/// The place of a step in its pass, as it crosses.
+#[derive(Serialize, Deserialize)]
+pub(super) struct StepText {
+    pub at: usize,
+    pub of: usize,
 }

@@ -1,8 +1,8 @@
 //! What both sides share: texts, tensors and messages as C types, and back.
 
 use super::raw::{
-    FL_BITS, FL_F32, FL_F64, FL_I64, FL_MAGIC, FL_U8, FL_U32, FL_VERSION, FlLibrary, FlMessage,
-    FlTensor, FlText,
+    FL_BITS, FL_F32, FL_F64, FL_I64, FL_MAGIC, FL_U8, FL_U32, FL_VERSION, FlHost, FlInput,
+    FlLibrary, FlMessage, FlTensor, FlText,
 };
 use crate::message::{
     AnyMessage, Bits, Erased, Logits, Message, MessageType, NamedTensors, Params, TensorMap, View,
@@ -11,6 +11,7 @@ use crate::{AnyInbox, ClientId, ClientMessage, Result};
 use anyhow::{Context, bail, ensure};
 use ndarray::{ArrayRef, ArrayViewD, Axis, Dimension, IxDyn, ShapeBuilder};
 use std::ffi::c_void;
+use std::mem::{MaybeUninit, offset_of};
 
 /// The longest text that is read from the other side.
 pub(super) const LONGEST: usize = 16 << 20;
@@ -40,6 +41,64 @@ impl FlLibrary {
         drop: None,
         free: None,
     };
+}
+
+/// The sizes of these structures in the oldest interface that this side reads them of. Later ones
+/// are longer: what they have more stands at the end.
+pub(super) const SHORTEST_TABLE: usize = offset_of!(FlLibrary, free) + size_of::<usize>();
+const SHORTEST_INPUT: usize = offset_of!(FlInput, count) + size_of::<usize>();
+/// A library of interface 2 never lends one, and one of interface 3 has `call`.
+const SHORTEST_HOST: usize = offset_of!(FlHost, call) + size_of::<usize>();
+
+/// A structure of the other side, which has `size` bytes there, as this side knows it: what it lacks
+/// is zero, so a function is NULL, and what it has more is left out.
+///
+/// # Safety
+/// `from` points to `size` bytes, and a `T` of zeros is valid.
+pub(super) unsafe fn of_size<T>(from: *const T, size: usize) -> T {
+    let mut own = MaybeUninit::<T>::zeroed();
+    let bytes = size.min(size_of::<T>());
+    // SAFETY: both sides have so many bytes, as the caller says; all others are zero, which is
+    // valid.
+    unsafe {
+        let (from, to) = (from.cast::<u8>(), own.as_mut_ptr().cast::<u8>());
+        from.copy_to_nonoverlapping(to, bytes);
+        own.assume_init()
+    }
+}
+
+impl FlHost {
+    /// One of the other side; `None` if it is NULL or too short.
+    ///
+    /// # Safety
+    /// `from` is NULL or points to as many bytes as it says.
+    pub(super) unsafe fn read(from: *const Self) -> Option<Self> {
+        if from.is_null() {
+            return None;
+        }
+        // SAFETY: not NULL, and every such structure begins with its size.
+        let size = unsafe { (&raw const (*from).size).read() };
+        // SAFETY: as the caller says; zeros are no functions.
+        (size >= SHORTEST_HOST).then(|| unsafe { of_size(from, size) })
+    }
+}
+
+impl FlInput {
+    /// One of the other side.
+    ///
+    /// # Errors
+    /// If it is NULL or too short.
+    ///
+    /// # Safety
+    /// `from` is NULL or points to as many bytes as it says.
+    pub(super) unsafe fn read(from: *const Self) -> Result<Self> {
+        ensure!(!from.is_null(), "a call without input");
+        // SAFETY: not NULL, and every such structure begins with its size.
+        let size = unsafe { (&raw const (*from).size).read() };
+        ensure!(size >= SHORTEST_INPUT, "an input of {size} bytes");
+        // SAFETY: as the caller says; zeros are an empty text and no messages.
+        Ok(unsafe { of_size(from, size) })
+    }
 }
 
 impl FlMessage {

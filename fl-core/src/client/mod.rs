@@ -33,7 +33,7 @@ pub(crate) enum ClientSide {
 }
 
 impl Client {
-    fn calls(&self) -> &dyn ClientCalls {
+    pub(crate) fn calls(&self) -> &dyn ClientCalls {
         match &self.0 {
             ClientSide::Here(core) => &**core,
             ClientSide::Elsewhere(host) => &**host,

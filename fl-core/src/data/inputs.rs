@@ -105,6 +105,58 @@ impl Inputs {
         }
     }
 
+    /// Returns these rows alone, in this order.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        let width = self.width();
+        let all = |row: &usize| row * width..(row + 1) * width;
+        match self {
+            Self::Bytes {
+                shape,
+                data,
+                mean,
+                std,
+            } => Self::Bytes {
+                shape: *shape,
+                data: rows
+                    .iter()
+                    .map(|row| &data[all(row)])
+                    .collect::<Vec<_>>()
+                    .concat(),
+                mean: mean.clone(),
+                std: std.clone(),
+            },
+            Self::Dense { shape, data } => Self::Dense {
+                shape: shape.clone(),
+                data: rows
+                    .iter()
+                    .map(|row| &data[all(row)])
+                    .collect::<Vec<_>>()
+                    .concat(),
+            },
+            Self::Sparse {
+                width,
+                starts,
+                columns,
+                values,
+            } => {
+                let mut own = (vec![0], Vec::new(), Vec::new());
+                for row in rows {
+                    let range = starts[*row]..starts[row + 1];
+                    own.1.extend_from_slice(&columns[range.clone()]);
+                    own.2.extend_from_slice(&values[range]);
+                    own.0.push(own.1.len());
+                }
+                let (starts, columns, values) = own;
+                Self::Sparse {
+                    width: *width,
+                    starts,
+                    columns,
+                    values,
+                }
+            }
+        }
+    }
+
     /// Writes row `row` as `f32` into `out`, which is [`Inputs::width`] long.
     pub fn write_row(&self, row: usize, out: &mut [f32]) {
         let width = self.width();

@@ -57,6 +57,7 @@ pub use scalar::Scalar;
 pub use soft_labels::{SoftLabels, softmax};
 pub use table::table;
 pub use tensors::{Bits, Dtype, NamedTensors, Tensor, TensorMap, View};
+pub(crate) use types::ExpectedBytes;
 #[doc(hidden)]
 pub use types::RegisteredMessages;
 pub use types::{
@@ -66,7 +67,7 @@ pub use votes::Votes;
 pub use wire::{decode, encode};
 
 /// The sizes of an exchange that are known before it happens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ExchangeShape {
     /// Number of parameters of the model whose parameters are sent.
     pub params: usize,

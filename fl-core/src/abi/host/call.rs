@@ -16,7 +16,6 @@ use crate::abi::raw::{
 use crate::message::{Bits, Tensor};
 use crate::privacy::{Noise, NoiseDraws};
 use crate::{Draws, Executor, Stream};
-use anyhow::Context;
 use ndarray::{ArrayD, Dimension, IxDyn};
 use std::alloc::{Layout, alloc_zeroed};
 use std::collections::BTreeSet;
@@ -129,6 +128,7 @@ impl<'a> Call<'a> {
         CallInput {
             key: self.key,
             noise: self.noise,
+            answers: self.answers.is_some(),
             messages,
         }
     }
@@ -299,8 +299,8 @@ unsafe extern "C" fn ask(
                 return FL_UNKNOWN;
             };
             guarded(reply, |reply| {
-                let input = input.as_ref().context("a call without input")?;
-                let outcome = answers.answer(operation, &Input(input), reply);
+                let input = FlInput::read(input)?;
+                let outcome = answers.answer(operation, &Input(&input), reply);
                 if let Err(error) = &outcome {
                     reply.json(&ErrorText::of(error))?;
                 }

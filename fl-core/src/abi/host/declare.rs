@@ -34,6 +34,8 @@ pub(super) fn declare(
         about,
         aliases,
         papers,
+        package,
+        brought,
         ..
     } = part;
     let name: &'static str = name.leak();
@@ -62,6 +64,8 @@ pub(super) fn declare(
         aliases: aliases.leak(),
         papers: papers.leak(),
         origin,
+        package,
+        brought,
         describe: Box::leak(Box::new(move || about.clone())),
         check: Box::leak(Box::new(check)),
     }))

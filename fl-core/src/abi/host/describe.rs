@@ -1,8 +1,11 @@
 //! What a library says of its parts, as this program reads and checks it.
 
+use super::part_handle::Functions;
+use crate::abi::ask::BytesText;
 use crate::abi::declaration::kept;
+use crate::abi::raw::FL_BYTES;
 use crate::abi::signature::{obstacle, role};
-use crate::message::{MessageDecl, MessageType};
+use crate::message::{ExchangeShape, ExpectedBytes, MessageDecl, MessageType};
 use crate::settings::{
     Field, Names, Range, Reader, Step, Value, ValueType, Word, no_such_choice, show,
 };
@@ -37,8 +40,11 @@ struct PartText {
     doc: String,
     #[serde(default)]
     settings: Vec<Map<String, Json>>,
-    #[serde(default, rename = "from")]
-    _from: String,
+    /// The crate that it comes from.
+    #[serde(default)]
+    from: String,
+    #[serde(default)]
+    brought: bool,
     /// Its number for `create`, where that is not its position here.
     #[serde(default)]
     index: Option<u32>,
@@ -64,6 +70,8 @@ pub(super) struct Described {
     pub index: Option<u32>,
     pub aliases: Vec<Alias>,
     pub papers: Vec<&'static str>,
+    pub package: &'static str,
+    pub brought: bool,
 }
 
 /// Letters, digits and `-`: what a name may be, in specs and on a terminal.
@@ -98,8 +106,12 @@ fn readable_texts(json: &Json) -> Result<()> {
     }
 }
 
-/// Reads a description; `origin` declares its messages.
-pub(super) fn read(text: &str, origin: &str) -> Result<Vec<Described>> {
+/// Reads a description; `origin` declares its messages, whose bytes `functions` knows.
+pub(super) fn read(
+    text: &str,
+    origin: &'static str,
+    functions: Functions,
+) -> Result<Vec<Described>> {
     let library: LibraryText = serde_json::from_str(text).with_context(|| {
         let start: String = text.chars().take(80).collect();
         format!("its description is malformed; it begins {start:?}")
@@ -116,7 +128,10 @@ pub(super) fn read(text: &str, origin: &str) -> Result<Vec<Described>> {
         library.messages.len()
     );
     for message in &library.messages {
-        MessageType::declare(message, origin)?;
+        let kind = message.kind.clone();
+        let expected = move |shape: &ExchangeShape| bytes(functions, origin, &kind, shape);
+        let expected = ExpectedBytes(Box::new(expected));
+        MessageType::declare_with(message, origin, Some(expected))?;
     }
     let parts: Vec<Described> = library.parts.into_iter().map(part).collect::<Result<_>>()?;
     for (at, one) in parts.iter().enumerate() {
@@ -126,6 +141,19 @@ pub(super) fn read(text: &str, origin: &str) -> Result<Vec<Described>> {
         ensure!(!twin, "it has two parts called {} `{}`", one.role, one.name);
     }
     Ok(parts)
+}
+
+/// The bytes of a message of this kind, if the library knows them.
+fn bytes(
+    functions: Functions,
+    origin: &'static str,
+    kind: &str,
+    shape: &ExchangeShape,
+) -> Option<u64> {
+    let (kind, shape) = (kind.into(), *shape);
+    let text = serde_json::to_string(&BytesText { kind, shape }).ok()?;
+    let answer = functions.ask(origin, FL_BYTES, &text).ok()??;
+    serde_json::from_str(&answer.text?).ok()?
 }
 
 fn part(text: PartText) -> Result<Described> {
@@ -174,6 +202,7 @@ fn part(text: PartText) -> Result<Described> {
     for paper in &text.papers {
         readable("a paper", paper)?;
     }
+    readable("a crate", &text.from)?;
     Ok(Described {
         aliases,
         papers: text.papers.iter().map(|paper| kept(paper)).collect(),
@@ -181,6 +210,8 @@ fn part(text: PartText) -> Result<Described> {
         about: about().with_context(|| format!("{role} `{}`", text.name))?,
         name: text.name,
         index: text.index,
+        package: kept(&text.from),
+        brought: text.brought,
     })
 }
 

@@ -430,10 +430,11 @@ impl PartHandle {
         operation: u32,
         text: &str,
         letters: &[OutgoingMessage<'_, '_>],
+        stream: Option<&Stream>,
         answers: &dyn Answers,
     ) -> Result<Answer> {
         let (code, answer) = with_messages(letters, |messages| {
-            let call = Call::new(self.who, None, None).with_answers(answers);
+            let call = Call::new(self.who, stream, None).with_answers(answers);
             self.make(operation, text, messages, call)
         });
         if code != FL_OK

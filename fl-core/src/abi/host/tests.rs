@@ -1,8 +1,14 @@
 use super::call::{Answer, Call};
 use super::describe;
+use super::part_handle::Functions;
 use crate::abi::raw::*;
 use crate::settings::{Reader, Step, Value};
 use std::ffi::c_void;
+
+/// The functions of this program's own table.
+fn functions() -> Functions {
+    Functions::of(crate::abi::library()).unwrap()
+}
 
 /// What the host makes of a call in which a library does `f`.
 fn outcome(f: impl FnOnce(&FlHost)) -> Answer {
@@ -103,7 +109,7 @@ fn descriptions_are_held_to_their_own_schemas() {
         let text = format!(
             r#"{{"parts": [{{"role": "accountant", "name": "a", "doc": "b", "settings": [{settings}]}}]}}"#
         );
-        describe::read(&text, "here")
+        describe::read(&text, "here", functions())
             .map(|mut parts| parts.remove(0).about.fields)
             .map_err(|e| format!("{e:#}"))
     };
@@ -168,5 +174,8 @@ fn descriptions_are_held_to_their_own_schemas() {
 #[test]
 fn a_part_may_say_its_number() {
     let text = r#"{"parts": [{"role": "accountant", "name": "a", "doc": "b", "index": 7}]}"#;
-    assert_eq!(describe::read(text, "here").unwrap()[0].index, Some(7));
+    assert_eq!(
+        describe::read(text, "here", functions()).unwrap()[0].index,
+        Some(7)
+    );
 }

@@ -43,6 +43,8 @@ struct CallRequest {
     /// Of the call's random stream.
     key: Option<[u8; 32]>,
     noise: Noise,
+    /// Whether the program answers in the middle of it.
+    answers: bool,
     messages: Vec<SharedMessage>,
     /// How long the shared memory is by now.
     room: u64,

@@ -55,6 +55,7 @@ struct Worker {
 pub(in crate::abi) struct CallInput<'a> {
     pub key: Option<[u8; 32]>,
     pub noise: Noise,
+    pub answers: bool,
     pub messages: &'a [FlMessage],
 }
 
@@ -266,6 +267,7 @@ impl CallInput<'_> {
     const NOTHING: Self = Self {
         key: None,
         noise: Noise::Seeded,
+        answers: false,
         messages: &[],
     };
 }

@@ -87,6 +87,7 @@ impl LibraryProcess {
             what,
             key: asked.key,
             noise: asked.noise,
+            answers: asked.answers,
             messages,
             room: self.area.len() as u64,
         };
@@ -183,6 +184,7 @@ impl LibraryProcess {
             what,
             key: None,
             noise: Noise::Seeded,
+            answers: false,
             messages,
             room: self.area.len() as u64,
         };

@@ -6,7 +6,7 @@ use super::remote_parts::{RemoteModel, RemoteSlots, message_in, positions, with_
 use crate::abi::ask::{Ask, AskBack, CohortAsk, ErrorText, LeadText, MailText, RoundAsk, StepText};
 use crate::abi::host::{Answer, Answers};
 use crate::abi::marshal::{OutgoingMessage, content};
-use crate::abi::marshal_data::{Side, apart, with_bytes, with_samples};
+use crate::abi::marshal_data::{apart, with_bytes, with_samples};
 use crate::message::{AnyMessage, Erased, Message, MessageType, NamedTensors, Params, TensorMap};
 use crate::server::calls::{
     Down, Exchanges, Form, ModelReader, Releases, Results, ServerCalls, StepStart, StepVerdict,
@@ -152,7 +152,7 @@ impl ServerCalls for RemoteServer {
             return Ok(None);
         }
         let name = pool.name();
-        with_pool(pool, |samples, tensors| {
+        with_pool(&self.slots.link, pool, |samples, tensors| {
             let ask = Ask::Select {
                 slot: slot.into(),
                 round: RoundAsk::of(round),
@@ -373,7 +373,7 @@ impl Results for RemoteServer {
         self.done(&Ask::KeepGenerator { slot: slot.into() })
     }
     fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()> {
-        with_samples(Side::Library, images, |samples, tensors| {
+        with_samples(&*self.slots.link, images, |samples, tensors| {
             let name = name.into();
             let letter = [OutgoingMessage::new(&tensors)];
             self.slots

@@ -13,6 +13,8 @@ mod exports;
 mod fedgen;
 mod folders;
 mod generators;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod golden;
 mod hostile;
 mod isolation;
 mod kills;
