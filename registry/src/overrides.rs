@@ -110,7 +110,8 @@ fn put(
 /// Only `faults` has renamed settings with values inside.
 fn same_setting(map: &mut Map, here: &[Step], key: &str, at: &SourcePosition) -> String {
     if *here == [Step::Key("faults".into())] && map.get(key).is_none() {
-        for (old, new) in Faults::old_names() {
+        let renamed = Faults::names().into_iter();
+        for (new, old) in renamed.filter_map(|(new, old)| Some((new, old?))) {
             if key == old {
                 map.rename(&new, old, at);
             } else if key == new && map.get(old).is_some() {

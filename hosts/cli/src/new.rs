@@ -434,6 +434,7 @@ mod tests {
             lang: Language::Rust,
             stateful: false,
             numpy: false,
+            wheel: false,
             core: None,
         };
         let version = format!("version = \"{}\"", env!("CARGO_PKG_VERSION"));

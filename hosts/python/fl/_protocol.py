@@ -382,6 +382,11 @@ def _child(key: bytes, label: str, index: int = 0) -> bytes:
     return hashlib.sha256(key + len(word).to_bytes(8, "little") + word + index.to_bytes(8, "little")).digest()
 
 
+def _fresh(x: Array) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Samples that are in no set of the program."""
+    return {"set": None, "first": len(x), "shape": list(x.shape[1:])}, {"values": np.ascontiguousarray(x, dtype=np.float32).ravel()}
+
+
 class Samples(Sequence[Any]):
     """Samples of the program. A model takes them as they are; `x` has their numbers."""
 
@@ -404,6 +409,8 @@ class Samples(Sequence[Any]):
         return self._x
 
     def _pick(self, positions: Any) -> tuple[dict[str, Any], dict[str, Array]]:
+        if self._ask["set"] is None:  # they cross with their numbers
+            return _fresh(self.x[positions])
         ids = np.ascontiguousarray(self.ids[positions], dtype=np.uint32)
         return {**self._ask, "first": None}, {**self._tensors, "ids": ids}
 
@@ -476,8 +483,7 @@ class Model:
     def _samples(self, x: Samples | Array) -> tuple[dict[str, Any], dict[str, Array]]:
         if isinstance(x, Samples):
             return x._ask, x._tensors
-        x = np.asarray(x, np.float32)
-        return {"set": None, "first": len(x), "shape": list(x.shape[1:])}, {"values": np.ascontiguousarray(x).ravel()}
+        return _fresh(np.asarray(x, np.float32))
 
     def fit(
         self,

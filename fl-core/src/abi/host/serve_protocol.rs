@@ -9,10 +9,10 @@ use crate::abi::data_sets::{HandedOut, KnownSets, NoSets};
 use crate::abi::host::Answers;
 use crate::abi::library::link::{ask_other, read};
 use crate::abi::library::{Host, Input};
-use crate::abi::marshal::{OutgoingMessage, content, plain};
+use crate::abi::marshal::{OutgoingMessage, content, plain, shorter};
 use crate::abi::marshal_data::{
     SamplesAsk, examples_of, numbered, samples_of, target_of, with_examples, with_public,
-    with_samples,
+    with_samples, with_target,
 };
 use crate::abi::marshal_samples::{receive, with_values};
 use crate::abi::raw::{FL_ASK, FL_BACK};
@@ -253,13 +253,13 @@ fn ask_held(
             bytes(reply, "set", &postcard::to_stdvec(&*labels)?)?;
         }
         Ask::Values { x } => {
-            let x = samples(x, &mut input.parcel(0)?)?;
+            let x = samples_of(sets, x, &mut input.parcel(0)?)?;
             with_values(&x, |values| {
                 reply.tensors(&vec![("values".into(), View::F32(values))])
             })?;
         }
         Ask::Targets { of } => {
-            let of = examples_of(of, &mut input.parcel(0)?, inputs_of, labels_of)?;
+            let of = examples_of(sets, of, &mut input.parcel(0)?)?;
             with_target(&of.target().view(), |kind, view| {
                 reply.tensors(&vec![("target".into(), shorter(&view))])?;
                 reply.json(&kind)
