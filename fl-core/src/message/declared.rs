@@ -519,7 +519,7 @@ mod tests {
             ),
             (
                 vec![("rows", u32s(&[2])), ("rows", u32s(&[2]))],
-                "comes twice",
+                "occurs twice",
             ),
         ] {
             let found = error(tensors);

@@ -219,7 +219,7 @@ fn json_that_is_no_message_is_refused() {
         ),
         (
             json!({"rows": [0], "labels": [[1], 2], ".classes": [2]}),
-            "side by side",
+            "a list mixes numbers and lists",
         ),
         (
             json!({"rows": [0], "labels": [[4]], ".classes": [2]}),

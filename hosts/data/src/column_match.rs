@@ -88,8 +88,8 @@ mod tests {
         ].join("\n"), @"
         column `job` stands where the clients' rows have `age` (job, age; theirs: age, job): put the columns of the file into that order
         there is no column `job`, which the clients' rows have
-        column `id` is not among the clients'; say `skip` of it in `columns`
-        column `age` is a number from 0 to 9, scaled to 0..1, and the clients' a number, not scaled; say the same of it in the `columns` of both
+        the clients' rows have no column `id`; set it to `skip` in `columns`
+        column `age` is a number from 0 to 9, scaled to 0..1, and the clients' is a number, not scaled; give both the same kind in `columns`
         ");
         // one text beside one text
         alike(

@@ -333,7 +333,7 @@ mod tests {
         }
         let mut other = packet.head.clone();
         other[0] = 9;
-        assert!(said(other).contains("it speaks form 9"));
+        assert!(said(other).contains("it uses wire format 9"));
         let more = [&packet.head[..], &[0]].concat();
         assert!(said(more).contains("1 bytes too many"));
         assert!(said(vec![0; MAX_HEAD + 1]).contains("it may have"));

@@ -73,12 +73,12 @@ mod tests {
         for between in ["", "\n", "\r\n \n\t\n"] {
             let text = format!("<!-- fl study: a -->{between}<!-- end of a -->");
             let error = table(&text, "a").unwrap_err().to_string();
-            assert!(error.contains("no table stands"), "{error}");
+            assert!(error.contains("there is no table between"), "{error}");
         }
         let text = "<!-- fl study: a -->\n| x |\n<!-- end of a -->";
         assert_eq!(table(text, "a").unwrap(), "| x |");
         let missing = table("", "a").unwrap_err().to_string();
-        assert!(missing.contains("has no place there"), "{missing}");
+        assert!(missing.contains("has no place for the table"), "{missing}");
     }
 
     #[test]
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(replaced(&text, "a", "| x |\n").unwrap(), new);
         assert_eq!(section(&new, "a").unwrap(), "| x |");
         for (wrong, said) in [
-            ("nothing", "has no place there"),
+            ("nothing", "has no place for the table"),
             ("<!-- fl study: a -->", "is not followed by"),
             (
                 "<!-- fl study: a --><!-- fl study: a --><!-- end of a -->",

@@ -79,7 +79,7 @@ fn what_does_not_fit_is_refused() {
     };
     let mut adam = part::<FedAdam>("{}");
     let error = adam.aggregate(&Round::first(), &inbox(&[1.0])).unwrap_err();
-    assert!(error.to_string().contains("sees none"), "{error}");
+    assert!(error.to_string().contains("there are none"), "{error}");
     let error = adam
         .aggregate(&round(&[0.0, 0.0]), &inbox(&[1.0]))
         .unwrap_err();
