@@ -87,8 +87,14 @@ struct Numbered {
     number: u64,
     rows: Visible,
     labelled: Vec<Visible>,
-    /// While one of them lives, no other can have its address.
-    alive: (Weak<Inputs>, Vec<Weak<[u32]>>, Vec<Weak<Labels>>),
+    alive: Alive,
+}
+
+/// What a set is made of. While one of them is here, no other can have its address.
+struct Alive {
+    inputs: Weak<Inputs>,
+    ids: Vec<Weak<[u32]>>,
+    labels: Vec<Weak<Labels>>,
 }
 
 #[derive(Default)]
@@ -205,7 +211,11 @@ impl HandedSet {
         let all = all.get_or_insert_default();
         if all.sets.len() >= all.full {
             all.sets.retain(|_, set| {
-                let (inputs, ids, labels) = &set.alive;
+                let Alive {
+                    inputs,
+                    ids,
+                    labels,
+                } = &set.alive;
                 inputs.strong_count() > 0
                     && ids.iter().all(|ids| ids.strong_count() > 0)
                     && labels.iter().all(|of| of.strong_count() > 0)
@@ -224,11 +234,11 @@ impl HandedSet {
                 number: *last,
                 rows: union(views.iter().map(|(samples, _)| *samples)),
                 labelled: labels.iter().map(of).collect(),
-                alive: (
-                    Arc::downgrade(inputs),
-                    ids.collect(),
-                    labels.iter().map(|of| Arc::downgrade(of)).collect(),
-                ),
+                alive: Alive {
+                    inputs: Arc::downgrade(inputs),
+                    ids: ids.collect(),
+                    labels: labels.iter().map(|of| Arc::downgrade(of)).collect(),
+                },
             }
         });
         let labelled = known.labelled.iter().cloned();
@@ -390,7 +400,9 @@ const KEPT: usize = 64 << 20;
 type SetPart = (u64, Option<usize>);
 
 /// Inputs and labels that this library has fetched, with their bytes, the last used at the end.
-static FETCHED: Mutex<Vec<(SetPart, Arc<dyn Any + Send + Sync>, usize)>> = Mutex::new(Vec::new());
+static FETCHED: Mutex<Vec<Fetched>> = Mutex::new(Vec::new());
+
+type Fetched = (SetPart, Arc<dyn Any + Send + Sync>, usize);
 
 /// Returns what has this number, and fetches it if this library has it no more.
 fn fetched<T: Any + Send + Sync>(

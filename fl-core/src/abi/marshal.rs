@@ -50,8 +50,8 @@ const SHORTEST_INPUT: usize = offset_of!(FlInput, count) + size_of::<usize>();
 /// A library of interface 2 never lends one, and one of interface 3 has `call`.
 const SHORTEST_HOST: usize = offset_of!(FlHost, call) + size_of::<usize>();
 
-/// A structure of the other side, which has `size` bytes there, as this side knows it: what it lacks
-/// is zero, so a function is NULL, and what it has more is left out.
+/// A structure of the other side, which has `size` bytes there, as this side knows it: what it
+/// lacks is zero, so a function is NULL, and what it has more is left out.
 ///
 /// # Safety
 /// `from` points to `size` bytes, and a `T` of zeros is valid.

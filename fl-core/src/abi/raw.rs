@@ -65,10 +65,11 @@ pub const FL_SAVE: u32 = 3;
 /// Takes back what `FL_SAVE` gave: one message with the tensor `state`.
 pub const FL_LOAD: u32 = 4;
 
-/// Optional, of a library (`part` is NULL): the most bytes of one message of a kind that it declares.
-/// Text `{"kind": "spreads", "params": 100, "rows": 50, "inputs": 784, "outputs": 10, "classes": 10,
-/// "model": null}`, where `model` is the bytes of a model in its own format; gives the text of a
-/// whole number, or `null`.
+/// Optional, of a library (`part` is NULL): the most bytes of one message of a kind that it
+/// declares. Text
+/// `{"kind": "spreads", "params": 9, "rows": 50, "inputs": 4, "outputs": 3, "classes": 3, "model": null}`,
+/// where `model` is the bytes of a model in its own format; gives the text of a whole number, or
+/// `null`.
 pub const FL_BYTES: u32 = 5;
 
 /// Aggregator, and attack (role `attack`, signature `params`). The messages of an inbox, in client
@@ -148,8 +149,8 @@ pub const FL_LEARN: u32 = 51;
 /// null, then the offset's if `gradient_offset` is true; text
 /// `{"length": {"Steps": 5}, "batch": 16, "loss": "CrossEntropy", "fresh": false, "proximal": null, "gradient_offset": false, "clip": null, "target": "classes"}`,
 /// where a target is of `classes`, `multi-label`, `pixels` (floats), `soft` or `scores`. Gives the
-/// text `{"steps": 5, "loss": 0.3}`. With `"auxiliary": true`, which only a trainer with `FL_HEAD` is
-/// told, it asks `FlHost.call` for a loss to add in every mini-batch: FL_BACK.
+/// text `{"steps": 5, "loss": 0.3}`. With `"auxiliary": true`, which only a trainer with `FL_HEAD`
+/// is told, it asks `FlHost.call` for a loss to add in every mini-batch: FL_BACK.
 pub const FL_TRAIN: u32 = 60;
 /// Trainer. One message with `values`; gives the tensor `scores`, `samples x outputs`.
 pub const FL_PREDICT: u32 = 61;
@@ -380,8 +381,8 @@ pub struct FlLibrary {
     /// A setting without a default must be given. A part may have an `index`: what `create` and
     /// FL_CHECK call it, if that is not its position here. `"from"` may name its crate, and
     /// `"brought": true` says that it is there only because others of the library use that crate:
-    /// it gives way to the same part of the same crate elsewhere. Kinds of messages of its own stand
-    /// beside the parts:
+    /// it gives way to the same part of the same crate elsewhere. Kinds of messages of its own
+    /// stand beside the parts:
     /// `"messages": [{"kind": "spreads", "doc": "One sentence.", "reach": "any", "tensors": [{"name": "spread", "type": "f64", "shape": "rows x 2", "doc": "One sentence."}]}]`.
     /// A type is `f32`, `f64`, `i64`, `u32`, `u8` (one dimension) or `bits`. A shape is `any`, or
     /// sizes, each a number or a name that stands for one size throughout a message. `reach` says

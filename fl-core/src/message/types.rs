@@ -58,7 +58,9 @@ enum Source {
 }
 
 /// A library's answer to [`MessageType::expected`] for a kind of its own.
-pub(crate) struct ExpectedBytes(pub Box<dyn Fn(&ExchangeShape) -> Option<u64> + Send + Sync>);
+pub(crate) struct ExpectedBytes(pub Box<AskBytes>);
+
+type AskBytes = dyn Fn(&ExchangeShape) -> Option<u64> + Send + Sync;
 
 impl Debug for ExpectedBytes {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {

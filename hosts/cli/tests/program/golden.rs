@@ -30,7 +30,7 @@ const KEPT: [(&str, &str, &str); 3] = [
     (
         "rust-3",
         "golden-mean",
-        r#"{"kind":"params","tensors":{"w":[2.0,1.2]}}"#,
+        r#"{"dropped":0.0,"kind":"params","tensors":{"w":[2,1.2]}}"#,
     ),
 ];
 
@@ -90,8 +90,8 @@ fn exact_a_kept_protocol_runs_with_a_message_of_its_own() {
         let protocol = ["--set", "protocol={use: golden-count}", "--set", "parts={}"];
         let outcome = json(dir.path(), &[&run[..], &protocol, isolate].concat());
         let metrics = &outcome["metrics"];
-        // three rounds with the 800 examples of five clients
-        assert_eq!(metrics["examples"], 2400.0, "{outcome}");
+        // three rounds with the 1000 examples of five clients
+        assert_eq!(metrics["examples"], 3000.0, "{outcome}");
         assert_eq!(metrics["answers"], 3.0, "{outcome}");
     }
     let plan = ["plan", &quick("solo"), "--plugin", &library];
