@@ -85,7 +85,7 @@ impl From<NoiseFrom> for Noise {
 fl_core::settings! {
     /// A library with parts, or a module of Python.
     #[check(one)]
-    pub(crate) struct Plugin {
+    pub struct Plugin {
         /// Where the library is, relative to the spec; of a module, the folder in which it is
         /// looked for.
         path: Option<String> = None;

@@ -28,6 +28,7 @@ mod inspect_topics;
 mod lazy_executor;
 mod log;
 mod new;
+mod part_trial;
 mod plan;
 mod progress;
 mod report;
@@ -40,7 +41,7 @@ mod supervise;
 mod try_part;
 
 pub use capture::{Answered, answered, bar};
-pub use cases::answer_of;
+pub use cases::{Snapshot, answer_of, snapshot, unused_answers};
 pub use progress::progress;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};

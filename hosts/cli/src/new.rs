@@ -274,6 +274,7 @@ fn rust(role: Role, args: &NewArgs) -> Result<Files, Failure> {
         // as a TOML string
         ("core", path.replace('\\', "\\\\").replace('"', "\\\"")),
         ("library", library(&args.name)),
+        ("plugin", format!("{{ path: {} }}", library(&args.name))),
         ("refused", "trim: must be in".into()),
         ("ndarray", arrays.into()),
     ];

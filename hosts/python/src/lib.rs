@@ -75,7 +75,8 @@ mod _fl {
     #[pymodule_export]
     use super::{
         buffer::Buffer, check, command, engine::Node, host::Host, parts::conformance,
-        parts::declare, program, run::Run, speed::seconds,
+        parts::declare, parts::settings, parts::snapshot, parts::unused_answers, program, run::Run,
+        speed::seconds,
     };
 
     use pyo3::types::PyAnyMethods as _;
