@@ -42,6 +42,8 @@ class CasesFile(pytest.File):
         code, out, err = _fl.command(["fl", "test", str(self.path), "--list", "--json"])
         if code != 0:
             raise self.CollectError(err.strip())
+        if self.config.getoption("--fl-actual"):
+            self.path.with_suffix(".actual.json").unlink(missing_ok=True)
         for one in json.loads(out)["cases"]:
             yield CaseItem.from_parent(self, name=one["case"], line=one["line"])
 

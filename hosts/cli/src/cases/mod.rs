@@ -136,9 +136,13 @@ impl Tested {
         }
     }
 
+    fn headline(&self) -> String {
+        format!("{}  {}", self.verdict.outcome.styled(), self.title())
+    }
+
     /// For people; not more than some lines.
     fn text(&self) -> String {
-        let mut text = format!("{}  {}", self.verdict.outcome.styled(), self.title());
+        let mut text = self.headline();
         for line in self.verdict.lines.iter().take(SHOWN) {
             text += &format!("\n    {line}");
         }
@@ -199,7 +203,15 @@ pub fn test(args: &TestArgs, catalogue: &Catalogue) -> Done {
                 });
             }
         }
-        let mut actual = answers.clone();
+        // with `--only` the other cases stay as they were found before
+        let beside = file.path.with_extension("actual.json");
+        let before = args.actual && !args.only.is_empty() && beside.exists();
+        let mut actual = match before {
+            true => Answers::open(&beside)?,
+            false => answers.clone(),
+        };
+        actual.path = beside;
+        let mut waits = false;
         for one in &mut of_file {
             let Some(answer) = one.verdict.answer.clone() else {
                 continue;
@@ -215,12 +227,21 @@ pub fn test(args: &TestArgs, catalogue: &Catalogue) -> Done {
             if keep == review::Choice::Accept {
                 answers.accept(&one.name, answer.clone());
                 one.verdict.outcome = Outcome::Accepted;
-                // what was accepted stays, whatever happens to the next one
-                answers.write()?;
+                if args.review {
+                    // what was accepted stays, whatever happens to the next one
+                    answers.write()?;
+                }
             }
             if keep != review::Choice::Reject {
+                waits |= keep == review::Choice::Skip;
                 actual.accept(&one.name, answer);
             }
+        }
+        if of_file
+            .iter()
+            .any(|t| t.verdict.outcome == Outcome::Accepted)
+        {
+            answers.write()?;
         }
         let used = file.cases.iter().filter(|case| case.has_answer());
         let used: BTreeSet<String> = used.map(|case| case.name.clone()).collect();
@@ -232,9 +253,7 @@ pub fn test(args: &TestArgs, catalogue: &Catalogue) -> Done {
                 .map(|name| (answers.path.clone(), Some(name))),
         );
         if args.actual {
-            let open = |t: &Tested| matches!(t.verdict.outcome, Outcome::Different | Outcome::New);
-            actual.path = file.path.with_extension("actual.json");
-            match of_file.iter().any(open) {
+            match waits {
                 true => actual.write()?,
                 false if args.only.is_empty() => answers::remove(&actual.path)?,
                 false => {}
@@ -402,7 +421,12 @@ fn report(args: &TestArgs, tested: &[Tested], unused: &[(PathBuf, Option<String>
             "unreferenced": unreferenced.collect::<Vec<_>>(),
         }))?;
     } else {
-        let mut lines: Vec<String> = tested.iter().map(Tested::text).collect();
+        let line = |tested: &Tested| match args.review {
+            // the differences have been shown
+            true if tested.verdict.answer.is_some() => tested.headline(),
+            _ => tested.text(),
+        };
+        let mut lines: Vec<String> = tested.iter().map(line).collect();
         let shown = args.unreferenced != Unreferenced::Ignore;
         for (path, case) in unused.iter().filter(|_| shown) {
             let (word, hint) = match args.unreferenced {
@@ -694,7 +718,7 @@ fn run(case: &Case, spec: &Path, data: &Path, catalogue: &Catalogue) -> Result<J
         answer.insert("privacy".into(), json!(privacy));
     }
     if case.exact() {
-        let journal = fl_report::Run::open_brief(&out).map_err(words)?.journal;
+        let journal = fl_report::Run::open(&out).map_err(words)?.journal;
         let one = |entry: &fl_report::Entry| {
             let digest = entry.digest.get(..16).unwrap_or_default();
             format!("{}, {}: {digest}", entry.step, entry.question)

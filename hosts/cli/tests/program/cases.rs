@@ -454,7 +454,23 @@ fn unused_answers_are_named_and_removed_and_found_ones_are_written_beside() {
     assert_eq!(fs::read(at(held)).unwrap(), before);
     fs::rename(at("a.cases.actual.json"), at(held)).unwrap();
     assert_eq!(test(&[]).0, 0);
-    fs::write(at("a.cases.actual.json"), "{}").unwrap();
+    // one case after the other adds to them
+    let changed = CASES
+        .replace("name: close", "name: near")
+        .replace("geometric-median", "mean");
+    fs::write(at(file), changed).unwrap();
+    for case in ["exact", "near"] {
+        assert_eq!(test(&["--actual", "--only", case]).0, 1, "{case}");
+    }
+    let found = fs::read_to_string(at("a.cases.actual.json")).unwrap();
+    let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(found["exact"]["answer"]["tensors"]["w"][0], 3);
+    assert!(found["near"]["answer"].is_object(), "{found}");
+    let changed = CASES
+        .replace("name: close", "name: near")
+        .replace("trim: 0.25", "trim: 0.0");
+    fs::write(at(file), changed).unwrap();
+    assert_eq!(test(&["--accept"]).0, 0);
     assert_eq!(test(&["--actual"]).0, 0);
     assert!(!at("a.cases.actual.json").exists());
 }
