@@ -24,7 +24,7 @@ extern "C" {
 
 /* Done. */
 #define FL_OK 0
-/* It cannot be done; `FlHost.fail` has been told why. */
+/* It cannot be done; `FlHost.fail` has the reason. */
 #define FL_ERROR 1
 /* This part has no such operation. Right for every operation that is called optional here. */
 #define FL_UNKNOWN 2
@@ -64,7 +64,8 @@ extern "C" {
 /* Optional. Gives a text: aggregators and attacks
  * `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`, `class_counts`,
  * `training_loss`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`,
- * `within_hull`; selectors of clients `{"draw": "unknown"}` with a draw as in `FL_PRICE`; trainers
+ * `within_hull`; selectors `{"draw": "unknown", "needs_scores": false}` with a draw as in
+ * `FL_PRICE`; trainers
  * `{"parametric": false, "differentiable": false, "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}]}`,
  * where no `learns` stands for all losses. */
 #define FL_DESCRIBE 2u
@@ -73,6 +74,12 @@ extern "C" {
 #define FL_SAVE 3u
 /* Takes back what `FL_SAVE` gave: one message with the tensor `state`. */
 #define FL_LOAD 4u
+
+/* Optional, of a library (`part` is NULL): the most bytes of one message of a kind that it declares.
+ * Text `{"kind": "spreads", "params": 100, "rows": 50, "inputs": 784, "outputs": 10, "classes": 10,
+ * "model": null}`, where `model` is the bytes of a model in its own format; gives the text of a
+ * whole number, or `null`. */
+#define FL_BYTES 5u
 
 /* Aggregator, and attack (role `attack`, signature `params`). The messages of an inbox, in client
  * order, finite and alike; text `{"number": 1, "last": false, "name": "round 1"}`. Gives the
@@ -99,13 +106,17 @@ extern "C" {
  * `samples x channels x height x width`: those to be made); text `{"classes": 10}`. */
 #define FL_FIT 20u
 /* Selector. One message: the tensors `clients` (numbers), `sizes` and `losses` (doubles, NaN where
- * nobody has asked), or `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions`
+ * unknown), or `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions`
  * (numbers), ascending, and optionally a text as `FL_AGGREGATE`. */
 #define FL_SELECT 21u
-/* Selector of clients, optional. As `FL_SELECT`; gives the text of what it wants to know before it
- * selects, `{"wanted": "samples", "of": [0, 2]}` with positions, or `loss` in place of `samples`,
- * or `null`. It is asked again with what was told. */
+/* Selector of clients, optional. As `FL_SELECT`; gives the text of the numbers that it needs
+ * before it selects, `{"wanted": "samples", "of": [0, 2]}` with positions, or `loss` in place of `samples`,
+ * or `null`. It is called again with these numbers. */
 #define FL_POLL 22u
+
+/* Selector, optional. As `FL_SELECT`; gives the tensor `ranks` (doubles), a number for each of the
+ * pool, higher for a preferred one, or none. For reports only. */
+#define FL_RANK 23u
 
 /* Mechanism. One message in, the bounded message out. */
 #define FL_CLIP 30u
@@ -147,7 +158,8 @@ extern "C" {
  * null, then the offset's if `gradient_offset` is true; text
  * `{"length": {"Steps": 5}, "batch": 16, "loss": "CrossEntropy", "fresh": false, "proximal": null, "gradient_offset": false, "clip": null, "target": "classes"}`,
  * where a target is of `classes`, `multi-label`, `pixels` (floats), `soft` or `scores`. Gives the
- * text `{"steps": 5, "loss": 0.3}`. */
+ * text `{"steps": 5, "loss": 0.3}`. With `"auxiliary": true`, which only a trainer with `FL_HEAD` is
+ * told, it asks `FlHost.call` for a loss to add in every mini-batch: FL_BACK. */
 #define FL_TRAIN 60u
 /* Trainer. One message with `values`; gives the tensor `scores`, `samples x outputs`. */
 #define FL_PREDICT 61u
@@ -176,6 +188,12 @@ extern "C" {
 #define FL_SAVE_MEMORY 70u
 /* Takes back what `FL_SAVE_MEMORY` gave; model and optimiser stay as they are. */
 #define FL_LOAD_MEMORY 71u
+/* Parametric trainer, optional. One message: a gradient, named and shaped as `FL_PARAMS`; text
+ * `{"at": 0, "of": 10}`. Takes one step of the optimiser along it, as after batch `at` of `of`. */
+#define FL_DESCEND 72u
+/* Trainer, optional. Gives the last layer on the features of `FL_FEATURES`: the tensors `weight`
+ * (`outputs x features`) and `bias` of doubles, or none. */
+#define FL_HEAD 73u
 
 /* Protocol. Gives the text of what it declares: `{"slots": [..], "exchanges": [..], "grows": null,
  * "begins_with": null, "pooled": false}`, as fl-core/src/abi/declaration.rs has them. */
@@ -201,12 +219,16 @@ extern "C" {
  * `{"do": "evaluate", "slot": "model", ..}`; the names are those of `fl_core::Server` and
  * `fl_core::Client`, and what they are given stands in fl-core/src/abi/ask.rs. */
 #define FL_ASK 90u
-/* What the program asks of a protocol in the middle of FL_ASK: another form of an answer
- * (`{"call": "form"}`, one message), or a loss that is added to a training
- * (`{"call": "auxiliary"}`). */
+/* What is asked back. In the middle of FL_ASK the program asks a protocol for another form of an
+ * answer (`{"call": "form"}`, one message). In the middle of FL_TRAIN a trainer asks the program,
+ * and in that of FL_ASK the program a protocol, for a loss that is added to that of a mini-batch:
+ * `{"call": "auxiliary", "target": "classes", "key": [..]}`, one message with `weight`, `bias`
+ * (doubles, the last layer before the step), `scores` (floats) and `target` (as in FL_TRAIN, but
+ * `multi-label` of `int64_t` and `pixels` of numbers). The answer has `loss` (one double),
+ * `by-scores` (floats), `weight` and `bias`: the slopes of that loss. */
 #define FL_BACK 91u
 
-/* UTF-8, not ended by a zero. Borrowed for the call, unless something else is said. */
+/* UTF-8, not ended by a zero. Borrowed for the call, unless stated otherwise. */
 typedef struct FlText FlText;
 struct FlText {
   /* The first byte; may be NULL if there is none. */
@@ -256,7 +278,7 @@ typedef struct FlInput FlInput;
 struct FlInput {
   /* `sizeof(FlInput)` of the host. */
   size_t size;
-  /* JSON; what stands in it is said at each operation. */
+  /* JSON; each operation describes its content. */
   FlText text;
   /* The messages. */
   const FlMessage *messages;
@@ -303,9 +325,10 @@ struct FlHost {
   void (*add_laplace)(void *context, double *values, size_t n, double scale);
   /* As `add_laplace`, with normal noise of this standard deviation. */
   void (*add_gaussian)(void *context, double *values, size_t n, double sigma);
-  /* Since interface 3. Asks whoever made this for an operation in the middle of the call; `host`
+  /* Since interface 3. Asks the maker of this for an operation in the middle of the call; `host`
    * takes the answer, and is one that the caller fills in. Right while a protocol leads or
-   * answers, and then for the caller's thread. */
+   * answers or a trainer trains with an auxiliary loss, and then for the caller's thread; NULL
+   * in other calls. */
   int32_t (*call)(void *context, uint32_t operation, const FlInput *input, const FlHost *host);
 };
 
@@ -325,7 +348,9 @@ struct FlLibrary {
   /* Describes every part, as JSON in the library's own memory, until `free`:
    * `{"parts": [{"role": "aggregator", "name": "my-mean", "signature": "params -> params", "doc": "One sentence.", "settings": [{"name": "trim", "doc": "One sentence.", "schema": {"type": "number", "default": 0.1, "minimum": 0}}]}]}`.
    * A setting without a default must be given. A part may have an `index`: what `create` and
-   * FL_CHECK call it, if that is not its position here. Kinds of messages of its own stand
+   * FL_CHECK call it, if that is not its position here. `"from"` may name its crate, and
+   * `"brought": true` says that it is there only because others of the library use that crate:
+   * it gives way to the same part of the same crate elsewhere. Kinds of messages of its own stand
    * beside the parts:
    * `"messages": [{"kind": "spreads", "doc": "One sentence.", "reach": "any", "tensors": [{"name": "spread", "type": "f64", "shape": "rows x 2", "doc": "One sentence."}]}]`.
    * A type is `f32`, `f64`, `i64`, `u32`, `u8` (one dimension) or `bits`. A shape is `any`, or

@@ -33,7 +33,7 @@ impl Augmenter {
         let image = <[usize; 3]>::try_from(shape).ok();
         let text = || {
             format!(
-                "augment: wants images [channels, height, width], got inputs of shape {shape:?}"
+                "augment: needs images [channels, height, width], got inputs of shape {shape:?}"
             )
         };
         ensure!(
@@ -205,7 +205,7 @@ mod tests {
             Augmenter::new(vec![Augment::Flip], &[12])
                 .unwrap_err()
                 .to_string()
-                .contains("wants images")
+                .contains("needs images")
         );
         assert!(Augmenter::new(vec![], &[12]).is_ok());
     }

@@ -232,6 +232,21 @@ pub trait Host {
         Ok(())
     }
 
+    /// Returns whether rounds may end because of what was measured ([`Host::ends_rounds`]).
+    /// Measurements that `evaluate.every` skips are then kept until they are due.
+    fn may_end_rounds(&self) -> bool {
+        false
+    }
+
+    /// Called after each step, number `number` of `of` (0: it runs once), when its measurements and
+    /// its cost are recorded. Returns whether no further round follows.
+    ///
+    /// # Errors
+    /// If the run must fail.
+    fn ends_rounds(&mut self, _number: usize, _of: usize) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Keeps a model as a result of the run.
     ///
     /// # Errors
@@ -318,6 +333,65 @@ impl Budget {
     }
 }
 
+crate::choices! {
+    /// Which values of a measure are better.
+    pub enum Better {
+        /// Larger ones, as of accuracy.
+        Higher = "higher",
+        /// Smaller ones, as of a loss.
+        Lower = "lower",
+    }
+}
+
+crate::settings! {
+    /// Ends the rounds early, when a measure no longer improves.
+    pub struct StopWhen {
+        /// The measure, as results name it: `accuracy`, `clients.accuracy`.
+        metric: String;
+        /// End after this many evaluations in a row without an improvement.
+        patience: usize, in 1..;
+        /// A smaller change than this is no improvement.
+        min_change: f64 = 0.0, in 0.0..=1e300;
+        /// Which values are better.
+        better: Better = Better::Higher;
+    }
+}
+
+impl StopWhen {
+    /// Returns why the rounds end after the last of these measurements, or `None`. A number that is
+    /// not finite is no improvement.
+    pub fn reason(&self, metrics: &[Metric]) -> Option<String> {
+        let rounds = metrics.iter().filter(|m| m.round > 0);
+        let (mut best, mut since) = (None::<(f64, usize)>, 0);
+        for measured in rounds.filter(|m| m.name == self.metric) {
+            let value = measured.value;
+            let gain = |best: f64| match self.better {
+                Better::Higher => value - best,
+                Better::Lower => best - value,
+            };
+            let better = match best {
+                _ if !value.is_finite() => false,
+                None => true,
+                Some((best, _)) => gain(best) > 0.0 && gain(best) >= self.min_change,
+            };
+            if better {
+                (best, since) = (Some((value, measured.round)), 0);
+            } else {
+                since += 1;
+            }
+        }
+        let than = best.map_or(String::new(), |(best, round)| {
+            format!("; the best was {best:.4}, in round {round}")
+        });
+        (since >= self.patience).then(|| {
+            format!(
+                "`{}` did not improve in {since} evaluations{than}",
+                self.metric
+            )
+        })
+    }
+}
+
 /// The options of a run, apart from its parts.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
@@ -373,4 +447,39 @@ fn numbers_that_are_not_finite_are_read_back_as_nan() {
     let read: Metric = serde_json::from_str(&text).unwrap();
     assert!(read.value.is_nan() && read.each[0] == 0.5 && read.each[1].is_nan());
     assert_eq!(read.clients, [0, 2]);
+}
+
+#[test]
+fn rounds_end_when_a_measure_has_not_improved_for_so_many_evaluations() {
+    let rule = |patience, min_change, better| StopWhen {
+        metric: "loss".into(),
+        patience,
+        min_change,
+        better,
+    };
+    let of = |values: &[f64]| -> Vec<Metric> {
+        let measured = values.iter().enumerate();
+        let metric = |(at, value): (usize, &f64)| Metric {
+            round: at + 1,
+            ..Metric::of(&Round::first(), "loss", *value)
+        };
+        measured.map(metric).collect()
+    };
+    let falls = of(&[1.0, 0.5, 0.45, 0.5, 0.44]);
+    assert_eq!(rule(2, 0.0, Better::Lower).reason(&falls), None);
+    assert_eq!(rule(2, 0.0, Better::Higher).reason(&falls[..2]), None);
+    let why = rule(2, 0.0, Better::Higher).reason(&falls[..3]).unwrap();
+    assert!(
+        why.ends_with("2 evaluations; the best was 1.0000, in round 1"),
+        "{why}"
+    );
+    assert!(rule(3, 0.1, Better::Lower).reason(&falls).is_some());
+    // what was not measured ends nothing, and what is not a number does not improve
+    let nan = of(&[f64::NAN, f64::INFINITY, f64::NAN]);
+    assert!(rule(3, 0.0, Better::Higher).reason(&nan).is_some());
+    let other = StopWhen {
+        metric: "accuracy".into(),
+        ..rule(1, 0.0, Better::Higher)
+    };
+    assert_eq!(other.reason(&falls), None);
 }

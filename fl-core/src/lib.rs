@@ -52,13 +52,14 @@ pub use training::*;
 pub mod __private {
     pub use crate::plugin_decl::{check, describe};
     pub use inventory;
-    pub use serde_json::Value as Json;
     pub use serde_yaml::Mapping;
 }
 
 /// Everything that the author of a part needs.
 pub mod prelude {
-    pub use crate::message::{Ids, Logits, Message, Nothing, Params, Scalar};
+    pub use crate::message::{
+        ClassMeans, Ids, Logits, Message, Nothing, Params, Scalar, alike, decode, encode,
+    };
     pub use crate::privacy::ReleaseNoise;
     pub use crate::{
         Ability, Accountant, Aggregator, AggregatorSlot, Answer, AttackSlot, BuildContext,
@@ -66,8 +67,8 @@ pub mod prelude {
         Declaration, Declared, Exchange, FitOptions, Fold, Generator, GeneratorSlot, Inbox, Loss,
         MechanismSlot, Pool, PrivacyEvent, PrivacyMechanism, Properties, Protocol, RequiredInputs,
         Result, Roster, Round, Samples, SamplingScheme, Selector, SelectorSlot, Server, SlotSpec,
-        Stream, Target, Task, Trainer, TrainerSlot, Training, choices, export_plugins, message,
-        plugin, settings,
+        Stream, Target, Task, Trainer, TrainerSlot, Training, Weigh, choices, export_plugins,
+        message, plugin, settings,
     };
     pub use anyhow::{Context, bail, ensure};
 }

@@ -1,7 +1,7 @@
 //! [`PartDecl`]: a part as specs see it, with its name, documentation, checks and constructor.
 
 use crate::message::{Message, SoftLabels};
-use crate::settings::{self, Field, Reader, Value};
+use crate::settings::{self, Field, Reader, Value, ValueType};
 use crate::{Aggregator, BoxedPart, Candidate, Protocol, Result, Samples, Stream, Task};
 use anyhow::Context;
 use std::any::Any;
@@ -93,10 +93,18 @@ pub struct Description {
     pub doc: String,
     /// Its settings.
     pub fields: Vec<Field>,
-    /// JSON Schema of its settings.
-    pub schema: serde_json::Value,
     /// Its input and output: `params -> params`, `samples`, or empty.
     pub signature: String,
+}
+
+impl Description {
+    /// Returns its settings as one group.
+    pub fn group(&self) -> ValueType {
+        ValueType::Group {
+            doc: self.doc.clone(),
+            fields: self.fields.clone(),
+        }
+    }
 }
 
 type Build = dyn Fn(&BuildContext) -> Result<Box<dyn Any + Send>> + Send + Sync;
@@ -153,6 +161,11 @@ pub struct PartDecl {
     pub papers: &'static [&'static str],
     /// The crate or library that it comes from.
     pub origin: &'static str,
+    /// The crate that it comes from; empty if a library does not say.
+    pub package: &'static str,
+    /// Whether a library has it only because its own parts use the crate. It gives way to the same
+    /// part of the same crate.
+    pub brought: bool,
     /// Returns its documentation.
     pub describe: &'static (dyn Fn() -> Description + Sync),
     /// Records every mistake in its settings. Without a mistake, returns the checked settings.
@@ -299,7 +312,6 @@ pub fn describe<S: settings::Settings>(signature: String) -> Description {
     Description {
         doc: S::doc(),
         fields: S::fields(),
-        schema: S::schema(),
         signature,
     }
 }
@@ -388,6 +400,8 @@ macro_rules! plugin {
                 aliases: &[$($($crate::Alias { name: $alias, preset: concat!("" $(, $preset)?) }),*)?],
                 papers: &[$($($paper),*)?],
                 origin: env!("CARGO_PKG_NAME"),
+                package: env!("CARGO_PKG_NAME"),
+                brought: false,
                 describe: &|| $crate::__private::describe::<$s>($signature),
                 check: &|value, reader| $crate::__private::check::<$s, _>(value, reader, $make),
             };

@@ -109,7 +109,7 @@ impl Round {
     }
 
     /// Removes and returns the log events of this round so far.
-    pub fn said(&self) -> Vec<LogEvent> {
+    pub fn take_log(&self) -> Vec<LogEvent> {
         std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -43,7 +43,7 @@ pub type MechanismSlot<M> = Slot<dyn PrivacyMechanism<On = M>>;
 /// once, as one row of [`Counts`]; later answers repeat them.
 pub const COUNTS: MechanismSlot<Counts> = Slot::new(
     "counts-privacy",
-    "Noise on how many examples of each class a client says that it has, where an aggregator wants to know.",
+    "Noise on a client's number of examples of each class, if an aggregator uses it.",
 );
 
 /// The accountant of every protocol with a release.

@@ -133,8 +133,9 @@ impl Parts {
             .map_or_else(|| task.clone(), |s| s.task.of(task))
     }
 
-    /// Does a mechanism in `slot`, anybody's, want all clients to agree on a range
-    /// ([`crate::PrivacyMechanism::range`])? It is asked about a made-up message of this type.
+    /// Does a mechanism in `slot`, of any client, require all clients to share a range
+    /// ([`crate::PrivacyMechanism::range`])? The question is put for a made-up message of this
+    /// type.
     ///
     /// # Errors
     /// If a part cannot be made.
@@ -184,7 +185,7 @@ impl Parts {
 
     /// Returns the numbers that clients send with the answers of this exchange: those that the
     /// aggregator or the protocol requires, as far as that is known before a run.
-    pub fn told_beside(&self, asked: &ExchangeSpec, context: &BuildContext) -> RequiredInputs {
+    pub fn envelope_needs(&self, asked: &ExchangeSpec, context: &BuildContext) -> RequiredInputs {
         let needs = asked.aggregator.map(|used| self.needs(used.slot, context));
         let needs = needs.unwrap_or_default();
         RequiredInputs {
@@ -195,8 +196,8 @@ impl Parts {
 
     /// Returns whether clients send their number of examples with the answers of this exchange, as
     /// far as that is known before a run.
-    pub fn tells_counts(&self, asked: &ExchangeSpec, context: &BuildContext) -> bool {
-        let needs = self.told_beside(asked, context);
+    pub fn sends_class_counts(&self, asked: &ExchangeSpec, context: &BuildContext) -> bool {
+        let needs = self.envelope_needs(asked, context);
         needs.samples || needs.class_counts
     }
 
@@ -269,7 +270,7 @@ impl SlotAssignment {
     fn misfit(&self, wanted: Role) -> anyhow::Error {
         let why = match self.decl.role == wanted {
             true => format!(": it is {}", (self.decl.describe)().signature),
-            false => format!(", which wants {}", wanted.with_article()),
+            false => format!(", which takes {}", wanted.with_article()),
         };
         anyhow!("does not fit this slot{why}").context(self.who())
     }

@@ -231,7 +231,7 @@ impl Store {
         self.held = stay;
         for (slot, held) in gone {
             let memory = (held.memory)(held.part.as_ref())
-                .with_context(|| format!("parts.{slot}: what it remembers"))?;
+                .with_context(|| format!("parts.{slot}: its memory"))?;
             if !memory.is_empty() {
                 self.waiting.insert(slot, memory);
             }
@@ -248,8 +248,8 @@ impl Store {
     pub fn save(&self) -> Result<States> {
         let mut states = self.waiting.clone();
         for (slot, held) in &self.held {
-            let state = (held.state)(held.part.as_ref())
-                .with_context(|| format!("writing down parts.{slot}"))?;
+            let state =
+                (held.state)(held.part.as_ref()).with_context(|| format!("saving parts.{slot}"))?;
             if !state.is_empty() {
                 states.insert(slot.clone(), state);
             }

@@ -3,7 +3,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-/// What every C compiler wants before the declarations.
+/// The lines before the declarations.
 const HEAD: &str = r#"/* The interface between fl and the libraries that it loads. Generated from fl-core/src/abi/raw.rs; do not edit.
  *
  * A library defines one symbol, the table `fl_plugin`; plugins/example-c is a whole one in 100 lines. */

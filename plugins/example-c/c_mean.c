@@ -1,7 +1,8 @@
-/* An aggregator called `c-mean`, in C: the weighted mean of the clients' parameters, times a factor.
+/* An aggregator called `c-mean`, in C: the weighted mean of the clients' parameters, times a
+ * factor.
  *
- * Build it with -ffp-contract=off: a product must be rounded before it is added, as everywhere in fl, or the bits depend
- * on the machine. */
+ * Build it with -ffp-contract=off: a product must be rounded before it is added, as everywhere in
+ * fl, or the bits depend on the machine. */
 #include "fl_plugin.h"
 
 static const char DESCRIPTION[] =
@@ -28,7 +29,7 @@ static int32_t describe(const FlHost *host, FlText *json) {
 static void free_description(FlText json) { (void)json; }
 
 static int32_t create(uint32_t index, FlText settings, FlText task, const FlHost *host) {
-  Part *part = malloc(sizeof *part);
+  Part *part = calloc(1, sizeof *part);
   (void)index; /* there is one part only */
   (void)task;
   if (part == NULL) return fl_fail(host, "", "there is no memory");
@@ -55,7 +56,8 @@ static double at(const FlTensor *t, size_t i) {
   return (double)((const float *)t->data)[k];
 }
 
-/* The inbox is never empty, its messages have the same tensors in the same order, and every number is finite. */
+/* The inbox is never empty, its messages have the same tensors in the same order, and every number
+ * is finite. */
 static int32_t aggregate(const Part *part, const FlInput *input, const FlHost *host) {
   const FlMessage *first = &input->messages[0];
   double total = 0.0;

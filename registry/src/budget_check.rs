@@ -9,8 +9,8 @@ use fl_core::{
 };
 
 impl Checker<'_> {
-    /// Noise on counts that nobody wants to know is a mistake, and so is a budget against somebody
-    /// who sees what nothing prices, and an aggregator that needs training losses where clients do
+    /// Noise on counts that no part uses is a mistake, and so is a budget against an observer
+    /// of unpriced data, and an aggregator that needs training losses where clients do
     /// not train.
     pub fn promises(
         &mut self,
@@ -30,11 +30,11 @@ impl Checker<'_> {
         // a selector of clients may ask how many examples they have
         let wanted = |asked: &ExchangeSpec| {
             parts.asks(asked, &context)
-                && (parts.tells_counts(asked, &context)
+                && (parts.sends_class_counts(asked, &context)
                     || asked.cohort.is_some_and(|slot| parts.has(slot)))
         };
         if parts.has(&COUNTS) && !protocol.exchanges().iter().any(wanted) {
-            let text = "no part uses how many examples clients have, so a mechanism here has no effect: leave it out";
+            let text = "no part uses the clients' numbers of examples, so a mechanism here has no effect: leave it out";
             self.note_key(&[key("parts"), key(&COUNTS)], text);
         }
         self.training_losses(protocol.as_ref(), &parts, &context);

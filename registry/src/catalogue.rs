@@ -4,16 +4,20 @@ use crate::compatibility::release;
 use crate::docs::columns::{columns, fill};
 use crate::docs::table::yaml;
 use crate::library::Library;
+use crate::lock::Lock;
 use crate::schema::any_slots;
 use crate::sections::Isolate;
-use fl_core::settings::{Field, nearest, show, to_json};
+use crate::trust::TrustPolicy;
+use fl_core::settings::{Field, Range, Value, ValueType, keyed, nearest, show, to_json};
 use fl_core::{
     AnyAggregator, AnyMechanism, BuildContext, Cohort, ExchangeSpec, PartDecl, Protocol, Role,
     Round, SlotSpec, Stream, Task, TaskKind,
 };
-use serde_json::{Value as Json, json};
+use serde_json::{Number, Value as Json, json};
+use serde_yaml::Mapping;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::ops::Bound;
 
 /// Parts by role and name.
 #[derive(Clone, Default)]
@@ -21,8 +25,12 @@ pub struct Catalogue {
     pub(crate) parts: Vec<&'static PartDecl>,
     /// Where the parts that are not linked come from.
     pub(crate) libraries: Vec<Library>,
-    /// How those are kept apart that do not say it themselves.
+    /// The isolation of libraries that do not set their own.
     pub(crate) isolate: Option<Isolate>,
+    /// How far those must be trusted that are still to be loaded.
+    pub(crate) trust: TrustPolicy,
+    /// What pins those that a spec names.
+    pub(crate) lock: Option<Lock>,
     /// Those parts.
     pub(crate) loaded: Vec<&'static PartDecl>,
 }
@@ -173,7 +181,7 @@ impl Catalogue {
         slots.collect()
     }
 
-    /// Everything that a user wants to know of one part, as text at most `width` characters wide.
+    /// Describes one part, as text at most `width` characters wide.
     pub fn inspect(&self, part: &PartDecl, width: usize) -> String {
         let about = (part.describe)();
         let mut head = format!("{}: {}", part.name, part.role.with_article());
@@ -269,8 +277,7 @@ impl Catalogue {
 /// What an aggregator or a mechanism says about itself when it is made with its defaults: each fact
 /// with its values. Nothing of other roles, and of parts that need more than defaults.
 fn facts(part: &PartDecl) -> Vec<(&'static str, Vec<String>)> {
-    let settings = sample(&(part.describe)().schema);
-    let settings = serde_yaml::to_value(settings).unwrap_or_default();
+    let settings = sample(&(part.describe)().group());
     let names = |all: &[(&str, bool)]| {
         let true_ones = all.iter().filter(|(_, is)| *is);
         true_ones.map(|(name, _)| name.to_string()).collect()
@@ -342,9 +349,9 @@ pub fn settings_table(fields: &[Field], width: usize) -> String {
             });
         [
             f.name.clone(),
-            f.kind.clone(),
+            f.accepts.kind(),
             default,
-            f.range.clone().unwrap_or_default(),
+            f.accepts.range().unwrap_or_default(),
             f.doc.clone(),
         ]
     }));
@@ -358,8 +365,8 @@ pub fn settings_table(fields: &[Field], width: usize) -> String {
 pub fn settings_json(fields: &[Field]) -> Json {
     let one = |f: &Field| {
         json!({
-            "name": f.name, "kind": f.kind, "required": f.default.is_none(),
-            "default": f.default.as_ref().map(to_json), "range": f.range, "meaning": f.doc,
+            "name": f.name, "kind": f.accepts.kind(), "required": f.default.is_none(),
+            "default": f.default.as_ref().map(to_json), "range": f.accepts.range(), "meaning": f.doc,
         })
     };
     fields.iter().map(one).collect()
@@ -375,9 +382,7 @@ pub(crate) fn takes(slot: &SlotSpec) -> String {
 
 /// A protocol with its defaults, and with whatever will do where there is none.
 pub(crate) fn example(part: &PartDecl) -> Option<Box<dyn Protocol>> {
-    let settings = sample(&(part.describe)().schema);
-    let settings = serde_yaml::to_value(settings).ok()?;
-    let settings = part.read(&settings).ok()?;
+    let settings = part.read(&sample(&(part.describe)().group())).ok()?;
     fl_core::protocol(part, &settings, &any_make()).ok()
 }
 
@@ -392,46 +397,47 @@ pub(crate) fn any_make() -> BuildContext {
     }
 }
 
-/// A small value that this schema allows, as far as that is easy to say: only what must be given.
-pub(crate) fn sample(schema: &Json) -> Json {
-    if let Some(value) = schema.get("const").or_else(|| schema.get("default")) {
-        return value.clone();
-    }
-    if let Some(Json::Array(choices)) = schema.get("oneOf").or_else(|| schema.get("anyOf")) {
-        return choices.first().map(sample).unwrap_or_default();
-    }
-    let number = |key: &str| schema.get(key).and_then(Json::as_f64);
-    match schema.get("type").and_then(Json::as_str) {
-        Some("object") => {
-            let required = schema
-                .get("required")
-                .and_then(Json::as_array)
-                .into_iter()
-                .flatten()
-                .filter_map(Json::as_str);
-            required
-                .map(|key| (key.to_string(), sample(&schema["properties"][key])))
-                .collect()
+/// A small value of this type, as far as that is easy to say: only what must be given.
+pub(crate) fn sample(of: &ValueType) -> Value {
+    let numbers = |range: &Range| {
+        let end = |end: &Bound<Number>| match end {
+            Bound::Included(x) | Bound::Excluded(x) => x.as_f64(),
+            Bound::Unbounded => None,
+        };
+        (end(&range.low), end(&range.high))
+    };
+    match of {
+        ValueType::Any | ValueType::Optional(_) => Value::Null,
+        ValueType::Bool => false.into(),
+        ValueType::Whole(range) => {
+            let above = u8::from(matches!(range.low, Bound::Excluded(_)));
+            let low = numbers(range).0.map(|low| low + f64::from(above));
+            (low.unwrap_or(1.0) as i64).into()
         }
-        Some("array") => json!([]),
-        Some("string") => json!("name"),
-        Some("boolean") => json!(false),
-        Some("integer") => json!(
-            number("minimum")
-                .or(number("exclusiveMinimum").map(|x| x + 1.0))
-                .unwrap_or(1.0) as i64
-        ),
-        Some("number") => {
-            let low = number("minimum").or(number("exclusiveMinimum"));
-            let high = number("maximum").or(number("exclusiveMaximum"));
-            json!(match (low, high) {
-                (Some(low), Some(high)) => (low + high) / 2.0,
-                (Some(low), None) => low + 1.0,
-                (None, Some(high)) => high - 1.0,
-                (None, None) => 1.0,
-            })
+        ValueType::Number(range) => match numbers(range) {
+            (Some(low), Some(high)) => (low + high) / 2.0,
+            (Some(low), None) => low + 1.0,
+            (None, Some(high)) => high - 1.0,
+            (None, None) => 1.0,
         }
-        _ => Json::Null,
+        .into(),
+        ValueType::Text(_) => "name".into(),
+        ValueType::List { .. } => Value::Sequence(Vec::new()),
+        ValueType::Map(_) => Value::Mapping(Mapping::new()),
+        ValueType::Group { fields, .. } => {
+            let must = fields.iter().filter(|f| f.default.is_none());
+            let must = must.map(|f| (f.name.as_str().into(), sample(&f.accepts)));
+            Value::Mapping(must.collect())
+        }
+        ValueType::Choice { words, others, .. } => match (words.first(), others.first()) {
+            (Some(word), _) => match &word.value {
+                Some(value) if !word.stands_alone() => keyed(&word.name, sample(value)),
+                _ => word.name.as_str().into(),
+            },
+            (None, Some(other)) => sample(other),
+            (None, None) => Value::Null,
+        },
+        ValueType::Described(_, of) => sample(of),
     }
 }
 

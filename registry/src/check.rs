@@ -272,8 +272,8 @@ impl<'a> Checker<'a> {
         let path = [key("protocol")];
         let (decl, settings) = self.choose(value, &path, Some(Role::Protocol), &["use"])?;
         let Some(settings) = settings else {
-            // its slots hardly depend on the wrong setting, and mistakes in the parts shall be told
-            // too
+            // its slots hardly depend on the wrong setting, and mistakes in the parts are to be
+            // reported too
             let protocol = example(decl)?;
             return Some(CheckedProtocol {
                 decl,

@@ -1,4 +1,4 @@
-//! Parts for groups of clients: nobody twice, nobody left out, nobody who is not there.
+//! Parts for groups of clients: each client in exactly one group, and only clients of the spec.
 
 use crate::sections::Clients;
 use fl_core::settings::{Step, show_path};
@@ -72,7 +72,7 @@ pub(crate) fn check(
     for (first, last, at) in ranges {
         match reach {
             Some((end, other)) if first <= end => {
-                // the later of two groups is told off
+                // the mistake is reported at the later of two groups
                 let (early, late) = (at.min(other), at.max(other));
                 let text = match early == late {
                     true => format!("client {first} is named twice"),

@@ -61,8 +61,8 @@ impl<'f> CompatibilityCheck<'f> {
             },
             Role::Selector => match <Box<dyn AnySelector>>::cast(part) {
                 Some(selector) if selector.pool() == Samples::NAME && selector.needs_scores() && !slot.scores => vec![
-                    "it chooses by a model's scores for the samples, and this slot, set as the protocol is, hands it the \
-                     samples or their features: set `protocol.filter-on: scores`, or use another selector"
+                    "it chooses by a model's scores for the samples, and with these settings of the protocol this slot \
+                     gives it the samples or their features: set `protocol.filter-on: scores`, or use another selector"
                         .into(),
                 ],
                 Some(selector) if selector.pool() == Roster::NAME => {
@@ -135,13 +135,13 @@ impl<'f> CompatibilityCheck<'f> {
                 ),
                 Ability::Head(_) if !matches!(task.kind, TaskKind::Classes(_)) => {
                     return Some(format!(
-                        "it is to tell {}, and what protocol `{protocol}`, set as it is, makes for it is of one class each: leave `protocol.generate` out",
+                        "its task is {}, and protocol `{protocol}` generates features of one class each: leave `protocol.generate` out",
                         task.kind
                     ));
                 }
                 Ability::Head(features) => match model.head().map(|head| head.features()) {
                     None => (
-                        "it shows no linear layer that makes its scores of features".to_string(),
+                        "it has no linear last layer that maps features to scores".to_string(),
                         "use `dfdx`, with `outputs` as its last layer",
                     ),
                     Some(found) if found != *features => {
@@ -158,7 +158,7 @@ impl<'f> CompatibilityCheck<'f> {
                 _ => return None,
             };
             Some(format!(
-                "{lack}, which protocol `{protocol}`, set as it is, needs of it: {instead}"
+                "{lack}, which protocol `{protocol}` needs with these settings: {instead}"
             ))
         };
         let mut wrong: Vec<String> = slot.needs.iter().filter_map(lacks).collect();
@@ -203,15 +203,15 @@ impl<'f> CompatibilityCheck<'f> {
                 Err(why) => why,
                 Ok(Err(error)) => unpriced(&error)?,
                 Ok(Ok(guarantee)) if guarantee.data_dependent && budget => {
-                    let text = "its price follows the data, so no budget can be kept: set `data-dependent: false` of votes, or \
+                    let text = "its price depends on the data, so no budget can be kept: set `data-dependent: false` of votes, or \
                                 `min-examples` of a sample of examples";
                     return Some((fill, text.into()));
                 }
                 Ok(Ok(guarantee)) => {
                     let (other, unit) = *first.get_or_insert((fill, guarantee.unit));
                     let text = format!(
-                        "it hides one {}, and parts.{} hides one {unit}: the two guarantees do not add up; a mechanism for a \
-                         whole party bounds all that a client tells",
+                        "it protects one {}, and parts.{} protects one {unit}: the two guarantees do not add up; a mechanism for a \
+                         whole party bounds everything that a client sends",
                         guarantee.unit, other.slot
                     );
                     return (unit != guarantee.unit).then_some((fill, text));

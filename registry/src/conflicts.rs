@@ -18,7 +18,7 @@ impl Checker<'_> {
             return false;
         };
         let slots = spec.get("parts").and_then(Value::as_mapping);
-        // what cannot be known is taken to be there: its own mistake is told already
+        // an unknown slot is taken to be filled: its own mistake is already reported
         let has = |name: &str| match name {
             "data.public" => data.is_none_or(D::has_public),
             "data.public.labelled" => data.is_none_or(D::has_public_labels),

@@ -5,7 +5,7 @@ use serde_json::json;
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-/// So many mistakes are shown to people; programs get all.
+/// The most mistakes that are shown to people; programs get all.
 const SHOWN: usize = 100;
 
 /// Where something stands.
@@ -42,7 +42,7 @@ pub struct Mistake {
     pub path: Vec<Step>,
     /// What was found, and what would be right.
     pub text: String,
-    /// So many steps of the path lead to this part.
+    /// The number of steps of the path that lead to this part, and its name.
     pub(crate) part: Option<(usize, String)>,
 }
 

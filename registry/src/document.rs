@@ -1,10 +1,12 @@
 //! The text of a spec, parsed once.
 
 use crate::diagnostics::{Mistake, Mistakes, SourcePosition};
-use crate::library::Library;
+use crate::library::{Library, PackageRequest};
 use crate::overrides;
+use crate::package::normalised;
 use crate::sections::Plugin;
 use crate::spanned_value::{Body, Node, key};
+use crate::trust::Trust;
 use crate::yaml::{self, Wrong};
 use fl_core::settings::{self, Reader, Setting, Step, Value, show, show_path};
 use std::path::Path;
@@ -137,6 +139,18 @@ impl Document {
         self.plugins().into_iter().map(|(_, l)| l).collect()
     }
 
+    /// How far the spec wants plugins to be trusted. `None` if it does not say so in words that
+    /// can be read: [`Document::read`] says why.
+    pub(crate) fn plugins_trust(&self) -> Option<Trust> {
+        let named = self
+            .root
+            .as_ref()
+            .and_then(|root| root.get("plugins-trust"));
+        let named = named.map_or(Value::Null, Node::value);
+        let read = <Option<Trust> as Setting>::read(&named, &mut Reader::default())?;
+        Some(read.unwrap_or(Trust::Any))
+    }
+
     /// The libraries that the spec names, each with the place of its path. Empty if `plugins`
     /// cannot be read: [`Document::read`] says why.
     pub(crate) fn plugins(&self) -> Vec<(String, Library)> {
@@ -147,14 +161,24 @@ impl Document {
         let named: Vec<Plugin> = Setting::read(&named, &mut Reader::default()).unwrap_or_default();
         let folder = Path::new(&self.file).parent().unwrap_or(Path::new(""));
         let library = |(at, p): (usize, Plugin)| {
-            let named = if p.module.is_some() { "module" } else { "path" };
+            let named = match (&p.package, &p.module) {
+                (Some(_), _) => "package",
+                (None, Some(_)) => "module",
+                (None, None) => "path",
+            };
             let path = [key("plugins"), Step::Item(at), key(named)];
             let place: SourcePosition = root.place(&path, false);
             let library = Library {
                 path: folder.join(p.path.unwrap_or_default()),
                 module: p.module,
+                package: p.package.map(|name| PackageRequest {
+                    name: normalised(&name).unwrap_or(name),
+                    version: p.version,
+                }),
                 sha256: p.sha256,
                 isolate: p.isolate,
+                trust: None,
+                interface: None,
             };
             (
                 format!("{}:{place}  {}", self.file, show_path(&path)),

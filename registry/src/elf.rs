@@ -26,7 +26,7 @@ fn machine(number: u16) -> String {
 }
 
 /// Why this cannot be a library for this machine; `None` if it can. Only 64-bit little-endian
-/// systems are looked at closely; elsewhere the system's loader decides.
+/// systems are looked at closely; on others the system's loader decides.
 pub(crate) fn obstacle(file: &mut File) -> io::Result<Option<String>> {
     let length = file.metadata()?.len();
     if length == 0 {
@@ -43,7 +43,7 @@ pub(crate) fn obstacle(file: &mut File) -> io::Result<Option<String>> {
     }
     let cut = |wanted: u64| {
         Ok(Some(format!(
-            "it is cut short: it has {length} bytes, and its header speaks of {wanted}"
+            "it is cut short: it has {length} bytes, and its header needs {wanted}"
         )))
     };
     if n < head.len() {

@@ -32,7 +32,7 @@ pub(crate) fn import(
 ) -> Result<Vec<&'static PartDecl>, String> {
     let Some(program) = PROGRAM.get() else {
         return Err(
-            "it is to be isolated, and this program cannot begin processes for libraries; `fl` can"
+            "the spec isolates it, and this program cannot start processes for libraries; `fl` can"
                 .into(),
         );
     };
@@ -41,7 +41,7 @@ pub(crate) fn import(
     let longest = std::time::Duration::from_secs_f64(isolate.call_seconds);
     let begin = move || linux::begin(program, &file, &path, &isolate);
     let library = IsolatedLibrary::new(Box::new(begin), longest);
-    fl_core::abi::import_apart(library, &origin).map_err(|refused| refused.to_string())
+    fl_core::abi::import_isolated(library, &origin).map_err(|refused| refused.to_string())
 }
 
 /// Serves a library to the program that has begun this process with these arguments, which follow
@@ -134,7 +134,7 @@ mod linux {
             .write(true)
             .open(of_program(number(memory)?))?;
         let limit = |resource, most: u64| {
-            // nobody may raise what is inherited
+            // an inherited limit cannot be raised
             let most = getrlimit(resource)
                 .maximum
                 .map_or(most, |hard| hard.min(most));
@@ -146,8 +146,8 @@ mod linux {
             0 => {}
             most => limit(Resource::As, most)?,
         }
-        // when memory runs out, this process goes before the program does; where that cannot be
-        // said, the system decides
+        // when memory runs out, this process is ended before the program; where that cannot be
+        // set, the system decides
         let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
         let socket = UnixStream::from(socket);
         watch(socket.try_clone()?)?;

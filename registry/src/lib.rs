@@ -29,7 +29,9 @@ mod isolate;
 mod library;
 mod library_file;
 mod load;
+mod lock;
 mod overrides;
+mod package;
 mod python_module;
 mod schema;
 mod sealed_memfd;
@@ -37,6 +39,7 @@ mod sections;
 mod slots;
 mod spanned_value;
 mod spec;
+mod trust;
 mod yaml;
 
 #[cfg(test)]
@@ -49,12 +52,18 @@ pub use document::{Document, Places};
 pub use enum_options::Choice;
 #[cfg(unix)]
 pub use isolate::{ARGUMENT, isolate_with, library_process};
-pub use library::{Library, Refusal};
+pub use library::{Library, PackageRequest, Refusal, is_sha256};
 pub use load::{before_loading, load};
+pub use lock::{LOCK_FILE, Lock, PlatformHash};
+pub use package::{
+    Announced, GROUP, Package, compare_versions, is_version, meets, normalised, on_packages,
+    packages, platform, plugin_dir,
+};
 pub use python_module::{
     Fingerprint, Import, Module, SessionPart, on_module, on_session, session_parts,
 };
 pub use schema::schema_of;
 pub use sections::{DataSection, Isolate, Plugin};
 pub use spec::Spec;
+pub use trust::{Attest, Trust, TrustPolicy};
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_VALUES};

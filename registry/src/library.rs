@@ -1,21 +1,37 @@
 //! Libraries of parts as specs and command lines name them.
 
 use crate::sections::{Isolate, Plugin};
+use crate::trust::Trust;
 use fl_core::settings::{Setting, Value};
 use std::fmt::{Display, Formatter};
 use std::path::PathBuf;
 
-/// A library, or a module of Python, that somebody named.
+/// A library or a Python module that the spec or the command line names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Library {
     /// Where it is; of a module, the folder in which it is looked for.
     pub path: PathBuf,
     /// The module's name.
     pub module: Option<String>,
+    /// The package that it is of.
+    pub package: Option<PackageRequest>,
     /// The SHA-256 that it must have, in hexadecimal.
     pub sha256: Option<String>,
     /// Has it processes of its own?
     pub isolate: Option<Isolate>,
+    /// Once it is loaded: how far it is trusted.
+    pub trust: Option<Trust>,
+    /// Once it is loaded into this process: the interface that a library was built for.
+    pub interface: Option<u32>,
+}
+
+/// A package as a spec names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackageRequest {
+    /// Its normalised name.
+    pub name: String,
+    /// The wanted version; once it is loaded, its version.
+    pub version: Option<String>,
 }
 
 impl Library {
@@ -31,28 +47,56 @@ impl Library {
                 _ => path,
             },
             module,
+            package: None,
             sha256: None,
             isolate: None,
+            trust: None,
+            interface: None,
         }
+    }
+
+    /// The name that errors call it by.
+    pub(crate) fn named(&self) -> PathBuf {
+        let package = self.package.as_ref().map(|package| &package.name);
+        let name = package.or(self.module.as_ref());
+        name.map_or_else(|| self.path.clone(), PathBuf::from)
     }
 
     /// As it stands in a spec.
     pub(crate) fn write(&self) -> Value {
+        // a package is found by its name, wherever the run goes on
+        let package = self.package.as_ref();
         let plugin = Plugin {
-            path: Some(self.path.display().to_string()),
-            module: self.module.clone(),
+            package: package.map(|package| package.name.clone()),
+            version: package.and_then(|package| package.version.clone()),
+            path: Some(self.path.display().to_string()).filter(|_| package.is_none()),
+            module: self.module.clone().filter(|_| package.is_none()),
             sha256: self.sha256.clone(),
             isolate: self.isolate.clone(),
         };
-        plugin.write()
+        let mut value = plugin.write();
+        if let (Value::Mapping(map), None) = (&mut value, package) {
+            // as earlier versions wrote it
+            map.remove("package");
+            map.remove("version");
+        }
+        value
     }
 }
 
 impl Display for Library {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        if let Some(package) = &self.package {
+            let version = package.version.as_deref().unwrap_or_default();
+            write!(f, "{} {version}: ", package.name)?;
+        }
         match &self.module {
-            Some(name) => write!(f, "module {name} in {}", self.path.display()),
-            None => write!(f, "{}", self.path.display()),
+            Some(name) => write!(f, "module {name} in {}", self.path.display())?,
+            None => write!(f, "{}", self.path.display())?,
+        }
+        match &self.trust {
+            Some(trust) if trust != &Trust::Any => write!(f, " ({trust})"),
+            _ => Ok(()),
         }
     }
 }
@@ -79,6 +123,17 @@ impl Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
+/// Fails unless this is a SHA-256 in hexadecimal.
+///
+/// # Errors
+/// Says what one looks like.
+pub fn is_sha256(hash: &str) -> Result<(), String> {
+    match hash.len() == 64 && hash.chars().all(|c| c.is_ascii_hexdigit()) {
+        true => Ok(()),
+        false => Err("`sha256` must have 64 hexadecimal digits".into()),
+    }
+}
+
 pub(crate) fn other_hash(found: &str, wanted: &str) -> String {
-    format!("its sha256 is {found}, and the spec wants {wanted}")
+    format!("its sha256 is {found}, and the spec requires {wanted}")
 }

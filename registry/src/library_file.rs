@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 /// The library's one symbol.
 ///
-/// On Linux what is loaded is the sealed copy that was looked at and hashed, so nobody can put
-/// other bytes in its place in between; but it stands nowhere, so that `$ORIGIN` does not lead it
-/// to other libraries. Elsewhere it is opened by its path: whoever may write to its folder could be
-/// quick enough.
+/// On Linux fl loads the sealed copy that it checked and hashed, so no process can put other bytes
+/// in its place in between. But the copy is in no folder, so `$ORIGIN` does not lead it to other
+/// libraries. On other systems it is opened by its path: a user who may write to its folder could
+/// be quick enough.
 pub(crate) fn table(mut file: File, path: &Path) -> Result<*const FlLibrary, String> {
     #[cfg(target_os = "linux")]
     let name = {
@@ -19,8 +19,8 @@ pub(crate) fn table(mut file: File, path: &Path) -> Result<*const FlLibrary, Str
     };
     #[cfg(not(target_os = "linux"))]
     let name = path.canonicalize().map_err(|e| e.to_string())?;
-    // SAFETY: the library's initialisers run, as whoever named it on the command line or in the
-    // spec wants.
+    // SAFETY: the library's initialisers run, as the user who named it on the command line or in
+    // the spec asked for.
     #[allow(unsafe_code, reason = "this is what loading means")]
     let library = abi::during(&format!("plugin {}", path.display()), || unsafe {
         open_now(&name)
@@ -29,7 +29,7 @@ pub(crate) fn table(mut file: File, path: &Path) -> Result<*const FlLibrary, Str
         let why = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
         let why = why.replace(&*name.to_string_lossy(), &path.to_string_lossy());
         let beside = match cfg!(target_os = "linux") && says(&mut file, b"$ORIGIN") {
-            true => "; it looks for other libraries beside itself ($ORIGIN), and is loaded from a copy that stands nowhere: link them into it, or name their folder in LD_LIBRARY_PATH",
+            true => "; it looks for other libraries in its own folder ($ORIGIN), and fl loads a copy that is in no folder: link them into it, or name their folder in LD_LIBRARY_PATH",
             false => "",
         };
         format!("the system cannot load it: {why}{beside}")

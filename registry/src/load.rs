@@ -3,41 +3,77 @@
 
 use crate::catalogue::Catalogue;
 use crate::document::Document;
-use crate::library::{Library, Refusal, other_hash};
+use crate::library::{Library, PackageRequest, Refusal, other_hash};
 use crate::library_file::table;
+use crate::lock::Lock;
+use crate::package::{Announced, Package};
 use crate::python_module;
 use crate::sealed_memfd::{copy, hash, open};
 use crate::sections::Isolate;
+use crate::trust::{Trust, TrustPolicy};
 use fl_core::PartDecl;
 use fl_core::abi;
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 impl Library {
+    /// The library itself: of a package, where it is installed.
+    fn located(&self) -> Result<Self, Refusal> {
+        let Some(wanted) = &self.package else {
+            return Ok(self.clone());
+        };
+        let found = Package::find(&wanted.name, wanted.version.as_deref());
+        let found = found.map_err(|text| Refusal {
+            place: None,
+            path: wanted.name.clone().into(),
+            text,
+        })?;
+        Ok(Self {
+            path: found.path(),
+            module: match found.plugin {
+                Announced::Module(name) => Some(name),
+                Announced::Library(_) => None,
+            },
+            package: Some(PackageRequest {
+                name: found.name,
+                version: Some(found.version),
+            }),
+            ..self.clone()
+        })
+    }
+
     /// Its parts, and the SHA-256 of what they are from.
-    fn load(&self, isolate: Option<&Isolate>) -> Result<(Vec<&'static PartDecl>, Self), Refusal> {
+    fn load(
+        &self,
+        isolate: Option<&Isolate>,
+        trust: &TrustPolicy,
+    ) -> Result<(Vec<&'static PartDecl>, Self), Refusal> {
         let isolate = self.isolate.as_ref().or(isolate);
         let Some(name) = &self.module else {
             let path = self.path.canonicalize();
-            let (parts, hash) = load_hashed(self, isolate)?;
+            let loaded = load_hashed(self, isolate, trust)?;
             let found = Self {
                 path: path.unwrap_or_else(|_| self.path.clone()),
-                module: None,
-                sha256: Some(hash),
-                isolate: self.isolate.clone(),
+                sha256: Some(loaded.hash),
+                trust: Some(loaded.trust),
+                interface: loaded.interface,
+                ..self.clone()
             };
-            return Ok((parts, found));
+            return Ok((loaded.parts, found));
         };
-        python_module::load(self, name, isolate.is_some())
+        python_module::load(self, name, isolate.is_some(), trust)
     }
 }
 
 /// A library that is loaded: it stays for ever.
+#[derive(Clone)]
 struct Loaded {
     hash: String,
     path: PathBuf,
     isolate: Option<Isolate>,
     parts: Vec<&'static PartDecl>,
+    interface: Option<u32>,
+    trust: Trust,
 }
 
 impl Catalogue {
@@ -48,6 +84,23 @@ impl Catalogue {
         self
     }
 
+    /// The libraries that were loaded, in the order of loading.
+    pub fn libraries(&self) -> &[Library] {
+        &self.libraries
+    }
+
+    /// The same parts; libraries that are still to be loaded must be trusted so far.
+    pub fn trusting(mut self, policy: TrustPolicy) -> Self {
+        self.trust = policy;
+        self
+    }
+
+    /// The same parts; libraries that a spec names must be those that `lock` pins.
+    pub fn locked(mut self, lock: Lock) -> Self {
+        self.lock = Some(lock);
+        self
+    }
+
     /// These parts and those of `libraries`. A library that is named twice is loaded once.
     ///
     /// # Errors
@@ -55,11 +108,12 @@ impl Catalogue {
     pub fn with(&self, libraries: &[Library]) -> Result<Self, Refusal> {
         let (mut all, linked) = (self.clone(), fl_core::linked_parts());
         for library in libraries {
+            let library = &library.located()?;
             let path = library.path.canonicalize();
             let path = path.unwrap_or_else(|_| library.path.clone());
             let here = |l: &Library| l.path == path && l.module == library.module;
             let known = all.libraries.iter().any(here);
-            // nobody is to believe that it is kept apart
+            // the user must not believe that it is isolated
             if known && library.isolate.is_some() && all.isolate.is_none() {
                 let loaded = all.libraries.iter().find(|l| here(l));
                 if loaded.is_some_and(|l| l.isolate != library.isolate) {
@@ -74,7 +128,7 @@ impl Catalogue {
             if known && library.sha256.is_none() {
                 continue;
             }
-            let (loaded, found) = library.load(all.isolate.as_ref())?;
+            let (loaded, found) = library.load(all.isolate.as_ref(), &all.trust)?;
             if known || all.libraries.contains(&found) {
                 continue;
             }
@@ -88,13 +142,20 @@ impl Catalogue {
                     !name(p) || library.module.is_none() || of(&linked, *p) || of(&all.loaded, *p)
                 };
                 all.parts.retain(stays);
+                let other = all.parts.iter().copied().find(|p| name(p));
+                let one = |other: &PartDecl| part.package == other.package;
+                match other.filter(|other| one(other)) {
+                    Some(_) if part.brought => continue,
+                    Some(other) if other.brought => {
+                        all.parts.retain(|p| !std::ptr::eq(*p, other));
+                        all.loaded.retain(|p| !std::ptr::eq(*p, other));
+                    }
+                    _ => {}
+                }
                 if let Some(other) = all.parts.iter().find(|p| name(p)) {
                     return Err(Refusal {
                         place: None,
-                        path: match &library.module {
-                            Some(name) => name.into(),
-                            None => library.path.clone(),
-                        },
+                        path: library.named(),
                         text: format!(
                             "two parts are called {} `{}`: one from {}, one from {}",
                             part.role, part.name, other.origin, part.origin
@@ -118,8 +179,36 @@ impl Catalogue {
     /// As [`Catalogue::with`]; the refusal has its place in the spec.
     pub fn with_plugins(&self, spec: &Document) -> Result<Self, Refusal> {
         let mut all = self.clone();
-        for (place, library) in spec.plugins() {
-            all = all.with(&[library]).map_err(|refusal| Refusal {
+        let Some(level) = spec.plugins_trust() else {
+            // a level that cannot be read loads nothing
+            return Ok(all);
+        };
+        all.trust.level = all.trust.level.stricter(level);
+        for library in &self.libraries {
+            let found = library.trust.as_ref().unwrap_or(&Trust::Any);
+            let admitted = all.trust.level.admit(found);
+            let admitted = admitted.and_then(|()| match &self.lock {
+                None => Ok(()),
+                Some(_) => Err("--locked loads the plugins that the spec names, and this one is from --plugin: name it under `plugins`".into()),
+            });
+            admitted.map_err(|text| Refusal {
+                place: None,
+                path: library.path.clone(),
+                text,
+            })?;
+        }
+        for (place, mut library) in spec.plugins() {
+            let pinned = self
+                .lock
+                .as_ref()
+                .map_or(Ok(()), |lock| lock.pin(&mut library));
+            let pinned = pinned.map_err(|text| Refusal {
+                place: None,
+                path: library.named(),
+                text,
+            });
+            let loaded = pinned.and_then(|()| all.with(&[library]));
+            all = loaded.map_err(|refusal| Refusal {
                 place: Some(place),
                 ..refusal
             })?;
@@ -133,14 +222,15 @@ impl Catalogue {
 /// # Errors
 /// Says what is wrong with the file or with what it describes.
 pub fn load(library: &Library) -> Result<Vec<&'static PartDecl>, Refusal> {
-    load_hashed(library, library.isolate.as_ref()).map(|(parts, _)| parts)
+    let loaded = load_hashed(library, library.isolate.as_ref(), &TrustPolicy::default());
+    loaded.map(|loaded| loaded.parts)
 }
 
-/// Its parts, and the SHA-256 of the file that they are from.
 fn load_hashed(
     library: &Library,
     isolate: Option<&Isolate>,
-) -> Result<(Vec<&'static PartDecl>, String), Refusal> {
+    trust: &TrustPolicy,
+) -> Result<Loaded, Refusal> {
     let refused = |text: String| Refusal {
         place: None,
         path: library.path.clone(),
@@ -157,21 +247,27 @@ fn load_hashed(
     {
         return Err(refused(other_hash(&hash, wanted)));
     }
+    let trust = trust.judge(&hash).map_err(refused)?;
     // a study names a library for each of its runs
     static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let same =
         |l: &&Loaded| (&l.hash, &l.path, l.isolate.as_ref()) == (&hash, &library.path, isolate);
     if let Some(known) = loaded.iter().find(same) {
-        return Ok((known.parts.clone(), hash));
+        let known = known.clone();
+        return Ok(Loaded { trust, ..known });
     }
-    let mut keep = |parts: &Vec<&'static PartDecl>| {
-        loaded.push(Loaded {
+    let mut keep = |parts: Vec<&'static PartDecl>, interface: Option<u32>| {
+        let new = Loaded {
             hash: hash.clone(),
             path: library.path.clone(),
             isolate: isolate.cloned(),
-            parts: parts.clone(),
-        });
+            parts,
+            interface,
+            trust: trust.clone(),
+        };
+        loaded.push(new.clone());
+        new
     };
     if cfg!(target_os = "linux")
         && let Some(why) = crate::elf::obstacle(&mut file).map_err(unread)?
@@ -181,8 +277,7 @@ fn load_hashed(
     #[cfg(unix)]
     if let Some(isolate) = isolate {
         let parts = crate::isolate::import(file, &library.path, isolate).map_err(refused)?;
-        keep(&parts);
-        return Ok((parts, hash));
+        return Ok(keep(parts, None));
     }
     #[cfg(not(unix))]
     if isolate.is_some() {
@@ -197,8 +292,10 @@ fn load_hashed(
     #[allow(unsafe_code, reason = "the address of a library's symbol")]
     let parts = unsafe { abi::import(table, &library.path.display().to_string()) };
     let parts = parts.map_err(|e| refused(e.to_string()))?;
-    keep(&parts);
-    Ok((parts, hash))
+    // SAFETY: `import` has read the same number.
+    #[allow(unsafe_code, reason = "the number of the interface of a library")]
+    let interface = unsafe { (&raw const (*table).version).read() };
+    Ok(keep(parts, Some(interface)))
 }
 
 static BEFORE: OnceLock<fn()> = OnceLock::new();

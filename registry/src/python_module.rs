@@ -1,16 +1,21 @@
 //! Modules of Python, for the host that has Python in it.
 
 use crate::library::{Library, Refusal, other_hash};
+use crate::package::{Announced, Package};
+use crate::trust::TrustPolicy;
 use anyhow::anyhow;
 use fl_core::PartDecl;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-const NO_PYTHON: &str = "it is a module of Python, and this program has no Python in it: run the spec with the `fl` that comes with \
+const NO_PYTHON: &str = "it is a Python module, and this program has no Python: run the spec with the `fl` that comes with \
     the Python package fl-federated (`pip install`), or with `fl.run` in Python";
 
-const NOT_APART: &str =
+const NOT_ISOLATED: &str =
     "it is a module of Python, which cannot have processes of its own: leave out `isolate`";
+
+const UNHASHED: &str = "a hash is wanted, and its sources are not all that Python would run: it is an editable install, or \
+    has compiled modules";
 
 /// A module of Python that was imported.
 pub struct Module {
@@ -32,11 +37,12 @@ pub fn on_module(import: Import) {
     let _ = IMPORT.set(import);
 }
 
-/// The parts of a module that somebody named, and where it was found.
+/// The parts of a named module, and the place where it was found.
 pub(crate) fn load(
     library: &Library,
     name: &str,
     isolated: bool,
+    trust: &TrustPolicy,
 ) -> Result<(Vec<&'static PartDecl>, Library), Refusal> {
     let refused = |text: String| Refusal {
         place: None,
@@ -44,20 +50,59 @@ pub(crate) fn load(
         text,
     };
     if isolated {
-        return Err(refused(NOT_APART.into()));
+        return Err(refused(NOT_ISOLATED.into()));
     }
     let import = IMPORT.get().ok_or_else(|| refused(NO_PYTHON.into()))?;
-    let module = import(name, &library.path).map_err(refused)?;
-    if let Some(wanted) = &library.sha256
-        && !module.sha256.eq_ignore_ascii_case(wanted)
+    let pinned = |hash: &str| match &library.sha256 {
+        Some(wanted) if !hash.eq_ignore_ascii_case(wanted) => {
+            Err(refused(other_hash(hash, wanted)))
+        }
+        _ => Ok(()),
+    };
+    #[cfg(unix)]
+    if library.package.is_some() && library.sha256.is_none() {
+        let about = library.path.metadata();
+        let about = about.map_err(|e| refused(format!("{}: {e}", library.path.display())))?;
+        crate::file_permissions::trusted(&library.path, &about)
+            .map_err(|why| refused(format!("{}: {why}", library.path.display())))?;
+    }
+    // the sources of a package are known before they are run
+    let package = library.package.as_ref().map(|package| Package {
+        name: package.name.clone(),
+        version: package.version.clone().unwrap_or_default(),
+        folder: library.path.clone(),
+        plugin: Announced::Module(name.into()),
+    });
+    let before = package.as_ref().map(Package::sha256).transpose();
+    let before = before.map_err(refused)?.flatten();
+    match &before {
+        Some(hash) => pinned(hash)?,
+        None if package.is_some() && library.sha256.is_some() => {
+            return Err(refused(UNHASHED.into()));
+        }
+        None => {}
+    }
+    let trust = match before
+        .as_ref()
+        .filter(|_| package.is_some_and(|p| p.is_whole()))
     {
-        return Err(refused(other_hash(&module.sha256, wanted)));
+        Some(hash) => trust.judge(hash).map_err(refused)?,
+        None => trust.unattested().map_err(refused)?,
+    };
+    let module = import(name, &library.path).map_err(refused)?;
+    pinned(&module.sha256)?;
+    if before.is_some_and(|hash| hash != module.sha256) {
+        return Err(refused(format!(
+            "Python imports other sources than those of the package, from {}: another module is called so too, or they were changed just now",
+            module.folder.display()
+        )));
     }
     let found = Library {
         path: module.folder,
         module: Some(name.into()),
         sha256: Some(module.sha256),
-        isolate: None,
+        trust: Some(trust),
+        ..library.clone()
     };
     Ok((module.parts, found))
 }

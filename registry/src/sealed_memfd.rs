@@ -1,4 +1,4 @@
-//! The bytes of a library: whose they are, and a copy that nobody can change.
+//! The bytes of a library: their owner, and a copy that cannot be changed.
 
 use sha2::{Digest, Sha256};
 use std::fs::File;
@@ -6,9 +6,9 @@ use std::io::{Read, Seek};
 use std::path::Path;
 
 /// Opens a regular file. Unless it is `pinned`, only its owner may be able to change it, and that
-/// must be whoever runs this, or root.
+/// must be the user of this program, or root.
 pub(crate) fn open(path: &Path, pinned: bool) -> Result<File, String> {
-    // looked at before it is opened, for opening a pipe waits for somebody to write; and again when
+    // looked at before it is opened, because opening a pipe waits for a writer; and again when
     // it cannot be replaced
     let regular = |about: std::fs::Metadata| match (about.is_dir(), about.is_file()) {
         (true, _) => Err("it is a directory; a plugin is a shared library".to_string()),
@@ -33,7 +33,7 @@ pub(crate) fn open(path: &Path, pinned: bool) -> Result<File, String> {
     Ok(file)
 }
 
-/// The bytes of a file as nobody can change them any more.
+/// A copy of a file's bytes that cannot be changed.
 #[cfg(target_os = "linux")]
 pub(crate) fn copy(file: &mut File) -> std::io::Result<File> {
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -45,7 +45,7 @@ pub(crate) fn copy(file: &mut File) -> std::io::Result<File> {
     Ok(copy)
 }
 
-/// Elsewhere there is nothing to seal: the file itself.
+/// On other systems there are no seals: the file itself.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn copy(file: &mut File) -> std::io::Result<File> {
     file.try_clone()
@@ -63,7 +63,7 @@ pub(crate) fn hash(file: &mut File) -> std::io::Result<String> {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut out, b| {
         let _ = write!(out, "{b:02x}");

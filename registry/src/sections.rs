@@ -1,9 +1,11 @@
 //! The sections of a spec that do not belong to a part or to the host.
 
+use crate::library::is_sha256;
+use crate::package::{is_version, normalised};
+use crate::trust::Trust;
 use fl_core::privacy::Noise;
-use fl_core::settings::{Reader, Setting, Settings, Step, Value};
-use fl_core::{Budget, Checkpoints, ClientId, Faults, IdRanges, Task};
-use serde_json::json;
+use fl_core::settings::{Reader, Setting, Settings, Step, Value, ValueType};
+use fl_core::{Budget, Checkpoints, ClientId, Faults, IdRanges, StopWhen, Task};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -36,7 +38,7 @@ fl_core::settings! {
         seed: u64 = 0;
         /// What is learnt from, and who has which part of it.
         data: Raw;
-        /// The conversation between server and clients: `use` names it, the rest are its settings.
+        /// The method that server and clients follow: `use` names it, the rest are its settings.
         protocol: Raw;
         /// A part for each slot of the protocol: `use` names it, the rest are its settings. A list
         /// gives different parts to different clients.
@@ -44,10 +46,15 @@ fl_core::settings! {
         /// Libraries and modules of Python with parts that are not linked into this program; they
         /// are loaded before anything else is read.
         plugins: Vec<Plugin> = Vec::new();
-        /// When to measure: accuracy and, where two classes are told apart, the area under the
-        /// curve (`auc`); where pixels have classes or values, what `plugins/dense-prediction`
+        /// How far plugins must be trusted. The user's configuration, FL_PLUGINS_TRUST and
+        /// --plugins-trust can ask for more, and not for less.
+        plugins_trust: Option<Trust> = None;
+        /// When to measure: accuracy and, for tasks of two classes, the area under the curve
+        /// (`auc`); where pixels have classes or values, the measures of `plugins/dense-prediction`
         /// lists.
         evaluate: Evaluate = Evaluate { every: 1 };
+        /// Ends the rounds early, when a measure no longer improves. Not with an accountant.
+        stop_when: Option<StopWhen> = None;
         /// What to do with answers that cannot be used.
         faults: Faults = fl_core::settings::defaults();
         /// Where the noise of releases comes from.
@@ -63,8 +70,8 @@ fl_core::settings! {
 fl_core::choices! {
     /// Where noise comes from.
     pub(crate) enum NoiseFrom {
-        /// The seed, so that the run can be repeated. Whoever has the spec can take the noise off
-        /// again: for experiments.
+        /// The seed, so that the run can be repeated. A reader of the spec can remove the noise
+        /// again, so this is for experiments.
         Seeded = "seeded",
         /// A key of the operating system that is forgotten with the run; exact samplers on a grid
         /// (Canonne, Kamath and Steinke 2020). The run cannot be repeated bit for bit, and its
@@ -83,14 +90,19 @@ impl From<NoiseFrom> for Noise {
 }
 
 fl_core::settings! {
-    /// A library with parts, or a module of Python.
+    /// A library with parts, a module of Python, or a package that has one of them.
     #[check(one)]
     pub struct Plugin {
+        /// The name of an installed package that announces a plugin: a wheel with the entry point
+        /// group `fl.plugins`.
+        package: Option<String> = None;
+        /// The version of the package; `1.2` is met by each release 1.2.x. The newest if left out.
+        version: Option<String> = None;
         /// Where the library is, relative to the spec; of a module, the folder in which it is
         /// looked for.
         path: Option<String> = None;
-        /// The name of a module of Python whose parts are wanted. It is looked for in `path`, or
-        /// else beside the spec, and then where Python looks.
+        /// The name of a Python module whose parts the spec uses. It is looked for in `path`, or
+        /// else in the spec's folder, and then where Python looks.
         module: Option<String> = None;
         /// The SHA-256 that it must have; otherwise it is refused.
         sha256: Option<String> = None;
@@ -112,8 +124,23 @@ fl_core::settings! {
 }
 
 fn one(plugin: &Plugin) -> Result<(), String> {
-    if plugin.path.is_none() && plugin.module.is_none() {
-        return Err("must have a `path`, that of a library, or a `module`".into());
+    match (&plugin.package, &plugin.version) {
+        (Some(_), _) if plugin.path.is_some() || plugin.module.is_some() => {
+            return Err("has a `package`, so it must have no `path` and no `module`".into());
+        }
+        (Some(name), _) => _ = normalised(name)?,
+        (None, Some(_)) => return Err("`version` is that of a `package`, which is missing".into()),
+        (None, None) if plugin.path.is_none() && plugin.module.is_none() => {
+            return Err(
+                "must have a `package`, or a `path`, that of a library, or a `module`".into(),
+            );
+        }
+        (None, None) => {}
+    }
+    if let Some(version) = plugin.version.as_ref().filter(|v| !is_version(v)) {
+        return Err(format!(
+            "`version` must be one such as \"1.2\", got {version:?}"
+        ));
     }
     let word = |word: &str| {
         let mut letters = word.chars();
@@ -131,22 +158,18 @@ fn one(plugin: &Plugin) -> Result<(), String> {
             "`module` must be a name as Python imports it, such as `mine` or `mine.parts`, got `{module}`"
         ));
     }
-    let fine = |hash: &String| hash.len() == 64 && hash.chars().all(|c| c.is_ascii_hexdigit());
-    match plugin.sha256.as_ref().is_none_or(fine) {
-        true => Ok(()),
-        false => Err("`sha256` must have 64 hexadecimal digits".into()),
-    }
+    plugin.sha256.as_deref().map_or(Ok(()), is_sha256)
 }
 
 fl_core::settings! {
     /// When to measure.
     pub(crate) struct Evaluate {
-        /// After every so many rounds, and after the last.
+        /// Number of rounds from one to the next; the last round always counts.
         every: usize = 1, in 1..;
     }
 }
 
-/// A section that is read by somebody else.
+/// A section that other code reads.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Raw;
 
@@ -157,11 +180,8 @@ impl Setting for Raw {
     fn write(&self) -> Value {
         Value::Null
     }
-    fn schema() -> serde_json::Value {
-        json!({})
-    }
-    fn kind() -> String {
-        "mapping".into()
+    fn value_type() -> ValueType {
+        ValueType::Any.described("mapping")
     }
 }
 
@@ -185,11 +205,8 @@ impl Setting for Name {
     fn write(&self) -> Value {
         self.0.as_str().into()
     }
-    fn schema() -> serde_json::Value {
-        json!({ "type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}$" })
-    }
-    fn kind() -> String {
-        "text".into()
+    fn value_type() -> ValueType {
+        ValueType::Text(Some("^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}$".into()))
     }
 }
 
@@ -207,12 +224,8 @@ impl Setting for Clients {
     fn write(&self) -> Value {
         IdRanges(self.0.clone()).write()
     }
-    fn schema() -> serde_json::Value {
-        let mut schema = IdRanges::schema();
-        schema["description"] = json!("For these clients only: `5`, `0-3`, or a list of such.");
-        schema
-    }
-    fn kind() -> String {
-        "a client, a range or a list of them, such as 5, 0-3 or [0, 2-4]".into()
+    fn value_type() -> ValueType {
+        IdRanges::value_type()
+            .described("a client, a range or a list of them, such as 5, 0-3 or [0, 2-4]")
     }
 }

@@ -86,7 +86,7 @@ impl Checker<'_> {
                 && !protocol.asked.iter().any(released)
             {
                 let text = format!(
-                    "protocol `{}`, set as it is, releases nothing through this slot: a mechanism here would protect nothing",
+                    "protocol `{}` releases nothing through this slot with these settings: a mechanism here would protect nothing",
                     protocol.decl.name
                 );
                 self.note_key(&[key("parts"), key(slot.name)], text);
@@ -170,7 +170,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A budget needs somebody who counts.
+    /// Checks that a budget has an accountant.
     pub fn budget(&mut self, spec: &Value, protocol: Option<&CheckedProtocol>) {
         let accountant = spec.get("parts").and_then(|p| p.get("accountant"));
         let budget = spec.get("budget").is_some_and(|b| !b.is_null());
@@ -189,6 +189,17 @@ impl Checker<'_> {
             ),
         };
         self.note_key(&[key("budget")], text);
+    }
+
+    /// Rounds that end because of results have no price.
+    pub fn stop_when(&mut self, spec: &Value) {
+        let given = |value: Option<&Value>| value.is_some_and(|v| !v.is_null());
+        let accountant = spec.get("parts").and_then(|p| p.get("accountant"));
+        if given(spec.get("stop-when")) && given(accountant) {
+            let text = "does not go with parts.accountant: the epsilon of a number of rounds that \
+                        follows from results is no guarantee; give the run fewer rounds, or a `budget`";
+            self.note_key(&[key("stop-when")], text);
+        }
     }
 
     /// Makes every part once for each slot, to see whether it fits the task and can do what the

@@ -8,10 +8,12 @@ use crate::library::Library;
 use crate::sections::{DataSection, Top};
 use crate::slots::{in_order, written};
 use crate::spanned_value::key;
+use crate::trust::Trust;
 use fl_core::privacy::Noise;
 use fl_core::settings::{Setting, Value};
 use fl_core::{
     Budget, BuildContext, CheckedSettings, Checkpoints, Faults, PartDecl, Parts, Protocol, Result,
+    StopWhen,
 };
 use std::sync::Arc;
 
@@ -30,8 +32,10 @@ pub struct Spec<D> {
     pub protocol_settings: CheckedSettings,
     /// What fills its slots.
     pub parts: Arc<Parts>,
-    /// Evaluate after every so many rounds, and after the last.
+    /// Evaluate after every `evaluate_every` rounds, and after the last.
     pub evaluate_every: usize,
+    /// When to end the rounds early.
+    pub stop_when: Option<StopWhen>,
     /// The policy for answers that cannot be used.
     pub faults: Faults,
     /// When the run is written down.
@@ -42,6 +46,8 @@ pub struct Spec<D> {
     pub noise: Noise,
     /// The libraries that were loaded for it, each with its hash.
     pub libraries: Vec<Library>,
+    /// How far they had to be trusted.
+    pub plugins_trust: Trust,
     /// The whole spec with every default filled in; it reads back as the same spec.
     pub resolved: Value,
     /// What a user should know of the text: settings that are given by an old name.
@@ -85,6 +91,7 @@ impl Document {
             .and_then(|p| check.protocol(p, data.as_ref()));
         let filled = check.parts(value.get("parts"), protocol.as_ref(), data.as_ref());
         check.budget(&value, protocol.as_ref());
+        check.stop_when(&value);
         let conflicts = check.conflicts(&value, protocol.as_ref(), data.as_ref());
         // a slot without releases may follow from a setting that is wrong
         if let Some(protocol) = protocol.as_ref().filter(|_| !conflicts) {
@@ -110,6 +117,12 @@ impl Document {
             if top.budget.is_none() {
                 map.remove("budget");
             }
+            if top.stop_when.is_none() {
+                map.remove("stop-when");
+            }
+            if top.plugins_trust.is_none() {
+                map.remove("plugins-trust");
+            }
             // those of the command line too, and from wherever the run goes on
             match catalogue.libraries.as_slice() {
                 [] => map.remove("plugins"),
@@ -124,11 +137,13 @@ impl Document {
             protocol_settings: protocol.settings,
             parts: Arc::new(Parts::new(in_order(filled))),
             evaluate_every: top.evaluate.every,
+            stop_when: top.stop_when,
             faults: top.faults,
             checkpoints: top.checkpoint,
             budget: top.budget,
             noise: top.noise.into(),
             libraries: catalogue.libraries.clone(),
+            plugins_trust: catalogue.trust.level.clone(),
             resolved,
             notes,
         })

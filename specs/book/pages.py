@@ -4,9 +4,6 @@
 cuts the reference of specs into a page for each part, and turns links between pages into links
 between chapters. A link to a file that is no chapter becomes the file's path.
 
-`{{#code FILE:NAME}}` on a line of its own stands for the lines of FILE (from the repository's root)
-between the markers `ANCHOR: NAME` and `ANCHOR_END: NAME`.
-
 `pages.py check FOLDER` looks for broken links in the built book.
 """
 
@@ -15,7 +12,6 @@ import json
 import os
 import re
 import sys
-import textwrap
 import urllib.parse
 from html.parser import HTMLParser
 from pathlib import Path
@@ -25,7 +21,6 @@ SRC = "specs/book/src"
 SPLIT = "specs/README.md"
 LINK = re.compile(r'(!?)\[((?:[^\[\]`]|`[^`]*`|\[[^\]]*\])*)\]\(([^)\s]+)\)|(<img src=")([^"]+)(")')
 FENCE = re.compile(r"^\s*```", re.M)
-NAMES = {"{{Type}}": "Mine", "{{name}}": "mine", "{{Article}}": "A part", "{{article}}": "a part"}
 
 
 def place(page: str) -> str:
@@ -39,22 +34,6 @@ def slug(heading: str) -> str:
     """The anchor of a heading, as mdBook makes it."""
     kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
     return kept.replace(" ", "-")
-
-
-def code(target: str) -> str:
-    """The lines of a file between two markers, without indentation and comment signs."""
-    path, _, name = target.partition(":")
-    lines = (ROOT / path).read_text().splitlines()
-    if name:
-        first = next(i for i, line in enumerate(lines) if f"ANCHOR: {name}" in line)
-        last = next(i for i, line in enumerate(lines) if f"ANCHOR_END: {name}" in line)
-        lines = lines[first + 1 : last]
-    text = textwrap.dedent("\n".join(lines))
-    if all(line.startswith(("//!", "///")) for line in text.splitlines()):
-        text = "\n".join(line[3:].removeprefix(" ") for line in text.splitlines())
-    for name, value in NAMES.items():
-        text = text.replace(name, value)
-    return "\n".join(line for line in text.splitlines() if "ANCHOR" not in line)
 
 
 class Book:
@@ -103,8 +82,7 @@ class Book:
             parents.append(made)
 
     def page(self, text, source, at):
-        """A page with its code in it, and its links turned into the book's."""
-        text = re.sub(r"^\{\{#code (\S+)\}\}$", lambda m: code(m[1]), text, flags=re.M)
+        """A page with its links turned into the book's."""
         fences = FENCE.split(text)
         marks = FENCE.findall(text)
         for i in range(0, len(fences), 2):

@@ -1,17 +1,19 @@
 //! What it costs to call a part through the C interface instead of directly, and in a process of
-//! its own: time at 10 clients x 1,000 parameters, and time and peak memory at 100 clients x
-//! 1,000,000. `cargo bench -p fl-bench --bench abi`.
+//! its own: an exchange of a protocol, time at 10 clients x 1,000 parameters, and time and peak
+//! memory at 100 clients x 1,000,000. `cargo bench -p fl-bench --bench abi`.
 use criterion::Criterion;
 use fl_core::message::Params;
 use fl_core::prelude::*;
 use fl_core::settings::Value;
-use fl_core::{BoxedAggregator, PartDecl, TaskKind, abi, linked_parts};
+use fl_core::{BoxedAggregator, Inputs, PartDecl, RunOptions, TaskKind, abi, linked_parts};
+use fl_sim::Setup;
 use ndarray::ArrayD;
 use std::fs::File;
 use std::hint::black_box;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 settings! {
@@ -29,32 +31,94 @@ impl Aggregator for Mean {
 }
 plugin!(aggregator "mean" => Mean);
 
-fn inbox(clients: u32, numbers: usize) -> Inbox<Params> {
-    let mail = |k: u32| {
-        let tensor = ArrayD::from_shape_fn(vec![numbers], |i| (i[0] % 97) as f32 + k as f32);
-        ClientMessage::new(
-            k,
-            1.0 + f64::from(k),
-            Params([("w".to_string(), tensor)].into()),
-        )
+settings! {
+    /// Sends parameters to clients, which send them back.
+    pub struct Echo {
+        /// Number of exchanges with every client.
+        times: usize = 1, in 1..;
+        /// Number of parameters.
+        numbers: usize = 1, in 1..;
+    }
+}
+
+const NUMBERS: Exchange<Params, Params> = Exchange::new("numbers");
+
+impl Protocol for Echo {
+    fn declare(&self) -> Declaration<'_> {
+        let echo = NUMBERS.answered_by(|_, sent| Ok(sent.clone()));
+        Declaration::new().exchange(echo.times(self.times))
+    }
+
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+        let (all, sent) = (server.everyone(), parameters(self.numbers, 0.0));
+        server.once("step", &mut (), |server, (), round| {
+            for _ in 0..self.times {
+                black_box(server.collect(round, &NUMBERS, &all, |_| &sent)?);
+            }
+            Ok(())
+        })
+    }
+}
+plugin!(protocol "echo" => Echo);
+
+/// The seconds of one exchange with one client, of ten.
+fn exchange(decl: &PartDecl, numbers: usize) -> f64 {
+    const CLIENTS: usize = 10;
+    let (shape, data) = (vec![1], vec![0.0; CLIENTS]);
+    let (of, classes) = (vec![0; CLIENTS], 2);
+    let labels = Labels::Classes { of, classes };
+    let all = Examples::all(Arc::new(Inputs::Dense { shape, data }), Arc::new(labels));
+    let all = all.expect("a label for each row");
+    let take = |times: usize| {
+        let settings = format!("{{times: {times}, numbers: {numbers}}}");
+        let settings: Value = serde_yaml::from_str(&settings).expect("YAML");
+        let protocol: Box<dyn Protocol> = decl.make(&settings, &context()).expect("a protocol");
+        let options = RunOptions::new(1, all.task());
+        let clients = (0..CLIENTS).map(|k| all.pick(&[k])).collect();
+        let setup = Setup::new(
+            protocol.into(),
+            Arc::default(),
+            options,
+            clients,
+            all.clone(),
+        );
+        let began = Instant::now();
+        fl_sim::run(setup).expect("it runs");
+        began.elapsed().as_secs_f64()
     };
+    // the difference is free of what a run costs once
+    let few = (0..5).map(|_| take(10)).fold(f64::INFINITY, f64::min);
+    let many = (0..5).map(|_| take(210)).fold(f64::INFINITY, f64::min);
+    (many - few) / (200 * CLIENTS) as f64
+}
+
+fn parameters(numbers: usize, more: f32) -> Params {
+    let tensor = ArrayD::from_shape_fn(vec![numbers], |i| (i[0] % 97) as f32 + more);
+    Params([("w".to_string(), tensor)].into())
+}
+
+fn inbox(clients: u32, numbers: usize) -> Inbox<Params> {
+    let mail = |k: u32| ClientMessage::new(k, 1.0 + f64::from(k), parameters(numbers, k as f32));
     Inbox::new((0..clients).map(mail).collect()).expect("a legal inbox")
 }
 
-fn build(decl: &PartDecl) -> BoxedAggregator<Params, Params> {
-    let make = BuildContext {
+fn context() -> BuildContext {
+    BuildContext {
         task: Task {
             input: vec![1],
             kind: TaskKind::Classes(2),
         },
         stream: Stream::root(0),
-    };
-    decl.make(&Value::Null, &make).expect("it can be made")
+    }
+}
+
+fn build(decl: &PartDecl) -> BoxedAggregator<Params, Params> {
+    decl.make(&Value::Null, &context()).expect("it can be made")
 }
 
 /// The parts of this program in a process that this program begins, as a loaded library's with
 /// `--isolate`.
-fn apart() -> &'static PartDecl {
+fn apart() -> Vec<&'static PartDecl> {
     let begin = || {
         let (socket, theirs) = UnixStream::pair()?;
         let shared = tempfile::NamedTempFile::new_in("/dev/shm")?;
@@ -73,7 +137,7 @@ fn apart() -> &'static PartDecl {
         })
     };
     let library = abi::IsolatedLibrary::new(Box::new(begin), Duration::from_secs(60));
-    abi::import_apart(library, "apart").expect("it serves its parts")[0]
+    abi::import_isolated(library, "apart").expect("it serves its parts")[0]
 }
 
 /// What the process does.
@@ -91,10 +155,10 @@ fn serve(shared: &str) -> Result<()> {
     }
 }
 
-/// What the process is told.
+/// The argument of the process.
 const SERVE: &str = "--serve";
 
-/// Peak memory of this process in MiB, since the last [`forget`]; `None` where nobody counts.
+/// Peak memory of this process in MiB, since the last [`forget`]; `None` if it is unknown.
 fn peak() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
@@ -112,12 +176,27 @@ fn main() {
     if args.get(1).is_some_and(|arg| arg == SERVE) {
         return serve(&args[2]).expect("the program is there");
     }
-    let (linked, loaded) = (linked_parts()[0], abi::import_linked("here")[0]);
-    let all = [
-        ("linked", linked),
-        ("through C", loaded),
+    let each = [
+        ("linked", linked_parts()),
+        ("through C", abi::import_linked("here")),
         ("apart", apart()),
     ];
+    let named = |parts: &[&'static PartDecl], name: &str| {
+        let part = parts.iter().find(|part| part.name == name);
+        *part.expect("it is linked here")
+    };
+    let protocols = each
+        .each_ref()
+        .map(|(how, parts)| (*how, named(parts, "echo")));
+    for numbers in [1, 1_000, 1_000_000] {
+        for (name, decl) in protocols {
+            let micros = 1e6 * exchange(decl, numbers);
+            println!("exchange of {numbers} with one client, {name}: {micros:.2} us");
+        }
+    }
+    let all = each
+        .each_ref()
+        .map(|(how, parts)| (*how, named(parts, "mean")));
     let mut criterion = Criterion::default().configure_from_args();
     for (clients, numbers) in [(1, 10), (10, 1_000)] {
         let small = inbox(clients, numbers);

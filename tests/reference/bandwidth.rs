@@ -205,7 +205,7 @@ impl Unit {
         }
     }
 
-    /// So many bytes in this unit.
+    /// This number of bytes in this unit.
     fn of(self, bytes: u64) -> f64 {
         bytes as f64 / self.bytes()
     }

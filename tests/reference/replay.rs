@@ -186,7 +186,7 @@ fn compare(
     }
 }
 
-/// What is not there is told apart from null, which means undefined.
+/// A missing member differs from null, which means undefined.
 fn member<'a>(object: &'a Map<String, Value>, key: &str) -> &'a Value {
     static MISSING: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| json!("(nothing)"));
     object.get(key).unwrap_or(&MISSING)

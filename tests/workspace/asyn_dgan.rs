@@ -10,8 +10,8 @@ use fl_core::{
     Task, TaskKind, Trainer as _,
 };
 use fl_plugin_fediod::{
-    Answers, AsynDgan, ClassCounts, GenerateAndDistill, InputValues, MadeOfMaps, SlopesWanted, aim,
-    channels, odds,
+    Answers, AsynDgan, ClassCounts, GenerateAndDistill, ImagesOfMaps, InputValues, SlopeRequest,
+    aim, channels, odds,
 };
 use fl_plugin_trainer_dfdx::Dfdx;
 use ndarray::{Array1, Array2, Axis, array, concatenate};
@@ -84,7 +84,7 @@ fn scores(me: &mut Client, x: &Array2<f32>, rows: &[usize]) -> Array2<f64> {
     judge.predict(&x).unwrap().mapv(f64::from)
 }
 
-/// `ln(1 + e^s)`: what a score of "made" costs whoever made it.
+/// `ln(1 + e^s)`: the generator's loss for a score of "made".
 fn cost(score: f64) -> f64 {
     score.exp().ln_1p()
 }
@@ -121,7 +121,7 @@ fn asyn_dgan_answers_the_slope_of_what_its_generator_loses() {
         let protocol: AsynDgan = read_yaml(&yaml).unwrap();
         let (mut me, x) = (client(), values());
         let of = rows.iter().map(|row| *row as u32).collect();
-        let sent = MadeOfMaps {
+        let sent = ImagesOfMaps {
             values: x.clone(),
             of,
         };
@@ -149,8 +149,8 @@ fn fediod_answers_slopes_of_images_of_its_own_maps_and_of_others() {
         array![6u32],
         "its examples"
     );
-    let of = array![2, MadeOfMaps::ANOTHERS, 1];
-    let sent = MadeOfMaps {
+    let of = array![2, ImagesOfMaps::ANOTHERS, 1];
+    let sent = ImagesOfMaps {
         values: x.clone(),
         of,
     };
@@ -163,7 +163,7 @@ fn fediod_answers_slopes_of_images_of_its_own_maps_and_of_others() {
 
     let mut draws = Stream::root(9).draws();
     let by_scores = Array2::from_shape_simple_fn((N, 2 * PIXELS), || draws.normal() as f32);
-    let wanted = SlopesWanted {
+    let wanted = SlopeRequest {
         scores: by_scores.clone(),
         odds: array![0.7, 0.4, -0.3],
         share: Array1::zeros(0),

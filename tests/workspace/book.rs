@@ -125,24 +125,6 @@ mod protocol {
 }
 
 #[test]
-fn exact_the_readme_shows_the_aggregator() {
-    let here = include_str!("book.rs");
-    let (_, rest) = here.split_once("// ANCHOR: aggregator\n").unwrap();
-    let (code, _) = rest.split_once("    // ANCHOR_END: aggregator").unwrap();
-    let code: String = code
-        .lines()
-        .map(|line| format!("{}\n", line.strip_prefix("    ").unwrap_or(line)))
-        .collect();
-    let readme = include_str!("../../README.md");
-    let (_, rest) = readme.split_once("```rust\n").unwrap();
-    let (shown, _) = rest.split_once("```").unwrap();
-    assert!(
-        shown == code,
-        "the README shows other code than tests/workspace/book.rs:\n{shown}"
-    );
-}
-
-#[test]
 fn the_aggregators_keep_their_promises() {
     fl_conformance::aggregator(|| aggregator::MyMean { trim: 0.25 });
     fl_conformance::aggregator(|| sent::HalfWay {});

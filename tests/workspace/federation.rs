@@ -389,7 +389,7 @@ fn who_answers_first_does_not_decide_what_shape_is_right() {
     let error = mean_under("shape", 0..=0, "{}").unwrap_err();
     let error = format!("{error:#}");
     assert!(
-        error.contains("client 0: `w` is [3] here, [2] in what was sent"),
+        error.contains("client 0: `w` is [3] here, [2] in the message sent"),
         "{error}"
     );
 }
@@ -595,7 +595,7 @@ impl Trainer for Blind {
     }
 }
 
-/// Everybody trains a model, which is evaluated and kept.
+/// All clients train a model, which is evaluated and kept.
 struct Alone;
 
 const TRAIN: Exchange<Nothing, Nothing> = Exchange::new("training");

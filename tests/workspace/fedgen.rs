@@ -81,8 +81,8 @@ fn ends_with() -> Vec<f32> {
     model.params().flat()
 }
 
-/// A linear layer with so many outputs, laid out as [`Params::flat`] has it: bias, then weights by
-/// output.
+/// A linear layer with `outputs` outputs, laid out as [`Params::flat`] has it: bias, then weights
+/// by output.
 fn layer(w: &[f64], x: &[f64], outputs: usize) -> Vec<f64> {
     let one = |o: usize| {
         let weights = &w[outputs + o * x.len()..];

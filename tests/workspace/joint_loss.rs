@@ -14,7 +14,7 @@ const ALL: usize = CLIENTS * OWN;
 const ROUNDS: usize = 3;
 const STEPS: usize = 2;
 
-/// The clients' models after three rounds of two steps; everybody's inputs are the public samples.
+/// The clients' models after three rounds of two steps; all clients' inputs are the public samples.
 fn ends_with(alpha: f64) -> Vec<Vec<f32>> {
     let (all, own) = everybody();
     let dir = tempfile::tempdir().unwrap();

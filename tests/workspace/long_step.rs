@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 
 const NUMBERS: Exchange<Nothing, Params> = Exchange::new("numbers");
 
-/// Two questions a round; the server is gone after so many answers. Clients remember how often they
-/// were asked.
+/// Two exchanges a round; the server is gone after a number of answers. Clients count their
+/// requests.
 struct Gone {
     after: usize,
     answers: AtomicUsize,

@@ -1,4 +1,4 @@
-//! A program that wants only its own parts links none of ours.
+//! A program that uses only its own parts links none of ours.
 
 use std::process::Command;
 

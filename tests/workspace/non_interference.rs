@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Says that it hides what it releases, and releases the same in any case.
-/// Parameters are bounded by a norm of 1, as adaptive clipping wants it; a constant needs no bound.
+/// Parameters are bounded by a norm of 1, as adaptive clipping requires; a constant needs no bound.
 fn bound<M: Message>(m: &mut M) {
     let any: &mut dyn std::any::Any = m;
     if let Some(params) = any.downcast_mut::<Params>() {
@@ -52,7 +52,7 @@ macro_rules! constant {
                 })
             }
             fn perturb(&mut self, m: &mut $on, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {
-                // a price is believed of noise that was drawn
+                // a price counts only if noise was drawn
                 noise.draws();
                 let perturb: fn(&mut $on) = $perturb;
                 perturb(m);
@@ -121,7 +121,7 @@ const SAME: usize = 4;
 
 type Views = BTreeMap<Observer, Vec<(String, Vec<u8>)>>;
 
-/// Examples of two classes, everybody's.
+/// Examples of two classes, of all clients.
 fn all() -> Examples {
     let mut draws = Stream::root(7).child("examples", 0).draws();
     let inputs = Inputs::Dense {
@@ -479,7 +479,7 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
         }
     }
     assert!(red.is_empty(), "{}", red.join("\n"));
-    // a test of promises that nobody makes would be green as well
+    // a test without promises would pass too
     assert!(promises.values().all(|n| *n > 0), "{promises:?}");
 }
 
@@ -487,7 +487,7 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Flaw {
     Nothing,
-    /// A second question whose answer is said to be public, and is not.
+    /// A second exchange whose answer is declared public, and is not.
     Public,
     /// Something of the answer goes beside the mechanism.
     Beside,

@@ -89,7 +89,7 @@ impl Aggregator for Rounds {
     fn update(&mut self, round: &Round, mut mean: Params) -> Result<Params> {
         self.uses += 1;
         round.record("uses", f64::from(self.uses));
-        let sent = round.sent::<Params>().context("what was sent")?;
+        let sent = round.sent::<Params>().context("the message sent")?;
         mean.add_scaled(0.5, sent)?;
         mean.scale(f64::from(self.uses));
         Ok(mean)
@@ -290,7 +290,7 @@ impl Protocol for Walk {
         fed.rounds(ROUNDS, &mut global, |fed, global, round| {
             let cohort = fed.cohort_by_loss(&COHORT, round, &LOSS, &*global)?;
             if cohort.is_empty() {
-                return Ok(()); // a Poisson draw of nobody
+                return Ok(()); // a Poisson draw of no client
             }
             *global = fed.run(round, &STEP, &cohort, |_| &*global)?;
             // twice in one round: the two must not share their noise

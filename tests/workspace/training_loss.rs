@@ -128,7 +128,7 @@ fn a_loss_has_no_price_whatever_hides_the_answer() {
         };
         assert_eq!(
             nothing[..],
-            ["beside `training` a client tells its training loss"]
+            ["with its answer to `training` a client sends its training loss"]
         );
     }
     // so no budget can be kept

@@ -2,7 +2,7 @@
 //! [`FL_ASK`](super::raw::FL_ASK), their answers, and the requests back.
 
 use super::marshal_data::{ExamplesAsk, SamplesAsk};
-use crate::message::Erased;
+use crate::message::{Erased, ExchangeShape};
 use crate::{
     ClientId, ClientMessage, Cohort, Length, Loss, Problem, Round, SamplingScheme, SharedExecutor,
     Stream, Task, TaskKind,
@@ -274,6 +274,15 @@ pub(super) enum Ask {
     },
     Labels {
         number: u64,
+        at: usize,
+    },
+    /// The numbers of samples: the tensor `values`, `samples x ..`.
+    Values {
+        x: SamplesAsk,
+    },
+    /// What is known of examples: the tensor `target`, and the text of its kind.
+    Targets {
+        of: ExamplesAsk,
     },
     Drop {
         held: u64,
@@ -515,6 +524,14 @@ pub(super) struct SuitsText {
 pub(super) struct TaskText {
     pub slot: String,
     pub task: Task,
+}
+
+/// See [`FL_BYTES`](super::raw::FL_BYTES).
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct BytesText {
+    pub kind: String,
+    #[serde(flatten)]
+    pub shape: ExchangeShape,
 }
 
 /// A conflict of settings.

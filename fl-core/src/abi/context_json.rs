@@ -1,4 +1,4 @@
-//! What is said in JSON beside the tensors of a call, by both sides.
+//! The JSON that accompanies the tensors of a call, in both directions.
 
 use crate::{Cohort, LogEvent, Round, SamplingScheme, SharedExecutor, Stream};
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ impl<'a> RoundText<'a> {
     }
 }
 
-/// What a part says of its work, as it crosses: the text beside a result.
+/// The text beside a result: the part's events for the log.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct LogEventText {
@@ -35,10 +35,10 @@ pub(super) struct LogEventText {
 }
 
 impl LogEventText {
-    /// What was said in `round`; `None` if nothing was.
+    /// The events of `round`; `None` if there are none.
     pub fn of(round: &Round) -> Option<Self> {
         let mut text = Self::default();
-        for said in round.said() {
+        for said in round.take_log() {
             match said {
                 LogEvent::Note(note) => text.notes.push(note),
                 LogEvent::Number(name, value) => text.numbers.push((name, value)),
@@ -84,7 +84,7 @@ impl CohortText {
     }
 }
 
-/// What a gradient is wanted of, as it crosses.
+/// The target of a gradient, as it crosses.
 #[derive(Serialize, Deserialize)]
 pub(super) struct GradientText {
     pub loss: crate::Loss,
@@ -102,4 +102,13 @@ pub(super) struct FitOptionsText {
     pub gradient_offset: bool,
     pub clip: Option<f64>,
     pub target: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub auxiliary: bool,
+}
+
+/// The place of a step in its pass, as it crosses.
+#[derive(Serialize, Deserialize)]
+pub(super) struct StepText {
+    pub at: usize,
+    pub of: usize,
 }

@@ -1,8 +1,8 @@
 //! What both sides share: texts, tensors and messages as C types, and back.
 
 use super::raw::{
-    FL_BITS, FL_F32, FL_F64, FL_I64, FL_MAGIC, FL_U8, FL_U32, FL_VERSION, FlLibrary, FlMessage,
-    FlTensor, FlText,
+    FL_BITS, FL_F32, FL_F64, FL_I64, FL_MAGIC, FL_U8, FL_U32, FL_VERSION, FlHost, FlInput,
+    FlLibrary, FlMessage, FlTensor, FlText,
 };
 use crate::message::{
     AnyMessage, Bits, Erased, Logits, Message, MessageType, NamedTensors, Params, TensorMap, View,
@@ -11,6 +11,7 @@ use crate::{AnyInbox, ClientId, ClientMessage, Result};
 use anyhow::{Context, bail, ensure};
 use ndarray::{ArrayRef, ArrayViewD, Axis, Dimension, IxDyn, ShapeBuilder};
 use std::ffi::c_void;
+use std::mem::{MaybeUninit, offset_of};
 
 /// The longest text that is read from the other side.
 pub(super) const LONGEST: usize = 16 << 20;
@@ -40,6 +41,64 @@ impl FlLibrary {
         drop: None,
         free: None,
     };
+}
+
+/// The sizes of these structures in the oldest interface that this side reads them of. Later ones
+/// are longer: what they have more stands at the end.
+pub(super) const SHORTEST_TABLE: usize = offset_of!(FlLibrary, free) + size_of::<usize>();
+const SHORTEST_INPUT: usize = offset_of!(FlInput, count) + size_of::<usize>();
+/// A library of interface 2 never lends one, and one of interface 3 has `call`.
+const SHORTEST_HOST: usize = offset_of!(FlHost, call) + size_of::<usize>();
+
+/// A structure of the other side, which has `size` bytes there, as this side knows it: what it lacks
+/// is zero, so a function is NULL, and what it has more is left out.
+///
+/// # Safety
+/// `from` points to `size` bytes, and a `T` of zeros is valid.
+pub(super) unsafe fn of_size<T>(from: *const T, size: usize) -> T {
+    let mut own = MaybeUninit::<T>::zeroed();
+    let bytes = size.min(size_of::<T>());
+    // SAFETY: both sides have so many bytes, as the caller says; all others are zero, which is
+    // valid.
+    unsafe {
+        let (from, to) = (from.cast::<u8>(), own.as_mut_ptr().cast::<u8>());
+        from.copy_to_nonoverlapping(to, bytes);
+        own.assume_init()
+    }
+}
+
+impl FlHost {
+    /// One of the other side; `None` if it is NULL or too short.
+    ///
+    /// # Safety
+    /// `from` is NULL or points to as many bytes as it says.
+    pub(super) unsafe fn read(from: *const Self) -> Option<Self> {
+        if from.is_null() {
+            return None;
+        }
+        // SAFETY: not NULL, and every such structure begins with its size.
+        let size = unsafe { (&raw const (*from).size).read() };
+        // SAFETY: as the caller says; zeros are no functions.
+        (size >= SHORTEST_HOST).then(|| unsafe { of_size(from, size) })
+    }
+}
+
+impl FlInput {
+    /// One of the other side.
+    ///
+    /// # Errors
+    /// If it is NULL or too short.
+    ///
+    /// # Safety
+    /// `from` is NULL or points to as many bytes as it says.
+    pub(super) unsafe fn read(from: *const Self) -> Result<Self> {
+        ensure!(!from.is_null(), "a call without input");
+        // SAFETY: not NULL, and every such structure begins with its size.
+        let size = unsafe { (&raw const (*from).size).read() };
+        ensure!(size >= SHORTEST_INPUT, "an input of {size} bytes");
+        // SAFETY: as the caller says; zeros are an empty text and no messages.
+        Ok(unsafe { of_size(from, size) })
+    }
 }
 
 impl FlMessage {
@@ -84,7 +143,7 @@ impl FlText {
             "{what} is a NULL of {} bytes",
             self.length
         );
-        // SAFETY: not NULL, and the caller says that so many bytes live for 'a.
+        // SAFETY: not NULL, and the caller promises that `length` bytes live for 'a.
         let bytes = unsafe { std::slice::from_raw_parts(self.data, self.length) };
         std::str::from_utf8(bytes).map_err(|e| {
             let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
@@ -275,7 +334,7 @@ pub(super) fn shorter<'b>(view: &'b View<'_>) -> View<'b> {
     }
 }
 
-/// The content of a message, and what its wire form knows besides: the grid that scores are packed
+/// The content of a message, and the grid of its wire form, if its scores are packed
 /// on.
 pub(super) fn content(message: &dyn AnyMessage) -> NamedTensors<'_> {
     let mut all = message.content();
@@ -318,7 +377,7 @@ pub(super) unsafe fn view<'a>(raw: &FlTensor) -> Result<(&'a str, View<'a>)> {
             // SAFETY: an array of no numbers reads none.
             return unsafe { ArrayViewD::from_shape_ptr(IxDyn(shape), data) };
         }
-        // ndarray wants the lowest address and positive steps first
+        // ndarray requires the lowest address and positive steps first
         for (n, s) in shape.iter().zip(strides).filter(|(_, s)| **s < 0) {
             // SAFETY: the last number of this axis is one of the tensor's.
             data = unsafe { data.offset((*n as isize - 1) * *s) };

@@ -40,7 +40,9 @@
 )]
 
 mod ask;
+mod auxiliary;
 mod context_json;
+mod data_sets;
 mod declaration;
 mod host;
 #[cfg(unix)]
@@ -57,20 +59,34 @@ mod tests;
 
 pub use host::{Refused, during, import, import_linked, on_log};
 #[cfg(unix)]
-pub use host::{import_apart, leave};
+pub use host::{import_isolated, leave};
 #[cfg(unix)]
 pub use isolated::{IsolatedLibrary, Process, serve};
 pub use library::{fl_plugin, library};
+
+/// The C header of this interface, `fl_plugin.h`.
+pub const HEADER: &str = include_str!("../../include/fl_plugin.h");
+
+/// A crate that says [`export_plugins!`](crate::export_plugins!).
+#[doc(hidden)]
+pub struct ExportedPackage(pub &'static str);
+
+inventory::collect!(ExportedPackage);
 
 /// Makes a crate's parts loadable, besides being linkable: one line in its `lib.rs`, and
 /// `crate-type = ["cdylib", "rlib"]` under `[lib]` in its `Cargo.toml`.
 ///
 /// The table stands once in `fl-core` and lists whatever parts are in the same library; this line
-/// makes sure that it is kept. Any number of crates that say so can be linked into one program.
+/// makes sure that it is kept. Parts of crates without this line are there because others use
+/// them: they give way to the same part of the same crate elsewhere. Any number of crates that say
+/// so can be linked into one program.
 #[macro_export]
 macro_rules! export_plugins {
     () => {
         const _: () = {
+            $crate::__private::inventory::submit! {
+                $crate::abi::ExportedPackage(env!("CARGO_PKG_NAME"))
+            }
             #[used]
             static TABLE: &$crate::abi::raw::FlLibrary = &$crate::abi::fl_plugin;
         };

@@ -14,7 +14,7 @@ pub const FL_OLDEST: u32 = 2;
 
 /// Done.
 pub const FL_OK: i32 = 0;
-/// It cannot be done; `FlHost.fail` has been told why.
+/// It cannot be done; `FlHost.fail` has the reason.
 pub const FL_ERROR: i32 = 1;
 /// This part has no such operation. Right for every operation that is called optional here.
 pub const FL_UNKNOWN: i32 = 2;
@@ -54,7 +54,8 @@ pub const FL_CHECK: u32 = 1;
 /// Optional. Gives a text: aggregators and attacks
 /// `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`, `class_counts`,
 /// `training_loss`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`,
-/// `within_hull`; selectors of clients `{"draw": "unknown"}` with a draw as in `FL_PRICE`; trainers
+/// `within_hull`; selectors `{"draw": "unknown", "needs_scores": false}` with a draw as in
+/// `FL_PRICE`; trainers
 /// `{"parametric": false, "differentiable": false, "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}]}`,
 /// where no `learns` stands for all losses.
 pub const FL_DESCRIBE: u32 = 2;
@@ -63,6 +64,12 @@ pub const FL_DESCRIBE: u32 = 2;
 pub const FL_SAVE: u32 = 3;
 /// Takes back what `FL_SAVE` gave: one message with the tensor `state`.
 pub const FL_LOAD: u32 = 4;
+
+/// Optional, of a library (`part` is NULL): the most bytes of one message of a kind that it declares.
+/// Text `{"kind": "spreads", "params": 100, "rows": 50, "inputs": 784, "outputs": 10, "classes": 10,
+/// "model": null}`, where `model` is the bytes of a model in its own format; gives the text of a
+/// whole number, or `null`.
+pub const FL_BYTES: u32 = 5;
 
 /// Aggregator, and attack (role `attack`, signature `params`). The messages of an inbox, in client
 /// order, finite and alike; text `{"number": 1, "last": false, "name": "round 1"}`. Gives the
@@ -89,13 +96,17 @@ pub const FL_UPDATE: u32 = 15;
 /// `samples x channels x height x width`: those to be made); text `{"classes": 10}`.
 pub const FL_FIT: u32 = 20;
 /// Selector. One message: the tensors `clients` (numbers), `sizes` and `losses` (doubles, NaN where
-/// nobody has asked), or `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions`
+/// unknown), or `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions`
 /// (numbers), ascending, and optionally a text as `FL_AGGREGATE`.
 pub const FL_SELECT: u32 = 21;
-/// Selector of clients, optional. As `FL_SELECT`; gives the text of what it wants to know before it
-/// selects, `{"wanted": "samples", "of": [0, 2]}` with positions, or `loss` in place of `samples`,
-/// or `null`. It is asked again with what was told.
+/// Selector of clients, optional. As `FL_SELECT`; gives the text of the numbers that it needs
+/// before it selects, `{"wanted": "samples", "of": [0, 2]}` with positions, or `loss` in place of
+/// `samples`, or `null`. It is called again with these numbers.
 pub const FL_POLL: u32 = 22;
+
+/// Selector, optional. As `FL_SELECT`; gives the tensor `ranks` (doubles), a number for each of the
+/// pool, higher for a preferred one, or none. For reports only.
+pub const FL_RANK: u32 = 23;
 
 /// Mechanism. One message in, the bounded message out.
 pub const FL_CLIP: u32 = 30;
@@ -137,7 +148,8 @@ pub const FL_LEARN: u32 = 51;
 /// null, then the offset's if `gradient_offset` is true; text
 /// `{"length": {"Steps": 5}, "batch": 16, "loss": "CrossEntropy", "fresh": false, "proximal": null, "gradient_offset": false, "clip": null, "target": "classes"}`,
 /// where a target is of `classes`, `multi-label`, `pixels` (floats), `soft` or `scores`. Gives the
-/// text `{"steps": 5, "loss": 0.3}`.
+/// text `{"steps": 5, "loss": 0.3}`. With `"auxiliary": true`, which only a trainer with `FL_HEAD` is
+/// told, it asks `FlHost.call` for a loss to add in every mini-batch: FL_BACK.
 pub const FL_TRAIN: u32 = 60;
 /// Trainer. One message with `values`; gives the tensor `scores`, `samples x outputs`.
 pub const FL_PREDICT: u32 = 61;
@@ -166,6 +178,12 @@ pub const FL_STEP_SIZE: u32 = 69;
 pub const FL_SAVE_MEMORY: u32 = 70;
 /// Takes back what `FL_SAVE_MEMORY` gave; model and optimiser stay as they are.
 pub const FL_LOAD_MEMORY: u32 = 71;
+/// Parametric trainer, optional. One message: a gradient, named and shaped as `FL_PARAMS`; text
+/// `{"at": 0, "of": 10}`. Takes one step of the optimiser along it, as after batch `at` of `of`.
+pub const FL_DESCEND: u32 = 72;
+/// Trainer, optional. Gives the last layer on the features of `FL_FEATURES`: the tensors `weight`
+/// (`outputs x features`) and `bias` of doubles, or none.
+pub const FL_HEAD: u32 = 73;
 
 /// Protocol. Gives the text of what it declares: `{"slots": [..], "exchanges": [..], "grows": null,
 /// "begins_with": null, "pooled": false}`, as fl-core/src/abi/declaration.rs has them.
@@ -191,12 +209,16 @@ pub const FL_TASK: u32 = 85;
 /// `{"do": "evaluate", "slot": "model", ..}`; the names are those of `fl_core::Server` and
 /// `fl_core::Client`, and what they are given stands in fl-core/src/abi/ask.rs.
 pub const FL_ASK: u32 = 90;
-/// What the program asks of a protocol in the middle of FL_ASK: another form of an answer
-/// (`{"call": "form"}`, one message), or a loss that is added to a training
-/// (`{"call": "auxiliary"}`).
+/// What is asked back. In the middle of FL_ASK the program asks a protocol for another form of an
+/// answer (`{"call": "form"}`, one message). In the middle of FL_TRAIN a trainer asks the program,
+/// and in that of FL_ASK the program a protocol, for a loss that is added to that of a mini-batch:
+/// `{"call": "auxiliary", "target": "classes", "key": [..]}`, one message with `weight`, `bias`
+/// (doubles, the last layer before the step), `scores` (floats) and `target` (as in FL_TRAIN, but
+/// `multi-label` of `int64_t` and `pixels` of numbers). The answer has `loss` (one double),
+/// `by-scores` (floats), `weight` and `bias`: the slopes of that loss.
 pub const FL_BACK: u32 = 91;
 
-/// UTF-8, not ended by a zero. Borrowed for the call, unless something else is said.
+/// UTF-8, not ended by a zero. Borrowed for the call, unless stated otherwise.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FlText {
@@ -249,7 +271,7 @@ pub struct FlMessage {
 pub struct FlInput {
     /// `sizeof(FlInput)` of the host.
     pub size: usize,
-    /// JSON; what stands in it is said at each operation.
+    /// JSON; each operation describes its content.
     pub text: FlText,
     /// The messages.
     pub messages: *const FlMessage,
@@ -326,9 +348,10 @@ pub struct FlHost {
     /// As `add_laplace`, with normal noise of this standard deviation.
     pub add_gaussian:
         Option<unsafe extern "C" fn(context: *mut c_void, values: *mut f64, n: usize, sigma: f64)>,
-    /// Since interface 3. Asks whoever made this for an operation in the middle of the call; `host`
+    /// Since interface 3. Asks the maker of this for an operation in the middle of the call; `host`
     /// takes the answer, and is one that the caller fills in. Right while a protocol leads or
-    /// answers, and then for the caller's thread.
+    /// answers or a trainer trains with an auxiliary loss, and then for the caller's thread; NULL
+    /// in other calls.
     pub call: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -355,7 +378,9 @@ pub struct FlLibrary {
     /// Describes every part, as JSON in the library's own memory, until `free`:
     /// `{"parts": [{"role": "aggregator", "name": "my-mean", "signature": "params -> params", "doc": "One sentence.", "settings": [{"name": "trim", "doc": "One sentence.", "schema": {"type": "number", "default": 0.1, "minimum": 0}}]}]}`.
     /// A setting without a default must be given. A part may have an `index`: what `create` and
-    /// FL_CHECK call it, if that is not its position here. Kinds of messages of its own stand
+    /// FL_CHECK call it, if that is not its position here. `"from"` may name its crate, and
+    /// `"brought": true` says that it is there only because others of the library use that crate:
+    /// it gives way to the same part of the same crate elsewhere. Kinds of messages of its own stand
     /// beside the parts:
     /// `"messages": [{"kind": "spreads", "doc": "One sentence.", "reach": "any", "tensors": [{"name": "spread", "type": "f64", "shape": "rows x 2", "doc": "One sentence."}]}]`.
     /// A type is `f32`, `f64`, `i64`, `u32`, `u8` (one dimension) or `bits`. A shape is `any`, or

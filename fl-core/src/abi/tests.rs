@@ -346,3 +346,92 @@ mod of_a_message_of_its_own {
         assert_eq!(names[..2], [("rows", Dtype::U32), ("range", Dtype::F64)]);
     }
 }
+
+/// What a later interface may make of the tables: one more function at the end of each.
+mod grown {
+    use super::super::host::Call;
+    use super::super::marshal::{OutgoingMessage, content, of_size, with_messages};
+    use super::*;
+
+    #[repr(C)]
+    struct LaterHost {
+        host: FlHost,
+        more: Option<unsafe extern "C" fn()>,
+    }
+
+    #[repr(C)]
+    struct LaterLibrary {
+        library: FlLibrary,
+        more: Option<unsafe extern "C" fn()>,
+    }
+
+    unsafe extern "C" fn never() {}
+
+    /// Runs `f` with a host that has one more function.
+    fn later(call: Call<'_>, f: impl FnOnce(&FlHost) -> i32) -> (i32, super::super::host::Answer) {
+        call.run(|host| {
+            // SAFETY: the host's own structure, copied as it is.
+            let host = unsafe { std::ptr::read(host) };
+            let size = size_of::<LaterHost>();
+            let more = Some(never as unsafe extern "C" fn());
+            let host = FlHost { size, ..host };
+            f(&LaterHost { host, more }.host)
+        })
+    }
+
+    #[test]
+    fn a_library_of_today_serves_a_program_with_one_more_function() {
+        let table = super::super::library();
+        let index = crate::linked_parts()
+            .iter()
+            .position(|part| part.name == "test-mean")
+            .unwrap() as u32;
+        let (stream, task) = (Stream::root(0), r#"{"input": [1], "kind": {"Classes": 2}}"#);
+        let call = || Call::new("a library", Some(&stream), None);
+        let (code, answer) = later(call(), |host| {
+            let (settings, task) = (FlText::of("{}"), FlText::of(task));
+            // SAFETY: everything handed over lives through the call.
+            unsafe { table.create.unwrap()(index, settings, task, host) }
+        });
+        let [part] = answer.parts[..] else {
+            panic!("{code}: {:?}", answer.failure)
+        };
+        let inbox = inbox();
+        let contents: Vec<_> = inbox.iter().map(|mail| content(&mail.body)).collect();
+        let letters: Vec<_> = contents.iter().map(OutgoingMessage::new).collect();
+        let text = r#"{"number": 1, "last": false, "name": "round 1"}"#;
+        let (code, answer) = with_messages(&letters, |messages| {
+            let input = FlInput {
+                size: size_of::<FlInput>(),
+                text: FlText::of(text),
+                messages: messages.as_ptr(),
+                count: messages.len(),
+            };
+            later(call(), |host| {
+                // SAFETY: the part is the library's own, and all else lives through the call.
+                unsafe { table.call.unwrap()(part, FL_AGGREGATE, &raw const input, host) }
+            })
+        });
+        assert_eq!((code, answer.failure), (FL_OK, None));
+        assert_eq!(answer.tensors[0].0, "w");
+        // SAFETY: the library made it, and it is dropped once.
+        unsafe { table.drop.unwrap()(part) };
+    }
+
+    #[test]
+    fn a_program_with_one_more_function_reads_a_library_of_today() {
+        let table = super::super::library();
+        let size = table.size as usize;
+        // SAFETY: the table has as many bytes as it says, and zeros are no functions.
+        let read: LaterLibrary = unsafe { of_size(std::ptr::from_ref(table).cast(), size) };
+        assert!(read.more.is_none());
+        assert_eq!(
+            read.library.call.map(|f| f as usize),
+            table.call.map(|f| f as usize)
+        );
+        assert_eq!(
+            read.library.free.map(|f| f as usize),
+            table.free.map(|f| f as usize)
+        );
+    }
+}

@@ -29,7 +29,7 @@ pub(crate) struct ClientCore {
     pub(crate) spent: Vec<PrivacyEvent>,
     pub(crate) notes: Vec<String>,
     pub(super) measures: Vec<(String, f64)>,
-    /// What was spent on the same data beside this run.
+    /// Events that other runs charged for the same data.
     pub(crate) past: Vec<PrivacyEvent>,
     /// Everything spent before this question.
     pub(crate) ledger: Vec<PrivacyEvent>,
@@ -244,8 +244,8 @@ impl ClientCalls for ClientCore {
         let part = self.store.get::<Box<dyn AnyAggregator>>(slot)?;
         let out = part.aggregate(&round, inbox)?;
         message::check(&*out)
-            .with_context(|| format!("parts.{slot}: what it made of its messages"))?;
-        for said in round.said() {
+            .with_context(|| format!("parts.{slot}: the result of its messages"))?;
+        for said in round.take_log() {
             match said {
                 LogEvent::Note(text) => self.note(format!("parts.{slot}: {text}")),
                 LogEvent::Number(name, value) => self.measure(&format!("{slot}.{name}"), value),

@@ -33,7 +33,7 @@ pub(crate) enum ClientSide {
 }
 
 impl Client {
-    fn calls(&self) -> &dyn ClientCalls {
+    pub(crate) fn calls(&self) -> &dyn ClientCalls {
         match &self.0 {
             ClientSide::Here(core) => &**core,
             ClientSide::Elsewhere(host) => &**host,
@@ -250,7 +250,7 @@ impl Client {
 
     /// Forwards the log events of a part.
     pub fn forward_log(&mut self, slot: &str, round: &Round) {
-        for said in round.said() {
+        for said in round.take_log() {
             match said {
                 LogEvent::Note(text) => self.note(format!("parts.{slot}: {text}")),
                 LogEvent::Number(name, value) => self.measure(&format!("{slot}.{name}"), value),
@@ -260,7 +260,7 @@ impl Client {
 
     // ---- releases
 
-    /// What the mechanism in `slot` wants all clients to agree on, see
+    /// The range that the mechanism in `slot` requires all clients to share, see
     /// [`crate::PrivacyMechanism::range`].
     ///
     /// # Errors
@@ -309,7 +309,12 @@ impl Client {
         mut step: impl FnMut(&mut Self, &[usize], &BoxedMechanism<M>) -> Result<M>,
         mut then: impl FnMut(&mut Self, usize, M) -> Result<()>,
     ) -> Result<()> {
-        let misfit = || format!("parts.{}: it hides other messages", slot.name());
+        let misfit = || {
+            format!(
+                "parts.{}: it is a mechanism for other messages",
+                slot.name()
+            )
+        };
         let (mut mechanism, steps) = self.calls_mut().begin_steps(slot, &mut like)?;
         let mut at = 0;
         let (mechanism, released) = loop {

@@ -68,6 +68,11 @@ impl Samples {
         &self.ids
     }
 
+    /// The ids, as they are shared.
+    pub(crate) fn shared_ids(&self) -> &Arc<[u32]> {
+        &self.ids
+    }
+
     /// Returns the shared storage.
     pub fn inputs(&self) -> &Arc<Inputs> {
         &self.inputs

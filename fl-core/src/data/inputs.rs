@@ -71,7 +71,7 @@ impl Inputs {
         }
     }
 
-    /// Whether its lists are as long as they must be: said of inputs that somebody else has made.
+    /// Whether its lists have the required lengths, for inputs that a library or a node has made.
     pub(crate) fn is_sound(&self) -> bool {
         let width = match self {
             Self::Bytes { shape, .. } => shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d)),
@@ -101,6 +101,58 @@ impl Inputs {
                     && starts.last() == Some(&columns.len())
                     && columns.len() == values.len()
                     && columns.iter().all(|c| (*c as usize) < width)
+            }
+        }
+    }
+
+    /// Returns these rows alone, in this order.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        let width = self.width();
+        let all = |row: &usize| row * width..(row + 1) * width;
+        match self {
+            Self::Bytes {
+                shape,
+                data,
+                mean,
+                std,
+            } => Self::Bytes {
+                shape: *shape,
+                data: rows
+                    .iter()
+                    .map(|row| &data[all(row)])
+                    .collect::<Vec<_>>()
+                    .concat(),
+                mean: mean.clone(),
+                std: std.clone(),
+            },
+            Self::Dense { shape, data } => Self::Dense {
+                shape: shape.clone(),
+                data: rows
+                    .iter()
+                    .map(|row| &data[all(row)])
+                    .collect::<Vec<_>>()
+                    .concat(),
+            },
+            Self::Sparse {
+                width,
+                starts,
+                columns,
+                values,
+            } => {
+                let mut own = (vec![0], Vec::new(), Vec::new());
+                for row in rows {
+                    let range = starts[*row]..starts[row + 1];
+                    own.1.extend_from_slice(&columns[range.clone()]);
+                    own.2.extend_from_slice(&values[range]);
+                    own.0.push(own.1.len());
+                }
+                let (starts, columns, values) = own;
+                Self::Sparse {
+                    width: *width,
+                    starts,
+                    columns,
+                    values,
+                }
             }
         }
     }

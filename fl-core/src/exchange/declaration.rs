@@ -425,7 +425,7 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
     }
 
     /// Declares that part of the answer bypasses the release mechanism if `slot` is filled.
-    pub fn beside<K: SlotKind + ?Sized>(mut self, slot: &Slot<K>) -> Self {
+    pub fn leaks_besides<K: SlotKind + ?Sized>(mut self, slot: &Slot<K>) -> Self {
         let name = self.names(slot);
         self.spec.flow.beside.push(name);
         self

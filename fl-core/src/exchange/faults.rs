@@ -1,10 +1,9 @@
 //! [`Faults`]: faults injected into clients, and the policy for unusable answers.
 
 use crate::message::{Erased, Tensor, TensorMap};
-use crate::settings::{Reader, Setting, Value, above};
+use crate::settings::{Range, Reader, Setting, Value, ValueType, above};
 use crate::{ClientId, Problem, Result, Stream};
 use ndarray::{ArrayD, Axis, Slice};
-use serde_json::json;
 use std::ops::RangeInclusive;
 
 crate::choices! {
@@ -58,7 +57,7 @@ crate::settings! {
         what: FaultKind;
         /// The affected clients: `5`, `0-3`, `[0, 2-4]`. All clients if not given.
         clients: Option<IdRanges> = None;
-        /// Probability of the fault for each client, drawn anew in every round except for
+        /// Probability of the fault for each client, drawn in every round, except for
         /// `never-answers`.
         share: f64 = 1.0, in 0.0..=1.0;
         /// The affected rounds, in the same notation; every step if not given.
@@ -284,14 +283,12 @@ impl Setting for IdRanges {
             ranges => ranges.iter().map(one).collect::<Vec<_>>().into(),
         }
     }
-    fn schema() -> serde_json::Value {
-        let one = json!([
-            { "type": "integer", "minimum": 0, "maximum": u32::MAX },
-            { "type": "string", "pattern": "^[0-9]+-[0-9]+$" },
-        ]);
-        json!({ "anyOf": [one[0], one[1], { "type": "array", "items": { "anyOf": one }, "minItems": 1 }] })
-    }
-    fn kind() -> String {
-        "a whole number, a range or a list of them, such as 5, 0-3 or [0, 2-4]".into()
+    fn value_type() -> ValueType {
+        let id = ValueType::Whole(Range::of(&(0..=u32::MAX)));
+        let range = ValueType::Text(Some("^[0-9]+-[0-9]+$".into()));
+        let one = [id, range];
+        let list = ValueType::list_of_some(ValueType::one_of(one.clone()));
+        ValueType::one_of([&one[..], &[list]].concat())
+            .described("a whole number, a range or a list of them, such as 5, 0-3 or [0, 2-4]")
     }
 }

@@ -9,6 +9,7 @@ use crate::{
 };
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// A payload, in this process or from another one.
 #[derive(Clone, Copy)]
@@ -75,6 +76,14 @@ pub enum Body {
 }
 
 impl Body {
+    /// Returns the wire form.
+    pub fn encode(&self) -> Cow<'_, [u8]> {
+        match self {
+            Self::Here(message) => message.encode().into(),
+            Self::Wire(bytes) => bytes.into(),
+        }
+    }
+
     /// Returns the bytes in memory.
     pub fn size(&self) -> u64 {
         match self {
@@ -126,10 +135,7 @@ impl Answer {
     /// # Errors
     /// If the envelope cannot be serialised.
     pub fn seen(&self) -> Result<Vec<u8>> {
-        let mut seen = match &self.body {
-            Body::Here(message) => message.encode(),
-            Body::Wire(bytes) => bytes.clone(),
-        };
+        let mut seen = self.body.encode().into_owned();
         seen.extend(postcard::to_stdvec(&self.envelope)?);
         Ok(seen)
     }
@@ -139,10 +145,7 @@ impl Answer {
     /// # Errors
     /// If the envelope cannot be serialised.
     pub fn over_the_wire(self) -> Result<Self> {
-        let body = match self.body {
-            Body::Here(message) => Body::Wire(message.encode()),
-            wire => wire,
-        };
+        let body = Body::Wire(self.body.encode().into_owned());
         let envelope = postcard::from_bytes(&postcard::to_stdvec(&self.envelope)?)?;
         Ok(Self { body, envelope })
     }
@@ -220,7 +223,10 @@ impl<'q> Request<'q> {
         let body = match self.payload {
             Payload::Here(message) => {
                 let (label, found, due) = (spec.label, message.kind(), spec.request.kind);
-                ensure!(found == due, "`{label}` comes with {due}, not with {found}");
+                ensure!(
+                    found == due,
+                    "`{label}` is sent with {due}, not with {found}"
+                );
                 f(client, message)?
             }
             Payload::Wire(bytes) => f(client, &*spec.request.decode(bytes)?)?,

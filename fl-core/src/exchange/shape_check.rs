@@ -50,7 +50,7 @@ impl ExpectedShape<'_> {
     /// [`Problem::Shape`] if the shapes differ.
     fn fits(&mut self, sent: &dyn AnyMessage, answer: &dyn AnyMessage) -> Result<bool> {
         if sent.kind() == answer.kind() {
-            message::alike_to(sent, answer, "what was sent")?;
+            message::alike_to(sent, answer, "the message sent")?;
             return Ok(true);
         }
         if let Some(classes) = answer.classes() {

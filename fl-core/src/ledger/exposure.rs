@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 /// Why a data-dependent price of an accountant does not count.
 pub(crate) const FOLLOWS_DATA: &str =
-    "its price follows the data, and so tells something about them";
+    "its price depends on the data, and so discloses something about them";
 
 /// The declared exchanges of a protocol, and the disclosures so far.
 pub(crate) struct ExposureTracker {
@@ -107,7 +107,7 @@ pub fn exposed(
     }
     let questions = declared.into_exchanges().into_iter();
     for question in questions.filter(|asked| parts.asks(asked, context)) {
-        let needs = parts.told_beside(&question, context);
+        let needs = parts.envelope_needs(&question, context);
         for (to, what) in disclosed(&question, needs, &releases) {
             all.add(&to, &what);
         }
@@ -139,14 +139,14 @@ fn disclosed(
 fn beside(label: &str, needs: RequiredInputs, releases: &dyn Fn(&str) -> bool) -> Vec<String> {
     let counts = match (needs.samples, needs.class_counts) {
         _ if releases(&COUNTS) => None,
-        (_, true) => Some("how many examples of each class it has"),
-        (true, false) => Some("how many examples it has"),
+        (_, true) => Some("its number of examples of each class"),
+        (true, false) => Some("its number of examples"),
         (false, false) => None,
     };
     // no mechanism protects it
     let loss = needs.training_loss.then_some("its training loss");
     let told = counts.into_iter().chain(loss);
-    told.map(|what| format!("beside `{label}` a client tells {what}"))
+    told.map(|what| format!("with its answer to `{label}` a client sends {what}"))
         .collect()
 }
 

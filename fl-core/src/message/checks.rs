@@ -51,9 +51,7 @@ pub fn check_rows(answer: &dyn AnyMessage, asked: &[u32]) -> Result<()> {
     for id in rows {
         ensure!(
             left.remove(id),
-            Problem::Shape(format!(
-                "it speaks about sample {id}, which was not asked about or comes twice"
-            ))
+            Problem::Shape(format!("it contains sample {id} twice, or unasked"))
         );
     }
     Ok(())

@@ -52,7 +52,7 @@ macro_rules! message {
                 all
             }
             fn from_tensors(parcel: $crate::message::TensorMap) -> $crate::Result<Self> {
-                let [$($field),+] = $crate::message::take_apart(parcel, [$(stringify!($field)),+])?;
+                let [$($field),+] = $crate::message::split_fields(parcel, [$(stringify!($field)),+])?;
                 Ok(Self { $($field: <$ty as $crate::message::Message>::from_tensors($field)?),+ })
             }
             fn expected(facts: &$crate::message::ExchangeShape) -> Option<u64> {
@@ -89,7 +89,10 @@ pub fn put_under<'a>(all: &mut NamedTensors<'a>, field: &str, inner: NamedTensor
 
 /// Used by [`message!`](crate::message!): the inverse of [`put_under`] for all fields at once.
 #[doc(hidden)]
-pub fn take_apart<const N: usize>(parcel: TensorMap, fields: [&str; N]) -> Result<[TensorMap; N]> {
+pub fn split_fields<const N: usize>(
+    parcel: TensorMap,
+    fields: [&str; N],
+) -> Result<[TensorMap; N]> {
     let mut parts = fields.map(|_| Vec::new());
     for (name, tensor) in parcel.rest() {
         let (dot, inner) = match name.strip_prefix('.') {

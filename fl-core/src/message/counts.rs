@@ -112,8 +112,8 @@ impl Message for Counts {
             ".about",
             Dtype::U32,
             "4",
-            "how many votes of a sender count together; how many votes an example, and a party, can change, plus 1 (0: \
-             nobody has said); 1 if that is from the data. May be left out",
+            "number of a sender's votes that count together; number of votes that an example, and a party, can change, \
+             plus 1 (0: not stated); 1 if it comes from the data. May be left out",
         ),
     ];
     const REACH: SensitivityNorm = SensitivityNorm::Stated;

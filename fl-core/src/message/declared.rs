@@ -226,7 +226,7 @@ impl Declared {
             let mut names: Vec<&str> = tensors.iter().map(|(name, _)| &**name).collect();
             names.sort_unstable();
             let twice = names.windows(2).find(|two| two[0] == two[1]);
-            ensure!(twice.is_none(), "a tensor comes twice: {twice:?}");
+            ensure!(twice.is_none(), "a tensor occurs twice: {twice:?}");
             return Ok(Self {
                 of,
                 tensors,
@@ -244,7 +244,7 @@ impl Declared {
         for (at, (name, tensor)) in tensors.iter().enumerate() {
             ensure!(
                 at == 0 || tensors[at - 1].0 != *name,
-                "tensor `{name}` comes twice"
+                "tensor `{name}` occurs twice"
             );
             let Some(column) = place(name).or(any) else {
                 let known: Vec<_> = of.columns.iter().map(|c| format!("`{}`", c.name)).collect();
@@ -519,7 +519,7 @@ mod tests {
             ),
             (
                 vec![("rows", u32s(&[2])), ("rows", u32s(&[2]))],
-                "comes twice",
+                "occurs twice",
             ),
         ] {
             let found = error(tensors);

@@ -148,12 +148,12 @@ fn flatten<T>(
     number: &impl Fn(&Json) -> Result<T>,
 ) -> Result<()> {
     let Json::Array(items) = value else {
-        ensure!(shape.len() == depth, "numbers and lists stand side by side");
+        ensure!(shape.len() == depth, "a list mixes numbers and lists");
         out.push(number(value)?);
         return Ok(());
     };
     if shape.len() == depth {
-        ensure!(out.is_empty(), "numbers and lists stand side by side");
+        ensure!(out.is_empty(), "a list mixes numbers and lists");
         shape.push(items.len());
     }
     ensure!(

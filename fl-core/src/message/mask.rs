@@ -46,7 +46,7 @@ impl Mask {
 impl Message for Mask {
     const KIND: &'static str = "mask";
     const DOC: &'static str =
-        "Some of the public samples, a bit for each: those that a client knows something about.";
+        "Some of the public samples, a bit for each: those that a client can label.";
     const COLUMNS: &'static [Column] = &[
         Column::new(
             "bits",

@@ -41,7 +41,7 @@ pub use any::{AnyMessage, Erased};
 pub use checks::{Bytes, alike, alike_to, bytes, check, check_rows, digest, hex};
 pub use class_means::{ClassMeans, class_means};
 #[doc(hidden)]
-pub use composite::{put_under, take_apart};
+pub use composite::{put_under, split_fields};
 pub use counts::{Counts, VoteSensitivity};
 pub use declared::{ColumnDecl, Declared, MessageDecl};
 pub use gradient_sum::GradientSum;
@@ -57,6 +57,7 @@ pub use scalar::Scalar;
 pub use soft_labels::{SoftLabels, softmax};
 pub use table::table;
 pub use tensors::{Bits, Dtype, NamedTensors, Tensor, TensorMap, View};
+pub(crate) use types::ExpectedBytes;
 #[doc(hidden)]
 pub use types::RegisteredMessages;
 pub use types::{
@@ -66,7 +67,7 @@ pub use votes::Votes;
 pub use wire::{decode, encode};
 
 /// The sizes of an exchange that are known before it happens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ExchangeShape {
     /// Number of parameters of the model whose parameters are sent.
     pub params: usize,

@@ -33,7 +33,7 @@ pub fn table() -> String {
 fn about(of: &'static MessageType) -> String {
     let mut out = format!("## `{}`\n{}\n\n", of.kind, of.doc);
     if !of.columns.is_empty() {
-        out.push_str("| tensor | type | shape | what it holds |\n|---|---|---|---|\n");
+        out.push_str("| tensor | type | shape | content |\n|---|---|---|---|\n");
     }
     for c in of.columns {
         let _ = writeln!(

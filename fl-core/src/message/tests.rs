@@ -28,7 +28,7 @@ fn an_answer_is_about_what_was_asked_about() {
     let twice = Logits::new(vec![4, 9, 4], logits().values);
     for (answer, asked) in [(logits(), &[4, 9][..]), (twice, &[4, 9, 11])] {
         let said = check_rows(&answer, asked).unwrap_err().to_string();
-        assert!(said.contains("not asked about or comes twice"), "{said}");
+        assert!(said.contains("twice, or unasked"), "{said}");
     }
 }
 
@@ -219,7 +219,7 @@ fn json_that_is_no_message_is_refused() {
         ),
         (
             json!({"rows": [0], "labels": [[1], 2], ".classes": [2]}),
-            "side by side",
+            "a list mixes numbers and lists",
         ),
         (
             json!({"rows": [0], "labels": [[4]], ".classes": [2]}),

@@ -11,6 +11,7 @@ use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value as Json};
 use std::any::type_name;
 use std::collections::BTreeMap;
+use std::fmt::{Debug, Formatter};
 use std::marker::PhantomData;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
@@ -52,7 +53,17 @@ enum Source {
     Declared {
         origin: &'static str,
         shapes: Vec<Shape>,
+        expected: Option<ExpectedBytes>,
     },
+}
+
+/// A library's answer to [`MessageType::expected`] for a kind of its own.
+pub(crate) struct ExpectedBytes(pub Box<dyn Fn(&ExchangeShape) -> Option<u64> + Send + Sync>);
+
+impl Debug for ExpectedBytes {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ExpectedBytes")
+    }
 }
 
 /// Makes an inbox of messages of one type.
@@ -135,7 +146,12 @@ impl MessageType {
     pub fn expected(&self, facts: &ExchangeShape) -> Option<u64> {
         match &self.source {
             Source::Rust(rust) => (rust.expected)(facts),
-            Source::Declared { shapes, .. } => Declared::expected(self, shapes, facts),
+            Source::Declared {
+                shapes, expected, ..
+            } => {
+                let asked = expected.as_ref().and_then(|asked| asked.0(facts));
+                asked.or_else(|| Declared::expected(self, shapes, facts))
+            }
         }
     }
 
@@ -143,7 +159,7 @@ impl MessageType {
     pub fn sample(&'static self, outline: &mut SampleShape<'_>) -> Option<Erased> {
         match &self.source {
             Source::Rust(rust) => (rust.sample)(outline),
-            // nobody but its protocol knows what is in an open one
+            // only its protocol knows the content of an open one
             Source::Declared { shapes, .. } if shapes.is_empty() => None,
             Source::Declared { shapes, .. } => {
                 Some(Box::new(Declared::sample(self, shapes, outline)))
@@ -225,6 +241,15 @@ impl MessageType {
     /// If the name of the kind or a tensor is invalid, a shape cannot be parsed, or the kind has
     /// another declaration.
     pub fn declare(decl: &MessageDecl, origin: &str) -> Result<&'static Self> {
+        Self::declare_with(decl, origin, None)
+    }
+
+    /// As [`MessageType::declare`], where `expected` knows the bytes of its messages.
+    pub(crate) fn declare_with(
+        decl: &MessageDecl,
+        origin: &str,
+        expected: Option<ExpectedBytes>,
+    ) -> Result<&'static Self> {
         let shapes = decl.shapes()?;
         let mut known = registry().write().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.get(&*decl.kind) {
@@ -252,6 +277,7 @@ impl MessageType {
             source: Source::Declared {
                 origin: kept(origin),
                 shapes,
+                expected,
             },
         }));
         known.insert(declared.kind, declared);

@@ -358,7 +358,7 @@ impl Display for Guarantee {
         write!(f, " at delta {}", short(self.delta))?;
         if self.delta > LARGE_DELTA {
             let percent = 100.0 * self.delta;
-            write!(f, " (a chance of {percent:.2} % that nothing is hidden)")?;
+            write!(f, " (with a chance of {percent:.2} % of no protection)")?;
         }
         write!(f, " for each {}", self.unit)?;
         if self.after_split {

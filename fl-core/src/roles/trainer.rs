@@ -253,7 +253,7 @@ pub trait Trainer: Send {
     /// # Errors
     /// If `memory` is not a memory of this trainer.
     fn load_memory(&mut self, _memory: &[u8]) -> Result<()> {
-        Err(Problem::Lacks("this trainer has no memory to take back".into()).into())
+        Err(Problem::Lacks("this trainer keeps no memory to restore".into()).into())
     }
 
     /// Returns whether it can minimise this loss. Called before a run: a protocol that needs the

@@ -25,7 +25,7 @@ pub(crate) enum StepStart {
     Skipped,
     /// It was done before the run stopped: the protocol's state after it.
     Restored(Vec<u8>),
-    /// It is to be done. `undoable`: its state may be wanted back.
+    /// To be run. `undoable`: its state may have to be restored.
     Attempt { round: Round, undoable: bool },
 }
 
@@ -39,8 +39,8 @@ pub(crate) enum StepVerdict {
     Again { round: Round, undoable: bool },
 }
 
-/// See [`Server`](crate::Server) for what each does.
-pub(crate) trait ServerCalls {
+/// See [`Server`](crate::Server) for what each does, here and in the traits below.
+pub(crate) trait ServerCalls: Exchanges + Releases + Steps + Results {
     fn has(&self, slot: &str) -> bool;
     fn who(&self, slot: &str) -> Vec<String>;
     fn task(&self) -> &Task;
@@ -66,6 +66,10 @@ pub(crate) trait ServerCalls {
         round: &Round,
         loss: Option<(&str, &(dyn AnyMessage + 'static))>,
     ) -> Result<Cohort>;
+}
+
+/// Sends requests, and combines the answers.
+pub(crate) trait Exchanges {
     fn collect(
         &mut self,
         round: &Round,
@@ -83,6 +87,10 @@ pub(crate) trait ServerCalls {
         form: Option<Form<'_, ClientMessage<Erased>>>,
     ) -> Result<Erased>;
     fn aggregate(&mut self, slot: &str, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased>;
+}
+
+/// Releases, and their price.
+pub(crate) trait Releases {
     fn release(
         &mut self,
         slot: &str,
@@ -94,10 +102,18 @@ pub(crate) trait ServerCalls {
     fn clip(&mut self, slot: &str, message: &mut dyn AnyMessage) -> Result<()>;
     fn affords(&mut self, slot: &str, message: &dyn AnyMessage, cohort: &Cohort) -> Result<()>;
     fn wants_range(&self, slot: &str, of: &'static MessageType) -> Result<bool>;
+}
+
+/// Begins and ends steps.
+pub(crate) trait Steps {
     /// The step `name` is to begin; number 0 is one that is done once, with this stream's name.
     fn begin_step(&mut self, name: &str, number: usize, of: usize) -> Result<StepStart>;
     fn judge_step(&mut self, outcome: Result<()>) -> Result<StepVerdict>;
     fn finish_step(&mut self, state: &dyn Fn() -> Result<Vec<u8>>) -> Result<()>;
+}
+
+/// Measures and keeps results.
+pub(crate) trait Results {
     fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()>;
     fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()>;
     fn evaluate_for_clients(

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 /// Number of a client's examples. Clients of every protocol answer it ([`crate::answer`]).
 pub(crate) const SAMPLES: Exchange<Nothing, Nothing> = Exchange::new("number of examples");
 
-/// The exchange in which clients tell their loss, and what is sent with it.
+/// The exchange in which clients send their loss, and the message sent with it.
 type Losses<'a> = Option<(&'a str, &'a (dyn AnyMessage + 'static))>;
 
 impl RunState<'_> {
@@ -89,7 +89,7 @@ impl RunState<'_> {
                 }
                 ClientStat::Loss => {
                     let (label, model) = losses.ok_or_else(|| {
-                        Problem::Lacks("it wants to know losses, and this protocol has no global model to ask about".into())
+                        Problem::Lacks("it needs losses, and this protocol has no global model to measure them with".into())
                     })?;
                     let spec = self.ledger.exposure.exchange(label)?.clone();
                     let needs = self.needs(&spec)?;

@@ -3,7 +3,7 @@
 use crate::exchange::shape_check::ExpectedShape;
 use crate::message::{self, Erased, Params};
 use crate::server::RunState;
-use crate::server::calls::{Down, Form, ModelReader};
+use crate::server::calls::{Down, Exchanges, Form, ModelReader, Releases};
 use crate::server::collector::Collector;
 use crate::store::Store;
 use crate::{
@@ -65,31 +65,6 @@ impl RunState<'_> {
         })
     }
 
-    /// See [`crate::Server::run_with`].
-    pub(crate) fn run_exchange(
-        &mut self,
-        round: &Round,
-        label: &str,
-        cohort: &Cohort,
-        down: Down<'_, '_>,
-        form: Option<Form<'_, ClientMessage<Erased>>>,
-    ) -> Result<Erased> {
-        let spec = self.ledger.exposure.exchange(label)?.clone();
-        let slot = spec.aggregator.map(|used| used.slot);
-        let slot =
-            slot.with_context(|| format!("exchange `{}` declares no aggregator", spec.label))?;
-        // taken out during the exchange, so that it can take one answer after the other
-        let mut aggregator = self.store.take::<Box<dyn AnyAggregator>>(slot)?;
-        let combined = self.combine(&mut aggregator, round, &spec, cohort, down, form);
-        self.store.put(slot, aggregator);
-        let (seen, out) = combined?;
-        let mut out = self.check_output(slot, &seen, out)?;
-        for slot in &spec.flow.at_server {
-            self.release_as(slot, round, &mut *out, cohort, true)?;
-        }
-        Ok(out)
-    }
-
     fn combine(
         &mut self,
         aggregator: &mut Box<dyn AnyAggregator>,
@@ -131,25 +106,6 @@ impl RunState<'_> {
             }
         };
         Ok((round, out))
-    }
-
-    /// See [`crate::Server::aggregate`].
-    pub(crate) fn aggregate_any(
-        &mut self,
-        slot: &str,
-        round: &Round,
-        inbox: &dyn AnyInbox,
-    ) -> Result<Erased> {
-        let round = round.with_stream(round.stream.clone());
-        let aggregator = self.store.get::<Box<dyn AnyAggregator>>(slot)?;
-        ensure!(
-            !aggregator.needs().sent || round.sent_any().is_some(),
-            Problem::Lacks(format!(
-                "parts.{slot} needs the message sent to clients, and this protocol does not show it"
-            ))
-        );
-        let out = aggregator.aggregate(&round, inbox)?;
-        self.check_output(slot, &round, out)
     }
 
     /// Checks the result of the aggregator in `slot`, and forwards its log events.
@@ -257,5 +213,57 @@ impl RunState<'_> {
             }
             None => collector.end(self, round),
         }
+    }
+}
+
+impl Exchanges for RunState<'_> {
+    fn collect(
+        &mut self,
+        round: &Round,
+        label: &str,
+        to: &[ClientId],
+        down: Down<'_, '_>,
+        each: Form<'_, ()>,
+    ) -> Result<()> {
+        let spec = self.ledger.exposure.exchange(label)?.clone();
+        let needs = self.needs(&spec)?;
+        self.ask(round, &spec, to, down, needs, each)
+    }
+
+    fn run(
+        &mut self,
+        round: &Round,
+        label: &str,
+        cohort: &Cohort,
+        down: Down<'_, '_>,
+        form: Option<Form<'_, ClientMessage<Erased>>>,
+    ) -> Result<Erased> {
+        let spec = self.ledger.exposure.exchange(label)?.clone();
+        let slot = spec.aggregator.map(|used| used.slot);
+        let slot =
+            slot.with_context(|| format!("exchange `{}` declares no aggregator", spec.label))?;
+        // taken out during the exchange, so that it can take one answer after the other
+        let mut aggregator = self.store.take::<Box<dyn AnyAggregator>>(slot)?;
+        let combined = self.combine(&mut aggregator, round, &spec, cohort, down, form);
+        self.store.put(slot, aggregator);
+        let (seen, out) = combined?;
+        let mut out = self.check_output(slot, &seen, out)?;
+        for slot in &spec.flow.at_server {
+            self.release(slot, round, &mut *out, cohort, true)?;
+        }
+        Ok(out)
+    }
+
+    fn aggregate(&mut self, slot: &str, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased> {
+        let round = round.with_stream(round.stream.clone());
+        let aggregator = self.store.get::<Box<dyn AnyAggregator>>(slot)?;
+        ensure!(
+            !aggregator.needs().sent || round.sent_any().is_some(),
+            Problem::Lacks(format!(
+                "parts.{slot} needs the message sent to clients, and this protocol does not show it"
+            ))
+        );
+        let out = aggregator.aggregate(&round, inbox)?;
+        self.check_output(slot, &round, out)
     }
 }

@@ -7,6 +7,7 @@ use crate::host::JournalEntry;
 use crate::message::{self, AnyMessage, Bytes, Erased, Ids, MessageType, hex};
 use crate::privacy::{Observer, epsilons};
 use crate::server::RunState;
+use crate::server::calls::Results;
 use crate::{
     Answer, ClientId, ClientMessage, ExchangeSpec, PrivacyEvent, Problem, RequiredInputs, Result,
     Round,
@@ -16,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The journal lists single answers up to this number of clients in a request.
-const TOLD_APART: usize = 256;
+const DIGESTED_ANSWERS: usize = 256;
 
 /// One request to a list of clients, in progress.
 pub(crate) struct Collector {
@@ -161,7 +162,7 @@ impl Collector {
         self.chain.update(from.to_le_bytes());
         let digest = message::digest(&*mail.body);
         self.chain.update(digest);
-        if self.entry.clients <= TOLD_APART {
+        if self.entry.clients <= DIGESTED_ANSWERS {
             self.entry.answers.push((from, hex(&digest[..4])));
         }
         Ok(mail)
@@ -316,8 +317,7 @@ impl RunState<'_> {
         if let Some(note) = note {
             self.warn(&note);
         }
-        let seen =
-            format!("client {id}'s {what} was {fate}, and whether it is may depend on its data");
+        let seen = format!("client {id}'s {what} was {fate}, which may depend on its data");
         self.expose(&Observer::ALL, &seen)
     }
 }

@@ -4,7 +4,7 @@ use crate::host::Metric;
 use crate::message::Params;
 use crate::privacy::Noise;
 use crate::server::RunState;
-use crate::server::calls::ServerCalls;
+use crate::server::calls::{Results, ServerCalls};
 use crate::server::steps::PendingEvaluation;
 use crate::{
     ClientId, Evaluation, Examples, Fault, Problem, Result, Round, Samples, metrics, parametric,
@@ -17,33 +17,6 @@ use std::sync::Arc;
 impl RunState<'_> {
     fn due(&self, round: &Round) -> bool {
         round.last || round.number.is_multiple_of(self.every)
-    }
-
-    /// Records the score of the server's model in `slot` on the test examples, if this round is
-    /// evaluated.
-    ///
-    /// # Errors
-    /// If the model cannot predict them.
-    pub(crate) fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()> {
-        if !self.due(round) {
-            let model = PendingEvaluation::Server(slot.into());
-            self.step.unevaluated.push(model);
-            return Ok(());
-        }
-        let test = self.host.test().clone();
-        let scored = Evaluation::of(self.model(slot)?, &test)?;
-        let name = metrics::score_name(self.store.task().kind);
-        self.unanswered(round, slot, [(&scored, test.len())]);
-        self.extend_digest(name, &scored.digest);
-        let metric = Metric {
-            confusion: scored.confusion,
-            ..Metric::of(round, name, scored.score)
-        };
-        self.host.metric(&metric)?;
-        for (name, value) in &scored.further {
-            self.host.metric(&Metric::of(round, name, *value))?;
-        }
-        Ok(())
     }
 
     /// Warns once for each slot that a model's scores are NaN and count as no answer.
@@ -88,12 +61,64 @@ impl RunState<'_> {
         Ok(())
     }
 
-    /// Records the scores of the clients' own models in `slot` on the test examples, if this round
-    /// is evaluated.
-    ///
-    /// # Errors
-    /// If one of them cannot predict them.
-    pub(crate) fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
+    /// As [`Results::record_each`], for these clients.
+    pub(crate) fn record_of(
+        &mut self,
+        round: &Round,
+        name: &str,
+        each: Vec<(ClientId, f64)>,
+    ) -> Result<()> {
+        if !self.due(round) {
+            let each = PendingEvaluation::Each(name.into(), each);
+            self.step.unevaluated.extend(self.may_end().then_some(each));
+            return Ok(());
+        }
+        self.host.metric(&Metric::of_each(round, name, each))
+    }
+
+    /// Returns whether the digest must leave out the content of messages. System noise cannot be
+    /// drawn again, so the digest would differ in every run. With an accountant, a digest of
+    /// answers before the noise would let a reader of the journal check a guess.
+    pub(crate) fn unrepeatable(&self) -> bool {
+        self.noise.kind() == Noise::System && (self.ledger.has_releases() || self.ledger.accounts())
+    }
+
+    /// Extends the digest by `what` and `bytes`. After unrepeatable noise only the name goes in.
+    pub(crate) fn extend_digest(&mut self, what: &str, bytes: &[u8]) {
+        let bytes = if self.unrepeatable() { &[] } else { bytes };
+        let mut hash = Sha256::new();
+        hash.update(self.chain);
+        hash.update((what.len() as u64).to_le_bytes());
+        hash.update(what.as_bytes());
+        hash.update(bytes);
+        self.chain = hash.finalize().into();
+    }
+}
+
+impl Results for RunState<'_> {
+    fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()> {
+        if !self.due(round) {
+            let model = PendingEvaluation::Server(slot.into());
+            self.step.unevaluated.push(model);
+            return Ok(());
+        }
+        let test = self.host.test().clone();
+        let scored = Evaluation::of(self.model(slot)?, &test)?;
+        let name = metrics::score_name(self.store.task().kind);
+        self.unanswered(round, slot, [(&scored, test.len())]);
+        self.extend_digest(name, &scored.digest);
+        let metric = Metric {
+            confusion: scored.confusion,
+            ..Metric::of(round, name, scored.score)
+        };
+        self.host.metric(&metric)?;
+        for (name, value) in &scored.further {
+            self.host.metric(&Metric::of(round, name, *value))?;
+        }
+        Ok(())
+    }
+
+    fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
         if !self.due(round) {
             let models = PendingEvaluation::Clients(slot.into());
             self.step.unevaluated.push(models);
@@ -134,8 +159,7 @@ impl RunState<'_> {
         self.further(round, &scored)
     }
 
-    /// See [`crate::Server::evaluate_for_clients`]; `whose` is the model of each client.
-    pub(crate) fn evaluate_for_clients(
+    fn evaluate_for_clients(
         &mut self,
         round: &Round,
         slot: &str,
@@ -201,12 +225,7 @@ impl RunState<'_> {
         Ok(each)
     }
 
-    /// Records the mean and deviation of a number that each client has, in client order
-    /// ([`Server::everyone`]), if this round is evaluated.
-    ///
-    /// # Errors
-    /// If `each` does not have one number per client, or it cannot be written.
-    pub(crate) fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
+    fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
         let clients = self.everyone();
         ensure!(
             each.len() == clients.len(),
@@ -218,26 +237,7 @@ impl RunState<'_> {
         self.record_of(round, name, each.collect())
     }
 
-    /// As [`Server::record_each`], for these clients.
-    pub(crate) fn record_of(
-        &mut self,
-        round: &Round,
-        name: &str,
-        each: Vec<(ClientId, f64)>,
-    ) -> Result<()> {
-        if !self.due(round) {
-            let each = PendingEvaluation::Each(name.into(), each);
-            self.step.unevaluated.extend(self.may_end().then_some(each));
-            return Ok(());
-        }
-        self.host.metric(&Metric::of_each(round, name, each))
-    }
-
-    /// Records a number that the protocol counted or measured, if this round is evaluated.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub(crate) fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
+    fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
         if !self.due(round) {
             let number = PendingEvaluation::Number(name.into(), value);
             self.step
@@ -248,41 +248,26 @@ impl RunState<'_> {
         self.host.metric(&Metric::of(round, name, value))
     }
 
-    /// See [`crate::Server::keep_model_as`].
-    pub(crate) fn keep_model_as(&mut self, slot: &str, name: &str) -> Result<()> {
+    fn keep_model(&mut self, slot: &str, name: &str) -> Result<()> {
         let bytes = self.model(slot)?.save()?;
         self.extend_digest(name, &bytes);
         self.host.keep_model(name, &bytes)
     }
 
-    /// Keeps the generator in `slot`, with its optimiser, as a result of the run.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub(crate) fn keep_generator(&mut self, slot: &str) -> Result<()> {
+    fn keep_generator(&mut self, slot: &str) -> Result<()> {
         let bytes = self.generator(slot)?.save()?;
         self.extend_digest(slot, &bytes);
         self.host.keep_model(slot, &bytes)
     }
 
-    /// Keeps images (`[channels, height, width]`, 1 or 3 channels) in one picture, side by side.
-    /// The smallest number of all becomes black and the largest white. Inputs that are no images
-    /// are left out. The digest does not cover the picture.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub(crate) fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()> {
+    fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()> {
         match images.shape()[..] {
             [1 | 3, _, _] => self.host.keep_images(name, images),
             _ => Ok(()),
         }
     }
 
-    /// Keeps the clients' own models in `slot` as results of the run.
-    ///
-    /// # Errors
-    /// If one cannot be written.
-    pub(crate) fn keep_clients(&mut self, slot: &str) -> Result<()> {
+    fn keep_clients(&mut self, slot: &str) -> Result<()> {
         self.expose_models(slot)?;
         let (faults, mut lost) = (self.faults.clone(), Vec::new());
         self.host.keep_clients(slot, &mut |id, error| {
@@ -298,27 +283,8 @@ impl RunState<'_> {
         Ok(())
     }
 
-    /// Warns the user.
-    pub(crate) fn warn(&mut self, text: &str) {
+    fn warn(&mut self, text: &str) {
         self.host.warn(text);
-    }
-
-    /// Returns whether the digest must leave out the content of messages. System noise cannot be
-    /// drawn again, so the digest would differ in every run. With an accountant, a digest of
-    /// answers before the noise would let a reader of the journal check a guess.
-    pub(crate) fn unrepeatable(&self) -> bool {
-        self.noise.kind() == Noise::System && (self.ledger.has_releases() || self.ledger.accounts())
-    }
-
-    /// Extends the digest by `what` and `bytes`. After unrepeatable noise only the name goes in.
-    pub(crate) fn extend_digest(&mut self, what: &str, bytes: &[u8]) {
-        let bytes = if self.unrepeatable() { &[] } else { bytes };
-        let mut hash = Sha256::new();
-        hash.update(self.chain);
-        hash.update((what.len() as u64).to_le_bytes());
-        hash.update(what.as_bytes());
-        hash.update(bytes);
-        self.chain = hash.finalize().into();
     }
 }
 

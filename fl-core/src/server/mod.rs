@@ -153,13 +153,13 @@ impl Server<'_> {
     /// A selector may ask how many examples clients have.
     ///
     /// # Errors
-    /// When it picks nobody, or cannot pick.
+    /// If it picks no client, or cannot pick.
     pub fn cohort(&mut self, slot: &SelectorSlot<Roster>, round: &Round) -> Result<Cohort> {
         self.0.cohort(slot, round, None)
     }
 
     /// As [`Server::cohort`]; a selector may also ask for the loss of a model on the clients' own
-    /// examples, which clients tell when they are asked `loss` with `model`.
+    /// examples, which clients send in the exchange `loss`, for `model`.
     ///
     /// # Errors
     /// As [`Server::cohort`].
@@ -360,7 +360,7 @@ impl Server<'_> {
         self.0.affords(slot, &m, cohort)
     }
 
-    /// Does the mechanism in `slot` want all clients to agree on a range
+    /// Does the mechanism in `slot` require all clients to share a range
     /// ([`crate::PrivacyMechanism::range`])?
     ///
     /// # Errors
@@ -442,7 +442,7 @@ impl Server<'_> {
     }
 }
 
-// what is measured, kept and said
+// measurements, kept models and notes
 impl Server<'_> {
     /// Records how good the server's model in `slot` is on the test examples, if this round is to
     /// be evaluated.
@@ -522,9 +522,9 @@ impl Server<'_> {
         self.0.keep_generator(slot)
     }
 
-    /// Keeps images (`[channels, height, width]`, 1 or 3 channels) as a picture that people look
-    /// at: one beside the other, the least number of all black and the largest white. Inputs that
-    /// are no images are left out. The digest does not know of it.
+    /// Keeps images (`[channels, height, width]`, 1 or 3 channels) as a picture for people to look
+    /// at, side by side, the least number of all black and the largest white. Inputs that
+    /// are no images are left out. The digest does not depend on it.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -2,58 +2,14 @@
 
 use crate::ledger::budget::{PaidRelease, cost};
 use crate::ledger::exposure::shown;
-use crate::message::{self, AnyMessage};
+use crate::message::{self, AnyMessage, MessageType};
 use crate::privacy::{Observer, Protections};
 use crate::server::RunState;
+use crate::server::calls::{Releases, Results};
 use crate::{AnyMechanism, Cohort, Result, Round};
 use anyhow::Context;
 
 impl RunState<'_> {
-    /// See [`crate::Server::clipped`].
-    pub(crate) fn clip_any(&mut self, slot: &str, m: &mut dyn AnyMessage) -> Result<()> {
-        match self.store.has(slot) {
-            true => self.store.get::<Box<dyn AnyMechanism>>(slot)?.clip(m),
-            false => Ok(()),
-        }
-    }
-
-    /// See [`crate::Server::affords`].
-    pub(crate) fn affords_any(
-        &mut self,
-        slot: &str,
-        m: &dyn AnyMessage,
-        cohort: &Cohort,
-    ) -> Result<()> {
-        if !self.store.has(slot) {
-            return Ok(());
-        }
-        let (mechanism, mut m) = (self.store.take::<Box<dyn AnyMechanism>>(slot)?, m.copy());
-        let price = self.ledger.afford(&*mechanism, &mut *m, cohort);
-        self.store.put(slot, mechanism);
-        price.map(drop)
-    }
-
-    /// See [`crate::Server::release`].
-    pub(crate) fn release_as(
-        &mut self,
-        slot: &str,
-        round: &Round,
-        m: &mut dyn AnyMessage,
-        cohort: &Cohort,
-        clip: bool,
-    ) -> Result<()> {
-        if !self.store.has(slot) {
-            return Ok(());
-        }
-        self.ledger.exposure.released_at_server(slot)?;
-        let mut mechanism = self.store.take::<Box<dyn AnyMechanism>>(slot)?;
-        let clipped = if clip { mechanism.clip(m) } else { Ok(()) };
-        let released =
-            clipped.and_then(|()| self.release_through(slot, round, &mut *mechanism, m, cohort));
-        self.store.put(slot, mechanism);
-        released
-    }
-
     fn release_through(
         &mut self,
         slot: &str,
@@ -102,5 +58,49 @@ impl RunState<'_> {
         let cohorts = self.ledger.exposure.cohorts();
         let claimed_by = self.store.parts().claimed_by(&cohorts);
         self.ledger.protections(self.noise.kind(), claimed_by)
+    }
+}
+
+impl Releases for RunState<'_> {
+    fn clip(&mut self, slot: &str, m: &mut dyn AnyMessage) -> Result<()> {
+        match self.store.has(slot) {
+            true => self.store.get::<Box<dyn AnyMechanism>>(slot)?.clip(m),
+            false => Ok(()),
+        }
+    }
+
+    fn affords(&mut self, slot: &str, m: &dyn AnyMessage, cohort: &Cohort) -> Result<()> {
+        if !self.store.has(slot) {
+            return Ok(());
+        }
+        let (mechanism, mut m) = (self.store.take::<Box<dyn AnyMechanism>>(slot)?, m.copy());
+        let price = self.ledger.afford(&*mechanism, &mut *m, cohort);
+        self.store.put(slot, mechanism);
+        price.map(drop)
+    }
+
+    fn release(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        m: &mut dyn AnyMessage,
+        cohort: &Cohort,
+        clip: bool,
+    ) -> Result<()> {
+        if !self.store.has(slot) {
+            return Ok(());
+        }
+        self.ledger.exposure.released_at_server(slot)?;
+        let mut mechanism = self.store.take::<Box<dyn AnyMechanism>>(slot)?;
+        let clipped = if clip { mechanism.clip(m) } else { Ok(()) };
+        let released =
+            clipped.and_then(|()| self.release_through(slot, round, &mut *mechanism, m, cohort));
+        self.store.put(slot, mechanism);
+        released
+    }
+
+    fn wants_range(&self, slot: &str, of: &'static MessageType) -> Result<bool> {
+        let context = self.store.context(slot, 0);
+        self.store.parts().range_of(of, slot, &context)
     }
 }

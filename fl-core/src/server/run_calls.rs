@@ -1,11 +1,11 @@
 //! A run answers the calls of a protocol in this process.
 
-use crate::message::{AnyMessage, Erased, MessageType, Params};
+use crate::message::{AnyMessage, MessageType};
 use crate::server::RunState;
-use crate::server::calls::{Down, Form, ModelReader, ServerCalls, StepStart, StepVerdict};
+use crate::server::calls::{ModelReader, Results, ServerCalls};
 use crate::{
-    AnyAggregator, AnyInbox, AnyPool, AnySelector, ClientId, ClientMessage, Cohort, Generator,
-    LogEvent, Public, Result, Round, Samples, SharedExecutor, Stream, Task, Trainer,
+    AnyAggregator, AnyPool, AnySelector, ClientId, Cohort, Generator, LogEvent, Public, Result,
+    Round, SharedExecutor, Stream, Task, Trainer,
 };
 use anyhow::{Context, ensure};
 use std::collections::BTreeSet;
@@ -23,11 +23,11 @@ impl RunState<'_> {
         round.with_stream(round.stream.child(slot, times))
     }
 
-    /// Passes on what a part has said.
+    /// Passes on a part's log events.
     pub(crate) fn forward_log(&mut self, slot: &str, round: &Round) -> Result<()> {
         // what parts say at the server may be of what no one else is to see
         let withheld = self.ledger.accounts();
-        for said in round.said().into_iter().filter(|_| !withheld) {
+        for said in round.take_log().into_iter().filter(|_| !withheld) {
             match said {
                 LogEvent::Note(text) => self.warn(&format!("{}: parts.{slot}: {text}", round.name)),
                 LogEvent::Number(name, value) => {
@@ -110,95 +110,5 @@ impl ServerCalls for RunState<'_> {
         loss: Option<(&str, &(dyn AnyMessage + 'static))>,
     ) -> Result<Cohort> {
         self.choose(slot, round, loss)
-    }
-    fn collect(
-        &mut self,
-        round: &Round,
-        label: &str,
-        to: &[ClientId],
-        down: Down<'_, '_>,
-        each: Form<'_, ()>,
-    ) -> Result<()> {
-        let spec = self.ledger.exposure.exchange(label)?.clone();
-        let needs = self.needs(&spec)?;
-        self.ask(round, &spec, to, down, needs, each)
-    }
-    fn run(
-        &mut self,
-        round: &Round,
-        label: &str,
-        cohort: &Cohort,
-        down: Down<'_, '_>,
-        form: Option<Form<'_, ClientMessage<Erased>>>,
-    ) -> Result<Erased> {
-        self.run_exchange(round, label, cohort, down, form)
-    }
-    fn aggregate(&mut self, slot: &str, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased> {
-        self.aggregate_any(slot, round, inbox)
-    }
-    fn release(
-        &mut self,
-        slot: &str,
-        round: &Round,
-        message: &mut dyn AnyMessage,
-        cohort: &Cohort,
-        clip: bool,
-    ) -> Result<()> {
-        self.release_as(slot, round, message, cohort, clip)
-    }
-    fn clip(&mut self, slot: &str, message: &mut dyn AnyMessage) -> Result<()> {
-        self.clip_any(slot, message)
-    }
-    fn affords(&mut self, slot: &str, message: &dyn AnyMessage, cohort: &Cohort) -> Result<()> {
-        self.affords_any(slot, message, cohort)
-    }
-    fn wants_range(&self, slot: &str, of: &'static MessageType) -> Result<bool> {
-        let context = self.store.context(slot, 0);
-        self.store.parts().range_of(of, slot, &context)
-    }
-    fn begin_step(&mut self, name: &str, number: usize, of: usize) -> Result<StepStart> {
-        Self::begin_step(self, name, number, of)
-    }
-    fn judge_step(&mut self, outcome: Result<()>) -> Result<StepVerdict> {
-        Self::judge_step(self, outcome)
-    }
-    fn finish_step(&mut self, state: &dyn Fn() -> Result<Vec<u8>>) -> Result<()> {
-        Self::finish_step(self, state)
-    }
-    fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()> {
-        Self::evaluate(self, round, slot)
-    }
-    fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
-        Self::evaluate_clients(self, round, slot)
-    }
-    fn evaluate_for_clients(
-        &mut self,
-        round: &Round,
-        slot: &str,
-        models: &[Params],
-        whose: &[usize],
-    ) -> Result<Vec<f64>> {
-        Self::evaluate_for_clients(self, round, slot, models, whose)
-    }
-    fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
-        Self::record(self, round, name, value)
-    }
-    fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
-        Self::record_each(self, round, name, each)
-    }
-    fn keep_model(&mut self, slot: &str, name: &str) -> Result<()> {
-        self.keep_model_as(slot, name)
-    }
-    fn keep_generator(&mut self, slot: &str) -> Result<()> {
-        Self::keep_generator(self, slot)
-    }
-    fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()> {
-        Self::keep_images(self, name, images)
-    }
-    fn keep_clients(&mut self, slot: &str) -> Result<()> {
-        Self::keep_clients(self, slot)
-    }
-    fn warn(&mut self, text: &str) {
-        Self::warn(self, text);
     }
 }

@@ -29,7 +29,7 @@ pub struct RunState<'h> {
     pub(crate) grows: bool,
     pub(crate) step: Step,
     pub(crate) current: Option<CurrentStep>,
-    /// Whether the budget has ended the rounds.
+    /// Whether a budget or a measure has ended the rounds.
     pub(crate) ended: bool,
     /// Measurements that the last round skipped.
     pub(crate) unevaluated: Vec<PendingEvaluation>,

@@ -5,7 +5,7 @@ use crate::host::{StepCost, StepPosition, Totals};
 use crate::message::Params;
 use crate::privacy::{UnpricedDisclosures, epsilons};
 use crate::server::RunState;
-use crate::server::calls::{StepStart, StepVerdict};
+use crate::server::calls::{Results, StepStart, StepVerdict, Steps};
 use crate::store::States;
 use crate::{ClientId, PrivacyEvent, Problem, Result, Round, Stream};
 use anyhow::Context;
@@ -79,12 +79,62 @@ pub(crate) struct CurrentStep {
     left: usize,
     /// How many there were.
     attempt: usize,
-    /// The states of the server's parts before it, if they may be wanted back.
+    /// The states of the server's parts before it, if they may have to be restored.
     parts: Option<States>,
 }
 
 impl RunState<'_> {
-    pub(crate) fn begin_step(&mut self, name: &str, number: usize, of: usize) -> Result<StepStart> {
+    /// An attempt at this step.
+    fn attempt(&mut self, mut step: CurrentStep) -> Result<(Round, bool)> {
+        let stream = match step.attempt {
+            0 => step.stream.clone(),
+            again => step.stream.child("again", again as u64),
+        };
+        let (exec, last) = (self.host.executor(), step.number == step.of);
+        let round = Round::new(&*step.name, step.number, last, stream, exec);
+        self.step = Step {
+            repeated: step.attempt,
+            ..Step::default()
+        };
+        let undoable = step.left > 0 || (self.ledger.accounts() && step.number > 1);
+        step.parts = undoable.then(|| self.store.save()).transpose()?;
+        self.current = Some(step);
+        Ok((round, undoable))
+    }
+
+    fn current(&mut self) -> Result<CurrentStep> {
+        let current = self.current.take();
+        current.context("the protocol is in no step: it must call `once` or `rounds`")
+    }
+
+    /// Runs the evaluations that the last round skipped because later rounds were due.
+    fn evaluate_skipped(&mut self, number: usize) -> Result<()> {
+        let name = format!("round {number}");
+        let stream = self.root.child("round", number as u64);
+        let round = Round::new(&*name, number, true, stream, self.host.executor());
+        for models in std::mem::take(&mut self.unevaluated) {
+            match models {
+                PendingEvaluation::Server(slot) => self.evaluate(&round, &slot)?,
+                PendingEvaluation::Clients(slot) => self.evaluate_clients(&round, &slot)?,
+                PendingEvaluation::ForClients(slot, models, whose) => {
+                    self.evaluate_for_clients(&round, &slot, &models, &whose)?;
+                }
+                PendingEvaluation::Number(name, value) => self.record(&round, &name, value)?,
+                PendingEvaluation::Each(name, each) => self.record_of(&round, &name, each)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether the rounds may end early: by a budget, that of the run or of a client's own
+    /// node, or because of what was measured.
+    pub(crate) fn may_end(&self) -> bool {
+        self.ledger.accounts() || self.host.may_end_rounds()
+    }
+}
+
+impl Steps for RunState<'_> {
+    fn begin_step(&mut self, name: &str, number: usize, of: usize) -> Result<StepStart> {
         self.steps += 1;
         if let Some(saved) = self.resumed.as_ref().filter(|s| self.steps <= s.done) {
             return Ok(StepStart::Restored(saved.protocol.clone()));
@@ -113,30 +163,7 @@ impl RunState<'_> {
         Ok(StepStart::Attempt { round, undoable })
     }
 
-    /// An attempt at this step.
-    fn attempt(&mut self, mut step: CurrentStep) -> Result<(Round, bool)> {
-        let stream = match step.attempt {
-            0 => step.stream.clone(),
-            again => step.stream.child("again", again as u64),
-        };
-        let (exec, last) = (self.host.executor(), step.number == step.of);
-        let round = Round::new(&*step.name, step.number, last, stream, exec);
-        self.step = Step {
-            repeated: step.attempt,
-            ..Step::default()
-        };
-        let undoable = step.left > 0 || (self.may_end() && step.number > 1);
-        step.parts = undoable.then(|| self.store.save()).transpose()?;
-        self.current = Some(step);
-        Ok((round, undoable))
-    }
-
-    fn current(&mut self) -> Result<CurrentStep> {
-        let current = self.current.take();
-        current.context("the protocol is in no step: it must call `once` or `rounds`")
-    }
-
-    pub(crate) fn judge_step(&mut self, outcome: Result<()>) -> Result<StepVerdict> {
+    fn judge_step(&mut self, outcome: Result<()>) -> Result<StepVerdict> {
         let mut step = self.current()?;
         let Err(error) = outcome else {
             self.unevaluated = std::mem::take(&mut self.step.unevaluated);
@@ -154,14 +181,16 @@ impl RunState<'_> {
                 let (round, undoable) = self.attempt(step)?;
                 Ok(StepVerdict::Again { round, undoable })
             }
-            (Some(Problem::Budget(_)), Some(parts)) if self.may_end() && step.number > 1 => {
+            (Some(Problem::Budget(_)), Some(parts))
+                if self.ledger.accounts() && step.number > 1 =>
+            {
                 self.warn(&format!(
                     "the budget ends the run before {name} is paid for: {error:#}"
                 ));
                 self.store.load(parts);
                 self.ledger.exposure.forget_unreleased();
                 self.ended = true;
-                self.evaluate_paid(step.number - 1)?;
+                self.evaluate_skipped(step.number - 1)?;
                 self.current = Some(step);
                 Ok(StepVerdict::Undone)
             }
@@ -169,8 +198,7 @@ impl RunState<'_> {
         }
     }
 
-    /// The current step is complete; `state` is the protocol's.
-    pub(crate) fn finish_step(&mut self, state: &dyn Fn() -> Result<Vec<u8>>) -> Result<()> {
+    fn finish_step(&mut self, state: &dyn Fn() -> Result<Vec<u8>>) -> Result<()> {
         let CurrentStep {
             name, number, of, ..
         } = self.current()?;
@@ -184,6 +212,12 @@ impl RunState<'_> {
             privacy: self.protections()?.map(|all| epsilons(&all)),
         };
         self.host.cost(&cost)?;
+        // before the first round there is no result, and after the last nothing to skip
+        let ends = self.host.ends_rounds(number, of)? && (1..of).contains(&number);
+        if ends {
+            self.ended = true;
+            self.evaluate_skipped(number)?;
+        }
         let Self {
             host,
             store,
@@ -215,35 +249,11 @@ impl RunState<'_> {
         };
         let place = match of {
             0 => StepPosition::Within,
-            _ if !*grows => StepPosition::Within,
+            _ if ends || !*grows => StepPosition::Within,
             _ if number == of => StepPosition::Last,
             _ if number + 1 == of => StepPosition::BeforeLast,
             _ => StepPosition::Within,
         };
         host.checkpoint(totals.steps, &name, place, &saved)
-    }
-
-    /// Runs the evaluations that the last paid round skipped because later rounds were due.
-    fn evaluate_paid(&mut self, number: usize) -> Result<()> {
-        let name = format!("round {number}");
-        let stream = self.root.child("round", number as u64);
-        let round = Round::new(&*name, number, true, stream, self.host.executor());
-        for models in std::mem::take(&mut self.unevaluated) {
-            match models {
-                PendingEvaluation::Server(slot) => self.evaluate(&round, &slot)?,
-                PendingEvaluation::Clients(slot) => self.evaluate_clients(&round, &slot)?,
-                PendingEvaluation::ForClients(slot, models, whose) => {
-                    self.evaluate_for_clients(&round, &slot, &models, &whose)?;
-                }
-                PendingEvaluation::Number(name, value) => self.record(&round, &name, value)?,
-                PendingEvaluation::Each(name, each) => self.record_of(&round, &name, each)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns whether a budget may end the rounds: the run's, or that of a client's own node.
-    pub(crate) fn may_end(&self) -> bool {
-        self.ledger.accounts()
     }
 }

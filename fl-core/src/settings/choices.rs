@@ -1,7 +1,6 @@
 //! [`choices!`](crate::choices!): a setting that is one of several.
 
-use super::{Reader, Value, doc_text, nearest, show};
-use serde_json::json;
+use super::{Reader, Value, ValueType, nearest, show};
 
 /// Declares a setting that is one of several: a word (`relu`), or a word with its own settings
 /// (`{pool: 2}`).
@@ -40,24 +39,31 @@ macro_rules! choices {
                 let (word, inner) = $crate::settings::choice(value);
                 match word {
                     $(Some($word) if $crate::choices!(@fits inner $($ty)?) => $crate::choices!(@make $name $variant, $word, inner, reader $(, $ty $(, in $range)?)?),)*
-                    _ => $crate::settings::no_such_choice(value, reader, &[$(($word, $crate::choices!(@carries $($ty)?))),*]),
+                    _ => $crate::settings::no_such_choice(value, reader, &Self::value_type()),
                 }
             }
             fn write(&self) -> $crate::settings::Value {
                 match self { $($crate::choices!(@pattern $name $variant, payload $(, $ty)?) => $crate::choices!(@write $word, payload $(, $ty)?)),* }
             }
-            fn schema() -> $crate::__private::Json {
-                $crate::settings::choice_schema(&[$($about),+], vec![$($crate::choices!(@schema $word, [$($doc),+] $(, $ty $(, in $range)?)?)),*])
+            fn value_type() -> $crate::settings::ValueType {
+                $crate::settings::ValueType::Choice {
+                    doc: $crate::settings::doc_text(&[$($about),+]),
+                    words: vec![$($crate::settings::Word {
+                        name: $word.into(),
+                        doc: $crate::settings::doc_text(&[$($doc),+]),
+                        value: $crate::choices!(@value $($ty $(, in $range)?)?),
+                    }),*],
+                    others: Vec::new(),
+                }
             }
-            fn kind() -> String { $crate::settings::choice_words(&[$(($word, $crate::choices!(@carries $($ty)?))),*]) }
         }
     };
     (@fits $inner:ident) => { $inner.is_none() };
     (@fits $inner:ident $ty:ty) => {
         true
     };
-    (@carries) => { false };
-    (@carries $ty:ty) => { true };
+    (@value) => { None };
+    (@value $ty:ty $(, in $range:expr)?) => { Some($crate::settings!(@accepts $ty $(, $range)?)) };
     (@make $name:ident $variant:ident, $word:literal, $inner:ident, $reader:ident) => { Some($name::$variant) };
     (@make $name:ident $variant:ident, $word:literal, $inner:ident, $reader:ident, $ty:ty $(, in $range:expr)?) => {
         $reader.below($crate::settings::Step::Key($word.into()), |r| {
@@ -73,13 +79,6 @@ macro_rules! choices {
     (@pattern $name:ident $variant:ident, $p:ident, $ty:ty) => { $name::$variant($p) };
     (@write $word:literal, $p:ident) => { $crate::settings::Value::from($word) };
     (@write $word:literal, $p:ident, $ty:ty) => { $crate::settings::keyed($word, <$ty as $crate::settings::Setting>::write($p)) };
-    (@schema $word:literal, [$($doc:literal),+]) => { ($word, $crate::settings::doc_text(&[$($doc),+]), None) };
-    (@schema $word:literal, [$($doc:literal),+], $ty:ty $(, in $range:expr)?) => {{
-        #[allow(unused_mut, reason = "only a range changes it")]
-        let mut schema = <$ty as $crate::settings::Setting>::schema();
-        $($crate::settings::range_schema::<<$ty as $crate::settings::Ranged>::Number>(&$range, &mut schema);)?
-        ($word, $crate::settings::doc_text(&[$($doc),+]), Some(schema))
-    }};
 }
 
 /// Used by [`choices!`](crate::choices!): returns the word of a choice, and the value under it.
@@ -95,65 +94,21 @@ pub fn choice(value: &Value) -> (Option<&str>, Option<&Value>) {
     }
 }
 
-/// Used by [`choices!`](crate::choices!).
+/// Used by [`choices!`](crate::choices!): records that `value` is none of the words of `choice`.
 #[doc(hidden)]
-pub fn choice_words(words: &[(&str, bool)]) -> String {
-    let all: Vec<String> = words
-        .iter()
-        .map(|(w, carries)| {
-            if *carries {
-                format!("{{{w}: ..}}")
-            } else {
-                (*w).into()
-            }
-        })
-        .collect();
-    format!("one of {}", all.join(", "))
-}
-
-/// Used by [`choices!`](crate::choices!).
-#[doc(hidden)]
-pub fn no_such_choice<T>(value: &Value, reader: &mut Reader, words: &[(&str, bool)]) -> Option<T> {
+pub fn no_such_choice<T>(value: &Value, reader: &mut Reader, of: &ValueType) -> Option<T> {
+    let words = match of {
+        ValueType::Choice { words, .. } => &words[..],
+        _ => &[],
+    };
     let near = choice(value)
         .0
-        .and_then(|word| nearest(word, words.iter().map(|(w, _)| *w)));
-    let hint = match near {
-        Some(near) => match words.iter().find(|(w, _)| *w == near) {
-            Some((w, true)) => format!("; did you mean `{{{w}: ..}}`?"),
-            _ => format!("; did you mean `{near}`?"),
-        },
-        None => String::new(),
-    };
-    reader.wrong(format!(
-        "must be {}; got {}{hint}",
-        choice_words(words),
-        show(value)
-    ))
-}
-
-/// Used by [`choices!`](crate::choices!).
-#[doc(hidden)]
-pub fn choice_schema(
-    about: &[&str],
-    all: Vec<(&str, String, Option<serde_json::Value>)>,
-) -> serde_json::Value {
-    let mut one = Vec::new();
-    for (word, doc, inner) in all {
-        // a word alone means its defaults
-        if inner
-            .as_ref()
-            .is_none_or(|i| i["type"] == "object" && i.get("required").is_none())
-        {
-            one.push(json!({ "const": word, "description": doc }));
-        }
-        if let Some(inner) = inner {
-            one.push(json!({
-                "type": "object", "description": doc, "properties": { word: inner }, "required": [word],
-                "additionalProperties": false
-            }));
-        }
-    }
-    json!({ "description": doc_text(about), "oneOf": one })
+        .and_then(|word| nearest(word, words.iter().map(|word| word.name.as_str())))
+        .and_then(|near| words.iter().find(|word| word.name == near));
+    let hint = near.map_or(String::new(), |near| {
+        format!("; did you mean `{}`?", near.form())
+    });
+    reader.wrong(format!("must be {}; got {}{hint}", of.kind(), show(value)))
 }
 
 /// Used by [`choices!`](crate::choices!): returns `{word: value}`.

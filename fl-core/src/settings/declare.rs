@@ -1,8 +1,5 @@
 //! [`settings!`](crate::settings!): a group of settings.
 
-use super::{Field, Value, to_json};
-use serde_json::json;
-
 /// Joins the lines of a doc comment.
 #[doc(hidden)]
 pub fn doc_text(lines: &[&str]) -> String {
@@ -30,26 +27,25 @@ macro_rules! settings {
         $vis struct $name { $( $(#[doc = $doc])* pub $field: $ty, )* }
 
         $(const _: () = assert!(!concat!($($doc),*).is_empty(),
-            concat!("`", stringify!($field), "` needs a doc comment (`/// What it does.`): it is what users read"));)*
+            concat!("`", stringify!($field), "` needs a doc comment (`/// What it does.`), which users read"));)*
         const _: () = assert!(!concat!($($about),*).is_empty(), concat!("`", stringify!($name), "` needs a doc comment"));
 
         impl $crate::settings::Setting for $name {
             #[allow(unused_mut, unused_variables, reason = "a group may have no settings")]
             fn read(value: &$crate::settings::Value, reader: &mut $crate::settings::Reader) -> Option<Self> {
-                let names: Vec<String> = vec![$(stringify!($field).replace('_', "-")),*];
-                let known: Vec<&str> = names.iter().map(String::as_str).collect();
-                let old = <Self as $crate::settings::Settings>::old_names();
-                let mut found = reader.keys(value, &known)?;
-                reader.old_names(&mut found, value, &old);
+                let names = <Self as $crate::settings::Settings>::names();
+                let mut found = reader.keys(value, &names)?;
+                reader.old_names(&mut found, value, &names);
                 let before = reader.mistakes.len();
-                $(let $field = reader.field_or_old::<$ty>(
+                let mut each = names.iter();
+                $(let $field = reader.field::<$ty>(
                     &mut found,
-                    (&stringify!($field).replace('_', "-"), $crate::settings!(@old $($old)?)),
+                    each.next()?,
                     $crate::settings!(@default $ty $(, $default)?),
                     |read| $crate::settings!(@check read $(, $range)?),
                     $crate::settings!(@range $ty $(, $range)?),
                 );)*
-                reader.unknown_or_old(&found, &known, &old);
+                reader.unknown(&found, &names);
                 if reader.mistakes.len() > before { return None; }
                 let read = Self { $($field: $field?),* };
                 $(if let Err(text) = $check(&read) { return reader.wrong(text); })?
@@ -58,32 +54,27 @@ macro_rules! settings {
             fn write(&self) -> $crate::settings::Value {
                 #[allow(unused_mut, reason = "a group may have no settings")]
                 let mut map = $crate::__private::Mapping::new();
-                $(map.insert(stringify!($field).replace('_', "-").into(), $crate::settings::Setting::write(&self.$field));)*
+                $(map.insert($crate::settings::spec_name(stringify!($field)).into(), $crate::settings::Setting::write(&self.$field));)*
                 map.into()
             }
-            fn schema() -> $crate::__private::Json {
-                $crate::settings::object_schema(
-                    &<Self as $crate::settings::Settings>::doc(),
-                    &<Self as $crate::settings::Settings>::fields(),
-                )
-            }
-            fn kind() -> String { "mapping".into() }
+            fn value_type() -> $crate::settings::ValueType { <Self as $crate::settings::Settings>::group() }
         }
         impl $crate::settings::Settings for $name {
             fn doc() -> String { $crate::settings::doc_text(&[$($about),*]) }
-            fn old_names() -> Vec<(&'static str, String)> {
-                let all = [$(($crate::settings!(@old $($old)?), stringify!($field))),*];
-                $crate::settings::old_names(&all)
+            fn names() -> Vec<$crate::settings::Names> {
+                vec![$(($crate::settings::spec_name(stringify!($field)), $crate::settings!(@old $($old)?))),*]
             }
             fn fields() -> Vec<$crate::settings::Field> {
                 vec![$({
                     let default: Option<$ty> = $crate::settings!(@default $ty $(, $default)?);
-                    let default = default.as_ref().map($crate::settings::Setting::write);
-                    #[allow(unused_mut, reason = "only a range changes it")]
-                    let mut schema = <$ty as $crate::settings::Setting>::schema();
-                    $($crate::settings::range_schema::<<$ty as $crate::settings::Ranged>::Number>(&$range, &mut schema);)?
-                    $crate::settings::field(stringify!($field), &[$($doc),*], <$ty as $crate::settings::Setting>::kind(),
-                        default, $crate::settings!(@range $ty $(, $range)?), schema)
+                    let old: Option<&str> = $crate::settings!(@old $($old)?);
+                    $crate::settings::Field {
+                        name: $crate::settings::spec_name(stringify!($field)),
+                        old_name: old.map(Into::into),
+                        doc: $crate::settings::doc_text(&[$($doc),*]),
+                        default: default.as_ref().map($crate::settings::Setting::write),
+                        accepts: $crate::settings!(@accepts $ty $(, $range)?),
+                    }
                 }),*]
             }
         }
@@ -95,60 +86,16 @@ macro_rules! settings {
     (@check $read:ident) => { { let _ = $read; Ok(()) } };
     (@check $read:ident, $range:expr) => { $crate::settings::check_range($read, &$range) };
     (@range $ty:ty) => { None };
-    (@range $ty:ty, $range:expr) => { Some($crate::settings::show_range::<<$ty as $crate::settings::Ranged>::Number>(&$range)) };
+    (@range $ty:ty, $range:expr) => { Some($crate::settings::Range::of::<<$ty as $crate::settings::Ranged>::Number>(&$range)) };
+    (@accepts $ty:ty) => { <$ty as $crate::settings::Setting>::value_type() };
+    (@accepts $ty:ty, $range:expr) => {
+        <$ty as $crate::settings::Setting>::value_type()
+            .within($crate::settings::Range::of::<<$ty as $crate::settings::Ranged>::Number>(&$range))
+    };
 }
 
-/// Used by [`settings!`](crate::settings!): old names, each with the name of today.
+/// Used by [`settings!`](crate::settings!): the name of a field in specs.
 #[doc(hidden)]
-pub fn old_names(all: &[(Option<&'static str>, &'static str)]) -> Vec<(&'static str, String)> {
-    let renamed = all
-        .iter()
-        .filter_map(|(old, field)| Some(((*old)?, field.replace('_', "-"))));
-    renamed.collect()
-}
-
-/// Used by [`settings!`](crate::settings!).
-#[doc(hidden)]
-pub fn field(
-    name: &str,
-    doc: &[&str],
-    kind: String,
-    default: Option<Value>,
-    range: Option<String>,
-    mut schema: serde_json::Value,
-) -> Field {
-    let doc = doc_text(doc);
-    schema["description"] = json!(doc);
-    if let Some(default) = default.as_ref().filter(|d| !d.is_null()) {
-        schema["default"] = to_json(default);
-    }
-    Field {
-        name: name.replace('_', "-"),
-        doc,
-        kind,
-        default,
-        range,
-        schema,
-    }
-}
-
-/// Used by [`settings!`](crate::settings!).
-#[doc(hidden)]
-pub fn object_schema(doc: &str, fields: &[Field]) -> serde_json::Value {
-    let properties: serde_json::Map<_, _> = fields
-        .iter()
-        .map(|f| (f.name.clone(), f.schema.clone()))
-        .collect();
-    let required: Vec<&str> = fields
-        .iter()
-        .filter(|f| f.default.is_none())
-        .map(|f| f.name.as_str())
-        .collect();
-    let mut schema = json!({
-        "type": "object", "description": doc, "properties": properties, "additionalProperties": false
-    });
-    if !required.is_empty() {
-        schema["required"] = json!(required);
-    }
-    schema
+pub fn spec_name(field: &str) -> String {
+    field.replace('_', "-")
 }

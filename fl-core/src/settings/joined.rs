@@ -1,6 +1,6 @@
 //! [`Joined`]: two groups of settings in one mapping.
 
-use super::{Field, Reader, Setting, Settings, Value, object_schema};
+use super::{Field, Names, Reader, Setting, Settings, Value, ValueType};
 
 /// The settings of two groups in one mapping, such as those of a family of methods and those of one
 /// method. Their names must differ.
@@ -34,33 +34,25 @@ pub struct Joined<A, B> {
     pub own: B,
 }
 
-fn names(fields: &[Field]) -> Vec<&str> {
-    fields.iter().map(|field| field.name.as_str()).collect()
-}
-
 impl<A: Settings, B: Settings> Setting for Joined<A, B> {
     fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
-        let (shared, own) = (A::fields(), B::fields());
-        let (shared, own) = (names(&shared), names(&own));
-        let known = [&shared[..], &own].concat();
-        let mut found = reader.keys(value, &known)?;
+        let names = Self::names();
+        let mut found = reader.keys(value, &names)?;
         let before = reader.mistakes.len();
-        let mut group = |names: &[&str], old: &[(&str, String)]| -> Value {
+        let mut group = |names: &[Names]| -> Value {
             let keys = value.as_mapping().into_iter().flat_map(|map| map.keys());
             let keys = keys.filter_map(Value::as_str);
-            let its = keys.filter(|key| names.contains(key) || old.iter().any(|(o, _)| o == key));
+            let its =
+                keys.filter(|key| names.iter().any(|(n, old)| n == key || *old == Some(*key)));
             let given = its.filter_map(|key| {
                 let value: &Value = found.remove(key)?;
                 Some((Value::from(key), value.clone()))
             });
             Value::Mapping(given.collect())
         };
-        let (shared, own) = (
-            group(&shared, &A::old_names()),
-            group(&own, &B::old_names()),
-        );
+        let (shared, own) = (group(&A::names()), group(&B::names()));
         let (shared, own) = (A::read(&shared, reader), B::read(&own, reader));
-        reader.unknown_or_old(&found, &known, &Self::old_names());
+        reader.unknown(&found, &names);
         (reader.mistakes.len() == before).then_some(())?;
         Some(Self {
             shared: shared?,
@@ -76,12 +68,8 @@ impl<A: Settings, B: Settings> Setting for Joined<A, B> {
         all.into()
     }
 
-    fn schema() -> serde_json::Value {
-        object_schema(&Self::doc(), &Self::fields())
-    }
-
-    fn kind() -> String {
-        "mapping".into()
+    fn value_type() -> ValueType {
+        Self::group()
     }
 }
 
@@ -90,11 +78,11 @@ impl<A: Settings, B: Settings> Settings for Joined<A, B> {
         B::doc()
     }
 
-    fn fields() -> Vec<Field> {
-        A::fields().into_iter().chain(B::fields()).collect()
+    fn names() -> Vec<Names> {
+        [A::names(), B::names()].concat()
     }
 
-    fn old_names() -> Vec<(&'static str, String)> {
-        [A::old_names(), B::old_names()].concat()
+    fn fields() -> Vec<Field> {
+        [A::fields(), B::fields()].concat()
     }
 }

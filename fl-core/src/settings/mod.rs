@@ -1,5 +1,5 @@
-//! Settings: one declaration generates a struct, its YAML reader, its checks, its JSON Schema and
-//! its table.
+//! Settings: one declaration generates a struct, its YAML reader, its checks, and a description
+//! ([`ValueType`]) that tables, pages and the JSON Schema are made from.
 //!
 //! ```
 //! use fl_core::settings::{above, read_yaml, Settings};
@@ -19,7 +19,7 @@
 //! assert_eq!(all, "gamma: must be above 0.0, got 0.0\nshare: must be a finite number, got .nan\n\
 //!     levels: is missing (whole number, at least 2)\n\
 //!     lewels: no such setting; did you mean `levels`? known: gamma, share, levels");
-//! assert_eq!(Noise::fields()[0].range.as_deref(), Some("above 0.0"));
+//! assert_eq!(Noise::fields()[0].accepts.range().as_deref(), Some("above 0.0"));
 //! ```
 //! A setting without a doc comment does not compile:
 //! ```compile_fail
@@ -36,13 +36,15 @@ mod ranges;
 mod reader;
 #[cfg(test)]
 mod tests;
+mod value_type;
 mod values;
 
-pub use choices::{choice, choice_schema, choice_words, keyed, no_such_choice};
-pub use declare::{doc_text, field, object_schema, old_names};
+pub use choices::{choice, keyed, no_such_choice};
+pub use declare::{doc_text, spec_name};
 pub use joined::Joined;
-pub use ranges::{Ranged, above, above_to, between, check_range, range_schema, show_range};
+pub use ranges::{Range, Ranged, above, above_to, between, check_range};
 pub use reader::{Mistake, Reader, Step, nearest, show, show_path};
+pub use value_type::{Field, ValueType, Word};
 
 /// A value as YAML has it.
 pub type Value = serde_yaml::Value;
@@ -53,40 +55,33 @@ pub trait Setting: Sized {
     fn read(value: &Value, reader: &mut Reader) -> Option<Self>;
     /// Returns the value as YAML.
     fn write(&self) -> Value;
-    /// Returns its JSON Schema (draft 2020-12).
-    fn schema() -> serde_json::Value;
-    /// Returns a short description for tables and errors: `number`, `list of layer`.
-    fn kind() -> String;
+    /// Returns the values that it accepts.
+    fn value_type() -> ValueType;
+    /// Returns a short description for errors: `number`, `list of layer`.
+    fn kind() -> String {
+        Self::value_type().kind()
+    }
 }
 
 /// A declared group of settings.
 pub trait Settings: Setting {
     /// Returns the doc comment.
     fn doc() -> String;
-    /// Returns one row per setting.
+    /// Returns the settings, in the order of the declaration.
     fn fields() -> Vec<Field>;
-    /// Names that settings had in earlier versions, each with the name of today.
-    fn old_names() -> Vec<(&'static str, String)> {
-        Vec::new()
+    /// Returns the name of each setting, and its name in earlier versions.
+    fn names() -> Vec<Names>;
+    /// Returns the description of the group.
+    fn group() -> ValueType {
+        ValueType::Group {
+            doc: Self::doc(),
+            fields: Self::fields(),
+        }
     }
 }
 
-/// One row of `fl inspect`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Field {
-    /// Its name in a spec.
-    pub name: String,
-    /// The doc comment.
-    pub doc: String,
-    /// Kind of value.
-    pub kind: String,
-    /// The default; `None` if it must be given.
-    pub default: Option<Value>,
-    /// `in 0.0..0.5`, `above 0.0`, ...
-    pub range: Option<String>,
-    /// JSON Schema of the value, with description, default and range.
-    pub schema: serde_json::Value,
-}
+/// The name of a setting, and its name in earlier versions.
+pub type Names = (String, Option<&'static str>);
 
 /// Returns settings with every default.
 ///

@@ -1,6 +1,8 @@
-//! Ranges of numbers: shown, checked, and in a schema.
+//! Ranges of numbers: shown, checked, and as values.
 
-use std::fmt::Debug;
+use serde::{Deserialize, Serialize};
+use serde_json::Number;
+use std::fmt::{Debug, Display, Formatter};
 use std::ops::{Bound, RangeBounds};
 
 /// Returns the range of every number above `low`: Rust has no syntax for an open lower end.
@@ -26,18 +28,60 @@ pub trait Ranged {
     fn numbers(&self) -> Vec<&Self::Number>;
 }
 
-/// Returns a description: `in 0.0..0.5`, `at least 2`, `above 0.0`.
-pub fn show_range<T: Debug>(range: &impl RangeBounds<T>) -> String {
-    match (range.start_bound(), range.end_bound()) {
-        (Bound::Included(a), Bound::Excluded(b)) => format!("in {a:?}..{b:?}"),
-        (Bound::Included(a), Bound::Included(b)) => format!("in {a:?}..={b:?}"),
-        (Bound::Included(a), Bound::Unbounded) => format!("at least {a:?}"),
-        (Bound::Excluded(a), Bound::Unbounded) => format!("above {a:?}"),
-        (Bound::Excluded(a), Bound::Excluded(b)) => format!("above {a:?} and below {b:?}"),
-        (Bound::Excluded(a), Bound::Included(b)) => format!("above {a:?} and at most {b:?}"),
-        (Bound::Unbounded, Bound::Excluded(b)) => format!("below {b:?}"),
-        (Bound::Unbounded, Bound::Included(b)) => format!("at most {b:?}"),
-        (Bound::Unbounded, Bound::Unbounded) => "any".into(),
+/// A range of numbers of any type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Range {
+    /// The lower end.
+    pub low: Bound<Number>,
+    /// The upper end.
+    pub high: Bound<Number>,
+}
+
+impl Range {
+    /// The range of all numbers.
+    pub const ALL: Self = Self {
+        low: Bound::Unbounded,
+        high: Bound::Unbounded,
+    };
+
+    /// Returns `range` without its type.
+    pub fn of<T: Debug>(range: &impl RangeBounds<T>) -> Self {
+        let number = |end: Bound<&T>| match end.map(|x| format!("{x:?}").parse::<Number>()) {
+            Bound::Included(Ok(x)) => Bound::Included(x),
+            Bound::Excluded(Ok(x)) => Bound::Excluded(x),
+            _ => Bound::Unbounded,
+        };
+        Self {
+            low: number(range.start_bound()),
+            high: number(range.end_bound()),
+        }
+    }
+
+    /// Returns whether `x` is in it.
+    pub fn contains(&self, x: f64) -> bool {
+        let end = |end: &Bound<Number>| {
+            let number = end.as_ref().map(Number::as_f64);
+            number.map(|end| end.unwrap_or(f64::NAN))
+        };
+        (end(&self.low), end(&self.high)).contains(&x)
+    }
+}
+
+/// `in 0.0..0.5`, `at least 2`, `above 0.0`.
+impl Display for Range {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        use Bound::{Excluded, Included, Unbounded};
+        match (&self.low, &self.high) {
+            (Included(a), Excluded(b)) => write!(f, "in {a}..{b}"),
+            (Included(a), Included(b)) => write!(f, "in {a}..={b}"),
+            (Included(a), Unbounded) => write!(f, "at least {a}"),
+            (Excluded(a), Unbounded) => write!(f, "above {a}"),
+            (Excluded(a), Excluded(b)) => write!(f, "above {a} and below {b}"),
+            (Excluded(a), Included(b)) => write!(f, "above {a} and at most {b}"),
+            (Unbounded, Excluded(b)) => write!(f, "below {b}"),
+            (Unbounded, Included(b)) => write!(f, "at most {b}"),
+            (Unbounded, Unbounded) => f.write_str("any"),
+        }
     }
 }
 
@@ -49,28 +93,6 @@ pub fn check_range<V: Ranged>(
 ) -> Result<(), String> {
     match value.numbers().into_iter().find(|n| !range.contains(*n)) {
         None => Ok(()),
-        Some(bad) => Err(format!("must be {}, got {bad:?}", show_range(range))),
-    }
-}
-
-/// Used by [`settings!`](crate::settings!).
-#[doc(hidden)]
-pub fn range_schema<T: Debug>(range: &impl RangeBounds<T>, schema: &mut serde_json::Value) {
-    // the range of a list applies to its items
-    let schema = match schema.get("items").is_some() {
-        true => &mut schema["items"],
-        false => schema,
-    };
-    let number =
-        |x: &T| serde_json::from_str::<serde_json::Value>(&format!("{x:?}")).unwrap_or_default();
-    match range.start_bound() {
-        Bound::Included(a) => schema["minimum"] = number(a),
-        Bound::Excluded(a) => schema["exclusiveMinimum"] = number(a),
-        Bound::Unbounded => {}
-    }
-    match range.end_bound() {
-        Bound::Included(b) => schema["maximum"] = number(b),
-        Bound::Excluded(b) => schema["exclusiveMaximum"] = number(b),
-        Bound::Unbounded => {}
+        Some(bad) => Err(format!("must be {}, got {bad:?}", Range::of(range))),
     }
 }

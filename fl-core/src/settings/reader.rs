@@ -1,6 +1,6 @@
 //! [`Reader`]: reads settings and collects every mistake.
 
-use super::{Setting, Value};
+use super::{Names, Range, Setting, Value, ValueType};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
@@ -95,7 +95,7 @@ impl Reader {
     pub fn keys<'v>(
         &mut self,
         value: &'v Value,
-        known: &[&str],
+        names: &[Names],
     ) -> Option<BTreeMap<String, &'v Value>> {
         let map = match value {
             Value::Mapping(map) => map,
@@ -112,7 +112,7 @@ impl Reader {
                     self.wrong::<()>(format!(
                         "a setting's name must be text, got {}; known: {}",
                         show(key),
-                        known.join(", ")
+                        known(names)
                     ));
                 }
             }
@@ -120,30 +120,30 @@ impl Reader {
         Some(found)
     }
 
-    /// Records a note for every setting of `value` that has an `old` name. If both names are given,
+    /// Records a note for every setting of `value` that has its old name. If both names are given,
     /// the last counts.
     pub fn old_names(
         &mut self,
         found: &mut BTreeMap<String, &Value>,
         value: &Value,
-        old: &[(&str, String)],
+        names: &[Names],
     ) {
-        for (old, new) in old {
-            if !found.contains_key(*old) {
+        for (new, old) in names {
+            let Some(old) = old.filter(|old| found.contains_key(*old)) else {
                 continue;
-            }
+            };
             let mut text = format!("is now called `{new}`");
             if found.contains_key(new) {
                 let keys = value.as_mapping().into_iter().flat_map(|map| map.keys());
                 let last = keys
                     .filter_map(Value::as_str)
-                    .filter(|key| key == old || key == new);
+                    .filter(|key| *key == old || key == new);
                 let old_counts = last.last() == Some(old);
-                found.remove(if old_counts { new.as_str() } else { *old });
+                found.remove(if old_counts { new.as_str() } else { old });
                 text += ", which is given too; the last one counts";
             }
             let mut path = self.path.clone();
-            path.push(Step::Key((*old).into()));
+            path.push(Step::Key(old.into()));
             self.notes.push(Mistake {
                 path,
                 text,
@@ -152,29 +152,19 @@ impl Reader {
         }
     }
 
-    /// Records every key that was not read.
-    pub fn unknown(&mut self, left: &BTreeMap<String, &Value>, known: &[&str]) {
-        self.unknown_or_old(left, known, &[]);
-    }
-
-    /// As [`Reader::unknown`]; what is like an `old` name leads to the name of today.
-    pub fn unknown_or_old(
-        &mut self,
-        left: &BTreeMap<String, &Value>,
-        known: &[&str],
-        old: &[(&str, String)],
-    ) {
+    /// Records every key that was not read. One that is like an old name leads to the new one.
+    pub fn unknown(&mut self, left: &BTreeMap<String, &Value>, names: &[Names]) {
         for key in left.keys() {
-            let near = nearest(key, known.iter().copied());
+            let near = nearest(key, names.iter().map(|(name, _)| name.as_str()));
             let near_old = || {
-                let near = nearest(key, old.iter().map(|(old, _)| *old))?;
-                let renamed = old.iter().find(|(old, _)| *old == near)?;
-                Some(renamed.1.as_str())
+                let near = nearest(key, names.iter().filter_map(|(_, old)| *old))?;
+                let renamed = names.iter().find(|(_, old)| *old == Some(near))?;
+                Some(renamed.0.as_str())
             };
             let hint = match near.or_else(near_old) {
-                _ if known.is_empty() => "; there are no settings here".to_string(),
-                Some(near) => format!("; did you mean `{near}`? known: {}", known.join(", ")),
-                None => format!("; known: {}", known.join(", ")),
+                _ if names.is_empty() => "; there are no settings here".to_string(),
+                Some(near) => format!("; did you mean `{near}`? known: {}", known(names)),
+                None => format!("; known: {}", known(names)),
             };
             self.below(Step::Key(key.clone()), |r| {
                 r.wrong::<()>(format!("no such setting{hint}"));
@@ -185,43 +175,25 @@ impl Reader {
         }
     }
 
-    /// Reads one setting of a mapping.
+    /// Reads one setting of a mapping; `check` compares it with `range`.
     pub fn field<T: Setting>(
         &mut self,
         found: &mut BTreeMap<String, &Value>,
-        name: &str,
+        (name, old): &Names,
         default: Option<T>,
         check: impl FnOnce(&T) -> Result<(), String>,
-        range: Option<String>,
-    ) -> Option<T> {
-        self.field_or_old(found, (name, None), default, check, range)
-    }
-
-    /// As [`Reader::field`], for a setting that may stand there by an old name.
-    pub fn field_or_old<T: Setting>(
-        &mut self,
-        found: &mut BTreeMap<String, &Value>,
-        (name, old): (&str, Option<&str>),
-        default: Option<T>,
-        check: impl FnOnce(&T) -> Result<(), String>,
-        range: Option<String>,
+        range: Option<Range>,
     ) -> Option<T> {
         let given = match found.remove(name) {
-            Some(value) => Some((name, value)),
+            Some(value) => Some((name.as_str(), value)),
             None => old.and_then(|old| Some((old, found.remove(old)?))),
         };
         match given {
             Some((name, value)) => {
-                self.path.push(Step::Key(name.into()));
-                let read = self.checked(value, check, range);
-                self.path.pop();
-                read
+                self.below(Step::Key(name.into()), |r| r.checked(value, check, range))
             }
             None if default.is_some() => default,
-            None => {
-                self.missing(name, &T::kind(), range);
-                None
-            }
+            None => self.missing(name, &T::kind(), range.map(|r| r.to_string())),
         }
     }
 
@@ -230,11 +202,11 @@ impl Reader {
         &mut self,
         value: &Value,
         check: impl FnOnce(&T) -> Result<(), String>,
-        range: Option<String>,
+        range: Option<Range>,
     ) -> Option<T> {
         let before = self.mistakes.len();
         let Some(read) = T::read(value, self) else {
-            self.tell_range(before, value, &T::kind(), range);
+            self.add_range(before, value, &T::value_type(), range);
             return None;
         };
         match check(&read) {
@@ -243,29 +215,38 @@ impl Reader {
         }
     }
 
-    // not generic, so it is compiled once for settings of every type
-
-    fn missing(&mut self, name: &str, kind: &str, range: Option<String>) {
+    /// Records that a setting is missing.
+    pub(crate) fn missing<T>(
+        &mut self,
+        name: &str,
+        kind: &str,
+        range: Option<String>,
+    ) -> Option<T> {
         let range = range.map(|r| format!(", {r}")).unwrap_or_default();
         self.below(Step::Key(name.into()), |r| {
-            r.wrong::<()>(format!("is missing ({kind}{range})"));
-        });
+            r.wrong(format!("is missing ({kind}{range})"))
+        })
     }
 
     /// Adds the range to a mistake about a number that the type cannot hold, such as -1 or 1.5.
-    fn tell_range(&mut self, before: usize, value: &Value, kind: &str, range: Option<String>) {
+    fn add_range(&mut self, before: usize, value: &Value, of: &ValueType, range: Option<Range>) {
         if let (Some(range), Some(wrong)) = (range, self.mistakes.get_mut(before))
             && value.as_f64().is_some_and(f64::is_finite)
             && wrong.path == self.path
         {
             let whole = value.is_i64() || value.is_u64();
-            let what = match kind {
-                "whole number" if !whole => "a whole number ",
+            let what = match of.plain().0 {
+                ValueType::Whole(_) if !whole => "a whole number ",
                 _ => "",
             };
             wrong.text = format!("must be {what}{range}, got {}", show(value));
         }
     }
+}
+
+fn known(names: &[Names]) -> String {
+    let names: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
+    names.join(", ")
 }
 
 /// Formats a value in one line, shortened.

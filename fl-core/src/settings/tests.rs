@@ -64,8 +64,31 @@ fn json_is_yaml_too() {
 }
 
 #[test]
-fn the_schema_says_what_the_reader_checks() {
-    insta::assert_snapshot!(Inner::schema(), @r#"{"additionalProperties":false,"description":"Inner.","properties":{"rate":{"description":"A rate.","exclusiveMaximum":1.0,"exclusiveMinimum":0.0,"type":["number","null"]},"steps":{"default":5,"description":"Steps.","maximum":10,"minimum":1,"type":"integer"}},"type":"object"}"#);
+fn the_description_says_what_the_reader_checks() {
+    let fields = [Inner::fields(), Outer::fields(), Renamed::fields()].concat();
+    let row = |f: &Field| {
+        format!(
+            "{}: {} ({})",
+            f.name,
+            f.accepts.kind(),
+            f.accepts.range().unwrap_or_default()
+        )
+    };
+    let rows: Vec<_> = fields.iter().map(row).collect();
+    insta::assert_snapshot!(rows.join("\n"), @"
+    steps: whole number (in 1..=10)
+    rate: number (above 0.0 and below 1.0)
+    how: one of plain, {careful: ..} ()
+    warm-up: list of number (at least 0.0)
+    name: text ()
+    tries: whole number (in 1..=5)
+    inner: mapping ()
+    ");
+    // as it crosses to a program that loads the part
+    let text = serde_json::to_string(&fields).unwrap();
+    assert_eq!(serde_json::from_str::<Vec<Field>>(&text).unwrap(), fields);
+    // a default of null differs from none
+    assert!(text.contains(r#""default":null"#), "{text}");
 }
 
 crate::settings! {

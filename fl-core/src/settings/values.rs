@@ -1,19 +1,18 @@
 //! The types of settings: numbers, words, lists, and optional ones.
 
-use super::{Ranged, Reader, Setting, Step, Value};
-use serde_json::json;
+use super::{Range, Ranged, Reader, Setting, Step, Value, ValueType};
 use std::fmt::Display;
 
 /// Returns the expected value if `value` is no number of this kind; for a whole number outside the
 /// range, the range.
-fn unfit(value: &Value, low: impl Display, high: impl Display, kind: &str) -> String {
+fn unfit(value: &Value, low: impl Display, high: impl Display) -> String {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let huge = |text: &str| digits(text) && text.parse::<u64>().is_err();
     match value {
         Value::Number(n) if n.is_i64() && n.as_i64() < Some(0) => format!("at least {low}"),
         Value::Number(n) if n.is_u64() => format!("at most {high}"),
         Value::String(text) if huge(text) => format!("at most {high}"),
-        _ => format!("a {kind}"),
+        _ => "a whole number".into(),
     }
 }
 
@@ -26,18 +25,17 @@ fn number_in(value: &Value) -> Option<f64> {
 }
 
 macro_rules! numbers {
-    ($($t:ty, $kind:literal, $json:literal, $get:ident, $wide:ty;)*) => {$(
+    ($($t:ty, $get:ident, $wide:ty;)*) => {$(
         impl Setting for $t {
             fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
                 let text = || value.as_str().and_then(|text| text.parse().ok());
                 match value.$get().or_else(text).and_then(|wide| <$t>::try_from(wide).ok()) {
                     Some(n) => Some(n),
-                    None => reader.unlike(&unfit(value, <$t>::MIN, <$t>::MAX, $kind), value),
+                    None => reader.unlike(&unfit(value, <$t>::MIN, <$t>::MAX), value),
                 }
             }
             fn write(&self) -> Value { Value::from(*self as $wide) }
-            fn schema() -> serde_json::Value { json!({ "type": $json }) }
-            fn kind() -> String { $kind.into() }
+            fn value_type() -> ValueType { ValueType::Whole(Range::ALL) }
         }
         impl Ranged for $t {
             type Number = $t;
@@ -46,10 +44,10 @@ macro_rules! numbers {
     )*};
 }
 numbers! {
-    usize, "whole number", "integer", as_u64, u64;
-    u64, "whole number", "integer", as_u64, u64;
-    u32, "whole number", "integer", as_u64, u64;
-    i64, "whole number", "integer", as_i64, i64;
+    usize, as_u64, u64;
+    u64, as_u64, u64;
+    u32, as_u64, u64;
+    i64, as_i64, i64;
 }
 
 macro_rules! floats {
@@ -66,11 +64,8 @@ macro_rules! floats {
                 // in its shortest form, so that an f32 does not gain digits
                 Value::from(self.to_string().parse::<f64>().unwrap_or(f64::NAN))
             }
-            fn schema() -> serde_json::Value {
-                json!({ "type": "number" })
-            }
-            fn kind() -> String {
-                "number".into()
+            fn value_type() -> ValueType {
+                ValueType::Number(Range::ALL)
             }
         }
         impl Ranged for $t {
@@ -92,11 +87,8 @@ impl Setting for bool {
     fn write(&self) -> Value {
         Value::from(*self)
     }
-    fn schema() -> serde_json::Value {
-        json!({ "type": "boolean" })
-    }
-    fn kind() -> String {
-        "true or false".into()
+    fn value_type() -> ValueType {
+        ValueType::Bool
     }
 }
 
@@ -110,11 +102,8 @@ impl Setting for String {
     fn write(&self) -> Value {
         Value::from(self.as_str())
     }
-    fn schema() -> serde_json::Value {
-        json!({ "type": "string" })
-    }
-    fn kind() -> String {
-        "text".into()
+    fn value_type() -> ValueType {
+        ValueType::Text(None)
     }
 }
 
@@ -126,11 +115,8 @@ impl Setting for Value {
     fn write(&self) -> Value {
         self.clone()
     }
-    fn schema() -> serde_json::Value {
-        json!({})
-    }
-    fn kind() -> String {
-        "value".into()
+    fn value_type() -> ValueType {
+        ValueType::Any
     }
 }
 
@@ -146,11 +132,8 @@ impl Setting for serde_yaml::Mapping {
     fn write(&self) -> Value {
         self.clone().into()
     }
-    fn schema() -> serde_json::Value {
-        json!({ "type": "object" })
-    }
-    fn kind() -> String {
-        "mapping".into()
+    fn value_type() -> ValueType {
+        ValueType::Map(ValueType::Any.into())
     }
 }
 
@@ -165,18 +148,8 @@ impl<T: Setting> Setting for Option<T> {
     fn write(&self) -> Value {
         self.as_ref().map_or(Value::Null, T::write)
     }
-    fn schema() -> serde_json::Value {
-        let mut schema = T::schema();
-        match schema["type"].as_str().map(str::to_string) {
-            Some(kind) => {
-                schema["type"] = json!([kind, "null"]);
-                schema
-            }
-            None => json!({ "anyOf": [schema, { "type": "null" }] }),
-        }
-    }
-    fn kind() -> String {
-        T::kind()
+    fn value_type() -> ValueType {
+        ValueType::Optional(T::value_type().into())
     }
 }
 
@@ -202,11 +175,8 @@ impl<T: Setting> Setting for Vec<T> {
     fn write(&self) -> Value {
         self.iter().map(T::write).collect::<Vec<_>>().into()
     }
-    fn schema() -> serde_json::Value {
-        json!({ "type": "array", "items": T::schema() })
-    }
-    fn kind() -> String {
-        format!("list of {}", T::kind())
+    fn value_type() -> ValueType {
+        ValueType::list(T::value_type())
     }
 }
 
@@ -224,10 +194,7 @@ impl<T: Setting> Setting for Box<T> {
     fn write(&self) -> Value {
         T::write(self)
     }
-    fn schema() -> serde_json::Value {
-        T::schema()
-    }
-    fn kind() -> String {
-        T::kind()
+    fn value_type() -> ValueType {
+        T::value_type()
     }
 }

@@ -42,7 +42,7 @@ pub fn search(
 ) -> Result<SearchResult> {
     ensure!(
         seen.gradient.norm() > 0.0 && seen.gradient.norm().is_finite(),
-        "the client has sent back what it got (or no numbers), so there is nothing to look for"
+        "the client has returned the message unchanged (or no numbers), so there is nothing to find"
     );
     let begin = (seen.classes.len(), &seen.shape[..], &seen.range[..]);
     minimise(begin, how, stream, tell, &mut |x| slope(model, seen, x))

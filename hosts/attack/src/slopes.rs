@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use fl_core::loss::of_batch;
 use fl_core::message::Nothing;
 use fl_core::{ClientId, Declaration, Loss, Protocol, Round, Server, Stream, Target};
-use fl_plugin_fediod::{ANSWER, InputValues, SLOPES, SlopesWanted, TRAIN};
+use fl_plugin_fediod::{ANSWER, InputValues, SLOPES, SlopeRequest, TRAIN};
 use ndarray::{Array1, Array2, Axis, s};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,7 +79,7 @@ fn slope(
         let scores = mail.body.scores.view();
         let (loss, slope) = of_batch(Loss::CrossEntropy, Target::Classes(&wanted), scores)?;
         sum += loss;
-        let nothing = SlopesWanted {
+        let nothing = SlopeRequest {
             scores: slope,
             // no slope by the discriminator's odds
             odds: Array1::zeros(mail.body.odds.len()),

@@ -77,10 +77,7 @@ impl Protocol for EavesdroppingServer {
 /// class in votes. After noise, numbers may be no probabilities; they are then projected to the
 /// nearest ones.
 fn said(body: &Body) -> Option<(&'static str, SoftLabels)> {
-    let bytes = match body {
-        Body::Here(message) => message.encode(),
-        Body::Wire(bytes) => bytes.clone(),
-    };
+    let bytes = body.encode();
     if let Ok(Logits { rows, values, .. }) = decode(&bytes) {
         return Some((Logits::KIND, SoftLabels::of_scores(rows, values.view())));
     }

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 
 /// What a command answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answered {
+pub struct CapturedOutput {
     /// The exit code.
     pub code: u8,
     /// What it would have printed.
@@ -23,7 +23,7 @@ pub(crate) enum Stream {
 }
 
 thread_local! {
-    static KEPT: RefCell<Option<Answered>> = const { RefCell::new(None) };
+    static KEPT: RefCell<Option<CapturedOutput>> = const { RefCell::new(None) };
 }
 
 /// Does this thread keep what is printed?
@@ -31,7 +31,7 @@ pub(crate) fn keeps() -> bool {
     KEPT.with_borrow(Option::is_some)
 }
 
-/// Keeps a line; `false`: nobody does, print it.
+/// Captures a line; `false` if there is no capture, so that the line is printed.
 pub(crate) fn keep(stream: Stream, line: &str) -> bool {
     KEPT.with_borrow_mut(|kept| {
         let Some(kept) = kept else { return false };
@@ -45,13 +45,13 @@ pub(crate) fn keep(stream: Stream, line: &str) -> bool {
     })
 }
 
-/// Does what `args` say, the first of which is the program's name, with the parts `more` besides
-/// those that are linked, and gives what it would have printed.
-pub fn answered(args: Vec<OsString>, more: &[&'static PartDecl]) -> Answered {
-    KEPT.set(Some(Answered::default()));
+/// Runs the command `args`, the first of which is the program's name, with the parts `more` besides
+/// those that are linked, and returns its output.
+pub fn answered(args: Vec<OsString>, more: &[&'static PartDecl]) -> CapturedOutput {
+    KEPT.set(Some(CapturedOutput::default()));
     let code = crate::run_with(args, more);
     let kept = KEPT.take().unwrap_or_default();
-    Answered { code, ..kept }
+    CapturedOutput { code, ..kept }
 }
 
 /// A bar for [`crate::progress`]; one that is not `seen` only keeps count.

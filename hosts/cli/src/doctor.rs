@@ -86,7 +86,7 @@ fn text(all: &Value) -> String {
     let data = &all["data"];
     let there = match data["there"].as_bool() {
         Some(true) => "",
-        _ => " (is not there; `fl data list` says what goes into it)",
+        _ => " (not found; `fl data list` shows its contents)",
     };
     let mut lines = vec![
         format!("fl       {}, {} threads", word(&all["fl"]), all["threads"]),

@@ -1,6 +1,6 @@
 //! Threads for the parts of a library's process.
 
-/// Threads that are started when a part first wants them: most processes of a library never do.
+/// Threads that start at a part's first use: most processes of a library need none.
 #[derive(Default)]
 pub struct LazyExecutor(std::sync::OnceLock<fl_core::SharedExecutor>);
 

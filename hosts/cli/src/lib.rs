@@ -30,6 +30,7 @@ mod log;
 mod new;
 mod part_trial;
 mod plan;
+mod plugin;
 mod progress;
 mod report;
 mod run;
@@ -40,7 +41,7 @@ mod study;
 mod supervise;
 mod try_part;
 
-pub use capture::{Answered, answered, bar};
+pub use capture::{CapturedOutput, answered, bar};
 pub use cases::{Snapshot, answer_of, snapshot, unused_answers};
 pub use progress::progress;
 
@@ -48,7 +49,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use fl_core::PartDecl;
 use fl_data::DataSpec;
 use fl_engine::{NotRun, Signals};
-use fl_registry::{Catalogue, Library, Spec};
+use fl_registry::{Catalogue, Library, Spec, Trust};
 use log::{complain, say};
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -72,7 +73,11 @@ struct Cli {
     /// returns is then an error of its part, and the program goes on. Results do not depend on it.
     #[arg(long, global = true)]
     isolate: bool,
-    /// Print errors only.
+    /// How far loaded plugins must be trusted: any, published, reviewed or linked. The spec and the
+    /// user's configuration can ask for more.
+    #[arg(long, value_name = "LEVEL", global = true)]
+    plugins_trust: Option<Trust>,
+    /// Print results and errors only: no notes, no progress.
     #[arg(long, global = true)]
     quiet: bool,
     /// Also write messages and progress to a file, each line with its time.
@@ -114,7 +119,7 @@ enum Command {
     ///
     /// A file of cases is YAML, `cases: [..]`. A case has a `name`, a `part` (`aggregator mean`),
     /// its `settings`, and an `input` as `fl try` reads it, with a `seed` (0). The answer is
-    /// compared with the one in the file beside it: all bits, or with `close: 1.0e-6` up to that
+    /// compared with the one in the file of answers: all bits, or with `close: 1.0e-6` up to that
     /// distance (relative to 1 and to the number). Instead a case can give bounds,
     /// `within: { tensors.w: [0, 1] }`, or `refused: TEXT`, a text that the error contains.
     /// `conformance: true` instead of an input checks the part against its role and its properties.
@@ -144,7 +149,16 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Find, install and verify plugins that others made.
+    Plugin {
+        #[command(subcommand)]
+        command: plugin::PluginCommand,
+    },
+    /// Pin the plugins of specs in the `fl.lock` beside them: version, interface and SHA-256.
+    #[command(after_help = "Example:\n  fl lock hello.yaml")]
+    Lock(plugin::LockArgs),
     /// Look at data sets.
+    #[command(after_help = "Example:\n  fl data show hello.yaml")]
     Data {
         #[command(subcommand)]
         command: DataCommand,
@@ -167,12 +181,14 @@ enum Command {
     #[command(after_help = "Example:\n  fl try aggregator mean --input messages.json")]
     Try(try_part::TryArgs),
     /// Compute what releases cost without a run, or how much noise an epsilon needs.
+    #[command(after_help = "Example:\n  fl account laplace --scale 2 --times 10")]
     Account {
         #[command(subcommand)]
         command: account::AccountCommand,
     },
     #[cfg(feature = "plugins")]
-    /// Attack a run: measure what it reveals of the examples that it learnt from.
+    /// Attack a run: measure how much it reveals of its training examples.
+    #[command(after_help = "Example:\n  fl attack membership runs/hello-1 --shadows 16")]
     Attack {
         #[command(subcommand)]
         command: attack::AttackCommand,
@@ -273,9 +289,9 @@ pub enum Failure {
     NotRun(NotRun),
     /// It was tried, and failed.
     Failed(anyhow::Error),
-    /// What was compared differs, and that has been said.
+    /// A comparison found differences, and has printed them.
     Differs,
-    /// A signal stopped it; everything has been said.
+    /// A signal stopped it, and that has been printed.
     Stopped(u8),
 }
 
@@ -334,6 +350,9 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
     });
     let libraries: Vec<_> = cli.plugins.iter().map(Library::at).collect();
     let mut catalogue = Catalogue::new([&fl_core::linked_parts(), more].concat())?;
+    let policy = fl_engine::plugins::plugin_policy(cli.plugins_trust)?;
+    let required = policy.level.clone();
+    catalogue = catalogue.trusting(policy);
     if cli.isolate {
         catalogue = catalogue.isolating(fl_core::settings::defaults());
     }
@@ -365,6 +384,8 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
             print(serde_json::to_string_pretty(&schema)?)
         }
         Command::New(args) => new::new(&args, &catalogue),
+        Command::Plugin { command } => plugin::plugin(&command, &required),
+        Command::Lock(args) => plugin::lock(&args, &catalogue),
         Command::Try(args) => try_part::try_part(&args, &catalogue),
         Command::ClientProcess(args) => run::serve(args, &catalogue),
         Command::Account { command } => account::account(&command, &catalogue),

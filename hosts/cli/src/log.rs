@@ -1,4 +1,4 @@
-//! What is said to whoever looks: on stderr, and in a log if one is wanted.
+//! Messages to the user: on stderr, and in the file of `--log`.
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget};
@@ -45,12 +45,12 @@ pub fn begin(quiet: bool, log: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Is nothing said but errors?
+/// Are only errors printed?
 pub fn quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Says something to whoever looks. If nobody does, nothing is lost but this line.
+/// Prints a message. If stderr cannot be written, only this line is lost.
 pub fn say(text: impl Display) {
     match quiet() {
         true => note(text),
@@ -58,7 +58,7 @@ pub fn say(text: impl Display) {
     }
 }
 
-/// As [`say`], whoever wants it or not: what went wrong.
+/// As [`say`], but also with `--quiet`: an error.
 pub fn complain(text: impl Display) {
     let text = crate::sanitize::plain(&text.to_string());
     if !crate::capture::keep(crate::capture::Stream::Err, &text) {
@@ -74,7 +74,7 @@ pub fn note(text: impl Display) {
         let now = fl_sim::time(SystemTime::now()).unwrap_or("(no time)".into());
         let line = format!("{now} {}\n", crate::sanitize::plain(&text.to_string()));
         if let Err(error) = file.write_all(line.as_bytes()) {
-            // said once: the run is worth more than its log
+            // printed once: the run is worth more than its log
             *log = None;
             drop(log);
             complain(format_args!("note: --log: {error}; it ends here"));
@@ -82,7 +82,7 @@ pub fn note(text: impl Display) {
     }
 }
 
-/// A bar that is seen unless nothing is to be said.
+/// A progress bar, hidden with `--quiet`.
 pub fn bar(bar: ProgressBar) -> ProgressBar {
     if quiet() {
         bar.set_draw_target(ProgressDrawTarget::hidden());

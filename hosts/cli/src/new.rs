@@ -3,6 +3,8 @@
 
 mod flower;
 mod python;
+mod template;
+mod wheel;
 
 use crate::{Done, Failure, print};
 use anyhow::Context;
@@ -10,6 +12,7 @@ use clap::{Args, ValueEnum};
 use fl_core::{PartDecl, Role};
 use fl_registry::Catalogue;
 use std::path::{Path, PathBuf};
+use template::{CASES, Files, fill, type_name};
 
 #[derive(Args)]
 pub struct NewArgs {
@@ -24,6 +27,16 @@ pub struct NewArgs {
     /// The language.
     #[arg(long, value_enum, default_value = "rust")]
     lang: Language,
+    /// The part keeps state from round to round (aggregator, selector, privacy). The other roles
+    /// always do.
+    #[arg(long)]
+    stateful: bool,
+    /// A Python trainer in NumPy instead of PyTorch.
+    #[arg(long)]
+    numpy: bool,
+    /// Also write what makes a wheel of it, which others install and name in specs.
+    #[arg(long)]
+    wheel: bool,
     /// fl's sources, with `fl-core` in them; otherwise looked for upwards from here, and from this
     /// program.
     #[arg(long, value_name = "DIR")]
@@ -56,8 +69,23 @@ const RUST: [(Role, &str); 8] = [
     (Role::Attack, include_str!("../templates/attack.rs.in")),
     (Role::Protocol, include_str!("../templates/protocol.rs.in")),
 ];
+/// The same with state.
+const STATEFUL: [(Role, &str); 3] = [
+    (
+        Role::Aggregator,
+        include_str!("../templates/aggregator.stateful.rs.in"),
+    ),
+    (
+        Role::Selector,
+        include_str!("../templates/selector.stateful.rs.in"),
+    ),
+    (
+        Role::Privacy,
+        include_str!("../templates/privacy.stateful.rs.in"),
+    ),
+];
 const MANIFEST: &str = include_str!("../templates/Cargo.toml.in");
-/// What a protocol's crate has besides: a program.
+/// Further files of a protocol's crate: a program.
 const PROGRAM: [(&str, &str); 5] = [
     (
         "Cargo.toml",
@@ -71,47 +99,41 @@ const PROGRAM: [(&str, &str); 5] = [
     ("src/main.rs", include_str!("../templates/main.rs.in")),
     ("tests/same.rs", include_str!("../templates/same.rs.in")),
 ];
-/// What an aggregator's crate has besides: cases for `fl test`.
-const CASES: [(&str, &str); 2] = [
-    (
-        "aggregator.cases.yaml",
-        include_str!("../templates/cases.yaml.in"),
-    ),
-    (
-        "aggregator.cases.answers.json",
-        include_str!("../templates/answers.json.in"),
-    ),
-];
 const README: &str = include_str!("../templates/README.md.in");
-const C: &str = include_str!("../templates/aggregator.c.in");
 const MAKEFILE: &str = include_str!("../templates/Makefile.in");
 const README_C: &str = include_str!("../templates/README.c.md.in");
-const HEADER: &str = include_str!("../../../fl-core/include/fl_plugin.h");
-const CASE: &str = r#"{"messages": [{"from": 0, "weight": 1, "tensors": {"w": [1, 2]}},
-              {"from": 1, "weight": 3, "tensors": {"w": [3, 0.4]}}]}
-"#;
-const EXPECTED: &str = "{\"kind\":\"params\",\"tensors\":{\"w\":[2.5,0.8]}}\n";
 
-/// What every Rust file means by these names.
-const PRELUDE: [&str; 22] = [
-    "AsMut", "AsRef", "Box", "Clone", "Copy", "Default", "Drop", "Eq", "Err", "From", "Into",
-    "Iterator", "None", "Ok", "Option", "Ord", "Result", "Send", "Some", "String", "Sync", "Vec",
-];
-
-/// `TrimmedMean`; `MyParams` where the template means something else by `Params`.
-fn type_name(name: &str, template: &str) -> String {
-    let words = name.split('-').map(|word| {
-        let mut letters = word.chars();
-        let first = letters.next().map(|c| c.to_ascii_uppercase());
-        first.into_iter().chain(letters).collect::<String>()
-    });
-    let plain: String = words.collect();
-    let mut words = template.split(|c: char| !c.is_alphanumeric() && c != '_');
-    match PRELUDE.contains(&plain.as_str()) || words.any(|word| word == plain) {
-        true => format!("My{plain}"),
-        false => plain,
-    }
+/// A part in C: its source, and an input with the answers without and with state. The answer of a
+/// mechanism is random.
+struct InC {
+    role: Role,
+    source: &'static str,
+    input: &'static str,
+    answers: [&'static str; 2],
 }
+
+const C: [InC; 3] = [
+    InC {
+        role: Role::Aggregator,
+        source: include_str!("../templates/aggregator.c.in"),
+        input: r#"{"messages": [{"from": 0, "weight": 1, "tensors": {"w": [1, 2]}},
+              {"from": 1, "weight": 3, "tensors": {"w": [3, 0.4]}}]}
+"#,
+        answers: ["{\"kind\":\"params\",\"tensors\":{\"w\":[2.5,0.8]}}\n"; 2],
+    },
+    InC {
+        role: Role::Selector,
+        source: include_str!("../templates/selector.c.in"),
+        input: "{\"clients\": [{\"id\": 0}, {\"id\": 1}, {\"id\": 2}, {\"id\": 3}]}\n",
+        answers: ["{\"positions\":[2,3]}\n", "{\"positions\":[0,1]}\n"],
+    },
+    InC {
+        role: Role::Privacy,
+        source: include_str!("../templates/privacy.c.in"),
+        input: "",
+        answers: ["", ""],
+    },
+];
 
 /// As a file of a crate is called on this system.
 fn library(name: &str) -> String {
@@ -167,6 +189,23 @@ fn check_new(role: Role, name: &str, catalogue: &Catalogue) -> Result<(), Failur
     }
 }
 
+/// Are `--stateful` and `--numpy` for this role?
+fn check_options(role: Option<Role>, args: &NewArgs) -> Result<(), Failure> {
+    let stateful = role.is_some_and(|role| STATEFUL.iter().any(|(r, _)| *r == role));
+    if args.stateful && !stateful {
+        return Err(Failure::usage(format!(
+            "--stateful: for aggregators, selectors and privacy mechanisms; leave it out for {}",
+            role.map_or("an app".into(), Role::with_article)
+        )));
+    }
+    if args.numpy && (role, args.lang) != (Some(Role::Trainer), Language::Python) {
+        return Err(Failure::usage(
+            "--numpy: for a trainer with --lang python; leave it out",
+        ));
+    }
+    Ok(())
+}
+
 /// The checkout of fl: `--core`, or the nearest folder above here or above this program that has
 /// one. Nothing about the machine that fl was built on is in the program.
 fn sources(given: Option<&Path>) -> Result<PathBuf, Failure> {
@@ -205,6 +244,7 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
         false => Some(crate::show::role(&args.role)?),
     };
     check_name(&args.name)?;
+    check_options(role, args)?;
     if let Some(role) = role {
         check_new(role, &args.name, catalogue)?;
     }
@@ -215,12 +255,24 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
             dir.display()
         )));
     }
-    let files = match (role, args.lang) {
-        (None, _) => flower::files(args)?,
-        (Some(role), Language::Rust) => rust(role, args)?,
+    let mut files = match (role, args.lang) {
+        (None, _) => flower::files(&args.name)?,
+        (Some(role), Language::Rust) => {
+            let published = cfg!(published) && args.core.is_none();
+            let core = (!published).then(|| sources(args.core.as_deref()));
+            rust(role, args, core.transpose()?.as_deref())?
+        }
         (Some(role), Language::C) => c(role, args)?,
-        (Some(role), Language::Python) => python::files(role, args)?,
+        (Some(role), Language::Python) => python::files(role, &args.name, args.stateful || args.numpy)?,
     };
+    if args.wheel {
+        files.extend(wheel::files(role, args)?);
+        let ignored = "build/\ndist/\n*.egg-info/\n";
+        match files.iter_mut().find(|(path, _)| path == ".gitignore") {
+            Some((_, text)) => text.push_str(ignored),
+            None => files.push((".gitignore".into(), ignored.into())),
+        }
+    }
     for (path, text) in files {
         let path = dir.join(path);
         let folder = path.parent().unwrap_or(&dir);
@@ -234,6 +286,10 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
         (_, Some(Role::Protocol)) => "cargo test && cargo run --release -- run quick.yaml",
         _ => "cargo test && cargo build --release",
     };
+    let next = match args.wheel {
+        true => format!("{next} && pip wheel . --no-deps -w dist"),
+        false => next.into(),
+    };
     let what = role.map_or("an app of Flower".into(), Role::with_article);
     print(format!(
         "{}: {what} called `{}`; next: cd {} && {next}",
@@ -243,15 +299,21 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
     ))
 }
 
-type Files = Vec<(String, String)>;
-
-fn rust(role: Role, args: &NewArgs) -> Result<Files, Failure> {
-    let core = sources(args.core.as_deref())?;
-    let path = core
-        .to_str()
-        .with_context(|| format!("{}: cargo reads UTF-8 only", core.display()))?;
+/// A crate that depends on fl's sources in `core`, or on its published version.
+fn rust(role: Role, args: &NewArgs, core: Option<&Path>) -> Result<Files, Failure> {
+    let from = |folder: &str| match core {
+        Some(core) => {
+            let path = core.join(folder);
+            let utf8 = || format!("{}: cargo reads UTF-8 only", path.display());
+            let path = path.to_str().with_context(utf8)?;
+            // as a TOML string
+            let path = path.replace('\\', "\\\\").replace('"', "\\\"");
+            Ok(format!("path = \"{path}\""))
+        }
+        None => Ok::<_, Failure>(format!("version = \"{}\"", env!("CARGO_PKG_VERSION"))),
+    };
     // the same versions as fl itself: they are known to work, and are there without a network
-    let lock = std::fs::read_to_string(core.join("Cargo.lock")).ok();
+    let lock = core.and_then(|core| std::fs::read_to_string(core.join("Cargo.lock")).ok());
     let named = format!("\nname = \"{}\"\n", args.name);
     if lock.as_ref().is_some_and(|lock| lock.contains(&named)) {
         return Err(Failure::usage(format!(
@@ -259,7 +321,9 @@ fn rust(role: Role, args: &NewArgs) -> Result<Files, Failure> {
             args.name
         )));
     }
-    let source = RUST.iter().find(|(r, _)| *r == role).map_or("", |(_, t)| t);
+    let templates = if args.stateful { &STATEFUL[..] } else { &RUST };
+    let source = templates.iter().find(|(r, _)| *r == role);
+    let source = source.map_or("", |(_, t)| t);
     let arrays = match role {
         Role::Trainer | Role::Generator => "ndarray = \"0.17\"\n",
         _ => "",
@@ -271,8 +335,10 @@ fn rust(role: Role, args: &NewArgs) -> Result<Files, Failure> {
         ("Type", type_name(&args.name, source)),
         ("article", article.clone()),
         ("Article", article.replacen('a', "A", 1)),
-        // as a TOML string
-        ("core", path.replace('\\', "\\\\").replace('"', "\\\"")),
+        ("fl-core", from("fl-core")?),
+        ("fl-conformance", from("tests/conformance")?),
+        ("fl-cli", from("hosts/cli")?),
+        ("fl-plugins", from("plugins/bundle")?),
         ("library", library(&args.name)),
         ("plugin", format!("{{ path: {} }}", library(&args.name))),
         ("refused", "trim: must be in".into()),
@@ -283,44 +349,107 @@ fn rust(role: Role, args: &NewArgs) -> Result<Files, Failure> {
         Role::Protocol => files.extend(PROGRAM),
         _ => files.extend([("Cargo.toml", MANIFEST), ("README.md", README)]),
     }
-    if role == Role::Aggregator {
+    if role == Role::Aggregator && !args.stateful {
         files.extend(CASES);
     }
-    let filled = files
-        .into_iter()
-        .map(|(path, text)| (path.into(), fill(text, &values)));
+    let filled = files.into_iter().map(|(path, text)| {
+        let text = section(text, "sources", core.is_some());
+        (path.into(), fill(&text, &values))
+    });
     Ok(filled
         .chain(lock.map(|lock| ("Cargo.lock".into(), lock)))
         .collect())
 }
 
 fn c(role: Role, args: &NewArgs) -> Result<Files, Failure> {
-    if role != Role::Aggregator {
+    let Some(part) = C.iter().find(|part| part.role == role) else {
         return Err(Failure::usage(format!(
-            "--lang c writes aggregators only; for {} see the operations in fl_plugin.h",
+            "--lang c writes aggregators, selectors and privacy mechanisms; for {} see the operations in fl_plugin.h",
             role.with_article()
         )));
-    }
+    };
     let file = args.name.replace('-', "_");
+    let random = part.input.is_empty();
     let values = [
+        ("role", role.to_string()),
         ("name", args.name.clone()),
+        ("Article", role.with_article().replacen('a', "A", 1)),
         ("file", file.clone()),
         ("include", ".".into()),
+        (
+            "tests",
+            match random {
+                true => "the conformance kit",
+                false => "its answer to case.json, and the conformance kit",
+            }
+            .into(),
+        ),
     ];
-    Ok(vec![
-        (format!("{file}.c"), fill(C, &values)),
-        ("Makefile".into(), fill(MAKEFILE, &values)),
-        ("README.md".into(), fill(README_C, &values)),
-        ("fl_plugin.h".into(), HEADER.into()),
-        ("case.json".into(), CASE.into()),
-        ("expected.json".into(), EXPECTED.into()),
-    ])
+    let filled = |template: &str| {
+        let text = section(template, "stateful", args.stateful);
+        fill(&section(&text, "random", random), &values)
+    };
+    let mut files = vec![
+        (format!("{file}.c"), filled(part.source)),
+        ("Makefile".into(), filled(MAKEFILE)),
+        ("README.md".into(), filled(README_C)),
+        ("fl_plugin.h".into(), fl_core::abi::HEADER.into()),
+    ];
+    if !random {
+        let answer = part.answers[usize::from(args.stateful)];
+        files.extend([
+            ("case.json".into(), part.input.into()),
+            ("expected.json".into(), answer.into()),
+        ]);
+    }
+    Ok(files)
 }
 
-fn fill(template: &str, values: &[(&str, String)]) -> String {
-    values
-        .iter()
-        .fold(template.to_string(), |text, (key, value)| {
-            text.replace(&format!("{{{{{key}}}}}"), value)
-        })
+/// Keeps the lines from `{{#name}}` to `{{/name}}` if `on`, and those from `{{^name}}` otherwise.
+fn section(template: &str, name: &str, on: bool) -> String {
+    let [begin, otherwise, end] = ["#", "^", "/"].map(|mark| format!("{{{{{mark}{name}}}}}"));
+    let (mut kept, mut text) = (true, String::new());
+    for line in template.lines() {
+        match line {
+            line if line == begin => kept = on,
+            line if line == otherwise => kept = !on,
+            line if line == end => kept = true,
+            line if kept => text.extend([line, "\n"]),
+            _ => {}
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program from the registry writes its version, and no path or lock.
+    #[test]
+    fn exact_a_published_program_writes_its_version() {
+        let args = NewArgs {
+            role: String::new(),
+            name: "mine".into(),
+            out: None,
+            lang: Language::Rust,
+            stateful: false,
+            numpy: false,
+            wheel: false,
+            core: None,
+        };
+        let version = format!("version = \"{}\"", env!("CARGO_PKG_VERSION"));
+        for role in [Role::Aggregator, Role::Protocol] {
+            let files = rust(role, &args, None).ok().unwrap();
+            let text = |file: &str| &files.iter().find(|(path, _)| path == file).unwrap().1;
+            let manifest = text("Cargo.toml");
+            assert!(
+                manifest.contains(&format!("fl-core = {{ {version} }}")),
+                "{manifest}"
+            );
+            assert!(!manifest.contains("path ="), "{manifest}");
+            assert!(!text("README.md").contains("the path of fl's sources"));
+            assert!(!files.iter().any(|(path, _)| path == "Cargo.lock"));
+        }
+    }
 }

@@ -300,7 +300,7 @@ impl Part {
             (Self::Generator(part), Input::Wish(input)) => generate(&mut **part, round, input),
             _ => bail!("the input is for a part of another role"),
         }?;
-        for said in round.said() {
+        for said in round.take_log() {
             match said {
                 LogEvent::Note(text) => out["note"] = json!(text),
                 LogEvent::Number(name, value) => out[name] = json!(value),

@@ -35,7 +35,7 @@ fn open(dirs: &[PathBuf]) -> Result<Vec<Run>, Failure> {
 pub fn report(args: &ReportArgs) -> Done {
     if args.dirs.len() > fl_report::MOST {
         return Err(Failure::usage(format!(
-            "{} run folders were given; at most {} can be told apart on one page",
+            "{} run folders were given; at most {} fit on one page",
             args.dirs.len(),
             fl_report::MOST
         )));

@@ -25,11 +25,15 @@ pub struct RunArgs {
     /// The run folder, new or empty; otherwise `runs/NAME-1`, `runs/NAME-2`, ...
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     out: Option<PathBuf>,
-    /// Go on with the stopped run in this folder. With `--set protocol.rounds=100` it gets more
-    /// rounds, even when it is done, and gives what a run of that many rounds gives.
+    /// Continue the stopped run in this folder. With `--set protocol.rounds=100` it gets more
+    /// rounds, even when it is done, and ends as a run with that number from the start.
     #[arg(long, value_name = "DIR", conflicts_with = "spec")]
     resume: Option<PathBuf>,
-    /// Stop after this many steps; `--resume` goes on.
+    /// Load only the plugins that the `fl.lock` beside the spec pins. A run that goes on always
+    /// has the plugins that it was begun with.
+    #[arg(long, conflicts_with = "resume")]
+    locked: bool,
+    /// Stop after this number of steps; `--resume` continues.
     #[arg(long, value_name = "STEPS", value_parser = at_least_one)]
     stop_after: Option<usize>,
     /// Send every message through its wire form, as between processes. Results do not depend on it.
@@ -40,13 +44,13 @@ pub struct RunArgs {
     /// depend on it.
     #[arg(long, value_name = "N", value_parser = number_of_threads, conflicts_with_all = ["wire", "memory"])]
     processes: Option<usize>,
-    /// A node file, for a client with data of its own (`data.split: own`): which client it is,
-    /// where its data are, what it allows, and where it keeps its state. Each node runs in its own
+    /// A node file, for a client with data of its own (`data.split: own`): its client, the
+    /// place of its data, its policy, and the folder of its state. Each node runs in its own
     /// process. Once for each client.
     #[arg(long = "node", value_name = "FILE", conflicts_with_all = ["wire", "memory", "processes"])]
     nodes: Vec<PathBuf>,
     /// With `--processes` or `--node`: a client that takes longer than this counts as absent, and
-    /// `faults` says what follows. Results depend on it.
+    /// `faults` has the policy for that. Results depend on it.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     deadline: Option<Duration>,
     /// Clients that are served at the same time; at most, and by default, one per processor.
@@ -133,6 +137,7 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
             (None, None) => return Err(Failure::usage("a spec or --resume is needed")),
         },
         set: args.set.set.clone(),
+        locked: args.locked,
         out: args.out.clone(),
         options: ExecuteOptions {
             placement,

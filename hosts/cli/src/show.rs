@@ -50,8 +50,11 @@ pub fn role(name: &str) -> Result<Role, Failure> {
         .find(|r| short(r) == name || r.name() == name)
         .ok_or_else(|| {
             let known: Vec<&str> = Role::ALL.iter().map(short).collect();
-            let near = fl_core::settings::nearest(name, known.iter().copied())
-                .map_or(String::new(), |n| format!("; did you mean `{n}`?"));
+            let near = match name {
+                "method" => Some("protocol"),
+                _ => fl_core::settings::nearest(name, known.iter().copied()),
+            };
+            let near = near.map_or(String::new(), |n| format!("; did you mean `{n}`?"));
             Failure::usage(format!(
                 "no role is called `{name}`{near}; known: {}",
                 known.join(", ")

@@ -25,18 +25,18 @@ pub struct StudyArgs {
     /// Name the tables, and how many of their runs are there; runs nothing.
     #[arg(long)]
     list: bool,
-    /// Check everything, and say what would be run; runs nothing.
+    /// Check everything and list the runs; run nothing.
     #[arg(long, conflicts_with = "list")]
     dry_run: bool,
-    /// Threads in all: so many runs go side by side, one thread each; otherwise one per processor.
+    /// Threads in total; each run in parallel has one thread. The default is one per processor.
     /// Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = number_of_threads)]
     threads: Option<usize>,
     /// Where runs are kept, each under the digest of its resolved spec, and tables are written.
     #[arg(long, value_name = "DIR", default_value = "runs/studies")]
     out: PathBuf,
-    /// Leave READMEs as they are; exit code 1 if a table in one is not what the runs say, or,
-    /// before any run, if nothing stands between its marks. With `--dry-run` only the latter is
+    /// Leave READMEs as they are; exit code 1 if a table in one differs from the runs, or,
+    /// before any run, if it is empty. With `--dry-run` only the latter is
     /// checked.
     #[arg(long)]
     check: bool,
@@ -80,7 +80,7 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     view.all.finish_and_clear();
     if let Some(code) = signals.exit_code() {
         say(format_args!(
-            "stopped: {} of {} runs are done; the same command goes on",
+            "stopped: {} of {} runs are done; the same command continues",
             count.done, count.of
         ));
         return Err(Failure::Stopped(code));

@@ -146,7 +146,7 @@ fn watch(program: &Path) -> u8 {
         all => format!(" (loaded: {})", all.join(", ")),
     };
     complain(format_args!(
-        "error: {ended}{loaded}; a run goes on from its last checkpoint with --resume, and with --isolate a crash \
+        "error: {ended}{loaded}; --resume continues a run from its last checkpoint, and with --isolate a crash \
          of a library is an error of its part"
     ));
     status

@@ -18,10 +18,10 @@ pub struct TryArgs {
     /// Its settings, as YAML: `{trim: 0.2}`.
     #[arg(long, default_value = "{}")]
     settings: String,
-    /// A JSON file; tensors are nested lists of numbers, called as fl-core/MESSAGES.md says.
+    /// A JSON file; tensors are nested lists of numbers, with the names of fl-core/MESSAGES.md.
     /// Aggregator: `{"messages": [{"from": 0, "weight": 10, "class_counts": [4, 6],
     /// "training_loss": 0.5, "tensors": {"w": [1, 2]}}]}`, with `"sent": {"w": [0, 0]}` for one
-    /// that wants to see what clients were sent; privacy: `{"tensors": {..}, "clients": 10}`;
+    /// that needs the message sent to clients; privacy: `{"tensors": {..}, "clients": 10}`;
     /// selector of clients: `{"clients": [{"id": 0, "samples": 100, "loss": 0.5}]}`, of samples:
     /// `{"samples": [[..], ..]}`, of soft labels: `{"tensors": {..}}`, both also with a client's
     /// own examples: `"own": {"samples": [[..], ..], "classes": [0, 1, ..]}`; accountant:

@@ -55,7 +55,7 @@ pub fn read_at_most(path: &Path, limit: u64) -> Result<Vec<u8>> {
 /// If the file cannot be read, is not what its ending says, or is damaged in the part that is read.
 pub fn read_start(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let name = || path.display().to_string();
-    // opening a pipe would wait for somebody to write
+    // opening a pipe would wait for a writer
     let regular = path.metadata().with_context(name)?.is_file();
     ensure!(regular, "{}: it is no regular file", path.display());
     let file = BufReader::new(File::open(path).with_context(name)?);

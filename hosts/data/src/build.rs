@@ -26,9 +26,9 @@ pub struct Assembled {
     /// What each client sets aside for validation: one per client, or empty if the spec asks for
     /// none.
     pub client_validation: Vec<Examples>,
-    /// What everybody may see.
+    /// Samples that all may see.
     pub public: Option<PublicSamples>,
-    /// What everybody is tested with.
+    /// Examples for all tests.
     pub test: Examples,
     /// What each client's own model is tested with, if clients belong to domains: one per client,
     /// or empty.
@@ -43,13 +43,13 @@ pub struct Assembled {
     pub classes: Vec<String>,
     /// What became of each column of the files: its name, and how it is read.
     pub columns: Vec<(String, String)>,
-    /// What a user should know of an extreme split. It tells how much a client has: nobody's
-    /// business where somebody accounts.
+    /// Warnings about an extreme split. They disclose how much a client has, so they are not
+    /// shown in runs with an accountant.
     pub uneven: Vec<String>,
     /// What a user should know before a run: what was inferred from the rows, what is missing.
     pub notes: Vec<String>,
-    /// What was taken from the clients' own rows, of all of them: kinds of columns, categories,
-    /// classes, means. Whoever sees a run sees something of it.
+    /// Properties inferred from all rows of the clients: kinds of columns, categories,
+    /// classes, means. Observers of a run see some of them.
     pub inferred: Vec<String>,
     /// A row that two clients have. A guarantee for one example assumes that it is one client's.
     pub twice: Option<String>,
@@ -150,7 +150,7 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
             inferred.push("public samples are taken out of the clients' files".into());
         }
         if spec.limit.train.is_some() {
-            inferred.push("which rows `limit` leaves to the clients follows all their rows".into());
+            inferred.push("the rows that `limit` keeps depend on all rows of the clients".into());
         }
     }
     if let Some(what) = shared {
@@ -190,9 +190,8 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
                 .choose(own.len(), aside);
             client_validation.push(cut(own, &rows));
         }
-        // one row more changes who is drawn, and so many of the rows that are left to learn from
-        inferred
-            .push("which rows a client sets aside for validation follows how many it has".into());
+        // one row more changes the draw, and so, many of the rows that are left for training
+        inferred.push("a client's validation rows depend on its number of rows".into());
     }
     let mut client_tests = Vec::new();
     if let Some(domains) = &spec.domains {
@@ -316,8 +315,8 @@ fn take_public(
         }
         PublicFrom::Set(set) => {
             // `other` applies the private set's statistics, not this set's own: one model sees both
-            // kinds of rows, so a byte must mean the same value in either, and nobody may have to
-            // know where a row is from.
+            // kinds of rows, so a byte must mean the same value in either, whichever set a row
+            // is from.
             other(set)?.train
         }
     };

@@ -30,12 +30,12 @@ pub fn alike(here: Columns<'_>, due: Columns<'_>) -> Result<()> {
             bail!("there is no column `{name}`, which the clients' rows have");
         }
         if let Some(name) = names.iter().find(|name| !due_names.contains(name)) {
-            bail!("column `{name}` is not among the clients'; say `skip` of it in `columns`");
+            bail!("the clients' rows have no column `{name}`; set it to `skip` in `columns`");
         }
         if let Some((mine, theirs)) = names.iter().zip(&due_names).find(|(a, b)| a != b) {
             bail!(
                 "column `{mine}` stands where the clients' rows have `{theirs}` ({}; theirs: {}): put the columns of the file \
-                 into their order",
+                 into that order",
                 names.join(", "),
                 due_names.join(", ")
             );
@@ -45,7 +45,7 @@ pub fn alike(here: Columns<'_>, due: Columns<'_>) -> Result<()> {
     for ((name, mine), theirs) in names.iter().zip(hows).zip(due_hows) {
         ensure!(
             plain(mine) == plain(theirs),
-            "column `{name}` is {mine}, and the clients' {theirs}; say the same of it in the `columns` of both"
+            "column `{name}` is {mine}, and the clients' is {theirs}; give both the same kind in `columns`"
         );
     }
     Ok(())
@@ -86,10 +86,10 @@ mod tests {
             said(&[("age", number), ("job", "text"), ("id", number)]),
             said(&[("age", "a number from 0 to 9, scaled to 0..1"), ("job", "text")]),
         ].join("\n"), @"
-        column `job` stands where the clients' rows have `age` (job, age; theirs: age, job): put the columns of the file into their order
+        column `job` stands where the clients' rows have `age` (job, age; theirs: age, job): put the columns of the file into that order
         there is no column `job`, which the clients' rows have
-        column `id` is not among the clients'; say `skip` of it in `columns`
-        column `age` is a number from 0 to 9, scaled to 0..1, and the clients' a number, not scaled; say the same of it in the `columns` of both
+        the clients' rows have no column `id`; set it to `skip` in `columns`
+        column `age` is a number from 0 to 9, scaled to 0..1, and the clients' is a number, not scaled; give both the same kind in `columns`
         ");
         // one text beside one text
         alike(

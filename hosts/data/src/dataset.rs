@@ -87,7 +87,7 @@ pub trait DataSet: Debug + Send + Sync + 'static {
         folder.found()
     }
 
-    /// Those of them that its training rows stand in, which nobody's public samples may come from.
+    /// The files of its training rows, from which no public samples may come.
     fn private(&self, folder: &Folder<'_>) -> Vec<PathBuf> {
         self.paths(folder)
     }
@@ -116,8 +116,8 @@ pub struct Rows {
     pub columns: Vec<(String, String)>,
     /// What a user should know: what was inferred, what is missing.
     pub notes: Vec<String>,
-    /// What was taken from the clients' own rows, of all of them: kinds of columns, categories,
-    /// classes, means. Whoever sees a run sees something of it.
+    /// Properties inferred from all rows of the clients: kinds of columns, categories,
+    /// classes, means. Observers of a run see some of them.
     pub inferred: Vec<Inferred>,
     /// A row that two sources have: it is not one client's alone.
     pub twice: Option<String>,

@@ -81,7 +81,6 @@ pub fn describe<S: Settings>() -> Description {
     Description {
         doc: S::doc(),
         fields: S::fields(),
-        schema: S::schema(),
         signature: String::new(),
     }
 }

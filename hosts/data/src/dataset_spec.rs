@@ -8,7 +8,7 @@ use crate::folder::Folder;
 use crate::normalise::Normalise;
 use anyhow::{Context, Result, ensure};
 use fl_core::settings::{
-    Reader, Setting, Step, Value, choice, choice_schema, choice_words, keyed, no_such_choice,
+    Reader, Setting, Step, Value, ValueType, Word, choice, keyed, no_such_choice,
 };
 use fl_core::{Inputs, Labels, Task, TaskKind};
 use std::any::TypeId;
@@ -200,7 +200,7 @@ impl SetSpec {
     ) -> Result<()> {
         ensure!(
             !self.facts().sparse,
-            "the rows of `{}` are mostly 0, or numbers of words, and stay so; leave `normalise` away",
+            "the rows of `{}` are mostly 0, or numbers of words, and stay so; leave `normalise` out",
             self.name()
         );
         let wanted = own.input[0];
@@ -231,14 +231,6 @@ fn synthetic() -> Vec<&'static str> {
         .collect()
 }
 
-/// The names of all sets, and whether each has settings.
-fn words() -> Vec<(&'static str, bool)> {
-    linked_sets()
-        .into_iter()
-        .map(|decl| (decl.name, !(decl.describe)().fields.is_empty()))
-        .collect()
-}
-
 impl Setting for SetSpec {
     fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
         let (word, inner) = choice(value);
@@ -246,7 +238,7 @@ impl Setting for SetSpec {
             Some(decl.name) == word && (inner.is_none() || !(decl.describe)().fields.is_empty())
         };
         let Some(decl) = linked_sets().into_iter().find(fits) else {
-            return no_such_choice(value, reader, &words());
+            return no_such_choice(value, reader, &Self::value_type());
         };
         let settings = inner.unwrap_or(&Value::Null);
         let set = reader.below(Step::Key(decl.name.into()), |r| (decl.read)(settings, r))?;
@@ -260,19 +252,19 @@ impl Setting for SetSpec {
         }
     }
 
-    fn schema() -> serde_json::Value {
-        let all = linked_sets().into_iter().map(|decl| {
+    fn value_type() -> ValueType {
+        let words = linked_sets().into_iter().map(|decl| {
             let about = (decl.describe)();
-            let inner = (!about.fields.is_empty()).then_some(about.schema);
-            (decl.name, about.doc, inner)
+            Word {
+                name: decl.name.into(),
+                value: (!about.fields.is_empty()).then(|| about.group()),
+                doc: about.doc,
+            }
         });
-        choice_schema(
-            &["A set and its settings; its name alone stands for its defaults."],
-            all.collect(),
-        )
-    }
-
-    fn kind() -> String {
-        choice_words(&words())
+        ValueType::Choice {
+            doc: "A set and its settings; its name alone stands for its defaults.".into(),
+            words: words.collect(),
+            others: Vec::new(),
+        }
     }
 }

@@ -9,7 +9,7 @@ fl_core::settings! {
     /// like that, and so do those that its own model is tested with; the test set has every test
     /// row once in each domain.
     pub struct Domains {
-        /// Square images are turned to the left by so many degrees: 0, 90, 180 or 270, one for each
+        /// Degrees by which square images are turned to the left: 0, 90, 180 or 270, one for each
         /// domain.
         turned: Vec<u32>, in 0..=270;
     }
@@ -77,7 +77,7 @@ impl Domains {
     }
 }
 
-/// Square images, turned to the left by so many quarters.
+/// Square images, turned to the left by `quarters` quarter turns.
 fn turn(inputs: &Inputs, quarters: u32) -> Result<Inputs> {
     let shape = inputs.shape();
     let [_, side, across] = shape[..] else {

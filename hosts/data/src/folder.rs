@@ -79,7 +79,7 @@ impl<'a> Folder<'a> {
         files.filter_map(|names| self.find(names[0])).collect()
     }
 
-    /// Reads and parses a file of the set; what is wrong with its content is said with its path.
+    /// Reads and parses a file of the set; errors about its content name its path.
     ///
     /// # Errors
     /// If it is missing, cannot be read, or `parse` fails.

@@ -28,8 +28,8 @@ pub struct Set {
     pub columns: Vec<(String, String)>,
     /// What a user should know.
     pub notes: Vec<String>,
-    /// What was taken from the clients' own rows, of all of them: kinds of columns, categories,
-    /// classes, means. Whoever sees a run sees something of it.
+    /// Properties inferred from all rows of the clients: kinds of columns, categories,
+    /// classes, means. Observers of a run see some of them.
     pub inferred: Vec<Inferred>,
     /// A row that two sources have: it is not one client's alone.
     pub twice: Option<String>,
@@ -73,7 +73,7 @@ pub(crate) fn load_seen(
                 let sparse = matches!(&*train.0, Inputs::Sparse { .. });
                 ensure!(
                     !sparse,
-                    "the rows are mostly 0 and stay so; leave `normalise` away"
+                    "the rows are mostly 0 and stay so; leave `normalise` out"
                 );
                 Ok(())
             })

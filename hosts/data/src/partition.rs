@@ -214,7 +214,7 @@ pub fn classes_per_client(
 }
 
 /// As [`classes_per_client`] where there are at least as many clients as classes. With fewer, the
-/// cyclic rule would leave classes that nobody holds, so client `k` begins at class
+/// cyclic rule would leave classes without a client, so client `k` begins at class
 /// `floor(k * classes / clients)` instead.
 ///
 /// # Errors
@@ -239,8 +239,8 @@ pub(crate) fn check_covering(clients: usize, classes: usize, per_client: usize) 
     check_per_client(classes, per_client)?;
     ensure!(
         clients.saturating_mul(per_client) >= classes,
-        "{clients} clients with {per_client} of {classes} classes each leave classes to nobody; \
-         give each at least {} classes, or take at least {} clients",
+        "{clients} clients with {per_client} of {classes} classes each leave some classes to no \
+         client; give each at least {} classes, or take at least {} clients",
         classes.div_ceil(clients.max(1)),
         classes.div_ceil(per_client)
     );
@@ -283,7 +283,7 @@ pub fn selective_fd_sizes(train: usize, proxy: usize, clients: usize) -> Result<
     );
     ensure!(
         proxy <= train,
-        "{proxy} proxy samples of {train}; there are not as many"
+        "{proxy} proxy samples of {train}; there are too few"
     );
     Ok(((train - proxy) / clients, proxy as f64 / train as f64))
 }

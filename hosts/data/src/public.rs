@@ -13,11 +13,11 @@ fl_core::settings! {
         from: PublicFrom;
         /// Are their labels public too (the labelled-public variant of FedKD)?
         labelled: bool = false;
-        /// Keep only so many of them, drawn at random. The others are nobody's; `from: {count: ..}`
+        /// Number of them to keep, drawn at random. The others are not used; `from: {count: ..}`
         /// leaves them to the clients.
         size: Option<usize> = None, in 1..;
         /// Keep only `floor(queries * (public + test))` of them, drawn at random: FedKT's fraction
-        /// of queries. The others are nobody's.
+        /// of queries. The others are not used.
         queries: Option<f64> = None, in 0.0..=1.0;
     }
 }
@@ -27,7 +27,7 @@ fl_core::choices! {
     pub enum PublicFrom {
         /// This share of every class of the training rows; the clients own the others.
         Share(f64, in between(0.0, 1.0)) = "share",
-        /// So many of the training rows, of every class in proportion; the clients own the others.
+        /// Number of training rows, of every class in proportion; the clients own the others.
         Count(usize, in 1..) = "count",
         /// Half of the test rows, rounded down and drawn at random; the other half stays the test
         /// set (FedKT, images).
@@ -86,7 +86,7 @@ impl Public {
         );
         anyhow::ensure!(
             !self.labelled || other.kind == own.kind,
-            "labels of `{}` are of another task ({}) than the private ones ({}); leave `labelled` away",
+            "labels of `{}` are of another task ({}) than the private ones ({}); leave `labelled` out",
             set.name(),
             other.kind,
             own.kind
@@ -95,7 +95,7 @@ impl Public {
         let classes = [set, private].map(SetSpec::classes);
         anyhow::ensure!(
             !self.labelled || classes.iter().any(|of| of.is_empty()) || classes[0] == classes[1],
-            "classes are {}, and the clients' {}; say the same `classes` of both, in one order",
+            "its classes are {}, and the clients' {}; give both the same `classes`, in one order",
             classes[0].join(", "),
             classes[1].join(", ")
         );

@@ -4,7 +4,8 @@
 //! use fl_core::settings::read_yaml;
 //! use fl_data::{DataSpec, Split};
 //! use fl_plugin_data_synthetic as _;
-//! let spec: DataSpec = read_yaml("{set: glyphs, clients: 20, split: {dirichlet: {alpha: 0.5}}}").unwrap();
+//! let text = "{set: glyphs, clients: 20, split: {dirichlet: {alpha: 0.5}}}";
+//! let spec: DataSpec = read_yaml(text).unwrap();
 //! assert!(matches!(spec.split(), Split::Dirichlet(_)));
 //! ```
 
@@ -26,22 +27,22 @@ use std::path::{Path, PathBuf};
 pub const CLIENTS: usize = 10;
 
 fl_core::settings! {
-    /// What is learnt from, and who owns which part of it.
+    /// The data set, and each client's part of it.
     #[check(DataSpec::check)]
     pub struct DataSpec {
         /// The set that the clients' data come from: its name, or `{name: settings}`.
         set: SetSpec;
         /// Number of clients; if not given 10, or with `split: by-file` one for each file.
         clients: Option<usize> = None, in 1..=MAX_CLIENTS;
-        /// Numbers the classes anew before anything else is done: class `class-order[i]` of the
-        /// files becomes class `i`. Who wins a tie (the lowest class) and what a split that goes
-        /// class by class gives to whom depend on the numbers.
+        /// Renumbers the classes first of all: class `class-order[i]` of the
+        /// files becomes class `i`. Ties (the lowest class wins) and splits class by class
+        /// depend on the numbers.
         class_order: Option<Vec<usize>> = None;
         /// Which client owns which samples. Every sample that is not public goes to exactly one
         /// client. If not given `iid`, or `by-file` for a set whose training rows are in several
         /// files.
         split: Option<Split> = None;
-        /// Samples that everybody may see.
+        /// Samples that all clients and the server may see.
         public: Option<Public> = None;
         /// Instead of the set's own mean and standard deviation.
         normalise: Option<Normalise> = None;
@@ -268,7 +269,7 @@ impl DataSpec {
     fn check_order(&self, order: &[usize], own: &Task) -> anyhow::Result<()> {
         let TaskKind::Classes(n) = own.kind else {
             anyhow::bail!(
-                "`{}` has not one class a row; leave it away",
+                "`{}` has no single class for each row; leave it out",
                 self.set.name()
             );
         };
@@ -282,7 +283,7 @@ impl DataSpec {
         );
         anyhow::ensure!(
             !matches!(self.split(), Split::Published(_)),
-            "a published split goes by the files' numbers; leave it away"
+            "a published split lists row numbers of the files; leave it out"
         );
         Ok(())
     }
@@ -319,7 +320,7 @@ fn check_own(spec: &DataSpec) -> anyhow::Result<()> {
     ];
     match cannot.iter().find(|(_, there)| *there) {
         Some((name, _)) => anyhow::bail!(
-            "each client owns its rows, and `{name}` is for rows that are shared out; leave it away"
+            "each client owns its rows, and `{name}` is for rows that are shared out; leave it out"
         ),
         None => Ok(()),
     }

@@ -15,7 +15,7 @@ use fl_core::{Examples, Stream};
 /// How often a Dirichlet split is drawn before it gives up on its smallest size.
 const TRIES: u64 = 1000;
 
-/// A client with more than so many times the median's samples is worth a note.
+/// A client with more than this multiple of the median's samples is worth a note.
 const EXTREME: usize = 20;
 
 /// Each sample of a view in one group, which is what class-wise splits share out.
@@ -67,7 +67,7 @@ impl Groups {
     ) -> Result<Vec<usize>> {
         ensure!(
             total <= self.of.len(),
-            "{total} samples of {}; there are not as many",
+            "{total} samples of {}; there are too few",
             self.of.len()
         );
         if total == 0 {
@@ -279,7 +279,7 @@ fn drawn_counts(
         }
         Reading::Balanced | Reading::Plain => cumulative_counts(sizes, clients, |class, owned| {
             // `owned < n / clients` in whole numbers; as some client is below its share while
-            // samples are left, only a class without samples can find everybody closed
+            // samples are left, only a class without samples can find all clients closed
             let open = |k: usize| *reading == Reading::Plain || owned[k] * clients < n;
             Ok(proportions(&logs[class], open).unwrap_or_else(|| vec![0.0; clients]))
         }),

@@ -21,9 +21,8 @@ fl_core::choices! {
         Size(Sizes) = "size",
         /// Client `k` owns the rows of the set's training file (or folder) `k`: for `files`.
         ByFile = "by-file",
-        /// Nobody gets any: each client owns what it says itself (`fl run --node`). What the set is
-        /// for is to be learnt; its test rows and public samples are used, and its other training
-        /// rows are not.
+        /// Each client owns the rows of its node file (`fl run --node`). The set gives the task,
+        /// the test rows and the public samples; its other training rows are not used.
         Own = "own",
         /// A split whose counts were published: FedKD's of `cifar10` over 20 clients.
         Published(PublishedSplit) = "published",
@@ -44,8 +43,8 @@ fl_core::settings! {
         alpha: f64, in 1e-4..=1e6;
         /// Whose rule turns proportions into samples.
         reading: Reading = Reading::Plain;
-        /// Draw again until every client owns at least this many; if not given, what the reading
-        /// says.
+        /// Draw again until every client owns at least this many; if not given, that of the
+        /// reading.
         min_size: Option<usize> = None;
     }
 }
@@ -106,7 +105,7 @@ pub(crate) fn check_files(set: &str, files: Option<usize>, clients: usize) -> an
     anyhow::ensure!(
         files == clients,
         "by-file gives each client a file of its own, and there are {files} training files for {clients} clients; leave \
-         `clients` away"
+         `clients` out"
     );
     Ok(())
 }

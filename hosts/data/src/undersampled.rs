@@ -14,7 +14,7 @@ fl_core::settings! {
     /// `factor` is expected to be left; the input is the magnitude of what these transform back to,
     /// in whole bytes (fastMRI, Zbontar et al. 2018: random Cartesian masks).
     pub struct Undersampled {
-        /// One column in so many is kept.
+        /// One column of this many is kept.
         factor: f64 = 4.0, in 1.0..=64.0;
         /// Share of the columns that are always kept, those of the lowest frequencies; at least one
         /// column is. fastMRI: 0.08 with a factor of 4, 0.04 with one of 8.

@@ -9,7 +9,7 @@ use fl_study::RunResult;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Reads runs that are done, if each is the run that is wanted, on the data that are here.
+/// Reads runs that are done, if each has the requested spec and the data of this machine.
 pub(crate) struct CachedRuns<'a> {
     data_dir: &'a Path,
     command: &'a [String],

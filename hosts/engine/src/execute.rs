@@ -114,6 +114,7 @@ pub fn execute(
         folder: Some(folder),
         resumed,
         checkpoints: spec.checkpoints.clone(),
+        stop_when: spec.stop_when.clone(),
         execution: options.execution,
     });
     outcome.inspect_err(|error| {
@@ -176,7 +177,7 @@ fn open(
             let _ = std::fs::remove_file(folder.path().join(RUN_PAGE));
             if resumed.is_none() {
                 log::info!(
-                    "{}: no step was complete when it ended; the run begins anew",
+                    "{}: no step was complete when it ended; the run starts again",
                     folder.path().display()
                 );
             }

@@ -17,6 +17,7 @@ mod execute;
 mod node;
 mod node_file;
 mod placement;
+pub mod plugins;
 mod prepare;
 mod request;
 mod resume;

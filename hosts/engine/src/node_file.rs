@@ -119,7 +119,7 @@ impl NodeFile {
         let found: Vec<&str> = found.map(|found| found.text.as_str()).collect();
         ensure!(
             found.is_empty(),
-            "it would be read by what its own rows are like ({}); say it in `data`, as the spec does",
+            "its columns would be inferred from its own rows ({}); state them in `data`, as the spec does",
             found.join("; ")
         );
         let public = due.public.iter().map(|public| &public.samples);

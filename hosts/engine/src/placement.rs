@@ -88,7 +88,7 @@ pub(crate) fn ready(placement: Placement, clients: usize) -> anyhow::Result<Read
     let program: &[OsString] = PROGRAM.get().map_or(&[], Vec::as_slice);
     ensure!(
         !program.is_empty() || matches!(placement.owners, DataOwnership::Engine(_)),
-        "this program cannot begin processes for clients; `fl` can"
+        "this program cannot start processes for clients; `fl` can"
     );
     let mut nodes = BTreeMap::new();
     if let DataOwnership::Nodes(files) = &placement.owners {
@@ -104,7 +104,7 @@ pub(crate) fn ready(placement: Placement, clients: usize) -> anyhow::Result<Read
             }
         }
         if let Some(id) = (0..clients as ClientId).find(|id| !nodes.contains_key(id)) {
-            bail!("the spec has {clients} clients, and no --node is of client {id}");
+            bail!("the spec has {clients} clients, and no --node is for client {id}");
         }
     }
     Ok(Ready {

@@ -5,7 +5,7 @@ use anyhow::{Context, ensure};
 use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::{BuildContext, Public, Stream, Task};
 use fl_data::{Assembled, DataSpec, PublicSamples};
-use fl_registry::{Catalogue, Document, Mistakes, SessionPart, Spec};
+use fl_registry::{Catalogue, Document, Mistakes, SessionPart, Spec, Trust};
 use fl_sim::{FileHash, Manifest, Session};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -65,6 +65,18 @@ pub fn check(
     let catalogue = catalogue.with_plugins(spec).map_err(NotRun::Refused)?;
     let read = spec.read(&catalogue);
     if let Ok(read) = &read {
+        let foreign = match read.plugins_trust {
+            Trust::Any => None,
+            _ => session_parts(read)
+                .ok()
+                .and_then(|parts| parts.into_iter().next()),
+        };
+        if let Some(part) = foreign {
+            return Err(NotRun::Usage(format!(
+                "plugins-trust is `{}`, and {}",
+                read.plugins_trust, part.alone
+            )));
+        }
         read.notes.iter().for_each(|note| note_once(note));
     }
     Ok(read)
@@ -170,13 +182,15 @@ pub fn manifest(
         yaml,
         libraries.chain(session).collect(),
         data,
-    ))
+    )
+    .with_trust(spec.plugins_trust.to_string()))
 }
 
 /// The parts of a spec that exist in this process only.
 pub(crate) fn session_parts(spec: &Spec<DataSpec>) -> anyhow::Result<Vec<SessionPart>> {
     let parts = spec.parts.iter().map(|part| part.decl);
-    fl_registry::session_parts(parts, spec.libraries.iter())
+    let all = std::iter::once(spec.protocol).chain(parts);
+    fl_registry::session_parts(all, spec.libraries.iter())
 }
 
 /// Where the noise of releases comes from.

@@ -4,7 +4,7 @@ use crate::execute::{ExecuteOptions, Folder, execute};
 use crate::run_folder::{complete, finish};
 use crate::{NotRun, prepare, resume};
 use fl_data::DataSpec;
-use fl_registry::{Catalogue, Document, Spec};
+use fl_registry::{Catalogue, Document, Lock, Spec};
 use fl_sim::Outcome;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -15,6 +15,8 @@ pub struct RunRequest<'a> {
     pub source: Source,
     /// Overrides of the spec, such as `protocol.rounds=5`.
     pub set: Vec<String>,
+    /// Load only the plugins that the `fl.lock` beside the spec pins.
+    pub locked: bool,
     /// The run folder; otherwise `runs/NAME-1`, `runs/NAME-2`, ..
     pub out: Option<PathBuf>,
     /// How to run it.
@@ -42,15 +44,21 @@ pub fn run<'a>(
     catalogue: &Catalogue,
     on_spec: impl FnOnce(&Spec<DataSpec>, &mut ExecuteOptions<'a>) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<Outcome>> {
-    let set = &request.set;
+    let (set, locked) = (&request.set, request.locked);
     let options = &mut request.options;
-    let read =
-        |document: Document| -> Result<_, NotRun> { prepare::read(&document.set(set), catalogue) };
+    let read = |document: Document| -> Result<_, NotRun> {
+        if !locked {
+            return prepare::read(&document.set(set), catalogue);
+        }
+        let folder = Path::new(document.file()).parent();
+        let lock = Lock::beside(folder.unwrap_or(Path::new(""))).map_err(NotRun::Usage)?;
+        prepare::read(&document.set(set), &catalogue.clone().locked(lock))
+    };
     let (spec, folder) = match request.source {
         Source::Stopped(dir) => {
             if complete(&dir)? && set.is_empty() {
                 log::info!(
-                    "the run in {} was done, and its folder was not; it is complete now",
+                    "the run in {} was done, but its folder was incomplete; it is complete now",
                     dir.display()
                 );
                 return Ok(Some(Outcome::of(&dir)?));

@@ -22,7 +22,7 @@ pub(crate) fn open(
 ) -> anyhow::Result<(StoppedRun, Spec<DataSpec>)> {
     let path = dir.join("spec.yaml");
     // libraries before the run is locked: a program may begin itself anew to load them. What is
-    // wrong with the folder is said first
+    // wrong with the folder is reported first
     let read = prepare::text(&path).map(|text| {
         let document = Document::parse(&path.display().to_string(), &text);
         let loaded = catalogue.with_plugins(&document);
@@ -96,7 +96,7 @@ fn allowed(
                 .as_deref()
                 .map_or(String::new(), |r| format!("`{r}` and "));
             return Err(NotRun::usage(format!(
-                "--set {path}: the run in {dir} goes on as it was begun, or it would be another; only {can}`checkpoint` and the `device` of a trainer can be changed"
+                "--set {path}: the run in {dir} keeps the settings that it began with; only {can}`checkpoint` and the `device` of a trainer can be changed"
             )));
         };
         let of = |spec: &Value| spec["protocol"][grows].as_u64().unwrap_or(0);
@@ -108,7 +108,7 @@ fn allowed(
         }
         if !open {
             return Err(NotRun::usage(format!(
-                "--set {path}={after}: the run in {dir} was stopped after its last round, and can only be brought to its end"
+                "--set {path}={after}: the run in {dir} was stopped after its last round, and can only be finished"
             )));
         }
     }

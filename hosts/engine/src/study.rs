@@ -298,7 +298,7 @@ impl<'a> CheckedStudy<'a> {
                 (true, false) => {
                     fine = false;
                     log::info!(
-                        "{place}: the table `{name}` is not what the runs say; without --check it is written"
+                        "{place}: the table `{name}` differs from the runs; run without --check to write it"
                     );
                 }
             }

@@ -6,16 +6,18 @@ import copy
 import dataclasses
 import json
 import linecache
+import os
 import traceback
 from collections.abc import Mapping
 from types import SimpleNamespace
 
 import numpy as np
 
-from . import _keep, _state
+from . import _keep, _protocol, _state
 from ._given import Inbox, Lacks, Mail, Message, Noise, Pass, Pool, Round, Shape, Stream, Unpriced
 from ._parts import CLASSES
 
+_HERE = os.path.dirname(__file__) + os.sep
 _LOSSES = {"CrossEntropy": "cross-entropy", "Mae": "mae", "Mse": "mse", "Norm": "norm", "Kl": "kl"}
 _NAMES = {name: word for word, name in _LOSSES.items()}
 
@@ -36,11 +38,15 @@ def create(index: int, settings: str, task: str, key: bytes):
     facts = json.loads(task)
     kind, outputs = next(iter(facts["kind"].items()))
     # with the number of scores of a sample, and what they stand for
-    object.__setattr__(made, "task", SimpleNamespace(input=tuple(facts["input"]), outputs=outputs, multi_label=kind != "Classes"))
+    about = {"input": tuple(facts["input"]), "outputs": outputs, "multi_label": kind != "Classes", "loss": "mae" if kind == "Image" else "cross-entropy"}
+    object.__setattr__(made, "task", SimpleNamespace(**about))
     made.__init__(**(values if dataclasses.is_dataclass(cls) else {}))
     if hasattr(made, "setup"):
         made.setup(Stream(bytes(key)))
-    _keep.begin(made, values, (index, settings, task, bytes(key)))
+    if cls._fl["role"] == "protocol":
+        _protocol.begin(made)
+    else:
+        _keep.begin(made, values, (index, settings, task, bytes(key)))
     return made
 
 
@@ -52,16 +58,19 @@ def _again(part):
 _CODES = {Unpriced: 4, Shape: 5, Lacks: 6}
 
 
-def explain(error: BaseException, trace=None) -> tuple[int, str]:
-    """A code and a text for the program: the exception, and the last lines of the part's own code that it came through."""
+def explain(error: BaseException, trace=None) -> tuple[int, str, str | None]:
+    """A code and a text for the program: the exception, and the last lines of the part's own code that it came through. A protocol's
+    is also an error of the program, as JSON."""
+    if told := getattr(error, "_fl_told", None):
+        return 1, told["text"], json.dumps(told)
     code = next((c for kind, c in _CODES.items() if isinstance(error, kind)), 1)
-    frames = [f for f in traceback.extract_tb(trace or error.__traceback__) if f.filename != __file__]
+    frames = [f for f in traceback.extract_tb(trace or error.__traceback__) if not f.filename.startswith(_HERE)]
     lines = [f"\n  {f.filename}:{f.lineno} in {f.name}: {(f.line or linecache.getline(f.filename, f.lineno)).strip()}" for f in frames[-3:]]
     text = f"{type(error).__name__}: {error}{''.join(lines)}"
     while error is not None:  # frames hold arrays that were lent
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
-    return code, text
+    return code, text, None
 
 
 def _arrays(part, tensors, like=None) -> dict:
@@ -333,7 +342,7 @@ def _gives(method, name):
 
 
 def _save_state(part, *_):
-    """Model and optimiser as the class writes them, and beside them what the part keeps on
+    """Model and optimiser as the class writes them, and the attributes that the part keeps on
     itself."""
     own = part.save_state() if hasattr(part, "save_state") else part.save()
     both = {"own": np.frombuffer(own, np.uint8), "kept": _keep.pack(part)}
@@ -402,6 +411,11 @@ _OPERATIONS = {
     69: ("step_size", _step_size),
     70: ("save_memory", _save_memory),
     71: ("load_memory", _load_memory),
+    80: ("declare", lambda part, *_: (_protocol.declare(part), {}, None)),
+    81: ("lead", lambda part, text, _, host: (_protocol.lead(part, text, host), {}, None)),
+    82: ("answer", lambda part, *rest: (None, _protocol.answer(part, *rest), None)),
+    83: ("conflicts", lambda part, text, *_: (_protocol.conflicts(part, text), {}, None)),
+    84: ("suits", lambda part, text, *_: (_protocol.suits(part, text), {}, None)),
 }
 
 

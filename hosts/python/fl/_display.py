@@ -1,4 +1,4 @@
-"""How far a run is, for whoever looks: a terminal, a notebook, or nobody."""
+"""The progress of a run, in a terminal or a notebook."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def notebook() -> bool:
 
 
 def terminal() -> bool:
-    """Does somebody see standard error?"""
+    """Is standard error a terminal?"""
     try:
         return sys.stderr is not None and sys.stderr.isatty()
     except ValueError:  # it is closed

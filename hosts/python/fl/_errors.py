@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mistake:
-    """One mistake in a spec: where it stands, and what would be right.
+    """One mistake in a spec: its place, and the correct form.
 
     `line` and `column` start at 1, and are `None` where the spec is a mapping or the value was set from outside.
     """
@@ -37,7 +37,7 @@ class Error(Exception):
 
 
 class SpecError(Error, ValueError):
-    """A spec, or what was asked, is wrong; nothing was run. `mistakes` has all of them, `line` and `column` are those of the first."""
+    """A spec or an argument is wrong; nothing was run. `mistakes` has all of them, `line` and `column` are those of the first."""
 
     def __init__(self, text: str, mistakes: tuple[Mistake, ...] = ()):
         super().__init__(text)

@@ -1,4 +1,4 @@
-"""What a part in Python is handed, and what it may say instead of an answer."""
+"""The objects that a part in Python receives, and the errors that it may raise."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,15 @@ class Shape(Exception):
 
 class Unpriced(Exception):
     """There is no price for an event."""
+
+
+class Refused(Exception):
+    """The program refuses, or fails at, what a protocol asks of it. `problem` is what kind of problem it is, as the program names it:
+    `{"Budget": ..}`, `{"Lacks": ..}`, or `None`."""
+
+    def __init__(self, text: str, problem: object = None):
+        super().__init__(text)
+        self.problem = problem
 
 
 class Stream:
@@ -51,11 +61,11 @@ class Stream:
 
 
 class Message(Mapping):
-    """Arrays by name. They are lent for the call: read-only, without a copy, and gone after it. `array.copy()` is yours."""
+    """Arrays by name. They are lent for the call: read-only, without a copy, and gone after it. Keep `array.copy()`."""
 
     __slots__ = ("_lent", "_seen")
 
-    def __init__(self, lent: dict):
+    def __init__(self, lent: dict[str, Any]):
         self._lent, self._seen = lent, {}
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -82,7 +92,7 @@ class Mail(Message):
 
     __slots__ = ("class_counts", "sender", "training_loss", "weight")
 
-    def __init__(self, sender, weight, class_counts, lent, training_loss=None):
+    def __init__(self, sender: int, weight: float, class_counts: list[int] | None, lent: dict[str, Any], training_loss: float | None = None):
         self._lent, self._seen = lent, {}
         self.sender, self.weight = sender, weight
         self.class_counts, self.training_loss = class_counts, training_loss
@@ -128,7 +138,7 @@ class Inbox(Sequence):
 
 
 class Pool(Message):
-    """What a selector chooses from: of clients `clients` (their numbers), `sizes` and `losses` (NaN where nobody has asked), of
+    """The pool of a selector: of clients `clients` (their numbers), `sizes` and `losses` (NaN where unknown), of
     samples their `values`, all as attributes too."""
 
     __slots__ = ()
@@ -141,11 +151,11 @@ class Pool(Message):
 
 
 class Round:
-    """Which round it is, its `stream`, and what clients were `sent` if the part needs that."""
+    """The round: its number, its `stream`, and the message `sent` to clients if the part needs that."""
 
     __slots__ = ("_facts", "_key", "_notes", "_numbers", "sent")
 
-    def __init__(self, text: str, host, sent=None):
+    def __init__(self, text: str | dict[str, Any], host: Any, sent: Any = None):
         self._facts, self._key, self.sent = text, host.key(), sent
         self._notes, self._numbers = [], []
 
@@ -218,7 +228,7 @@ class Noise:
 
 @dataclasses.dataclass(frozen=True)
 class Pass:
-    """One stretch of training: how long, by what, and what is added to the gradient."""
+    """The options of one training: length, mini-batches, loss, and additions to the gradient."""
 
     target: str
     """`classes` (numbers), `multi-label` (1, 0, and -1 for unknown), `soft` (probabilities) or `scores`."""

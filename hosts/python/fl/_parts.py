@@ -17,7 +17,7 @@ import typing
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import _fl, _source
+from . import _fl, _protocol, _source
 
 CLASSES: list[type] = []  # a part's number is its position, so nothing is ever taken out
 MESSAGES: dict[str, dict] = {}  # by kind: what was declared of it
@@ -31,6 +31,7 @@ _MUST = {
     "selector": ("select",),
     "privacy": ("clip", "price", "perturb"),
     "trainer": ("fit", "predict", "save", "load"),
+    "protocol": ("lead",),
 }
 
 
@@ -108,7 +109,9 @@ def _declared(role: str, name: str, signature: str):
         doc = " ".join((cls.__doc__ or f"{cls.__name__}, a part in Python.").split())
         about = {"role": role, "name": name, "signature": signature, "doc": doc, "settings": list(settings.values())}
         module = cls.__module__
-        kinds = signature.split(" -> ")
+        if role == "protocol":
+            _protocol.check(cls)
+        kinds = _protocol.kinds(cls) if role == "protocol" else signature.split(" -> ")
         with _LOCK:
             messages = [MESSAGES[kind] for kind in dict.fromkeys(kinds) if kind in MESSAGES]
             text = json.dumps({"messages": messages, "parts": [about | {"index": len(CLASSES)}]})
@@ -155,7 +158,7 @@ def _take_settings(cls: type, settings: dict[str, dict]):
     cls.__init__ = __init__
 
 
-def message(kind: str, doc: str, tensors: dict[str, tuple[str, ...]], reach: str = "any") -> str:
+def message(kind: str, doc: str, tensors: typing.Mapping[str, tuple[str, ...]], reach: str = "any") -> str:
     """Declares a kind of message, for parts that are declared after it; gives `kind` back.
 
     `tensors` says of each tensor its type (`f32`, `f64`, `i64`, `u32`, `u8`), its shape and, if you like, what it holds:
@@ -212,6 +215,21 @@ def trainer(name: str):
     """Declares a trainer, a model that learns: see `fl.torch.Trainer` and `fl.sklearn.Trainer`, or write a class with
     `fit`, `predict`, `save` and `load`."""
     return _declared("trainer", name, "")
+
+
+T = typing.TypeVar("T")
+
+
+def protocol(name: str) -> typing.Callable[[type[T]], type[T]]:
+    """Declares a protocol: a class whose attributes are slots (`fl.slot`) and exchanges (`fl.exchange`, before the method of a client's
+    answer), with
+
+    `lead(self, server)`, the server's side, and optionally `conflicts(self, has)`, which gives texts, or settings with texts, of what
+    does not go together (`has(slot)`: a spec fills it), `suits(self, kind)`, which gives what stands in the way of this kind of
+    task or `None`, and `grows_by`, the setting that is the number of rounds and nothing else. A protocol keeps nothing on `self`: what
+    the server remembers is in `server.state`, and what a client remembers is what it stashes.
+    """
+    return typing.cast(typing.Callable[[type[T]], type[T]], _declared("protocol", name, ""))
 
 
 # ---- modules that a spec names

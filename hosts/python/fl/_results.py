@@ -55,7 +55,7 @@ class Results:
     @property
     def guarantees(self) -> dict[str, dict[str, Any]]:
         """What is guaranteed against `server`, `clients` and `readers` of the results: an `epsilon` with all that it depends on,
-        or `nothing`, and why. Empty where nobody accounts."""
+        or `nothing`, and why. Empty without an accountant."""
         return self.outcome.get("privacy") or {}
 
     @property
@@ -77,7 +77,7 @@ class Results:
         return Path(self.outcome["out"])
 
     def frame(self, kind: str | None = None):
-        """The measurements as a data frame: of pandas, or of polars if that is what is there (or what `kind` says)."""
+        """The measurements as a data frame: of pandas, or of polars if only that is installed (or if `kind` names it)."""
         if kind not in (None, "pandas", "polars"):
             raise ValueError(f"a frame is of pandas or polars, not {kind!r}")
         rows = [{key: row.get(key) for key in ("step", "round", "name", "value", "std")} for row in self.rows]

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
+from typing import Any
 
 from . import _fl
 from ._display import Display, terminal
 from ._errors import RunError, SpecError, spec_error
 from ._results import Results, read
 from ._spec import overrides, source
+
+
+class _Stop:
+    """The type of `fl.STOP`."""
+
+    def __repr__(self) -> str:
+        return "fl.STOP"
+
+
+def _number(value: float | None) -> float:
+    """JSON has no NaN: it stands there as null."""
+    return math.nan if value is None else value
+
+
+STOP = _Stop()
+"""What `on_step` returns to end the rounds."""
 
 
 def _at_least_one(name: str, value):
@@ -23,7 +41,7 @@ def _seconds(processes, deadline):
     if deadline is None:
         return None
     if processes is None or isinstance(deadline, bool) or not 0 < deadline < 1e9:
-        raise SpecError(f"deadline: must be a number of seconds, above 0, beside processes; got {deadline!r}")
+        raise SpecError(f"deadline: must be a number of seconds, above 0, together with processes; got {deadline!r}")
     return float(deadline)
 
 
@@ -32,6 +50,7 @@ def run(
     set=None,
     *,
     resume=None,
+    locked: bool = False,
     out=None,
     threads: int | None = None,
     data_dir=None,
@@ -41,18 +60,23 @@ def run(
     deadline: float | None = None,
     memory: int | None = None,
     quiet: bool = False,
-    on_step: Callable[[dict], None] | None = None,
+    on_step: Callable[[dict], Any] | None = None,
 ) -> Results:
-    """Runs a spec in this process, and gives what it came to.
+    """Runs a spec in this process, and returns its results.
 
     `spec` is a path, a text in YAML or a mapping; what is relative in a text or a mapping is relative to the working directory.
     `set` changes values by path: `{"protocol.rounds": 5, "seed": 3}`. With `resume` in place of a spec, the run that was stopped
-    in that folder goes on. Results do not depend on the rest: `out` is the run folder (otherwise `runs/NAME-1`, ..), `threads`
+    in that folder goes on. With `locked` only the plugins that the `fl.lock` beside the spec pins are loaded (for a text or a
+    mapping, the one in the working directory). Results do not depend on the rest: `out` is the run folder (otherwise `runs/NAME-1`, ..), `threads`
     how many clients are served at once, `stop_after` so many steps the run stops, `wire` sends messages in their wire form,
     `processes` lets clients live in so many processes of their own (PyTorch trains in parallel so; a client that has not answered
     after `deadline` seconds has then not answered at all, which results do depend on), and
-    `memory` is how many bytes the program is to hold at most (what Python holds counts too). `on_step` is told of each step that
-    begins, a mapping with `step`, `number`, `of`, `accuracy` and `bytes`; an exception in it ends the run as Ctrl-C does.
+    `memory` is how many bytes the program is to hold at most (what Python holds counts too). `on_step` is called after each step with a mapping:
+    `step`, its `number` of `of` rounds (0: it runs once), `metrics` (each measure of the step; deviations over clients end in
+    `.std`), `each` (values by client of measures that have them), `accuracy` (the last score), `bytes_up`, `bytes_down` and their
+    sum `bytes` so far, `epsilon` by observer so far (`None` without an accountant) and `seconds` so far. When it returns `fl.STOP`,
+    the rounds end and the run comes to its results; a run with an accountant fails then, for its epsilon would follow from results.
+    `stop-when` in a spec does the same by a rule. An exception in `on_step` ends the run as Ctrl-C does.
 
     Ctrl-C lets the step that is going on come to its end; the run is written down, and `KeyboardInterrupt` says how it goes on.
     A second Ctrl-C does not wait: the step ends in the background.
@@ -63,6 +87,7 @@ def run(
         spec,
         set,
         resume=resume,
+        locked=locked,
         out=out,
         threads=threads,
         data_dir=data_dir,
@@ -81,6 +106,7 @@ def begin(
     set=None,
     *,
     resume=None,
+    locked=False,
     out=None,
     threads=None,
     data_dir=None,
@@ -96,6 +122,8 @@ def begin(
     """As `run`; the clients may be those that a courier reaches."""
     if (spec is None) == (resume is None):
         raise SpecError("fl.run takes a spec, or resume= and the folder of a run that was stopped")
+    if locked and resume is not None:
+        raise SpecError("locked: a run that goes on always has the plugins that it was begun with; leave it out")
     name, text, mapping = ("", "", False) if spec is None else source(spec)
     threads, stop_after = _at_least_one("threads", threads), _at_least_one("stop_after", stop_after)
     path = lambda p: None if p is None else os.fspath(p)  # noqa: E731
@@ -104,6 +132,7 @@ def begin(
         text,
         overrides(set),
         resume=path(resume),
+        locked=bool(locked),
         out=path(out),
         threads=threads,
         stop_after=stop_after,
@@ -115,6 +144,7 @@ def begin(
         data_dir=path(data_dir),
         command=["fl", "run", name] if resume is None else ["fl", "run", "--resume", os.fspath(resume)],
         bar=not quiet and terminal(),
+        steps=on_step is not None,
     )
     return _Watch(native, Display(quiet), on_step, mapping).wait()
 
@@ -153,15 +183,20 @@ class _Watch:
             raise _said(why, on) from None
 
     def next(self):
-        """What the last event says, if this was it."""
+        """The text of the last event, if this was it."""
         event = self.native.next()
         match event:
             case None:
                 return None
             case ("step", name, number, of, accuracy, crossed):
                 self.display.step(name, number, of, accuracy, crossed)
-                if self.on_step:
-                    self.on_step({"step": name, "number": number, "of": of, "accuracy": accuracy, "bytes": crossed})
+                return None
+            case ("after", text):
+                ends = False
+                try:
+                    ends = self.on_step is not None and self.on_step(self._report(json.loads(text))) is STOP
+                finally:
+                    self.native.go_on(ends)
                 return None
             case ("note", text):
                 self.notes.append(text)
@@ -171,6 +206,19 @@ class _Watch:
                 self.folder = path
                 return None
         return event
+
+    @staticmethod
+    def _report(report: dict[str, Any]) -> dict[str, Any]:
+        """What `on_step` is given."""
+        metrics, each = {}, {}
+        for one in report["metrics"]:
+            metrics[one["name"]] = _number(one["value"])
+            if one["std"] is not None:
+                metrics[f"{one['name']}.std"] = one["std"]
+            if one.get("each"):
+                each[one["name"]] = dict(zip(one["clients"], map(_number, one["each"]), strict=True))
+        crossed = report["bytes_up"] + report["bytes_down"]
+        return report | {"metrics": metrics, "each": each, "bytes": crossed}
 
     def end(self, event) -> Results | None:
         match event:
@@ -192,7 +240,7 @@ class _Watch:
 
 
 def _said(why: BaseException, text: str) -> BaseException:
-    """The same exception, which says more."""
+    """The same exception with a note."""
     if isinstance(why, KeyboardInterrupt) and not why.args:
         return KeyboardInterrupt(text)
     why.add_note(text)

@@ -1,4 +1,4 @@
-"""The source of a class that is in no file: what it does, and whatever of its notebook it uses."""
+"""The source of a class that is in no file, with the names that it uses of its notebook."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import sys
 import types
 
-from . import _state
+from . import _protocol, _state
 
 _CODE = ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_names", "co_varnames", "co_freevars", "co_cellvars")
 _NOT = {"__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__static_attributes__", "__qualname__", "_fl"}
@@ -70,6 +70,9 @@ class _Walk:
                 self.say(type(value).__name__, len(value))
                 inner = value.items() if isinstance(value, dict) else value
                 [self.add(one) for one in (sorted(inner, key=repr) if isinstance(value, (set, frozenset)) else inner)]
+            case _protocol.Slot() | _protocol.Exchange() | _protocol.Release():
+                self.say(type(value).__name__)
+                self.add(vars(value))
             case _ if _plain(value):
                 self.say("value", _state.save({"": value}))
             case _:

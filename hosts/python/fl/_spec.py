@@ -96,7 +96,7 @@ def overrides(set) -> list[str]:
     if isinstance(set, Mapping):
         for path in set:
             if not isinstance(path, str):
-                raise _wrong("", f"what is set must be named by its path, such as `protocol.rounds`, got {path!r}")
+                raise _wrong("", f"a setting must be named by its path, such as `protocol.rounds`, got {path!r}")
         return [f"{path}={flow(value, path)}" for path, value in set.items()]
     if isinstance(set, str):
         return [set]

@@ -82,7 +82,7 @@ def account(kind: str, **options) -> dict:
 
 @dataclass(frozen=True)
 class Study:
-    """What a study came to: its tables as they stand in Markdown, and what was measured."""
+    """The results of a study: its tables in Markdown, and the measurements."""
 
     text: str
     rows: list[dict] = field(repr=False)

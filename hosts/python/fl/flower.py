@@ -55,7 +55,7 @@ def _unpack(content: RecordDict) -> tuple[bytes, bytes]:
 
 
 class _Job:
-    """A request to a client, and what has become of it."""
+    """A request to a client, and its state."""
 
     def __init__(self, client: int, head: bytes, array: Array):
         self.client, self.content, self.size = client, _pack(head, array), len(head) + len(array.data)
@@ -106,7 +106,7 @@ class _Courier:
             if time.monotonic() > end:
                 for job in jobs:
                     if job.client in missing - self.nodes.keys():
-                        self.fail(job, f"no node has said within {self.wait:g} s that this client lives there")
+                        self.fail(job, f"no node has announced this client within {self.wait:g} s")
                 break
             time.sleep(POLL)
         return [job for job in jobs if job.client in self.nodes]
@@ -174,7 +174,7 @@ class _Courier:
                 continue
             job.ended += reply.error.code == ErrorCode.CLIENT_APP_CRASHED
             if job.ended >= ATTEMPTS:
-                self.fail(job, f"{ATTEMPTS} processes ended over it; {why}")
+                self.fail(job, f"{ATTEMPTS} processes ended while they answered it; {why}")
             else:
                 self.lost(job, why)
 

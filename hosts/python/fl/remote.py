@@ -23,7 +23,7 @@ class Courier(Protocol):
     """Whoever carries packets between a leader and nodes. It is called from one thread, which is not the one that began the run."""
 
     def send(self, client: int, head: bytes, body: bytes) -> None:
-        """Takes a request. A body to many clients is the same object. What fails later is said by `receive`."""
+        """Takes a request. A body to many clients is the same object. `receive` reports later failures."""
 
     def receive(self) -> tuple[int, tuple[bytes, bytes] | None, str]:
         """Waits for the next reply: whose it is, and its head and body, or `None` and why there is none, which `faults` decides about.
@@ -32,7 +32,7 @@ class Courier(Protocol):
         """
 
     def end(self, keep: bool) -> None:
-        """The run is over; with `keep` somebody may go on with it."""
+        """The run has ended; with `keep` it may be resumed."""
 
 
 def lead(spec, courier: Courier, *, clients: Sequence[int] = (), window: int = 1, **how) -> Results:
@@ -65,7 +65,7 @@ class Node:
         return self._node.clients()
 
     def answer(self, head: bytes, body: bytes) -> tuple[bytes, bytes]:
-        """The reply to a request. What goes wrong is a reply too; raises `RunError` for what is no request, or one of another version."""
+        """The reply to a request. An error is a reply too; raises `RunError` for bytes that are no request, or one of another version."""
         try:
             return self._node.answer(head, body)
         except RuntimeError as error:

@@ -30,7 +30,7 @@ _LEAST = 1e-7  # a probability of 0 has no logarithm
 
 
 class Trainer:
-    """A classifier: override `estimator`. Each fit begins anew, however long a protocol wants to train."""
+    """A classifier: override `estimator`. Each fit starts again, whatever length of training a protocol asks for."""
 
     learns = ("cross-entropy",)
     remembers = True  # what a subclass sets on itself outlasts a model that is made anew

@@ -6,16 +6,18 @@ import json
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 from . import _fl
-from ._errors import RunError, SpecError
-from ._parts import CLASSES, _files
+from ._errors import RunError, SpecError, spec_error
+from ._parts import CLASSES, _files, privacy
 from ._run import run
 from ._spec import flow, settings_of
-from ._tools import check, command
+from ._tools import check, command, parts
 
 
 def conformance(part, settings: dict | None = None) -> None:
-    """Holds a part to what its role asks and to what it claims, on seeded cases: the same that
+    """Checks a part against its role and its claims, on seeded cases: the same that
     every part of `fl` is held to. Then the part takes part in short runs, in every way of running
     (`ways`), whose digests must be equal.
 
@@ -24,6 +26,8 @@ def conformance(part, settings: dict | None = None) -> None:
     `AssertionError` with the property that does not hold, where, and both values.
     """
     named, settings = _named(part), _settings(part, settings)
+    if named.startswith("protocol "):
+        raise TypeError("a protocol is tried in a run of its own: fl.testing.ways(spec) and fl.testing.interference(spec)")
     _fl.conformance(named, flow(settings))
     for spec in _short(*named.split(" ", 1), settings):
         protocol = spec["protocol"]["use"]
@@ -53,6 +57,68 @@ def ways(spec, processes: int = 2) -> dict[str, str]:
         stopped = run(spec, stop_after=2, out=f"{folder}/resumed", quiet=True)
         on = run(resume=stopped.folder, quiet=True) if stopped.stopped else stopped
         return found | {"resumed": on.digest}
+
+
+def interference(spec, set=None, data_dir=None) -> list[str]:
+    """Holds a spec's protocol to non-interference: each observer who is promised something must see
+    the same, whatever one client has. The run is done twice; the second time, one client has only
+    half of its examples. Every mechanism releases a constant, and the accountant is `basic`, so
+    that whatever differs came past the mechanisms. Gives the observers who are promised something.
+
+    Raises `AssertionError` with the observer, and the first thing that it sees and should not; or
+    if nobody is promised anything, which would prove nothing. A protocol that sends an answer
+    without the release that it declares fails already when it runs.
+    """
+    given = check(spec, set)
+    kept = {}
+    for slot, filled in given["parts"].items():
+        for one in filled if isinstance(filled, list) else [filled]:
+            if one and (about := _mechanism(one["use"])):
+                kept[slot] = {"use": _constant(about["signature"])}
+    if not kept:
+        raise ValueError("the spec fills no slot of a privacy mechanism, so nobody is promised anything")
+    given["parts"] |= kept | {"accountant": {"use": "basic"}}
+    given.pop("budget", None)
+    with tempfile.TemporaryDirectory() as folder:
+        found, wrong = _fl.interference("spec", flow(given), [], folder, None if data_dir is None else str(data_dir))
+    if wrong is not None:
+        raise RunError(wrong[1]) if wrong[0] == "run" else spec_error(wrong[1], wrong[2], True)
+    promised, seen = found
+    if seen:
+        raise AssertionError(f"whoever is promised something sees the same whatever one client has: {'; '.join(seen)}")
+    if not promised:
+        raise AssertionError("nobody is promised anything: an exchange declares no release, or a part of its answer goes past the mechanism")
+    return promised
+
+
+def _mechanism(name: str) -> dict | None:
+    found = [one for one in parts() if one["name"] == name and one["role"].split(" ")[0] == "privacy"]
+    return found[0] if found else None
+
+
+def _constant(kind: str) -> str:
+    """The name of a mechanism on messages of this kind that releases a constant."""
+    name = f"constant-{kind}"
+    if not any(cls._fl["name"] == name for cls in CLASSES):
+
+        @privacy(name, on=kind)
+        class Constant:
+            """Releases the same, whatever comes in: for `fl.testing.interference`."""
+
+            def clip(self, message):
+                norm = np.sqrt(sum(float(np.square(array, dtype=np.float64).sum()) for array in message.values()))
+                small = np.float32(min(1.0, 1 / norm if norm else 1.0))
+                return {n: a * small if kind == "params" else a for n, a in message.items()}
+
+            def price(self, message, cohort):
+                return {"Laplace": {"sensitivity": 1.0, "scale": 1.0, "unit": "party"}}
+
+            def perturb(self, message, cohort, noise):
+                noise.laplace(np.zeros(1), 1.0)  # a price is believed of noise that was drawn
+                fixed = {n for n in message if n.startswith(".") or n in ("rows", "ids")}
+                return {n: a.copy() if n in fixed else np.full_like(a, 1 if a.dtype.kind in "iu" else 0.25) for n, a in message.items()}
+
+    return name
 
 
 _SLOTS = {"trainer": "model", "aggregator": "aggregator", "attack": "attack", "selector": "cohort", "privacy": "privacy"}
@@ -94,7 +160,8 @@ def _fitting(role: str, name: str, protocol: dict, parts: dict, data: dict) -> d
 
 
 def _plugins(role: str, name: str) -> list[dict]:
-    """The module of a part, unless it is a notebook, or tests that another process cannot import."""
+    """The module of a part, unless it is a notebook, or tests that another process cannot
+    import."""
     found = (c for c in reversed(CLASSES) if (c._fl["role"], c._fl["name"]) == (role, name))
     if (cls := next(found, None)) is None or (files := _files(cls.__module__)) is None:
         return []
@@ -108,7 +175,7 @@ def _in_plugins(spec) -> bool:
     """Do plugins bring all parts of the spec that are Python's?"""
     spec = check(spec)
     modules = [one["module"] for one in spec.get("plugins") or () if one.get("module")]
-    for filled in spec["parts"].values():
+    for filled in [spec["protocol"], *spec["parts"].values()]:
         for one in filled if isinstance(filled, list) else [filled]:
             for cls in (c for c in CLASSES if one and c._fl["name"] == one["use"]):
                 if not any(f"{cls.__module__}.".startswith(f"{module}.") for module in modules):
@@ -145,8 +212,8 @@ def answer(part, input: dict | None = None, settings: dict | None = None, seed: 
 
 
 def seconds(part, settings: dict | None = None, *, clients: int = 100, numbers: int = 1_000_000, times: int = 5, threads: int = 1) -> list[float]:
-    """How long each of a few calls of an aggregator of parameters takes, checks of its answer included: to compare it with
-    `"aggregator mean"`, and for nothing that a test decides by."""
+    """How long each of a few calls of an aggregator of parameters takes, checks of its answer
+    included: to compare it with `"aggregator mean"`, and for nothing that a test decides by."""
     return _fl.seconds(_named(part), flow(_settings(part, settings)), clients, numbers, times, threads)
 
 

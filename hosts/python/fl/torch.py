@@ -1,4 +1,4 @@
-"""Networks of PyTorch as trainers: say what the network is, and every protocol can use it.
+"""Networks of PyTorch as trainers: give the network, and every protocol can use it.
 
     import fl, fl.torch
     from typing import Annotated
@@ -131,7 +131,7 @@ class Trainer:
         raise NotImplementedError(f"{type(self).__name__} has no net()")
 
     def optimiser(self, parameters) -> torch.optim.Optimizer:
-        """SGD, if nothing else is said."""
+        """The optimiser; SGD by default."""
         return torch.optim.SGD(parameters, self.lr, self.momentum, weight_decay=self.weight_decay)
 
     def schedule(self, optimiser: torch.optim.Optimizer):
@@ -149,7 +149,7 @@ class Trainer:
                 with torch.no_grad():
                     scores = self._model.eval()(two)  # lazy layers find their sizes
             if tuple(scores.shape) != (2, self.task.outputs):
-                raise Shape(f"net() gives scores of shape {list(scores.shape)} for 2 samples, and the task wants {[2, self.task.outputs]}")
+                raise Shape(f"net() gives scores of shape {list(scores.shape)} for 2 samples, and the task needs {[2, self.task.outputs]}")
             self._draws = self._does_draw(two)
             self._model.to(self.device)
             self._begin()
@@ -235,7 +235,7 @@ class Trainer:
         return len(losses), sum(epoch) / max(len(epoch), 1)
 
     def loss(self, scores: torch.Tensor, target: torch.Tensor, how: Pass) -> torch.Tensor:
-        """The mean over the batch of what is minimised."""
+        """The mean over the batch of the minimised loss."""
         if how.loss == "cross-entropy":
             if how.target == "multi-label":
                 known = target >= 0
@@ -316,7 +316,7 @@ class Trainer:
 
     def set_params(self, params):
         with _ONE, torch.no_grad():
-            new = self._like(params, "what was sent", whole=True)
+            new = self._like(params, "the message sent", whole=True)
             for name, value in self._model.state_dict().items():
                 if name in new:
                     value.copy_(new[name])

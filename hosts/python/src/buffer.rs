@@ -6,6 +6,7 @@ use fl_core::abi::raw::{FL_BITS, FL_F32, FL_F64, FL_I64, FL_U32, FlTensor};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use std::any::Any;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -22,8 +23,8 @@ pub struct Buffer {
     exports: AtomicUsize,
     /// The call in which it was lent is over.
     over: AtomicBool,
-    /// Numbers of its own.
-    own: Option<Vec<f32>>,
+    /// Holds its own numbers.
+    own: Option<Box<dyn Any + Send + Sync>>,
 }
 
 // SAFETY: what is lent is only read, and stays where it is for the call; an owner's numbers are
@@ -32,17 +33,22 @@ unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
 
+/// How Python writes a type, and its bytes.
+fn format(dtype: u32) -> (&'static CStr, isize) {
+    match dtype {
+        FL_F32 => (c"f", 4),
+        FL_F64 => (c"d", 8),
+        FL_U32 => (c"I", 4),
+        FL_I64 => (c"q", 8),
+        _ => (c"B", 1),
+    }
+}
+
 impl Buffer {
     /// # Safety
     /// `tensor` is as `FlTensor` says, until [`Buffer::end`].
     pub unsafe fn lent(tensor: &FlTensor) -> Self {
-        let (format, size) = match tensor.dtype {
-            FL_F32 => (c"f", 4),
-            FL_F64 => (c"d", 8),
-            FL_U32 => (c"I", 4),
-            FL_I64 => (c"q", 8),
-            _ => (c"B", 1),
-        };
+        let (format, size) = format(tensor.dtype);
         let at = |i: usize| {
             // SAFETY: there is one for each dimension.
             unsafe { (*tensor.shape.add(i) as isize, *tensor.strides.add(i) * size) }
@@ -70,22 +76,46 @@ impl Buffer {
         }
     }
 
-    /// Numbers in row order.
+    /// Floats in row order.
     pub fn owner(shape: &[usize], mut numbers: Vec<f32>) -> Self {
+        let data = numbers.as_mut_ptr().cast();
+        Self::holding(shape, FL_F32, data, Box::new(numbers))
+    }
+
+    /// Numbers of this type in row order, which begin at the first word of `memory`.
+    pub fn words(shape: &[usize], dtype: u32, mut memory: Vec<u64>) -> Self {
+        let data = memory.as_mut_ptr().cast();
+        match dtype {
+            // Python sees the bytes
+            FL_BITS => {
+                let bytes = shape.iter().product::<usize>().div_ceil(8);
+                Self::holding(&[bytes], dtype, data, Box::new(memory))
+            }
+            _ => Self::holding(shape, dtype, data, Box::new(memory)),
+        }
+    }
+
+    fn holding(
+        shape: &[usize],
+        dtype: u32,
+        data: *mut c_void,
+        own: Box<dyn Any + Send + Sync>,
+    ) -> Self {
+        let (format, size) = format(dtype);
         let shape: Vec<isize> = shape.iter().map(|n| *n as isize).collect();
-        let mut strides = vec![4; shape.len()];
+        let mut strides = vec![size; shape.len()];
         for at in (1..shape.len()).rev() {
             strides[at - 1] = strides[at] * shape[at].max(1);
         }
         Self {
-            data: numbers.as_mut_ptr().cast(),
+            data,
             shape,
             strides,
-            size: 4,
-            format: c"f",
+            size,
+            format,
             exports: AtomicUsize::new(0),
             over: AtomicBool::new(false),
-            own: Some(numbers),
+            own: Some(own),
         }
     }
 
@@ -130,13 +160,13 @@ impl Buffer {
         let this = slf.get();
         if this.over.load(Ordering::Acquire) {
             return Err(PyBufferError::new_err(
-                "this was lent for a call that is over: copy what is to be kept (`array.copy()`)",
+                "this array was lent for a call that has ended: keep a copy (`array.copy()`)",
             ));
         }
         let wants = |what: c_int| flags & what == what;
         if wants(ffi::PyBUF_WRITABLE) && this.own.is_none() {
             return Err(PyBufferError::new_err(
-                "what is lent is read-only: copy it first (`array.copy()`)",
+                "this array is read-only: copy it first (`array.copy()`)",
             ));
         }
         let order = [

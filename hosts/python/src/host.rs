@@ -1,6 +1,7 @@
 //! What a part may ask of the program during a call.
 #![allow(unsafe_code, reason = "a C interface")]
 
+use crate::ask::{Answer, Sent, ask};
 use crate::buffer::Buffer;
 use fl_core::Executor;
 use fl_core::abi::raw::*;
@@ -12,6 +13,7 @@ use pyo3::types::{PyBytes, PyDict};
 use std::borrow::Cow;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::thread::ThreadId;
 
 /// # Safety
 /// The text is one of the host's, and lives as long as the call.
@@ -25,6 +27,7 @@ pub unsafe fn text<'a>(text: FlText) -> &'a str {
 pub struct Host {
     host: AtomicPtr<FlHost>,
     input: AtomicPtr<FlInput>,
+    thread: ThreadId,
 }
 
 impl Host {
@@ -32,6 +35,7 @@ impl Host {
         Self {
             host: AtomicPtr::new(std::ptr::from_ref(host).cast_mut()),
             input: AtomicPtr::new(std::ptr::from_ref(input).cast_mut()),
+            thread: std::thread::current().id(),
         }
     }
 
@@ -44,13 +48,13 @@ impl Host {
     fn host(&self) -> PyResult<&FlHost> {
         // SAFETY: it is null, or lives as long as the call, which ends on this thread.
         let host = unsafe { self.host.load(Ordering::Acquire).as_ref() };
-        host.ok_or_else(|| PyRuntimeError::new_err("the call that this belongs to is over"))
+        host.ok_or_else(|| PyRuntimeError::new_err("the call that this belongs to has ended"))
     }
 
     fn input(&self) -> PyResult<&FlInput> {
         // SAFETY: as above.
         let input = unsafe { self.input.load(Ordering::Acquire).as_ref() };
-        input.ok_or_else(|| PyRuntimeError::new_err("the call that this belongs to is over"))
+        input.ok_or_else(|| PyRuntimeError::new_err("the call that this belongs to has ended"))
     }
 }
 
@@ -88,6 +92,22 @@ impl Host {
     /// The key of the call's random stream.
     fn key<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, &self.host()?.key))
+    }
+
+    /// What the program answers to a request of a protocol: an error, a text, and arrays by name.
+    #[pyo3(signature = (json, messages, back=None))]
+    fn ask<'py>(
+        &self,
+        py: Python<'py>,
+        json: &str,
+        messages: Vec<Sent<'py>>,
+        back: Option<Py<PyAny>>,
+    ) -> PyResult<Answer<'py>> {
+        if self.thread != std::thread::current().id() {
+            let text = "a protocol speaks to the program only on the thread of its call";
+            return Err(PyRuntimeError::new_err(text));
+        }
+        ask(py, self.host()?, json, &messages, back)
     }
 
     /// A line for people; level 1 is an error, 3 information.

@@ -1,9 +1,11 @@
 //! The native half of the package `fl`: runs and commands, and parts that are written in Python.
 #![allow(missing_docs, reason = "nobody links this; Python has the docs")]
 
+mod ask;
 mod buffer;
 mod engine;
 mod host;
+mod interference;
 mod keep;
 mod parts;
 mod run;
@@ -21,7 +23,8 @@ static MEMORY: keep::Arena = keep::Arena;
 
 /// Every part: linked ones, and those of this session.
 fn catalogue() -> anyhow::Result<Catalogue> {
-    Catalogue::new([fl_core::linked_parts(), parts::of_session()].concat())
+    let all = Catalogue::new([fl_core::linked_parts(), parts::of_session()].concat())?;
+    Ok(all.trusting(fl_engine::plugins::plugin_policy(None)?))
 }
 
 /// What went wrong: of what kind it is, its text, and every mistake as JSON.
@@ -74,9 +77,9 @@ fn program(py: Python<'_>, args: Vec<OsString>) -> u8 {
 mod _fl {
     #[pymodule_export]
     use super::{
-        buffer::Buffer, check, command, engine::Node, host::Host, parts::conformance,
-        parts::declare, parts::settings, parts::snapshot, parts::unused_answers, program, run::Run,
-        speed::seconds,
+        buffer::Buffer, check, command, engine::Node, host::Host, interference::interference,
+        parts::columns, parts::conformance, parts::declare, parts::settings, parts::snapshot,
+        parts::unused_answers, program, run::Run, speed::seconds,
     };
 
     use pyo3::types::PyAnyMethods as _;
@@ -92,6 +95,7 @@ mod _fl {
         fl_cli::quiet();
         fl_registry::on_module(super::parts::import);
         fl_registry::on_session(super::parts::fingerprint);
+        fl_registry::on_packages(super::parts::folders);
         Ok(())
     }
 }

@@ -108,6 +108,16 @@ pub fn import(name: &str, folder: &Path) -> Result<Module, String> {
     }
 }
 
+/// The folders that Python looks for modules and packages in.
+pub fn folders() -> Vec<PathBuf> {
+    let path = |py: Python<'_>| -> PyResult<Vec<PathBuf>> {
+        let all: Vec<String> = py.import("sys")?.getattr("path")?.extract()?;
+        let named = all.into_iter().filter(|folder| !folder.is_empty());
+        Ok(named.map(PathBuf::from).collect())
+    };
+    Python::try_attach(|py| path(py).unwrap_or_default()).unwrap_or_default()
+}
+
 /// A part such as `aggregator my-mean`, and its settings, every default filled in.
 pub fn find(part: &str, settings: &str) -> Result<(&'static PartDecl, Value)> {
     let (role, name) = part.split_once(' ').context("a role and a name")?;
@@ -183,4 +193,18 @@ pub fn unused_answers(
     remove: bool,
 ) -> PyResult<Vec<String>> {
     fl_cli::unused_answers(&answers, &used, remove).map_err(PyValueError::new_err)
+}
+
+/// The tensors of messages of this kind, by name: the types of their numbers, such as `f32`.
+#[pyfunction]
+pub fn columns(kind: &str) -> PyResult<Vec<(&'static str, String)>> {
+    let of = fl_core::message::message_type(kind);
+    let of = of.ok_or_else(|| {
+        let known = fl_core::message::known_kinds();
+        PyValueError::new_err(format!(
+            "no message is called `{kind}`; known: {known}, and those that `fl.message` declares"
+        ))
+    })?;
+    let columns = of.columns.iter();
+    Ok(columns.map(|c| (c.name, c.dtype.to_string())).collect())
 }

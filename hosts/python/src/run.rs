@@ -3,7 +3,7 @@
 use crate::engine::{Given, engine};
 use crate::{Wrong, catalogue, wrong};
 use fl_engine::{DataOwnership, ExecuteOptions, Placement, RunRequest, Source};
-use fl_sim::{Execution, Outcome};
+use fl_sim::{Execution, Next, OnStep, Outcome, StepReport};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,10 +19,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 enum Event {
     /// Its name, which one it is, of how many, the last accuracy, and the bytes so far.
     Step(String, usize, usize, Option<f64>, u64),
+    /// A step that is done, in JSON. The run waits for [`Run::go_on`].
+    Done(String),
     Note(String),
     Folder(PathBuf),
     /// What it came to; `None`: it was stopped before it began.
-    Done(Option<String>),
+    Ended(Option<String>),
     Wrong(Wrong),
 }
 
@@ -32,6 +34,7 @@ fn listen(
     options: &mut ExecuteOptions<'_>,
     bar: bool,
     events: &Sender<Event>,
+    verdicts: Option<Receiver<bool>>,
 ) -> anyhow::Result<()> {
     // the listener may have gone; the run goes on to the end of its step
     let tell = |event: Event, to: &Sender<Event>| drop(to.send(event));
@@ -44,6 +47,17 @@ fn listen(
         let event = Event::Step(name, number, of, begun.accuracy, begun.bytes);
         tell(event, &steps);
     });
+    let done = events.clone();
+    options.execution.on_step = verdicts.map(|verdicts| -> OnStep<'_> {
+        Box::new(move |report| {
+            tell(Event::Done(as_json(&report)), &done);
+            // nobody listens any more: the run ends as it would have
+            match verdicts.recv() {
+                Ok(true) => Next::EndRounds,
+                _ => Next::GoOn,
+            }
+        })
+    });
     // a line in the middle of a bar would break it
     options.execution.warn =
         Box::new(move |text| bar.suspend(|| tell(Event::Note(text.into()), &notes)));
@@ -51,13 +65,31 @@ fn listen(
     Ok(())
 }
 
+fn as_json(report: &StepReport<'_>) -> String {
+    let StepReport {
+        number,
+        of,
+        metrics,
+        accuracy,
+        cost,
+        seconds,
+    } = report;
+    serde_json::json!({
+        "step": cost.step, "number": number, "of": of, "metrics": metrics,
+        "accuracy": accuracy, "seconds": seconds,
+        "bytes_up": cost.bytes_up, "bytes_down": cost.bytes_down, "epsilon": cost.privacy,
+    })
+    .to_string()
+}
+
 fn run(
     request: RunRequest<'static>,
     bar: bool,
     events: &Sender<Event>,
+    verdicts: Option<Receiver<bool>>,
 ) -> anyhow::Result<Option<Outcome>> {
     fl_engine::run(request, &catalogue()?, |spec, options| {
-        listen(&spec.name, options, bar, events)
+        listen(&spec.name, options, bar, events, verdicts)
     })
 }
 
@@ -65,6 +97,7 @@ fn run(
 #[pyclass(frozen)]
 pub struct Run {
     events: Mutex<Receiver<Event>>,
+    verdicts: Mutex<Sender<bool>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -73,13 +106,14 @@ impl Run {
     /// Begins: with a spec's `text`, which mistakes call `name`, or where the run in the folder
     /// `resume` stopped.
     #[new]
-    #[pyo3(signature = (name, text, set, *, resume, out, threads, stop_after, wire, processes, courier, deadline, memory, data_dir, command, bar))]
+    #[pyo3(signature = (name, text, set, *, resume, locked, out, threads, stop_after, wire, processes, courier, deadline, memory, data_dir, command, bar, steps))]
     #[expect(clippy::too_many_arguments, reason = "Python names them")]
     fn new(
         name: String,
         text: String,
         set: Vec<String>,
         resume: Option<PathBuf>,
+        locked: bool,
         out: Option<PathBuf>,
         threads: Option<usize>,
         stop_after: Option<usize>,
@@ -91,6 +125,7 @@ impl Run {
         data_dir: Option<PathBuf>,
         command: Vec<String>,
         bar: bool,
+        steps: bool,
     ) -> PyResult<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let deadline = deadline.and_then(|s| Duration::try_from_secs_f64(s).ok());
@@ -117,6 +152,7 @@ impl Run {
                     None => Source::Text(name, text.into_bytes()),
                 },
                 set,
+                locked,
                 out,
                 options: ExecuteOptions {
                     placement: owners.map(|owners| Placement { owners, deadline }),
@@ -125,11 +161,13 @@ impl Run {
             }
         };
         let (events, received) = channel();
+        let (say, verdicts) = channel();
+        let verdicts = steps.then_some(verdicts);
         let job = move || {
-            let done = catch_unwind(AssertUnwindSafe(|| run(request(), bar, &events)));
+            let done = catch_unwind(AssertUnwindSafe(|| run(request(), bar, &events, verdicts)));
             let json = |o: Outcome| serde_json::to_string(&o).unwrap_or_default();
             let event = match done {
-                Ok(Ok(outcome)) => Event::Done(outcome.map(json)),
+                Ok(Ok(outcome)) => Event::Ended(outcome.map(json)),
                 Ok(Err(error)) => Event::Wrong(wrong(&error)),
                 Err(_) => Event::Wrong(("run", "it panicked".into(), "[]".into())),
             };
@@ -141,6 +179,7 @@ impl Run {
             .map_err(PyErr::from)?;
         Ok(Self {
             events: Mutex::new(received),
+            verdicts: Mutex::new(say),
             stop,
         })
     }
@@ -148,6 +187,13 @@ impl Run {
     /// The run stops after the step that is going on.
     fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// After the event `after`: goes on with the next step, or ends the rounds.
+    fn go_on(&self, ends: bool) {
+        let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        // it has ended: nothing waits for the verdict
+        let _ = verdicts.send(ends);
     }
 
     /// The next event, the last of which is `done` or `wrong`; `None`: nothing has happened for a
@@ -172,7 +218,8 @@ impl Run {
             }
             Ok(Event::Note(text)) => ("note", text).into_pyobject(py)?,
             Ok(Event::Folder(path)) => ("folder", path.display().to_string()).into_pyobject(py)?,
-            Ok(Event::Done(outcome)) => ("done", outcome).into_pyobject(py)?,
+            Ok(Event::Done(report)) => ("after", report).into_pyobject(py)?,
+            Ok(Event::Ended(outcome)) => ("done", outcome).into_pyobject(py)?,
             Ok(Event::Wrong((kind, text, all))) => ("wrong", kind, text, all).into_pyobject(py)?,
         };
         Ok(Some(tuple))

@@ -40,20 +40,22 @@ fn bridge<'py>(
     Ok(found.bind(py))
 }
 
-/// What the host is told of an exception: a code and a text. Nothing of the exception's frames is
-/// left afterwards, for they hold what was lent.
-fn explained(py: Python<'_>, error: &PyErr) -> (i32, String) {
+/// What the host is told of an exception: a code, a text, and for a protocol the program's own error
+/// as JSON. Nothing of the exception's frames is left afterwards, for they hold what was lent.
+type Explained = (i32, String, Option<String>);
+
+fn explained(py: Python<'_>, error: &PyErr) -> Explained {
     static EXPLAIN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let explain = bridge(py, "explain", &EXPLAIN);
     let told = explain.and_then(|explain| explain.call1((error.value(py), error.traceback(py))));
-    told.and_then(|told| told.extract::<(i32, String)>())
-        .unwrap_or_else(|_| (FL_ERROR, error.to_string()))
+    told.and_then(|told| told.extract::<Explained>())
+        .unwrap_or_else(|_| (FL_ERROR, error.to_string(), None))
 }
 
 /// Runs `f`; what goes wrong is told to the host.
 fn guarded(
     host: *const FlHost,
-    f: impl FnOnce(Python<'_>, &FlHost) -> Result<i32, (i32, String)>,
+    f: impl FnOnce(Python<'_>, &FlHost) -> Result<i32, Explained>,
 ) -> i32 {
     // SAFETY: the host lends this for the call.
     let host = unsafe { &*host };
@@ -64,13 +66,17 @@ fn guarded(
         }
     };
     let run = || Python::try_attach(|py| f(py, host));
-    let (code, why) = match catch_unwind(AssertUnwindSafe(run)) {
+    let (code, why, json) = match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Some(Ok(code))) => return code,
         Ok(Some(Err(told))) => told,
-        Ok(None) => (FL_ERROR, "Python is shutting down".into()),
-        Err(_) => (FL_PANIC, "a panic".into()),
+        Ok(None) => (FL_ERROR, "Python is shutting down".into(), None),
+        Err(_) => (FL_PANIC, "a panic".into(), None),
     };
     fail(&why);
+    if let (Some(json), Some(give)) = (&json, host.text) {
+        // SAFETY: the text lives through the call.
+        unsafe { give(host.context, FlText::of(json)) }
+    }
     code
 }
 
@@ -155,7 +161,39 @@ unsafe extern "C" fn call(
                     "after `{}` it still uses {n} of the arrays that were lent for the call: keep copies (`array.copy()`)",
                     operation_name(py, operation)
                 ),
+                None,
             ))),
+        }
+    })
+}
+
+/// # Safety
+/// The text is one of the host's, and lives as long as the call.
+pub unsafe fn copied_text(of: FlText) -> String {
+    // SAFETY: as the caller says.
+    unsafe { text(of) }.to_string()
+}
+
+/// Lets `back` answer what the program asks in the middle of a request: it gets the text and the
+/// messages, and gives what `fl._bridge.call` gives.
+///
+/// # Safety
+/// `input` and `host` live through the call.
+pub unsafe fn answer_back(back: &Py<PyAny>, input: *const FlInput, host: *const FlHost) -> i32 {
+    guarded(host, |py, host| {
+        // SAFETY: as the caller says.
+        let input = unsafe { &*input };
+        let mut lent = Vec::new();
+        let done = received(py, input, &mut lent).and_then(|messages| {
+            // SAFETY: the program's, for the call.
+            let text = unsafe { text(input.text) };
+            deliver(py, host, &back.bind(py).call1((text, messages))?)
+        });
+        let done = done.map_err(|error| explained(py, &error));
+        let kept = "it still uses arrays that were lent for a call: keep copies (`array.copy()`)";
+        match take_back(py, &lent) {
+            0 => done,
+            _ => done.and(Err((FL_ERROR, kept.into(), None))),
         }
     })
 }

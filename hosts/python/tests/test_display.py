@@ -39,8 +39,43 @@ def test_notes_are_said_and_kept(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_on_step_is_told_of_every_step():
+def test_on_step_is_called_after_every_step_with_all_that_it_measured():
     steps = []
-    fl.run(QUICK / "fedavg.yaml", on_step=steps.append, quiet=True)
-    assert [step["number"] for step in steps][:5] == [1, 2, 3, 4, 5]
-    assert steps[0]["accuracy"] is None and steps[4]["accuracy"] > 0.9 and steps[4]["bytes"] > steps[1]["bytes"] > 0
+    results = fl.run(QUICK / "fedavg.yaml", on_step=steps.append, quiet=True)
+    rounds = [step for step in steps if step["number"]]
+    assert [step["number"] for step in rounds] == [1, 2, 3, 4, 5]
+    measured = [row for row in results.rows if row["round"]]
+    assert [(f"round {row['round']}", row["value"]) for row in measured if row["name"] == "accuracy"] == [
+        (step["step"], step["metrics"]["accuracy"]) for step in rounds
+    ]
+    assert rounds[-1]["accuracy"] == results.metrics["accuracy"]
+    assert (rounds[-1]["bytes_up"], rounds[-1]["bytes_down"]) == (results.bytes["up"], results.bytes["down"])
+    assert rounds[-1]["epsilon"] is None and rounds[-1]["seconds"] > 0
+
+
+def test_on_step_has_values_by_client_and_epsilons():
+    steps = []
+    results = fl.run(QUICK / "solo.yaml", on_step=steps.append, quiet=True)
+    last = next(row for row in reversed(results.rows) if row["name"] == "clients.accuracy")
+    found = next(step["each"]["clients.accuracy"] for step in reversed(steps) if step["each"])
+    assert found == dict(zip(last["clients"], last["each"], strict=True))
+    steps.clear()
+    results = fl.run(QUICK / "dp-fedavg.yaml", on_step=steps.append, quiet=True)
+    epsilons = [step["epsilon"]["readers"] for step in steps]
+    assert epsilons == sorted(epsilons) and epsilons[-1] == results.epsilon
+
+
+def test_stop_ends_the_rounds_and_the_run_is_done(fedavg):
+    fedavg["protocol"]["rounds"] = 50
+    fedavg["evaluate"] = {"every": 10}
+    results = fl.run(fedavg, on_step=lambda step: fl.STOP if step["number"] == 3 else None, quiet=True)
+    assert results.rounds == 3 and results.stopped is None and results.report().exists()
+    # the last round is evaluated, though it would not have been
+    assert [row["round"] for row in results.rows if row["name"] == "accuracy"][-1] == 3
+    fedavg["protocol"]["rounds"] = 3
+    assert fl.run(fedavg, quiet=True).digest == results.digest
+
+
+def test_stop_is_refused_with_an_accountant():
+    with pytest.raises(fl.RunError, match="epsilon of a number of rounds that follows from results"):
+        fl.run(QUICK / "dp-fedavg.yaml", on_step=lambda step: fl.STOP, quiet=True)

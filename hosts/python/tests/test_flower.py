@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import fl
 import pytest
@@ -41,7 +42,7 @@ def simulated(nodes: int, *specs, home) -> list[dict]:
 
 def test_exact_a_spec_has_the_same_digest_in_flowers_simulation(tmp_path):
     pytest.importorskip("ray", reason="Flower's simulation is not installed: pip install 'flwr[simulation]'")
-    specs = [QUICK / "fedkt.yaml"]
+    specs = [QUICK / "fedkt.yaml", Path(__file__).parent / "fedproto.yaml"]
     there = simulated(2, *specs, home=tmp_path / "home")
     for spec, outcome in zip(specs, there, strict=True):
         here = fl.run(spec, quiet=True)
@@ -145,7 +146,7 @@ def test_a_grid_that_loses_things(tmp_path):
         def get_node_ids(self):
             return list(self.names.values())[:4]
 
-    with pytest.raises(fl.RunError, match="client 4.*no node has said within 0 s that this client lives there"):
+    with pytest.raises(fl.RunError, match="client 4.*no node has announced this client within 0 s"):
         remote.lead(spec, flower._Courier(Nobody(), 0, None), window=9, quiet=True)
 
     class Full(Grid):
@@ -210,7 +211,7 @@ def test_another_spec_at_a_node_is_found_out(tmp_path):
         remote.lead(spec, Here(other), quiet=True)
     with pytest.raises(fl.RunError, match="it has no head"):
         other.answer(b"\x01", b"")
-    with pytest.raises(fl.RunError, match="it speaks form 99, and this program form [0-9]+; install the same version of fl on both sides"):
+    with pytest.raises(fl.RunError, match="it uses wire format 99, and this program [0-9]+; install the same version of fl on both sides"):
         other.answer(b"\x63\0\0\0", b"")
     # the same file in another place is the same data, and another file is not
     rows = "x,y,label\n" + "".join(f"{(i * 37) % 11},{(i * 17) % 7},{'ab'[i % 2]}\n" for i in range(60))

@@ -8,16 +8,24 @@ import fl
 import pytest
 
 
-@pytest.mark.parametrize("role", ["aggregator", "selector", "privacy", "trainer"])
-def test_what_is_written_passes_its_tests(role, tmp_path):
-    if role == "trainer":
+WRITTEN = [
+    *([role] for role in ("aggregator", "selector", "privacy", "attack", "trainer", "protocol")),
+    *([role, "--stateful"] for role in ("aggregator", "selector", "privacy")),
+    ["trainer", "--numpy"],
+]
+
+
+@pytest.mark.parametrize("written", WRITTEN, ids="".join)
+def test_what_is_written_passes_its_tests(written, tmp_path):
+    role, *option = written
+    if written == ["trainer"]:
         pytest.importorskip("torch")
     name = f"my-{role}"
-    fl._tools.command("new", role, name, "--lang", "python")
+    fl._tools.command("new", role, name, "--lang", "python", *option)
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=tmp_path / name, capture_output=True, text=True)
-    passed = "6 passed" if role == "aggregator" else "2 passed"  # with four cases of a file
+    passed = "6 passed" if written == ["aggregator"] else "2 passed"  # with four cases of a file
     assert done.returncode == 0 and passed in done.stdout, done.stdout + done.stderr
-    if role == "aggregator":
+    if written == ["aggregator"]:
         args = [sys.executable, "-m", "fl", "test", "."]
         done = subprocess.run(args, cwd=tmp_path / name, capture_output=True, text=True)
         assert "4 fine, 0 different" in done.stdout, done.stdout + done.stderr
@@ -28,5 +36,5 @@ def test_names_that_a_module_cannot_have_are_refused():
         with pytest.raises(fl.SpecError, match=why):
             fl._tools.command("new", "aggregator", name, "--lang", "python")
     with pytest.raises(fl.SpecError, match="is written in Rust"):
-        fl._tools.command("new", "protocol", "mine", "--lang", "python")
+        fl._tools.command("new", "generator", "mine", "--lang", "python")
     assert not Path("mine").exists()

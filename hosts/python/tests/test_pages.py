@@ -12,15 +12,15 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def blocks(page):
     """The code of a page, without what an interpreter printed and what a source file holds."""
-    found = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
-    return [block for block in found if not block.startswith((">>>", "{{#code"))]
+    found = re.findall(r"(<!-- code: [^\n]*-->\n)?```python\n(.*?)```", (ROOT / page).read_text(), re.S)
+    return [block for copied, block in found if not copied and not block.startswith(">>>")]
 
 
 def test_the_package_page_runs(tmp_path, monkeypatch):
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.chdir(tmp_path)
-    run, part, *_ = blocks("hosts/python/README.md")
+    run, part, protocol, *_ = blocks("hosts/python/README.md")
     shown = {}
     exec(compile(run, "README.md, a run", "exec"), shown)
     # what it drew is not for the next test
@@ -28,6 +28,7 @@ def test_the_package_page_runs(tmp_path, monkeypatch):
     assert shown["results"].metrics["accuracy"] > 0.5
     exec(compile(part, "README.md, a part", "exec"), shown)
     fl.testing.conformance("aggregator my-trimmed-mean")
+    exec(compile(protocol, "README.md, a protocol", "exec"), shown)
 
 
 def test_the_tutorial_of_an_aggregator_runs(tmp_path, monkeypatch):

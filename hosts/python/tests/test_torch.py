@@ -102,7 +102,7 @@ def test_exact_runs_beside_each_other_draw_what_they_draw_alone():
 
 
 def test_a_network_that_does_not_fit_is_found_before_the_run():
-    with pytest.raises(fl.SpecError, match=r"net\(\) gives scores of shape \[2, 5\] for 2 samples, and the task wants \[2, 4\]"):
+    with pytest.raises(fl.SpecError, match=r"net\(\) gives scores of shape \[2, 5\] for 2 samples, and the task needs \[2, 4\]"):
         fl.check(QUICK / "fedavg.yaml", {"parts.model": {"use": "torch-odd"}})
 
 

@@ -60,7 +60,7 @@ impl ClientSession {
         if request.run.life > kept.life && kept.now.number > request.from {
             ensure!(
                 kept.marked == request.from,
-                "the run goes on after question {} to client {id}, but what the client was then is not kept: it is of question {}",
+                "the run resumes after request {} to client {id}, but the node kept the client's state after request {}",
                 request.from,
                 kept.marked
             );
@@ -72,14 +72,14 @@ impl ClientSession {
         let kept = &mut self.kept;
         ensure!(
             kept.now.number <= before,
-            "this is about question {before} to client {id}, which has been asked {} by now; such a request came late",
+            "request {before} to client {id} came late: the client has had request {}",
             kept.now.number
         );
         if kept.now.number < request.had {
             ensure!(
                 !request.remembers,
                 Problem::Absent(format!(
-                    "what client {id} has learnt and spent in this run is lost: it remembers {} of {} questions. Restore its node's folder and go on with the run, or begin anew",
+                    "the state and releases of client {id} in this run are lost: its node knows {} of {} requests. Restore the node's folder and resume the run, or start a new one",
                     kept.now.number, request.had
                 ))
             );

@@ -96,7 +96,7 @@ impl<R: Read> Receiver<R> {
         match front[4] {
             1 => self.last = self.take(body)?.into(),
             0 if self.last.len() as u64 == body => {}
-            _ => bail!("a packet whose message is that of one before, which was another"),
+            _ => bail!("a packet repeats the message of the one before, but with another length"),
         }
         let body = self.last.clone();
         Ok(Some(Packet { head, body }))

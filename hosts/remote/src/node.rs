@@ -10,8 +10,8 @@ use crate::wire::{AnswerKind, Packet, ReplyHead, RequestHead, RequestKind, WireE
 use anyhow::{Context, Error, anyhow, ensure};
 use fl_core::privacy::NoiseSource;
 use fl_core::{
-    Body, Budget, BudgetScope, BuildContext, ClientId, ClientState, Examples, Payload, Problem,
-    Protocol, Request, Result, Stream, Task,
+    Budget, BudgetScope, BuildContext, ClientId, ClientState, Examples, Payload, Problem, Protocol,
+    Request, Result, Stream, Task,
 };
 use fl_sim::ClientFactory;
 use sha2::{Digest, Sha256};
@@ -123,7 +123,7 @@ impl Node {
         let id = request.client;
         let data = self.owners.get(&id);
         let data = data
-            .with_context(|| format!("client {id} does not live here"))?
+            .with_context(|| format!("client {id} is not at this node"))?
             .clone();
         self.agrees(request, body)?;
         self.takes_part(&request.want)?;
@@ -249,7 +249,7 @@ impl Node {
         let own = &self.served.spec;
         let differs = || match request.want {
             RequestKind::Hello => own.differs(body),
-            _ => "it was not asked whether they agree".into(),
+            _ => "the two were not compared".into(),
         };
         ensure!(
             request.run.spec == own.digest,
@@ -284,7 +284,9 @@ impl Node {
 
     fn work(&self, client: &mut ClientState, request: &RequestHead, body: &[u8]) -> Result<Says> {
         match &request.want {
-            RequestKind::Hello | RequestKind::Over => Err(anyhow!("that is no question")),
+            RequestKind::Hello | RequestKind::Over => {
+                Err(anyhow!("that is no request for an answer"))
+            }
             RequestKind::Answer {
                 label,
                 needs,
@@ -293,10 +295,7 @@ impl Node {
                 let stream = Stream::from_key(*stream);
                 let question = Request::new(label, Payload::Wire(body), stream, *needs);
                 let answer = fl_core::answer(self.served.protocol.as_ref(), client, question)?;
-                let body = match answer.body {
-                    Body::Here(message) => message.encode(),
-                    Body::Wire(bytes) => bytes,
-                };
+                let body = answer.body.encode().into_owned();
                 let (envelope, remembers) = (answer.envelope, false);
                 Ok((
                     AnswerKind::Answer {
@@ -338,7 +337,7 @@ impl Node {
         ensure!(
             kept.data.as_ref().is_none_or(|then| Some(then) == now),
             Problem::Absent(
-                "its own data have changed since it answered in this run first; begin a new run, or put them back as they were".into()
+                "its own data have changed since its first answer in this run; restore them, or start a new run".into()
             )
         );
         Ok(())

@@ -28,7 +28,7 @@ fl_core::settings! {
 }
 
 impl Policy {
-    /// The words of `may-leave` besides the kinds of messages.
+    /// The words that `may-leave` accepts besides kinds of messages.
     pub const WORDS: [&'static str; 3] = ["score", "model", "notes"];
 }
 
@@ -56,7 +56,7 @@ impl NodeData {
     ) -> Result<()> {
         ensure!(
             self.unfit.is_none(),
-            "its own data do not fit the spec; its node says why to its owner"
+            "its own data do not fit the spec; its node's log says why"
         );
         ensure!(
             !protocol.pools_data(),
@@ -86,7 +86,7 @@ impl NodeData {
             None => return Ok(()),
         };
         bail!(Problem::Budget(format!(
-            "it releases no more than epsilon {epsilon} in its lifetime, and that cannot be promised: {why}"
+            "its lifetime budget of epsilon {epsilon} cannot be guaranteed: {why}"
         )))
     }
 
@@ -160,7 +160,7 @@ impl NodeData {
                 value: "no number".into(),
             },
             Some(Problem::Lacks(text)) => Problem::Lacks(text.clone()),
-            _ => Problem::Absent("it could not answer; its node says why to its owner".into()),
+            _ => Problem::Absent("it could not answer; its node's log says why".into()),
         };
         Error::new(told)
     }
@@ -177,7 +177,7 @@ fn expected(
 ) -> Result<()> {
     let Some(wanted) = wanted(protocol, parts, context, label) else {
         bail!(Problem::Absent(
-            "its node has a budget, and answers only what the spec asks; this question it does not"
+            "its node has a budget and answers only exchanges of the spec; this is none of them"
                 .into()
         ));
     };
@@ -186,7 +186,7 @@ fn expected(
     ensure!(
         (!samples || may) && (!classes || may_classes),
         Problem::Absent(
-            "its node has a budget, and tells only the counts that the spec's parts ask for; these they do not".into()
+            "its node has a budget and sends only counts that the spec's parts use; they do not use these".into()
         )
     );
     ensure!(
@@ -198,7 +198,7 @@ fn expected(
     ensure!(
         !(samples || classes) || parts.has(&COUNTS),
         Problem::Absent(format!(
-            "its node has a budget, and how many examples it has has no price; fill parts.{}",
+            "its node has a budget, and its number of examples has no price; fill parts.{}",
             COUNTS.name()
         ))
     );

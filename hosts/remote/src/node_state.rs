@@ -258,7 +258,7 @@ fn head(file: &mut File) -> std::io::Result<Option<Vec<u8>>> {
 
 fn damaged(path: &Path) -> String {
     format!(
-        "{} is damaged, or of another version of fl: its checksum does not match; restore it, or begin the run anew",
+        "{} is damaged, or of another version of fl: its checksum does not match; restore it, or start a new run",
         path.display()
     )
 }

@@ -13,7 +13,7 @@ pub(crate) fn wanted(
 ) -> Option<RequiredInputs> {
     let questions = protocol.exchanges().into_iter();
     let asked = questions.filter(|asked| asked.label == label && parts.asks(asked, context));
-    let told = asked.map(|asked| parts.told_beside(&asked, context));
+    let told = asked.map(|asked| parts.envelope_needs(&asked, context));
     told.reduce(|a, b| RequiredInputs {
         samples: a.samples || b.samples,
         class_counts: a.class_counts || b.class_counts,

@@ -7,7 +7,7 @@ use fl_core::Result;
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
 
-/// Writes a file of a node for nobody else's eyes, as a whole, and so that a crash of the system
+/// Writes a private file of a node, as a whole, and so that a crash of the system
 /// does not undo it.
 pub(crate) fn last(path: &Path, bytes: &[u8]) -> Result<()> {
     fl_sim::write_secret(path, bytes)?;
@@ -40,7 +40,7 @@ pub(crate) fn lock(path: &Path) -> Result<File> {
     file.with_context(|| format!("locking {}", path.display()))
 }
 
-/// Whoever could read a secret can take off all noise that ever followed it: no `chmod` mends that.
+/// A reader of the secret can remove all noise that followed it, and no later `chmod` mends that.
 #[cfg(unix)]
 pub(crate) fn private(path: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;

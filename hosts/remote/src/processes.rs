@@ -253,7 +253,9 @@ impl Transport for Processes<'_> {
             };
             job.ended += 1;
             if job.ended >= ATTEMPTS {
-                let why = format!("{ATTEMPTS} processes ended over it, the last with {how}");
+                let why = format!(
+                    "{ATTEMPTS} processes ended while they answered it, the last with {how}"
+                );
                 return Ok((job.client, Err(absent(why))));
             }
             (self.tell)(&format!(

@@ -175,7 +175,7 @@ impl<C: Transport> RemoteClients<C> {
         }
         ensure!(
             reply.run.life == self.run.life && reply.number == known.asked,
-            absent("its reply is to a question that it was not asked yet".into())
+            absent("its reply is to a request that was not sent yet".into())
         );
         if reply.about != *about {
             // for example, a late score, or one of another model
@@ -184,7 +184,7 @@ impl<C: Transport> RemoteClients<C> {
         let node = *known.node.get_or_insert(reply.node);
         ensure!(
             node == reply.node,
-            absent("two nodes answer for it; end one of them, or go on with the run (--resume) if its node was set up anew".into())
+            absent("two nodes answer for it; end one of them, or resume the run (--resume) if its node was set up again".into())
         );
         match &reply.said {
             AnswerKind::Answer { remembers, .. } | AnswerKind::Failed { remembers, .. } => {
@@ -225,7 +225,7 @@ impl<C: Transport> ExternalClients for RemoteClients<C> {
     ) -> Result<Vec<(ClientId, usize)>> {
         if let Some(state) = state {
             let saved: Vec<(ClientId, ClientRecord)> =
-                postcard::from_bytes(state).context("what the checkpoint says of the clients")?;
+                postcard::from_bytes(state).context("the clients in the checkpoint")?;
             let kept = |(id, known): (ClientId, ClientRecord)| {
                 (
                     id,
@@ -244,7 +244,7 @@ impl<C: Transport> ExternalClients for RemoteClients<C> {
             true => to = due.keys().copied().collect(),
             false => to.sort_unstable(),
         }
-        let told: Arc<[u8]> = self.spec.told()?.into();
+        let told: Arc<[u8]> = self.spec.packed()?.into();
         let mut roster = Vec::new();
         self.exchange(
             &to,
@@ -261,7 +261,7 @@ impl<C: Transport> ExternalClients for RemoteClients<C> {
                 if let Some(n) = due.get(&id) {
                     ensure!(
                         *n as u64 == examples,
-                        "client {id} has {examples} examples where it lives, and by the spec {n}"
+                        "client {id} has {examples} examples at its node, and {n} by the spec"
                     );
                 }
                 if examples > 0 {

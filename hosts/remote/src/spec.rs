@@ -64,11 +64,12 @@ impl SpecText {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn told(&self) -> Result<Vec<u8>> {
+    pub fn packed(&self) -> Result<Vec<u8>> {
         Ok(serde_yaml::to_string(&self.value)?.into_bytes())
     }
 
-    /// Describes the differences between the leader's spec, from [`SpecText::told`], and this one.
+    /// Describes the differences between the leader's spec, from [`SpecText::packed`], and this
+    /// one.
     pub fn differs(&self, leader: &[u8]) -> String {
         let Ok(there) = serde_yaml::from_slice::<Value>(leader) else {
             return "the leader's spec cannot be read".into();
@@ -87,7 +88,7 @@ impl SpecText {
             )
         };
         match at.len() {
-            0 => "it says the same in another way".into(),
+            0 => "it differs in its text, not in its values".into(),
             1..=3 => at.iter().map(one).collect::<Vec<_>>().join("; "),
             n => format!(
                 "{}; and {} more",

@@ -223,7 +223,7 @@ impl From<WireError> for Error {
                 (None, None) => anyhow!(text),
             });
         }
-        error.unwrap_or_else(|| anyhow!("it failed without a word"))
+        error.unwrap_or_else(|| anyhow!("it failed without a reason"))
     }
 }
 
@@ -266,7 +266,7 @@ impl Packet {
         let version = u32::from_le_bytes(*version);
         ensure!(
             version == VERSION,
-            "it speaks form {version}, and this program form {VERSION}; install the same version of fl on both sides"
+            "it uses wire format {version}, and this program {VERSION}; install the same version of fl on both sides"
         );
         match postcard::take_from_bytes(head) {
             Ok((head, [])) => Ok(head),
@@ -333,7 +333,7 @@ mod tests {
         }
         let mut other = packet.head.clone();
         other[0] = 9;
-        assert!(said(other).contains("it speaks form 9"));
+        assert!(said(other).contains("it uses wire format 9"));
         let more = [&packet.head[..], &[0]].concat();
         assert!(said(more).contains("1 bytes too many"));
         assert!(said(vec![0; MAX_HEAD + 1]).contains("it may have"));

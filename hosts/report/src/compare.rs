@@ -93,7 +93,7 @@ fn parting(a: &[Entry], b: &[Entry]) -> Option<FirstDivergence> {
     };
     let how = match (a.get(at), b.get(at)) {
         (Some(a), Some(b)) => how(a, b),
-        _ => "one asks on, and the other does not".into(),
+        _ => "one run continues, and the other has ended".into(),
     };
     Some(FirstDivergence {
         steps: name(|e| &e.step),
@@ -115,8 +115,8 @@ fn how(a: &Entry, b: &Entry) -> String {
     };
     let (of_a, of_b) = (answers(a), answers(b));
     if of_a.is_empty() || of_b.is_empty() {
-        return "which client it is cannot be told: a journal has no digests of single answers, because somebody accounts for privacy, \
-                more than 256 clients were asked, or an older fl wrote it"
+        return "the client is unknown: a journal has no digests of single answers if the run has an accountant, if it asked more than \
+                256 clients, or if an older fl wrote it"
             .into();
     }
     let only = |these: &BTreeMap<ClientId, String>, those: &BTreeMap<ClientId, String>| {
@@ -137,7 +137,7 @@ fn how(a: &Entry, b: &Entry) -> String {
         .map(|(id, _)| *id)
         .collect();
     match other.len() {
-        0 => "all answers are alike, but what clients were sent, or why answers were left out, is not".into(),
+        0 => "all answers are alike, but the messages to clients, or the reasons for dropped answers, differ".into(),
         n if n == of_a.len() && n > 1 => format!("the answers of all {n} clients differ, client {} first", other[0]),
         1 => format!("the answer of client {} differs; those of {} others are alike", other[0], of_a.len() - 1),
         n => format!("the answers of {n} of {} clients differ: {}", of_a.len(), ids(&other)),
@@ -279,16 +279,16 @@ impl Display for Comparison {
             let show = |v: &Option<String>| v.clone().unwrap_or("not there".into());
             writeln!(f, "  {path:<wide$}  {} -> {}", show(a), show(b))?;
         }
-        writeln!(f, "\nconversation")?;
+        writeln!(f, "\nexchanges")?;
         match &self.parts {
             None => {
                 let answers = match self.untold {
                     0 => "with the same answers".to_string(),
                     n => format!(
-                        "with the same answers but for {n}, of which the journal tells nothing: their noise cannot be repeated"
+                        "with the same answers except {n} that the journal does not digest: their noise cannot be repeated"
                     ),
                 };
-                writeln!(f, "  the same {} questions, {answers}", self.questions[0])?;
+                writeln!(f, "  the same {} exchanges, {answers}", self.questions[0])?;
             }
             Some(p) => {
                 let both = |[a, b]: &[String; 2]| {
@@ -300,11 +300,11 @@ impl Display for Comparison {
                 };
                 writeln!(
                     f,
-                    "  the first {} questions are alike; they part at",
+                    "  the first {} exchanges are alike; they differ at",
                     p.at - 1
                 )?;
-                writeln!(f, "    step      {}", both(&p.steps))?;
-                writeln!(f, "    question  {}", both(&p.questions))?;
+                writeln!(f, "    step     {}", both(&p.steps))?;
+                writeln!(f, "    request  {}", both(&p.questions))?;
                 writeln!(f, "    {}", p.how)?;
             }
         }

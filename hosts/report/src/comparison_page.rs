@@ -6,34 +6,55 @@ use crate::run_page;
 use crate::specs::differences;
 use crate::svg::{self, Dot, Line};
 use crate::text::{count, measured, number, with_std};
-use crate::widgets::{ROWS, figure, some, table};
+use crate::widgets::{ROWS, Section, figure, flow, some, table};
 use fl_core::privacy::Observer;
 use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The curves of a run by their names.
-type NamedTensors<'c, 'r> = BTreeMap<&'r str, &'c Curve<'r>>;
+type NamedCurves<'c, 'r> = BTreeMap<&'r str, &'c Curve<'r>>;
 
 pub(crate) fn page(runs: &[Run]) -> Markup {
     let curves: Vec<Vec<Curve<'_>>> = runs.iter().map(curves).collect();
     let mut seen = BTreeSet::new();
     let names = curves.iter().flatten().map(|curve| curve.name);
     let names: Vec<&str> = names.filter(|name| seen.insert(*name)).collect();
-    let curves: Vec<NamedTensors<'_, '_>> = curves
+    let curves: Vec<NamedCurves<'_, '_>> = curves
         .iter()
         .map(|of| of.iter().map(|c| (c.name, c)).collect())
         .collect();
-    html! {
-        h1 { (runs.len()) " runs" }
-        @for run in runs { @for notice in &run.notices { p.notice { strong { (run.label) } ": " (notice) } } }
-        (results(runs, &names))
-        (differ(runs))
-        (overlaid(runs, &curves, &names))
-        (against(runs, &curves, &names))
-        h2 { "Run by run" }
+    let each = html! {
         @for run in runs {
             details { summary { strong { (run.label) } " (" (run.name()) ")" } (run_page::sections(run, false)) }
         }
+    };
+    // many runs and several charts need the whole width
+    let section = |id, title, body: Markup| Section {
+        id,
+        title,
+        full: runs.len() > 4 || body.0.matches("<figure").count() > 1,
+        body,
+    };
+    let mut all = vec![
+        section("results", "Results", results(runs, &names)),
+        section("specs", "Differences of the specs", differ(runs)),
+        section(
+            "metrics",
+            "Metrics by round",
+            overlaid(runs, &curves, &names),
+        ),
+        section(
+            "cost",
+            "Quality against cost",
+            against(runs, &curves, &names),
+        ),
+        section("runs", "Run by run", each),
+    ];
+    all.retain(|section| !section.body.0.is_empty());
+    html! {
+        h1 { (runs.len()) " runs" }
+        @for run in runs { @for notice in &run.notices { p.notice { strong { (run.label) } ": " (notice) } } }
+        (flow(&all, true))
     }
 }
 
@@ -89,7 +110,7 @@ fn results(runs: &[Run], names: &[&str]) -> Markup {
         outcome(run, |o| o.digest.chars().take(12).collect())
     }));
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    html! { h2 { "Results" } (table(&head, &rows)) @if !said.is_empty() { p.dim { (said) } } }
+    html! { (table(&head, &rows)) @if !said.is_empty() { p.dim { (said) } } }
 }
 
 fn differ(runs: &[Run]) -> Markup {
@@ -104,9 +125,8 @@ fn differ(runs: &[Run]) -> Markup {
         })
         .collect();
     html! {
-        h2 { "Differences of the specs" }
         @if rows.is_empty() { p { "None: the runs have one spec." } }
-        @else { (table(&head, &rows)) p.dim { "Specs with every default; – stands for a value that a spec does not have." } }
+        @else { (table(&head, &rows)) p.dim { "Specs with every default; – marks a value that a spec does not have." } }
     }
 }
 
@@ -118,7 +138,7 @@ fn legend<'r>(runs: &'r [Run], lines: &[Line]) -> Vec<(usize, &'r str)> {
         .collect()
 }
 
-fn overlaid(runs: &[Run], curves: &[NamedTensors<'_, '_>], names: &[&str]) -> Markup {
+fn overlaid(runs: &[Run], curves: &[NamedCurves<'_, '_>], names: &[&str]) -> Markup {
     let charts: Vec<Markup> = names.iter().filter_map(|name| {
         let of: Vec<(usize, &Curve<'_>)> = curves.iter().enumerate()
             .filter_map(|(at, all)| Some((at, *all.get(name)?)))
@@ -134,9 +154,9 @@ fn overlaid(runs: &[Run], curves: &[NamedTensors<'_, '_>], names: &[&str]) -> Ma
         }).collect();
         let numbers = html! { (table(&["run", "step", "#value", "#std"], &rows)) @if !said.is_empty() { p.dim { (said) } } };
         let axis = of.first().map_or("round", |(_, c)| c.axis());
-        Some(figure(name, "Bands are one standard deviation over clients. A measurement outside of rounds stands at 0.", &svg::lines(&lines, axis, name, false, svg::range(name, 1.0)), &legend(runs, &lines), &numbers))
+        Some(figure(name, "Bands are one standard deviation over clients. A measurement outside of rounds is drawn at 0.", &svg::lines(&lines, axis, name, false, svg::range(name, 1.0)), &legend(runs, &lines), &numbers))
     }).collect();
-    html! { @if !charts.is_empty() { h2 { "Metrics by round" } div.charts { @for chart in charts { (chart) } } } }
+    html! { @if !charts.is_empty() { div.charts { @for chart in charts { (chart) } } } }
 }
 
 /// Returns whether models are compared by this measure.
@@ -145,7 +165,7 @@ fn quality(name: &str) -> bool {
     ["accuracy", "mauc", "dice"].contains(&last)
 }
 
-fn against(runs: &[Run], curves: &[NamedTensors<'_, '_>], names: &[&str]) -> Markup {
+fn against(runs: &[Run], curves: &[NamedCurves<'_, '_>], names: &[&str]) -> Markup {
     let chart = |name: &str,
                  what: &str,
                  x: &str,
@@ -224,7 +244,7 @@ fn against(runs: &[Run], curves: &[NamedTensors<'_, '_>], names: &[&str]) -> Mar
     });
     let epsilon: Vec<Markup> = epsilon.flatten().collect();
     html! {
-        @if !bytes.is_empty() { h2 { "Quality against cost" } div.charts { @for c in bytes.iter().chain(&epsilon) { (c) } } }
+        @if !bytes.is_empty() { div.charts { @for c in bytes.iter().chain(&epsilon) { (c) } } }
         @if epsilon.is_empty() { p.dim { "No run has a guarantee, so there is no chart against epsilon." } }
     }
 }

@@ -194,6 +194,7 @@ pub(crate) struct Origin {
     pub started: String,
     pub spec_sha256: String,
     pub command: Vec<String>,
+    pub plugins_trust: String,
     pub libraries: Vec<FileHash>,
     pub data: Vec<FileHash>,
     pub resumed: Vec<serde_json::Value>,
@@ -263,7 +264,7 @@ impl Run {
             about => about.with_context(|| format!("looking at {here}"))?,
         };
         if !about.is_dir() {
-            bail!("{here} is a file; a run folder is wanted, such as runs/quick-fedkd-1");
+            bail!("{here} is a file; give a run folder, such as runs/quick-fedkd-1");
         }
         let spec_text = match text_of(&path.join("spec.yaml")) {
             Ok(text) => text,
@@ -294,7 +295,7 @@ impl Run {
             }
         };
         if !origin.spec_sha256.is_empty() && origin.spec_sha256 != sha256(&spec_text) {
-            notices.push("spec.yaml is not what the run was begun with: its SHA-256 is another than run.json says.".into());
+            notices.push("spec.yaml has changed since the run began: its SHA-256 differs from that in run.json.".into());
         }
         if let Some(summary) = &summary {
             notices.extend(contradiction(&summary.outcome, &metrics));
@@ -456,7 +457,7 @@ fn other_costs(outcome: &Outcome, journal: &[Entry], costs: Option<&[Cost]>) -> 
     let bytes = |file: &str, found: Traffic| {
         (found != said).then(|| {
             format!(
-                "{file} is damaged: by it {} bytes came up and {} went down, and outcome.json says {} and {}.",
+                "{file} is damaged: it has {} bytes up and {} down, and outcome.json has {} and {}.",
                 found.up, found.down, said.up, said.down
             )
         })
@@ -506,10 +507,10 @@ fn contradiction(outcome: &Outcome, metrics: &[Metric]) -> Option<String> {
 
 fn not_done(path: &Path, journal: &[Entry]) -> String {
     if path.join("report.md").exists() {
-        return "There is no outcome.json: an older fl made this folder. What each client holds is in report.md.".into();
+        return "There is no outcome.json: an older fl made this folder. Each client's classes are in report.md.".into();
     }
     let so_far = match journal.last() {
-        Some(entry) => format!("the last question of its journal is of {}", entry.step),
+        Some(entry) => format!("the last exchange of its journal is of {}", entry.step),
         None => "no exchange has taken place yet".into(),
     };
     let how = match (path.join("lock").exists(), path.join("state").exists()) {
@@ -517,5 +518,5 @@ fn not_done(path: &Path, journal: &[Entry]) -> String {
         (true, false) => "it still works, or was ended",
         _ => "it has failed, or was ended",
     };
-    format!("This run is not done: {so_far}; {how}. What follows is what there is so far.")
+    format!("This run is not done: {so_far}; {how}. The page shows the results so far.")
 }

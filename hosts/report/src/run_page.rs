@@ -72,7 +72,7 @@ pub(crate) fn sections(run: &Run, links: bool) -> Markup {
     }
 }
 
-/// So many metrics stand in the summary.
+/// The most metrics in the summary.
 const HEADLINES: usize = 4;
 
 fn head(run: &Run) -> Markup {
@@ -117,8 +117,12 @@ fn results(run: &Run) -> Markup {
         .collect();
     rows.push(vec!["bytes up".into(), count(bytes.up), String::new()]);
     rows.push(vec!["bytes down".into(), count(bytes.down), String::new()]);
+    let value = match last.iter().any(|m| m.std.is_some()) {
+        true => "#last value (± std over clients)",
+        false => "#last value",
+    };
     html! {
-        (table(&["metric", "#last value (± std over clients)", "step"], &rows))
+        (table(&["metric", value, "step"], &rows))
         @if !said.is_empty() { p.dim { (said) } }
     }
 }
@@ -321,6 +325,9 @@ fn origin(run: &Run) -> Markup {
             p { "fl " (o.version) ", begun " (o.started)
                 @if !o.resumed.is_empty() { ", resumed " (o.resumed.len()) " times" }
                 ": " code { (o.command.join(" ")) } }
+        }
+        @if !o.libraries.is_empty() || !["", "any"].contains(&o.plugins_trust.as_str()) {
+            p { "plugins-trust: " (o.plugins_trust) }
         }
         @if !files.is_empty() { (table(&["", "file", "SHA-256"], &files)) }
         details open { summary { "the spec with every default" } pre { (run.spec_text) } }

@@ -71,9 +71,15 @@ pub fn study(name: &str, sections: &[Section]) -> String {
 }
 
 fn rows(section: &Section) -> Markup {
+    // a column of numbers begins with digits, signs or brackets in every row
+    let number = |cell: &String| !cell.starts_with(|c: char| c.is_alphabetic());
+    let numbers = |at: usize| {
+        let cells = section.rows.iter().filter_map(|row| row.get(at));
+        at > 0 && cells.into_iter().all(number)
+    };
     let head = section.head.iter().enumerate();
     let head: Vec<String> = head
-        .map(|(at, name)| format!("{}{name}", if at == 0 { "" } else { "#" }))
+        .map(|(at, name)| format!("{}{name}", if numbers(at) { "#" } else { "" }))
         .collect();
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     table(&head, &section.rows)
@@ -121,7 +127,7 @@ fn drawn(picture: &Picture) -> Markup {
     );
     if picture.lines.len() > svg::STYLES {
         about += &format!(
-            " The first {} of {} lines are drawn; the numbers of all stand below.",
+            " The first {} of {} lines are drawn; the table below has the numbers of all.",
             svg::STYLES,
             picture.lines.len()
         );

@@ -14,7 +14,7 @@ pub(crate) fn whole(title: &str, body: &Markup) -> String {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                // the page loads nothing from elsewhere, for any text of a spec
+                // the page loads nothing from other places, for any text of a spec
                 meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'";
                 title { (title) " · fl" }
                 style { (PreEscaped(include_str!("style.css"))) }

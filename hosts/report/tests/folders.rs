@@ -97,7 +97,7 @@ fn bars_stand_under_the_names_of_the_clients_that_have_a_number() {
         );
     }
     assert!(!page.contains("client 0: 0."));
-    // an older fl did not say whose they are, and nobody guesses
+    // an older fl did not write the clients' numbers, and the page does not guess
     write(&missing.replace(",\"clients\":[0,1,2]", ""));
     let (page, csv) = bars();
     assert!(page.contains("client 1.: 0.5000<") && csv.contains(",clients.accuracy,2.,0.7,"));
@@ -127,7 +127,7 @@ fn files_that_contradict_each_other_are_damaged_and_older_folders_are_read() {
         (
             "costs.jsonl",
             format!("{}\n", COST.replace("29", "28")),
-            "costs.jsonl is damaged: by it 28 bytes came up and 33 went down, and outcome.json says 29 and 33.",
+            "costs.jsonl is damaged: it has 28 bytes up and 33 down, and outcome.json has 29 and 33.",
         ),
         (
             "costs.jsonl",
@@ -137,7 +137,7 @@ fn files_that_contradict_each_other_are_damaged_and_older_folders_are_read() {
         (
             "journal.jsonl",
             String::new(),
-            "journal.jsonl is damaged: by it 0 bytes came up and 0 went down, and outcome.json says 29 and 33.",
+            "journal.jsonl is damaged: it has 0 bytes up and 0 down, and outcome.json has 29 and 33.",
         ),
         (
             "outcome.json",
@@ -173,7 +173,7 @@ fn what_is_missing_or_cut_is_said_and_the_rest_is_shown() {
     folder(dir.path(), "other", &[("a.txt", "")]);
     assert!(error("other").contains("it has no spec.yaml"));
     fs::write(dir.path().join("file"), "").unwrap();
-    assert!(error("file").contains("is a file; a run folder is wanted"));
+    assert!(error("file").contains("is a file; give a run folder"));
 
     let cut = format!("{ASK}\n{}", &ASK[..100]);
     let broken = format!("{ACCURACY}\nnot json\n{EACH}\n");
@@ -189,7 +189,7 @@ fn what_is_missing_or_cut_is_said_and_the_rest_is_shown() {
         "journal.jsonl is cut short: its last line is not whole",
         "line 2 of metrics.jsonl cannot be read",
         "run.json cannot be read",
-        "This run is not done: the last question of its journal is of round 1; it still works, or was ended",
+        "This run is not done: the last exchange of its journal is of round 1; it still works, or was ended",
     ] {
         assert!(notices.contains(said), "{notices}");
     }
@@ -238,7 +238,7 @@ fn two_runs_part_where_a_client_answers_otherwise() {
     for said in [
         "a and b: different",
         "seed  3 -> 4",
-        "the first 0 questions are alike; they part at\n    step      round 1\n",
+        "the first 0 exchanges are alike; they differ at\n    step      round 1\n",
         "the answer of client 1 differs; those of 1 others are alike",
         "accuracy          0.5000 -> 0.7500; differs in 1 of 1 steps, most in round 1: 0.2500",
         "clients.accuracy  0.4000; the same in all 1 steps",
@@ -251,7 +251,7 @@ fn two_runs_part_where_a_client_answers_otherwise() {
         compare(&a, &b).parts.map(|p| p.how).unwrap_or_default()
     };
     let sent = how(&|b| b.journal[0].digest = "bb".into());
-    assert!(sent.contains("what clients were sent"), "{sent}");
+    assert!(sent.contains("the messages to clients"), "{sent}");
     let gone = how(&|b| {
         b.journal[0].digest = "bb".into();
         b.journal[0].answers.pop();
@@ -261,10 +261,10 @@ fn two_runs_part_where_a_client_answers_otherwise() {
         b.journal[0].digest = "bb".into();
         b.journal[0].answers.clear();
     });
-    assert!(untold.contains("cannot be told"), "{untold}");
+    assert!(untold.contains("the client is unknown"), "{untold}");
     assert_eq!(
         how(&|b| b.journal.clear()),
-        "one asks on, and the other does not"
+        "one run continues, and the other has ended"
     );
 }
 

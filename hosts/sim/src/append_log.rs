@@ -57,7 +57,7 @@ impl AppendLog {
         let length = known.map_or(0, |known| known.length);
         if found < length {
             bail!(
-                "{} is cut short: it has {found} bytes, and had {length} when the run stopped; restore it, or start anew",
+                "{} is cut short: it has {found} bytes, and had {length} when the run stopped; restore it, or start a new run",
                 path.display()
             );
         }
@@ -65,7 +65,7 @@ impl AppendLog {
         let same = known.is_none_or(|known| sum.clone().finalize().as_slice() == known.sha256);
         ensure!(
             same,
-            "{} has changed since the run stopped: its checksum does not match; restore it, or start anew",
+            "{} has changed since the run stopped: its checksum does not match; restore it, or start a new run",
             path.display()
         );
         Ok(Self {
@@ -82,7 +82,7 @@ impl AppendLog {
     /// If the file cannot be written.
     pub fn go_on(&self) -> Result<()> {
         let cut = self.file.set_len(self.length);
-        cut.with_context(|| format!("taking back lines of {}", self.path.display()))
+        cut.with_context(|| format!("undoing lines of {}", self.path.display()))
     }
 
     /// Writes a line.

@@ -85,7 +85,7 @@ impl ClientStateFile {
     pub fn go_on(&mut self) -> Result<()> {
         if let Some(file) = &self.file {
             file.set_len(self.index.end)
-                .context("taking back states of clients of the unfinished step")?;
+                .context("undoing changes to client states of the unfinished step")?;
         }
         self.tidy()
     }
@@ -108,7 +108,7 @@ impl ClientStateFile {
         // after the last state, even if a failed attempt has left part of one there
         file.seek(SeekFrom::Start(end))
             .and_then(|_| file.write_all(state))
-            .with_context(|| format!("writing down the state of client {id}"))?;
+            .with_context(|| format!("saving the state of client {id}"))?;
         let length = state.len() as u64;
         self.index.end = end + length;
         let place = Slot {
@@ -173,7 +173,7 @@ impl ClientStateFile {
             *self = anew;
         }
         if let Some(file) = &self.file {
-            file.sync_all().context("writing down states of clients")?;
+            file.sync_all().context("saving states of clients")?;
         }
         if let (Some(folder), Some(_)) = (&self.folder, &self.file) {
             crate::atomic_file::sync(folder)?;

@@ -78,7 +78,7 @@ impl Clients {
         for id in ids {
             let client = all.get_mut(&id);
             let client = client
-                .with_context(|| format!("the checkpoint knows client {id}, the data do not"))?;
+                .with_context(|| format!("the checkpoint has client {id}, and the data do not"))?;
             if let (None, Some(state)) = (limit, shelf.get(id)?) {
                 client.load(&state)?;
             }

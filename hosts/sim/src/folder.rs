@@ -495,8 +495,11 @@ impl Checkpoint {
             Sha256::digest(body).as_slice() == sum,
             "{here} is damaged: its checksum does not match"
         );
-        let other =
-            || format!("{here} is of another version of fl; go on with that one, or start anew");
+        let other = || {
+            format!(
+                "{here} is of another version of fl; resume it with that version, or start a new run"
+            )
+        };
         let body = body.strip_prefix(FORMAT).with_context(other)?;
         postcard::from_bytes(body).with_context(other)
     }
@@ -601,7 +604,9 @@ mod tests {
         fs::write(path.join(STATE), &state).unwrap();
         let error = refused();
         assert!(
-            error.contains("state is of another version of fl; go on with that one, or start anew"),
+            error.contains(
+                "state is of another version of fl; resume it with that version, or start a new run"
+            ),
             "{error}"
         );
         // or it was stopped before it had a checkpoint

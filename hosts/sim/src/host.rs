@@ -6,13 +6,13 @@ use crate::folder::{CheckpointCost, HostState, RunFolder, SavedPosition};
 use crate::image_grid::picture;
 use crate::partial_step::PartialStep;
 use crate::pool::for_clients;
-use crate::setup::{Progress, StepProgress, Warn, Watch};
-use anyhow::Context;
+use crate::setup::{Next, OnStep, Progress, StepProgress, StepReport, Warn, Watch};
+use anyhow::{Context, bail};
 use fl_core::privacy::Observer;
 use fl_core::{
     Answer, CheckpointInterval, Checkpoints, ClientId, ClientState, Evaluation, Examples, Host,
     JournalEntry, Metric, Payload, Problem, Protocol, Public, Request, Result, Samples,
-    SharedExecutor, StepCost, StepPosition,
+    SharedExecutor, StepCost, StepPosition, StopWhen,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +42,14 @@ pub(crate) struct Sim<'a> {
     /// The step after which the run stops, if another follows.
     pub stopped: Option<String>,
     pub wire: bool,
+    /// When to end the rounds early.
+    pub stop_when: Option<StopWhen>,
     pub progress: Progress<'a>,
+    pub on_step: Option<OnStep<'a>>,
+    /// Whether the run has an accountant.
+    pub accounts: bool,
+    /// Whether `on_step` has ended the rounds.
+    pub ending: bool,
     pub warn: Warn<'a>,
     pub watch: Option<Watch<'a>>,
     /// Warnings to the user, and notes for the report only.
@@ -60,6 +67,13 @@ pub(crate) struct Sim<'a> {
     /// Its position.
     pub place: SavedPosition,
     pub written: CheckpointCost,
+}
+
+/// Returns the last measured score.
+fn score(metrics: &[Metric]) -> Option<f64> {
+    let mut measured = metrics.iter().rev();
+    let score = measured.find(|m| fl_core::metrics::is_score(&m.name));
+    score.map(|m| m.value)
 }
 
 /// Returns the bytes of an exchange, in both directions.
@@ -230,13 +244,12 @@ impl Host for Sim<'_> {
         if let Some(after) = self.stopped.take() {
             return Err(Problem::Stopped { after }.into());
         }
-        let measured = self.metrics.iter().rev();
-        let mut accuracy = measured.filter(|m| fl_core::metrics::is_score(&m.name));
+        let accuracy = score(&self.metrics);
         (self.progress)(StepProgress {
             step,
             number,
             of,
-            accuracy: accuracy.next().map(|m| m.value),
+            accuracy,
             bytes: self.crossed,
         });
         Ok(())
@@ -266,6 +279,45 @@ impl Host for Sim<'_> {
         }
         self.cost = Some(cost.clone());
         Ok(())
+    }
+
+    fn may_end_rounds(&self) -> bool {
+        self.stop_when.is_some() || self.on_step.is_some()
+    }
+
+    fn ends_rounds(&mut self, number: usize, of: usize) -> Result<bool> {
+        if let (Some(on_step), Some(cost)) = (&mut self.on_step, &self.cost) {
+            let of_step = self.metrics.iter().rev();
+            let metrics = of_step.take_while(|m| m.step == cost.step).count();
+            let next = on_step(StepReport {
+                number,
+                of,
+                metrics: &self.metrics[self.metrics.len() - metrics..],
+                accuracy: score(&self.metrics),
+                cost,
+                seconds: self.before + self.began.elapsed().as_secs_f64(),
+            });
+            // the epsilon at a moment that results choose is no guarantee
+            if next == Next::EndRounds && self.accounts {
+                bail!(
+                    "the rounds of a run with an accountant cannot be ended by what was measured: \
+                     the epsilon of a number of rounds that follows from results is no guarantee; \
+                     give it fewer rounds, or a `budget`"
+                );
+            }
+            self.ending |= next == Next::EndRounds;
+        }
+        if !(1..of).contains(&number) {
+            return Ok(false);
+        }
+        let rule = self.stop_when.as_ref();
+        let why = match rule.and_then(|rule| rule.reason(&self.metrics)) {
+            None if self.ending => "the program that began it said so".into(),
+            None => return Ok(false),
+            Some(why) => why,
+        };
+        self.warn(&format!("round {number} of {of} is the last: {why}"));
+        Ok(true)
     }
 
     fn keep_model(&mut self, name: &str, model: &[u8]) -> Result<()> {

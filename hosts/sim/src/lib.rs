@@ -28,4 +28,4 @@ pub use outcome::{Outcome, Summary, Traffic};
 pub use pool::{executor, workers};
 pub use resume::StoppedRun;
 pub use run::run;
-pub use setup::{Execution, Progress, Setup, StepProgress, Warn, Watch};
+pub use setup::{Execution, Next, OnStep, Progress, Setup, StepProgress, StepReport, Warn, Watch};

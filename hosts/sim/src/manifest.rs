@@ -76,6 +76,9 @@ pub struct Manifest {
     pub seed: u64,
     /// SHA-256 of `spec.yaml`.
     pub spec_sha256: String,
+    /// How far they had to be trusted: `any`, `published`, `reviewed` or `linked`.
+    #[serde(default = "any")]
+    pub plugins_trust: String,
     /// Every loaded library.
     pub libraries: Vec<FileHash>,
     /// Every data file.
@@ -84,7 +87,18 @@ pub struct Manifest {
     pub resumed: Vec<Session>,
 }
 
+/// What earlier versions asked of libraries.
+fn any() -> String {
+    "any".into()
+}
+
 impl Manifest {
+    /// The same run, whose libraries had to be trusted so far.
+    pub fn with_trust(mut self, level: String) -> Self {
+        self.plugins_trust = level;
+        self
+    }
+
     /// Describes a run with the resolved spec `spec`.
     pub fn new(
         begun: Session,
@@ -97,6 +111,7 @@ impl Manifest {
             begun,
             seed,
             spec_sha256: atomic_file::hex(&Sha256::digest(spec)),
+            plugins_trust: any(),
             libraries,
             data,
             resumed: Vec::new(),
@@ -143,7 +158,7 @@ impl Manifest {
         let (then, version) = (&self.begun.version, &now.begun.version);
         ensure!(
             minor(then) == minor(version),
-            "the run in {here} was begun by fl {then}, and this is fl {version}; go on with that one, or start anew"
+            "the run in {here} was begun by fl {then}, and this is fl {version}; resume it with that version, or start a new run"
         );
         same("libraries", &self.libraries, &now.libraries, folder)?;
         same("data files", &self.data, &now.data, folder)
@@ -161,7 +176,7 @@ fn same(what: &str, then: &[FileHash], now: &[FileHash], folder: &Path) -> Resul
     for (then, now) in then.iter().zip(now) {
         ensure!(
             then.sha256 == now.sha256,
-            "the run in {here} was begun with other {what}: {} has sha256 {}, and {} had {}; restore it, or start anew",
+            "the run in {here} was begun with other {what}: {} has sha256 {}, and {} had {}; restore it, or start a new run",
             now.path,
             now.sha256,
             then.path,

@@ -140,7 +140,7 @@ impl Memory {
             .filter(|_| !std::mem::replace(&mut seen.told, true))?;
         let [held, limit] = [held, self.limit].map(|bytes| ByteSize(bytes).display().iec());
         Some(format!(
-            "the program holds {held} with one client at work, more than the {limit} that it may have; fewer cannot be at work"
+            "the program holds {held} with one client at work, above the limit of {limit} (--memory); raise the limit"
         ))
     }
 }

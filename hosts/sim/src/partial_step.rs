@@ -110,10 +110,7 @@ impl PartialStep {
     /// fault.
     pub fn put(&self, key: Key, answer: &Answer, client: &ClientState) {
         let write = || -> Result<()> {
-            let body = match &answer.body {
-                Body::Here(message) => message.encode(),
-                Body::Wire(bytes) => bytes.clone(),
-            };
+            let body = answer.body.encode().into_owned();
             let lasts = !client.is_blank();
             let kept = StoredAnswer {
                 key,

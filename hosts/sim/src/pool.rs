@@ -16,7 +16,7 @@ const AHEAD: usize = 4;
 const WAITING: u64 = 32 << 20;
 
 /// A client's result, if its state could be read and kept.
-type Answered<T> = Result<Result<T>>;
+type JobResult<T> = Result<Result<T>>;
 
 /// Calls `work` for each of `ids` on up to `threads` threads. Calls `each` with the results in the
 /// order of `ids`, on this thread. A failure to read or keep a client's state is a separate error.
@@ -32,10 +32,10 @@ pub(crate) fn for_clients<T: Send>(
     struct State<T> {
         next: usize,
         due: usize,
-        done: BTreeMap<usize, Answered<T>>,
+        done: BTreeMap<usize, JobResult<T>>,
         waiting: u64,
     }
-    let size = |result: &Answered<T>| match result {
+    let size = |result: &JobResult<T>| match result {
         Ok(Ok(answer)) => size(answer),
         _ => 0,
     };

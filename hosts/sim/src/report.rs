@@ -114,7 +114,7 @@ fn fill(
     }
     writeln!(
         out,
-        "\n## Measured on the way\n\n| step | measure | value | std over clients |\n|---|---|---|---|"
+        "\n## Measured during the run\n\n| step | measure | value | std over clients |\n|---|---|---|---|"
     )?;
     for m in metrics {
         let std = m.std.map_or(String::new(), |s| format!("{s:.4}"));
@@ -124,7 +124,7 @@ fn fill(
 
     writeln!(
         out,
-        "\n## Communication\n\n| question | asked | answers | bytes down (kind) | bytes up (kind) |\n|---|---|---|---|---|"
+        "\n## Communication\n\n| exchange | asked | answers | bytes down (kind) | bytes up (kind) |\n|---|---|---|---|---|"
     )?;
     let mut rows: Vec<(&str, [u64; 4], &str, &str)> = Vec::new();
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
@@ -204,7 +204,7 @@ fn fill(
     if held.is_empty() {
         return writeln!(
             out,
-            "\nThe run has an accountant, so the report does not show what each client holds.\n\nDigest `{}`.",
+            "\nThe run has an accountant, so the report does not show each client's classes.\n\nDigest `{}`.",
             outcome.digest
         );
     }

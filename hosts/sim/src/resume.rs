@@ -84,16 +84,16 @@ impl StoppedRun {
         let hash: [u8; 32] = Sha256::digest(&spec).into();
         ensure!(
             saved.as_ref().is_none_or(|s| s.spec.contains(&hash)),
-            "{} has changed since the run began; restore it, or start anew",
+            "{} has changed since the run began; restore it, or start a new run",
             path.join(SPEC).display()
         );
         let manifest = Manifest::read(path)
-            .with_context(|| format!("what the run in {here} was begun with is not known"))?;
+            .with_context(|| format!("the run in {here} does not record what it began with"))?;
         let known =
             |of: fn(&LogPositions) -> LogPosition| saved.as_ref().map(|saved| of(&saved.lines));
         ensure!(
             path.join(COSTS).exists(),
-            "the run in {here} has no {COSTS}: an older fl began it, or the file was removed; start anew"
+            "the run in {here} has no {COSTS}: an older fl began it, or the file was removed; start a new run"
         );
         let files = LogFiles {
             journal: AppendLog::open(path.join(JOURNAL), known(|l| l.journal))?,
@@ -193,7 +193,7 @@ impl StoppedRun {
     fn remove(&self, name: &str) -> Result<()> {
         match fs::remove_file(self.path.join(name)) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("removing {name} of a run that goes on"))
+                Err(error).with_context(|| format!("removing {name} of a resumed run"))
             }
             _ => Ok(()),
         }

@@ -13,7 +13,7 @@ use crate::setup::Setup;
 use anyhow::bail;
 use fl_core::privacy::{NoiseSource, Observer, epsilons};
 use fl_core::{ClientId, Examples, Host, Problem, Result, RunState, StepCost, TaskKind, Totals};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -115,7 +115,11 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         stop_after: execution.stop_after,
         stop: execution.stop,
         stopped: None,
+        stop_when: setup.stop_when,
         progress: execution.progress,
+        on_step: execution.on_step,
+        accounts,
+        ending: false,
         warn,
         watch: execution.watch,
         notes: said,
@@ -129,7 +133,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         place,
         written,
     };
-    if let Err(error) = begin_elsewhere(&mut sim, resumed) {
+    if let Err(error) = begin_external(&mut sim, resumed) {
         undo(sim, resumed.is_none());
         return Err(error);
     }
@@ -201,6 +205,21 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         out: sim.folder.as_ref().map(|f| f.path().display().to_string()),
         stopped,
     };
+    if let Some(rule) = sim.stop_when.as_ref().filter(|_| outcome.stopped.is_none()) {
+        let mut rounds = sim.metrics.iter().filter(|m| m.round > 0);
+        if !rounds.clone().any(|m| m.name == rule.metric) {
+            let names: BTreeSet<&str> = rounds.by_ref().map(|m| &*m.name).collect();
+            let measured = match names.is_empty() {
+                true => "nothing was measured in rounds".into(),
+                false => format!("rounds measured {}", Vec::from_iter(names).join(", ")),
+            };
+            let text = format!(
+                "`stop-when` had no effect: no round measured `{}`; {measured}",
+                rule.metric
+            );
+            sim.warn(&text);
+        }
+    }
     if !unaccounted.is_empty() {
         (sim.warn)(&report::unaccounted(&unaccounted));
     }
@@ -228,14 +247,14 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
 }
 
 /// Finds clients in other processes, if there are any.
-fn begin_elsewhere(sim: &mut Sim<'_>, resumed: Option<&ResumePoint>) -> Result<()> {
+fn begin_external(sim: &mut Sim<'_>, resumed: Option<&ResumePoint>) -> Result<()> {
     let known = resumed.map(|r| &r.elsewhere[..]);
     match (&mut sim.elsewhere, known) {
         (None, Some([_, ..])) => bail!(
-            "the clients of this run live in processes of their own; go on with `--processes`"
+            "the clients of this run are in processes of their own; resume it with `--processes`"
         ),
         (Some(_), Some([])) => {
-            bail!("the clients of this run live in this process; go on without `--processes`")
+            bail!("the clients of this run are in this process; resume it without `--processes`")
         }
         (None, _) => {}
         (Some(elsewhere), state) => sim.roster = elsewhere.begin(&sim.roster, state)?,

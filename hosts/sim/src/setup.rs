@@ -3,7 +3,9 @@
 use crate::external_clients::ExternalClients;
 use crate::folder::{ResumePoint, RunFolder};
 use fl_core::privacy::Observer;
-use fl_core::{Checkpoints, Examples, Parts, Protocol, Public, RunOptions};
+use fl_core::{
+    Checkpoints, Examples, Metric, Parts, Protocol, Public, RunOptions, StepCost, StopWhen,
+};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -23,6 +25,35 @@ pub struct StepProgress<'a> {
     pub accuracy: Option<f64>,
     /// Bytes that have crossed so far, in both directions.
     pub bytes: u64,
+}
+
+/// Called after each step.
+pub type OnStep<'a> = Box<dyn FnMut(StepReport<'_>) -> Next + 'a>;
+
+/// A step that is done.
+#[derive(Clone, Copy, Debug)]
+pub struct StepReport<'a> {
+    /// Its number; 0 if it runs once.
+    pub number: usize,
+    /// The number of rounds; 0 if unknown.
+    pub of: usize,
+    /// What was measured in it.
+    pub metrics: &'a [Metric],
+    /// The last measured score: accuracy, mAUC, or what the task has.
+    pub accuracy: Option<f64>,
+    /// Bytes and epsilon of the run so far, and the step's name.
+    pub cost: &'a StepCost,
+    /// Wall-clock seconds of the run so far.
+    pub seconds: f64,
+}
+
+/// How a run goes on after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// With the next step.
+    GoOn,
+    /// With what follows the rounds.
+    EndRounds,
 }
 
 /// Called with warnings for the user.
@@ -64,11 +95,13 @@ pub struct Setup<'a> {
     pub resumed: Option<ResumePoint>,
     /// When to write checkpoints.
     pub checkpoints: Checkpoints,
+    /// When to end the rounds early.
+    pub stop_when: Option<StopWhen>,
     /// How to execute the run.
     pub execution: Execution<'a>,
 }
 
-/// How to execute a run. Results do not depend on it.
+/// How to execute a run. Results do not depend on it, unless `on_step` ends the rounds.
 pub struct Execution<'a> {
     /// Number of clients that work at the same time.
     pub threads: usize,
@@ -85,6 +118,8 @@ pub struct Execution<'a> {
     pub stop: Arc<AtomicBool>,
     /// Called at the start of each step.
     pub progress: Progress<'a>,
+    /// Called after each step; it may end the rounds, as [`StopWhen`] does.
+    pub on_step: Option<OnStep<'a>>,
     /// Called with warnings for the user.
     pub warn: Warn<'a>,
     /// Called with everything that an observer sees, in that order: a description, and its bytes.
@@ -101,6 +136,7 @@ impl Default for Execution<'_> {
             stop_after: None,
             stop: Arc::default(),
             progress: Box::new(|_| {}),
+            on_step: None,
             warn: Box::new(|_| {}),
             watch: None,
         }
@@ -132,6 +168,7 @@ impl Setup<'_> {
             folder: None,
             resumed: None,
             checkpoints: fl_core::settings::defaults(),
+            stop_when: None,
             execution: Execution::default(),
         }
     }

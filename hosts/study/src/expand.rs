@@ -180,7 +180,7 @@ struct OneTable<'a> {
     raw: &'a RawTable,
     defaults: &'a RawTable,
     folder: &'a Path,
-    /// So many runs it may have.
+    /// The most runs that it may have.
     most: usize,
     wrong: &'a mut Vec<At>,
 }
@@ -392,7 +392,7 @@ impl OneTable<'_> {
     /// Seeds are not set as other values are.
     fn seeds_in_set(&mut self) {
         let seed = |set: &Mapping| set.contains_key("seed");
-        let text = "seeds stand in `seeds`";
+        let text = "a study sets the seeds in `seeds`";
         if self.at == 0 && seed(&self.defaults.set) {
             self.note(false, &[key("set"), key("seed")], text);
         }

@@ -132,7 +132,7 @@ fn mistakes_say_where_they_are_and_what_would_be_right() {
         ),
         (
             table("  rows: [{ name: a, set: { seed: 3 } }]\n"),
-            "seeds stand in `seeds`",
+            "a study sets the seeds in `seeds`",
         ),
         (
             table("  grid: { x: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], y: [1, 2] }\n  seeds: 1-99999\n"),

@@ -1,8 +1,7 @@
 //! The text format of a study.
 
 use crate::seeds::seeds_of;
-use fl_core::settings::{Reader, Setting, Value, object_schema};
-use serde_json::json;
+use fl_core::settings::{Range, Reader, Setting, Value, ValueType};
 use serde_yaml::Mapping;
 
 fl_core::settings! {
@@ -151,13 +150,9 @@ impl Setting for RawColumn {
             Self::Own(own) => own.write(),
         }
     }
-    fn schema() -> serde_json::Value {
-        use fl_core::settings::Settings;
-        let own = object_schema(&OwnColumn::doc(), &OwnColumn::fields());
-        json!({ "anyOf": [{ "type": "string" }, own] })
-    }
-    fn kind() -> String {
-        "the name of a column, or a mapping with `measure` or `text`".into()
+    fn value_type() -> ValueType {
+        ValueType::one_of([String::value_type(), OwnColumn::value_type()])
+            .described("the name of a column, or a mapping with `measure` or `text`")
     }
 }
 
@@ -179,14 +174,16 @@ impl Setting for Seeds {
             .collect::<Vec<_>>()
             .into()
     }
-    fn schema() -> serde_json::Value {
-        let number = json!({ "type": "integer", "minimum": 0 });
-        let range = json!({ "type": "string", "pattern": "^ *[0-9]+ *- *[0-9]+ *$" });
-        let list = json!({ "type": "array", "items": number, "minItems": 1, "uniqueItems": true });
-        json!({ "anyOf": [number, range, list] })
-    }
-    fn kind() -> String {
-        "a number, a range such as 1-10, or a list of numbers".into()
+    fn value_type() -> ValueType {
+        let number = ValueType::Whole(Range::of(&(0..)));
+        let range = ValueType::Text(Some("^ *[0-9]+ *- *[0-9]+ *$".into()));
+        let list = ValueType::List {
+            items: number.clone().into(),
+            length: (1, None),
+            distinct: true,
+        };
+        ValueType::one_of([number, range, list])
+            .described("a number, a range such as 1-10, or a list of numbers")
     }
 }
 
@@ -205,12 +202,10 @@ impl Setting for Names {
     fn write(&self) -> Value {
         self.0.write()
     }
-    fn schema() -> serde_json::Value {
-        let name = json!({ "type": "string" });
-        json!({ "anyOf": [name, { "type": "array", "items": name, "minItems": 1 }] })
-    }
-    fn kind() -> String {
-        "a name, or a list of names".into()
+    fn value_type() -> ValueType {
+        let name = String::value_type();
+        ValueType::one_of([name.clone(), ValueType::list_of_some(name)])
+            .described("a name, or a list of names")
     }
 }
 
@@ -228,10 +223,7 @@ impl Setting for Scalar {
     fn write(&self) -> Value {
         self.0.clone()
     }
-    fn schema() -> serde_json::Value {
-        json!({ "type": ["number", "string"] })
-    }
-    fn kind() -> String {
-        "a number or a text".into()
+    fn value_type() -> ValueType {
+        ValueType::one_of([f64::value_type(), String::value_type()]).described("a number or a text")
     }
 }

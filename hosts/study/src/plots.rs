@@ -56,7 +56,7 @@ fn one(plot: &RawPlot, raw: &RawTable, rows: &[Item]) -> Result<Plot, String> {
 pub fn pictures(table: &Table, answers: &RunResults) -> Vec<Picture> {
     let plots = table.plots.iter();
     plots
-        .map(|plot| Drawn {
+        .map(|plot| PlotLines {
             table,
             answers,
             plot,
@@ -65,13 +65,13 @@ pub fn pictures(table: &Table, answers: &RunResults) -> Vec<Picture> {
         .collect()
 }
 
-struct Drawn<'a> {
+struct PlotLines<'a> {
     table: &'a Table,
     answers: &'a RunResults,
     plot: &'a Plot,
 }
 
-impl Drawn<'_> {
+impl PlotLines<'_> {
     fn picture(&self) -> Picture {
         let y = self.plot.names.join(" or ");
         let lines = match &self.plot.by {

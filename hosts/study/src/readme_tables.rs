@@ -15,10 +15,10 @@ fn span(text: &str, name: &str) -> Result<std::ops::Range<usize>> {
     let (begin, end) = marks(name);
     ensure!(
         text.matches(&begin).count() <= 1,
-        "`{begin}` stands there more than once"
+        "`{begin}` occurs more than once"
     );
     let from = text.find(&begin).with_context(|| {
-        format!("the table has no place there: put `{begin}` and `{end}` around it")
+        format!("the file has no place for the table: put `{begin}` and `{end}` around it")
     })?;
     let from = from + begin.len();
     let length = text[from..]
@@ -44,7 +44,7 @@ pub fn table<'t>(text: &'t str, name: &str) -> Result<&'t str> {
     let (begin, end) = marks(name);
     ensure!(
         !table.trim().is_empty(),
-        "no table stands between `{begin}` and `{end}`: the study without --check writes it"
+        "there is no table between `{begin}` and `{end}`: run the study without --check to write it"
     );
     Ok(table)
 }
@@ -73,12 +73,12 @@ mod tests {
         for between in ["", "\n", "\r\n \n\t\n"] {
             let text = format!("<!-- fl study: a -->{between}<!-- end of a -->");
             let error = table(&text, "a").unwrap_err().to_string();
-            assert!(error.contains("no table stands"), "{error}");
+            assert!(error.contains("there is no table between"), "{error}");
         }
         let text = "<!-- fl study: a -->\n| x |\n<!-- end of a -->";
         assert_eq!(table(text, "a").unwrap(), "| x |");
         let missing = table("", "a").unwrap_err().to_string();
-        assert!(missing.contains("has no place there"), "{missing}");
+        assert!(missing.contains("has no place for the table"), "{missing}");
     }
 
     #[test]
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(replaced(&text, "a", "| x |\n").unwrap(), new);
         assert_eq!(section(&new, "a").unwrap(), "| x |");
         for (wrong, said) in [
-            ("nothing", "has no place there"),
+            ("nothing", "has no place for the table"),
             ("<!-- fl study: a -->", "is not followed by"),
             (
                 "<!-- fl study: a --><!-- fl study: a --><!-- end of a -->",

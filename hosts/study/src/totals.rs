@@ -126,9 +126,11 @@ pub fn totals(tables: &[Table], answers: &RunResults) -> Option<(String, Section
     if rows.is_empty() {
         return None;
     }
-    let title = "What runs on the same rows guarantee together";
+    // `seed 2` comes before `seed 10`
+    rows.sort_by(|a, b| (a[0].len(), &a[0]).cmp(&(b[0].len(), &b[0])));
+    let title = "Privacy of all runs on the same rows";
     let note = "An observer of several runs on the same rows sees all their releases: epsilons and deltas add.";
-    let head = ["data", "runs", "against", "together"].map(String::from);
+    let head = ["data", "runs", "against", "guarantee"].map(String::from);
     let line = |cells: &[String]| {
         let cells: Vec<String> = cells.iter().map(|c| cell(c)).collect();
         format!("| {} |\n", cells.join(" | "))

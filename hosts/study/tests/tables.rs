@@ -142,7 +142,7 @@ fn cells_are_what_the_seeds_say() {
         "{csv}"
     );
 
-    // one seed less is said where it is
+    // a missing seed is reported at its cell
     let lost = &table.runs[1][0][2].1;
     answers.insert(lost.clone(), Err("no".into()));
     let two = made(table, &answers).markdown;

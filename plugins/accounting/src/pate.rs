@@ -114,7 +114,7 @@ pub fn moments<'a>(
     if changed == 0 {
         return total;
     }
-    let losing = Losing::new(gamma);
+    let losing = WinnerTable::new(gamma);
     let exact = eps0 * orders.step * orders.n as f64 >= LARGEST;
     let powers: Vec<f64> = orders.iter().map(|l| (eps0 * l).exp_m1()).collect();
     let caps: Vec<f64> = bound.iter().map(|b| b.exp_m1()).collect();
@@ -159,12 +159,12 @@ fn flush(product: &mut [f64], total: &mut [f64]) {
 }
 
 /// Computes [`lnmax_q`], capped, of whole counts; [`loses`] is tabulated.
-struct Losing {
+struct WinnerTable {
     gamma: f64,
     known: Vec<f64>,
 }
 
-impl Losing {
+impl WinnerTable {
     fn new(gamma: f64) -> Self {
         let known = (0..4096).map(|gap| loses(gamma * f64::from(gap))).collect();
         Self { gamma, known }

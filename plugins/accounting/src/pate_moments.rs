@@ -239,7 +239,10 @@ mod tests {
         let good = votes(0.1, &[[9, 1]]);
         let mut unknown = good.clone();
         unknown.sensitivity.example = None;
-        assert!(text(unknown).ends_with("nobody has said how many votes one example can change"));
+        assert!(
+            text(unknown)
+                .ends_with("the number of votes that one example can change is not stated")
+        );
         let mut gaussian = good.clone();
         gaussian.noise = VoteNoise::Gaussian { sigma: 2.0 };
         assert!(text(gaussian).ends_with("it prices Laplace noise; use `pate-gnmax`"));

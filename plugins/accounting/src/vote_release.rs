@@ -12,7 +12,7 @@ pub(crate) fn changed(
     let (changed, from_data) = votes.votes_of(unit);
     let changed = changed.with_context(|| {
         Problem::Unpriced(format!(
-            "{event}: nobody has said how many votes one {unit} can change"
+            "{event}: the number of votes that one {unit} can change is not stated"
         ))
     })?;
     Ok((changed, from_data))

@@ -4,7 +4,7 @@ use fl_core::prelude::*;
 use fl_core::settings::above;
 
 /// An attacker's knowledge about one number of the model.
-pub struct Known {
+pub struct AttackerView {
     /// The number that the server sent.
     pub sent: f64,
     /// The number after honest training; the mean over several trainings.
@@ -18,7 +18,7 @@ pub struct Known {
 /// An attack on one number of the model.
 pub trait Forge: Send {
     /// Returns the number to answer with.
-    fn forge(&self, known: &Known) -> f64;
+    fn forge(&self, known: &AttackerView) -> f64;
 
     /// Returns whether it needs several honest trainings.
     fn compares(&self) -> bool {
@@ -42,9 +42,9 @@ impl<A: Forge> Aggregator for Attacker<A> {
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let sent: &Params = round
             .sent()
-            .context("an attack changes what it was sent, and sees nothing")?;
+            .context("an attack changes the message sent, and there is none")?;
         let trained: Vec<&Params> = inbox.iter().map(|mail| &mail.body).collect();
-        alike(sent, trained[0]).context("what was sent and what was trained")?;
+        alike(sent, trained[0]).context("the message sent and the trained parameters")?;
         if self.0.compares() && trained.len() < 2 {
             round.note(
                 "one training has no deviation, so this attack is none: set `protocol.attacker-trainings`",
@@ -68,7 +68,7 @@ impl<A: Forge> Aggregator for Attacker<A> {
                 .map(|x| (x - honest) * (x - honest))
                 .sum::<f64>()
                 / n;
-            *number = self.0.forge(&Known {
+            *number = self.0.forge(&AttackerView {
                 sent: f64::from(*number),
                 honest,
                 deviation: square.sqrt(),
@@ -95,7 +95,7 @@ settings! {
     }
 }
 impl Forge for SignFlip {
-    fn forge(&self, k: &Known) -> f64 {
+    fn forge(&self, k: &AttackerView) -> f64 {
         k.sent - self.scale * (k.honest - k.sent)
     }
 }
@@ -111,7 +111,7 @@ settings! {
     }
 }
 impl Forge for Gaussian {
-    fn forge(&self, k: &Known) -> f64 {
+    fn forge(&self, k: &AttackerView) -> f64 {
         k.sent + self.std * k.noise
     }
 }
@@ -127,7 +127,7 @@ settings! {
     }
 }
 impl Forge for LittleIsEnough {
-    fn forge(&self, k: &Known) -> f64 {
+    fn forge(&self, k: &AttackerView) -> f64 {
         k.honest + self.z * k.deviation
     }
     fn compares(&self) -> bool {
@@ -147,7 +147,7 @@ settings! {
     }
 }
 impl Forge for InnerProduct {
-    fn forge(&self, k: &Known) -> f64 {
+    fn forge(&self, k: &AttackerView) -> f64 {
         k.sent - self.epsilon * (k.honest - k.sent)
     }
 }
@@ -165,7 +165,7 @@ settings! {
     }
 }
 impl Forge for Replacement {
-    fn forge(&self, k: &Known) -> f64 {
+    fn forge(&self, k: &AttackerView) -> f64 {
         k.sent + self.scale * (k.honest - k.sent)
     }
 }

@@ -80,7 +80,7 @@ impl Aggregator for TrimmedMean {
         if drop == 0 && self.trim > 0.0 {
             let n = inbox.len();
             round.note(format!(
-                "{} of {n} is less than one: nobody is left out, and this is the mean",
+                "{} of {n} is less than one: no client is left out, and this is the mean",
                 self.trim
             ));
         }

@@ -24,7 +24,7 @@ settings! {
         weight: f64 = 1.0, in 0.0..=1e6;
         /// Send each client the mean of the others, without its own share.
         leave_one_out: bool = false;
-        /// Draw the private sample anew in every round; its costs add up. Only if `parts.sampling`
+        /// Draw a new private sample in every round; the costs add up. Only if `parts.sampling`
         /// is filled.
         resample: bool = false;
     }
@@ -33,9 +33,9 @@ settings! {
 const MODEL: TrainerSlot =
     TrainerSlot::new("model", "A client's model; each client may have another.");
 const ENSEMBLE: AggregatorSlot<ClassMeans, ClassMeans> =
-    AggregatorSlot::new("ensemble", "Combines what the clients say of each class.");
+    AggregatorSlot::new("ensemble", "Combines the clients' class means.");
 const PRIVACY: MechanismSlot<ClassMeans> =
-    MechanismSlot::new("privacy", "Noise on what a client says.");
+    MechanismSlot::new("privacy", "Noise on a client's answer.");
 const SAMPLING: MechanismSlot<Ids> = MechanismSlot::new(
     "sampling",
     "Draws the examples that a client trains on (as in FedMD-NFDP).",

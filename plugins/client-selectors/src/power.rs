@@ -96,7 +96,7 @@ impl Selector for PowerOfChoice {
             .enumerate()
             .filter_map(|(at, c)| Some((at, c.loss?)))
             .collect();
-        ensure!(!by_loss.is_empty(), "no candidate has told its loss");
+        ensure!(!by_loss.is_empty(), "no candidate has sent its loss");
         by_loss.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         by_loss.truncate(self.settings.size);
         let mut chosen: Vec<usize> = by_loss.into_iter().map(|(at, _)| at).collect();

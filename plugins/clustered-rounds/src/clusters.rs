@@ -49,11 +49,11 @@ impl State {
 
 pub(crate) const MODEL: TrainerSlot = TrainerSlot::new(
     "model",
-    "The model that everybody trains; it needs parameters.",
+    "The model that all clients train; it needs parameters.",
 );
 pub(crate) const AGGREGATOR: AggregatorSlot<Params, Params> = AggregatorSlot::new(
     "aggregator",
-    "Combines the parameters of the clients of one centre. One that remembers would mix up the centres.",
+    "Combines the parameters of the clients of one centre. It must keep no state, which would mix the centres.",
 );
 pub(crate) const COHORT: SelectorSlot<Roster> =
     SelectorSlot::new("cohort", "Picks the clients of a round; everyone if empty.");

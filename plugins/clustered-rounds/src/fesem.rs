@@ -17,8 +17,8 @@ settings! {
         first_passes: usize = 1, in 1..=1000;
         /// E and M steps in every later round in which clients are assigned.
         passes: usize = 1, in 1..=1000;
-        /// Assign clients anew after every `every` rounds; in between, centres follow their
-        /// members.
+        /// Number of rounds between assignments of clients; in between, centres follow
+        /// their members.
         every: usize = 1, in 1..;
     }
 }

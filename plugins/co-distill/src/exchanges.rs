@@ -16,13 +16,13 @@ pub(crate) const SAMPLING: MechanismSlot<Ids> = MechanismSlot::new(
 );
 pub(crate) const CLIENT_FILTER: SelectorSlot<Samples> = SelectorSlot::new(
     "client-filter",
-    "Picks the public samples that a client knows enough of to label.",
+    "Picks the public samples that a client labels.",
 );
 pub(crate) const SERVER_FILTER: SelectorSlot<SoftLabels> =
     SelectorSlot::new("server-filter", "Picks the labels that are worth learning.");
 
-const COMBINES: &str = "Combines what the clients say.";
-const NOISE: &str = "Noise on what a client says.";
+const COMBINES: &str = "Combines the clients' answers.";
+const NOISE: &str = "Noise on a client's answer.";
 /// The aggregator gets each hard label as a one-hot row.
 const ENSEMBLE: AggregatorSlot<SoftLabels, SoftLabels> = AggregatorSlot::new("ensemble", COMBINES);
 const ENSEMBLE_OF_SCORES: AggregatorSlot<Logits, Logits> =
@@ -109,7 +109,7 @@ impl CoDistill {
     /// Declares the properties that all kinds of labels share.
     fn said<'p, U: Message>(&self, labels: Declared<'p, Ids, U>) -> Declared<'p, Ids, U> {
         // noise on labels does not hide which samples they label
-        let labels = self.every_round(labels).beside(&CLIENT_FILTER);
+        let labels = self.every_round(labels).leaks_besides(&CLIENT_FILTER);
         match self.resample {
             true => labels.draws(&SAMPLING),
             false => labels.through(&SAMPLING),

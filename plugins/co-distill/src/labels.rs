@@ -1,13 +1,12 @@
 //! Labels of public samples: of one client, of the ensemble, and for training.
-use crate::exchanges::{HARD, SCORES, SOFT};
-use crate::settings::{CoDistill, Labels};
+use crate::settings::Labels;
 use fl_core::message::{SoftLabels, Votes, softmax};
 use fl_core::prelude::*;
 use fl_core::{Problem, metrics};
 use ndarray::{Array2, Axis};
 
 /// Returns one-hot rows, each averaged over its voters.
-fn one_hot(votes: &Votes) -> SoftLabels {
+pub(crate) fn one_hot(votes: &Votes) -> SoftLabels {
     let mut values = Array2::zeros((votes.rows.len(), votes.classes()));
     let share = 1.0 / votes.voters() as f32;
     for ((row, _), label) in votes.labels.indexed_iter() {
@@ -146,46 +145,4 @@ pub(crate) fn truth(fed: &Server<'_>, ids: Vec<u32>) -> Result<Taught> {
     let labels = ids.iter().map(|id| of[*id as usize]).collect();
     let outputs = fed.task().kind.outputs();
     Ok(Taught::Soft(one_hot(&votes(ids, labels, outputs))))
-}
-
-impl CoDistill {
-    /// Collects the clients' labels of these samples, combined by `parts.ensemble`.
-    pub(crate) fn forward_log(
-        &self,
-        fed: &mut Server<'_>,
-        round: &Round,
-        ids: &Ids,
-    ) -> Result<Taught> {
-        let all = fed.everyone();
-        let mut soft: SoftLabels = match self.labels {
-            Labels::Scores(_) => {
-                let scores = fed.run(round, &SCORES, &all, |_| ids)?;
-                return Ok(Taught::Scores(scores));
-            }
-            Labels::Soft => fed.run(round, &SOFT, &all, |_| ids)?,
-            // the ensemble gets each vote as a one-hot row
-            Labels::Hard => {
-                let outputs = fed.task().kind.outputs();
-                let form = |votes: Votes| match votes.classes() == outputs {
-                    true => Ok(one_hot(&votes)),
-                    false => Err(Problem::Shape(format!(
-                        "votes for {} classes, and there are {outputs}",
-                        votes.classes()
-                    ))
-                    .into()),
-                };
-                fed.run_with(
-                    round,
-                    &HARD,
-                    &all,
-                    |_| ids,
-                    |mail: ClientMessage<Votes>| mail.try_map(form),
-                )?
-            }
-        };
-        if fed.has("privacy") {
-            soft.project(); // noise leaves the simplex
-        }
-        Ok(Taught::Soft(soft))
-    }
 }

@@ -2,11 +2,11 @@
 //! ([`crate::Labels`]), and in the parts that filter and combine them. They also differ in the
 //! teacher ([`crate::Teacher`]) and in the order of a client's training ([`crate::Order`]).
 use crate::exchanges::*;
-use crate::labels::{Lesson, Taught, truth};
+use crate::labels::{Lesson, Taught, one_hot, truth};
 use crate::settings::{CoDistill, Labels, Order, Reply, Teacher};
-use fl_core::TaskKind;
-use fl_core::message::SoftLabels;
+use fl_core::message::{SoftLabels, Votes};
 use fl_core::prelude::*;
+use fl_core::{Problem, TaskKind};
 use serde::{Deserialize, Serialize};
 
 impl Protocol for CoDistill {
@@ -27,7 +27,7 @@ impl Protocol for CoDistill {
             let batch = self.draw_batch(&state.pool, round);
             // each client labels the samples that its selector accepts, and the server averages the
             // labels
-            let mut taught = self.forward_log(fed, round, &batch)?;
+            let mut taught = self.collect_labels(fed, round, &batch)?;
             // the server's selector drops the ambiguous ones
             if let Some(clear) = fed.select(&SERVER_FILTER, round, &taught.soft())? {
                 taught.retain_rows(&clear);
@@ -105,6 +105,43 @@ plugin!(protocol "co-distill" => CoDistill,
     aliases: ["selective-fd", "fedmd": "{ labels: scores }", "fedmd-nfdp": "{ labels: scores }", "feded": "{ teacher: student }", "ds-fl", "cronus": "{ teacher: student }"],
     papers: ["Shao et al. 2024", "Li and Wang 2019", "Sui et al. 2020", "Itahara et al. 2020", "Chang et al. 2019"]);
 
+impl CoDistill {
+    /// Collects the clients' labels of these samples, combined by `parts.ensemble`.
+    fn collect_labels(&self, fed: &mut Server<'_>, round: &Round, ids: &Ids) -> Result<Taught> {
+        let all = fed.everyone();
+        let mut soft: SoftLabels = match self.labels {
+            Labels::Scores(_) => {
+                let scores = fed.run(round, &SCORES, &all, |_| ids)?;
+                return Ok(Taught::Scores(scores));
+            }
+            Labels::Soft => fed.run(round, &SOFT, &all, |_| ids)?,
+            // the ensemble gets each vote as a one-hot row
+            Labels::Hard => {
+                let outputs = fed.task().kind.outputs();
+                let form = |votes: Votes| match votes.classes() == outputs {
+                    true => Ok(one_hot(&votes)),
+                    false => Err(Problem::Shape(format!(
+                        "votes for {} classes, and there are {outputs}",
+                        votes.classes()
+                    ))
+                    .into()),
+                };
+                fed.run_with(
+                    round,
+                    &HARD,
+                    &all,
+                    |_| ids,
+                    |mail: ClientMessage<Votes>| mail.try_map(form),
+                )?
+            }
+        };
+        if fed.has("privacy") {
+            soft.project(); // noise leaves the simplex
+        }
+        Ok(Taught::Soft(soft))
+    }
+}
+
 /// The server's state between two rounds.
 #[derive(Default, Serialize, Deserialize)]
 struct State {
@@ -141,7 +178,7 @@ impl CoDistill {
         let known = fed.collect(round, &KNOWN, &fed.everyone(), |_| &Nothing)?;
         if let Some(other) = known.iter().find(|m| m.body.len() != n) {
             let (from, length) = (other.from, other.body.len());
-            bail!("client {from} knows about {length} public samples, and there are {n}");
+            bail!("client {from} answered about {length} public samples, and there are {n}");
         }
         let somebody = |at: &u32| known.iter().any(|m| m.body.has(*at as usize));
         let pool: Vec<u32> = (0..n as u32).filter(somebody).collect();

@@ -78,7 +78,7 @@ impl PrivacyMechanism for SampleExamples {
             },
             // the theorem compares samples of the same size, from one more and one fewer example
             None => PrivacyEvent::Unaccounted {
-                why: "how many examples are drawn follows how many there are, so one more of them is seen; give `k` in \
+                why: "the number of drawn examples depends on the number of examples, so one more of them is seen; give `k` in \
                       sample-examples (`fl account nfdp` finds one)"
                     .into(),
             },

@@ -53,7 +53,7 @@ choices! {
         OwnBeforeLabels = "own-before-labels",
         /// The labels of the others first (FedMD: digest, then revisit).
         PublicFirst = "public-first",
-        /// Alternating steps, every mini-batch drawn anew (our reading of Cronus, which trains on
+        /// Alternating steps, each on a new mini-batch (our reading of Cronus, which trains on
         /// both together).
         Turns = "turns",
         /// Both in one step, along the gradient of
@@ -73,7 +73,7 @@ choices! {
         /// The layer before the last of the client's model after its warm-up. Fitted and used once,
         /// before round 1.
         Features = "features",
-        /// The scores of the client's model. Fitted and used anew in every round.
+        /// The scores of the client's model. Fitted again in every round.
         Scores = "scores",
     }
 }
@@ -83,7 +83,7 @@ choices! {
     pub enum Teacher {
         /// The ensemble of their labels.
         Ensemble = "ensemble",
-        /// The server's student, once it has learnt from the ensemble in this round (FedED).
+        /// The server's student, after it has trained on the ensemble in this round (FedED).
         Student = "student",
         /// The true labels of the public samples: an ensemble without errors (Selective-FD, Figure
         /// 10).
@@ -126,7 +126,7 @@ settings! {
         /// Training of `parts.student` on the ensemble's labels in one round; only if that is
         /// filled. Default: as `distil`.
         student: Option<Training> = None;
-        /// Draw the private sample anew in every round; its costs add up. Only if `parts.sampling`
+        /// Draw a new private sample in every round; the costs add up. Only if `parts.sampling`
         /// is filled.
         resample: bool = false;
     }

@@ -1,8 +1,7 @@
 //! How the columns of a table are read.
 
 use crate::literal::Literal;
-use fl_core::settings::{Reader, Setting, Step, Value};
-use serde_json::json;
+use fl_core::settings::{Reader, Setting, Step, Value, ValueType};
 
 fl_core::choices! {
     /// How a column is read.
@@ -46,7 +45,7 @@ fl_core::settings! {
     pub struct Text {
         /// Columns of a bag, and so its values; a word counts in the one that its hash names.
         width: usize = fl_data::text::WIDTH, in 1..=fl_data::text::MAX_WIDTH;
-        /// Instead of a bag: values, the text's first so many words in their order, each as its
+        /// Instead of a bag: number of values, the text's first words in their order, each as its
         /// column's number from 1 to `width`, then zeros. For networks that begin with `embedding`,
         /// where it is the only column.
         words: Option<usize> = None, in 1..=fl_data::text::MAX_WORDS;
@@ -109,10 +108,7 @@ impl Setting for Columns {
         let entries = entries.map(|(name, column)| (name.as_str().into(), column.write()));
         Value::Mapping(entries.collect())
     }
-    fn schema() -> serde_json::Value {
-        json!({ "type": "object", "additionalProperties": Column::schema() })
-    }
-    fn kind() -> String {
-        "mapping from columns to kinds".into()
+    fn value_type() -> ValueType {
+        ValueType::Map(Column::value_type().into()).described("mapping from columns to kinds")
     }
 }

@@ -144,7 +144,7 @@ impl<'a> Plan<'a> {
         if !inferred.is_empty() {
             plan.notes.push(format!(
                 "kinds of columns were inferred from the clients' rows: {}; say them in `columns` where the rows are private, and \
-                 with `{{number: {{range: [..]}}}}` for a network or a linear model, which wants numbers from 0 to 1",
+                 with `{{number: {{range: [..]}}}}` for a network or a linear model, which needs numbers from 0 to 1",
                 inferred.join(", ")
             ));
         }
@@ -291,7 +291,7 @@ impl<'a> Plan<'a> {
                 let found = match (missing, how.missing) {
                     (true, Some(instead)) => instead,
                     (true, None) => bail!(
-                        "is missing; say in `columns` which number stands for it: {{number: {{missing: 0}}}}"
+                        "is missing; set the number in its place in `columns`: {{number: {{missing: 0}}}}"
                     ),
                     (false, _) => match number(cell) {
                         Some(number) => number,

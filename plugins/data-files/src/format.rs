@@ -61,7 +61,7 @@ fl_core::settings! {
 fl_core::settings! {
     /// Images whose pixels have classes.
     pub struct Masks {
-        /// What stands in a pixel of a mask.
+        /// The meaning of a pixel of a mask.
         pixels: MaskPixels = MaskPixels::Classes;
     }
 }

@@ -26,7 +26,7 @@ mod parquet;
 pub use column_kinds::{Category, Column, Columns, Number, Text};
 pub use format::{Csv, Format, Libsvm, MaskPixels, Masks, Npz};
 pub use literal::Literal;
-pub use paths::{Paths, Source};
+pub use paths::{Pair, Paths, Source};
 pub use settings::{Files, MAX_BYTES};
 
 use anyhow::Result;

@@ -1,7 +1,6 @@
 //! A word of a spec that may look like a number: a class called 0, a column called 3.
 
-use fl_core::settings::{Reader, Setting, Value};
-use serde_json::json;
+use fl_core::settings::{Reader, Setting, Value, ValueType};
 use std::fmt::{Display, Formatter};
 
 /// A text, or a number or truth value as text.
@@ -32,10 +31,8 @@ impl Setting for Literal {
     fn write(&self) -> Value {
         self.0.as_str().into()
     }
-    fn schema() -> serde_json::Value {
-        json!({ "type": ["string", "number", "boolean"] })
-    }
-    fn kind() -> String {
-        "word".into()
+    fn value_type() -> ValueType {
+        ValueType::one_of([String::value_type(), f64::value_type(), bool::value_type()])
+            .described("word")
     }
 }

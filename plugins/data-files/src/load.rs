@@ -3,7 +3,7 @@
 use crate::classes::Classes;
 use crate::encode::Plan;
 use crate::format::Format;
-use crate::paths::{Paths, Source};
+use crate::paths::{Pair, Paths, Source};
 use crate::rows::{Part, joined};
 use crate::settings::Files;
 use crate::table::Table;
@@ -45,7 +45,7 @@ pub(crate) fn read(files: &Files) -> Result<Rows> {
         tested,
         sources,
     } = hold_out(files, train, test);
-    // rows without a label are all of class 0, and nobody looks
+    // rows without a label are all of class 0, which is never read
     let labels = |of: &[u32], _: &[usize]| {
         let place = |class: &u32| place.get(*class as usize).copied().unwrap_or(0);
         Ok(Labels::Classes {
@@ -133,13 +133,10 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
             Format::Libsvm(_) => arrays::libsvm(path, classes, limit),
             Format::Npy => arrays::npy_column(path, files, classes, limit),
             Format::Npz(how) => arrays::npz(path, how, files, classes, limit),
-            _ => bail!(
-                "{}: labels must stand in a file of their own",
-                path.display()
-            ),
+            _ => bail!("{}: labels must be in a file of their own", path.display()),
         };
         match (source, &files.format) {
-            (Source::Pair { inputs, labels }, Format::Idx) => {
+            (Source::Pair(Pair { inputs, labels }), Format::Idx) => {
                 arrays::idx(inputs.as_ref(), labels.as_ref(), classes, &mut limit)
             }
             (Source::Path(_), Format::Idx) => {
@@ -149,7 +146,7 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
                     .map(|path| arrays::idx_inputs(path, &mut limit));
                 joined(parts.collect::<Result<_>>()?)
             }
-            (Source::Pair { inputs, labels }, _) => {
+            (Source::Pair(Pair { inputs, labels }), _) => {
                 arrays::npy_pair(inputs.as_ref(), labels.as_ref(), classes, &mut limit)
             }
             (Source::Path(_), Format::Images) => {

@@ -65,7 +65,7 @@ impl Targets for MaskTargets<'_> {
             let names = ["background", "object"].map(String::from).to_vec();
             ensure!(
                 files.classes.is_none(),
-                "`classes`: masks of objects have two, background and object; leave it away"
+                "`classes`: masks of objects have two, background and object; leave it out"
             );
             ensure!(
                 numbers(&self.masks[..learnt]) > 0,

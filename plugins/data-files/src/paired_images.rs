@@ -1,7 +1,7 @@
 //! Images in one folder, and in another what belongs to each by its name.
 
 use crate::images;
-use crate::paths::{Paths, Source, inside};
+use crate::paths::{Pair, Paths, Source, inside};
 use crate::rows::{Part, joined};
 use crate::settings::Files;
 use crate::train_test::{TrainTest, hold_out, labelled, with_inferred};
@@ -72,9 +72,9 @@ fn source<T: Targets>(
     limit: &mut u64,
 ) -> Result<Part> {
     let word = T::WORD;
-    let Source::Pair { inputs, labels } = source else {
+    let Source::Pair(Pair { inputs, labels }) = source else {
         anyhow::bail!(
-            "{}: {word}s must stand in a folder of their own",
+            "{}: {word}s must be in a folder of their own",
             source.name()
         );
     };

@@ -46,7 +46,7 @@ impl Targets for ImageTargets {
     fn classes(&mut self, files: &Files, _: usize) -> Result<(Vec<String>, Vec<String>)> {
         ensure!(
             files.classes.is_none(),
-            "`classes`: images that are to be made have none; leave it away"
+            "`classes`: images that are to be made have none; leave it out"
         );
         Ok((Vec::new(), Vec::new()))
     }

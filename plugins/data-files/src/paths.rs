@@ -1,30 +1,34 @@
 //! The files that a spec names: one, a list, a folder, a pattern.
 
 use crate::format::Format;
-use fl_core::settings::{Reader, Setting, Step, Value};
+use fl_core::settings::{Reader, Setting, Step, Value, ValueType};
 use fl_data::dataset::Problem;
-use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// More files than this are a slip of the pen, such as `/**`.
 const MAX_FILES: usize = 1_000_000;
 
 /// What one client reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Source {
     /// A file, a folder, or a pattern.
     Path(String),
     /// Inputs and labels in two files.
-    Pair {
-        /// The file with the inputs.
-        inputs: String,
-        /// The file with the labels.
-        labels: String,
-    },
+    Pair(Pair),
+}
+
+fl_core::settings! {
+    /// Inputs and labels in two files, or in the images of two folders.
+    pub struct Pair {
+        /// The inputs.
+        inputs: String;
+        /// The labels, or the images of the targets.
+        labels: String;
+    }
 }
 
 /// One or several sources.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Paths {
     /// One whole.
     One(Source),
@@ -34,20 +38,20 @@ pub enum Paths {
 
 impl Source {
     pub(crate) fn is_pair(&self) -> bool {
-        matches!(self, Self::Pair { .. })
+        matches!(self, Self::Pair(_))
     }
 
     /// What errors and tables call it.
     pub(crate) fn name(&self) -> &str {
         match self {
-            Self::Path(path) | Self::Pair { inputs: path, .. } => path,
+            Self::Path(path) | Self::Pair(Pair { inputs: path, .. }) => path,
         }
     }
 
     fn texts(&mut self) -> Vec<(Option<&'static str>, &mut String)> {
         match self {
             Self::Path(path) => vec![(None, path)],
-            Self::Pair { inputs, labels } => {
+            Self::Pair(Pair { inputs, labels }) => {
                 vec![(Some("inputs"), inputs), (Some("labels"), labels)]
             }
         }
@@ -58,14 +62,14 @@ impl Source {
     pub(crate) fn inputs(&self, format: &Format) -> Vec<PathBuf> {
         match self {
             Self::Path(_) => self.files(format),
-            Self::Pair { inputs, .. } => Self::Path(inputs.clone()).files(format),
+            Self::Pair(Pair { inputs, .. }) => Self::Path(inputs.clone()).files(format),
         }
     }
 
     /// The files that are read for it, sorted.
     pub(crate) fn files(&self, format: &Format) -> Vec<PathBuf> {
         match self {
-            Self::Pair { inputs, labels } => {
+            Self::Pair(Pair { inputs, labels }) => {
                 let mut files = Vec::new();
                 for path in [inputs, labels].map(PathBuf::from) {
                     match path.is_dir() {
@@ -90,7 +94,7 @@ impl Source {
 }
 
 /// The files of a folder that are of this format, sorted; of `images` those of the folders in it,
-/// one for each class, or its own where nobody has sorted them.
+/// one for each class, or its own if they are not sorted by class.
 pub(crate) fn inside(folder: &Path, format: &Format, files: &mut Vec<PathBuf>) {
     let all = entries(folder);
     let before = files.len();
@@ -224,10 +228,10 @@ fn missing(path: &str, format: &Format) -> Option<String> {
     match at.metadata() {
         Err(_) => Some(format!("there is no file {path}")),
         Ok(_) if *format == Format::Images => Some(format!(
-            "{path} is a file; images stand in a folder with a folder per class"
+            "{path} is a file; images must be in a folder with a folder per class"
         )),
         Ok(_) if matches!(format, Format::Masks(_) | Format::Pairs) => Some(format!(
-            "{path} is a file; images stand in a folder, and what belongs to them in another"
+            "{path} is a file; images must be in one folder, and their masks or pairs in another"
         )),
         Ok(data) if !data.is_file() => Some(format!("{path} is no ordinary file")),
         Ok(_) => None,
@@ -236,45 +240,25 @@ fn missing(path: &str, format: &Format) -> Option<String> {
 
 impl Setting for Source {
     fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
-        const KNOWN: [&str; 2] = ["inputs", "labels"];
         match value {
             Value::String(path) if !path.is_empty() => Some(Self::Path(path.clone())),
-            Value::Mapping(_) => {
-                let mut found = reader.keys(value, &KNOWN)?;
-                let fine = |_: &String| Ok(());
-                let inputs = reader.field(&mut found, "inputs", None, fine, None);
-                let labels = reader.field(&mut found, "labels", None, fine, None);
-                reader.unknown(&found, &KNOWN);
-                Some(Self::Pair {
-                    inputs: inputs?,
-                    labels: labels?,
-                })
-            }
+            Value::Mapping(_) => Pair::read(value, reader).map(Self::Pair),
             other => reader.unlike("a path, or {inputs: path, labels: path}", other),
         }
     }
     fn write(&self) -> Value {
         match self {
             Self::Path(path) => path.as_str().into(),
-            Self::Pair { inputs, labels } => {
-                let mut map = fl_core::settings::keyed("inputs", inputs.as_str().into());
-                if let Value::Mapping(map) = &mut map {
-                    map.insert("labels".into(), labels.as_str().into());
-                }
-                map
-            }
+            Self::Pair(pair) => pair.write(),
         }
     }
-    fn schema() -> serde_json::Value {
-        let path = json!({ "type": "string", "minLength": 1 });
-        json!({ "anyOf": [path, {
-            "type": "object", "properties": { "inputs": path, "labels": path }, "required": ["inputs", "labels"],
-            "additionalProperties": false
-        }] })
+    fn value_type() -> ValueType {
+        ValueType::one_of([path(), Pair::value_type()]).described("path")
     }
-    fn kind() -> String {
-        "path".into()
-    }
+}
+
+fn path() -> ValueType {
+    ValueType::Text(Some(".".into()))
 }
 
 impl Setting for Paths {
@@ -293,11 +277,8 @@ impl Setting for Paths {
             Self::Each(all) => all.write(),
         }
     }
-    fn schema() -> serde_json::Value {
-        let one = Source::schema();
-        json!({ "anyOf": [one["anyOf"][0], one["anyOf"][1], { "type": "array", "items": one, "minItems": 1 }] })
-    }
-    fn kind() -> String {
-        "path or list of paths".into()
+    fn value_type() -> ValueType {
+        let list = ValueType::list_of_some(Source::value_type());
+        ValueType::one_of([path(), Pair::value_type(), list]).described("path or list of paths")
     }
 }

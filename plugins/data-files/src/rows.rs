@@ -20,7 +20,7 @@ pub(crate) fn joined(parts: Vec<Part>) -> Result<Part> {
 }
 
 impl Part {
-    /// Rows that nobody has labelled.
+    /// Rows without labels.
     pub fn unlabelled(inputs: Inputs) -> Self {
         Self {
             of: vec![0; inputs.len()],

@@ -8,16 +8,16 @@ use fl_core::settings::between;
 use std::path::PathBuf;
 
 pub(crate) const GIVE_TEST: &str = "give `test`, or `holdout` (such as 0.2: that share of the training rows is for testing), and not both";
-const LABEL_ELSEWHERE: &str = "`label`: this format has a place for labels; leave it away";
-pub(crate) const IDX_LABELS: &str = "images of `idx` and their labels stand in two files: `train: {inputs: .., labels: ..}`, and so for `test`";
+const LABEL_IN_FORMAT: &str = "`label`: this format has its own labels; leave it out";
+pub(crate) const IDX_LABELS: &str = "images of `idx` and their labels are in two files: `train: {inputs: .., labels: ..}`, and so for `test`";
 pub(crate) const NPY_LABELS: &str = "`npy` needs `label` (a column's number), or labels of their own everywhere: `{inputs: x.npy, labels: y.npy}`";
 
-/// Files may hold so much unless a spec allows more.
+/// Default of the most bytes that files may hold.
 pub const MAX_BYTES: u64 = 1 << 28;
 
 fl_core::settings! {
-    /// Your own files. Rows are scaled by nothing but what the spec says: means, ranges and
-    /// categories that are computed from private rows would tell something about them, so what is
+    /// Your own files. Rows are scaled only by numbers in the spec: means, ranges and categories
+    /// that are computed from private rows would disclose something about them, so whatever is
     /// inferred (kinds of columns, categories, classes) is reported by `fl data show`, and goes
     /// away when the spec says it.
     #[check(Files::check)]
@@ -45,8 +45,8 @@ fl_core::settings! {
         /// `{age: number, job: category, sex: {category: {of: [female, male]}}, notes: text, id: skip}`.
         /// The others are numbers if every row has one there, categories otherwise.
         columns: Columns = Columns::default();
-        /// A field with one of these texts is missing: a category without a column, a number only
-        /// where `columns` says which.
+        /// A field with one of these texts is missing: for a category no column is set; for a
+        /// number `columns` must give a value.
         missing: Vec<Literal> = ["", "?", "NA", "NaN", "null"].map(Literal::from).to_vec();
         /// Files that hold more, decompressed, are refused, and so are rows that would need more as
         /// numbers.
@@ -54,7 +54,7 @@ fl_core::settings! {
     }
 }
 impl Files {
-    /// Has nobody said where labels are?
+    /// Does the spec name no place of labels?
     pub(crate) fn unlabelled(&self) -> bool {
         let pairs = self.train.sources().iter().all(Source::is_pair);
         match self.format {
@@ -93,15 +93,15 @@ impl Files {
         let (label, format) = (self.label.is_some(), &self.format);
         match format {
             Format::Idx if any_pair != all_pairs => return Err(IDX_LABELS.into()),
-            Format::Idx if label => return Err(LABEL_ELSEWHERE.into()),
+            Format::Idx if label => return Err(LABEL_IN_FORMAT.into()),
             Format::Npy if (any_pair && label) || any_pair != all_pairs => {
                 return Err(NPY_LABELS.into());
             }
             Format::Masks(_) if !all_pairs || label => {
-                return Err("images and their `masks` stand in two folders: `train: {inputs: .., labels: ..}`, and so for `test`; `label` is not used".into());
+                return Err("images and their `masks` are in two folders: `train: {inputs: .., labels: ..}`, and so for `test`; `label` is not used".into());
             }
             Format::Pairs if !all_pairs || label => {
-                return Err("images and those to be made of them (`pairs`) stand in two folders: `train: {inputs: .., labels: ..}`, and so for `test`; `label` is not used".into());
+                return Err("images and their `pairs` are in two folders: `train: {inputs: .., labels: ..}`, and so for `test`; `label` is not used".into());
             }
             Format::Idx | Format::Npy | Format::Masks(_) | Format::Pairs => {}
             _ if any_pair => {
@@ -111,7 +111,7 @@ impl Files {
                 );
             }
             Format::Libsvm(_) | Format::Images if label => {
-                return Err(LABEL_ELSEWHERE.into());
+                return Err(LABEL_IN_FORMAT.into());
             }
             _ => {}
         }

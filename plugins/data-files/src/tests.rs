@@ -71,8 +71,8 @@ fn rows(data: &Assembled) -> Vec<Vec<f32>> {
     all.into_iter().map(|(_, row)| row).collect()
 }
 
-/// However a file is named a second time: whoever counts on an example being one client's alone
-/// must know.
+/// However a file is named a second time: a guarantee relies on each example having one
+/// client.
 #[test]
 fn a_clients_file_that_is_used_twice_is_seen() {
     let case = Case::new(&[
@@ -412,7 +412,7 @@ fn settings_that_make_no_sense_together_are_mistakes() {
         ),
         (
             "{format: libsvm, train: a, holdout: 0.1, label: x}",
-            "leave it away",
+            "leave it out",
         ),
         ("{format: idx, train: a, holdout: 0.1}", "two files"),
         ("{format: npy, train: a, holdout: 0.1}", "needs `label`"),
@@ -506,7 +506,7 @@ fn a_file_each_is_a_client_each() {
         )
         .unwrap_err();
     assert!(error[0].contains("by-file is for sets"), "{error:?}");
-    // held out from every file, and public rows are nobody's
+    // held out from every file, and public rows belong to no client
     let held = "{format: csv, train: h, holdout: 0.34, label: y}";
     let data = case.data(held, "");
     assert_eq!(
@@ -583,8 +583,8 @@ fn public_rows_need_neither_labels_nor_rows_to_test_with() {
     let error = error.unwrap_err().join("\n");
     assert_eq!(
         error,
-        ": `public`: column `job` is one of 2 categories: cook, nurse (inferred), and the clients' one of 2 categories: nurse, cook; \
-        say the same of it in the `columns` of both"
+        ": `public`: column `job` is one of 2 categories: cook, nurse (inferred), and the clients' is one of 2 categories: nurse, cook; \
+        give both the same kind in `columns`"
     );
     let labelled = with(&format!("{{format: csv, train: others.csv, {columns}}}"))
         .replace("}}}}", "}}}, labelled: true}");

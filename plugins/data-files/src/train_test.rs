@@ -43,7 +43,7 @@ pub(crate) fn labelled(
 pub(crate) struct TrainTest {
     pub own: Vec<Part>,
     pub tested: Vec<Part>,
-    /// Whose the first are; empty if nobody's.
+    /// The owners of the first rows; empty if they have none.
     pub sources: Vec<Owner>,
 }
 

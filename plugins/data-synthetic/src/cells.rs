@@ -47,8 +47,8 @@ static LABORATORIES: [Laboratory; 3] = [
 
 fl_core::settings! {
     /// Made here: nuclei of cells on slides of laboratories that stain differently, in colour; each
-    /// pixel is background or nucleus, and nuclei that touch are told apart. With `split: by-file`
-    /// each laboratory is a client.
+    /// pixel is background or nucleus, and touching nuclei are separate objects. With `split:
+    /// by-file` each laboratory is a client.
     #[check(Cells::fits)]
     pub struct Cells {
         /// Laboratories: haematoxylin and eosin, an immunostain, fluorescence.

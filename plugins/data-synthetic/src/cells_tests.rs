@@ -75,7 +75,10 @@ fn a_laboratory_is_a_client() {
             "for every pixel",
         ),
         ("clients: 3, domains: {turned: [0, 90]}", "not turned"),
-        ("clients: 3, class-order: [1, 0]", "not one class a row"),
+        (
+            "clients: 3, class-order: [1, 0]",
+            "no single class for each row",
+        ),
     ] {
         let yaml = format!("{{set: {{cells: {{train: 30, test: 9}}}}, {wrong}}}");
         let read = fl_core::settings::read_yaml::<fl_data::DataSpec>(&yaml);

@@ -52,7 +52,7 @@ fn sparse_rows_are_not_shifted() {
         "{:#}",
         load(&named("adult"), dir.path(), Some(&normalise)).unwrap_err()
     );
-    assert!(text.contains("leave `normalise` away"), "{text}");
+    assert!(text.contains("leave `normalise` out"), "{text}");
     write(dir.path(), "adult/a9a", b"-1 1:1 124:1\n");
     assert!(
         error(&named("adult"), dir.path())

@@ -9,7 +9,7 @@ fl_core::settings! {
     pub struct AgNews {
         /// Columns of a bag, and so its values; a word counts in the one that its hash names.
         width: usize = text::WIDTH, in 1..=text::MAX_WIDTH;
-        /// Instead of a bag: values in a row, the text's first so many words in their order, each
+        /// Instead of a bag: number of values in a row, the text's first words in their order, each
         /// as its column's number from 1 to `width`, then zeros. For networks that begin with
         /// `embedding`.
         words: Option<usize> = None, in 1..=text::MAX_WORDS;

@@ -13,7 +13,7 @@ use fl_core::{Examples, Parametric};
 /// The slot of the mechanism that clips the gradient of every example, and adds noise to their sum.
 pub const SLOT: MechanismSlot<GradientSum> = MechanismSlot::new(
     "example-privacy",
-    "Clips the gradient of each of a client's examples, and hides the sum of a step's (DP-SGD).",
+    "Clips the gradient of each of a client's examples, and adds noise to the sum of each step (DP-SGD).",
 );
 
 choices! {

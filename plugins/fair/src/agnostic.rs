@@ -75,7 +75,7 @@ impl Aggregator for AgnosticMean {
             false => {
                 let sent: &Params = round
                     .sent()
-                    .context("it needs the parameters that were sent")?;
+                    .context("it needs the parameters sent to clients")?;
                 sent.clone()
             }
         };

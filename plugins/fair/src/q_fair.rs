@@ -29,7 +29,7 @@ impl Aggregator for QFairMean {
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let sent: &Params = round
             .sent()
-            .context("it needs the parameters that were sent")?;
+            .context("it needs the parameters sent to clients")?;
         let losses = inbox.training_losses()?;
         let losses = losses.into_iter().map(|loss| loss.max(0.0) + LEAST);
         let all: Vec<(&ClientMessage<Params>, f64)> = inbox.iter().zip(losses).collect();

@@ -2,9 +2,9 @@
 //! images from label maps, and each client has a discriminator.
 use crate::discriminator::DiscriminatorBatch;
 use crate::image_translator::{
-    self, DISCRIMINATOR, MAPS, PAINTER, STUDENT, ServerState, Translated,
+    self, DISCRIMINATOR, MAPS, PAINTER, STUDENT, ServerState, TranslatedImages,
 };
-use crate::messages::{InputValues, MadeOfMaps};
+use crate::messages::{ImagesOfMaps, InputValues};
 use crate::protocol::SHOWN;
 use crate::settings::Patches;
 use fl_core::loss::sigmoid;
@@ -13,7 +13,7 @@ use fl_core::{Problem, TaskKind};
 use ndarray::{Array2, Axis, concatenate, s};
 use std::collections::BTreeMap;
 
-const JUDGE: Exchange<MadeOfMaps, InputValues> =
+const JUDGE: Exchange<ImagesOfMaps, InputValues> =
     Exchange::new("slopes by images of its label maps");
 
 settings! {
@@ -27,8 +27,8 @@ settings! {
         steps: usize = 100, in 1..=1_000_000;
         /// Label maps of each client in one step.
         batch: usize = 8, in 1..=100_000;
-        /// Number of channels with one normally distributed number each beside a label map, so that
-        /// two images of one map differ.
+        /// Number of channels with one normally distributed number each, added to a label map so
+        /// that two images of one map differ.
         noise: usize = 4, in 0..=1_000;
         /// Weight of the mean absolute distance to the client's own image besides the
         /// discriminator's loss. Published code: 100. The sign of its slope reveals for every
@@ -75,7 +75,8 @@ impl Protocol for AsynDgan {
         fed.once("student", &mut known, |fed, known, round| {
             let all: Vec<_> = known.values().map(|maps| maps.view()).collect();
             let maps = concatenate(Axis(0), &all)?;
-            let painted = Translated::new(fed, maps.view(), self.noise, &round.stream)?.images;
+            let painted =
+                TranslatedImages::new(fed, maps.view(), self.noise, &round.stream)?.images;
             let pass = self.student.pass(Loss::CrossEntropy);
             let target = Target::Pixels(maps.view());
             fed.fit(&STUDENT, &round.stream, &painted, target, &pass)?;
@@ -113,14 +114,14 @@ impl AsynDgan {
         let maps: Vec<_> = maps.map(|(own, rows)| own.select(Axis(0), rows)).collect();
         let maps: Vec<_> = maps.iter().map(|maps| maps.view()).collect();
         let maps = concatenate(Axis(0), &maps)?;
-        let painted = Translated::new(fed, maps.view(), self.noise, stream)?;
+        let painted = TranslatedImages::new(fed, maps.view(), self.noise, stream)?;
         let values = painted.images.values();
         let made = |(at, (id, rows)): (usize, (&ClientId, Vec<usize>))| {
             let values = values.slice(s![at * self.batch..(at + 1) * self.batch, ..]);
             let of = rows.into_iter().map(|row| row as u32).collect();
             (
                 *id,
-                MadeOfMaps {
+                ImagesOfMaps {
                     values: values.to_owned(),
                     of,
                 },
@@ -148,7 +149,7 @@ impl AsynDgan {
 
     /// Trains the discriminator to separate the images made from its client's label maps from the
     /// client's own images. Returns the slope by the made images of their loss against it.
-    fn judge(&self, me: &mut Client, sent: &MadeOfMaps) -> Result<InputValues> {
+    fn judge(&self, me: &mut Client, sent: &ImagesOfMaps) -> Result<InputValues> {
         let judged = DiscriminatorBatch::pairs(me, sent)?;
         let n = judged.rows.len();
         ensure!(
@@ -157,7 +158,7 @@ impl AsynDgan {
         );
         let parts = (self.patches.task())(me.task()).kind.outputs();
         let stream = me.stream(&DISCRIMINATOR);
-        judged.tell_apart(me.model(&DISCRIMINATOR)?, parts, &stream)?;
+        judged.train(me.model(&DISCRIMINATOR)?, parts, &stream)?;
 
         // the mean of -ln(1 - D) over images and parts
         let scores = me.model(&DISCRIMINATOR)?.predict(&judged.made)?;

@@ -1,6 +1,6 @@
 //! The discriminator at a client, which separates generated inputs from real ones.
-use crate::image_translator::{beside, channels, draw};
-use crate::messages::MadeOfMaps;
+use crate::image_translator::{channels, draw, with_channels};
+use crate::messages::ImagesOfMaps;
 use fl_core::loss::sigmoid;
 use fl_core::prelude::*;
 use fl_core::{Length, Problem};
@@ -81,7 +81,7 @@ impl DiscriminatorBatch {
     }
 
     /// Pairs images made from this client's label maps, and its own images, with their maps.
-    pub fn pairs(me: &Client, sent: &MadeOfMaps) -> Result<Self> {
+    pub fn pairs(me: &Client, sent: &ImagesOfMaps) -> Result<Self> {
         let (n, all) = (sent.values.nrows(), me.own().len());
         let text = || {
             format!(
@@ -89,13 +89,13 @@ impl DiscriminatorBatch {
                 sent.of.len()
             )
         };
-        let known = |row: &u32| *row == MadeOfMaps::ANOTHERS || (*row as usize) < all;
+        let known = |row: &u32| *row == ImagesOfMaps::ANOTHERS || (*row as usize) < all;
         let right = sent.of.len() == n && sent.of.iter().all(known);
         ensure!(right, Problem::Shape(text()));
         let own = sent
             .of
             .indexed_iter()
-            .filter(|(_, of)| **of != MadeOfMaps::ANOTHERS);
+            .filter(|(_, of)| **of != ImagesOfMaps::ANOTHERS);
         let (rows, own): (Vec<usize>, Vec<usize>) =
             own.map(|(row, of)| (row, *of as usize)).unzip();
         let own = me.own().pick(&own);
@@ -104,7 +104,7 @@ impl DiscriminatorBatch {
             own.masks().context("examples without label maps")?.of(),
             classes,
         );
-        let shape = beside(me.task().input[0] + classes, me.task());
+        let shape = with_channels(me.task().input[0] + classes, me.task());
         let pair = |images: Array2<f32>| {
             let both = concatenate(Axis(1), &[images.view(), maps.view()])?;
             Samples::fresh(both, shape.clone())
@@ -117,7 +117,7 @@ impl DiscriminatorBatch {
     }
 
     /// Trains the discriminator for one step to separate made from real inputs, by cross-entropy.
-    pub fn tell_apart(&self, model: &mut dyn Trainer, parts: usize, stream: &Stream) -> Result<()> {
+    pub fn train(&self, model: &mut dyn Trainer, parts: usize, stream: &Stream) -> Result<()> {
         let n = self.made.len();
         let labels = Array2::from_shape_fn((2 * n, parts), |(i, _)| i8::from(i >= n));
         let pass = FitOptions::new(Length::Steps(1), 2 * n, Loss::CrossEntropy);
@@ -128,7 +128,7 @@ impl DiscriminatorBatch {
 
     /// Trains for one step along the slope of Eq. 2, as a step of the mean squared distance to a
     /// target with that slope. `share` is the client's share of all examples.
-    pub fn tell_apart_linearly(
+    pub fn train_linearly(
         &self,
         model: &mut dyn Trainer,
         share: f64,

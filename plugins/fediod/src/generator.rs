@@ -1,7 +1,6 @@
 //! The generators of inputs: from noise, or from label maps.
-use crate::image_translator::{self, PAINTER, Translated, draw};
-use crate::protocol::ServerState;
-use crate::settings::{GenerateAndDistill, MadeOf};
+use crate::image_translator::{self, PAINTER, ServerState, TranslatedImages, draw};
+use crate::settings::{GenerateAndDistill, GeneratorInput};
 use fl_core::prelude::*;
 use ndarray::{ArrayView2, Axis, stack};
 
@@ -12,7 +11,7 @@ const MAKER: GeneratorSlot = GeneratorSlot::new("generator", "Makes the inputs, 
 pub(crate) enum Batch {
     OfNoise(Samples),
     /// And the label map of each input: a client, and the position of its example.
-    OfMaps(Translated, Vec<(ClientId, u32)>),
+    OfMaps(TranslatedImages, Vec<(ClientId, u32)>),
 }
 
 impl Batch {
@@ -53,39 +52,37 @@ impl GenerateAndDistill {
         &self,
         fed: &mut Server<'_>,
         n: usize,
-        known: &ServerState,
+        maps: &ServerState,
         stream: &Stream,
     ) -> Result<Batch> {
-        let MadeOf::LabelMaps(with) = &self.made_of else {
+        let GeneratorInput::LabelMaps(with) = &self.made_of else {
             return Ok(Batch::OfNoise(fed.generator(&MAKER)?.sample(n, stream)?));
         };
-        let whose = known.maps.iter().flat_map(|(id, maps)| {
+        let whose = maps.iter().flat_map(|(id, maps)| {
             let rows = 0..maps.nrows() as u32;
             rows.map(|row| (*id, row))
         });
         let whose: Vec<(ClientId, u32)> = whose.collect();
         let drawn = draw(whose.len(), n, &stream.child("maps", 0));
         let whose: Vec<_> = drawn.into_iter().map(|at| whose[at]).collect();
-        let maps = whose
-            .iter()
-            .map(|(id, row)| known.maps[id].row(*row as usize));
-        let maps = stack(Axis(0), &maps.collect::<Vec<_>>())?;
-        let painted = Translated::new(fed, maps.view(), with.noise, stream)?;
+        let drawn = whose.iter().map(|(id, row)| maps[id].row(*row as usize));
+        let drawn = stack(Axis(0), &drawn.collect::<Vec<_>>())?;
+        let painted = TranslatedImages::new(fed, drawn.view(), with.noise, stream)?;
         Ok(Batch::OfMaps(painted, whose))
     }
 
     /// Returns the slot of the generator.
     pub(crate) fn maker(&self) -> SlotSpec {
         match &self.made_of {
-            MadeOf::Noise => MAKER.spec().at_server(),
-            MadeOf::LabelMaps(with) => image_translator::slot(with.noise),
+            GeneratorInput::Noise => MAKER.spec().at_server(),
+            GeneratorInput::LabelMaps(with) => image_translator::slot(with.noise),
         }
     }
 
     pub(crate) fn keep_maker(&self, fed: &mut Server<'_>) -> Result<()> {
         match &self.made_of {
-            MadeOf::Noise => fed.keep_generator(&MAKER),
-            MadeOf::LabelMaps(_) => fed.keep_model(&PAINTER),
+            GeneratorInput::Noise => fed.keep_generator(&MAKER),
+            GeneratorInput::LabelMaps(_) => fed.keep_model(&PAINTER),
         }
     }
 }

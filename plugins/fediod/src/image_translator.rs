@@ -64,14 +64,14 @@ pub(crate) const PAINTER: TrainerSlot = TrainerSlot::new(
 /// A client's model that separates made inputs from its own.
 pub(crate) const DISCRIMINATOR: TrainerSlot = TrainerSlot::new(
     "discriminator",
-    "A client's judge of inputs: are they made? Each may have another.",
+    "A client's discriminator, which tells real from made inputs. Each client may have another.",
 );
 /// The model that learns at the server.
 pub(crate) const STUDENT: TrainerSlot = TrainerSlot::new("student", "The server's model.");
 /// The mechanism on the slopes that leave a client.
 pub(crate) const SLOPES_PRIVACY: MechanismSlot<Params> = MechanismSlot::new(
     "slopes-privacy",
-    "Bounds and hides the slopes by a batch that leave a client, as one tensor `inputs`.",
+    "Clips and perturbs the slopes by a batch that leave a client, as one tensor `inputs`.",
 );
 
 /// Declares the slots of the generator from maps with `noise` channels beside them.
@@ -111,24 +111,24 @@ pub fn channels(maps: ArrayView2<'_, u8>, classes: usize) -> Array2<f32> {
 /// `noise` channels of noise to the numbers of an input.
 pub(crate) fn task(noise: usize) -> impl Fn(&Task) -> Task + Send + Sync + 'static {
     move |of| Task {
-        input: beside(noise + of.kind.classes(), of),
+        input: with_channels(noise + of.kind.classes(), of),
         kind: TaskKind::Classes(of.width()),
     }
 }
 
 /// Returns the shape of `channels` channels of the size of an image.
-pub(crate) fn beside(channels: usize, of: &Task) -> Vec<usize> {
+pub(crate) fn with_channels(channels: usize, of: &Task) -> Vec<usize> {
     let sides = of.input.iter().skip(1).copied();
     std::iter::once(channels).chain(sides).collect()
 }
 
 /// Images made from label maps.
-pub(crate) struct Translated {
+pub(crate) struct TranslatedImages {
     canvas: Samples,
     pub images: Samples,
 }
 
-impl Translated {
+impl TranslatedImages {
     /// Makes images from `maps` with `noise` normally distributed numbers beside each, a channel
     /// for each number.
     pub fn new(
@@ -146,7 +146,7 @@ impl Translated {
         let noisy = Array2::from_shape_fn(size, |(i, at)| drawn[[i, at / pixels]]);
         let map = channels(maps, task.kind.classes());
         let both = concatenate(Axis(1), &[map.view(), noisy.view()])?;
-        let canvas = Samples::fresh(both, beside(noise + task.kind.classes(), &task))?;
+        let canvas = Samples::fresh(both, with_channels(noise + task.kind.classes(), &task))?;
         let images = fed.model(&PAINTER)?.predict(&canvas)?;
         Ok(Self {
             canvas,

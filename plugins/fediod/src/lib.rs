@@ -21,7 +21,7 @@ pub use image_translator::{aim, channels};
 pub use loss_terms::{
     balance, confidence, entropy, gan, generated, jensen_shannon, mimic, mixture, published, unique,
 };
-pub use messages::{Answers, ClassCounts, InputValues, LabelMaps, MadeOfMaps, SlopesWanted};
+pub use messages::{Answers, ClassCounts, ImagesOfMaps, InputValues, LabelMaps, SlopeRequest};
 pub use objective::{ClientAnswers, Objective, Outcome};
 pub use protocol::{ANSWER, SLOPES, TRAIN};
 pub use settings::*;

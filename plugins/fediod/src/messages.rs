@@ -13,7 +13,7 @@ pub struct InputValues {
 }
 
 fl_core::messages! {
-    InputValues, Answers, SlopesWanted, ClassCounts, LabelMaps, MadeOfMaps
+    InputValues, Answers, SlopeRequest, ClassCounts, LabelMaps, ImagesOfMaps
 }
 
 impl Message for InputValues {
@@ -112,7 +112,7 @@ impl Message for Answers {
 
 /// The slopes of the server's loss by one client's answers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SlopesWanted {
+pub struct SlopeRequest {
     /// By its scores, `batch x classes`.
     pub scores: Array2<f32>,
     /// By its log-odds; empty without a discriminator.
@@ -121,7 +121,7 @@ pub struct SlopesWanted {
     pub share: Array1<f32>,
 }
 
-impl Message for SlopesWanted {
+impl Message for SlopeRequest {
     const KIND: &'static str = "slopes-by-answers";
     fn expected(facts: &ExchangeShape) -> Option<u64> {
         Some(4 * (facts.rows * (facts.outputs + 1) + 1) as u64)
@@ -185,20 +185,20 @@ impl Message for LabelMaps {
 
 /// Images made from label maps.
 #[derive(Clone, Debug, PartialEq)]
-pub struct MadeOfMaps {
+pub struct ImagesOfMaps {
     /// `batch x width`.
     pub values: Array2<f32>,
-    /// The position of the client's example; [`MadeOfMaps::ANOTHERS`] for the map of another
+    /// The position of the client's example; [`ImagesOfMaps::ANOTHERS`] for the map of another
     /// client.
     pub of: Array1<u32>,
 }
 
-impl MadeOfMaps {
+impl ImagesOfMaps {
     /// Marks the map of another client.
     pub const ANOTHERS: u32 = u32::MAX;
 }
 
-impl Message for MadeOfMaps {
+impl Message for ImagesOfMaps {
     const KIND: &'static str = "made-of-label-maps";
     fn expected(facts: &ExchangeShape) -> Option<u64> {
         Some(4 * (facts.rows * (facts.inputs + 1)) as u64)

@@ -2,10 +2,10 @@
 use crate::discriminator::{DiscriminatorBatch, by_patch, inputs, odds};
 use crate::generator::Batch;
 use crate::image_translator::{self, DISCRIMINATOR, MAPS, STUDENT};
-use crate::messages::{Answers, ClassCounts, InputValues, MadeOfMaps, SlopesWanted};
+use crate::messages::{Answers, ClassCounts, ImagesOfMaps, InputValues, SlopeRequest};
 use crate::objective::{ClientAnswers, Objective, Outcome, TrainingTarget};
 use crate::report::Report;
-use crate::settings::{Counted, Game, GenerateAndDistill, MadeOf, Mimic, Weights};
+use crate::settings::{Game, GenerateAndDistill, GeneratorInput, Mimic, SentCounts, Weights};
 use fl_core::loss::{by_class, by_pixel, sigmoid};
 use fl_core::prelude::*;
 use fl_core::{Length, Problem, TaskKind};
@@ -18,10 +18,10 @@ use std::collections::BTreeMap;
 pub const TRAIN: Exchange<Nothing, ClassCounts> = Exchange::new("training");
 /// Send the teacher's and the discriminator's answers for these made inputs.
 pub const ANSWER: Exchange<InputValues, Answers> = Exchange::new("scores of made inputs");
-const ANSWER_OF_MAPS: Exchange<MadeOfMaps, Answers> =
+const ANSWER_OF_MAPS: Exchange<ImagesOfMaps, Answers> =
     Exchange::new("scores of inputs made of label maps");
 /// The slopes by the inputs of the last [`ANSWER`], from the slopes of a loss by its answers.
-pub const SLOPES: Exchange<SlopesWanted, InputValues> = Exchange::new("slopes by made inputs");
+pub const SLOPES: Exchange<SlopeRequest, InputValues> = Exchange::new("slopes by made inputs");
 
 const TEACHER: TrainerSlot = TrainerSlot::new(
     "teacher",
@@ -29,7 +29,7 @@ const TEACHER: TrainerSlot = TrainerSlot::new(
 );
 const ANSWERS_PRIVACY: MechanismSlot<Logits> = MechanismSlot::new(
     "answers-privacy",
-    "Noise on what a client says of a batch: its scores, and the log-odds of its discriminator as one more column.",
+    "Noise on a client's answer about a batch: its scores, and the log-odds of its discriminator as one more column.",
 );
 
 /// Number of made inputs that a run keeps as a picture.
@@ -65,8 +65,8 @@ impl Protocol for GenerateAndDistill {
         }
         let train = TRAIN.answered_by(|me, _| self.train(me));
         let train = match (self.counted(), sampling) {
-            (Counted::Nothing, None) => train.public(),
-            (Counted::Nothing, Some(_)) => train,
+            (SentCounts::Nothing, None) => train.public(),
+            (SentCounts::Nothing, Some(_)) => train,
             // counts bypass the mechanism
             _ => train.partly_if(true),
         };
@@ -76,20 +76,20 @@ impl Protocol for GenerateAndDistill {
             .made(self.batch);
         let slopes = self.of_teacher(image_translator::hidden(slopes));
         let all = all
-            .exchange_if(self.made_of != MadeOf::Noise, || {
+            .exchange_if(self.made_of != GeneratorInput::Noise, || {
                 MAPS.answered_by(|me, _| image_translator::own(me))
             })
             .exchange(dp_sgd::declared(train, sampling, &self.local));
         let times = warming + steps * self.student_steps;
         let all = match self.made_of {
-            MadeOf::Noise => all.exchange(self.answers(
+            GeneratorInput::Noise => all.exchange(self.answers(
                 times,
                 ANSWER.answered_by(|me, made| {
                     let (values, of) = (made.values.clone(), Array1::zeros(0));
-                    self.say(me, &MadeOfMaps { values, of })
+                    self.say(me, &ImagesOfMaps { values, of })
                 }),
             )),
-            MadeOf::LabelMaps(_) => {
+            GeneratorInput::LabelMaps(_) => {
                 let answers = ANSWER_OF_MAPS.answered_by(|me, made| self.say(me, made));
                 all.exchange(self.answers(times, answers))
             }
@@ -101,7 +101,7 @@ impl Protocol for GenerateAndDistill {
         let everyone = fed.everyone();
         let mut known = ServerState::default();
         fed.once("teachers", &mut known, |fed, known, round| {
-            if self.made_of != MadeOf::Noise {
+            if self.made_of != GeneratorInput::Noise {
                 known.maps = image_translator::ask(fed, round)?;
             }
             let told = fed.collect(round, &TRAIN, &everyone, |_| &Nothing)?;
@@ -160,7 +160,7 @@ impl Protocol for GenerateAndDistill {
         )?;
         // a budget can end the rounds early, and a resumed run has its picture already
         if let Some(stream) = last {
-            let made = self.make(fed, SHOWN, &known, &stream)?;
+            let made = self.make(fed, SHOWN, &known.maps, &stream)?;
             fed.keep_images("made", made.inputs())?;
         }
         self.keep_maker(fed)?;
@@ -175,14 +175,14 @@ impl Protocol for GenerateAndDistill {
             (kind @ TaskKind::Image { .. }, _) => Err(format!(
                 "the teachers' probabilities are those of classes, and these are {kind}; use `one-shot-distill` (FedKD) or `co-distill` (FedMD)"
             )),
-            (kind, MadeOf::LabelMaps(_)) => image_translator::suits(kind),
+            (kind, GeneratorInput::LabelMaps(_)) => image_translator::suits(kind),
             _ => Ok(()),
         }
     }
 
     fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let weighs = matches!(&self.weights, Weights::Importance(i) if i.discriminator);
-        let foreign = self.made_of != MadeOf::Noise && weighs;
+        let foreign = self.made_of != GeneratorInput::Noise && weighs;
         let text = "label maps has each image judged by the client whose map it is of and by no other: weigh clients without their discriminators, with `weights: { importance: { discriminator: false } }`, `sizes` or `uniform`";
         let foreign = Conflict::at("made-of", text).when(foreign);
         let alike = "leaves nothing to weigh clients by: set `weights: uniform`, or leave it out";
@@ -233,7 +233,7 @@ impl GenerateAndDistill {
         known: &ServerState,
         stream: &Stream,
     ) -> Result<BatchWithAnswers<'_>> {
-        let made = self.make(fed, self.batch, known, &stream.child("generator", 0))?;
+        let made = self.make(fed, self.batch, &known.maps, &stream.child("generator", 0))?;
         let values = made.inputs().values();
         let trained = Cohort::everyone(known.counts.keys().copied().collect());
         let told = match &made {
@@ -245,18 +245,18 @@ impl GenerateAndDistill {
                 let sent = trained.iter().map(|id| {
                     let of = whose.iter().map(|(whose, row)| match whose == id {
                         true => *row,
-                        false => MadeOfMaps::ANOTHERS,
+                        false => ImagesOfMaps::ANOTHERS,
                     });
                     let values = values.clone();
                     (
                         *id,
-                        MadeOfMaps {
+                        ImagesOfMaps {
                             values,
                             of: of.collect(),
                         },
                     )
                 });
-                let sent: BTreeMap<ClientId, MadeOfMaps> = sent.collect();
+                let sent: BTreeMap<ClientId, ImagesOfMaps> = sent.collect();
                 fed.collect(round, &ANSWER_OF_MAPS, &trained, |id| &sent[&id])?
             }
         };
@@ -325,14 +325,14 @@ impl GenerateAndDistill {
     ) -> Result<Array2<f32>> {
         let linear = self.discriminates() && self.game == Game::Linear;
         let wanted = shown.by.iter().enumerate().map(|(k, id)| {
-            let wanted = SlopesWanted {
+            let wanted = SlopeRequest {
                 scores: narrow(&by_class(self.batch, loss.by_scores[k].view())),
                 odds: loss.by_odds.get(k).map_or_else(|| Array1::zeros(0), narrow),
                 share: Array1::from_elem(usize::from(linear), shown.objective.share(k) as f32),
             };
             (*id, wanted)
         });
-        let wanted: BTreeMap<ClientId, SlopesWanted> = wanted.collect();
+        let wanted: BTreeMap<ClientId, SlopeRequest> = wanted.collect();
         let answers = fed.collect(round, &SLOPES, &shown.by, |id| &wanted[&id])?;
         let made = shown.made.inputs();
         let dim = (made.len(), made.width());
@@ -407,9 +407,9 @@ impl GenerateAndDistill {
             }
         }
         let counts = match self.counted() {
-            Counted::Classes => me.own().class_counts(),
-            Counted::Examples => vec![me.own().len() as u32],
-            Counted::Nothing => Vec::new(),
+            SentCounts::Classes => me.own().class_counts(),
+            SentCounts::Examples => vec![me.own().len() as u32],
+            SentCounts::Nothing => Vec::new(),
         };
         Ok(ClassCounts {
             counts: counts.into(),
@@ -418,7 +418,7 @@ impl GenerateAndDistill {
 
     /// Returns the answers of teacher and discriminator for a batch. Keeps the batch for the next
     /// request.
-    fn say(&self, me: &mut Client, made: &MadeOfMaps) -> Result<Answers> {
+    fn say(&self, me: &mut Client, made: &ImagesOfMaps) -> Result<Answers> {
         let x = inputs(&made.values, me.task())?;
         me.stash("batch", made);
         let scores = me.model(&TEACHER)?.predict(&x)?;
@@ -447,23 +447,23 @@ impl GenerateAndDistill {
     fn judged(
         &self,
         me: &Client,
-        made: &MadeOfMaps,
+        made: &ImagesOfMaps,
         stream: &Stream,
     ) -> Result<DiscriminatorBatch> {
         match self.made_of {
-            MadeOf::Noise => Ok(DiscriminatorBatch::all(
+            GeneratorInput::Noise => Ok(DiscriminatorBatch::all(
                 me,
                 inputs(&made.values, me.task())?,
                 stream,
             )),
-            MadeOf::LabelMaps(_) => DiscriminatorBatch::pairs(me, made),
+            GeneratorInput::LabelMaps(_) => DiscriminatorBatch::pairs(me, made),
         }
     }
 
     /// Converts the slopes by the answers to those by the batch. Then the discriminator learns from
     /// it.
-    fn differentiate(&self, me: &mut Client, wanted: &SlopesWanted) -> Result<InputValues> {
-        let made: MadeOfMaps = me.unstash("batch")?.context("it was shown no batch")?;
+    fn differentiate(&self, me: &mut Client, wanted: &SlopeRequest) -> Result<InputValues> {
+        let made: ImagesOfMaps = me.unstash("batch")?.context("it was shown no batch")?;
         let x = inputs(&made.values, me.task())?;
         let mut slope = me.differentiable(&TEACHER)?.vjp(&x, wanted.scores.view())?;
         ensure!(
@@ -495,8 +495,8 @@ impl GenerateAndDistill {
                 let judged = self.judged(me, &made, &stream)?;
                 let model = me.model(&DISCRIMINATOR)?;
                 match self.game {
-                    Game::NonSaturating => judged.tell_apart(model, parts, &stream)?,
-                    Game::Linear => judged.tell_apart_linearly(model, share, &stream)?,
+                    Game::NonSaturating => judged.train(model, parts, &stream)?,
+                    Game::Linear => judged.train_linearly(model, share, &stream)?,
                 }
             }
         }

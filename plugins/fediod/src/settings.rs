@@ -153,7 +153,7 @@ impl Patches {
     pub(crate) fn task_of_pairs(&self) -> impl Fn(&Task) -> Task + Send + Sync + 'static {
         let patches = self.task();
         move |of| Task {
-            input: image_translator::beside(of.input[0] + of.kind.classes(), of),
+            input: image_translator::with_channels(of.input[0] + of.kind.classes(), of),
             ..patches(of)
         }
     }
@@ -170,7 +170,7 @@ settings! {
 
 choices! {
     /// The source of made inputs.
-    pub enum MadeOf {
+    pub enum GeneratorInput {
         /// Noise, by a generator.
         Noise = "noise",
         /// The clients' label maps, by a trainer that makes images from them, for tasks with a
@@ -203,7 +203,7 @@ settings! {
         /// The terms of the generator's loss.
         terms: Terms = Terms { gan: 1.0, conf: 1.0, unique: 1.0, mimic: 1.0, balance: 0.0 };
         /// The source of made inputs.
-        made_of: MadeOf = MadeOf::Noise;
+        made_of: GeneratorInput = GeneratorInput::Noise;
         /// The weight of a client in the ensemble.
         weights: Weights = Weights::Importance(Importance { classes: Classes::Proportions, discriminator: true });
         /// All clients have equal weights in every term, and no client sends its number of
@@ -252,13 +252,13 @@ impl GenerateAndDistill {
     /// Returns the map from the run's task to a discriminator's.
     pub(crate) fn judges(&self) -> Box<dyn Fn(&Task) -> Task + Send + Sync> {
         match self.made_of {
-            MadeOf::Noise => Box::new(self.patches.task()),
-            MadeOf::LabelMaps(_) => Box::new(self.patches.task_of_pairs()),
+            GeneratorInput::Noise => Box::new(self.patches.task()),
+            GeneratorInput::LabelMaps(_) => Box::new(self.patches.task_of_pairs()),
         }
     }
 
     /// Returns which numbers of examples the server needs.
-    pub(crate) fn counted(&self) -> Counted {
+    pub(crate) fn counted(&self) -> SentCounts {
         let Terms {
             conf,
             unique,
@@ -266,7 +266,7 @@ impl GenerateAndDistill {
             ..
         } = self.terms;
         if self.equal_weights {
-            return Counted::Nothing;
+            return SentCounts::Nothing;
         }
         let shares = conf + balance > 0.0
             || (unique > 0.0 && self.divergence == Divergence::JensenShannon)
@@ -274,9 +274,9 @@ impl GenerateAndDistill {
             || (self.discriminates()
                 && (self.discriminators == Discriminators::Sizes || self.game == Game::Linear));
         match self.weights {
-            Weights::Importance(_) => Counted::Classes,
-            _ if shares => Counted::Examples,
-            _ => Counted::Nothing,
+            Weights::Importance(_) => SentCounts::Classes,
+            _ if shares => SentCounts::Examples,
+            _ => SentCounts::Nothing,
         }
     }
 
@@ -289,7 +289,7 @@ impl GenerateAndDistill {
 
 /// The numbers of examples that a client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counted {
+pub(crate) enum SentCounts {
     /// Examples of each class.
     Classes,
     /// Examples in total.
@@ -298,7 +298,7 @@ pub(crate) enum Counted {
     Nothing,
 }
 
-impl Counted {
+impl SentCounts {
     /// Returns how many numbers these are.
     pub(crate) fn numbers(self, task: &Task) -> usize {
         match self {

@@ -85,7 +85,7 @@ impl PrivacyMechanism for LaplaceCounts {
                 unit,
             },
             None => PrivacyEvent::Unaccounted {
-                why: "nobody says how many counts one example changes; set `max-count` in laplace-counts".into(),
+                why: "the number of counts that one example changes is unknown; set `max-count` in laplace-counts".into(),
             },
         })
     }

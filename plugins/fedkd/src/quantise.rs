@@ -144,7 +144,7 @@ impl PrivacyMechanism for Quantiser {
 
     fn price(&self, _: &Logits, _: &Cohort) -> Result<PrivacyEvent> {
         Ok(PrivacyEvent::Unaccounted {
-            why: "quantisation alone hides nothing that can be priced".into(),
+            why: "quantisation alone gives no guarantee that has a price".into(),
         })
     }
 

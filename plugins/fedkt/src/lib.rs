@@ -10,6 +10,6 @@ pub use noise::{ConfidentVotes, GaussianVotes, LaplaceVotes, confident};
 pub use pate::Pate;
 pub use teach::{close_votes, subset_sizes};
 pub use two_tier::{NoiseAt, Sent, ShortParty, TwoTierVote};
-pub use vote::{ConsistentVote, MajorityVote, NobodyConsistent, consistent_counts, plain_counts};
+pub use vote::{ConsistentVote, MajorityVote, NoneConsistent, consistent_counts, plain_counts};
 
 fl_core::export_plugins!();

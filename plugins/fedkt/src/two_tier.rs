@@ -121,7 +121,7 @@ impl TwoTierVote {
             ShortParty::Skip if !parties.is_empty() => {
                 fed.warn(&format!("{what}; they take no part"));
             }
-            ShortParty::Skip => bail!("{what}; nobody is left"),
+            ShortParty::Skip => bail!("{what}; no party is left"),
             ShortParty::Fail => bail!("{what}; use fewer subsets, or `short-party: skip`"),
         }
         Ok(parties)

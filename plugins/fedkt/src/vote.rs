@@ -101,7 +101,7 @@ plugin!(aggregator "majority-vote" => MajorityVote,
 
 choices! {
     /// The counts of a sample for which no sender is consistent.
-    pub enum NobodyConsistent {
+    pub enum NoneConsistent {
         /// No votes at all, so class 0 wins (as written in the paper).
         Class0 = "class-0",
         /// Every vote counts.
@@ -114,7 +114,7 @@ settings! {
     /// (FedKT, section 3.2; Li et al. 2021).
     pub struct ConsistentVote {
         /// The counts of a sample for which no party is consistent.
-        if_none_consistent: NobodyConsistent = NobodyConsistent::Class0, was "nobody-consistent";
+        if_none_consistent: NoneConsistent = NoneConsistent::Class0, was "nobody-consistent";
     }
 }
 
@@ -124,7 +124,7 @@ impl Aggregator for ConsistentVote {
 
     fn aggregate(&mut self, _: &Round, inbox: &Inbox<Votes>) -> Result<Counts> {
         let mut counts = count(inbox, consistent_counts)?;
-        if self.if_none_consistent == NobodyConsistent::Plain {
+        if self.if_none_consistent == NoneConsistent::Plain {
             let plain = count(inbox, plain_counts)?;
             for (mut row, plain) in counts
                 .values
@@ -139,10 +139,10 @@ impl Aggregator for ConsistentVote {
         }
         let voters = inbox.iter().map(|mail| mail.body.voters());
         let together = match self.if_none_consistent {
-            NobodyConsistent::Class0 => voters.max(),
+            NoneConsistent::Class0 => voters.max(),
             // one party that becomes consistent removes the votes of all others: [20, 10] becomes
             // [0, 3]
-            NobodyConsistent::Plain => Some(voters.sum()),
+            NoneConsistent::Plain => Some(voters.sum()),
         };
         Ok(counts.in_blocks(together.unwrap_or(1)))
     }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use ndarray::array;
 
-    fn consistent(nobody_consistent: NobodyConsistent) -> ConsistentVote {
+    fn consistent(nobody_consistent: NoneConsistent) -> ConsistentVote {
         ConsistentVote {
             if_none_consistent: nobody_consistent,
         }
@@ -176,8 +176,8 @@ mod tests {
     #[test]
     fn they_are_aggregators() {
         fl_conformance::aggregator(|| MajorityVote {});
-        fl_conformance::aggregator(|| consistent(NobodyConsistent::Class0));
-        fl_conformance::aggregator(|| consistent(NobodyConsistent::Plain));
+        fl_conformance::aggregator(|| consistent(NoneConsistent::Class0));
+        fl_conformance::aggregator(|| consistent(NoneConsistent::Plain));
     }
 
     #[test]
@@ -194,12 +194,12 @@ mod tests {
         let plain = MajorityVote {}.aggregate(&round, &votes).unwrap();
         assert_eq!(plain.values, array![[3.0, 1.0, 2.0], [2.0, 2.0, 2.0]]);
         assert_eq!(plain.block(), 1);
-        let counts = consistent(NobodyConsistent::Class0)
+        let counts = consistent(NoneConsistent::Class0)
             .aggregate(&round, &votes)
             .unwrap();
         assert_eq!(counts.values, array![[2.0, 0.0, 2.0], [0.0, 0.0, 0.0]]);
         assert_eq!((counts.block(), counts.winners()), (2, vec![0, 0]));
-        let counts = consistent(NobodyConsistent::Plain)
+        let counts = consistent(NoneConsistent::Plain)
             .aggregate(&round, &votes)
             .unwrap();
         assert_eq!(counts.values, array![[2.0, 0.0, 2.0], [2.0, 2.0, 2.0]]);

@@ -81,7 +81,7 @@ impl Generator for NoiseNet {
 
     /// Makes the batch again, now on the tape: [`Generator::sample`] keeps only its noise.
     fn learn(&mut self, made: &Samples, slope: ArrayView2<'_, f32>) -> Result<()> {
-        let other = || Problem::Shape("these inputs are not what was sampled last".into());
+        let other = || Problem::Shape("these inputs are not the last sampled ones".into());
         let last = self.last.as_ref().with_context(other)?;
         let wanted = (made.len(), made.width());
         let text = || format!("a slope of {:?} for inputs of {wanted:?}", slope.dim());

@@ -97,7 +97,7 @@ fn only_what_was_sampled_last_is_learnt_from() {
     let ones = Array2::ones((4, 3));
     let state = part.save().unwrap();
     let said = part.learn(&first, ones.view()).unwrap_err().to_string();
-    assert_eq!(said, "these inputs are not what was sampled last");
+    assert_eq!(said, "these inputs are not the last sampled ones");
     assert_eq!(part.save().unwrap(), state, "a refusal changes nothing");
     part.learn(&second, ones.view()).unwrap();
     assert!(

@@ -1,7 +1,7 @@
 //! A bound of updates that follows a quantile of their norms (Andrew, Thakkar, McMahan, Ramaswamy
 //! 2021, algorithm 1).
-use crate::dp_fedavg::{SERVER_PRIVACY, expected, sum, summed, update};
 use crate::rounds::Family;
+use crate::server_sum::{SERVER_PRIVACY, expected, sum, summed, update};
 use fl_core::prelude::*;
 use fl_core::settings::{above, above_to};
 use fl_plugin_dp_sgd::finite;

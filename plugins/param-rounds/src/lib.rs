@@ -12,6 +12,7 @@ mod local;
 mod param_rounds;
 pub mod rounds;
 pub mod scaffold;
+mod server_sum;
 
 pub use adaptive_clip::{AdaptiveClip, Bounded};
 pub use dp_fedavg::DpFedAvg;

@@ -10,12 +10,12 @@ use std::sync::Arc;
 /// Forges the answers of attackers.
 pub(crate) const ATTACK: AttackSlot<Params> = AttackSlot::new(
     "attack",
-    "What attackers answer in place of what they have trained; name them with `clients`.",
+    "Replaces the trained parameters of attackers; name the attackers with `clients`.",
 );
 /// Changes the labels of attackers.
 pub(crate) const LABELS: AttackSlot<Votes> = AttackSlot::new(
     "labels",
-    "What attackers make of their own labels before they learn them; name them with `clients`.",
+    "Changes the labels of attackers before they train; name the attackers with `clients`.",
 );
 
 /// The result of training from the server's parameters.

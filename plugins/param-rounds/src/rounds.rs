@@ -35,7 +35,7 @@ settings! {
 /// The model that all clients train.
 pub const MODEL: TrainerSlot = TrainerSlot::new(
     "model",
-    "The model that everybody trains; it needs parameters.",
+    "The model that all clients train; it needs parameters.",
 );
 /// Combines the clients' parameters.
 pub const AGGREGATOR: AggregatorSlot<Params, Params> =
@@ -46,7 +46,7 @@ pub const COHORT: SelectorSlot<Roster> =
 /// Perturbs a client's update at the client.
 pub const PRIVACY: MechanismSlot<Params> = MechanismSlot::new(
     "privacy",
-    "Bounds and hides what a client's training has changed, before it leaves the client.",
+    "Clips and perturbs a client's update before it leaves the client.",
 );
 
 /// The exchange of most methods: the server sends parameters, and the client its trained ones.
@@ -174,7 +174,7 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         let loss = LOSS.is_loss_of(&MODEL);
         let all = Declaration::new()
             .grows_by("rounds")
-            .begins_with(unpriced.then(|| "the run starts from a model that another run kept (`initial`), and what that has learnt from has no price here".into()))
+            .begins_with(unpriced.then(|| "the run starts from a model that another run kept (`initial`), whose training data have no price here".into()))
             // with a fresh optimiser, a client begins with the server's parameters only
             .slot(rule.model(model.shared_parameters().at_server()))
             .slot(&AGGREGATOR)
@@ -232,7 +232,7 @@ impl<R: RoundRule> Protocol for Rounds<R> {
             "lets an attack see trainings that `parts.privacy` has not released: leave it at 1, or leave `parts.privacy` out",
         );
         let beside = Conflict::between(
-            "`example-privacy` hides what each step sees and nothing beside it: leave out `correction`, `mu`, `attacker-trainings`, and the other mechanisms and attacks",
+            "`example-privacy` protects the gradients of each step and nothing else: leave out `correction`, `mu`, `attacker-trainings`, and the other mechanisms and attacks",
         );
         let more = ["privacy", "server-privacy", "attack", "labels"];
         let more = more.iter().any(|slot| has(slot));

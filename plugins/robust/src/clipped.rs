@@ -53,7 +53,7 @@ impl ClippedMean {
     }
 
     fn take(&mut self, mail: &ClientMessage<Params>) -> Result<()> {
-        alike(&self.centre, &mail.body).context("what was sent and what came back")?;
+        alike(&self.centre, &mail.body).context("the message sent and the answer")?;
         let away = |(x, c): (&f32, &f32)| f64::from(*x) - f64::from(*c);
         let both = || mail.body.iter().zip(self.centre.iter());
         let norm = both().map(away).map(|d| d * d).sum::<f64>().sqrt();
@@ -100,7 +100,7 @@ impl Fold<Params, Params> for Folding {
 fn sent(round: &Round) -> Result<&Params> {
     round
         .sent()
-        .context("it measures changes of the parameters that were sent, and sees none")
+        .context("it measures changes from the parameters sent, and there are none")
 }
 
 impl NormBounding {

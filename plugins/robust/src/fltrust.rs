@@ -18,7 +18,7 @@ settings! {
 
 /// Returns the change by a client's training.
 fn change(of: &Params, sent: &Params) -> Result<Params> {
-    alike(sent, of).context("what was sent and what came back")?;
+    alike(sent, of).context("the message sent and the answer")?;
     of.zip(sent, |after, before| after - before)
 }
 
@@ -34,11 +34,11 @@ impl Aggregator for Fltrust {
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let sent = round.sent();
         let sent: &Params =
-            sent.context("it compares changes of the parameters that were sent, and sees none")?;
+            sent.context("it compares changes from the parameters sent, and there are none")?;
         let is_trusted = |mail: &&ClientMessage<Params>| mail.from as usize == self.trusted;
         let Some(trusted) = inbox.iter().find(is_trusted) else {
             round.note(format!(
-                "client {} is trusted and did not answer, so nobody is: the model stays as it was",
+                "the trusted client {} did not answer: the model stays unchanged",
                 self.trusted
             ));
             return Ok(sent.clone());

@@ -117,7 +117,7 @@ fn what_is_rounded_to_no_bad_client_is_told() {
     let said = |part: &mut dyn Aggregator<In = Params, Out = Params>| {
         let round = Round::first();
         part.aggregate(&round, &inbox).unwrap();
-        let said = round.said().into_iter();
+        let said = round.take_log().into_iter();
         let notes = said.filter_map(|said| match said {
             fl_core::LogEvent::Note(text) => Some(text),
             fl_core::LogEvent::Number(..) => None,

@@ -237,7 +237,7 @@ impl DensityRatio {
             let w = ratios.of_blocks(blocks(&own.samples, judged, "the client's own data"))?;
             ensure!(
                 w.column(of).iter().any(|w| *w != 0.0),
-                "every ratio of the client's own samples is 0, so nothing can be told by it: `width` ({sigma}) is far below the distances between samples; try `width: median`"
+                "every ratio of the client's own samples is 0, so it ranks no samples: `width` ({sigma}) is far below the distances between samples; try `width: median`"
             );
             quantile(&w.column(of).to_vec(), s.quantile).context("a threshold needs a sample")
         };

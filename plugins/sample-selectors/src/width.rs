@@ -1,9 +1,8 @@
 //! The width of the Gaussian kernel.
 
 use anyhow::{Result, ensure};
-use fl_core::settings::{Reader, Setting, Value};
+use fl_core::settings::{Range, Reader, Setting, Value, ValueType, Word, above};
 use fl_core::{Samples, Stream};
-use serde_json::json;
 
 /// Number of own samples for the median distance: 124,750 pairs.
 const MEDIAN_OF: usize = 500;
@@ -31,11 +30,17 @@ impl Setting for Width {
             Self::Median => Value::from("median"),
         }
     }
-    fn schema() -> serde_json::Value {
-        json!({ "anyOf": [{ "type": "number", "exclusiveMinimum": 0 }, { "const": "median" }] })
-    }
-    fn kind() -> String {
-        "number above 0, or `median`".into()
+    fn value_type() -> ValueType {
+        ValueType::Choice {
+            doc: String::new(),
+            words: vec![Word {
+                name: "median".into(),
+                doc: "The median distance between two of the client's own samples.".into(),
+                value: None,
+            }],
+            others: vec![f64::value_type().within(Range::of(&above(0.0)))],
+        }
+        .described("number above 0, or `median`")
     }
 }
 

@@ -59,8 +59,8 @@ impl<R: Rule> Aggregator for ServerOptimiser<R> {
     fn update(&mut self, round: &Round, mut mean: Params) -> Result<Params> {
         let sent: &Params = round
             .sent()
-            .context("a server optimiser moves the parameters that were sent, and sees none")?;
-        alike(sent, &mean).context("what was sent and what came back")?;
+            .context("a server optimiser moves the parameters sent, and there are none")?;
+        alike(sent, &mean).context("the message sent and the answer")?;
         let numbers = mean.count();
         if self.kept.len() != numbers {
             // the first round, or another model than before, without a known state

@@ -79,11 +79,11 @@ fn what_does_not_fit_is_refused() {
     };
     let mut adam = part::<FedAdam>("{}");
     let error = adam.aggregate(&Round::first(), &inbox(&[1.0])).unwrap_err();
-    assert!(error.to_string().contains("sees none"), "{error}");
+    assert!(error.to_string().contains("there are none"), "{error}");
     let error = adam
         .aggregate(&round(&[0.0, 0.0]), &inbox(&[1.0]))
         .unwrap_err();
-    assert!(format!("{error:#}").contains("what was sent and what came back"));
+    assert!(format!("{error:#}").contains("the message sent and the answer"));
     let error = adam.load(&[0; 24]).unwrap_err();
     assert!(
         error

@@ -1,6 +1,6 @@
 //! [`Dfdx`]: the trainer, with one network, its numbers and its optimiser.
 
-mod beside;
+mod auxiliary;
 mod on_card;
 mod slopes;
 
@@ -171,7 +171,7 @@ impl Dfdx {
         drop((weights, scores));
         self.gradient = gradient;
         if let Some(added) = &added {
-            beside::add(&self.net, &added.by_head, &mut self.gradient);
+            auxiliary::add(&self.net, &added.by_head, &mut self.gradient);
         }
         if let Some(most) = pass.clip {
             optim::clip(&mut self.gradient, most);

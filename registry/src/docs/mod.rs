@@ -1,26 +1,26 @@
-//! Pages made from what the parts and the schema say: every field of a spec, and an index of all
+//! Pages made from what the parts and their settings say: every field of a spec, and an index of all
 //! parts.
 
 pub(crate) mod columns;
 pub(crate) mod table;
 
 use crate::catalogue::{Catalogue, example, takes};
-use crate::sections::DataSection;
+use crate::sections::{DataSection, Top};
+use fl_core::settings::{Settings, ValueType};
 use fl_core::{PartDecl, Role};
-use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use table::{cell, doc, fields};
+use table::{cell, fields};
 
 const SPEC: &str = "\
 # What a spec can say
 
-Made by `fl schema --markdown`; a test compares it with the program. `specs/schema.json` says the same to editors: a first line
+Made by `fl schema --markdown`; a test compares it with the program. `specs/schema.json` has the same for editors: a first line
 `# yaml-language-server: $schema=../schema.json` gives completion and hovers (the path is relative to the spec).
 
 A name with a dot is a path, as `--set` takes it: `faults.on-nan` is `on-nan` in the mapping `faults`. `a: b` is a value in
-place of a mapping, and `[]` is each element of a list. A field with a default can be left out; `none` means that nothing
-stands in its place.
+place of a mapping, and `[]` is each element of a list. A field with a default can be left out; `none` means that it has
+no value.
 ";
 
 const PARTS: &str = "\
@@ -33,29 +33,36 @@ Made by `fl list --markdown`; a test holds it to the program. `fl inspect NAME` 
 impl Catalogue {
     /// Every field of a spec, in Markdown: the page that stands at `specs/README.md`.
     pub fn spec_page<D: DataSection>(&self) -> String {
-        let schema = self.plain_schema::<D>();
         let mut out = SPEC.to_string();
-        let mut top = schema.clone();
-        for elsewhere in ["data", "protocol", "parts"] {
-            let place = &mut top["properties"][elsewhere];
-            let doc = place["description"].as_str().unwrap_or_default();
-            *place = serde_json::json!({ "type": "object", "description": format!("{doc} See [below](#{elsewhere}).") });
+        let mut top = Top::fields();
+        for field in &mut top {
+            if let name @ ("data" | "protocol" | "parts") = &*field.name {
+                if name == "data" {
+                    field.doc = D::doc();
+                }
+                field.doc += &format!(" See [below](#{name}).");
+                field.accepts = ValueType::Map(ValueType::Any.into());
+            }
         }
         out += "\n## Top level\n\n";
         out += &fields(&top);
-        let data = &schema["properties"]["data"];
-        let _ = write!(out, "\n## `data`\n\n{}\n\n{}", doc(data), fields(data));
-        out += "\n## `protocol`\n\n`use` names one of these; what else stands there are its settings.\n";
+        let _ = write!(
+            out,
+            "\n## `data`\n\n{}\n\n{}",
+            D::doc(),
+            fields(&D::fields())
+        );
+        out += "\n## `protocol`\n\n`use` names one of these; the other keys are its settings.\n";
         for part in self.of_role(Role::Protocol) {
-            out += &section(part, &schema);
+            out += &section(part);
         }
         out += "\n## `parts`\n\n";
-        out += "One key for each slot of the protocol; what stands there is a mapping with `use`, the name of a part whose role and messages \
-                fit the slot, and that part's settings.\n\nA list of such mappings gives different parts to different clients: \
-                every element but one says `clients` (`5`, `0-3`, or a list of such), and the one without it, if there is one, serves all others.\n";
+        out += "One key for each slot of the protocol. Its value is a mapping with `use`, the name of a part whose role and messages fit the \
+                slot, and that part's settings.\n\nA list of such mappings gives different parts to different clients: \
+                every element but one has `clients` (`5`, `0-3`, or a list of such). The element without it, if there is one, serves all other clients.\n";
         for role in Role::ALL.into_iter().filter(|r| *r != Role::Protocol) {
             for part in self.of_role(role) {
-                out += &section(part, &schema);
+                out += &section(part);
             }
         }
         out
@@ -93,7 +100,7 @@ impl Catalogue {
                 );
             }
         }
-        out += "\n## By paper\n\nTitles and venues stand in the README of the part's crate.\n\n| paper | parts |\n|---|---|\n";
+        out += "\n## By paper\n\nThe README of the part's crate has titles and venues.\n\n| paper | parts |\n|---|---|\n";
         for (paper, parts) in papers {
             let _ = writeln!(out, "| {paper} | {} |", parts.join(", "));
         }
@@ -102,7 +109,7 @@ impl Catalogue {
 }
 
 /// What one part is, its slots if it is a protocol, and its settings.
-fn section(part: &PartDecl, schema: &Json) -> String {
+fn section(part: &PartDecl) -> String {
     let about = (part.describe)();
     let what = match about.signature.as_str() {
         "" => capital(&part.role.with_article()),
@@ -125,16 +132,9 @@ fn section(part: &PartDecl, schema: &Json) -> String {
     if !part.aliases.is_empty() {
         out += "\n";
     }
-    let key = format!("{}.{}", part.role.name().replace(' ', "-"), part.name);
-    let mut own = schema["$defs"][&key].clone();
-    if let Some(properties) = own["properties"].as_object_mut() {
-        // the same for every part, and said once
-        properties.remove("use");
-        properties.remove("clients");
-    }
-    match own["properties"].as_object().is_some_and(Map::is_empty) {
+    match about.fields.is_empty() {
         true => out += "It has no settings.\n",
-        false => out += &fields(&own),
+        false => out += &fields(&about.fields),
     }
     let slots = (part.role == Role::Protocol)
         .then(|| example(part))

@@ -1,23 +1,20 @@
-//! A JSON Schema as a table for people.
+//! Settings as a table for people.
 
 use super::capital;
-use serde_json::Value as Json;
+use fl_core::settings::{Field, Range, ValueType, to_json};
+use serde_json::{Number, Value as Json};
 use std::fmt::Write;
+use std::ops::Bound;
 
 /// Text as it can stand in a cell of a table.
 pub(super) fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-/// What a schema says about itself.
-pub(super) fn doc(schema: &Json) -> &str {
-    schema["description"].as_str().unwrap_or_default()
-}
-
-/// A table of everything that can stand in a mapping of this schema.
-pub(super) fn fields(schema: &Json) -> String {
+/// A table of everything that can stand in a mapping with these fields.
+pub(super) fn fields(fields: &[Field]) -> String {
     let mut table = Table::default();
-    table.mapping("", schema);
+    table.mapping("", fields);
     table.out
 }
 
@@ -25,7 +22,7 @@ pub(super) fn fields(schema: &Json) -> String {
 struct Table {
     out: String,
     /// What has its rows already, and where: the same fields are explained once.
-    known: Vec<(Json, String)>,
+    known: Vec<(ValueType, String)>,
 }
 
 impl Table {
@@ -40,35 +37,29 @@ impl Table {
         );
     }
 
-    /// The fields of a mapping, those first that must be given.
-    fn mapping(&mut self, path: &str, schema: &Json) {
-        let required = |name: &str| {
-            let listed = schema["required"].as_array().into_iter().flatten();
-            listed.into_iter().any(|r| r == name)
-        };
-        let Some(properties) = schema["properties"].as_object() else {
-            return;
-        };
-        for must in [true, false] {
-            for (name, field) in properties.iter().filter(|(n, _)| required(n) == must) {
-                let path = match path {
-                    "" => name.clone(),
-                    path => format!("{path}.{name}"),
-                };
-                let default = match (&field["default"], must) {
-                    (_, true) => "must be given".into(),
-                    (Json::Null, _) => "none".into(),
-                    (value, _) => format!("`{}`", yaml(value)),
-                };
-                self.field(&path, field, &kind(field), &default, doc(field));
-            }
+    /// The fields of a mapping by name, those first that must be given.
+    fn mapping(&mut self, path: &str, fields: &[Field]) {
+        let mut fields: Vec<&Field> = fields.iter().collect();
+        fields.sort_by_key(|f| (f.default.is_some(), &f.name));
+        for field in fields {
+            let path = match path {
+                "" => field.name.clone(),
+                path => format!("{path}.{}", field.name),
+            };
+            let default = match &field.default {
+                None => "must be given".into(),
+                Some(default) if default.is_null() => "none".into(),
+                Some(default) => format!("`{}`", yaml(&to_json(default))),
+            };
+            let of = &field.accepts;
+            self.field(&path, of, &kind(of), &default, &field.doc);
         }
     }
 
     /// One field, and below it what can stand in it, unless that is explained already.
-    fn field(&mut self, path: &str, schema: &Json, value: &str, default: &str, meaning: &str) {
-        let bare = bare(schema);
-        let before = self.known.iter().find(|(known, _)| *known == bare);
+    fn field(&mut self, path: &str, of: &ValueType, value: &str, default: &str, meaning: &str) {
+        let of = of.plain().0;
+        let before = self.known.iter().find(|(known, _)| alike(known, of));
         if let Some((_, first)) = before {
             let meaning = format!("{meaning} As `{first}`.");
             self.row(&format!("`{path}`"), value, default, meaning.trim());
@@ -76,137 +67,94 @@ impl Table {
         }
         self.row(&format!("`{path}`"), value, default, meaning);
         let rows = self.out.len();
-        self.inside(path, schema);
+        self.inside(path, of);
         if self.out.len() > rows {
-            self.known.push((bare, path.to_string()));
+            self.known.push((of.clone(), path.to_string()));
         }
     }
 
-    fn inside(&mut self, path: &str, schema: &Json) {
-        self.mapping(path, schema);
-        for choice in choices(schema) {
-            match single(choice) {
-                Some((name, value)) => {
-                    let plain = choices(schema).any(|c| c["const"] == *name);
-                    let path = format!("{path}.{name}");
-                    let or_name = if plain { ", or its name alone" } else { "" };
-                    let of_value = format!("{}{or_name}", kind(value));
-                    self.field(&path, value, &of_value, "", doc(choice));
-                }
-                None if choice.get("const").is_some() => {
-                    let name = text(&choice["const"]);
-                    let mapping = choices(schema)
-                        .filter_map(single)
-                        .any(|(other, _)| *other == name);
-                    // a name that may also carry settings has its row there
-                    if !mapping && !doc(choice).is_empty() {
-                        self.row(&format!("`{path}: {name}`"), "", "", doc(choice));
+    fn inside(&mut self, path: &str, of: &ValueType) {
+        match of.plain().0 {
+            ValueType::Group { fields, .. } => self.mapping(path, fields),
+            ValueType::Choice { words, others, .. } => {
+                for word in words {
+                    let name = &word.name;
+                    match &word.value {
+                        Some(value) => {
+                            let or_name = if word.stands_alone() {
+                                ", or its name alone"
+                            } else {
+                                ""
+                            };
+                            let of_value = format!("{}{or_name}", kind(value));
+                            self.field(&format!("{path}.{name}"), value, &of_value, "", &word.doc);
+                        }
+                        None if word.doc.is_empty() => {}
+                        None => self.row(&format!("`{path}: {name}`"), "", "", &word.doc),
                     }
                 }
-                None => self.inside(path, choice),
+                others.iter().for_each(|other| self.inside(path, other));
             }
+            ValueType::List { items, .. } => self.inside(&format!("{path}[]"), items),
+            _ => {}
         }
-        if schema["items"].is_object() {
-            self.inside(&format!("{path}[]"), &schema["items"]);
-        }
+    }
+}
+
+/// Whether two types accept the same, whatever they say of themselves.
+fn alike(a: &ValueType, b: &ValueType) -> bool {
+    match (a, b) {
+        (ValueType::Group { fields: a, .. }, ValueType::Group { fields: b, .. }) => a == b,
+        _ => a == b,
     }
 }
 
 /// The range and the default of a field, in words; nothing if it has neither.
-pub(crate) fn explain(field: &Json) -> String {
-    let range = Some(range(field)).filter(|range| !range.is_empty());
-    let default = field.get("default").filter(|default| !default.is_null());
-    let default = default.map(|default| format!("default: {}", yaml(default)));
+pub(crate) fn explain(field: &Field) -> String {
+    let range = match field.accepts.plain().0 {
+        ValueType::Whole(range) | ValueType::Number(range) => words(range),
+        _ => String::new(),
+    };
+    let range = Some(range).filter(|range| !range.is_empty());
+    let default = field.default.as_ref().filter(|default| !default.is_null());
+    let default = default.map(|default| format!("default: {}", yaml(&to_json(default))));
     let both: Vec<String> = range.into_iter().chain(default).collect();
     capital(&both.join("; "))
 }
 
-/// The alternatives of a schema.
-pub(crate) fn choices(schema: &Json) -> impl Iterator<Item = &Json> {
-    let listed = |key: &str| schema[key].as_array().into_iter().flatten();
-    listed("oneOf").chain(listed("anyOf"))
-}
-
-/// The name and value of an alternative such as `{ dirichlet: .. }`.
-pub(crate) fn single(choice: &Json) -> Option<(&String, &Json)> {
-    let properties = choice["properties"].as_object()?;
-    let required = choice["required"].as_array()?;
-    match (properties.len(), required.len()) {
-        (1, 1) => properties.iter().next(),
-        _ => None,
-    }
-}
-
-/// A schema without what belongs to one use of it only.
-fn bare(schema: &Json) -> Json {
-    let mut bare = schema.clone();
-    if let Some(map) = bare.as_object_mut() {
-        map.remove("description");
-        map.remove("default");
-        // a field that can be left out explains the same as one that cannot
-        if let Some(Json::Array(types)) = map.get_mut("type") {
-            types.retain(|t| t != "null");
-            if let [one] = &types[..] {
-                let one = one.clone();
-                map.insert("type".into(), one);
-            }
-        }
-    }
-    bare
-}
-
 /// What kind of value this is, with its range.
-fn kind(schema: &Json) -> String {
-    if let Some(value) = schema.get("const") {
-        return format!("`{}`", text(value));
-    }
-    if choices(schema).next().is_some() {
-        let mut names: Vec<String> = Vec::new();
-        for choice in choices(schema) {
-            let name = match single(choice) {
-                Some((name, _)) => format!("`{name}`"),
-                None => kind(choice),
-            };
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        let plain = names.iter().all(|name| name.starts_with('`'));
-        return names.join(if plain { ", " } else { " or " });
-    }
-    let types = match &schema["type"] {
-        Json::Array(all) => all.iter().filter_map(Json::as_str).collect(),
-        one => one.as_str().into_iter().collect::<Vec<_>>(),
+fn kind(of: &ValueType) -> String {
+    let ranged = |kind: &str, range: &Range| match words(range) {
+        range if range.is_empty() => kind.to_string(),
+        range => format!("{kind}, {range}"),
     };
-    let words: Vec<String> = types
-        .into_iter()
-        .filter(|t| *t != "null")
-        .map(|t| match t {
-            "integer" => "whole number".into(),
-            "string" => "text".into(),
-            "boolean" => "`true` or `false`".into(),
-            "array" => match kind(&schema["items"]) {
-                of if of.is_empty() => "list".into(),
-                of => format!("list of: {of}"),
-            },
-            "object" => "mapping".into(),
-            other => other.to_string(),
-        })
-        .collect();
-    let words = words.join(" or ");
-    match range(schema) {
-        range if range.is_empty() => words,
-        range => format!("{words}, {range}"),
+    match of.plain().0 {
+        ValueType::Choice { words, others, .. } => {
+            let words = words.iter().map(|word| format!("`{}`", word.name));
+            let names: Vec<String> = words.chain(others.iter().map(kind)).collect();
+            names.join(if others.is_empty() { ", " } else { " or " })
+        }
+        ValueType::Whole(range) => ranged("whole number", range),
+        ValueType::Number(range) => ranged("number", range),
+        ValueType::Bool => "`true` or `false`".into(),
+        ValueType::List { items, .. } => match kind(items) {
+            of if of.is_empty() => "list".into(),
+            of => format!("list of: {of}"),
+        },
+        ValueType::Any => String::new(),
+        other => other.kind(),
     }
 }
 
-/// `1 to 100`, `above 0 and below 1`, or nothing.
-fn range(schema: &Json) -> String {
-    let number = |key: &str| schema.get(key).map(text);
-    let low = number("minimum").map(|n| format!("at least {n}"));
-    let low = low.or(number("exclusiveMinimum").map(|n| format!("above {n}")));
-    let high = number("maximum").map(|n| format!("at most {n}"));
-    let high = high.or(number("exclusiveMaximum").map(|n| format!("below {n}")));
+/// `at least 1 and at most 100`, `above 0`, or nothing.
+fn words(range: &Range) -> String {
+    let end = |end: &Bound<Number>, includes: &str, excludes: &str| match end {
+        Bound::Included(x) => Some(format!("{includes} {}", text(&Json::Number(x.clone())))),
+        Bound::Excluded(x) => Some(format!("{excludes} {}", text(&Json::Number(x.clone())))),
+        Bound::Unbounded => None,
+    };
+    let low = end(&range.low, "at least", "above");
+    let high = end(&range.high, "at most", "below");
     let both: Vec<_> = low.into_iter().chain(high).collect();
     both.join(" and ")
 }
@@ -241,25 +189,48 @@ fn text(value: &Json) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use fl_core::settings::Settings;
+
+    fl_core::settings! {
+        /// Training.
+        pub struct Training {
+            /// Examples | mini-batch.
+            batch: usize = 32, in 1..;
+        }
+    }
+    fl_core::settings! {
+        /// By class.
+        pub struct Dirichlet {
+            /// How even.
+            alpha: f64, in fl_core::settings::above(0.0);
+        }
+    }
+    fl_core::choices! {
+        /// Who has what.
+        pub enum Split {
+            /// At random.
+            Iid = "iid",
+            /// By class.
+            Dirichlet(Dirichlet) = "dirichlet",
+        }
+    }
+    fl_core::settings! {
+        /// All.
+        pub struct All {
+            /// Training.
+            a: Training = Training { batch: 32 };
+            /// Training.
+            b: Option<Training> = Some(Training { batch: 32 });
+            /// Numbers.
+            list: Option<Vec<f64>> = None;
+            /// Who has what.
+            split: Split;
+        }
+    }
 
     #[test]
     fn exact_a_table_explains_every_field_once() {
-        let training = json!({
-            "type": "object", "description": "Training.", "default": { "batch": 32, "clip": null },
-            "properties": { "batch": { "type": "integer", "minimum": 1, "default": 32, "description": "Examples | mini-batch." } },
-        });
-        let split = json!({ "description": "Who has what.", "oneOf": [
-            { "const": "iid", "description": "At random." },
-            { "type": "object", "required": ["dirichlet"], "description": "By class.", "properties": { "dirichlet": {
-                "type": "object", "required": ["alpha"],
-                "properties": { "alpha": { "type": "number", "exclusiveMinimum": 0.0, "description": "How even." } },
-            } } },
-        ] });
-        let schema = json!({ "required": ["split"], "properties": {
-            "a": training, "b": training, "list": { "type": ["array", "null"], "items": { "type": "number" } }, "split": split,
-        } });
-        insta::assert_snapshot!(fields(&schema), @r"
+        insta::assert_snapshot!(fields(&All::fields()), @r"
         | field | value | default | meaning |
         |---|---|---|---|
         | `split` | `iid`, `dirichlet` | must be given | Who has what. |
@@ -269,7 +240,7 @@ mod tests {
         | `a` | mapping | `{ batch: 32 }` | Training. |
         | `a.batch` | whole number, at least 1 | `32` | Examples \| mini-batch. |
         | `b` | mapping | `{ batch: 32 }` | Training. As `a`. |
-        | `list` | list of: number | none |  |
+        | `list` | list of: number | none | Numbers. |
         ");
     }
 }

@@ -328,7 +328,7 @@ fn the_catalogue_finds_and_describes() {
     ];
     insta::assert_snapshot!(text.join("----\n"), @r#"
     protocol
-      distil  Everybody speaks about public samples once.
+      distil  All clients answer about public samples once.
       picky   Needs much of its parts.
       rounds  Parameters go round and round.
     aggregator
@@ -342,7 +342,7 @@ fn the_catalogue_finds_and_describes() {
       gaussian  params  Clips and adds noise.
       noisy     logits  Noise that has a price or not.
     trainer
-      able  A model of one kind or another, which does what it is told.
+      able  A model with settable abilities.
       net   A network.
     accountant
       pure  Prices what is pure.

@@ -27,7 +27,7 @@ fn what_fits_is_no_mistake() {
                 "accountant: { use: pure }",
             ],
         ),
-        // nobody asks what it costs
+        // no part prices it
         picky("", "", &[MODEL, "privacy: { use: noisy, priced: false }"]),
     ];
     for text in good {

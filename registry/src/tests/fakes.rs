@@ -233,7 +233,7 @@ impl Protocol for Rounds {
 plugin!(protocol "rounds" => Rounds);
 
 settings! {
-    /// Everybody speaks about public samples once.
+    /// All clients answer about public samples once.
     pub struct Distil {}
 }
 const TEACHER: TrainerSlot = TrainerSlot::new("teacher", "Teaches.");
@@ -255,7 +255,7 @@ impl Protocol for Distil {
 plugin!(protocol "distil" => Distil);
 
 settings! {
-    /// A model of one kind or another, which does what it is told.
+    /// A model with settable abilities.
     pub struct Able {
         /// Numbers in its only parameter; none has no parameters.
         width: Option<usize> = None, in 1..=100;

@@ -4,7 +4,7 @@ use super::*;
 use fl_core::Stream;
 use std::fmt::Write;
 
-/// What work may cost: allocations, and bytes held at once, for a text of so many bytes. No text
+/// Bounds of the work: allocations, and bytes held at once, for a text of `bytes` bytes. No text
 /// has more values than bytes, nor more than are allowed; the worst seen is 73 allocations and
 /// 1,010 bytes for each. A pair of 8,000 groups compared with each other would be ten times the
 /// bound.

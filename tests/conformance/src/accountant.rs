@@ -11,9 +11,9 @@ const SANE: &str = "gives a sane guarantee";
 const GROWS: &str = "epsilon grows with events";
 const NOISE: &str = "more noise costs less";
 const ASKING: &str = "asking changes nothing";
-const ASKED: &str = "an event costs what was asked";
-const REFUSED: &str = "what has no price is refused";
-const SENSE: &str = "what makes no sense is refused";
+const ASKED: &str = "an event has the requested cost";
+const REFUSED: &str = "an event without a price is refused";
+const SENSE: &str = "an impossible event is refused";
 const ORDER: &str = "ledgers merge in any order";
 const PARALLEL: &str = "parallel costs at most sequential";
 
@@ -140,7 +140,7 @@ pub fn check(make: Make<'_>) -> Result<(), Broken> {
         merges(make, kind)?;
     }
     must(SOME, priced > 0, || {
-        "nothing that the kit knows has a price".into()
+        "no event of the kit has a price".into()
     })
 }
 
@@ -243,7 +243,7 @@ fn asking(make: Make<'_>, kind: Kind) -> Held {
     let charged = guarantee(&*part, None)?;
     must(ASKED, close(asked.epsilon, charged.epsilon), || {
         format!(
-            "epsilon {} was said before {next:?}, it is {} after",
+            "epsilon was {} before {next:?} and is {} after",
             digits(asked.epsilon),
             digits(charged.epsilon)
         )

@@ -12,7 +12,7 @@ const LEGAL: &str = "never fails on a legal inbox";
 const SANE: &str = "gives a sane message";
 const SAME: &str = "same inbox, same bits";
 const EXECUTOR: &str = "same bits on any executor";
-const OUTLINE: &str = "gives what it was sent, in names and shapes";
+const OUTLINE: &str = "keeps the names and shapes of its messages";
 const FOLD: &str = "folds to the same bits, round after round";
 const STATE: &str = "state survives save and load";
 const ORDER: &str = "claims order_free";
@@ -237,7 +237,7 @@ impl Bench<'_> {
             let spot = || format!("number {at} of row {row} of `{name}`");
             let Some((low, high)) = sent.get(&place) else {
                 let found = format!(
-                    "{} is {}, and nobody sent anything there ({})",
+                    "{} is {}, and no client sent anything there ({})",
                     spot(),
                     digits(x),
                     self.case.place()

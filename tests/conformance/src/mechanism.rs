@@ -11,17 +11,17 @@ use fl_core::{AnyMechanism, Cohort, PrivacyEvent, Stream};
 const BOUND: &str = "bounds any legal message";
 const BOUND_SAME: &str = "bounds to the same bits";
 const BOUND_TWICE: &str = "bounding twice is bounding once";
-const PRICE: &str = "prices what it bounded";
-const PERTURB: &str = "perturbs what it bounded";
+const PRICE: &str = "prices a bounded message";
+const PERTURB: &str = "perturbs a bounded message";
 const SANE: &str = "gives a sane message";
 const SAME: &str = "same stream, same noise";
 const OTHER: &str = "other stream, other noise";
 const FIRST: &str = "keeps the first queries";
-const DRAW: &str = "counts on no draw that did not happen";
+const DRAW: &str = "its price assumes no sampling that did not take place";
 const STATE: &str = "state survives save and load";
 const GRID: &str = "noise of the system lies on its grid";
-const HONEST: &str = "noise is what the price says";
-const SENSITIVITY: &str = "sensitivity is what the price says";
+const HONEST: &str = "its noise is that of its price";
+const SENSITIVITY: &str = "its sensitivity is that of its price";
 
 /// Number of noise values that are compared with their distribution.
 const NOISE: usize = 20_000;

@@ -122,7 +122,7 @@ fn polled<P: PoolSample + ?Sized>(
     }
     Err(Broken::new(
         POLL,
-        format!("it has asked {POLLS} times and wants to know more ({place})"),
+        format!("it has asked {POLLS} times and asks again ({place})"),
     ))
 }
 

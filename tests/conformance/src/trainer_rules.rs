@@ -11,7 +11,7 @@ use ndarray::{Array2, ArrayD, IxDyn};
 
 const SLOPES: &str = "vjp is the slope of its predictions";
 const GRADIENT: &str = "gradient is the slope of its mean loss";
-const REFUSES: &str = "what does not fit is an error";
+const REFUSES: &str = "unsuitable input is an error";
 const UNCHANGED: &str = "an error changes nothing";
 const WHOLE: &str = "set_params takes all or nothing";
 const EMPTY: &str = "no samples are no problem";

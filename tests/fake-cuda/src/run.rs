@@ -476,7 +476,7 @@ impl Warp {
         }
     }
 
-    /// The threads from `first` on of a block of so many, at `place` in the grid.
+    /// The threads from `first` on of a block of `threads`, at `place` in the grid.
     fn begin(&mut self, first: u32, threads: u32, place: [u32; 3], launch: &Launch) {
         self.r.fill([u32::MAX; 32]);
         self.d.fill([u64::MAX; 32]);

@@ -66,7 +66,7 @@ fn base() -> Result<Base> {
     let stopped = go_on(&base, folder, None, Some(2))?;
     anyhow::ensure!(stopped.stopped.is_some(), "it goes on");
     collect(&path, &path, &mut base.files)?;
-    // nobody works on it, and there is no answer that was cut off
+    // no process works on it, and no answer was cut off
     base.files.remove(Path::new("lock"));
     base.files.insert("answers".into(), Vec::new());
     base.digest = resumed(&base, &path, None)?.digest;

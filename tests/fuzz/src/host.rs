@@ -33,7 +33,7 @@ fn parts() -> Vec<(u32, String)> {
 
 /// What the host keeps during a call.
 #[derive(Default)]
-struct Kept {
+pub(crate) struct Kept {
     parts: Vec<*mut c_void>,
     rooms: Vec<Vec<u64>>,
     refuses: bool,
@@ -137,7 +137,7 @@ unsafe extern "C" fn parallel_for(
     }
 }
 
-fn host(kept: &mut Kept, bytes: &mut Bytes<'_>) -> FlHost {
+pub(crate) fn host(kept: &mut Kept, bytes: &mut Bytes<'_>) -> FlHost {
     FlHost {
         size: size_of::<FlHost>() - usize::from(bytes.rarely(64)),
         context: std::ptr::from_mut(kept).cast(),
@@ -157,7 +157,7 @@ fn host(kept: &mut Kept, bytes: &mut Bytes<'_>) -> FlHost {
     }
 }
 
-fn borrowed(text: &[u8]) -> FlText {
+pub(crate) fn borrowed(text: &[u8]) -> FlText {
     FlText {
         data: text.as_ptr(),
         length: text.len(),
@@ -181,7 +181,7 @@ const COHORT: &str = r#"{"clients": 3, "of": 5, "draw": "everyone"}"#;
 const EVENT: &str = r#"{"Laplace": {"sensitivity": 1, "scale": 2, "unit": "party"}}"#;
 
 /// Every operation with a text that it may be given.
-const OPERATIONS: [(u32, &str); 43] = [
+const OPERATIONS: [(u32, &str); 46] = [
     (FL_CHECK, r#"{"part": 0, "settings": {}}"#),
     (FL_DESCRIBE, ""),
     (FL_SAVE, ""),
@@ -195,6 +195,7 @@ const OPERATIONS: [(u32, &str); 43] = [
     (FL_FIT, r#"{"classes": 3}"#),
     (FL_SELECT, ROUND),
     (FL_POLL, ROUND),
+    (FL_RANK, ""),
     (FL_CLIP, ""),
     (FL_RANGE, ""),
     (FL_AGREE, "2.5"),
@@ -231,6 +232,8 @@ const OPERATIONS: [(u32, &str); 43] = [
         r#"{"loss": "CrossEntropy", "target": "classes"}"#,
     ),
     (FL_STEP_SIZE, ""),
+    (FL_DESCEND, r#"{"at": 0, "of": 1}"#),
+    (FL_HEAD, ""),
     (FL_SAVE_MEMORY, ""),
     (FL_LOAD_MEMORY, ""),
     (0, ""),
@@ -240,7 +243,7 @@ const OPERATIONS: [(u32, &str); 43] = [
 ];
 
 /// A text of the fuzzer, unless it asks for more work than a fuzzer has time for.
-fn small(text: &[u8]) -> &[u8] {
+pub(crate) fn small(text: &[u8]) -> &[u8] {
     let long = |run: &[u8]| run.len() > 2 && run.iter().all(u8::is_ascii_digit);
     let many = text.windows(3).any(long)
         || text
@@ -364,6 +367,29 @@ fn one(table: &FlLibrary, kept: &mut Kept, bytes: &mut Bytes<'_>) {
         true => small(bytes.some()),
         false => usual.as_bytes(),
     };
+    let code = with_input(text, bytes, |input, bytes| {
+        let part = match kept.parts.len() {
+            0 => std::ptr::null_mut(),
+            n => kept.parts[bytes.of(n)],
+        };
+        kept.refuses = bytes.rarely(32);
+        kept.rooms.clear();
+        let host = host(kept, bytes);
+        let call = table.call.expect("call");
+        // SAFETY: everything handed over lives through the call, and one thread uses the part.
+        unsafe { call(part, operation, input, &raw const host) }
+    });
+    // a panic is the part's, and the host says so: whoever asks nonsense may get one, but a library
+    // survives it
+    assert!((FL_OK..=FL_LACKS).contains(&code), "code {code}");
+}
+
+/// Runs `f` with this text and the messages that the bytes say.
+pub(crate) fn with_input<R>(
+    text: &[u8],
+    bytes: &mut Bytes<'_>,
+    f: impl FnOnce(&FlInput, &mut Bytes<'_>) -> R,
+) -> R {
     let blocks: Vec<Vec<Block>> = (0..bytes.byte() % 4)
         .map(|_| (0..bytes.byte() % 4).map(|_| block(bytes)).collect())
         .collect();
@@ -393,17 +419,5 @@ fn one(table: &FlLibrary, kept: &mut Kept, bytes: &mut Bytes<'_>) {
         messages: messages.as_ptr(),
         count: messages.len(),
     };
-    let part = match kept.parts.len() {
-        0 => std::ptr::null_mut(),
-        n => kept.parts[bytes.of(n)],
-    };
-    kept.refuses = bytes.rarely(32);
-    kept.rooms.clear();
-    let host = host(kept, bytes);
-    let call = table.call.expect("call");
-    // SAFETY: everything handed over lives through the call, and one thread uses the part.
-    let code = unsafe { call(part, operation, &raw const input, &raw const host) };
-    // a panic is the part's, and the host says so: whoever asks nonsense may get one, but a library
-    // survives it
-    assert!((FL_OK..=FL_LACKS).contains(&code), "code {code}");
+    f(&input, bytes)
 }

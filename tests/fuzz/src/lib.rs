@@ -11,6 +11,7 @@ mod folder;
 mod host;
 mod library;
 mod mutate;
+mod protocol;
 mod spec;
 mod trial;
 mod wire;
@@ -55,6 +56,7 @@ pub const TARGETS: &[Target] = &[
     target("description", library::description, 100),
     target("answers", library::answers, 300),
     target("calls", host::calls, 300),
+    target("protocols", protocol::protocols, 100),
     target("try", trial::trial, 100),
 ];
 

@@ -102,7 +102,7 @@ const TEXTS: [&str; 10] = [
 ];
 
 /// Does what the bytes say, and returns the code that they say.
-fn act(host: &FlHost, bytes: &mut Bytes<'_>) -> i32 {
+pub(crate) fn act(host: &FlHost, bytes: &mut Bytes<'_>) -> i32 {
     let at = host.context;
     for _ in 0..bytes.byte() % 6 {
         match bytes.byte() % 10 {
@@ -175,7 +175,7 @@ fn tensor(host: &FlHost, bytes: &mut Bytes<'_>) {
         return;
     }
     let (dimensions, shape) = (shape.len() as u32, shape.as_ptr());
-    // SAFETY: the host's own function, and a shape of so many dimensions.
+    // SAFETY: the host's own function, and a shape of `shape.len()` dimensions.
     let room =
         unsafe { host.tensor.unwrap()(host.context, borrowed(name), dtype, dimensions, shape) };
     let size = [4, 8, 4, 1].get(dtype as usize).copied().unwrap_or(0);
@@ -330,7 +330,7 @@ impl Drive<'_> {
                 let _ = part.update(&round, out).map(|out| encode(&*out));
             }
         }
-        let _ = round.said();
+        let _ = round.take_log();
         let state = part.save();
         let _ = part.load(&state);
     }
@@ -397,6 +397,9 @@ impl Drive<'_> {
         if let Ok(Some(poll)) = part.poll(&round, pool) {
             assert!(poll.of.iter().all(|at| *at < n), "{poll:?} of {n}");
         }
+        if let Ok(Some(ranks)) = part.rank(pool) {
+            assert_eq!(ranks.len(), n, "ranks");
+        }
         if let Ok(positions) = part.select(&round, pool) {
             assert!(positions.is_sorted_by(|a, b| a < b), "{positions:?}");
             assert!(positions.iter().all(|at| *at < n), "{positions:?} of {n}");
@@ -417,10 +420,14 @@ impl Drive<'_> {
         if let Ok(Some(features)) = part.features(&x) {
             assert_eq!(features.nrows(), 4, "features");
         }
+        if let Some(head) = part.head() {
+            assert_eq!(head.outputs(), 3, "a last layer");
+        }
         if let Some(part) = part.parametric() {
             let params = part.params();
             let _ = part.set_params(&params);
             let _ = part.gradient(&x, target, Loss::CrossEntropy);
+            let _ = part.descend(&params, 0, 1);
             let _ = part.step_size();
         }
         if let Some(part) = part.differentiable() {

@@ -4,7 +4,7 @@ use crate::spec::CATALOGUE;
 use fl_core::settings::Value;
 use serde_json::Value as Json;
 
-/// An answer has numbers; a part that panics is said to be one, and that is a mistake here.
+/// An answer has numbers; a part that panics is reported, and that is a mistake here.
 pub(crate) fn trial(text: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else {
         return;

@@ -67,5 +67,6 @@ smoke! {
     description => "description",
     answers => "answers",
     calls => "calls",
+    protocols => "protocols",
     trial => "try",
 }

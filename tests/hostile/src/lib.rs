@@ -2,7 +2,8 @@
 //! interface.
 use fl_core::prelude::*;
 use fl_core::privacy::Unit;
-use fl_core::settings::{Reader, Setting, Value};
+use fl_core::settings::{Reader, Setting, Value, ValueType};
+use serde::{Deserialize, Serialize};
 
 /// Where it panics.
 #[derive(Clone, Debug)]
@@ -17,14 +18,11 @@ impl Setting for Position {
     fn write(&self) -> Value {
         self.0.write()
     }
-    fn schema() -> fl_core::__private::Json {
+    fn value_type() -> ValueType {
         if std::env::var_os("FL_HOSTILE").is_some_and(|v| v == "describe") {
             panic!("in describe");
         }
-        String::schema()
-    }
-    fn kind() -> String {
-        "text".into()
+        String::value_type()
     }
 }
 
@@ -115,7 +113,7 @@ export_plugins!();
 settings! {
     /// A protocol that does what no protocol may.
     pub struct Misbehaves {
-        /// What: panic, answer, undeclared, hides, outlasts, late, stay.
+        /// What: panic, answer, undeclared, hides, outlasts, looks, stay.
         how: String = String::new();
     }
 }
@@ -139,6 +137,10 @@ impl Protocol for Misbehaves {
                     model.save()?;
                 }
                 *kept = Some(me.new_model(&MODEL, 0)?);
+            }
+            if self.how == "looks" {
+                let (own, seen) = (me.own().len(), me.own().samples.inputs().len());
+                ensure!(own == seen, "it has {own} rows and sees {seen}");
             }
             Ok(Scalar::new(1.0))
         });
@@ -174,3 +176,81 @@ impl Protocol for Misbehaves {
     }
 }
 plugin!(protocol "misbehaves" => Misbehaves);
+
+settings! {
+    /// A protocol of rounds that keeps a state at the server and at every client.
+    pub struct Tallies {
+        /// Number of rounds.
+        rounds: usize = 5, in 1..;
+        /// Every answer takes this number of milliseconds.
+        pause: u64 = 0;
+        /// What goes wrong: kind (an answer has another kind than declared), forgets (the state
+        /// cannot be read back), abort (the client's process ends in round 3).
+        wrong: String = String::new();
+    }
+}
+
+/// The sum of all answers; one that forgets can be written and not be read.
+#[derive(Serialize, Deserialize)]
+#[serde(try_from = "(f64, bool)")]
+struct Tally {
+    sum: f64,
+    forgets: bool,
+}
+
+impl TryFrom<(f64, bool)> for Tally {
+    type Error = &'static str;
+
+    fn try_from((sum, forgets): (f64, bool)) -> std::result::Result<Self, &'static str> {
+        match forgets {
+            true => Err("it forgets"),
+            false => Ok(Self { sum, forgets }),
+        }
+    }
+}
+
+const WRONG_KIND: Exchange<Nothing, Params> = Exchange::new("a number");
+
+/// Whether a run has begun, so that clients answer what the protocol has declared before.
+static LEADS: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+impl Tallies {
+    fn answer(&self, me: &mut Client) -> Result<Scalar> {
+        std::thread::sleep(std::time::Duration::from_millis(self.pause));
+        let before = me.unstash::<Scalar>("answers")?.map_or(0.0, |n| n.value());
+        let now = before + 1.0;
+        me.stash("answers", &Scalar::new(now));
+        if self.wrong == "abort" && now > 2.0 {
+            std::process::abort();
+        }
+        Ok(Scalar::new(
+            now * me.stream("number").draws().uniform() as f32,
+        ))
+    }
+}
+
+impl Protocol for Tallies {
+    fn declare(&self) -> Declaration<'_> {
+        if self.wrong == "kind" && LEADS.load(std::sync::atomic::Ordering::Relaxed) {
+            let other = WRONG_KIND.answered_by(|_, _| Ok(Params::default()));
+            return Declaration::new().exchange(other);
+        }
+        Declaration::new().exchange(ASKED.answered_by(|me, _| self.answer(me)))
+    }
+
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+        let mut tally = Tally {
+            sum: 0.0,
+            forgets: self.wrong == "forgets",
+        };
+        LEADS.store(true, std::sync::atomic::Ordering::Relaxed);
+        server.rounds(self.rounds, &mut tally, |server, tally, round| {
+            let all = server.everyone();
+            for one in server.collect(round, &ASKED, &all, |_| &Nothing)?.iter() {
+                tally.sum += f64::from(one.body.value());
+            }
+            server.record(round, "tally", tally.sum)
+        })
+    }
+}
+plugin!(protocol "tallies" => Tallies);

@@ -119,12 +119,12 @@ pub fn all() -> Vec<Mutant> {
         ("without a flaw", None, Flaw::Nothing),
         (
             "what it does not know is free",
-            Some("what has no price is refused"),
+            Some("an event without a price is refused"),
             UnknownFree,
         ),
         (
             "refuses without saying why it does",
-            Some("what has no price is refused"),
+            Some("an event without a price is refused"),
             UnknownText,
         ),
         (
@@ -134,7 +134,7 @@ pub fn all() -> Vec<Mutant> {
         ),
         (
             "says less than it charges",
-            Some("an event costs what was asked"),
+            Some("an event has the requested cost"),
             AskedWrongly,
         ),
         (
@@ -146,7 +146,7 @@ pub fn all() -> Vec<Mutant> {
         ("noise costs", Some("more noise costs less"), NoiseCosts),
         (
             "a negative cost",
-            Some("what makes no sense is refused"),
+            Some("an impossible event is refused"),
             TakesNegative,
         ),
         (

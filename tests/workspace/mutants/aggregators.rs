@@ -284,7 +284,7 @@ pub fn all() -> Vec<Mutant> {
         ),
         (
             "another name for what it was sent",
-            Some("gives what it was sent, in names and shapes"),
+            Some("keeps the names and shapes of its messages"),
             kit(made(
                 |inbox| {
                     let named = |(name, tensor)| (format!("mean.{name}"), tensor);

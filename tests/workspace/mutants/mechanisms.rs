@@ -106,18 +106,18 @@ pub fn all() -> Vec<Mutant> {
         ("without a flaw", None, Flaw::Nothing),
         (
             "a fifth too little noise",
-            Some("noise is what the price says"),
+            Some("its noise is that of its price"),
             Quiet,
         ),
-        ("no noise", Some("noise is what the price says"), Silent),
+        ("no noise", Some("its noise is that of its price"), Silent),
         (
             "one draw for all numbers",
-            Some("noise is what the price says"),
+            Some("its noise is that of its price"),
             OneDraw,
         ),
         (
             "normal noise sold as Laplace noise",
-            Some("noise is what the price says"),
+            Some("its noise is that of its price"),
             Normal,
         ),
         (
@@ -132,12 +132,12 @@ pub fn all() -> Vec<Mutant> {
         ),
         (
             "a bound that does not bound",
-            Some("sensitivity is what the price says"),
+            Some("its sensitivity is that of its price"),
             NoBound,
         ),
         (
             "half the sensitivity",
-            Some("sensitivity is what the price says"),
+            Some("its sensitivity is that of its price"),
             HalfReach,
         ),
         (
@@ -152,7 +152,7 @@ pub fn all() -> Vec<Mutant> {
         ),
         (
             "a price for a hundredth of the clients",
-            Some("counts on no draw that did not happen"),
+            Some("its price assumes no sampling that did not take place"),
             Subsampled,
         ),
         (

@@ -376,7 +376,7 @@ pub fn all() -> Vec<Mutant> {
         ),
         (
             "loads something else",
-            Some("what it saves predicts the same"),
+            Some("a saved model predicts the same"),
             LoadsWrong,
         ),
         (
@@ -426,7 +426,7 @@ pub fn all() -> Vec<Mutant> {
         ),
         (
             "shapes are not looked at",
-            Some("what does not fit is an error"),
+            Some("unsuitable input is an error"),
             NoShapeCheck,
         ),
         (
@@ -452,7 +452,7 @@ pub fn all() -> Vec<Mutant> {
         ),
         (
             "takes anything for its memory",
-            Some("what does not fit is an error"),
+            Some("unsuitable input is an error"),
             TakesAnyMemory,
         ),
     ];

@@ -30,7 +30,7 @@ fn priceable<'e>(events: impl IntoIterator<Item = &'e PrivacyEvent>) -> Result<(
     for event in events {
         let text = serde_json::to_string(event)?;
         if serde_json::from_str::<PrivacyEvent>(&text).is_err() {
-            let why = format!("what is not finite has no price: {event}");
+            let why = format!("an event that is not finite has no price: {event}");
             bail!(Problem::Unpriced(why));
         }
     }

@@ -7,7 +7,7 @@ use crate::abi::context_json::RoundText;
 use crate::abi::marshal::{OutgoingMessage, content};
 use crate::abi::raw::*;
 use crate::inbox::loss_of;
-use crate::message::{self, AnyMessage, Erased, Logits, MessageType, Params, View};
+use crate::message::{self, AnyMessage, Erased, Ids, Logits, MessageType, Params, View};
 use crate::{
     AnyAggregator, AnyFold, AnyInbox, ClientMessage, Problem, Properties, RequiredInputs, Result,
     Round,
@@ -15,6 +15,7 @@ use crate::{
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use std::any::Any;
+use std::collections::BTreeSet;
 
 /// What `FL_DESCRIBE` gives for an aggregator.
 #[derive(Default, Deserialize)]
@@ -111,7 +112,7 @@ impl LoadedAggregator {
         })
     }
 
-    /// Shows it what the clients were sent, if it wants to see it.
+    /// Passes the message sent to clients to an aggregator that needs it.
     fn show(&self, round: &Round) -> Result<()> {
         if !self.needs.sent {
             return Ok(());
@@ -242,8 +243,20 @@ impl AnyAggregator for LoadedAggregator {
     }
 }
 
-/// Tensors of the same names and shapes, or with other rows.
+/// Tensors of the same names and shapes, or with other rows; some of the same ids.
 pub(super) fn like(sent: &dyn AnyMessage, given: &dyn AnyMessage) -> Result<()> {
+    let ids = |of: &dyn AnyMessage| {
+        of.as_any()
+            .downcast_ref::<Ids>()
+            .map(|Ids(all)| all.clone())
+    };
+    if let (Some(sent), Some(given)) = (ids(sent), ids(given)) {
+        let sent: BTreeSet<u32> = sent.into_iter().collect();
+        return match given.iter().find(|id| !sent.contains(id)) {
+            Some(id) => bail!(Problem::Shape(format!("the id {id}, which was not sent"))),
+            None => Ok(()),
+        };
+    }
     if message::alike(sent, given).is_ok() {
         return Ok(());
     }

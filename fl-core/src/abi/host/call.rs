@@ -16,7 +16,6 @@ use crate::abi::raw::{
 use crate::message::{Bits, Tensor};
 use crate::privacy::{Noise, NoiseDraws};
 use crate::{Draws, Executor, Stream};
-use anyhow::Context;
 use ndarray::{ArrayD, Dimension, IxDyn};
 use std::alloc::{Layout, alloc_zeroed};
 use std::collections::BTreeSet;
@@ -28,7 +27,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 const LINE: usize = 2000;
 /// The most tensors of one answer.
 const TENSORS: usize = 100_000;
-/// The most parts of one answer; whoever gives more than one has lost count already.
+/// The most parts of one answer; more than one is a mistake already.
 const PARTS: usize = 16;
 /// The most bytes of one answer.
 const BYTES: usize = 8 << 30;
@@ -129,6 +128,7 @@ impl<'a> Call<'a> {
         CallInput {
             key: self.key,
             noise: self.noise,
+            answers: self.answers.is_some(),
             messages,
         }
     }
@@ -299,8 +299,8 @@ unsafe extern "C" fn ask(
                 return FL_UNKNOWN;
             };
             guarded(reply, |reply| {
-                let input = input.as_ref().context("a call without input")?;
-                let outcome = answers.answer(operation, &Input(input), reply);
+                let input = FlInput::read(input)?;
+                let outcome = answers.answer(operation, &Input(&input), reply);
                 if let Err(error) = &outcome {
                     reply.json(&ErrorText::of(error))?;
                 }
@@ -442,7 +442,7 @@ unsafe extern "C" fn parallel_for(
     struct Argument(*mut c_void);
     // SAFETY: the library hands it over for use on the host's threads, as `parallel_for` says.
     unsafe impl Sync for Argument {}
-    // SAFETY: as `log`; `data` has `n` numbers that nobody else looks at until this returns.
+    // SAFETY: as `log`; `data` has `n` numbers that are not shared until this returns.
     unsafe {
         serve(context, (), |call| {
             let Some(work) = work.filter(|_| n > 0 && !data.is_null()) else {

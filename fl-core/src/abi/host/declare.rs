@@ -34,6 +34,8 @@ pub(super) fn declare(
         about,
         aliases,
         papers,
+        package,
+        brought,
         ..
     } = part;
     let name: &'static str = name.leak();
@@ -62,6 +64,8 @@ pub(super) fn declare(
         aliases: aliases.leak(),
         papers: papers.leak(),
         origin,
+        package,
+        brought,
         describe: Box::leak(Box::new(move || about.clone())),
         check: Box::leak(Box::new(check)),
     }))
@@ -163,7 +167,9 @@ fn checked(
             match checked.settings {
                 _ if reader.mistakes.len() > before => None,
                 Some(settings) => Some(settings),
-                None => reader.wrong(format!("{who}: it says neither settings nor mistakes")),
+                None => reader.wrong(format!(
+                    "{who}: its answer has neither settings nor mistakes"
+                )),
             }
         }
         Err(error) => reader.wrong(format!("cannot be checked: {error:#}")),

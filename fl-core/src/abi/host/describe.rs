@@ -1,13 +1,19 @@
 //! What a library says of its parts, as this program reads and checks it.
 
+use super::part_handle::Functions;
+use crate::abi::ask::BytesText;
 use crate::abi::declaration::kept;
+use crate::abi::raw::FL_BYTES;
 use crate::abi::signature::{obstacle, role};
-use crate::message::{MessageDecl, MessageType};
-use crate::settings::{Field, Reader, Step, Value, nearest, show};
+use crate::message::{ExchangeShape, ExpectedBytes, MessageDecl, MessageType};
+use crate::settings::{
+    Field, Names, Range, Reader, Step, Value, ValueType, Word, no_such_choice, show,
+};
 use crate::{Alias, Description, Result, Role};
 use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, Number, Value as Json};
+use std::ops::Bound;
 
 /// The most parts of one library.
 const PARTS: usize = 1000;
@@ -34,8 +40,11 @@ struct PartText {
     doc: String,
     #[serde(default)]
     settings: Vec<Map<String, Json>>,
-    #[serde(default, rename = "from")]
-    _from: String,
+    /// The crate that it comes from.
+    #[serde(default)]
+    from: String,
+    #[serde(default)]
+    brought: bool,
     /// Its number for `create`, where that is not its position here.
     #[serde(default)]
     index: Option<u32>,
@@ -61,6 +70,8 @@ pub(super) struct Described {
     pub index: Option<u32>,
     pub aliases: Vec<Alias>,
     pub papers: Vec<&'static str>,
+    pub package: &'static str,
+    pub brought: bool,
 }
 
 /// Letters, digits and `-`: what a name may be, in specs and on a terminal.
@@ -86,11 +97,24 @@ fn readable(what: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Reads a description; `origin` declares its messages.
-pub(super) fn read(text: &str, origin: &str) -> Result<Vec<Described>> {
+fn readable_texts(json: &Json) -> Result<()> {
+    match json {
+        Json::String(text) => readable("a description of values", text),
+        Json::Array(all) => all.iter().try_for_each(readable_texts),
+        Json::Object(all) => all.values().try_for_each(readable_texts),
+        _ => Ok(()),
+    }
+}
+
+/// Reads a description; `origin` declares its messages, whose bytes `functions` knows.
+pub(super) fn read(
+    text: &str,
+    origin: &'static str,
+    functions: Functions,
+) -> Result<Vec<Described>> {
     let library: LibraryText = serde_json::from_str(text).with_context(|| {
         let start: String = text.chars().take(80).collect();
-        format!("its description is not what it must be: {start:?}")
+        format!("its description is malformed; it begins {start:?}")
     })?;
     ensure!(!library.parts.is_empty(), "it has no parts");
     ensure!(
@@ -104,7 +128,10 @@ pub(super) fn read(text: &str, origin: &str) -> Result<Vec<Described>> {
         library.messages.len()
     );
     for message in &library.messages {
-        MessageType::declare(message, origin)?;
+        let kind = message.kind.clone();
+        let expected = move |shape: &ExchangeShape| bytes(functions, origin, &kind, shape);
+        let expected = ExpectedBytes(Box::new(expected));
+        MessageType::declare_with(message, origin, Some(expected))?;
     }
     let parts: Vec<Described> = library.parts.into_iter().map(part).collect::<Result<_>>()?;
     for (at, one) in parts.iter().enumerate() {
@@ -114,6 +141,19 @@ pub(super) fn read(text: &str, origin: &str) -> Result<Vec<Described>> {
         ensure!(!twin, "it has two parts called {} `{}`", one.role, one.name);
     }
     Ok(parts)
+}
+
+/// The bytes of a message of this kind, if the library knows them.
+fn bytes(
+    functions: Functions,
+    origin: &'static str,
+    kind: &str,
+    shape: &ExchangeShape,
+) -> Option<u64> {
+    let (kind, shape) = (kind.into(), *shape);
+    let text = serde_json::to_string(&BytesText { kind, shape }).ok()?;
+    let answer = functions.ask(origin, FL_BYTES, &text).ok()??;
+    serde_json::from_str(&answer.text?).ok()?
 }
 
 fn part(text: PartText) -> Result<Described> {
@@ -145,7 +185,6 @@ fn part(text: PartText) -> Result<Described> {
             ensure!(!twin, "it has two settings called `{}`", one.name);
         }
         Ok(Description {
-            schema: schema(&text.doc, &fields),
             doc: text.doc.clone(),
             fields,
             signature: text.signature.clone(),
@@ -163,6 +202,7 @@ fn part(text: PartText) -> Result<Described> {
     for paper in &text.papers {
         readable("a paper", paper)?;
     }
+    readable("a crate", &text.from)?;
     Ok(Described {
         aliases,
         papers: text.papers.iter().map(|paper| kept(paper)).collect(),
@@ -170,9 +210,13 @@ fn part(text: PartText) -> Result<Described> {
         about: about().with_context(|| format!("{role} `{}`", text.name))?,
         name: text.name,
         index: text.index,
+        package: kept(&text.from),
+        brought: text.brought,
     })
 }
 
+/// Reads a setting: `accepts` holds the description that [`Field`] serialises to, `schema` a JSON
+/// Schema of a number, a text, words, or a list of these, as authors in C and Python write it.
 fn field(text: &Map<String, Json>) -> Result<Field> {
     let word = |key: &str| text.get(key).and_then(Json::as_str);
     let name = word("name").context("a setting has no `name`")?;
@@ -183,117 +227,101 @@ fn field(text: &Map<String, Json>) -> Result<Field> {
     );
     let doc = word("doc").with_context(|| format!("setting `{name}` has no `doc`"))?;
     readable("a doc", doc)?;
-    let mut schema = match text.get("schema") {
-        Some(Json::Object(schema)) => schema.clone(),
-        None => Map::new(),
+    if let Some(accepts) = text.get("accepts") {
+        readable_texts(accepts)?;
+        let field = serde_json::from_value(text.clone().into());
+        return field.with_context(|| format!("setting `{name}` is not described"));
+    }
+    let none = Map::new();
+    let schema = match text.get("schema") {
+        Some(Json::Object(schema)) => schema,
+        None => &none,
         Some(other) => bail!("the schema of setting `{name}` must be an object, got {other}"),
     };
     let default = text.get("default").or_else(|| schema.get("default"));
     let default = default.map(serde_yaml::to_value).transpose()?;
-    for (key, _) in LIMITS {
-        if let Some(bad) = schema.get(key).filter(|v| !v.is_number()) {
-            bail!("`{key}` of setting `{name}` must be a number, got {bad}");
-        }
+    let mut accepts = value_type(schema).with_context(|| format!("setting `{name}`"))?;
+    if let Some(kind) = word("kind") {
+        readable("a kind", kind)?;
+        accepts = accepts.described(kind);
     }
-    let kind = match word("kind") {
-        Some(kind) => kind.to_string(),
-        None => kind(&schema),
-    };
-    readable("a kind", &kind)?;
-    let range = match word("range") {
-        Some(range) => Some(range.to_string()),
-        None => range(&schema),
-    };
-    schema.insert("description".into(), json!(doc));
-    let field = Field {
-        name: name.into(),
-        doc: doc.into(),
-        kind,
-        default,
-        range,
-        schema: schema.into(),
-    };
-    if let Some(default) = &field.default {
+    if let Some(default) = &default {
+        if default.is_null() {
+            accepts = ValueType::Optional(accepts.into());
+        }
         let mut reader = Reader::default();
-        one(&field, default, &mut reader);
+        one(&accepts, default, &mut reader);
         if let Some(wrong) = reader.mistakes.first() {
             bail!("the default of setting `{name}` {}", wrong.text);
         }
     }
-    Ok(field)
+    Ok(Field {
+        name: name.into(),
+        old_name: None,
+        doc: doc.into(),
+        default,
+        accepts,
+    })
 }
 
-fn kind(schema: &Map<String, Json>) -> String {
+/// Returns the values that a JSON Schema allows.
+fn value_type(schema: &Map<String, Json>) -> Result<ValueType> {
     if let Some(Json::Array(words)) = schema.get("enum") {
-        let words: Vec<_> = words.iter().filter_map(Json::as_str).collect();
-        return words.join(" or ");
+        let words = words.iter().filter_map(Json::as_str).map(|word| Word {
+            name: word.into(),
+            doc: String::new(),
+            value: None,
+        });
+        return Ok(ValueType::Choice {
+            doc: String::new(),
+            words: words.collect(),
+            others: Vec::new(),
+        });
     }
-    match schema.get("type").and_then(Json::as_str) {
-        Some("number") => "number",
-        Some("integer") => "whole number",
-        Some("boolean") => "true or false",
-        Some("string") => "text",
-        Some("array") => "list",
-        Some("object") => "mapping",
-        _ => "value",
-    }
-    .into()
+    let limit = |key: &str| -> Result<Option<Number>> {
+        match schema.get(key) {
+            None => Ok(None),
+            Some(Json::Number(limit)) => Ok(Some(limit.clone())),
+            Some(bad) => bail!("`{key}` must be a number, got {bad}"),
+        }
+    };
+    let end = |includes: &str, excludes: &str| -> Result<Bound<Number>> {
+        let excluded = limit(excludes)?.map(Bound::Excluded);
+        let included = limit(includes)?.map(Bound::Included);
+        Ok(included.or(excluded).unwrap_or(Bound::Unbounded))
+    };
+    let range = Range {
+        low: end("minimum", "exclusiveMinimum")?,
+        high: end("maximum", "exclusiveMaximum")?,
+    };
+    Ok(match schema.get("type").and_then(Json::as_str) {
+        Some("number") => ValueType::Number(range),
+        Some("integer") => ValueType::Whole(range),
+        Some("boolean") => ValueType::Bool,
+        Some("string") => ValueType::Text(None),
+        Some("array") => ValueType::list(match schema.get("items") {
+            Some(Json::Object(items)) => value_type(items)?,
+            _ => ValueType::Any,
+        }),
+        Some("object") => ValueType::Map(ValueType::Any.into()),
+        _ => ValueType::Any,
+    })
 }
 
-const LIMITS: [(&str, &str); 4] = [
-    ("minimum", "at least"),
-    ("exclusiveMinimum", "above"),
-    ("maximum", "at most"),
-    ("exclusiveMaximum", "below"),
-];
-
-fn range(schema: &Map<String, Json>) -> Option<String> {
-    let limits = LIMITS
-        .iter()
-        .filter_map(|(key, words)| Some(format!("{words} {}", schema.get(*key)?)));
-    let limits: Vec<String> = limits.collect();
-    (!limits.is_empty()).then(|| limits.join(" and "))
-}
-
-/// JSON Schema of all settings, as `settings!` makes it.
-fn schema(doc: &str, fields: &[Field]) -> Json {
-    let properties: Map<_, _> = fields
-        .iter()
-        .map(|f| (f.name.clone(), f.schema.clone()))
-        .collect();
-    let required: Vec<&str> = fields
-        .iter()
-        .filter(|f| f.default.is_none())
-        .map(|f| f.name.as_str())
-        .collect();
-    let mut schema = json!({
-        "type": "object", "description": doc, "properties": properties, "additionalProperties": false
-    });
-    if !required.is_empty() {
-        schema["required"] = json!(required);
-    }
-    schema
-}
-
-/// Notes every mistake in settings by the schemas of their fields; without any, gives them with
-/// every default filled in. This is for libraries that have no check of their own.
+/// Notes every mistake in settings by the description of their fields; without any, gives them
+/// with every default filled in. This is for libraries that have no check of their own.
 pub(super) fn check(fields: &[Field], value: &Value, reader: &mut Reader) -> Option<Value> {
-    let names: Vec<&str> = fields.iter().map(|f| f.name.as_str()).collect();
+    let names: Vec<Names> = fields.iter().map(|f| (f.name.clone(), None)).collect();
     let mut found = reader.keys(value, &names)?;
     let before = reader.mistakes.len();
     let mut out = serde_yaml::Mapping::new();
     for f in fields {
         let read = match (found.remove(&f.name), &f.default) {
-            (Some(value), _) => reader.below(Step::Key(f.name.clone()), |r| one(f, value, r)),
+            (Some(value), _) => {
+                reader.below(Step::Key(f.name.clone()), |r| one(&f.accepts, value, r))
+            }
             (None, Some(default)) => Some(default.clone()),
-            (None, None) => reader.below(Step::Key(f.name.clone()), |r| {
-                let range = f.range.as_ref().map(|r| format!(", {r}"));
-                r.wrong(format!(
-                    "is missing ({}{})",
-                    f.kind,
-                    range.unwrap_or_default()
-                ))
-            }),
+            (None, None) => reader.missing(&f.name, &f.accepts.kind(), f.accepts.range()),
         };
         out.insert(f.name.as_str().into(), read.unwrap_or_default());
     }
@@ -301,66 +329,40 @@ pub(super) fn check(fields: &[Field], value: &Value, reader: &mut Reader) -> Opt
     (reader.mistakes.len() == before).then(|| out.into())
 }
 
-fn one(field: &Field, value: &Value, reader: &mut Reader) -> Option<Value> {
-    if field.default.as_ref().is_some_and(|d| d.is_null()) && value.is_null() {
+fn one(accepts: &ValueType, value: &Value, reader: &mut Reader) -> Option<Value> {
+    let (of, optional) = accepts.plain();
+    if optional && value.is_null() {
         return Some(Value::Null);
     }
-    if let Some(Json::Array(words)) = field.schema.get("enum") {
-        let words: Vec<&str> = words.iter().filter_map(Json::as_str).collect();
-        let word = value.as_str().unwrap_or_default();
-        if words.contains(&word) {
-            return Some(value.clone());
+    let fits = match of {
+        ValueType::Number(_) => value.as_f64().is_some_and(f64::is_finite),
+        ValueType::Whole(_) => value.as_i64().is_some() || value.as_u64().is_some(),
+        ValueType::Bool => value.is_bool(),
+        ValueType::Text(_) => value.is_string(),
+        ValueType::List { .. } => value.is_sequence(),
+        ValueType::Map(_) => value.is_mapping(),
+        ValueType::Choice { words, .. } => {
+            if !words.iter().any(|word| value == word.name.as_str()) {
+                return no_such_choice(value, reader, of);
+            }
+            true
         }
-        let near = nearest(word, words.iter().copied());
-        let near = near.map_or(String::new(), |n| format!("; did you mean `{n}`?"));
-        let text = format!(
-            "must be one of {}; got {}{near}",
-            words.join(", "),
-            show(value)
-        );
-        return reader.wrong(text);
-    }
-    let fits = match field.schema.get("type").and_then(Json::as_str) {
-        Some("number") => value.as_f64().is_some_and(f64::is_finite),
-        Some("integer") => value.as_i64().is_some() || value.as_u64().is_some(),
-        Some("boolean") => value.is_bool(),
-        Some("string") => value.is_string(),
-        Some("array") => value.is_sequence(),
-        Some("object") => value.is_mapping(),
         _ => true,
     };
-    if !fits {
-        return reader.unlike(&format!("a {}", field.kind), value);
-    }
-    if let (Some(Json::Object(items)), Value::Sequence(all)) = (field.schema.get("items"), value) {
-        let item = Field {
-            kind: kind(items),
-            schema: items.clone().into(),
-            default: None,
-            ..field.clone()
-        };
-        let read = |(at, value)| reader.below(Step::Item(at), |r| one(&item, value, r));
-        let read: Vec<Option<Value>> = all.iter().enumerate().map(read).collect();
-        return read
-            .into_iter()
-            .collect::<Option<Vec<_>>>()
-            .map(Value::from);
-    }
-    if let Some(x) = value.as_f64() {
-        for (key, words) in LIMITS {
-            let Some(limit) = field.schema.get(key).and_then(Json::as_f64) else {
-                continue;
-            };
-            let holds = match key {
-                "minimum" => x >= limit,
-                "exclusiveMinimum" => x > limit,
-                "maximum" => x <= limit,
-                _ => x < limit,
-            };
-            if !holds {
-                return reader.wrong(format!("must be {words} {limit}, got {}", show(value)));
-            }
+    match (of, value) {
+        _ if !fits => reader.unlike(&format!("a {}", accepts.kind()), value),
+        (ValueType::List { items, .. }, Value::Sequence(all)) => {
+            let read = |(at, value)| reader.below(Step::Item(at), |r| one(items, value, r));
+            let read: Vec<Option<Value>> = all.iter().enumerate().map(read).collect();
+            read.into_iter()
+                .collect::<Option<Vec<_>>>()
+                .map(Value::from)
         }
+        (ValueType::Number(range) | ValueType::Whole(range), _)
+            if value.as_f64().is_some_and(|x| !range.contains(x)) =>
+        {
+            reader.wrong(format!("must be {range}, got {}", show(value)))
+        }
+        _ => Some(value.clone()),
     }
-    Some(value.clone())
 }

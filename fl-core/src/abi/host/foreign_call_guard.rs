@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Calls into libraries that are going on, on all threads.
 static AWAY: AtomicUsize = AtomicUsize::new(0);
 
-/// Does this process serve a library only, so that whoever asks it sees how it ends?
+/// Does this process only serve a library, so that its parent sees how it ends?
 static OWN: AtomicBool = AtomicBool::new(false);
 
 /// This process is a library's own: it may end it as it likes.
@@ -50,7 +50,7 @@ impl ForeignCallGuard {
         static ONCE: Once = Once::new();
         #[cfg(unix)]
         ONCE.call_once(|| {
-            // SAFETY: the function has the type that is wanted, and touches nothing that may be
+            // SAFETY: the function has the required type, and touches nothing that may be
             // gone by then.
             unsafe { libc::atexit(ended) };
         });
@@ -84,7 +84,7 @@ pub fn during<T>(who: &str, f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// The program ends, and nobody of it said so: `exit` in the middle of a library's code.
+/// The program ends unasked: `exit` in the middle of a library's code.
 #[cfg(unix)]
 extern "C" fn ended() {
     use std::io::Write;
@@ -92,13 +92,13 @@ extern "C" fn ended() {
         return;
     }
     let who = IN.get().map(|(data, length)| {
-        // SAFETY: whoever set it is still in its call, and lent a text for as long.
+        // SAFETY: the caller that set it is still in its call, and lent a text for as long.
         unsafe { std::str::from_utf8_unchecked(std::slice::from_raw_parts(data, length)) }
     });
     let who = crate::abi::marshal::plain(who.unwrap_or("a library"));
     let _ = writeln!(
         std::io::stderr(),
-        "error: {who}: it ended the program in the middle of a call; a run goes on from its last checkpoint with --resume"
+        "error: {who}: it ended the program in the middle of a call; --resume continues a run from its last checkpoint"
     );
     // SAFETY: nothing else is run.
     unsafe { libc::_exit(1) };

@@ -3,6 +3,7 @@
 use super::declare::declare;
 use super::{describe, part_handle::Functions};
 use crate::PartDecl;
+use crate::abi::marshal::{SHORTEST_TABLE, of_size};
 use crate::abi::raw::{FL_MAGIC, FL_OLDEST, FL_VERSION, FlLibrary};
 
 const TABLE: usize = size_of::<FlLibrary>();
@@ -17,7 +18,7 @@ pub enum Refused {
     /// It was built for another interface.
     #[error("{}", other_version(*.0))]
     Version(u32),
-    /// Its table has another length.
+    /// Its table is shorter than that of any interface that is read, or longer than this one's.
     #[error(
         "its table has {0} bytes where interface {FL_VERSION} has {TABLE}: rebuild it with the current fl_plugin.h or fl-core"
     )]
@@ -60,6 +61,8 @@ pub fn import_linked(origin: &'static str) -> Vec<&'static PartDecl> {
                 index: None,
                 aliases: part.aliases.to_vec(),
                 papers: part.papers.to_vec(),
+                package: part.package,
+                brought: part.brought,
             };
             Some(declare(functions, index as u32, part, origin))
         })
@@ -90,7 +93,7 @@ pub unsafe fn import(
 /// # Errors
 /// Says why the library cannot be used.
 #[cfg(unix)]
-pub fn import_apart(
+pub fn import_isolated(
     library: crate::abi::IsolatedLibrary,
     origin: &str,
 ) -> Result<Vec<&'static PartDecl>, Refused> {
@@ -103,8 +106,8 @@ pub fn import_apart(
 fn declared(functions: Functions, origin: &str) -> Result<Vec<&'static PartDecl>, Refused> {
     let refused = |e: anyhow::Error| Refused::Description(format!("{e:#}"));
     let text = functions.describe().map_err(refused)?;
-    let parts = describe::read(&text, origin).map_err(refused)?;
     let origin: &'static str = origin.to_string().leak();
+    let parts = describe::read(&text, origin, functions).map_err(refused)?;
     Ok(parts
         .into_iter()
         .enumerate()
@@ -137,10 +140,11 @@ pub(in crate::abi) unsafe fn checked_table(table: *const FlLibrary) -> Result<Fu
     if !(FL_OLDEST..=FL_VERSION).contains(&version) {
         return Err(Refused::Version(version));
     }
-    if size as usize != TABLE {
+    if !(SHORTEST_TABLE..=TABLE).contains(&(size as usize)) {
         return Err(Refused::Size(size));
     }
-    // SAFETY: magic, version and size are those of such a table, which stays valid for ever.
-    let table: &'static FlLibrary = unsafe { &*table };
-    Functions::of(table).map_err(Refused::Missing)
+    // SAFETY: magic and version are those of such a table, which has as many bytes as it says; its
+    // functions stay for ever.
+    let table = unsafe { of_size(table, size as usize) };
+    Functions::of(&table).map_err(Refused::Missing)
 }

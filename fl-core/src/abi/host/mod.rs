@@ -25,7 +25,7 @@ pub use foreign_call_guard::during;
 #[cfg(unix)]
 pub use foreign_call_guard::leave;
 #[cfg(unix)]
-pub use import::import_apart;
+pub use import::import_isolated;
 pub use import::{Refused, import, import_linked};
 pub(super) use {
     call::{Answer, Answers, Call},

@@ -103,7 +103,7 @@ impl Functions {
         }
     }
 
-    /// Does one operation with a part of this library, which nobody else uses now.
+    /// Does one operation with a part of this library; no other call uses the part.
     pub fn call_raw(
         self,
         part: *mut c_void,
@@ -121,7 +121,7 @@ impl Functions {
                     count: messages.len(),
                 };
                 call.run(|host| {
-                    // SAFETY: the part is the library's own, nobody else uses it now, and
+                    // SAFETY: the part is the library's own, no other call uses it, and
                     // everything handed over lives through the call.
                     unsafe { (table.call)(part, operation, &input, host) }
                 })
@@ -383,7 +383,7 @@ impl PartHandle {
         Ok(Some(()))
     }
 
-    /// Passes on what a part says of its work in the text beside a result.
+    /// Passes on the log events that accompany a part's result.
     pub fn said(&self, answer: &Answer, round: &Round) -> Result<()> {
         if answer.text.as_deref().is_some_and(|t| !t.is_empty()) {
             self.json::<LogEventText>(answer)?.say(round);
@@ -430,10 +430,11 @@ impl PartHandle {
         operation: u32,
         text: &str,
         letters: &[OutgoingMessage<'_, '_>],
+        stream: Option<&Stream>,
         answers: &dyn Answers,
     ) -> Result<Answer> {
         let (code, answer) = with_messages(letters, |messages| {
-            let call = Call::new(self.who, None, None).with_answers(answers);
+            let call = Call::new(self.who, stream, None).with_answers(answers);
             self.make(operation, text, messages, call)
         });
         if code != FL_OK
@@ -447,7 +448,7 @@ impl PartHandle {
         answer.with_context(|| self.lacks(operation))
     }
 
-    /// Something to read for whoever watches.
+    /// The part's role, name and origin, for messages.
     pub fn who(&self) -> &'static str {
         self.who
     }

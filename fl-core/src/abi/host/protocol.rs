@@ -22,6 +22,8 @@ pub(super) struct LoadedProtocol {
     slots: Vec<SlotSpec>,
     exchanges: Vec<ExchangeSpec>,
     declared: DeclarationText,
+    /// The names of slots and data that a spec may fill.
+    fillable: Vec<&'static str>,
 }
 
 /// How a part of it is made.
@@ -40,7 +42,7 @@ impl LibraryProtocol {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `f` with a part of it that nobody else uses.
+    /// Runs `f` with a part of it that no other call uses.
     fn with<T>(&self, f: impl FnOnce(&PartHandle) -> Result<T>) -> Result<T> {
         let idle = self.idle().pop();
         let part = match idle {
@@ -95,23 +97,24 @@ impl LoadedProtocol {
         let slots = slots.collect::<Result<Vec<_>>>().context(who)?;
         let exchanges = declared.exchanges.iter().map(|of| of.spec());
         let exchanges = exchanges.collect::<Result<Vec<_>>>().context(who)?;
-        Ok(Self {
+        let mut protocol = Self {
             library,
             slots,
             exchanges,
             declared,
-        })
+            fillable: vec!["data.public", "data.public.labelled"],
+        };
+        let slots = protocol.declare().into_slots();
+        protocol
+            .fillable
+            .extend(slots.into_iter().map(|slot| slot.name));
+        Ok(protocol)
     }
 
     /// The names of slots and data for which `has` holds.
     fn filled(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
-        let all = self
-            .declare()
-            .into_slots()
-            .into_iter()
-            .map(|slot| slot.name);
-        let all = all.chain(["data.public", "data.public.labelled"]);
-        all.filter(|name| has(name)).map(String::from).collect()
+        let filled = self.fillable.iter().filter(|name| has(name));
+        filled.map(|name| name.to_string()).collect()
     }
 
     fn answer(
@@ -131,7 +134,7 @@ impl LoadedProtocol {
             let side = AnswerSide::new(client);
             let tensors = content(sent);
             let letter = [OutgoingMessage::new(&tensors)];
-            let answer = part.asking(FL_ANSWER, &text, &letter, &side)?;
+            let answer = part.asking(FL_ANSWER, &text, &letter, None, &side)?;
             part.message_of(answer, spec.answer)
         })
     }
@@ -158,7 +161,7 @@ impl Protocol for LoadedProtocol {
         })?;
         self.library.with(|part| {
             let side = LeadSide::new(server, &self.exchanges);
-            part.asking(FL_LEAD, &text, &[], &side).map(drop)
+            part.asking(FL_LEAD, &text, &[], None, &side).map(drop)
         })
     }
 

@@ -11,7 +11,7 @@ type Hide = fn(&mut NoiseDraws, f64, f64) -> f64;
 impl Call<'_> {
     fn draw(&self, out: &mut [f64], one: impl Fn(&mut Draws) -> f64) {
         let Some(key) = self.key else {
-            self.misuse("it asked for random numbers where nothing is random".into());
+            self.misuse("it asked for random numbers in a call that has none".into());
             return;
         };
         let mut state = self.state();
@@ -23,7 +23,7 @@ impl Call<'_> {
 
     fn hide(&self, what: &str, values: &mut [f64], scale: f64, one: Hide) {
         let Some(key) = self.key else {
-            self.misuse("it asked for noise where nothing is random".into());
+            self.misuse("it asked for noise in a call that has none".into());
             return;
         };
         if !(scale > 0.0 && scale.is_finite()) {
@@ -42,7 +42,7 @@ impl Call<'_> {
 }
 
 pub(super) unsafe extern "C" fn fill_uniform(context: *mut c_void, out: *mut f64, n: usize) {
-    // SAFETY: as `log`; `out` has room for `n` numbers that nobody else looks at.
+    // SAFETY: as `log`; `out` has room for `n` numbers that are not shared.
     unsafe {
         serve(context, (), |call| {
             if n > 0 && !out.is_null() {
@@ -104,7 +104,7 @@ pub(super) unsafe extern "C" fn add_gaussian(
 }
 
 /// # Safety
-/// As [`serve`]; at `values` are as many numbers as it says, and nobody else looks at them.
+/// As [`serve`]; at `values` are as many numbers as it states, which are not shared.
 unsafe fn add(context: *mut c_void, what: &str, values: (*mut f64, usize), scale: f64, one: Hide) {
     let (data, n) = values;
     // SAFETY: as the caller says.

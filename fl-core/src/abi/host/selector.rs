@@ -18,23 +18,36 @@ use std::any::Any;
 pub(super) struct LoadedSelector {
     remote: PartHandle,
     draw: SamplingScheme,
+    needs_scores: bool,
     late: DeferredError,
     pool: &'static str,
 }
 
 /// What `FL_DESCRIBE` gives for a selector.
 #[derive(Deserialize)]
+#[serde(default)]
 struct AboutSelector {
     draw: SamplingScheme,
+    needs_scores: bool,
+}
+
+impl Default for AboutSelector {
+    fn default() -> Self {
+        Self {
+            draw: SamplingScheme::Unknown,
+            needs_scores: false,
+        }
+    }
 }
 
 impl LoadedSelector {
     /// Of the pool of this name.
     pub fn new(remote: PartHandle, pool: &str) -> Result<Self> {
-        let draw = match remote.call(FL_DESCRIBE, "", &[], None, None)? {
-            Some(answer) => remote.json::<AboutSelector>(&answer)?.draw,
-            None => SamplingScheme::Unknown,
-        };
+        let AboutSelector { draw, needs_scores } =
+            match remote.call(FL_DESCRIBE, "", &[], None, None)? {
+                Some(answer) => remote.json(&answer)?,
+                None => AboutSelector::default(),
+            };
         if let SamplingScheme::Poisson { rate } = draw {
             ensure!(
                 (0.0..=1.0).contains(&rate),
@@ -47,6 +60,7 @@ impl LoadedSelector {
         Ok(Self {
             remote,
             draw,
+            needs_scores,
             late: DeferredError::default(),
             pool,
         })
@@ -59,7 +73,7 @@ impl AnySelector for LoadedSelector {
     }
 
     fn needs_scores(&self) -> bool {
-        false
+        self.needs_scores
     }
 
     fn fit(&mut self, own: &Examples, stream: &Stream) -> Result<()> {
@@ -118,8 +132,24 @@ impl AnySelector for LoadedSelector {
         load(&self.remote, state)
     }
 
-    fn rank(&mut self, _: AnyPool<'_>) -> Result<Option<Vec<f64>>> {
-        Ok(None)
+    fn rank(&mut self, pool: AnyPool<'_>) -> Result<Option<Vec<f64>>> {
+        let answer = send(pool, |tensors| {
+            let letter = [OutgoingMessage::new(tensors)];
+            self.remote.call(FL_RANK, "", &letter, None, None)
+        })?;
+        let Some(answer) = answer.filter(|answer| !answer.tensors.is_empty()) else {
+            return Ok(None);
+        };
+        let ranks = TensorMap::new(answer.tensors).f64("ranks");
+        let ranks = ranks.context(self.remote.who())?;
+        ensure!(
+            ranks.len() == pool.size(),
+            "{}: {} ranks for a pool of {}",
+            self.remote.who(),
+            ranks.len(),
+            pool.size()
+        );
+        Ok(Some(ranks.iter().copied().collect()))
     }
 
     fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnySelector>> {

@@ -4,31 +4,32 @@ use crate::abi::ask::{
     AboutModel, Ask, AskBack, CohortAsk, GeneratorAsk, MailText, ModelAsk, PartAsk, RoundAsk,
     StepText,
 };
+use crate::abi::auxiliary::{RemoteLoss, head_tensors};
+use crate::abi::data_sets::{HandedOut, KnownSets, NoSets};
 use crate::abi::host::Answers;
 use crate::abi::library::link::{ask_other, read};
 use crate::abi::library::{Host, Input};
 use crate::abi::marshal::{OutgoingMessage, content, plain, shorter};
 use crate::abi::marshal_data::{
-    SamplesAsk, Side, examples_of, inputs_of, labels_of, numbered, samples_of, target_of,
-    with_examples, with_public, with_samples, with_target,
+    SamplesAsk, examples_of, numbered, samples_of, target_of, with_examples, with_public,
+    with_samples, with_target,
 };
-use crate::abi::marshal_samples::receive;
+use crate::abi::marshal_samples::{receive, with_values};
 use crate::abi::raw::{FL_ASK, FL_BACK};
 use crate::client::calls::ClientCalls;
 use crate::message::{
-    AnyMessage, Erased, Message, MessageType, NamedTensors, Params, TensorMap, View, message_type,
+    AnyMessage, Erased, Message, MessageType, Params, TensorMap, View, message_type,
 };
 use crate::server::calls::{ModelReader, ServerCalls, StepStart, StepVerdict};
 use crate::{
-    AnyMechanism, AnyPool, AnySelector, AuxiliaryLoss, AuxiliaryTerm, Client, ClientId,
-    ClientMessage, Cohort, ExchangeSpec, FitOptions, Generator, Head, Problem, Result, Round,
-    Samples, Serial, Server, SharedExecutor, Stream, Target, Trainer, parametric,
+    AnyMechanism, AnyPool, AnySelector, AuxiliaryLoss, Client, ClientId, ClientMessage, Cohort,
+    ExchangeSpec, FitOptions, Generator, Result, Round, Serial, Server, SharedExecutor, Stream,
+    Trainer, parametric,
 };
 use anyhow::{Context, bail, ensure};
-use ndarray::{Array1, ArrayView1, ArrayView2};
+use ndarray::{Array1, ArrayView1};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
 
 /// The most parts that a protocol may hold at once.
@@ -91,20 +92,16 @@ fn number(value: Option<f64>) -> f64 {
     value.unwrap_or(f64::NAN)
 }
 
-/// Returns the samples of a text and its tensors.
-fn samples(ask: &SamplesAsk, parcel: &mut TensorMap) -> Result<Samples> {
-    samples_of(ask, parcel, inputs_of)
-}
-
 /// Runs `f` with a pool that the protocol sent.
 fn with_pool<R>(
+    sets: &dyn KnownSets,
     name: &str,
     ask: Option<&SamplesAsk>,
     mut parcel: TensorMap,
     f: impl FnOnce(AnyPool<'_>) -> Result<R>,
 ) -> Result<R> {
     match ask {
-        Some(ask) => f(AnyPool::Samples(&samples(ask, &mut parcel)?)),
+        Some(ask) => f(AnyPool::Samples(&samples_of(sets, ask, &mut parcel)?)),
         None => receive(name, parcel, f),
     }
 }
@@ -115,58 +112,9 @@ fn positions(reply: &Host<'_>, all: Vec<usize>) -> Result<()> {
     reply.tensors(&vec![("positions".into(), all)])
 }
 
-/// An auxiliary loss that the protocol computes.
-struct RemoteLoss<'a>(&'a Host<'a>);
-
-impl Debug for RemoteLoss<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.write_str("RemoteLoss")
-    }
-}
-
-impl AuxiliaryLoss for RemoteLoss<'_> {
-    fn of_batch(
-        &self,
-        head: &Head,
-        target: Target<'_>,
-        scores: ArrayView2<'_, f32>,
-        stream: &Stream,
-    ) -> Result<AuxiliaryTerm> {
-        with_target(&target, |kind, view| {
-            let view = shorter(&view);
-            let tensors: NamedTensors<'_> = vec![
-                ("weight".into(), View::F64(head.weight.view().into_dyn())),
-                ("bias".into(), View::F64(head.bias.view().into_dyn())),
-                ("scores".into(), View::F32(scores.view().into_dyn())),
-                ("target".into(), view),
-            ];
-            let ask = serde_json::to_string(&AskBack::Auxiliary {
-                target: kind.into(),
-                key: stream.key(),
-            })?;
-            let letter = [OutgoingMessage::new(&tensors)];
-            let answer = ask_other(self.0.0, FL_BACK, &ask, &letter, None)?;
-            let mut parcel = TensorMap::new(answer.tensors);
-            let term = AuxiliaryTerm {
-                loss: parcel.f64("loss")?.first().copied().context("no loss")?,
-                by_scores: parcel.table("by-scores")?,
-                by_head: Head {
-                    weight: parcel.f64("weight")?.into_dimensionality()?,
-                    bias: parcel.f64("bias")?.into_dimensionality()?,
-                },
-            };
-            let same = term.by_scores.dim() == scores.dim()
-                && term.by_head.weight.dim() == head.weight.dim()
-                && term.by_head.bias.dim() == head.bias.dim();
-            let text = "an auxiliary loss gave slopes of other shapes";
-            ensure!(same, Problem::Shape(text.into()));
-            Ok(term)
-        })
-    }
-}
-
 /// Answers a request to a model.
 fn ask_model(
+    sets: &dyn KnownSets,
     model: &mut dyn Trainer,
     what: ModelAsk,
     input: &Input<'_>,
@@ -177,6 +125,7 @@ fn ask_model(
         reply.tensors(&vec![(name.into(), View::F32(of.view().into_dyn()))])
     };
     let state = || input.parcel(0)?.bytes("state");
+    let samples = |x: &SamplesAsk, parcel: &mut TensorMap| samples_of(sets, x, parcel);
     match what {
         ModelAsk::Describe => reply.json(&AboutModel {
             parametric: model.parametric().is_some(),
@@ -222,10 +171,7 @@ fn ask_model(
             None => Ok(()),
         },
         ModelAsk::Head => match model.head() {
-            Some(head) => reply.tensors(&vec![
-                ("weight".into(), View::F64(head.weight.view().into_dyn())),
-                ("bias".into(), View::F64(head.bias.view().into_dyn())),
-            ]),
+            Some(head) => reply.tensors(&head_tensors(&head)),
             None => Ok(()),
         },
         ModelAsk::Save => bytes(reply, "state", &model.save()?),
@@ -257,6 +203,7 @@ fn ask_model(
 
 /// Answers a request to a generator.
 fn ask_generator(
+    sets: &dyn KnownSets,
     generator: &mut dyn Generator,
     what: GeneratorAsk,
     input: &Input<'_>,
@@ -266,15 +213,14 @@ fn ask_generator(
         GeneratorAsk::Make => Ok(()),
         GeneratorAsk::Sample { n, key } => {
             let made = generator.sample(n, &Stream::from_key(key))?;
-            // these inputs have no number, so they cross themselves
-            with_samples(Side::Library, &made, |ask, tensors| {
+            with_samples(&NoSets, &made, |ask, tensors| {
                 reply.tensors(&tensors)?;
                 reply.json(&ask)
             })
         }
         GeneratorAsk::Learn { made } => {
             let mut parcel = input.parcel(0)?;
-            let made = samples(&made, &mut parcel)?;
+            let made = samples_of(sets, &made, &mut parcel)?;
             generator.learn(&made, parcel.table("slope")?.view())
         }
         GeneratorAsk::Save => bytes(reply, "state", &generator.save()?),
@@ -285,6 +231,7 @@ fn ask_generator(
 /// Answers the requests that need neither server nor client, which may be in use: for models that
 /// the protocol holds, and for data sets. Returns whether it was one.
 fn ask_held(
+    sets: &HandedOut,
     models: &Held<Box<dyn Trainer>>,
     ask: &Ask,
     input: &Input<'_>,
@@ -295,14 +242,28 @@ fn ask_held(
             of: PartAsk::Held(held),
             what,
         } => models.with(*held, |model| {
-            ask_model(model.as_mut(), what.clone(), input, reply)
+            ask_model(sets, model.as_mut(), what.clone(), input, reply)
         })?,
         Ask::Drop { held } => drop(models.take(*held)),
         Ask::Inputs { number } => {
-            bytes(reply, "set", &postcard::to_stdvec(&*inputs_of(*number)?)?)?;
+            bytes(reply, "set", &postcard::to_stdvec(&*sets.inputs(*number)?)?)?;
         }
-        Ask::Labels { number } => {
-            bytes(reply, "set", &postcard::to_stdvec(&*labels_of(*number)?)?)?;
+        Ask::Labels { number, at } => {
+            let labels = sets.labels_of(*number, *at)?;
+            bytes(reply, "set", &postcard::to_stdvec(&*labels)?)?;
+        }
+        Ask::Values { x } => {
+            let x = samples_of(sets, x, &mut input.parcel(0)?)?;
+            with_values(&x, |values| {
+                reply.tensors(&vec![("values".into(), View::F32(values))])
+            })?;
+        }
+        Ask::Targets { of } => {
+            let of = examples_of(sets, of, &mut input.parcel(0)?)?;
+            with_target(&of.target().view(), |kind, view| {
+                reply.tensors(&vec![("target".into(), shorter(&view))])?;
+                reply.json(&kind)
+            })?;
         }
         _ => return Ok(false),
     }
@@ -318,7 +279,7 @@ fn asked(operation: u32, input: &Input<'_>) -> Result<Option<Ask>> {
 
 /// The error of a request that needs a server or client in use by another request.
 fn busy() -> anyhow::Error {
-    anyhow::anyhow!("the protocol asked for this in the middle of something else that it asked for")
+    anyhow::anyhow!("the protocol made this call inside another of its calls")
 }
 
 /// The program's side while a protocol leads.
@@ -327,11 +288,15 @@ pub(super) struct LeadSide<'s, 'h> {
     exchanges: &'s [ExchangeSpec],
     models: Held<Box<dyn Trainer>>,
     readers: Held<ModelReader>,
+    sets: HandedOut,
 }
 
 impl<'s, 'h> LeadSide<'s, 'h> {
     pub fn new(server: &'s mut Server<'h>, exchanges: &'s [ExchangeSpec]) -> Self {
+        let public = server.has("data.public").then(|| server.0.public());
+        let public = public.and_then(Result::ok);
         Self {
+            sets: HandedOut::new(None, public),
             server: RefCell::new(server),
             exchanges,
             models: Held::default(),
@@ -383,7 +348,7 @@ fn round_of(
     let round = ask.round(exec);
     let Some(kind) = shown else { return Ok(round) };
     let last = input.messages().len().checked_sub(1);
-    let last = last.context("the round shows a message, and none came")?;
+    let last = last.context("the round announces a sent message, but the call has none")?;
     Ok(round.showing_any(input.message_of(last, type_of(kind)?)?.into()))
 }
 
@@ -392,6 +357,7 @@ impl Answers for LeadSide<'_, '_> {
         let Some(ask) = asked(operation, input)? else {
             return Ok(false);
         };
+        let sets = &self.sets;
         // parts that the protocol holds do not need the server, which may be in use
         match &ask {
             Ask::Read { reader, client } => {
@@ -401,7 +367,7 @@ impl Answers for LeadSide<'_, '_> {
                 reply.json(&self.models.keep(model)?)?;
                 return Ok(true);
             }
-            other if ask_held(&self.models, other, input, reply)? => return Ok(true),
+            other if ask_held(sets, &self.models, other, input, reply)? => return Ok(true),
             _ => {}
         }
         let mut server = self.server.try_borrow_mut().map_err(|_| busy())?;
@@ -412,16 +378,16 @@ impl Answers for LeadSide<'_, '_> {
             Ask::WithExamples { at_least } => {
                 reply.json(&CohortAsk::from(&server.with_examples(at_least)))?;
             }
-            Ask::Public => with_public(&*server.public()?, |text, tensors| {
+            Ask::Public => with_public(sets, &*server.public()?, |text, tensors| {
                 reply.tensors(&tensors)?;
                 reply.json(&text)
             })?,
             Ask::Model {
                 of: PartAsk::Slot(slot),
                 what,
-            } => ask_model(server.model(&slot)?, what, input, reply)?,
+            } => ask_model(sets, server.model(&slot)?, what, input, reply)?,
             Ask::Generator { slot, what } => {
-                ask_generator(server.generator(&slot)?, what, input, reply)?;
+                ask_generator(sets, server.generator(&slot)?, what, input, reply)?;
             }
             Ask::Reader { slot } => reply.json(&self.readers.keep(server.reader(&slot))?)?,
             Ask::Select {
@@ -431,7 +397,7 @@ impl Answers for LeadSide<'_, '_> {
                 samples,
             } => {
                 let round = bare(round, server);
-                let picked = with_pool(&pool, samples.as_ref(), input.parcel(0)?, |pool| {
+                let picked = with_pool(sets, &pool, samples.as_ref(), input.parcel(0)?, |pool| {
                     server.select(&slot, &round, pool)
                 })?;
                 positions(reply, picked.unwrap_or_default())?;
@@ -570,7 +536,7 @@ impl Answers for LeadSide<'_, '_> {
             Ask::KeepModel { slot, name } => server.keep_model(&slot, &name)?,
             Ask::KeepGenerator { slot } => server.keep_generator(&slot)?,
             Ask::KeepImages { name, samples: of } => {
-                server.keep_images(&name, &samples(&of, &mut input.parcel(0)?)?)?;
+                server.keep_images(&name, &samples_of(sets, &of, &mut input.parcel(0)?)?)?;
             }
             Ask::KeepClients { slot } => server.keep_clients(&slot)?,
             Ask::Warn { text } => server.warn(&plain(&text)),
@@ -616,11 +582,15 @@ pub(super) struct AnswerSide<'c> {
     models: Held<Box<dyn Trainer>>,
     selectors: Held<Box<dyn AnySelector>>,
     mechanisms: Held<Box<dyn AnyMechanism>>,
+    sets: HandedOut,
 }
 
 impl<'c> AnswerSide<'c> {
     pub fn new(client: &'c mut Client) -> Self {
+        let public = client.has("data.public").then(|| client.calls().public());
+        let public = public.and_then(Result::ok);
         Self {
+            sets: HandedOut::new(Some(client.own()), public),
             client: RefCell::new(client),
             models: Held::default(),
             selectors: Held::default(),
@@ -634,6 +604,7 @@ impl Answers for AnswerSide<'_> {
         let Some(ask) = asked(operation, input)? else {
             return Ok(false);
         };
+        let sets = &self.sets;
         match &ask {
             Ask::ClipHeld { mechanism, kind } => {
                 let mut message = input.message_of(0, type_of(kind)?)?;
@@ -643,7 +614,7 @@ impl Answers for AnswerSide<'_> {
                 return Ok(true);
             }
             Ask::SelectorFit { selector, own, key } => {
-                let own = examples_of(own, &mut input.parcel(0)?, inputs_of, labels_of)?;
+                let own = examples_of(sets, own, &mut input.parcel(0)?)?;
                 let stream = Stream::from_key(*key);
                 self.selectors
                     .with(*selector, |part| part.fit(&own, &stream))?;
@@ -661,7 +632,7 @@ impl Answers for AnswerSide<'_> {
                 samples,
             } => {
                 let round = round.clone().round(Arc::new(Serial));
-                let picked = with_pool(pool, samples.as_ref(), input.parcel(0)?, |pool| {
+                let picked = with_pool(sets, pool, samples.as_ref(), input.parcel(0)?, |pool| {
                     self.selectors.with(*selector, |s| s.select(&round, pool))
                 })?;
                 positions(reply, picked)?;
@@ -672,7 +643,7 @@ impl Answers for AnswerSide<'_> {
                 pool,
                 samples,
             } => {
-                let ranks = with_pool(pool, samples.as_ref(), input.parcel(0)?, |pool| {
+                let ranks = with_pool(sets, pool, samples.as_ref(), input.parcel(0)?, |pool| {
                     self.selectors.with(*selector, |s| s.rank(pool))
                 })?;
                 if let Some(ranks) = ranks {
@@ -681,7 +652,7 @@ impl Answers for AnswerSide<'_> {
                 }
                 return Ok(true);
             }
-            other if ask_held(&self.models, other, input, reply)? => return Ok(true),
+            other if ask_held(sets, &self.models, other, input, reply)? => return Ok(true),
             _ => {}
         }
         let mut client = self.client.try_borrow_mut().map_err(|_| busy())?;
@@ -691,11 +662,11 @@ impl Answers for AnswerSide<'_> {
             None => Ok(()),
         };
         match ask {
-            Ask::Own => with_examples(Side::Program, client.own(), |ask, tensors| {
+            Ask::Own => with_examples(sets, client.own(), |ask, tensors| {
                 reply.tensors(&tensors)?;
                 reply.json(&ask)
             })?,
-            Ask::Public => with_public(&*client.public()?, |text, tensors| {
+            Ask::Public => with_public(sets, &*client.public()?, |text, tensors| {
                 reply.tensors(&tensors)?;
                 reply.json(&text)
             })?,
@@ -705,9 +676,9 @@ impl Answers for AnswerSide<'_> {
             Ask::Model {
                 of: PartAsk::Slot(slot),
                 what,
-            } => ask_model(client.model(&slot)?, what, input, reply)?,
+            } => ask_model(sets, client.model(&slot)?, what, input, reply)?,
             Ask::Generator { slot, what } => {
-                ask_generator(client.generator(&slot)?, what, input, reply)?;
+                ask_generator(sets, client.generator(&slot)?, what, input, reply)?;
             }
             Ask::NewModel { slot, index } => {
                 reply.json(&self.models.keep(client.new_model(&slot, index)?)?)?;

@@ -1,8 +1,14 @@
 use super::call::{Answer, Call};
 use super::describe;
+use super::part_handle::Functions;
 use crate::abi::raw::*;
 use crate::settings::{Reader, Step, Value};
 use std::ffi::c_void;
+
+/// The functions of this program's own table.
+fn functions() -> Functions {
+    Functions::of(crate::abi::library()).unwrap()
+}
 
 /// What the host makes of a call in which a library does `f`.
 fn outcome(f: impl FnOnce(&FlHost)) -> Answer {
@@ -16,7 +22,7 @@ fn outcome(f: impl FnOnce(&FlHost)) -> Answer {
 fn room(host: &FlHost, name: &str, dtype: u32, shape: &[usize]) -> *mut c_void {
     let f = host.tensor.unwrap();
     let (n, name) = (shape.len() as u32, FlText::of(name));
-    // SAFETY: a call that is running, and a shape of so many numbers.
+    // SAFETY: a call that is running, and a shape of `shape.len()` numbers.
     unsafe { f(host.context, name, dtype, n, shape.as_ptr()) }
 }
 
@@ -76,7 +82,7 @@ fn misuse_is_named() {
         (
             // SAFETY: a call that is running, and room for a number.
             |h| unsafe { h.fill_uniform.unwrap()(h.context, &mut 0.0, 1) },
-            "nothing is random",
+            "random numbers in a call that has none",
         ),
     ];
     for (wrong, says) in all {
@@ -103,7 +109,7 @@ fn descriptions_are_held_to_their_own_schemas() {
         let text = format!(
             r#"{{"parts": [{{"role": "accountant", "name": "a", "doc": "b", "settings": [{settings}]}}]}}"#
         );
-        describe::read(&text, "here")
+        describe::read(&text, "here", functions())
             .map(|mut parts| parts.remove(0).about.fields)
             .map_err(|e| format!("{e:#}"))
     };
@@ -124,7 +130,7 @@ fn descriptions_are_held_to_their_own_schemas() {
         ),
         (
             r#"{"type": "number", "maximum": "1"}"#,
-            "`maximum` of setting `x` must be a number",
+            "setting `x`: `maximum` must be a number",
         ),
         (
             r#"{"enum": ["a", "b"], "default": "c"}"#,
@@ -168,5 +174,8 @@ fn descriptions_are_held_to_their_own_schemas() {
 #[test]
 fn a_part_may_say_its_number() {
     let text = r#"{"parts": [{"role": "accountant", "name": "a", "doc": "b", "index": 7}]}"#;
-    assert_eq!(describe::read(text, "here").unwrap()[0].index, Some(7));
+    assert_eq!(
+        describe::read(text, "here", functions()).unwrap()[0].index,
+        Some(7)
+    );
 }

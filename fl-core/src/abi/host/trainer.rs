@@ -2,14 +2,15 @@
 
 use super::deferred_error::DeferredError;
 use super::part_handle::PartHandle;
-use crate::abi::context_json::{FitOptionsText, GradientText};
+use crate::abi::auxiliary::{AuxiliaryBack, head_of};
+use crate::abi::context_json::{FitOptionsText, GradientText, StepText};
 use crate::abi::marshal::{OutgoingMessage, content, shorter};
 use crate::abi::marshal_samples::with_values;
 use crate::abi::raw::*;
 use crate::message::{Message, NamedTensors, Params, Tensor, TensorMap, View};
 use crate::{
-    Differentiable, FitOptions, FitReport, Loss, Parametric, Problem, Result, Samples, Stream,
-    Target, Task, Trainer,
+    Differentiable, FitOptions, FitReport, Head, Loss, Parametric, Problem, Result, Samples,
+    Stream, Target, Task, Trainer,
 };
 use anyhow::{Context, ensure};
 use ndarray::{Array2, ArrayView2};
@@ -26,7 +27,7 @@ struct FitReportText {
 struct AboutTrainer {
     parametric: bool,
     differentiable: bool,
-    /// `None`: it does not say, and is believed to learn all.
+    /// `None`: not stated, so it is taken to learn all.
     learns: Option<Vec<Loss>>,
 }
 
@@ -68,7 +69,7 @@ impl LoadedTrainer {
         self.table(answer.tensors, name, x.len(), columns).map(Some)
     }
 
-    /// The answer's table of this name, with a row for each sample and so many columns.
+    /// The answer's table of this name, with a row for each sample and `columns` columns.
     fn table(
         &self,
         tensors: Vec<(String, Tensor)>,
@@ -122,9 +123,9 @@ impl Trainer for LoadedTrainer {
     ) -> Result<FitReport> {
         self.late.check().context(self.remote.who())?;
         ensure!(
-            pass.auxiliary.is_none(),
+            pass.auxiliary.is_none() || self.head().is_some(),
             Problem::Lacks(format!(
-                "{}: a trainer of a library takes no auxiliary loss",
+                "{}: it gives no last layer (FL_HEAD), so it takes no auxiliary loss",
                 self.remote.who()
             ))
         );
@@ -137,7 +138,9 @@ impl Trainer for LoadedTrainer {
             gradient_offset: pass.gradient_offset.is_some(),
             clip: pass.clip.map(f64::from),
             target: String::new(),
+            auxiliary: pass.auxiliary.is_some(),
         };
+        let back = pass.auxiliary.map(AuxiliaryBack);
         let anchors = [pass.proximal.map(|(_, p)| p), pass.gradient_offset];
         let answer = with_values(x, |values| {
             with_target(target, |kind, view| {
@@ -149,8 +152,15 @@ impl Trainer for LoadedTrainer {
                 all.extend(anchors.iter().flatten().map(|p| p.tensors()));
                 let letters: Vec<_> = all.iter().map(OutgoingMessage::new).collect();
                 let text = serde_json::to_string(&text)?;
-                self.remote
-                    .must(FL_TRAIN, &text, &letters, Some(stream), None)
+                match &back {
+                    Some(back) => {
+                        let stream = Some(stream);
+                        self.remote.asking(FL_TRAIN, &text, &letters, stream, back)
+                    }
+                    None => self
+                        .remote
+                        .must(FL_TRAIN, &text, &letters, Some(stream), None),
+                }
             })
         })?;
         let fitted: FitReportText = self.remote.json(&answer)?;
@@ -167,6 +177,26 @@ impl Trainer for LoadedTrainer {
 
     fn features(&mut self, x: &Samples) -> Result<Option<Array2<f32>>> {
         self.scores(FL_FEATURES, "features", x)
+    }
+
+    fn head(&self) -> Option<Head> {
+        let head = || -> Result<Option<Head>> {
+            let answer = self.remote.call(FL_HEAD, "", &[], None, None)?;
+            let answer = answer.filter(|answer| !answer.tensors.is_empty());
+            let head = answer.map(|answer| head_of(&mut TensorMap::new(answer.tensors)));
+            let head = head.transpose().context(self.remote.who())?;
+            let outputs = head.as_ref().map_or(self.outputs, Head::outputs);
+            ensure!(
+                outputs == self.outputs,
+                Problem::Shape(format!(
+                    "{}: its last layer has {outputs} outputs where {} were due",
+                    self.remote.who(),
+                    self.outputs
+                ))
+            );
+            Ok(head)
+        };
+        self.late.keep(head()).flatten()
     }
 
     fn save(&self) -> Result<Vec<u8>> {
@@ -201,7 +231,7 @@ impl Trainer for LoadedTrainer {
         let done = self.remote.load(FL_LOAD_MEMORY, memory)?;
         done.with_context(|| {
             Problem::Lacks(format!(
-                "{}: it has no memory to take back",
+                "{}: it keeps no memory to restore",
                 self.remote.who()
             ))
         })
@@ -263,6 +293,17 @@ impl Parametric for LoadedTrainer {
         super::aggregator::like(&self.params(), &gradient).context(self.remote.who())?;
         crate::message::check(&gradient).context(self.remote.who())?;
         Ok(gradient)
+    }
+
+    fn descend(&mut self, gradient: &Params, at: usize, of: usize) -> Result<()> {
+        self.late.check().context(self.remote.who())?;
+        let text = serde_json::to_string(&StepText { at, of })?;
+        let tensors = content(gradient);
+        let letter = [OutgoingMessage::new(&tensors)];
+        let done = self.remote.call(FL_DESCEND, &text, &letter, None, None)?;
+        done.map(drop).with_context(|| {
+            Problem::Lacks(format!("{}: it takes no gradients", self.remote.who()))
+        })
     }
 
     fn step_size(&self) -> Option<f64> {

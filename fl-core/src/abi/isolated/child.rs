@@ -2,8 +2,8 @@
 
 use super::shared_memory::{Doorbell, SharedMemory};
 use super::{
-    CallRequest, Operation, ProcessMessage, Reply, copied, receive, send, shared, shared_tensors,
-    with_owned,
+    CallRequest, Operation, OwnedMessage, ProcessMessage, Reply, copied, receive, send, shared,
+    shared_tensors, with_owned,
 };
 use crate::abi::ask::ErrorText;
 use crate::abi::host::{
@@ -12,7 +12,7 @@ use crate::abi::host::{
 use crate::abi::library::link::ask_other;
 use crate::abi::library::{Host, Input};
 use crate::abi::marshal::{OutgoingMessage, with_messages};
-use crate::abi::raw::{FL_ANSWER, FL_ERROR, FL_LEAD, FL_OK, FlLibrary};
+use crate::abi::raw::{FL_ERROR, FL_OK, FlLibrary};
 use crate::message::NamedTensors;
 use crate::{Executor, Result, Stream};
 use anyhow::ensure;
@@ -26,10 +26,10 @@ use std::sync::{Mutex, PoisonError};
 
 /// The way to the program, and how many lines the library has logged since the last answer.
 static TO: Mutex<(Option<UnixStream>, usize)> = Mutex::new((None, 0));
-/// So many lines are passed on for each answer.
+/// The most lines passed on for each answer.
 const LINES: usize = 1000;
 
-/// Tells the program something, from whatever thread.
+/// Sends the program a message, from any thread.
 fn tell(told: &ProcessMessage) -> Result<()> {
     let mut to = TO.lock().unwrap_or_else(PoisonError::into_inner);
     let (Some(program), lines) = &mut *to else {
@@ -47,10 +47,10 @@ fn tell(told: &ProcessMessage) -> Result<()> {
 /// more. `memory` is what tensors are shared in.
 ///
 /// # Errors
-/// When the program cannot be understood or told.
+/// If the program's messages cannot be read, or its socket not written.
 ///
 /// # Safety
-/// What `load` gives is as [`crate::abi::import`] wants it.
+/// What `load` gives fulfils the requirements of [`crate::abi::import`].
 pub unsafe fn serve(
     load: impl FnOnce() -> Result<*const FlLibrary, String>,
     program: UnixStream,
@@ -59,7 +59,7 @@ pub unsafe fn serve(
 ) -> Result<()> {
     own_process();
     on_log(|level, _, line| {
-        // the program has ended: nobody reads it
+        // the program has ended: there is no reader
         let _ = tell(&ProcessMessage::LogEvent(level, line.into()));
     });
     TO.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(program.try_clone()?);
@@ -100,7 +100,7 @@ fn closed(error: &anyhow::Error) -> bool {
 
 struct Child<'e> {
     functions: Result<Functions, String>,
-    /// Those that the library has made and nobody has dropped.
+    /// Those that the library has made and that were not dropped.
     parts: BTreeSet<u64>,
     area: SharedMemory,
     exec: &'e dyn Executor,
@@ -109,42 +109,16 @@ struct Child<'e> {
     heard: u32,
 }
 
-/// The way from a protocol to the program.
+/// The way to the program from a part in the middle of a call. What the program asks back may ask
+/// for more, so the process is borrowed between two messages only.
 struct ToProgram<'c, 'e>(RefCell<&'c mut Child<'e>>);
 
 impl Answers for ToProgram<'_, '_> {
     fn answer(&self, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
-        self.0.borrow_mut().ask(operation, input, reply)
-    }
-}
-
-impl Child<'_> {
-    fn next(&mut self) -> Result<CallRequest> {
-        self.area.listen(Doorbell::CallInput, &mut self.heard);
-        receive(&mut self.from)
-    }
-
-    /// Asks the program for a protocol, in the middle of a call.
-    fn ask(&mut self, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
-        let messages = shared(&mut self.area, input.messages())?;
-        tell(&ProcessMessage::Asked {
-            operation,
-            text: input.text()?.into(),
-            messages,
-            room: self.area.len() as u64,
-        })?;
-        self.area.ring(Doorbell::Answered);
+        self.0.borrow_mut().ask(operation, input)?;
         loop {
-            let CallRequest {
-                number,
-                what,
-                messages,
-                room,
-                ..
-            } = self.next()?;
-            self.area.see(room)?;
-            let messages = copied(&self.area, messages)?;
-            match what {
+            let (request, messages) = self.0.borrow_mut().hear()?;
+            match request.what {
                 Operation::Replied { text, failed } => {
                     if let Some(failed) = failed {
                         return Err(failed.error());
@@ -158,32 +132,63 @@ impl Child<'_> {
                     return Ok(true);
                 }
                 Operation::Back { operation, text } => {
-                    let answer = {
-                        let to = ToProgram(RefCell::new(&mut *self));
-                        with_owned(&messages, |letters| {
-                            ask_other(reply.0, operation, &text, letters, Some(&to))
-                        })
-                    };
-                    let mut answered = match answer {
-                        Ok(answer) => Reply {
-                            text: answer.text,
-                            tensors: shared_tensors(&mut self.area, &answer.tensors)?,
-                            ..Reply::default()
-                        },
-                        Err(error) => Reply {
-                            code: FL_ERROR,
-                            text: Some(serde_json::to_string(&ErrorText::of(&error))?),
-                            ..Reply::default()
-                        },
-                    };
-                    answered.number = number;
-                    answered.room = self.area.len() as u64;
-                    tell(&ProcessMessage::Answered(answered))?;
-                    self.area.ring(Doorbell::Answered);
+                    let answer = with_owned(&messages, |letters| {
+                        ask_other(reply.0, operation, &text, letters, Some(self))
+                    });
+                    self.0.borrow_mut().answer_back(request.number, answer)?;
                 }
                 _ => anyhow::bail!("the program asked for something else in the middle of a call"),
             }
         }
+    }
+}
+
+impl Child<'_> {
+    fn next(&mut self) -> Result<CallRequest> {
+        self.area.listen(Doorbell::CallInput, &mut self.heard);
+        receive(&mut self.from)
+    }
+
+    /// Asks the program in the middle of a call.
+    fn ask(&mut self, operation: u32, input: &Input<'_>) -> Result<()> {
+        let messages = shared(&mut self.area, input.messages())?;
+        tell(&ProcessMessage::Asked {
+            operation,
+            text: input.text()?.into(),
+            messages,
+            room: self.area.len() as u64,
+        })?;
+        self.area.ring(Doorbell::Answered);
+        Ok(())
+    }
+
+    /// Waits for what the program says in the middle of a call.
+    fn hear(&mut self) -> Result<(CallRequest, Vec<OwnedMessage>)> {
+        let mut request = self.next()?;
+        self.area.see(request.room)?;
+        let messages = copied(&self.area, std::mem::take(&mut request.messages))?;
+        Ok((request, messages))
+    }
+
+    /// Answers what the program asked back.
+    fn answer_back(&mut self, number: u64, answer: Result<Answer>) -> Result<()> {
+        let mut reply = match answer {
+            Ok(answer) => Reply {
+                text: answer.text,
+                tensors: shared_tensors(&mut self.area, &answer.tensors)?,
+                ..Reply::default()
+            },
+            Err(error) => Reply {
+                code: FL_ERROR,
+                text: Some(serde_json::to_string(&ErrorText::of(&error))?),
+                ..Reply::default()
+            },
+        };
+        reply.number = number;
+        reply.room = self.area.len() as u64;
+        tell(&ProcessMessage::Answered(reply))?;
+        self.area.ring(Doorbell::Answered);
+        Ok(())
     }
 
     fn reply(&mut self, ask: CallRequest) -> Option<Reply> {
@@ -229,18 +234,18 @@ impl Child<'_> {
                 // 0 stands for the library itself
                 ensure!(
                     *part == 0 || self.parts.contains(part),
-                    "that part is not there any more"
+                    "that part no longer exists"
                 );
-                if [FL_LEAD, FL_ANSWER].contains(operation) {
+                if ask.answers {
                     let (part, operation) = (*part, *operation);
                     let (text, messages) = (text.clone(), copied(&self.area, ask.messages)?);
-                    let exec = self.exec;
+                    let (exec, stream) = (self.exec, ask.key.map(Stream::from_key));
                     let outcome = {
                         let to = ToProgram(RefCell::new(&mut *self));
                         with_owned(&messages, |letters| {
                             with_messages(letters, |messages| {
-                                let call = Call::new("a library", None, Some(exec));
-                                let call = call.with_answers(&to);
+                                let call = Call::new("a library", stream.as_ref(), Some(exec));
+                                let call = call.with_noise(ask.noise).with_answers(&to);
                                 let part = part as *mut c_void;
                                 functions.call_raw(part, operation, &text, messages, call)
                             })
@@ -280,7 +285,7 @@ impl Child<'_> {
                 return Ok(None);
             }
             Operation::Replied { .. } | Operation::Back { .. } => {
-                anyhow::bail!("an answer where nothing was asked")
+                anyhow::bail!("an answer without a request")
             }
         };
         let part = match ask.what {
@@ -300,7 +305,7 @@ impl Child<'_> {
         if !known.is_empty() {
             let what = match known.contains(&part) {
                 true => "it gave itself as a new part",
-                false => "it gave a part that is there already",
+                false => "it gave a part that already exists",
             };
             answer.misuse.get_or_insert_with(|| what.into());
         }

@@ -3,11 +3,11 @@
 //!
 //! The program keeps a few processes for each library ([`IsolatedLibrary`]); each loads it and
 //! answers one question at a time ([`serve()`]). A part lives in the process that made it. What the
-//! program is told by a process it takes as it takes what a library tells it: every text, tensor
+//! program treats the messages of a process like those of a library: every text, tensor
 //! and part goes through [`FlHost`](super::raw::FlHost), which checks them.
 //!
 //! A process that crashes, that calls `exit`, that has no memory left or that takes longer than it
-//! may is ended, and only its parts with it: whoever asks one of them gets an error, and new parts
+//! may is ended, and only its parts with it: calls of these parts get an error, and new parts
 //! come from a new process.
 
 mod child;
@@ -43,6 +43,8 @@ struct CallRequest {
     /// Of the call's random stream.
     key: Option<[u8; 32]>,
     noise: Noise,
+    /// Whether the program answers in the middle of it.
+    answers: bool,
     messages: Vec<SharedMessage>,
     /// How long the shared memory is by now.
     room: u64,
@@ -140,7 +142,7 @@ struct OwnedMessage {
 fn copied(area: &SharedMemory, messages: Vec<SharedMessage>) -> Result<Vec<OwnedMessage>> {
     let one = |facts: SharedMessage| {
         let tensors = facts.tensors.iter().map(|tensor| {
-            // SAFETY: whoever wrote it waits for an answer, and writes nothing meanwhile.
+            // SAFETY: the writer waits for an answer, and writes nothing meanwhile.
             #[allow(unsafe_code, reason = "shared memory")]
             let view = unsafe { area.view(tensor) }?;
             Ok((tensor.name.clone(), view.to_tensor()))
@@ -174,7 +176,7 @@ fn with_owned<R>(messages: &[OwnedMessage], f: impl FnOnce(&[OutgoingMessage<'_,
 fn shared(area: &mut SharedMemory, messages: &[FlMessage]) -> Result<Vec<SharedMessage>> {
     let mut bodies = Vec::new();
     for raw in messages {
-        // SAFETY: whoever calls lends messages that are valid for the call.
+        // SAFETY: the caller lends messages that are valid for the call.
         #[allow(unsafe_code, reason = "messages of the other side")]
         let views = unsafe {
             let tensors = slice(raw.tensors, raw.count);

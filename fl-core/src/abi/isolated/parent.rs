@@ -26,7 +26,7 @@ pub struct Process {
 /// Begins a process.
 type Begin = Box<dyn Fn() -> Result<Process> + Send + Sync>;
 
-/// So many processes a library has at most, on every machine: which parts share one does not depend
+/// The most processes of a library, on every machine: which parts share one does not depend
 /// on how many processors there are.
 const PROCESSES: usize = 16;
 
@@ -55,6 +55,7 @@ struct Worker {
 pub(in crate::abi) struct CallInput<'a> {
     pub key: Option<[u8; 32]>,
     pub noise: Noise,
+    pub answers: bool,
     pub messages: &'a [FlMessage],
 }
 
@@ -127,8 +128,8 @@ impl IsolatedLibrary {
     /// # Safety
     /// As [`IsolatedLibrary::call`]; it is not used any more.
     pub(in crate::abi) unsafe fn drop(&self, part: *mut c_void) {
-        // SAFETY: as the caller says; the handle is a box of ours, and this is the last that is
-        // heard of it.
+        // SAFETY: as the caller promises; the handle is a box of ours, and this is its last
+        // use.
         let handle = unsafe { Box::from_raw(part.cast::<IsolatedPart>()) };
         let mut worker = self.worker(handle.worker);
         if handle.worker >= PROCESSES {
@@ -231,7 +232,7 @@ impl IsolatedLibrary {
             Err(error) => Err(error),
         };
         match reply {
-            // the borrow checker wants it to be looked up again
+            // the borrow checker requires a second lookup
             Ok(reply) => Ok((worker.running.as_mut().context("it has a process")?, reply)),
             Err(error) => Err(anyhow!(
                 "{}, in the middle of a call",
@@ -253,7 +254,7 @@ impl IsolatedLibrary {
 
     fn begun(&self) -> Result<LibraryProcess> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let process = (self.begin)().context("a process for it cannot be begun")?;
+        let process = (self.begin)().context("cannot start a process for it")?;
         LibraryProcess::new(
             NUMBER.fetch_add(1, Ordering::Relaxed),
             process,
@@ -266,6 +267,7 @@ impl CallInput<'_> {
     const NOTHING: Self = Self {
         key: None,
         noise: Noise::Seeded,
+        answers: false,
         messages: &[],
     };
 }

@@ -87,6 +87,7 @@ impl LibraryProcess {
             what,
             key: asked.key,
             noise: asked.noise,
+            answers: asked.answers,
             messages,
             room: self.area.len() as u64,
         };
@@ -109,7 +110,7 @@ impl LibraryProcess {
         loop {
             match receive(&mut self.from)? {
                 ProcessMessage::LogEvent(level, line) => said(level, &line),
-                // of another call: a copy of the process has said it
+                // of another call: a copy of the process has sent it
                 ProcessMessage::Answered(reply) if reply.number != number => {}
                 ProcessMessage::Asked {
                     operation,
@@ -183,6 +184,7 @@ impl LibraryProcess {
             what,
             key: None,
             noise: Noise::Seeded,
+            answers: false,
             messages,
             room: self.area.len() as u64,
         };
@@ -218,7 +220,7 @@ impl LibraryProcess {
                 }
             });
             if !room.is_null() && bytes > 0 {
-                // SAFETY: the host gave room for a tensor of this type and shape, and so many bytes
+                // SAFETY: the host gave room for a tensor of this type and shape, and its bytes
                 // are shared.
                 unsafe { from.copy_to_nonoverlapping(room.cast(), bytes) };
             }
@@ -266,7 +268,7 @@ impl LibraryProcess {
                     _ => "its process closed its socket, and was ended".into(),
                 }
             }
-            _ => format!("its process was ended, for it could not be asked ({error:#})"),
+            _ => format!("its process was ended because a request to it failed ({error:#})"),
         }
     }
 }

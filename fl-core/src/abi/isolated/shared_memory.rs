@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// A tensor begins where its numbers are aligned whatever they are, and where a vector register
 /// likes it.
 const ALIGNED: usize = 64;
-/// It grows by so much at least.
+/// It grows by at least this.
 const STEP: usize = 1 << 16;
 
 /// So long a message is listened for before the system is asked to wake this thread.
@@ -67,7 +67,7 @@ impl SharedMemory {
         let there = self.file.metadata()?.len();
         ensure!(
             there >= length as u64,
-            "shared memory is said to have {length} bytes and has {there}"
+            "shared memory has {there} bytes, and {length} were announced"
         );
         // the old mapping stays until there is a new one
         self.map = Some(MmapRaw::map_raw(&self.file).context("mapping shared memory")?);
@@ -95,7 +95,7 @@ impl SharedMemory {
         }
     }
 
-    /// Waits a little for a message: whoever sleeps is woken late, and most answers come at once.
+    /// Waits a little for a message: a sleeping thread wakes late, and most answers come at once.
     /// `heard` counts messages.
     pub fn listen(&self, bell: Doorbell, heard: &mut u32) {
         let until = Instant::now() + LISTEN;
@@ -112,7 +112,7 @@ impl SharedMemory {
         Some(unsafe { &*map.as_ptr().cast::<AtomicU32>().add(bell as usize) })
     }
 
-    /// The address of so many bytes, which are all inside.
+    /// The address of `bytes` bytes, which are all inside.
     pub fn address(&self, at: usize, bytes: usize) -> Result<*mut u8> {
         let end = at.checked_add(bytes).filter(|end| *end <= self.len());
         ensure!(
@@ -130,7 +130,7 @@ impl SharedMemory {
     /// Writes a tensor there, in row order.
     pub fn write(&mut self, at: usize, view: &View<'_>) -> Result<()> {
         /// # Safety
-        /// At `to` is room for all numbers, aligned, which nobody else looks at.
+        /// At `to` is room for all numbers, aligned and not shared.
         unsafe fn copy<T: Copy>(view: &ArrayViewD<'_, T>, to: *mut u8) {
             if let Some(all) = view.as_slice() {
                 // SAFETY: as the caller says.
@@ -162,13 +162,13 @@ impl SharedMemory {
     /// A look at a tensor that lies there.
     ///
     /// # Safety
-    /// Nobody writes there while the view lives.
+    /// There are no writes to it while the view lives.
     pub unsafe fn view(&self, tensor: &SharedTensor) -> Result<View<'_>> {
         let at = self.address(tensor.at, tensor.bytes()?)?;
         let shape = IxDyn(&tensor.shape);
         let bytes = tensor.bytes()?;
         // SAFETY: all numbers lie inside the memory and are aligned, any bits are numbers, and the
-        // caller says that nobody writes.
+        // caller promises that there are no writes.
         Ok(unsafe {
             match tensor.dtype {
                 FL_F32 => View::F32(ArrayViewD::from_shape_ptr(shape, at.cast_const().cast())),
@@ -201,7 +201,7 @@ impl SharedTensor {
         };
         let mut sizes = self.shape.iter();
         let bytes = sizes.try_fold(size, |n: usize, d| n.checked_mul(*d));
-        // ndarray wants this of the product without zeros too
+        // ndarray requires this of the product without zeros too
         let whole = self.shape.iter().filter(|d| **d > 0);
         let whole = whole
             .into_iter()

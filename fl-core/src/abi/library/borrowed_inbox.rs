@@ -3,7 +3,7 @@
 //! Messages own their arrays, and an inbox of 100 clients must not be copied to become one. So the
 //! arrays of the two big kinds, parameters and scores, are made around memory of the host, which is
 //! never written, grown or freed through them: parts see them through a shared reference only,
-//! which gives nobody the right to do any of that, and when the call ends the arrays are forgotten.
+//! which allows none of these, and when the call ends the arrays are forgotten.
 //! What a part keeps from call to call is a [`InboxBuffer`]: the names and the places, without
 //! numbers.
 
@@ -265,8 +265,8 @@ unsafe fn around<D: Dimension>(
     hosts: &mut Vec<usize>,
 ) -> Array<f32, D> {
     hosts.push(start.addr());
-    // SAFETY: so many initialised numbers lie at `start`. They are not of this side's allocator, so
-    // the vector must not grow or be dropped: nobody gets more than a shared reference, and
+    // SAFETY: `n` initialised numbers lie at `start`. They are not of this side's allocator, so
+    // the vector must not grow or be dropped: parts get a shared reference only, and
     // `BorrowedInbox::drop` forgets it.
     let numbers = unsafe { Vec::from_raw_parts(start.cast_mut(), n, n) };
     // SAFETY: the shape has as many numbers as the vector, as the caller says.

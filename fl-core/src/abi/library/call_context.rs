@@ -18,7 +18,7 @@ pub(in crate::abi) struct Input<'a>(pub &'a FlInput);
 
 impl Input<'_> {
     pub fn text(&self) -> Result<&str> {
-        // SAFETY: whoever made this said that the input is valid.
+        // SAFETY: the maker of this promised that the input is valid.
         unsafe { self.0.text.read("the text of a call") }
     }
 

@@ -61,7 +61,7 @@ pub(super) fn state(host: &Host<'_>, state: &[u8]) -> Result<()> {
 struct OfAggregator {
     part: Box<dyn AnyAggregator>,
     shelf: InboxBuffer,
-    /// What the clients were sent in this round, if it wants to see it.
+    /// The message sent to clients in this round, if it needs that.
     sent: Option<Arc<dyn AnyMessage>>,
 }
 
@@ -94,7 +94,7 @@ fn describe(host: &Host<'_>, needs: RequiredInputs, claims: Properties, folds: b
     }))
 }
 
-/// A result, and beside it what was said on the way to it.
+/// A result, and the log events that led to it.
 fn gives(host: &Host<'_>, round: &Round, out: &dyn AnyMessage) -> Result<()> {
     said(host, round)?;
     host.tensors(&content(out))
@@ -202,7 +202,10 @@ impl Object for OfSelector {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
         match operation {
             FL_FIT => self.0.fit(&examples(input)?, &host.stream())?,
-            FL_DESCRIBE => host.json(&json!({ "draw": self.0.draw() }))?,
+            FL_DESCRIBE => {
+                let needs_scores = self.0.needs_scores();
+                host.json(&json!({ "draw": self.0.draw(), "needs_scores": needs_scores }))?;
+            }
             FL_POLL => {
                 let round = input.json::<RoundText<'_>>()?;
                 let round = round.round(host.stream(), Arc::new(Serial));
@@ -219,6 +222,14 @@ impl Object for OfSelector {
                 let chosen = View::U32(ArrayView1::from(&chosen).into_dyn());
                 said(host, &round)?;
                 host.tensors(&vec![("positions".into(), chosen)])?;
+            }
+            FL_RANK => {
+                let name = self.0.pool();
+                let ranks = receive(name, input.parcel(0)?, |pool| self.0.rank(pool))?;
+                if let Some(ranks) = ranks {
+                    let ranks = View::F64(ArrayView1::from(&ranks).into_dyn());
+                    host.tensors(&vec![("ranks".into(), ranks)])?;
+                }
             }
             FL_SAVE => state(host, &self.0.save())?,
             FL_LOAD => self.0.load(&input.parcel(0)?.bytes("state")?)?,

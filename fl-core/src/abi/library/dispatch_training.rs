@@ -2,12 +2,13 @@
 
 use super::call_context::{Host, Input};
 use super::dispatch::{Object, state};
-use crate::abi::context_json::{FitOptionsText, GradientText};
+use crate::abi::auxiliary::{RemoteLoss, head_tensors};
+use crate::abi::context_json::{FitOptionsText, GradientText, StepText};
 use crate::abi::marshal::content;
 use crate::abi::marshal_samples::samples;
 use crate::abi::raw::*;
 use crate::message::{Params, TensorMap, View};
-use crate::{FitOptions, Generator, Loss, Problem, Result, Target, Trainer};
+use crate::{AuxiliaryLoss, FitOptions, Generator, Loss, Problem, Result, Target, Trainer};
 use anyhow::{Context, bail};
 use ndarray::Ix2;
 use serde::Deserialize;
@@ -63,6 +64,7 @@ impl OfTrainer {
         };
         let (proximal, gradient_offset) =
             (next(text.proximal.is_some())?, next(text.gradient_offset)?);
+        let auxiliary = RemoteLoss(host);
         let pass = FitOptions {
             length: text.length,
             batch: text.batch,
@@ -71,7 +73,7 @@ impl OfTrainer {
             proximal: text.proximal.map(|mu| mu as f32).zip(proximal.as_ref()),
             gradient_offset: gradient_offset.as_ref(),
             clip: text.clip.map(|c| c as f32),
-            auxiliary: None,
+            auxiliary: text.auxiliary.then_some(&auxiliary as &dyn AuxiliaryLoss),
         };
         let stream = host.stream();
         let fitted = with_target(&text.target, &mut parcel, |target| {
@@ -149,6 +151,16 @@ impl Object for OfTrainer {
                 self.parametric()?.set_params(&params)?;
             }
             FL_GRADIENT => self.gradient(input, host)?,
+            FL_DESCEND => {
+                let StepText { at, of } = input.json()?;
+                let gradient: Params = input.message(0)?;
+                self.parametric()?.descend(&gradient, at, of)?;
+            }
+            FL_HEAD => {
+                if let Some(head) = self.0.head() {
+                    host.tensors(&head_tensors(&head))?;
+                }
+            }
             FL_STEP_SIZE => host.json(&self.parametric()?.step_size())?,
             FL_VJP => {
                 let mut parcel: TensorMap = input.parcel(0)?;

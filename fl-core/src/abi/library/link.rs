@@ -2,11 +2,11 @@
 
 use super::call_context::{Host, Input};
 use crate::abi::ask::{Ask, AskBack, ErrorText};
+use crate::abi::data_sets::{Fetch, KnownSets, LibrarySets, Rows};
 use crate::abi::host::{Answer, Answers, Call, checked};
 use crate::abi::marshal::{OutgoingMessage, with_messages};
-use crate::abi::marshal_data::Fetch;
 use crate::abi::raw::{FL_ASK, FL_BACK, FL_OK, FlHost, FlInput, FlText};
-use crate::{Inputs, Labels, Result};
+use crate::{Inputs, Labels, Result, Samples};
 use anyhow::{Context, bail, ensure};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -61,6 +61,7 @@ unsafe impl Send for HostPointer {}
 pub(super) struct Link {
     host: Mutex<Option<HostPointer>>,
     thread: ThreadId,
+    sets: LibrarySets,
     /// The numbers of the models that the protocol holds, by address.
     pub models: Mutex<BTreeMap<usize, u64>>,
     /// An error of a call that returns none; the next call with an error returns it.
@@ -73,6 +74,7 @@ impl Link {
         let link = Arc::new(Self {
             host: Mutex::new(Some(HostPointer(host.0))),
             thread: std::thread::current().id(),
+            sets: LibrarySets::default(),
             models: Mutex::default(),
             late: Mutex::new(None),
         });
@@ -170,21 +172,43 @@ pub(in crate::abi) fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T> {
     })
 }
 
+impl Link {
+    /// Reads a part of a data set, and counts its bytes.
+    fn set<T: DeserializeOwned>(&self, ask: &Ask) -> Result<(T, usize)> {
+        let bytes = self.bytes(ask, &[], "set")?;
+        let bytes = bytes.context("no set came back")?;
+        Ok((postcard::from_bytes(&bytes)?, bytes.len()))
+    }
+}
+
 impl Fetch for Link {
-    fn inputs(&self, number: u64) -> Result<Inputs> {
-        let bytes = self.bytes(&Ask::Inputs { number }, &[], "set")?;
-        let set: Inputs = postcard::from_bytes(&bytes.context("no set came back")?)?;
-        ensure!(set.is_sound(), "inputs whose lists do not fit together");
+    fn inputs(&self, number: u64) -> Result<(Inputs, usize)> {
+        let set: (Inputs, _) = self.set(&Ask::Inputs { number })?;
+        ensure!(set.0.is_sound(), "inputs with lists of unequal lengths");
         Ok(set)
     }
-    fn labels(&self, number: u64) -> Result<Labels> {
-        let bytes = self.bytes(&Ask::Labels { number }, &[], "set")?;
-        Ok(postcard::from_bytes(&bytes.context("no set came back")?)?)
+    fn labels(&self, number: u64, at: usize) -> Result<(Labels, usize)> {
+        self.set(&Ask::Labels { number, at })
+    }
+}
+
+impl KnownSets for Link {
+    fn place<'x>(&self, x: &'x Samples) -> Option<(u64, Rows<'x>)> {
+        self.sets.place(x)
+    }
+    fn label(&self, set: u64, of: &Arc<Labels>) -> Option<usize> {
+        self.sets.label(set, of)
+    }
+    fn samples(&self, set: u64, rows: Rows<'_>) -> Result<Samples> {
+        self.sets.samples(self, set, rows)
+    }
+    fn labels(&self, set: u64, at: usize) -> Result<Arc<Labels>> {
+        self.sets.labels(self, set, at)
     }
 }
 
 /// Reads a request of the program, whose operation is [`FL_BACK`].
-pub(super) fn asked_back(operation: u32, input: &Input<'_>) -> Result<AskBack> {
+pub(in crate::abi) fn asked_back(operation: u32, input: &Input<'_>) -> Result<AskBack> {
     ensure!(
         operation == FL_BACK,
         "a protocol has no operation {operation}"

@@ -44,12 +44,12 @@ impl OfProtocol {
         })?;
         match answer.body {
             Body::Here(body) => host.tensors(&content(&*body)),
-            Body::Wire(_) => bail!("an answer that was written down"),
+            Body::Wire(_) => bail!("an answer in its wire form"),
         }
     }
 }
 
-/// Says what kind of error it is, beside its text.
+/// States the kind of an error, beside its text.
 fn told(host: &Host<'_>, outcome: Result<()>) -> Result<()> {
     if let Err(error) = &outcome {
         host.json(&ErrorText::of(error))?;

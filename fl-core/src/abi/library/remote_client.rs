@@ -4,9 +4,7 @@ use super::link::{Link, read};
 use super::remote_parts::{RemoteMechanism, RemoteModel, RemoteSelector, RemoteSlots};
 use crate::abi::ask::{AnswerText, Ask};
 use crate::abi::marshal::{OutgoingMessage, content};
-use crate::abi::marshal_data::{
-    ExamplesAsk, examples_of, fetched_inputs, fetched_labels, with_bytes,
-};
+use crate::abi::marshal_data::{ExamplesAsk, examples_of, with_bytes};
 use crate::client::calls::ClientCalls;
 use crate::message::{AnyMessage, Erased, TensorMap};
 use crate::{
@@ -51,9 +49,7 @@ impl RemoteClient {
         let answer = self.slots.link.ask(&Ask::Own, &[])?;
         let ask: ExamplesAsk = read(&answer)?;
         let mut parcel = TensorMap::new(answer.tensors);
-        let inputs = |n| fetched_inputs(&*self.slots.link, n);
-        let labels = |n| fetched_labels(&*self.slots.link, n);
-        examples_of(&ask, &mut parcel, inputs, labels)
+        examples_of(&*self.slots.link, &ask, &mut parcel)
     }
 }
 

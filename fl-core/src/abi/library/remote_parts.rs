@@ -1,15 +1,13 @@
 //! The parts of the program that a loaded protocol uses.
 
-use super::call_context::{Host, Input};
-use super::link::{Link, asked_back, read};
-use crate::abi::ask::{
-    AboutModel, Ask, AskBack, GeneratorAsk, ModelAsk, PartAsk, PassAsk, RoundAsk,
-};
+use super::link::{Link, read};
+use crate::abi::ask::{AboutModel, Ask, GeneratorAsk, ModelAsk, PartAsk, PassAsk, RoundAsk};
+use crate::abi::auxiliary::{AuxiliaryBack, head_of};
 use crate::abi::host::{Answer, Answers};
 use crate::abi::marshal::{OutgoingMessage, content, shorter, with_inbox_letters};
 use crate::abi::marshal_data::{
-    PublicText, SamplesAsk, Side, fetched_inputs, public_of, samples_of, target_of, with_bytes,
-    with_examples, with_more, with_samples, with_target,
+    PublicText, SamplesAsk, public_of, samples_of, with_bytes, with_examples, with_more,
+    with_samples, with_target,
 };
 use crate::abi::marshal_samples::send;
 use crate::message::{
@@ -17,12 +15,12 @@ use crate::message::{
 };
 use crate::privacy::ReleaseNoise;
 use crate::{
-    AnyInbox, AnyMechanism, AnyPool, AnySelector, AuxiliaryLoss, ClientStatQuery, Cohort,
-    Differentiable, Examples, FitOptions, FitReport, Generator, Head, Loss, Parametric,
-    PrivacyEvent, Problem, Public, Result, Round, Samples, SamplingScheme, Stream, Target, Trainer,
+    AnyInbox, AnyMechanism, AnyPool, AnySelector, ClientStatQuery, Cohort, Differentiable,
+    Examples, FitOptions, FitReport, Generator, Head, Loss, Parametric, PrivacyEvent, Problem,
+    Public, Result, Round, Samples, SamplingScheme, Stream, Target, Trainer,
 };
 use anyhow::{Context, anyhow};
-use ndarray::{Array1, Array2, ArrayView2};
+use ndarray::{Array2, ArrayView2};
 use std::any::Any;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,7 +83,7 @@ impl RemoteSlots {
         }
         let answer = self.link.ask(&Ask::Public, &[])?;
         let text: PublicText = read(&answer)?;
-        let public = Arc::new(public_of(&text, answer.tensors, &*self.link)?);
+        let public = Arc::new(public_of(&*self.link, &text, answer.tensors)?);
         Ok(self.public.get_or_init(|| public).clone())
     }
 
@@ -174,7 +172,7 @@ impl RemoteModel {
         x: &Samples,
         what: impl FnOnce(SamplesAsk) -> ModelAsk,
     ) -> Result<TensorMap> {
-        with_samples(Side::Library, x, |x, tensors| {
+        with_samples(&*self.link, x, |x, tensors| {
             let answer = self.ask(what(x), &[OutgoingMessage::new(&tensors)])?;
             Ok(TensorMap::new(answer.tensors))
         })
@@ -186,45 +184,6 @@ impl RemoteModel {
 
     fn take_back(&self, what: ModelAsk, state: &[u8]) -> Result<()> {
         with_bytes("state", state, |letter| self.ask(what, letter)).map(drop)
-    }
-}
-
-/// The protocol's auxiliary loss, for the program.
-struct AuxiliaryBack<'a>(&'a dyn AuxiliaryLoss);
-
-impl Answers for AuxiliaryBack<'_> {
-    fn answer(&self, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
-        let AskBack::Auxiliary { target, key } = asked_back(operation, input)? else {
-            return Ok(false);
-        };
-        let mut parcel = input.parcel(0)?;
-        let head = Head {
-            weight: parcel.f64("weight")?.into_dimensionality()?,
-            bias: parcel.f64("bias")?.into_dimensionality()?,
-        };
-        let target = target_of(&target, &mut parcel)?;
-        let scores = parcel.table("scores")?;
-        let stream = Stream::from_key(key);
-        let term = self
-            .0
-            .of_batch(&head, target.view(), scores.view(), &stream)?;
-        let loss = Array1::from_elem(1, term.loss);
-        reply.tensors(&vec![
-            ("loss".into(), View::F64(loss.view().into_dyn())),
-            (
-                "by-scores".into(),
-                View::F32(term.by_scores.view().into_dyn()),
-            ),
-            (
-                "weight".into(),
-                View::F64(term.by_head.weight.view().into_dyn()),
-            ),
-            (
-                "bias".into(),
-                View::F64(term.by_head.bias.view().into_dyn()),
-            ),
-        ])?;
-        Ok(true)
     }
 }
 
@@ -249,7 +208,7 @@ impl Trainer for RemoteModel {
         let anchors = [pass.proximal.map(|(_, p)| p), pass.gradient_offset];
         let back = pass.auxiliary.map(AuxiliaryBack);
         let back = back.as_ref().map(|back| back as &dyn Answers);
-        let answer = with_samples(Side::Library, x, |x, tensors| {
+        let answer = with_samples(&*self.link, x, |x, tensors| {
             with_target(&target, |kind, view| {
                 let mut all = vec![with_more(&tensors, [("target", shorter(&view))])];
                 all.extend(anchors.iter().flatten().map(|p| p.tensors()));
@@ -289,10 +248,7 @@ impl Trainer for RemoteModel {
             if !parcel.has("weight") {
                 return Ok(None);
             }
-            Ok(Some(Head {
-                weight: parcel.f64("weight")?.into_dimensionality()?,
-                bias: parcel.f64("bias")?.into_dimensionality()?,
-            }))
+            head_of(&mut parcel).map(Some)
         };
         self.link.keep(head()).flatten()
     }
@@ -347,7 +303,7 @@ impl Parametric for RemoteModel {
     }
 
     fn gradient(&mut self, x: &Samples, target: Target<'_>, loss: Loss) -> Result<Params> {
-        with_samples(Side::Library, x, |x, tensors| {
+        with_samples(&*self.link, x, |x, tensors| {
             with_target(&target, |kind, view| {
                 let tensors = with_more(&tensors, [("target", shorter(&view))]);
                 let target = kind.into();
@@ -374,7 +330,7 @@ impl Parametric for RemoteModel {
 
 impl Differentiable for RemoteModel {
     fn vjp(&mut self, x: &Samples, slope: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
-        with_samples(Side::Library, x, |x, tensors| {
+        with_samples(&*self.link, x, |x, tensors| {
             let slope = View::F32(slope.view().into_dyn());
             let tensors = with_more(&tensors, [("slope", slope)]);
             let answer = self.ask(ModelAsk::Vjp { x }, &[OutgoingMessage::new(&tensors)])?;
@@ -409,11 +365,11 @@ impl Generator for RemoteGenerator {
         let answer = self.ask(GeneratorAsk::Sample { n, key }, &[])?;
         let ask: SamplesAsk = read(&answer)?;
         let mut parcel = TensorMap::new(answer.tensors);
-        samples_of(&ask, &mut parcel, |n| fetched_inputs(&*self.link, n))
+        samples_of(&*self.link, &ask, &mut parcel)
     }
 
     fn learn(&mut self, made: &Samples, slope: ArrayView2<'_, f32>) -> Result<()> {
-        with_samples(Side::Library, made, |made, tensors| {
+        with_samples(&*self.link, made, |made, tensors| {
             let slope = View::F32(slope.view().into_dyn());
             let tensors = with_more(&tensors, [("slope", slope)]);
             let letter = [OutgoingMessage::new(&tensors)];
@@ -441,11 +397,12 @@ pub(super) struct RemoteSelector {
 
 /// Runs `f` with the text and tensors of a pool.
 pub(super) fn with_pool<R>(
+    link: &Arc<Link>,
     pool: AnyPool<'_>,
     f: impl FnOnce(Option<SamplesAsk>, NamedTensors<'_>) -> Result<R>,
 ) -> Result<R> {
     match pool {
-        AnyPool::Samples(x) => with_samples(Side::Library, x, |x, tensors| f(Some(x), tensors)),
+        AnyPool::Samples(x) => with_samples(&**link, x, |x, tensors| f(Some(x), tensors)),
         other => send(other, |tensors| {
             let again = tensors
                 .iter()
@@ -466,7 +423,7 @@ impl AnySelector for RemoteSelector {
         self.pool
     }
     fn fit(&mut self, own: &Examples, stream: &Stream) -> Result<()> {
-        with_examples(Side::Library, own, |own, tensors| {
+        with_examples(&*self.link, own, |own, tensors| {
             let ask = Ask::SelectorFit {
                 selector: self.held,
                 own,
@@ -488,7 +445,7 @@ impl AnySelector for RemoteSelector {
     }
     fn select(&mut self, round: &Round, pool: AnyPool<'_>) -> Result<Vec<usize>> {
         let name = pool.name();
-        with_pool(pool, |samples, tensors| {
+        with_pool(&self.link, pool, |samples, tensors| {
             let ask = Ask::SelectorSelect {
                 selector: self.held,
                 round: RoundAsk::of(round),
@@ -503,7 +460,7 @@ impl AnySelector for RemoteSelector {
     }
     fn rank(&mut self, pool: AnyPool<'_>) -> Result<Option<Vec<f64>>> {
         let name = pool.name();
-        with_pool(pool, |samples, tensors| {
+        with_pool(&self.link, pool, |samples, tensors| {
             let ask = Ask::SelectorRank {
                 selector: self.held,
                 pool: name.into(),

@@ -6,9 +6,12 @@ use super::remote_parts::{RemoteModel, RemoteSlots, message_in, positions, with_
 use crate::abi::ask::{Ask, AskBack, CohortAsk, ErrorText, LeadText, MailText, RoundAsk, StepText};
 use crate::abi::host::{Answer, Answers};
 use crate::abi::marshal::{OutgoingMessage, content};
-use crate::abi::marshal_data::{Side, apart, with_bytes, with_samples};
+use crate::abi::marshal_data::{apart, with_bytes, with_samples};
 use crate::message::{AnyMessage, Erased, Message, MessageType, NamedTensors, Params, TensorMap};
-use crate::server::calls::{Down, Form, ModelReader, ServerCalls, StepStart, StepVerdict};
+use crate::server::calls::{
+    Down, Exchanges, Form, ModelReader, Releases, Results, ServerCalls, StepStart, StepVerdict,
+    Steps,
+};
 use crate::{
     AnyInbox, AnyPool, ClientId, ClientMessage, Cohort, ExchangeSpec, Generator, Public, Result,
     Round, Samples, Serial, SharedExecutor, Task, Trainer,
@@ -117,7 +120,7 @@ impl ServerCalls for RemoteServer {
         Arc::new(Serial)
     }
     fn aggregated(&mut self, label: &str) -> Result<&'static MessageType> {
-        bail!("the program knows what `{label}` is combined by")
+        bail!("the program has the aggregator of `{label}`")
     }
     fn public(&self) -> Result<Arc<Public>> {
         self.slots.public()
@@ -149,7 +152,7 @@ impl ServerCalls for RemoteServer {
             return Ok(None);
         }
         let name = pool.name();
-        with_pool(pool, |samples, tensors| {
+        with_pool(&self.slots.link, pool, |samples, tensors| {
             let ask = Ask::Select {
                 slot: slot.into(),
                 round: RoundAsk::of(round),
@@ -180,6 +183,9 @@ impl ServerCalls for RemoteServer {
         let cohort: CohortAsk = self.slots.link.json(&ask, &letters)?;
         Ok(cohort.into())
     }
+}
+
+impl Exchanges for RemoteServer {
     fn collect(
         &mut self,
         round: &Round,
@@ -239,6 +245,9 @@ impl ServerCalls for RemoteServer {
     fn aggregate(&mut self, slot: &str, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased> {
         self.slots.aggregate(slot, round, inbox)
     }
+}
+
+impl Releases for RemoteServer {
     fn release(
         &mut self,
         slot: &str,
@@ -278,6 +287,9 @@ impl ServerCalls for RemoteServer {
         let (slot, kind) = (slot.into(), of.kind.into());
         self.slots.link.json(&Ask::WantsRange { slot, kind }, &[])
     }
+}
+
+impl Steps for RemoteServer {
     fn begin_step(&mut self, name: &str, number: usize, of: usize) -> Result<StepStart> {
         let name = name.to_string();
         let answer = self
@@ -310,6 +322,9 @@ impl ServerCalls for RemoteServer {
             self.slots.link.ask(&Ask::FinishStep, letter).map(drop)
         })
     }
+}
+
+impl Results for RemoteServer {
     fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()> {
         let (slot, round) = (slot.into(), RoundAsk::of(round));
         self.done(&Ask::Evaluate { slot, round })
@@ -358,7 +373,7 @@ impl ServerCalls for RemoteServer {
         self.done(&Ask::KeepGenerator { slot: slot.into() })
     }
     fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()> {
-        with_samples(Side::Library, images, |samples, tensors| {
+        with_samples(&*self.slots.link, images, |samples, tensors| {
             let name = name.into();
             let letter = [OutgoingMessage::new(&tensors)];
             self.slots

@@ -2,6 +2,8 @@
 
 use super::call_context::{Host, Input};
 use super::dispatch::{Object, wrap};
+use crate::abi::ExportedPackage;
+use crate::abi::ask::BytesText;
 use crate::abi::raw::*;
 use crate::abi::signature::obstacle;
 use crate::message::{MessageDecl, MessageType, message_type, message_types};
@@ -39,13 +41,10 @@ pub(in crate::abi) unsafe fn guarded(
     f: impl FnOnce(&Host<'_>) -> Result<bool>,
 ) -> i32 {
     // SAFETY: as the caller says.
-    let Some(host) = (unsafe { host.as_ref() }) else {
+    let Some(host) = (unsafe { FlHost::read(host) }) else {
         return FL_ERROR;
     };
-    if host.size < size_of::<FlHost>() {
-        return FL_ERROR;
-    }
-    let host = Host(host);
+    let host = Host(&host);
     match catch_unwind(AssertUnwindSafe(|| f(&host))) {
         Ok(Ok(true)) => FL_OK,
         Ok(Ok(false)) => FL_UNKNOWN,
@@ -71,7 +70,7 @@ pub(in crate::abi) unsafe fn guarded(
 }
 
 unsafe extern "C" fn describe(host: *const FlHost, out: *mut FlText) -> i32 {
-    // SAFETY: the host's own pointers; `out` is where it wants the text, which `free` takes back.
+    // SAFETY: the host's own pointers; `out` is the place for the text, which `free` takes back.
     unsafe {
         guarded(host, |_| {
             let text = serde_json::to_string(&description())?;
@@ -109,21 +108,16 @@ fn description() -> serde_json::Value {
 
 fn described(part: &crate::PartDecl) -> serde_json::Value {
     let about = (part.describe)();
-    let settings = about.fields.iter().map(|f| {
-        let mut field = json!({
-            "name": f.name, "doc": f.doc, "kind": f.kind, "range": f.range, "schema": f.schema,
-        });
-        if let Some(default) = &f.default {
-            field["default"] = crate::settings::to_json(default);
-        }
-        field
-    });
     let aliases = part.aliases.iter();
     let aliases = aliases.map(|a| json!({ "name": a.name, "preset": a.preset }));
     let mut described = json!({
         "role": part.role.name(), "name": part.name, "signature": about.signature, "doc": about.doc,
-        "settings": settings.collect::<Vec<_>>(), "from": part.origin,
+        "settings": about.fields, "from": part.package,
     });
+    let mut exported = inventory::iter::<ExportedPackage>.into_iter();
+    if !exported.any(|of| of.0 == part.package) {
+        described["brought"] = true.into();
+    }
     if !part.aliases.is_empty() {
         described["aliases"] = aliases.collect();
     }
@@ -217,19 +211,20 @@ unsafe extern "C" fn call(
     input: *const FlInput,
     host: *const FlHost,
 ) -> i32 {
-    // SAFETY: the host's own pointers; a part that is not NULL came from `Host::part`, and nobody
-    // else uses it now.
+    // SAFETY: the host's own pointers; a part that is not NULL came from `Host::part`, and no other
+    // call uses it.
     unsafe {
         guarded(host, |host| {
-            let input = Input(input.as_ref().context("a call without input")?);
-            ensure!(
-                input.0.size >= size_of::<FlInput>(),
-                "an input of {} bytes",
-                input.0.size
-            );
+            let input = FlInput::read(input)?;
+            let input = Input(&input);
             match part.cast::<Box<dyn Object>>().as_mut() {
                 Some(part) => part.call(operation, &input, host),
                 None if operation == FL_CHECK => check(&input, host).map(|()| true),
+                None if operation == FL_BYTES => {
+                    let BytesText { kind, shape } = input.json()?;
+                    host.json(&message_type(&kind).and_then(|of| of.expected(&shape)))?;
+                    Ok(true)
+                }
                 None => Ok(false),
             }
         })

@@ -20,7 +20,7 @@ impl Threads {
     /// Runs `f` with the threads of `host`.
     pub fn lend(host: &FlHost, f: &mut dyn FnMut(SharedExecutor) -> Result<()>) -> Result<()> {
         let threads = Arc::new(Self(RwLock::new(Some(HostPointer(host)))));
-        // whoever keeps the executor after the call, and be it in a panic, finds one that works
+        // if the executor is used after the call, even in a panic, it works
         // alone
         struct Leave(Arc<Threads>);
         impl Drop for Leave {
@@ -41,8 +41,8 @@ struct Job<'a> {
 }
 
 /// # Safety
-/// `argument` is a `Job` that outlives the call; `chunk` has `length` numbers that nobody else
-/// looks at.
+/// `argument` is a `Job` that outlives the call; `chunk` has `length` numbers that are not
+/// shared.
 unsafe extern "C" fn one_chunk(argument: *mut c_void, i: usize, chunk: *mut f32, length: usize) {
     // SAFETY: as the caller says; a job is only ever shared.
     let job = unsafe { &*argument.cast::<Job<'_>>() };

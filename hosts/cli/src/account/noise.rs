@@ -1,7 +1,7 @@
 //! `fl account laplace | gaussian | randomised-response | nfdp`: releases that are described by a
 //! few numbers.
 
-use super::{MOST, Whose, ask, number};
+use super::price::{MOST, Whose, ask, number};
 use crate::{Done, Failure, print};
 use clap::Args;
 use fl_core::privacy::{Guarantee, Neighbours, Unit, draws_for, short};
@@ -20,8 +20,8 @@ struct Common {
     /// Whose presence is to be hidden.
     #[arg(long, value_enum, default_value = "example")]
     level: Whose,
-    /// The epsilon that is wanted for all releases together: the least noise that keeps it is
-    /// found.
+    /// The epsilon of all releases together; fl finds the least noise that
+    /// keeps it.
     #[arg(long, allow_negative_numbers = true)]
     target: Option<f64>,
     /// One JSON object instead of a table.
@@ -63,7 +63,7 @@ pub struct GaussianArgs {
     /// their number is public, as in a round of clients; without it their number is secret.
     #[arg(long, allow_negative_numbers = true, conflicts_with = "draw")]
     rate: Option<f64>,
-    /// So many units take part, drawn without replacement from `--of`.
+    /// Number of units that take part, drawn without replacement from `--of`.
     #[arg(long, requires = "of")]
     draw: Option<usize>,
     /// How many units there are, for `--rate` or `--draw`.
@@ -132,7 +132,7 @@ fn prices(catalogue: &Catalogue, event: &PrivacyEvent, common: &Common) -> Resul
     }
 }
 
-/// The least noise that keeps the wanted epsilon, to four digits; `event` makes less epsilon of
+/// The least noise that keeps the epsilon, to four digits; `event` makes less epsilon of
 /// more noise.
 fn search(
     catalogue: &Catalogue,
@@ -346,7 +346,7 @@ pub fn nfdp(args: &NfdpArgs, catalogue: &Catalogue) -> Done {
         replacement: args.replacement,
     };
     if matches!(args.common.level, Whose::Party) {
-        let text = "--level: a sample of examples hides an example, and no whole client";
+        let text = "--level: a sample of examples protects an example, and no whole client";
         return Err(Failure::usage(text));
     }
     if args.of == 0 {

@@ -1,6 +1,6 @@
 //! `fl account pate`: the winners of votes in a file.
 
-use super::{Whose, ask, number};
+use super::price::{Whose, ask, number};
 use crate::{Done, Failure, print};
 use anyhow::{Context, bail, ensure};
 use clap::Args;

@@ -1,6 +1,7 @@
 //! `fl attack made`: how like private examples is what a run's generator makes?
 
-use super::{Common, FinishedRun, drawable};
+use super::search::{Common, drawable};
+use super::target::FinishedRun;
 use crate::{Done, Failure, print};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -34,7 +35,7 @@ pub struct GeneratorArgs {
     common: Common,
 }
 
-/// Inputs beside private examples.
+/// Made inputs compared with private examples.
 #[derive(Serialize)]
 struct NearestPrivate {
     inputs: &'static str,
@@ -59,7 +60,7 @@ pub fn made(args: &GeneratorArgs, catalogue: &Catalogue, line: &[String]) -> Don
         .find(|part| part.decl.role == Role::Generator)
         .map(|part| part.slot.clone())
         .ok_or_else(|| {
-            Failure::usage("the spec of this run has no generator that makes inputs of noise (one that paints label maps or makes features is none), so nothing was made")
+            Failure::usage("this run's spec has no generator that makes inputs from noise (generators of features, and of images from label maps, do not count)")
         })?;
     let make = BuildContext {
         task: data.task.clone(),
@@ -181,6 +182,6 @@ fn text(found: &[NearestPrivate], private: usize, about: &str) -> String {
         );
     }
     out + &format!(
-        "each beside the nearest of {private} private examples; the Frechet distance is that of {about}. What was made and is nearer than test examples are may have been learnt by heart"
+        "each is compared with the nearest of {private} private examples; the Frechet distance is that of {about}. Inputs that are nearer than test examples may be memorised"
     )
 }

@@ -1,6 +1,6 @@
 //! `fl attack gradient`: what a client's update gives away of the examples that it was made of.
 
-use super::{Common, drawable, searching, spec_of, watched, weight};
+use super::search::{Common, drawable, searching, spec_of, watched, weight};
 use crate::{Done, Failure, Overrides, print};
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
@@ -18,7 +18,7 @@ use ndarray::{Array2, Axis, concatenate};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// The most examples that one update is taken apart into.
+/// The most examples of one update.
 const MOST: usize = 64;
 
 /// The slot of the model whose parameters cross.
@@ -31,7 +31,7 @@ pub struct GradientArgs {
     spec: PathBuf,
     #[command(flatten)]
     set: Overrides,
-    /// Whose update is taken apart.
+    /// The client whose update is attacked.
     #[arg(long, value_name = "ID", default_value_t = 0)]
     client: ClientId,
     /// Which of the client's updates, from 1.
@@ -40,16 +40,16 @@ pub struct GradientArgs {
     /// Steps of the search.
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     steps: u32,
-    /// The weight of an image's total variation per pixel beside the distance: larger finds
+    /// The weight of an image's total variation per pixel against the distance: larger finds
     /// smoother images.
     #[arg(long, value_name = "WEIGHT", default_value_t = 0.1, value_parser = weight)]
     smooth: f64,
     /// How the attacker comes by the classes of the images: found in the slopes by the last layer,
-    /// or told.
+    /// or given.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Labels::Found)]
     labels: Labels,
-    /// Draw the private images, below them what each attack has found, and below that what anybody
-    /// knows: a PNG file.
+    /// Draw the private images, below them the images of each attack, and below those the class
+    /// means: a PNG file.
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
     #[command(flatten)]
@@ -59,13 +59,14 @@ pub struct GradientArgs {
 #[derive(Clone, Copy, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Labels {
-    Told,
+    #[value(alias = "told")]
+    Given,
     Found,
 }
 
 /// What an attack came to.
 #[derive(Serialize)]
-struct Recovered {
+struct RecoveredImages {
     attack: &'static str,
     /// 1 minus the cosine between the gradient of what was found and what the client sent.
     distance: Option<f64>,
@@ -99,9 +100,9 @@ pub fn gradient(args: &GradientArgs, catalogue: &Catalogue, line: &[String]) -> 
         .zip(&crossed.answered, |before, after| before - after)?;
     let known = class_means(&data.test, &classes);
     let taken = match args.labels {
-        Labels::Told => classes.clone(),
+        Labels::Given => classes.clone(),
         Labels::Found => labels(model.as_mut(), &crossed.sent, &gradient, &data.test, classes.len())?
-            .ok_or_else(|| Failure::usage("no bias of a last layer is among what crosses (a number for each class that is added to its score), by which the classes could be found: --labels told"))?,
+            .ok_or_else(|| Failure::usage("the update has no bias of a last layer (one number per class), from which the attack finds the classes: give it the classes with `--labels given`"))?,
     };
     let right = in_both(&taken, &classes);
     let seen = ObservedUpdate {
@@ -140,19 +141,19 @@ fn private(args: &GradientArgs, data: &Assembled) -> Result<(Array2<f32>, Vec<u3
     })?;
     if own.is_empty() {
         return Err(Failure::usage(format!(
-            "client {id} has no examples, so there is nothing to look for: name another with --client"
+            "client {id} has no examples to find: name another with --client"
         )));
     }
     if own.len() > MOST {
         return Err(Failure::usage(format!(
-            "client {id} has {} examples, and an update of 1 to {MOST} can be taken apart: give clients fewer, such as with --set data.limit.train={}",
+            "client {id} has {} examples, and the attack can separate an update of 1 to {MOST}: give clients fewer, such as with --set data.limit.train={}",
             own.len(),
             data.clients.len() * 4
         )));
     }
     let classes = own.classes().ok_or_else(|| {
         Failure::usage(
-            "the attack is for examples of one class each, and these have several labels, or something for every pixel",
+            "the attack needs examples of one class each; these have several labels, or a value for every pixel",
         )
     })?;
     Ok((own.samples.values(), classes))
@@ -168,7 +169,7 @@ fn in_both(these: &[u32], those: &[u32]) -> usize {
     taken.count()
 }
 
-/// Runs the spec until the client has sent the update, and gives what whoever carries it sees.
+/// Runs the spec until the client has sent the update, and returns what the network sees of it.
 fn watch(
     args: &GradientArgs,
     spec: &Spec<DataSpec>,
@@ -224,7 +225,7 @@ fn watch(
     )?;
     crossed.ok_or_else(|| {
         Failure::usage(format!(
-            "client {} does not answer one and the same model with parameters like it {} times in this run, so there is no such update: the attack is for rounds of `param-rounds`, each of which is one, where parameters are sent and nothing beside them (as FedNova and adaptive clipping do)",
+            "client {} has no update {} in this run: the attack needs rounds of `param-rounds` in which a client receives parameters, and answers with parameters and nothing more (FedNova and adaptive clipping add to them)",
             args.client, args.update
         ))
     })
@@ -236,7 +237,7 @@ fn attack(
     seen: &ObservedUpdate,
     (private, known): (&Array2<f32>, Array2<f32>),
     asked: &Signals,
-) -> Result<Vec<Recovered>, Failure> {
+) -> Result<Vec<RecoveredImages>, Failure> {
     let stream = Stream::root(args.common.seed).child("inversion", 0);
     let searched = searching((args.steps, args.smooth), asked, |how, tell| {
         search(model, seen, how, &stream, &tell)
@@ -247,27 +248,27 @@ fn attack(
     }
     all.push(("class mean", None, known));
     let compare = |(attack, distance, inputs): (&'static str, Option<f64>, Array2<f32>)| {
-        Ok(Recovered {
+        Ok(RecoveredImages {
             attack,
             distance,
             like: likeness(private, &inputs, &seen.shape, &seen.range)?,
             inputs,
         })
     };
-    let found: Result<Vec<Recovered>> = all.into_iter().map(compare).collect();
+    let found: Result<Vec<RecoveredImages>> = all.into_iter().map(compare).collect();
     found.map_err(|error| anyhow!(error).into())
 }
 
-fn text(args: &GradientArgs, examples: usize, right: usize, found: &[Recovered]) -> String {
+fn text(args: &GradientArgs, examples: usize, right: usize, found: &[RecoveredImages]) -> String {
     let labels = match args.labels {
-        Labels::Told => "told".into(),
+        Labels::Given => "given".into(),
         Labels::Found => format!("{right} of {examples} right"),
     };
     let mut out = format!(
         "update {} of client {}, made of {examples} examples\nlabels       {labels}\n\nattack       distance  PSNR, dB   least    most   SSIM\n",
         args.update, args.client
     );
-    for Recovered {
+    for RecoveredImages {
         attack,
         distance,
         like,

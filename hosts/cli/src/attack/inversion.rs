@@ -1,6 +1,7 @@
 //! `fl attack inversion`: what the models of a run take each class to look like.
 
-use super::{Common, FinishedRun, Target, drawable, searching, weight};
+use super::search::{Common, drawable, searching, weight};
+use super::target::{FinishedRun, Target};
 use crate::{Done, Failure, print};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -33,11 +34,11 @@ pub struct Inverting {
     /// Steps of the search.
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     steps: u32,
-    /// The weight of an image's total variation per pixel beside the loss: larger finds smoother
+    /// The weight of an image's total variation per pixel against the loss: larger finds smoother
     /// images.
     #[arg(long, value_name = "WEIGHT", default_value_t = 1.0, value_parser = weight)]
     smooth: f64,
-    /// Search among what a generator makes (GMI), which first learns for so many steps from images
+    /// Search among a generator's images (GMI). It first trains for STEPS steps on images
     /// that the attacker has too: the run's public samples, or test examples if there are none.
     #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     prior: Option<u32>,
@@ -112,7 +113,7 @@ pub fn classes(data: &Assembled) -> Result<Vec<u32>, Failure> {
     match data.task.kind {
         TaskKind::Classes(classes) => Ok((0..classes as u32).collect()),
         _ => Err(Failure::usage(
-            "the attack looks for an input of each class, and inputs here have several labels, or something for every pixel",
+            "the attack looks for an input of each class; these inputs have several labels, or a value for every pixel",
         )),
     }
 }
@@ -142,7 +143,7 @@ impl Inverting {
         .map(Some)
     }
 
-    /// What a model of this name takes each class to look like, beside the private examples that it
+    /// Inputs that a model of this name assigns to each class, beside the private examples that it
     /// learnt from; drawn, if that was asked for.
     pub fn invert(
         &self,
@@ -190,8 +191,8 @@ fn private(data: &Assembled, target: &Target) -> Result<Vec<Examples>> {
     all.ok_or_else(|| anyhow!("model `{}` is of no client of the spec", target.name))
 }
 
-/// Each of `inputs` beside the nearest private example of its class, which comes too; of a class
-/// that nobody has, of all.
+/// Compares each of `inputs` with the nearest private example of its class, which it returns too;
+/// for a class without examples, with the nearest of all.
 pub fn beside(
     inputs: &Array2<f32>,
     private: &[Examples],
@@ -263,7 +264,8 @@ pub fn text(found: &[Inverted]) -> String {
     }
     out += "the image found for each class, and the nearest private example; anyone with test images can compute the class mean";
     if prior {
-        out += "\nby chance: an input of the generator's that the model takes for the class, without a search";
+        out +=
+            "\nby chance: a generated input that the model assigns to the class, without a search";
     }
     out
 }

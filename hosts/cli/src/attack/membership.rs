@@ -1,6 +1,7 @@
 //! `fl attack membership`: who is among those that a run's models learnt from.
 
-use super::{Common, FinishedRun, RemovedOnDrop, Target};
+use super::search::{Common, RemovedOnDrop};
+use super::target::{FinishedRun, Target};
 use crate::{DataDir, Done, Failure, print};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -24,8 +25,8 @@ pub struct MembershipArgs {
     /// The folder of a run that is done.
     #[arg(value_name = "RUN")]
     dir: PathBuf,
-    /// Run the spec so many times more (an even number), each time without a half of everybody's
-    /// examples, and compare with what those models say (LiRA).
+    /// Run the spec N times more (an even number), each time without a half of all clients'
+    /// examples, and compare with those models (LiRA).
     #[arg(long, value_name = "N", default_value_t = 0)]
     shadows: usize,
     /// Clients that a shadow run serves at the same time; every processor's worth if not given.
@@ -53,7 +54,7 @@ const NOBODY: u64 = u64::MAX;
 pub fn membership(args: &MembershipArgs, catalogue: &Catalogue, line: &[String]) -> Done {
     if args.shadows % 2 == 1 || args.shadows > MOST {
         return Err(Failure::usage(format!(
-            "--shadows: must be an even number up to {MOST}, for shadow runs come in pairs, got {}",
+            "--shadows: must be an even number up to {MOST}, because shadow runs are made in pairs, got {}",
             args.shadows
         )));
     }
@@ -87,7 +88,7 @@ pub fn membership(args: &MembershipArgs, catalogue: &Catalogue, line: &[String])
         });
     }
     if args.shadows > 0 {
-        found.extend(beside_shadows(args, &spec, &data, &targets, line)?);
+        found.extend(compare_with_shadows(args, &spec, &data, &targets, line)?);
     }
     let kept = kept(&run);
     let at_most = kept.as_ref().map(|kept| bound(kept.epsilon, kept.delta));
@@ -104,8 +105,8 @@ fn owned(data: &Assembled, owner: usize) -> Result<&Examples> {
     own.with_context(|| format!("there is no client {owner} by the spec"))
 }
 
-/// What the run guarantees against readers of one example. Who cannot tell a party from any other
-/// cannot tell one example of it.
+/// The run's guarantee for one example against readers. A guarantee for a party
+/// holds for each of its examples.
 fn kept(run: &Run) -> Option<Guarantee> {
     let outcome = &run.summary.as_ref()?.outcome;
     let protection = outcome.protection(Observer::Readers)?;
@@ -114,7 +115,7 @@ fn kept(run: &Run) -> Option<Guarantee> {
 }
 
 /// Runs the spec again on halves of the data, and compares what its models say with what these do.
-fn beside_shadows(
+fn compare_with_shadows(
     args: &MembershipArgs,
     spec: &Spec<DataSpec>,
     data: &Assembled,
@@ -185,8 +186,8 @@ fn beside_shadows(
     Ok(found?)
 }
 
-/// Of each example what the shadow models that lack it say: `said` by shadow run, examples by owner
-/// and how many it has.
+/// For each example the scores of the shadow models that lack it: `said` by shadow run, examples by
+/// owner and how many it has.
 fn without(halves: &Halves, said: &[&[f64]], owners: &[(u64, usize)]) -> Vec<Vec<f64>> {
     let mut all: Vec<Vec<f64>> = Vec::new();
     for (owner, n) in owners {
@@ -242,7 +243,7 @@ fn text(found: &[AttackResult], kept: Option<(&Guarantee, f64)>) -> String {
         );
     }
     out += &match kept {
-        Some((Guarantee { noise: Noise::Seeded, .. }, bound)) => format!("if its noise were not of a seed that an attacker may know, an advantage would be at most {bound:.4} by the run's epsilon and delta against readers"),
+        Some((Guarantee { noise: Noise::Seeded, .. }, bound)) => format!("by the run's epsilon and delta against readers, an advantage would be at most {bound:.4} if its noise did not follow a seed that an attacker may know"),
         Some((_, bound)) => format!("by the run's epsilon and delta against readers an advantage is at most {bound:.4}"),
         None => "the run guarantees nothing about one example to its readers, so an advantage may be anything".into(),
     };

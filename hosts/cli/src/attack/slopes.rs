@@ -1,7 +1,7 @@
 //! `fl attack slopes`: what the slopes with which clients answer give away of their examples.
 
 use super::inversion::beside;
-use super::{Common, drawable, searching, spec_of, watched, weight};
+use super::search::{Common, drawable, searching, spec_of, watched, weight};
 use crate::{Done, Failure, Overrides, print};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -40,7 +40,7 @@ pub struct SlopesArgs {
     /// Steps of the search; each asks every client twice.
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     steps: u32,
-    /// The weight of an image's total variation per pixel beside the loss: larger finds smoother
+    /// The weight of an image's total variation per pixel against the loss: larger finds smoother
     /// images.
     #[arg(long, value_name = "WEIGHT", default_value_t = 1.0, value_parser = weight)]
     smooth: f64,
@@ -81,7 +81,7 @@ pub fn slopes(args: &SlopesArgs, catalogue: &Catalogue, line: &[String]) -> Done
     let data = fl_engine::data(&spec, &args.common.data.path())?;
     if !matches!(data.task.kind, TaskKind::Classes(_)) {
         return Err(Failure::usage(
-            "the attack looks for an example of each class, and these have several labels, or something for every pixel",
+            "the attack looks for an example of each class; these have several labels, or a value for every pixel",
         ));
     }
     let asked = Signals::listen().context("listening to signals")?;
@@ -143,7 +143,7 @@ fn watch(
     Ok(all)
 }
 
-/// What the generator has made, moved as a client says, beside its examples.
+/// Compares the generator's inputs, moved along a client's slopes, with the client's examples.
 fn follow(client: ClientId, batches: &[Batch], data: &Assembled) -> Result<ClientResult> {
     let all = |of: fn(&Batch) -> &Array2<f32>| {
         let rows: Vec<_> = batches.iter().map(|batch| of(batch).view()).collect();
@@ -259,7 +259,7 @@ fn text(found: &[ClientResult]) -> String {
             known.mean_ssim()
         );
     }
-    out + "follow: a server that keeps to the protocol has what its generator made, moved along a client's slopes; without them, not moved
-ask: a server that does not asks about inputs of its own, and has one of each class that the teacher is surest of; without slopes, the class mean
-each beside the nearest of the client's examples, for `ask` of the class; its loss is the mean over clients"
+    out + "follow: an honest server's generated inputs, moved along a client's slopes; without the slopes: not moved
+ask: a malicious server asks about inputs of its own, and keeps the one of each class that the teacher is surest of; without the slopes: the class mean
+each is compared with the client's nearest example (for `ask`, of the class); the loss is the mean over clients"
 }

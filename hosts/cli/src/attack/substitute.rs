@@ -1,7 +1,7 @@
 //! `fl attack substitute`: what a client's answers about public samples give away of its examples.
 
 use super::inversion::{Inverted, Inverting, classes, invertible, text};
-use super::{drawable, searching, spec_of, watched};
+use super::search::{drawable, searching, spec_of, watched};
 use crate::{Done, Failure, Overrides, print};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -35,7 +35,7 @@ pub struct SubstituteArgs {
     /// How often the substitute sees each answer.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     epochs: u32,
-    /// Make another substitute of answers about so many inputs of the attacker's own, without any
+    /// Make another substitute from answers about N inputs of the attacker's own, without any
     /// data (IDEAL).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=250_000))]
     ask: Option<u32>,
@@ -77,7 +77,7 @@ pub fn substitute(args: &SubstituteArgs, catalogue: &Catalogue, line: &[String])
     }
     let slot = answering(args, &spec, &data)?;
     let network = args.network.as_deref().unwrap_or(&slot);
-    // weights of the attacker's own: nobody tells it the client's first ones
+    // weights of the attacker's own: it does not know the client's initial ones
     let own = Stream::root(args.how.common.seed).child("substitute", 0);
     let make = || blank(args, &spec, &data, network, &own);
     let mut listened = make()?;
@@ -141,7 +141,7 @@ pub fn substitute(args: &SubstituteArgs, catalogue: &Catalogue, line: &[String])
     }
     match args.how.common.json {
         true => print(serde_json::json!({
-            "spec": args.spec, "client": id, "seed": args.how.common.seed, "heard": heard.kind, "attacks": found,
+            "spec": args.spec, "client": id, "seed": args.how.common.seed, "observed": heard.kind, "attacks": found,
         })),
         false => print(table(args, heard.kind, found)),
     }
@@ -162,7 +162,7 @@ fn answering(
     if data.public.is_none() || !protocol.exchanges().iter().any(teaches) {
         let found = spec.protocol.name;
         return Err(Failure::usage(format!(
-            "{at}: no client answers about public samples with scores, probabilities or votes by `{found}` as it is set here: the attack is for distillation, by `one-shot-distill`, `co-distill`, or `two-tier-vote` with `send: votes`"
+            "{at}: no client answers about public samples with scores, probabilities or votes by `{found}` with these settings: the attack is for distillation, by `one-shot-distill`, `co-distill`, or `two-tier-vote` with `send: votes`"
         )));
     }
     let between = spec.parts.iter().find(|part| {
@@ -171,7 +171,7 @@ fn answering(
     });
     if let (Some(part), Some(_)) = (between, args.ask) {
         return Err(Failure::usage(format!(
-            "--ask: answers about inputs of the attacker's own would go around parts.{}: leave that out of the spec, or leave out --ask",
+            "--ask: answers about the attacker's own inputs would bypass parts.{}: leave that part out of the spec, or leave out --ask",
             part.slot
         )));
     }
@@ -210,7 +210,7 @@ fn blank(
         .build(Role::Trainer, slot, Some(args.client), &make)?)
 }
 
-/// Runs the spec, and gives what the client has said.
+/// Runs the spec, and returns the client's answers.
 fn hear(
     args: &SubstituteArgs,
     spec: &Spec<DataSpec>,
@@ -240,7 +240,7 @@ fn hear(
     }
 }
 
-/// The public samples that the client has spoken about, and what it said: `samples x classes`.
+/// The public samples that the client has answered about, and the answers: `samples x classes`.
 fn learnt(heard: &ObservedAnswers, data: &Assembled) -> Result<(Samples, Array2<f32>)> {
     let public = data.public.as_ref().context("the spec has public data")?;
     let rows: Vec<usize> = heard.said.keys().map(|id| *id as usize).collect();
@@ -277,6 +277,6 @@ fn table(args: &SubstituteArgs, kind: &str, found: Vec<ModelResult>) -> String {
         );
     }
     let inverted: Vec<Inverted> = found.into_iter().filter_map(|one| one.inversion).collect();
-    out + "both on test examples; agreement: the share about which it says what the client's model says, which only the client has\n\n"
+    out + "both on test examples; agreement: the share of examples that it labels as the client's model does\n\n"
         + &text(&inverted)
 }

@@ -2,7 +2,7 @@
 
 use super::named;
 use crate::part_trial::{Input, read_settings};
-use fl_core::settings::{Reader, Setting, Step, Value, to_json};
+use fl_core::settings::{Reader, Setting, Step, Value, ValueType, to_json};
 use fl_registry::{Catalogue, Mistake, Mistakes, Places, Plugin, SourcePosition};
 use serde_json::{Value as Json, json};
 use serde_yaml::Mapping;
@@ -96,11 +96,13 @@ impl Setting for Bounds {
     fn write(&self) -> Value {
         vec![self.low, self.high].write()
     }
-    fn schema() -> Json {
-        json!({ "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2 })
-    }
-    fn kind() -> String {
-        "two numbers".into()
+    fn value_type() -> ValueType {
+        let both = ValueType::List {
+            items: f64::value_type().into(),
+            length: (2, Some(2)),
+            distinct: false,
+        };
+        both.described("two numbers")
     }
 }
 
@@ -128,11 +130,10 @@ impl<T: Setting> Setting for ByPath<T> {
         let one = |(path, value): (&String, &T)| (path.as_str().into(), value.write());
         Value::Mapping(self.0.iter().map(one).collect())
     }
-    fn schema() -> Json {
-        json!({ "type": "object", "additionalProperties": T::schema() })
-    }
-    fn kind() -> String {
-        format!("{} by path", T::kind())
+    fn value_type() -> ValueType {
+        let of = T::value_type();
+        let kind = format!("{} by path", of.kind());
+        ValueType::Map(of.into()).described(&kind)
     }
 }
 

@@ -13,7 +13,7 @@ use compare::{compare, outside};
 use console::style;
 pub use file::File;
 use file::{Case, Checked};
-use fl_core::PartDecl;
+use fl_core::{PartDecl, Role};
 use fl_core::settings::{Reader, Setting, Value, nearest, to_json};
 use fl_engine::{ExecuteOptions, NotRun, RunRequest, Source};
 use fl_registry::{Catalogue, Mistakes};
@@ -756,8 +756,14 @@ fn broken(decl: &'static PartDecl, given: &Value) -> Result<Option<String>, Stri
         Ok(None) => {
             let what = (decl.describe)().signature;
             let of = if what.is_empty() { "" } else { " of " };
+            let instead = match decl.role {
+                Role::Protocol => {
+                    "; whole runs test a protocol: a case with `run`, or the tests that `fl new protocol` writes"
+                }
+                _ => "",
+            };
             Err(format!(
-                "the conformance kit has nothing for {}{of}{what}",
+                "the conformance kit has nothing for {}{of}{what}{instead}",
                 decl.role.with_article()
             ))
         }

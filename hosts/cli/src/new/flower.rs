@@ -1,6 +1,7 @@
 //! `fl new flower`: an app that `flwr run` takes.
 
-use super::{Files, NewArgs, fill, python};
+use super::python;
+use super::template::{Files, fill};
 use crate::Failure;
 
 const FILES: [(&str, &str); 5] = [
@@ -23,12 +24,9 @@ const FILES: [(&str, &str); 5] = [
     ("{{file}}/__init__.py", ""),
 ];
 
-pub fn files(args: &NewArgs) -> Result<Files, Failure> {
-    python::check_name(&args.name)?;
-    let values = [
-        ("name", args.name.clone()),
-        ("file", args.name.replace('-', "_")),
-    ];
+pub fn files(name: &str) -> Result<Files, Failure> {
+    python::check_name(name)?;
+    let values = [("name", name.into()), ("file", name.replace('-', "_"))];
     let filled = FILES
         .iter()
         .map(|(path, text)| (fill(path, &values), fill(text, &values)));

@@ -1,37 +1,57 @@
 //! `fl new --lang python`.
 
-use super::{CASES, Files, NewArgs, fill, type_name};
+use super::template::{CASES, Files, fill, type_name};
 use crate::Failure;
 use fl_core::Role;
 
-/// Source, what the spec has in the slot where it goes, and what the package needs.
-const PARTS: [(Role, &str, &str, &str); 4] = [
+/// Sources without and with the option of the role (`--stateful`, or `--numpy` for trainers), and
+/// the parts of the spec.
+const PARTS: [(Role, [&str; 2], &str); 6] = [
     (
         Role::Aggregator,
-        include_str!("../../templates/aggregator.py.in"),
+        [
+            include_str!("../../templates/aggregator.py.in"),
+            include_str!("../../templates/aggregator.stateful.py.in"),
+        ],
         "  model: { use: linear, lr: 0.1 }\n  aggregator: { use: {{name}} }",
-        "",
     ),
     (
         Role::Selector,
-        include_str!("../../templates/selector.py.in"),
+        [
+            include_str!("../../templates/selector.py.in"),
+            include_str!("../../templates/selector.stateful.py.in"),
+        ],
         "  model: { use: linear, lr: 0.1 }\n  aggregator: { use: mean }\n  cohort: { use: {{name}} }",
-        "",
     ),
     (
         Role::Privacy,
-        include_str!("../../templates/privacy.py.in"),
+        [
+            include_str!("../../templates/privacy.py.in"),
+            include_str!("../../templates/privacy.stateful.py.in"),
+        ],
         "  model: { use: linear, lr: 0.1 }\n  aggregator: { use: mean }\n  privacy: { use: {{name}} }",
-        "",
+    ),
+    (
+        Role::Attack,
+        [include_str!("../../templates/attack.py.in"); 2],
+        "  model: { use: linear, lr: 0.1 }\n  aggregator: { use: mean }\n  attack: [{ use: {{name}}, clients: [0] }]",
     ),
     (
         Role::Trainer,
-        include_str!("../../templates/trainer.py.in"),
+        [
+            include_str!("../../templates/trainer.py.in"),
+            include_str!("../../templates/trainer.numpy.py.in"),
+        ],
         "  model: { use: {{name}} }\n  aggregator: { use: mean }",
-        ", and PyTorch (`pip install torch`)",
+    ),
+    (
+        Role::Protocol,
+        [include_str!("../../templates/protocol.py.in"); 2],
+        "  model: { use: linear, lr: 0.1 }\n  aggregator: { use: mean }",
     ),
 ];
 const TEST: &str = include_str!("../../templates/test.py.in");
+const TEST_PROTOCOL: &str = include_str!("../../templates/test.protocol.py.in");
 const README: &str = include_str!("../../templates/README.py.md.in");
 const SPEC: &str = include_str!("../../templates/spec.py.yaml.in");
 
@@ -49,21 +69,37 @@ pub fn check_name(name: &str) -> Result<(), Failure> {
     }
 }
 
-pub fn files(role: Role, args: &NewArgs) -> Result<Files, Failure> {
-    let Some((_, source, parts, needs)) = PARTS.iter().find(|(r, ..)| *r == role) else {
+pub fn files(role: Role, name: &str, option: bool) -> Result<Files, Failure> {
+    let Some((_, sources, parts)) = PARTS.iter().find(|(r, ..)| *r == role) else {
         return Err(Failure::usage(format!(
-            "--lang python writes aggregators, selectors, privacy mechanisms and trainers; {} is written in Rust",
+            "--lang python writes all roles but generators and accountants; {} is written in Rust",
             role.with_article()
         )));
     };
-    check_name(&args.name)?;
-    let file = args.name.replace('-', "_");
+    let source = sources[usize::from(option)];
+    let needs = match role == Role::Trainer && !option {
+        true => ", and PyTorch (`pip install torch`)",
+        false => "",
+    };
+    check_name(name)?;
+    let file = name.replace('-', "_");
     let article = role.with_article();
+    let (protocol, test) = match role {
+        Role::Protocol => (
+            "{ use: {{name}}, rounds: 5, epochs: 2, batch: 16 }",
+            TEST_PROTOCOL,
+        ),
+        _ => (
+            "{ use: param-rounds, rounds: 5, local: { epochs: 2, batch: 16 } }",
+            TEST,
+        ),
+    };
     let values = [
         // first, for there are names in it
         ("parts", parts.to_string()),
-        ("name", args.name.clone()),
-        ("Type", type_name(&args.name, source)),
+        ("protocol", protocol.into()),
+        ("name", name.into()),
+        ("Type", type_name(name, source)),
         ("Article", article.replacen('a', "A", 1)),
         ("needs", needs.to_string()),
         ("plugin", format!("{{ module: {file} }}")),
@@ -71,13 +107,13 @@ pub fn files(role: Role, args: &NewArgs) -> Result<Files, Failure> {
         ("file", file.clone()),
     ];
     let mut files = vec![
-        (format!("{file}.py"), *source),
-        (format!("test_{file}.py"), TEST),
+        (format!("{file}.py"), source),
+        (format!("test_{file}.py"), test),
         ("README.md".into(), README),
         ("spec.yaml".into(), SPEC),
         (".gitignore".into(), "__pycache__/\nruns/\n"),
     ];
-    if role == Role::Aggregator {
+    if role == Role::Aggregator && !option {
         files.extend(CASES.map(|(path, text)| (path.into(), text)));
     }
     let filled = files

@@ -1,6 +1,6 @@
 //! The epsilon that a run will have reached in its end, where that can be known before.
 
-use super::{Row, owners};
+use super::rows::{Row, owners};
 use fl_core::message::{Erased, MessageType, SampleShape};
 use fl_core::privacy::{
     Composition, Guarantee, Ledger, MinibatchSampling, Noise, Observer, UnpricedDisclosures,
@@ -77,7 +77,7 @@ fn against(
                 .ok()?;
         }
     }
-    let counts = |row: &Row| parts.tells_counts(&row.asked, context);
+    let counts = |row: &Row| parts.sends_class_counts(&row.asked, context);
     if parts.releases(&COUNTS) && rows.iter().any(counts) {
         // what one example with several labels moves is not known of made-up counts
         let TaskKind::Classes(_) = context.task.kind else {
@@ -95,7 +95,7 @@ fn against(
     accountant.guarantee(None).ok()
 }
 
-/// Charges what clients release through the mechanisms in `slot`, so many times. They may have
+/// Charges `times` releases of clients through the mechanisms in `slot`. They may have
 /// mechanisms of their own: each kind of client is one client here, and the worst counts.
 fn at_clients(
     accountant: &mut dyn Accountant,

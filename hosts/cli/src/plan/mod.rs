@@ -1,22 +1,17 @@
 //! `fl plan`: every question before it is asked.
 
 mod epsilon;
+mod rows;
 
 use crate::{DataDir, Done, Overrides, print, width};
 use clap::Args;
-use fl_core::message::ExchangeShape;
 use fl_core::privacy::{Guarantee, Observer, Unit};
-use fl_core::{
-    BoxedSelector, BuildContext, COUNTS, Candidate, ClientId, ExchangeSpec, Parts, Role, Roster,
-    Round, SamplingScheme, Stream, Trainer,
-};
+use fl_core::{BuildContext, Candidate, ClientId, ExchangeSpec, Stream};
 use fl_data::Split;
 use fl_registry::{Catalogue, columns, fill};
+use rows::{CohortSize, Row, rows};
 use serde_json::json;
 use std::path::PathBuf;
-
-/// Rounds whose cohorts are drawn to see how large they are.
-const DRAWS: usize = 32;
 
 #[derive(Args)]
 pub struct PlanArgs {
@@ -29,35 +24,6 @@ pub struct PlanArgs {
     /// One JSON object instead of a table.
     #[arg(long)]
     json: bool,
-}
-
-/// How many clients are asked in one round.
-#[derive(Clone, Copy, PartialEq)]
-enum Cohort {
-    /// Always so many.
-    Fixed(usize),
-    /// As it comes: so few and so many in the rounds that were drawn.
-    Drawn(usize, usize),
-    /// The selector must see more than there is before a run.
-    Unknown,
-}
-
-/// One row of the plan.
-struct Row {
-    asked: ExchangeSpec,
-    cohort: Cohort,
-    /// How they are drawn.
-    draw: SamplingScheme,
-    /// Clients asked each time, at most.
-    clients: usize,
-    /// Bytes to one client, at most.
-    down: Option<u64>,
-    /// Bytes of one answer, at most.
-    up: Option<u64>,
-    /// Samples that it is about, at most.
-    rows: usize,
-    /// Filled slots through which it is released.
-    releases: Vec<&'static str>,
 }
 
 pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
@@ -84,50 +50,8 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
     let everyone = roster.len();
     let pool: Vec<Candidate> = roster.iter().map(|(id, _)| Candidate::new(*id)).collect();
     let public = data.public.as_ref().map_or(0, |p| p.samples.len());
-    let outputs = data.task.kind.outputs();
     let parts = &spec.parts.in_slots(protocol.slots());
-    let asked = protocol.exchanges().into_iter();
-    let asked = asked.filter(|asked| parts.asks(asked, &make));
-    let rows: Vec<Row> = asked
-        .map(|asked| {
-            let (params, model) = sizes(parts, asked.model, &make);
-            let facts = ExchangeShape {
-                params,
-                rows: match asked.made {
-                    true => asked.rows,
-                    false => asked.rows.min(public),
-                },
-                inputs: data.task.width(),
-                outputs,
-                classes: data.task.kind.classes(),
-                model,
-            };
-            let cohort = match asked.cohort.filter(|slot| parts.has(slot)) {
-                Some(slot) => cohort(parts, slot, asked.times, &pool, &make),
-                None => Cohort::Fixed(everyone),
-            };
-            // of several voters' messages that travel in one
-            let voices = asked.voices as u64;
-            let each = |bytes: u64| bytes.saturating_mul(voices);
-            let copies = |bytes: u64| bytes.saturating_mul(asked.copies as u64);
-            Row {
-                cohort,
-                draw: draw(parts, asked.cohort, &make),
-                rows: facts.rows,
-                clients: match cohort {
-                    Cohort::Fixed(n) => n,
-                    _ => everyone,
-                },
-                down: asked.request.expected(&facts).map(copies),
-                up: asked.answer.expected(&facts).map(each),
-                releases: (asked.flow.slots())
-                    .chain(parts.tells_counts(&asked, &make).then_some(COUNTS.name()))
-                    .filter(|slot| parts.has(slot))
-                    .collect(),
-                asked,
-            }
-        })
-        .collect();
+    let rows = rows(&*protocol, parts, &pool, public, &make);
     let mut exposed = fl_core::exposed(protocol.as_ref(), parts, &make);
     for what in &data.inferred {
         exposed.add(&Observer::ALL, what);
@@ -209,7 +133,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
                 ),
                 None => format!("against {observer} at most {guarantee}\n"),
             },
-            None => format!("how much epsilon against {observer} will be only the run can say\n"),
+            None => format!("epsilon against {observer} is known only after the run\n"),
         };
     }
     let sum = format!(
@@ -227,10 +151,10 @@ fn bytes(known: Option<u64>) -> String {
 fn cells(row: &Row, everyone: usize) -> [String; 6] {
     let asked = &row.asked;
     let clients = match row.cohort {
-        Cohort::Fixed(n) if n == everyone => n.to_string(),
-        Cohort::Fixed(n) => format!("{n} of {everyone}"),
-        Cohort::Drawn(least, most) => format!("~{least}-{most} of {everyone}"),
-        Cohort::Unknown => format!("? of {everyone}"),
+        CohortSize::Fixed(n) if n == everyone => n.to_string(),
+        CohortSize::Fixed(n) => format!("{n} of {everyone}"),
+        CohortSize::Drawn(least, most) => format!("~{least}-{most} of {everyone}"),
+        CohortSize::Unknown => format!("? of {everyone}"),
     };
     [
         asked.label.into(),
@@ -240,71 +164,4 @@ fn cells(row: &Row, everyone: usize) -> [String; 6] {
         format!("{} {}", asked.up, bytes(row.up)),
         row.releases.join(", "),
     ]
-}
-
-/// How the selector in `slot` draws clients.
-fn draw(parts: &Parts, slot: Option<&str>, make: &BuildContext) -> SamplingScheme {
-    let Some(slot) = slot.filter(|slot| parts.has(slot)) else {
-        return SamplingScheme::Everyone;
-    };
-    let selector = parts.build::<BoxedSelector<Roster>>(Role::Selector, slot, None, make);
-    selector.map_or(SamplingScheme::Unknown, |selector| selector.draw())
-}
-
-/// How many clients the selector in `slot` picks: its cohorts are drawn as in a run.
-fn cohort(parts: &Parts, slot: &str, times: usize, roster: &Roster, make: &BuildContext) -> Cohort {
-    let selector = parts.build::<BoxedSelector<Roster>>(Role::Selector, slot, None, make);
-    let Ok(mut selector) = selector else {
-        return Cohort::Unknown;
-    };
-    let (mut least, mut most) = (usize::MAX, 0);
-    for round in 0..times.clamp(1, DRAWS) {
-        let stream = make.stream.child(slot, round as u64);
-        let round = Round::first().with_stream(stream);
-        // one that asks clients first decides by what they say
-        if selector
-            .poll(&round, roster)
-            .is_ok_and(|poll| poll.is_some())
-        {
-            return Cohort::Unknown;
-        }
-        match selector.select(&round, roster) {
-            Ok(picked) => (least, most) = (least.min(picked.len()), most.max(picked.len())),
-            Err(_) => return Cohort::Unknown,
-        }
-    }
-    match least == most {
-        true => Cohort::Fixed(most),
-        false => Cohort::Drawn(least, most),
-    }
-}
-
-/// One client of each part that fills `slot`; `None` for those that the spec does not name.
-fn owners(parts: &Parts, slot: &str) -> Vec<Option<ClientId>> {
-    let filled = parts.iter().filter(|filled| filled.slot == slot);
-    let first = filled.map(|filled| filled.clients.iter().flatten().next());
-    first
-        .map(|range| range.map(|range| *range.start()))
-        .collect()
-}
-
-/// The largest model in `slot`: its parameters, and its bytes in its own format. Those of a forest
-/// are not known before it has grown.
-fn sizes(parts: &Parts, slot: &str, make: &BuildContext) -> (usize, Option<u64>) {
-    let (mut params, mut bytes) = (0, parts.has(slot).then_some(0));
-    for client in owners(parts, slot) {
-        let own = BuildContext {
-            task: parts.task(slot, &make.task),
-            stream: make.stream.clone(),
-        };
-        let model = parts.build::<Box<dyn Trainer>>(Role::Trainer, slot, client, &own);
-        let mut model = model.ok();
-        let count = model.as_mut().and_then(|m| m.parametric());
-        let count = count.map(|p| p.params().count());
-        params = params.max(count.unwrap_or(0));
-        let saved = model.filter(|_| count.is_some());
-        let saved = saved.and_then(|m| m.save().ok()).map(|m| m.len() as u64);
-        bytes = bytes.zip(saved).map(|(a, b)| a.max(b));
-    }
-    (params, bytes)
 }

@@ -129,7 +129,7 @@ fn what_makes_no_sense_is_said() {
         ("nfdp --draws 0 --of 0", "--of: must be at least 1, got 0"),
         (
             "nfdp --draws 1 --of 8 --level party",
-            "--level: a sample of examples hides an example, and no whole client",
+            "--level: a sample of examples protects an example, and no whole client",
         ),
         ("laplace", "--scale"),
     ] {
@@ -140,8 +140,8 @@ fn what_makes_no_sense_is_said() {
     }
 }
 
-/// Everybody sees how many clients a round has drawn. The numbers are what two data sets that
-/// differ in one client show: all other clients send nothing, or what hides it worst.
+/// Every observer sees the number of clients that a round drew. The numbers are those of two data
+/// sets that differ in one client show: all other clients send nothing, or what hides it worst.
 #[test]
 fn bounded_a_sample_of_public_size_costs_what_its_size_tells() {
     for (args, nothing, worst) in [

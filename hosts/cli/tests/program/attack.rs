@@ -178,27 +178,27 @@ fn exact_labels_stand_in_the_last_layer_unless_they_are_told() {
         assert_eq!(found["labels"], "found");
         assert_eq!(found["examples"], train / 2);
         assert_eq!(found["labels_right"], found["examples"], "{found}");
-        let told = inverted(dir, &[&args[..], &["--labels", "told"]].concat());
-        assert_eq!(told["labels"], "told");
-        assert_eq!(told["attacks"][1], found["attacks"][1]);
+        let given = inverted(dir, &[&args[..], &["--labels", "given"]].concat());
+        assert_eq!(given["labels"], "given");
+        assert_eq!(given["attacks"][1], found["attacks"][1]);
     }
     let said = out(dir, &["attack", "gradient", "g.yaml", "--steps", "1"]);
     assert!(said.contains("labels       1 of 1 right"), "{said}");
 
-    // with noise fewer are right, and what anybody knows is still that of the right ones
+    // with noise fewer are right, and the class means are still those of the right ones
     let noise = "  privacy: { use: gaussian-update, clip: 0.1, noise-multiplier: 1.0 }";
     one_step(dir, &format!("{HIDDEN}\n{noise}"));
     let many = ["--steps", "1", "--set", "data.set.glyphs.train=32"];
     let found = inverted(dir, &many);
     assert!(found["labels_right"].as_u64().unwrap() < 16, "{found}");
-    let told = inverted(dir, &[&many[..], &["--labels", "told"]].concat());
-    assert_eq!(psnr(&told, "class mean"), psnr(&found, "class mean"));
+    let given = inverted(dir, &[&many[..], &["--labels", "given"]].concat());
+    assert_eq!(psnr(&given, "class mean"), psnr(&found, "class mean"));
     let (code, error) = fails(
         dir,
         &["attack", "gradient", "g.yaml", "--labels", "guessed"],
     );
     assert!(
-        code == 2 && error.contains("told, found"),
+        code == 2 && error.contains("given, found"),
         "{code}: {error}"
     );
 }
@@ -213,19 +213,19 @@ fn what_sends_no_update_and_what_is_too_much_is_refused() {
     };
     refused(
         &[&quick("fedavg")],
-        "and an update of 1 to 64 can be taken apart",
+        "and the attack can separate an update of 1 to 64",
     );
     refused(
         &[&quick("fedkd"), "--set", "data.limit.train=40"],
-        "so there is no such update",
+        "has no update",
     );
     refused(
         &[&quick("segmentation"), "--set", "data.limit.train=9"],
-        "something for every pixel",
+        "a value for every pixel",
     );
     let g = one_step(dir, SMOOTH);
     refused(&[&g, "--client", "2"], "the clients are 0 to 1, got 2");
-    refused(&[&g, "--update", "3"], "3 times in this run");
+    refused(&[&g, "--update", "3"], "has no update 3 in this run");
     refused(&[&g, "--smooth=-1"], "at least 0");
     refused(
         &[&g, "--set", "parts.model={use: forest}"],
@@ -258,7 +258,7 @@ fn bounded_a_models_idea_of_a_class_is_put_beside_private_examples() {
     assert_eq!(found, of(&["--model", "model"]));
     assert_ne!(found["attacks"], of(&["--seed", "1"])["attacks"]);
     assert!(model["unsearched"].is_null());
-    // among what a generator makes: the same twice, and beside what it makes by chance
+    // among a generator's images: the same twice, and compared with its images by chance
     let prior = ["--prior", "4", "--steps", "4"];
     let among = of(&prior);
     assert_eq!(among, of(&prior));
@@ -401,7 +401,7 @@ fn bounded_answers_about_public_samples_make_a_substitute_that_is_inverted() {
     // scores, quantised as they cross; the client's own model has no answers, and agrees with
     // itself
     let found = attack("fedkd", &["--epochs", "20", "--picture", "p.png"]);
-    assert_eq!(found["heard"], "logits");
+    assert_eq!(found["observed"], "logits");
     let [client, substitute] = &found["attacks"].as_array().unwrap()[..] else {
         panic!("{found}");
     };
@@ -443,7 +443,7 @@ fn bounded_answers_about_public_samples_make_a_substitute_that_is_inverted() {
     // of labels that are randomised before they cross less is learnt, and a filter leaves some
     // samples unasked
     let randomised = attack("ds-fl", &[]);
-    assert_eq!(randomised["heard"], "votes");
+    assert_eq!(randomised["observed"], "votes");
     let plain = attack(
         "ds-fl",
         &[
@@ -498,7 +498,7 @@ fn bounded_answers_about_public_samples_make_a_substitute_that_is_inverted() {
     refused(&[&quick("fedkt")], "`two-tier-vote` with `send: votes`");
     refused(
         &[&quick("ds-fl"), "--ask", "9"],
-        "would go around parts.privacy",
+        "would bypass parts.privacy",
     );
     refused(&[&quick("ds-fl"), "--client", "5"], "0, 1, 2, 3, 4, got 5");
     refused(

@@ -1,4 +1,4 @@
-//! Federated distillation as a user runs it: bytes, filters, privacy, and what is wrong said
+//! Federated distillation as a user runs it: bytes, filters, privacy, and mistakes reported
 //! clearly.
 
 use crate::common::{fails, fl, json, root};
@@ -115,7 +115,7 @@ fn bounded_a_filter_that_looks_at_the_samples_is_right_about_what_a_client_knows
 fn exact_a_round_without_anything_to_learn_is_counted_and_skipped() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    // nobody is ever sure of anything to the last bit
+    // no score is certain to the last bit
     let parts = format!("{MEAN}\n  server-filter: {{ use: unambiguous, max-distance: 0.0 }}");
     let spec = spec(dir, "", &parts);
     let o = fl(dir, &["run", &spec, "--json", "--out", "silent"]);
@@ -269,7 +269,7 @@ fn what_cannot_be_guaranteed_is_said_and_a_budget_is_kept() {
             String::from_utf8_lossy(&o.stderr).into_owned(),
         )
     };
-    // two rounds fit, of the third ten labels; then nothing more is said
+    // two rounds fit, and ten labels of the third; then no label is released
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("10 of 50 queries were released"), "{said}");
 
@@ -323,13 +323,13 @@ fn exact_a_private_sample_costs_what_the_paper_says_and_every_draw_again() {
     );
     assert_eq!(code, 1);
     assert!(said.contains("epsilon"), "{said}");
-    // what a client really has is nobody's business: a price of it tells it
+    // a client's true count is private: a price would disclose it
     let own = run(dir, "", &sampling("k: 20"));
     for observer in ["server", "clients", "readers"] {
         let told = &own["privacy"][observer];
         assert_eq!(
             told["nothing"][0],
-            "its price follows the data, and so tells something about them"
+            "its price depends on the data, and so discloses something about them"
         );
         assert!(
             told["epsilon"].is_null() && told["of_these_data"]["epsilon"] == n.0,
@@ -340,7 +340,7 @@ fn exact_a_private_sample_costs_what_the_paper_says_and_every_draw_again() {
     assert!(costs.contains(r#""readers":null"#), "{costs}");
     let path = spec(dir, "", &sampling("k: 20"));
     let (code, said) = fails(dir, &["check", &path, "--set", "budget.epsilon=0.5"]);
-    let refused = "its price follows the data, so no budget can be kept: set `data-dependent: false` of votes, or `min-examples` of a sample of examples";
+    let refused = "its price depends on the data, so no budget can be kept: set `data-dependent: false` of votes, or `min-examples` of a sample of examples";
     assert!(code == 2 && said.contains(refused), "{said}");
     let path = spec(dir, "", &sampling("k: 20, min-examples: 226"));
     let (code, said) = fails(dir, &["run", &path, "--out", "few"]);

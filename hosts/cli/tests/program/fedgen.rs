@@ -1,5 +1,5 @@
-//! FedGEN as a user runs it: what it costs beside FedAvg, what it says of privacy, and mistakes
-//! said clearly.
+//! FedGEN as a user runs it: its cost beside FedAvg, its guarantees, and clear messages about
+//! mistakes.
 
 use crate::common::{fails, flat, json, out, quick};
 use std::path::Path;
@@ -57,7 +57,7 @@ fn bounded_what_clients_tell_of_classes_has_a_price_or_is_said() {
         flat(&out(dir.path(), &all))
     };
     let open = set("name=open");
-    let told = "a client tells how many examples of each class it has";
+    let told = "a client sends its number of examples of each class";
     assert!(open.contains(told), "{open}");
     let hidden = set("parts.counts-privacy={use: laplace-counts, scale: 5.0, max-count: 100}");
     assert!(!hidden.contains(told), "{hidden}");
@@ -83,11 +83,11 @@ fn exact_mistakes_are_named_before_anything_runs() {
         ),
         (
             &["parts.model={use: forest}"],
-            "no linear layer that makes its scores of features",
+            "no linear last layer that maps features to scores",
         ),
         (
             &["parts.model={use: linear}"],
-            "no linear layer that makes its scores of features",
+            "no linear last layer that maps features to scores",
         ),
         (
             &["parts.generator={use: forest}"],
@@ -124,7 +124,7 @@ fn exact_mistakes_are_named_before_anything_runs() {
                 "data.split=iid",
                 "parts.model.net=[{linear: 32}, relu, outputs]",
             ],
-            "is of one class each: leave `protocol.generate` out",
+            "generates features of one class each: leave `protocol.generate` out",
         ),
         (
             &[

@@ -227,7 +227,7 @@ fn a_run_goes_on_only_with_what_it_was_begun_with() {
     fs::write(&path, of("0.999.0")).unwrap();
     refused(1, &["was begun by fl 0.999.0, and this is fl "]);
     fs::remove_file(&path).unwrap();
-    refused(1, &["what the run in r was begun with is not known"]);
+    refused(1, &["the run in r does not record what it began with"]);
     fs::write(&path, text).unwrap();
     let resumed = json(dir, &[&resume[..], &["--json"]].concat());
     assert_eq!(resumed["digest"], whole["digest"]);
@@ -291,7 +291,7 @@ fn what_is_cut_short_is_refused_and_what_is_too_much_is_taken_back() {
 fn nobody_has_to_look_at_a_run() {
     let (d, spec) = (tempfile::tempdir().unwrap(), spec("fedkd"));
     let dir = d.path();
-    // whoever was to read goes away before anything is said
+    // the reader leaves before anything is printed
     let mut child = start(dir, &["run", &spec, "--out", "closed"]);
     drop((child.stdout.take(), child.stderr.take()));
     assert!(child.wait().unwrap().success());
@@ -316,7 +316,7 @@ fn nobody_has_to_look_at_a_run() {
             assert!(dir.join(folder).join("report.md").is_file(), "{full}");
         }
     }
-    // an error stays one, said or not
+    // an error stays one, printed or not
     let mut child = start(dir, &["run", "nowhere.yaml"]);
     drop((child.stdout.take(), child.stderr.take()));
     assert_eq!(child.wait().unwrap().code(), Some(2));

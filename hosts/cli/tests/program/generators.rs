@@ -1,5 +1,5 @@
 //! Distillation on made inputs as a user runs it: bytes, what crosses, terms that are switched off,
-//! and mistakes said clearly.
+//! and clear messages about mistakes.
 
 use crate::common::{fails, json, out, quick};
 use serde_json::Value;
@@ -74,7 +74,8 @@ fn exact_bytes_are_those_of_the_paper() {
     let (slopes, wanted) = bytes(dir, "slopes by made inputs");
     // METHODS: down the batch, up its scores and the slope by each of its numbers
     let (up, down) = (BATCH * (CLASSES + INPUT) * 4, BATCH * INPUT * 4);
-    // the two discriminator's numbers of Eq. 8 come on top, and the slopes by what was said go down
+    // the discriminator's two numbers of Eq. 8 are added, and the slopes by the answers are sent
+    // down
     let odds = BATCH * 4;
     assert_eq!(answers + slopes, CLIENTS * (up + odds + 4));
     assert_eq!(
@@ -206,7 +207,7 @@ fn exact_what_is_switched_off_is_not_measured_and_needs_no_part() {
         let wanted: BTreeSet<&str> = terms.iter().copied().chain(["inception"]).collect();
         assert_eq!(measured, wanted, "{protocol}");
     }
-    // nobody would ask it
+    // no other client is asked
     let spec = spec(dir, 400, "  terms: { gan: 0 }\n  weights: uniform", &both);
     let (code, said) = fails(dir, &["check", &spec]);
     assert!(code == 2 && said.contains("discriminator"), "{code} {said}");
@@ -338,7 +339,7 @@ fn exact_made_images_are_kept_as_a_picture_and_shown_in_the_report() {
     out(dir, &["report", "whole", "--out", "page.html"]);
     let page = fs::read_to_string(dir.join("page.html")).unwrap();
     assert!(page.contains("<img class=\"made\" alt=\"made\" src=\"data:image/png;base64,iVBOR"));
-    // what is no picture is said, not shown
+    // a file that is no picture is named, not shown
     fs::write(dir.join("whole/pictures/made.png"), "<svg onload=x>").unwrap();
     out(dir, &["report", "whole", "--out", "page.html"]);
     let page = fs::read_to_string(dir.join("page.html")).unwrap();

@@ -289,7 +289,7 @@ static int32_t account(Part *part, const FlHost *host) {
   return FL_OK;
 }
 
-/* The check of settings: mistakes in places that nobody can follow. */
+/* The check of settings: mistakes at paths that do not exist. */
 static int32_t check(const FlHost *host) {
 #if defined(CHECK_DEEP)
   static char all[4000000];

@@ -175,7 +175,7 @@ impl Table {
         }
     }
 
-    /// One row: what is wrong, the exit code, and what the program said last.
+    /// One row: the fault, the exit code, and the program's last line.
     fn row(&mut self, what: &str, args: &[&str], envs: &[(&str, &str)]) {
         let line = self.said(what, args, envs);
         self.text += &line;
@@ -311,7 +311,7 @@ fn steady(text: &str) -> String {
     for line in text.lines() {
         let line = match (
             line.find("its sha256 is "),
-            line.find(", and the spec wants"),
+            line.find(", and the spec requires"),
         ) {
             (Some(a), Some(b)) => format!("{}its sha256 is [..]{}", &line[..a], &line[b..]),
             _ => line.to_string(),
@@ -399,7 +399,7 @@ fn a_guarantee_of_a_loaded_part_is_its_librarys_claim() {
         let library = library.display().to_string();
         let privacy = format!("parts.privacy={privacy}");
         let others = "parts.accountant={use: basic}";
-        // so that nothing is told beside it
+        // so that no other data is disclosed
         let alike = "parts.aggregator.weigh=uniform";
         let set = ["--set", &privacy, "--set", others, "--set", alike];
         let run = ["run", &spec, "--out", to, "--plugin", &library];

@@ -56,7 +56,7 @@ fn parts_apart_come_to_what_parts_here_come_to() {
         here,
         digest("wire", &["--isolate", "--wire", "--threads", "1"])
     );
-    // stopped and gone on with, and said in the spec
+    // stopped and resumed, and set in the spec
     out(
         dir,
         &[

@@ -22,7 +22,7 @@ fn send(child: &Child, signal: &str) {
     assert!(kill.args([signal, &id]).status().unwrap().success());
 }
 
-/// More rounds than anybody waits for.
+/// More rounds than any test waits for.
 const LONG: [&str; 2] = ["--set", "protocol.rounds=1000000"];
 
 /// How many steps the run in `folder` has done.
@@ -112,7 +112,7 @@ fn a_run_without_a_checkpoint_begins_anew_and_says_so() {
     let o = fl(dir, &["run", "--resume", "r", "--json"]);
     let said = String::from_utf8(o.stderr).unwrap();
     assert!(
-        o.status.success() && said.contains("the run begins anew"),
+        o.status.success() && said.contains("the run starts again"),
         "{said}"
     );
     let resumed: Value = serde_json::from_slice(&o.stdout).unwrap();
@@ -195,7 +195,7 @@ fn a_signal_ends_the_step_and_a_second_one_the_program() {
         let to = (done(dir, &folder) + 2).to_string();
         out(dir, &["run", "--resume", &folder, "--stop-after", &to]);
     }
-    // a step that nobody waits for
+    // a step that never ends
     let step = ["--set", "protocol.local={epochs: 100000, batch: 1}"];
     let mut child = start(dir, &[&["run", &spec, "--out", "long"], &step[..]].concat());
     until(&mut child, &dir.join("long/run.json"));
@@ -350,7 +350,7 @@ fn a_run_that_ended_gets_more_rounds() {
     };
     refused(
         &["seed=2"],
-        "--set seed: the run in fedavg-short goes on as it was begun",
+        "--set seed: the run in fedavg-short keeps the settings that it began with",
     );
     refused(
         &["protocol.rounds=9", "parts.model.lr=0.2"],
@@ -708,7 +708,7 @@ fn a_library_that_is_pinned_may_be_anybody_s_and_is_what_was_hashed() {
     if !hostile(dir) {
         return;
     }
-    // two folders up everybody may write
+    // two folders up every user may write
     fs::create_dir_all(dir.join("open/a")).unwrap();
     fs::copy(dir.join("h.so"), dir.join("open/a/h.so")).unwrap();
     fs::set_permissions(dir.join("open"), fs::Permissions::from_mode(0o777)).unwrap();

@@ -95,7 +95,7 @@ fn what_cannot_work_is_found_before_the_run() {
         (
             "segmentation.yaml",
             &["parts.model.net=lenet"],
-            "wants an image [channels, height, width], got [84]",
+            "needs an image [channels, height, width], got [84]",
         ),
         (
             "segmentation.yaml",
@@ -136,7 +136,7 @@ fn what_cannot_work_is_found_before_the_run() {
         (
             "reconstruction.yaml",
             &["parts.teacher.net=lenet"],
-            "wants an image [channels, height, width], got [84]",
+            "needs an image [channels, height, width], got [84]",
         ),
         (
             "solo.yaml",
@@ -253,7 +253,7 @@ parts: { teacher: {use: linear}, student: {use: linear}, vote: {use: majority-vo
 
 #[test]
 fn a_price_that_no_run_can_have_is_found_before_the_run() {
-    // the data of all parties are pooled: what a whole party changes nobody can say
+    // the data of all parties are pooled: the influence of a whole party is unknown
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("pate.yaml"), PATE).unwrap();
     let (code, said) = fails(dir.path(), &["check", "pate.yaml"]);
@@ -322,7 +322,7 @@ fn a_module_of_python_is_for_the_program_that_has_python() {
     std::fs::write(&spec, "name: mine\nplugins:\n  - module: mine\n").unwrap();
     let (code, said) = fails(dir.path(), &["check", "mine.yaml"]);
     assert_eq!(code, 3, "{said}");
-    let wanted = "mine.yaml:3:13  plugins[0].module: plugin mine: it is a module of Python, and this program has no Python in it: run the spec with";
+    let wanted = "mine.yaml:3:13  plugins[0].module: plugin mine: it is a Python module, and this program has no Python: run the spec with";
     assert!(said.starts_with(wanted), "{said}");
     std::fs::write(
         &spec,
@@ -334,7 +334,7 @@ fn a_module_of_python_is_for_the_program_that_has_python() {
     // the same, named from outside
     let (code, said) = fails(dir.path(), &["list", "--plugin", "mine.py"]);
     assert!(
-        code == 3 && said.contains("it is a module of Python"),
+        code == 3 && said.contains("it is a Python module"),
         "{said}"
     );
     for (plugin, wanted) in [

@@ -232,7 +232,7 @@ fn a_nodes_own_row_must_not_be_public_where_something_is_guaranteed() {
         "--node",
         "node-1.yaml",
     ];
-    // 20 rows, 19, or none: it is not told
+    // 20 rows, 19, or none: the observer cannot tell
     let two = |text: &str, out: &str| {
         fs::write(dir.join("2.csv"), text).unwrap();
         seen(dir, "own.yaml", out, &run[2..])

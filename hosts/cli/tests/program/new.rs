@@ -71,11 +71,15 @@ fn the_transcript_in_the_readme_works() {
     }
 }
 
-/// Every role, under names that mean something else in Rust or in the template.
-const ROLES: [(&str, &str); 8] = [
+/// Every role, under names that mean something else in Rust or in the template; a `+` stands for
+/// `--stateful`.
+const ROLES: [(&str, &str); 11] = [
     ("aggregator", "params"),
+    ("aggregator+", "mixed"),
     ("selector", "option"),
+    ("selector+", "turns"),
     ("privacy", "default"),
+    ("privacy+", "decaying"),
     ("trainer", "model"),
     ("accountant", "books"),
     ("generator", "around"),
@@ -87,7 +91,11 @@ const ROLES: [(&str, &str); 8] = [
 fn every_role_passes_its_tests_at_once() {
     let dir = tempfile::tempdir().unwrap();
     for (role, name) in ROLES {
-        common::out(dir.path(), &["new", role, name, "--core", &root()]);
+        let core = root();
+        let mut args = vec!["new", role.trim_end_matches('+'), name, "--core", &core];
+        args.extend(role.ends_with('+').then_some("--stateful"));
+        common::out(dir.path(), &args);
+        let role = role.trim_end_matches('+');
         let made = dir.path().join(name);
         let mut files = vec!["Cargo.toml", "src/lib.rs", "README.md"];
         if role == "protocol" {
@@ -198,7 +206,18 @@ fn what_cannot_be_made_is_refused_and_nothing_is_overwritten() {
         &["aggregator", "mine2", "--core", "nowhere"],
         "--core nowhere: there is no fl-core",
     );
-    refused(&["trainer", "mine2", "--lang", "c"], "aggregators only");
+    refused(
+        &["trainer", "mine2", "--lang", "c"],
+        "--lang c writes aggregators, selectors and privacy mechanisms; for a trainer see",
+    );
+    refused(
+        &["trainer", "mine2", "--stateful"],
+        "--stateful: for aggregators, selectors and privacy mechanisms; leave it out for a trainer",
+    );
+    for lang in ["rust", "python"] {
+        let args = ["aggregator", "mine2", "--numpy", "--lang", lang];
+        refused(&args, "--numpy: for a trainer with --lang python");
+    }
 }
 
 /// `fl new` finds the sources above the working folder or above the program, and says so if they
@@ -266,6 +285,36 @@ fn a_library_in_c_builds_and_answers_as_expected() {
                 == read(common::root().join("plugins/example-c").join(file)),
             "plugins/example-c/{file} is not what `fl new` writes"
         );
+    }
+    // the other roles, with and without state, each in a run that is stopped and resumed
+    for (role, slot) in [
+        ("aggregator", "aggregator"),
+        ("selector", "cohort"),
+        ("privacy", "privacy"),
+    ] {
+        for (state, option) in [("plain", ""), ("stateful", "--stateful")] {
+            let name = format!("{role}-{state}");
+            let spec = format!(
+                "{}/specs/quick/fedavg.yaml --quiet --set 'parts.{slot}={{use: {name}}}' \
+                 --plugin ./{}.so",
+                root(),
+                name.replace('-', "_")
+            );
+            let said = shell(
+                dir.path(),
+                &format!(
+                    "fl new {role} {name} --lang c {option} && cd {name}\n\
+                     make test CFLAGS=-Werror\n\
+                     fl run {spec} --out whole | grep digest\n\
+                     fl run {spec} --out parts --stop-after 2 > /dev/null\n\
+                     fl run --resume parts --quiet --plugin ./{}.so | grep digest",
+                    name.replace('-', "_")
+                ),
+            );
+            let digests: Vec<&str> = said.lines().filter(|l| l.contains("digest")).collect();
+            assert_eq!(digests.len(), 2, "{name}: {said}");
+            assert_eq!(digests[0], digests[1], "{name}");
+        }
     }
     // a test that fails must fail
     let expected = dir.path().join("c-mean/expected.json");

@@ -102,7 +102,7 @@ fn exact_data_of_ones_own_are_as_good_as_in_one_place() {
     );
     fs::write(dir.join("2/mine.csv"), mine).unwrap();
     assert_eq!(json(dir, &changed)["digest"], here["digest"]);
-    // of a run that nobody can go on with nothing is kept
+    // nothing is kept of a run that cannot be resumed
     let kept = || {
         let runs = fs::read_dir(dir.join("0/kept/runs")).unwrap();
         runs.filter(|e| e.as_ref().unwrap().path().is_dir()).count()
@@ -120,7 +120,7 @@ fn exact_data_of_ones_own_are_as_good_as_in_one_place() {
         .collect();
     let (code, error) = fails(dir, &resume);
     assert!(
-        code == 1 && error.contains("what client 1 has learnt and spent in this run is lost"),
+        code == 1 && error.contains("the state and releases of client 1 in this run are lost"),
         "{error}"
     );
 }
@@ -157,7 +157,7 @@ fn data_that_do_not_fit_are_found_before_anything_is_asked() {
     ] {
         write(&dir.join("1"), 1, &data, "");
         let (code, error) = fails(dir, &own(&nodes, &["--out", "r"]));
-        // all of it to whoever owns the data, and to the leader that it is so
+        // the whole reason goes to the data's owner; the leader learns only that there is one
         let (unfit, owner) = ("its own data do not fit the spec", "1/node.yaml: ");
         let line = |of: &str| error.lines().find(|line| line.contains(of));
         let (told, kept) = (line("client 1: "), line(owner));
@@ -181,7 +181,7 @@ fn data_that_do_not_fit_are_found_before_anything_is_asked() {
         "{error}"
     );
     let (_, error) = fails(dir, &own(&nodes[..1], &[]));
-    assert!(error.contains("no --node is of client 1"), "{error}");
+    assert!(error.contains("no --node is for client 1"), "{error}");
     write(&dir.join("1"), 1, &set, "policy: { may-leave: [parms] }");
     let (_, error) = fails(dir, &own(&nodes, &[]));
     assert!(error.contains("no kind of message `parms`"), "{error}");
@@ -268,7 +268,7 @@ fn a_nodes_budget_is_for_its_lifetime() {
             format!("--node={k}/node.yaml")
         })
         .collect();
-    // noise that whoever has the spec can take off is no promise
+    // noise that a reader of the spec can remove guarantees nothing
     let (code, error) = fails(dir, &own(&nodes, &["--out", "seeded"]));
     assert!(
         code == 1 && error.contains("client 1") && error.contains("noise: system"),
@@ -305,7 +305,7 @@ fn a_nodes_budget_is_for_its_lifetime() {
         report.contains("client 1") && report.contains("its node's budget allows no more"),
         "{report}"
     );
-    // a budget that nobody could keep
+    // a budget that cannot be kept
     let open = [
         "--set",
         "noise=system",

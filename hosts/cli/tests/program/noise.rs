@@ -88,7 +88,7 @@ fn a_stopped_run_goes_on_with_its_noise() {
     // two that go on from the same place draw the same
     let copied = fs_copy(&dir.path().join("run"), &dir.path().join("copy"));
     copied.unwrap();
-    // and nobody goes on with another key, or without one
+    // and the run does not resume with another key, or without one
     let other = dir.path().join("copy/noise-key");
     let kept = fs::read(&other).unwrap();
     for (key, said) in [

@@ -134,7 +134,7 @@ fn lines_keep_to_a_hundred_columns() {
 }
 
 #[test]
-fn the_book_has_every_chapter_and_every_piece_of_code() {
+fn the_book_has_every_chapter() {
     let summary = read(Path::new(BOOK).join("SUMMARY.md"));
     let chapters: BTreeSet<PathBuf> = links(&summary)
         .iter()
@@ -144,28 +144,80 @@ fn the_book_has_every_chapter_and_every_piece_of_code() {
         let shipped = page.starts_with(BOOK) && !page.ends_with("SUMMARY.md");
         let known = chapters.contains(&root().join(&page).canonicalize().unwrap());
         assert!(!shipped || known, "SUMMARY.md lacks {}", page.display());
-        for target in read(&page).split("{{#code ").skip(1) {
-            let Some((target, _)) = target.split_once("}}") else {
-                continue;
-            };
-            if target.contains(char::is_uppercase) && target.starts_with("FILE") {
-                continue;
-            }
-            let (file, marker) = target.split_once(':').unwrap_or((target, ""));
-            let code = read(file);
-            for mark in ["ANCHOR", "ANCHOR_END"] {
-                let there = code
-                    .lines()
-                    .any(|l| l.contains(&format!("{mark}: {marker}")));
-                let whole = marker.is_empty();
-                assert!(
-                    whole || there,
-                    "{}: {file} has no {mark}: {marker}",
-                    page.display()
+    }
+}
+
+/// The lines of a source, `FILE` or `FILE:NAME` (between `ANCHOR: NAME` and `ANCHOR_END: NAME`),
+/// without indentation and comment signs.
+fn source(target: &str) -> Result<String, String> {
+    let (file, name) = target.split_once(':').unwrap_or((target, ""));
+    let text = fs::read_to_string(root().join(file)).map_err(|error| error.to_string())?;
+    let at = |mark: &str| {
+        let found = text
+            .lines()
+            .position(|l| l.trim().ends_with(&format!("{mark}: {name}")));
+        found.ok_or(format!("{file} has no {mark}: {name}"))
+    };
+    let (first, last) = match name {
+        "" => (0, text.lines().count()),
+        _ => (at("ANCHOR")? + 1, at("ANCHOR_END")?),
+    };
+    let lines = text.lines().skip(first).take(last - first);
+    let lines: Vec<&str> = lines.filter(|line| !line.contains("ANCHOR")).collect();
+    let filled = lines.iter().filter(|line| !line.trim().is_empty());
+    let indent = filled
+        .clone()
+        .map(|line| line.len() - line.trim_start().len())
+        .min();
+    let comment = filled.clone().all(|line| line.trim().starts_with("//!"));
+    let plain = |line: &&str| {
+        let line = line.get(indent.unwrap_or(0)..).unwrap_or("");
+        match line.strip_prefix("//!").filter(|_| comment) {
+            Some(text) => text.strip_prefix(' ').unwrap_or(text).into(),
+            None => format!("{line}"),
+        }
+    };
+    Ok(lines.iter().map(|line| plain(line) + "\n").collect())
+}
+
+/// A block below `<!-- code: FILE:NAME -->` is what the file has there.
+#[test]
+fn exact_shown_code_is_that_of_its_source() {
+    let (mut stale, mut shown) = (Vec::new(), 0);
+    for page in all(".md") {
+        let text = read(&page);
+        let mut pieces = text.split("<!-- code: ");
+        let mut now = pieces.next().unwrap().to_string();
+        for piece in pieces {
+            let block = piece.split_once(" -->\n```").and_then(|(target, rest)| {
+                let (language, rest) = rest.split_once('\n')?;
+                let (code, after) = rest.split_once("```\n")?;
+                Some((target, language, code, after))
+            });
+            let Some((target, language, code, after)) = block else {
+                panic!(
+                    "{}: no block of code follows `{}`",
+                    page.display(),
+                    piece.lines().next().unwrap()
                 );
+            };
+            let right = source(target).unwrap_or_else(|why| panic!("{}: {why}", page.display()));
+            if right != code {
+                stale.push(format!("{}: {target}", page.display()));
             }
+            now += &format!("<!-- code: {target} -->\n```{language}\n{right}```\n{after}");
+            shown += 1;
+        }
+        if std::env::var_os("FL_UPDATE").is_some() && now != text {
+            fs::write(root().join(&page), now).unwrap();
+            stale.clear();
         }
     }
+    assert!(shown > 20);
+    assert!(
+        stale.is_empty(),
+        "{stale:#?}; update with: FL_UPDATE=1 cargo test -p fl-cli --test program shown_code"
+    );
 }
 
 /// Shown commands print what stands below them: of each shown line, the pieces between `..`, in

@@ -1,4 +1,4 @@
-//! Every method that works where something is said of every pixel, from its spec to its measures.
+//! Every method that works for tasks of pixels, from its spec to its measures.
 
 use crate::common::{json, specs};
 

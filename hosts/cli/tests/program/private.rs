@@ -42,7 +42,7 @@ fn the_guarantee_is_that_of_a_sample_of_public_size_for_all_but_the_server() {
         )),
         "{plan}"
     );
-    // a cohort of fixed size is another price, and everybody yet another
+    // a cohort of fixed size has another price, and all clients yet another
     let epsilon = |cohort: &str, name: &str| {
         let set = format!("parts.cohort={cohort}");
         let args = ["run", &spec(), "--out", name, "--json", "--set", &set];
@@ -58,7 +58,7 @@ fn the_guarantee_is_that_of_a_sample_of_public_size_for_all_but_the_server() {
     );
 }
 
-/// Nobody can drown the noise that hides him, nor what the others have learnt.
+/// No client can drown the noise that protects it, nor the others' updates.
 #[test]
 fn who_sends_more_than_his_bound_is_cut_down_to_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -109,7 +109,7 @@ fn a_budget_ends_the_run_with_the_last_model_that_was_paid_for() {
         epsilon
     );
     assert_eq!(model("five"), model("ended"));
-    // whoever is not paid for is not asked either
+    // a client without a payment is not asked either
     assert_eq!(five["bytes"], ended["bytes"]);
     // the model that is kept is the one that was measured last, whenever that was due
     assert_eq!(five["metrics"], ended["metrics"]);
@@ -155,7 +155,7 @@ fn counts_have_a_price_once_they_have_noise() {
     };
     let exact = run("exact", &[]);
     let why = exact["privacy"]["server"]["nothing"][0].as_str().unwrap();
-    assert!(why.contains("how many examples it has"), "{why}");
+    assert!(why.contains("its number of examples"), "{why}");
     let noisy = |scale: u32| {
         format!("parts.counts-privacy={{use: laplace-counts, scale: {scale}, max-count: 100}}")
     };
@@ -179,7 +179,7 @@ fn counts_have_a_price_once_they_have_noise() {
         assert_eq!(code, 2, "{said}");
         said
     };
-    let unused = "no part uses how many examples clients have";
+    let unused = "no part uses the clients' numbers of examples";
     let rdp = "parts.accountant={use: rdp, delta: 1e-5}";
     let samples = "parts.aggregator.weigh=samples";
     let said = refused(&[rdp, &noisy(40)]);
@@ -269,7 +269,7 @@ fn a_budget_ends_dp_sgd_with_the_last_model_that_was_paid_for() {
     );
 }
 
-/// The price counts on it that nobody knows who is drawn, and a spec is public.
+/// The price assumes that the draw is secret, and a spec is public.
 #[test]
 fn who_is_drawn_follows_the_key_of_the_system() {
     let dir = tempfile::tempdir().unwrap();
@@ -365,7 +365,7 @@ fn a_budget_ends_distillation_with_the_last_labels_that_were_paid_for() {
     // also what is measured within a round only
     assert!(two["metrics"]["taught.samples"].is_number(), "{two}");
     assert_eq!(two["metrics"], ended["metrics"]);
-    // the third round's question was asked, and nobody answered it
+    // the third round's request was sent, and no client answered it
     assert_eq!(two["bytes"]["up"], ended["bytes"]["up"]);
     assert!(two["bytes"]["down"].as_u64() < ended["bytes"]["down"].as_u64());
     assert_eq!(
@@ -427,8 +427,8 @@ fn what_was_sent_in_a_round_that_is_not_paid_for_is_charged() {
     assert_eq!(two["metrics"], ended["metrics"]);
 }
 
-/// What a teacher says that has learnt by DP-SGD costs no more than its training, for everybody;
-/// what goes beside it is told.
+/// Answers of a teacher that trained by DP-SGD cost no more than its training, for every observer;
+/// their other disclosures are reported.
 #[test]
 fn what_a_teacher_of_dp_sgd_says_costs_what_its_training_did() {
     let dir = tempfile::tempdir().unwrap();
@@ -472,7 +472,8 @@ fn what_a_teacher_of_dp_sgd_says_costs_what_its_training_did() {
     let weighted = json(&run("weighted", kd, "ensemble: { use: class-weighted }"));
     let why = weighted["privacy"]["server"]["nothing"][0].as_str();
     assert!(
-        why.unwrap().contains("how many examples of each class"),
+        why.unwrap()
+            .contains("its number of examples of each class"),
         "{weighted}"
     );
     let sized = iod.replace(", equal-weights: true", "");

@@ -61,7 +61,7 @@ fn exact_a_run_with_processes_goes_on_with_others_and_gets_more_rounds() {
         run(dir, &spec, "r", &begin);
         let (code, error) = fails(dir, &["run", "--resume", "r"]);
         assert!(
-            code == 1 && error.contains("go on with `--processes`"),
+            code == 1 && error.contains("resume it with `--processes`"),
             "{error}"
         );
         let go_on = ["run", "--resume", "r", "--processes", "3", "--json"];
@@ -79,7 +79,7 @@ fn exact_a_run_with_processes_goes_on_with_others_and_gets_more_rounds() {
     run(dir, &spec, "here", &["--stop-after", "2"]);
     let (code, error) = fails(dir, &["run", "--resume", "here", "--processes", "2"]);
     assert!(
-        code == 1 && error.contains("go on without `--processes`"),
+        code == 1 && error.contains("resume it without `--processes`"),
         "{error}"
     );
 }
@@ -98,7 +98,7 @@ fn exact_processes_that_are_killed_are_begun_anew() {
     let whole = run(dir, &spec, "whole", &rounds);
     let apart = ["run", &spec, "--out", "r", "--json", "--processes", "2"];
     let mut fl = start(dir, &[&apart[..], &rounds].concat());
-    // twice each: whoever kills three over one question means the question
+    // twice each: after three deaths over one request the request is at fault
     let mut killed = std::collections::BTreeSet::new();
     while fl.try_wait().unwrap().is_none() && killed.len() < 4 {
         std::thread::yield_now();
@@ -214,9 +214,9 @@ fn what_clients_have_learnt_is_never_lost_in_silence() {
             false => assert_eq!(json(dir, &resume)["digest"], whole["digest"], "{name}"),
             true => {
                 let (code, error) = fails(dir, &resume);
-                let lost = "it remembers 0 of ";
+                let lost = "its node knows 0 of ";
                 assert!(
-                    code == 1 && error.contains(lost) && error.contains("is lost"),
+                    code == 1 && error.contains(lost) && error.contains("are lost"),
                     "{name}: {error}"
                 );
             }
@@ -247,7 +247,7 @@ fn what_clients_have_learnt_is_never_lost_in_silence() {
 fn a_client_that_is_too_slow_is_what_the_spec_says() {
     let (d, spec) = (tempfile::tempdir().unwrap(), quick("fedavg"));
     let dir = d.path();
-    // nobody begins a process in a microsecond, so it is the greeting that fails, which no policy
+    // no process starts in a microsecond, so the greeting fails, which no policy
     // excuses
     let hurry = ["--processes", "2", "--deadline", "0.000001"];
     let begin = ["run", &spec, "--out", "r"];

@@ -1,52 +1,7 @@
-//! A protocol that comes out of a library runs as the linked one does: every quick spec has one
-//! digest.
+//! Protocols in libraries: what goes wrong in them, and how runs with them go on.
 
-use crate::common::{fl, quick, specs};
+use crate::common::{fl, json, out, quick, start};
 use crate::library;
-use fl_core::{PartDecl, Role, abi, linked_parts};
-use fl_plugins as _;
-use fl_registry::Catalogue;
-use std::path::Path;
-
-/// The linked parts, with these protocols in place of the linked ones.
-fn with_protocols(protocols: Vec<&'static PartDecl>) -> Catalogue {
-    let mut parts = linked_parts();
-    parts.retain(|part| part.role != Role::Protocol);
-    let protocols = protocols.into_iter().filter(|p| p.role == Role::Protocol);
-    parts.extend(protocols);
-    Catalogue::new(parts).unwrap()
-}
-
-/// The digest of a short run of this spec.
-fn digest(spec: &str, catalogue: &Catalogue, out: &Path) -> String {
-    let document = fl_engine::parse(Path::new(spec)).unwrap();
-    let spec = fl_engine::read(&document, catalogue).unwrap();
-    let dir = std::env::var("FL_DATA_DIR").unwrap_or_default();
-    let data = fl_engine::data(&spec, Path::new(&dir)).unwrap();
-    let execution = fl_sim::Execution::default();
-    let options = fl_engine::ExecuteOptions::new(dir.into(), Vec::new(), execution);
-    let folder = fl_engine::Folder::New(out.into());
-    let outcome = fl_engine::execute(&spec, data, folder, options);
-    outcome
-        .unwrap_or_else(|e| panic!("{}: {e:#}", spec.name))
-        .digest
-}
-
-#[test]
-fn exact_every_quick_spec_has_one_digest_whether_its_protocol_is_loaded() {
-    let (linked, loaded) = (
-        Catalogue::linked().unwrap(),
-        with_protocols(abi::import_linked("here")),
-    );
-    let dir = tempfile::tempdir().unwrap();
-    for spec in specs("quick") {
-        let spec = crate::common::shorter(dir.path(), &spec);
-        let run = |name: &str, catalogue| digest(&spec, catalogue, &dir.path().join(name));
-        let name = Path::new(&spec).file_stem().unwrap().to_string_lossy();
-        let here = run(&format!("{name}-linked"), &linked);
-        assert_eq!(run(&format!("{name}-loaded"), &loaded), here, "{name}");
-    }
-}
 
 #[test]
 fn a_protocol_that_misbehaves_gets_a_clear_error() {
@@ -96,5 +51,120 @@ fn a_protocol_that_misbehaves_gets_a_clear_error() {
         let done = fl(dir.path(), &[&run[..], &protocol].concat());
         let said = String::from_utf8(done.stderr).unwrap();
         assert!(said.contains("took longer than"), "{said}");
+    }
+}
+
+/// A run of the protocol `tallies` in a library, with these settings.
+fn tallies(settings: &str) -> [String; 6] {
+    let library = library::beside("fl_hostile").display().to_string();
+    let protocol = format!("protocol={{use: tallies, {settings}}}");
+    let parts = "parts={}".to_string();
+    let set = || "--set".to_string();
+    ["--plugin".into(), library, set(), protocol, set(), parts]
+}
+
+fn words<'a>(all: &[&'a [&'a str]], more: &'a [String]) -> Vec<&'a str> {
+    let all = all.iter().flat_map(|words| words.iter().copied());
+    all.chain(more.iter().map(String::as_str)).collect()
+}
+
+const ISOLATED: [&[&str]; 2] = [&[], &["--isolate"]];
+
+#[test]
+fn exact_a_run_of_a_loaded_protocol_goes_on_after_a_stop_and_a_kill() {
+    let (dir, spec) = (tempfile::tempdir().unwrap(), quick("solo"));
+    let dir = dir.path();
+    let short = tallies("rounds: 5");
+    let whole = json(
+        dir,
+        &words(&[&["run", &spec, "--json", "--out", "whole"]], &short),
+    );
+    for (at, isolate) in ISOLATED.into_iter().enumerate() {
+        // a stop after every step
+        for stop in 1..5 {
+            let folder = format!("stopped-{at}-{stop}");
+            let begin = ["run", &spec, "--out", &folder, "--stop-after"];
+            out(
+                dir,
+                &words(&[&begin, &[&stop.to_string()], isolate], &short),
+            );
+            let go_on = json(
+                dir,
+                &words(&[&["run", "--json", "--resume", &folder], isolate], &[]),
+            );
+            assert_eq!(go_on["digest"], whole["digest"], "{folder}");
+        }
+        // a kill in the middle of the second step or of a later one
+        let slow = tallies("rounds: 5, pause: 100");
+        let straight = format!("straight-{at}");
+        let straight = ["run", &spec, "--json", "--out", &straight];
+        let due = json(dir, &words(&[&straight, isolate], &slow));
+        let folder = format!("killed-{at}");
+        let begin = ["run", &spec, "--out", &folder, "--threads", "1"];
+        let mut child = start(dir, &words(&[&begin, isolate], &slow));
+        let state = dir.join(&folder).join("state");
+        while !state.exists() {
+            assert_eq!(child.try_wait().unwrap(), None, "it is to run for long");
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let go_on = json(
+            dir,
+            &words(&[&["run", "--json", "--resume", &folder], isolate], &[]),
+        );
+        assert_eq!(go_on["digest"], due["digest"], "{folder}");
+    }
+}
+
+#[test]
+fn what_a_loaded_protocol_gets_wrong_in_a_run_is_named() {
+    let (dir, spec) = (tempfile::tempdir().unwrap(), quick("solo"));
+    let dir = dir.path();
+    let error = |args: &[&str]| {
+        let done = fl(dir, args);
+        assert!(!done.status.success(), "{args:?}");
+        String::from_utf8(done.stderr).unwrap()
+    };
+    let run = ["run", &spec, "--out", "kind", "--threads", "1"];
+    let said = error(&words(&[&run], &tallies("wrong: kind")));
+    assert!(said.contains("its output is no scalar message"), "{said}");
+    for (at, isolate) in ISOLATED.into_iter().enumerate() {
+        let folder = format!("forgets-{at}");
+        let begin = ["run", &spec, "--out", &folder, "--stop-after", "1"];
+        out(dir, &words(&[&begin, isolate], &tallies("wrong: forgets")));
+        let said = error(&words(&[&["run", "--resume", &folder], isolate], &[]));
+        let due = "the saved state of the protocol";
+        assert!(said.contains(due), "{said}");
+    }
+    // a process of the library that ends in the middle of a step
+    let run = [
+        "run",
+        &spec,
+        "--out",
+        "abort",
+        "--threads",
+        "1",
+        "--isolate",
+    ];
+    let said = error(&words(&[&run], &tallies("wrong: abort")));
+    assert!(said.contains("its process was ended by signal 6"), "{said}");
+}
+
+#[test]
+fn a_loaded_protocol_sees_a_clients_own_rows_alone() {
+    let (dir, library) = (tempfile::tempdir().unwrap(), library::beside("fl_hostile"));
+    let library = library.display().to_string();
+    for (at, isolate) in ISOLATED.into_iter().enumerate() {
+        let run = [
+            "run",
+            &quick("solo"),
+            "--out",
+            &format!("run-{at}"),
+            "--plugin",
+            &library,
+        ];
+        let set = ["--set", "protocol={use: misbehaves, how: looks}"];
+        out(dir.path(), &words(&[&run, &set, isolate], &[]));
     }
 }

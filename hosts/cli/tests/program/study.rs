@@ -75,7 +75,10 @@ fn an_empty_table_fails_a_check_before_any_run() {
     fs::write(d.join("page.md"), page).unwrap();
     for more in [&["--check"][..], &["--check", "--dry-run"]] {
         let (code, error) = fails(d, &[&["study", "s.yaml"], more].concat());
-        assert!(code == 1 && error.contains("no table stands"), "{error}");
+        assert!(
+            code == 1 && error.contains("there is no table between"),
+            "{error}"
+        );
         assert!(!d.join("runs").exists());
     }
     let done = study(d, &[]);
@@ -228,7 +231,7 @@ fn what_is_kept_is_looked_at() {
         );
     }
     fs::write(&metrics, &whole).unwrap();
-    // somebody went on with it
+    // another process resumed it
     let folder = kept.display().to_string();
     out(
         d,
@@ -470,7 +473,7 @@ fn mistakes_of_all_runs_come_before_the_first() {
     );
     for said in [
         "table `t`, row `bad`: --set protocol.rounds",
-        "into here.md: the table has no place there: put `<!-- fl study: t -->`",
+        "into here.md: the file has no place for the table: put `<!-- fl study: t -->`",
     ] {
         assert!(error.contains(said), "{said} is not in\n{error}");
     }
@@ -571,7 +574,7 @@ fn a_study_that_was_killed_goes_on_to_the_same_tables() {
             let said = text(&ended.stderr);
             assert_eq!(ended.status.code(), Some(143), "{said}");
             assert!(
-                said.ends_with(" of 6 runs are done; the same command goes on\n"),
+                said.ends_with(" of 6 runs are done; the same command continues\n"),
                 "{said}"
             );
         }
@@ -657,7 +660,7 @@ fn runs_on_the_same_rows_have_a_total() {
     );
     // single runs on rows of their own have nothing to add
     let (printed, ..) = study("  rows: [{ name: private }]\n");
-    assert!(!printed.contains("guarantee together"), "{printed}");
+    assert!(!printed.contains("Privacy of all runs"), "{printed}");
 }
 
 fn text_of(done: &Output) -> String {

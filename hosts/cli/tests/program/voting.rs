@@ -1,4 +1,4 @@
-//! FedKT and PATE as a user runs them: results, budgets, and what is wrong said clearly.
+//! FedKT and PATE as a user runs them: results, budgets, and clear messages about mistakes.
 
 use crate::common::{fails, fl, json, out, root};
 use std::fs;
@@ -46,7 +46,7 @@ fn bounded_students_of_voting_teachers_learn_without_and_with_noise() {
         assert!(told["epsilon"].is_null(), "{told}");
         assert_eq!(
             told["nothing"][0],
-            "its price follows the data, and so tells something about them"
+            "its price depends on the data, and so discloses something about them"
         );
         let of_these = &told["of_these_data"]["epsilon"];
         assert!(of_these.as_f64() <= privacy["epsilon"].as_f64(), "{told}");

@@ -37,14 +37,14 @@ pub fn known(bytes: &[u8]) -> Result<&str> {
     utf8(bytes)
 }
 
-/// May a file have so many rows?
+/// Checks that a file may have this number of rows.
 ///
 /// # Errors
 /// When it may not.
 pub fn few_enough(rows: usize) -> Result<()> {
     ensure!(
         rows <= MAX_ROWS,
-        "the file holds more than {MAX_ROWS} rows, and no known set has so many"
+        "the file holds more than {MAX_ROWS} rows, which is more than any known set has"
     );
     Ok(())
 }

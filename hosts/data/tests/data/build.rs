@@ -354,7 +354,7 @@ fn validation_is_taken_from_each_client() {
         .map(|k| &k.samples);
     assert_eq!(ids(views), (0..400).collect::<Vec<_>>());
     // no guarantee for an example stands beside that
-    let told = "which rows a client sets aside for validation follows how many it has";
+    let told = "a client's validation rows depend on its number of rows";
     assert_eq!(got.inferred, [told]);
     for bad in [-0.1, 1.0, f64::NAN] {
         assert!(

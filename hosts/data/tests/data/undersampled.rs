@@ -56,7 +56,7 @@ fn everybody_has_the_whole_images_to_make() {
             .join(public.labelled.as_ref().unwrap())
             .is_ok()
     );
-    // the same images, whoever asks and whatever the seed
+    // the same images for every client and seed
     let again = made(&format!("{{{set}, undersampled: {{}}}}"), 7).unwrap();
     assert_eq!(bytes(&again.test.samples), bytes(&less.test.samples));
     let how: Undersampled = fl_core::settings::defaults();

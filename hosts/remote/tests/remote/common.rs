@@ -1,5 +1,5 @@
 //! A leader and its nodes in one process, and an engine between them that loses, doubles and mixes
-//! up what it is told to.
+//! up the messages that a test names.
 
 use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::{BuildContext, ClientId, Public, Result, RunOptions, Stream};

@@ -121,7 +121,7 @@ fn replies_that_are_none_are_what_the_spec_says() {
         ("it may have", |packet, _| packet.head.resize(17 << 20, 0)),
         ("to another run", |_, reply| reply.run.id[0] ^= 1),
         ("client 2 replied in its place", |_, reply| reply.client = 2),
-        ("it was not asked yet", |_, reply| reply.number += 1),
+        ("that was not sent yet", |_, reply| reply.number += 1),
         ("a model, which does not answer the request", |_, reply| {
             reply.said = AnswerKind::Model
         }),
@@ -157,7 +157,7 @@ fn exact_a_client_that_is_too_slow_is_one_that_straggles() {
                 let absent = Problem::Absent("it did not reply within 3 s".into());
                 vec![(to, Err(absent.into()))]
             }
-            // when nobody waits for it any more
+            // when its request was given up
             (1, 2) => vec![(to, late.take().context("it is late")), (to, reply)],
             _ => vec![(to, reply)],
         }
@@ -279,7 +279,7 @@ fn another_spec_says_what_differs() {
     ));
     let engine = Engine::new(honest(here.node(d.path())));
     there.run(Some((engine, leader(d.path())))).unwrap();
-    // a program that speaks otherwise is told so
+    // a program with another wire format gets an error
     let request = RequestHead {
         run: RunId {
             id: [0; 16],

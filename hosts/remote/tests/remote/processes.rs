@@ -13,7 +13,7 @@ fn whoever_does_not_take_a_request_has_not_replied() {
     let d = tempfile::tempdir().unwrap();
     let theirs = RefCell::new(Vec::new());
     let begin = |_| {
-        // it lives, its end of the socket is open, and nobody reads there
+        // it lives, its end of the socket is open, and it does not read
         let (ours, end) = UnixStream::pair()?;
         theirs.borrow_mut().push(end);
         Ok((Command::new("sleep").arg("600").spawn()?, ours))

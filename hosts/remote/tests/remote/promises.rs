@@ -118,7 +118,7 @@ fn a_greeting_tells_no_number_of_rows_where_an_accountant_works() {
             want: RequestKind::Hello,
             ..request
         };
-        let body: Arc<[u8]> = spec.text.told().unwrap().into();
+        let body: Arc<[u8]> = spec.text.packed().unwrap().into();
         let say = |left: usize| {
             let policy = || NodeData {
                 policy: fl_core::settings::read_yaml("{}").unwrap(),
@@ -146,11 +146,11 @@ fn data_that_change_within_a_run_are_noticed() {
         want: RequestKind::Hello,
         ..request.clone()
     };
-    let yaml: Arc<[u8]> = spec.text.told().unwrap().into();
+    let yaml: Arc<[u8]> = spec.text.packed().unwrap().into();
     for (request, body) in [(&request, &body), (&next, &body), (&hello, &yaml)] {
         let why = refused(&mut changed, request, body);
         assert!(
-            why.contains("its own data have changed") && why.contains("begin a new run"),
+            why.contains("its own data have changed") && why.contains("start a new run"),
             "{why}"
         );
     }
@@ -204,14 +204,14 @@ fn a_node_with_a_budget_answers_what_the_spec_asks_and_nothing_else() {
         },
         stream,
     };
-    let counts = "tells only the counts that the spec's parts ask for";
-    let questions = "answers only what the spec asks";
+    let counts = "sends only counts that the spec's parts use";
+    let questions = "answers only exchanges of the spec";
     for (request, text) in [
         (with(&label, true, false), counts),
         (with(&label, false, true), counts),
         (loss.clone(), "no mechanism gives its training loss a price"),
         (with("number of examples", true, false), questions),
-        // one of the protocol, which is asked only where a selector wants to know losses
+        // one of the protocol, which takes place only if a selector needs losses
         (with("loss of the global model", false, false), questions),
         (with("your data, please", false, false), questions),
     ] {
@@ -316,7 +316,7 @@ fn what_does_not_fit_is_told_to_the_owner_alone() {
     let mut node = spec.own_node(&d.path().join("node"), unfit, 0);
     let why = refused(&mut node, &request, &body);
     assert!(
-        why.contains("its own data do not fit the spec") && why.contains("to its owner"),
+        why.contains("its own data do not fit the spec") && why.contains("its node's log"),
         "{why}"
     );
     assert!(!why.contains("salary") && !why.contains("12,5"), "{why}");
@@ -447,7 +447,7 @@ fn an_answer_is_kept_with_its_message_and_no_damaged_one_is_said_again() {
     let (request, body) = first(&spec);
     let node = || spec.node(&d.path().join("node"));
     let said = ask(&mut node(), &request, &body);
-    // a question that nobody has heard of moves the mark, and what was said stays with it
+    // an unknown request moves the mark, and the last answer stays with it
     let score = RequestHead {
         number: 1,
         had: 1,

@@ -10,7 +10,7 @@ use std::fmt::{Debug, Formatter};
 /// side of the made features. The second, `cross_entropy * mean CE(head(make(c)), c)` with `n`
 /// classes `c` drawn uniformly, trains the head.
 #[derive(Clone, Copy)]
-pub struct MadeFeatures<F> {
+pub struct GeneratedFeatures<F> {
     /// Makes features of these classes, `classes x features`, with randomness from the stream.
     pub make: F,
     /// Weight of the cross-entropy of made features.
@@ -19,15 +19,15 @@ pub struct MadeFeatures<F> {
     pub kl: f64,
 }
 
-impl<F> Debug for MadeFeatures<F> {
+impl<F> Debug for GeneratedFeatures<F> {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("MadeFeatures");
+        let mut shown = f.debug_struct("GeneratedFeatures");
         shown.field("cross_entropy", &self.cross_entropy);
         shown.field("kl", &self.kl).finish_non_exhaustive()
     }
 }
 
-impl<F> AuxiliaryLoss for MadeFeatures<F>
+impl<F> AuxiliaryLoss for GeneratedFeatures<F>
 where
     F: Fn(&[u32], &Stream) -> Result<Array2<f32>>,
 {
@@ -102,7 +102,7 @@ mod tests {
 
     type Make = fn(&[u32], &Stream) -> Result<Array2<f32>>;
 
-    const MADE: MadeFeatures<Make> = MadeFeatures {
+    const MADE: GeneratedFeatures<Make> = GeneratedFeatures {
         make,
         cross_entropy: 2.5,
         kl: 0.7,
@@ -134,7 +134,7 @@ mod tests {
             assert!((f64::from(*slope) - n).abs() < 1e-4, "{at:?}: {slope}, {n}");
         }
         // the divergence depends on the head too, and must not train it
-        let only = MadeFeatures { kl: 0.0, ..MADE };
+        let only = GeneratedFeatures { kl: 0.0, ..MADE };
         for (at, slope) in found.by_head.weight.indexed_iter() {
             let moved = |d: f64| {
                 let mut head = head();
@@ -156,7 +156,7 @@ mod tests {
             found.unwrap_err().to_string()
         };
         let wide = |classes: &[u32], _: &Stream| Ok(Array2::zeros((classes.len(), 5)));
-        let wide = MadeFeatures {
+        let wide = GeneratedFeatures {
             make: wide,
             cross_entropy: 2.5,
             kl: 0.7,
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn exact_weights_of_nothing_add_nothing() {
-        let idle = MadeFeatures {
+        let idle = GeneratedFeatures {
             cross_entropy: 0.0,
             kl: 0.0,
             ..MADE

@@ -4,7 +4,7 @@ pub mod loss;
 
 use crate::local::{Extra, Trained};
 use crate::rounds::{AGGREGATOR, Family, MODEL, RoundRule, Rounds, Shared, TRAIN};
-use client_loss::MadeFeatures;
+use client_loss::GeneratedFeatures;
 use fl_core::prelude::*;
 use fl_core::settings::above_to;
 use fl_core::{AuxiliaryLoss, Examples, TaskKind, parametric};
@@ -53,7 +53,7 @@ message! {
 /// The trainer that makes features.
 pub(crate) const GENERATOR: TrainerSlot = TrainerSlot::new(
     "generator",
-    "Makes features of noise and a class, for FedGEN: a model that learns at the server and is shown to clients.",
+    "Makes features of noise and a class, for FedGEN: a model that is trained at the server and sent to clients.",
 );
 
 /// Sent in every round after the generator has learnt something.
@@ -184,7 +184,7 @@ impl FedGen {
         global: &Params,
     ) -> Result<Trained> {
         let maker = self.maker(me)?;
-        let made = maker.as_ref().map(|maker| MadeFeatures {
+        let made = maker.as_ref().map(|maker| GeneratedFeatures {
             make: |classes: &[u32], stream: &Stream| maker.make(classes, stream),
             cross_entropy: self.cross_entropy * maker.scale,
             kl: self.kl * maker.scale,
@@ -210,7 +210,7 @@ impl FedGen {
         let (known, of) = (teachers.classes(), fed.task().kind.outputs());
         if known.is_empty() {
             fed.warn(&format!(
-                "{}: by what clients tell nobody has an example of any class, so the generator learns nothing",
+                "{}: by the clients' class counts there are no examples, so the generator learns nothing",
                 round.name
             ));
             return Ok(false);

@@ -1,6 +1,6 @@
 //! [`Device`]: where a network runs, as a spec names it.
 
-use fl_core::settings::{Reader, Setting, Value};
+use fl_core::settings::{Reader, Setting, Value, ValueType};
 
 /// A processor or a card. Results do not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,11 +36,8 @@ impl Setting for Device {
         }
     }
 
-    fn schema() -> serde_json::Value {
-        serde_json::json!({ "type": "string", "pattern": "^(cpu|cuda(:[0-9]+)?)$" })
-    }
-
-    fn kind() -> String {
-        "`cpu`, `cuda` or `cuda:1` ..".into()
+    fn value_type() -> ValueType {
+        ValueType::Text(Some("^(cpu|cuda(:[0-9]+)?)$".into()))
+            .described("`cpu`, `cuda` or `cuda:1` ..")
     }
 }

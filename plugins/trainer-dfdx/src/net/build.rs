@@ -243,7 +243,7 @@ impl Builder {
                 }
             }
             Layer::BatchNorm | Layer::Standardise => {
-                let text = || format!("wants an image or a row of numbers, got a text {shape:?}");
+                let text = || format!("needs an image or a row of numbers, got a text {shape:?}");
                 ensure!(!self.text || shape.len() != 2, Problem::Shape(text()));
                 let channels = vec![shape[0]];
                 let mut tensor = |part, start, trainable| {
@@ -273,7 +273,7 @@ impl Builder {
             }
             Layer::GlobalPool => {
                 let [_, height, width] = image("global-pool", shape)?;
-                let text = || format!("global-pool: wants square images, got {height}x{width}");
+                let text = || format!("global-pool: needs square images, got {height}x{width}");
                 ensure!(height == width, Problem::Shape(text()));
                 Op::AveragePool(pool("global-pool", shape, height, height)?)
             }
@@ -367,7 +367,7 @@ impl Builder {
                 }
                 let text = || {
                     format!(
-                        "branches: they give {made:?}; rows of numbers, or images of one size, are wanted"
+                        "branches: they give {made:?}; they must all be rows of numbers, or all be images of one size"
                     )
                 };
                 let size = made
@@ -451,12 +451,12 @@ impl Builder {
 }
 
 fn image(layer: &str, shape: &[usize]) -> Result<[usize; 3]> {
-    let text = || format!("{layer}: wants an image [channels, height, width], got {shape:?}");
+    let text = || format!("{layer}: needs an image [channels, height, width], got {shape:?}");
     <[usize; 3]>::try_from(shape).map_err(|_| Problem::Shape(text()).into())
 }
 
 fn text(layer: &str, shape: &[usize]) -> Result<[usize; 2]> {
-    let text = || format!("{layer}: wants a text [words, numbers of each], got {shape:?}");
+    let text = || format!("{layer}: needs a text [words, numbers of each], got {shape:?}");
     <[usize; 2]>::try_from(shape).map_err(|_| Problem::Shape(text()).into())
 }
 

@@ -1,6 +1,6 @@
 //! Layers as a spec writes them.
 
-use fl_core::settings::{Reader, Setting, Value, above, between};
+use fl_core::settings::{Reader, Setting, Value, ValueType, Word, above, between};
 use fl_core::{choices, settings};
 
 choices! {
@@ -137,11 +137,8 @@ impl Setting for Layers {
     fn write(&self) -> Value {
         self.0.write()
     }
-    fn schema() -> serde_json::Value {
-        serde_json::json!({ "type": "array", "description": "Layers, as in `net`." })
-    }
-    fn kind() -> String {
-        "list of layers".into()
+    fn value_type() -> ValueType {
+        ValueType::list(ValueType::Any).described("list of layers")
     }
 }
 
@@ -178,15 +175,18 @@ impl Setting for NetSpec {
             Self::Layers(layers) => layers.write(),
         }
     }
-    fn schema() -> serde_json::Value {
-        let named = super::presets::NAMES
-            .iter()
-            .map(|(name, doc)| serde_json::json!({ "const": name, "description": doc }));
-        let list = std::iter::once(Vec::<Layer>::schema());
-        serde_json::json!({ "oneOf": named.chain(list).collect::<Vec<_>>() })
-    }
-    fn kind() -> String {
-        "name of a network, or list of layers".into()
+    fn value_type() -> ValueType {
+        let named = super::presets::NAMES.iter().map(|(name, doc)| Word {
+            name: (*name).into(),
+            doc: (*doc).into(),
+            value: None,
+        });
+        ValueType::Choice {
+            doc: String::new(),
+            words: named.collect(),
+            others: vec![Vec::<Layer>::value_type()],
+        }
+        .described("name of a network, or list of layers")
     }
 }
 

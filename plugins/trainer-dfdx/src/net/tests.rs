@@ -111,12 +111,12 @@ fn what_does_not_fit_is_named_with_its_place() {
         (
             "[{conv: {out: 4, kernel: 3}}, outputs]",
             &[9],
-            "net: layer 0: conv: wants an image [channels, height, width], got [9]",
+            "net: layer 0: conv: needs an image [channels, height, width], got [9]",
         ),
         (
             "[linear: 3, {pool: 2}, outputs]",
             &image,
-            "net: layer 1: pool: wants an image [channels, height, width], got [3]",
+            "net: layer 1: pool: needs an image [channels, height, width], got [3]",
         ),
         (
             "[{pool: 9}, outputs]",
@@ -181,37 +181,37 @@ fn what_does_not_fit_is_named_with_its_place() {
         (
             "[{conv1d: {out: 4, kernel: 3}}, outputs]",
             &[9],
-            "net: layer 0: conv1d: wants a text [words, numbers of each], got [9]",
+            "net: layer 0: conv1d: needs a text [words, numbers of each], got [9]",
         ),
         (
             "[max-over-time, outputs]",
             &image,
-            "net: layer 0: max-over-time: wants a text [words, numbers of each], got [1, 8, 8]",
+            "net: layer 0: max-over-time: needs a text [words, numbers of each], got [1, 8, 8]",
         ),
         (
             "[{embedding: {vocabulary: 9, width: 2}}, batch-norm, outputs]",
             &[7],
-            "net: layer 1: wants an image or a row of numbers, got a text [7, 2]",
+            "net: layer 1: needs an image or a row of numbers, got a text [7, 2]",
         ),
         (
             "[{embedding: {vocabulary: 9, width: 2}}, {conv: {out: 4, kernel: 1}}, outputs]",
             &[7],
-            "net: layer 1: conv: wants an image [channels, height, width], got [7, 2]",
+            "net: layer 1: conv: needs an image [channels, height, width], got [7, 2]",
         ),
         (
             "[{branches: [[{linear: 3}], [relu]]}, outputs]",
             &image,
-            "net: layer 0: branches: they give [[3], [1, 8, 8]]; rows of numbers, or images of one size, are wanted",
+            "net: layer 0: branches: they give [[3], [1, 8, 8]]; they must all be rows of numbers, or all be images of one size",
         ),
         (
             "[{branches: []}, outputs]",
             &image,
-            "net: layer 0: branches: they give []; rows of numbers, or images of one size, are wanted",
+            "net: layer 0: branches: they give []; they must all be rows of numbers, or all be images of one size",
         ),
         (
             "lenet",
             &[784],
-            "net `lenet`: layer 0: conv: wants an image [channels, height, width], got [784]",
+            "net `lenet`: layer 0: conv: needs an image [channels, height, width], got [784]",
         ),
     ] {
         assert_eq!(error(yaml, input), wanted);

@@ -411,7 +411,7 @@ fn mistakes_say_what_is_wrong() {
         Err(e) => format!("{e:#}"),
         Ok(_) => panic!("{yaml} was taken"),
     };
-    assert!(wrong("{net: logistic, augment: [flip]}").contains("augment: wants images"));
+    assert!(wrong("{net: logistic, augment: [flip]}").contains("augment: needs images"));
     assert!(
         wrong("{net: logistic, optimiser: {sgd: {}}}").contains("optimiser.sgd.lr: is missing")
     );

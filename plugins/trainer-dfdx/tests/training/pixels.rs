@@ -135,7 +135,7 @@ fn networks_and_settings_that_do_not_fit_pixels_are_refused() {
     for (net, said) in [
         (
             "lenet",
-            "wants an image [channels, height, width], got [84]",
+            "needs an image [channels, height, width], got [84]",
         ),
         (
             "[{pool: 2}, outputs]",

@@ -1,0 +1,100 @@
+//! The price of releases by one accountant.
+
+use crate::Failure;
+use anyhow::Context;
+use clap::ValueEnum;
+use fl_core::privacy::{Guarantee, Unit};
+use fl_core::settings::Value;
+use fl_core::{
+    Accountant, BuildContext, Parts, PrivacyEvent, Role, SlotAssignment, Stream, Task, TaskKind,
+};
+use fl_registry::Catalogue;
+
+/// The most releases that are added up.
+pub const MOST: u64 = 1_000_000;
+
+/// Whose presence is to be hidden.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Whose {
+    /// A whole client.
+    Party,
+    /// One example of one client.
+    Example,
+}
+
+impl Whose {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Party => "party",
+            Self::Example => "example",
+        }
+    }
+
+    pub fn unit(self) -> Unit {
+        match self {
+            Self::Party => Unit::Party,
+            Self::Example => Unit::Example,
+        }
+    }
+}
+
+/// An option that must be above 0 and below `below`.
+pub fn number(what: &str, x: f64, below: f64) -> Result<(), Failure> {
+    let range = match below.is_finite() {
+        true => format!("above 0 and below {below}"),
+        false => "a finite number above 0".into(),
+    };
+    match x > 0.0 && x < below {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "--{what}: must be {range}, got {x}"
+        ))),
+    }
+}
+
+/// The guarantee of one accountant for `times` of one event. It gets those of the settings that
+/// it has.
+pub fn ask(
+    catalogue: &Catalogue,
+    name: &str,
+    delta: f64,
+    unit: Whose,
+    more: &[(&str, &str)],
+    event: &PrivacyEvent,
+    times: u64,
+) -> Result<Guarantee, Failure> {
+    let decl = catalogue
+        .find(Role::Accountant, name)
+        .map_err(Failure::usage)?;
+    let mut settings = serde_yaml::Mapping::new();
+    let known = (decl.describe)().fields;
+    let mut set = |key: &str, value: Value| {
+        if known.iter().any(|field| field.name == key) {
+            settings.insert(key.into(), value);
+        }
+    };
+    set("delta", delta.into());
+    set("unit", unit.name().into());
+    for (key, value) in more {
+        set(key, (*value).into());
+    }
+    let context = BuildContext {
+        task: Task {
+            input: vec![1],
+            kind: TaskKind::Classes(2),
+        },
+        stream: Stream::root(0),
+    };
+    let settings = decl.read(&Value::Mapping(settings));
+    let settings = settings.with_context(|| format!("{} `{name}`", Role::Accountant))?;
+    let parts = Parts::new(vec![SlotAssignment {
+        slot: "accountant".into(),
+        clients: None,
+        decl,
+        settings,
+    }]);
+    let mut accountant =
+        parts.build::<Box<dyn Accountant>>(Role::Accountant, "accountant", None, &context)?;
+    (0..times).try_for_each(|_| accountant.charge(event))?;
+    Ok(accountant.guarantee(None).context("what that guarantees")?)
+}

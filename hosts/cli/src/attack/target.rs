@@ -1,0 +1,113 @@
+//! A finished run, and the models that it kept.
+
+use crate::{DataDir, Failure, Overrides};
+use anyhow::{Context, Result, ensure};
+use fl_core::{BuildContext, ClientId, Role, Stream, Trainer};
+use fl_data::{Assembled, DataSpec, Split};
+use fl_registry::{Catalogue, Spec};
+use std::path::Path;
+
+/// A run that is done, with its data.
+pub struct FinishedRun {
+    pub spec: Spec<DataSpec>,
+    pub data: Assembled,
+    pub targets: Vec<Target>,
+}
+
+impl FinishedRun {
+    pub fn open(
+        dir: &Path,
+        data: &DataDir,
+        catalogue: &Catalogue,
+        line: &[String],
+    ) -> Result<Self, Failure> {
+        let spec = Overrides::default().read(&dir.join("spec.yaml"), catalogue)?;
+        if matches!(spec.data.split(), Split::Own) {
+            return Err(Failure::usage(
+                "the clients of this run own their data, so this machine does not have the examples",
+            ));
+        }
+        let data_dir = data.path();
+        let files = fl_engine::data_files(&spec.data, &data_dir)?;
+        // the text as it stands: one of an older version may have old names in it
+        let yaml = std::fs::read_to_string(dir.join("spec.yaml"))?;
+        fl_engine::manifest(&spec, &yaml, files, line)?.is_of(dir)?;
+        Ok(Self {
+            targets: Target::all(dir, &spec)?,
+            data: fl_engine::data(&spec, &data_dir)?,
+            spec,
+        })
+    }
+}
+
+/// A kept model, and its client; the server's has none.
+pub struct Target {
+    pub name: String,
+    slot: String,
+    pub client: Option<ClientId>,
+}
+
+impl Target {
+    /// The models in a run folder.
+    fn all(dir: &Path, spec: &Spec<DataSpec>) -> Result<Vec<Self>> {
+        let kept = dir.join("models");
+        let files = std::fs::read_dir(&kept)
+            .with_context(|| format!("{}: the run is not done", kept.display()))?;
+        let names = files.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let trainer = |slot: &str| {
+            let mut parts = spec.parts.iter();
+            parts.any(|part| part.slot == slot && part.decl.role == Role::Trainer)
+        };
+        let one = |name: String| {
+            let of_client = name.rsplit_once('-');
+            let of_client =
+                of_client.and_then(|(slot, id)| Some((slot.to_string(), id.parse().ok()?)));
+            match of_client {
+                _ if trainer(&name) => Some((name.clone(), None, name)),
+                Some((slot, id)) if trainer(&slot) => Some((slot, Some(id), name)),
+                _ => None,
+            }
+        };
+        let mut all: Vec<Self> = names
+            .filter_map(one)
+            .map(|(slot, client, name)| Self { name, slot, client })
+            .collect();
+        all.sort_by(|a, b| (&a.slot, a.client).cmp(&(&b.slot, b.client)));
+        ensure!(
+            !all.is_empty(),
+            "{}: no model of a slot of the spec was kept, so there is nothing to attack",
+            kept.display()
+        );
+        Ok(all)
+    }
+
+    /// The model as the run in `dir` left it.
+    pub fn load(
+        &self,
+        dir: &Path,
+        spec: &Spec<DataSpec>,
+        data: &Assembled,
+    ) -> Result<Box<dyn Trainer>> {
+        let make = BuildContext {
+            task: data.task.clone(),
+            stream: Stream::root(spec.seed),
+        };
+        let path = dir.join("models").join(&self.name);
+        let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        let mut model: Box<dyn Trainer> =
+            spec.parts
+                .build(Role::Trainer, &self.slot, self.client, &make)?;
+        model
+            .load(&bytes)
+            .with_context(|| path.display().to_string())?;
+        Ok(model)
+    }
+
+    /// Whom it learnt from, by their numbers.
+    pub fn owners(&self, data: &Assembled) -> Vec<usize> {
+        match self.client {
+            Some(id) => vec![id as usize],
+            None => (0..data.clients.len()).collect(),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `fl new --wheel`: what makes a wheel of a project, with the entry point that specs name.
+
+use super::template::{Files, fill};
+use super::{Language, NewArgs};
+use crate::Failure;
+use fl_core::Role;
+
+const PROJECT: &str = include_str!("../../templates/pyproject.toml.in");
+const SETUP: &str = include_str!("../../templates/setup.py.in");
+const INIT: &str =
+    "\"\"\"The plugin is `plugin.so` beside this file. fl loads it; nothing imports this.\"\"\"\n";
+
+/// The files that a project has besides.
+pub fn files(role: Option<Role>, args: &NewArgs) -> Result<Files, Failure> {
+    let Some(role) = role else {
+        return Err(Failure::usage(
+            "--wheel is for parts; an app of Flower has its own format",
+        ));
+    };
+    if role == Role::Protocol {
+        return Err(Failure::usage(
+            "--wheel writes no protocol, whose crate is a program; write an aggregator with --wheel, and put the protocol into its src/lib.rs",
+        ));
+    }
+    let file = args.name.replace('-', "_");
+    let module = match args.lang {
+        Language::Python => file.clone(),
+        _ => format!("fl_{file}"),
+    };
+    let linux = match args.lang {
+        Language::C => format!("{file}.so"),
+        _ => format!("target/release/lib{file}.so"),
+    };
+    let files = match args.lang {
+        Language::C => "{}".into(),
+        _ => format!(
+            "{{\"darwin\": \"target/release/lib{file}.dylib\", \"win32\": \"target/release/{file}.dll\"}}"
+        ),
+    };
+    let build = match args.lang {
+        Language::C => "[\"make\"]",
+        _ => "[\"cargo\", \"build\", \"--release\", \"--lib\", \"--target-dir\", \"target\"]",
+    };
+    let (plugin, packages) = match args.lang {
+        Language::Python => (module.clone(), format!("py-modules = [\"{module}\"]")),
+        _ => (
+            format!("{module}:plugin.so"),
+            format!("packages = [\"{module}\"]"),
+        ),
+    };
+    let values = [
+        ("name", args.name.clone()),
+        ("Article", role.with_article().replacen('a', "A", 1)),
+        ("plugin", plugin),
+        ("packages", packages),
+        ("files", files),
+        ("linux", linux),
+        ("build", build.into()),
+        ("module", module.clone()),
+    ];
+    let mut all = vec![("pyproject.toml".into(), fill(PROJECT, &values))];
+    if args.lang != Language::Python {
+        all.push(("setup.py".into(), fill(SETUP, &values)));
+        all.push((format!("{module}/__init__.py"), INIT.into()));
+    }
+    Ok(all)
+}

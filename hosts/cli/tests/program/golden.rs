@@ -1,0 +1,102 @@
+//! Libraries that were compiled once load, and give the answers that are written here.
+
+use crate::common::{json, out, quick, root};
+use flate2::read::GzDecoder;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Unpacks a library of `tests/golden`.
+fn unpacked(name: &str, dir: &Path) -> PathBuf {
+    let packed = File::open(root().join(format!("tests/golden/{name}.so.gz"))).unwrap();
+    let (mut bytes, path) = (Vec::new(), dir.join(format!("{name}.so")));
+    GzDecoder::new(packed).read_to_end(&mut bytes).unwrap();
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// Every library that is kept, with an aggregator in it: name, part, answer to `INBOX`.
+const KEPT: [(&str, &str, &str); 3] = [
+    (
+        "c-2",
+        "c-mean",
+        r#"{"kind":"params","tensors":{"w":[2.5,0.8]}}"#,
+    ),
+    (
+        "c-3",
+        "c-mean",
+        r#"{"kind":"params","tensors":{"w":[2.5,0.8]}}"#,
+    ),
+    (
+        "rust-3",
+        "golden-mean",
+        r#"{"kind":"params","tensors":{"w":[2.0,1.2]}}"#,
+    ),
+];
+
+const INBOX: &str = r#"{"messages": [{"from": 0, "weight": 1, "tensors": {"w": [1, 2]}},
+                                     {"from": 1, "weight": 3, "tensors": {"w": [3, 0.4]}}]}"#;
+
+#[test]
+fn exact_libraries_of_every_interface_still_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::write(dir.join("in.json"), INBOX).unwrap();
+    let kept = fs::read_dir(root().join("tests/golden")).unwrap();
+    let kept = kept.filter(|e| {
+        e.as_ref()
+            .unwrap()
+            .file_name()
+            .to_string_lossy()
+            .ends_with(".gz")
+    });
+    assert_eq!(kept.count(), KEPT.len(), "a library without a test");
+    for (name, part, due) in KEPT {
+        let library = unpacked(name, dir).display().to_string();
+        for isolate in [&[][..], &["--isolate"]] {
+            let ask = [
+                "try",
+                "aggregator",
+                part,
+                "--plugin",
+                &library,
+                "--input",
+                "in.json",
+            ];
+            assert_eq!(
+                out(dir, &[&ask, isolate].concat()).trim_end(),
+                due,
+                "{name}"
+            );
+        }
+        let (spec, folder) = (quick("fedavg"), format!("run-{name}"));
+        let aggregator = format!("parts.aggregator.use={part}");
+        let run = [
+            "run", &spec, "--json", "--out", &folder, "--plugin", &library,
+        ];
+        json(dir, &[&run[..], &["--set", &aggregator]].concat());
+    }
+}
+
+#[test]
+fn exact_a_kept_protocol_runs_with_a_message_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let library = unpacked("rust-3", dir.path()).display().to_string();
+    for (at, isolate) in [&[][..], &["--isolate"]].into_iter().enumerate() {
+        let (spec, folder) = (quick("solo"), format!("run-{at}"));
+        let run = [
+            "run", &spec, "--json", "--out", &folder, "--plugin", &library,
+        ];
+        let protocol = ["--set", "protocol={use: golden-count}", "--set", "parts={}"];
+        let outcome = json(dir.path(), &[&run[..], &protocol, isolate].concat());
+        let metrics = &outcome["metrics"];
+        // three rounds with the 800 examples of five clients
+        assert_eq!(metrics["examples"], 2400.0, "{outcome}");
+        assert_eq!(metrics["answers"], 3.0, "{outcome}");
+    }
+    let plan = ["plan", &quick("solo"), "--plugin", &library];
+    let protocol = ["--set", "protocol={use: golden-count}", "--set", "parts={}"];
+    let plan = out(dir.path(), &[&plan[..], &protocol].concat());
+    // two numbers of four bytes, which only the library knows
+    assert!(plan.contains("golden-sizes 8"), "{plan}");
+}

@@ -1,0 +1,144 @@
+//! `stop-when`: rounds that end early.
+use crate::common::{fails, fl, flat, json, out, quick};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// FedAvg that would take 40 rounds, and ends when its accuracy no longer improves by 0.02.
+const STOPS: [&str; 4] = [
+    "--set",
+    "protocol.rounds=40",
+    "--set",
+    "stop-when={metric: accuracy, patience: 2, min-change: 0.02}",
+];
+
+fn args<'a>(name: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [
+        &["run", "--json", "--out", "run"],
+        &STOPS[..],
+        more,
+        &[name],
+    ]
+    .concat()
+}
+
+fn accuracies(run: &Path) -> Vec<(u64, f64)> {
+    let lines = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let measured = lines.filter(|m: &Value| m["name"] == "accuracy");
+    measured
+        .map(|m| (m["round"].as_u64().unwrap(), m["value"].as_f64().unwrap()))
+        .collect()
+}
+
+#[test]
+fn rounds_end_when_the_measure_no_longer_improves() {
+    let d = tempfile::tempdir().unwrap();
+    let spec = quick("fedavg");
+    let ran = json(d.path(), &args(&spec, &[]));
+    let measured = accuracies(&d.path().join("run"));
+    // the rule, once more: two evaluations in a row without a gain of 0.02 over the best
+    let (mut best, mut since, mut last) = (f64::NEG_INFINITY, 0, 0);
+    for (round, value) in &measured {
+        last = *round;
+        match *value - best >= 0.02 {
+            true => (best, since) = (*value, 0),
+            false => since += 1,
+        }
+        if since == 2 {
+            break;
+        }
+    }
+    assert!(last > 2 && last < 40, "{measured:?}");
+    assert_eq!(
+        (ran["rounds"].as_u64(), measured.last().unwrap().0),
+        (Some(last), last)
+    );
+    let summary = fs::read_to_string(d.path().join("run/outcome.json")).unwrap();
+    assert!(summary.contains(&format!(
+        "round {last} of 40 is the last: `accuracy` did not improve in 2 evaluations"
+    )));
+    // a run of that many rounds sends and measures the same
+    let rounds = format!("protocol.rounds={last}");
+    let short = json(d.path(), &["run", &spec, "--json", "--set", &rounds]);
+    assert_eq!(short["digest"], ran["digest"]);
+}
+
+#[test]
+fn a_run_that_ends_early_does_so_too_after_a_stop() {
+    let d = tempfile::tempdir().unwrap();
+    let spec = quick("fedavg");
+    let whole = json(d.path(), &args(&spec, &[]));
+    let last = whole["rounds"].as_u64().unwrap();
+    for stop in 1..=last + 1 {
+        let (folder, stop) = (format!("at-{stop}"), stop.to_string());
+        let first = [
+            &["run", &spec, "--stop-after", &stop, "--out", &folder],
+            &STOPS[..],
+        ]
+        .concat();
+        out(d.path(), &first);
+        if !d.path().join(&folder).join("outcome.json").exists() {
+            out(d.path(), &["run", "--resume", &folder]);
+        }
+        let text = fs::read_to_string(d.path().join(&folder).join("outcome.json")).unwrap();
+        let done: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            done["outcome"]["digest"], whole["digest"],
+            "stopped after {stop}"
+        );
+    }
+}
+
+#[test]
+fn evaluations_that_are_skipped_do_not_count_and_the_last_round_has_one() {
+    let d = tempfile::tempdir().unwrap();
+    let spec = quick("fedavg");
+    let ran = json(d.path(), &args(&spec, &["--set", "evaluate.every=3"]));
+    let measured = accuracies(&d.path().join("run"));
+    assert!(
+        measured
+            .iter()
+            .all(|(round, _)| round % 3 == 0 || *round == 1),
+        "{measured:?}"
+    );
+    assert_eq!(
+        ran["rounds"].as_u64(),
+        measured.last().map(|(round, _)| *round)
+    );
+}
+
+#[test]
+fn a_measure_that_rounds_lack_is_said_and_an_accountant_refuses_the_rule() {
+    let d = tempfile::tempdir().unwrap();
+    let spec = quick("fedavg");
+    let rule = "stop-when={metric: acuracy, patience: 1}";
+    let o = fl(d.path(), &["run", &spec, "--set", rule]);
+    let error = String::from_utf8_lossy(&o.stderr).into_owned();
+    assert!(o.status.success());
+    assert!(
+        flat(&error).contains("no round measured `acuracy`; rounds measured accuracy"),
+        "{error}"
+    );
+
+    let private = quick("dp-fedavg");
+    let (code, error) = fails(d.path(), &["check", &private, "--set", rule]);
+    assert_eq!(code, 2, "{error}");
+    assert!(
+        flat(&error).contains("stop-when: does not go with parts.accountant"),
+        "{error}"
+    );
+    let (code, error) = fails(
+        d.path(),
+        &[
+            "check",
+            &spec,
+            "--set",
+            "stop-when={metric: accuracy, patience: 0}",
+        ],
+    );
+    assert_eq!(code, 2);
+    assert!(error.contains("patience"), "{error}");
+}

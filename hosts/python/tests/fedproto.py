@@ -1,0 +1,53 @@
+"""FedProto (Tan et al. 2022): clients share what their models make of each class, and no parameters."""
+
+from typing import Annotated
+
+import fl
+import numpy as np
+
+TENSORS = {"means": ("f32", "classes x features"), "counts": ("u32", "classes")}
+OWN = fl.message("own-prototypes", "The mean features of a client's examples of each class, and how many there are.", TENSORS)
+KNOWN = fl.message("prototypes", "The mean features of all examples of each class, and how many there are.", TENSORS)
+
+
+@fl.protocol("fedproto")
+class FedProto:
+    """Clients train models of their own, and the server averages their class prototypes (FedProto, Tan et al. 2022)."""
+
+    rounds: Annotated[int, "Rounds.", fl.between(ge=1)] = 10
+    epochs: Annotated[int, "Epochs of a client's training.", fl.between(ge=1)] = 1
+    batch: Annotated[int, "Examples per mini-batch.", fl.between(ge=1)] = 16
+    pull: Annotated[float, "Weight of the distance to the prototypes.", fl.between(ge=0)] = 0.1
+    grows_by = "rounds"
+
+    model = fl.slot("trainer", "A client's own model.", lasting=True, published=True, needs=["features"])
+
+    @fl.exchange("prototypes after local training", KNOWN, OWN, times="rounds", trains=True)
+    def train(self, client: fl.Client, known: fl.Arrays) -> fl.Arrays:
+        means, there = np.array(known["means"], float), known["counts"] > 0
+
+        def distance(batch: fl.Arrays, stream: fl.Stream) -> dict[str, np.ndarray]:
+            """How far the last layer sees each sample from the prototype of its class."""
+            of, weight = batch["target"], batch["weight"]
+            apart = (batch["scores"] - means[of] @ weight.T - batch["bias"]) * there[of, None]
+            slope = 2 * self.pull * apart / apart.size
+            return {"loss": self.pull * np.mean(apart**2), "by-scores": slope, "weight": -slope.T @ means[of], "bias": -slope.sum(0)}
+
+        pulled = distance if there.any() else None
+        client.fit(self.model, epochs=self.epochs, batch=self.batch, auxiliary=pulled)
+        features, classes = client.model(self.model).features(client.own), client.own.y
+        ones = np.eye(client.task.outputs)[classes]
+        counts = ones.sum(0)
+        return {"means": ones.T @ features / np.maximum(counts, 1)[:, None], "counts": counts.astype(int)}
+
+    def lead(self, server: fl.Server) -> None:
+        classes = server.task.outputs
+        server.state.known = {"means": np.zeros((classes, 0)), "counts": np.zeros(classes, int)}
+        server.rounds(self.rounds, self.round)
+
+    def round(self, server: fl.Server, round: fl.Round) -> None:
+        answers = server.collect(self.train, server.everyone, server.state.known)
+        counts = np.sum([answer["counts"] for answer in answers], axis=0, dtype=float)
+        sums = np.sum([answer["means"] * answer["counts"][:, None].astype(float) for answer in answers], axis=0)
+        server.state.known = {"means": sums / np.maximum(counts, 1)[:, None], "counts": counts.astype(int)}
+        server.evaluate_clients(self.model)

@@ -1,0 +1,454 @@
+"""Protocols in Python: the same digests as linked ones in every way of running, and what becomes of mistakes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import fl
+import fl.testing
+import my_protocols
+import numpy as np
+import pytest
+from conftest import QUICK
+
+HERE = str(Path(__file__).parent)
+
+
+def as_python(spec, **settings):
+    """A spec of the linked FedAvg with the protocol in Python."""
+    spec = fl.check(spec)
+    local = spec["protocol"]["local"]
+    own = {"rounds": spec["protocol"]["rounds"], "epochs": local["epochs"], "batch": local["batch"]}
+    return spec | {"protocol": {"use": "py-fedavg", **own, **settings}, "plugins": [{"module": "my_protocols", "path": HERE}]}
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedavg-private"])
+def test_exact_fedavg_in_python_has_the_digest_of_the_linked_one_in_every_way_of_running(name):
+    linked, spec = fl.run(QUICK / f"{name}.yaml", quiet=True), as_python(QUICK / f"{name}.yaml")
+    assert set(fl.testing.ways(spec).values()) == {linked.digest}
+    results = [fl.run(spec, threads=threads, quiet=True) for threads in (1, 4)]
+    assert {one.digest for one in results} == {linked.digest}
+    assert results[0].epsilon == linked.epsilon
+
+
+class Carried:
+    """An engine: a courier to one node of this process. Flower is another one."""
+
+    def __init__(self, node):
+        self.node, self.replies = node, []
+
+    def send(self, client, head, body):
+        self.replies.append((client, self.node.answer(head, body), ""))
+
+    def receive(self):
+        return self.replies.pop(0)
+
+    def end(self, keep):
+        pass
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedavg-private"])
+def test_exact_an_engine_gives_the_same_digest(name):
+    from fl import remote
+
+    spec = as_python(QUICK / f"{name}.yaml")
+    there = remote.lead(spec, Carried(remote.Node(spec, home="home")), window=4, quiet=True)
+    assert there.digest == fl.run(QUICK / f"{name}.yaml", quiet=True).digest
+
+
+@pytest.mark.parametrize("set", [{"parts.cohort": {"use": "uniform", "share": 0.5}}, {"parts.aggregator": {"use": "trimmed-mean", "trim": 0.2}}], ids=str)
+def test_exact_cohorts_and_aggregators_are_the_programs(set):
+    assert fl.run(as_python(QUICK / "fedavg.yaml"), set, quiet=True).digest == fl.run(QUICK / "fedavg.yaml", set, quiet=True).digest
+
+
+def test_exact_fedprox_is_a_setting_of_fedavg_in_python():
+    linked = fl.run(QUICK / "fedavg.yaml", {"protocol.mu": 0.5}, quiet=True)
+    assert fl.run(as_python(QUICK / "fedavg.yaml", mu=0.5), quiet=True).digest == linked.digest
+
+
+def test_exact_a_killed_run_goes_on_with_the_same_digest(tmp_path):
+    """The process ends in the middle of a client's answer, as nothing could clean up after it."""
+    spec = as_python(QUICK / "fedavg.yaml") | {"checkpoint": {"every": {"rounds": 1}}}
+    Path("killed.py").write_text(
+        "import os, sys, fl\nfrom my_protocols import PyFedAvg\n"
+        "def fit(self, *args, count=[0], then=fl.Client.fit, **how):\n    count[0] += 1\n    os._exit(9) if count[0] == 12 else None\n    return then(self, *args, **how)\n"
+        "fl.Client.fit = fit\nfl.run('spec.yaml', out='here', quiet=True, threads=1)\n"
+    )
+    Path("spec.yaml").write_text(json.dumps(spec))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([HERE, *sys.path])}
+    assert subprocess.run([sys.executable, "killed.py"], env=environment).returncode == 9
+    assert fl.run(resume="here", quiet=True).digest == fl.run(QUICK / "fedavg.yaml", quiet=True).digest
+
+
+def test_nobody_sees_what_the_mechanism_hides_and_a_leak_is_found():
+    private = {f"parts.{slot}": fl.check(QUICK / "fedavg-private.yaml")["parts"][slot] for slot in ("privacy", "aggregator")}
+    assert fl.testing.interference(as_python(QUICK / "fedavg.yaml"), private)
+
+    @fl.protocol("leaks")
+    class Leaks(my_protocols.PyFedAvg):
+        """Says of an answer that it uses no private data, and sends how many examples there are."""
+
+        @fl.exchange("a hint", "nothing", "scalar", times="rounds", public=True)
+        def hint(self, client, _):
+            return len(client.own)
+
+        def round(self, server, round):
+            server.collect(self.hint, server.everyone, None)
+            super().round(server, round)
+
+    with pytest.raises(AssertionError, match="answer of client"):
+        fl.testing.interference(as_python(QUICK / "fedavg.yaml") | {"protocol": {"use": "leaks"}}, private)
+
+
+def test_exact_fedproto_of_the_book(monkeypatch):
+    import fedproto  # noqa: F401
+
+    source = Path(HERE, "fedproto.py").read_text()
+    assert len(source.splitlines()) <= 60
+    spec = Path(HERE, "fedproto.yaml")
+    ways = fl.testing.ways(spec)
+    assert len(set(ways.values())) == 1, ways
+    learnt = fl.run(spec, {"protocol.rounds": 10}, quiet=True).metrics["clients.accuracy"]
+    assert learnt > 0.6
+    assert fl.run(spec, {"protocol.pull": 0}, quiet=True).digest not in ways.values()
+
+
+# ---- mistakes
+
+
+def protocol(name, train=None, round=None, lead=None, exchange=None, **more):
+    """FedAvg with other methods."""
+
+    def plain(self, client, params):
+        client.model(self.model).set_params(params)
+        client.fit(self.model, epochs=1)
+        return client.model(self.model).params()
+
+    declared = {"into": my_protocols.PyFedAvg.aggregator, "trains": True, "times": "rounds", **(exchange or {})}
+    members = {"__doc__": "Tried.", "train": fl.exchange("answers", **declared)(train or plain), **more}
+    if round:
+        members["round"] = round
+    if lead:
+        members["lead"] = lead
+    return fl.protocol(name)(type(name.title(), (my_protocols.PyFedAvg,), members))
+
+
+def run(name, **more):
+    spec = fl.check(QUICK / "fedavg.yaml") | {"protocol": {"use": name, "rounds": 3}}
+    return fl.run(spec, more or None, quiet=True)
+
+
+def fails(name, *texts, **more):
+    with pytest.raises(fl.RunError) as told:
+        run(name, **more)
+    for text in texts:
+        assert text in str(told.value), str(told.value)
+    assert str(told.value).count("Traceback") == 0
+    return str(told.value)
+
+
+def test_an_exception_tells_protocol_method_client_step_and_lines():
+    def helper():
+        return 1 / 0
+
+    protocol("fails-there", train=lambda self, client, params: helper() if client.id == 2 else params)
+    text = fails("fails-there", "round 1: ", "client 2: protocol `fails-there` from module test_protocols: <lambda>(): ZeroDivisionError: division by zero")
+    assert "in helper: return 1 / 0" in text and "test_protocols.py:" in text
+    protocol("fails-in-round", round=lambda self, server, round: helper())
+    text = fails("fails-in-round", "round 1: protocol `fails-in-round` from module test_protocols: <lambda>(): ZeroDivisionError", "in helper: return 1 / 0")
+    protocol("fails-in-lead", lead=lambda self, server: helper())
+    text = fails("fails-in-lead", "protocol `fails-in-lead` from module test_protocols: lead(): ZeroDivisionError", "in helper: return 1 / 0")
+
+
+ANSWERS = {
+    "nothing": (lambda self, client, params: None, "got NoneType"),
+    "text": (lambda self, client, params: {"weight": "text"}, "must be an array of f32"),
+    "nan": (lambda self, client, params: {n: a * np.nan for n, a in params.items()}, "every number must be finite"),
+    "another-shape": (lambda self, client, params: {n: np.zeros(3) for n in params}, "[3] here"),
+    "numbers-for-names": (lambda self, client, params: {1: np.zeros(3)}, "an array's name must be text, got 1"),
+}
+
+
+@pytest.mark.parametrize("what", ANSWERS)
+def test_answers_of_a_wrong_kind_are_refused(what):
+    method, text = ANSWERS[what]
+    protocol(f"answers-{what}", train=method)
+    fails(f"answers-{what}", "client 0", text)
+
+
+def test_what_is_not_declared_is_refused():
+    other = fl.exchange("another")(lambda self, client, params: params)
+    protocol("undeclared", round=lambda self, server, round: server.collect(other, server.everyone, server.state.params))
+    fails("undeclared", "the protocol declares no exchange `another`: put `@fl.exchange` before")
+    slot = fl.slot("trainer", "Of another class.")
+    slot.name = "teacher"
+    protocol("no-slot", round=lambda self, server, round: server.evaluate(slot))
+    fails("no-slot", "the protocol has no slot `teacher`; it has model, aggregator, cohort, privacy")
+    protocol("wrong-slot", round=lambda self, server, round: server.evaluate(self.aggregator))
+    fails("wrong-slot", "parts.aggregator is for aggregator parts, and this needs trainer")
+    protocol("too-early", lead=lambda self, server: server.evaluate(self.model))
+    fails("too-early", "the protocol is in no step: do this in what `server.rounds` or `server.once` calls")
+
+
+def test_a_release_that_is_left_out_or_not_declared_is_refused():
+    private = {f"parts.{slot}": fl.check(QUICK / "fedavg-private.yaml")["parts"][slot] for slot in ("privacy", "accountant")}
+    protocol("skips", exchange={"releases_within": my_protocols.PyFedAvg.privacy})
+    fails("skips", "`answers` declares a release through parts.privacy, and the answer was made without one", **private)
+    hint = fl.exchange("a hint", times="rounds")(lambda self, client, params: client.release(self.privacy, params))
+    protocol(
+        "undeclared-release",
+        exchange={"releases": my_protocols.PyFedAvg.privacy},
+        hint=hint,
+        round=lambda self, server, round: server.collect(hint, server.everyone, server.state.params),
+    )
+    fails("undeclared-release", "this exchange declares no release through parts.privacy", **private)
+    silent = fl.exchange("a hint", "nothing", "scalar", times="rounds")(lambda self, client, _: len(client.own))
+
+    def round(self, server, round):
+        server.collect(silent, server.everyone, None)
+        my_protocols.PyFedAvg.round(self, server, round)
+
+    protocol("says-nothing", exchange={"releases": my_protocols.PyFedAvg.privacy}, hint=silent, round=round)
+    assert run("says-nothing", **private).epsilon is None, "an exchange without a declaration promises nothing"
+
+
+def test_what_is_kept_on_self_is_refused_with_its_name():
+    def keeps(self, client, params):
+        self.before = params
+        return params
+
+    protocol("keeps-at-client", train=keeps)
+    fails("keeps-at-client", "it keeps `before` on self, which is not there for another client", "client.stash")
+
+    def counts(self, server, round):
+        self._seen.append(round.number)
+
+    protocol("keeps-at-server", round=counts, setup=lambda self, stream: setattr(self, "_seen", []))
+    fails("keeps-at-server", "it keeps `_seen` on self", "server.state")
+
+
+def test_state_that_cannot_be_saved_is_refused_with_its_name():
+    def keeps(self, server, round):
+        server.state.file = sys.stdout
+
+    protocol("state-of-a-file", round=keeps)
+    fails("state-of-a-file", "what it keeps as `server.state.file`", "cannot be saved")
+    protocol("stash-of-a-file", train=lambda self, client, params: client.stash("log", sys.stdout))
+    fails("stash-of-a-file", "what it stashes as `log`", "cannot be saved")
+    protocol("no-state", round=lambda self, server, round: server.state.momentum)
+    fails("no-state", "server.state has no `momentum`; set it before the first step")
+
+
+def test_what_was_sent_is_lent():
+    kept = []
+    protocol("keeps-what-was-sent", train=lambda self, client, params: kept.append(params["weight"]) or params)
+    fails("keeps-what-was-sent", "it still uses 1 of the arrays that were lent")
+
+    def writes(self, client, params):
+        params["weight"][...] = 0
+
+    protocol("writes-what-was-sent", train=writes)
+    fails("writes-what-was-sent", "read-only")
+
+
+def test_a_protocol_speaks_to_the_program_on_its_thread_and_during_its_call():
+    import threading
+
+    escaped = []
+
+    def elsewhere(self, server, round):
+        failed = []
+
+        def there():
+            try:
+                server.evaluate(self.model)
+            except RuntimeError as error:
+                failed.append(str(error))
+
+        thread = threading.Thread(target=there)
+        thread.start()
+        thread.join()
+        escaped.append(server)
+        raise ValueError(failed[0])
+
+    protocol("on-a-thread", round=elsewhere)
+    fails("on-a-thread", "only on the thread of its call")
+    with pytest.raises(RuntimeError, match="only on the thread of its call"):
+        escaped[0].who(my_protocols.PyFedAvg.cohort)
+
+
+def test_classes_that_cannot_be_protocols_are_refused_at_once():
+    with pytest.raises(TypeError, match=r"protocol parts have lead\(\); missing: lead"):
+        fl.protocol("no-lead")(type("NoLead", (), {}))
+    with pytest.raises(TypeError, match="a protocol has at least one exchange"):
+        fl.protocol("no-exchange")(type("NoExchange", (), {"lead": print}))
+    with pytest.raises(TypeError, match="`into` names a slot that is no attribute of the class"):
+        stray = fl.slot("aggregator", "Stray.", "params")
+        fl.protocol("stray")(type("Stray", (), {"lead": print, "train": fl.exchange("x", into=stray)(print)}))
+    with pytest.raises(TypeError, match="two exchanges are called `x`"):
+        fl.protocol("twice")(type("Twice", (), {"lead": print, "one": fl.exchange("x")(print), "two": fl.exchange("x")(print)}))
+    protocol("no-such-message", exchange={"answers": "odd"})
+    with pytest.raises(fl.SpecError, match="no message is called `odd`"):
+        run("no-such-message")
+    with pytest.raises(TypeError, match="a protocol is tried in a run of its own"):
+        fl.testing.conformance(my_protocols.PyFedAvg)
+    with pytest.raises(fl.SpecError, match="rounds: must be at least 1, got 0"):
+        fl.check(as_python(QUICK / "fedavg.yaml", rounds=0))
+
+
+def test_exact_a_protocol_of_a_session_resumes_with_the_same_source_only():
+    protocol("of-a-session")
+    spec = fl.check(QUICK / "fedavg.yaml") | {"protocol": {"use": "of-a-session", "rounds": 3}}
+    whole = fl.run(spec, quiet=True).digest
+    fl.run(spec, out="here", stop_after=1, quiet=True)
+    assert fl.run(resume="here", quiet=True).digest == whole
+    with pytest.raises(fl.RunError, match="protocol `of-a-session` is from module test_protocols: name it under `plugins`"):
+        fl.run(spec, processes=1, quiet=True)
+
+
+def test_a_changed_answer_is_another_source():
+    from fl import _source
+
+    def hashed(answer):
+        return _source.hash_of(type("Notebook", (my_protocols.PyFedAvg,), {"__module__": "__main__", "train": fl.exchange("x")(answer)}))
+
+    one, two = {}, {}
+    exec("def train(self, client, params):\n    return params", one)
+    exec("def train(self, client, params):\n    return {}", two)
+    assert hashed(one["train"]) != hashed(two["train"])
+
+
+# ---- the rest of what the server and the clients can do
+
+
+def test_exact_a_server_may_do_more_and_clients_remember():
+    seen = []
+
+    def train(self, client, params):
+        before = client.stashed("rounds", 0)
+        client.stash("rounds", before + 1)
+        client.measure("answered", before + 1)
+        model = client.new_model(self.model)
+        model.set_params(params)
+        own = client.own
+        model.fit(own.pick(own.y == own.y[0]), stream=client.stream("some"), steps=2, batch=4)
+        assert model.predict(own).shape == (len(own), client.task.outputs) == (len(own.x), client.task.outputs)
+        assert model.predict(own.x[:2]).shape[0] == 2 and model.step_size() == 0.1
+        assert set(model.gradient(own)) == set(params)
+        client.set_model(self.model, model)
+        return client.model(self.model).params()
+
+    def round(self, server, round):
+        answers = server.collect(self.train, server.everyone, lambda id: server.state.params)
+        weights = [1.0 + answer.sender for answer in answers]
+        weighted = server.aggregate(self.aggregator, answers, weights)
+        half = server.run(self.train, server.everyone.only(lambda id: id < 3), server.state.params, form=lambda mail: ({n: a * 2 for n, a in mail.items()}, 1.0))
+        seen.append((round.number, len(answers), sorted(half) == sorted(weighted)))
+        server.state.params = {name: (weighted[name] + half[name]) / 3 for name in weighted}
+        server.state.history = [*vars(server.state).get("history", []), {"round": round.number, "norm": float(np.square(half["weight"]).sum())}]
+        server.record("norm", server.state.history[-1]["norm"])
+        server.record_each("mine", [float(id) for id in server.everyone])
+        server.model(self.model).set_params(server.state.params)
+        server.evaluate(self.model)
+        scores = server.evaluate_for_clients(self.model, [server.state.params], lambda id: 0)
+        assert len(scores) in (0, len(server.everyone))
+
+    protocol("does-more", train=train, round=round)
+    spec = fl.check(QUICK / "fedavg.yaml") | {"protocol": {"use": "does-more", "rounds": 3}}
+    plain = fl.run(spec, quiet=True)
+    assert seen == [(1, 5, True), (2, 5, True), (3, 5, True)] and plain.metrics["answered"] == 6
+    ways = fl.testing.ways(spec)
+    assert set(ways.values()) == {plain.digest}
+    assert "norm" in plain.metrics and "mine" in plain.metrics
+
+
+def test_exact_public_data_selectors_and_a_student_of_the_server():
+    spec = {
+        "name": "distil",
+        "plugins": [{"module": "my_protocols", "path": HERE}],
+        "data": {"set": {"blobs": {"features": 7, "classes": 3}}, "clients": 4, "public": {"from": {"share": 0.3}}},
+        "protocol": {"use": "py-distil"},
+        "parts": {
+            "teacher": {"use": "linear", "lr": 0.1},
+            "student": {"use": "linear", "lr": 0.1},
+            "ensemble": {"use": "mean-logits"},
+            "known": {"use": "density-ratio", "width": 2.0, "uniform": 8, "share": 0.5},
+            "clear": {"use": "unambiguous", "max-distance": 0.9},
+        },
+    }
+    results = fl.run(spec, quiet=True)
+    assert results.metrics["accuracy"] > 0.5 and 0 < results.metrics["known"] < 20 and 0 < results.metrics["clear"] <= 20
+    assert set(fl.testing.ways(spec).values()) == {results.digest}
+    spec["parts"] = {slot: spec["parts"][slot] for slot in ("teacher", "student", "ensemble")}
+    assert fl.run(spec, quiet=True).metrics["clear"] == fl.run(spec, quiet=True).metrics["known"] == 20
+
+
+def test_exact_a_generator_learns_from_a_models_slope():
+    norms = []
+
+    def lead(self, server):
+        server.rounds(3, self.round)
+
+    def round(self, server, round):
+        made = server.generator(self.source).sample(4, round.stream)
+        assert made.x.shape == (4, *server.task.input) and len(made.pick([0, 2])) == 2
+        model = server.model(self.model)
+        slope = model.vjp(made, model.predict(made))  # towards scores of 0
+        norms.append(float(np.square(model.predict(made)).sum()))
+        server.generator(self.source).learn(made, slope)
+        server.collect(self.train, server.everyone, model.params())
+
+    source = fl.slot("generator", "Makes inputs.")
+    protocol("generates", source=source, lead=lead, round=round, exchange={"times": 3})
+    spec = fl.check(QUICK / "fedavg.yaml") | {"protocol": {"use": "generates"}}
+    spec["parts"] |= {"model": {"use": "dfdx", "net": "logistic"}, "source": {"use": "noise-to-input", "net": "affine", "noise": 2}}
+    digest = fl.run(spec, quiet=True).digest
+    assert len(set(norms)) == 3
+    assert set(fl.testing.ways(spec).values()) == {digest}
+
+
+def test_arrays_cross_as_they_lie():
+    """What is sent to a client is a read-only view of the program's memory; what the program gives the server is the server's own."""
+    seen = {}
+
+    def train(self, client, params):
+        model = client.model(self.model)
+        model.set_params(params)
+        own = model.params()
+        if client.id == 0:
+            seen["sent"] = (params["weight"].flags.owndata, params["weight"].flags.writeable)
+            own["weight"] += 1  # a copy that is ours
+            seen["own"] = (own["weight"].base is not None, own["weight"].flags.writeable)
+            assert not np.array_equal(own["weight"], params["weight"])
+        # in another order of rows, type and step than the program's
+        return {"weight": np.asfortranarray(own["weight"].astype(np.float64)), "bias": np.repeat(own["bias"], 2)[::2]}
+
+    def round(self, server, round):
+        mean = server.run(self.train, server.everyone, {name: np.asfortranarray(array) for name, array in server.state.params.items()})
+        mean["bias"][...] += 0
+        server.state.params = mean
+
+    protocol("shows-arrays", train=train, round=round)
+    run("shows-arrays")
+    assert seen == {"sent": (False, False), "own": (True, True)}
+
+
+def test_exact_a_round_with_too_few_answers_is_done_again_from_its_state():
+    def round(self, server, round):
+        server.state.tries = vars(server.state).get("tries", 0) + 1
+        server.state.params = server.run(self.train, server.everyone, server.state.params)
+        server.record("tries", server.state.tries)
+
+    protocol("again", round=round)
+    faults = {
+        "faults": {
+            "on-error": "drop", "min-answers": 5, "if-too-few": {"repeat": 20},
+            "inject": [{"what": "crash", "share": 0.2}],
+        }
+    }  # fmt: skip
+    spec = fl.check(QUICK / "fedavg.yaml") | {"protocol": {"use": "again", "rounds": 3}} | faults
+    results = fl.run(spec, quiet=True)
+    assert results.metrics["tries"] == 3, "a try that failed left nothing in the state"
+    assert set(fl.testing.ways(spec).values()) == {results.digest}

@@ -1,0 +1,61 @@
+//! A sum of clipped updates that the server releases.
+use crate::local::{Extra, learnt};
+use crate::rounds::{COHORT, Family};
+use fl_core::prelude::*;
+use fl_plugin_dp_sgd::Sum;
+
+/// The mechanism that clips at the clients and adds noise at the server.
+pub(crate) const SERVER_PRIVACY: MechanismSlot<Params> = MechanismSlot::new(
+    "server-privacy",
+    "Clips every client's update at the client, and adds noise to their sum at the server (DP-FedAvg).",
+);
+
+/// Returns the average number of clients in a round; the actual number may reveal who takes part.
+pub(crate) fn expected(cohort: &Cohort) -> f64 {
+    match cohort.draw {
+        SamplingScheme::Poisson { rate } => rate * cohort.of as f64,
+        _ => cohort.len() as f64,
+    }
+}
+
+/// Declares a client's clipped answer to `exchange`, whose sum the server releases.
+pub(crate) fn summed<'p, D: Message, U: Message>(
+    exchange: &Exchange<D, U>,
+    rounds: usize,
+    answer: impl Fn(&mut Client, &D) -> Result<U> + Send + Sync + 'p,
+) -> Declared<'p, D, U> {
+    let exchange = exchange.answered_by(answer).to(&COHORT).times(rounds);
+    exchange
+        .if_filled(&SERVER_PRIVACY)
+        .releases_at_server(&SERVER_PRIVACY)
+}
+
+/// Returns the released sum of the cohort's answers, each converted by `form` and clipped again. An
+/// empty draw gets noise and has a price too, which hide that it was empty.
+pub(crate) fn sum<D: Message, U: Message>(
+    server: &mut Server<'_>,
+    round: &Round,
+    cohort: &Cohort,
+    exchange: &Exchange<D, U>,
+    sent: &D,
+    like: Params,
+    form: impl Fn(U) -> Params,
+) -> Result<Params> {
+    let mut sum = Sum::like(&like);
+    server.affords(&SERVER_PRIVACY, like, cohort)?;
+    if !cohort.is_empty() {
+        for mail in server.collect(round, exchange, cohort, |_| sent)?.iter() {
+            sum.add(&server.clipped(&SERVER_PRIVACY, form(mail.body.clone()))?)?;
+        }
+    }
+    let mut sum = sum.total();
+    server.release_sum(&SERVER_PRIVACY, round, &mut sum, cohort)?;
+    Ok(sum)
+}
+
+/// Returns a client's change by training.
+pub(crate) fn update(family: Family<'_>, me: &mut Client, global: &Params) -> Result<Params> {
+    let examples = learnt(me)?;
+    let trained = family.train(me, &examples, global, Extra::default())?;
+    trained.params.zip(global, |w, g| w - g)
+}

@@ -1,0 +1,283 @@
+//! `fl.lock`: the plugins that the specs of a folder were checked with, pinned by version and hash.
+
+use crate::document::Document;
+use crate::library::{Library, is_sha256};
+use crate::package::{compare_versions, platform};
+use fl_core::abi::raw::{FL_OLDEST, FL_VERSION};
+use fl_core::settings::{Setting, to_yaml};
+use std::cmp::Ordering;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+/// Its name beside a spec.
+pub const LOCK_FILE: &str = "fl.lock";
+
+const HEAD: &str =
+    "# Written by `fl lock SPEC`; `fl run SPEC --locked` loads exactly these plugins.\n";
+
+/// The platform of modules, which are the same everywhere.
+const ANY: &str = "any";
+
+fl_core::settings! {
+    /// The plugins of the specs in one folder.
+    struct LockFile {
+        /// A pin for each.
+        plugins: Vec<Pin> = Vec::new();
+    }
+}
+
+fl_core::settings! {
+    /// One plugin.
+    #[check(whole)]
+    pub(crate) struct Pin {
+        /// Its package.
+        package: Option<String> = None;
+        /// The version of the package.
+        version: Option<String> = None;
+        /// The path of a library, relative to this file.
+        path: Option<String> = None;
+        /// The name of a module.
+        module: Option<String> = None;
+        /// The number of the C interface that the library was built for.
+        interface: Option<u64> = None;
+        /// The hash on each platform.
+        hashes: Vec<PlatformHash>;
+    }
+}
+
+fl_core::settings! {
+    /// The hash of a plugin on one platform.
+    #[check(hexadecimal)]
+    pub struct PlatformHash {
+        /// The platform, such as `linux-x86_64`, or `any` for a module.
+        platform: String;
+        /// SHA-256 of the library, or of the module's sources.
+        sha256: String;
+    }
+}
+
+fn hexadecimal(hash: &PlatformHash) -> Result<(), String> {
+    is_sha256(&hash.sha256)
+}
+
+fn whole(pin: &Pin) -> Result<(), String> {
+    match pin.package.is_some() == pin.version.is_some() && pin.key() != Key::default() {
+        true => Ok(()),
+        false => Err("must have a `package` with its `version`, a `path` or a `module`".into()),
+    }
+}
+
+/// What a spec names: a package, or a path and a module.
+#[derive(Default, PartialEq)]
+struct Key<'a>(Option<&'a str>, Option<&'a str>, Option<&'a str>);
+
+impl Pin {
+    fn key(&self) -> Key<'_> {
+        let [package, path, module] = [&self.package, &self.path, &self.module];
+        Key(package.as_deref(), path.as_deref(), module.as_deref())
+    }
+
+    fn name(&self) -> &str {
+        let names = [&self.package, &self.module, &self.path];
+        names.into_iter().flatten().next().map_or("", |name| name)
+    }
+}
+
+/// The content of an `fl.lock`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lock {
+    path: PathBuf,
+    pins: Vec<Pin>,
+}
+
+impl Lock {
+    /// Reads the lock file beside the specs in a folder; empty if there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read, or has mistakes.
+    pub fn beside(folder: &Path) -> Result<Self, String> {
+        let path = folder.join(LOCK_FILE);
+        let mut text = Vec::new();
+        let most = crate::yaml::MAX_BYTES as u64 + 1;
+        let read = File::open(&path).and_then(|file| file.take(most).read_to_end(&mut text));
+        let pins = match read {
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(format!("{}: {error}", path.display())),
+            Ok(_) => {
+                let document = Document::parse(&path.display().to_string(), &text);
+                let read = document.settings::<LockFile>("a lock file has `plugins`");
+                read.map_err(|mistakes| mistakes.to_string())?.0.plugins
+            }
+        };
+        Ok(Self { path, pins })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its text.
+    ///
+    /// # Errors
+    /// When it cannot be written as YAML.
+    pub fn yaml(&self) -> fl_core::Result<String> {
+        let plugins = self.pins.clone();
+        let mut value = LockFile { plugins }.write();
+        let pins = value
+            .get_mut("plugins")
+            .and_then(|all| all.as_sequence_mut());
+        for pin in pins
+            .into_iter()
+            .flatten()
+            .filter_map(|pin| pin.as_mapping_mut())
+        {
+            pin.retain(|_, value| !value.is_null());
+        }
+        Ok(format!("{HEAD}{}", to_yaml(&value)?))
+    }
+
+    /// The pin of what a spec names. `library` is as the spec has it.
+    fn of(&self, library: &Library) -> Option<&Pin> {
+        let named = self.named(library);
+        self.pins.iter().find(|pin| pin.key() == named.key())
+    }
+
+    /// A pin that has only the name of a library.
+    fn named(&self, library: &Library) -> Pin {
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        let path = library.path.strip_prefix(folder).unwrap_or(&library.path);
+        let path = path.display().to_string();
+        let package = library.package.as_ref();
+        Pin {
+            package: package.map(|package| package.name.clone()),
+            version: package.and_then(|package| package.version.clone()),
+            path: Some(path).filter(|path| package.is_none() && !path.is_empty()),
+            module: library.module.clone().filter(|_| package.is_none()),
+            interface: library.interface.map(u64::from),
+            hashes: Vec::new(),
+        }
+    }
+
+    /// Makes `library` the pinned one: its hash, and the version of its package.
+    pub(crate) fn pin(&self, library: &mut Library) -> Result<(), String> {
+        let file = self.path.display();
+        let Some(pin) = self.of(library) else {
+            return Err(format!(
+                "{file} does not pin it; write that with `fl lock SPEC`"
+            ));
+        };
+        let here = platform();
+        let found = pin
+            .hashes
+            .iter()
+            .find(|h| h.platform == here || h.platform == ANY);
+        let Some(found) = found else {
+            let known: Vec<&str> = pin.hashes.iter().map(|h| &h.platform[..]).collect();
+            return Err(format!(
+                "{file} pins it for {}, and this is {here}; add that with `fl lock SPEC`",
+                known.join(", ")
+            ));
+        };
+        let known = u64::from(FL_OLDEST)..=u64::from(FL_VERSION);
+        if let Some(interface) = pin.interface.filter(|number| !known.contains(number)) {
+            return Err(format!(
+                "{file} pins it with interface {interface}, and this program has {FL_OLDEST} to {FL_VERSION}"
+            ));
+        }
+        if let Some(package) = &mut library.package {
+            package.version.clone_from(&pin.version);
+        }
+        match &library.sha256 {
+            Some(wanted) if !wanted.eq_ignore_ascii_case(&found.sha256) => Err(format!(
+                "the spec wants sha256 {wanted}, and {file} pins {}",
+                found.sha256
+            )),
+            _ => {
+                library.sha256 = Some(found.sha256.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// Pins a library that was loaded. `named` is as the spec has it, and `hashes` are those on
+    /// other platforms.
+    ///
+    /// # Errors
+    /// When other bytes of the same version, or a newer version, are pinned.
+    pub fn add(
+        &mut self,
+        named: &Library,
+        loaded: &Library,
+        hashes: Vec<PlatformHash>,
+    ) -> Result<(), String> {
+        let here = match loaded.module {
+            Some(_) => ANY.into(),
+            None => platform(),
+        };
+        let mut pin = Pin {
+            version: loaded
+                .package
+                .as_ref()
+                .and_then(|package| package.version.clone()),
+            interface: loaded.interface.map(u64::from),
+            ..self.named(named)
+        };
+        if let Some(package) = &loaded.package {
+            pin.package = Some(package.name.clone());
+        }
+        let sha256 = loaded.sha256.clone().unwrap_or_default();
+        pin.hashes = vec![PlatformHash {
+            platform: here.clone(),
+            sha256,
+        }];
+        pin.hashes
+            .extend(hashes.into_iter().filter(|hash| hash.platform != here));
+        let old = self.pins.iter().position(|old| old.key() == pin.key());
+        let Some(at) = old else {
+            self.pins.push(pin);
+            self.pins.sort_by(|a, b| a.name().cmp(b.name()));
+            return Ok(());
+        };
+        let old = &self.pins[at];
+        let remove = format!(
+            "if that is meant, remove the lines of `{}` from {}",
+            pin.name(),
+            self.path.display()
+        );
+        let order = match (&old.version, &pin.version) {
+            (Some(old), Some(new)) => compare_versions(old, new),
+            _ => Ordering::Equal,
+        };
+        if order == Ordering::Greater {
+            return Err(format!(
+                "version {} is pinned, and {} would be older; {remove}",
+                old.version.clone().unwrap_or_default(),
+                pin.version.unwrap_or_default()
+            ));
+        }
+        // a library at a path has no version, and is built again and again
+        if order == Ordering::Equal && pin.version.is_some() {
+            for hash in &old.hashes {
+                let same = pin.hashes.iter().find(|new| new.platform == hash.platform);
+                match same {
+                    Some(new) if !new.sha256.eq_ignore_ascii_case(&hash.sha256) => {
+                        return Err(format!(
+                            "version {} is pinned for {} with sha256 {}, and now has {}; {remove}",
+                            pin.version.unwrap_or_default(),
+                            hash.platform,
+                            hash.sha256,
+                            new.sha256
+                        ));
+                    }
+                    Some(_) => {}
+                    None => pin.hashes.push(hash.clone()),
+                }
+            }
+        }
+        pin.hashes.sort_by(|a, b| a.platform.cmp(&b.platform));
+        self.pins[at] = pin;
+        Ok(())
+    }
+}

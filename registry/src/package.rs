@@ -1,0 +1,555 @@
+//! Packages: installed wheels of Python that announce a plugin under the entry point group
+//! `fl.plugins`. Only their metadata is read here; nothing of them is loaded.
+
+use crate::sealed_memfd::{hash, hex};
+use sha2::{Digest, Sha256};
+use std::cmp::Ordering;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// The entry point group.
+pub const GROUP: &str = "fl.plugins";
+/// The most that is read of a file of metadata, in bytes.
+const MOST: u64 = 1 << 20;
+/// The most sources that a package of modules may have.
+const MOST_SOURCES: usize = 10_000;
+
+/// What a package announces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Announced {
+    /// A module of Python, by name.
+    Module(String),
+    /// A library, by its path below the folder of the package.
+    Library(PathBuf),
+}
+
+/// An installed package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Package {
+    /// Its normalised name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The folder that it is installed in, such as `site-packages`.
+    pub folder: PathBuf,
+    /// Its plugin.
+    pub plugin: Announced,
+}
+
+/// Finds further folders that packages are installed in: for the host that has Python. The first
+/// call counts.
+pub fn on_packages(folders: fn() -> Vec<PathBuf>) {
+    let _ = FOLDERS.set(folders);
+}
+
+static FOLDERS: OnceLock<fn() -> Vec<PathBuf>> = OnceLock::new();
+
+/// fl's own folder of packages: `FL_PLUGIN_DIR`, otherwise `fl/plugins` in the user's data folder.
+/// `None` if the system names no such folder.
+pub fn plugin_dir() -> Option<PathBuf> {
+    let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(dir) = var("FL_PLUGIN_DIR") {
+        return Some(dir.into());
+    }
+    let home = |below: &str| Some(PathBuf::from(var("HOME")?).join(below));
+    let data = match std::env::consts::OS {
+        "windows" => var("APPDATA").map(PathBuf::from),
+        "macos" => home("Library/Application Support"),
+        _ => var("XDG_DATA_HOME").map_or_else(|| home(".local/share"), |dir| Some(dir.into())),
+    };
+    Some(data?.join("fl").join("plugins"))
+}
+
+/// The folders that packages are looked for in: those of Python, or of the active environment
+/// (`VIRTUAL_ENV`), then those in [`plugin_dir`].
+pub fn package_folders() -> Vec<PathBuf> {
+    let below = |dir: &Path| -> Vec<PathBuf> {
+        let all = dir.read_dir().into_iter().flatten().flatten();
+        let mut all: Vec<PathBuf> = all.map(|entry| entry.path()).collect();
+        all.sort();
+        all
+    };
+    let mut all = match (FOLDERS.get(), std::env::var_os("VIRTUAL_ENV")) {
+        (Some(folders), _) => folders(),
+        (None, Some(env)) => {
+            let env = PathBuf::from(env);
+            let unix = below(&env.join("lib")).into_iter();
+            let unix = unix.map(|python| python.join("site-packages"));
+            let all = unix.chain([env.join("Lib").join("site-packages")]);
+            all.filter(|dir| dir.is_dir()).collect()
+        }
+        (None, None) => Vec::new(),
+    };
+    all.extend(plugin_dir().iter().flat_map(|dir| below(dir)));
+    all
+}
+
+/// A name as packages are compared by: small letters, and one `-` for each run of `-`, `_`, `.`.
+///
+/// # Errors
+/// When it is no name of a package.
+pub fn normalised(name: &str) -> Result<String, String> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let whole = ends(name.chars().next()) && ends(name.chars().next_back());
+    if !whole || name.len() > 100 || !name.chars().all(fine) {
+        return Err(format!(
+            "a package cannot be called {name:?}: letters, digits, `-`, `_` and `.`, at most 100"
+        ));
+    }
+    let words = name.split(['-', '_', '.']).filter(|word| !word.is_empty());
+    Ok(words.collect::<Vec<_>>().join("-").to_ascii_lowercase())
+}
+
+/// Is this the version of a package?
+pub fn is_version(text: &str) -> bool {
+    let fine = |c: char| c.is_ascii_alphanumeric() || ".+!".contains(c);
+    text.len() <= 64 && text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(fine)
+}
+
+/// The numbers of a version without zeros at the end, and the rest, such as `rc1`.
+fn parts(version: &str) -> (Vec<u64>, &str) {
+    let end = version.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (numbers, rest) = version.split_at(end.unwrap_or(version.len()));
+    let numbers = numbers.split('.').filter(|n| !n.is_empty());
+    let mut numbers: Vec<u64> = numbers.map(|n| n.parse().unwrap_or(u64::MAX)).collect();
+    while numbers.last() == Some(&0) {
+        numbers.pop();
+    }
+    (numbers, rest)
+}
+
+/// The order of versions: by their numbers, and `1.2rc1` before `1.2` before `1.2+local`.
+pub fn compare_versions(a: &str, b: &str) -> Ordering {
+    let key = |version| {
+        let (numbers, rest) = parts(version);
+        let late = rest.is_empty() || rest.starts_with('+') || rest.starts_with("post");
+        (numbers, late, rest.to_string())
+    };
+    key(a).cmp(&key(b))
+}
+
+/// Does a version meet a request? `1.2` is met by every release 1.2.x, a longer one by itself.
+pub fn meets(version: &str, wanted: &str) -> bool {
+    if compare_versions(version, wanted) == Ordering::Equal {
+        return true;
+    }
+    let release = |text: &str| text.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let fixed = |text: &str| text.trim_end_matches('.').split('.').count();
+    let (of, prefix) = (version.split('.'), wanted.split('.'));
+    release(version)
+        && release(wanted)
+        && fixed(wanted) <= fixed(version)
+        && of.zip(prefix).all(|(a, b)| a.parse::<u64>() == b.parse())
+}
+
+fn text(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let about = path.symlink_metadata().map_err(|e| e.to_string())?;
+    if !about.is_file() {
+        return Err("it is no regular file".into());
+    }
+    let file = File::open(path).map_err(|e| e.to_string())?;
+    let read = file.take(MOST + 1).read_to_string(&mut text);
+    match read.map_err(|e| e.to_string())? as u64 > MOST {
+        true => Err(format!("it is longer than {MOST} bytes")),
+        false => Ok(text),
+    }
+}
+
+/// The plugin that the text of an `entry_points.txt` announces; `None`: none.
+fn announced(text: &str) -> Result<Option<Announced>, String> {
+    let lines = text.lines().map(str::trim);
+    let mut group = "";
+    let mut found = Vec::new();
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with(['#', ';'])) {
+        if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
+            group = name.trim();
+        } else if group == GROUP {
+            found.push(line.split_once('=').map_or("", |(_, value)| value.trim()));
+        }
+    }
+    let value = match found[..] {
+        [] => return Ok(None),
+        [one] => one,
+        _ => {
+            return Err(format!(
+                "it announces {} plugins under {GROUP}, and one is allowed: let one module import \
+                 the others, or make several packages",
+                found.len()
+            ));
+        }
+    };
+    let word = |word: &str| {
+        !word.is_empty()
+            && !word.starts_with(|c: char| c.is_ascii_digit())
+            && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let wrong = || {
+        format!(
+            "its entry point under {GROUP} is {value:?}; it must be a module (`my_mean`) or a \
+             library in a module's folder (`my_mean:plugin.so`)"
+        )
+    };
+    let (module, file) = match value.split_once(':') {
+        Some((module, file)) => (module.trim(), Some(file.trim())),
+        None => (value, None),
+    };
+    if !module.split('.').all(word) {
+        return Err(wrong());
+    }
+    let Some(file) = file else {
+        return Ok(Some(Announced::Module(module.into())));
+    };
+    match file.rsplit_once('.') {
+        Some((stem, "so" | "dylib" | "dll")) if stem.split('.').all(word) => {
+            let folder: PathBuf = module.split('.').collect();
+            Ok(Some(Announced::Library(folder.join(file))))
+        }
+        _ => Err(wrong()),
+    }
+}
+
+/// The package that a folder `*.dist-info` describes; `None`: it announces no plugin.
+fn described(folder: &Path, info: &str) -> Result<Option<Package>, String> {
+    let dir = folder.join(info);
+    let at = |name: &str| text(&dir.join(name)).map_err(|why| format!("{name}: {why}"));
+    if !dir.join("entry_points.txt").exists() {
+        return Ok(None);
+    }
+    let Some(plugin) = announced(&at("entry_points.txt")?)? else {
+        return Ok(None);
+    };
+    let metadata = at("METADATA")?;
+    let header = metadata.lines().take_while(|line| !line.trim().is_empty());
+    let field = |name: &str| {
+        let mut lines = header.clone().filter_map(|line| line.split_once(':'));
+        let found = lines.find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.trim().to_string())
+    };
+    let (name, version) = field("Name")
+        .zip(field("Version"))
+        .ok_or_else(|| "METADATA: it has no `Name` and `Version`".to_string())?;
+    let (called, name) = (info_name(info), normalised(&name)?);
+    if called.as_deref() != Some(&name) {
+        return Err(format!("its METADATA says that it is `{name}`"));
+    }
+    if !is_version(&version) {
+        return Err(format!("METADATA: {version:?} is no version"));
+    }
+    Ok(Some(Package {
+        name,
+        version,
+        folder: folder.into(),
+        plugin,
+    }))
+}
+
+/// The name in `fl_trimmed-1.2.dist-info`.
+fn info_name(info: &str) -> Option<String> {
+    let (name, _) = info.strip_suffix(".dist-info")?.split_once('-')?;
+    normalised(name).ok()
+}
+
+/// The packages with a plugin in one folder, or what is wrong with one. `only` reads one name.
+fn in_folder(folder: &Path, only: Option<&str>) -> Vec<Result<Package, String>> {
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let wanted = |info: &String| {
+        let name = info_name(info);
+        name.is_some_and(|name| only.is_none_or(|only| only == name))
+    };
+    let mut infos: Vec<String> = names.filter(wanted).collect();
+    infos.sort();
+    let read = |info: String| {
+        let found = described(folder, &info).transpose()?;
+        Some(found.map_err(|why| format!("{}: {why}", folder.join(info).display())))
+    };
+    infos.into_iter().filter_map(read).collect()
+}
+
+/// Every installed package with a plugin, or what is wrong with one.
+pub fn packages() -> Vec<Result<Package, String>> {
+    let folders = package_folders();
+    let all = folders.iter().flat_map(|folder| in_folder(folder, None));
+    all.collect()
+}
+
+impl Package {
+    /// The package of this name in one folder; `None` if it has none that announces a plugin.
+    ///
+    /// # Errors
+    /// When there are several, or its metadata cannot be used.
+    pub fn in_folder(folder: &Path, name: Option<&str>) -> Result<Option<Self>, String> {
+        let mut found = in_folder(folder, name);
+        if let (Some(name), true) = (name, found.len() > 1) {
+            return Err(format!(
+                "{} has {} packages called `{name}`; remove all but one",
+                folder.display(),
+                found.len()
+            ));
+        }
+        match (found.pop(), found.is_empty()) {
+            (found, true) => found.transpose(),
+            (_, false) => Err(format!("{} has several packages", folder.display())),
+        }
+    }
+
+    /// The newest installed package of this name that meets `version`.
+    ///
+    /// # Errors
+    /// Says where it was looked for, which versions are there, and what to do.
+    pub fn find(name: &str, version: Option<&str>) -> Result<Self, String> {
+        let name = normalised(name)?;
+        let folders = package_folders();
+        let mut all = Vec::new();
+        for folder in &folders {
+            all.extend(Self::in_folder(folder, Some(&name))?);
+        }
+        let fits = |p: &&Self| version.is_none_or(|wanted| meets(&p.version, wanted));
+        // of equal ones the first, as Python's path has it
+        let best = all.iter().filter(fits).rev();
+        if let Some(best) = best.max_by(|a, b| compare_versions(&a.version, &b.version)) {
+            return Ok(best.clone());
+        }
+        let add = match version {
+            Some(version) => format!("fl plugin add {name} --version {version}"),
+            None => format!("fl plugin add {name}"),
+        };
+        let python = match FOLDERS.get() {
+            Some(_) => "`pip install` it".to_string(),
+            None => "activate the environment that has it (VIRTUAL_ENV), or run `python -m fl` \
+                there"
+                .into(),
+        };
+        let there: Vec<&str> = all.iter().map(|p| &p.version[..]).collect();
+        let found = match there[..] {
+            [] => {
+                let looked: Vec<_> = folders.iter().map(|f| f.display().to_string()).collect();
+                match looked[..] {
+                    [] => "it is not installed, for there is no folder of packages".to_string(),
+                    _ => format!("it is not installed in {}", looked.join(", ")),
+                }
+            }
+            _ => format!(
+                "version {} is wanted, and {} is installed",
+                version.unwrap_or_default(),
+                there.join(", ")
+            ),
+        };
+        Err(format!("{found}; `{add}`, or {python}"))
+    }
+
+    /// The file of its library, or the first source of its module.
+    pub fn path(&self) -> PathBuf {
+        match &self.plugin {
+            Announced::Library(path) => self.folder.join(path),
+            Announced::Module(_) => self.folder.clone(),
+        }
+    }
+
+    /// Is the hash that of all that is run? Of a library it is. Beside the sources of a module pip
+    /// may have put anything, such as bytecode; `fl plugin add` has checked the whole wheel.
+    pub fn is_whole(&self) -> bool {
+        let own = plugin_dir().is_some_and(|dir| self.folder.starts_with(dir));
+        own || matches!(self.plugin, Announced::Library(_))
+    }
+
+    /// SHA-256 of what is loaded, in hexadecimal: of the library, or of the module's sources as a
+    /// run records them. `None`: the module is not in the package's folder (an editable install),
+    /// or some of it is compiled.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn sha256(&self) -> Result<Option<String>, String> {
+        let of = |path: &Path| {
+            let hashed = File::open(path).and_then(|mut file| hash(&mut file));
+            hashed.map_err(|e| format!("{}: {e}", path.display()))
+        };
+        let module = match &self.plugin {
+            Announced::Library(path) => return of(&self.folder.join(path)).map(Some),
+            Announced::Module(module) => module.split('.').next().unwrap_or_default(),
+        };
+        let (one, package) = (
+            self.folder.join(format!("{module}.py")),
+            self.folder.join(module),
+        );
+        if !package.join("__init__.py").is_file() {
+            return one.is_file().then(|| of(&one)).transpose();
+        }
+        let mut sources = Vec::new();
+        if !collect_sources(&package, &mut sources)? {
+            return Ok(None);
+        }
+        sources.sort();
+        if let [one] = &sources[..] {
+            return of(one).map(Some);
+        }
+        let mut all = Sha256::new();
+        for source in &sources {
+            let name = source.strip_prefix(&self.folder).unwrap_or(source);
+            let name = name.to_string_lossy().replace('\\', "/");
+            all.update(format!("{}  {name}\n", of(source)?));
+        }
+        Ok(Some(hex(&all.finalize())))
+    }
+}
+
+/// Every `.py` below a folder. Follows no link to a folder. `false`: Python would prefer compiled
+/// modules that are there.
+fn collect_sources(folder: &Path, all: &mut Vec<PathBuf>) -> Result<bool, String> {
+    let unread = |e: std::io::Error| format!("{}: {e}", folder.display());
+    for entry in folder.read_dir().map_err(unread)? {
+        let entry = entry.map_err(unread)?;
+        let (path, kind) = (entry.path(), entry.file_type().map_err(unread)?);
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        if kind.is_dir() {
+            // what Python has compiled of the sources
+            if !path.ends_with("__pycache__") && !collect_sources(&path, all)? {
+                return Ok(false);
+            }
+        } else if matches!(ending, Some("so" | "pyd" | "pyc")) {
+            return Ok(false);
+        } else if ending == Some("py") {
+            all.push(path);
+        }
+        if all.len() > MOST_SOURCES {
+            return Err(format!("it has more than {MOST_SOURCES} sources"));
+        }
+    }
+    Ok(true)
+}
+
+/// The platform that this program is for, such as `linux-x86_64`.
+pub fn platform() -> String {
+    format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn exact_versions_have_an_order_and_meet_requests() {
+        let sorted = [
+            "1", "1.2rc1", "1.2", "1.2+mine", "1.2.1", "1.10", "2.0a1", "2",
+        ];
+        for (at, a) in sorted.iter().enumerate() {
+            for (other, b) in sorted.iter().enumerate() {
+                assert_eq!(compare_versions(a, b), at.cmp(&other), "{a} {b}");
+            }
+        }
+        for (version, wanted, met) in [
+            ("1.2.3", "1.2", true),
+            ("1.2", "1.2.0", true),
+            ("1.20", "1.2", false),
+            ("1.2.3", "1.2.3.4", false),
+            ("1.3", "1.2", false),
+            ("1.2.1rc1", "1.2", false),
+            ("1.2rc1", "1.2rc1", true),
+        ] {
+            assert_eq!(meets(version, wanted), met, "{version} for {wanted}");
+        }
+        for wrong in ["", "../1", "v1", "1/2", "1 2", &"1".repeat(65)] {
+            assert!(!is_version(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn exact_names_are_compared_as_pip_compares_them() {
+        assert_eq!(normalised("FL_trimmed..x").unwrap(), "fl-trimmed-x");
+        for wrong in [
+            "",
+            "..",
+            "../a",
+            "a/b",
+            "-a",
+            "a-",
+            "a\nb",
+            "\u{e4}",
+            &"a".repeat(101),
+        ] {
+            assert!(normalised(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_entry_point_is_a_module_or_a_library_inside() {
+        let read = |value: &str| announced(&format!("[x]\na = b\n[fl.plugins]\nname = {value}\n"));
+        let library = |path: &str| Ok(Some(Announced::Library(path.into())));
+        assert_eq!(read("a.b"), Ok(Some(Announced::Module("a.b".into()))));
+        assert_eq!(read("a.b:plugin.so"), library("a/b/plugin.so"));
+        assert_eq!(announced("[other]\na = b"), Ok(None));
+        for wrong in [
+            "",
+            "..",
+            "../a",
+            "/a",
+            "a:../b.so",
+            "a:/b.so",
+            "..:b.so",
+            "a:b",
+            "a:.so",
+            "a b",
+            "a:b.py",
+        ] {
+            assert!(
+                read(wrong).unwrap_err().contains("must be a module"),
+                "{wrong}"
+            );
+        }
+        assert!(read("a\nc = d").unwrap_err().contains("2 plugins"));
+    }
+
+    fn install(folder: &Path, info: &str, name: &str, version: &str) {
+        let dir = folder.join(info);
+        fs::create_dir_all(&dir).unwrap();
+        let metadata =
+            format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nName: no");
+        fs::write(dir.join("METADATA"), metadata).unwrap();
+        fs::write(dir.join("entry_points.txt"), "[fl.plugins]\na = fl_a\n").unwrap();
+    }
+
+    #[test]
+    fn one_folder_has_one_package_of_a_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let found = || Package::in_folder(dir.path(), Some("fl-a"));
+        assert_eq!(found(), Ok(None));
+        install(dir.path(), "fl_a-1.0.dist-info", "FL.a", "1.0");
+        assert_eq!(found().unwrap().unwrap().version, "1.0");
+        install(dir.path(), "fl_a-2.0.dist-info", "fl-a", "2.0");
+        assert!(found().unwrap_err().contains("2 packages called `fl-a`"));
+        fs::remove_dir_all(dir.path().join("fl_a-1.0.dist-info")).unwrap();
+        // one that passes for another
+        install(dir.path(), "fl_a-2.0.dist-info", "fl-b", "2.0");
+        assert!(found().unwrap_err().contains("says that it is `fl-b`"));
+        install(dir.path(), "fl_a-2.0.dist-info", "fl-a", "../2");
+        assert!(found().unwrap_err().contains("is no version"));
+        let long = " ".repeat(MOST as usize + 1);
+        fs::write(dir.path().join("fl_a-2.0.dist-info/METADATA"), long).unwrap();
+        assert!(found().unwrap_err().contains("longer than"));
+    }
+
+    #[test]
+    fn exact_sources_are_hashed_as_python_hashes_them() {
+        let dir = tempfile::tempdir().unwrap();
+        install(dir.path(), "fl_a-1.dist-info", "fl-a", "1");
+        let found = || Package::in_folder(dir.path(), None).unwrap().unwrap();
+        assert_eq!(found().sha256(), Ok(None));
+        let sum = |text: &str| hex(&Sha256::digest(text));
+        fs::write(dir.path().join("fl_a.py"), "one").unwrap();
+        assert_eq!(found().sha256(), Ok(Some(sum("one"))));
+        fs::create_dir_all(dir.path().join("fl_a/z")).unwrap();
+        fs::write(dir.path().join("fl_a/__init__.py"), "two").unwrap();
+        assert_eq!(found().sha256(), Ok(Some(sum("two"))));
+        fs::write(dir.path().join("fl_a/z/b.py"), "three").unwrap();
+        let (two, three) = (sum("two"), sum("three"));
+        let both = format!("{two}  fl_a/__init__.py\n{three}  fl_a/z/b.py\n");
+        assert_eq!(found().sha256(), Ok(Some(sum(&both))));
+        fs::write(dir.path().join("fl_a/z/b.so"), "compiled").unwrap();
+        assert_eq!(found().sha256(), Ok(None));
+    }
+}

@@ -1,0 +1,275 @@
+//! A protocol in a library that asks for whatever it likes, and what a run makes of it.
+#![allow(unsafe_code, reason = "the other side of a C interface")]
+
+use crate::bytes::Bytes;
+use crate::host::{Kept, borrowed, host, small, with_input};
+use crate::library::act;
+use fl_core::abi::import;
+use fl_core::abi::raw::*;
+use fl_core::settings::Value;
+use fl_core::{
+    BuildContext, Examples, Inputs, Labels, PartDecl, Parts, Protocol, Role, RunOptions,
+    SlotAssignment, Stream, linked_parts,
+};
+use fl_sim::{Setup, run};
+use std::ffi::c_void;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+static TABLE: FlLibrary = FlLibrary {
+    describe: Some(describe),
+    create: Some(create),
+    call: Some(call),
+    drop: Some(drop_part),
+    free: Some(free),
+    ..FlLibrary::OF_THIS_VERSION
+};
+
+/// What the protocol does next.
+static SCRIPT: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+const DESCRIPTION: &str =
+    r#"{"parts": [{"role": "protocol", "name": "asks", "doc": "It asks for anything."}]}"#;
+
+const SLOT: &str = r#"{"name": "model", "role": "trainer", "optional": true, "doc": "One.", "lasts": false, "server": true}"#;
+const EXCHANGE: &str = r#"{"label": "q", "down": "nothing", "up": "scalar", "times": 1, "rows": 0, "voices": 1, "copies": 1, "model": "model"}"#;
+
+static DECLARED: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let one = format!(r#"{{"slots": [{SLOT}], "exchanges": [{EXCHANGE}]}}"#);
+    let params = one.replace("scalar", "params");
+    let unknown = one.replace("scalar", "no-such-kind");
+    let none = r#"{"slots": [], "exchanges": []}"#.to_string();
+    vec![one.clone(), one.clone(), one, params, unknown, none]
+});
+
+/// Requests that a protocol may make, and some that none may.
+static ASKS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let key = format!("[{}]", ["7"; 32].join(","));
+    let round = format!(r#"{{"name": "round 1", "number": 1, "last": true, "key": {key}}}"#);
+    let cohort = r#"{"ids": [0, 1], "of": 2, "draw": "everyone"}"#;
+    let samples = r#"{"set": 1, "first": 1, "shape": null}"#;
+    let own = r#"{"set": null, "first": 1, "shape": [2]}"#;
+    let pass = r#"{"length": {"Steps": 1}, "batch": 1, "loss": "CrossEntropy", "fresh": false, "proximal": null, "offset": false, "clip": null, "auxiliary": false}"#;
+    let model =
+        |what: String| format!(r#"{{"do": "model", "of": {{"slot": "model"}}, "what": {what}}}"#);
+    let held = |what: String| format!(r#"{{"do": "model", "of": {{"held": 1}}, "what": {what}}}"#);
+    let mut all = vec![
+        r#"{"do": "begin-step", "name": "round 1", "number": 1, "of": 1}"#.to_string(),
+        r#"{"do": "judge-step", "failed": null}"#.into(),
+        r#"{"do": "judge-step", "failed": {"text": "it failed", "problem": null}}"#.into(),
+        r#"{"do": "finish-step"}"#.into(),
+        format!(
+            r#"{{"do": "collect", "round": {round}, "label": "q", "to": [0, 1], "which": [0, 0]}}"#
+        ),
+        format!(
+            r#"{{"do": "collect", "round": {round}, "label": "q", "to": [0, 9], "which": [0, 5]}}"#
+        ),
+        format!(
+            r#"{{"do": "run", "round": {round}, "label": "q", "cohort": {cohort}, "which": [0, 0], "shown": "params", "forms": true}}"#
+        ),
+        format!(r#"{{"do": "cohort", "slot": "model", "round": {round}, "loss": "q"}}"#),
+        format!(
+            r#"{{"do": "select", "slot": "model", "round": {round}, "pool": "samples", "samples": {samples}}}"#
+        ),
+        format!(
+            r#"{{"do": "aggregate", "slot": "model", "round": {round}, "kind": "params", "shown": null}}"#
+        ),
+        format!(
+            r#"{{"do": "release", "slot": "model", "round": {round}, "kind": "params", "cohort": {cohort}, "clip": true}}"#
+        ),
+        format!(r#"{{"do": "affords", "slot": "privacy", "kind": "params", "cohort": {cohort}}}"#),
+        r#"{"do": "wants-range", "slot": "privacy", "kind": "logits"}"#.into(),
+        format!(r#"{{"do": "evaluate", "slot": "model", "round": {round}}}"#),
+        format!(
+            r#"{{"do": "evaluate-for-clients", "slot": "model", "round": {round}, "whose": [0, 7]}}"#
+        ),
+        format!(r#"{{"do": "record", "round": {round}, "name": "n", "value": null}}"#),
+        format!(r#"{{"do": "record-each", "round": {round}, "name": "n", "each": [1.0, null]}}"#),
+        r#"{"do": "keep-model", "slot": "model", "name": "../model"}"#.into(),
+        format!(r#"{{"do": "keep-images", "name": "images", "samples": {own}}}"#),
+        r#"{"do": "keep-clients", "slot": "model"}"#.into(),
+        r#"{"do": "reader", "slot": "model"}"#.into(),
+        r#"{"do": "read", "reader": 1, "client": 0}"#.into(),
+        r#"{"do": "who", "slot": "model"}"#.into(),
+        r#"{"do": "with-examples", "at_least": 1}"#.into(),
+        r#"{"do": "own"}"#.into(),
+        r#"{"do": "public"}"#.into(),
+        r#"{"do": "inputs", "number": 1}"#.into(),
+        r#"{"do": "labels", "number": 1, "at": 0}"#.into(),
+        r#"{"do": "draw-private", "slot": "privacy"}"#.into(),
+        r#"{"do": "new-model", "slot": "model", "index": 0}"#.into(),
+        r#"{"do": "set-model", "slot": "model", "model": 1}"#.into(),
+        r#"{"do": "drop", "held": 1}"#.into(),
+        r#"{"do": "take-selector", "slot": "model"}"#.into(),
+        r#"{"do": "put-selector", "slot": "model", "selector": 1}"#.into(),
+        r#"{"do": "stash", "name": "s"}"#.into(),
+        r#"{"do": "unstash", "name": "s"}"#.into(),
+        r#"{"do": "cache", "name": "c", "kind": "params"}"#.into(),
+        r#"{"do": "cached", "name": "c"}"#.into(),
+        r#"{"do": "clip", "slot": "privacy", "kind": "params", "agreed": 1.0}"#.into(),
+        r#"{"do": "release-here", "slot": "privacy", "kind": "params"}"#.into(),
+        r#"{"do": "begin-steps", "slot": "privacy", "kind": "params"}"#.into(),
+        r#"{"do": "draw-lot", "at": 0}"#.into(),
+        r#"{"do": "end-steps", "slot": "privacy", "mechanism": 1}"#.into(),
+        r#"{"do": "generator", "slot": "model", "what": {"generator": "make"}}"#.into(),
+        r#"{"do": "note", "text": "a note"}"#.into(),
+        r#"{"do": "measure", "name": "m", "value": 1.0}"#.into(),
+        r#"{"do": "fitted", "loss": null}"#.into(),
+        r#"{"do": "warn", "text": "beware"}"#.into(),
+    ];
+    for what in [
+        r#"{"model": "describe"}"#.to_string(),
+        r#"{"model": "save"}"#.into(),
+        r#"{"model": "load"}"#.into(),
+        r#"{"model": "save-state"}"#.into(),
+        r#"{"model": "load-state"}"#.into(),
+        r#"{"model": "params"}"#.into(),
+        r#"{"model": "set-params"}"#.into(),
+        r#"{"model": "head"}"#.into(),
+        r#"{"model": "descend", "at": 0, "of": 1}"#.into(),
+        format!(r#"{{"model": "predict", "x": {samples}}}"#),
+        format!(r#"{{"model": "predict", "x": {own}}}"#),
+        format!(r#"{{"model": "vjp", "x": {own}}}"#),
+        format!(
+            r#"{{"model": "gradient", "x": {own}, "target": "classes", "loss": "CrossEntropy"}}"#
+        ),
+        format!(
+            r#"{{"model": "fit", "x": {samples}, "target": "classes", "pass": {pass}, "key": {key}}}"#
+        ),
+    ] {
+        all.push(model(what.clone()));
+        all.push(held(what));
+    }
+    all
+});
+
+unsafe extern "C" fn describe(_: *const FlHost, json: *mut FlText) -> i32 {
+    // SAFETY: the host's place for a text, which stays for ever.
+    unsafe { json.write(borrowed(DESCRIPTION.as_bytes())) };
+    FL_OK
+}
+
+unsafe extern "C" fn free(_: FlText) {}
+
+unsafe extern "C" fn drop_part(_: *mut c_void) {}
+
+unsafe extern "C" fn create(_: u32, _: FlText, _: FlText, host: *const FlHost) -> i32 {
+    // SAFETY: the host's own table, during its call; the part is never looked at.
+    unsafe {
+        let host = &*host;
+        host.part.unwrap()(host.context, std::ptr::dangling_mut::<u64>().cast());
+    }
+    FL_OK
+}
+
+unsafe extern "C" fn call(
+    _: *mut c_void,
+    operation: u32,
+    _: *const FlInput,
+    host: *const FlHost,
+) -> i32 {
+    let script = std::mem::take(&mut *SCRIPT.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut bytes = Bytes(&script);
+    // SAFETY: the host's own table, during its call.
+    let code = operate(operation, unsafe { &*host }, &mut bytes);
+    *SCRIPT.lock().unwrap_or_else(PoisonError::into_inner) = bytes.0.to_vec();
+    code
+}
+
+fn say(host: &FlHost, text: &[u8]) {
+    // SAFETY: the host's own function and context, during its call.
+    unsafe { host.text.unwrap()(host.context, borrowed(text)) };
+}
+
+fn operate(operation: u32, host: &FlHost, bytes: &mut Bytes<'_>) -> i32 {
+    match operation {
+        FL_DECLARE => {
+            match bytes.rarely(16) {
+                true => say(host, small(bytes.some())),
+                false => say(host, DECLARED[bytes.of(DECLARED.len())].as_bytes()),
+            }
+            FL_OK
+        }
+        FL_LEAD | FL_ANSWER => {
+            if operation == FL_LEAD && !bytes.rarely(16) {
+                ask(host, ASKS[0].as_bytes(), bytes);
+            }
+            for _ in 0..bytes.byte() % 12 {
+                match bytes.rarely(8) {
+                    true => ask(host, small(bytes.some()), bytes),
+                    false => ask(host, ASKS[bytes.of(ASKS.len())].as_bytes(), bytes),
+                }
+            }
+            act(host, bytes)
+        }
+        _ => FL_UNKNOWN,
+    }
+}
+
+/// Asks the program for this, in the middle of a call.
+fn ask(to: &FlHost, text: &[u8], bytes: &mut Bytes<'_>) {
+    let Some(call) = to.call else { return };
+    // the script goes on in the clients that this asks
+    let code = with_input(text, bytes, |input, bytes| {
+        let mut kept = Kept::default();
+        let sink = host(&mut kept, bytes);
+        *SCRIPT.lock().unwrap_or_else(PoisonError::into_inner) = bytes.0.to_vec();
+        // SAFETY: the program's own function and context, during its call, and structures that
+        // live through this one.
+        unsafe { call(to.context, FL_ASK, input, &raw const sink) }
+    });
+    assert!(
+        (FL_OK..=FL_LACKS).contains(&code) && code != FL_PANIC,
+        "code {code}"
+    );
+    let left = SCRIPT.lock().unwrap_or_else(PoisonError::into_inner).len();
+    bytes.take(bytes.0.len().saturating_sub(left));
+}
+
+static PART: LazyLock<&'static PartDecl> = LazyLock::new(|| {
+    // SAFETY: a static table.
+    let parts = unsafe { import(&raw const TABLE, "a library") };
+    parts.expect("a description")[0]
+});
+
+/// A run of a protocol that asks for anything ends, with an outcome or an error.
+pub(crate) fn protocols(data: &[u8]) {
+    *SCRIPT.lock().unwrap_or_else(PoisonError::into_inner) = data.to_vec();
+    let inputs = Inputs::Dense {
+        shape: vec![2],
+        data: (0..12).map(|i| i as f32).collect(),
+    };
+    let labels = Labels::Classes {
+        of: vec![0, 1, 2, 0, 1, 2],
+        classes: 3,
+    };
+    let all = Examples::all(Arc::new(inputs), Arc::new(labels)).expect("examples");
+    let nothing = Value::Mapping(serde_yaml::Mapping::new());
+    let make = BuildContext {
+        task: all.task(),
+        stream: Stream::root(0),
+    };
+    let Ok(protocol) = PART.make::<Box<dyn Protocol>>(&nothing, &make) else {
+        return;
+    };
+    let linear = |part: &&PartDecl| (part.role, part.name) == (Role::Trainer, "linear");
+    let decl = linked_parts()
+        .into_iter()
+        .find(linear)
+        .expect("it is linked");
+    let parts = Parts::new(vec![SlotAssignment {
+        slot: "model".into(),
+        clients: None,
+        decl,
+        settings: decl.read(&nothing).expect("settings"),
+    }]);
+    let options = RunOptions::new(1, all.task());
+    let clients = vec![all.pick(&[0, 1, 2]), all.pick(&[3, 4])];
+    let test = all.pick(&[5]);
+    let _ = run(Setup::new(
+        protocol.into(),
+        Arc::new(parts),
+        options,
+        clients,
+        test,
+    ));
+}
