@@ -4,7 +4,7 @@ use super::named;
 use crate::part_trial::{Input, read_settings};
 use fl_core::settings::{Reader, Setting, Step, Value, ValueType, to_json};
 use fl_registry::{Catalogue, Mistake, Mistakes, Places, Plugin, SourcePosition};
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 use serde_yaml::Mapping;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

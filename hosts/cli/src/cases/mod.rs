@@ -705,6 +705,7 @@ fn run(case: &Case, spec: &Path, data: &Path, catalogue: &Catalogue) -> Result<J
     let request = RunRequest {
         source: Source::File(spec.into()),
         set: set.collect(),
+        locked: false,
         out: Some(out.clone()),
         options: ExecuteOptions::new(data.into(), command, execution),
     };
