@@ -8,7 +8,7 @@ use crate::sections::Plugin;
 use crate::spanned_value::{Body, Node, key};
 use crate::trust::Trust;
 use crate::yaml::{self, Wrong};
-use fl_core::settings::{Reader, Setting, Step, Value, show, show_path};
+use fl_core::settings::{self, Reader, Setting, Step, Value, show, show_path};
 use std::path::Path;
 
 /// Where the values of a document stand.
@@ -27,6 +27,14 @@ impl Places {
             text: text.into(),
             part: None,
         }
+    }
+
+    /// What a [`Reader`] that began at the root found wrong.
+    pub fn located(&self, mistakes: Vec<settings::Mistake>) -> impl Iterator<Item = Mistake> {
+        mistakes.into_iter().map(|m| Mistake {
+            place: self.root.place(&m.path, m.on_key),
+            ..self.mistake(&m.path, m.text)
+        })
     }
 }
 
@@ -86,10 +94,7 @@ impl Document {
         }
         let mut reader = Reader::default();
         let read = T::read(&value, &mut reader);
-        mistakes.extend(reader.mistakes.into_iter().map(|m| Mistake {
-            place: places.root.place(&m.path, m.on_key),
-            ..places.mistake(&m.path, m.text)
-        }));
+        mistakes.extend(places.located(reader.mistakes));
         match read {
             Some(read) if mistakes.is_empty() => Ok((read, places)),
             _ => Err(Mistakes::sorted(mistakes)),

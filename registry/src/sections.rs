@@ -92,7 +92,7 @@ impl From<NoiseFrom> for Noise {
 fl_core::settings! {
     /// A library with parts, a module of Python, or a package that has one of them.
     #[check(one)]
-    pub(crate) struct Plugin {
+    pub struct Plugin {
         /// The name of an installed package that announces a plugin: a wheel with the entry point
         /// group `fl.plugins`.
         package: Option<String> = None;

@@ -61,3 +61,11 @@ pub fn bar(seen: bool) -> ProgressBar {
         false => ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
     }
 }
+
+/// What `f` gives, and what it would have printed.
+#[cfg(test)]
+pub(crate) fn kept<T>(f: impl FnOnce() -> T) -> (T, String) {
+    KEPT.set(Some(Answered::default()));
+    let given = f();
+    (given, KEPT.take().unwrap_or_default().out)
+}

@@ -28,6 +28,7 @@ mod inspect_topics;
 mod lazy_executor;
 mod log;
 mod new;
+mod part_trial;
 mod plan;
 mod plugin;
 mod progress;
@@ -41,7 +42,7 @@ mod supervise;
 mod try_part;
 
 pub use capture::{CapturedOutput, answered, bar};
-pub use cases::answer_of;
+pub use cases::{Snapshot, answer_of, snapshot, unused_answers};
 pub use progress::progress;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};

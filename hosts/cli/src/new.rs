@@ -340,6 +340,7 @@ fn rust(role: Role, args: &NewArgs, core: Option<&Path>) -> Result<Files, Failur
         ("fl-cli", from("hosts/cli")?),
         ("fl-plugins", from("plugins/bundle")?),
         ("library", library(&args.name)),
+        ("plugin", format!("{{ path: {} }}", library(&args.name))),
         ("refused", "trim: must be in".into()),
         ("ndarray", arrays.into()),
     ];

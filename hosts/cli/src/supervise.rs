@@ -112,9 +112,12 @@ fn watch(program: &Path) -> u8 {
     let mut command = Command::new(program);
     command
         .args(std::env::args_os().skip(1))
-        .env(WATCHED, std::process::id().to_string())
-        // a key pressed in the terminal comes here, and is passed on once
-        .process_group(0);
+        .env(WATCHED, std::process::id().to_string());
+    // a key pressed in the terminal comes here, and is passed on once; a review reads keys itself,
+    // which the terminal allows to its own group only
+    if !std::env::args_os().any(|arg| arg == "--review") {
+        command.process_group(0);
+    }
     if let Some(name) = std::env::args_os().next() {
         command.arg0(name);
     }

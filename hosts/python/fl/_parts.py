@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import hashlib
 import importlib
 import importlib.machinery
@@ -118,11 +120,42 @@ def _declared(role: str, name: str, signature: str):
             types = {one["name"]: one["type"] for one in gives}
             cls._fl = {"role": role, "name": name, "signature": signature, "fields": tuple(settings), "types": types}
             CLASSES.append(cls)
+            _take_settings(cls, settings)
             if (files := _files(module)) is not None:
                 _SEEN[module.partition(".")[0]] = _hash(files)
         return cls
 
     return declare
+
+
+def _take_settings(cls: type, settings: dict[str, dict]):
+    """Settings by keyword: `MyMean(beta=0.5)`, checked as those of a spec. The program sets them before it calls `__init__`."""
+    if dataclasses.is_dataclass(cls):
+        return  # it takes them already
+    own = cls.__init__
+    required = [name for name, one in settings.items() if "default" not in one["schema"]]
+
+    @functools.wraps(own)
+    def __init__(self, *args, **given):
+        chosen = {settings[name]["name"]: given.pop(name) for name in [*given] if name in settings}
+        if chosen:
+            from ._spec import flow
+
+            part = f"{cls._fl['role']} {cls._fl['name']}"
+            try:
+                read = json.loads(_fl.settings(part, flow(chosen)))
+            except ValueError as error:
+                raise ValueError(f"{cls.__name__}: {error}") from None
+            for name in chosen:
+                object.__setattr__(self, name.replace("-", "_"), read[name])
+        if missing := [name for name in required if not hasattr(self, name)]:
+            raise TypeError(f"{cls.__name__}: settings are missing: {', '.join(missing)}")
+        if given and own is object.__init__:
+            known = ", ".join(settings) or "there are none"
+            raise TypeError(f"{cls.__name__} has no setting `{[*given][0]}`; known: {known}")
+        own(self, *args, **given)
+
+    cls.__init__ = __init__
 
 
 def message(kind: str, doc: str, tensors: typing.Mapping[str, tuple[str, ...]], reach: str = "any") -> str:

@@ -53,8 +53,17 @@ def flow(value, path: str = "") -> str:
             return "[" + ", ".join(flow(inner, f"{path}[{at}]") for at, inner in enumerate(value)) + "]"
     if hasattr(value, "tolist"):
         return flow(value.tolist(), path)
+    if hasattr(value, "_fl"):
+        return flow({"use": value._fl["name"], **settings_of(value)}, path)
     kind = type(value).__name__
     raise _wrong(path, f"must be a mapping, a list, text, a number, true, false or None; got {value!r} ({kind})"[:300])
+
+
+def settings_of(part) -> dict:
+    """The settings of a part that was made by its class; none of the class itself."""
+    if isinstance(part, (str, type)):
+        return {}
+    return {name.replace("_", "-"): getattr(part, name) for name in part._fl["fields"]}
 
 
 def source(spec) -> tuple[str, str, bool]:

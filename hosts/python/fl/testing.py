@@ -12,7 +12,7 @@ from . import _fl
 from ._errors import RunError, SpecError, spec_error
 from ._parts import CLASSES, _files, privacy
 from ._run import run
-from ._spec import flow
+from ._spec import flow, settings_of
 from ._tools import check, command, parts
 
 
@@ -21,15 +21,15 @@ def conformance(part, settings: dict | None = None) -> None:
     every part of `fl` is held to. Then the part takes part in short runs, in every way of running
     (`ways`), whose digests must be equal.
 
-    `part` is a class that was declared as a part, or a role and a name, such as
-    `"aggregator mean"`. A trainer is tried on the tasks for which it can be made. Raises
+    `part` is a class that was declared as a part, one made with settings (`MyMean(beta=0.5)`), or a
+    role and a name, such as `"aggregator mean"`. A trainer is tried on the tasks for which it can be made. Raises
     `AssertionError` with the property that does not hold, where, and both values.
     """
-    named = _named(part)
+    named, settings = _named(part), _settings(part, settings)
     if named.startswith("protocol "):
         raise TypeError("a protocol is tried in a run of its own: fl.testing.ways(spec) and fl.testing.interference(spec)")
-    _fl.conformance(named, flow(settings or {}))
-    for spec in _short(*named.split(" ", 1), settings or {}):
+    _fl.conformance(named, flow(settings))
+    for spec in _short(*named.split(" ", 1), settings):
         protocol = spec["protocol"]["use"]
         try:
             found = ways(spec, processes=1)
@@ -183,11 +183,14 @@ def _in_plugins(spec) -> bool:
     return True
 
 
-def cases(*paths, accept: bool = False) -> str:
-    """Holds parts to files of cases, as `fl test` does: what they answered last, a bound, or a
-    refusal. `accept` takes what they answer now as right. Gives what `fl test` prints; raises
-    `AssertionError` on a difference."""
-    code, out, err = _fl.command(["fl", "test", *map(str, paths), *(["--accept"] if accept else [])])
+def cases(*paths, accept: bool | str | list[str] = False, only: str | list[str] = ()) -> str:
+    """Holds parts and runs to files of cases, as `fl test` does. `only` chooses cases by their names. `accept=True` accepts the
+    present answers of all cases, and `accept="NAME"` that of one. Gives what `fl test` prints; raises `AssertionError` on a
+    difference."""
+    accepted = [accept] if isinstance(accept, str) else accept if isinstance(accept, list) else []
+    args = [f"--accept={name}" for name in accepted] + (["--accept"] if accept is True else [])
+    args += [f"--only={name}" for name in ([only] if isinstance(only, str) else only)]
+    code, out, err = _fl.command(["fl", "test", *map(str, paths), *args])
     if code == 1:
         raise AssertionError(out.strip() or err.strip())
     if code != 0:
@@ -195,22 +198,28 @@ def cases(*paths, accept: bool = False) -> str:
     return out.strip()
 
 
-def answer(part, input: dict, settings: dict | None = None, seed: int = 0) -> dict:
-    """One part's answer to numbers, as `fl try` gives it: `fl.testing.answer(MyMean, {"messages":
-    [..]})`."""
+def answer(part, input: dict | None = None, settings: dict | None = None, seed: int = 0, rounds: list[dict] | None = None) -> dict:
+    """One part's answer to numbers, as `fl try` gives it: `fl.testing.answer(MyMean(beta=0.5), {"messages": [..]})`. With `rounds`,
+    an input for each, the part keeps its state, and the answer has a list of `rounds`."""
+    if (input is None) == (rounds is None):
+        raise TypeError("answer() takes an `input`, or a list of inputs as `rounds`")
     role, _, name = _named(part).partition(" ")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "input.json"
-        file.write_text(json.dumps(input), encoding="utf-8")
-        args = ["try", role, name, "--settings", flow(settings or {}), "--input", str(file), "--seed", str(seed)]
+        file.write_text(flow(input if rounds is None else {"rounds": rounds}), encoding="utf-8")
+        args = ["try", role, name, "--settings", flow(_settings(part, settings)), "--input", str(file), "--seed", str(seed)]
         return json.loads(command(*args))
 
 
 def seconds(part, settings: dict | None = None, *, clients: int = 100, numbers: int = 1_000_000, times: int = 5, threads: int = 1) -> list[float]:
     """How long each of a few calls of an aggregator of parameters takes, checks of its answer
     included: to compare it with `"aggregator mean"`, and for nothing that a test decides by."""
-    return _fl.seconds(_named(part), flow(settings or {}), clients, numbers, times, threads)
+    return _fl.seconds(_named(part), flow(_settings(part, settings)), clients, numbers, times, threads)
 
 
 def _named(part) -> str:
     return part if isinstance(part, str) else f"{part._fl['role']} {part._fl['name']}"
+
+
+def _settings(part, settings: dict | None) -> dict:
+    return settings_of(part) | (settings or {})

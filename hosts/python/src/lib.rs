@@ -78,7 +78,8 @@ mod _fl {
     #[pymodule_export]
     use super::{
         buffer::Buffer, check, command, engine::Node, host::Host, interference::interference,
-        parts::columns, parts::conformance, parts::declare, program, run::Run, speed::seconds,
+        parts::columns, parts::conformance, parts::declare, parts::settings, parts::snapshot,
+        parts::unused_answers, program, run::Run, speed::seconds,
     };
 
     use pyo3::types::PyAnyMethods as _;

@@ -8,6 +8,7 @@ use fl_core::{PartDecl, abi};
 use fl_registry::Module;
 use pyo3::exceptions::{PyAssertionError, PyValueError};
 use pyo3::prelude::*;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -153,6 +154,45 @@ fn tried(part: &str, settings: &str) -> Result<(), String> {
 pub fn conformance(py: Python<'_>, part: String, settings: String) -> PyResult<()> {
     py.detach(|| tried(&part, &settings))
         .map_err(PyAssertionError::new_err)
+}
+
+/// The settings of a part, every default filled in, as JSON.
+#[pyfunction]
+pub fn settings(part: &str, given: &str) -> PyResult<String> {
+    match find(part, given) {
+        Ok((_, settings)) => Ok(fl_core::settings::to_json(&settings).to_string()),
+        Err(error) => Err(PyValueError::new_err(format!("{error:#}"))),
+    }
+}
+
+/// Holds a case, or a value, to its accepted answer: the outcome, and the differences.
+#[pyfunction]
+pub fn snapshot(
+    py: Python<'_>,
+    case: &str,
+    value: Option<&str>,
+    answers: PathBuf,
+    accept: bool,
+) -> PyResult<(&'static str, Vec<String>)> {
+    let held = || {
+        let case = serde_yaml::from_str(case)?;
+        let value = value.map(serde_json::from_str).transpose()?;
+        let held = fl_cli::snapshot(&case, value, &answers, accept, &crate::catalogue()?);
+        held.map_err(anyhow::Error::msg)
+    };
+    let held = py.detach(held);
+    let held = held.map_err(|error| PyValueError::new_err(format!("{error:#}")))?;
+    Ok((held.outcome, held.lines))
+}
+
+/// The names in a file of answers that are not `used`; they are removed on request.
+#[pyfunction]
+pub fn unused_answers(
+    answers: PathBuf,
+    used: BTreeSet<String>,
+    remove: bool,
+) -> PyResult<Vec<String>> {
+    fl_cli::unused_answers(&answers, &used, remove).map_err(PyValueError::new_err)
 }
 
 /// The tensors of messages of this kind, by name: the types of their numbers, such as `f32`.

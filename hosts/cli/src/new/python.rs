@@ -102,7 +102,7 @@ pub fn files(role: Role, name: &str, option: bool) -> Result<Files, Failure> {
         ("Type", type_name(name, source)),
         ("Article", article.replacen('a', "A", 1)),
         ("needs", needs.to_string()),
-        ("library", format!("{file}.py")),
+        ("plugin", format!("{{ module: {file} }}")),
         ("refused", "trim: must be below 0.5".into()),
         ("file", file.clone()),
     ];

@@ -117,7 +117,11 @@ fn every_study_and_every_file_of_cases_fulfils_its_schema() {
     };
     for (flag, folder, wrong) in [
         ("--study", "specs/studies", "{name: s, tables: [{nmae: t}]}"),
-        ("--cases", "tests/cases", "{cases: [{name: c}]}"),
+        (
+            "--cases",
+            "tests/cases",
+            "{cases: [{name: c, tolerance: {w: 3}}]}",
+        ),
     ] {
         let schema: Value = serde_json::from_str(&out(&root(), &["schema", flag])).unwrap();
         let schema = jsonschema::validator_for(&schema).unwrap();
