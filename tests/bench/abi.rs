@@ -5,7 +5,9 @@ use criterion::Criterion;
 use fl_core::message::Params;
 use fl_core::prelude::*;
 use fl_core::settings::Value;
-use fl_core::{BoxedAggregator, Inputs, PartDecl, RunOptions, TaskKind, abi, linked_parts};
+use fl_core::{
+    BoxedAggregator, Examples, Inputs, Labels, PartDecl, RunOptions, TaskKind, abi, linked_parts,
+};
 use fl_sim::Setup;
 use ndarray::ArrayD;
 use std::fs::File;
@@ -137,7 +139,7 @@ fn apart() -> Vec<&'static PartDecl> {
         })
     };
     let library = abi::IsolatedLibrary::new(Box::new(begin), Duration::from_secs(60));
-    abi::import_isolated(library, "apart").expect("it serves its parts")[0]
+    abi::import_isolated(library, "apart").expect("it serves its parts")
 }
 
 /// What the process does.

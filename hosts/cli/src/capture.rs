@@ -65,7 +65,7 @@ pub fn bar(seen: bool) -> ProgressBar {
 /// What `f` gives, and what it would have printed.
 #[cfg(test)]
 pub(crate) fn kept<T>(f: impl FnOnce() -> T) -> (T, String) {
-    KEPT.set(Some(Answered::default()));
+    KEPT.set(Some(CapturedOutput::default()));
     let given = f();
     (given, KEPT.take().unwrap_or_default().out)
 }

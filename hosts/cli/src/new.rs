@@ -263,7 +263,9 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
             rust(role, args, core.transpose()?.as_deref())?
         }
         (Some(role), Language::C) => c(role, args)?,
-        (Some(role), Language::Python) => python::files(role, &args.name, args.stateful || args.numpy)?,
+        (Some(role), Language::Python) => {
+            python::files(role, &args.name, args.stateful || args.numpy)?
+        }
     };
     if args.wheel {
         files.extend(wheel::files(role, args)?);

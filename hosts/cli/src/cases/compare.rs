@@ -280,7 +280,7 @@ impl<'c> Walk<'c> {
             return;
         };
         let rounding = wrong.iter().all(Pair::is_rounding);
-        let shown = match &worst.at[..] {
+        let shown = match worst.at {
             [] => format!("{path}: {worst}"),
             at => {
                 let count = counted(wrong.len(), old.len(), "differ");

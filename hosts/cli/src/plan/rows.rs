@@ -83,7 +83,11 @@ pub fn rows(
                 down: asked.request.expected(&facts).map(copies),
                 up: asked.answer.expected(&facts).map(each),
                 releases: (asked.flow.slots())
-                    .chain(parts.sends_class_counts(&asked, make).then_some(COUNTS.name()))
+                    .chain(
+                        parts
+                            .sends_class_counts(&asked, make)
+                            .then_some(COUNTS.name()),
+                    )
                     .filter(|slot| parts.has(slot))
                     .collect(),
                 asked,
