@@ -55,6 +55,6 @@ pub use python_module::{
     Fingerprint, Import, Module, SessionPart, on_module, on_session, session_parts,
 };
 pub use schema::schema_of;
-pub use sections::{DataSection, Isolate};
+pub use sections::{DataSection, Isolate, LedgerUse};
 pub use spec::Spec;
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_VALUES};

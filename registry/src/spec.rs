@@ -5,7 +5,7 @@ use crate::check::Checker;
 use crate::diagnostics::Mistakes;
 use crate::document::Document;
 use crate::library::Library;
-use crate::sections::{DataSection, Top};
+use crate::sections::{DataSection, LedgerUse, Top};
 use crate::slots::{in_order, written};
 use crate::spanned_value::key;
 use fl_core::privacy::Noise;
@@ -13,6 +13,7 @@ use fl_core::settings::{Setting, Value};
 use fl_core::{
     Budget, BuildContext, CheckedSettings, Checkpoints, Faults, PartDecl, Parts, Protocol, Result,
 };
+use std::path::Path;
 use std::sync::Arc;
 
 /// Everything that a run needs to know.
@@ -38,6 +39,8 @@ pub struct Spec<D> {
     pub checkpoints: Checkpoints,
     /// What may be spent.
     pub budget: Option<Budget>,
+    /// The ledger over all runs; its path is absolute.
+    pub ledger: Option<LedgerUse>,
     /// Where the noise of releases comes from.
     pub noise: Noise,
     /// The libraries that were loaded for it, each with its hash.
@@ -100,7 +103,13 @@ impl Document {
         let protocol = protocol.and_then(|p| p.part);
         let all = top.zip(data).zip(protocol);
         let notes = std::mem::take(&mut check.notes);
-        let ((top, data), protocol) = check.finish(all)?;
+        let ((mut top, data), protocol) = check.finish(all)?;
+        if let Some(ledger) = &mut top.ledger {
+            let folder = Path::new(&self.file).parent().unwrap_or(Path::new(""));
+            let path = folder.join(&ledger.path);
+            let path = std::path::absolute(&path).unwrap_or(path);
+            ledger.path = path.to_string_lossy().into_owned();
+        }
 
         let mut resolved = top.write();
         if let Value::Mapping(map) = &mut resolved {
@@ -109,6 +118,9 @@ impl Document {
             map.insert("parts".into(), written(&filled));
             if top.budget.is_none() {
                 map.remove("budget");
+            }
+            if top.ledger.is_none() {
+                map.remove("ledger");
             }
             // those of the command line too, and from wherever the run goes on
             match catalogue.libraries.as_slice() {
@@ -127,6 +139,7 @@ impl Document {
             faults: top.faults,
             checkpoints: top.checkpoint,
             budget: top.budget,
+            ledger: top.ledger,
             noise: top.noise.into(),
             libraries: catalogue.libraries.clone(),
             resolved,

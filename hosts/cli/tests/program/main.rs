@@ -16,6 +16,7 @@ mod generators;
 mod hostile;
 mod isolation;
 mod kills;
+mod ledger;
 mod library;
 mod methods;
 mod mistakes;
