@@ -64,6 +64,67 @@ fl_core::settings! {
         checkpoint: Checkpoints = fl_core::settings::defaults();
         /// What the run may spend; it stops before it would spend more. Needs an accountant.
         budget: Option<Budget> = None;
+        /// The ledger of what all runs on these data have released: its path, relative to the spec,
+        /// or `{path, data}` with a name for the data. `fl ledger init` makes it. A run that would
+        /// exceed the ledger's limit is refused before it releases anything.
+        ledger: Option<LedgerUse> = None;
+    }
+}
+
+/// The ledger of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LedgerUse {
+    /// The ledger's file.
+    pub path: String,
+    /// The user's name for the data; if not given, that of the set.
+    pub data: Option<String>,
+}
+
+fl_core::settings! {
+    /// The ledger of a run.
+    struct LedgerSection {
+        /// The ledger's file, relative to the spec.
+        path: String;
+        /// A name for the data, if not that of the set. Runs with one name, or with the same rows,
+        /// count together.
+        data: Option<String> = None;
+    }
+}
+
+impl Setting for LedgerUse {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        let read = match value {
+            Value::String(path) => Self {
+                path: path.clone(),
+                data: None,
+            },
+            Value::Mapping(_) => {
+                let LedgerSection { path, data } = LedgerSection::read(value, reader)?;
+                Self { path, data }
+            }
+            _ => return reader.unlike(&Self::kind(), value),
+        };
+        let name = |name: &String| !name.trim().is_empty() && !name.contains(char::is_control);
+        match name(&read.path) && read.data.as_ref().is_none_or(name) {
+            true => Some(read),
+            false => reader.unlike(
+                "a path and a name that are not empty, each on one line",
+                value,
+            ),
+        }
+    }
+    fn write(&self) -> Value {
+        let Self { path, data } = self.clone();
+        match data {
+            None => path.into(),
+            Some(_) => LedgerSection { path, data }.write(),
+        }
+    }
+    fn schema() -> serde_json::Value {
+        json!({ "anyOf": [{ "type": "string", "minLength": 1 }, LedgerSection::schema()] })
+    }
+    fn kind() -> String {
+        "a path, or `{path, data}`".into()
     }
 }
 

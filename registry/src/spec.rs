@@ -5,7 +5,7 @@ use crate::check::Checker;
 use crate::diagnostics::Mistakes;
 use crate::document::Document;
 use crate::library::Library;
-use crate::sections::{DataSection, Top};
+use crate::sections::{DataSection, LedgerUse, Top};
 use crate::slots::{in_order, written};
 use crate::spanned_value::key;
 use crate::trust::Trust;
@@ -15,6 +15,7 @@ use fl_core::{
     Budget, BuildContext, CheckedSettings, Checkpoints, Faults, PartDecl, Parts, Protocol, Result,
     StopWhen,
 };
+use std::path::Path;
 use std::sync::Arc;
 
 /// Everything that a run needs to know.
@@ -42,6 +43,8 @@ pub struct Spec<D> {
     pub checkpoints: Checkpoints,
     /// What may be spent.
     pub budget: Option<Budget>,
+    /// The ledger over all runs; its path is absolute.
+    pub ledger: Option<LedgerUse>,
     /// Where the noise of releases comes from.
     pub noise: Noise,
     /// The libraries that were loaded for it, each with its hash.
@@ -107,7 +110,13 @@ impl Document {
         let protocol = protocol.and_then(|p| p.part);
         let all = top.zip(data).zip(protocol);
         let notes = std::mem::take(&mut check.notes);
-        let ((top, data), protocol) = check.finish(all)?;
+        let ((mut top, data), protocol) = check.finish(all)?;
+        if let Some(ledger) = &mut top.ledger {
+            let folder = Path::new(&self.file).parent().unwrap_or(Path::new(""));
+            let path = folder.join(&ledger.path);
+            let path = std::path::absolute(&path).unwrap_or(path);
+            ledger.path = path.to_string_lossy().into_owned();
+        }
 
         let mut resolved = top.write();
         if let Value::Mapping(map) = &mut resolved {
@@ -122,6 +131,9 @@ impl Document {
             }
             if top.plugins_trust.is_none() {
                 map.remove("plugins-trust");
+            }
+            if top.ledger.is_none() {
+                map.remove("ledger");
             }
             // those of the command line too, and from wherever the run goes on
             match catalogue.libraries.as_slice() {
@@ -141,6 +153,7 @@ impl Document {
             faults: top.faults,
             checkpoints: top.checkpoint,
             budget: top.budget,
+            ledger: top.ledger,
             noise: top.noise.into(),
             libraries: catalogue.libraries.clone(),
             plugins_trust: catalogue.trust.level.clone(),

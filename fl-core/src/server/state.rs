@@ -117,6 +117,11 @@ impl<'h> RunState<'h> {
         self.ledger.unaccounted()
     }
 
+    /// Returns all releases so far: those of the server, and those of each client.
+    pub fn releases(&self) -> (&[PrivacyEvent], &BTreeMap<ClientId, Vec<PrivacyEvent>>) {
+        (&self.ledger.server, &self.ledger.clients)
+    }
+
     /// Records that a row may belong to two clients: a guarantee for one example is impossible.
     pub fn owned_twice(&mut self, why: &str) {
         self.ledger.exposure.twice = Some(why.into());

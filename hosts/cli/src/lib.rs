@@ -26,6 +26,7 @@ mod export;
 mod inspect_topics;
 #[cfg(unix)]
 mod lazy_executor;
+mod ledger;
 mod log;
 mod new;
 mod part_trial;
@@ -185,6 +186,11 @@ enum Command {
     Account {
         #[command(subcommand)]
         command: account::AccountCommand,
+    },
+    /// Keep a ledger of what all runs on a data set have released.
+    Ledger {
+        #[command(subcommand)]
+        command: ledger::LedgerCommand,
     },
     #[cfg(feature = "plugins")]
     /// Attack a run: measure how much it reveals of its training examples.
@@ -389,6 +395,7 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
         Command::Try(args) => try_part::try_part(&args, &catalogue),
         Command::ClientProcess(args) => run::serve(args, &catalogue),
         Command::Account { command } => account::account(&command, &catalogue),
+        Command::Ledger { command } => ledger::ledger(&command, &catalogue),
         #[cfg(feature = "plugins")]
         Command::Attack { command: asked } => attack::attack(&asked, &catalogue, command),
         Command::Data {

@@ -17,6 +17,9 @@ pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogu
                 if let Some(missing) = spec.data.missing(&fl_data::data_dir(None)) {
                     say(format_args!("note: {}: {missing}", path.display()));
                 }
+                if let Some(why) = fl_engine::ledger_fault(&spec) {
+                    say(format_args!("note: {}: {why}", path.display()));
+                }
             }
             Err(mistakes) => wrong.push(mistakes),
         }

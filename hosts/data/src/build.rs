@@ -7,7 +7,7 @@ use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split, fr
 use crate::public::{Public, PublicFrom};
 use crate::ranges::check_ranges;
 use crate::section::DataSpec;
-use crate::shared_rows::hashes;
+use crate::shared_rows::{digest, hashes};
 use crate::split::{Groups, by_file, extremes, split};
 use crate::split_spec::Split;
 use crate::undersampled::{self, Undersampled, Undersampler};
@@ -51,6 +51,8 @@ pub struct Assembled {
     /// Properties inferred from all rows of the clients: kinds of columns, categories,
     /// classes, means. Observers of a run see some of them.
     pub inferred: Vec<String>,
+    /// The hash of the rows of the clients' set ([`build_identified`]).
+    pub digest: Option<String>,
     /// A row that two clients have. A guarantee for one example assumes that it is one client's.
     pub twice: Option<String>,
 }
@@ -74,6 +76,19 @@ pub struct PublicSamples {
 /// If the spec would not be read from a file, a set cannot be loaded, or nothing is left for the
 /// clients.
 pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> {
+    assemble(spec, dir, stream, false)
+}
+
+/// As [`build`], with the hash of all training rows of the clients' set, as decoded and in any
+/// order: two specs with the same rows have the same, whatever their split and their `limit`.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_identified(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> {
+    assemble(spec, dir, stream, true)
+}
+
+fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Result<Assembled> {
     check_ranges(spec).context("data")?;
     let numbered = |mut set: Set| {
         if let Some(order) = &spec.class_order {
@@ -92,6 +107,7 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
     let shared = other_set.and_then(|public| spec.set.shared_source(public, dir));
     let compared = other_set.is_some() && shared.is_none();
     let (mut own_rows, rows_shared) = (HashSet::new(), Cell::new(false));
+    let mut identity = None;
     let Set {
         train,
         test,
@@ -107,6 +123,7 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         if compared {
             own_rows = hashes(&rows).collect();
         }
+        identity = identify.then(|| digest(&rows));
     })
     .and_then(numbered)?;
     let mut inferred: Vec<String> = inferred.into_iter().map(|found| found.text).collect();
@@ -213,6 +230,7 @@ pub fn build(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<Assembled> 
         notes,
         uneven,
         inferred,
+        digest: identity,
         twice: twice.filter(|_| matches!(spec.split(), Split::ByFile)),
     };
     if let Some(how) = &spec.undersampled {

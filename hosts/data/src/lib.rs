@@ -33,7 +33,7 @@ pub mod split_spec;
 pub mod text;
 mod undersampled;
 
-pub use build::{Assembled, PublicSamples, build};
+pub use build::{Assembled, PublicSamples, build, build_identified};
 pub use catalogue::{Entry, FileEntry, list};
 pub use column_match::alike;
 pub use dataset::{DataSet, Inferred, Rows, class_task};

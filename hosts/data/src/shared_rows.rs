@@ -2,12 +2,14 @@
 
 use crate::dataset::Source;
 use fl_core::{Inputs, Samples};
+use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
 use std::hash::{DefaultHasher, Hasher};
 
-/// The hash of a row as it was decoded: of its numbers that are not 0, and their places. Labels and
-/// the scale of bytes do not count.
-fn hash(inputs: &Inputs, row: usize, (room, bytes): &mut (Vec<f32>, Vec<u8>)) -> u64 {
+/// Writes a row as it was decoded into `bytes`: its numbers that are not 0, and their places. Labels
+/// and the scale of bytes do not count.
+fn encode(inputs: &Inputs, row: usize, (room, bytes): &mut (Vec<f32>, Vec<u8>)) {
     // all of a row at once: a hasher takes longer for many small pieces
     bytes.clear();
     let mut add = |at: usize, value: f32| {
@@ -42,16 +44,37 @@ fn hash(inputs: &Inputs, row: usize, (room, bytes): &mut (Vec<f32>, Vec<u8>)) ->
                 .for_each(|(at, value)| add(*at as usize, *value));
         }
     }
-    let mut hash = DefaultHasher::new();
-    hash.write(bytes);
-    hash.finish()
 }
 
 /// The hash of each row, in order.
 pub(crate) fn hashes(samples: &Samples) -> impl Iterator<Item = u64> + '_ {
     let mut room = Default::default();
     let ids = samples.ids().iter();
-    ids.map(move |id| hash(samples.inputs(), *id as usize, &mut room))
+    ids.map(move |id| {
+        encode(samples.inputs(), *id as usize, &mut room);
+        let mut hash = DefaultHasher::new();
+        hash.write(&room.1);
+        hash.finish()
+    })
+}
+
+/// The SHA-256 of all rows as they were decoded, in any order, in hexadecimal: files with another
+/// name, packing, order or format have the same.
+pub(crate) fn digest(samples: &Samples) -> String {
+    let mut room = Default::default();
+    let mut rows: Vec<[u8; 32]> = Vec::with_capacity(samples.len());
+    for id in samples.ids() {
+        encode(samples.inputs(), *id as usize, &mut room);
+        rows.push(Sha256::digest(&room.1).into());
+    }
+    rows.sort_unstable();
+    let all = rows
+        .iter()
+        .fold(Sha256::new(), |all, row| all.chain_update(row));
+    all.finalize().iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// Is a row of `one` a row of `other` too? Memory grows with the rows of the smaller only.
@@ -123,6 +146,18 @@ mod tests {
             assert!(!share_a_row(one, &dense(&[1.0, 0.0])), "places count");
             // only what a view shows
             assert!(!share_a_row(&numbers.pick(&[1]), one));
+        }
+        let (both, turned) = (dense(&[0.0, 1.0, 3.0, 4.0]), dense(&[3.0, 4.0, -0.0, 1.0]));
+        let other = sparse(&[0, 1, 3], &[1, 0, 1], &[1.0, 3.0, 4.0]);
+        assert_eq!(digest(&both), digest(&turned));
+        assert_eq!(digest(&both), digest(&other));
+        // a row more, a row less, a row twice, another number
+        for rows in [
+            &[0.0, 1.0][..],
+            &[0.0, 1.0, 3.0, 4.0, 3.0, 4.0],
+            &[0.0, 1.0, 3.0, 5.0],
+        ] {
+            assert_ne!(digest(&both), digest(&dense(rows)));
         }
         assert!(!share_a_row(&numbers, &dense(&[])));
     }

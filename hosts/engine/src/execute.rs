@@ -1,13 +1,17 @@
 //! Runs a checked spec on its data.
 
 use crate::placement::{self, DataOwnership, Placement};
+use crate::plan::Plan;
 use crate::prepare;
 use crate::run_folder::RUN_PAGE;
+use crate::spending::RunSpending;
 use anyhow::bail;
 use fl_core::{Problem, Protocol, RunOptions, Task};
 use fl_data::{Assembled, DataSpec, Split};
-use fl_registry::Spec;
-use fl_sim::{Execution, Manifest, Outcome, ResumePoint, RunFolder, Setup, StoppedRun};
+use fl_registry::{LedgerUse, Spec};
+use fl_sim::{
+    Execution, Manifest, Outcome, ResumePoint, RunFolder, Setup, SpendingRecord, StoppedRun,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -82,6 +86,14 @@ pub fn execute(
         placement::ready(placement, clients)
     });
     let ready = ready.transpose()?;
+    // what the ledger refuses leaves no folder
+    let mut spending = match (&spec.ledger, &folder) {
+        (None, _) => None,
+        (Some(wanted), Folder::Stopped(paused)) => {
+            Some(open_spending(spec, wanted, paused.path(), &data)?)
+        }
+        (Some(wanted), _) => Some(open_spending(spec, wanted, Path::new(""), &data)?),
+    };
     let yaml = spec.yaml()?;
     let files = prepare::data_files(&spec.data, &options.data_dir)?;
     let hashes: Vec<String> = files.iter().map(|file| file.sha256.clone()).collect();
@@ -93,6 +105,9 @@ pub fn execute(
         None => protocol,
     };
     let out = folder.path().to_path_buf();
+    if let Some(spending) = &mut spending {
+        spending.set_folder(&out);
+    }
     (options.on_folder)(&out);
     let elsewhere = ready.map(|ready| ready.clients(&yaml, &hashes, &out, &options.data_dir));
     let outcome = fl_sim::run(Setup {
@@ -100,7 +115,7 @@ pub fn execute(
         protocol_name: spec.protocol.name,
         protocol: Arc::from(protocol),
         parts: spec.parts.clone(),
-        options: run_options(spec, data.task)?,
+        options: run_options(spec, data.task, spending.as_ref())?,
         clients: match spec.data.split() {
             Split::Own => Vec::new(),
             _ => data.clients,
@@ -115,6 +130,7 @@ pub fn execute(
         resumed,
         checkpoints: spec.checkpoints.clone(),
         stop_when: spec.stop_when.clone(),
+        spending: spending.map(|spending| Box::new(spending) as Box<dyn SpendingRecord>),
         execution: options.execution,
     });
     outcome.inspect_err(|error| {
@@ -186,13 +202,28 @@ fn open(
     }
 }
 
-fn run_options(spec: &Spec<DataSpec>, task: Task) -> anyhow::Result<RunOptions> {
+fn open_spending(
+    spec: &Spec<DataSpec>,
+    wanted: &LedgerUse,
+    folder: &Path,
+    data: &Assembled,
+) -> anyhow::Result<RunSpending> {
+    let plan = Plan::new(spec, data)?;
+    RunSpending::open(spec, (wanted, folder), (data, &plan))
+}
+
+fn run_options(
+    spec: &Spec<DataSpec>,
+    task: Task,
+    spending: Option<&RunSpending>,
+) -> anyhow::Result<RunOptions> {
+    let own = spec.budget.as_ref();
     Ok(RunOptions {
         seed: spec.seed,
         noise: prepare::noise_source(spec)?,
         task,
         faults: spec.faults.clone(),
-        budget: spec.budget.clone(),
+        budget: spending.map_or(own.cloned(), |spending| spending.budget(own)),
         evaluate_every: spec.evaluate_every,
         after_split: spec.data.split().deals(),
     })

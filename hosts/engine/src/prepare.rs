@@ -104,7 +104,11 @@ pub fn read(spec: &Document, catalogue: &Catalogue) -> Result<Spec<DataSpec>, No
 /// # Errors
 /// When a data set is not there or cannot be read.
 pub fn data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Assembled> {
-    fl_data::build(&spec.data, dir, &Stream::root(spec.seed).child("data", 0)).context("data")
+    let build = match &spec.ledger {
+        Some(_) => fl_data::build_identified,
+        None => fl_data::build,
+    };
+    build(&spec.data, dir, &Stream::root(spec.seed).child("data", 0)).context("data")
 }
 
 /// What the protocol of a spec is made from: at the server and at the clients the same.

@@ -86,10 +86,10 @@ impl Node {
         Self {
             served,
             owners,
+            ledger: Ledger::new(home.ledger()),
             home,
             live: None,
             heard: (none(), Sha256::digest([]).into()),
-            ledger: Ledger::default(),
             data,
         }
     }
@@ -182,7 +182,11 @@ impl Node {
             live.client = live.client.with_noise(noise);
         }
         if own {
-            self.ledger.catch_up(&self.home.ledger())?;
+            self.ledger.catch_up()?;
+            ensure!(
+                self.ledger.has(&live.kept.now.paid),
+                "the ledger of the node's home lacks answers of this run: an older copy was restored; restore the newest"
+            );
             // if the node ended before it could send this answer, its cost is not paid twice
             let paid = [&live.kept.now.paid[..], &[key]].concat();
             let past = self.ledger.beside(&paid);
@@ -198,7 +202,7 @@ impl Node {
             if !spent.is_empty() {
                 live.kept.now.paid.push(key);
             }
-            self.ledger.charge(&self.home.ledger(), key, spent)?;
+            self.ledger.charge(key, spent)?;
         }
         let (said, body) = match done {
             Ok((AnswerKind::Answer { mut envelope, .. }, body)) => {

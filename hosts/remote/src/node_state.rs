@@ -1,11 +1,11 @@
 //! [`NodeState`]: the folder of a node, with its identity, its secret, and its clients' states by
 //! run.
 
-use crate::ledger::LedgerFiles;
 use crate::private_file::{folder, last, lock, open, own, private};
 use crate::wire::{AnswerKind, Id, hex, random};
 use anyhow::{Context, anyhow, bail, ensure};
 use fl_core::{ClientId, Result};
+use fl_ledger::ChainFiles;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -128,11 +128,12 @@ impl NodeState {
     }
 
     /// The files of everything that was ever released.
-    pub(crate) fn ledger(&self) -> LedgerFiles {
-        LedgerFiles {
+    pub(crate) fn ledger(&self) -> ChainFiles {
+        ChainFiles {
             records: self.path.join("ledger"),
             head: self.path.join("ledger-head"),
             secret: self.secret,
+            advice: "the ledger of releases is lost, so the node releases nothing more; restore both files, or set the node up again with another home",
         }
     }
 

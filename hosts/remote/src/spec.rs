@@ -26,8 +26,9 @@ impl SpecText {
         if let Value::Mapping(spec) = &mut value {
             spec.iter_mut()
                 .for_each(|(_, part)| leave_out_devices(part));
-            // checkpoints concern the leader only
+            // checkpoints and the ledger concern the leader only
             spec.remove("checkpoint");
+            spec.remove("ledger");
             // the path of a library may differ between machines; its hash ensures that it is the
             // same
             for library in spec

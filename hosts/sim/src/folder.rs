@@ -26,6 +26,8 @@ pub(crate) const STATE: &str = "state";
 /// The key of a run's system noise, until the run is done: it allows its holder to remove the
 /// noise.
 const NOISE: &str = "noise-key";
+/// The name of a run in the ledger over runs.
+pub const LEDGER: &str = "ledger.json";
 pub(crate) const MODELS: &str = "models";
 pub(crate) const PICTURES: &str = "pictures";
 
@@ -234,7 +236,7 @@ impl RunFolder {
     pub(crate) fn discard(self) {
         // a file that cannot be removed stays; the run's own error matters more
         let lines = [JOURNAL, METRICS, COSTS];
-        let others = [SPEC, NOISE, partial_step::FILE, manifest::FILE];
+        let others = [SPEC, NOISE, LEDGER, partial_step::FILE, manifest::FILE];
         for name in lines.into_iter().chain(others) {
             let _ = fs::remove_file(self.path.join(name));
         }

@@ -6,9 +6,9 @@ use crate::folder::{CheckpointCost, HostState, RunFolder, SavedPosition};
 use crate::image_grid::picture;
 use crate::partial_step::PartialStep;
 use crate::pool::for_clients;
-use crate::setup::{Next, OnStep, Progress, StepProgress, StepReport, Warn, Watch};
+use crate::setup::{Next, OnStep, Progress, SpendingRecord, StepProgress, StepReport, Warn, Watch};
 use anyhow::{Context, bail};
-use fl_core::privacy::Observer;
+use fl_core::privacy::{Epsilons, Observer};
 use fl_core::{
     Answer, CheckpointInterval, Checkpoints, ClientId, ClientState, Evaluation, Examples, Host,
     JournalEntry, Metric, Payload, Problem, Protocol, Public, Request, Result, Samples,
@@ -37,6 +37,9 @@ pub(crate) struct Sim<'a> {
     /// Number of requests in the current step.
     pub asked: u64,
     pub checkpoints: Checkpoints,
+    pub spending: Option<Box<dyn SpendingRecord + 'a>>,
+    /// Whether the run's spending is reserved.
+    pub reserved: bool,
     pub stop_after: Option<usize>,
     pub stop: Arc<AtomicBool>,
     /// The step after which the run stops, if another follows.
@@ -117,6 +120,23 @@ impl Sim<'_> {
         }
     }
 
+    /// Reserves the run's spending, once in a process.
+    fn reserve(&mut self) -> Result<()> {
+        if let Some(spending) = self.spending.as_mut().filter(|_| !self.reserved) {
+            spending.reserve()?;
+            self.reserved = true;
+        }
+        Ok(())
+    }
+
+    /// Records epsilon before a file of the run shows it.
+    fn reached(&mut self, epsilons: Option<&Epsilons>) -> Result<()> {
+        match (&mut self.spending, epsilons) {
+            (Some(spending), Some(epsilons)) => spending.reached(epsilons),
+            _ => Ok(()),
+        }
+    }
+
     /// Lets the clients answer, in any process.
     fn serve<'q>(
         &mut self,
@@ -178,6 +198,7 @@ impl Host for Sim<'_> {
         question: &(dyn Fn(ClientId) -> Request<'q> + Sync),
         each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
     ) -> Result<()> {
+        self.reserve()?;
         let Some(mut watch) = self.watch.take() else {
             return self.serve(to, question, each);
         };
@@ -256,6 +277,7 @@ impl Host for Sim<'_> {
     }
 
     fn journal(&mut self, entry: &JournalEntry) -> Result<()> {
+        self.reached(entry.privacy.as_ref())?;
         if let Some(folder) = &mut self.folder {
             folder.journal(entry)?;
         }
@@ -274,6 +296,7 @@ impl Host for Sim<'_> {
     }
 
     fn cost(&mut self, cost: &StepCost) -> Result<()> {
+        self.reached(cost.privacy.as_ref())?;
         if let Some(folder) = &mut self.folder {
             folder.cost(cost)?;
         }

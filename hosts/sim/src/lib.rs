@@ -21,11 +21,13 @@ mod setup;
 pub use atomic_file::own;
 pub use atomic_file::{open_own, read_own, sync, write, write_secret};
 pub use external_clients::{ClientFactory, ExternalClients, owners};
-pub use folder::{ResumePoint, RunFolder};
+pub use folder::{LEDGER, ResumePoint, RunFolder};
 pub use image_grid::picture;
 pub use manifest::{FileHash, Manifest, Session, time};
 pub use outcome::{Outcome, Summary, Traffic};
 pub use pool::{executor, workers};
 pub use resume::StoppedRun;
 pub use run::run;
-pub use setup::{Execution, Next, OnStep, Progress, Setup, StepProgress, StepReport, Warn, Watch};
+pub use setup::{
+    Execution, Next, OnStep, Progress, Setup, SpendingRecord, StepProgress, StepReport, Warn, Watch,
+};

@@ -112,6 +112,11 @@ impl StoppedRun {
         })
     }
 
+    /// Returns its folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Is this the text of its `spec.yaml`?
     pub fn is_of(&self, spec: &[u8]) -> bool {
         self.spec[..] == Sha256::digest(spec)[..]

@@ -112,6 +112,8 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         folder: setup.folder,
         wire: execution.wire,
         checkpoints: setup.checkpoints,
+        spending: setup.spending,
+        reserved: false,
         stop_after: execution.stop_after,
         stop: execution.stop,
         stopped: None,
@@ -169,6 +171,8 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     };
     let (digest, totals, privacy) = (fed.digest(), fed.totals().clone(), fed.protections()?);
     let unaccounted = fed.unaccounted();
+    let (server, clients) = fed.releases();
+    let (server, clients) = (server.to_vec(), clients.clone());
     let Totals { up, down, steps } = totals;
     if stopped.is_none() {
         // disclosures after the last step, such as the clients' models
@@ -219,6 +223,14 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
             );
             sim.warn(&text);
         }
+    }
+    // before the folder is complete: if this fails, the run can resume
+    match &mut sim.spending {
+        Some(spending) if outcome.stopped.is_none() => {
+            spending.settle(&server, &clients, outcome.privacy.as_ref())?;
+        }
+        Some(spending) if sim.reserved => spending.stop()?,
+        _ => {}
     }
     if !unaccounted.is_empty() {
         (sim.warn)(&report::unaccounted(&unaccounted));

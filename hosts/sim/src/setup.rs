@@ -2,10 +2,12 @@
 
 use crate::external_clients::ExternalClients;
 use crate::folder::{ResumePoint, RunFolder};
-use fl_core::privacy::Observer;
+use fl_core::privacy::{Epsilons, Observer, Protections};
 use fl_core::{
-    Checkpoints, Examples, Metric, Parts, Protocol, Public, RunOptions, StepCost, StopWhen,
+    Checkpoints, ClientId, Examples, Metric, Parts, PrivacyEvent, Protocol, Public, Result,
+    RunOptions, StepCost, StopWhen,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -62,6 +64,39 @@ pub type Warn<'a> = Box<dyn FnMut(&str) + 'a>;
 /// Called with the data that an observer sees.
 pub type Watch<'a> = Box<dyn FnMut(Observer, &str, &[u8]) + 'a>;
 
+/// A record of what runs spend, which outlives a run.
+pub trait SpendingRecord {
+    /// Reserves all that the run may spend. Called before the first request of this process.
+    ///
+    /// # Errors
+    /// If it may not be spent, or the record cannot be written; then no request is sent.
+    fn reserve(&mut self) -> Result<()>;
+
+    /// Records epsilon after an exchange or a step; `None` for an observer without a guarantee.
+    ///
+    /// # Errors
+    /// If the record cannot be written.
+    fn reached(&mut self, epsilons: &Epsilons) -> Result<()>;
+
+    /// Records that the run stops at a checkpoint, without a release after it.
+    ///
+    /// # Errors
+    /// If the record cannot be written.
+    fn stop(&mut self) -> Result<()>;
+
+    /// Records the releases of the server and of each client in a run that is done, and its
+    /// guarantees.
+    ///
+    /// # Errors
+    /// If the record cannot be written; the run can then resume.
+    fn settle(
+        &mut self,
+        server: &[PrivacyEvent],
+        clients: &BTreeMap<ClientId, Vec<PrivacyEvent>>,
+        privacy: Option<&Protections>,
+    ) -> Result<()>;
+}
+
 /// The inputs of a run.
 pub struct Setup<'a> {
     /// The run's name.
@@ -97,6 +132,8 @@ pub struct Setup<'a> {
     pub checkpoints: Checkpoints,
     /// When to end the rounds early.
     pub stop_when: Option<StopWhen>,
+    /// Where the run's spending is recorded, if anywhere.
+    pub spending: Option<Box<dyn SpendingRecord + 'a>>,
     /// How to execute the run.
     pub execution: Execution<'a>,
 }
@@ -169,6 +206,7 @@ impl Setup<'_> {
             resumed: None,
             checkpoints: fl_core::settings::defaults(),
             stop_when: None,
+            spending: None,
             execution: Execution::default(),
         }
     }

@@ -62,7 +62,11 @@ pub fn spec_of(
         Split::Own => Err(Failure::usage(
             "the clients of this spec own their data, so this machine cannot run them",
         )),
-        _ => Ok(spec),
+        // an attack's runs are thrown away, and its results follow the data in any case
+        _ => Ok(Spec {
+            ledger: None,
+            ..spec
+        }),
     }
 }
 

@@ -18,6 +18,7 @@ mod golden;
 mod hostile;
 mod isolation;
 mod kills;
+mod ledger;
 mod library;
 mod methods;
 mod mistakes;

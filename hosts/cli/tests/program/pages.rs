@@ -174,7 +174,7 @@ fn source(target: &str) -> Result<String, String> {
         let line = line.get(indent.unwrap_or(0)..).unwrap_or("");
         match line.strip_prefix("//!").filter(|_| comment) {
             Some(text) => text.strip_prefix(' ').unwrap_or(text).into(),
-            None => format!("{line}"),
+            None => line.to_string(),
         }
     };
     Ok(lines.iter().map(|line| plain(line) + "\n").collect())

@@ -1,15 +1,11 @@
 //! `fl plan`: every question before it is asked.
 
-mod epsilon;
-mod rows;
-
 use crate::{DataDir, Done, Overrides, print, width};
 use clap::Args;
-use fl_core::privacy::{Guarantee, Observer, Unit};
-use fl_core::{BuildContext, Candidate, ClientId, ExchangeSpec, Stream};
-use fl_data::Split;
+use fl_core::ExchangeSpec;
+use fl_core::privacy::{Observer, Protection};
+use fl_engine::{Plan, PlannedCohort, PlannedExchange};
 use fl_registry::{Catalogue, columns, fill};
-use rows::{CohortSize, Row, rows};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -31,49 +27,22 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
     let data = fl_engine::data_with_notes(&spec, &args.data.path(), &mut |note| {
         crate::say(format_args!("note: {note}"));
     })?;
-    let make = BuildContext {
-        task: data.task.clone(),
-        stream: Stream::root(spec.seed),
-    };
-    let protocol = spec.make_protocol(&make)?;
-    let owners = data.clients.iter().enumerate();
-    // what is at nodes is not known here
-    let at_nodes = matches!(spec.data.split(), Split::Own);
-    let accounts = spec.parts.has("accountant");
-    let owners = owners.filter(|(_, own)| at_nodes || accounts || !own.is_empty());
-    let mut roster: Vec<(ClientId, usize)> = owners
-        .map(|(id, own)| (id as ClientId, own.len()))
-        .collect();
-    if protocol.pools_data() {
-        roster = vec![(0, roster.iter().map(|(_, n)| n).sum())];
-    }
-    let everyone = roster.len();
-    let pool: Vec<Candidate> = roster.iter().map(|(id, _)| Candidate::new(*id)).collect();
-    let public = data.public.as_ref().map_or(0, |p| p.samples.len());
-    let parts = &spec.parts.in_slots(protocol.slots());
-    let rows = rows(&*protocol, parts, &pool, public, &make);
-    let mut exposed = fl_core::exposed(protocol.as_ref(), parts, &make);
-    for what in &data.inferred {
-        exposed.add(&Observer::ALL, what);
-    }
-    let mut reached = match accounts {
-        true => {
-            let how = (spec.noise, spec.data.split().deals());
-            epsilon::reach(parts, &rows, everyone, &exposed, &make, how)
-        }
-        false => Vec::new(),
-    };
-    if let Some(twice) = &data.twice {
-        let of_example = |g: &Option<Guarantee>| g.as_ref().is_none_or(|g| g.unit == Unit::Example);
-        for (observer, _) in reached.extract_if(.., |(_, g)| of_example(g)) {
-            exposed.add(&[observer], twice);
-        }
-    }
+    let plan = Plan::new(&spec, &data)?;
+    let forecast = fl_engine::forecast(&spec, &data, &plan, catalogue)?;
+    let Plan {
+        everyone,
+        public,
+        exchanges: rows,
+        exposed,
+        reached,
+        ..
+    } = &plan;
+    let (everyone, accounts) = (*everyone, spec.parts.has("accountant"));
     let seen: Vec<_> = match accounts {
         true => Observer::ALL.map(|o| (o, exposed.to(o))).into(),
         false => Vec::new(),
     };
-    let sum = |bytes: fn(&Row) -> Option<u64>| {
+    let sum = |bytes: fn(&PlannedExchange) -> Option<u64>| {
         rows.iter().try_fold(0_u64, |sum, row| {
             let times = (row.asked.times as u64).saturating_mul(row.clients as u64);
             Some(sum.saturating_add(bytes(row)?.saturating_mul(times)))
@@ -90,7 +59,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
             })
             .collect();
         return print(
-            json!({ "without-price": seen, "reached": reached, "name": spec.name, "protocol": spec.protocol.name, "questions": questions, "bytes": { "up": up, "down": down } }),
+            json!({ "without-price": seen, "reached": reached, "ledger": forecast.as_ref().map(ledger_json), "name": spec.name, "protocol": spec.protocol.name, "questions": questions, "bytes": { "up": up, "down": down } }),
         );
     }
     let mut out = format!(
@@ -122,7 +91,7 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
             }
         };
     }
-    for (observer, guarantee) in &reached {
+    for (observer, guarantee) in reached {
         let budget = spec.budget.as_ref();
         let budget = budget.filter(|b| Observer::from(&b.against) == *observer);
         out += &match guarantee {
@@ -136,6 +105,9 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
             None => format!("epsilon against {observer} is known only after the run\n"),
         };
     }
+    if let Some(forecast) = &forecast {
+        out += &ledger_text(forecast);
+    }
     let sum = format!(
         "at most {} bytes up and {} down in all, without envelopes (sample and class counts, training losses)",
         bytes(up),
@@ -148,13 +120,13 @@ fn bytes(known: Option<u64>) -> String {
     known.map_or("?".into(), |bytes| bytes.to_string())
 }
 
-fn cells(row: &Row, everyone: usize) -> [String; 6] {
+fn cells(row: &PlannedExchange, everyone: usize) -> [String; 6] {
     let asked = &row.asked;
     let clients = match row.cohort {
-        CohortSize::Fixed(n) if n == everyone => n.to_string(),
-        CohortSize::Fixed(n) => format!("{n} of {everyone}"),
-        CohortSize::Drawn(least, most) => format!("~{least}-{most} of {everyone}"),
-        CohortSize::Unknown => format!("? of {everyone}"),
+        PlannedCohort::Fixed(n) if n == everyone => n.to_string(),
+        PlannedCohort::Fixed(n) => format!("{n} of {everyone}"),
+        PlannedCohort::Drawn(least, most) => format!("~{least}-{most} of {everyone}"),
+        PlannedCohort::Unknown => format!("? of {everyone}"),
     };
     [
         asked.label.into(),
@@ -164,4 +136,40 @@ fn cells(row: &Row, everyone: usize) -> [String; 6] {
         format!("{} {}", asked.up, bytes(row.up)),
         row.releases.join(", "),
     ]
+}
+
+/// What a run would add to its ledger.
+fn ledger_text(forecast: &fl_engine::Forecast) -> String {
+    let runs = match forecast.others {
+        1 => "1 other run".into(),
+        n => format!("{n} other runs"),
+    };
+    let mut out = format!(
+        "over all runs on {} ({runs} in the ledger):\n",
+        forecast.data
+    );
+    for (observer, after) in &forecast.after {
+        let before = match forecast.before.get(observer) {
+            Some(Protection::Holds(before)) => format!(" (so far {:.4})", before.epsilon),
+            Some(Protection::Nothing { .. }) => " (so far nothing)".into(),
+            None => String::new(),
+        };
+        let most = match after {
+            Protection::Holds(_) => "at most ",
+            Protection::Nothing { .. } => "",
+        };
+        out += &(fill(
+            &format!("  against {observer} {most}{after}{before}"),
+            width(),
+        ) + "\n");
+    }
+    if let Some(why) = &forecast.refused {
+        out += &(fill(&format!("the run will be refused: {why}"), width()) + "\n");
+    }
+    out
+}
+
+fn ledger_json(forecast: &fl_engine::Forecast) -> serde_json::Value {
+    json!({ "data": forecast.data, "other-runs": forecast.others, "before": forecast.before,
+        "after": forecast.after, "refused": forecast.refused })
 }

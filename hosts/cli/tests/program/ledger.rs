@@ -1,0 +1,348 @@
+//! `ledger:` in specs, and `fl ledger`: what all runs on the same rows release.
+use crate::common::{fails, fl, flat, json, out, quick, start};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// The arguments of a run of `quick-dp-sgd` with this ledger, into this folder.
+fn run<'a>(spec: &'a str, ledger: &'a str, folder: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let args = ["run", spec, "--json", "--set", ledger, "--out", folder];
+    [&args[..], more].concat()
+}
+
+fn show(dir: &Path) -> Value {
+    json(dir, &["ledger", "show", "l", "--json"])
+}
+
+fn epsilon(of: &Value) -> f64 {
+    of.as_f64().expect("an epsilon")
+}
+
+/// The settings of a run's ledger: tests run in a folder of their own, and the spec is elsewhere.
+fn set(dir: &Path) -> String {
+    format!("ledger={}", dir.join("l").display())
+}
+
+#[test]
+fn runs_on_the_same_rows_cost_what_one_run_of_all_their_releases_costs() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), quick("dp-sgd"));
+    let (dir, ledger) = (d.path(), set(d.path()));
+    out(dir, &["ledger", "init", "l"]);
+    let long = json(
+        dir,
+        &["run", &spec, "--json", "--set", "protocol.rounds=15"],
+    );
+    let long = epsilon(&long["privacy"]["server"]["epsilon"]);
+    let mut single = 0.0;
+    for (k, lr) in ["0.5", "0.4", "0.3"].into_iter().enumerate() {
+        let (folder, lr) = (format!("r{k}"), format!("parts.model.lr={lr}"));
+        let more = ["--set", &lr];
+        let plan = ["plan", &spec, "--json", "--set", &ledger, "--set", &lr];
+        let plan = json(dir, &plan);
+        let ran = json(dir, &run(&spec, &ledger, &folder, &more));
+        single = epsilon(&ran["privacy"]["server"]["epsilon"]);
+        let shown = show(dir);
+        let together = &shown["data-sets"][0]["together"];
+        assert_eq!(
+            plan["ledger"]["after"], *together,
+            "the plan says it before"
+        );
+        assert_eq!(plan["ledger"]["other-runs"], k);
+        let alone = &shown["data-sets"][0]["runs"][k]["alone"];
+        assert_eq!(
+            epsilon(&alone["server"]["epsilon"]),
+            single,
+            "as the run said"
+        );
+    }
+    let shown = show(dir);
+    let sets = shown["data-sets"].as_array().unwrap();
+    assert_eq!(sets.len(), 1);
+    for observer in ["server", "clients", "readers"] {
+        let together = epsilon(&sets[0]["together"][observer]["epsilon"]);
+        assert!((together / long - 1.0).abs() < 1e-12, "{together} {long}");
+        assert!(together < 2.5 * single, "composed, and not added");
+    }
+    let text = flat(&out(dir, &["ledger", "show", "l"]));
+    assert!(
+        text.contains(&format!("against the server: epsilon {long:.4} at delta")),
+        "{text}"
+    );
+    assert_eq!(text.matches(&format!(" {single:.4}")).count(), 9, "{text}");
+}
+
+#[test]
+fn a_limit_refuses_a_run_before_it_leaves_anything() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), quick("dp-sgd"));
+    let (dir, ledger) = (d.path(), set(d.path()));
+    let one = json(dir, &["run", &spec, "--json", "--out", "free"]);
+    let limit = 1.5 * epsilon(&one["privacy"]["server"]["epsilon"]);
+    let limit = limit.to_string();
+    out(
+        dir,
+        &[
+            "ledger",
+            "init",
+            "l",
+            "--epsilon",
+            &limit,
+            "--against",
+            "server",
+        ],
+    );
+    json(dir, &run(&spec, &ledger, "a", &[]));
+    let before = fs::read(dir.join("l")).unwrap();
+    let (lr, rounds) = ("parts.model.lr=0.1", "protocol.rounds=10");
+    let (code, error) = fails(
+        dir,
+        &run(&spec, &ledger, "b", &["--set", lr, "--set", rounds]),
+    );
+    assert_eq!(code, 1);
+    assert!(
+        error.contains("refused before anything was released"),
+        "{error}"
+    );
+    assert!(!dir.join("b").exists());
+    assert_eq!(fs::read(dir.join("l")).unwrap(), before);
+    let plan = [
+        "plan", &spec, "--set", &ledger, "--set", lr, "--set", rounds,
+    ];
+    let plan = flat(&out(dir, &plan));
+    assert!(
+        plan.contains("the run will be refused: the ledger"),
+        "{plan}"
+    );
+    // a run of fewer rounds fits; one without an accountant never does
+    json(
+        dir,
+        &run(
+            &spec,
+            &ledger,
+            "c",
+            &["--set", lr, "--set", "protocol.rounds=1"],
+        ),
+    );
+    let (code, error) = fails(dir, &run(&quick("fedavg"), &ledger, "d", &[]));
+    assert_eq!(code, 1, "{error}");
+    assert!(error.contains("the run has no accountant"), "{error}");
+}
+
+#[test]
+fn a_killed_run_counts_in_full_and_its_end_settles_it() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), quick("dp-sgd"));
+    let (dir, ledger) = (d.path(), set(d.path()));
+    out(dir, &["ledger", "init", "l"]);
+    let rounds = ["--set", "protocol.rounds=600"];
+    let mut child = start(dir, &run(&spec, &ledger, "r", &rounds));
+    while !dir.join("r/state").exists() {
+        assert_eq!(child.try_wait().unwrap(), None, "it is to run for long");
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let entry = |shown: &Value| shown["data-sets"][0]["runs"][0].clone();
+    let open = entry(&show(dir));
+    assert_eq!(open["state"], "not done, all reserved");
+    let all = epsilon(&open["alone"]["server"]["epsilon"]);
+    let plan = json(dir, &[&["plan", &spec, "--json"], &rounds[..]].concat());
+    let planned = plan["reached"].as_array().unwrap().iter();
+    let planned = planned.map(|row| epsilon(&row[1]["epsilon"]));
+    assert!(planned.clone().count() > 0 && planned.into_iter().all(|e| e == all));
+    // it goes on, and counts once
+    let o = fl(
+        dir,
+        &["run", "--resume", "r", "--json", "--stop-after", "599"],
+    );
+    if o.status.success() {
+        let stopped = entry(&show(dir));
+        assert_eq!(stopped["state"], "stopped, all reserved");
+    }
+    let done = json(dir, &["run", "--resume", "r", "--json"]);
+    let shown = show(dir);
+    assert_eq!(shown["data-sets"][0]["runs"].as_array().unwrap().len(), 1);
+    let settled = entry(&shown);
+    assert_eq!(settled["state"], "done");
+    let spent = epsilon(&settled["alone"]["server"]["epsilon"]);
+    assert_eq!(spent, epsilon(&done["privacy"]["server"]["epsilon"]));
+}
+
+#[test]
+fn a_run_that_gets_more_rounds_counts_once_with_all_of_them() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), quick("dp-sgd"));
+    let (dir, ledger) = (d.path(), set(d.path()));
+    out(dir, &["ledger", "init", "l"]);
+    json(dir, &run(&spec, &ledger, "r", &["--stop-after", "2"]));
+    let stopped = show(dir);
+    let stopped = &stopped["data-sets"][0]["runs"][0];
+    assert_eq!(stopped["state"], "stopped, all reserved");
+    let more = ["--set", "protocol.rounds=8", "--json"];
+    let resumed = json(dir, &[&["run", "--resume", "r"], &more[..]].concat());
+    let shown = show(dir);
+    let runs = shown["data-sets"][0]["runs"].as_array().unwrap().clone();
+    assert_eq!((runs.len(), &runs[0]["state"]), (1, &"done".into()));
+    let together = &shown["data-sets"][0]["together"]["server"]["epsilon"];
+    assert_eq!(*together, resumed["privacy"]["server"]["epsilon"]);
+    let straight = [
+        "run",
+        &spec,
+        "--out",
+        "s",
+        "--set",
+        "protocol.rounds=8",
+        "--json",
+    ];
+    assert_eq!(
+        *together,
+        json(dir, &straight)["privacy"]["server"]["epsilon"]
+    );
+    assert!(epsilon(together) > epsilon(&stopped["alone"]["server"]["epsilon"]));
+}
+
+#[test]
+fn an_older_copy_of_the_ledger_is_found_by_runs_that_know_a_newer_one() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), quick("dp-sgd"));
+    let (dir, ledger) = (d.path(), set(d.path()));
+    out(dir, &["ledger", "init", "l"]);
+    let copy = |from: &str, to: &str| {
+        for end in ["", ".head"] {
+            let [from, to] = [from, to].map(|name| dir.join(format!("{name}{end}")));
+            fs::copy(from, to).unwrap();
+        }
+    };
+    copy("l", "old");
+    json(dir, &run(&spec, &ledger, "r", &["--stop-after", "2"]));
+    let head = show(dir)["head"].as_str().unwrap().to_string();
+    out(dir, &["ledger", "show", "l", "r", "--since", &head]);
+    copy("old", "l");
+    for args in [
+        &["ledger", "show", "l", "r"][..],
+        &["ledger", "show", "l", "--since", &head],
+        &["run", "--resume", "r"],
+    ] {
+        let (code, error) = fails(dir, args);
+        assert_eq!(code, 1);
+        assert!(
+            error.contains("an older copy was restored"),
+            "{args:?}: {error}"
+        );
+    }
+    // another ledger, and none
+    fs::remove_file(dir.join("l")).unwrap();
+    fs::remove_file(dir.join("l.head")).unwrap();
+    let (_, error) = fails(dir, &["run", "--resume", "r"]);
+    assert!(error.contains("there is no ledger at"), "{error}");
+    out(dir, &["ledger", "init", "l"]);
+    let (_, error) = fails(dir, &["run", "--resume", "r"]);
+    assert!(
+        error.contains("is not the ledger with which the run in r began"),
+        "{error}"
+    );
+}
+
+#[test]
+fn rows_are_known_by_any_name_in_any_order() {
+    let d = tempfile::tempdir().unwrap();
+    let (dir, ledger) = (d.path(), set(d.path()));
+    out(dir, &["ledger", "init", "l"]);
+    let line = |k: u32| format!("{},{},{}\n", k % 7, k % 11, ["no", "yes"][k as usize % 2]);
+    let head = "a,b,label\n";
+    let rows = |order: &mut dyn Iterator<Item = u32>| {
+        head.to_string() + &order.map(line).collect::<String>()
+    };
+    fs::write(dir.join("one.csv"), rows(&mut (0..60))).unwrap();
+    fs::write(dir.join("turned.csv"), rows(&mut (0..60).rev())).unwrap();
+    fs::write(dir.join("more.csv"), rows(&mut (0..61))).unwrap();
+    fs::write(dir.join("test.csv"), rows(&mut (100..120))).unwrap();
+    let spec = |train: &str, name: &str| {
+        let text = format!(
+            "name: x\nseed: 1\ndata:\n  set: {{ files: {{ format: csv, train: {train}, test: test.csv, label: label, columns: {{ a: {{ number: {{ range: [0, 20] }} }}, b: {{ number: {{ range: [0, 20] }} }} }}, classes: [no, yes] }} }}\n  clients: 2\n  split: iid\nprotocol: {{ use: fedavg, rounds: 1 }}\nparts:\n  model: {{ use: linear }}\n  aggregator: {{ use: mean }}\nledger: {{ path: l, data: {name} }}\n"
+        );
+        let file = format!("{name}.yaml");
+        fs::write(dir.join(&file), text).unwrap();
+        file
+    };
+    let _ = ledger;
+    let mut sizes = Vec::new();
+    for (train, name) in [
+        ("one.csv", "first"),
+        ("turned.csv", "second"),
+        ("more.csv", "third"),
+        ("more.csv", "first"),
+    ] {
+        let spec = spec(train, name);
+        let folder = format!("{name}-{}", sizes.len());
+        out(dir, &["run", &spec, "--out", &folder]);
+        let shown = show(dir);
+        let sets = shown["data-sets"].as_array().unwrap().iter();
+        sizes.push(
+            sets.map(|set| set["runs"].as_array().unwrap().len())
+                .collect::<Vec<_>>(),
+        );
+    }
+    // the same rows under two names; a row more is another set, until a name joins them
+    assert_eq!(sizes, [vec![1], vec![2], vec![2, 1], vec![4]]);
+    let text = flat(&out(dir, &["ledger", "show", "l"]));
+    assert!(
+        text.contains("nothing: the run has no accountant"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_study_of_several_threads_keeps_one_ledger() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), quick("dp-sgd"));
+    let dir = d.path();
+    out(dir, &["ledger", "init", "l"]);
+    let ledger = dir.join("l").display().to_string();
+    let study = format!(
+        "name: s\ndefaults: {{ seeds: 1, measure: accuracy, set: {{ ledger: {ledger}, protocol.rounds: 1 }} }}\ntables:\n  - name: t\n    base: {spec}\n    rows:\n      - {{ name: a, set: {{ parts.model.lr: 0.1 }} }}\n      - {{ name: b, set: {{ parts.model.lr: 0.2 }} }}\n      - {{ name: c, set: {{ parts.model.lr: 0.3 }} }}\n"
+    );
+    fs::write(dir.join("s.yaml"), study).unwrap();
+    out(dir, &["study", "s.yaml", "--out", "o", "--threads", "3"]);
+    let shown = show(dir);
+    let runs = shown["data-sets"][0]["runs"].as_array().unwrap().clone();
+    assert_eq!(runs.len(), 3);
+    assert!(runs.iter().all(|run| run["state"] == "done"));
+    // done again it spends nothing more
+    let before = fs::read(dir.join("l")).unwrap();
+    out(dir, &["study", "s.yaml", "--out", "o", "--threads", "3"]);
+    assert_eq!(fs::read(dir.join("l")).unwrap(), before);
+}
+
+#[test]
+fn a_ledger_is_refused_where_it_could_not_be_kept() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), quick("dp-sgd"));
+    let (dir, ledger) = (d.path(), set(d.path()));
+    let (code, error) = fails(dir, &run(&spec, &ledger, "r", &[]));
+    assert_eq!(code, 1);
+    assert!(error.contains("fl ledger init"), "{error}");
+    let checked = fl(dir, &["check", &spec, "--set", &ledger]);
+    let noted = String::from_utf8(checked.stderr).unwrap();
+    assert!(
+        checked.status.success() && noted.contains("fl ledger init"),
+        "{noted}"
+    );
+    out(dir, &["ledger", "init", "l"]);
+    let (_, error) = fails(dir, &["ledger", "init", "l"]);
+    assert!(error.contains("a ledger is never replaced"), "{error}");
+    for wrong in [
+        "ledger=''",
+        "ledger=7",
+        "ledger={data: x}",
+        "ledger={path: l, date: x}",
+    ] {
+        let (code, error) = fails(dir, &["check", &spec, "--set", wrong]);
+        assert_eq!(code, 2, "{wrong}: {error}");
+    }
+    for wrong in [
+        &["--epsilon", "0"][..],
+        &["--epsilon", "-1"],
+        &["--epsilon", "inf"],
+        &["--delta", "0.1"],
+        &["--epsilon", "1", "--delta", "2"],
+    ] {
+        let (code, error) = fails(dir, &[&["ledger", "init", "m"], wrong].concat());
+        assert_eq!(code, 2, "{wrong:?}: {error}");
+        assert!(!dir.join("m").exists());
+    }
+}

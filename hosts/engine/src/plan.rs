@@ -1,0 +1,261 @@
+//! [`Plan`]: what a run will exchange and release, as far as it is known before.
+
+use crate::planned_releases::{PlannedReleases, planned};
+use fl_core::message::ExchangeShape;
+use fl_core::privacy::{Guarantee, Observer, Unit, UnpricedDisclosures};
+use fl_core::{
+    Accountant, BoxedSelector, BuildContext, COUNTS, Candidate, ClientId, ExchangeSpec, Parts,
+    Role, Roster, Round, SamplingScheme, Stream, Trainer,
+};
+use fl_data::{Assembled, DataSpec, Split};
+use fl_registry::Spec;
+
+/// Rounds whose cohorts are drawn to see how large they are.
+const DRAWS: usize = 32;
+
+/// How many clients are asked in one round.
+#[derive(Clone, Copy, PartialEq)]
+pub enum PlannedCohort {
+    /// Always this number.
+    Fixed(usize),
+    /// Between these numbers, in the rounds that were drawn.
+    Drawn(usize, usize),
+    /// The selector must see more than there is before a run.
+    Unknown,
+}
+
+/// One exchange of the plan.
+pub struct PlannedExchange {
+    /// Its declaration.
+    pub asked: ExchangeSpec,
+    /// The size of its cohorts.
+    pub cohort: PlannedCohort,
+    /// How they are drawn.
+    pub draw: SamplingScheme,
+    /// Clients asked each time, at most.
+    pub clients: usize,
+    /// Bytes to one client, at most.
+    pub down: Option<u64>,
+    /// Bytes of one answer, at most.
+    pub up: Option<u64>,
+    /// Samples that it is about, at most.
+    pub rows: usize,
+    /// Filled slots through which it is released.
+    pub releases: Vec<&'static str>,
+}
+
+/// What a run will exchange and release.
+pub struct Plan {
+    /// The number of clients that take part.
+    pub everyone: usize,
+    /// The number of public samples.
+    pub public: usize,
+    /// All exchanges.
+    pub exchanges: Vec<PlannedExchange>,
+    /// What observers will see without a price; empty without an accountant.
+    pub exposed: UnpricedDisclosures,
+    /// The largest guarantee against each observer that sees nothing without a price; `None` where
+    /// only the run can tell.
+    pub reached: Vec<(Observer, Option<Guarantee>)>,
+    /// The releases, at most.
+    pub(crate) releases: PlannedReleases,
+    /// The libraries that a guarantee rests on.
+    pub(crate) claimed_by: Vec<String>,
+    /// Whether the protocol pools the data of all clients.
+    pub(crate) pools: bool,
+}
+
+impl Plan {
+    /// Plans a run of a spec on its data.
+    ///
+    /// # Errors
+    /// If the protocol cannot be made.
+    pub fn new(spec: &Spec<DataSpec>, data: &Assembled) -> anyhow::Result<Self> {
+        let make = BuildContext {
+            task: data.task.clone(),
+            stream: Stream::root(spec.seed),
+        };
+        let protocol = spec.make_protocol(&make)?;
+        let owners = data.clients.iter().enumerate();
+        // what is at nodes is not known here
+        let at_nodes = matches!(spec.data.split(), Split::Own);
+        let accounts = spec.parts.has("accountant");
+        let owners = owners.filter(|(_, own)| at_nodes || accounts || !own.is_empty());
+        let mut roster: Vec<(ClientId, usize)> = owners
+            .map(|(id, own)| (id as ClientId, own.len()))
+            .collect();
+        if protocol.pools_data() {
+            roster = vec![(0, roster.iter().map(|(_, n)| n).sum())];
+        }
+        let everyone = roster.len();
+        let pool: Vec<Candidate> = roster.iter().map(|(id, _)| Candidate::new(*id)).collect();
+        let public = data.public.as_ref().map_or(0, |p| p.samples.len());
+        let outputs = data.task.kind.outputs();
+        let parts = &spec.parts.in_slots(protocol.slots());
+        let asked = protocol.exchanges().into_iter();
+        let asked = asked.filter(|asked| parts.asks(asked, &make));
+        let exchanges: Vec<PlannedExchange> = asked
+            .map(|asked| {
+                let (params, model) = sizes(parts, asked.model, &make);
+                let facts = ExchangeShape {
+                    params,
+                    rows: match asked.made {
+                        true => asked.rows,
+                        false => asked.rows.min(public),
+                    },
+                    inputs: data.task.width(),
+                    outputs,
+                    classes: data.task.kind.classes(),
+                    model,
+                };
+                let cohort = match asked.cohort.filter(|slot| parts.has(slot)) {
+                    Some(slot) => cohort(parts, slot, asked.times, &pool, &make),
+                    None => PlannedCohort::Fixed(everyone),
+                };
+                // of several voters' messages that travel in one
+                let voices = asked.voices as u64;
+                let each = |bytes: u64| bytes.saturating_mul(voices);
+                let copies = |bytes: u64| bytes.saturating_mul(asked.copies as u64);
+                PlannedExchange {
+                    cohort,
+                    draw: draw(parts, asked.cohort, &make),
+                    rows: facts.rows,
+                    clients: match cohort {
+                        PlannedCohort::Fixed(n) => n,
+                        _ => everyone,
+                    },
+                    down: asked.request.expected(&facts).map(copies),
+                    up: asked.answer.expected(&facts).map(each),
+                    releases: (asked.flow.slots())
+                        .chain(
+                            parts
+                                .sends_class_counts(&asked, &make)
+                                .then_some(COUNTS.name()),
+                        )
+                        .filter(|slot| parts.has(slot))
+                        .collect(),
+                    asked,
+                }
+            })
+            .collect();
+        let mut exposed = fl_core::exposed(protocol.as_ref(), parts, &make);
+        for what in &data.inferred {
+            exposed.add(&Observer::ALL, what);
+        }
+        let cohorts: Vec<&str> = exchanges
+            .iter()
+            .filter_map(|row| row.asked.cohort)
+            .collect();
+        let claimed_by = parts.claimed_by(&cohorts);
+        let mut releases = PlannedReleases::default();
+        let mut reached = Vec::new();
+        if accounts {
+            releases = planned(parts, &exchanges, everyone, &spec.faults, &make);
+            let open = Observer::ALL.into_iter();
+            for observer in open.filter(|observer| exposed.to(*observer).is_empty()) {
+                let accountant: fl_core::Result<Box<dyn Accountant>> =
+                    parts.build(Role::Accountant, "accountant", None, &make);
+                let guarantee = accountant.ok().and_then(|a| releases.price(a, observer));
+                let told = |guarantee| Guarantee {
+                    noise: spec.noise,
+                    after_split: spec.data.split().deals(),
+                    claimed_by: claimed_by.clone(),
+                    ..guarantee
+                };
+                reached.push((observer, guarantee.map(told)));
+            }
+        } else {
+            exposed = UnpricedDisclosures::default();
+        }
+        if let Some(twice) = &data.twice {
+            let of_example =
+                |g: &Option<Guarantee>| g.as_ref().is_none_or(|g| g.unit == Unit::Example);
+            for (observer, _) in reached.extract_if(.., |(_, g)| of_example(g)) {
+                exposed.add(&[observer], twice);
+            }
+        }
+        Ok(Self {
+            everyone,
+            public,
+            exchanges,
+            exposed,
+            reached,
+            releases,
+            claimed_by,
+            pools: protocol.pools_data(),
+        })
+    }
+}
+
+/// How the selector in `slot` draws clients.
+fn draw(parts: &Parts, slot: Option<&str>, make: &BuildContext) -> SamplingScheme {
+    let Some(slot) = slot.filter(|slot| parts.has(slot)) else {
+        return SamplingScheme::Everyone;
+    };
+    let selector = parts.build::<BoxedSelector<Roster>>(Role::Selector, slot, None, make);
+    selector.map_or(SamplingScheme::Unknown, |selector| selector.draw())
+}
+
+/// How many clients the selector in `slot` picks: its cohorts are drawn as in a run.
+fn cohort(
+    parts: &Parts,
+    slot: &str,
+    times: usize,
+    roster: &Roster,
+    make: &BuildContext,
+) -> PlannedCohort {
+    let selector = parts.build::<BoxedSelector<Roster>>(Role::Selector, slot, None, make);
+    let Ok(mut selector) = selector else {
+        return PlannedCohort::Unknown;
+    };
+    let (mut least, mut most) = (usize::MAX, 0);
+    for round in 0..times.clamp(1, DRAWS) {
+        let stream = make.stream.child(slot, round as u64);
+        let round = Round::first().with_stream(stream);
+        // one that asks clients first decides by what they say
+        if selector
+            .poll(&round, roster)
+            .is_ok_and(|poll| poll.is_some())
+        {
+            return PlannedCohort::Unknown;
+        }
+        match selector.select(&round, roster) {
+            Ok(picked) => (least, most) = (least.min(picked.len()), most.max(picked.len())),
+            Err(_) => return PlannedCohort::Unknown,
+        }
+    }
+    match least == most {
+        true => PlannedCohort::Fixed(most),
+        false => PlannedCohort::Drawn(least, most),
+    }
+}
+
+/// One client of each part that fills `slot`; `None` for those that the spec does not name.
+fn owners(parts: &Parts, slot: &str) -> Vec<Option<ClientId>> {
+    let filled = parts.iter().filter(|filled| filled.slot == slot);
+    let first = filled.map(|filled| filled.clients.iter().flatten().next());
+    first
+        .map(|range| range.map(|range| *range.start()))
+        .collect()
+}
+
+/// The largest model in `slot`: its parameters, and its bytes in its own format. Those of a forest
+/// are not known before it has grown.
+fn sizes(parts: &Parts, slot: &str, make: &BuildContext) -> (usize, Option<u64>) {
+    let (mut params, mut bytes) = (0, parts.has(slot).then_some(0));
+    for client in owners(parts, slot) {
+        let own = BuildContext {
+            task: parts.task(slot, &make.task),
+            stream: make.stream.clone(),
+        };
+        let model = parts.build::<Box<dyn Trainer>>(Role::Trainer, slot, client, &own);
+        let mut model = model.ok();
+        let count = model.as_mut().and_then(|m| m.parametric());
+        let count = count.map(|p| p.params().count());
+        params = params.max(count.unwrap_or(0));
+        let saved = model.filter(|_| count.is_some());
+        let saved = saved.and_then(|m| m.save().ok()).map(|m| m.len() as u64);
+        bytes = bytes.zip(saved).map(|(a, b)| a.max(b));
+    }
+    (params, bytes)
+}

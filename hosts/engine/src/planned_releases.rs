@@ -1,0 +1,218 @@
+//! [`PlannedReleases`]: all that a run may release, where that can be known before.
+
+use crate::plan::PlannedExchange;
+use fl_core::message::{Erased, MessageType, SampleShape};
+use fl_core::privacy::{DataDependence, Guarantee, MinibatchSampling, Observer};
+use fl_core::{
+    Accountant, AnyMechanism, BuildContext, COUNTS, ClientId, Cohort, Draws, Fault, Faults, Parts,
+    PrivacyEvent, QuorumPolicy, Role, TaskKind,
+};
+use fl_ledger::{ClientReleases, Counted, Releases};
+use std::collections::BTreeSet;
+
+/// All that a run may release; `None` where only the run can tell.
+#[derive(Default)]
+pub(crate) struct PlannedReleases {
+    pub server: Option<Counted>,
+    pub clients: Option<Vec<ClientReleases>>,
+    /// Whether both the server and clients release something.
+    pub on_both_sides: bool,
+}
+
+impl PlannedReleases {
+    /// Returns the releases that an observer sees.
+    pub fn seen_by(&self, observer: Observer) -> Option<Releases> {
+        let server = match observer {
+            Observer::Server => Counted::new(),
+            _ => self.server.clone()?,
+        };
+        Some(Releases {
+            server,
+            clients: self.clients.clone()?,
+        })
+    }
+
+    /// Returns the guarantee for them.
+    pub fn price(&self, accountant: Box<dyn Accountant>, observer: Observer) -> Option<Guarantee> {
+        fl_ledger::price(accountant, &self.seen_by(observer)?, observer).ok()
+    }
+}
+
+/// Returns all that a run with these exchanges may release.
+pub(crate) fn planned(
+    parts: &Parts,
+    rows: &[PlannedExchange],
+    everyone: usize,
+    faults: &Faults,
+    context: &BuildContext,
+) -> PlannedReleases {
+    let filled = |slots: &[&'static str]| slots.iter().any(|slot| parts.releases(slot));
+    let at = |side: fn(&DataDependence) -> [&[&'static str]; 2]| {
+        let flows = rows.iter().map(|row| &row.asked.flow);
+        flows.flat_map(side).any(filled)
+    };
+    let by_clients = at(|flow| [&flow.releases, &flow.through]) || parts.releases(&COUNTS);
+    PlannedReleases {
+        on_both_sides: by_clients && at(|flow| [&flow.at_server, &[]]),
+        server: at_server(parts, rows, everyone, faults, context),
+        clients: at_clients(parts, rows, everyone, faults, context),
+    }
+}
+
+/// How many times a step, and a request in it, may be done.
+fn attempts(faults: &Faults) -> (u64, u64) {
+    let step = match faults.if_too_few {
+        QuorumPolicy::Stop => 1,
+        QuorumPolicy::Repeat(times) => 1 + times as u64,
+    };
+    let policies = [
+        &faults.on_error,
+        &faults.on_nan,
+        &faults.on_shape,
+        &faults.on_weight,
+    ];
+    let retries = policies.iter().map(|policy| match policy {
+        Fault::Retry(times) => 1 + *times as u64,
+        _ => 1,
+    });
+    (step, step * retries.max().unwrap_or(1))
+}
+
+fn at_server(
+    parts: &Parts,
+    rows: &[PlannedExchange],
+    everyone: usize,
+    faults: &Faults,
+    context: &BuildContext,
+) -> Option<Counted> {
+    let mut all = Counted::new();
+    for row in rows {
+        let flow = &row.asked.flow;
+        // how often a private sample is drawn is the protocol's business
+        if flow.through.iter().any(|slot| parts.releases(slot)) {
+            return None;
+        }
+        for slot in flow.at_server.iter().filter(|slot| parts.releases(slot)) {
+            let cohort = Cohort {
+                of: everyone,
+                draw: row.draw,
+                ..Cohort::all(row.clients)
+            };
+            let event = price(parts, slot, None, about(row), &cohort, context)?;
+            let times = (row.asked.times as u64).saturating_mul(attempts(faults).0);
+            all.push((times, event));
+        }
+    }
+    Some(all)
+}
+
+fn at_clients(
+    parts: &Parts,
+    rows: &[PlannedExchange],
+    everyone: usize,
+    faults: &Faults,
+    context: &BuildContext,
+) -> Option<Vec<ClientReleases>> {
+    let told = |row: &PlannedExchange| parts.sends_class_counts(&row.asked, context);
+    let counts = parts.releases(&COUNTS) && rows.iter().any(told);
+    // what one example with several labels moves is not known of made-up counts
+    if counts && !matches!(context.task.kind, TaskKind::Classes(_)) {
+        return None;
+    }
+    // all clients from one end of a range in the spec to the next have the same mechanisms
+    let ranges = parts
+        .iter()
+        .filter(|filled| filled.decl.role == Role::Privacy);
+    let ranges = ranges
+        .filter_map(|filled| filled.clients.as_ref())
+        .flatten();
+    let ends = ranges.flat_map(|range| [Some(*range.start()), range.end().checked_add(1)]);
+    let last = ClientId::try_from(everyone).ok()?;
+    let starts = ends.flatten().chain([0]).filter(|id| *id < last);
+    let starts: Vec<ClientId> = starts.collect::<BTreeSet<_>>().into_iter().collect();
+    let mut all = Vec::new();
+    for (at, client) in starts.iter().enumerate() {
+        let mut events = Counted::new();
+        let mut add = |slot: &str, about, times: usize, lots: Option<MinibatchSampling>| {
+            if !parts.has_for(slot, *client) {
+                return Some(());
+            }
+            let cohort = lots.map_or_else(|| Cohort::everyone(vec![0]), |lots| lots.cohort());
+            let steps = lots.map_or(1, |lots| lots.steps as u64);
+            let event = price(parts, slot, Some(*client), about, &cohort, context)?;
+            let times = (times as u64).saturating_mul(attempts(faults).1);
+            events.push((times.saturating_mul(steps), event));
+            Some(())
+        };
+        for row in rows {
+            let flow = &row.asked.flow;
+            if flow.through.iter().any(|slot| parts.releases(slot)) {
+                return None;
+            }
+            for slot in flow.releases.iter().filter(|slot| parts.releases(slot)) {
+                let lots = flow.steps.filter(|(through, _)| through == slot);
+                let lots = lots.map(|(_, lots)| lots);
+                add(slot, about(row), row.asked.times, lots)?;
+            }
+        }
+        if counts {
+            add(&COUNTS, (1, 1), 1, None)?;
+        }
+        let end = starts.get(at + 1).map_or(last, |next| *next);
+        if !events.is_empty() {
+            all.push(ClientReleases {
+                clients: vec![(*client, end - 1)],
+                events,
+            });
+        }
+    }
+    Some(all)
+}
+
+/// How many samples an answer is about, and how many voters speak in it.
+fn about(row: &PlannedExchange) -> (usize, usize) {
+    (row.rows, row.asked.voices)
+}
+
+/// What a release through the mechanism in `slot` costs, if its price does not depend on the
+/// numbers.
+fn price(
+    parts: &Parts,
+    slot: &str,
+    owner: Option<ClientId>,
+    about: (usize, usize),
+    cohort: &Cohort,
+    context: &BuildContext,
+) -> Option<PrivacyEvent> {
+    let one = |seed: u64| {
+        let mut part: Box<dyn AnyMechanism> =
+            parts.build(Role::Privacy, slot, owner, context).ok()?;
+        let mut message = made_up(part.on(), about, context, seed)?;
+        if let Some(range) = part.range(&*message) {
+            part.agree(range);
+        }
+        part.clip(&mut *message).ok()?;
+        part.price(&*message, cohort).ok()
+    };
+    let (event, again) = (one(0)?, one(1)?);
+    let of_numbers = matches!(
+        event,
+        PrivacyEvent::Votes(_) | PrivacyEvent::Unaccounted { .. } | PrivacyEvent::Sampled { .. }
+    );
+    (event == again && !of_numbers).then_some(event)
+}
+
+/// A message as large as those of the run, with other numbers and, where the run decides, other
+/// shapes for each seed.
+fn made_up(
+    of: &'static MessageType,
+    (rows, voters): (usize, usize),
+    context: &BuildContext,
+    seed: u64,
+) -> Option<Erased> {
+    let mut draws = context.stream.child("made up", seed).draws();
+    let number = |draws: &mut Draws| draws.normal() as f32;
+    let ids: Vec<u32> = (0..u32::try_from(rows).ok()?).collect();
+    let classes = context.task.kind.outputs();
+    of.sample(&mut SampleShape::new(1, &number, &mut draws).fixed(&ids, classes, voters))
+}

@@ -1,0 +1,468 @@
+//! [`DataLedger`]: the releases of all runs, by data set.
+
+use crate::chain::{Chain, ChainFiles, Head};
+use crate::random_name;
+use crate::record::{Amount, Limit, Record, Reservation, RunId, Spending};
+use crate::total::{MakeAccountant, together};
+use anyhow::{Context, bail, ensure};
+use fl_core::Result;
+use fl_core::privacy::{Observer, Protection, Protections, short};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// The version of the records.
+const VERSION: u32 = 1;
+
+/// How far a run has come.
+#[derive(Clone, Debug, PartialEq)]
+pub enum State {
+    /// It works, or its process ended early. All that it may spend counts.
+    Open,
+    /// It stopped at a checkpoint. All that it may spend counts.
+    Stopped,
+    /// It is done; this counts.
+    Settled(Spending),
+}
+
+/// A run in the ledger.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Its beginning.
+    pub reservation: Reservation,
+    /// How far it has come.
+    pub state: State,
+    seen: BTreeMap<Observer, BTreeSet<String>>,
+}
+
+impl Entry {
+    /// Returns the releases that count.
+    pub fn amount(&self) -> &Amount {
+        &self.spending().amount
+    }
+
+    fn spending(&self) -> &Spending {
+        match &self.state {
+            State::Settled(spent) => spent,
+            _ => &self.reservation.most,
+        }
+    }
+
+    /// Returns why nothing is guaranteed against an observer; empty if something is.
+    pub fn nothing(&self, observer: Observer) -> BTreeSet<&str> {
+        let mut why: BTreeSet<&str> = BTreeSet::new();
+        if self.reservation.accountant.is_none() {
+            why.insert("the run has no accountant");
+        }
+        let declared = self.spending().nothing.get(&observer);
+        why.extend(declared.into_iter().flatten().map(String::as_str));
+        let seen = self.seen.get(&observer);
+        why.extend(seen.into_iter().flatten().map(String::as_str));
+        why
+    }
+
+    /// Returns its name and seed.
+    pub fn title(&self) -> String {
+        let Reservation { name, seed, .. } = &self.reservation;
+        format!("{name} (seed {seed})")
+    }
+}
+
+/// The runs on the same rows: those with equal rows, or with one name for them.
+#[derive(Clone, Debug)]
+pub struct DataSet<'a> {
+    /// The names that runs gave it.
+    pub names: BTreeSet<&'a str>,
+    /// The hashes of its rows.
+    pub rows: BTreeSet<&'a str>,
+    /// Its runs, in the order of the ledger.
+    pub runs: Vec<&'a Entry>,
+}
+
+impl DataSet<'_> {
+    /// Returns its names in a text.
+    pub fn title(&self) -> String {
+        let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
+        names.join(", ")
+    }
+
+    /// Returns what all its runs guarantee together, against each observer.
+    pub fn together(&self, make: MakeAccountant<'_>) -> Protections {
+        let of = |observer| (observer, together(&self.runs, observer, make));
+        Observer::ALL.into_iter().map(of).collect()
+    }
+}
+
+/// The joint guarantees before and after a run.
+#[derive(Clone, Debug)]
+pub struct Forecast {
+    /// The names of the data set.
+    pub data: String,
+    /// The number of other runs on it.
+    pub others: usize,
+    /// Without the run, or with what is reserved for it if it resumes.
+    pub before: Protections,
+    /// If the run spends all that it may.
+    pub after: Protections,
+    /// Whether the limit forbids it, and why.
+    pub refused: Option<String>,
+}
+
+/// The releases of all runs that name this ledger, by data set.
+pub struct DataLedger {
+    chain: Chain,
+    id: String,
+    limit: Option<Limit>,
+    entries: Vec<Entry>,
+}
+
+impl DataLedger {
+    fn files(path: &Path) -> ChainFiles {
+        let mut head = path.as_os_str().to_owned();
+        head.push(".head");
+        ChainFiles {
+            records: path.into(),
+            head: PathBuf::from(head),
+            secret: [0; 32],
+            advice: "what was spent is not known, so no run may use this ledger; restore both files from one copy, the newest",
+        }
+    }
+
+    /// Makes a new ledger. The file beside it ends in `.head`; only their owner may read them.
+    ///
+    /// # Errors
+    /// If one of the files exists, or cannot be written.
+    pub fn init(path: &Path, limit: Option<Limit>) -> Result<()> {
+        let files = Self::files(path);
+        for file in [&files.records, &files.head] {
+            let there = file.symlink_metadata().is_ok();
+            ensure!(
+                !there,
+                "{} exists; a ledger is never replaced, so take another path",
+                file.display()
+            );
+        }
+        // of two processes one makes it
+        let mut options = OpenOptions::new();
+        let made = fl_sim::open_own(path, options.write(true).create_new(true));
+        made.with_context(|| format!("making {}", path.display()))?;
+        let first = files.begin().and_then(|()| {
+            Chain::new(files.clone()).append(&Record::Begun {
+                version: VERSION,
+                ledger: random_name()?,
+                limit,
+            })
+        });
+        first.inspect_err(|_| {
+            // it is of no use without its first record
+            let _ = std::fs::remove_file(&files.records);
+            let _ = std::fs::remove_file(&files.head);
+        })
+    }
+
+    /// Reads a ledger.
+    ///
+    /// # Errors
+    /// If there is none, or any byte of it has changed.
+    pub fn open(path: &Path) -> Result<Self> {
+        let files = Self::files(path);
+        let there = |file: &Path| match file.symlink_metadata() {
+            Err(error) => error.kind() != ErrorKind::NotFound,
+            Ok(_) => true,
+        };
+        ensure!(
+            there(&files.records) || there(&files.head),
+            "there is no ledger at {}; make it with: fl ledger init {}",
+            path.display(),
+            path.display()
+        );
+        let mut ledger = Self {
+            chain: Chain::new(files),
+            id: String::new(),
+            limit: None,
+            entries: Vec::new(),
+        };
+        ledger.read_new()?;
+        ensure!(
+            !ledger.id.is_empty(),
+            "{} has no first record; it was made by no `fl ledger init`",
+            path.display()
+        );
+        Ok(ledger)
+    }
+
+    fn read_new(&mut self) -> Result<()> {
+        for record in self.chain.read_new()? {
+            self.apply(record)?;
+        }
+        Ok(())
+    }
+
+    /// Returns its path.
+    pub fn path(&self) -> &Path {
+        &self.chain.files().records
+    }
+
+    /// Returns the name that tells it from other ledgers.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns the limit of each data set.
+    pub fn limit(&self) -> Option<&Limit> {
+        self.limit.as_ref()
+    }
+
+    /// Returns the number of its records, and their hash.
+    pub fn head(&self) -> Head {
+        self.chain.head()
+    }
+
+    /// Returns all runs, in the order of their first record.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Checks that this ledger has been at `head`.
+    ///
+    /// # Errors
+    /// If its files are an older copy, or of another history.
+    pub fn check_contains(&self, head: &Head, known_to: &str) -> Result<()> {
+        ensure!(
+            self.chain.contains(head),
+            "{} has {} records, and {known_to} knows record {} of another history: an older copy was restored, or another file put in its place; restore the newest copy of it and of its head",
+            self.path().display(),
+            self.head().records,
+            head.records
+        );
+        Ok(())
+    }
+
+    fn apply(&mut self, record: Record) -> Result<()> {
+        let at =
+            |entries: &[Entry], id: &RunId| entries.iter().position(|e| e.reservation.id == *id);
+        match record {
+            Record::Begun {
+                version,
+                ledger,
+                limit,
+            } => {
+                ensure!(
+                    version == VERSION,
+                    "{} has version {version}, and this fl reads version {VERSION}",
+                    self.path().display()
+                );
+                ensure!(self.id.is_empty(), "{} begins twice", self.path().display());
+                (self.id, self.limit) = (ledger, limit);
+            }
+            Record::Reserved(reservation) => {
+                // a run that stopped in order continues from there with another spec, and draws
+                // none of its noise again
+                self.entries.retain(|e| {
+                    let old = &e.reservation.id;
+                    old.run != reservation.id.run
+                        || old.spec == reservation.id.spec
+                        || e.state != State::Stopped
+                });
+                match at(&self.entries, &reservation.id) {
+                    Some(at) => {
+                        let entry = &mut self.entries[at];
+                        (entry.reservation, entry.state) = (*reservation, State::Open);
+                    }
+                    None => self.entries.push(Entry {
+                        reservation: *reservation,
+                        state: State::Open,
+                        seen: BTreeMap::new(),
+                    }),
+                }
+            }
+            Record::Seen { id, observer, why } => {
+                if let Some(at) = at(&self.entries, &id) {
+                    let seen = self.entries[at].seen.entry(observer).or_default();
+                    seen.insert(why);
+                }
+            }
+            Record::Stopped { id } => {
+                if let Some(at) = at(&self.entries, &id) {
+                    self.entries[at].state = State::Stopped;
+                }
+            }
+            Record::Settled { id, spent } => {
+                if let Some(at) = at(&self.entries, &id) {
+                    self.entries[at].state = State::Settled(spent);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the data sets, in the order of their first runs.
+    pub fn data_sets(&self) -> Vec<DataSet<'_>> {
+        group(self.entries.iter())
+    }
+
+    /// Returns what a run would add to its data set.
+    pub fn forecast(&self, reservation: &Reservation, make: MakeAccountant<'_>) -> Forecast {
+        let empty = || Observer::ALL.map(|o| (o, together(&[], o, make)));
+        let own = |set: &DataSet<'_>| {
+            let data = &reservation.data;
+            set.names.contains(&*data.name) || set.rows.contains(&*data.rows)
+        };
+        // a run may bring two data sets together
+        let before: Vec<&Entry> = {
+            let sets = self.data_sets();
+            let runs = sets.into_iter().filter(own).flat_map(|set| set.runs);
+            runs.collect()
+        };
+        let mut with = Self {
+            chain: Chain::new(self.chain.files().clone()),
+            id: self.id.clone(),
+            limit: self.limit.clone(),
+            entries: before.iter().map(|entry| (*entry).clone()).collect(),
+        };
+        // a reservation changes nothing that could fail
+        let _ = with.apply(Record::Reserved(Box::new(reservation.clone())));
+        let sets = with.data_sets();
+        let set = sets.iter().find(|set| own(set));
+        let after: Protections =
+            set.map_or_else(|| empty().into_iter().collect(), |set| set.together(make));
+        let of = |observer| (observer, together(&before, observer, make));
+        let before_all: Protections = Observer::ALL.into_iter().map(of).collect();
+        let others = before.iter().filter(|e| e.reservation.id != reservation.id);
+        let data = set.map_or_else(String::new, DataSet::title);
+        Forecast {
+            others: others.count(),
+            refused: self.refused(&data, &before_all, &after),
+            before: before_all,
+            after,
+            data,
+        }
+    }
+
+    fn refused(&self, data: &str, before: &Protections, after: &Protections) -> Option<String> {
+        let limit = self.limit.as_ref()?;
+        let against = limit.against;
+        let ledger = self.path().display();
+        let of = format!(
+            "the ledger {ledger} allows an epsilon of {} against {against} over all runs on {data}",
+            limit.epsilon
+        );
+        let guarantee = match after.get(&against)? {
+            Protection::Holds(guarantee) => guarantee,
+            nothing @ Protection::Nothing { .. } => {
+                return Some(format!(
+                    "{of}, and with this run nothing could be guaranteed: {}",
+                    nothing.to_string().trim_start_matches("nothing: ")
+                ));
+            }
+        };
+        if let Some(delta) = limit
+            .delta
+            .filter(|delta| guarantee.delta > *delta * (1.0 + 1e-9))
+        {
+            return Some(format!(
+                "the ledger {ledger} allows a delta of {} over all runs on {data}, and this run would bring it to {}; set the accountant's `delta`, and use one accountant for all runs",
+                short(delta),
+                short(guarantee.delta)
+            ));
+        }
+        // a sum of prices is rounded
+        if guarantee.epsilon <= limit.epsilon * (1.0 + 1e-9) {
+            return None;
+        }
+        let so_far = match before.get(&against) {
+            Some(Protection::Holds(guarantee)) => format!("{:.4}", guarantee.epsilon),
+            _ => "unknown".into(),
+        };
+        Some(format!(
+            "{of}; {so_far} is spent or reserved, and this run may bring it to {:.4} (at delta {}): fewer rounds, more noise, or a `budget` of the run make it smaller",
+            guarantee.epsilon,
+            short(guarantee.delta)
+        ))
+    }
+
+    /// Reserves what a run may spend, before its first request. A run that resumes replaces its
+    /// reservation. Returns the ledger's head with it.
+    ///
+    /// # Errors
+    /// If the limit does not allow it, or the ledger cannot be read, locked or written; then
+    /// nothing is reserved.
+    pub fn reserve(&mut self, reservation: Reservation, make: MakeAccountant<'_>) -> Result<Head> {
+        let _lock = self.chain.files().lock()?;
+        self.read_new()?;
+        if self.limit.is_some()
+            && let Some(why) = self.forecast(&reservation, make).refused
+        {
+            bail!("the run was refused before anything was released: {why}");
+        }
+        self.append(Record::Reserved(Box::new(reservation)))?;
+        Ok(self.head())
+    }
+
+    /// Records that an observer saw something of a run without a price.
+    ///
+    /// # Errors
+    /// If the ledger cannot be read, locked or written.
+    pub fn seen(&mut self, id: &RunId, observer: Observer, why: &str) -> Result<()> {
+        self.add(|| Record::Seen {
+            id: id.clone(),
+            observer,
+            why: why.into(),
+        })
+    }
+
+    /// Records that a run stopped at a checkpoint, after its last release.
+    ///
+    /// # Errors
+    /// If the ledger cannot be read, locked or written.
+    pub fn stop(&mut self, id: &RunId) -> Result<()> {
+        self.add(|| Record::Stopped { id: id.clone() })
+    }
+
+    /// Replaces a run's reservation by what it has spent.
+    ///
+    /// # Errors
+    /// If the ledger cannot be read, locked or written; then the reservation stays.
+    pub fn settle(&mut self, id: &RunId, spent: Spending) -> Result<()> {
+        self.add(|| Record::Settled {
+            id: id.clone(),
+            spent,
+        })
+    }
+
+    fn add(&mut self, record: impl FnOnce() -> Record) -> Result<()> {
+        let _lock = self.chain.files().lock()?;
+        self.read_new()?;
+        self.append(record())
+    }
+
+    fn append(&mut self, record: Record) -> Result<()> {
+        self.chain.append(&record)?;
+        self.apply(record)
+    }
+}
+
+/// Groups runs by name and by rows.
+fn group<'a>(runs: impl Iterator<Item = &'a Entry>) -> Vec<DataSet<'a>> {
+    let mut sets: Vec<DataSet<'a>> = Vec::new();
+    for run in runs {
+        let data = &run.reservation.data;
+        let mut one = DataSet {
+            names: BTreeSet::from([&*data.name]),
+            rows: BTreeSet::from([&*data.rows]),
+            runs: Vec::new(),
+        };
+        let same =
+            |set: &DataSet<'_>| set.names.contains(&*data.name) || set.rows.contains(&*data.rows);
+        let first = sets.iter().position(same);
+        for set in sets.extract_if(.., |set| same(set)) {
+            one.names.extend(set.names);
+            one.rows.extend(set.rows);
+            one.runs.extend(set.runs);
+        }
+        one.runs.push(run);
+        sets.insert(first.unwrap_or(sets.len()), one);
+    }
+    sets
+}

@@ -1,0 +1,27 @@
+//! What was released over all runs. A [`Chain`] is a file of records that only grows and finds every
+//! change. A [`DataLedger`] keeps the releases of runs by data set, and says what they guarantee
+//! together. Nodes keep their own releases in a [`Chain`] too.
+mod chain;
+mod ledger;
+mod record;
+mod releases;
+mod total;
+
+pub use chain::{Chain, ChainFiles, Head};
+pub use ledger::{DataLedger, DataSet, Entry, Forecast, State};
+pub use record::{AccountantId, Amount, DataId, Limit, Reservation, RunId, Spending};
+pub use releases::{ClientReleases, Counted, Releases, counted};
+pub use total::{MakeAccountant, price, together};
+
+use fl_core::Result;
+
+/// Returns a new name from the system's random numbers, in hexadecimal.
+///
+/// # Errors
+/// If the system has no random numbers.
+pub fn random_name() -> Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| anyhow::anyhow!("random numbers of the system: {error}"))?;
+    Ok(chain::hex(&bytes))
+}

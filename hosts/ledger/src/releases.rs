@@ -1,0 +1,124 @@
+//! [`Releases`]: everything that a run releases, each kind of release with its number.
+
+use fl_core::{ClientId, PrivacyEvent};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Equal releases, and their number.
+pub type Counted = Vec<(u64, PrivacyEvent)>;
+
+/// The releases of some clients.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClientReleases {
+    /// The clients, as ranges of first and last id. Each of them has made all of these releases.
+    pub clients: Vec<(ClientId, ClientId)>,
+    /// The releases of one of them.
+    pub events: Counted,
+}
+
+impl ClientReleases {
+    fn has(&self, id: ClientId) -> bool {
+        self.clients.iter().any(|(a, b)| (*a..=*b).contains(&id))
+    }
+}
+
+/// The releases of a run, at the server and at its clients.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Releases {
+    /// Those of the server.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server: Counted,
+    /// Those of clients; a client is in one group at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<ClientReleases>,
+}
+
+impl Releases {
+    /// Collects the releases of a run.
+    pub fn of(server: &[PrivacyEvent], clients: &BTreeMap<ClientId, Vec<PrivacyEvent>>) -> Self {
+        let mut groups: BTreeMap<String, ClientReleases> = BTreeMap::new();
+        for (id, events) in clients.iter().filter(|(_, events)| !events.is_empty()) {
+            let events = counted(events);
+            let key = format!("{events:?}");
+            let group = groups.entry(key).or_insert_with(|| ClientReleases {
+                clients: Vec::new(),
+                events,
+            });
+            match group.clients.last_mut() {
+                Some((_, last)) if *last + 1 == *id => *last = *id,
+                _ => group.clients.push((*id, *id)),
+            }
+        }
+        Self {
+            server: counted(server),
+            clients: groups.into_values().collect(),
+        }
+    }
+
+    /// Returns the releases of one client.
+    pub fn of_client(&self, id: ClientId) -> &[(u64, PrivacyEvent)] {
+        let group = self.clients.iter().find(|group| group.has(id));
+        group.map_or(&[], |group| &group.events)
+    }
+
+    /// Returns one client of each group of clients that these runs do not tell apart.
+    pub fn representatives<'a>(runs: impl Iterator<Item = &'a Self>) -> BTreeSet<ClientId> {
+        let groups = runs.flat_map(|run| &run.clients);
+        let ranges = groups.flat_map(|group| &group.clients);
+        // all clients from one start or end to the next are alike
+        ranges
+            .flat_map(|(first, last)| [Some(*first), last.checked_add(1)])
+            .flatten()
+            .collect()
+    }
+
+    /// Returns at least the releases of any one client: of each kind the largest number.
+    pub fn of_any_client(&self) -> Counted {
+        let mut most = Counted::new();
+        for (times, event) in self.clients.iter().flat_map(|group| &group.events) {
+            match most.iter_mut().find(|(_, known)| known == event) {
+                Some((n, _)) => *n = (*n).max(*times),
+                None => most.push((*times, event.clone())),
+            }
+        }
+        most
+    }
+}
+
+/// Counts equal releases. The counts of votes are left out: they are private, and a price that
+/// follows them is no guarantee.
+pub fn counted(events: &[PrivacyEvent]) -> Counted {
+    let mut known: BTreeMap<String, usize> = BTreeMap::new();
+    let mut all = Counted::new();
+    for event in events {
+        let (times, event) = match event {
+            PrivacyEvent::Repeated { times, event } => (*times as u64, &**event),
+            event => (1, event),
+        };
+        let event = match event {
+            PrivacyEvent::Votes(votes) => {
+                let mut votes = votes.clone();
+                votes.counts = None;
+                PrivacyEvent::Votes(votes)
+            }
+            event => event.clone(),
+        };
+        let at = *known.entry(format!("{event:?}")).or_insert_with(|| {
+            all.push((0, event));
+            all.len() - 1
+        });
+        all[at].0 += times;
+    }
+    all
+}
+
+/// Returns equal releases as one event.
+pub(crate) fn as_event((times, event): &(u64, PrivacyEvent)) -> PrivacyEvent {
+    match times {
+        1 => event.clone(),
+        _ => PrivacyEvent::Repeated {
+            times: usize::try_from(*times).unwrap_or(usize::MAX),
+            event: Box::new(event.clone()),
+        },
+    }
+}
