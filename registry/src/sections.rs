@@ -91,6 +91,8 @@ fl_core::settings! {
     }
 }
 
+const KIND: &str = "a path, or `{path, data}`";
+
 impl Setting for LedgerUse {
     fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
         let read = match value {
@@ -102,7 +104,7 @@ impl Setting for LedgerUse {
                 let LedgerSection { path, data } = LedgerSection::read(value, reader)?;
                 Self { path, data }
             }
-            _ => return reader.unlike(&Self::kind(), value),
+            _ => return reader.unlike(KIND, value),
         };
         let name = |name: &String| !name.trim().is_empty() && !name.contains(char::is_control);
         match name(&read.path) && read.data.as_ref().is_none_or(name) {
@@ -120,11 +122,9 @@ impl Setting for LedgerUse {
             Some(_) => LedgerSection { path, data }.write(),
         }
     }
-    fn schema() -> serde_json::Value {
-        json!({ "anyOf": [{ "type": "string", "minLength": 1 }, LedgerSection::schema()] })
-    }
-    fn kind() -> String {
-        "a path, or `{path, data}`".into()
+    fn value_type() -> ValueType {
+        let path = ValueType::Text(Some(".".into()));
+        ValueType::one_of([path, LedgerSection::value_type()]).described(KIND)
     }
 }
 
