@@ -47,9 +47,6 @@ fl_core::settings! {
         /// Libraries and modules of Python with parts that are not linked into this program; they
         /// are loaded before anything else is read.
         plugins: Vec<Plugin> = Vec::new();
-        /// How far plugins must be trusted. The user's configuration, FL_PLUGINS_TRUST and
-        /// --plugins-trust can ask for more, and not for less.
-        plugins_trust: Option<Trust> = None;
         /// When to measure: accuracy and, where two classes are told apart, the area under the
         /// curve (`auc`); where pixels have classes or values, what `plugins/dense-prediction`
         /// lists.
@@ -63,6 +60,9 @@ fl_core::settings! {
         checkpoint: Checkpoints = fl_core::settings::defaults();
         /// What the run may spend; it stops before it would spend more. Needs an accountant.
         budget: Option<Budget> = None;
+        /// How far plugins must be trusted. The user's configuration, FL_PLUGINS_TRUST and
+        /// --plugins-trust can ask for more, and not for less.
+        plugins_trust: Option<Trust> = None;
     }
 }
 

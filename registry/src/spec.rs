@@ -110,11 +110,12 @@ impl Document {
             map.insert("data".into(), data.write());
             map.insert("protocol".into(), protocol.write());
             map.insert("parts".into(), written(&filled));
-            if top.budget.is_none() {
-                map.remove("budget");
-            }
+            // the last first, for what is removed gives its place to the last
             if top.plugins_trust.is_none() {
                 map.remove("plugins-trust");
+            }
+            if top.budget.is_none() {
+                map.remove("budget");
             }
             // those of the command line too, and from wherever the run goes on
             match catalogue.libraries.as_slice() {
