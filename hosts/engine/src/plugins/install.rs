@@ -349,7 +349,7 @@ pub fn verify(
                 },
             },
         };
-        let enough = &one.level.clone().stricter(required.clone()) == &one.level;
+        let enough = one.level.clone().stricter(required.clone()) == one.level;
         let more = match enough {
             true => String::new(),
             false => {
