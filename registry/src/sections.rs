@@ -192,9 +192,7 @@ fn one(plugin: &Plugin) -> Result<(), String> {
         (Some(name), _) => _ = normalised(name)?,
         (None, Some(_)) => return Err("`version` is that of a `package`, which is missing".into()),
         (None, None) if plugin.path.is_none() && plugin.module.is_none() => {
-            return Err(
-                "must have a `package`, or a `path`, that of a library, or a `module`".into(),
-            );
+            return Err("must have a `path`, that of a library, a `module` or a `package`".into());
         }
         (None, None) => {}
     }

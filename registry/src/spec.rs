@@ -123,17 +123,16 @@ impl Document {
             map.insert("data".into(), data.write());
             map.insert("protocol".into(), protocol.write());
             map.insert("parts".into(), written(&filled));
-            if top.budget.is_none() {
-                map.remove("budget");
-            }
-            if top.stop_when.is_none() {
-                map.remove("stop-when");
-            }
-            if top.plugins_trust.is_none() {
-                map.remove("plugins-trust");
-            }
-            if top.ledger.is_none() {
-                map.remove("ledger");
+            // in the order of earlier versions, which the keys of kept runs depend on
+            for (key, given) in [
+                ("plugins-trust", top.plugins_trust.is_some()),
+                ("stop-when", top.stop_when.is_some()),
+                ("ledger", top.ledger.is_some()),
+                ("budget", top.budget.is_some()),
+            ] {
+                if !given {
+                    map.shift_remove(key);
+                }
             }
             // those of the command line too, and from wherever the run goes on
             match catalogue.libraries.as_slice() {

@@ -344,7 +344,7 @@ fn a_module_of_python_is_for_the_program_that_has_python() {
         ),
         (
             "{ sha256: x }",
-            "plugins[0]: must have a `path`, that of a library, or a `module`",
+            "plugins[0]: must have a `path`, that of a library, a `module` or a `package`",
         ),
     ] {
         std::fs::write(&spec, format!("name: mine\nplugins: [{plugin}]\n")).unwrap();
