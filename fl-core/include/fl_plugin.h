@@ -111,8 +111,8 @@ extern "C" {
  * (numbers), ascending, and optionally a text as `FL_AGGREGATE`. */
 #define FL_SELECT 21u
 /* Selector of clients, optional. As `FL_SELECT`; gives the text of the numbers that it needs
- * before it selects, `{"wanted": "samples", "of": [0, 2]}` with positions, or `loss` in place of `samples`,
- * or `null`. It is called again with these numbers. */
+ * before it selects, `{"wanted": "samples", "of": [0, 2]}` with positions, or `loss` in place of
+ * `samples`, or `null`. It is called again with these numbers. */
 #define FL_POLL 22u
 
 /* Selector, optional. As `FL_SELECT`; gives the tensor `ranks` (doubles), a number for each of the

@@ -390,16 +390,19 @@ def _fresh(x: Array) -> tuple[dict[str, Any], dict[str, Array]]:
 class Samples(Sequence[Any]):
     """Samples of the program. A model takes them as they are; `x` has their numbers."""
 
-    def __init__(self, program: _Program, ask: dict[str, Any], tensors: Arrays):
+    def __init__(self, program: _Program, ask: dict[str, Any], tensors: Arrays, ids: Array | None = None):
         self._program, self._ask, self._tensors = program, ask, dict(tensors)
         self._x: Array | None = None
+        self._ids = ids
 
     @property
     def ids(self) -> Array:
         """Their numbers in their set, `uint32`: those of public samples mean the same
         everywhere."""
-        first = self._ask["first"]
-        return self._tensors["ids"] if first is None else np.arange(first, dtype=np.uint32)
+        if self._ids is None:
+            first = self._ask["first"]
+            self._ids = self._tensors["ids"] if first is None else np.arange(first, dtype=np.uint32)
+        return self._ids
 
     @property
     def x(self) -> Array:
@@ -408,11 +411,11 @@ class Samples(Sequence[Any]):
             self._x = self._program.ask("values", _sent(self._tensors), x=self._ask)[1]["values"]
         return self._x
 
-    def _pick(self, positions: Any) -> tuple[dict[str, Any], dict[str, Array]]:
-        if self._ask["set"] is None:  # they cross with their numbers
-            return _fresh(self.x[positions])
+    def _pick(self, positions: Any) -> tuple[dict[str, Any], dict[str, Array], Array]:
         ids = np.ascontiguousarray(self.ids[positions], dtype=np.uint32)
-        return {**self._ask, "first": None}, {**self._tensors, "ids": ids}
+        if self._ask["set"] is None:  # they cross with their numbers
+            return *_fresh(self.x[positions]), ids
+        return {**self._ask, "first": None}, {**self._tensors, "ids": ids}, ids
 
     def pick(self, positions: Any) -> Samples:
         """Those at these positions, or where this mask is true."""
@@ -428,8 +431,8 @@ class Samples(Sequence[Any]):
 class Examples(Samples):
     """Samples and what is known of them."""
 
-    def __init__(self, program: _Program, ask: dict[str, Any], tensors: Arrays):
-        super().__init__(program, ask["samples"], tensors)
+    def __init__(self, program: _Program, ask: dict[str, Any], tensors: Arrays, ids: Array | None = None):
+        super().__init__(program, ask["samples"], tensors, ids)
         self._labels = ask["labels"]
         self._known: tuple[str, Array] | None = None
 
@@ -447,8 +450,10 @@ class Examples(Samples):
 
     def pick(self, positions: Any) -> Examples:
         """Those at these positions, or where this mask is true."""
-        ask, tensors = self._pick(positions)
-        return Examples(self._program, {"samples": ask, "labels": self._labels}, tensors)
+        if self._ask["set"] is None:
+            raise TypeError("these examples are in no set of the program, so none can be picked")
+        ask, tensors, ids = self._pick(positions)
+        return Examples(self._program, {"samples": ask, "labels": self._labels}, tensors, ids)
 
 
 class Public:
@@ -467,8 +472,7 @@ class Public:
 
     def pick(self, ids: Any) -> Samples:
         """Those with these ids."""
-        ask = {**self.samples._ask, "first": None}
-        return Samples(self._program, ask, {**self.samples._tensors, "ids": np.asarray(ids, np.uint32)})
+        return self.samples.pick(np.asarray(ids, np.int64))
 
 
 class Model:

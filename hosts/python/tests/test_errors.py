@@ -93,8 +93,8 @@ def test_options_are_checked(fedavg, threads):
 
 def test_settings_out_of_range_are_found_before_a_run(fedavg):
     for settings, text in [
-        ({"scale": -1}, "scale: must be above 0, got -1"),
-        ({"scale": 11}, "scale: must be at most 10, got 11"),
+        ({"scale": -1}, "scale: must be above 0 and at most 10, got -1"),
+        ({"scale": 11}, "scale: must be above 0 and at most 10, got 11"),
         ({"scal": 1}, "scal: no such setting; did you mean `scale`?"),
         ({"how": "nunpy"}, "how: must be one of numpy, kernel; got `nunpy`; did you mean `numpy`?"),
         ({"trim-these": [1, "x"]}, "trim-these[1]: must be a number, got `x`"),

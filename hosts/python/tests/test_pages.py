@@ -20,12 +20,13 @@ def test_the_package_page_runs(tmp_path, monkeypatch):
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.chdir(tmp_path)
-    run, part, protocol, *_ = blocks("hosts/python/README.md")
+    run, watch, part, protocol, *_ = blocks("hosts/python/README.md")
     shown = {}
     exec(compile(run, "README.md, a run", "exec"), shown)
     # what it drew is not for the next test
     pytest.importorskip("matplotlib.pyplot").close("all")
     assert shown["results"].metrics["accuracy"] > 0.5
+    exec(compile(watch, "README.md, watching", "exec"), shown)
     exec(compile(part, "README.md, a part", "exec"), shown)
     fl.testing.conformance("aggregator my-trimmed-mean")
     exec(compile(protocol, "README.md, a protocol", "exec"), shown)

@@ -70,8 +70,8 @@ def kept():
     """The part that the tests above are about."""
     if not hasattr(kept, "module"):
         Path("kept.py").write_text(MODULE)
-        kept.module = {}
-        exec(MODULE, {"__name__": "kept_here"}, kept.module)
+        kept.module = {"__name__": "kept_here"}
+        exec(MODULE, kept.module)
     return kept.module["KeptMean"]
 
 
@@ -83,7 +83,7 @@ def run_pytest(*args) -> tuple[int, str]:
 def test_parts_take_settings_by_keyword():
     part = kept()
     assert part().beta == 0.5 and part(beta=0.25).beta == 0.25 and part(rounds_of=3).rounds_of == 3
-    with pytest.raises(ValueError, match=r"KeptMean: beta: must be below 1"):
+    with pytest.raises(ValueError, match=r"KeptMean: beta: must be in 0..1, got 1.5"):
         part(beta=1.5)
     with pytest.raises(TypeError, match=r"KeptMean has no setting `gamma`; known: beta, rounds_of"):
         part(gamma=1)

@@ -238,7 +238,7 @@ fn two_runs_part_where_a_client_answers_otherwise() {
     for said in [
         "a and b: different",
         "seed  3 -> 4",
-        "the first 0 exchanges are alike; they differ at\n    step      round 1\n",
+        "the first 0 exchanges are alike; they differ at\n    step     round 1\n",
         "the answer of client 1 differs; those of 1 others are alike",
         "accuracy          0.5000 -> 0.7500; differs in 1 of 1 steps, most in round 1: 0.2500",
         "clients.accuracy  0.4000; the same in all 1 steps",

@@ -103,7 +103,7 @@ pub fn files(role: Role, name: &str, option: bool) -> Result<Files, Failure> {
         ("Article", article.replacen('a', "A", 1)),
         ("needs", needs.to_string()),
         ("plugin", format!("{{ module: {file} }}")),
-        ("refused", "trim: must be below 0.5".into()),
+        ("refused", "trim: must be in 0..0.5".into()),
         ("file", file.clone()),
     ];
     let mut files = vec![

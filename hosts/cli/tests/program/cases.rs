@@ -505,13 +505,13 @@ fn a_run_is_held_to_its_digest_and_measurements() {
     assert!(answer["metrics"]["accuracy"].is_number(), "{answer}");
     assert_eq!(answer["exchanges"].as_array().unwrap().len(), 5, "{answer}");
     assert_eq!(test(&[]).0, 0);
-    // the same up to the third round, whose result clients see in the fourth
+    // the same up to the second round, whose result clients see in the third
     case("", ", parts.aggregator: { use: fed-avg-m }");
     let (code, said) = test(&[]);
     assert!(
         code == 1
             && said.contains(
-                "exchanges: 2 of 5 differ; the first is [3]: expected \"round 4, parameters"
+                "exchanges: 3 of 5 differ; the first is [2]: expected \"round 3, parameters"
             ),
         "{said}"
     );

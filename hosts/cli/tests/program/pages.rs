@@ -153,9 +153,10 @@ fn source(target: &str) -> Result<String, String> {
     let (file, name) = target.split_once(':').unwrap_or((target, ""));
     let text = fs::read_to_string(root().join(file)).map_err(|error| error.to_string())?;
     let at = |mark: &str| {
-        let found = text
-            .lines()
-            .position(|l| l.trim().ends_with(&format!("{mark}: {name}")));
+        let found = text.lines().position(|l| {
+            l.trim_end_matches(" */")
+                .ends_with(&format!("{mark}: {name}"))
+        });
         found.ok_or(format!("{file} has no {mark}: {name}"))
     };
     let (first, last) = match name {

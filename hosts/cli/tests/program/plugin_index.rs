@@ -318,7 +318,7 @@ fn the_example_index_is_built_signed_added_verified_and_run() {
 
     // what needs Python says so
     let spec = user.spec("{ package: fl-py-trimmed }", "py-trimmed");
-    user.refuses(3, &["run", &spec], "this program has no Python in it");
+    user.refuses(3, &["run", &spec], "this program has no Python");
     // and what is of another package does not serve
     let spec = user.spec("{ package: fl-example-dynamic }", "momentum-mean");
     digest(&["run", &spec, "--plugins-trust", "published"]);
@@ -718,7 +718,7 @@ fn a_name_is_of_one_index_and_one_package() {
         "{notes}"
     );
     let spec = user.spec("{ package: fl-mine, version: '1' }", "mean");
-    user.refuses(3, &["check", &spec], "this program has no Python in it");
+    user.refuses(3, &["check", &spec], "this program has no Python");
     for (plugin, says) in [
         ("{ package: ../mine }", "cannot be called"),
         ("{ package: fl-mine, path: a.so }", "must have no `path`"),
