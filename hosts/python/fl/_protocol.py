@@ -399,10 +399,13 @@ class Samples(Sequence[Any]):
     def ids(self) -> Array:
         """Their numbers in their set, `uint32`: those of public samples mean the same
         everywhere."""
-        if self._ids is None:
-            first = self._ask["first"]
-            self._ids = self._tensors["ids"] if first is None else np.arange(first, dtype=np.uint32)
-        return self._ids
+        return self._rows if self._ids is None else self._ids
+
+    @property
+    def _rows(self) -> Array:
+        """The program's numbers of them, during this call."""
+        first = self._ask["first"]
+        return self._tensors["ids"] if first is None else np.arange(first, dtype=np.uint32)
 
     @property
     def x(self) -> Array:
@@ -415,7 +418,8 @@ class Samples(Sequence[Any]):
         ids = np.ascontiguousarray(self.ids[positions], dtype=np.uint32)
         if self._ask["set"] is None:  # they cross with their numbers
             return *_fresh(self.x[positions]), ids
-        return {**self._ask, "first": None}, {**self._tensors, "ids": ids}, ids
+        rows = np.ascontiguousarray(self._rows[positions], dtype=np.uint32)
+        return {**self._ask, "first": None}, {**self._tensors, "ids": rows}, ids
 
     def pick(self, positions: Any) -> Samples:
         """Those at these positions, or where this mask is true."""
@@ -467,7 +471,10 @@ class Public:
             at, _, inner = name.partition("/")
             parts[int(at)][inner] = array
         self.samples = Samples(program, text["samples"], parts[0])
-        self.labelled = Examples(program, text["labelled"], parts[1]) if text["labelled"] else None
+        # the program numbers rows anew for each side; these numbers are the same at all
+        ids = np.arange(len(self.samples), dtype=np.uint32)
+        self.samples._ids = ids
+        self.labelled = Examples(program, text["labelled"], parts[1], ids) if text["labelled"] else None
         self._program = program
 
     def pick(self, ids: Any) -> Samples:

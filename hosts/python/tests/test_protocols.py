@@ -385,6 +385,26 @@ def test_exact_public_data_selectors_and_a_student_of_the_server():
     assert fl.run(spec, quiet=True).metrics["clear"] == fl.run(spec, quiet=True).metrics["known"] == 20
 
 
+def test_exact_ids_of_labelled_public_samples_mean_the_same_everywhere():
+    seen = []
+
+    def train(self, client, params):
+        public = client.public
+        few = public.labelled.pick([7, 2])
+        seen.append((public.labelled.ids.tolist(), few.ids.tolist(), few.x.copy(), few.y.copy()))
+        assert np.array_equal(public.pick(few.ids).x, few.x)
+        return params
+
+    protocol("labelled-ids", train=train)
+    # the public share and the clients' rows are of one set
+    data = {"set": "blobs", "clients": 3, "public": {"from": {"share": 0.3}, "labelled": True}}
+    run("labelled-ids", data=data)
+    first = seen[0]
+    assert first[0] == list(range(len(first[0]))) and first[1] == [7, 2]
+    for ids, few, x, y in seen:
+        assert (ids, few) == first[:2] and np.array_equal(x, first[2]) and np.array_equal(y, first[3])
+
+
 def test_exact_a_generator_learns_from_a_models_slope():
     norms = []
 

@@ -293,10 +293,8 @@ pub(super) struct LeadSide<'s, 'h> {
 
 impl<'s, 'h> LeadSide<'s, 'h> {
     pub fn new(server: &'s mut Server<'h>, exchanges: &'s [ExchangeSpec]) -> Self {
-        let public = server.has("data.public").then(|| server.0.public());
-        let public = public.and_then(Result::ok);
         Self {
-            sets: HandedOut::new(None, public),
+            sets: HandedOut::new(None, server.0.public().ok()),
             server: RefCell::new(server),
             exchanges,
             models: Held::default(),
@@ -587,10 +585,8 @@ pub(super) struct AnswerSide<'c> {
 
 impl<'c> AnswerSide<'c> {
     pub fn new(client: &'c mut Client) -> Self {
-        let public = client.has("data.public").then(|| client.calls().public());
-        let public = public.and_then(Result::ok);
         Self {
-            sets: HandedOut::new(Some(client.own()), public),
+            sets: HandedOut::new(Some(client.own()), client.calls().public().ok()),
             client: RefCell::new(client),
             models: Held::default(),
             selectors: Held::default(),
