@@ -220,7 +220,7 @@ extern "C" {
  * `{"do": "evaluate", "slot": "model", ..}`; the names are those of `fl_core::Server` and
  * `fl_core::Client`, and what they are given stands in fl-core/src/abi/ask.rs. */
 #define FL_ASK 90u
-/* What is asked back. In the middle of FL_ASK the program asks a protocol for another form of an
+/* A request back. In the middle of FL_ASK the program asks a protocol for another form of an
  * answer (`{"call": "form"}`, one message). In the middle of FL_TRAIN a trainer asks the program,
  * and in that of FL_ASK the program a protocol, for a loss that is added to that of a mini-batch:
  * `{"call": "auxiliary", "target": "classes", "key": [..]}`, one message with `weight`, `bias`

@@ -1,4 +1,4 @@
-//! How an auxiliary loss is asked for: by a trainer, of whoever computes it.
+//! An auxiliary loss across the interface: the trainer is on one side, the loss on the other.
 
 use super::ask::AskBack;
 use super::host::Answers;

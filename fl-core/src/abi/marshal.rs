@@ -58,8 +58,8 @@ const SHORTEST_HOST: usize = offset_of!(FlHost, call) + size_of::<usize>();
 pub(super) unsafe fn of_size<T>(from: *const T, size: usize) -> T {
     let mut own = MaybeUninit::<T>::zeroed();
     let bytes = size.min(size_of::<T>());
-    // SAFETY: both sides have so many bytes, as the caller says; all others are zero, which is
-    // valid.
+    // SAFETY: `from` has `size` bytes, as the caller says, and `own` the size of a `T`. The bytes
+    // that are not copied are zero, which is valid.
     unsafe {
         let (from, to) = (from.cast::<u8>(), own.as_mut_ptr().cast::<u8>());
         from.copy_to_nonoverlapping(to, bytes);

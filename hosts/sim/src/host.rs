@@ -309,6 +309,7 @@ impl Host for Sim<'_> {
     }
 
     fn ends_rounds(&mut self, number: usize, of: usize) -> Result<bool> {
+        let seconds = self.seconds();
         if let (Some(on_step), Some(cost)) = (&mut self.on_step, &self.cost) {
             let of_step = self.metrics.iter().rev();
             let metrics = of_step.take_while(|m| m.step == cost.step).count();
@@ -318,7 +319,7 @@ impl Host for Sim<'_> {
                 metrics: &self.metrics[self.metrics.len() - metrics..],
                 accuracy: score(&self.metrics),
                 cost,
-                seconds: self.before + self.began.elapsed().as_secs_f64(),
+                seconds,
             });
             // the epsilon at a moment that results choose is no guarantee
             if next == Next::EndRounds && self.accounts {

@@ -18,7 +18,7 @@ pub enum Choice {
     Skip,
 }
 
-/// An error if nobody can be asked.
+/// Fails if there is no terminal to answer at.
 pub fn needs_a_terminal() -> Result<(), Failure> {
     let seen = std::io::stdin().is_terminal() && Term::stdout().is_term();
     match seen && !crate::capture::keeps() {

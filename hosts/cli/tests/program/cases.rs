@@ -395,7 +395,7 @@ fn some_cases_are_chosen_accepted_listed_and_told_to_programs() {
     let outcomes: Vec<&str> = outcomes.map(|c| c["outcome"].as_str().unwrap()).collect();
     assert_eq!((code, outcomes), (1, vec!["fine", "new", "fine", "fine"]));
     assert_eq!(said["cases"][1]["line"], 6, "{said}");
-    // where nobody can be asked
+    // without a terminal
     let (code, said) = test(&["--review"]);
     assert!(
         code == 2 && said.contains("--review asks on a terminal"),

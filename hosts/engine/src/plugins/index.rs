@@ -241,13 +241,13 @@ fn file(place: &str, bytes: &[u8]) -> anyhow::Result<Vec<Result<Found, String>>>
 }
 
 /// Where an index is.
-enum Place {
+enum IndexLocation {
     Folder(PathBuf),
     File(PathBuf),
     Address(String),
 }
 
-impl Place {
+impl IndexLocation {
     fn of(at: &str) -> anyhow::Result<Self> {
         if let Some(rest) = at.strip_prefix("https://") {
             ensure!(
@@ -337,10 +337,10 @@ fn indexes(only: Option<&str>) -> anyhow::Result<Vec<IndexConfig>> {
 pub fn entries(only: Option<&str>, note: &mut dyn FnMut(String)) -> anyhow::Result<Vec<Found>> {
     let mut all = Vec::new();
     for index in indexes(only)? {
-        let read = match Place::of(&index.at)? {
-            Place::Folder(dir) => folder(&dir, None)?,
-            Place::File(path) => file(&index.at, &read(&path, MOST_INDEX)?)?,
-            Place::Address(address) => file(&index.at, &fetch(&address, MOST_INDEX)?)?,
+        let read = match IndexLocation::of(&index.at)? {
+            IndexLocation::Folder(dir) => folder(&dir, None)?,
+            IndexLocation::File(path) => file(&index.at, &read(&path, MOST_INDEX)?)?,
+            IndexLocation::Address(address) => file(&index.at, &fetch(&address, MOST_INDEX)?)?,
         };
         let mut seen = BTreeSet::new();
         for found in read {
@@ -374,10 +374,10 @@ pub fn entries(only: Option<&str>, note: &mut dyn FnMut(String)) -> anyhow::Resu
 /// address.
 pub(super) fn wheel(found: &Found, file: &EntryFile) -> anyhow::Result<Vec<u8>> {
     let name = file.file_name().map_err(anyhow::Error::msg)?;
-    let beside = match Place::of(&found.index)? {
-        Place::Folder(dir) => Some(dir.join(name)),
-        Place::File(path) => Some(path.with_file_name(name)),
-        Place::Address(_) => None,
+    let beside = match IndexLocation::of(&found.index)? {
+        IndexLocation::Folder(dir) => Some(dir.join(name)),
+        IndexLocation::File(path) => Some(path.with_file_name(name)),
+        IndexLocation::Address(_) => None,
     };
     if let Some(path) = beside.as_ref().filter(|path| path.exists()) {
         return read(path, MOST_WHEEL);
