@@ -15,7 +15,7 @@ pub(crate) trait ClientCalls: Send {
     fn task(&self) -> &Task;
     /// The stream of the request.
     fn now(&self) -> &Stream;
-    fn public(&self) -> Result<Arc<Public>>;
+    fn public(&self) -> Result<Option<Arc<Public>>>;
     fn has(&self, slot: &str) -> bool;
     fn draw_private(&mut self, slot: &str) -> Result<()>;
     fn note(&mut self, text: String);

@@ -198,10 +198,8 @@ impl ClientCalls for ClientCore {
     fn now(&self) -> &Stream {
         &self.now
     }
-    fn public(&self) -> Result<Arc<Public>> {
-        self.public
-            .clone()
-            .context("this protocol needs public data; add `data.public` to the spec")
+    fn public(&self) -> Result<Option<Arc<Public>>> {
+        Ok(self.public.clone())
     }
     fn has(&self, slot: &str) -> bool {
         self.store.has(slot)

@@ -90,7 +90,7 @@ impl Client {
     /// # Errors
     /// If the spec has none.
     pub fn public(&self) -> Result<Arc<Public>> {
-        self.calls().public()
+        Public::required(self.calls().public()?)
     }
 
     /// Returns whether this slot is filled for this client.

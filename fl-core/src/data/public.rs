@@ -3,6 +3,7 @@
 use crate::message::Ids;
 use crate::{Examples, Problem, Result, Samples};
 use anyhow::{Context, ensure};
+use std::sync::Arc;
 
 /// The public data of a run, which the server and all clients have.
 #[derive(Clone, Debug)]
@@ -13,6 +14,11 @@ pub struct Public {
 }
 
 impl Public {
+    /// Returns a run's public data, or the error that it has none.
+    pub(crate) fn required(of_run: Option<Arc<Self>>) -> Result<Arc<Self>> {
+        of_run.context("this protocol needs public data; add `data.public` to the spec")
+    }
+
     /// Wraps inputs without labels, as most methods need.
     pub fn unlabelled(samples: Samples) -> Self {
         Self {

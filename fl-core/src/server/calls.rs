@@ -49,7 +49,7 @@ pub(crate) trait ServerCalls: Exchanges + Releases + Steps + Results {
     fn executor(&self) -> SharedExecutor;
     /// What the aggregator of this exchange combines.
     fn aggregated(&mut self, label: &str) -> Result<&'static MessageType>;
-    fn public(&self) -> Result<Arc<Public>>;
+    fn public(&self) -> Result<Option<Arc<Public>>>;
     fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer>;
     fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator>;
     fn reader(&self, slot: &str) -> ModelReader;

@@ -63,7 +63,7 @@ impl Server<'_> {
     /// # Errors
     /// If the spec has none.
     pub fn public(&self) -> Result<Arc<Public>> {
-        self.0.public()
+        Public::required(self.0.public()?)
     }
 }
 

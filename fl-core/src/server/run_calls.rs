@@ -69,11 +69,8 @@ impl ServerCalls for RunState<'_> {
         let used = used.with_context(|| format!("exchange `{label}` declares no aggregator"))?;
         Ok(self.store.get::<Box<dyn AnyAggregator>>(used.slot)?.input())
     }
-    fn public(&self) -> Result<Arc<Public>> {
-        self.host
-            .public()
-            .cloned()
-            .context("this protocol needs public data; add `data.public` to the spec")
+    fn public(&self) -> Result<Option<Arc<Public>>> {
+        Ok(self.host.public().cloned())
     }
     fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
         Ok(self.store.get::<Box<dyn Trainer>>(slot)?.as_mut())

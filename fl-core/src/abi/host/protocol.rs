@@ -22,9 +22,12 @@ pub(super) struct LoadedProtocol {
     slots: Vec<SlotSpec>,
     exchanges: Vec<ExchangeSpec>,
     declared: DeclarationText,
-    /// The names of slots and data that a spec may fill.
+    /// The names of all slots.
     fillable: Vec<&'static str>,
 }
+
+/// The data that a spec may give or leave out, as `conflicts` and `suits` may ask.
+const DATA: [&str; 2] = ["data.public", "data.public.labelled"];
 
 /// How a part of it is made.
 struct LibraryProtocol {
@@ -102,19 +105,28 @@ impl LoadedProtocol {
             slots,
             exchanges,
             declared,
-            fillable: vec!["data.public", "data.public.labelled"],
+            fillable: Vec::new(),
         };
         let slots = protocol.declare().into_slots();
-        protocol
-            .fillable
-            .extend(slots.into_iter().map(|slot| slot.name));
+        protocol.fillable = slots.into_iter().map(|slot| slot.name).collect();
         Ok(protocol)
     }
 
-    /// The names of slots and data for which `has` holds.
-    fn filled(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
+    /// The names of slots for which `has` holds.
+    fn filled(&self, has: impl Fn(&str) -> bool) -> Vec<String> {
         let filled = self.fillable.iter().filter(|name| has(name));
         filled.map(|name| name.to_string()).collect()
+    }
+
+    /// The names of slots and data for which `has` holds.
+    fn given(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let mut given = self.filled(has);
+        given.extend(
+            DATA.iter()
+                .filter(|name| has(name))
+                .map(|name| name.to_string()),
+        );
+        given
     }
 
     fn answer(
@@ -128,7 +140,7 @@ impl LoadedProtocol {
             client: client.id(),
             key: client.core().now.key(),
             task: client.task().clone(),
-            filled: self.filled(&|slot| client.has(slot)),
+            filled: self.filled(|slot| client.has(slot)),
         })?;
         self.library.with(|part| {
             let side = AnswerSide::new(client);
@@ -156,7 +168,7 @@ impl Protocol for LoadedProtocol {
     fn lead(&self, server: &mut Server<'_>) -> Result<()> {
         let text = serde_json::to_string(&LeadText {
             task: server.task().clone(),
-            filled: self.filled(&|slot| server.has(slot)),
+            filled: self.filled(|slot| server.has(slot)),
             everyone: CohortAsk::from(&server.everyone()),
         })?;
         self.library.with(|part| {
@@ -167,7 +179,7 @@ impl Protocol for LoadedProtocol {
 
     fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let all = || -> Result<Vec<ConflictText>> {
-            let filled = self.filled(has);
+            let filled = self.given(has);
             let text = serde_json::to_string(&ConflictsText { filled })?;
             self.library.with(|part| {
                 let answer = part.call(FL_CONFLICTS, &text, &[], None, None)?;
@@ -188,7 +200,7 @@ impl Protocol for LoadedProtocol {
 
     fn suits(&self, kind: TaskKind, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
         let why = || -> Result<Option<String>> {
-            let filled = self.filled(has);
+            let filled = self.given(has);
             let text = serde_json::to_string(&SuitsText { kind, filled })?;
             self.library.with(|part| {
                 let answer = part.call(FL_SUITS, &text, &[], None, None)?;

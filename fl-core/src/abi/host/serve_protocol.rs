@@ -23,8 +23,8 @@ use crate::message::{
 use crate::server::calls::{ModelReader, ServerCalls, StepStart, StepVerdict};
 use crate::{
     AnyMechanism, AnyPool, AnySelector, AuxiliaryLoss, Client, ClientId, ClientMessage, Cohort,
-    ExchangeSpec, FitOptions, Generator, Result, Round, Serial, Server, SharedExecutor, Stream,
-    Trainer, parametric,
+    ExchangeSpec, FitOptions, Generator, Public, Result, Round, Serial, Server, SharedExecutor,
+    Stream, Trainer, parametric,
 };
 use anyhow::{Context, bail, ensure};
 use ndarray::{Array1, ArrayView1};
@@ -294,7 +294,7 @@ pub(super) struct LeadSide<'s, 'h> {
 impl<'s, 'h> LeadSide<'s, 'h> {
     pub fn new(server: &'s mut Server<'h>, exchanges: &'s [ExchangeSpec]) -> Self {
         Self {
-            sets: HandedOut::new(None, server.0.public().ok()),
+            sets: HandedOut::new(None, server.0.public().ok().flatten()),
             server: RefCell::new(server),
             exchanges,
             models: Held::default(),
@@ -376,10 +376,14 @@ impl Answers for LeadSide<'_, '_> {
             Ask::WithExamples { at_least } => {
                 reply.json(&CohortAsk::from(&server.with_examples(at_least)))?;
             }
-            Ask::Public => with_public(sets, &*server.public()?, |text, tensors| {
-                reply.tensors(&tensors)?;
-                reply.json(&text)
-            })?,
+            Ask::Public => with_public(
+                sets,
+                &*Public::required(server.public()?)?,
+                |text, tensors| {
+                    reply.tensors(&tensors)?;
+                    reply.json(&text)
+                },
+            )?,
             Ask::Model {
                 of: PartAsk::Slot(slot),
                 what,
@@ -586,7 +590,7 @@ pub(super) struct AnswerSide<'c> {
 impl<'c> AnswerSide<'c> {
     pub fn new(client: &'c mut Client) -> Self {
         Self {
-            sets: HandedOut::new(Some(client.own()), client.calls().public().ok()),
+            sets: HandedOut::new(Some(client.own()), client.calls().public().ok().flatten()),
             client: RefCell::new(client),
             models: Held::default(),
             selectors: Held::default(),
@@ -662,10 +666,14 @@ impl Answers for AnswerSide<'_> {
                 reply.tensors(&tensors)?;
                 reply.json(&ask)
             })?,
-            Ask::Public => with_public(sets, &*client.public()?, |text, tensors| {
-                reply.tensors(&tensors)?;
-                reply.json(&text)
-            })?,
+            Ask::Public => with_public(
+                sets,
+                &*Public::required(client.public()?)?,
+                |text, tensors| {
+                    reply.tensors(&tensors)?;
+                    reply.json(&text)
+                },
+            )?,
             Ask::DrawPrivate { slot } => client.draw_private(&slot)?,
             Ask::Note { text } => client.note(plain(&text)),
             Ask::Measure { name, value } => client.measure(&name, number(value)),

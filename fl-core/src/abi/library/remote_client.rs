@@ -76,8 +76,8 @@ impl ClientCalls for RemoteClient {
     fn now(&self) -> &Stream {
         &self.now
     }
-    fn public(&self) -> Result<Arc<Public>> {
-        self.slots.public()
+    fn public(&self) -> Result<Option<Arc<Public>>> {
+        self.slots.public().map(Some)
     }
     fn has(&self, slot: &str) -> bool {
         self.slots.has(slot)

@@ -122,8 +122,8 @@ impl ServerCalls for RemoteServer {
     fn aggregated(&mut self, label: &str) -> Result<&'static MessageType> {
         bail!("the program has the aggregator of `{label}`")
     }
-    fn public(&self) -> Result<Arc<Public>> {
-        self.slots.public()
+    fn public(&self) -> Result<Option<Arc<Public>>> {
+        self.slots.public().map(Some)
     }
     fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
         self.slots.model(slot)
