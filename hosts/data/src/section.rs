@@ -53,8 +53,8 @@ fl_core::settings! {
         validation: f64 = 0.0, in 0.0..1.0;
         /// Clients whose images look different, such as turned ones; if not given, all look alike.
         domains: Option<Domains> = None;
-        /// The task becomes to make whole images of undersampled ones; if not given, it is the
-        /// set's own.
+        /// Makes the task the reconstruction of whole images from undersampled ones. If not given,
+        /// the task is the set's own.
         undersampled: Option<Undersampled> = None;
     }
 }
