@@ -106,7 +106,9 @@ fn placement(args: &RunArgs) -> Result<Option<Placement>, Failure> {
     let owners = match (args.processes, &args.nodes[..]) {
         (Some(processes), _) => DataOwnership::Leader { processes },
         (None, []) if args.deadline.is_some() => {
-            return Err(Failure::usage("--deadline is for --processes and --node"));
+            return Err(Failure::usage(
+                "--deadline works only with --processes or --node",
+            ));
         }
         (None, []) => return Ok(None),
         (None, files) => DataOwnership::Nodes(files.to_vec()),

@@ -125,7 +125,7 @@ impl DataLedger {
             records: path.into(),
             head: PathBuf::from(head),
             secret: [0; 32],
-            advice: "what was spent is not known, so no run may use this ledger; restore both files from one copy, the newest",
+            advice: "What runs have spent is unknown, so no run may use this ledger; restore both files from the newest copy",
         }
     }
 
