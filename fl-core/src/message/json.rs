@@ -108,7 +108,7 @@ fn dtype(columns: &[Column], name: &str) -> Result<Dtype> {
         let names: Vec<_> = columns.iter().map(|c| format!("`{}`", c.name)).collect();
         match names.is_empty() {
             true => "there are no tensors here".to_string(),
-            false => format!("no tensor is called so; there are {}", names.join(", ")),
+            false => format!("there is no such tensor; there are {}", names.join(", ")),
         }
     })
 }

@@ -187,7 +187,7 @@ fn data_that_do_not_fit_are_found_before_anything_is_asked() {
     assert!(error.contains("no kind of message `parms`"), "{error}");
     let (code, error) = fails(dir, &["run", "here.yaml", &nodes[0]]);
     assert!(
-        code == 1 && error.contains("take `data.split: own`"),
+        code == 1 && error.contains("works only with `data.split: own`"),
         "{error}"
     );
     let (code, error) = fails(dir, &["run", "own.yaml"]);
