@@ -188,9 +188,8 @@ fn show(outcome: &Outcome, json: bool) -> Done {
     };
     // the run is done and in its folder, whether or not this can be read
     if let (Err(Failure::Failed(error)), Some(out)) = (print(result), &outcome.out) {
-        let lost = format!(
-            "the run is done, and its results are in {out}; here they could not be written"
-        );
+        let lost =
+            format!("the run is done, and its results are in {out}; they could not be printed");
         return Err(Failure::Failed(error.context(lost)));
     }
     Ok(())

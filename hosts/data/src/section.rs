@@ -204,7 +204,7 @@ impl DataSpec {
         let pixels = own.kind.is_dense();
         let split = match &self.split() {
             Split::Classes(_) | Split::Dirichlet(_) if pixels => Err(anyhow::anyhow!(
-                "an image of `{}` has a class, or a value, for every pixel, and none of its own to split by; use iid, size or by-file",
+                "images of `{}` have no class of their own to split by, since every pixel has a class or a value; use iid, size or by-file",
                 self.set.name()
             )),
             Split::Classes(each) => {
@@ -242,7 +242,7 @@ impl DataSpec {
         };
         let undersampled = match &self.undersampled {
             Some(_) if self.domains.is_some() => Err(anyhow::anyhow!(
-                "images that are to be made again are not turned; leave `domains` out"
+                "images that are to be reconstructed cannot be turned; leave `domains` out"
             )),
             Some(how) => how.task(own).map(drop),
             None => Ok(()),

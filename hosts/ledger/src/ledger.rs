@@ -186,7 +186,7 @@ impl DataLedger {
         ledger.read_new()?;
         ensure!(
             !ledger.id.is_empty(),
-            "{} has no first record; it was made by no `fl ledger init`",
+            "{} has no first record; it was not made by `fl ledger init`",
             path.display()
         );
         Ok(ledger)

@@ -180,7 +180,7 @@ fn answering(
     let slot = lasting.next().map(|slot| slot.name.to_string());
     slot.ok_or_else(|| {
         Failure::usage(format!(
-            "{at}: no model of a client lasts until it has answered, so there is none to compare a substitute with: set `evaluate-clients: true`, if the protocol has that"
+            "{at}: no client keeps its model after its answer, so there is no model to compare a substitute with; set `evaluate-clients: true`, if the protocol has that"
         ))
     })
 }
