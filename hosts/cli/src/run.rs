@@ -61,7 +61,7 @@ pub struct RunArgs {
     /// when another would exceed it; state of clients (models, control variates) beyond a quarter
     /// of it goes to the run folder. Data always stay in memory; a note says when the limit cannot
     /// be kept. Results do not depend on it.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<ByteSize>,
     #[command(flatten)]
     data: DataDir,
@@ -92,6 +92,12 @@ pub fn number_of_threads(text: &str) -> Result<usize, String> {
     let number = text.parse().ok();
     let number = number.filter(|n| (1..=MOST_THREADS).contains(n));
     number.ok_or_else(|| format!("must be a whole number from 1 to {MOST_THREADS}"))
+}
+
+/// What `--memory` may be.
+fn size(text: &str) -> Result<ByteSize, String> {
+    let size = text.parse().ok();
+    size.ok_or_else(|| "must be a size, such as `4GiB` or `500MB`".into())
 }
 
 /// What `--deadline` may be.

@@ -136,8 +136,8 @@ impl<'a> Plan<'a> {
         );
         if !plan.found.is_empty() {
             plan.notes.push(format!(
-                "categories were found in the clients' rows: {}; list them, as `{{category: {{of: [..]}}}}`, where the rows are \
-                 private",
+                "categories were found in the clients' rows: {}; if the rows are private, list them in the spec: \
+                 `{{category: {{of: [..]}}}}`",
                 plan.found.join(", ")
             ));
         }
