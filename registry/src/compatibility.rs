@@ -127,7 +127,7 @@ impl<'f> CompatibilityCheck<'f> {
                 ),
                 Ability::InputGradient if model.differentiable().is_none() => (
                     "it cannot be differentiated by its input".to_string(),
-                    "use a neural or linear trainer, on inputs that are no words",
+                    "use a neural or linear trainer, on inputs other than texts",
                 ),
                 Ability::Features if !has_features(&mut *model, task) => (
                     "it has no layer of features before its scores".to_string(),

@@ -38,7 +38,7 @@ pub(crate) fn obstacle(file: &mut File) -> io::Result<Option<String>> {
     if n < 4 || head[..4] != *b"\x7fELF" {
         let start = String::from_utf8_lossy(&head[..n.min(16)]).into_owned();
         return Ok(Some(format!(
-            "it is no shared library: it begins with {start:?}"
+            "it is not a shared library: it begins with {start:?}"
         )));
     }
     let cut = |wanted: u64| {
@@ -74,7 +74,7 @@ pub(crate) fn obstacle(file: &mut File) -> io::Result<Option<String>> {
     }
     if kind != 3 {
         return Ok(Some(
-            "it is no shared library but a program or an object file".into(),
+            "it is not a shared library but a program or an object file".into(),
         ));
     }
     // the section table stands at the end of nearly every library

@@ -135,5 +135,5 @@ pub fn is_sha256(hash: &str) -> Result<(), String> {
 }
 
 pub(crate) fn other_hash(found: &str, wanted: &str) -> String {
-    format!("its sha256 is {found}, and the spec requires {wanted}")
+    format!("its sha256 is {found}, and the pinned one is {wanted}")
 }

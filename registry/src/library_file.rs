@@ -51,7 +51,7 @@ pub(crate) fn table(mut file: File, path: &Path) -> Result<*const FlLibrary, Str
                 .map(|a| a.cast_const().cast())
                 .ok_or_else(|| "its symbol `fl_plugin` has no address".into())
         }
-        Err(_) => Err("it is no fl plugin: it has no symbol `fl_plugin`; in Rust, `export_plugins!();` and crate-type \"cdylib\" make it".into()),
+        Err(_) => Err("it is not a plugin of fl: it has no symbol `fl_plugin`; in Rust, `export_plugins!();` and crate-type \"cdylib\" make it".into()),
     }
 }
 

@@ -50,8 +50,8 @@ fl_core::settings! {
         /// --plugins-trust can ask for more, and not for less.
         plugins_trust: Option<Trust> = None;
         /// When to measure: accuracy and, for tasks of two classes, the area under the curve
-        /// (`auc`); where pixels have classes or values, the measures of `plugins/dense-prediction`
-        /// lists.
+        /// (`auc`); where pixels have classes or values, the measures that
+        /// `plugins/dense-prediction` lists.
         evaluate: Evaluate = Evaluate { every: 1 };
         /// Ends the rounds early, when a measure no longer improves. Not with an accountant.
         stop_when: Option<StopWhen> = None;
@@ -223,7 +223,7 @@ fn one(plugin: &Plugin) -> Result<(), String> {
 fl_core::settings! {
     /// When to measure.
     pub(crate) struct Evaluate {
-        /// Number of rounds from one to the next; the last round always counts.
+        /// Number of rounds between measurements; the last round is always measured.
         every: usize = 1, in 1..;
     }
 }

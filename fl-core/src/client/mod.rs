@@ -177,7 +177,7 @@ impl Client {
     /// If it is not.
     pub fn differentiable(&mut self, slot: &str) -> Result<&mut dyn Differentiable> {
         let model = self.model(slot)?;
-        model.differentiable().with_context(|| Problem::Lacks(format!("parts.{slot}: this trainer cannot be differentiated by its input; use a neural trainer, on inputs that are no words")))
+        model.differentiable().with_context(|| Problem::Lacks(format!("parts.{slot}: this trainer cannot be differentiated by its input; use a neural trainer, on inputs other than texts")))
     }
 
     /// Returns its generator in this slot, made on first use.

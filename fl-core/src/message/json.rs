@@ -108,7 +108,7 @@ fn dtype(columns: &[Column], name: &str) -> Result<Dtype> {
         let names: Vec<_> = columns.iter().map(|c| format!("`{}`", c.name)).collect();
         match names.is_empty() {
             true => "there are no tensors here".to_string(),
-            false => format!("no tensor is called so; there are {}", names.join(", ")),
+            false => format!("there is no such tensor; there are {}", names.join(", ")),
         }
     })
 }
@@ -171,7 +171,10 @@ fn float(value: &Json) -> Result<f64> {
     match value {
         Json::Number(n) => n.as_f64().context("a number beyond 64-bit floats"),
         Json::String(s) if matches!(s.as_str(), "nan" | "inf" | "-inf") => Ok(s.parse()?),
-        other => bail!("numbers or lists of them are due, found {}", short(other)),
+        other => bail!(
+            "must be a number or a list of numbers, got {}",
+            short(other)
+        ),
     }
 }
 

@@ -235,7 +235,7 @@ fn json_that_is_no_message_is_refused() {
         ),
         (
             json!({"rows": [0], "label": [[4]]}),
-            "no tensor is called so; there are `rows`, `labels`, `.classes`",
+            "there is no such tensor; there are `rows`, `labels`, `.classes`",
         ),
         (
             json!({"rows": [0], "packed": [256], ".shape": [1, 2]}),

@@ -257,7 +257,7 @@ impl MessageType {
         if let Some(known) = known.get(&*decl.kind) {
             ensure!(
                 decl.says_what(known),
-                "message `{}` is declared twice: {} says {}, {origin} says {}; call one of them otherwise",
+                "message `{}` is declared twice: {} says {}, {origin} says {}; rename one of them",
                 decl.kind,
                 known.origin(),
                 MessageDecl::from(*known).outline(),
@@ -328,7 +328,7 @@ pub fn check_linked() -> Result<()> {
     match linked().1.first() {
         None => Ok(()),
         Some([one, two]) => bail!(
-            "message `{}` is declared twice: by {} and by {}; call one of them otherwise",
+            "message `{}` is declared twice: by {} and by {}; rename one of them",
             one.kind,
             one.origin(),
             two.origin()

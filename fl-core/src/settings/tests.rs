@@ -79,7 +79,7 @@ fn the_description_says_what_the_reader_checks() {
     steps: whole number (in 1..=10)
     rate: number (above 0.0 and below 1.0)
     how: one of plain, {careful: ..} ()
-    warm-up: list of number (at least 0.0)
+    warm-up: list of: number (at least 0.0)
     name: text ()
     tries: whole number (in 1..=5)
     inner: mapping ()

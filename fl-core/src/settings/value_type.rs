@@ -167,7 +167,7 @@ impl ValueType {
         }
     }
 
-    /// Returns a short description for tables and errors: `number`, `list of path`.
+    /// Returns a short description for tables and errors: `number`, `list of: path`.
     pub fn kind(&self) -> String {
         match self {
             Self::Any => "value".into(),
@@ -175,7 +175,7 @@ impl ValueType {
             Self::Whole(_) => "whole number".into(),
             Self::Number(_) => "number".into(),
             Self::Text(_) => "text".into(),
-            Self::List { items, .. } => format!("list of {}", items.kind()),
+            Self::List { items, .. } => format!("list of: {}", items.kind()),
             Self::Map(_) | Self::Group { .. } => "mapping".into(),
             Self::Choice { words, others, .. } => {
                 let words = words.iter().map(Word::form);

@@ -129,7 +129,7 @@ fn tensors(
         _ if spec.parts.has(name) => (name, None),
         Some((slot, id)) if spec.parts.has(slot) => (slot, Some(id)),
         Some((CENTRE, _)) if spec.parts.has("model") => ("model", None),
-        _ => bail!("no slot of the spec is called so, and it is no safetensors file"),
+        _ => bail!("it is neither a slot of the spec nor a safetensors file"),
     };
     let mut model: Box<dyn Trainer> = spec.parts.build(Role::Trainer, slot, client, make)?;
     model.load(bytes)?;

@@ -150,7 +150,7 @@ fn show(
     }
     let about = ledger.limit().map_or("no limit".into(), limited);
     let mut out = format!(
-        "{}: {} records, {about}\nhead {}\n",
+        "{}: {about}; records: {}\nhead {}\n",
         path.display(),
         ledger.head().records,
         ledger.head()

@@ -422,8 +422,9 @@ fn completions(shell: clap_complete::Shell) -> Done {
 
 /// A page for each command.
 fn man(dir: &Path) -> Done {
-    std::fs::create_dir_all(dir)?;
-    clap_mangen::generate_to(Cli::command(), dir)?;
+    let made =
+        std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(Cli::command(), dir));
+    anyhow::Context::with_context(made, || format!("writing man pages into {}", dir.display()))?;
     print(format_args!("man pages are in {}", dir.display()))
 }
 

@@ -159,7 +159,7 @@ fn check_name(name: &str) -> Result<(), Failure> {
     let whole = name.split('-').all(|word| !word.is_empty());
     if !(starts && whole && name.len() <= 64 && name.chars().all(fine)) {
         return Err(Failure::usage(format!(
-            "a part cannot be called `{name}`: a name begins with a letter and has at most 64 small letters, digits and single `-`, \
+            "a part cannot be called `{name}`: a name begins with a letter and has at most 64 lowercase letters, digits and single `-`, \
              such as trimmed-mean"
         )));
     }
@@ -251,7 +251,7 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
     let dir = args.out.clone().unwrap_or_else(|| (&args.name).into());
     if dir.exists() {
         return Err(Failure::usage(format!(
-            "{} is already there",
+            "{} exists already; name another folder with --out",
             dir.display()
         )));
     }

@@ -644,7 +644,10 @@ pub fn rounds(
             let name = format!("round {number}");
             let round = Round::new(name, number, number == last, stream, Arc::new(Serial));
             let answer = part.answer(&round, input);
-            answers.push(answer.with_context(|| numbered(at, last).trim_end().to_string())?);
+            answers.push(match last {
+                1 => answer?,
+                _ => answer.with_context(|| format!("round {number}"))?,
+            });
         }
         Ok(answers)
     };

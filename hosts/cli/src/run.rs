@@ -61,7 +61,7 @@ pub struct RunArgs {
     /// when another would exceed it; state of clients (models, control variates) beyond a quarter
     /// of it goes to the run folder. Data always stay in memory; a note says when the limit cannot
     /// be kept. Results do not depend on it.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<ByteSize>,
     #[command(flatten)]
     data: DataDir,
@@ -94,6 +94,12 @@ pub fn number_of_threads(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| format!("must be a whole number from 1 to {MOST_THREADS}"))
 }
 
+/// What `--memory` may be.
+fn size(text: &str) -> Result<ByteSize, String> {
+    let size = text.parse().ok();
+    size.ok_or_else(|| "must be a size, such as `4GiB` or `500MB`".into())
+}
+
 /// What `--deadline` may be.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|s| *s > 0.0);
@@ -106,7 +112,9 @@ fn placement(args: &RunArgs) -> Result<Option<Placement>, Failure> {
     let owners = match (args.processes, &args.nodes[..]) {
         (Some(processes), _) => DataOwnership::Leader { processes },
         (None, []) if args.deadline.is_some() => {
-            return Err(Failure::usage("--deadline is for --processes and --node"));
+            return Err(Failure::usage(
+                "--deadline works only with --processes or --node",
+            ));
         }
         (None, []) => return Ok(None),
         (None, files) => DataOwnership::Nodes(files.to_vec()),
@@ -186,9 +194,8 @@ fn show(outcome: &Outcome, json: bool) -> Done {
     };
     // the run is done and in its folder, whether or not this can be read
     if let (Err(Failure::Failed(error)), Some(out)) = (print(result), &outcome.out) {
-        let lost = format!(
-            "the run is done, and its results are in {out}; here they could not be written"
-        );
+        let lost =
+            format!("the run is done, and its results are in {out}; they could not be printed");
         return Err(Failure::Failed(error.context(lost)));
     }
     Ok(())

@@ -57,9 +57,9 @@ pub fn role(name: &str) -> Result<Role, Failure> {
                 "method" => Some("protocol"),
                 _ => fl_core::settings::nearest(name, known.iter().copied()),
             };
-            let near = near.map_or(String::new(), |n| format!("; did you mean `{n}`?"));
+            let near = near.map_or(";".into(), |n| format!("; did you mean `{n}`?"));
             Failure::usage(format!(
-                "no role is called `{name}`{near}; known: {}",
+                "no role is called `{name}`{near} known: {}",
                 known.join(", ")
             ))
         })
@@ -81,9 +81,9 @@ pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
         let mut all = inspect_topics::names(catalogue);
         all.extend(catalogue.parts().iter().map(|p| p.name.to_string()));
         let near = fl_core::settings::nearest(name, all.iter().map(String::as_str))
-            .map_or(String::new(), |n| format!("; did you mean `{n}`?"));
+            .map_or(";".into(), |n| format!("; did you mean `{n}`?"));
         return Err(Failure::usage(format!(
-            "no part, data set or choice is called `{name}`{near}; `fl list` and `fl data list` show all"
+            "no part, data set or choice is called `{name}`{near} `fl list` and `fl data list` show all"
         )));
     }
     if json {

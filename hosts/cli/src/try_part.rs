@@ -46,7 +46,7 @@ pub fn try_part(args: &TryArgs, catalogue: &Catalogue) -> Done {
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{file}: {error}"));
     let text = fl_engine::open(&args.input).and_then(std::io::read_to_string);
     let text = text.map_err(|e| wrong(&e))?;
-    let input: Json = serde_json::from_str(&text).map_err(|e| wrong(&e))?;
+    let input: Json = serde_json::from_str(&text).map_err(|e| wrong(&format!("not JSON: {e}")))?;
     match trial(decl, &settings, input, args.seed) {
         Ok(answer) => print(serde_json::to_string(&answer)?),
         Err(Failure::Failed(error)) => Err(wrong(&format!("{error:#}"))),

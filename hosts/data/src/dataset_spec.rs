@@ -200,7 +200,7 @@ impl SetSpec {
     ) -> Result<()> {
         ensure!(
             !self.facts().sparse,
-            "the rows of `{}` are mostly 0, or numbers of words, and stay so; leave `normalise` out",
+            "the rows of `{}` are sparse, or hold numbers of words, and cannot be normalised; leave `normalise` out",
             self.name()
         );
         let wanted = own.input[0];

@@ -73,7 +73,7 @@ pub(crate) fn load_seen(
                 let sparse = matches!(&*train.0, Inputs::Sparse { .. });
                 ensure!(
                     !sparse,
-                    "the rows are mostly 0 and stay so; leave `normalise` out"
+                    "the rows are sparse and cannot be normalised; leave `normalise` out"
                 );
                 Ok(())
             })

@@ -53,8 +53,8 @@ fl_core::settings! {
         validation: f64 = 0.0, in 0.0..1.0;
         /// Clients whose images look different, such as turned ones; if not given, all look alike.
         domains: Option<Domains> = None;
-        /// The task becomes to make whole images of undersampled ones; if not given, it is the
-        /// set's own.
+        /// Makes the task the reconstruction of whole images from undersampled ones. If not given,
+        /// the task is the set's own.
         undersampled: Option<Undersampled> = None;
     }
 }
@@ -204,7 +204,7 @@ impl DataSpec {
         let pixels = own.kind.is_dense();
         let split = match &self.split() {
             Split::Classes(_) | Split::Dirichlet(_) if pixels => Err(anyhow::anyhow!(
-                "an image of `{}` has a class, or a value, for every pixel, and none of its own to split by; use iid, size or by-file",
+                "images of `{}` have no class of their own to split by, since every pixel has a class or a value; use iid, size or by-file",
                 self.set.name()
             )),
             Split::Classes(each) => {
@@ -242,7 +242,7 @@ impl DataSpec {
         };
         let undersampled = match &self.undersampled {
             Some(_) if self.domains.is_some() => Err(anyhow::anyhow!(
-                "images that are to be made again are not turned; leave `domains` out"
+                "images that are to be reconstructed cannot be turned; leave `domains` out"
             )),
             Some(how) => how.task(own).map(drop),
             None => Ok(()),

@@ -164,9 +164,7 @@ pub fn extremes(sizes: &[usize]) -> Vec<String> {
     let mut notes = Vec::new();
     if empty > 0 {
         let of = sizes.len();
-        notes.push(format!(
-            "{empty} of {of} clients own no sample: they take no part"
-        ));
+        notes.push(format!("{empty} of {of} clients own no sample"));
     }
     if *most > EXTREME * (*median).max(1) {
         let who = sizes.iter().position(|n| n == most).unwrap_or(0);

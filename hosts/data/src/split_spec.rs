@@ -59,8 +59,8 @@ fl_core::choices! {
         /// client gets what rounding leaves of every class, which is a lot when there are many
         /// clients.
         Floor = "floor",
-        /// FedKT and FedDF: each class is shuffled, clients that own their equal share already get
-        /// nothing more of the classes that follow, and at least 10 samples each.
+        /// FedKT and FedDF: each class is shuffled, and a client that already owns an equal share
+        /// gets nothing more of later classes. Every client gets at least 10 samples.
         Balanced = "balanced",
     }
 }

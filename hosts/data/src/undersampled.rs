@@ -33,7 +33,7 @@ impl Undersampled {
             }
             (_, TaskKind::Image { .. }) => {
                 bail!(
-                    "these images have others that are to be made of them, which would be forgotten; leave `undersampled` out"
+                    "these images have target images already, which `undersampled` would replace; leave it out"
                 )
             }
             (&[channels, height, width], _) => Ok(Task {
@@ -281,7 +281,9 @@ mod tests {
         let input = vec![1, 28, 28];
         let error = all(false).task(&Task { input, kind }).unwrap_err();
         assert!(
-            error.to_string().contains("which would be forgotten"),
+            error
+                .to_string()
+                .contains("which `undersampled` would replace"),
             "{error}"
         );
     }

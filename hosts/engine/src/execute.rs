@@ -150,11 +150,11 @@ pub fn execute(
 fn check_owners(spec: &Spec<DataSpec>, owners: Option<&DataOwnership>) -> anyhow::Result<()> {
     let own = matches!(spec.data.split(), Split::Own);
     match (own, owners) {
-        (true, None | Some(DataOwnership::Leader { .. })) => bail!(
-            "clients own their data by this spec (`data.split: own`), so each must be named: --node FILE"
-        ),
+        (true, None | Some(DataOwnership::Leader { .. })) => {
+            bail!("this spec has `data.split: own`, so each client needs a node file: --node FILE")
+        }
         (false, Some(DataOwnership::Nodes(_))) => bail!(
-            "--node is for clients that own their data, and by this spec they own a part of its set; take `data.split: own`"
+            "--node works only with `data.split: own`; in this spec the program splits the data set among the clients"
         ),
         _ => {}
     }

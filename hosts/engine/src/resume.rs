@@ -103,7 +103,7 @@ fn allowed(
         let (before, after) = (of(then), of(now));
         if after < before {
             return Err(NotRun::usage(format!(
-                "--set {path}={after}: the run in {dir} was begun with {before}; give as many or more"
+                "--set {path}={after}: the run in {dir} began with {before}; give {before} or more"
             )));
         }
         if !open {

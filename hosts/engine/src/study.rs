@@ -322,9 +322,9 @@ fn chosen(study: &Study, only: &[String]) -> anyhow::Result<Vec<Table>> {
         let known = || study.tables.iter().map(|t| &t.name[..]).collect::<Vec<_>>();
         let Some(at) = study.tables.iter().position(|t| t.name == name) else {
             let near = fl_core::settings::nearest(name, known());
-            let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            let near = near.map_or(";".into(), |near| format!("; did you mean `{near}`?"));
             return Err(NotRun::usage(format!(
-                "--only {text}: no table is called `{name}`{near}; tables: {}",
+                "--only {text}: no table is called `{name}`{near} tables: {}",
                 known().join(", ")
             )));
         };

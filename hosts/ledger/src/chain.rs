@@ -32,7 +32,7 @@ pub struct ChainFiles {
 impl ChainFiles {
     fn damaged(&self, what: &str) -> String {
         format!(
-            "{} or {} is missing, damaged, or of another version of fl ({what}): {}",
+            "{} and {} do not form a ledger: {what}; a file is missing, damaged, or of another version of fl. {}",
             self.records.display(),
             self.head.display(),
             self.advice
@@ -55,8 +55,13 @@ impl ChainFiles {
     pub fn check(&self) -> Result<()> {
         let head = Head::read(self)?;
         let records = open(&self.records).and_then(|file| file.metadata());
-        let length = records.with_context(|| self.damaged("no records"))?.len();
-        ensure!(length >= head.bytes, self.damaged("records are cut short"));
+        let length = records
+            .with_context(|| self.damaged("there are no records"))?
+            .len();
+        ensure!(
+            length >= head.bytes,
+            self.damaged("the records are cut short")
+        );
         Ok(())
     }
 
@@ -102,7 +107,7 @@ impl Head {
     /// # Errors
     /// If it is missing, or any of its bytes is wrong.
     fn read(files: &ChainFiles) -> Result<Self> {
-        let damaged = || files.damaged("its head is not what fl wrote");
+        let damaged = || files.damaged("the head is not one that fl wrote");
         let bytes = fl_sim::read_own(&files.head).with_context(damaged)?;
         let text = std::str::from_utf8(&bytes).ok().with_context(damaged)?;
         let mut words = text.split(' ');
@@ -165,7 +170,7 @@ impl Chain {
     pub fn read_new<T: DeserializeOwned>(&mut self) -> Result<Vec<T>> {
         let files = &self.files;
         let due = Head::read(files)?;
-        let cut = || files.damaged("records are cut short");
+        let cut = || files.damaged("the records are cut short");
         let mut text = Vec::new();
         let mut file = open(&files.records).with_context(cut)?;
         file.seek(SeekFrom::Start(self.head.bytes))
@@ -178,7 +183,7 @@ impl Chain {
                 // of a process that was killed while it wrote
                 ensure!(
                     head.records >= due.records,
-                    files.damaged(&format!("record {number} is not what fl wrote"))
+                    files.damaged(&format!("record {number} is not one that fl wrote"))
                 );
                 break;
             };
@@ -192,7 +197,7 @@ impl Chain {
         let known = due.records.checked_sub(1).map(|last| last as usize);
         let known = known.and_then(|at| self.sums.iter().chain(&sums).nth(at));
         let same = known.copied().unwrap_or_default() == due.sum;
-        ensure!(same, files.damaged("its head is of other records"));
+        ensure!(same, files.damaged("the head belongs to other records"));
         self.head = head;
         self.sums.extend(sums);
         Ok(records)

@@ -125,7 +125,7 @@ impl DataLedger {
             records: path.into(),
             head: PathBuf::from(head),
             secret: [0; 32],
-            advice: "what was spent is not known, so no run may use this ledger; restore both files from one copy, the newest",
+            advice: "What runs have spent is unknown, so no run may use this ledger; restore both files from the newest copy",
         }
     }
 
@@ -186,7 +186,7 @@ impl DataLedger {
         ledger.read_new()?;
         ensure!(
             !ledger.id.is_empty(),
-            "{} has no first record; it was made by no `fl ledger init`",
+            "{} has no first record; it was not made by `fl ledger init`",
             path.display()
         );
         Ok(ledger)

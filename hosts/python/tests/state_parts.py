@@ -10,8 +10,8 @@ import numpy as np
 
 # ANCHOR: trainer
 class Stateless:
-    """A linear model with momentum, which also holds on to the model of the question before. No
-    method saves its momentum."""
+    """A linear model with momentum, which also keeps the model of the previous request. No method
+    saves its momentum."""
 
     lr: float = 0.05
     forgets: bool = False

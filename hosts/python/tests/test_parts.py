@@ -295,7 +295,7 @@ def test_a_module_that_was_changed_is_another(fedavg):
     spec = named(fedavg, module("mine_b"))
     first = fl.run(spec, out="here", stop_after=2, quiet=True)
     module("mine_b", MINE.replace("return inbox.mean()", "return {n: inbox[0][n] * 0 for n in inbox[0]}"))
-    with pytest.raises(fl.SpecError, match="its sha256 is .*, and the spec requires"):
+    with pytest.raises(fl.SpecError, match="its sha256 is .*, and the pinned one is"):
         fl.run(resume=first.folder, quiet=True)
     assert digest(spec) != digest({**fedavg, "plugins": [], "parts": {**fedavg["parts"], "aggregator": {"use": "mean"}}})
 

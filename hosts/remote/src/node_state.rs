@@ -133,7 +133,7 @@ impl NodeState {
             records: self.path.join("ledger"),
             head: self.path.join("ledger-head"),
             secret: self.secret,
-            advice: "the ledger of releases is lost, so the node releases nothing more; restore both files, or set the node up again with another home",
+            advice: "The ledger of releases is lost, so the node releases nothing more; restore both files, or set the node up again with another home",
         }
     }
 

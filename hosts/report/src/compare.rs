@@ -276,7 +276,7 @@ impl Display for Comparison {
             .unwrap_or(0)
             .min(44);
         for (path, [a, b]) in &self.specs {
-            let show = |v: &Option<String>| v.clone().unwrap_or("not there".into());
+            let show = |v: &Option<String>| v.clone().unwrap_or("absent".into());
             writeln!(f, "  {path:<wide$}  {} -> {}", show(a), show(b))?;
         }
         writeln!(f, "\nexchanges")?;

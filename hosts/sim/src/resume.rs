@@ -59,14 +59,14 @@ impl StoppedRun {
             (false, _) => Ok(()),
             (true, true) if more => Ok(()),
             (true, true) => bail!(
-                "the run in {here} is done; there is nothing to go on with, but it can be given more rounds: --set protocol.rounds=.."
+                "the run in {here} is done; to give it more rounds, add --set protocol.rounds=N"
             ),
             (true, false) if more => {
                 bail!(
-                    "the run in {here} is done, and keeps no state to go on from: none does after a single round, with an accountant, with noise of the system, or with `checkpoint: {{ keep: false }}`"
+                    "the run in {here} is done, and keeps no state to go on from; a run keeps none after a single round, with an accountant, with `noise: system`, or with `checkpoint: {{ keep: false }}`"
                 )
             }
-            (true, false) => bail!("the run in {here} is done; there is nothing to go on with"),
+            (true, false) => bail!("the run in {here} is done, and has no further step"),
         };
         done()?;
         let lock = Lock::take(path)?;

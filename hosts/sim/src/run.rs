@@ -263,10 +263,12 @@ fn begin_external(sim: &mut Sim<'_>, resumed: Option<&ResumePoint>) -> Result<()
     let known = resumed.map(|r| &r.elsewhere[..]);
     match (&mut sim.elsewhere, known) {
         (None, Some([_, ..])) => bail!(
-            "the clients of this run are in processes of their own; resume it with `--processes`"
+            "this run began with clients in processes of their own; resume it with `--processes`"
         ),
         (Some(_), Some([])) => {
-            bail!("the clients of this run are in this process; resume it without `--processes`")
+            bail!(
+                "this run began with clients in the program's own process; resume it without `--processes`"
+            )
         }
         (None, _) => {}
         (Some(elsewhere), state) => sim.roster = elsewhere.begin(&sim.roster, state)?,

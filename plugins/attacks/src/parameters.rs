@@ -47,7 +47,7 @@ impl<A: Forge> Aggregator for Attacker<A> {
         alike(sent, trained[0]).context("the message sent and the trained parameters")?;
         if self.0.compares() && trained.len() < 2 {
             round.note(
-                "one training has no deviation, so this attack is none: set `protocol.attacker-trainings`",
+                "one training has no deviation, so this attack changes nothing; set `protocol.attacker-trainings`",
             );
         }
         let mut forged = sent.clone();

@@ -57,7 +57,7 @@ impl Protocol for CoDistill {
             return Ok(());
         }
         if !matches!(self.labels, Labels::Scores(_)) || self.reply == Reply::Hard {
-            return Err("a class or probabilities are those of a whole input with one class; use `labels: scores` and `reply: ensemble` (FedMD), which compare score by score".into());
+            return Err("hard and soft labels need inputs with one class each; use `labels: scores` and `reply: ensemble` (FedMD), which compare score by score".into());
         }
         let whole: &[&str] = match several {
             true => &["server-filter"],

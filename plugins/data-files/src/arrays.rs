@@ -251,7 +251,7 @@ fn numbers(array: npy::Array) -> Result<Inputs> {
             let wrong = data.iter().position(|n| !(*n as f32).is_finite());
             if let Some(at) = wrong {
                 bail!(
-                    "row {}, value {}: {} is no number that can be used",
+                    "row {}, value {}: {} is not a usable number",
                     at / width,
                     at % width,
                     data[at]

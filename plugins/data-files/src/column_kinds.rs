@@ -43,7 +43,7 @@ fl_core::settings! {
 fl_core::settings! {
     /// A column of text.
     pub struct Text {
-        /// Columns of a bag, and so its values; a word counts in the one that its hash names.
+        /// Number of columns of a bag. The hash of a word selects its column.
         width: usize = fl_data::text::WIDTH, in 1..=fl_data::text::MAX_WIDTH;
         /// Instead of a bag: number of values, the text's first words in their order, each as its
         /// column's number from 1 to `width`, then zeros. For networks that begin with `embedding`,

@@ -136,15 +136,15 @@ impl<'a> Plan<'a> {
         );
         if !plan.found.is_empty() {
             plan.notes.push(format!(
-                "categories were found in the clients' rows: {}; list them, as `{{category: {{of: [..]}}}}`, where the rows are \
-                 private",
+                "categories were found in the clients' rows: {}; if the rows are private, list them in the spec: \
+                 `{{category: {{of: [..]}}}}`",
                 plan.found.join(", ")
             ));
         }
         if !inferred.is_empty() {
             plan.notes.push(format!(
-                "kinds of columns were inferred from the clients' rows: {}; say them in `columns` where the rows are private, and \
-                 with `{{number: {{range: [..]}}}}` for a network or a linear model, which needs numbers from 0 to 1",
+                "kinds of columns were inferred from the clients' rows: {}; if the rows are private, list them in `columns`; \
+                 for a network or a linear model, `{{number: {{range: [..]}}}}` scales numbers to 0 to 1",
                 inferred.join(", ")
             ));
         }

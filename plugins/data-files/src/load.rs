@@ -35,7 +35,7 @@ pub(crate) fn read(files: &Files) -> Result<Rows> {
     };
     if !classes.given && !files.unlabelled() {
         notes.push(format!(
-            "the {} classes were found in the clients' rows; say them in `classes` where that is private",
+            "fl found the {} classes in the clients' rows; if they are private, list them in `classes`",
             classes.len()
         ));
     }

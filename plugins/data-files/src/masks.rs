@@ -83,7 +83,7 @@ impl Targets for MaskTargets<'_> {
             None => {
                 let most = numbers(&self.masks[..learnt]);
                 let note = format!(
-                    "the {} classes of pixels were found in the clients' masks; say them in `classes` where that is private",
+                    "fl found the {} classes of pixels in the clients' masks; if they are private, list them in `classes`",
                     most + 1
                 );
                 let names: Vec<String> = (0..=most).map(|n| n.to_string()).collect();

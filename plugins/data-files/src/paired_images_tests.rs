@@ -168,7 +168,7 @@ fn images_are_read_with_those_to_be_made_of_them() {
     let small = |dir: &Path| write(dir, "b/y/7.png", &eight(&[0; 6]));
     assert_eq!(
         said(&small, "format: pairs").replace(dir.path().to_str().unwrap(), ""),
-        "b/y/7.png: 2 x 3 grey, but a/y/1.png is 4 x 6 grey; all images to be made must be alike"
+        "b/y/7.png: 2 x 3 grey, but a/y/1.png is 4 x 6 grey; all target images must be alike"
     );
     let swapped = |dir: &Path| fs::rename(dir.join("t/y/1.png"), dir.join("t/y/2.png")).unwrap();
     assert_eq!(

@@ -32,7 +32,7 @@ impl Targets for ImageTargets {
         let (due, first) = self.shape.get_or_insert((shape, path.to_path_buf()));
         ensure!(
             shape == *due,
-            "{}: {}, but {} is {}; all images to be made must be alike",
+            "{}: {}, but {} is {}; all target images must be alike",
             path.display(),
             images::described(shape),
             first.display(),
@@ -46,7 +46,7 @@ impl Targets for ImageTargets {
     fn classes(&mut self, files: &Files, _: usize) -> Result<(Vec<String>, Vec<String>)> {
         ensure!(
             files.classes.is_none(),
-            "`classes`: images that are to be made have none; leave it out"
+            "`classes`: target images have none; leave it out"
         );
         Ok((Vec::new(), Vec::new()))
     }

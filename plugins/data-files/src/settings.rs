@@ -16,10 +16,10 @@ pub(crate) const NPY_LABELS: &str = "`npy` needs `label` (a column's number), or
 pub const MAX_BYTES: u64 = 1 << 28;
 
 fl_core::settings! {
-    /// Your own files. Rows are scaled only by numbers in the spec: means, ranges and categories
-    /// that are computed from private rows would disclose something about them, so whatever is
-    /// inferred (kinds of columns, categories, classes) is reported by `fl data show`, and goes
-    /// away when the spec says it.
+    /// Your own files. Rows are scaled only by numbers in the spec, because means, ranges and
+    /// categories that are computed from private rows would disclose something about them.
+    /// `fl data show` reports everything that is inferred (kinds of columns, categories, classes).
+    /// Nothing is inferred that the spec states.
     #[check(Files::check)]
     pub struct Files {
         /// How the files are written; plain, `.gz` or `.xz`.

@@ -53,9 +53,9 @@ fl_core::settings! {
     pub struct Cells {
         /// Laboratories: haematoxylin and eosin, an immunostain, fluorescence.
         domains: usize = 3, in 1..=3;
-        /// Training images, as many from each laboratory.
+        /// Training images, the same number from each laboratory.
         train: usize = 240, in 1..;
-        /// Test images, as many from each laboratory.
+        /// Test images, the same number from each laboratory.
         test: usize = 60, in 1..;
         /// Rows and columns of an image.
         side: usize = 32, in 16..=512;

@@ -20,7 +20,7 @@ fl_core::settings! {
     /// Census rows from UCI's own table, income above 50,000 or not: numbers, and one column per
     /// category; an unknown category is all 0.
     pub struct AdultRaw {
-        /// What is done to its columns of numbers.
+        /// Scaling of the columns of numbers.
         scale: Scale = Scale::Standard;
     }
 }

@@ -12,7 +12,7 @@ const WIDTH: u32 = 8;
 fl_core::settings! {
     /// Eight numbers per pair of RNA sequences, non-coding or not, as published: not on one scale.
     pub struct CodRna {
-        /// What is done to its columns.
+        /// Scaling of the columns.
         scale: Scale = Scale::None;
     }
 }

@@ -8,11 +8,11 @@ fl_core::settings! {
     /// Sentences of film reviews, against or for, as hashed bags of words or as the first words in
     /// their order.
     pub struct Sst2 {
-        /// Columns of a bag, and so its values; a word counts in the one that its hash names.
+        /// Number of columns of a bag. The hash of a word selects its column.
         width: usize = text::WIDTH, in 1..=text::MAX_WIDTH;
-        /// Instead of a bag: number of values in a row, the text's first words in their order, each
-        /// as its column's number from 1 to `width`, then zeros. For networks that begin with
-        /// `embedding`.
+        /// Instead of a bag, a row holds the text's first words in order: this many values. Each is
+        /// the number of the word's column, from 1 to `width`; zeros fill the rest. For networks
+        /// that begin with `embedding`.
         words: Option<usize> = None, in 1..=text::MAX_WORDS;
     }
 }

@@ -31,9 +31,9 @@ choices! {
 settings! {
     /// How a step of DP-SGD draws a client's examples.
     pub struct Sampling {
-        /// Share of the client's examples in a step; at 1 all of them, which is priced for an
-        /// example that is replaced by another. The sum of their gradients is divided by
-        /// `local.batch`, which should be about as many.
+        /// Share of the client's examples in a step; at 1, all of them, priced for an example that
+        /// is replaced by another. The sum of their gradients is divided by `local.batch`, which
+        /// should be about the number of examples in a step.
         rate: f64, in above_to(0.0, 1.0);
         /// How they are drawn.
         draw: MinibatchDraw = MinibatchDraw::Poisson;

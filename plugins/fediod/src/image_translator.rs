@@ -59,7 +59,7 @@ pub(crate) fn draw(of: usize, n: usize, stream: &Stream) -> Vec<usize> {
 /// The slot of the generator of images.
 pub(crate) const PAINTER: TrainerSlot = TrainerSlot::new(
     "generator",
-    "Paints label maps, at the server: of a channel for each class and those of noise, an image.",
+    "Paints label maps at the server. Its input has a channel for each class and the channels of noise; its output is an image.",
 );
 /// A client's model that separates made inputs from its own.
 pub(crate) const DISCRIMINATOR: TrainerSlot = TrainerSlot::new(

@@ -183,7 +183,7 @@ impl Protocol for GenerateAndDistill {
     fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let weighs = matches!(&self.weights, Weights::Importance(i) if i.discriminator);
         let foreign = self.made_of != GeneratorInput::Noise && weighs;
-        let text = "label maps has each image judged by the client whose map it is of and by no other: weigh clients without their discriminators, with `weights: { importance: { discriminator: false } }`, `sizes` or `uniform`";
+        let text = "label maps lets only the owner of a map judge its image; weigh clients without their discriminators, with `weights: { importance: { discriminator: false } }`, `sizes` or `uniform`";
         let foreign = Conflict::at("made-of", text).when(foreign);
         let alike = "leaves nothing to weigh clients by: set `weights: uniform`, or leave it out";
         let told = Conflict::at("equal-weights", alike);

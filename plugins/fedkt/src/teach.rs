@@ -6,8 +6,10 @@ use fl_core::{TaskKind, fit_examples, metrics};
 use ndarray::Array2;
 
 /// A party's teachers, or those of the owner of all data.
-pub(crate) const TEACHER: TrainerSlot =
-    TrainerSlot::new("teacher", "The teachers; each party may have others.");
+pub(crate) const TEACHER: TrainerSlot = TrainerSlot::new(
+    "teacher",
+    "A party's teachers; parties may have different ones.",
+);
 /// Noise on counts of votes.
 pub(crate) const PRIVACY: MechanismSlot<Counts> =
     MechanismSlot::new("privacy", "Noise on the counts of votes.");

@@ -16,8 +16,8 @@ choices! {
         /// published.
         Server = "server",
         /// On each party's counts, before its students learn (FedKT-L2): a party trusts only
-        /// itself. A budget is spent on the first partition first, so use `partitions: 1` with one,
-        /// as the paper does.
+        /// itself. With a budget, use `partitions: 1` as the paper does: the budget is spent on the
+        /// first partition first.
         Party = "party",
     }
 }
@@ -81,13 +81,15 @@ settings! {
     }
 }
 
-const STUDENT: TrainerSlot =
-    TrainerSlot::new("student", "A party's students; each party may have others.");
+const STUDENT: TrainerSlot = TrainerSlot::new(
+    "student",
+    "A party's students; parties may have different ones.",
+);
 const FINAL: TrainerSlot = TrainerSlot::new("final", "The server's model.");
 const TIER_1: AggregatorSlot<Votes, Counts> =
-    AggregatorSlot::new("tier1", "Counts a party's teachers.");
+    AggregatorSlot::new("tier1", "Counts the votes of a party's teachers.");
 const TIER_2: AggregatorSlot<Votes, Counts> =
-    AggregatorSlot::new("tier2", "Counts the parties' students.");
+    AggregatorSlot::new("tier2", "Counts the votes of the parties' students.");
 
 const MODELS: Exchange<Nothing, Models> = Exchange::new("students");
 /// Replaces [`MODELS`], with the same label: the content of the answer must not change the draws,

@@ -19,8 +19,7 @@ settings! {
         noise: usize = 100, in 1..=100_000;
         /// The optimiser. FedIOD: Adam with rate 0.001; its published code 0.0001 and `beta1: 0.5`.
         optimiser: Rule = Rule::Adam(Adam { lr: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0 });
-        /// How the learning rate changes. FedIOD: along half a cosine to 0, which needs its
-        /// `steps`.
+        /// How the learning rate changes. FedIOD: `cosine` to 0, with `steps`.
         schedule: Schedule = Schedule::Constant;
     }
 }

@@ -19,8 +19,8 @@ settings! {
         /// The speed of the bound: each round multiplies it by
         /// `exp(-rate (share within - quantile))`.
         rate: f64 = 0.2, in above(0.0);
-        /// Share of the bounded norm for the report whether the update was within the bound. The
-        /// count then has noise of `noise-multiplier / (2 effort)`, and the updates have
+        /// Share of the norm bound that goes to the report whether the update was within the bound.
+        /// The count then has noise of `noise-multiplier / (2 effort)`, and the updates have
         /// `1 / sqrt(1 - effort^2)` times their usual noise. The paper's `sigma_b`, a twentieth of
         /// the clients of a round, is an effort of `10 noise-multiplier / clients`.
         effort: f64 = 0.1, in above_to(0.0, FRAC_1_SQRT_2);

@@ -139,7 +139,7 @@ impl RoundRule for ParamRounds {
             (Correction::None, None) => Vec::new(),
         };
         if let Some(rule) = &self.generate {
-            let corrected = Conflict::at("generate", "teaches clients by more than their examples, which `correction` does not know of: leave one of the two out").when(self.corrects());
+            let corrected = Conflict::at("generate", "adds a loss to the training of clients, which `correction` does not account for: leave one of the two out").when(self.corrects());
             let both = Conflict::at("generate", "and `fuse` both teach the server what the clients' models say together: leave one of the two out").when(fused);
             match corrected.or(both).filter(|_| has(&GENERATOR)) {
                 Some(conflict) => all.push(conflict),

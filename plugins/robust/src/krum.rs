@@ -6,7 +6,7 @@ settings! {
     /// The answer of the client with the nearest neighbours (Krum; Blanchard et al. 2017). With `n`
     /// clients it withstands `f` bad ones if `n >= 2 f + 3`; needs all answers at once.
     pub struct Krum {
-        /// Share of the clients that may be bad: `f = floor(bad n)`.
+        /// Share of the clients that may be bad: `f = floor(byzantine-share * n)`.
         byzantine_share: f64 = 0.2, in 0.0..0.5, was "bad";
     }
 }
@@ -15,7 +15,7 @@ settings! {
     /// The mean of the clients with the nearest neighbours (Multi-Krum; Blanchard et al. 2017). As
     /// `krum`; needs all answers at once.
     pub struct MultiKrum {
-        /// Share of the clients that may be bad: `f = floor(bad n)`.
+        /// Share of the clients that may be bad: `f = floor(byzantine-share * n)`.
         byzantine_share: f64 = 0.2, in 0.0..0.5, was "bad";
         /// Number of clients in the mean; all but `f` if not given.
         keep: Option<usize> = None, in 1..;
@@ -23,11 +23,11 @@ settings! {
 }
 
 settings! {
-    /// Of the clients that Krum would choose one after the other, for each number the mean of the
-    /// values nearest to their median (Bulyan; El Mhamdi et al. 2018). With `n` clients it
-    /// withstands `f` bad ones if `n >= 4 f + 3`; needs all answers at once.
+    /// For each number, the mean of the values nearest to their median, among the clients that Krum
+    /// chooses one after the other (Bulyan; El Mhamdi et al. 2018). With `n` clients it withstands
+    /// `f` bad ones if `n >= 4 f + 3`; needs all answers at once.
     pub struct Bulyan {
-        /// Share of the clients that may be bad: `f = floor(bad n)`.
+        /// Share of the clients that may be bad: `f = floor(byzantine-share * n)`.
         byzantine_share: f64 = 0.1, in 0.0..0.25, was "bad";
     }
 }

@@ -61,8 +61,8 @@ settings! {
     pub struct Cosine {
         /// The last rate.
         to: f64 = 0.0, in 0.0..;
-        /// Batches until then, counted over the whole run; if not given, those of one pass, anew in
-        /// each pass.
+        /// Batches until the last rate, counted over the whole run. If not given, each pass starts
+        /// anew and ends at the last rate.
         steps: Option<usize> = None, in 1..;
     }
 }

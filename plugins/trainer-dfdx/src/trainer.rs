@@ -61,7 +61,7 @@ impl Dfdx {
         );
         ensure!(
             !make.task.kind.is_dense() || settings.augment.is_empty(),
-            "`augment` changes images, and would leave as they are their masks, or the images to be made of them; leave it out"
+            "`augment` would change the images but not their masks or target images; leave it out"
         );
         Ok(Self {
             augmenter: Augmenter::new(settings.augment, &make.task.input)?,

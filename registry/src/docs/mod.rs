@@ -59,7 +59,7 @@ impl Catalogue {
         out += "\n## `parts`\n\n";
         out += "One key for each slot of the protocol. Its value is a mapping with `use`, the name of a part whose role and messages fit the \
                 slot, and that part's settings.\n\nA list of such mappings gives different parts to different clients: \
-                every element but one has `clients` (`5`, `0-3`, or a list of such). The element without it, if there is one, serves all other clients.\n";
+                elements name their `clients` (`5`, `0-3`, or a list of such). At most one element does not; it serves all other clients.\n";
         for role in Role::ALL.into_iter().filter(|r| *r != Role::Protocol) {
             for part in self.of_role(role) {
                 out += &section(part);

@@ -13,7 +13,7 @@ const TABLE: usize = size_of::<FlLibrary>();
 #[non_exhaustive]
 pub enum Refused {
     /// Its table does not begin as one.
-    #[error("it is no fl plugin: its `fl_plugin` does not begin with the mark of one")]
+    #[error("it is not a plugin of fl: its `fl_plugin` does not begin with the mark of one")]
     Magic,
     /// It was built for another interface.
     #[error("{}", other_version(*.0))]

@@ -146,7 +146,7 @@ fn private(args: &GradientArgs, data: &Assembled) -> Result<(Array2<f32>, Vec<u3
     }
     if own.len() > MOST {
         return Err(Failure::usage(format!(
-            "client {id} has {} examples, and the attack can separate an update of 1 to {MOST}: give clients fewer, such as with --set data.limit.train={}",
+            "client {id} has {} examples, and the attack handles updates of 1 to {MOST}; give clients fewer, for example with --set data.limit.train={}",
             own.len(),
             data.clients.len() * 4
         )));

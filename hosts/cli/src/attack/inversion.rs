@@ -120,8 +120,7 @@ pub fn classes(data: &Assembled) -> Result<Vec<u32>, Failure> {
 
 /// Can this model be inverted?
 pub fn invertible(model: &mut dyn Trainer, name: &str) -> Result<(), Failure> {
-    let why =
-        "gives no slope of its scores by the input; `dfdx` and `linear` do, where that is no words";
+    let why = "gives no slope of its scores by the input; `dfdx` and `linear` do, except for texts";
     match model.differentiable() {
         Some(_) => Ok(()),
         None => Err(Failure::usage(format!("model `{name}` {why}"))),

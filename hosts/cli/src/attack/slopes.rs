@@ -74,7 +74,7 @@ pub fn slopes(args: &SlopesArgs, catalogue: &Catalogue, line: &[String]) -> Done
     if spec.protocol.name != PROTOCOL {
         let found = spec.protocol.name;
         return Err(Failure::usage(format!(
-            "{}: clients answer with slopes by `{PROTOCOL}` only, and this is `{found}`",
+            "{}: the attack needs slopes, which clients send in `{PROTOCOL}` only; this spec has `{found}`",
             args.spec.display()
         )));
     }

@@ -162,7 +162,7 @@ fn answering(
     if data.public.is_none() || !protocol.exchanges().iter().any(teaches) {
         let found = spec.protocol.name;
         return Err(Failure::usage(format!(
-            "{at}: no client answers about public samples with scores, probabilities or votes by `{found}` with these settings: the attack is for distillation, by `one-shot-distill`, `co-distill`, or `two-tier-vote` with `send: votes`"
+            "{at}: the attack needs clients that answer about public samples with scores, probabilities or votes, and `{found}` has none with these settings; use `one-shot-distill`, `co-distill`, or `two-tier-vote` with `send: votes`"
         )));
     }
     let between = spec.parts.iter().find(|part| {
@@ -180,7 +180,7 @@ fn answering(
     let slot = lasting.next().map(|slot| slot.name.to_string());
     slot.ok_or_else(|| {
         Failure::usage(format!(
-            "{at}: no model of a client lasts until it has answered, so there is none to compare a substitute with: set `evaluate-clients: true`, if the protocol has that"
+            "{at}: no client keeps its model after its answer, so there is no model to compare a substitute with; set `evaluate-clients: true`, if the protocol has that"
         ))
     })
 }

@@ -622,7 +622,7 @@ fn judge(
             match made {
                 Some(made) if !lines.is_empty() && found.rounding && made != here => {
                     lines.push(format!(
-                        "made with {made}, this is {here}: if its rounding is to blame, a `tolerance` accepts it"
+                        "the expected answer was made with {made}, and this is {here}; if only rounding differs, a `tolerance` accepts it"
                     ));
                 }
                 _ => {}

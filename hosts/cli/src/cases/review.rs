@@ -24,7 +24,7 @@ pub fn needs_a_terminal() -> Result<(), Failure> {
     match seen && !crate::capture::keeps() {
         true => Ok(()),
         false => Err(Failure::usage(
-            "--review asks on a terminal, and there is none: without it the differences are shown, and --accept=CASE accepts one",
+            "--review needs a terminal; without --review fl shows the differences, and --accept=CASE accepts one",
         )),
     }
 }

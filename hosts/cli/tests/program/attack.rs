@@ -213,7 +213,7 @@ fn what_sends_no_update_and_what_is_too_much_is_refused() {
     };
     refused(
         &[&quick("fedavg")],
-        "and the attack can separate an update of 1 to 64",
+        "and the attack handles updates of 1 to 64",
     );
     refused(
         &[&quick("fedkd"), "--set", "data.limit.train=40"],
@@ -494,7 +494,10 @@ fn bounded_answers_about_public_samples_make_a_substitute_that_is_inverted() {
         let (code, error) = fails(dir, &[&["attack", "substitute"], args].concat());
         assert!(code == 2 && error.contains(why), "{args:?} {code}: {error}");
     };
-    refused(&[&quick("fedavg")], "the attack is for distillation");
+    refused(
+        &[&quick("fedavg")],
+        "clients that answer about public samples",
+    );
     refused(&[&quick("fedkt")], "`two-tier-vote` with `send: votes`");
     refused(
         &[&quick("ds-fl"), "--ask", "9"],

@@ -398,7 +398,7 @@ fn some_cases_are_chosen_accepted_listed_and_told_to_programs() {
     // without a terminal
     let (code, said) = test(&["--review"]);
     assert!(
-        code == 2 && said.contains("--review asks on a terminal"),
+        code == 2 && said.contains("--review needs a terminal"),
         "{said}"
     );
 }

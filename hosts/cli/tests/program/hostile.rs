@@ -311,7 +311,7 @@ fn steady(text: &str) -> String {
     for line in text.lines() {
         let line = match (
             line.find("its sha256 is "),
-            line.find(", and the spec requires"),
+            line.find(", and the pinned one is"),
         ) {
             (Some(a), Some(b)) => format!("{}its sha256 is [..]{}", &line[..a], &line[b..]),
             _ => line.to_string(),

@@ -55,7 +55,7 @@ fn what_cannot_work_is_found_before_the_run() {
                 "protocol={use: generate-and-distill, made-of: label-maps}",
                 data,
             ],
-            "`made-of` label maps has each image judged by the client whose map it is of",
+            "`made-of` label maps lets only the owner of a map judge its image",
         ),
         (
             "segmentation.yaml",
@@ -80,7 +80,7 @@ fn what_cannot_work_is_found_before_the_run() {
         (
             "fedkd-multi-label.yaml",
             &["protocol={use: co-distill}"],
-            "a whole input with one class; use `labels: scores`",
+            "inputs with one class each; use `labels: scores`",
         ),
         (
             "fedkd.yaml",
@@ -100,7 +100,7 @@ fn what_cannot_work_is_found_before_the_run() {
         (
             "segmentation.yaml",
             &["data.split={dirichlet: {alpha: 0.5}}"],
-            "none of its own to split by",
+            "have no class of their own to split by",
         ),
         // where images are made
         (

@@ -178,12 +178,12 @@ fn what_cannot_be_made_is_refused_and_nothing_is_overwritten() {
         written
     );
     for (name, says) in [
-        ("Mine", "small letters"),
-        ("a--b", "small letters"),
-        ("9a", "small letters"),
-        ("../a", "small letters"),
-        ("a/b", "small letters"),
-        ("", "small letters"),
+        ("Mine", "lowercase letters"),
+        ("a--b", "lowercase letters"),
+        ("9a", "lowercase letters"),
+        ("../a", "lowercase letters"),
+        ("a/b", "lowercase letters"),
+        ("", "lowercase letters"),
         (&*"a".repeat(65), "at most 64"),
         ("self", "a word of Rust; try my-self"),
         ("match", "a word of Rust"),

@@ -187,12 +187,12 @@ fn data_that_do_not_fit_are_found_before_anything_is_asked() {
     assert!(error.contains("no kind of message `parms`"), "{error}");
     let (code, error) = fails(dir, &["run", "here.yaml", &nodes[0]]);
     assert!(
-        code == 1 && error.contains("take `data.split: own`"),
+        code == 1 && error.contains("works only with `data.split: own`"),
         "{error}"
     );
     let (code, error) = fails(dir, &["run", "own.yaml"]);
     assert!(
-        code == 1 && error.contains("each must be named: --node FILE"),
+        code == 1 && error.contains("each client needs a node file: --node FILE"),
         "{error}"
     );
     let (code, error) = fails(dir, &["check", "own.yaml", "--set", "data.validation=0.1"]);

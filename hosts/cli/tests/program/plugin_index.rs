@@ -408,20 +408,20 @@ fn an_entry_counts_only_as_it_was_signed() {
     user.refuses(1, &add, "it has no signature, and its index has a key");
     assert!(user.out(&["plugin", "search"]).contains("refused"));
     fs::write(&signature, user.sign(&format!("{entry}\n"))).unwrap();
-    user.refuses(1, &add, "its signature is not one of these bytes");
+    user.refuses(1, &add, "its signature does not match these bytes");
     let other = User::new();
     fs::write(&signature, other.sign(&entry)).unwrap();
     user.refuses(
         1,
         &add,
-        "its signature is not one of these bytes by the index's key",
+        "its signature does not match these bytes and the index's key",
     );
     fs::write(&signature, "minisign").unwrap();
     user.refuses(1, &add, "its signature: ");
     // signed, and changed afterwards to say more
     user.publish("index", "fl-mine-1.0", &entry);
     fs::write(&file, format!("{entry}reviewed: nobody\n")).unwrap();
-    user.refuses(1, &add, "its signature is not one of these bytes");
+    user.refuses(1, &add, "its signature does not match these bytes");
     // an entry under another name or version
     user.publish("index", "fl-other-1.0", &entry);
     fs::remove_file(&file).unwrap();

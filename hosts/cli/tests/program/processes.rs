@@ -262,7 +262,7 @@ fn a_client_that_is_too_slow_is_what_the_spec_says() {
     );
     let (code, error) = fails(dir, &[&begin[..], &["--deadline", "1"]].concat());
     assert!(
-        code == 2 && error.contains("for --processes and --node"),
+        code == 2 && error.contains("only with --processes or --node"),
         "{error}"
     );
     for wrong in ["0", "-1", "nan", "inf", "1e30"] {

@@ -99,7 +99,7 @@ fn all_mistakes_come_at_once_with_their_paths() {
     public.labelled: must be true or false, got `perhaps`
     public.queries: must be in 0.0..=1.0, got 1.5
     normalise.mean[0]: must be a finite number, got .nan
-    normalise.std: is missing (list of number, above 0.0)
+    normalise.std: is missing (list of: number, above 0.0)
     limit.train: must be at least 1, got 0
     validation: must be in 0.0..1.0, got 1.0
     seed: no such setting; did you mean `set`? known: set, clients, class-order, split, public, normalise, limit, validation, domains, undersampled

@@ -145,7 +145,7 @@ fn verify(bytes: &[u8], signature: &str, key: &str) -> Result<(), String> {
     let signature =
         Signature::decode(signature).map_err(|error| format!("its signature: {error}"))?;
     key.verify(bytes, &signature, false).map_err(|error| {
-        format!("its signature is not one of these bytes by the index's key: {error}")
+        format!("its signature does not match these bytes and the index's key: {error}")
     })
 }
 

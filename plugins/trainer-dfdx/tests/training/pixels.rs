@@ -156,7 +156,7 @@ fn networks_and_settings_that_do_not_fit_pixels_are_refused() {
     }
     assert!(
         refused("{net: unet, augment: [flip]}", PIXELS)
-            .contains("would leave as they are their masks")
+            .contains("but not their masks or target images")
     );
     let classes = TaskKind::Classes(2);
     assert!(refused("{net: logistic, dice: 1.0}", classes).contains("`dice` is for tasks"));
