@@ -22,7 +22,7 @@ use crate::message::{
 };
 use crate::server::calls::{ModelReader, ServerCalls, StepStart, StepVerdict};
 use crate::{
-    AnyMechanism, AnyPool, AnySelector, AuxiliaryLoss, Client, ClientId, ClientMessage, Cohort,
+    AnyMechanism, AnyPool, AnySelector, AuxiliaryLoss, Client, ClientId, ClientMessage, Cohort, FeatureLoss,
     ExchangeSpec, FitOptions, Generator, Result, Round, Serial, Server, SharedExecutor, Stream,
     Trainer, parametric,
 };
@@ -130,6 +130,7 @@ fn ask_model(
         ModelAsk::Describe => reply.json(&AboutModel {
             parametric: model.parametric().is_some(),
             differentiable: model.differentiable().is_some(),
+            feature_loss: model.takes_feature_loss(),
         }),
         ModelAsk::Fit {
             x,
@@ -146,7 +147,7 @@ fn ask_model(
             };
             let proximal = next(pass.proximal.is_some())?;
             let offset = next(pass.offset)?;
-            let auxiliary = RemoteLoss(reply);
+            let loss = RemoteLoss(reply);
             let options = FitOptions {
                 length: pass.length,
                 batch: pass.batch,
@@ -155,7 +156,8 @@ fn ask_model(
                 proximal: pass.proximal.zip(proximal.as_ref()),
                 gradient_offset: offset.as_ref(),
                 clip: pass.clip,
-                auxiliary: pass.auxiliary.then_some(&auxiliary as &dyn AuxiliaryLoss),
+                auxiliary: pass.auxiliary.then_some(&loss as &dyn AuxiliaryLoss),
+                feature_loss: pass.feature_loss.then_some(&loss as &dyn FeatureLoss),
             };
             let fitted = model.fit(&x, target.view(), &options, &Stream::from_key(key))?;
             let loss = Array1::from_elem(1, fitted.loss);

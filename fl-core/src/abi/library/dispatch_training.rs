@@ -8,7 +8,7 @@ use crate::abi::marshal::content;
 use crate::abi::marshal_samples::samples;
 use crate::abi::raw::*;
 use crate::message::{Params, TensorMap, View};
-use crate::{AuxiliaryLoss, FitOptions, Generator, Loss, Problem, Result, Target, Trainer};
+use crate::{AuxiliaryLoss, FeatureLoss, FitOptions, Generator, Loss, Problem, Result, Target, Trainer};
 use anyhow::{Context, bail};
 use ndarray::Ix2;
 use serde::Deserialize;
@@ -64,7 +64,7 @@ impl OfTrainer {
         };
         let (proximal, gradient_offset) =
             (next(text.proximal.is_some())?, next(text.gradient_offset)?);
-        let auxiliary = RemoteLoss(host);
+        let loss = RemoteLoss(host);
         let pass = FitOptions {
             length: text.length,
             batch: text.batch,
@@ -73,7 +73,8 @@ impl OfTrainer {
             proximal: text.proximal.map(|mu| mu as f32).zip(proximal.as_ref()),
             gradient_offset: gradient_offset.as_ref(),
             clip: text.clip.map(|c| c as f32),
-            auxiliary: text.auxiliary.then_some(&auxiliary as &dyn AuxiliaryLoss),
+            auxiliary: text.auxiliary.then_some(&loss as &dyn AuxiliaryLoss),
+            feature_loss: text.feature_loss.then_some(&loss as &dyn FeatureLoss),
         };
         let stream = host.stream();
         let fitted = with_target(&text.target, &mut parcel, |target| {
@@ -130,7 +131,8 @@ impl Object for OfTrainer {
                 let differentiable = self.0.differentiable().is_some();
                 let losses = Loss::KINDS.into_iter().filter(|loss| self.0.learns(*loss));
                 let learns = losses.collect::<Vec<_>>();
-                host.json(&json!({ "parametric": parametric, "differentiable": differentiable, "learns": learns }))?;
+                let feature_loss = self.0.takes_feature_loss();
+                host.json(&json!({ "parametric": parametric, "differentiable": differentiable, "learns": learns, "feature_loss": feature_loss }))?;
             }
             FL_TRAIN => self.train(input, host)?,
             FL_PREDICT => table("scores", self.0.predict(&x()?)?)?,
