@@ -80,11 +80,13 @@ pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
     if found.is_empty() && topics.is_empty() {
         let mut all = inspect_topics::names(catalogue);
         all.extend(catalogue.parts().iter().map(|p| p.name.to_string()));
-        let near = fl_core::settings::nearest(name, all.iter().map(String::as_str))
-            .map_or(String::new(), |n| format!("; did you mean `{n}`?"));
-        return Err(Failure::usage(format!(
-            "no part, data set or choice is called `{name}`{near}; `fl list` and `fl data list` show all"
-        )));
+        let near = fl_core::settings::nearest(name, all.iter().map(String::as_str));
+        let hint = match near {
+            Some(near) => format!("did you mean `{near}`? `fl list` and `fl data list` show all"),
+            None => "`fl list` and `fl data list` show all; --plugin adds those of a library".into(),
+        };
+        let what = "no part, data set or choice is called";
+        return Err(Failure::usage(format!("{what} `{name}`; {hint}")));
     }
     if json {
         let parts: Vec<_> = found.iter().map(|p| catalogue.inspect_json(p)).collect();

@@ -780,11 +780,7 @@ fn named(part: &str, catalogue: &Catalogue) -> Result<&'static PartDecl, String>
     }
     match catalogue.named(part)[..] {
         [decl] => Ok(decl),
-        [] => {
-            let near = nearest(part, catalogue.parts().iter().map(|p| p.name));
-            let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-            Err(format!("no part is called `{part}`{near}"))
-        }
+        [] => Err(catalogue.unknown(part)),
         ref several => {
             let all = several.iter().map(|d| format!("`{} {part}`", d.role));
             let all = all.collect::<Vec<_>>().join(" or ");
