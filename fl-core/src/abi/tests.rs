@@ -539,7 +539,13 @@ fn a_loaded_trainer_asks_for_the_loss_on_its_features() {
     assert_eq!(fit("{}", false).unwrap(), 212.0);
     let error = |settings, narrow| format!("{:#}", fit(settings, narrow).unwrap_err());
     let found = error("{takes: false}", false);
-    assert!(found.contains("it takes no loss on its features"), "{found}");
+    assert!(
+        found.contains("it takes no loss on its features"),
+        "{found}"
+    );
     let found = error("{}", true);
-    assert!(found.contains("slopes of (2, 1) where (2, 2) were due"), "{found}");
+    assert!(
+        found.contains("slopes of (2, 1) where (2, 2) were due"),
+        "{found}"
+    );
 }

@@ -91,8 +91,7 @@ impl FeatureTerm {
     ) -> Result<Self> {
         let term = loss.of_features(features, target, stream)?;
         let (found, due) = (term.by_features.dim(), features.dim());
-        let text =
-            || format!("a loss on features gave slopes of {found:?} where {due:?} were due");
+        let text = || format!("a loss on features gave slopes of {found:?} where {due:?} were due");
         ensure!(found == due, Problem::Shape(text()));
         Ok(term)
     }

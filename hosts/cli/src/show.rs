@@ -83,7 +83,9 @@ pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
         let near = fl_core::settings::nearest(name, all.iter().map(String::as_str));
         let hint = match near {
             Some(near) => format!("did you mean `{near}`? `fl list` and `fl data list` show all"),
-            None => "`fl list` and `fl data list` show all; --plugin adds those of a library".into(),
+            None => {
+                "`fl list` and `fl data list` show all; --plugin adds those of a library".into()
+            }
         };
         let what = "no part, data set or choice is called";
         return Err(Failure::usage(format!("{what} `{name}`; {hint}")));

@@ -17,8 +17,8 @@ use fl_core::augment::Augmenter;
 use fl_core::loss;
 use fl_core::message::Params;
 use fl_core::{
-    AuxiliaryTerm, BuildContext, Differentiable, FeatureTerm, FitOptions, FitReport, Head, Loss, Parametric,
-    Problem, Result, Samples, Stream, Target, Task, TaskKind, Trainer,
+    AuxiliaryTerm, BuildContext, Differentiable, FeatureTerm, FitOptions, FitReport, Head, Loss,
+    Parametric, Problem, Result, Samples, Stream, Target, Task, TaskKind, Trainer,
 };
 use ndarray::{Array2, ArrayD, ArrayView2};
 use std::sync::{Arc, OnceLock};

@@ -3,11 +3,11 @@
 use crate::broken::{Held, attempt, run};
 use crate::compare::digits;
 use crate::trainer::Bench;
-use fl_core::{
-    AuxiliaryLoss, AuxiliaryTerm, FeatureLoss, FeatureTerm, FitOptions, Head, Loss, Problem, Result,
-    Stream, Target, TaskKind, loss,
-};
 use anyhow::ensure;
+use fl_core::{
+    AuxiliaryLoss, AuxiliaryTerm, FeatureLoss, FeatureTerm, FitOptions, Head, Loss, Problem,
+    Result, Stream, Target, TaskKind, loss,
+};
 use ndarray::{Array2, ArrayView2};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -101,7 +101,11 @@ impl Bench<'_> {
         let (with, without) = (taught(Some(&loss))?, taught(None)?);
         let asked = loss.1.load(Relaxed);
         self.must(FEATURES, asked > 0, || "it did not ask for the loss".into())?;
-        let apart = |of: &Array2<f32>| of.iter().map(|v| f64::from((v - goal).powi(2))).sum::<f64>();
+        let apart = |of: &Array2<f32>| {
+            of.iter()
+                .map(|v| f64::from((v - goal).powi(2)))
+                .sum::<f64>()
+        };
         let (with, without) = (apart(&with), apart(&without));
         self.must(FEATURES, with < without, || {
             let (with, without) = (digits(with), digits(without));

@@ -129,7 +129,11 @@ impl Trainer for Model {
             Problem::Shape(format!("{} targets for {} samples", target.len(), x.len()))
         );
         ensure!(
-            pass.feature_loss.is_none() || matches!(self.flaw, Flaw::ClaimsFeatureLoss | Flaw::IgnoresFeatureLoss),
+            pass.feature_loss.is_none()
+                || matches!(
+                    self.flaw,
+                    Flaw::ClaimsFeatureLoss | Flaw::IgnoresFeatureLoss
+                ),
             Problem::Lacks("its features are its inputs".into())
         );
         if pass.fresh && self.flaw != Flaw::KeepsMoments {

@@ -22,9 +22,9 @@ use crate::message::{
 };
 use crate::server::calls::{ModelReader, ServerCalls, StepStart, StepVerdict};
 use crate::{
-    AnyMechanism, AnyPool, AnySelector, AuxiliaryLoss, Client, ClientId, ClientMessage, Cohort, FeatureLoss,
-    ExchangeSpec, FitOptions, Generator, Result, Round, Serial, Server, SharedExecutor, Stream,
-    Trainer, parametric,
+    AnyMechanism, AnyPool, AnySelector, AuxiliaryLoss, Client, ClientId, ClientMessage, Cohort,
+    ExchangeSpec, FeatureLoss, FitOptions, Generator, Result, Round, Serial, Server,
+    SharedExecutor, Stream, Trainer, parametric,
 };
 use anyhow::{Context, bail, ensure};
 use ndarray::{Array1, ArrayView1};

@@ -132,7 +132,10 @@ impl Trainer for LoadedTrainer {
         );
         ensure!(
             pass.feature_loss.is_none() || self.about.feature_loss,
-            Problem::Lacks(format!("{}: it takes no loss on its features", self.remote.who()))
+            Problem::Lacks(format!(
+                "{}: it takes no loss on its features",
+                self.remote.who()
+            ))
         );
         let mut text = FitOptionsText {
             length: pass.length,
@@ -300,7 +303,7 @@ impl Parametric for LoadedTrainer {
             Problem::Lacks(format!("{}: it gives no gradients", self.remote.who()))
         })?;
         let gradient: Params = self.remote.message(answer)?;
-        super::aggregator::like(&self.params(), &gradient).context(self.remote.who())?;
+        super::same_shape::like(&self.params(), &gradient).context(self.remote.who())?;
         crate::message::check(&gradient).context(self.remote.who())?;
         Ok(gradient)
     }

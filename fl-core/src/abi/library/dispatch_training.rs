@@ -1,14 +1,16 @@
 //! Generators and trainers behind `call`.
 
 use super::call_context::{Host, Input};
-use super::dispatch::{Object, state};
+use super::object::Object;
 use crate::abi::auxiliary::{RemoteLoss, head_tensors};
 use crate::abi::context_json::{FitOptionsText, GradientText, StepText};
 use crate::abi::marshal::content;
 use crate::abi::marshal_samples::samples;
 use crate::abi::raw::*;
 use crate::message::{Params, TensorMap, View};
-use crate::{AuxiliaryLoss, FeatureLoss, FitOptions, Generator, Loss, Problem, Result, Target, Trainer};
+use crate::{
+    AuxiliaryLoss, FeatureLoss, FitOptions, Generator, Loss, Problem, Result, Target, Trainer,
+};
 use anyhow::{Context, bail};
 use ndarray::Ix2;
 use serde::Deserialize;
@@ -41,7 +43,7 @@ impl Object for OfGenerator {
                 let slope = parcel.table("slope")?;
                 self.0.learn(&samples(&mut parcel)?, slope.view())?;
             }
-            FL_SAVE => state(host, &self.0.save()?)?,
+            FL_SAVE => host.state(&self.0.save()?)?,
             FL_LOAD => self.0.load(&input.parcel(0)?.bytes("state")?)?,
             _ => return Ok(false),
         }
@@ -141,11 +143,11 @@ impl Object for OfTrainer {
                     table("features", features)?;
                 }
             }
-            FL_SAVE => state(host, &self.0.save()?)?,
+            FL_SAVE => host.state(&self.0.save()?)?,
             FL_LOAD => self.0.load(&input.parcel(0)?.bytes("state")?)?,
-            FL_SAVE_STATE => state(host, &self.0.save_state()?)?,
+            FL_SAVE_STATE => host.state(&self.0.save_state()?)?,
             FL_LOAD_STATE => self.0.load_state(&input.parcel(0)?.bytes("state")?)?,
-            FL_SAVE_MEMORY => state(host, &self.0.save_memory()?)?,
+            FL_SAVE_MEMORY => host.state(&self.0.save_memory()?)?,
             FL_LOAD_MEMORY => self.0.load_memory(&input.parcel(0)?.bytes("state")?)?,
             FL_PARAMS => host.tensors(&content(&self.parametric()?.params()))?,
             FL_SET_PARAMS => {

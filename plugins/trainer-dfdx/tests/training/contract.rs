@@ -4,8 +4,9 @@ use crate::common::*;
 use fl_core::message::Params;
 use fl_core::settings::read_yaml;
 use fl_core::{
-    AuxiliaryLoss, AuxiliaryTerm, BuildContext, Differentiable, FeatureLoss, FeatureTerm, FitOptions,
-    Head, Length, Loss, Parametric, Result, Samples, Stream, Target, Task, TaskKind, Trainer,
+    AuxiliaryLoss, AuxiliaryTerm, BuildContext, Differentiable, FeatureLoss, FeatureTerm,
+    FitOptions, Head, Length, Loss, Parametric, Result, Samples, Stream, Target, Task, TaskKind,
+    Trainer,
 };
 use fl_plugin_trainer_dfdx::Dfdx;
 use ndarray::{Array2, ArrayD, ArrayView2, s};
@@ -422,9 +423,15 @@ fn close_a_loss_on_features_adds_its_gradient_to_all_layers_but_the_last() {
                     value(&params)
                 };
                 let due = (shifted(0.01) - shifted(-0.01)) / 0.02;
-                assert!((found - due).abs() < 2e-3, "{net}: {name} {at:?}: {found}, {due}");
+                assert!(
+                    (found - due).abs() < 2e-3,
+                    "{net}: {name} {at:?}: {found}, {due}"
+                );
                 moved += usize::from(due.abs() > 0.01);
-                assert!(!name.starts_with("2.") && !name.starts_with("3.") || found == 0.0, "{name}");
+                assert!(
+                    !name.starts_with("2.") && !name.starts_with("3.") || found == 0.0,
+                    "{name}"
+                );
             }
         }
         assert!(moved > 4, "{net}");
