@@ -16,7 +16,9 @@ mod protocol;
 mod rng_callbacks;
 mod same_shape;
 mod selector;
-mod serve_protocol;
+mod serve_answer;
+mod serve_lead;
+mod serve_parts;
 mod trainer;
 
 #[cfg(test)]
