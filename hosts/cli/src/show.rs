@@ -1,7 +1,7 @@
 //! `fl check`, `fl list`, `fl inspect`, `fl data list`, `fl data show`.
 
 use crate::{DataDir, Done, Failure, Overrides, inspect_topics, print, say, width};
-use fl_core::Role;
+use fl_core::{PartDecl, Role};
 use fl_data::Overview;
 use fl_registry::{Catalogue, columns};
 use serde_json::json;
@@ -63,6 +63,23 @@ pub fn role(name: &str) -> Result<Role, Failure> {
                 known.join(", ")
             ))
         })
+}
+
+/// The part that `aggregator mean` or, where no other role has one of that name, `mean` stands for.
+pub fn part(name: &str, catalogue: &Catalogue) -> Result<&'static PartDecl, String> {
+    if let Some((of, name)) = name.split_once(' ') {
+        let role = role(of).map_err(Failure::text)?;
+        return catalogue.find(role, name.trim());
+    }
+    match catalogue.named(name)[..] {
+        [decl] => Ok(decl),
+        [] => Err(catalogue.unknown(name)),
+        ref several => {
+            let all = several.iter().map(|d| format!("`{} {name}`", d.role));
+            let all = all.collect::<Vec<_>>().join(" or ");
+            Err(format!("several parts are called `{name}`: say {all}"))
+        }
+    }
 }
 
 pub fn list(name: Option<&str>, json: bool, catalogue: &Catalogue) -> Done {
