@@ -17,11 +17,6 @@ pub fn files(role: Option<Role>, args: &NewArgs) -> Result<Files, Failure> {
             "--wheel is for parts; an app of Flower has its own format",
         ));
     };
-    if role == Role::Protocol {
-        return Err(Failure::usage(
-            "--wheel writes no protocol, whose crate is a program; write an aggregator with --wheel, and put the protocol into its src/lib.rs",
-        ));
-    }
     let file = args.name.replace('-', "_");
     let module = match args.lang {
         Language::Python => file.clone(),
