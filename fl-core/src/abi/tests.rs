@@ -445,7 +445,7 @@ settings! {
 }
 
 impl TestTrainer {
-    fn made(settings: TestTrainer, _: &BuildContext) -> Result<Self> {
+    fn new(settings: TestTrainer, _: &BuildContext) -> Result<Self> {
         Ok(settings)
     }
 }
@@ -479,7 +479,7 @@ impl Trainer for TestTrainer {
         Ok(())
     }
 }
-plugin!(trainer "test-trainer" => TestTrainer as TestTrainer::made);
+plugin!(trainer "test-trainer" => TestTrainer as TestTrainer);
 
 /// The sum of features whose class is 1, and slopes of one shape or another.
 #[derive(Debug)]
@@ -499,7 +499,9 @@ impl FeatureLoss for OfClassOne {
         let Target::Classes(classes) = target else {
             bail!("there is no such loss for other targets than classes");
         };
-        let ones = Array2::from_shape_fn(features.dim(), |(i, _)| (classes[i] == 1) as u8 as f32);
+        let ones = Array2::from_shape_fn(features.dim(), |(i, _)| {
+            f32::from(u8::from(classes[i] == 1))
+        });
         let loss = f64::from((&ones * &features).sum());
         let by_features = match self.narrow {
             true => ones.slice_move(ndarray::s![.., ..1]),

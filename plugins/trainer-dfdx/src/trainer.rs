@@ -159,7 +159,6 @@ impl Dfdx {
             &weights,
             &mut Mode::Train(&mut numbers.buffers, &stream),
         )?;
-        let table = |of: &'_ Value| ArrayView2::from_shape((of.rows, of.width()), &*of.data);
         let views = [table(&features)?, table(&scores)?];
         let target = target.pick(&plan.positions);
         let judged = (self.task.kind, self.dice);
@@ -215,6 +214,11 @@ impl Dfdx {
         self.numbers.set(self.net.arrange(tensors)?);
         Ok(())
     }
+}
+
+/// A batch of values as a table.
+fn table(of: &Value) -> Result<ArrayView2<'_, f32>> {
+    Ok(ArrayView2::from_shape((of.rows, of.width()), &of.data)?)
 }
 
 /// The loss of a batch's scores.
