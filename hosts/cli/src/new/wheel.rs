@@ -34,7 +34,10 @@ pub fn files(role: Option<Role>, args: &NewArgs) -> Result<Files, Failure> {
     };
     let build = match args.lang {
         Language::C => "[\"make\"]",
-        _ => "[\"cargo\", \"build\", \"--release\", \"--lib\", \"--target-dir\", \"target\"]",
+        // without the program that a protocol's crate also is
+        _ => {
+            "[\"cargo\", \"build\", \"--release\", \"--lib\", \"--no-default-features\", \"--target-dir\", \"target\"]"
+        }
     };
     let (plugin, packages) = match args.lang {
         Language::Python => (module.clone(), format!("py-modules = [\"{module}\"]")),
