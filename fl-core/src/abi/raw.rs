@@ -56,7 +56,7 @@ pub const FL_CHECK: u32 = 1;
 /// `training_loss`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`,
 /// `within_hull`; selectors `{"draw": "unknown", "needs_scores": false}` with a draw as in
 /// `FL_PRICE`; trainers
-/// `{"parametric": false, "differentiable": false, "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}]}`,
+/// `{"parametric": false, "differentiable": false, "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}], "feature_loss": false}`,
 /// where no `learns` stands for all losses.
 pub const FL_DESCRIBE: u32 = 2;
 /// Optional: the state kept between calls. Gives the tensor `state` (bytes), or none if there is no
