@@ -5,6 +5,7 @@ use fl_core::message::{
     Column, Dtype, ExchangeShape, Message, NamedTensors, SampleShape, Tensor, TensorMap, View,
 };
 use fl_core::prelude::*;
+use fl_core::settings::above;
 use ndarray::{Array1, Array2};
 
 /// How far the scores of samples lie apart.

@@ -8,15 +8,13 @@ use crate::abi::context_json::RoundText;
 use crate::abi::marshal::{OutgoingMessage, content};
 use crate::abi::raw::*;
 use crate::inbox::loss_of;
-use crate::message::{self, AnyMessage, Erased, Ids, Logits, MessageType, Params, View};
+use crate::message::{self, AnyMessage, Erased, Logits, MessageType, Params, View};
 use crate::{
-    AnyAggregator, AnyFold, AnyInbox, ClientMessage, Problem, Properties, RequiredInputs, Result,
-    Round,
+    AnyAggregator, AnyFold, AnyInbox, ClientMessage, Properties, RequiredInputs, Result, Round,
 };
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use std::any::Any;
-use std::collections::BTreeSet;
 
 /// What `FL_DESCRIBE` gives for an aggregator.
 #[derive(Default, Deserialize)]

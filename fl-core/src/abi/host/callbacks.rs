@@ -3,6 +3,7 @@
 use super::call::{Answer, Call, serve};
 use super::foreign_call_guard::ForeignCallGuard;
 use super::rng_callbacks::{add_gaussian, add_laplace, fill_normal, fill_uniform};
+use crate::Executor;
 use crate::abi::ask::ErrorText;
 use crate::abi::library::{Input, guarded};
 use crate::abi::marshal::{plain, slice};

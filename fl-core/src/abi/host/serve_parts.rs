@@ -10,7 +10,7 @@ use crate::abi::marshal_data::{
 };
 use crate::abi::marshal_samples::{receive, with_values};
 use crate::abi::raw::FL_ASK;
-use crate::message::{AnyMessage, MessageType, Params, TensorMap, View, message_type};
+use crate::message::{AnyMessage, Message, MessageType, Params, TensorMap, View, message_type};
 use crate::{
     AnyPool, AuxiliaryLoss, FeatureLoss, FitOptions, Generator, Result, Round, SharedExecutor,
     Stream, Trainer, parametric,
