@@ -11,6 +11,7 @@ use crate::{DataDir, Done, Failure, print};
 pub use answer::answer_of;
 use answers::Answers;
 use clap::{Args, ValueEnum};
+use console::style;
 use file::Checked;
 pub use file::File;
 use fl_core::settings::{Value, nearest};

@@ -58,7 +58,7 @@ pub struct Verdict {
 /// A tested case, or a part of `--conformance`.
 pub struct Tested {
     /// `a.cases.yaml:4`, and the case's name.
-    place: Option<(PathBuf, usize)>,
+    pub place: Option<(PathBuf, usize)>,
     pub name: String,
     pub verdict: Verdict,
 }
