@@ -58,7 +58,7 @@ impl Message for Spreads {
     }
 
     fn sample(shape: &mut SampleShape<'_>) -> Option<Self> {
-        let n = shape.rows().len();
+        let n = 3;
         Some(Self {
             spread: Array2::from_shape_simple_fn((n, 2), || f64::from(shape.number())),
             moves: (0..n).map(|_| shape.draws.below(20) as i64 - 10).collect(),

@@ -29,27 +29,31 @@ fn exact_try_answers_with_a_message_of_a_library() {
     let d = tempfile::tempdir().unwrap();
     let dir = d.path();
     for (language, short, library) in libraries(dir) {
-        let asked = |part: &str, input: serde_json::Value, more: &[&str]| {
+        let asked = |role: &str, part: &str, input: serde_json::Value| {
             fs::write(dir.join("in.json"), input.to_string()).unwrap();
-            let args = ["try", part, "in.json", "--plugin", &library];
-            json(dir, &[&args, more].concat())
+            let part = format!("{short}-{part}");
+            let args = ["try", role, &part, "--input", "in.json"];
+            json(
+                dir,
+                &[&args[..], &["--seed", "3", "--plugin", &library]].concat(),
+            )
         };
         let messages = json!({ "messages": [
             message(0, json!([[-1, 2.5], [0.25, 0.5]]), json!([3, -1])),
             message(4, json!([[-0.5, 4], [-7, 0]]), json!([-1, 1])),
         ] });
-        let found = asked(&format!("{short}-widest"), messages, &[]);
-        let tensors = json!({ "spread": [[-1, 4], [-7, 0.5]], "moves": [2, 0] });
+        let found = asked("aggregator", "widest", messages);
+        let tensors = json!({ "spread": [[-1.0, 4.0], [-7.0, 0.5]], "moves": [2, 0] });
         let due = json!({ "kind": "test-spreads", "tensors": tensors });
         assert_eq!(found, due, "{language}");
         let release = json!({ "tensors": { "spread": [[-3, 0.5]], "moves": [9] } });
-        let found = asked(&format!("{short}-blur"), release, &["--seed", "3"]);
-        let bounded = json!({ "spread": [[-1, 0.5]], "moves": [0] });
+        let found = asked("privacy", "blur", release);
+        let bounded = json!({ "spread": [[-1.0, 0.5]], "moves": [0] });
         assert_eq!(found["bounded"], bounded, "{language}");
         let event = json!({ "Laplace": { "sensitivity": 4.0, "scale": 1.0, "unit": "party" } });
         assert_eq!(found["event"], event, "{language}");
         let noisy = found["tensors"]["spread"].to_string();
-        assert_ne!(noisy, "[[-1,0.5]]", "{language}");
+        assert_ne!(noisy, "[[-1.0,0.5]]", "{language}");
     }
 }
 
@@ -67,17 +71,21 @@ fn mistakes_in_a_message_of_a_library_are_named() {
         for (tensors, why) in [
             (&ragged, "`spread` is [1, 3] where `rows x 2` was due"),
             (&long, "`moves` is [2] where `rows` was due"),
-            (&broken, "moves"),
+            (
+                &broken,
+                "tensor `moves`: 64-bit whole numbers are due, found 1.5",
+            ),
             (&short_of, "no tensor `moves`"),
-            (&other, "turns"),
-            (&endless, "spread"),
+            (&other, "tensor `turns`: no tensor is called so"),
+            (&endless, "`spread` holds inf at position 0"),
         ] {
             let input = json!({ "messages": [{ "from": 0, "tensors": tensors }] });
             fs::write(dir.join("in.json"), input.to_string()).unwrap();
             let part = format!("{short}-widest");
-            let (code, error) = fails(dir, &["try", &part, "in.json", "--plugin", &library]);
+            let args = ["try", "aggregator", &part, "--input", "in.json"];
+            let (code, error) = fails(dir, &[&args[..], &["--plugin", &library]].concat());
             assert!(
-                code < 100 && flat(&error).contains(why),
+                code == 2 && flat(&error).contains(why),
                 "{language}: {tensors}: {error}"
             );
         }
@@ -96,7 +104,7 @@ fn the_kit_and_files_of_cases_take_a_message_of_a_library() {
         }
         let low = |low: &str| {
             format!(
-                "plugins: [{{ path: {library} }}]\ncases:\n  - name: two\n    part: aggregator {short}-widest\n    tolerance: {{ tensors.spread: {{ absolute: 0.1 }} }}\n    messages:\n      - {{ from: 0, tensors: {{ spread: [[{low}, 2]], moves: [1] }} }}\n      - {{ from: 1, tensors: {{ spread: [[0, 3]], moves: [2] }} }}\n"
+                "plugins: [{{ path: {library} }}]\ncases:\n  - name: two\n    part: aggregator {short}-widest\n    tolerance: {{ tensors.spread: {{ abs: 0.1 }} }}\n    input:\n      messages:\n        - {{ from: 0, tensors: {{ spread: [[{low}, 2]], moves: [1] }} }}\n        - {{ from: 1, tensors: {{ spread: [[0, 3]], moves: [2] }} }}\n"
             )
         };
         let case = |text: &str| fs::write(dir.join("a.cases.yaml"), text).unwrap();
@@ -112,7 +120,8 @@ fn the_kit_and_files_of_cases_take_a_message_of_a_library() {
         let differs = fl(dir, &["test", "."]);
         let text = String::from_utf8_lossy(&differs.stdout).into_owned();
         assert_eq!(differs.status.code(), Some(1), "{language}: {text}");
-        let due = "tensors.spread: 1 of 2 numbers differs; worst at [0, 0]: expected -1, found -2";
+        let due =
+            "tensors.spread: 1 of 2 numbers differs; worst at [0, 0]: expected -1.0, found -2.0";
         assert!(text.contains(due), "{language}: {text}");
         let shown = out(
             dir,
