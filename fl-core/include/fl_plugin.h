@@ -66,7 +66,7 @@ extern "C" {
  * `training_loss`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`,
  * `within_hull`; selectors `{"draw": "unknown", "needs_scores": false}` with a draw as in
  * `FL_PRICE`; trainers
- * `{"parametric": false, "differentiable": false, "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}]}`,
+ * `{"parametric": false, "differentiable": false, "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}], "feature_loss": false}`,
  * where no `learns` stands for all losses. */
 #define FL_DESCRIBE 2u
 /* Optional: the state kept between calls. Gives the tensor `state` (bytes), or none if there is no
@@ -160,7 +160,9 @@ extern "C" {
  * `{"length": {"Steps": 5}, "batch": 16, "loss": "CrossEntropy", "fresh": false, "proximal": null, "gradient_offset": false, "clip": null, "target": "classes"}`,
  * where a target is of `classes`, `multi-label`, `pixels` (floats), `soft` or `scores`. Gives the
  * text `{"steps": 5, "loss": 0.3}`. With `"auxiliary": true`, which only a trainer with `FL_HEAD`
- * is told, it asks `FlHost.call` for a loss to add in every mini-batch: FL_BACK. */
+ * is told, it asks `FlHost.call` for a loss to add in every mini-batch: FL_BACK. The same with
+ * `"feature_loss": true`, which only a trainer is told that has `"feature_loss": true` in the text
+ * of FL_DESCRIBE. */
 #define FL_TRAIN 60u
 /* Trainer. One message with `values`; gives the tensor `scores`, `samples x outputs`. */
 #define FL_PREDICT 61u
@@ -226,7 +228,9 @@ extern "C" {
  * `{"call": "auxiliary", "target": "classes", "key": [..]}`, one message with `weight`, `bias`
  * (doubles, the last layer before the step), `scores` (floats) and `target` (as in FL_TRAIN, but
  * `multi-label` of `int64_t` and `pixels` of numbers). The answer has `loss` (one double),
- * `by-scores` (floats), `weight` and `bias`: the slopes of that loss. */
+ * `by-scores` (floats), `weight` and `bias`: the slopes of that loss. Or
+ * `{"call": "feature-loss", "target": "classes", "key": [..]}`, one message with `features`
+ * (floats, `samples x features`) and `target`; the answer has `loss` and `by-features` (floats). */
 #define FL_BACK 91u
 
 /* UTF-8, not ended by a zero. Borrowed for the call, unless stated otherwise. */

@@ -19,6 +19,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::ops::Bound;
 
+/// What to do if a name is unknown, and no known one is near.
+const ELSEWHERE: &str =
+    "if a library or a Python module has it, name that under `plugins` or with --plugin";
+
 /// Parts by role and name.
 #[derive(Clone, Default)]
 pub struct Catalogue {
@@ -100,24 +104,27 @@ impl Catalogue {
         if let Some(part) = self.of_role(role).find(|p| p.is_called(name)) {
             return Ok(part);
         }
-        let mut text = format!("no {role} is called {}", show(&name.into()));
-        match self.named(name).first() {
-            Some(other) => {
-                let _ = write!(text, ": that is {}", other.role.with_article());
+        let near = nearest(name, self.of_role(role).flat_map(|p| p.names()));
+        let (is, known) = (show(&name.into()), names(self.of_role(role)));
+        Err(match (self.named(name).first(), near) {
+            (Some(other), _) => {
+                let other = other.role.with_article();
+                format!("no {role} is called {is}: that is {other}; known: {known}")
             }
-            None => {
-                if let Some(near) = nearest(name, self.of_role(role).flat_map(|p| p.names())) {
-                    let _ = write!(text, "; did you mean `{near}`?");
-                }
+            (None, Some(near)) => {
+                format!("no {role} is called {is}; did you mean `{near}`? known: {known}")
             }
+            (None, None) => format!("no {role} is called {is}; known: {known}; {ELSEWHERE}"),
+        })
+    }
+
+    /// The text for a name that no part of any role has.
+    pub fn unknown(&self, name: &str) -> String {
+        let is = show(&name.into());
+        match nearest(name, self.parts.iter().flat_map(|p| p.names())) {
+            Some(near) => format!("no part is called {is}; did you mean `{near}`?"),
+            None => format!("no part is called {is}; {ELSEWHERE}"),
         }
-        let known = names(self.of_role(role));
-        let _ = write!(
-            text,
-            "{} known: {known}",
-            if text.ends_with('?') { "" } else { ";" }
-        );
-        Err(text)
     }
 
     /// The parts that can stand in `slot`.

@@ -6,7 +6,7 @@ use crate::document::Document;
 use crate::sections::{Clients, DataSection};
 use crate::spanned_value::{Node, below, key};
 use fl_core::message::{Ids, Message};
-use fl_core::settings::{Reader, Step, Value, nearest, show};
+use fl_core::settings::{Reader, Step, Value, show};
 use fl_core::{Alias, CheckedSettings, ExchangeSpec, PartDecl, Protocol, Role, SlotSpec};
 use std::path::Path;
 
@@ -227,15 +227,7 @@ impl<'a> Checker<'a> {
         let found = match role {
             Some(role) => self.catalogue.find(role, name),
             None => match self.catalogue.named(name).as_slice() {
-                [] => {
-                    let all = self.catalogue.parts().iter().map(|p| p.name);
-                    let near = nearest(name, all).map(|near| format!("; did you mean `{near}`?"));
-                    Err(format!(
-                        "no part is called {}{}",
-                        show(&name.into()),
-                        near.unwrap_or_default()
-                    ))
-                }
+                [] => Err(self.catalogue.unknown(name)),
                 [one] => Ok(*one),
                 _ => return None, // which of them is meant depends on a protocol that is not known
             },

@@ -151,6 +151,14 @@ impl<'f> CompatibilityCheck<'f> {
                     }
                     Some(_) => return None,
                 },
+                Ability::AuxiliaryLoss if model.head().is_none() => (
+                    "it shows no linear last layer, so it takes no further loss on its scores".to_string(),
+                    "use `dfdx`, with `outputs` as its last layer",
+                ),
+                Ability::FeatureLoss if !model.takes_feature_loss() => (
+                    "it has no layers before the last one that a loss on features could train".to_string(),
+                    "use `dfdx` with a layer before `outputs`, or a network of PyTorch",
+                ),
                 Ability::Loss(loss) if !model.learns(*loss) => (
                     format!("it cannot minimise the loss {loss}"),
                     "use a neural or linear trainer, or another loss if the protocol has one",

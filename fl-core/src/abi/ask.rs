@@ -395,6 +395,8 @@ pub(super) struct PassAsk {
     pub offset: bool,
     pub clip: Option<f32>,
     pub auxiliary: bool,
+    #[serde(default)]
+    pub feature_loss: bool,
 }
 
 /// The abilities of a model.
@@ -402,6 +404,8 @@ pub(super) struct PassAsk {
 pub(super) struct AboutModel {
     pub parametric: bool,
     pub differentiable: bool,
+    #[serde(default)]
+    pub feature_loss: bool,
 }
 
 /// A request of the program to a protocol, before it answers the protocol's own request.
@@ -412,6 +416,8 @@ pub(super) enum AskBack {
     Form,
     /// One message with `weight`, `bias`, `scores` and `target`.
     Auxiliary { target: String, key: [u8; 32] },
+    /// One message with `features` and `target`.
+    FeatureLoss { target: String, key: [u8; 32] },
 }
 
 /// The state of a step.

@@ -1,4 +1,4 @@
-//! An auxiliary loss across the interface: the trainer is on one side, the loss on the other.
+//! Added losses across the interface: the trainer is on one side, the losses on the other.
 
 use super::ask::AskBack;
 use super::host::Answers;
@@ -8,7 +8,10 @@ use super::marshal::{OutgoingMessage, shorter};
 use super::marshal_data::{target_of, with_target};
 use super::raw::FL_BACK;
 use crate::message::{NamedTensors, TensorMap, View};
-use crate::{AuxiliaryLoss, AuxiliaryTerm, Head, Problem, Result, Stream, Target};
+use crate::{
+    AuxiliaryLoss, AuxiliaryTerm, FeatureLoss, FeatureTerm, FitOptions, Head, Problem, Result,
+    Stream, Target,
+};
 use anyhow::{Context, ensure};
 use ndarray::{Array1, ArrayView2};
 use std::fmt::{Debug, Formatter};
@@ -33,7 +36,7 @@ pub(super) fn head_of(parcel: &mut TensorMap) -> Result<Head> {
     Ok(head)
 }
 
-/// An auxiliary loss that the other side computes, in the middle of its call.
+/// An added loss that the other side computes, in the middle of its call.
 pub(super) struct RemoteLoss<'a>(pub &'a Host<'a>);
 
 impl Debug for RemoteLoss<'_> {
@@ -76,28 +79,83 @@ impl AuxiliaryLoss for RemoteLoss<'_> {
     }
 }
 
-/// The auxiliary loss of this side, for the other.
-pub(super) struct AuxiliaryBack<'a>(pub &'a dyn AuxiliaryLoss);
+impl FeatureLoss for RemoteLoss<'_> {
+    fn of_features(
+        &self,
+        features: ArrayView2<'_, f32>,
+        target: Target<'_>,
+        stream: &Stream,
+    ) -> Result<FeatureTerm> {
+        with_target(&target, |kind, view| {
+            let features = View::F32(features.view().into_dyn());
+            let tensors = vec![
+                ("features".into(), features),
+                ("target".into(), shorter(&view)),
+            ];
+            let ask = serde_json::to_string(&AskBack::FeatureLoss {
+                target: kind.into(),
+                key: stream.key(),
+            })?;
+            let letter = [OutgoingMessage::new(&tensors)];
+            let answer = ask_other(self.0.0, FL_BACK, &ask, &letter, None)?;
+            let mut parcel = TensorMap::new(answer.tensors);
+            Ok(FeatureTerm {
+                loss: parcel.f64("loss")?.first().copied().context("no loss")?,
+                by_features: parcel.table("by-features")?,
+            })
+        })
+    }
+}
 
-impl Answers for AuxiliaryBack<'_> {
-    fn answer(&self, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
-        let AskBack::Auxiliary { target, key } = asked_back(operation, input)? else {
-            return Ok(false);
+/// The added losses of this side, for the other.
+pub(super) struct LossesBack<'a> {
+    auxiliary: Option<&'a dyn AuxiliaryLoss>,
+    features: Option<&'a dyn FeatureLoss>,
+}
+
+impl<'a> LossesBack<'a> {
+    /// The losses of a pass; `None` if it has none.
+    pub fn of(pass: &FitOptions<'a>) -> Option<Self> {
+        let (auxiliary, features) = (pass.auxiliary, pass.feature_loss);
+        let back = Self {
+            auxiliary,
+            features,
         };
+        (auxiliary.is_some() || features.is_some()).then_some(back)
+    }
+}
+
+impl Answers for LossesBack<'_> {
+    fn answer(&self, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
+        let ask = asked_back(operation, input)?;
         let mut parcel = input.parcel(0)?;
-        let head = head_of(&mut parcel)?;
-        let target = target_of(&target, &mut parcel)?;
-        let scores = parcel.table("scores")?;
-        let stream = Stream::from_key(key);
-        let term = self
-            .0
-            .of_batch(&head, target.view(), scores.view(), &stream)?;
-        let loss = Array1::from_elem(1, term.loss);
-        let by_scores = View::F32(term.by_scores.view().into_dyn());
-        let mut tensors = head_tensors(&term.by_head);
-        tensors.push(("loss".into(), View::F64(loss.view().into_dyn())));
-        tensors.push(("by-scores".into(), by_scores));
-        reply.tensors(&tensors)?;
+        match (ask, self.auxiliary, self.features) {
+            (AskBack::Auxiliary { target, key }, Some(of), _) => {
+                let head = head_of(&mut parcel)?;
+                let target = target_of(&target, &mut parcel)?;
+                let scores = parcel.table("scores")?;
+                let stream = Stream::from_key(key);
+                let term = of.of_batch(&head, target.view(), scores.view(), &stream)?;
+                let loss = Array1::from_elem(1, term.loss);
+                let by_scores = View::F32(term.by_scores.view().into_dyn());
+                let mut tensors = head_tensors(&term.by_head);
+                tensors.push(("loss".into(), View::F64(loss.view().into_dyn())));
+                tensors.push(("by-scores".into(), by_scores));
+                reply.tensors(&tensors)?;
+            }
+            (AskBack::FeatureLoss { target, key }, _, Some(of)) => {
+                let target = target_of(&target, &mut parcel)?;
+                let (features, stream) = (parcel.table("features")?, Stream::from_key(key));
+                let term = FeatureTerm::of(of, features.view(), target.view(), &stream)?;
+                let loss = Array1::from_elem(1, term.loss);
+                let by_features = View::F32(term.by_features.view().into_dyn());
+                reply.tensors(&vec![
+                    ("loss".into(), View::F64(loss.view().into_dyn())),
+                    ("by-features".into(), by_features),
+                ])?;
+            }
+            _ => return Ok(false),
+        }
         Ok(true)
     }
 }

@@ -104,6 +104,8 @@ pub(super) struct FitOptionsText {
     pub target: String,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub auxiliary: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub feature_loss: bool,
 }
 
 /// The place of a step in its pass, as it crosses.

@@ -5,8 +5,8 @@ use super::raw::*;
 use crate::message::{Params, View};
 use crate::prelude::*;
 use crate::settings::Value;
-use crate::{BoxedAggregator, PartDecl, TaskKind};
-use ndarray::{ArrayD, Axis, IxDyn};
+use crate::{BoxedAggregator, FeatureLoss, FeatureTerm, FitReport, PartDecl, TaskKind};
+use ndarray::{Array2, ArrayD, ArrayView2, Axis, IxDyn};
 
 settings! {
     /// The weighted mean, or a panic.
@@ -434,4 +434,120 @@ mod grown {
             table.free.map(|f| f as usize)
         );
     }
+}
+
+settings! {
+    /// A trainer that only looks at the losses that a method adds.
+    struct TestTrainer {
+        /// Takes a loss on features.
+        takes: bool = true;
+    }
+}
+
+impl TestTrainer {
+    fn new(settings: TestTrainer, _: &BuildContext) -> Result<Self> {
+        Ok(settings)
+    }
+}
+
+impl Trainer for TestTrainer {
+    fn fit(
+        &mut self,
+        x: &Samples,
+        target: Target<'_>,
+        pass: &FitOptions<'_>,
+        stream: &Stream,
+    ) -> Result<FitReport> {
+        let of = pass.feature_loss.context("no loss on features")?;
+        let term = FeatureTerm::of(of, x.values().view(), target, stream)?;
+        let slopes: f32 = term.by_features.iter().sum();
+        Ok(FitReport {
+            steps: 1,
+            loss: term.loss + 100.0 * f64::from(slopes),
+        })
+    }
+    fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {
+        Ok(x.values())
+    }
+    fn takes_feature_loss(&self) -> bool {
+        self.takes
+    }
+    fn save(&self) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+    fn load(&mut self, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+}
+plugin!(trainer "test-trainer" => TestTrainer as TestTrainer);
+
+/// The sum of features whose class is 1, and slopes of one shape or another.
+#[derive(Debug)]
+struct OfClassOne {
+    key: [u8; 32],
+    narrow: bool,
+}
+
+impl FeatureLoss for OfClassOne {
+    fn of_features(
+        &self,
+        features: ArrayView2<'_, f32>,
+        target: Target<'_>,
+        stream: &Stream,
+    ) -> Result<FeatureTerm> {
+        assert_eq!(stream.key(), self.key);
+        let Target::Classes(classes) = target else {
+            bail!("there is no such loss for other targets than classes");
+        };
+        let ones = Array2::from_shape_fn(features.dim(), |(i, _)| {
+            f32::from(u8::from(classes[i] == 1))
+        });
+        let loss = f64::from((&ones * &features).sum());
+        let by_features = match self.narrow {
+            true => ones.slice_move(ndarray::s![.., ..1]),
+            false => ones,
+        };
+        Ok(FeatureTerm { loss, by_features })
+    }
+}
+
+#[test]
+fn a_loaded_trainer_asks_for_the_loss_on_its_features() {
+    let parts: Vec<&PartDecl> = super::import_linked("there");
+    let part = parts.iter().find(|p| p.name == "test-trainer").unwrap();
+    let make = BuildContext {
+        task: Task {
+            input: vec![2],
+            kind: TaskKind::Classes(2),
+        },
+        stream: Stream::root(0),
+    };
+    let stream = Stream::root(7);
+    let fit = |settings: &str, narrow| -> Result<f64> {
+        let settings: Value = serde_yaml::from_str(settings)?;
+        let mut model: Box<dyn Trainer> = part.make(&settings, &make)?;
+        let x = Samples::fresh(ndarray::array![[1.0, 2.0], [4.0, 8.0]], vec![2])?;
+        let loss = OfClassOne {
+            key: stream.key(),
+            narrow,
+        };
+        let pass = FitOptions {
+            feature_loss: Some(&loss),
+            ..FitOptions::new(crate::Length::Steps(1), 2, crate::Loss::CrossEntropy)
+        };
+        let report = model.fit(&x, Target::Classes(&[0, 1]), &pass, &stream)?;
+        Ok(report.loss)
+    };
+    assert_eq!(fit("{}", false).unwrap(), 212.0);
+    let error = |settings, narrow| format!("{:#}", fit(settings, narrow).unwrap_err());
+    let found = error("{takes: false}", false);
+    assert!(
+        found.contains("it takes no loss on its features"),
+        "{found}"
+    );
+    let found = error("{}", true);
+    assert!(
+        found.contains("slopes of (2, 1) where (2, 2) were due"),
+        "{found}"
+    );
 }

@@ -320,7 +320,12 @@ impl Declared {
         shapes: &[Shape],
         outline: &mut SampleShape<'_>,
     ) -> Self {
-        let rows = outline.rows();
+        // without ids of samples all messages of an inbox have one shape
+        let keyed = of.columns.iter().any(|c| c.name == "rows");
+        let rows = match keyed {
+            true => outline.rows(),
+            false => vec![0, 1, 2],
+        };
         let (classes, voters) = (outline.classes(), outline.voters());
         let known = |name: &str| {
             Some(match name {
@@ -564,6 +569,14 @@ mod tests {
         );
         let plain = MessageType::declare(&plain, "one.so").unwrap();
         assert_eq!(plain.expected(&facts), Some(96));
+        // it has no ids, so all clients have as many rows
+        let mut draws = Stream::root(2).draws();
+        let mut outline = SampleShape::new(9, &|draws| draws.normal() as f32, &mut draws);
+        let first = plain.sample(&mut outline).unwrap();
+        for client in 1..9 {
+            outline.client(client);
+            super::super::alike(&*first, &*plain.sample(&mut outline).unwrap()).unwrap();
+        }
     }
 
     #[test]

@@ -1,9 +1,6 @@
-//! [`Head`]: a model's last layer by itself. [`AuxiliaryLoss`]: a loss added to that of a
-//! mini-batch.
+//! [`Head`]: a model's last layer by itself.
 
-use crate::{Result, Stream, Target};
 use ndarray::{Array1, Array2, ArrayView2, Axis};
-use std::fmt::Debug;
 
 /// A model's last layer, if it is linear: `scores = features . weight^T + bias`. Its features are
 /// those of [`Trainer::features`](crate::Trainer::features).
@@ -41,50 +38,6 @@ impl Head {
         Self {
             weight: slope.t().dot(&features),
             bias: slope.sum_axis(Axis(0)),
-        }
-    }
-}
-
-/// A loss that a method adds to that of each mini-batch
-/// ([`FitOptions::auxiliary`](crate::FitOptions::auxiliary)). It may train the whole model through
-/// the scores of the batch, and the last layer directly.
-pub trait AuxiliaryLoss: Debug {
-    /// Returns the term for a mini-batch with this `target`, for which the model gives these
-    /// `scores`. `head` is the model's last layer before the step. Randomness comes from `stream`
-    /// only.
-    ///
-    /// # Errors
-    /// If there is no such loss for this target.
-    fn of_batch(
-        &self,
-        head: &Head,
-        target: Target<'_>,
-        scores: ArrayView2<'_, f32>,
-        stream: &Stream,
-    ) -> Result<AuxiliaryTerm>;
-}
-
-/// The addends of an [`AuxiliaryLoss`] for one mini-batch.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AuxiliaryTerm {
-    /// Addend to its loss.
-    pub loss: f64,
-    /// Addend to the slope by each score, `samples x outputs`.
-    pub by_scores: Array2<f32>,
-    /// Addend to the slope by weight and bias of the last layer.
-    pub by_head: Head,
-}
-
-impl AuxiliaryTerm {
-    /// Returns a term of zeros for a batch with these scores.
-    pub fn nothing(head: &Head, scores: ArrayView2<'_, f32>) -> Self {
-        Self {
-            loss: 0.0,
-            by_scores: Array2::zeros(scores.dim()),
-            by_head: Head {
-                weight: Array2::zeros(head.weight.dim()),
-                bias: Array1::zeros(head.outputs()),
-            },
         }
     }
 }

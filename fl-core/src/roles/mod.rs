@@ -1,6 +1,7 @@
 //! Roles of parts: the six roles of the field, and the protocol that combines them into a method.
 
 mod accountant;
+mod added_loss;
 mod aggregator;
 mod any;
 mod generator;
@@ -11,6 +12,7 @@ mod selector;
 mod trainer;
 
 pub use accountant::*;
+pub use added_loss::*;
 pub use aggregator::*;
 pub use any::*;
 pub use generator::*;

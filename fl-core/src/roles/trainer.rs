@@ -1,7 +1,7 @@
 //! [`Trainer`]: the role of a model that learns, with [`FitOptions`] and [`Loss`].
 
 use crate::message::Params;
-use crate::{AuxiliaryLoss, Head, Problem, Result, Samples, Stream, Target};
+use crate::{AuxiliaryLoss, FeatureLoss, Head, Problem, Result, Samples, Stream, Target};
 use ndarray::{Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
 use std::fmt::{Display, Formatter};
@@ -76,6 +76,10 @@ pub enum Ability {
     InputGradient,
     /// [`Trainer::head`] with this number of features, and [`FitOptions::auxiliary`]
     Head(usize),
+    /// [`Trainer::head`] with any number of features, and [`FitOptions::auxiliary`]
+    AuxiliaryLoss,
+    /// [`Trainer::takes_feature_loss`]
+    FeatureLoss,
     /// [`Parametric::step_size`]
     EqualSteps,
 }
@@ -99,10 +103,13 @@ pub struct FitOptions<'a> {
     pub clip: Option<f32>,
     /// A loss to add to that of each mini-batch, only for a model with a [`Trainer::head`].
     pub auxiliary: Option<&'a dyn AuxiliaryLoss>,
+    /// A loss on features to add to that of each mini-batch, only for a model that takes one
+    /// ([`Trainer::takes_feature_loss`]).
+    pub feature_loss: Option<&'a dyn FeatureLoss>,
 }
 
 impl FitOptions<'_> {
-    /// Returns options for plain training: no proximal term, gradient offset, clipping or auxiliary
+    /// Returns options for plain training: no proximal term, gradient offset, clipping or added
     /// loss. The optimiser continues from its state.
     pub fn new(length: Length, batch: usize, loss: Loss) -> Self {
         Self {
@@ -114,6 +121,7 @@ impl FitOptions<'_> {
             gradient_offset: None,
             clip: None,
             auxiliary: None,
+            feature_loss: None,
         }
     }
 
@@ -203,6 +211,12 @@ pub trait Trainer: Send {
     /// ([`FitOptions::auxiliary`]).
     fn head(&self) -> Option<Head> {
         None
+    }
+
+    /// Returns whether it takes a loss on its features ([`FitOptions::feature_loss`]), which trains
+    /// the layers before the last one. [`Trainer::features`] then returns features. Default: no.
+    fn takes_feature_loss(&self) -> bool {
+        false
     }
 
     /// Returns the model in its own format: only what predictions need, without training state.

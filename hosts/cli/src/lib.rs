@@ -305,6 +305,15 @@ impl Failure {
     fn usage(text: impl Display) -> Self {
         Self::NotRun(NotRun::Usage(text.to_string()))
     }
+
+    /// What it says, for a caller that does not print it; empty if that has been printed.
+    fn text(self) -> String {
+        match self {
+            Self::NotRun(why) => why.to_string(),
+            Self::Failed(error) => format!("{error:#}"),
+            Self::Differs | Self::Stopped(_) => String::new(),
+        }
+    }
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {

@@ -1,7 +1,7 @@
 //! `fl check`, `fl list`, `fl inspect`, `fl data list`, `fl data show`.
 
 use crate::{DataDir, Done, Failure, Overrides, inspect_topics, print, say, width};
-use fl_core::Role;
+use fl_core::{PartDecl, Role};
 use fl_data::Overview;
 use fl_registry::{Catalogue, columns};
 use serde_json::json;
@@ -65,6 +65,23 @@ pub fn role(name: &str) -> Result<Role, Failure> {
         })
 }
 
+/// The part that `aggregator mean` or, where no other role has one of that name, `mean` stands for.
+pub fn part(name: &str, catalogue: &Catalogue) -> Result<&'static PartDecl, String> {
+    if let Some((of, name)) = name.split_once(' ') {
+        let role = role(of).map_err(Failure::text)?;
+        return catalogue.find(role, name.trim());
+    }
+    match catalogue.named(name)[..] {
+        [decl] => Ok(decl),
+        [] => Err(catalogue.unknown(name)),
+        ref several => {
+            let all = several.iter().map(|d| format!("`{} {name}`", d.role));
+            let all = all.collect::<Vec<_>>().join(" or ");
+            Err(format!("several parts are called `{name}`: say {all}"))
+        }
+    }
+}
+
 pub fn list(name: Option<&str>, json: bool, catalogue: &Catalogue) -> Done {
     let role = name.map(role).transpose()?;
     if json {
@@ -80,11 +97,15 @@ pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
     if found.is_empty() && topics.is_empty() {
         let mut all = inspect_topics::names(catalogue);
         all.extend(catalogue.parts().iter().map(|p| p.name.to_string()));
-        let near = fl_core::settings::nearest(name, all.iter().map(String::as_str))
-            .map_or(";".into(), |n| format!("; did you mean `{n}`?"));
-        return Err(Failure::usage(format!(
-            "no part, data set or choice is called `{name}`{near} `fl list` and `fl data list` show all"
-        )));
+        let near = fl_core::settings::nearest(name, all.iter().map(String::as_str));
+        let hint = match near {
+            Some(near) => format!("did you mean `{near}`? `fl list` and `fl data list` show all"),
+            None => {
+                "`fl list` and `fl data list` show all; --plugin adds those of a library".into()
+            }
+        };
+        let what = "no part, data set or choice is called";
+        return Err(Failure::usage(format!("{what} `{name}`; {hint}")));
     }
     if json {
         let parts: Vec<_> = found.iter().map(|p| catalogue.inspect_json(p)).collect();

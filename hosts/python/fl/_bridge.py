@@ -140,7 +140,7 @@ def _describe(part, *_):
         about = {"draw": draw() if callable(draw) else draw}
     elif role == "trainer":
         params = hasattr(part, "params") and hasattr(part, "set_params")
-        about = {"parametric": params, "differentiable": hasattr(part, "vjp")}
+        about = {"parametric": params, "differentiable": hasattr(part, "vjp"), "feature_loss": bool(getattr(part, "takes_feature_loss", False))}
         if (learns := getattr(part, "learns", None)) is not None:
             about["learns"] = [{"Kl": {"tau": 1.0}} if one == "kl" else _NAMES[one] for one in learns]
     else:
@@ -315,9 +315,26 @@ def _train(part, text, messages, host):
         proximal=(facts["proximal"], anchors.pop(0)) if facts["proximal"] is not None else None,
         gradient_offset=anchors.pop(0) if facts["gradient_offset"] else None,
         clip=facts["clip"],
+        feature_loss=_feature_loss(facts["target"], host) if facts.get("feature_loss") else None,
     )
     steps, loss = part.fit(first["values"], first["target"], how, Stream(host.key()))
     return json.dumps({"steps": int(steps), "loss": float(loss)}), {}, None
+
+
+def _feature_loss(kind: str, host):
+    """The loss on features that the method adds, as `Pass.feature_loss`."""
+    types = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}
+
+    def loss(features, target, stream: Stream) -> tuple[float, np.ndarray]:
+        text = json.dumps({"call": "feature-loss", "target": kind, "key": list(stream.key)})
+        sent = {"features": _array("features", features), "target": np.ascontiguousarray(target, types.get(kind, np.float32))}
+        error, _, found = host.ask_back(text, sent)
+        if error is not None:
+            raise _protocol._refused(error)
+        value, slope = (np.asarray(memoryview(found[name])) for name in ("loss", "by-features"))
+        return float(value[0]), slope
+
+    return loss
 
 
 def _gradient(part, text, messages, _):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -247,6 +247,10 @@ class Pass:
     """SCAFFOLD: adds this to the gradient."""
     clip: float | None = None
     """Clips the gradient of a batch to this Euclidean norm."""
+    feature_loss: Callable[[np.ndarray, np.ndarray, Stream], tuple[float, np.ndarray]] | None = None
+    """A loss on features that the method adds, only for a trainer with `takes_feature_loss = True`. Call it for each mini-batch with its
+    features (`samples x features`), its target and a stream of the batch. It gives the addend to the loss, and its slope by each
+    feature: add both."""
 
     def batches(self, n: int, stream: Stream):
         """Positions of the mini-batches over `n` samples; every epoch has an order of its own."""

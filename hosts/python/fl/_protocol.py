@@ -50,12 +50,12 @@ Arrays: TypeAlias = Mapping[str, Array]
 T = TypeVar("T")
 Part = Any
 Role = Literal["trainer", "generator", "aggregator", "selector", "privacy", "attack"]
-Ability = Literal["parameters", "example-gradients", "features", "input-gradient", "equal-steps"]
+Ability = Literal["parameters", "example-gradients", "features", "input-gradient", "equal-steps", "auxiliary-loss", "feature-loss"]
 LossName = Literal["cross-entropy", "mae", "mse", "norm", "kl"]
 TargetKind = Literal["classes", "multi-label", "pixels", "soft", "scores"]
 
 _OPTIONAL = {"selector", "privacy", "attack"}
-_ABILITIES = {"parameters": "Parameters", "example-gradients": "ExampleGradients", "features": "Features", "input-gradient": "InputGradient", "equal-steps": "EqualSteps"}
+_ABILITIES = {"parameters": "Parameters", "example-gradients": "ExampleGradients", "features": "Features", "input-gradient": "InputGradient", "equal-steps": "EqualSteps", "auxiliary-loss": "AuxiliaryLoss", "feature-loss": "FeatureLoss"}
 _LOSSES = {"cross-entropy": "CrossEntropy", "mae": "Mae", "mse": "Mse", "norm": "Norm"}
 
 
@@ -513,6 +513,7 @@ class Model:
         gradient_offset: Arrays | None = None,
         clip: float | None = None,
         auxiliary: Callable[[Arrays, Stream], Mapping[str, Any]] | None = None,
+        feature_loss: Callable[[Array, Array, Stream], tuple[float, Array]] | None = None,
     ) -> SimpleNamespace:
         """Trains on samples, or on an array `samples x ..`; gives `steps` and the mean `loss`.
 
@@ -521,7 +522,9 @@ class Model:
         FedProx's weight and anchor, `gradient_offset` SCAFFOLD's addend, `clip` the largest norm of
         a gradient. `auxiliary` is a loss that is added to each mini-batch's, for trainers that show
         their last layer: it gets `weight`, `bias`, `scores` and `target`, and gives `loss`, and the
-        slopes `by-scores`, `weight` and `bias`.
+        slopes `by-scores`, `weight` and `bias`. `feature_loss` is a loss on features: it gets the
+        features (`samples x features`) and the target of a mini-batch, and gives the loss and its
+        slope by each feature. A slot says which of the two it `needs`.
         """
         if (epochs is None) == (steps is None):
             raise ValueError("give `epochs` or `steps`, one of them")
@@ -544,8 +547,9 @@ class Model:
             "offset": gradient_offset is not None,
             "clip": clip,
             "auxiliary": auxiliary is not None,
+            "feature_loss": feature_loss is not None,
         }
-        back = auxiliary and _auxiliary_back(auxiliary)
+        back = _losses_back(auxiliary, feature_loss) if auxiliary or feature_loss else None
         taken, report = self._ask("fit", *letters, back=back, x=ask, target=kind, **{"pass": how}, key=list(stream.key))
         return SimpleNamespace(steps=taken, loss=float(report["loss"][0]))
 
@@ -619,10 +623,16 @@ class Generator:
         self._program.ask("generator", sent, slot=self._slot, what={"generator": "learn", "made": made._ask})
 
 
-def _auxiliary_back(auxiliary: Callable[[Arrays, Stream], Mapping[str, Any]]) -> Callable[..., Any]:
+def _losses_back(auxiliary: Any, feature_loss: Any) -> Callable[..., Any]:
+    """Answers what the program asks about added losses."""
+
     def back(text: str, messages: list[Any]) -> Any:
         facts, seen = json.loads(text), Message(messages[0][3])
-        term = auxiliary(seen, Stream(bytes(facts["key"])))
+        stream = Stream(bytes(facts["key"]))
+        if facts["call"] == "feature-loss":
+            loss, slope = feature_loss(seen["features"], seen["target"], stream)
+            return None, {"loss": np.reshape(np.asarray(loss, np.float64), 1), "by-features": np.ascontiguousarray(slope, np.float32)}, None
+        term = auxiliary(seen, stream)
         out = {"loss": np.reshape(np.asarray(term["loss"], np.float64), 1), "by-scores": np.ascontiguousarray(term["by-scores"], np.float32)}
         for name in ("weight", "bias"):
             slope = term.get(name)

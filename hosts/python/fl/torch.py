@@ -205,13 +205,19 @@ class Trainer:
         self._model.train()
         named, losses, counted = dict(self._model.named_parameters()), [], 0
         each = 1 if self.schedule_by == "batch" else math.ceil(len(x) / how.batch)
-        for at in how.batches(len(x), stream):
-            at = torch.from_numpy(at).to(self.device)
+        for positions in how.batches(len(x), stream):
+            at = torch.from_numpy(positions).to(self.device)
             # statistics of one sample are none
             alone = len(at) == 1 and self._has_batch_norm()
             self._model.train(not alone)
-            loss = self.loss(self._model(inputs[at]), wanted[at], how)
-            if not math.isfinite(value := loss.item()):
+            scores, features = self._with_features(inputs[at]) if how.feature_loss else (self._model(inputs[at]), None)
+            loss = self.loss(scores, wanted[at], how)
+            value = loss.item()
+            if how.feature_loss:
+                more, slope = how.feature_loss(_numpy(features), target[positions], stream.child("feature-loss", len(losses)))
+                value += more
+                loss = loss + (features * torch.from_numpy(slope).to(self.device)).sum()
+            if not math.isfinite(value):
                 raise FloatingPointError(f"the loss is {value}; a smaller learning rate, or clipping, may help")
             losses.append(value)
             self._steps.zero_grad()
@@ -265,19 +271,23 @@ class Trainer:
         """What goes into the last linear layer."""
         if not self._last:
             return None
+        with _ONE, torch.no_grad():
+            self._model.eval()
+            return self._in_turn(x, self._last[0].in_features, lambda samples: self._with_features(samples)[1])
+
+    def _with_features(self, samples) -> tuple[torch.Tensor, torch.Tensor]:
+        """The scores, and what goes into the last linear layer."""
         seen = []
-        hook = self._last[0].register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+        with self._last[0].register_forward_pre_hook(lambda _, given: seen.append(given[0])):
+            return self._model(samples), seen.pop().flatten(1)
 
-        def features(samples):
-            self._model(samples)
-            return seen.pop().flatten(1)
-
-        try:
-            with _ONE, torch.no_grad():
-                self._model.eval()
-                return self._in_turn(x, self._last[0].in_features, features)
-        finally:
-            hook.remove()
+    @property
+    def takes_feature_loss(self) -> bool:
+        """There are parameters before the last linear layer, and `fit` is this class's."""
+        if not self._last or type(self).fit is not Trainer.fit:
+            return False
+        last = {id(p) for p in self._last[0].parameters()}
+        return any(id(p) not in last for p in self._model.parameters())
 
     def _in_turn(self, x, columns: int, f) -> np.ndarray:
         inputs = self._inputs(x)

@@ -1,5 +1,5 @@
-//! What a protocol in Python asks of the program in the middle of its call: one text and messages
-//! there, and one text and tensors back, as a loaded protocol does it.
+//! What a protocol or a trainer in Python asks of the program in the middle of its call: one text
+//! and messages there, and one text and tensors back, as a loaded part does it.
 #![allow(unsafe_code, reason = "a C interface")]
 
 use crate::buffer::Buffer;
@@ -169,16 +169,18 @@ unsafe extern "C" fn ask_back(
     }
 }
 
-/// Sends a request to the maker of `host`. `back` answers what the program asks in the middle of it.
+/// Sends a request to the maker of `host`, FL_ASK or FL_BACK. `back` answers what the program asks
+/// in the middle of it.
 pub fn ask<'py>(
     py: Python<'py>,
     host: &FlHost,
+    operation: u32,
     json: &str,
     messages: &[Sent<'py>],
     back: Option<Py<PyAny>>,
 ) -> PyResult<Answer<'py>> {
     let Some(call) = host.call else {
-        let text = "only a protocol that leads or answers may ask the program for something";
+        let text = "only a protocol that leads or answers, and a trainer that fits, may ask the program for something";
         return Err(PyRuntimeError::new_err(text));
     };
     let mut held = Vec::new();
@@ -235,7 +237,7 @@ pub fn ask<'py>(
         let Pointers(context, input, sink) = { pointers };
         // SAFETY: the program's own function and context, in the middle of its call and on its
         // thread; what is handed over lives through this one, and Python's arrays are held.
-        unsafe { call(context, FL_ASK, input, sink) }
+        unsafe { call(context, operation, input, sink) }
     });
     let got = reply.got.into_inner();
     let got = got.unwrap_or_else(PoisonError::into_inner);

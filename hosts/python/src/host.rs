@@ -51,6 +51,15 @@ impl Host {
         host.ok_or_else(|| PyRuntimeError::new_err("the call that this belongs to has ended"))
     }
 
+    fn in_call(&self) -> PyResult<()> {
+        match self.thread == std::thread::current().id() {
+            true => Ok(()),
+            false => Err(PyRuntimeError::new_err(
+                "a part speaks to the program only on the thread of its call",
+            )),
+        }
+    }
+
     fn input(&self) -> PyResult<&FlInput> {
         // SAFETY: as above.
         let input = unsafe { self.input.load(Ordering::Acquire).as_ref() };
@@ -103,11 +112,20 @@ impl Host {
         messages: Vec<Sent<'py>>,
         back: Option<Py<PyAny>>,
     ) -> PyResult<Answer<'py>> {
-        if self.thread != std::thread::current().id() {
-            let text = "a protocol speaks to the program only on the thread of its call";
-            return Err(PyRuntimeError::new_err(text));
-        }
-        ask(py, self.host()?, json, &messages, back)
+        self.in_call()?;
+        ask(py, self.host()?, FL_ASK, json, &messages, back)
+    }
+
+    /// What the program answers to a trainer, while it fits, about a loss that is added.
+    fn ask_back<'py>(
+        &self,
+        py: Python<'py>,
+        json: &str,
+        arrays: Bound<'py, PyDict>,
+    ) -> PyResult<Answer<'py>> {
+        self.in_call()?;
+        let message = (0, 1.0, None, None, arrays);
+        ask(py, self.host()?, FL_BACK, json, &[message], None)
     }
 
     /// A line for people; level 1 is an error, 3 information.

@@ -20,21 +20,18 @@ class FedProto:
     pull: Annotated[float, "Weight of the distance to the prototypes.", fl.between(ge=0)] = 0.1
     grows_by = "rounds"
 
-    model = fl.slot("trainer", "A client's own model.", lasting=True, published=True, needs=["features"])
+    model = fl.slot("trainer", "A client's own model.", lasting=True, published=True, needs=["feature-loss"])
 
     @fl.exchange("prototypes after local training", KNOWN, OWN, times="rounds", trains=True)
     def train(self, client: fl.Client, known: fl.Arrays) -> fl.Arrays:
         means, there = np.array(known["means"], float), known["counts"] > 0
 
-        def distance(batch: fl.Arrays, stream: fl.Stream) -> dict[str, np.ndarray]:
-            """How far the last layer sees each sample from the prototype of its class."""
-            of, weight = batch["target"], batch["weight"]
-            apart = (batch["scores"] - means[of] @ weight.T - batch["bias"]) * there[of, None]
-            slope = 2 * self.pull * apart / apart.size
-            return {"loss": self.pull * np.mean(apart**2), "by-scores": slope, "weight": -slope.T @ means[of], "bias": -slope.sum(0)}
+        def distance(features: np.ndarray, classes: np.ndarray, stream: fl.Stream) -> tuple[float, np.ndarray]:
+            """The mean squared distance of features to the prototype of their class, and its slope."""
+            apart = (features - means[classes]) * there[classes, None]
+            return self.pull * np.mean(apart**2), 2 * self.pull * apart / apart.size
 
-        pulled = distance if there.any() else None
-        client.fit(self.model, epochs=self.epochs, batch=self.batch, auxiliary=pulled)
+        client.fit(self.model, epochs=self.epochs, batch=self.batch, feature_loss=distance if there.any() else None)
         features, classes = client.model(self.model).features(client.own), client.own.y
         ones = np.eye(client.task.outputs)[classes]
         counts = ones.sum(0)

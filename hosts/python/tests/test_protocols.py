@@ -113,6 +113,9 @@ def test_exact_fedproto_of_the_book(monkeypatch):
     learnt = fl.run(spec, {"protocol.rounds": 10}, quiet=True).metrics["clients.accuracy"]
     assert learnt > 0.6
     assert fl.run(spec, {"protocol.pull": 0}, quiet=True).digest not in ways.values()
+    for model in ["linear", "forest"]:
+        with pytest.raises(fl.SpecError, match=rf"parts.model .trainer `{model}`.*a loss on features could train.*use `dfdx`"):
+            fl.check(spec, {"parts.model": {"use": model}})
 
 
 # ---- mistakes

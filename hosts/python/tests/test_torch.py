@@ -1,6 +1,7 @@
 """Networks of PyTorch in every protocol, beside those of others."""
 
 import threading
+from pathlib import Path
 from typing import Annotated
 
 import fl
@@ -49,6 +50,14 @@ class Odd(fl.torch.Trainer):
         return nn.Sequential(nn.Flatten(), nn.LazyLinear(self.task.outputs + 1))
 
 
+@fl.trainer("torch-logistic")
+class Logistic(fl.torch.Trainer):
+    """No layer of features."""
+
+    def net(self):
+        return nn.Sequential(nn.Flatten(), nn.LazyLinear(self.task.outputs))
+
+
 NETS = [("torch-small", {}), ("torch-small", {"dropout": 0.3}), ("torch-norm", {})]
 
 
@@ -67,6 +76,18 @@ def test_exact_threads_and_stops_change_nothing(spec, net):
     assert fl.run(QUICK / f"{spec}.yaml", use, threads=4, quiet=True).digest == whole.digest
     fl.run(QUICK / f"{spec}.yaml", use, threads=2, stop_after=2, out="here", quiet=True)
     assert fl.run(resume="here", quiet=True).digest == whole.digest
+
+
+def test_exact_fedproto_pulls_features_of_a_network():
+    import fedproto  # noqa: F401
+
+    spec = Path(__file__).parent / "fedproto.yaml"
+    use = {"parts.model": {"use": "torch-small"}, "protocol.rounds": 3}
+    digests = fl.testing.ways(fl.check(spec, use))
+    assert len(set(digests.values())) == 1, digests
+    assert fl.run(spec, use | {"protocol.pull": 0}, quiet=True).digest not in digests.values()
+    with pytest.raises(fl.SpecError, match="no layers before the last one that a loss on features could train"):
+        fl.check(spec, {"parts.model": {"use": "torch-logistic"}})
 
 
 def test_networks_of_others_teach_and_learn_in_one_run():

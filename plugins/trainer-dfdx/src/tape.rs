@@ -136,6 +136,14 @@ impl Record {
         Some(key)
     }
 
+    /// Adds `slope` to the gradient of a value, in addition to what its uses contribute.
+    pub fn add_slope(&mut self, value: &Value, slope: Vec<f32>) {
+        if let (Some(tape), Some(key)) = (&mut self.tape, value.key.clone()) {
+            // the last operation of a tape is the first of its backward pass
+            tape.add_backward_op(move |gradients| Grads(gradients).give(&key, slope.into()));
+        }
+    }
+
     /// Runs the tape backwards from `output`, whose gradient is `slope`. Returns the gradient of
     /// `of`: `buffer`, filled, for weights; for a value, of the value's length. Empty if `output`
     /// does not depend on it.

@@ -17,8 +17,8 @@ use fl_core::augment::Augmenter;
 use fl_core::loss;
 use fl_core::message::Params;
 use fl_core::{
-    AuxiliaryTerm, BuildContext, Differentiable, FitOptions, FitReport, Head, Loss, Parametric,
-    Problem, Result, Samples, Stream, Target, Task, TaskKind, Trainer,
+    AuxiliaryTerm, BuildContext, Differentiable, FeatureTerm, FitOptions, FitReport, Head, Loss,
+    Parametric, Problem, Result, Samples, Stream, Target, Task, TaskKind, Trainer,
 };
 use ndarray::{Array2, ArrayD, ArrayView2};
 use std::sync::{Arc, OnceLock};
@@ -153,22 +153,29 @@ impl Dfdx {
         let stream = plan.stream.child("step", at as u64);
         let mut record = Record::on();
         let inputs = batch(inputs, &self.task.input, None)?;
-        let scores = self.net.forward(
+        let [features, scores] = self.net.features_and_scores(
             &mut record,
             inputs,
             &weights,
             &mut Mode::Train(&mut numbers.buffers, &stream),
         )?;
-        let view = ArrayView2::from_shape((scores.rows, scores.width()), &scores.data)?;
+        let views = [table(&features)?, table(&scores)?];
         let target = target.pick(&plan.positions);
         let judged = (self.task.kind, self.dice);
-        let ScoredBatch { loss, slope, added } =
-            ScoredBatch::of(judged, pass, head, target.view(), view, &stream)?;
+        let ScoredBatch {
+            loss,
+            slope,
+            added,
+            by_features,
+        } = ScoredBatch::of(judged, pass, head, target.view(), views, &stream)?;
+        if let Some(by_features) = by_features {
+            record.add_slope(&features, by_features);
+        }
         self.gradient.resize(self.net.weights(), 0.0);
         let key = weights.key.clone().unwrap_or_default();
         let gradient = record.backward(&scores, slope, &key, std::mem::take(&mut self.gradient))?;
         // the tape, which held the weights, is dropped, so they are updated in place
-        drop((weights, scores));
+        drop((weights, features, scores));
         self.gradient = gradient;
         if let Some(added) = &added {
             auxiliary::add(&self.net, &added.by_head, &mut self.gradient);
@@ -209,6 +216,11 @@ impl Dfdx {
     }
 }
 
+/// A batch of values as a table.
+fn table(of: &Value) -> Result<ArrayView2<'_, f32>> {
+    Ok(ArrayView2::from_shape((of.rows, of.width()), &of.data)?)
+}
+
 /// The loss of a batch's scores.
 struct ScoredBatch {
     loss: f64,
@@ -216,6 +228,8 @@ struct ScoredBatch {
     slope: Vec<f32>,
     /// The addend of an auxiliary loss.
     added: Option<AuxiliaryTerm>,
+    /// The slope of a loss on features by each of them.
+    by_features: Option<Vec<f32>>,
 }
 
 impl ScoredBatch {
@@ -225,7 +239,7 @@ impl ScoredBatch {
         pass: &FitOptions<'_>,
         head: Option<Head>,
         target: Target<'_>,
-        scores: ArrayView2<'_, f32>,
+        [features, scores]: [ArrayView2<'_, f32>; 2],
         stream: &Stream,
     ) -> Result<Self> {
         let (mut loss, mut slope) = loss::of_task(kind, dice, pass.loss, target, scores)?;
@@ -247,6 +261,12 @@ impl ScoredBatch {
             loss += added.loss;
             slope += &added.by_scores;
         }
+        let of_features = pass.feature_loss.map(|of| {
+            let stream = stream.child("feature-loss", 0);
+            FeatureTerm::of(of, features, target, &stream)
+        });
+        let of_features = of_features.transpose()?;
+        loss += of_features.as_ref().map_or(0.0, |term| term.loss);
         if !loss.is_finite() {
             let value = loss.to_string();
             let problem = Problem::NotFinite {
@@ -258,8 +278,12 @@ impl ScoredBatch {
                 format!("the loss is {loss}; a smaller learning rate, or clipping, may help");
             return Err(anyhow::Error::from(problem).context(hint));
         }
-        let slope = slope.as_standard_layout().iter().copied().collect();
-        Ok(Self { loss, slope, added })
+        Ok(Self {
+            loss,
+            slope: slope.iter().copied().collect(),
+            added,
+            by_features: of_features.map(|term| term.by_features.iter().copied().collect()),
+        })
     }
 }
 
@@ -376,6 +400,10 @@ impl Trainer for Dfdx {
 
     fn head(&self) -> Option<Head> {
         self.last_layer().ok()
+    }
+
+    fn takes_feature_loss(&self) -> bool {
+        self.net.trains_features()
     }
 
     fn save(&self) -> Result<Vec<u8>> {

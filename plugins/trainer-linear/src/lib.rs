@@ -133,8 +133,8 @@ impl Trainer for LinearModel {
             Problem::Shape(format!("{} targets for {} samples", target.len(), x.len()))
         );
         ensure!(
-            pass.auxiliary.is_none(),
-            Problem::Lacks("a linear model takes no auxiliary loss; use a neural trainer".into())
+            pass.auxiliary.is_none() && pass.feature_loss.is_none(),
+            Problem::Lacks("a linear model takes no added loss; use a neural trainer".into())
         );
         let (mut steps, mut sum) = (0, 0.0);
         for at in pass.batches(x.len(), stream) {

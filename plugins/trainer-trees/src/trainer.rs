@@ -133,7 +133,10 @@ impl<S: Method> Trainer for Trees<S> {
                 "add a gradient offset (SCAFFOLD)",
             ),
             (pass.clip.is_some(), "clip a gradient"),
-            (pass.auxiliary.is_some(), "take an auxiliary loss"),
+            (
+                pass.auxiliary.is_some() || pass.feature_loss.is_some(),
+                "take an added loss",
+            ),
         ] {
             let text = || {
                 format!(

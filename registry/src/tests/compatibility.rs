@@ -55,6 +55,7 @@ fn what_parts_cannot_do_is_told_where_they_stand() {
         "filter: { use: sure }",
         "privacy: { use: noisy, priced: false }",
         "accountant: { use: pure }",
+        "pupil: { use: able }",
     ];
     told(
         &picky("public: { size: 2 }", "", &parts),
@@ -65,6 +66,8 @@ fn what_parts_cannot_do_is_told_where_they_stand() {
             "mine.yaml:7:19  parts.teacher (trainer `able`): it cannot be differentiated by its input",
             "mine.yaml:8:18  parts.filter (selector `sure`): it chooses by a model's scores",
             "mine.yaml:9:19  parts.privacy (privacy mechanism `noisy`): its release has no price in accountant `pure`: nothing bounds the scores; set `clip`",
+            "mine.yaml:11:17  parts.pupil (trainer `able`): it shows no linear last layer",
+            "mine.yaml:11:17  parts.pupil (trainer `able`): it has no layers before the last one that a loss on features could train, which protocol `picky` needs with these settings: use `dfdx` with a layer before `outputs`, or a network of PyTorch",
         ],
     );
 }

@@ -171,7 +171,7 @@ fn mistakes_of_all_parts_come_in_the_order_of_the_text() {
     mine.yaml:14:31  parts.model[1] (trainer `net`): optimiser.sgd.lr: must be above 0.0, got 0.0
     mine.yaml:14:34  parts.model[1] (trainer `net`): optimiser.sgd.decay: no such setting; known: lr, momentum
     mine.yaml:16:34  parts.cohort (selector `uniform`): share: must be in 0.0..=1.0, got 1.5
-    mine.yaml:17:22  parts.aggregator: no aggregator is called `mode`; known: mean, mean-scores, trimmed-mean
+    mine.yaml:17:22  parts.aggregator: no aggregator is called `mode`; known: mean, mean-scores, trimmed-mean; if a library or a Python module has it, name that under `plugins` or with --plugin
     mine.yaml:20:13  evaluate.evry: no such setting; did you mean `every`? known: every
     ");
 }

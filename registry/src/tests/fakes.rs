@@ -388,6 +388,7 @@ impl Protocol for Picky {
     fn declare(&self) -> Declaration<'_> {
         const MODEL: TrainerSlot = TrainerSlot::new("model", "Is averaged.");
         const STUDENT: TrainerSlot = TrainerSlot::new("student", "Imitates.");
+        const PUPIL: TrainerSlot = TrainerSlot::new("pupil", "Takes added losses.");
         const TEACHER: TrainerSlot = TrainerSlot::new("teacher", "Has features.");
         const FILTER: SelectorSlot<Samples> = SelectorSlot::new("filter", "Filters.");
         const PRIVACY: MechanismSlot<Logits> = MechanismSlot::new("privacy", "Noise.");
@@ -398,6 +399,11 @@ impl Protocol for Picky {
             .slot(MODEL.spec().shared_parameters().at_server())
             .slot(student.needs(Ability::Loss(Loss::Mae)))
             .slot(teacher.needs(Ability::InputGradient))
+            .slot(
+                (PUPIL.spec().optional())
+                    .needs(Ability::AuxiliaryLoss)
+                    .needs(Ability::FeatureLoss),
+            )
             .slot(FILTER.spec().selects_from_scores(self.filter_on_scores))
             .exchange(SAID.answered_by(|_, _| bail!("a fake")).releases(&PRIVACY))
     }

@@ -76,6 +76,7 @@ impl Bench<'_> {
         self.ways()?;
         self.forces()?;
         self.head()?;
+        self.feature_loss()?;
         self.rules()
     }
 

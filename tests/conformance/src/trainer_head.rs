@@ -1,15 +1,21 @@
-//! Checks of a trainer's last layer.
+//! Checks of a trainer's last layer, and of the losses that a method adds.
 
-use crate::broken::{Held, run};
+use crate::broken::{Held, attempt, run};
 use crate::compare::digits;
 use crate::trainer::Bench;
+use anyhow::ensure;
 use fl_core::{
-    AuxiliaryLoss, AuxiliaryTerm, FitOptions, Head, Loss, Result, Stream, Target, TaskKind, loss,
+    AuxiliaryLoss, AuxiliaryTerm, FeatureLoss, FeatureTerm, FitOptions, Head, Loss, Problem,
+    Result, Stream, Target, TaskKind, loss,
 };
 use ndarray::{Array2, ArrayView2};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 const HEAD: &str = "its head makes its scores of its features";
 const AUXILIARY: &str = "an auxiliary loss teaches its head";
+const FEATURES: &str = "a loss on features teaches its features";
+const REFUSES: &str = "it refuses an added loss that it does not take";
 
 /// Ten times the cross-entropy of features, one row for each class.
 #[derive(Debug)]
@@ -36,12 +42,101 @@ impl AuxiliaryLoss for OfFeatures {
     }
 }
 
+/// The mean over the batch of the squared distance of all features to this number, and the largest
+/// number of rows that it has seen.
+#[derive(Debug, Default)]
+struct Distance(f32, AtomicUsize);
+
+impl FeatureLoss for Distance {
+    fn of_features(
+        &self,
+        features: ArrayView2<'_, f32>,
+        target: Target<'_>,
+        _: &Stream,
+    ) -> Result<FeatureTerm> {
+        let rows = features.nrows();
+        let text = || format!("{rows} rows of features for {} targets", target.len());
+        ensure!(rows == target.len(), Problem::Shape(text()));
+        self.1.fetch_max(rows, Relaxed);
+        let (apart, n) = (&features - self.0, rows as f32);
+        Ok(FeatureTerm {
+            loss: apart.iter().map(|d| f64::from(d * d)).sum::<f64>() / f64::from(n),
+            by_features: apart * (2.0 / n),
+        })
+    }
+}
+
 impl Bench<'_> {
-    /// Checks the contract of [`fl_core::Trainer::head`] for a model that has one.
+    /// Checks [`FitOptions::feature_loss`]: features approach the number that the loss asks for, or
+    /// the model refuses such a loss.
+    pub(crate) fn feature_loss(&self) -> Held {
+        let features = |model: &mut crate::trainer::Model| -> Held<Array2<f32>> {
+            let found = run(FEATURES, &self.place, || model.features(&self.toy.x))?;
+            let none = || "it takes such a loss and gives no features".into();
+            self.must(FEATURES, found.is_some(), none)?;
+            Ok(found.unwrap_or_default())
+        };
+        let taught = |loss: Option<&dyn FeatureLoss>| -> Held<Array2<f32>> {
+            let mut model = self.model(0)?;
+            let pass = FitOptions {
+                feature_loss: loss,
+                ..self.short()
+            };
+            self.fit(FEATURES, &mut model, &pass, 9)?;
+            features(&mut model)
+        };
+        let mut model = self.model(0)?;
+        if !model.takes_feature_loss() {
+            let loss = Distance::default();
+            let pass = FitOptions {
+                feature_loss: Some(&loss),
+                ..self.short()
+            };
+            return self.refused(&mut model, &pass, "`feature_loss`");
+        }
+        // where the features are, and a little above
+        let before = features(&mut model)?;
+        let goal = before.mean().unwrap_or_default() + 0.1;
+        let loss = Distance(goal, AtomicUsize::new(0));
+        let (with, without) = (taught(Some(&loss))?, taught(None)?);
+        let asked = loss.1.load(Relaxed);
+        self.must(FEATURES, asked > 0, || "it did not ask for the loss".into())?;
+        let apart = |of: &Array2<f32>| {
+            of.iter()
+                .map(|v| f64::from((v - goal).powi(2)))
+                .sum::<f64>()
+        };
+        let (with, without) = (apart(&with), apart(&without));
+        self.must(FEATURES, with < without, || {
+            let (with, without) = (digits(with), digits(without));
+            format!("the squared distances to where the loss draws the features add up to {with} with and {without} without it")
+        })
+    }
+
+    fn refused(
+        &self,
+        model: &mut crate::trainer::Model,
+        pass: &FitOptions<'_>,
+        option: &str,
+    ) -> Held {
+        let fitted = attempt(REFUSES, &self.place, || {
+            model.fit(&self.toy.x, self.toy.target(), pass, &self.stream)
+        })?;
+        let text = || format!("it trained with {option} as if it were not there");
+        self.must(REFUSES, fitted.is_err(), text)
+    }
+
+    /// Checks the contract of [`fl_core::Trainer::head`] for a model that has one; another refuses
+    /// an auxiliary loss.
     pub(crate) fn head(&self) -> Held {
         let mut model = self.model(0)?;
         let Some(head) = model.head() else {
-            return Ok(());
+            let loss = OfFeatures(Array2::zeros((0, 0)));
+            let pass = FitOptions {
+                auxiliary: Some(&loss),
+                ..self.short()
+            };
+            return self.refused(&mut model, &pass, "`auxiliary`");
         };
         let features = run(HEAD, &self.place, || model.features(&self.toy.x))?;
         let features = features.filter(|f| f.ncols() == head.features());

@@ -7,6 +7,8 @@ use fl_core::prelude::*;
 use fl_core::{FitReport, Parametric, Problem};
 use ndarray::{Array1, Array2, ArrayView2, Ix1};
 
+mod spreads;
+
 fl_core::export_plugins!();
 
 settings! {

@@ -27,6 +27,9 @@ enum Flaw {
     NoRows,
     HeadTooLarge,
     IgnoresAuxiliary,
+    /// It says that it takes a loss on features, and does not look at it.
+    ClaimsFeatureLoss,
+    IgnoresFeatureLoss,
     Columns,
     /// No flaw: it also remembers.
     Remembers,
@@ -125,6 +128,14 @@ impl Trainer for Model {
             x.len() == target.len(),
             Problem::Shape(format!("{} targets for {} samples", target.len(), x.len()))
         );
+        ensure!(
+            pass.feature_loss.is_none()
+                || matches!(
+                    self.flaw,
+                    Flaw::ClaimsFeatureLoss | Flaw::IgnoresFeatureLoss
+                ),
+            Problem::Lacks("its features are its inputs".into())
+        );
         if pass.fresh && self.flaw != Flaw::KeepsMoments {
             self.moment.fill(0.0);
         }
@@ -192,6 +203,10 @@ impl Trainer for Model {
 
     fn features(&mut self, x: &Samples) -> Result<Option<Array2<f32>>> {
         Ok(Some(x.values()))
+    }
+
+    fn takes_feature_loss(&self) -> bool {
+        self.flaw == Flaw::ClaimsFeatureLoss
     }
 
     fn head(&self) -> Option<Head> {
@@ -418,6 +433,16 @@ pub fn all() -> Vec<Mutant> {
             "an auxiliary loss is not looked at",
             Some("an auxiliary loss teaches its head"),
             IgnoresAuxiliary,
+        ),
+        (
+            "takes a loss on features, and does not look at it",
+            Some("a loss on features teaches its features"),
+            ClaimsFeatureLoss,
+        ),
+        (
+            "takes no loss on features, and does not say so",
+            Some("it refuses an added loss that it does not take"),
+            IgnoresFeatureLoss,
         ),
         (
             "takes the pixels of a mask column by column",

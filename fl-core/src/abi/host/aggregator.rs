@@ -3,19 +3,18 @@
 use super::call::Answer;
 use super::deferred_error::{DeferredError, load};
 use super::part_handle::PartHandle;
+use super::same_shape::like;
 use crate::abi::context_json::RoundText;
 use crate::abi::marshal::{OutgoingMessage, content};
 use crate::abi::raw::*;
 use crate::inbox::loss_of;
-use crate::message::{self, AnyMessage, Erased, Ids, Logits, MessageType, Params, View};
+use crate::message::{self, AnyMessage, Erased, Logits, MessageType, Params, View};
 use crate::{
-    AnyAggregator, AnyFold, AnyInbox, ClientMessage, Problem, Properties, RequiredInputs, Result,
-    Round,
+    AnyAggregator, AnyFold, AnyInbox, ClientMessage, Properties, RequiredInputs, Result, Round,
 };
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use std::any::Any;
-use std::collections::BTreeSet;
 
 /// What `FL_DESCRIBE` gives for an aggregator.
 #[derive(Default, Deserialize)]
@@ -241,40 +240,6 @@ impl AnyAggregator for LoadedAggregator {
     fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnyAggregator>> {
         Err(self)
     }
-}
-
-/// Tensors of the same names and shapes, or with other rows; some of the same ids.
-pub(super) fn like(sent: &dyn AnyMessage, given: &dyn AnyMessage) -> Result<()> {
-    let ids = |of: &dyn AnyMessage| {
-        of.as_any()
-            .downcast_ref::<Ids>()
-            .map(|Ids(all)| all.clone())
-    };
-    if let (Some(sent), Some(given)) = (ids(sent), ids(given)) {
-        let sent: BTreeSet<u32> = sent.into_iter().collect();
-        return match given.iter().find(|id| !sent.contains(id)) {
-            Some(id) => bail!(Problem::Shape(format!("the id {id}, which was not sent"))),
-            None => Ok(()),
-        };
-    }
-    if message::alike(sent, given).is_ok() {
-        return Ok(());
-    }
-    fn outline(message: &dyn AnyMessage) -> String {
-        let tensors = message.content();
-        let shown = tensors
-            .iter()
-            .take(5)
-            .map(|(n, v)| format!("`{n}` {:?}", v.shape()));
-        let shown = shown.collect::<Vec<_>>().join(", ");
-        match tensors.len() {
-            0 => "no tensors".into(),
-            6.. => format!("{shown}, .."),
-            _ => shown,
-        }
-    }
-    let text = format!("{}, where {} was sent", outline(given), outline(sent));
-    bail!(Problem::Shape(text))
 }
 
 struct LoadedFold {

@@ -3,6 +3,7 @@
 mod accountant;
 mod aggregator;
 mod call;
+mod callbacks;
 mod declare;
 mod deferred_error;
 mod describe;
@@ -13,14 +14,17 @@ mod mechanism;
 mod part_handle;
 mod protocol;
 mod rng_callbacks;
+mod same_shape;
 mod selector;
-mod serve_protocol;
+mod serve_answer;
+mod serve_lead;
+mod serve_parts;
 mod trainer;
 
 #[cfg(test)]
 mod tests;
 
-pub use call::on_log;
+pub use callbacks::on_log;
 pub use foreign_call_guard::during;
 #[cfg(unix)]
 pub use foreign_call_guard::leave;

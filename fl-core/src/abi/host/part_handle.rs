@@ -377,7 +377,7 @@ impl PartHandle {
         let changed = self.message_of(answer, message.message_type())?;
         let who = || format!("{}: its output", self.who);
         // it may have fewer rows: what is not answered is left out
-        super::aggregator::like(message, &*changed).with_context(who)?;
+        super::same_shape::like(message, &*changed).with_context(who)?;
         crate::message::check(&*changed).with_context(who)?;
         message.become_other(changed)?;
         Ok(Some(()))

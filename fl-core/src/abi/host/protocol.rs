@@ -1,7 +1,8 @@
 //! Protocols of a library as parts of this program.
 
 use super::part_handle::{Functions, PartHandle};
-use super::serve_protocol::{AnswerSide, LeadSide};
+use super::serve_answer::AnswerSide;
+use super::serve_lead::LeadSide;
 use crate::abi::ask::{
     AnswerText, CohortAsk, ConflictText, ConflictsText, LeadText, SuitsText, TaskText,
 };

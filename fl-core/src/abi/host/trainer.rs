@@ -2,7 +2,7 @@
 
 use super::deferred_error::DeferredError;
 use super::part_handle::PartHandle;
-use crate::abi::auxiliary::{AuxiliaryBack, head_of};
+use crate::abi::auxiliary::{LossesBack, head_of};
 use crate::abi::context_json::{FitOptionsText, GradientText, StepText};
 use crate::abi::marshal::{OutgoingMessage, content, shorter};
 use crate::abi::marshal_samples::with_values;
@@ -27,6 +27,7 @@ struct FitReportText {
 struct AboutTrainer {
     parametric: bool,
     differentiable: bool,
+    feature_loss: bool,
     /// `None`: not stated, so it is taken to learn all.
     learns: Option<Vec<Loss>>,
 }
@@ -129,6 +130,13 @@ impl Trainer for LoadedTrainer {
                 self.remote.who()
             ))
         );
+        ensure!(
+            pass.feature_loss.is_none() || self.about.feature_loss,
+            Problem::Lacks(format!(
+                "{}: it takes no loss on its features",
+                self.remote.who()
+            ))
+        );
         let mut text = FitOptionsText {
             length: pass.length,
             batch: pass.batch,
@@ -139,8 +147,9 @@ impl Trainer for LoadedTrainer {
             clip: pass.clip.map(f64::from),
             target: String::new(),
             auxiliary: pass.auxiliary.is_some(),
+            feature_loss: pass.feature_loss.is_some(),
         };
-        let back = pass.auxiliary.map(AuxiliaryBack);
+        let back = LossesBack::of(pass);
         let anchors = [pass.proximal.map(|(_, p)| p), pass.gradient_offset];
         let answer = with_values(x, |values| {
             with_target(target, |kind, view| {
@@ -197,6 +206,10 @@ impl Trainer for LoadedTrainer {
             Ok(head)
         };
         self.late.keep(head()).flatten()
+    }
+
+    fn takes_feature_loss(&self) -> bool {
+        self.about.feature_loss
     }
 
     fn save(&self) -> Result<Vec<u8>> {
@@ -290,7 +303,7 @@ impl Parametric for LoadedTrainer {
             Problem::Lacks(format!("{}: it gives no gradients", self.remote.who()))
         })?;
         let gradient: Params = self.remote.message(answer)?;
-        super::aggregator::like(&self.params(), &gradient).context(self.remote.who())?;
+        super::same_shape::like(&self.params(), &gradient).context(self.remote.who())?;
         crate::message::check(&gradient).context(self.remote.who())?;
         Ok(gradient)
     }

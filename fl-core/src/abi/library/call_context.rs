@@ -1,7 +1,6 @@
 //! What an operation was given, and what a library may ask of the host during it.
 
 use super::borrowed_inbox::{BorrowedInbox, InboxBuffer};
-use super::dispatch::Object;
 use super::threads::Threads;
 use crate::abi::marshal::{copied, message, message_of, slice};
 use crate::abi::raw::*;
@@ -125,14 +124,6 @@ impl Host<'_> {
             // SAFETY: as `text`.
             unsafe { f(self.0.context, FlText::EMPTY, FlText::of(text)) }
         }
-    }
-
-    pub(super) fn part(&self, part: Box<dyn Object>) -> Result<()> {
-        let f = self.0.part.context("the host takes no parts")?;
-        let part = Box::into_raw(Box::new(part));
-        // SAFETY: as `text`; the host gives the part back to `drop_part`.
-        unsafe { f(self.0.context, part.cast()) };
-        Ok(())
     }
 
     pub fn tensors(&self, all: &NamedTensors<'_>) -> Result<()> {

@@ -3,6 +3,7 @@
 use super::borrowed_inbox::InboxBuffer;
 use super::call_context::{Host, Input};
 use super::dispatch_training::{OfGenerator, OfTrainer};
+use super::object::Object;
 use super::protocol::OfProtocol;
 use crate::abi::context_json::{CohortText, LogEventText, RoundText};
 use crate::abi::marshal::content;
@@ -21,11 +22,6 @@ use serde::Deserialize;
 use serde_json::json;
 use std::any::Any;
 use std::sync::Arc;
-
-/// A part as the C interface sees it; `false`: no such operation.
-pub(super) trait Object: Send {
-    fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool>;
-}
 
 /// The object of a part that `plugin!` made.
 pub(super) fn wrap(role: Role, made: Box<dyn Any + Send>) -> Result<Box<dyn Object>> {
@@ -49,13 +45,6 @@ pub(super) fn wrap(role: Role, made: Box<dyn Any + Send>) -> Result<Box<dyn Obje
 
 fn unboxed<B: BoxedPart>(made: Box<dyn Any + Send>) -> Result<B> {
     B::cast(made).context("the part is not of its own role")
-}
-
-pub(super) fn state(host: &Host<'_>, state: &[u8]) -> Result<()> {
-    match state.is_empty() {
-        true => Ok(()),
-        false => host.tensors(&vec![("state".into(), View::U8(state.into()))]),
-    }
 }
 
 struct OfAggregator {
@@ -134,7 +123,7 @@ impl Object for OfAggregator {
                 let folded = input.message_of(0, self.part.output())?;
                 gives(host, &round, &*self.part.update(&round, folded)?)
             })?,
-            FL_SAVE => state(host, &self.part.save())?,
+            FL_SAVE => host.state(&self.part.save())?,
             FL_LOAD => self.part.load(&input.parcel(0)?.bytes("state")?)?,
             _ => return Ok(false),
         }
@@ -231,7 +220,7 @@ impl Object for OfSelector {
                     host.tensors(&vec![("ranks".into(), ranks)])?;
                 }
             }
-            FL_SAVE => state(host, &self.0.save())?,
+            FL_SAVE => host.state(&self.0.save())?,
             FL_LOAD => self.0.load(&input.parcel(0)?.bytes("state")?)?,
             _ => return Ok(false),
         }
@@ -283,7 +272,7 @@ impl Object for OfMechanism {
                 host.tensors(&content(&*m))?;
             }
             FL_ACTUAL_COST => host.json(&self.0.actual_cost(input.json::<PrivacyEvent>()?))?,
-            FL_SAVE => state(host, &self.0.save())?,
+            FL_SAVE => host.state(&self.0.save())?,
             FL_LOAD => self.0.load(&input.parcel(0)?.bytes("state")?)?,
             _ => return Ok(false),
         }

@@ -1,14 +1,16 @@
 //! Generators and trainers behind `call`.
 
 use super::call_context::{Host, Input};
-use super::dispatch::{Object, state};
+use super::object::Object;
 use crate::abi::auxiliary::{RemoteLoss, head_tensors};
 use crate::abi::context_json::{FitOptionsText, GradientText, StepText};
 use crate::abi::marshal::content;
 use crate::abi::marshal_samples::samples;
 use crate::abi::raw::*;
 use crate::message::{Params, TensorMap, View};
-use crate::{AuxiliaryLoss, FitOptions, Generator, Loss, Problem, Result, Target, Trainer};
+use crate::{
+    AuxiliaryLoss, FeatureLoss, FitOptions, Generator, Loss, Problem, Result, Target, Trainer,
+};
 use anyhow::{Context, bail};
 use ndarray::Ix2;
 use serde::Deserialize;
@@ -41,7 +43,7 @@ impl Object for OfGenerator {
                 let slope = parcel.table("slope")?;
                 self.0.learn(&samples(&mut parcel)?, slope.view())?;
             }
-            FL_SAVE => state(host, &self.0.save()?)?,
+            FL_SAVE => host.state(&self.0.save()?)?,
             FL_LOAD => self.0.load(&input.parcel(0)?.bytes("state")?)?,
             _ => return Ok(false),
         }
@@ -64,7 +66,7 @@ impl OfTrainer {
         };
         let (proximal, gradient_offset) =
             (next(text.proximal.is_some())?, next(text.gradient_offset)?);
-        let auxiliary = RemoteLoss(host);
+        let loss = RemoteLoss(host);
         let pass = FitOptions {
             length: text.length,
             batch: text.batch,
@@ -73,7 +75,8 @@ impl OfTrainer {
             proximal: text.proximal.map(|mu| mu as f32).zip(proximal.as_ref()),
             gradient_offset: gradient_offset.as_ref(),
             clip: text.clip.map(|c| c as f32),
-            auxiliary: text.auxiliary.then_some(&auxiliary as &dyn AuxiliaryLoss),
+            auxiliary: text.auxiliary.then_some(&loss as &dyn AuxiliaryLoss),
+            feature_loss: text.feature_loss.then_some(&loss as &dyn FeatureLoss),
         };
         let stream = host.stream();
         let fitted = with_target(&text.target, &mut parcel, |target| {
@@ -130,7 +133,8 @@ impl Object for OfTrainer {
                 let differentiable = self.0.differentiable().is_some();
                 let losses = Loss::KINDS.into_iter().filter(|loss| self.0.learns(*loss));
                 let learns = losses.collect::<Vec<_>>();
-                host.json(&json!({ "parametric": parametric, "differentiable": differentiable, "learns": learns }))?;
+                let feature_loss = self.0.takes_feature_loss();
+                host.json(&json!({ "parametric": parametric, "differentiable": differentiable, "learns": learns, "feature_loss": feature_loss }))?;
             }
             FL_TRAIN => self.train(input, host)?,
             FL_PREDICT => table("scores", self.0.predict(&x()?)?)?,
@@ -139,11 +143,11 @@ impl Object for OfTrainer {
                     table("features", features)?;
                 }
             }
-            FL_SAVE => state(host, &self.0.save()?)?,
+            FL_SAVE => host.state(&self.0.save()?)?,
             FL_LOAD => self.0.load(&input.parcel(0)?.bytes("state")?)?,
-            FL_SAVE_STATE => state(host, &self.0.save_state()?)?,
+            FL_SAVE_STATE => host.state(&self.0.save_state()?)?,
             FL_LOAD_STATE => self.0.load_state(&input.parcel(0)?.bytes("state")?)?,
-            FL_SAVE_MEMORY => state(host, &self.0.save_memory()?)?,
+            FL_SAVE_MEMORY => host.state(&self.0.save_memory()?)?,
             FL_LOAD_MEMORY => self.0.load_memory(&input.parcel(0)?.bytes("state")?)?,
             FL_PARAMS => host.tensors(&content(&self.parametric()?.params()))?,
             FL_SET_PARAMS => {

@@ -5,6 +5,7 @@ mod call_context;
 mod dispatch;
 mod dispatch_training;
 pub(in crate::abi) mod link;
+mod object;
 mod protocol;
 mod remote_client;
 mod remote_parts;

@@ -1,8 +1,8 @@
 //! A protocol behind `call`.
 
 use super::call_context::{Host, Input};
-use super::dispatch::Object;
 use super::link::Link;
+use super::object::Object;
 use super::remote_client::RemoteClient;
 use super::remote_server::RemoteServer;
 use crate::abi::ask::{

@@ -2,7 +2,7 @@
 
 use super::link::{Link, read};
 use crate::abi::ask::{AboutModel, Ask, GeneratorAsk, ModelAsk, PartAsk, PassAsk, RoundAsk};
-use crate::abi::auxiliary::{AuxiliaryBack, head_of};
+use crate::abi::auxiliary::{LossesBack, head_of};
 use crate::abi::host::{Answer, Answers};
 use crate::abi::marshal::{OutgoingMessage, content, shorter, with_inbox_letters};
 use crate::abi::marshal_data::{
@@ -204,9 +204,10 @@ impl Trainer for RemoteModel {
             offset: pass.gradient_offset.is_some(),
             clip: pass.clip,
             auxiliary: pass.auxiliary.is_some(),
+            feature_loss: pass.feature_loss.is_some(),
         };
         let anchors = [pass.proximal.map(|(_, p)| p), pass.gradient_offset];
-        let back = pass.auxiliary.map(AuxiliaryBack);
+        let back = LossesBack::of(pass);
         let back = back.as_ref().map(|back| back as &dyn Answers);
         let answer = with_samples(&*self.link, x, |x, tensors| {
             with_target(&target, |kind, view| {
@@ -251,6 +252,10 @@ impl Trainer for RemoteModel {
             head_of(&mut parcel).map(Some)
         };
         self.link.keep(head()).flatten()
+    }
+
+    fn takes_feature_loss(&self) -> bool {
+        self.about.feature_loss
     }
 
     fn save(&self) -> Result<Vec<u8>> {

@@ -1,7 +1,8 @@
 //! The library's side: the parts that `plugin!` registered, as a table.
 
 use super::call_context::{Host, Input};
-use super::dispatch::{Object, wrap};
+use super::dispatch::wrap;
+use super::object::Object;
 use crate::abi::ExportedPackage;
 use crate::abi::ask::BytesText;
 use crate::abi::raw::*;

@@ -1,7 +1,7 @@
 //! The format of a file of cases, and the check of one.
 
-use super::named;
 use crate::part_trial::{Input, read_settings};
+use crate::show::part;
 use fl_core::settings::{Reader, Setting, Step, Value, ValueType, to_json};
 use fl_registry::{Catalogue, Mistake, Mistakes, Places, Plugin, SourcePosition};
 use serde_json::Value as Json;
@@ -304,7 +304,7 @@ fn check(cases: &[Case], folder: &Path, catalogue: &Catalogue, places: &Places) 
             let spec = folder.join(spec);
             wrong(&here("run"), format!("there is no spec {}", spec.display()));
         }
-        let decl = match case.part.as_deref().map(|part| named(part, catalogue)) {
+        let decl = match case.part.as_deref().map(|name| part(name, catalogue)) {
             Some(Ok(decl)) => decl,
             Some(Err(text)) => {
                 wrong(&here("part"), text);

@@ -1,32 +1,31 @@
 //! `fl test`: parts and runs held to files of cases.
 
+mod answer;
 mod answers;
 mod compare;
 mod file;
 mod review;
+mod verdict;
 
-use crate::part_trial::{Between, guarded, rounds, settings, trial};
 use crate::{DataDir, Done, Failure, print};
-use answers::{Answers, made_here, pretty};
+pub use answer::answer_of;
+use answers::Answers;
 use clap::{Args, ValueEnum};
-use compare::{compare, outside};
 use console::style;
+use file::Checked;
 pub use file::File;
-use file::{Case, Checked};
-use fl_core::settings::{Reader, Setting, Value, nearest, to_json};
-use fl_core::{PartDecl, Role};
-use fl_engine::{ExecuteOptions, NotRun, RunRequest, Source};
+use fl_core::settings::{Value, nearest};
+use fl_engine::NotRun;
 use fl_registry::{Catalogue, Mistakes};
-use fl_sim::Execution;
-use serde_json::{Map, Value as Json, json};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use verdict::{Outcome, Tested, Verdict, verdict};
+pub use verdict::{Snapshot, snapshot, unused_answers};
 
 /// How files of cases end, files of their answers, and those of what was found instead.
 const ENDING: &str = ".cases.yaml";
 const ANSWERS: &str = ".cases.answers.json";
-/// The number of lines of a case that are shown.
-const SHOWN: usize = 10;
 
 #[derive(Args)]
 pub struct TestArgs {
@@ -80,88 +79,6 @@ enum Unreferenced {
     Delete,
 }
 
-/// How a case ended.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Outcome {
-    Fine,
-    Different,
-    /// There is no accepted answer.
-    New,
-    Accepted,
-}
-
-impl Outcome {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Fine => "fine",
-            Self::Different => "different",
-            Self::New => "new",
-            Self::Accepted => "accepted",
-        }
-    }
-
-    fn styled(self) -> String {
-        let word = style(format!("{:9}", self.word()));
-        match self {
-            Self::Fine => word.green(),
-            Self::Different => word.red(),
-            Self::New | Self::Accepted => word.yellow(),
-        }
-        .to_string()
-    }
-}
-
-/// A case after its part or its run has answered.
-struct Verdict {
-    outcome: Outcome,
-    /// What is not as it should be.
-    lines: Vec<String>,
-    /// The answer, if it may be accepted.
-    answer: Option<Json>,
-}
-
-/// A tested case, or a part of `--conformance`.
-struct Tested {
-    /// `a.cases.yaml:4`, and the case's name.
-    place: Option<(PathBuf, usize)>,
-    name: String,
-    verdict: Verdict,
-}
-
-impl Tested {
-    fn title(&self) -> String {
-        match &self.place {
-            Some((file, line)) => format!("{}:{line}: {}", file.display(), self.name),
-            None => self.name.clone(),
-        }
-    }
-
-    fn headline(&self) -> String {
-        format!("{}  {}", self.verdict.outcome.styled(), self.title())
-    }
-
-    /// For people; not more than some lines.
-    fn text(&self) -> String {
-        let mut text = self.headline();
-        for line in self.verdict.lines.iter().take(SHOWN) {
-            text += &format!("\n    {line}");
-        }
-        match self.verdict.lines.len().saturating_sub(SHOWN) {
-            0 => {}
-            more => text += &format!("\n    and {more} more"),
-        }
-        text
-    }
-
-    fn json(&self) -> Json {
-        let (file, line) = self.place.clone().unzip();
-        json!({
-            "file": file, "line": line, "case": self.name,
-            "outcome": self.verdict.outcome.word(), "differences": self.verdict.lines,
-        })
-    }
-}
-
 pub fn test(args: &TestArgs, catalogue: &Catalogue) -> Done {
     if args.review {
         review::needs_a_terminal()?;
@@ -195,7 +112,7 @@ pub fn test(args: &TestArgs, catalogue: &Catalogue) -> Done {
         let mut of_file = Vec::new();
         for (case, line) in file.cases.iter().zip(&file.lines) {
             if chosen.has(&case.name) {
-                let verdict = verdict(case, file, answers.get(&case.name), args);
+                let verdict = verdict(case, file, answers.get(&case.name), &args.data.path());
                 of_file.push(Tested {
                     place: Some((file.path.clone(), *line)),
                     name: case.name.clone(),
@@ -353,8 +270,8 @@ fn conformance(args: &TestArgs, catalogue: &Catalogue) -> Result<Vec<Tested>, Fa
     let given: Value = serde_yaml::from_str(&args.settings)
         .map_err(|e| Failure::usage(format!("--settings: {e}")))?;
     let one = |part: &String| {
-        let decl = named(part, catalogue).map_err(Failure::usage)?;
-        let broken = broken(decl, &given).map_err(Failure::usage)?;
+        let decl = crate::show::part(part, catalogue).map_err(Failure::usage)?;
+        let broken = answer::broken(decl, &given).map_err(Failure::usage)?;
         Ok(Tested {
             place: None,
             name: format!(
@@ -469,408 +386,5 @@ fn report(args: &TestArgs, tested: &[Tested], unused: &[(PathBuf, Option<String>
     match count(Outcome::Different) + count(Outcome::New) {
         0 if !rejects => Ok(()),
         _ => Err(Failure::Differs),
-    }
-}
-
-/// The answer of a case, and what is not as it should be.
-fn verdict(
-    case: &Case,
-    file: &Checked,
-    held: Option<(&Json, Option<&str>)>,
-    args: &TestArgs,
-) -> Verdict {
-    let folder = file.path.parent().unwrap_or(Path::new(""));
-    let found = match &case.run {
-        Some(spec) => run(case, &folder.join(spec), &args.data.path(), &file.catalogue),
-        None => ask(case, &file.catalogue),
-    };
-    verdict_on(case, found, held, &file.catalogue)
-}
-
-fn verdict_on(
-    case: &Case,
-    found: Result<Json, String>,
-    held: Option<(&Json, Option<&str>)>,
-    catalogue: &Catalogue,
-) -> Verdict {
-    match found {
-        Ok(answer) => {
-            let faults = lost_state(case, &answer, catalogue);
-            judge(case, answer, held, faults)
-        }
-        Err(text) => judge_refusal(case, text),
-    }
-}
-
-/// How a snapshot ended, and what is not as it should be.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Snapshot {
-    /// `fine`, `different`, `new` or `accepted`.
-    pub outcome: &'static str,
-    /// One line for each difference.
-    pub lines: Vec<String>,
-}
-
-/// Holds one case, which another program gives as in a file of cases, to the answer that was
-/// accepted under its name in the file `answers`. With a `value` there is no part: the value is the
-/// answer.
-///
-/// # Errors
-/// If the case has a mistake, or the file cannot be read or written.
-pub fn snapshot(
-    case: &Value,
-    value: Option<Json>,
-    answers: &Path,
-    accept: bool,
-    catalogue: &Catalogue,
-) -> Result<Snapshot, String> {
-    let mut reader = Reader::default();
-    let case = Case::read(case, &mut reader);
-    let mistakes = reader.mistakes.iter().map(ToString::to_string);
-    let case = case.ok_or_else(|| mistakes.collect::<Vec<_>>().join("\n"))?;
-    let mut held = Answers::open(answers).map_err(words)?;
-    let found = match value {
-        Some(value) => Ok(value),
-        None => match case.faults().first() {
-            Some((field, text)) => return Err(format!("{field}: {text}")),
-            None => ask(&case, catalogue),
-        },
-    };
-    let verdict = verdict_on(&case, found, held.get(&case.name), catalogue);
-    let open = matches!(verdict.outcome, Outcome::Different | Outcome::New);
-    let outcome = match verdict.answer {
-        Some(answer) if accept && open => {
-            held.accept(&case.name, answer);
-            held.write().map_err(words)?;
-            Outcome::Accepted
-        }
-        _ => verdict.outcome,
-    };
-    Ok(Snapshot {
-        outcome: outcome.word(),
-        lines: verdict.lines,
-    })
-}
-
-/// The names in a file of answers that are not among `used`; they are removed on request.
-///
-/// # Errors
-/// If the file cannot be read or written.
-pub fn unused_answers(
-    answers: &Path,
-    used: &BTreeSet<String>,
-    remove: bool,
-) -> Result<Vec<String>, String> {
-    let mut held = Answers::open(answers).map_err(words)?;
-    let unused = held.names().filter(|name| !used.contains(*name));
-    let unused: Vec<String> = unused.cloned().collect();
-    if remove && !unused.is_empty() {
-        unused.iter().for_each(|name| held.remove(name));
-        held.write().map_err(words)?;
-    }
-    Ok(unused)
-}
-
-fn judge_refusal(case: &Case, text: String) -> Verdict {
-    let line = match &case.refused {
-        Some(wanted) if text.contains(wanted) => None,
-        Some(wanted) => Some(format!("refused, but `{wanted}` is not in: {text}")),
-        None if case.conformance => Some(text),
-        None => Some(format!("refused: {text}")),
-    };
-    Verdict {
-        outcome: if line.is_none() {
-            Outcome::Fine
-        } else {
-            Outcome::Different
-        },
-        lines: line.into_iter().collect(),
-        answer: None,
-    }
-}
-
-/// Judges an answer. `faults` are wrong whatever was accepted.
-fn judge(
-    case: &Case,
-    answer: Json,
-    held: Option<(&Json, Option<&str>)>,
-    faults: Vec<String>,
-) -> Verdict {
-    let verdict = |outcome, lines| Verdict {
-        outcome,
-        lines,
-        answer: None,
-    };
-    if case.refused.is_some() {
-        return verdict(Outcome::Different, vec![format!("not refused: {answer}")]);
-    }
-    let mut lines = faults;
-    if !case.has_answer() {
-        lines.extend(outside(case, &answer));
-    }
-    if !lines.is_empty() {
-        return verdict(Outcome::Different, lines);
-    }
-    if !case.has_answer() {
-        return verdict(Outcome::Fine, lines);
-    }
-    let (outcome, lines) = match held {
-        Some((expected, made)) => {
-            let found = compare(case, expected, &answer);
-            let mut lines = found.lines;
-            let here = made_here();
-            match made {
-                Some(made) if !lines.is_empty() && found.rounding && made != here => {
-                    lines.push(format!(
-                        "the expected answer was made with {made}, and this is {here}; if only rounding differs, a `tolerance` accepts it"
-                    ));
-                }
-                _ => {}
-            }
-            match lines.is_empty() {
-                true => (Outcome::Fine, lines),
-                false => (Outcome::Different, lines),
-            }
-        }
-        None => {
-            let mut text = String::new();
-            pretty(&answer, 0, &mut text);
-            (Outcome::New, text.lines().map(String::from).collect())
-        }
-    };
-    Verdict {
-        outcome,
-        lines,
-        answer: Some(answer),
-    }
-}
-
-/// What the part of a case without mistakes answers, or why it does not.
-fn ask(case: &Case, catalogue: &Catalogue) -> Result<Json, String> {
-    let decl = named(case.part.as_deref().unwrap_or_default(), catalogue)?;
-    if case.conformance {
-        return match broken(decl, &case.settings())? {
-            Some(broken) => Err(broken),
-            None => Ok(Json::Null),
-        };
-    }
-    let inputs = case.inputs();
-    let answers = rounds(decl, &case.settings(), &inputs, case.seed, Between::Nothing);
-    let mut answers = answers.map_err(words)?;
-    Ok(match case.rounds {
-        Some(_) => json!({ "rounds": answers }),
-        None => answers.pop().unwrap_or_default(),
-    })
-}
-
-/// Where the answers of several rounds are others if the part is saved and loaded between them.
-fn lost_state(case: &Case, answer: &Json, catalogue: &Catalogue) -> Vec<String> {
-    if case.rounds.as_ref().is_none_or(|rounds| rounds.len() < 2) || case.refused.is_some() {
-        return Vec::new();
-    }
-    let stopped = named(case.part.as_deref().unwrap_or_default(), catalogue).and_then(|decl| {
-        let (settings, inputs) = (case.settings(), case.inputs());
-        rounds(decl, &settings, &inputs, case.seed, Between::Stops).map_err(words)
-    });
-    let stopped = match stopped {
-        Ok(stopped) => json!({ "rounds": stopped }),
-        Err(text) => {
-            return vec![format!(
-                "saved and loaded between rounds, it is refused: {text}"
-            )];
-        }
-    };
-    let mut lines = compare(&case.with_all_bits(), answer, &stopped).lines;
-    if !lines.is_empty() {
-        let text = "saved and loaded between rounds, it gives other answers: `save` leaves out some of its state, or `load` does";
-        lines.insert(0, text.into());
-    }
-    lines
-}
-
-/// What a run of this spec comes to, or why it does not.
-fn run(case: &Case, spec: &Path, data: &Path, catalogue: &Catalogue) -> Result<Json, String> {
-    let words = |error: anyhow::Error| words(error.into());
-    let folder = tempfile::tempdir().map_err(|e| words(e.into()))?;
-    let out = folder.path().join("run");
-    let set = case.set.iter().map(|(path, value)| {
-        let path = path.as_str().unwrap_or_default();
-        format!("{path}={}", to_json(value))
-    });
-    let execution = Execution {
-        threads: fl_engine::threads(None),
-        ..Execution::default()
-    };
-    let command = vec!["fl".into(), "test".into()];
-    let request = RunRequest {
-        source: Source::File(spec.into()),
-        set: set.collect(),
-        locked: false,
-        out: Some(out.clone()),
-        options: ExecuteOptions::new(data.into(), command, execution),
-    };
-    let outcome = fl_engine::run(request, catalogue, |_, _| Ok(())).map_err(words)?;
-    let outcome = outcome.ok_or("it was stopped before it began")?;
-    let mut answer = Map::new();
-    answer.insert("steps".into(), json!(outcome.rounds));
-    answer.insert("metrics".into(), json!(outcome.metrics));
-    answer.insert("bytes".into(), json!(outcome.bytes));
-    if let Some(privacy) = &outcome.privacy {
-        answer.insert("privacy".into(), json!(privacy));
-    }
-    if case.exact() {
-        let journal = fl_report::Run::open(&out).map_err(words)?.journal;
-        let one = |entry: &fl_report::Entry| {
-            let digest = entry.digest.get(..16).unwrap_or_default();
-            format!("{}, {}: {digest}", entry.step, entry.question)
-        };
-        let exchanges: Vec<String> = journal.iter().map(one).collect();
-        answer.insert("digest".into(), json!(outcome.digest));
-        answer.insert("exchanges".into(), json!(exchanges));
-    }
-    Ok(Json::Object(answer))
-}
-
-/// What `fl try` and `fl test` say of a part, such as `aggregator trimmed-mean`, or why it has no
-/// answer.
-///
-/// # Errors
-/// As `fl try` prints them.
-pub fn answer_of(
-    part: &str,
-    settings: Value,
-    input: Json,
-    seed: u64,
-    catalogue: &Catalogue,
-) -> std::result::Result<Json, String> {
-    trial(named(part, catalogue)?, &settings, input, seed).map_err(words)
-}
-
-/// What the part does not keep of what its role asks and of what it claims; an error if it cannot
-/// be tried.
-fn broken(decl: &'static PartDecl, given: &Value) -> Result<Option<String>, String> {
-    let settings = settings(decl, given).map_err(words)?;
-    match guarded(decl, || {
-        Ok(fl_conformance::check::declared(decl, &settings.value))
-    }) {
-        Ok(Some(tried)) => Ok(tried.err().map(|broken| broken.to_string())),
-        Ok(None) => {
-            let what = (decl.describe)().signature;
-            let of = if what.is_empty() { "" } else { " of " };
-            let instead = match decl.role {
-                Role::Protocol => {
-                    "; whole runs test a protocol: a case with `run`, or the tests that `fl new protocol` writes"
-                }
-                _ => "",
-            };
-            Err(format!(
-                "the conformance kit has nothing for {}{of}{what}{instead}",
-                decl.role.with_article()
-            ))
-        }
-        Err(error) => Ok(Some(format!("{error:#}"))),
-    }
-}
-
-/// The part that `aggregator mean` or, where no other role has one of that name, `mean` stands for.
-fn named(part: &str, catalogue: &Catalogue) -> Result<&'static PartDecl, String> {
-    if let Some((role, name)) = part.split_once(' ') {
-        let role = crate::show::role(role).map_err(words)?;
-        return catalogue.find(role, name.trim());
-    }
-    match catalogue.named(part)[..] {
-        [decl] => Ok(decl),
-        [] => {
-            let near = nearest(part, catalogue.parts().iter().map(|p| p.name));
-            let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-            Err(format!("no part is called `{part}`{near}"))
-        }
-        ref several => {
-            let all = several.iter().map(|d| format!("`{} {part}`", d.role));
-            let all = all.collect::<Vec<_>>().join(" or ");
-            Err(format!("several parts are called `{part}`: say {all}"))
-        }
-    }
-}
-
-fn words(failure: Failure) -> String {
-    match failure {
-        Failure::NotRun(why) => why.to_string(),
-        Failure::Failed(error) => format!("{error:#}"),
-        Failure::Differs | Failure::Stopped(_) => String::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use fl_core::prelude::*;
-
-    settings! {
-        /// The number of the round, counted by the part itself.
-        pub struct Counted {
-            /// Is the count saved?
-            saves: bool = true;
-        }
-    }
-
-    struct Counter {
-        saves: bool,
-        count: u8,
-    }
-
-    impl From<Counted> for Counter {
-        fn from(settings: Counted) -> Self {
-            let saves = settings.saves;
-            Self { saves, count: 0 }
-        }
-    }
-
-    impl Aggregator for Counter {
-        type In = Params;
-        type Out = Params;
-
-        fn aggregate(&mut self, _: &Round, inbox: &Inbox<Params>) -> Result<Params> {
-            self.count += 1;
-            Ok(inbox.per_coordinate(|_| f32::from(self.count)))
-        }
-
-        fn save(&self) -> Vec<u8> {
-            vec![self.count; usize::from(self.saves)]
-        }
-
-        fn load(&mut self, state: &[u8]) -> Result<()> {
-            self.count = state.first().copied().unwrap_or_default();
-            Ok(())
-        }
-    }
-    fl_core::plugin!(aggregator "counter" => Counted as Counter);
-
-    #[test]
-    fn a_part_that_does_not_save_its_state_fails_a_case_of_several_rounds() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.cases.yaml");
-        let catalogue = Catalogue::linked().unwrap();
-        let lost = |saves: bool| {
-            let round = "{ messages: [{ from: 0, tensors: { w: [1] } }] }";
-            let text = format!(
-                "cases: [{{ name: a, part: aggregator counter, settings: {{ saves: {saves} }}, rounds: [&r {round}, *r, *r] }}]"
-            );
-            std::fs::write(&path, text).unwrap();
-            let file = Checked::read(&path, &catalogue).unwrap().unwrap();
-            let answer = ask(&file.cases[0], &catalogue).unwrap();
-            assert_eq!(answer["rounds"][2]["tensors"]["w"], json!([3]));
-            lost_state(&file.cases[0], &answer, &catalogue)
-        };
-        assert_eq!(lost(true), Vec::<String>::new());
-        let lines = lost(false);
-        assert!(lines[0].starts_with("saved and loaded between rounds, it gives other answers"));
-        assert!(
-            lines[1].starts_with(
-                "round 2, tensors.w: 1 of 1 numbers differs; worst at [0]: expected 2, found 1,"
-            ),
-            "{lines:?}"
-        );
-        assert_eq!(lines.len(), 3, "{lines:?}");
     }
 }

@@ -1,8 +1,8 @@
 //! `fl test --review`: one difference after the other, with the keys of `cargo insta review`.
 
 use super::answers::pretty;
-use super::{Tested, print};
-use crate::Failure;
+use super::verdict::Tested;
+use crate::{Failure, print};
 use console::{Key, Term, style};
 use serde_json::Value as Json;
 use std::io::IsTerminal;
@@ -105,7 +105,7 @@ fn whole(expected: Option<&Json>, found: &Json) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cases::{Outcome, Verdict};
+    use crate::cases::verdict::{Outcome, Verdict};
     use serde_json::json;
 
     fn one() -> Tested {

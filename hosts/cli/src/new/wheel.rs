@@ -17,11 +17,6 @@ pub fn files(role: Option<Role>, args: &NewArgs) -> Result<Files, Failure> {
             "--wheel is for parts; an app of Flower has its own format",
         ));
     };
-    if role == Role::Protocol {
-        return Err(Failure::usage(
-            "--wheel writes no protocol, whose crate is a program; write an aggregator with --wheel, and put the protocol into its src/lib.rs",
-        ));
-    }
     let file = args.name.replace('-', "_");
     let module = match args.lang {
         Language::Python => file.clone(),
@@ -39,7 +34,10 @@ pub fn files(role: Option<Role>, args: &NewArgs) -> Result<Files, Failure> {
     };
     let build = match args.lang {
         Language::C => "[\"make\"]",
-        _ => "[\"cargo\", \"build\", \"--release\", \"--lib\", \"--target-dir\", \"target\"]",
+        // without the program that a protocol's crate also is
+        _ => {
+            "[\"cargo\", \"build\", \"--release\", \"--lib\", \"--no-default-features\", \"--target-dir\", \"target\"]"
+        }
     };
     let (plugin, packages) = match args.lang {
         Language::Python => (module.clone(), format!("py-modules = [\"{module}\"]")),

@@ -27,6 +27,7 @@ mod new;
 mod nodes;
 mod noise;
 mod own_data;
+mod own_messages;
 mod pages;
 mod pixels;
 mod plugin_index;

@@ -29,10 +29,20 @@ impl ForwardPass<'_> {
     /// # Errors
     /// As [`Net::forward`], or if the card fails.
     pub fn scores(&mut self, net: &Net, x: Value) -> Result<Value> {
+        let [_, scores] = self.features_and_scores(net, x)?;
+        Ok(scores)
+    }
+
+    /// Returns the inputs of the last layer in their own shape, and the scores.
+    ///
+    /// # Errors
+    /// As [`ForwardPass::scores`].
+    pub fn features_and_scores(&mut self, net: &Net, x: Value) -> Result<[Value; 2]> {
         let padding = net.padding(self.inputs, x.rows);
         let [trunk, last] = net.ops();
         let features = self.run(trunk, x, &padding)?;
-        self.run(last, features, &padding)
+        let scores = self.run(last, features.clone(), &padding)?;
+        Ok([features, scores])
     }
 
     /// Returns the inputs of the last layer, `rows x features`.

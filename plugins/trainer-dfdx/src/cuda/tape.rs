@@ -71,6 +71,8 @@ type Back = Box<dyn FnOnce(Buffer, &mut Grads<'_>) -> Result<()>>;
 /// One pass through a network, recorded or not.
 pub struct Record {
     steps: Option<Vec<(Key, Back)>>,
+    /// Addends to gradients of values.
+    slopes: Vec<(Key, Buffer)>,
     next: Key,
 }
 
@@ -79,6 +81,7 @@ impl Record {
     pub fn new(on: bool) -> Self {
         Self {
             steps: on.then(Vec::new),
+            slopes: Vec::new(),
             next: 0,
         }
     }
@@ -101,6 +104,11 @@ impl Record {
         Some(key)
     }
 
+    /// Adds `slope` to the gradient of a value, in addition to what its uses contribute.
+    pub fn add_slope(&mut self, value: &Value, slope: Buffer) {
+        self.slopes.extend(value.key.map(|key| (key, slope)));
+    }
+
     /// Runs the tape backwards from `output`, whose gradient is `slope`. Returns the gradient of
     /// the value `of`, if `output` depends on it; the gradients of weights are stored in
     /// [`Weights`].
@@ -117,6 +125,9 @@ impl Record {
         let all = BTreeMap::new();
         let mut grads = Grads { queue, all };
         if let Some(key) = output.key {
+            grads.give(key, slope)?;
+        }
+        for (key, slope) in self.slopes {
             grads.give(key, slope)?;
         }
         for (key, back) in self.steps.into_iter().flatten().rev() {

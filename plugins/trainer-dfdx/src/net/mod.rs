@@ -225,6 +225,14 @@ impl Net {
         }
     }
 
+    /// Returns whether it has weights before the last layer.
+    pub fn trains_features(&self) -> bool {
+        match &self.ops[self.trunk..] {
+            [Op::Linear { weight, .. } | Op::Conv { weight, .. }] => weight.start > 0,
+            _ => self.weights > 0,
+        }
+    }
+
     /// Returns whether its inputs are the numbers of words, which have no slope.
     pub fn takes_words(&self) -> bool {
         matches!(self.ops.first(), Some(Op::Embedding { .. }))
@@ -292,10 +300,26 @@ impl Net {
         weights: &Weights,
         mode: &mut Mode<'_>,
     ) -> Result<Value> {
+        let [_, scores] = self.features_and_scores(record, x, weights, mode)?;
+        Ok(scores)
+    }
+
+    /// Returns the inputs of the last layer in their own shape, and the scores.
+    ///
+    /// # Errors
+    /// As [`Net::forward`].
+    pub fn features_and_scores(
+        &self,
+        record: &mut Record,
+        x: Value,
+        weights: &Weights,
+        mode: &mut Mode<'_>,
+    ) -> Result<[Value; 2]> {
         let padding = self.padding(&x.data, x.rows);
         let mut pass = |ops, x| run(ops, record, x, weights, mode, &padding);
         let features = pass(&self.ops[..self.trunk], x)?;
-        pass(&self.ops[self.trunk..], features)
+        let scores = pass(&self.ops[self.trunk..], features.clone())?;
+        Ok([features, scores])
     }
 
     /// Returns the inputs of the last layer, `rows x features`.

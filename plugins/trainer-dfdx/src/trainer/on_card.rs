@@ -113,7 +113,7 @@ impl Dfdx {
         };
         let mut record = Record::new(true);
         let batch = self.value(queue, &inputs, None)?;
-        let scores = cuda::ForwardPass {
+        let [features, scores] = cuda::ForwardPass {
             queue,
             record: &mut record,
             weights: &weights,
@@ -121,13 +121,31 @@ impl Dfdx {
             train: Some(&stream),
             inputs: &inputs,
         }
-        .scores(&self.net, batch)?;
-        let there = queue.download(&scores.data, 0, scores.data.len())?;
-        let view = ArrayView2::from_shape((scores.rows, scores.width()), &there)?;
+        .features_and_scores(&self.net, batch)?;
+        let values = |of: &Value| queue.download(&of.data, 0, of.data.len());
+        let there = values(&scores)?;
+        // copied only for a loss that looks at them
+        let of_features = pass.feature_loss.map(|_| values(&features)).transpose()?;
+        let (rows, width) = match &of_features {
+            Some(_) => (features.rows, features.width()),
+            None => (0, 0),
+        };
+        let of_features = of_features.unwrap_or_default();
+        let views = [
+            ArrayView2::from_shape((rows, width), &of_features)?,
+            ArrayView2::from_shape((scores.rows, scores.width()), &there)?,
+        ];
         let target = target.pick(&plan.positions);
         let judged = (self.task.kind, self.dice);
-        let ScoredBatch { loss, slope, added } =
-            ScoredBatch::of(judged, pass, head, target.view(), view, &stream)?;
+        let ScoredBatch {
+            loss,
+            slope,
+            added,
+            by_features,
+        } = ScoredBatch::of(judged, pass, head, target.view(), views, &stream)?;
+        if let Some(by_features) = by_features {
+            record.add_slope(&features, queue.upload(&by_features)?);
+        }
         record.backward(queue, &scores, queue.upload(&slope)?, None)?;
         if let (Some(added), Some([weight, bias])) = (&added, ranges) {
             let by = &added.by_head;

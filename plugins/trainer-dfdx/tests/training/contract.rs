@@ -4,8 +4,9 @@ use crate::common::*;
 use fl_core::message::Params;
 use fl_core::settings::read_yaml;
 use fl_core::{
-    AuxiliaryLoss, AuxiliaryTerm, BuildContext, Differentiable, FitOptions, Head, Length, Loss,
-    Parametric, Result, Samples, Stream, Target, Task, TaskKind, Trainer,
+    AuxiliaryLoss, AuxiliaryTerm, BuildContext, Differentiable, FeatureLoss, FeatureTerm,
+    FitOptions, Head, Length, Loss, Parametric, Result, Samples, Stream, Target, Task, TaskKind,
+    Trainer,
 };
 use fl_plugin_trainer_dfdx::Dfdx;
 use ndarray::{Array2, ArrayD, ArrayView2, s};
@@ -349,6 +350,122 @@ fn an_auxiliary_loss_of_another_shape_is_refused() {
     fit(4).unwrap();
     let error = format!("{:#}", fit(1).unwrap_err());
     assert!(error.contains("slopes of other shapes"), "{error}");
+}
+
+/// Half the mean over the batch of the squared distance of features to `class / 4`.
+#[derive(Debug)]
+struct ToClass;
+
+fn of_class(features: &Array2<f32>, classes: &[u32]) -> Array2<f32> {
+    let mut apart = features.clone();
+    for (mut row, class) in apart.rows_mut().into_iter().zip(classes) {
+        row -= *class as f32 / 4.0;
+    }
+    apart
+}
+
+impl FeatureLoss for ToClass {
+    fn of_features(
+        &self,
+        features: ArrayView2<'_, f32>,
+        target: Target<'_>,
+        _: &Stream,
+    ) -> Result<FeatureTerm> {
+        let Target::Classes(classes) = target else {
+            panic!("other targets than classes");
+        };
+        let apart = of_class(&features.to_owned(), classes);
+        let n = apart.nrows() as f32;
+        Ok(FeatureTerm {
+            loss: f64::from(apart.mapv(|d| d * d).sum() / (2.0 * n)),
+            by_features: apart / n,
+        })
+    }
+}
+
+#[test]
+fn close_a_loss_on_features_adds_its_gradient_to_all_layers_but_the_last() {
+    let (x, classes) = bars(6, 1);
+    for net in [
+        "[{linear: 5}, tanh, outputs]",
+        "[{conv: {out: 2, kernel: 3}}, tanh, outputs]",
+    ] {
+        let yaml = format!("{{net: {net}, optimiser: {{sgd: {{lr: 1.0}}}}}}");
+        let make = || trainer(&yaml, &[3, 8, 8], TaskKind::Classes(4));
+        let step = |feature_loss: Option<&dyn FeatureLoss>| {
+            let mut model = make();
+            let pass = FitOptions {
+                feature_loss,
+                ..pass(Length::Steps(1), 6)
+            };
+            let target = Target::Classes(&classes);
+            let report = model.fit(&x, target, &pass, &Stream::root(1)).unwrap();
+            (model.params(), report.loss)
+        };
+        let ((with, loss), (without, plain)) = (step(Some(&ToClass)), step(None));
+        let value = |params: &Params| {
+            let mut model = make();
+            model.set_params(params).unwrap();
+            let features = model.features(&x).unwrap().unwrap();
+            let apart = of_class(&features, &classes);
+            f64::from(apart.mapv(|d| d * d).sum() / (2.0 * apart.nrows() as f32))
+        };
+        let start = make().params();
+        assert!((loss - plain - value(&start)).abs() < 1e-5, "{net}");
+        let mut moved = 0;
+        for (name, tensor) in &start.0 {
+            for (at, _) in tensor.indexed_iter().step_by(tensor.len().div_ceil(12)) {
+                // a step of plain descent is the gradient
+                let found = f64::from(without.0[name][&at] - with.0[name][&at]);
+                let shifted = |by: f32| {
+                    let mut params = start.clone();
+                    params.0.get_mut(name).unwrap()[&at] += by;
+                    value(&params)
+                };
+                let due = (shifted(0.01) - shifted(-0.01)) / 0.02;
+                assert!(
+                    (found - due).abs() < 2e-3,
+                    "{net}: {name} {at:?}: {found}, {due}"
+                );
+                moved += usize::from(due.abs() > 0.01);
+                assert!(
+                    !name.starts_with("2.") && !name.starts_with("3.") || found == 0.0,
+                    "{name}"
+                );
+            }
+        }
+        assert!(moved > 4, "{net}");
+    }
+}
+
+#[test]
+fn a_loss_on_features_of_another_shape_is_refused() {
+    #[derive(Debug)]
+    struct Narrow;
+    impl FeatureLoss for Narrow {
+        fn of_features(
+            &self,
+            features: ArrayView2<'_, f32>,
+            _: Target<'_>,
+            _: &Stream,
+        ) -> Result<FeatureTerm> {
+            let by_features = Array2::zeros((features.nrows(), 1));
+            let loss = 0.0;
+            Ok(FeatureTerm { loss, by_features })
+        }
+    }
+    let (x, classes) = bars(9, 1);
+    let mut model = trainer("{net: lenet}", &[3, 8, 8], TaskKind::Classes(4));
+    assert!(model.takes_feature_loss());
+    let pass = FitOptions {
+        feature_loss: Some(&Narrow),
+        ..pass(Length::Steps(1), 4)
+    };
+    let error = model.fit(&x, Target::Classes(&classes), &pass, &Stream::root(1));
+    let error = format!("{:#}", error.unwrap_err());
+    assert!(error.contains("slopes of (4, 1) where (4, "), "{error}");
+    let logistic = trainer("{net: logistic}", &[3, 8, 8], TaskKind::Classes(4));
+    assert!(!logistic.takes_feature_loss());
 }
 
 #[test]
