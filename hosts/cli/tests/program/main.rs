@@ -41,4 +41,5 @@ mod state;
 mod stop_when;
 mod study;
 mod try_part;
+mod verify;
 mod voting;
