@@ -241,7 +241,10 @@ fn read_chain(folder: &Path, pinned: Option<&str>, done: bool) -> anyhow::Result
             }
             ReceiptRecord::Step(step) => {
                 fl_sim::add_answers(&mut answers, &step);
-                all.steps.push(Line { number, step });
+                all.steps.push(Line {
+                    number,
+                    step: *step,
+                });
             }
             ReceiptRecord::Countersignature(by) => {
                 let of = answers.get(&by.client).map_or(&[][..], Vec::as_slice);

@@ -36,7 +36,7 @@ pub enum ReceiptRecord {
     /// A process began to work on the run.
     Session(ReceiptSession),
     /// A step at the server.
-    Step(StepReceipt),
+    Step(Box<StepReceipt>),
     /// A signature over the hash of the record before ([`signed_text`]).
     Signature(ReceiptSignature),
     /// A client whose data are its own saw its answers in the receipts so far.
@@ -378,14 +378,15 @@ impl ReceiptLog {
         let shown = has_inputs && !step.secret;
         let messages = shown.then_some(step.inputs.len());
         let listed = shown && step.inputs.len() <= LISTED;
-        self.add_signed(&ReceiptRecord::Step(StepReceipt {
+        let step = StepReceipt {
             receipt,
             messages,
             inputs: if listed { step.inputs } else { Vec::new() },
             inputs_sha256,
             kept: kept.transpose()?,
             salted: step.secret && !withheld,
-        }))
+        };
+        self.add_signed(&ReceiptRecord::Step(Box::new(step)))
     }
 }
 
