@@ -356,16 +356,17 @@ impl ReceiptLog {
     fn end_step(&mut self, mut receipt: Receipt) -> Result<()> {
         let step = self.step.take().context("a step that has not begun")?;
         let salted_by = step.secret.then_some(step.salt);
-        // withheld, unless a salt can be looked up
-        let withheld = step.secret && !self.options.keep_messages;
+        // withheld, unless the salt can be looked up
+        let withheld = step.secret && step.kept.is_none();
         let hidden = |hash: String| match &salted_by {
+            _ if withheld => String::new(),
             Some(salt) if !hash.is_empty() => salted(salt, &hash),
             _ => hash,
         };
         let has_inputs = receipt.did != fl_core::ServerStep::Release;
-        let inputs_sha256 = match withheld || !has_inputs {
-            true => String::new(),
-            false => hidden(inputs_hash(&step.inputs)?),
+        let inputs_sha256 = match has_inputs {
+            true => hidden(inputs_hash(&step.inputs)?),
+            false => String::new(),
         };
         receipt.output = hidden(receipt.output);
         receipt.before = hidden(receipt.before);
