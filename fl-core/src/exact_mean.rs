@@ -1,7 +1,8 @@
 //! Means without rounding on the way: neither the order nor the grouping of clients changes a bit.
 //!
 //! The sum of each number is two f64, `high + low`, exactly: Knuth's two-sum gives the rounding
-//! error of each addition, and `low` takes it. What does not fit `low` goes to an exact accumulator
+//! error of each addition, and `low` takes it. Products of a few clients whose exponents lie close
+//! together are added up first, where that is exact. What does not fit `low` goes to an exact accumulator
 //! of that number (Neal 2015, the crate `xsum`). A weight is cut into two parts of at most 27 bits,
 //! so that its products with an f32 (24 bits) are exact. The quotient is rounded once, to the
 //! nearest f32, ties to even.
@@ -70,6 +71,50 @@ fn two_sum(x: f64, y: f64) -> (f64, f64) {
     (sum, (x - (sum - z)) + (y - z))
 }
 
+/// How the products of a group are added without an error, the fastest first.
+#[derive(Debug, PartialEq)]
+enum Way {
+    /// All are 0.
+    Nothing,
+    /// Their sum is exact in f64.
+    Plain,
+    /// So is the sum of what lies above the last place of this number, and that of the rest.
+    Cut(f64),
+    /// Each is added to the exact sums.
+    Each,
+}
+
+impl Way {
+    /// Finds the way for numbers of this extent ([`widen`]) and at most 8 weights.
+    fn of((most, least): (u32, u32), weights: &[f64]) -> Self {
+        if most == 0 {
+            return Self::Nothing;
+        }
+        // numbers are below 2^above, and multiples of 2^place
+        let (biased_most, biased_least) = ((most >> 23) as i32, ((least + 1) >> 23) as i32);
+        if biased_most == 255 {
+            return Self::Each;
+        }
+        let (mut above, mut place) = (biased_most.max(1) - 126, biased_least.max(1) - 150);
+        let exponents = weights.iter().map(|w| (w.to_bits() >> 52) as i32 - 1023);
+        let zeros = |w: &f64| (w.to_bits().trailing_zeros() as i32).min(52) - 52;
+        above += exponents.clone().max().unwrap_or(0) + 1 + 3;
+        let places = exponents.zip(weights.iter().map(zeros));
+        place += places
+            .map(|(exponent, zeros)| exponent + zeros)
+            .min()
+            .unwrap_or(0);
+        // the sum of eight products, and its partial sums, are below 2^above now
+        if above - place <= 53 {
+            Self::Plain
+        } else if above + 1 - 50 - place <= 53 {
+            Self::Cut(f64::from_bits(((1023 + above + 1) as u64) << 52))
+        } else {
+            Self::Each
+        }
+    }
+}
+
 /// The exact sums of a block of numbers.
 struct Sums {
     high: Vec<f64>,
@@ -123,8 +168,16 @@ impl Sums {
             high_before[..high.len()].copy_from_slice(high);
             low_before[..low.len()].copy_from_slice(low);
             let sent = shares.map(|(sent, _)| &sent[from + start..from + end]);
+            let weights = shares.map(|(_, weight)| weight);
+            let mut extent = (0, u32::MAX);
+            widen(sent, &mut extent);
             let mut lost = 0;
-            add_group(high, low, sent, shares.map(|(_, weight)| weight), &mut lost);
+            match Way::of(extent, &weights) {
+                Way::Nothing => continue,
+                Way::Plain => add_plain(high, low, sent, weights, &mut lost),
+                Way::Cut(at) => add_cut(high, low, sent, weights, at, &mut lost),
+                Way::Each => add_each(high, low, sent, weights, &mut lost),
+            }
             if lost != 0 {
                 high.copy_from_slice(&high_before[..high.len()]);
                 low.copy_from_slice(&low_before[..low.len()]);
@@ -200,24 +253,89 @@ fn nearest(inner: f32, outer: f32, side: f64) -> f32 {
 }
 
 twice! {
-    /// Adds `w[0] * sent[0]`, then `w[1] * sent[1]` and so on, to `high + low`. `lost` becomes other
-    /// than 0 if the sums are not exact.
-    fn add_group[const K: usize](
+    /// Widens an extent: the most bits of a number without its sign, and the least of one that is
+    /// not 0, less 1.
+    fn widen[const K: usize](sent: [&[f32]; K], extent: &mut (u32, u32)) {
+        let (mut most, mut least) = *extent;
+        let n = sent[0].len();
+        let sent = sent.map(|s| &s[..n]);
+        // abreast: one message after the other would cost as much as all additions
+        for i in 0..n {
+            for sent in sent {
+                let bits = sent[i].to_bits() << 1 >> 1;
+                most = most.max(bits);
+                least = least.min(bits.wrapping_sub(1));
+            }
+        }
+        *extent = (most, least);
+    }
+}
+
+/// Adds an exact sum to `high + low`. Returns other than 0 if the sums are not exact.
+#[inline(always)]
+fn add_to(high: &mut f64, low: &mut f64, sum: f64) -> u64 {
+    let (rounded, error) = two_sum(*high, sum);
+    let (rest, gone) = two_sum(*low, error);
+    (*high, *low) = (rounded, rest);
+    gone.to_bits() << 1 // without the sign: -0 is 0
+}
+
+twice! {
+    /// Adds `w[0] * sent[0] + w[1] * sent[1] ..`, which is exact, to `high + low`. `lost` becomes
+    /// other than 0 if the sums are not exact.
+    fn add_plain[const K: usize](
         high: &mut [f64], low: &mut [f64], sent: [&[f32]; K], w: [f64; K], lost: &mut u64
     ) {
         let n = high.len();
-        let low = &mut low[..n];
         let sent = sent.map(|s| &s[..n]); // so that the compiler needs no further checks
         let mut bits = 0;
-        for i in 0..n {
-            let (mut h, mut l) = (high[i], low[i]);
+        for (i, (high, low)) in high.iter_mut().zip(low).enumerate() {
+            let mut sum = 0.0;
             for k in 0..K {
-                let (sum, error) = two_sum(h, w[k] * f64::from(sent[k][i]));
-                let (rest, gone) = two_sum(l, error);
-                (h, l) = (sum, rest);
-                bits |= gone.to_bits() << 1; // without the sign: -0 is 0
+                sum += w[k] * f64::from(sent[k][i]);
             }
-            (high[i], low[i]) = (h, l);
+            bits |= add_to(high, low, sum);
+        }
+        *lost |= bits;
+    }
+}
+
+twice! {
+    /// As `add_plain`; each product is cut in two at the last place of `at`, and both sums are
+    /// exact.
+    fn add_cut[const K: usize](
+        high: &mut [f64], low: &mut [f64], sent: [&[f32]; K], w: [f64; K], at: f64, lost: &mut u64
+    ) {
+        let n = high.len();
+        let sent = sent.map(|s| &s[..n]);
+        let mut bits = 0;
+        for (i, (high, low)) in high.iter_mut().zip(low).enumerate() {
+            let (mut front, mut back) = (0.0, 0.0);
+            for k in 0..K {
+                let product = w[k] * f64::from(sent[k][i]);
+                let rounded = (at + product) - at;
+                front += rounded;
+                back += product - rounded;
+            }
+            bits |= add_to(high, low, front);
+            bits |= add_to(high, low, back);
+        }
+        *lost |= bits;
+    }
+}
+
+twice! {
+    /// As `add_plain`, for products whose sum is not exact: one after the other.
+    fn add_each[const K: usize](
+        high: &mut [f64], low: &mut [f64], sent: [&[f32]; K], w: [f64; K], lost: &mut u64
+    ) {
+        let n = high.len();
+        let sent = sent.map(|s| &s[..n]);
+        let mut bits = 0;
+        for (i, (high, low)) in high.iter_mut().zip(low).enumerate() {
+            for k in 0..K {
+                bits |= add_to(high, low, w[k] * f64::from(sent[k][i]));
+            }
         }
         *lost |= bits;
     }
