@@ -392,6 +392,21 @@ impl Inbox<Params> {
     pub fn weighted_mean(&self, weights: &[f64], exec: &dyn Executor) -> Params {
         self.per_tensor(|sent| kernels::weighted_mean(sent, weights, exec))
     }
+
+    /// As [`Inbox::weighted_mean`], exact: each number is the rounded exact mean
+    /// ([`exact_weighted_mean`](crate::exact_weighted_mean)).
+    ///
+    /// # Errors
+    /// If a weight is neither 0 nor from 2^-800 to 2^800.
+    pub fn exact_mean(&self, weights: &[f64], exec: &dyn Executor) -> Result<Params> {
+        let mean = |(name, first): (&String, &ArrayD<f32>)| {
+            let mean = self.tensor(name, |sent| crate::exact_weighted_mean(sent, weights, exec))?;
+            Ok((name.clone(), ArrayD::from_shape_vec(first.raw_dim(), mean)?))
+        };
+        Ok(Params(
+            self.0[0].body.0.iter().map(mean).collect::<Result<_>>()?,
+        ))
+    }
 }
 
 /// Runs work with the same bits for any division of it. Hosts bring threads; parts never start any.

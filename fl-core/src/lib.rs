@@ -5,6 +5,7 @@ pub mod augment;
 mod client;
 mod data;
 mod error;
+mod exact_mean;
 mod exchange;
 mod host;
 mod inbox;
@@ -30,6 +31,7 @@ pub use data::*;
 
 pub use client::{Client, ClientState};
 pub use error::*;
+pub use exact_mean::{ExactMeanOfParams, exact_weighted_mean};
 pub use exchange::*;
 pub use host::*;
 pub use inbox::*;
@@ -41,6 +43,9 @@ pub use plugin_decl::*;
 pub use privacy::PrivacyEvent;
 pub use roles::*;
 pub use round::{LogEvent, Round};
+pub use server::receipts::{
+    AggregationContext, Receipt, ReceiptInput, ServerStep, StepRecorder, aggregate_again,
+};
 pub use server::{RunState, Server};
 pub use slot::*;
 pub use slot_assignments::*;

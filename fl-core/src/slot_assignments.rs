@@ -106,6 +106,13 @@ impl Parts {
         all.into_iter().map(String::from).collect()
     }
 
+    /// Returns the name of the server's part in this slot, and the crate, library or module that it
+    /// is from.
+    pub(crate) fn named(&self, slot: &str) -> Option<(&'static str, &'static str)> {
+        let filled = self.find(slot, None).ok()?;
+        Some((filled.decl.name, filled.decl.origin))
+    }
+
     fn slot(&self, name: &str) -> Option<&SlotSpec> {
         self.slots.iter().find(|s| s.name == name)
     }

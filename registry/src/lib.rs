@@ -63,7 +63,7 @@ pub use python_module::{
     Fingerprint, Import, Module, SessionPart, on_module, on_session, session_parts,
 };
 pub use schema::schema_of;
-pub use sections::{DataSection, Isolate, LedgerUse, Plugin};
+pub use sections::{DataSection, Isolate, Keep, LedgerUse, Plugin};
 pub use spec::Spec;
 pub use trust::{Attest, Trust, TrustPolicy};
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_VALUES};

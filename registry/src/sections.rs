@@ -68,6 +68,17 @@ fl_core::settings! {
         /// or `{path, data}` with a name for the data. `fl ledger init` makes it. A run that would
         /// exceed the ledger's limit is refused before it releases anything.
         ledger: Option<LedgerUse> = None;
+        /// What the run folder keeps besides results. `messages`: the messages of all aggregations,
+        /// so that `fl verify` can repeat them. Who can read them has seen what the server saw.
+        keep: Option<Keep> = None;
+    }
+}
+
+fl_core::choices! {
+    /// What a run folder keeps besides results.
+    pub enum Keep {
+        /// The messages of all aggregations, in `messages/`, for the owner only.
+        Messages = "messages",
     }
 }
 

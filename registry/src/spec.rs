@@ -5,7 +5,7 @@ use crate::check::Checker;
 use crate::diagnostics::Mistakes;
 use crate::document::Document;
 use crate::library::Library;
-use crate::sections::{DataSection, LedgerUse, Top};
+use crate::sections::{DataSection, Keep, LedgerUse, Top};
 use crate::slots::{in_order, written};
 use crate::spanned_value::key;
 use crate::trust::Trust;
@@ -45,6 +45,8 @@ pub struct Spec<D> {
     pub budget: Option<Budget>,
     /// The ledger over all runs; its path is absolute.
     pub ledger: Option<LedgerUse>,
+    /// What the run folder keeps besides results.
+    pub keep: Option<Keep>,
     /// Where the noise of releases comes from.
     pub noise: Noise,
     /// The libraries that were loaded for it, each with its hash.
@@ -129,6 +131,7 @@ impl Document {
                 ("stop-when", top.stop_when.is_some()),
                 ("ledger", top.ledger.is_some()),
                 ("budget", top.budget.is_some()),
+                ("keep", top.keep.is_some()),
             ] {
                 if !given {
                     map.shift_remove(key);
@@ -153,6 +156,7 @@ impl Document {
             checkpoints: top.checkpoint,
             budget: top.budget,
             ledger: top.ledger,
+            keep: top.keep,
             noise: top.noise.into(),
             libraries: catalogue.libraries.clone(),
             plugins_trust: catalogue.trust.level.clone(),

@@ -3,9 +3,9 @@
 //! `read` is the probe: it adds up all numbers of the inbox in f32, eight at a time, and nothing
 //! else. The mean must read the same bytes; what it is slower by is arithmetic.
 
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Bencher, Criterion, Throughput, criterion_group, criterion_main};
 use fl_core::message::Params;
-use fl_core::{ClientMessage, Executor, Fold, Inbox, MeanOfParams, Serial};
+use fl_core::{ClientMessage, ExactMeanOfParams, Executor, Fold, Inbox, MeanOfParams, Serial};
 use ndarray::{ArrayD, IxDyn};
 use std::hint::black_box;
 use std::time::Duration;
@@ -39,6 +39,19 @@ fn read(values: &[f32]) -> f32 {
 
 /// Numbers that a thread reads of each client before it takes the next.
 const CHUNK: usize = 1 << 18;
+
+fn fold<F: Fold<Params, Params> + Default>(b: &mut Bencher<'_>, inbox: &Inbox<Params>) {
+    // a host hands each message over and does not need it again
+    let mail = || inbox.iter().cloned().collect::<Vec<_>>();
+    let fold = |all: Vec<ClientMessage<Params>>| {
+        let mut fold = Box::<F>::default();
+        all.into_iter()
+            .try_for_each(|m| fold.add(m))
+            .expect("one shape");
+        fold.finish().expect("a mean")
+    };
+    b.iter_batched(mail, fold, BatchSize::PerIteration);
+}
 
 fn mean(c: &mut Criterion) {
     for (clients, numbers) in [(10, 10_000_000), (100, 1_000_000), (100, 10_000_000)] {
@@ -79,18 +92,14 @@ fn mean(c: &mut Criterion) {
         group.bench_function("mean", |b| {
             b.iter(|| black_box(inbox.weighted_mean(&weights, &Serial)))
         });
-        group.bench_function("fold", |b| {
-            // a host hands each message over and does not need it again
-            let mail = || inbox.iter().cloned().collect::<Vec<_>>();
-            let fold = |all: Vec<ClientMessage<Params>>| {
-                let mut fold = Box::<MeanOfParams>::default();
-                all.into_iter()
-                    .try_for_each(|m| fold.add(m))
-                    .expect("one shape");
-                fold.finish().expect("a mean")
-            };
-            b.iter_batched(mail, fold, BatchSize::PerIteration);
+        group.bench_function("exact, all", |b| {
+            b.iter(|| black_box(inbox.exact_mean(&weights, &Threads).expect("a mean")))
         });
+        group.bench_function("exact", |b| {
+            b.iter(|| black_box(inbox.exact_mean(&weights, &Serial).expect("a mean")))
+        });
+        group.bench_function("fold", |b| fold::<MeanOfParams>(b, &inbox));
+        group.bench_function("exact fold", |b| fold::<ExactMeanOfParams>(b, &inbox));
         // part of what the fold takes, and of what becomes of an inbox afterwards: the system takes
         // the memory back
         group.bench_function("free", |b| {

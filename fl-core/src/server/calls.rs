@@ -13,6 +13,9 @@ use std::sync::Arc;
 /// The message to each client.
 pub(crate) type Down<'a, 'd> = &'a (dyn Fn(ClientId) -> &'d (dyn AnyMessage + 'static) + Sync);
 
+/// Takes one answer and its digest.
+pub(crate) type Sink<'a> = &'a mut dyn FnMut(ClientMessage<Erased>, [u8; 32]) -> Result<()>;
+
 /// Takes one answer, or makes another of it.
 pub(crate) type Form<'a, T> = &'a mut dyn FnMut(ClientMessage<Erased>) -> Result<T>;
 

@@ -3,12 +3,13 @@
 use crate::exchange::shape_check::ExpectedShape;
 use crate::message::{self, Erased, Params};
 use crate::server::RunState;
-use crate::server::calls::{Down, Exchanges, Form, ModelReader, Releases};
+use crate::server::calls::{Down, Exchanges, Form, ModelReader, Releases, Sink};
 use crate::server::collector::Collector;
+use crate::server::receipts::{ServerStep, StepLog, shown};
 use crate::store::Store;
 use crate::{
     AnyAggregator, AnyInbox, ClientId, ClientMessage, Cohort, ExchangeSpec, Payload, Problem,
-    Request, RequiredInputs, Result, Role, Round, Trainer, parametric,
+    Receipt, Request, RequiredInputs, Result, Role, Round, Trainer, parametric,
 };
 use anyhow::{Context, anyhow, bail, ensure};
 use std::sync::Arc;
@@ -43,7 +44,7 @@ impl RunState<'_> {
         needs: RequiredInputs,
     ) -> Result<Box<dyn AnyInbox>> {
         let mut mail = Vec::with_capacity(to.len());
-        self.ask(round, exchange, to, down, needs, &mut |m| {
+        self.ask(round, exchange, to, down, needs, &mut |m, _| {
             mail.push(m);
             Ok(())
         })?;
@@ -67,7 +68,7 @@ impl RunState<'_> {
 
     fn combine(
         &mut self,
-        aggregator: &mut Box<dyn AnyAggregator>,
+        (aggregator, log): (&mut Box<dyn AnyAggregator>, &mut StepLog<'_>),
         round: &Round,
         exchange: &ExchangeSpec,
         to: &[ClientId],
@@ -84,20 +85,30 @@ impl RunState<'_> {
             );
             round = round.showing_any(Arc::from(sent.copy()));
         }
+        let slot = exchange.aggregator.map_or("", |used| used.slot);
+        let context = log.keeps();
+        let context = context.then(|| self.context_of(slot, &round, &**aggregator, true));
+        log.begin(context)?;
+        let formed = form.is_some();
         let mut as_it_is = Ok;
         let form = form.unwrap_or(&mut as_it_is);
+        let mut take = |m: ClientMessage<Erased>, digest| -> Result<ClientMessage<Erased>> {
+            let m = form(m)?;
+            log.input(&shown(&m), Some(digest), formed)?;
+            Ok(m)
+        };
         let out = match aggregator.fold(&round) {
             Some(mut fold) => {
-                self.ask(&round, exchange, to, down, needs, &mut |m| {
-                    fold.add(form(m)?)
+                self.ask(&round, exchange, to, down, needs, &mut |m, digest| {
+                    fold.add(take(m, digest)?)
                 })?;
                 let folded = fold.finish().with_context(|| exchange.label)?;
                 aggregator.update(&round, folded)?
             }
             None => {
                 let mut mail = Vec::with_capacity(to.len());
-                self.ask(&round, exchange, to, down, needs, &mut |m| {
-                    mail.push(form(m)?);
+                self.ask(&round, exchange, to, down, needs, &mut |m, digest| {
+                    mail.push(take(m, digest)?);
                     Ok(())
                 })?;
                 let inbox = aggregator.input().inbox(mail);
@@ -106,6 +117,40 @@ impl RunState<'_> {
             }
         };
         Ok((round, out))
+    }
+
+    /// Combines these messages, with a receipt.
+    fn aggregate_inbox(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        inbox: &dyn AnyInbox,
+        log: &mut StepLog<'_>,
+    ) -> Result<Erased> {
+        let mut aggregator = self.store.take::<Box<dyn AnyAggregator>>(slot)?;
+        let context = log.keeps();
+        let context = context.then(|| self.context_of(slot, round, &*aggregator, false));
+        let recorded = log.begin(context).and_then(|()| {
+            inbox.iter().try_for_each(|mail| {
+                let mail = ClientMessage {
+                    from: mail.from,
+                    weight: mail.weight,
+                    class_counts: mail.class_counts.map(<[u32]>::to_vec),
+                    training_loss: mail.training_loss,
+                    body: mail.body,
+                };
+                log.input(&mail, None, false)
+            })
+        });
+        let out = recorded.and_then(|()| aggregator.aggregate(round, inbox));
+        self.store.put(slot, aggregator);
+        let out = self.check_output(slot, round, out?)?;
+        let output = log.digest(&*out);
+        log.end(|| Receipt {
+            output,
+            ..self.receipt(round, ServerStep::Aggregation, slot)
+        })?;
+        Ok(out)
     }
 
     /// Checks the result of the aggregator in `slot`, and forwards its log events.
@@ -125,7 +170,7 @@ impl RunState<'_> {
         to: &[ClientId],
         down: Down<'_, '_>,
         needs: RequiredInputs,
-        sink: Form<'_, ()>,
+        sink: Sink<'_>,
     ) -> Result<()> {
         let label = exchange.label;
         let needs = RequiredInputs {
@@ -188,7 +233,7 @@ impl RunState<'_> {
                 }
                 let mail = answer.and_then(|a| collector.admit(id, sent, a, fate(id), &mut wanted));
                 match mail {
-                    Ok(mail) => return sink(mail),
+                    Ok((mail, digest)) => return sink(mail, digest),
                     Err(error) => match collector.drop_or_fail(id, error, attempt) {
                         Ok(true) => again.push(id),
                         Ok(false) => {}
@@ -227,7 +272,22 @@ impl Exchanges for RunState<'_> {
     ) -> Result<()> {
         let spec = self.ledger.exposure.exchange(label)?.clone();
         let needs = self.needs(&spec)?;
-        self.ask(round, &spec, to, down, needs, each)
+        let (secret, mut recorder) = (self.secret(), self.recorder.take());
+        let mut log = StepLog::new(&mut recorder, secret);
+        let asked = log.begin(None).and_then(|()| {
+            self.ask(round, &spec, to, down, needs, &mut |m, digest| {
+                log.input(&shown(&m), Some(digest), false)?;
+                each(m)
+            })
+        });
+        let asked = asked.and_then(|()| {
+            log.end(|| Receipt {
+                exchange: Some(label.into()),
+                ..self.receipt(round, ServerStep::Collection, "")
+            })
+        });
+        self.recorder = recorder;
+        asked
     }
 
     fn run(
@@ -244,10 +304,29 @@ impl Exchanges for RunState<'_> {
             slot.with_context(|| format!("exchange `{}` declares no aggregator", spec.label))?;
         // taken out during the exchange, so that it can take one answer after the other
         let mut aggregator = self.store.take::<Box<dyn AnyAggregator>>(slot)?;
-        let combined = self.combine(&mut aggregator, round, &spec, cohort, down, form);
+        let (secret, mut recorder) = (self.secret(), self.recorder.take());
+        let mut log = StepLog::new(&mut recorder, secret);
+        let combined = self.combine(
+            (&mut aggregator, &mut log),
+            round,
+            &spec,
+            cohort,
+            down,
+            form,
+        );
         self.store.put(slot, aggregator);
-        let (seen, out) = combined?;
-        let mut out = self.check_output(slot, &seen, out)?;
+        let combined = combined.and_then(|(seen, out)| {
+            let out = self.check_output(slot, &seen, out)?;
+            let output = log.digest(&*out);
+            log.end(|| Receipt {
+                exchange: Some(label.into()),
+                output,
+                ..self.receipt(&seen, ServerStep::Aggregation, slot)
+            })?;
+            Ok(out)
+        });
+        self.recorder = recorder;
+        let mut out = combined?;
         for slot in &spec.flow.at_server {
             self.release(slot, round, &mut *out, cohort, true)?;
         }
@@ -263,7 +342,10 @@ impl Exchanges for RunState<'_> {
                 "parts.{slot} needs the message sent to clients, and this protocol does not show it"
             ))
         );
-        let out = aggregator.aggregate(&round, inbox)?;
-        self.check_output(slot, &round, out)
+        let (secret, mut recorder) = (self.secret(), self.recorder.take());
+        let mut log = StepLog::new(&mut recorder, secret);
+        let done = self.aggregate_inbox(slot, &round, inbox, &mut log);
+        self.recorder = recorder;
+        done
     }
 }

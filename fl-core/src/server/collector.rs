@@ -93,8 +93,8 @@ impl Collector {
         self.entry.bytes_down += bytes;
     }
 
-    /// Checks one answer, stores the numbers of its envelope, and counts and hashes it. `fate` is
-    /// the injected fault, if any.
+    /// Checks one answer, stores the numbers of its envelope, and counts and hashes it. Returns it
+    /// with its digest. `fate` is the injected fault, if any.
     pub fn admit(
         &mut self,
         from: ClientId,
@@ -102,7 +102,7 @@ impl Collector {
         answer: Answer,
         fate: Option<FaultOutcome<'_>>,
         wanted: &mut ExpectedShape<'_>,
-    ) -> Result<ClientMessage<Erased>> {
+    ) -> Result<(ClientMessage<Erased>, [u8; 32])> {
         let Answer { body, envelope } = answer;
         // the client has released it, so the cost counts even if the answer is dropped
         self.spent.push((from, envelope.spent.clone()));
@@ -165,7 +165,7 @@ impl Collector {
         if self.entry.clients <= DIGESTED_ANSWERS {
             self.entry.answers.push((from, hex(&digest[..4])));
         }
-        Ok(mail)
+        Ok((mail, digest))
     }
 
     /// Applies the spec's policy to an unusable answer. Returns whether to repeat the request to

@@ -6,6 +6,7 @@ pub(crate) mod cohort;
 mod collect;
 mod collector;
 mod evaluate;
+pub(crate) mod receipts;
 mod release;
 mod run_calls;
 mod state;

@@ -6,7 +6,8 @@ use crate::message::{self, AnyMessage, MessageType};
 use crate::privacy::{Observer, Protections};
 use crate::server::RunState;
 use crate::server::calls::{Releases, Results};
-use crate::{AnyMechanism, Cohort, Result, Round};
+use crate::server::receipts::{ServerStep, StepLog};
+use crate::{AnyMechanism, Cohort, Receipt, Result, Round};
 use anyhow::Context;
 
 impl RunState<'_> {
@@ -92,11 +93,24 @@ impl Releases for RunState<'_> {
         }
         self.ledger.exposure.released_at_server(slot)?;
         let mut mechanism = self.store.take::<Box<dyn AnyMechanism>>(slot)?;
+        let (secret, mut recorder) = (self.secret(), self.recorder.take());
+        let mut log = StepLog::new(&mut recorder, secret);
+        let before = log.digest(m);
         let clipped = if clip { mechanism.clip(m) } else { Ok(()) };
         let released =
             clipped.and_then(|()| self.release_through(slot, round, &mut *mechanism, m, cohort));
         self.store.put(slot, mechanism);
-        released
+        let output = log.digest(m);
+        let recorded = released.and_then(|()| {
+            log.begin(None)?;
+            log.end(|| Receipt {
+                before,
+                output,
+                ..self.receipt(round, ServerStep::Release, slot)
+            })
+        });
+        self.recorder = recorder;
+        recorded
     }
 
     fn wants_range(&self, slot: &str, of: &'static MessageType) -> Result<bool> {

@@ -1,5 +1,6 @@
 //! [`RunState`]: the server's side of a run, as a host holds it.
 
+use super::receipts::StepRecorder;
 use super::steps::{CurrentStep, PendingEvaluation, ResumePoint, SavedServer, Step};
 use crate::exchange::faults::Faults;
 use crate::host::{Host, RunOptions, Totals};
@@ -34,6 +35,8 @@ pub struct RunState<'h> {
     /// Measurements that the last round skipped.
     pub(crate) unevaluated: Vec<PendingEvaluation>,
     pub(crate) resumed: Option<ResumePoint>,
+    /// Takes a receipt of each step at the server.
+    pub(crate) recorder: Option<Box<dyn StepRecorder>>,
     /// The clients whose unusable answers the user was warned of, by kind of answer.
     pub(crate) told: BTreeMap<String, BTreeSet<ClientId>>,
 }
@@ -78,6 +81,7 @@ impl<'h> RunState<'h> {
             ended: false,
             unevaluated: Vec::new(),
             resumed: None,
+            recorder: None,
             told: BTreeMap::new(),
         };
         if let Some(state) = state {

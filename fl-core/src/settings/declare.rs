@@ -15,12 +15,14 @@ pub fn doc_text(lines: &[&str]) -> String {
 /// Declares a group of settings, see the [module](mod@crate::settings).
 ///
 /// Each setting is `name: type = default, in range, was "old-name";` with a doc comment. A setting
-/// without a default must be given. The old name is read with a note. An attribute `#[check(path)]`
-/// names a `fn(&Self) -> Result<(), String>` that checks several settings together.
+/// without a default must be given. The old name is read with a note. A setting that is marked
+/// `added "0.1"` came with that version: its default is not written, so that the specs of earlier
+/// runs resolve to the same text. An attribute `#[check(path)]` names a
+/// `fn(&Self) -> Result<(), String>` that checks several settings together.
 #[macro_export]
 macro_rules! settings {
     ($(#[doc = $about:literal])* $(#[check($check:path)])? $vis:vis struct $name:ident {
-        $( $(#[doc = $doc:literal])* $field:ident : $ty:ty $(= $default:expr)? $(, in $range:expr)? $(, was $old:literal)? ; )*
+        $( $(#[doc = $doc:literal])* $field:ident : $ty:ty $(= $default:expr)? $(, in $range:expr)? $(, was $old:literal)? $(, added $added:literal)? ; )*
     }) => {
         $(#[doc = $about])*
         #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +57,7 @@ macro_rules! settings {
                 #[allow(unused_mut, reason = "a group may have no settings")]
                 let mut map = $crate::__private::Mapping::new();
                 $(map.insert($crate::settings::spec_name(stringify!($field)).into(), $crate::settings::Setting::write(&self.$field));)*
+                $($crate::settings!(@unwritten self map $field [$($default)?] [$($added)?]);)*
                 map.into()
             }
             fn value_type() -> $crate::settings::ValueType { <Self as $crate::settings::Settings>::group() }
@@ -77,6 +80,12 @@ macro_rules! settings {
                     }
                 }),*]
             }
+        }
+    };
+    (@unwritten $self:ident $map:ident $field:ident [$($default:expr)?] []) => {};
+    (@unwritten $self:ident $map:ident $field:ident [$default:expr] [$added:literal]) => {
+        if $self.$field == $default {
+            $map.shift_remove($crate::settings::spec_name(stringify!($field)));
         }
     };
     (@old) => { None };

@@ -41,6 +41,7 @@ mod study;
 #[cfg(unix)]
 mod supervise;
 mod try_part;
+mod verify;
 
 pub use capture::{CapturedOutput, answered, bar};
 pub use cases::{Snapshot, answer_of, snapshot, unused_answers};
@@ -175,6 +176,10 @@ enum Command {
     /// Compare two run folders: specs, steps and measurements. Exit code 1 if their results differ.
     #[command(after_help = "Example:\n  fl compare runs/hello-1 runs/hello-2")]
     Compare(report::CompareArgs),
+    /// Check a run by its receipts: chain, signatures, files; repeat aggregations from messages that
+    /// it kept. Exit code 1 at the first difference, which is named.
+    #[command(after_help = "Examples:\n  fl verify runs/hello-1\n  fl verify --new-key me.key")]
+    Verify(verify::VerifyArgs),
     /// Write measurements and models in formats of other tools.
     #[command(after_help = "Example:\n  fl export runs/hello-1 --csv hello.csv")]
     Export(export::ExportArgs),
@@ -376,6 +381,7 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
         Command::Run(args) => run::run(&args, &catalogue, command),
         Command::Report(args) => report::report(&args),
         Command::Compare(args) => report::compare(&args),
+        Command::Verify(args) => verify::verify(&args, &catalogue),
         Command::Export(args) => export::export(&args, &catalogue),
         Command::Test(args) => cases::test(&args, &catalogue),
         Command::Completions { shell } => completions(shell),

@@ -63,6 +63,11 @@ pub struct RunArgs {
     /// be kept. Results do not depend on it.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<ByteSize>,
+    /// Sign the run's receipts with this secret key of minisign (`fl verify --new-key` makes one);
+    /// `fl verify --key` checks it. By default FL_SIGN_KEY, if it is set. Results do not depend on
+    /// it.
+    #[arg(long, value_name = "FILE")]
+    sign: Option<PathBuf>,
     #[command(flatten)]
     data: DataDir,
     /// One JSON object on stdout.
@@ -149,6 +154,7 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
         out: args.out.clone(),
         options: ExecuteOptions {
             placement,
+            sign: args.sign.clone(),
             ..ExecuteOptions::new(args.data.path(), command.to_vec(), execution)
         },
     };

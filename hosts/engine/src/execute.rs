@@ -3,14 +3,16 @@
 use crate::placement::{self, DataOwnership, Placement};
 use crate::plan::Plan;
 use crate::prepare;
+use crate::receipts;
 use crate::run_folder::RUN_PAGE;
 use crate::spending::RunSpending;
 use anyhow::bail;
 use fl_core::{Problem, Protocol, RunOptions, Task};
 use fl_data::{Assembled, DataSpec, Split};
-use fl_registry::{LedgerUse, Spec};
+use fl_registry::{Keep, LedgerUse, Spec};
 use fl_sim::{
-    Execution, Manifest, Outcome, ResumePoint, RunFolder, Setup, SpendingRecord, StoppedRun,
+    Execution, Manifest, Outcome, ReceiptOptions, ResumePoint, RunFolder, Setup, SpendingRecord,
+    StoppedRun,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,6 +40,9 @@ pub struct ExecuteOptions<'a> {
     pub execution: Execution<'a>,
     /// Where the clients are; `None`: in this process.
     pub placement: Option<Placement>,
+    /// The file of the secret key that signs the run's receipts; otherwise that in FL_SIGN_KEY, if
+    /// it is set.
+    pub sign: Option<PathBuf>,
     /// Replaces the spec's protocol.
     pub protocol: Option<ProtocolOverride<'a>>,
     /// Called with the run folder once it exists.
@@ -52,6 +57,7 @@ impl<'a> ExecuteOptions<'a> {
             command,
             execution,
             placement: None,
+            sign: None,
             protocol: None,
             on_folder: Box::new(|_| {}),
         }
@@ -94,10 +100,18 @@ pub fn execute(
         }
         (Some(wanted), _) => Some(open_spending(spec, wanted, Path::new(""), &data)?),
     };
+    let key = options.sign.clone();
+    let key = key.or_else(|| std::env::var_os("FL_SIGN_KEY").map(PathBuf::from));
+    let signer = key.as_deref().map(receipts::signer).transpose()?;
     let yaml = spec.yaml()?;
     let files = prepare::data_files(&spec.data, &options.data_dir)?;
     let hashes: Vec<String> = files.iter().map(|file| file.sha256.clone()).collect();
     let manifest = prepare::manifest(spec, &yaml, files, &options.command)?;
+    let receipts = ReceiptOptions {
+        keep_messages: spec.keep == Some(Keep::Messages),
+        signer,
+        session: Some(receipts::session(&manifest)),
+    };
     let (folder, resumed) = open(folder, &spec.name, &yaml, manifest)?;
     let protocol = spec.make_protocol(&prepare::protocol_context(spec, &data.task))?;
     let protocol = match options.protocol {
@@ -130,6 +144,7 @@ pub fn execute(
         resumed,
         checkpoints: spec.checkpoints.clone(),
         stop_when: spec.stop_when.clone(),
+        receipts,
         spending: spending.map(|spending| Box::new(spending) as Box<dyn SpendingRecord>),
         execution: options.execution,
     });

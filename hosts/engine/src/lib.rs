@@ -4,6 +4,7 @@
 //! * [`read`] checks a spec, [`data`] makes its data.
 //! * [`run`] carries out a [`RunRequest`]: a spec, or a stopped run that goes on.
 //! * [`execute`] runs a checked spec on its data.
+//! * [`verify()`] checks a run by its receipts.
 //! * [`CheckedStudy`] does the runs of a study, and makes its tables.
 //! * [`node`] is the clients' side, for clients in other processes.
 //!
@@ -21,6 +22,7 @@ mod plan;
 mod planned_releases;
 pub mod plugins;
 mod prepare;
+mod receipts;
 mod request;
 mod resume;
 mod run_folder;
@@ -28,13 +30,14 @@ mod run_scheduler;
 mod signals;
 mod spending;
 mod study;
+mod verify;
 
 pub use client_process::ClientProcess;
 #[cfg(unix)]
 pub use client_process::serve;
 pub use error::NotRun;
 pub use execute::{ExecuteOptions, Folder, MOST_THREADS, ProtocolOverride, execute, threads};
-pub use fl_ledger::Forecast;
+pub use fl_ledger::{Forecast, SigningKey};
 pub use node::{NodeConfig, node};
 pub use placement::{DataOwnership, EngineFactory, Placement, start_processes_with};
 pub use plan::{Plan, PlannedCohort, PlannedExchange};
@@ -45,3 +48,4 @@ pub use run_scheduler::{Job, OnRun, RunCount, RunEnd, RunEvent};
 pub use signals::Signals;
 pub use spending::{accountant, check_ledger, forecast, ledger_fault};
 pub use study::{BuiltStudy, CheckedStudy, StudyRequest, WrittenStudy};
+pub use verify::{Difference, Verified, verify};

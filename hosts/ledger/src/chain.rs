@@ -14,7 +14,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// A hash of records.
-pub(crate) type Sum = [u8; 32];
+pub(crate) type Sum = fl_sim::ChainHash;
 
 /// The files of a chain.
 #[derive(Clone, Debug)]
@@ -88,6 +88,15 @@ pub struct Head {
 }
 
 impl Head {
+    /// The head after a further line.
+    fn after(self, sum: Sum, line: &[u8]) -> Self {
+        Self {
+            records: self.records + 1,
+            bytes: self.bytes + line.len() as u64,
+            sum,
+        }
+    }
+
     fn text(&self, files: &ChainFiles) -> String {
         let signature = Sha256::new()
             .chain_update(files.secret)
@@ -246,26 +255,14 @@ impl Chain {
 
 /// Reads a line: the head after it, and its JSON; `None` if it does not follow `head`.
 fn parse(head: Head, line: &[u8]) -> Option<(Head, &[u8])> {
-    let (_, json) = line.strip_suffix(b"\n")?.split_at_checked(64)?;
-    let json = json.strip_prefix(b" ")?;
-    let (next, same) = next(head, json);
-    (same == line).then_some((next, json))
+    let (sum, json) = fl_sim::read_chained(&head.sum, line)?;
+    Some((head.after(sum, line), json))
 }
 
 /// Returns the head after one more record, and the record's line.
 fn next(head: Head, json: &[u8]) -> (Head, Vec<u8>) {
-    let sum: Sum = Sha256::new()
-        .chain_update(head.sum)
-        .chain_update(json)
-        .finalize()
-        .into();
-    let line = [hex(&sum).as_bytes(), b" ", json, b"\n"].concat();
-    let next = Head {
-        records: head.records + 1,
-        bytes: head.bytes + line.len() as u64,
-        sum,
-    };
-    (next, line)
+    let (sum, line) = fl_sim::chained_line(&head.sum, json);
+    (head.after(sum, &line), line)
 }
 
 /// Writes a file of its owner as a whole, so that a crash of the system does not undo it.

@@ -1,16 +1,18 @@
 //! What was released over all runs. A [`Chain`] is a file of records that only grows and finds every
 //! change. A [`DataLedger`] keeps the releases of runs by data set, and says what they guarantee
-//! together. Nodes keep their own releases in a [`Chain`] too.
+//! together. Nodes keep their own releases in a [`Chain`] too. A [`SigningKey`] signs receipts.
 mod chain;
 mod ledger;
 mod record;
 mod releases;
+mod signing_key;
 mod total;
 
 pub use chain::{Chain, ChainFiles, Head};
 pub use ledger::{DataLedger, DataSet, Entry, Forecast, State};
 pub use record::{AccountantId, Amount, DataId, Limit, Reservation, RunId, Spending};
 pub use releases::{ClientReleases, Counted, Releases, counted};
+pub use signing_key::SigningKey;
 pub use total::{MakeAccountant, price, together};
 
 use fl_core::Result;

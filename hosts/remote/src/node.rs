@@ -6,12 +6,12 @@ use crate::ledger::{Key, Ledger};
 use crate::node_data::{self, NodeData};
 use crate::node_state::{LastAnswer, NodeState, SavedState, StoredClient, Sum};
 use crate::spec::SpecText;
-use crate::wire::{AnswerKind, Packet, ReplyHead, RequestHead, RequestKind, WireError};
-use anyhow::{Context, Error, anyhow, ensure};
+use crate::wire::{AnswerKind, Packet, ReplyHead, RequestHead, RequestKind, WireError, hex};
+use anyhow::{Context, Error, anyhow, bail, ensure};
 use fl_core::privacy::NoiseSource;
 use fl_core::{
-    Budget, BudgetScope, BuildContext, ClientId, ClientState, Examples, Payload, Problem, Protocol,
-    Request, Result, Stream, Task,
+    Body, Budget, BudgetScope, BuildContext, ClientId, ClientState, Examples, Payload, Problem,
+    Protocol, Request, Result, Stream, Task,
 };
 use fl_sim::ClientFactory;
 use sha2::{Digest, Sha256};
@@ -152,6 +152,12 @@ impl Node {
             request.run.life >= live.kept.life,
             "the run was resumed after this request; another leader runs it now"
         );
+        if let RequestKind::Countersign { hash, answers } = &request.want {
+            ensure!(own, "its data are not its own");
+            let said = self.countersign(id, hash, answers, &live.kept.now.answers)?;
+            self.live = Some(live);
+            return Ok((said, none()));
+        }
         if request.want == RequestKind::Over {
             self.home.forget(&request.run.id, id)?;
             return Ok((AnswerKind::Forgotten, none()));
@@ -205,7 +211,10 @@ impl Node {
             self.ledger.charge(key, spent)?;
         }
         let (said, body) = match done {
-            Ok((AnswerKind::Answer { mut envelope, .. }, body)) => {
+            Ok(((AnswerKind::Answer { mut envelope, .. }, body), digest)) => {
+                if own {
+                    live.kept.now.answers.extend(digest);
+                }
                 if self.served.own.as_ref().is_some_and(|own| !own.notes()) {
                     (envelope.notes, envelope.measures) = Default::default();
                 }
@@ -218,7 +227,7 @@ impl Node {
                     body,
                 )
             }
-            Ok(says) => says,
+            Ok((says, _)) => says,
             Err(error) if !asks => return Err(self.told(error)),
             Err(error) => {
                 let why = WireError::from(&self.told(error));
@@ -233,6 +242,7 @@ impl Node {
                 number: request.number,
                 client,
                 paid: std::mem::take(&mut live.kept.now.paid),
+                answers: std::mem::take(&mut live.kept.now.answers),
             };
             live.kept.last = Some(LastAnswer {
                 about: digest,
@@ -246,6 +256,31 @@ impl Node {
         }
         self.live = Some(live);
         Ok((said, body))
+    }
+
+    /// Signs receipts that state only answers that this client gave, in their order. Some may be
+    /// missing: the leader may not have used them.
+    fn countersign(
+        &self,
+        client: ClientId,
+        hash: &[u8; 32],
+        stated: &[String],
+        given: &[[u8; 32]],
+    ) -> Result<AnswerKind> {
+        let mut given = given.iter().map(|digest| hex(digest));
+        for (at, stated) in stated.iter().enumerate() {
+            ensure!(
+                given.any(|given| given == *stated),
+                "the receipts state that its answer {} was {stated}, and it gave no such answer then",
+                at + 1
+            );
+        }
+        let key = self.home.signing_key()?;
+        let text = fl_sim::countersigned_text(hash, client, stated);
+        Ok(AnswerKind::Countersigned {
+            key: key.public(),
+            signature: key.sign(&text)?,
+        })
     }
 
     /// Checks that both sides have the same spec.
@@ -286,10 +321,16 @@ impl Node {
         Ok(live)
     }
 
-    fn work(&self, client: &mut ClientState, request: &RequestHead, body: &[u8]) -> Result<Says> {
-        match &request.want {
-            RequestKind::Hello | RequestKind::Over => {
-                Err(anyhow!("that is no request for an answer"))
+    /// Does what is asked for; with the digest of the message, if it is a protocol's answer.
+    fn work(
+        &self,
+        client: &mut ClientState,
+        request: &RequestHead,
+        body: &[u8],
+    ) -> Result<(Says, Option<[u8; 32]>)> {
+        let says = match &request.want {
+            RequestKind::Hello | RequestKind::Over | RequestKind::Countersign { .. } => {
+                bail!("that is no request for an answer")
             }
             RequestKind::Answer {
                 label,
@@ -299,25 +340,26 @@ impl Node {
                 let stream = Stream::from_key(*stream);
                 let question = Request::new(label, Payload::Wire(body), stream, *needs);
                 let answer = fl_core::answer(self.served.protocol.as_ref(), client, question)?;
+                let digest = match &answer.body {
+                    Body::Here(message) => Some(fl_core::message::digest(&**message)),
+                    Body::Wire(_) => None,
+                };
                 let body = answer.body.encode().into_owned();
                 let (envelope, remembers) = (answer.envelope, false);
-                Ok((
-                    AnswerKind::Answer {
-                        envelope,
-                        remembers,
-                    },
-                    body.into(),
-                ))
+                let said = AnswerKind::Answer {
+                    envelope,
+                    remembers,
+                };
+                return Ok(((said, body.into()), digest));
             }
             RequestKind::Score { slot } => {
                 let own = self.served.client_tests.get(request.client as usize);
                 let scored = client.score(slot, own.unwrap_or(&self.served.test))?;
-                Ok((scored.into(), none()))
+                (scored.into(), none())
             }
-            RequestKind::Model { slot } => {
-                Ok((AnswerKind::Model, client.model(slot)?.save()?.into()))
-            }
-        }
+            RequestKind::Model { slot } => (AnswerKind::Model, client.model(slot)?.save()?.into()),
+        };
+        Ok((says, None))
     }
 
     /// Returns the hash of an answer's inputs and the node's secret, which its noise follows. A

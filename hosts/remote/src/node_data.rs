@@ -102,7 +102,9 @@ impl NodeData {
         want: &RequestKind,
     ) -> Result<()> {
         let kind = match want {
-            RequestKind::Hello | RequestKind::Over => return Ok(()),
+            RequestKind::Hello | RequestKind::Over | RequestKind::Countersign { .. } => {
+                return Ok(());
+            }
             RequestKind::Answer { label, needs, .. } => {
                 if self.policy.epsilon.is_some() {
                     expected(protocol, parts, context, label, *needs)?;

@@ -5,7 +5,7 @@ use crate::private_file::{folder, last, lock, open, own, private};
 use crate::wire::{AnswerKind, Id, hex, random};
 use anyhow::{Context, anyhow, bail, ensure};
 use fl_core::{ClientId, Result};
-use fl_ledger::ChainFiles;
+use fl_ledger::{ChainFiles, SigningKey};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -23,6 +23,8 @@ pub(crate) struct SavedState {
     pub client: Option<Vec<u8>>,
     /// Its answers in the run that released something.
     pub paid: Vec<[u8; 32]>,
+    /// The digests of its answers in the run, if its data are the node's own.
+    pub answers: Vec<[u8; 32]>,
 }
 
 impl SavedState {
@@ -125,6 +127,16 @@ impl NodeState {
     /// Returns the node's secret.
     pub(crate) fn secret(&self) -> [u8; 32] {
         self.secret
+    }
+
+    /// Returns the key that countersigns receipts, made on first use.
+    pub(crate) fn signing_key(&self) -> Result<SigningKey> {
+        let _lock = lock(&self.path.join("lock"))?;
+        let path = self.path.join("signing-key");
+        match path.exists() {
+            true => SigningKey::read(&path),
+            false => SigningKey::make(&path),
+        }
     }
 
     /// The files of everything that was ever released.

@@ -5,7 +5,7 @@ use crate::spec::SpecText;
 use crate::wire::{AnswerKind, Id, Packet, ReplyHead, RequestHead, RequestKind, RunId};
 use anyhow::{Context, Error, bail, ensure};
 use fl_core::{Answer, Body, ClientId, Evaluation, Payload, Problem, Request, Result};
-use fl_sim::ExternalClients;
+use fl_sim::{ChainHash, ExternalClients};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -210,6 +210,7 @@ fn other(said: &AnswerKind) -> Error {
         AnswerKind::Evaluation { .. } => "a score",
         AnswerKind::Model => "a model",
         AnswerKind::Forgotten => "a farewell",
+        AnswerKind::Countersigned { .. } => "a signature",
         AnswerKind::Failed { .. } | AnswerKind::Refused(_) => "an error",
     };
     absent(format!(
@@ -357,6 +358,35 @@ impl<C: Transport> ExternalClients for RemoteClients<C> {
                 said => Err(other(&said)),
             });
             each(id, model)
+        })
+    }
+
+    fn countersign(
+        &mut self,
+        hash: &ChainHash,
+        answers: &BTreeMap<ClientId, Vec<String>>,
+        each: &mut dyn FnMut(ClientId, Result<(String, String)>) -> Result<()>,
+    ) -> Result<()> {
+        if !self.spec.own {
+            return Ok(());
+        }
+        // one that is still at work, or unreachable, would have the run wait for it
+        let idle = |id: &&ClientId| self.clients.get(id).is_some_and(|c| c.had == c.asked);
+        let to: Vec<ClientId> = answers.keys().filter(idle).copied().collect();
+        let mut want = |id| {
+            let answers = answers.get(&id).cloned().unwrap_or_default();
+            let want = RequestKind::Countersign {
+                hash: *hash,
+                answers,
+            };
+            Ok((want, Arc::new([]) as Arc<[u8]>))
+        };
+        self.exchange(&to, &mut want, &mut |id, says| {
+            let signed = says.and_then(|(said, _)| match said {
+                AnswerKind::Countersigned { key, signature } => Ok((key, signature)),
+                said => Err(other(&said)),
+            });
+            each(id, signed)
         })
     }
 

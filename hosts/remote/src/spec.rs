@@ -11,6 +11,8 @@ pub struct SpecText {
     /// The text as written.
     pub yaml: String,
     value: Value,
+    /// Whether clients own their data.
+    pub(crate) own: bool,
     /// SHA-256 of its content, and of the data files.
     pub digest: [u8; 32],
 }
@@ -53,10 +55,13 @@ impl SpecText {
             }
         }
         let digest = Sha256::digest(serde_yaml::to_string(&value)?).into();
+        let split = value.get("data").and_then(|data| data.get("split"));
+        let own = split.and_then(Value::as_str) == Some("own");
         let yaml = yaml.into();
         Ok(Self {
             yaml,
             value,
+            own,
             digest,
         })
     }

@@ -73,6 +73,13 @@ pub enum RequestKind {
     },
     /// The run is over and not resumed: forget its state.
     Over,
+    /// Countersign the receipts of the run, up to the record with this hash.
+    Countersign {
+        /// The hash.
+        hash: [u8; 32],
+        /// The digests of the client's answers in them.
+        answers: Vec<String>,
+    },
 }
 
 impl RequestKind {
@@ -166,6 +173,13 @@ pub enum AnswerKind {
     },
     /// The request was not executed, or another kind of request failed.
     Refused(WireError),
+    /// To [`RequestKind::Countersign`].
+    Countersigned {
+        /// The node's public key.
+        key: String,
+        /// The signature, as minisign writes it.
+        signature: String,
+    },
 }
 
 impl From<Evaluation> for AnswerKind {

@@ -76,6 +76,11 @@ impl AppendLog {
         })
     }
 
+    /// Returns the length of the known part.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
     /// Removes everything after the known part.
     ///
     /// # Errors
@@ -92,10 +97,18 @@ impl AppendLog {
     pub fn add(&mut self, line: &impl Serialize) -> Result<()> {
         let mut line = serde_json::to_vec(line)?;
         line.push(b'\n');
-        let written = self.file.write_all(&line);
+        self.add_line(&line)
+    }
+
+    /// Writes a line, which ends in a line break.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn add_line(&mut self, line: &[u8]) -> Result<()> {
+        let written = self.file.write_all(line);
         written.with_context(|| format!("writing {}", self.path.display()))?;
         self.length += line.len() as u64;
-        self.sum.update(&line);
+        self.sum.update(line);
         Ok(())
     }
 

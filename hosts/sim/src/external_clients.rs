@@ -1,12 +1,14 @@
 //! [`ExternalClients`]: clients outside this process. [`ClientFactory`]: makes clients in either
 //! place.
 
+use crate::chained_line::ChainHash;
 use anyhow::{Context, ensure};
 use fl_core::privacy::NoiseSource;
 use fl_core::{
     Answer, Budget, ClientId, ClientState, Evaluation, Examples, Parts, Public, Request, Result,
     Stream,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The clients of a run that live in other processes, with their state between requests.
@@ -57,6 +59,21 @@ pub trait ExternalClients {
         slot: &str,
         each: &mut dyn FnMut(ClientId, Result<Vec<u8>>) -> Result<()>,
     ) -> Result<()>;
+
+    /// Asks clients whose data are their own to countersign the receipts of the run up to the record
+    /// with this hash, which say that these are digests of their answers. Passes public keys and
+    /// signatures to `each`.
+    ///
+    /// # Errors
+    /// As [`ExternalClients::ask`].
+    fn countersign(
+        &mut self,
+        _hash: &ChainHash,
+        _answers: &BTreeMap<ClientId, Vec<String>>,
+        _each: &mut dyn FnMut(ClientId, Result<(String, String)>) -> Result<()>,
+    ) -> Result<()> {
+        Ok(())
+    }
 
     /// Returns their state for a checkpoint; never empty.
     ///

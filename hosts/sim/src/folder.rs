@@ -4,9 +4,10 @@
 use crate::append_log::{AppendLog, LogPosition};
 use crate::atomic_file::{self, LOCK, Lock, UNFINISHED, write, write_secret};
 use crate::client_state_file::{ClientStateFile, Index};
-use crate::manifest::{self, Manifest};
+use crate::manifest::{self, FileHash, Manifest};
 use crate::outcome::{OUTCOME, Summary};
 use crate::partial_step;
+use crate::receipts::{MESSAGES, RECEIPTS, ReceiptLog, RunEnd, SharedReceipts, locked};
 use anyhow::{Context, bail, ensure};
 use fl_core::{JournalEntry, Metric, Result, StepCost, StepPosition, Stream};
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 pub(crate) const SPEC: &str = "spec.yaml";
 pub(crate) const JOURNAL: &str = "journal.jsonl";
@@ -32,7 +34,8 @@ pub(crate) const MODELS: &str = "models";
 pub(crate) const PICTURES: &str = "pictures";
 
 /// The files of a run: `spec.yaml`, `run.json`, `journal.jsonl`, `metrics.jsonl`, `costs.jsonl`,
-/// `models/`, `state`, and `pictures/` if its method makes images. A finished run also has
+/// `receipts.jsonl`, `models/`, `state`, `pictures/` if its method makes images, and `messages/` if
+/// its spec keeps them. A finished run also has
 /// `outcome.json` and `report.md`, an unfinished one `lock`. This process has the folder to itself
 /// while it lives.
 pub struct RunFolder {
@@ -47,13 +50,14 @@ pub struct RunFolder {
 
 /// The beginning of a `state` of this version, after its checksum; without it an older fl wrote the
 /// file.
-const FORMAT: &[u8] = b"fl-state-2\n";
+const FORMAT: &[u8] = b"fl-state-3\n";
 
 /// The files of a run folder that only grow.
 pub(crate) struct LogFiles {
     pub journal: AppendLog,
     pub metrics: AppendLog,
     pub costs: AppendLog,
+    pub receipts: SharedReceipts,
 }
 
 /// Their positions in a checkpoint.
@@ -62,6 +66,7 @@ pub(crate) struct LogPositions {
     pub journal: LogPosition,
     pub metrics: LogPosition,
     pub costs: LogPosition,
+    pub receipts: LogPosition,
 }
 
 /// `state`: everything that a stopped run resumes from.
@@ -191,6 +196,7 @@ impl RunFolder {
             journal: AppendLog::create(path.join(JOURNAL))?,
             metrics: AppendLog::create(path.join(METRICS))?,
             costs: AppendLog::create(path.join(COSTS))?,
+            receipts: Arc::new(Mutex::new(ReceiptLog::create(path)?)),
         };
         manifest.write(path)?;
         atomic_file::sync(path)?;
@@ -235,12 +241,13 @@ impl RunFolder {
     /// nothing behind.
     pub(crate) fn discard(self) {
         // a file that cannot be removed stays; the run's own error matters more
-        let lines = [JOURNAL, METRICS, COSTS];
+        let lines = [JOURNAL, METRICS, COSTS, RECEIPTS];
         let others = [SPEC, NOISE, LEDGER, partial_step::FILE, manifest::FILE];
         for name in lines.into_iter().chain(others) {
             let _ = fs::remove_file(self.path.join(name));
         }
         let _ = fs::remove_dir(self.path.join(MODELS));
+        let _ = fs::remove_dir_all(self.path.join(MESSAGES));
         self.lock.remove();
         let _ = fs::remove_dir(&self.path);
     }
@@ -315,6 +322,7 @@ impl RunFolder {
                 journal: self.files.journal.flush()?,
                 metrics: self.files.metrics.flush()?,
                 costs: self.files.costs.flush()?,
+                receipts: locked(&self.files.receipts).flush()?,
             },
             server: saved.server,
             clients: saved.clients,
@@ -375,10 +383,53 @@ impl RunFolder {
         text.push(b'\n');
         atomic_file::sync(&self.path.join(MODELS))?;
         write(&self.path.join(REPORT), report.as_bytes())?;
+        let end = RunEnd {
+            run: summary.outcome.digest.clone(),
+            files: self.final_files(&text)?,
+        };
+        locked(&self.files.receipts).end(end)?;
         write(&self.path.join(OUTCOME), &text)?;
         atomic_file::sync(&self.path)?;
         remove_all(&unneeded(&self.path)?)?;
         Ok(self.lock)
+    }
+
+    /// Returns the files that do not change once the run is done, with their hashes; `outcome` is
+    /// the text of the one that is still to be written.
+    fn final_files(&self, outcome: &[u8]) -> Result<Vec<FileHash>> {
+        let fixed = [
+            SPEC,
+            manifest::FILE,
+            JOURNAL,
+            METRICS,
+            COSTS,
+            REPORT,
+            LEDGER,
+        ];
+        let mut names: Vec<String> = fixed.iter().map(ToString::to_string).collect();
+        names.retain(|name| self.path.join(name).is_file());
+        for folder in [MODELS, PICTURES] {
+            let there = fs::read_dir(self.path.join(folder)).into_iter();
+            let there = there.flatten().flatten().map(|entry| entry.file_name());
+            let there = there.filter_map(|name| name.into_string().ok());
+            let there = there.filter(|name| !name.starts_with(UNFINISHED));
+            names.extend(there.map(|name| format!("{folder}/{name}")));
+        }
+        let mut files = vec![FileHash {
+            path: OUTCOME.into(),
+            sha256: atomic_file::hex(&Sha256::digest(outcome)),
+        }];
+        for name in names {
+            let sha256 = FileHash::of(&self.path.join(&name))?.sha256;
+            files.push(FileHash { path: name, sha256 });
+        }
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(files)
+    }
+
+    /// Returns the chain of its receipts.
+    pub(crate) fn receipts(&self) -> &SharedReceipts {
+        &self.files.receipts
     }
 
     /// Returns whether the run in this folder is done.
@@ -439,9 +490,10 @@ fn leftovers(path: &Path, elsewhere: &str) -> Result<Vec<PathBuf>> {
     if elsewhere.is_dir() && !path.join(STATE).exists() | found.contains(&path.join(STATE)) {
         found.push(elsewhere);
     }
-    for folder in [path, &path.join(MODELS), &path.join(PICTURES)] {
+    for name in ["", MODELS, PICTURES, MESSAGES] {
+        let folder = path.join(name);
         if folder.is_dir() {
-            found.extend(atomic_file::unfinished(folder)?);
+            found.extend(atomic_file::unfinished(&folder)?);
         }
     }
     Ok(found)
@@ -518,7 +570,7 @@ pub(crate) fn unborn(folder: &Path) -> std::io::Result<bool> {
         let ours = match &*name {
             LOCK | SPEC => entry.is_file(),
             MODELS => entry.is_dir() && fs::read_dir(&entry)?.next().is_none(),
-            JOURNAL | METRICS | COSTS => entry.is_file() && empty(),
+            JOURNAL | METRICS | COSTS | RECEIPTS => entry.is_file() && empty(),
             name => name.starts_with(UNFINISHED) && entry.is_file(),
         };
         if !ours || !locked {

@@ -1,6 +1,7 @@
 //! A federation in one process: a client works on one thread at a time, several clients at once.
 mod append_log;
 mod atomic_file;
+mod chained_line;
 mod client_state_file;
 mod clients;
 mod external_clients;
@@ -12,6 +13,7 @@ mod memory;
 mod outcome;
 mod partial_step;
 mod pool;
+mod receipts;
 mod report;
 mod resume;
 mod run;
@@ -20,12 +22,18 @@ mod setup;
 #[cfg(unix)]
 pub use atomic_file::own;
 pub use atomic_file::{open_own, read_own, sync, write, write_secret};
+pub use chained_line::{ChainHash, chained_line, read_chained};
 pub use external_clients::{ClientFactory, ExternalClients, owners};
 pub use folder::{LEDGER, ResumePoint, RunFolder};
 pub use image_grid::picture;
 pub use manifest::{FileHash, Manifest, Session, time};
 pub use outcome::{Outcome, Summary, Traffic};
 pub use pool::{executor, workers};
+pub use receipts::{
+    Countersignature, KeptMessages, MESSAGES, RECEIPTS, ReceiptOptions, ReceiptRecord,
+    ReceiptSession, ReceiptSignature, ReceiptSigner, RunEnd, SessionFacts, StepReceipt,
+    add_answers, countersigned_text, inputs_hash, salted, signed_text,
+};
 pub use resume::StoppedRun;
 pub use run::run;
 pub use setup::{

@@ -9,12 +9,14 @@ use crate::folder::{
 };
 use crate::manifest::Manifest;
 use crate::outcome::OUTCOME;
+use crate::receipts::{RECEIPTS, ReceiptLog, locked};
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 /// A stopped run that this process may resume. Its folder is unchanged so far, and stays so if this
 /// is dropped.
@@ -91,14 +93,17 @@ impl StoppedRun {
             .with_context(|| format!("the run in {here} does not record what it began with"))?;
         let known =
             |of: fn(&LogPositions) -> LogPosition| saved.as_ref().map(|saved| of(&saved.lines));
-        ensure!(
-            path.join(COSTS).exists(),
-            "the run in {here} has no {COSTS}: an older fl began it, or the file was removed; start a new run"
-        );
+        for name in [COSTS, RECEIPTS] {
+            ensure!(
+                path.join(name).exists(),
+                "the run in {here} has no {name}: an older fl began it, or the file was removed; start a new run"
+            );
+        }
         let files = LogFiles {
             journal: AppendLog::open(path.join(JOURNAL), known(|l| l.journal))?,
             metrics: AppendLog::open(path.join(METRICS), known(|l| l.metrics))?,
             costs: AppendLog::open(path.join(COSTS), known(|l| l.costs))?,
+            receipts: Arc::new(Mutex::new(ReceiptLog::open(path, known(|l| l.receipts))?)),
         };
         let clients = saved.as_ref().map(|s| s.clients.clone());
         Ok(Self {
@@ -149,6 +154,7 @@ impl StoppedRun {
         self.files.journal.go_on()?;
         self.files.metrics.go_on()?;
         self.files.costs.go_on()?;
+        locked(&self.files.receipts).go_on()?;
         self.clients.go_on()?;
         atomic_file::tidy(&self.path)?;
         let models = self.path.join(MODELS);

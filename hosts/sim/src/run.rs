@@ -8,6 +8,7 @@ use crate::host::{Sim, crossed};
 use crate::outcome::{Outcome, Summary, Traffic};
 use crate::partial_step::PartialStep;
 use crate::pool::{executor, workers};
+use crate::receipts::{Countersignature, Recorder, locked};
 use crate::report;
 use crate::setup::Setup;
 use anyhow::bail;
@@ -19,6 +20,11 @@ use std::time::Instant;
 
 /// The most clients that a note names.
 const TOLD: usize = 50;
+
+/// What a user is told whose run keeps messages.
+const KEPT: &str = "`keep: messages`: the folder `messages` of the run has all that the server saw \
+    of its aggregations; who can read it is an observer such as the server, and not only a reader of \
+    the results";
 
 /// Runs a federation to its end or its stop.
 ///
@@ -34,6 +40,14 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     if let (NoiseSource::System(key), Some(folder)) = (&mut setup.options.noise, &mut setup.folder)
     {
         *key = folder.noise_key(key, setup.resumed.as_ref())?;
+    }
+    let keeps = setup.receipts.keep_messages;
+    let receipts = setup
+        .folder
+        .as_ref()
+        .map(|folder| folder.receipts().clone());
+    if let Some(receipts) = &receipts {
+        locked(receipts).with(setup.receipts);
     }
     let public = setup.public.map(Arc::new);
     let parts = Arc::new(setup.parts.in_slots(setup.protocol.slots()));
@@ -139,6 +153,9 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         undo(sim, resumed.is_none());
         return Err(error);
     }
+    if keeps && receipts.is_some() {
+        sim.warn(KEPT);
+    }
     let state = setup.resumed.as_ref().map(|r| &r.server[..]);
     let resumed = state.is_some();
     let protocol = setup.protocol.as_ref();
@@ -158,6 +175,9 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
             return Err(error);
         }
     };
+    if let Some(log) = receipts {
+        fed.record_with(Box::new(Recorder { log, keeps }));
+    }
     let led = fl_core::lead(setup.protocol.as_ref(), &mut fed);
     let stopped = match led {
         Ok(()) => None,
@@ -232,6 +252,9 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         Some(spending) if sim.reserved => spending.stop()?,
         _ => {}
     }
+    if outcome.stopped.is_none() {
+        countersign(&mut sim)?;
+    }
     if !unaccounted.is_empty() {
         (sim.warn)(&report::unaccounted(&unaccounted));
     }
@@ -274,6 +297,37 @@ fn begin_external(sim: &mut Sim<'_>, resumed: Option<&ResumePoint>) -> Result<()
         (Some(elsewhere), state) => sim.roster = elsewhere.begin(&sim.roster, state)?,
     }
     Ok(())
+}
+
+/// Lets clients whose data are their own countersign the receipts of a run that ends. One that does
+/// not is named in a note.
+fn countersign(sim: &mut Sim<'_>) -> Result<()> {
+    let Some(log) = sim.folder.as_ref().map(|folder| folder.receipts().clone()) else {
+        return Ok(());
+    };
+    let Some(mut elsewhere) = sim.elsewhere.take() else {
+        return Ok(());
+    };
+    let (hash, answers) = locked(&log).answers()?;
+    let mut refused = Vec::new();
+    let asked = elsewhere.countersign(&hash, &answers, &mut |client, signed| {
+        match signed {
+            Ok((key, signature)) => locked(&log).countersigned(Countersignature {
+                client,
+                key,
+                signature,
+            })?,
+            Err(error) => refused.push((client, error)),
+        }
+        Ok(())
+    });
+    sim.elsewhere = Some(elsewhere);
+    for (client, error) in refused {
+        sim.warn(&format!(
+            "client {client} does not countersign the receipts: {error:#}"
+        ));
+    }
+    asked
 }
 
 /// Removes a new run (`begins`) that failed before its first result.

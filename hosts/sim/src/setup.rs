@@ -2,6 +2,7 @@
 
 use crate::external_clients::ExternalClients;
 use crate::folder::{ResumePoint, RunFolder};
+use crate::receipts::ReceiptOptions;
 use fl_core::privacy::{Epsilons, Observer, Protections};
 use fl_core::{
     Checkpoints, ClientId, Examples, Metric, Parts, PrivacyEvent, Protocol, Public, Result,
@@ -132,6 +133,8 @@ pub struct Setup<'a> {
     pub checkpoints: Checkpoints,
     /// When to end the rounds early.
     pub stop_when: Option<StopWhen>,
+    /// How the run gives receipts, if it has a folder.
+    pub receipts: ReceiptOptions,
     /// Where the run's spending is recorded, if anywhere.
     pub spending: Option<Box<dyn SpendingRecord + 'a>>,
     /// How to execute the run.
@@ -206,6 +209,7 @@ impl Setup<'_> {
             resumed: None,
             checkpoints: fl_core::settings::defaults(),
             stop_when: None,
+            receipts: ReceiptOptions::default(),
             spending: None,
             execution: Execution::default(),
         }

@@ -1,7 +1,19 @@
 #![doc = include_str!("../README.md")]
 
 use fl_core::prelude::*;
-use fl_core::{MeanOfParams, Weigh};
+use fl_core::{ExactMeanOfParams, MeanOfParams, Weigh};
+
+choices! {
+    /// How a mean is summed.
+    pub enum Sum {
+        /// In 64-bit floats and in client order.
+        F64 = "f64",
+        /// Without rounding: the result is the exact mean, rounded once to the nearest 32-bit
+        /// float. It does not depend on the order of clients or on how they are grouped. Products
+        /// with weights are exact for weights of 0 and from 2^-800 to 2^800; others are refused.
+        Exact = "exact",
+    }
+}
 
 settings! {
     /// Mean of the clients' parameters, weighted by their numbers of examples (FedAvg; McMahan et
@@ -9,6 +21,8 @@ settings! {
     pub struct Mean {
         /// The weight of a client.
         weigh: Weigh = Weigh::Samples;
+        /// How the mean is summed.
+        sum: Sum = Sum::F64, added "0.1";
     }
 }
 
@@ -18,10 +32,16 @@ impl Aggregator for Mean {
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let weights: Vec<f64> = inbox.iter().map(|mail| mail.weight).collect();
-        Ok(inbox.weighted_mean(&weights, &*round.exec))
+        match self.sum {
+            Sum::F64 => Ok(inbox.weighted_mean(&weights, &*round.exec)),
+            Sum::Exact => inbox.exact_mean(&weights, &*round.exec),
+        }
     }
     fn fold(&self, _: &Round) -> Option<Box<dyn Fold<Params, Params>>> {
-        Some(Box::<MeanOfParams>::default())
+        Some(match self.sum {
+            Sum::F64 => Box::<MeanOfParams>::default(),
+            Sum::Exact => Box::<ExactMeanOfParams>::default(),
+        })
     }
     fn needs(&self) -> RequiredInputs {
         self.weigh.needs()
@@ -107,12 +127,15 @@ mod tests {
 
     #[test]
     fn they_keep_their_claims() {
-        fl_conformance::aggregator(|| Mean {
-            weigh: Weigh::Samples,
-        });
-        fl_conformance::aggregator(|| Mean {
-            weigh: Weigh::Uniform,
-        });
+        for sum in [Sum::F64, Sum::Exact] {
+            for weigh in [Weigh::Samples, Weigh::Uniform] {
+                let (weigh, sum) = (weigh.clone(), sum.clone());
+                fl_conformance::aggregator(move || Mean {
+                    weigh: weigh.clone(),
+                    sum: sum.clone(),
+                });
+            }
+        }
         fl_conformance::aggregator(|| Median {});
         for trim in [0.0, 0.1, 0.25, 0.49] {
             fl_conformance::aggregator(|| TrimmedMean { trim });
@@ -128,6 +151,7 @@ mod tests {
         };
         let mut mean = Mean {
             weigh: Weigh::Samples,
+            sum: Sum::F64,
         };
         insta::assert_snapshot!(shown(&mut mean), @"w [2] 9900990 -9900990");
         insta::assert_snapshot!(shown(&mut Median {}), @"w [2] 2.5 2");

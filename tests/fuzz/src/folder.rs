@@ -165,7 +165,12 @@ fn edited(base: &Base, data: &[u8]) -> (PathBuf, bool) {
         fs::create_dir_all(folder).expect("a folder");
         fs::write(there, if other == name { &file } else { bytes }).expect("a file");
     }
-    let lines = ["journal.jsonl", "metrics.jsonl", "costs.jsonl"];
+    let lines = [
+        "journal.jsonl",
+        "metrics.jsonl",
+        "costs.jsonl",
+        "receipts.jsonl",
+    ];
     let people = [&lines[..], &["run.json", "answers"]].concat();
     (path, people.iter().any(|name| is(name)) || file == *whole)
 }

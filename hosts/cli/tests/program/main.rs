@@ -42,4 +42,5 @@ mod state;
 mod stop_when;
 mod study;
 mod try_part;
+mod verify;
 mod voting;

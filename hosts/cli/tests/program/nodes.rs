@@ -26,7 +26,7 @@ fn rows(of: impl Iterator<Item = usize>) -> String {
 }
 
 /// Three towns, each with its file, and what each says of itself.
-fn towns(dir: &Path) -> Vec<String> {
+pub fn towns(dir: &Path) -> Vec<String> {
     fs::write(dir.join("all.csv"), rows(0..90)).unwrap();
     let spec = |train: &str, split: &str| {
         let set = SET.replace("TRAIN", train);
@@ -52,7 +52,7 @@ fn write(folder: &Path, client: usize, data: &str, policy: &str) {
 }
 
 /// `fl run own.yaml` with these nodes.
-fn own<'a>(nodes: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
+pub fn own<'a>(nodes: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
     let nodes = nodes.iter().map(String::as_str);
     let run = ["run", "own.yaml", "--json"].into_iter();
     run.chain(nodes).chain(more.iter().copied()).collect()

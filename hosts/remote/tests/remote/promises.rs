@@ -108,6 +108,49 @@ fn noise_is_of_one_spec_and_of_one_set_of_rows() {
     assert!(paid.starts_with(&more) && paid.len() == 4 * ledger.len());
 }
 
+#[test]
+fn a_node_signs_only_receipts_of_answers_that_it_gave() {
+    let (spec, d) = (read(PRIVATE), tempfile::tempdir().unwrap());
+    let home = d.path().join("node");
+    let (request, body) = first(&spec);
+    let (_, message) = ask(&mut spec.own_node(&home, own(1000.0), 0), &request, &body);
+    let message: Params = decode(&message).unwrap();
+    let gave = fl_core::hex(&fl_core::message::digest(&message));
+    // a process that was started since knows the answer too
+    let mut node = spec.own_node(&home, own(1000.0), 0);
+    let mut sign = |answers: &[&str]| {
+        let want = RequestKind::Countersign {
+            hash: [7; 32],
+            answers: answers.iter().map(ToString::to_string).collect(),
+        };
+        let request = RequestHead {
+            want,
+            had: request.number,
+            ..request.clone()
+        };
+        match ask(&mut node, &request, &Arc::new([])).0 {
+            AnswerKind::Countersigned { key, .. } => Ok(key),
+            AnswerKind::Refused(why) => Err(format!("{:#}", anyhow::Error::from(why))),
+            said => panic!("it says {said:?}"),
+        }
+    };
+    let key = sign(&[&gave]).unwrap();
+    assert_eq!(sign(&[]).unwrap(), key, "the leader used no answer");
+    let other = "00".repeat(32);
+    for answers in [&[&*other][..], &[&gave, &gave], &[&other, &gave]] {
+        let why = sign(answers).unwrap_err();
+        assert!(why.contains("gave no such answer"), "{why}");
+    }
+    // without data of its own there is nothing to testify to
+    let mut node = spec.node(&d.path().join("other"));
+    let want = RequestKind::Countersign {
+        hash: [7; 32],
+        answers: Vec::new(),
+    };
+    let request = RequestHead { want, ..request };
+    assert!(refused(&mut node, &request, &Arc::new([])).contains("not its own"));
+}
+
 /// Under a guarantee for an example that is added or removed, how many there are has no price.
 #[test]
 fn a_greeting_tells_no_number_of_rows_where_an_accountant_works() {

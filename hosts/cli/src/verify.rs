@@ -1,0 +1,112 @@
+//! `fl verify`.
+
+use crate::run::number_of_threads;
+use crate::{Done, Failure, print, width};
+use anyhow::Context;
+use clap::Args;
+use fl_engine::Verified;
+use fl_registry::{Catalogue, fill};
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+pub struct VerifyArgs {
+    /// The run folder.
+    #[arg(required_unless_present = "new_key")]
+    run: Option<PathBuf>,
+    /// The public key that must have signed the run: as `fl verify --new-key` prints it, or a file
+    /// with it. Without it, any key counts, and whoever wrote the folder could have made it.
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// Make a key for `fl run --sign`: the secret key in this file, the public key in FILE.pub.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "key"])]
+    new_key: Option<PathBuf>,
+    /// Threads for aggregations; at most, and by default, one per processor. Results do not depend
+    /// on it.
+    #[arg(long, value_name = "N", value_parser = number_of_threads)]
+    threads: Option<usize>,
+    /// One JSON object on stdout.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn verify(args: &VerifyArgs, catalogue: &Catalogue) -> Done {
+    if let Some(path) = &args.new_key {
+        let key = fl_engine::SigningKey::make(path)?.public();
+        return print(format_args!(
+            "{}: a secret key; others verify with --key {key}",
+            path.display()
+        ));
+    }
+    let run = args.run.as_deref().unwrap_or(Path::new(""));
+    let key = args.key.as_deref().map(public_key).transpose()?;
+    let exec = fl_sim::executor(fl_engine::threads(args.threads))?;
+    let found = fl_engine::verify(run, key.as_deref(), catalogue, exec)?;
+    match args.json {
+        true => print(serde_json::to_string(&found)?),
+        false => print(text(run, &found, key.is_some())),
+    }
+}
+
+/// The key in an argument, or in the file that it names.
+fn public_key(given: &str) -> Result<String, Failure> {
+    let path = Path::new(given);
+    if !path.is_file() {
+        return Ok(given.into());
+    }
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {given}"))?;
+    let key = text.lines().rfind(|line| !line.trim().is_empty());
+    let key = key.map(|line| line.trim().to_string());
+    key.ok_or_else(|| Failure::usage(format!("{given} has no public key")))
+}
+
+fn text(run: &Path, found: &Verified, pinned: bool) -> String {
+    let signed = match (&found.keys[..], pinned) {
+        ([], _) => "not signed: whoever can write the folder could have made the chain".into(),
+        (keys, true) => format!("signed by {}", keys.join(", ")),
+        (keys, false) => format!("signed by {}; give --key to require it", keys.join(", ")),
+    };
+    let by: Vec<String> = found
+        .countersigned
+        .iter()
+        .map(|(client, key)| format!("client {client} ({key})"))
+        .collect();
+    let countersigned = match by.is_empty() {
+        true => "by no client".into(),
+        false => format!("by {}", by.join(", ")),
+    };
+    let aggregations = match (found.repeated, found.not_repeated) {
+        (0, not) => format!("{not} not repeated: their messages were not kept (`keep: messages`)"),
+        (repeated, 0) => format!("{repeated} repeated, all with the same result"),
+        (repeated, not) => format!("{repeated} repeated with the same result, {not} not kept"),
+    };
+    let not_covered = match found.not_covered.is_empty() {
+        true => "no file".into(),
+        false => found.not_covered.join(", "),
+    };
+    let mut rows = vec![
+        (
+            "receipts",
+            format!("{}, each follows the one before", found.receipts),
+        ),
+        ("signatures", signed),
+        ("countersigned", countersigned),
+        ("aggregations", aggregations),
+        ("covered", found.covered.join(", ")),
+        ("not covered", not_covered),
+    ];
+    if let Some(digest) = &found.digest {
+        rows.insert(0, ("digest", digest.clone()));
+    }
+    let mut all = format!("{}: nothing differs from the receipts", run.display());
+    let room = width().saturating_sub(23).max(40);
+    for (name, what) in rows {
+        for (at, line) in fill(&what, room).lines().enumerate() {
+            let name = if at == 0 { name } else { "" };
+            all += &format!("\n  {name:<20} {line}");
+        }
+    }
+    for note in &found.notes {
+        all += &format!("\n  note: {note}");
+    }
+    all
+}

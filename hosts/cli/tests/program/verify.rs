@@ -1,0 +1,400 @@
+//! `fl verify`: runs that are as their receipts say, and runs that are not.
+
+use crate::common::{fails, flat, json, out, quick, root, shorter, specs};
+use crate::library;
+use crate::nodes::{own, towns};
+use fl_core::{ServerStep, Stream};
+use fl_sim::{ReceiptRecord, chained_line};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const KEEP: [&str; 2] = ["--set", "keep=messages"];
+
+fn run(dir: &Path, spec: &str, out: &str, more: &[&str]) -> Value {
+    json(
+        dir,
+        &[&["run", spec, "--json", "--out", out], more].concat(),
+    )
+}
+
+fn verified(dir: &Path, folder: &str) -> Value {
+    json(dir, &["verify", folder, "--json"])
+}
+
+/// Makes a key; its public part.
+fn key(dir: &Path, name: &str) -> String {
+    let said = out(dir, &["verify", "--new-key", name]);
+    let key = said.trim().rsplit(' ').next().unwrap();
+    key.into()
+}
+
+fn receipts(folder: &Path) -> Vec<ReceiptRecord> {
+    let text = fs::read_to_string(folder.join("receipts.jsonl")).unwrap();
+    let record = |line: &str| serde_json::from_str(&line[65..]).unwrap();
+    text.lines().map(record).collect()
+}
+
+/// Writes receipts anew, as someone could who can write the folder and has no key.
+fn forge(folder: &Path, records: &[ReceiptRecord]) {
+    let (mut hash, mut text) = ([0; 32], Vec::new());
+    for record in records {
+        let (next, line) = chained_line(&hash, &serde_json::to_vec(record).unwrap());
+        (hash, text) = (next, [text, line].concat());
+    }
+    fs::write(folder.join("receipts.jsonl"), text).unwrap();
+}
+
+#[test]
+fn every_quick_spec_verifies_with_its_messages_and_without() {
+    for path in specs("quick") {
+        let d = tempfile::tempdir().unwrap();
+        let (dir, spec) = (d.path(), shorter(d.path(), &path));
+        let kept = run(dir, &spec, "kept", &KEEP);
+        // in two pieces and signed
+        key(dir, "k");
+        let signed = ["--sign", "k"];
+        let begun = ["--stop-after", "1"];
+        let stopped = run(dir, &spec, "bare", &[&signed[..], &begun].concat());
+        if stopped["stopped"].is_string() {
+            let unfinished = verified(dir, "bare");
+            assert_eq!(unfinished["done"], false, "{spec}");
+            let resume = ["run", "--resume", "bare", "--json"];
+            json(dir, &[&resume[..], &signed].concat());
+        }
+        let (with, without) = (verified(dir, "kept"), verified(dir, "bare"));
+        assert_eq!(
+            with["digest"], kept["digest"],
+            "{spec}: messages change nothing"
+        );
+        assert_eq!(with["digest"], without["digest"], "{spec}");
+        // every aggregation is repeated, or none
+        assert_eq!(with["not_repeated"], 0, "{spec}");
+        assert_eq!(with["repeated"], without["not_repeated"], "{spec}");
+        assert_eq!(without["repeated"], 0, "{spec}");
+        assert_eq!(with["keys"].as_array().unwrap().len(), 0, "{spec}");
+        assert_eq!(without["keys"].as_array().unwrap().len(), 1, "{spec}");
+    }
+}
+
+#[test]
+fn wherever_clients_and_parts_are_runs_verify() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let library = library::beside("fl_plugin_example_dynamic");
+    let loaded = ["--plugin", library.to_str().unwrap()];
+    let part = ["--set", "parts.aggregator={use: momentum-mean}"];
+    let isolated = [&loaded[..], &["--isolate"], &part].concat();
+    let ways: [(&str, &str, &[&str]); 5] = [
+        ("processes", "scaffold", &["--processes", "2"]),
+        ("memory", "scaffold", &["--memory", "1MiB"]),
+        ("loaded", "fedavg", &[&loaded[..], &part].concat()),
+        ("isolated", "fedavg", &isolated),
+        ("exact", "fedavg", &["--set", "parts.aggregator.sum=exact"]),
+    ];
+    for (name, spec, how) in ways {
+        let begin = [&KEEP[..], how, &["--stop-after", "2"]].concat();
+        run(dir, &quick(spec), name, &begin);
+        // a second process goes on
+        let resume = ["run", "--resume", name, "--json"];
+        let again = match name {
+            "processes" => &how[..2],
+            "isolated" => &["--isolate"],
+            _ => &[],
+        };
+        let ended = json(dir, &[&resume[..], again].concat());
+        let found = verified(dir, name);
+        assert_eq!(found["digest"], ended["digest"], "{name}");
+        assert_eq!(found["repeated"], ended["rounds"], "{name}: {found}");
+        let sessions = receipts(&dir.join(name));
+        let sessions = sessions.iter().filter_map(|record| match record {
+            ReceiptRecord::Session(session) => Some(session),
+            _ => None,
+        });
+        let sessions: Vec<_> = sessions.collect();
+        assert_eq!(sessions.len(), 2, "{name}");
+        let loaded = matches!(name, "loaded" | "isolated");
+        assert_eq!(sessions[0].libraries.len(), usize::from(loaded), "{name}");
+        assert!(sessions[0].program.is_some(), "{name}");
+    }
+}
+
+/// Every file of a run folder, with the chance of a change in proportion to its length.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => all.extend(files(&path)),
+            false => all.push(path),
+        }
+    }
+    all.sort();
+    all
+}
+
+/// FL_CHANGES=1000 makes as many changes as the book's page reports.
+#[test]
+fn a_byte_that_changes_in_any_file_is_found() {
+    let changes = std::env::var("FL_CHANGES").ok();
+    let changes = changes.map_or(120, |n| n.parse().unwrap());
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let public = key(dir, "k");
+    let more = [&KEEP[..], &["--sign", "k"]].concat();
+    run(dir, &quick("fedavg"), "r", &more);
+    let found = verified(dir, "r");
+    let names = |of: &str| -> Vec<String> {
+        let all = found[of].as_array().unwrap().iter();
+        all.map(|name| name.as_str().unwrap().into()).collect()
+    };
+    let (covered, not) = (names("covered"), names("not_covered"));
+    // what the page says, and what only a run that goes on reads
+    let others =
+        |name: &String| name == "report.html" || name == "state" || name.starts_with("clients-");
+    assert!(not.iter().all(others), "{not:?}");
+    let mut there: Vec<String> = [covered.clone(), not].concat();
+    there.sort();
+    let short = |path: &PathBuf| {
+        path.strip_prefix(dir.join("r"))
+            .unwrap()
+            .display()
+            .to_string()
+    };
+    let mut all: Vec<String> = files(&dir.join("r")).iter().map(short).collect();
+    all.sort();
+    assert_eq!(there, all, "every file is covered or not");
+    let mut draws = Stream::root(36).draws();
+    for change in 0..changes {
+        let name = &covered[change % covered.len()];
+        let path = dir.join("r").join(name);
+        let whole = fs::read(&path).unwrap();
+        let mut changed = whole.clone();
+        let at = draws.below(changed.len());
+        changed[at] ^= 1 + draws.below(255) as u8;
+        fs::write(&path, &changed).unwrap();
+        let (code, said) = fails(dir, &["verify", "r", "--key", &public]);
+        assert_eq!(code, 1, "{name}, byte {at}: {said}");
+        fs::write(&path, &whole).unwrap();
+    }
+    assert_eq!(verified(dir, "r"), found);
+}
+
+#[test]
+fn what_a_forger_says_is_not_what_the_messages_say() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let (mine, other) = (key(dir, "mine"), key(dir, "other"));
+    let more = [&KEEP[..], &["--sign", "mine"]].concat();
+    run(dir, &quick("fedavg"), "r", &more);
+    let folder = dir.join("r");
+    let text = fs::read(folder.join("receipts.jsonl")).unwrap();
+    let own = receipts(&folder);
+    let check = |records: &[ReceiptRecord], args: &[&str]| {
+        forge(&folder, records);
+        let found = fails(dir, &[&["verify", "r"], args].concat());
+        fs::write(folder.join("receipts.jsonl"), &text).unwrap();
+        assert_eq!(found.0, 1, "{}", found.1);
+        flat(&found.1)
+    };
+    // signed by someone else, or not at all
+    let said = fails(dir, &["verify", "r", "--key", &other]).1;
+    assert!(
+        said.contains(&format!("found the key {mine}; expected the key {other}")),
+        "{said}"
+    );
+    let unsigned: Vec<ReceiptRecord> = own
+        .iter()
+        .filter(|record| !matches!(record, ReceiptRecord::Signature(_)))
+        .cloned()
+        .map(|record| match record {
+            ReceiptRecord::Session(mut session) => {
+                session.key = None;
+                ReceiptRecord::Session(session)
+            }
+            other => other,
+        })
+        .collect();
+    let said = check(&unsigned, &["--key", &mine]);
+    assert!(said.contains("found no key; expected the key"), "{said}");
+    // a receipt under the old signature
+    let mut moved = own.clone();
+    if let ReceiptRecord::Step(step) = &mut moved[2] {
+        step.receipt.step = "round 9".into();
+    }
+    let said = check(&moved, &[]);
+    assert!(said.contains("found a wrong signature"), "{said}");
+    // another result, with a chain that fits
+    let steps = unsigned.iter().positions();
+    let third = steps[2];
+    let mut wrong = unsigned.clone();
+    if let ReceiptRecord::Step(step) = &mut wrong[third] {
+        step.receipt.output = "00".repeat(32);
+    }
+    let said = check(&wrong, &[]);
+    assert!(
+        said.contains("(round 3, exchange `") && said.contains("found the result"),
+        "{said}"
+    );
+    // another message, with the hash of its file
+    let mut wrong = unsigned.clone();
+    let ReceiptRecord::Step(step) = &mut wrong[third] else {
+        unreachable!()
+    };
+    let kept = step.kept.as_mut().unwrap();
+    let path = folder.join(&kept.path);
+    let whole = fs::read(&path).unwrap();
+    let mut changed = whole.clone();
+    let last = changed.len() - 1;
+    changed[last] ^= 1;
+    fs::write(&path, &changed).unwrap();
+    let hash = fl_sim::FileHash::of(&path).unwrap();
+    kept.sha256 = hash.sha256;
+    let said = check(&wrong, &[]);
+    assert!(
+        said.contains("client 4)") && said.contains("messages/"),
+        "{said}"
+    );
+    fs::write(&path, &whole).unwrap();
+    // a client that was left out
+    let mut wrong = unsigned.clone();
+    let ReceiptRecord::Step(step) = &mut wrong[third] else {
+        unreachable!()
+    };
+    step.inputs.remove(1);
+    step.inputs_sha256 = fl_sim::inputs_hash(&step.inputs).unwrap();
+    let said = check(&wrong, &[]);
+    assert!(
+        said.contains("client 1)") || said.contains("client 2)"),
+        "{said}"
+    );
+    // the end is cut off
+    let (_, cut) = unsigned.split_last().unwrap();
+    let said = check(cut, &[]);
+    assert!(said.contains("no end of the run"), "{said}");
+    verified(dir, "r");
+}
+
+#[test]
+fn nodes_with_data_of_their_own_sign_what_they_sent() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let nodes = towns(dir);
+    key(dir, "k");
+    let begin = ["--out", "r", "--stop-after", "1", "--sign", "k"];
+    json(dir, &own(&nodes, &begin));
+    let named = nodes.iter().map(String::as_str);
+    let resume = ["run", "--resume", "r", "--json", "--sign", "k"].into_iter();
+    json(dir, &resume.chain(named).collect::<Vec<_>>());
+    let found = verified(dir, "r");
+    let signed = found["countersigned"].as_object().unwrap();
+    assert_eq!(signed.keys().collect::<Vec<_>>(), ["0", "1", "2"]);
+    for (client, key) in signed {
+        let public = dir.join(client).join("kept/signing-key.pub");
+        let public = fs::read_to_string(public).unwrap();
+        assert!(public.contains(key.as_str().unwrap()), "{client}: {public}");
+    }
+    // the leader, who has a key of its own, cannot say that a client sent something else
+    let folder = dir.join("r");
+    let mut records = receipts(&folder);
+    records.retain(|record| !matches!(record, ReceiptRecord::Signature(_)));
+    for record in &mut records {
+        match record {
+            ReceiptRecord::Session(session) => session.key = None,
+            ReceiptRecord::Step(step) if !step.inputs.is_empty() => {
+                step.inputs[0].sha256 = "00".repeat(32);
+                step.inputs_sha256 = fl_sim::inputs_hash(&step.inputs).unwrap();
+            }
+            _ => {}
+        }
+    }
+    forge(&folder, &records);
+    let (code, said) = fails(dir, &["verify", "r"]);
+    assert!(
+        code == 1 && said.contains("(client 0): found a wrong signature"),
+        "{said}"
+    );
+    let (code, said) = fails(dir, &["verify", "r", "--key", "k.pub"]);
+    assert!(code == 1 && said.contains("found no key"), "{said}");
+}
+
+/// The positions of steps among records.
+trait Steps {
+    fn positions(self) -> Vec<usize>;
+}
+
+impl<'r, I: Iterator<Item = &'r ReceiptRecord>> Steps for I {
+    fn positions(self) -> Vec<usize> {
+        let steps = self.enumerate();
+        let steps = steps.filter(|(_, record)| matches!(record, ReceiptRecord::Step(_)));
+        steps.map(|(at, _)| at).collect()
+    }
+}
+
+/// Hashes of what clients sent would let a reader check a guess.
+#[test]
+fn receipts_of_private_runs_name_no_client_and_no_hash() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    for (name, more) in [("seeded", &[][..]), ("system", &["--set", "noise=system"])] {
+        for (kept, keep) in [("bare", &[][..]), ("kept", &KEEP)] {
+            let folder = format!("{name}-{kept}");
+            run(dir, &quick("dp-fedavg"), &folder, &[more, keep].concat());
+            let found = verified(dir, &folder);
+            let path = dir.join(&folder);
+            let text = fs::read_to_string(path.join("receipts.jsonl")).unwrap();
+            assert!(!text.contains("\"client\""), "{folder}");
+            for record in receipts(&path) {
+                let ReceiptRecord::Step(step) = record else {
+                    continue;
+                };
+                assert_eq!(step.messages, None, "{folder}");
+                let has = kept == "kept" && step.receipt.did == ServerStep::Aggregation;
+                assert_eq!(step.salted, has, "{folder}");
+                assert_eq!(!step.receipt.output.is_empty(), has, "{folder}");
+                assert_eq!(!step.inputs_sha256.is_empty(), has, "{folder}");
+                assert_eq!(step.receipt.before, "", "{folder}");
+            }
+            let repeated = found["repeated"].as_u64().unwrap();
+            assert_eq!(repeated > 0, kept == "kept", "{folder}: {found}");
+            let report = fs::read_to_string(path.join("report.md")).unwrap();
+            assert_eq!(
+                report.contains("`keep: messages`"),
+                kept == "kept",
+                "{folder}"
+            );
+            #[cfg(unix)]
+            if kept == "kept" {
+                use std::os::unix::fs::PermissionsExt;
+                let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+                assert_eq!(mode(&path.join("messages")), 0o700);
+                for file in files(&path.join("messages")) {
+                    assert_eq!(mode(&file), 0o600);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_key_that_cannot_sign_is_refused_before_the_run() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    fs::write(dir.join("none"), "no key").unwrap();
+    for name in ["none", "missing"] {
+        let (code, said) = fails(
+            dir,
+            &["run", &quick("fedavg"), "--out", "r", "--sign", name],
+        );
+        assert!(code == 1 && said.contains("key"), "{name}: {said}");
+        assert!(!dir.join("r").exists(), "{name}");
+    }
+    key(dir, "k");
+    let (code, said) = fails(dir, &["verify", "--new-key", "k"]);
+    assert!(code == 1 && said.contains("is there already"), "{said}");
+    let (code, said) = fails(dir, &["verify", "nothing"]);
+    assert!(code == 1 && said.contains("is not a run folder"), "{said}");
+    let empty = root().join("specs");
+    let (code, said) = fails(dir, &["verify", empty.to_str().unwrap()]);
+    assert!(code == 1 && said.contains("is not a run folder"), "{said}");
+}

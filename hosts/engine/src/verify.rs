@@ -1,0 +1,566 @@
+//! Checks a run by its receipts, without its data.
+
+use crate::receipts::program;
+use anyhow::{Context, anyhow, ensure};
+use fl_core::message::{Erased, digest, hex};
+use fl_core::settings::Value;
+use fl_core::{
+    AggregationContext, AnyAggregator, BuildContext, ClientMessage, JournalEntry, Role, ServerStep,
+    SharedExecutor, Stream, aggregate_again,
+};
+use fl_registry::{Catalogue, Document};
+use fl_sim::{
+    ChainHash, FileHash, KeptMessages, Outcome, RECEIPTS, ReceiptRecord, ReceiptSession, RunEnd,
+    StepReceipt, inputs_hash, read_chained, salted, signed_text,
+};
+use minisign_verify::{PublicKey, Signature};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+/// The first thing in which a run is not what its receipts say.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: found {found}; expected {expected}")]
+pub struct Difference {
+    /// Where: a line of the receipts with its step, exchange and client, or a file.
+    pub place: String,
+    /// What was found.
+    pub found: String,
+    /// What was expected.
+    pub expected: String,
+}
+
+/// A run in which nothing differs from its receipts.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Verified {
+    /// Whether the run is done.
+    pub done: bool,
+    /// The digest of the run, if it is done.
+    pub digest: Option<String>,
+    /// Number of receipts of steps.
+    pub receipts: usize,
+    /// The public keys that signed them; empty if nothing is signed.
+    pub keys: Vec<String>,
+    /// The clients that countersigned, and the public keys of their nodes.
+    pub countersigned: BTreeMap<u32, String>,
+    /// Aggregations that were repeated from kept messages, with the same result.
+    pub repeated: usize,
+    /// Aggregations whose messages were not kept.
+    pub not_repeated: usize,
+    /// The files that the receipts cover.
+    pub covered: Vec<String>,
+    /// Files in the folder that they do not cover.
+    pub not_covered: Vec<String>,
+    /// What a user should know.
+    pub notes: Vec<String>,
+}
+
+/// One receipt and its line.
+struct Line {
+    number: usize,
+    step: StepReceipt,
+}
+
+impl Line {
+    fn place(&self, client: Option<u32>) -> String {
+        let receipt = &self.step.receipt;
+        let exchange = receipt.exchange.as_ref();
+        let exchange = exchange.map_or(String::new(), |label| format!(", exchange `{label}`"));
+        let client = client.map_or(String::new(), |id| format!(", client {id}"));
+        let (line, step) = (self.number, &receipt.step);
+        format!("{RECEIPTS}, line {line} ({step}{exchange}{client})")
+    }
+}
+
+fn differs<T>(
+    place: impl Into<String>,
+    found: impl Into<String>,
+    expected: impl Into<String>,
+) -> anyhow::Result<T> {
+    Err(Difference {
+        place: place.into(),
+        found: found.into(),
+        expected: expected.into(),
+    }
+    .into())
+}
+
+/// Checks the run in `folder`: the chain of its receipts, their signatures, and the hashes of its
+/// files; then repeats each aggregation whose messages were kept. `key` is the public key that must
+/// have signed it, in base64.
+///
+/// # Errors
+/// [`Difference`] for the first thing that is not as the receipts say; another error if something
+/// cannot be checked.
+pub fn verify(
+    folder: &Path,
+    key: Option<&str>,
+    catalogue: &Catalogue,
+    exec: SharedExecutor,
+) -> anyhow::Result<Verified> {
+    let spec = folder.join("spec.yaml");
+    ensure!(
+        spec.is_file() || folder.join(RECEIPTS).is_file(),
+        "{} is not a run folder: it has no spec.yaml",
+        folder.display()
+    );
+    let done = folder.join("outcome.json").is_file();
+    let mut chain = read_chain(folder, key, done)?;
+    let found = hash_of(folder, "spec.yaml")?;
+    if let Some(session) = chain.sessions.last().filter(|last| last.spec != found) {
+        return differs(
+            "spec.yaml",
+            found,
+            format!("{}, as the last session says", session.spec),
+        );
+    }
+    let mut all = Verified {
+        done,
+        receipts: chain.steps.len(),
+        keys: std::mem::take(&mut chain.keys),
+        countersigned: std::mem::take(&mut chain.countersigned),
+        notes: std::mem::take(&mut chain.notes),
+        covered: vec![RECEIPTS.into(), "spec.yaml".into()],
+        ..Verified::default()
+    };
+    match &chain.end {
+        Some(end) => check_end(folder, end, &mut all)?,
+        None if done => {
+            return differs(
+                RECEIPTS,
+                "no end of the run",
+                "one, for outcome.json says that it is done",
+            );
+        }
+        None => all
+            .notes
+            .push("the run is not done: files that still change are checked when it ends".into()),
+    }
+    check_journal(folder, &chain.steps)?;
+    for line in &chain.steps {
+        if let Some(kept) = &line.step.kept {
+            check_file(folder, kept, &line.place(None))?;
+            all.covered.push(kept.path.clone());
+        }
+    }
+    repeat(folder, &spec, &chain.steps, catalogue, exec, &mut all)?;
+    let other = chain.sessions.last().and_then(|last| last.program.as_ref());
+    if let (Some(other), Some(own)) = (other, program())
+        && other.sha256 != own.sha256
+    {
+        all.notes.push(format!(
+            "the run was made by another build of fl than this one: {} has the SHA-256 {}",
+            other.path, other.sha256
+        ));
+    }
+    all.covered.sort();
+    all.covered.dedup();
+    let covered: BTreeSet<&String> = all.covered.iter().collect();
+    let mut there = files(folder, "")?;
+    there.retain(|name| !covered.contains(name));
+    all.not_covered = there;
+    Ok(all)
+}
+
+/// A chain of receipts.
+#[derive(Default)]
+struct ReadChain {
+    sessions: Vec<ReceiptSession>,
+    steps: Vec<Line>,
+    end: Option<RunEnd>,
+    keys: Vec<String>,
+    countersigned: BTreeMap<u32, String>,
+    notes: Vec<String>,
+}
+
+fn read_chain(folder: &Path, pinned: Option<&str>, done: bool) -> anyhow::Result<ReadChain> {
+    let path = folder.join(RECEIPTS);
+    let file = File::open(&path).with_context(|| {
+        format!(
+            "reading {}: a run of an older fl has no receipts",
+            path.display()
+        )
+    })?;
+    let mut file = BufReader::new(file);
+    let mut all = ReadChain::default();
+    let mut hash: ChainHash = [0; 32];
+    // what nodes countersign
+    let (mut head, mut answers) = (hash, BTreeMap::new());
+    // the key of the session, and the record that its signature must follow
+    let (mut key, mut unsigned): (Option<String>, bool) = (None, false);
+    let (mut number, mut text) = (0, Vec::new());
+    loop {
+        text.clear();
+        if file.read_until(b'\n', &mut text)? == 0 {
+            break;
+        }
+        number += 1;
+        let place = format!("{RECEIPTS}, line {number}");
+        let Some((next, json)) = read_chained(&hash, &text) else {
+            if !done && !text.ends_with(b"\n") {
+                all.notes
+                    .push("the last receipt is incomplete: its process was killed".into());
+                break;
+            }
+            return differs(
+                place,
+                "a line that does not follow the one before, or was changed",
+                format!("one after the hash {}", hex(&hash)),
+            );
+        };
+        let record = serde_json::from_slice(json)
+            .with_context(|| format!("{place} is of another version of fl"))?;
+        if unsigned && !matches!(record, ReceiptRecord::Signature(_)) {
+            return differs(
+                place,
+                "a record that is no signature",
+                "that of the line before",
+            );
+        }
+        ensure!(
+            !all.sessions.is_empty() || matches!(record, ReceiptRecord::Session(_)),
+            "{place}: the receipts do not begin with a session"
+        );
+        if all.end.is_some() && !matches!(record, ReceiptRecord::Signature(_)) {
+            return differs(place, "a record after the end of the run", "none");
+        }
+        match record {
+            ReceiptRecord::Session(session) => {
+                if let Some(pinned) = pinned
+                    && session.key.as_deref() != Some(pinned)
+                {
+                    let found = session
+                        .key
+                        .map_or("no key".into(), |key| format!("the key {key}"));
+                    return differs(place, found, format!("the key {pinned}"));
+                }
+                key.clone_from(&session.key);
+                all.keys.extend(session.key.clone());
+                all.sessions.push(session);
+            }
+            ReceiptRecord::Step(step) => {
+                fl_sim::add_answers(&mut answers, &step);
+                all.steps.push(Line {
+                    number,
+                    step: *step,
+                });
+            }
+            ReceiptRecord::Countersignature(by) => {
+                let of = answers.get(&by.client).map_or(&[][..], Vec::as_slice);
+                let text = fl_sim::countersigned_text(&head, by.client, of);
+                if let Err(error) = check_signature(&by.key, &text, &by.signature) {
+                    let who = format!("{place} (client {})", by.client);
+                    return differs(
+                        who,
+                        format!("a wrong signature ({error})"),
+                        format!("one by {}", by.key),
+                    );
+                }
+                all.countersigned.insert(by.client, by.key);
+                hash = next;
+                continue;
+            }
+            ReceiptRecord::End(end) => all.end = Some(end),
+            ReceiptRecord::Signature(found) => {
+                let by = key.as_ref().filter(|_| unsigned);
+                let by = by.with_context(|| format!("{place}: a signature of nothing"))?;
+                if let Err(error) = check_signature(by, &signed_text(&hash), &found.signature) {
+                    return differs(
+                        place,
+                        format!("a wrong signature ({error})"),
+                        "one by the session's key",
+                    );
+                }
+                (hash, head, unsigned) = (next, next, false);
+                continue;
+            }
+        }
+        (hash, head, unsigned) = (next, next, key.is_some());
+    }
+    if unsigned && done {
+        return differs(
+            RECEIPTS,
+            "a last record without a signature",
+            "one by the session's key",
+        );
+    }
+    ensure!(
+        number > 0 || !done,
+        "{} is empty, and the run is done",
+        path.display()
+    );
+    all.keys.sort();
+    all.keys.dedup();
+    let named = |session: &&ReceiptSession| session.key.is_none();
+    if !all.keys.is_empty() && all.sessions.iter().any(|s| named(&s)) {
+        all.notes
+            .push("some sessions of the run are not signed".into());
+    }
+    if let (Some(pinned), true) = (pinned, all.sessions.is_empty()) {
+        return differs(RECEIPTS, "no session", format!("one with the key {pinned}"));
+    }
+    Ok(all)
+}
+
+fn check_signature(key: &str, text: &[u8], signature: &str) -> Result<(), minisign_verify::Error> {
+    PublicKey::from_base64(key)?.verify(text, &Signature::decode(signature)?, false)
+}
+
+fn hash_of(folder: &Path, name: &str) -> anyhow::Result<String> {
+    Ok(FileHash::of(&folder.join(name))?.sha256)
+}
+
+/// Checks the hash of a file that `by` names.
+fn check_file(folder: &Path, file: &FileHash, by: &str) -> anyhow::Result<()> {
+    // a name in a receipt stays in the folder
+    let plain = Path::new(&file.path)
+        .components()
+        .all(|part| matches!(part, std::path::Component::Normal(_)));
+    ensure!(plain, "{by}: `{}` is no name in the folder", file.path);
+    if !folder.join(&file.path).is_file() {
+        return differs(&file.path, "no file", format!("{} ({by})", file.sha256));
+    }
+    let found = hash_of(folder, &file.path)?;
+    match found == file.sha256 {
+        true => Ok(()),
+        false => differs(&file.path, found, format!("{} ({by})", file.sha256)),
+    }
+}
+
+/// Checks the files of a run that is done, and the digests that they state.
+fn check_end(folder: &Path, end: &RunEnd, all: &mut Verified) -> anyhow::Result<()> {
+    for file in &end.files {
+        check_file(folder, file, "the end of the run")?;
+        all.covered.push(file.path.clone());
+    }
+    let outcome = Outcome::of(folder)?;
+    if outcome.digest != end.run {
+        return differs(
+            "outcome.json",
+            outcome.digest,
+            format!("the digest {}", end.run),
+        );
+    }
+    let report = fs::read_to_string(folder.join("report.md")).context("reading report.md")?;
+    if !report.contains(&end.run) {
+        return differs(
+            "report.md",
+            "no such digest",
+            format!("the digest {}", end.run),
+        );
+    }
+    all.digest = Some(outcome.digest);
+    Ok(())
+}
+
+/// Checks the answers of which the journal has the first bytes.
+fn check_journal(folder: &Path, steps: &[Line]) -> anyhow::Result<()> {
+    let path = folder.join("journal.jsonl");
+    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let entries = text.lines().enumerate().filter_map(|(at, line)| {
+        let entry: JournalEntry = serde_json::from_str(line).ok()?;
+        Some((at + 1, entry))
+    });
+    let entries: Vec<_> = entries.collect();
+    let mut next = 0;
+    for line in steps {
+        let Some(label) = &line.step.receipt.exchange else {
+            continue;
+        };
+        let of_step =
+            |entry: &JournalEntry| entry.step == line.step.receipt.step && entry.question == *label;
+        // a step that is repeated for too few answers has several
+        let due = (next..entries.len()).filter(|at| of_step(&entries[*at].1));
+        let mut first = None;
+        let found = due.into_iter().find(|at| {
+            let (number, entry) = &entries[*at];
+            let other = unlike(line, entry, *number);
+            let fits = other.is_none();
+            first = first.take().or(other);
+            fits
+        });
+        match (found, first) {
+            (Some(at), _) => next = at + 1,
+            (None, Some(first)) => return Err(first.into()),
+            (None, None) => {
+                return differs("journal.jsonl", "no such exchange", line.place(None));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the first answer that a line of the journal states otherwise than a receipt.
+fn unlike(line: &Line, entry: &JournalEntry, number: usize) -> Option<Difference> {
+    let inputs = &line.step.inputs;
+    entry.answers.iter().find_map(|(client, due)| {
+        let found = inputs.iter().find(|input| input.client == *client);
+        let found = found.map(|input| input.answer.as_ref().unwrap_or(&input.sha256));
+        let found = match found {
+            None if inputs.is_empty() => return None,
+            None => "no answer".into(),
+            Some(found) if found.starts_with(due.as_str()) => return None,
+            Some(found) => found.clone(),
+        };
+        Some(Difference {
+            place: line.place(Some(*client)),
+            found,
+            expected: format!("{due}.., as line {number} of journal.jsonl says"),
+        })
+    })
+}
+
+/// Repeats the aggregations whose messages were kept.
+fn repeat(
+    folder: &Path,
+    spec: &Path,
+    steps: &[Line],
+    catalogue: &Catalogue,
+    exec: SharedExecutor,
+    all: &mut Verified,
+) -> anyhow::Result<()> {
+    let aggregations = steps.iter();
+    let aggregations = aggregations.filter(|line| line.step.receipt.did == ServerStep::Aggregation);
+    let (kept, not): (Vec<_>, Vec<_>) = aggregations.partition(|line| line.step.kept.is_some());
+    all.not_repeated = not.len();
+    if kept.is_empty() {
+        return Ok(());
+    }
+    let text = fs::read(spec).with_context(|| format!("reading {}", spec.display()))?;
+    let document = Document::parse(&spec.display().to_string(), &text);
+    let catalogue = catalogue
+        .with_plugins(&document)
+        .map_err(crate::NotRun::Refused)?;
+    let resolved: Value = serde_yaml::from_slice(&text).context("spec.yaml")?;
+    for line in kept {
+        let file = line.step.kept.as_ref().map_or("", |kept| &kept.path);
+        let place = line.place(None);
+        repeat_one(&folder.join(file), line, &resolved, &catalogue, &exec)
+            .with_context(|| format!("{place}: repeating it from {file}"))?;
+        all.repeated += 1;
+    }
+    Ok(())
+}
+
+fn repeat_one(
+    path: &Path,
+    line: &Line,
+    resolved: &Value,
+    catalogue: &Catalogue,
+    exec: &SharedExecutor,
+) -> anyhow::Result<()> {
+    let step = &line.step;
+    let mut kept = KeptMessages::open(path)?;
+    let salt = kept.salt;
+    let hidden = |hash: String| match step.salted {
+        true => salted(&salt, &hash),
+        false => hash,
+    };
+    if kept.context.slot != step.receipt.slot {
+        return differs(line.place(None), &kept.context.slot, &step.receipt.slot);
+    }
+    let context = kept.context.clone();
+    let aggregator = make(&context, resolved, catalogue)?;
+    let of = aggregator.input();
+    let mut inputs = Vec::new();
+    let mut next = || -> anyhow::Result<Option<ClientMessage<Erased>>> {
+        let Some((input, wire)) = kept.next_message()? else {
+            return Ok(None);
+        };
+        let body = of.decode(&wire)?;
+        let found = hex(&digest(&*body));
+        if found != input.sha256 {
+            return differs(line.place(Some(input.client)), found, &input.sha256);
+        }
+        let due = step.inputs.get(inputs.len()).filter(|due| **due != input);
+        if let Some(due) = due {
+            let place = line.place(Some(input.client));
+            return differs(place, format!("{input:?}"), format!("{due:?}"));
+        }
+        let mail = ClientMessage {
+            from: input.client,
+            weight: input.weight,
+            class_counts: input.class_counts.clone(),
+            training_loss: input.training_loss,
+            body,
+        };
+        inputs.push(input);
+        Ok(Some(mail))
+    };
+    let mut mail = std::iter::from_fn(|| next().transpose());
+    let out = aggregate_again(aggregator, &context, exec.clone(), &mut mail)?;
+    // whatever the aggregator did not take
+    for rest in mail.by_ref() {
+        rest?;
+    }
+    drop(mail);
+    let found = hidden(inputs_hash(&inputs)?);
+    if found != step.inputs_sha256 {
+        return differs(
+            line.place(None),
+            format!("messages with the hash {found}"),
+            &step.inputs_sha256,
+        );
+    }
+    let found = hidden(hex(&digest(&*out)));
+    if found != step.receipt.output {
+        return differs(
+            line.place(None),
+            format!("the result {found}"),
+            &step.receipt.output,
+        );
+    }
+    Ok(())
+}
+
+/// Makes the server's aggregator of a run anew.
+fn make(
+    context: &AggregationContext,
+    resolved: &Value,
+    catalogue: &Catalogue,
+) -> anyhow::Result<Box<dyn AnyAggregator>> {
+    let slot = &context.slot;
+    let filled = resolved.get("parts").and_then(|parts| parts.get(slot));
+    let part = match filled {
+        Some(Value::Sequence(list)) => list.iter().find(|part| part.get("clients").is_none()),
+        other => other,
+    };
+    let mut settings = part
+        .and_then(Value::as_mapping)
+        .with_context(|| format!("spec.yaml has nothing for parts.{slot}"))?
+        .clone();
+    let name = settings.shift_remove("use");
+    let name = name.as_ref().and_then(Value::as_str);
+    let name = name.with_context(|| format!("parts.{slot} of spec.yaml has no `use`"))?;
+    let decl = catalogue
+        .find(Role::Aggregator, name)
+        .map_err(|why| anyhow!(why))?;
+    let (task, stream) = context.made.clone();
+    let made = BuildContext {
+        task,
+        stream: Stream::from_key(stream),
+    };
+    decl.make(&settings.into(), &made)
+}
+
+/// The files in `folder`, by their names from there.
+fn files(folder: &Path, below: &str) -> anyhow::Result<Vec<String>> {
+    let mut all = Vec::new();
+    let here = folder.join(below);
+    let what = || format!("reading {}", here.display());
+    for entry in fs::read_dir(&here).with_context(what)? {
+        let entry = entry.with_context(what)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let name = match below {
+            "" => name,
+            below => format!("{below}/{name}"),
+        };
+        match entry.file_type().with_context(what)?.is_dir() {
+            true => all.extend(files(folder, &name)?),
+            false => all.push(name),
+        }
+    }
+    all.sort();
+    Ok(all)
+}

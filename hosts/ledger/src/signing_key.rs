@@ -1,0 +1,61 @@
+//! [`SigningKey`]: a key of minisign (Ed25519) in a file, which signs receipts.
+
+use anyhow::{Context, ensure};
+use fl_core::Result;
+use minisign::{KeyPair, PublicKey, SecretKeyBox};
+use std::path::{Path, PathBuf};
+
+/// A secret key without a password, and its public key.
+pub struct SigningKey(KeyPair);
+
+impl SigningKey {
+    /// Reads a secret key.
+    ///
+    /// # Errors
+    /// If it is no key of minisign without a password, or others can have written the file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let here = path.display();
+        let text = fl_sim::read_own(path).with_context(|| format!("reading the key {here}"))?;
+        let no = || {
+            format!(
+                "{here} is no secret key of minisign without a password; make one with `fl verify --new-key FILE` or `minisign -G -W`"
+            )
+        };
+        let text = String::from_utf8(text).ok().with_context(no)?;
+        let key = SecretKeyBox::from_string(&text).ok().with_context(no)?;
+        let sk = key.into_unencrypted_secret_key().ok().with_context(no)?;
+        let pk = PublicKey::from_secret_key(&sk).ok().with_context(no)?;
+        Ok(Self(KeyPair { pk, sk }))
+    }
+
+    /// Makes a key: the secret one at `path`, the public one beside it with the ending `.pub`.
+    ///
+    /// # Errors
+    /// If a file is there already, or cannot be written.
+    pub fn make(path: &Path) -> Result<Self> {
+        let public = PathBuf::from(format!("{}.pub", path.display()));
+        for path in [path, &public] {
+            ensure!(!path.exists(), "{} is there already", path.display());
+        }
+        let keys = KeyPair::generate_unencrypted_keypair().context("making a key")?;
+        let secret = keys.sk.to_box(Some("signs receipts of runs of fl"))?;
+        fl_sim::write_secret(path, secret.into_string().as_bytes())?;
+        fl_sim::write(&public, keys.pk.to_box()?.into_string().as_bytes())?;
+        Ok(Self(keys))
+    }
+
+    /// Returns the public key in base64.
+    pub fn public(&self) -> String {
+        self.0.pk.to_base64()
+    }
+
+    /// Signs a text.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub fn sign(&self, text: &[u8]) -> Result<String> {
+        let (pk, sk) = (Some(&self.0.pk), &self.0.sk);
+        let signed = minisign::sign(pk, sk, text, Some("receipt of a run of fl"), None);
+        Ok(signed.context("signing a receipt")?.into_string())
+    }
+}

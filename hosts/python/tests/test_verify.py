@@ -1,0 +1,30 @@
+"""Runs with parts in Python are verified like others."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import fl
+
+HERE = Path(__file__).parent
+
+
+def verify(*args):
+    return subprocess.run([sys.executable, "-m", "fl", "verify", *map(str, args)], capture_output=True, text=True)
+
+
+def test_an_aggregation_in_python_is_repeated(fedavg, tmp_path, monkeypatch):
+    key = verify("--new-key", tmp_path / "k").stdout.split()[-1]
+    monkeypatch.setenv("FL_SIGN_KEY", str(tmp_path / "k"))
+    fedavg["plugins"] = [{"module": "my_parts", "path": str(HERE)}]
+    fedavg["parts"]["aggregator"] = {"use": "py-folds"}
+    fedavg["keep"] = "messages"
+    results = fl.run(fedavg, out="r", quiet=True)
+    done = verify("r", "--json", "--key", key)
+    found = json.loads(done.stdout)
+    assert (found["digest"], found["repeated"], found["not_repeated"]) == (results.digest, 5, 0), done.stderr
+    path = Path("r/journal.jsonl")
+    path.write_bytes(path.read_bytes().replace(b"round 4", b"round 5"))
+    done = verify("r")
+    assert done.returncode == 1 and "journal.jsonl: found" in done.stderr
