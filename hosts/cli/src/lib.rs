@@ -44,6 +44,7 @@ mod try_part;
 
 pub use capture::{CapturedOutput, answered, bar};
 pub use cases::{Snapshot, answer_of, snapshot, unused_answers};
+pub use export::kept_model;
 pub use progress::progress;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};

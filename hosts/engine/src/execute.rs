@@ -4,6 +4,7 @@ use crate::placement::{self, DataOwnership, Placement};
 use crate::plan::Plan;
 use crate::prepare;
 use crate::run_folder::RUN_PAGE;
+use crate::sinks::TakeEvent;
 use crate::spending::RunSpending;
 use anyhow::bail;
 use fl_core::{Problem, Protocol, RunOptions, Task};
@@ -42,6 +43,8 @@ pub struct ExecuteOptions<'a> {
     pub protocol: Option<ProtocolOverride<'a>>,
     /// Called with the run folder once it exists.
     pub on_folder: Box<dyn FnOnce(&Path) + 'a>,
+    /// Takes the events of the run, as the sinks of its spec do.
+    pub events: Option<TakeEvent>,
 }
 
 impl<'a> ExecuteOptions<'a> {
@@ -54,6 +57,7 @@ impl<'a> ExecuteOptions<'a> {
             placement: None,
             protocol: None,
             on_folder: Box::new(|_| {}),
+            events: None,
         }
     }
 }

@@ -26,6 +26,7 @@ mod resume;
 mod run_folder;
 mod run_scheduler;
 mod signals;
+mod sinks;
 mod spending;
 mod study;
 
@@ -43,5 +44,6 @@ pub use request::{RunRequest, Source, run};
 pub use run_folder::{RUN_PAGE, tidy};
 pub use run_scheduler::{Job, OnRun, RunCount, RunEnd, RunEvent};
 pub use signals::Signals;
+pub use sinks::{OpenSinks, TakeEvent, on_sinks, step_json};
 pub use spending::{accountant, check_ledger, forecast, ledger_fault};
 pub use study::{BuiltStudy, CheckedStudy, StudyRequest, WrittenStudy};

@@ -130,7 +130,11 @@ impl Object for OfTrainer {
                 let differentiable = self.0.differentiable().is_some();
                 let losses = Loss::KINDS.into_iter().filter(|loss| self.0.learns(*loss));
                 let learns = losses.collect::<Vec<_>>();
-                host.json(&json!({ "parametric": parametric, "differentiable": differentiable, "learns": learns }))?;
+                let vocabulary = self.0.vocabulary();
+                host.json(&json!({
+                    "parametric": parametric, "differentiable": differentiable, "learns": learns,
+                    "vocabulary": vocabulary,
+                }))?;
             }
             FL_TRAIN => self.train(input, host)?,
             FL_PREDICT => table("scores", self.0.predict(&x()?)?)?,
