@@ -99,10 +99,10 @@ def run(name: str, rounds: int, rows: int, words: tuple[int, int], **settings: o
 def main() -> dict[str, fl.Results]:
     """Trains a body on one question, and fine-tunes it to another in both ways."""
     with tempfile.TemporaryDirectory() as folder:
-        start = run("bert", 6, 200, (32, 48)).model().save(f"{folder}/body.safetensors")
+        start = run("bert", 8, 200, (32, 48)).model().save(f"{folder}/body.safetensors")
         found = {
-            "bert": run("bert", 5, 80, (36, 56), start=str(start)),
-            "bert-lora": run("bert-lora", 5, 80, (36, 56), start=str(start), lr=0.01),
+            "bert": run("bert", 6, 120, (34, 50), start=str(start)),
+            "bert-lora": run("bert-lora", 6, 120, (34, 50), start=str(start), lr=0.01),
         }
     for name, results in found.items():
         print(f"{name:<10} accuracy {results.metrics['accuracy']:.3f}, {results.bytes['up']:>9,} bytes up")

@@ -144,6 +144,8 @@ def find(folder: Path, name: str, client, clients: list[str]) -> str:
     if not all:
         raise RunError(f"the run in {folder} has kept no model", str(folder))
     shown = ", ".join(all[:20]) + (", .." if len(all) > 20 else "")
+    if client is None and name in all:
+        return name
     if client is not None:
         if isinstance(client, str) and client not in clients:
             known = f"; known: {', '.join(clients[:20])}" if clients else "; clients have numbers here"
@@ -151,7 +153,7 @@ def find(folder: Path, name: str, client, clients: list[str]) -> str:
         number = clients.index(client) if isinstance(client, str) else int(client)
         fits = [one for one in all if one == f"{name}-{number}"] if name != "final" else [one for one in all if one.endswith(f"-{number}")]
     elif name != "final":
-        fits = [one for one in all if one == name]
+        fits = []
     else:
         # of the server's models the one; else that of the run
         fits = [one for one in all if not one.rpartition("-")[2].isdigit()] or (all if len(all) == 1 else [])

@@ -129,9 +129,8 @@ def test_a_study_has_a_column_for_it(tmp_path):
     spec = fl.check(QUICK / "fedavg.yaml")
     spec["plugins"] = [{"module": "studymeasures", "path": str(tmp_path)}]
     (tmp_path / "one.yaml").write_text(fl._spec.flow(spec))
-    (tmp_path / "study.yaml").write_text("name: small\nspecs: [one.yaml]\nseeds: [1]\nmeasures: [half]\n")
-    try:
-        found = fl.study(tmp_path / "study.yaml", quiet=True)
-    except fl.Error as error:
-        pytest.fail(str(error))
-    assert any(row.get("measure", row.get("name")) == "half" or "half" in row.values() for row in found.rows)
+    table = {"name": "halves", "title": "Halves", "base": "one.yaml", "rows": [{"name": "as it is"}], "measure": "half"}
+    (tmp_path / "README.md").write_text("<!-- halves -->\n<!-- /halves -->\n")
+    (tmp_path / "study.yaml").write_text(fl._spec.flow({"name": "small", "defaults": {"seeds": "1-2", "digits": 1}, "tables": [table]}))
+    found = fl.study(tmp_path / "study.yaml", quiet=True)
+    assert "0.5" in found.text and {float(row["value"]) for row in found.rows if "half" in row.values()} == {0.5}

@@ -302,4 +302,4 @@ def test_lora_sends_a_tenth_and_learns():
     found = example.main()
     full, lora = found["bert"], found["bert-lora"]
     assert lora.bytes["up"] * 10 < full.bytes["up"]
-    assert lora.metrics["accuracy"] > 0.8 and full.metrics["accuracy"] > 0.8
+    assert lora.metrics["accuracy"] > 0.75 and full.metrics["accuracy"] > 0.75
