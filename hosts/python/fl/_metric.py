@@ -33,6 +33,11 @@ class _Metric:
     function: Measure
     task: str
 
+    @property
+    def module(self) -> str:
+        """Where it is from; code that was compiled from a text has no module."""
+        return self.function.__module__ or "__main__"
+
 
 _METRICS: dict[str, _Metric] = {}
 
@@ -94,7 +99,7 @@ def _value(one: _Metric, scores: np.ndarray, labels: np.ndarray) -> float | None
 def are_in(module) -> bool:
     """Has a module, or one below it, measures?"""
     name = module.__name__
-    return any(f"{one.function.__module__}.".startswith(f"{name}.") for one in _METRICS.values())
+    return any(f"{one.module}.".startswith(f"{name}.") for one in _METRICS.values())
 
 
 def fingerprints() -> list[tuple[str, str, str, str]]:
@@ -105,7 +110,7 @@ def fingerprints() -> list[tuple[str, str, str, str]]:
     version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
     found = []
     for one in sorted(_METRICS.values(), key=lambda one: one.name):
-        module = one.function.__module__
+        module = one.module
         files = _parts._files(module)
         if files is not None and module.partition(".")[0] in _parts.LOADED:
             continue  # a plugin of a spec brings it, and has its hash there

@@ -87,7 +87,7 @@ class _Walk:
         self.say("function", function.__name__)
         if hasattr(function, "__wrapped__"):
             self.add(function.__wrapped__)
-        if not _in_notebook(function.__globals__.get("__name__")):
+        if not _in_notebook(function.__globals__.get("__name__", "__main__")):
             return self.say(function.__module__, function.__qualname__)
         self.add(function.__code__)
         [self.add(one) for one in (function.__defaults__, function.__kwdefaults__)]
