@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 import tempfile
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any, cast
 
 import numpy as np
 import torch
@@ -35,7 +36,8 @@ class Adapter(nn.Module):
         self.up = nn.Parameter(torch.zeros(base.out_features, rank))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.base(x) + x @ self.down.T @ self.up.T
+        scores: torch.Tensor = self.base(x) + x @ self.down.T @ self.up.T
+        return scores
 
 
 @fl.trainer("bert")
@@ -46,14 +48,23 @@ class Bert(fl.torch.Trainer):
     start: Annotated[str, "A file of safetensors with weights to begin with; none if empty."] = ""
 
     def net(self) -> nn.Module:
-        about = {"vocab_size": WORDS, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-        still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-        bert = BertForSequenceClassification(BertConfig(**about, **still, max_position_embeddings=LENGTH, num_labels=self.task.outputs))
+        config = BertConfig(
+            vocab_size=WORDS,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=64,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            max_position_embeddings=LENGTH,
+        )
+        config.num_labels = self.task.outputs
+        bert: nn.Module = BertForSequenceClassification(config)
         if self.start:
             bert.load_state_dict(load_file(self.start))
         return bert
 
-    def optimiser(self, parameters) -> torch.optim.Optimizer:
+    def optimiser(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         return torch.optim.AdamW(parameters, self.lr)
 
 
@@ -64,14 +75,14 @@ class BertLora(Bert):
     rank: Annotated[int, "Rank of the adapters.", fl.between(ge=1)] = 4
 
     def net(self) -> nn.Module:
-        bert = super().net()
+        bert: Any = super().net()
         bert.requires_grad_(False)
         for layer in bert.bert.encoder.layer:
             attention = layer.attention.self
             attention.query = Adapter(attention.query, self.rank)
             attention.value = Adapter(attention.value, self.rank)
         bert.classifier.requires_grad_(True)
-        return bert
+        return cast(nn.Module, bert)
 
     def travels(self, name: str) -> bool:
         return name.endswith((".down", ".up")) or name.startswith("classifier")

@@ -10,6 +10,7 @@ import re
 import sys
 import threading
 import traceback
+import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ def _value(one: _Metric, scores: np.ndarray, labels: np.ndarray) -> float | None
         raise RuntimeError(f"metric `{one.name}`: {type(error).__name__}: {error}{''.join(lines)}") from None
 
 
-def are_in(module) -> bool:
+def are_in(module: types.ModuleType) -> bool:
     """Has a module, or one below it, measures?"""
     name = module.__name__
     return any(f"{one.module}.".startswith(f"{name}.") for one in _METRICS.values())
@@ -114,6 +115,6 @@ def fingerprints() -> list[tuple[str, str, str, str]]:
         files = _parts._files(module)
         if files is not None and module.partition(".")[0] in _parts.LOADED:
             continue  # a plugin of a spec brings it, and has its hash there
-        sha256 = _parts._hash(files) if files is not None else _source.hash_of(one.function)
+        sha256 = _parts._hash(files) if files is not None else _source.hash_of(typing.cast(types.FunctionType, one.function))
         found.append((one.name, _parts.origin(module), hashlib.sha256(f"{one.task} {sha256}".encode()).hexdigest(), version))
     return found

@@ -99,7 +99,10 @@ def _settings(cls: type) -> dict[str, dict]:
     return out
 
 
-def _declared(role: str, name: str, signature: str):
+T = typing.TypeVar("T")
+
+
+def _declared(role: str, name: str, signature: str) -> typing.Any:
     def declare(cls):
         if not isinstance(cls, type):
             raise TypeError(f"@fl.{role} stands before a class, not before {cls!r}")
@@ -174,7 +177,7 @@ def message(kind: str, doc: str, tensors: typing.Mapping[str, tuple[str, ...]], 
     return kind
 
 
-def aggregator(name: str, takes: str = "params", gives: str | None = None):
+def aggregator(name: str, takes: str = "params", gives: str | None = None) -> typing.Callable[[type[T]], type[T]]:
     """Declares an aggregator, many answers in and one result out: a class with
 
     `aggregate(self, round, inbox) -> {name: array}`, and optionally `fold(self, round)`, which gives an object with `add(mail)` and
@@ -185,7 +188,7 @@ def aggregator(name: str, takes: str = "params", gives: str | None = None):
     return _declared("aggregator", name, f"{takes} -> {gives or takes}")
 
 
-def attack(name: str, on: str = "params"):
+def attack(name: str, on: str = "params") -> typing.Callable[[type[T]], type[T]]:
     """Declares an attack, which forges the answers of the clients that a spec names: a class with
 
     `aggregate(self, round, inbox) -> {name: array}`. The inbox has the honest results of one client, and `round.sent` what the
@@ -194,7 +197,7 @@ def attack(name: str, on: str = "params"):
     return _declared("attack", name, on)
 
 
-def selector(name: str, pool: str = "clients"):
+def selector(name: str, pool: str = "clients") -> typing.Callable[[type[T]], type[T]]:
     """Declares a selector, which picks some of many: a class with
 
     `select(self, round, pool) -> positions`, and optionally `poll(self, round, pool)`, `fit(self, own, stream)`, and `draw`, which
@@ -203,7 +206,7 @@ def selector(name: str, pool: str = "clients"):
     return _declared("selector", name, pool)
 
 
-def privacy(name: str, on: str = "params"):
+def privacy(name: str, on: str = "params") -> typing.Callable[[type[T]], type[T]]:
     """Declares a privacy mechanism on a kind of message: a class with
 
     `clip(self, message) -> {name: array}`, `price(self, message, cohort) -> event` and
@@ -212,13 +215,10 @@ def privacy(name: str, on: str = "params"):
     return _declared("privacy", name, on)
 
 
-def trainer(name: str):
+def trainer(name: str) -> typing.Callable[[type[T]], type[T]]:
     """Declares a trainer, a model that learns: see `fl.torch.Trainer` and `fl.sklearn.Trainer`, or write a class with
     `fit`, `predict`, `save` and `load`."""
     return _declared("trainer", name, "")
-
-
-T = typing.TypeVar("T")
 
 
 def protocol(name: str) -> typing.Callable[[type[T]], type[T]]:
@@ -230,7 +230,7 @@ def protocol(name: str) -> typing.Callable[[type[T]], type[T]]:
     task or `None`, and `grows_by`, the setting that is the number of rounds and nothing else. A protocol keeps nothing on `self`: what
     the server remembers is in `server.state`, and what a client remembers is what it stashes.
     """
-    return typing.cast(typing.Callable[[type[T]], type[T]], _declared("protocol", name, ""))
+    return _declared("protocol", name, "")
 
 
 # ---- modules that a spec names

@@ -29,7 +29,7 @@ def pack(values: Mapping[str, Any]) -> bytes:
     return struct.pack("<Q", len(text)) + text + b"".join(body)
 
 
-def _raw(name: str, value) -> tuple[str, list[int], bytes]:
+def _raw(name: str, value: Any) -> tuple[str, list[int], bytes]:
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":
@@ -49,6 +49,7 @@ def unpack(data: bytes) -> dict[str, np.ndarray] | None:
         return None
     arrays = {}
     for name, (kind, shape, raw) in found.items():
+        array: Any
         if kind == "BF16":
             array = (np.frombuffer(raw, np.uint16).astype(np.uint32) << 16).view(np.float32)
         else:

@@ -21,7 +21,7 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ._errors import SpecError
 
@@ -172,7 +172,7 @@ class MlFlow(Sink):
 class Wandb(Sink):
     """A run of Weights & Biases, offline in the run folder unless `mode` is `online`; `wandb sync` uploads it later. Needs `wandb`."""
 
-    def __init__(self, project: str | None = None, mode: str = "offline"):
+    def __init__(self, project: str | None = None, mode: Literal["offline", "online"] = "offline"):
         _needs("wandb", "wandb")
         if mode not in ("offline", "online"):
             raise SpecError(f"sinks: mode must be `offline` or `online`, got {mode!r}")

@@ -30,8 +30,9 @@ import re
 import threading
 import types
 import warnings
+from collections.abc import Iterable
 from contextlib import contextmanager, nullcontext
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -113,6 +114,17 @@ def _guarded(method):
     return on_one_thread
 
 
+class Task(Protocol):
+    """What is to be learnt."""
+
+    input: tuple[int, ...]
+    """The shape of a sample."""
+    outputs: int
+    """Scores of a sample."""
+    multi_label: bool
+    loss: str
+
+
 class Trainer:
     """A network and an optimiser: override `net`, and `optimiser` and `schedule` if need be.
     `self.task` has `input`, the shape of a sample, `outputs`, how many scores it gets, and
@@ -135,7 +147,10 @@ class Trainer:
     """Does the network take whole numbers, as one that begins with an embedding? `None`: try."""
     _holds = ("_model", "_draws", "_steps", "_schedule", "_last", "_words", "_kind", "_out")  # save_state() holds these, or setup() makes them
 
-    def __init_subclass__(cls, **more):
+    if TYPE_CHECKING:  # otherwise it would be a setting
+        task: Task
+
+    def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         for name in _GUARDED:
             method = inspect.getattr_static(cls, name)  # of a class beside `Trainer` too
@@ -153,11 +168,11 @@ class Trainer:
         do not require a gradient are frozen."""
         raise NotImplementedError(f"{type(self).__name__} has no net()")
 
-    def optimiser(self, parameters) -> torch.optim.Optimizer:
+    def optimiser(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """The optimiser; SGD by default."""
         return torch.optim.SGD(parameters, self.lr, self.momentum, weight_decay=self.weight_decay)
 
-    def schedule(self, optimiser: torch.optim.Optimizer):
+    def schedule(self, optimiser: torch.optim.Optimizer) -> Any:
         """A learning-rate schedule of this optimiser (`torch.optim.lr_scheduler`), or none. It goes
         on where it was, after a stop too, unless the pass is `fresh`."""
         return None
