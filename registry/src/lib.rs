@@ -36,6 +36,7 @@ mod python_module;
 mod schema;
 mod sealed_memfd;
 mod sections;
+mod sinks;
 mod slots;
 mod spanned_value;
 mod spec;
@@ -60,10 +61,12 @@ pub use package::{
     packages, platform, plugin_dir,
 };
 pub use python_module::{
-    Fingerprint, Import, Module, SessionPart, on_module, on_session, session_parts,
+    Fingerprint, Import, Module, SessionMetric, SessionMetrics, SessionPart, on_metrics, on_module,
+    on_session, session_parts,
 };
 pub use schema::schema_of;
 pub use sections::{DataSection, Isolate, Keep, LedgerUse, Plugin};
+pub use sinks::{FileSink, FolderSink, MlFlowSink, Sink, WandbMode, WandbSink};
 pub use spec::Spec;
 pub use trust::{Attest, Trust, TrustPolicy};
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_VALUES};

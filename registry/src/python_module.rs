@@ -120,7 +120,21 @@ pub fn on_session(fingerprint: Fingerprint) {
     let _ = FINGERPRINT.set(fingerprint);
 }
 
-/// A part that only this process has: no plugin of the spec brings it.
+/// A measure that a program of Python has declared by itself: its name, where it is from, the
+/// SHA-256 of its source in hexadecimal, and the version of Python.
+pub type SessionMetric = (String, String, String, String);
+
+/// The measures of this session, or why the source of one is not known.
+pub type SessionMetrics = fn() -> Result<Vec<SessionMetric>, String>;
+
+static METRICS: OnceLock<SessionMetrics> = OnceLock::new();
+
+/// Says which measures this session has: for the host that has Python. The first call counts.
+pub fn on_metrics(metrics: SessionMetrics) {
+    let _ = METRICS.set(metrics);
+}
+
+/// A part or a measure that only this process has: no plugin of the spec brings it.
 pub struct SessionPart {
     /// Such as ``trainer `net` from this session, by Python 3.12``.
     pub name: String,
@@ -149,21 +163,31 @@ pub fn session_parts<'a>(
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         })
     };
-    let mut all: Vec<SessionPart> = Vec::new();
+    let mut found = Vec::new();
     for part in parts.filter(|part| !named(part.origin)) {
         let who = format!("{} `{}`", part.role, part.name);
-        let found = FINGERPRINT.get().and_then(|fingerprint| fingerprint(part));
-        let Some(found) = found else { continue };
+        let hashed = FINGERPRINT.get().and_then(|fingerprint| fingerprint(part));
+        let Some(hashed) = hashed else { continue };
         let (sha256, version) =
-            found.map_err(|why| anyhow!("{who} from {}: its source: {why}", part.origin))?;
-        let name = format!("{who} from {}, by {version}", part.origin);
-        let advice = match part.origin.strip_prefix("module ") {
+            hashed.map_err(|why| anyhow!("{who} from {}: its source: {why}", part.origin))?;
+        found.push((who, part.origin.to_string(), sha256, version));
+    }
+    let metrics = METRICS.get().map_or(Ok(Vec::new()), |metrics| metrics());
+    let metrics = metrics.map_err(|why| anyhow!("a metric's source: {why}"))?;
+    let metrics = metrics.into_iter().filter(|metric| !named(&metric.1));
+    found.extend(metrics.map(|(name, origin, sha256, version)| {
+        (format!("metric `{name}`"), origin, sha256, version)
+    }));
+    let mut all: Vec<SessionPart> = Vec::new();
+    for (who, origin, sha256, version) in found {
+        let name = format!("{who} from {origin}, by {version}");
+        let advice = match origin.strip_prefix("module ") {
             Some(module) => format!("name it under `plugins`: `plugins: [{{ module: {module} }}]`"),
             None => "put it in a module and name it under `plugins`, such as \
                 `plugins: [{ module: mine }]`"
                 .into(),
         };
-        let alone = format!("{who} is from {}: {advice}", part.origin);
+        let alone = format!("{who} is from {origin}: {advice}");
         if !all.iter().any(|other| other.name == name) {
             all.push(SessionPart {
                 name,

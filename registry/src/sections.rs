@@ -2,6 +2,7 @@
 
 use crate::library::is_sha256;
 use crate::package::{is_version, normalised};
+use crate::sinks::Sink;
 use crate::trust::Trust;
 use fl_core::privacy::Noise;
 use fl_core::settings::{Reader, Setting, Settings, Step, Value, ValueType};
@@ -55,6 +56,8 @@ fl_core::settings! {
         evaluate: Evaluate = Evaluate { every: 1 };
         /// Ends the rounds early, when a measure no longer improves. Not with an accountant.
         stop_when: Option<StopWhen> = None;
+        /// Where the events of the run go while it runs.
+        sinks: Vec<Sink> = Vec::new();
         /// What to do with answers that cannot be used.
         faults: Faults = fl_core::settings::defaults();
         /// Where the noise of releases comes from.

@@ -6,6 +6,7 @@ use crate::diagnostics::Mistakes;
 use crate::document::Document;
 use crate::library::Library;
 use crate::sections::{DataSection, Keep, LedgerUse, Top};
+use crate::sinks::Sink;
 use crate::slots::{in_order, written};
 use crate::spanned_value::key;
 use crate::trust::Trust;
@@ -37,6 +38,8 @@ pub struct Spec<D> {
     pub evaluate_every: usize,
     /// When to end the rounds early.
     pub stop_when: Option<StopWhen>,
+    /// Where the events of the run go while it runs.
+    pub sinks: Vec<Sink>,
     /// The policy for answers that cannot be used.
     pub faults: Faults,
     /// When the run is written down.
@@ -120,6 +123,9 @@ impl Document {
             ledger.path = path.to_string_lossy().into_owned();
         }
 
+        let folder = Path::new(&self.file).parent().unwrap_or(Path::new(""));
+        top.sinks.iter_mut().for_each(|sink| sink.locate(folder));
+
         let mut resolved = top.write();
         if let Value::Mapping(map) = &mut resolved {
             map.insert("data".into(), data.write());
@@ -129,6 +135,7 @@ impl Document {
             for (key, given) in [
                 ("plugins-trust", top.plugins_trust.is_some()),
                 ("stop-when", top.stop_when.is_some()),
+                ("sinks", !top.sinks.is_empty()),
                 ("ledger", top.ledger.is_some()),
                 ("budget", top.budget.is_some()),
                 ("keep", top.keep.is_some()),
@@ -152,6 +159,7 @@ impl Document {
             parts: Arc::new(Parts::new(in_order(filled))),
             evaluate_every: top.evaluate.every,
             stop_when: top.stop_when,
+            sinks: top.sinks,
             faults: top.faults,
             checkpoints: top.checkpoint,
             budget: top.budget,

@@ -57,7 +57,8 @@ pub const FL_CHECK: u32 = 1;
 /// `within_hull`; selectors `{"draw": "unknown", "needs_scores": false}` with a draw as in
 /// `FL_PRICE`; trainers
 /// `{"parametric": false, "differentiable": false, "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}], "feature_loss": false}`,
-/// where no `learns` stands for all losses.
+/// where no `learns` stands for all losses; with `"vocabulary": 1000` if samples must be numbers of
+/// words from 0 to 999.
 pub const FL_DESCRIBE: u32 = 2;
 /// Optional: the state kept between calls. Gives the tensor `state` (bytes), or none if there is no
 /// state.

@@ -251,7 +251,8 @@ impl IdRanges {
             let digits = text.chars().all(|c| c.is_ascii_digit());
             digits.then(|| text.parse().ok())?
         };
-        let (first, last) = value.as_str()?.split_once('-')?;
+        let text = value.as_str()?;
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
         let range = number(first)?..=number(last)?;
         (!range.is_empty()).then_some(range)
     }
@@ -285,7 +286,7 @@ impl Setting for IdRanges {
     }
     fn value_type() -> ValueType {
         let id = ValueType::Whole(Range::of(&(0..=u32::MAX)));
-        let range = ValueType::Text(Some("^[0-9]+-[0-9]+$".into()));
+        let range = ValueType::Text(Some("^[0-9]+(-[0-9]+)?$".into()));
         let one = [id, range];
         let list = ValueType::list_of_some(ValueType::one_of(one.clone()));
         ValueType::one_of([&one[..], &[list]].concat())

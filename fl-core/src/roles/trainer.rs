@@ -276,6 +276,12 @@ pub trait Trainer: Send {
         true
     }
 
+    /// Returns the number of words, counted from 0, if samples must be word numbers below it, as
+    /// those of a network that begins with an embedding. Default: other numbers.
+    fn vocabulary(&self) -> Option<usize> {
+        None
+    }
+
     /// Returns this model as one with parameters that can be averaged.
     fn parametric(&mut self) -> Option<&mut dyn Parametric> {
         None

@@ -116,13 +116,17 @@ fn models(
 /// What `clustered-rounds` calls its models, each of which is one of slot `model`.
 const CENTRE: &str = "centre";
 
-/// The parameters of a kept model; its name is its slot's, and for a client's own `SLOT-CLIENT`.
-fn tensors(
+/// A kept model, made again from its content; its name is its slot's, and for a client's own
+/// `SLOT-CLIENT`.
+///
+/// # Errors
+/// When no slot of the spec is called so, or the content is no model of its part.
+pub fn kept_model(
     spec: &Spec<DataSpec>,
     make: &BuildContext,
     name: &str,
     bytes: &[u8],
-) -> anyhow::Result<Vec<u8>> {
+) -> anyhow::Result<Box<dyn Trainer>> {
     let of_client = name.rsplit_once('-');
     let of_client = of_client.and_then(|(slot, id)| Some((slot, id.parse::<ClientId>().ok()?)));
     let (slot, client) = match of_client {
@@ -133,6 +137,17 @@ fn tensors(
     };
     let mut model: Box<dyn Trainer> = spec.parts.build(Role::Trainer, slot, client, make)?;
     model.load(bytes)?;
+    Ok(model)
+}
+
+/// The parameters of a kept model.
+fn tensors(
+    spec: &Spec<DataSpec>,
+    make: &BuildContext,
+    name: &str,
+    bytes: &[u8],
+) -> anyhow::Result<Vec<u8>> {
+    let mut model = kept_model(spec, make, name, bytes)?;
     let params = model.parametric().context("it has no parameters")?.params();
     let little = |v: &f32| v.to_le_bytes();
     let bytes = params

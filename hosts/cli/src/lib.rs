@@ -45,6 +45,7 @@ mod verify;
 
 pub use capture::{CapturedOutput, answered, bar};
 pub use cases::{Snapshot, answer_of, snapshot, unused_answers};
+pub use export::kept_model;
 pub use progress::progress;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};

@@ -16,7 +16,7 @@ fl_core::settings! {
 
 impl Normalise {
     /// Scales `inputs`, each channel or column of which has a mean and a deviation here.
-    pub(crate) fn apply(&self, inputs: &mut Inputs) {
+    pub fn apply(&self, inputs: &mut Inputs) {
         let Self {
             mean: means,
             std: stds,

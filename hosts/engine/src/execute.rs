@@ -5,6 +5,7 @@ use crate::plan::Plan;
 use crate::prepare;
 use crate::receipts;
 use crate::run_folder::RUN_PAGE;
+use crate::sinks::TakeEvent;
 use crate::spending::RunSpending;
 use anyhow::bail;
 use fl_core::{Problem, Protocol, RunOptions, Task};
@@ -47,6 +48,8 @@ pub struct ExecuteOptions<'a> {
     pub protocol: Option<ProtocolOverride<'a>>,
     /// Called with the run folder once it exists.
     pub on_folder: Box<dyn FnOnce(&Path) + 'a>,
+    /// Takes the events of the run, as the sinks of its spec do.
+    pub events: Option<TakeEvent>,
 }
 
 impl<'a> ExecuteOptions<'a> {
@@ -60,6 +63,7 @@ impl<'a> ExecuteOptions<'a> {
             sign: None,
             protocol: None,
             on_folder: Box::new(|_| {}),
+            events: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::execute::{ExecuteOptions, Folder, execute};
 use crate::run_folder::{complete, finish};
-use crate::{NotRun, prepare, resume};
+use crate::{NotRun, prepare, resume, sinks};
 use fl_data::DataSpec;
 use fl_registry::{Catalogue, Document, Lock, Spec};
 use fl_sim::Outcome;
@@ -74,12 +74,15 @@ pub fn run<'a>(
         }
     };
     on_spec(&spec, options)?;
+    let sinks = sinks::open(&spec, options)?;
     let warn = &mut options.execution.warn;
     let data = prepare::data_with_notes(&spec, &options.data_dir, warn)?;
     if options.execution.stop.load(Ordering::Relaxed) {
         return Ok(None);
     }
-    let outcome = execute(&spec, data, folder, request.options)?;
+    let outcome = execute(&spec, data, folder, request.options);
+    sinks.end(&outcome);
+    let outcome = outcome?;
     if let (None, Some(out)) = (&outcome.stopped, &outcome.out)
         && let Err(error) = finish(Path::new(out))
     {

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from . import _keep, _protocol, _state
+from . import _federation, _keep, _state
 from ._given import Inbox, Lacks, Mail, Message, Noise, Pass, Pool, Round, Shape, Stream, Unpriced
 from ._parts import CLASSES
 
@@ -44,7 +44,7 @@ def create(index: int, settings: str, task: str, key: bytes):
     if hasattr(made, "setup"):
         made.setup(Stream(bytes(key)))
     if cls._fl["role"] == "protocol":
-        _protocol.begin(made)
+        _federation.begin(made)
     else:
         _keep.begin(made, values, (index, settings, task, bytes(key)))
     return made
@@ -140,7 +140,13 @@ def _describe(part, *_):
         about = {"draw": draw() if callable(draw) else draw}
     elif role == "trainer":
         params = hasattr(part, "params") and hasattr(part, "set_params")
-        about = {"parametric": params, "differentiable": hasattr(part, "vjp"), "feature_loss": bool(getattr(part, "takes_feature_loss", False))}
+        about = {
+            "parametric": params,
+            "differentiable": hasattr(part, "vjp") and bool(getattr(part, "differentiable", True)),
+            "feature_loss": bool(getattr(part, "takes_feature_loss", False)),
+        }
+        if (words := getattr(part, "vocabulary", None)) is not None:
+            about["vocabulary"] = int(words)
         if (learns := getattr(part, "learns", None)) is not None:
             about["learns"] = [{"Kl": {"tau": 1.0}} if one == "kl" else _NAMES[one] for one in learns]
     else:
@@ -428,11 +434,11 @@ _OPERATIONS = {
     69: ("step_size", _step_size),
     70: ("save_memory", _save_memory),
     71: ("load_memory", _load_memory),
-    80: ("declare", lambda part, *_: (_protocol.declare(part), {}, None)),
-    81: ("lead", lambda part, text, _, host: (_protocol.lead(part, text, host), {}, None)),
-    82: ("answer", lambda part, *rest: (None, _protocol.answer(part, *rest), None)),
-    83: ("conflicts", lambda part, text, *_: (_protocol.conflicts(part, text), {}, None)),
-    84: ("suits", lambda part, text, *_: (_protocol.suits(part, text), {}, None)),
+    80: ("declare", lambda part, *_: (_federation.declare(part), {}, None)),
+    81: ("lead", lambda part, text, _, host: (_federation.lead(part, text, host), {}, None)),
+    82: ("answer", lambda part, *rest: (None, _federation.answer(part, *rest), None)),
+    83: ("conflicts", lambda part, text, *_: (_federation.conflicts(part, text), {}, None)),
+    84: ("suits", lambda part, text, *_: (_federation.suits(part, text), {}, None)),
 }
 
 

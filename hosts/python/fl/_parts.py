@@ -17,10 +17,11 @@ import typing
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import _fl, _protocol, _source
+from . import _fl, _metric, _protocol, _source
 
 CLASSES: list[type] = []  # a part's number is its position, so nothing is ever taken out
 MESSAGES: dict[str, dict] = {}  # by kind: what was declared of it
+LOADED: set[str] = set()  # modules that specs have named
 _LOCK = threading.RLock()
 _SEEN: dict[str, str] = {}  # by module: the hash of its source when its parts were declared
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -98,7 +99,10 @@ def _settings(cls: type) -> dict[str, dict]:
     return out
 
 
-def _declared(role: str, name: str, signature: str):
+T = typing.TypeVar("T")
+
+
+def _declared(role: str, name: str, signature: str) -> typing.Any:
     def declare(cls):
         if not isinstance(cls, type):
             raise TypeError(f"@fl.{role} stands before a class, not before {cls!r}")
@@ -173,7 +177,7 @@ def message(kind: str, doc: str, tensors: typing.Mapping[str, tuple[str, ...]], 
     return kind
 
 
-def aggregator(name: str, takes: str = "params", gives: str | None = None):
+def aggregator(name: str, takes: str = "params", gives: str | None = None) -> typing.Callable[[type[T]], type[T]]:
     """Declares an aggregator, many answers in and one result out: a class with
 
     `aggregate(self, round, inbox) -> {name: array}`, and optionally `fold(self, round)`, which gives an object with `add(mail)` and
@@ -184,7 +188,7 @@ def aggregator(name: str, takes: str = "params", gives: str | None = None):
     return _declared("aggregator", name, f"{takes} -> {gives or takes}")
 
 
-def attack(name: str, on: str = "params"):
+def attack(name: str, on: str = "params") -> typing.Callable[[type[T]], type[T]]:
     """Declares an attack, which forges the answers of the clients that a spec names: a class with
 
     `aggregate(self, round, inbox) -> {name: array}`. The inbox has the honest results of one client, and `round.sent` what the
@@ -193,7 +197,7 @@ def attack(name: str, on: str = "params"):
     return _declared("attack", name, on)
 
 
-def selector(name: str, pool: str = "clients"):
+def selector(name: str, pool: str = "clients") -> typing.Callable[[type[T]], type[T]]:
     """Declares a selector, which picks some of many: a class with
 
     `select(self, round, pool) -> positions`, and optionally `poll(self, round, pool)`, `fit(self, own, stream)`, and `draw`, which
@@ -202,7 +206,7 @@ def selector(name: str, pool: str = "clients"):
     return _declared("selector", name, pool)
 
 
-def privacy(name: str, on: str = "params"):
+def privacy(name: str, on: str = "params") -> typing.Callable[[type[T]], type[T]]:
     """Declares a privacy mechanism on a kind of message: a class with
 
     `clip(self, message) -> {name: array}`, `price(self, message, cohort) -> event` and
@@ -211,13 +215,10 @@ def privacy(name: str, on: str = "params"):
     return _declared("privacy", name, on)
 
 
-def trainer(name: str):
+def trainer(name: str) -> typing.Callable[[type[T]], type[T]]:
     """Declares a trainer, a model that learns: see `fl.torch.Trainer` and `fl.sklearn.Trainer`, or write a class with
     `fit`, `predict`, `save` and `load`."""
     return _declared("trainer", name, "")
-
-
-T = typing.TypeVar("T")
 
 
 def protocol(name: str) -> typing.Callable[[type[T]], type[T]]:
@@ -229,7 +230,7 @@ def protocol(name: str) -> typing.Callable[[type[T]], type[T]]:
     task or `None`, and `grows_by`, the setting that is the number of rounds and nothing else. A protocol keeps nothing on `self`: what
     the server remembers is in `server.state`, and what a client remembers is what it stashes.
     """
-    return typing.cast(typing.Callable[[type[T]], type[T]], _declared("protocol", name, ""))
+    return _declared("protocol", name, "")
 
 
 # ---- modules that a spec names
@@ -291,9 +292,9 @@ def _where(error: BaseException) -> str:
     return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
 
 
-def load(name: str, folder) -> tuple[str | None, str, str, list[str]]:
-    """For the program: imports a module that a spec names. Gives what is wrong, or else the folder that it is in, its hash, and
-    the origins of its parts."""
+def load(name: str, folder) -> tuple[str | None, str, str, list[str], bool]:
+    """For the program: imports a module that a spec names. Gives what is wrong, or else the folder that it is in, its hash,
+    the origins of its parts, and whether it has measures."""
     folder = os.path.abspath(folder or ".")
     top = name.partition(".")[0]
     with _LOCK:
@@ -302,24 +303,25 @@ def load(name: str, folder) -> tuple[str | None, str, str, list[str]]:
         if there is not None and here is not None and here.origin is not None:
             here = Path(here.origin).resolve()
             if here not in there[1]:
-                return (f"the module `{top}` of this process is {there[1][0]}, and the spec means {here}: give one of them another name, or run the spec in a process of its own", "", "", [])
+                return (f"the module `{top}` of this process is {there[1][0]}, and the spec means {here}: give one of them another name, or run the spec in a process of its own", "", "", [], False)
         if there is not None and _SEEN.get(top) not in (None, _hash(there)):
             _forget(top)  # it was changed since
         try:
             module = _imported(name, folder)
         except ModuleNotFoundError as error:
             if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
-                return (f"it cannot be imported: {error}{_where(error)}", "", "", [])
-            return (f"no module of Python is called so, neither in {folder} nor where Python looks", "", "", [])
+                return (f"it cannot be imported: {error}{_where(error)}", "", "", [], False)
+            return (f"no module of Python is called so, neither in {folder} nor where Python looks", "", "", [], False)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit too
-            return (f"it cannot be imported: {type(error).__name__}: {error}{_where(error)}", "", "", [])
+            return (f"it cannot be imported: {type(error).__name__}: {error}{_where(error)}", "", "", [], False)
         files = _files(name)
         if files is None:
-            return ("it has no source in a file", "", "", [])
+            return ("it has no source in a file", "", "", [], False)
         if str(files[0]) == folder and folder not in sys.path:
             sys.path.append(folder)  # what it imports later
+        LOADED.add(top)
         shown = [one for one in vars(module).values() if isinstance(one, type) and "_fl" in vars(one)]
         origins = {origin(one.__module__) for one in [*shown, *CLASSES] if one in shown or f"{one.__module__}.".startswith(f"{name}.")}
-        return None, str(files[0]), _hash(files), sorted(origins)
+        return None, str(files[0]), _hash(files), sorted(origins), _metric.are_in(module)

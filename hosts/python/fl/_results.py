@@ -5,11 +5,14 @@ from __future__ import annotations
 import html
 import json
 import math
+import re
+import shutil
 import webbrowser
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import _data, _model
 from ._errors import RunError
 
 
@@ -23,6 +26,11 @@ class Results:
     """One for each measurement: `step`, `round`, `name`, `value`, `std` over clients, `each` of `clients`."""
     notes: list[str] = field(repr=False, default_factory=list)
     """What the user should know."""
+    _temporary: Any = field(repr=False, default=None, compare=False)
+    """The run folder, if it is to last as long as this."""
+
+    def __reduce__(self):
+        return Results, (self.outcome, self.rows, self.notes)
 
     @property
     def name(self) -> str:
@@ -72,9 +80,40 @@ class Results:
         return self.outcome.get("stopped")
 
     @property
+    def done(self) -> bool:
+        """Did the run come to its end? One that failed, or that was stopped, did not."""
+        return self.outcome.get("done", self.stopped is None)
+
+    @property
     def folder(self) -> Path:
         """The run folder."""
         return Path(self.outcome["out"])
+
+    @property
+    def models(self) -> list[str]:
+        """The names of the models that were kept: `SLOT`, and of clients' own `SLOT-CLIENT`."""
+        return _model.names(self.folder)
+
+    @property
+    def clients(self) -> list[str]:
+        """The names of the clients, if `data=` named them."""
+        return _data.client_names(json.loads((self.folder / "run.json").read_text(encoding="utf-8")))
+
+    def model(self, name: str = "final", client: int | str | None = None, data_dir=None) -> _model.KeptModel:
+        """A model that was kept: `final`, the one that the server has in the end, or the one of this slot. With `client`, a number or
+        a name, the one of this client. `data_dir` is where the run's data set is, if the program needs it to make the model."""
+        return _model.KeptModel(self.folder, _model.find(self.folder, name, client, self.clients), data_dir, self._temporary)
+
+    def export(self, folder) -> list[Path]:
+        """Writes every kept model that has parameters as `NAME.safetensors` into a folder, those of a notebook's parts too."""
+        written = []
+        for name in self.models:
+            model = _model.KeptModel(self.folder, name)
+            try:
+                written.append(model.save(Path(folder) / f"{name}.safetensors"))
+            except RunError:
+                continue  # trees, for example
+        return written
 
     def frame(self, kind: str | None = None):
         """The measurements as a data frame: of pandas, or of polars if only that is installed (or if `kind` names it)."""
@@ -130,9 +169,9 @@ class Results:
         from ._display import notebook
 
         if notebook():
-            from IPython.display import IFrame, display
+            from IPython.display import display
 
-            return display(IFrame(str(page), width="100%", height=600))
+            return display(_Inline(page.read_text(encoding="utf-8")))
         webbrowser.open(page.resolve().as_uri())
         return None
 
@@ -155,9 +194,24 @@ class Results:
         return f"<b>{head}</b><table>{rows}</table>{foot}"
 
 
+class _Inline:
+    """A page in a notebook, whole: a path would be relative to wherever the notebook is served from."""
+
+    def __init__(self, page: str):
+        self.page = page
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{html.escape(self.page)}" width="100%" height="600" style="border: 0"></iframe>'
+
+
 def _rows(folder: Path) -> list[dict[str, Any]]:
-    with (folder / "metrics.jsonl").open(encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+    return _lines(folder / "metrics.jsonl")
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The complete lines of a file: a run that was killed may leave half a line."""
+    with path.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def read(outcome: dict[str, Any], notes: list[str]) -> Results:
@@ -166,14 +220,57 @@ def read(outcome: dict[str, Any], notes: list[str]) -> Results:
 
 
 def open(folder) -> Results:
-    """The results of a run that is done, from its folder."""
+    """The results of a run from its folder. Of a run that failed or was stopped they are what was measured until then: `done` is
+    false, and there is no digest."""
     folder = Path(folder)
     try:
         summary = json.loads((folder / "outcome.json").read_text(encoding="utf-8"))
         summary["outcome"]["out"] = str(folder)
         return Results(summary["outcome"], _rows(folder), summary["notes"])
-    except FileNotFoundError as error:
-        if (folder / "spec.yaml").exists():
-            text = f"the run in {folder} is not done; go on with fl.run(resume={str(folder)!r})"
-            raise RunError(text, str(folder)) from None
-        raise RunError(f"{folder} is no run folder: there is no {Path(error.filename).name}") from None
+    except FileNotFoundError:
+        return _unfinished(folder)
+
+
+def _unfinished(folder: Path) -> Results:
+    for name in ("run.json", "spec.yaml"):
+        if not (folder / name).exists():
+            raise RunError(f"{folder} is no run folder: there is no {name}")
+    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    name = re.search(r"^name: (.+)$", (folder / "spec.yaml").read_text(encoding="utf-8"), re.MULTILINE)
+    rows, costs = _rows(folder), _lines(folder / "costs.jsonl")
+    metrics = {}
+    for row in rows:
+        metrics[row["name"]] = math.nan if row["value"] is None else row["value"]
+        if row.get("std") is not None:
+            metrics[f"{row['name']}.std"] = row["std"]
+    last = costs[-1] if costs else {"bytes_up": 0, "bytes_down": 0}
+    outcome = {
+        "name": name[1].strip("'\"") if name else folder.name, "seed": run["seed"], "rounds": len(costs), "metrics": metrics, "out": str(folder),
+        "bytes": {"up": last["bytes_up"], "down": last["bytes_down"]}, "digest": "", "seconds": math.nan, "privacy": None,
+    }  # fmt: skip
+    stopped = costs[-1]["step"] if costs else None
+    how = f"it can go on: fl.run(resume={str(folder)!r})" if (folder / "state").exists() else "it has no checkpoint to go on from"
+    return Results(outcome | {"stopped": stopped, "done": False}, rows, [f"the run is not done; {how}"])
+
+
+def remove_before(folder: Path):
+    """Removes the finished runs `NAME-1`, `NAME-2`, .. before the run `NAME-3`, with the rows in memory that only they had."""
+    name, _, number = folder.name.rpartition("-")
+    own = {one["path"] for one in _inputs(folder)}
+    for path in folder.parent.glob(f"{name}-*"):
+        before = path.name.rpartition("-")[2]
+        if path.name.rpartition("-")[0] != name or not before.isdigit() or int(before) >= int(number) or not (path / "outcome.json").exists():
+            continue
+        rows = {one["path"] for one in _inputs(path)} - own
+        shutil.rmtree(path)
+        others = {one["path"] for other in folder.parent.iterdir() for one in _inputs(other)}
+        for file in map(Path, rows - others):
+            if file.parent == folder.parent.absolute() / "data":
+                file.unlink(missing_ok=True)
+
+
+def _inputs(folder: Path) -> list[dict[str, str]]:
+    try:
+        return json.loads((folder / "run.json").read_text(encoding="utf-8"))["data"]
+    except (OSError, ValueError, KeyError):
+        return []

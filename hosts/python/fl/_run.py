@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from . import _fl
+from . import _data, _fl
 from ._display import Display, terminal
 from ._errors import RunError, SpecError, spec_error
-from ._results import Results, read
+from ._results import Results, read, remove_before
 from ._spec import overrides, source
+from .sinks import Live, Sink
 
 
 class _Stop:
@@ -61,6 +65,9 @@ def run(
     memory: int | None = None,
     quiet: bool = False,
     on_step: Callable[[dict], Any] | None = None,
+    data=None,
+    keep: str = "all",
+    sinks: Sequence[Sink] = (),
 ) -> Results:
     """Runs a spec in this process, and returns its results.
 
@@ -77,6 +84,16 @@ def run(
     sum `bytes` so far, `epsilon` by observer so far (`None` without an accountant) and `seconds` so far. When it returns `fl.STOP`,
     the rounds end and the run comes to its results; a run with an accountant fails then, for its epsilon would follow from results.
     `stop-when` in a spec does the same by a rule. An exception in `on_step` ends the run as Ctrl-C does.
+
+    `data` is rows in memory in place of the spec's set: `(inputs, labels)`, a frame, a data set of PyTorch or of Hugging Face, or
+    `{"train": .., "test": .., "public": ..}` of these, where `train` is one whole, a list with the rows of each client, or a mapping
+    from clients' names to theirs. Further keys are `label` (the column of the classes), `inputs`, `classes`, `columns`, `missing`
+    and `holdout`, as in the set `files`. The rows are written into the folder `data` beside the run folder, in files named by their
+    hash: the digest is that of a run on these files, and a run is resumed without `data`, or with the same.
+
+    `keep` says what stays in `runs/`: `all`; `last`, which removes the finished runs of the same name before this one; or `nothing`:
+    the run folder lasts as long as the results do. `sinks` hear of the run's begin, each step and its end (`fl.sinks`), as those do
+    that a spec names.
 
     Ctrl-C lets the step that is going on come to its end; the run is written down, and `KeyboardInterrupt` says how it goes on.
     A second Ctrl-C does not wait: the step ends in the background.
@@ -98,6 +115,9 @@ def run(
         memory=memory,
         quiet=quiet,
         on_step=on_step,
+        data=data,
+        keep=keep,
+        sinks=sinks,
     )
 
 
@@ -118,8 +138,15 @@ def begin(
     memory=None,
     quiet=False,
     on_step=None,
+    data=None,
+    keep="all",
+    sinks=(),
 ) -> Results:
     """As `run`; the clients may be those that a courier reaches."""
+    if keep not in ("all", "last", "nothing"):
+        raise SpecError(f"keep: must be `all`, `last` or `nothing`, got {keep!r}")
+    if keep != "all" and (out is not None or resume is not None):
+        raise SpecError("keep: it is about runs in `runs/`; leave out `out` and `resume`")
     if (spec is None) == (resume is None):
         raise SpecError("fl.run takes a spec, or resume= and the folder of a run that was stopped")
     if locked and resume is not None:
@@ -127,10 +154,20 @@ def begin(
     name, text, mapping = ("", "", False) if spec is None else source(spec)
     threads, stop_after = _at_least_one("threads", threads), _at_least_one("stop_after", stop_after)
     path = lambda p: None if p is None else os.fspath(p)  # noqa: E731
+    temporary = tempfile.TemporaryDirectory(prefix="fl-") if keep == "nothing" else None
+    if temporary is not None:
+        out = Path(temporary.name) / "run"
+    given = overrides(set)
+    if data is not None and resume is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            _data.same_as(Path(resume), _data.write(data, Path(folder)))
+    elif data is not None:
+        given = _data.write(data, Path("runs" if out is None else Path(out).parent) / "data").overrides + given
+    events = Live(sinks) if sinks else None
     native = _fl.Run(
         name,
         text,
-        overrides(set),
+        given,
         resume=path(resume),
         locked=bool(locked),
         out=path(out),
@@ -145,8 +182,34 @@ def begin(
         command=["fl", "run", name] if resume is None else ["fl", "run", "--resume", os.fspath(resume)],
         bar=not quiet and terminal(),
         steps=on_step is not None,
+        events=events,
     )
-    return _Watch(native, Display(quiet), on_step, mapping).wait()
+    try:
+        results = _Watch(native, Display(quiet), on_step, mapping).wait()
+    except BaseException as error:
+        if temporary is not None:
+            temporary.cleanup()
+            if isinstance(error, RunError):
+                error.folder = None
+        raise
+    if temporary is not None:
+        return dataclasses.replace(results, _temporary=temporary)
+    if keep == "last" and not results.stopped:
+        remove_before(results.folder)
+    return results
+
+
+def step_report(report: dict[str, Any]) -> dict[str, Any]:
+    """What `on_step` and sinks are given."""
+    metrics, each = {}, {}
+    for one in report["metrics"]:
+        metrics[one["name"]] = _number(one["value"])
+        if one["std"] is not None:
+            metrics[f"{one['name']}.std"] = one["std"]
+        if one.get("each"):
+            each[one["name"]] = dict(zip(one["clients"], map(_number, one["each"]), strict=True))
+    crossed = report["bytes_up"] + report["bytes_down"]
+    return report | {"metrics": metrics, "each": each, "bytes": crossed}
 
 
 class _Watch:
@@ -194,7 +257,7 @@ class _Watch:
             case ("after", text):
                 ends = False
                 try:
-                    ends = self.on_step is not None and self.on_step(self._report(json.loads(text))) is STOP
+                    ends = self.on_step is not None and self.on_step(step_report(json.loads(text))) is STOP
                 finally:
                     self.native.go_on(ends)
                 return None
@@ -206,19 +269,6 @@ class _Watch:
                 self.folder = path
                 return None
         return event
-
-    @staticmethod
-    def _report(report: dict[str, Any]) -> dict[str, Any]:
-        """What `on_step` is given."""
-        metrics, each = {}, {}
-        for one in report["metrics"]:
-            metrics[one["name"]] = _number(one["value"])
-            if one["std"] is not None:
-                metrics[f"{one['name']}.std"] = one["std"]
-            if one.get("each"):
-                each[one["name"]] = dict(zip(one["clients"], map(_number, one["each"]), strict=True))
-        crossed = report["bytes_up"] + report["bytes_down"]
-        return report | {"metrics": metrics, "each": each, "bytes": crossed}
 
     def end(self, event) -> Results | None:
         match event:

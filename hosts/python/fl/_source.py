@@ -13,12 +13,12 @@ _CODE = ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "
 _NOT = {"__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__static_attributes__", "__qualname__", "_fl"}
 
 
-def hash_of(cls: type) -> str:
-    """SHA-256 of the bytecode and constants of its methods, and of the functions, classes and
+def hash_of(of: type | types.FunctionType) -> str:
+    """SHA-256 of the bytecode and constants of a function, or of the methods of a class, and of the functions, classes and
     values of the notebook that they name. Comments, line numbers and spaces do not count; lists and
     sets of the notebook, which runs may fill, do not either."""
     walk = _Walk()
-    walk.add(cls)
+    walk.add(of)
     return walk.sha256.hexdigest()
 
 
@@ -87,7 +87,7 @@ class _Walk:
         self.say("function", function.__name__)
         if hasattr(function, "__wrapped__"):
             self.add(function.__wrapped__)
-        if not _in_notebook(function.__globals__.get("__name__")):
+        if not _in_notebook(function.__globals__.get("__name__", "__main__")):
             return self.say(function.__module__, function.__qualname__)
         self.add(function.__code__)
         [self.add(one) for one in (function.__defaults__, function.__kwdefaults__)]

@@ -67,11 +67,14 @@ class _Packer:
         if kind is np.ndarray and value.dtype != object:
             return ["array", self._array(value)]
         if (tensor := _tensor_kind(value)) is not None:
+            head = [str(value.device), bool(value.requires_grad and value.is_leaf)]
+            held = value.detach().cpu()
+            if held.dtype == _torch().bfloat16:  # numpy lacks it
+                return [tensor, self._array(held.contiguous().view(_torch().int16).numpy()), *head, "bfloat16"]
             try:
-                array = value.detach().cpu().numpy()
-            except (TypeError, RuntimeError):  # a type that numpy lacks, such as bfloat16
+                return [tensor, self._array(held.numpy()), *head]
+            except (TypeError, RuntimeError):  # another type that numpy lacks
                 raise Unsavable(value) from None
-            return [tensor, self._array(array), str(value.device), bool(value.requires_grad and value.is_leaf)]
         raise Unsavable(value)
 
     def _array(self, array: np.ndarray) -> int:
@@ -141,8 +144,9 @@ def load(state: bytes) -> dict:
     return {name: unpacked(value) for name, value in head.items()}
 
 
-def _tensor(kind: str, array: np.ndarray, device: str, grad: bool):
+def _tensor(kind: str, array: np.ndarray, device: str, grad: bool, dtype: str | None = None):
     import torch
 
-    tensor = torch.from_numpy(array.copy()).to(device)
+    tensor = torch.from_numpy(array.copy())
+    tensor = (tensor if dtype is None else tensor.view(getattr(torch, dtype))).to(device)
     return torch.nn.Parameter(tensor, grad) if kind == "parameter" else tensor.requires_grad_(grad)

@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import _fl
+from . import _data, _fl
 from ._errors import RunError, SpecError, spec_error
 from ._spec import overrides, source
 
@@ -26,10 +26,12 @@ def command(*args: str) -> str:
     raise (RunError(text.removeprefix("error: ")) if code == 1 else SpecError(text))
 
 
-def check(spec, set=None) -> dict:
-    """The resolved spec: every default filled in. Raises `SpecError`, with every mistake, if there are any."""
+def check(spec, set=None, *, data=None) -> dict:
+    """The resolved spec: every default filled in. Raises `SpecError`, with every mistake, if there are any. `data` is rows in memory,
+    as `fl.run` takes them; they are written into `runs/data`."""
     name, text, mapping = source(spec)
-    resolved, wrong = _fl.check(name, text, overrides(set))
+    given = [] if data is None else _data.write(data, Path("runs/data")).overrides
+    resolved, wrong = _fl.check(name, text, given + overrides(set))
     if wrong is not None:
         raise spec_error(wrong[1], wrong[2], mapping)
     return json.loads(resolved[0])

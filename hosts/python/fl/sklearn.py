@@ -34,6 +34,8 @@ class Trainer:
 
     learns = ("cross-entropy",)
     remembers = True  # what a subclass sets on itself outlasts a model that is made anew
+    votes = False
+    """Do votes do for scores, where a classifier has neither `predict_proba` nor a `decision_function`? Their AUC is that of votes."""
     _holds = ("_fitted", "_classes")  # save() holds these
 
     def estimator(self):
@@ -76,15 +78,27 @@ class Trainer:
         out = np.zeros((len(x), self.task.outputs), np.float32)
         if len(x) == 0 or len(self._classes) == 0:
             return out
-        chances = np.ones((len(x), 1)) if self._fitted is None else self._chances(rows)
-        out[:] = np.log(_LEAST)
-        out[:, self._classes] = np.log(np.maximum(chances, _LEAST))
+        found = np.zeros((len(x), 1)) if self._fitted is None else self._found_scores(rows)
+        out[:] = np.log(_LEAST) if found.min() >= np.log(_LEAST) else found.min() - 1
+        out[:, self._classes] = found
         return out
 
-    def _chances(self, rows) -> np.ndarray:
+    def _found_scores(self, rows) -> np.ndarray:
+        """Scores of the classes that it has seen: logarithms of probabilities, or what it decides by."""
         if hasattr(self._fitted, "predict_proba"):
-            return self._fitted.predict_proba(rows)
-        return (self._fitted.predict(rows)[:, None] == self._classes).astype(np.float64)
+            return np.log(np.maximum(self._fitted.predict_proba(rows), _LEAST))
+        if hasattr(self._fitted, "decision_function"):
+            decides = np.asarray(self._fitted.decision_function(rows), np.float64)
+            if decides.ndim == 1:  # of two classes: above 0 is the second
+                decides = np.stack([-decides / 2, decides / 2], axis=1)
+            if decides.shape[1] == len(self._classes):
+                return decides - np.logaddexp.reduce(decides, axis=1, keepdims=True)
+        if self.votes:
+            return np.log(np.maximum(self._fitted.predict(rows)[:, None] == self._classes, _LEAST))
+        raise Lacks(
+            f"{type(self._fitted).__name__} has neither predict_proba nor a decision_function with a number for each class, so its votes "
+            "have no AUC and teach nothing but hard labels; take `CalibratedClassifierCV` of it, or `votes = True` in the class for the votes alone"
+        )
 
     def _rows(self, x: np.ndarray) -> np.ndarray:
         if tuple(x.shape[1:]) != self.task.input:

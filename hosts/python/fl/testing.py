@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from . import _fl
+from ._bridge import create
+from ._data import write
 from ._errors import RunError, SpecError, spec_error
 from ._parts import CLASSES, _files, privacy
 from ._run import run
@@ -139,16 +141,40 @@ def _short(role: str, name: str, settings: dict):
         taught = {"model": part, "student": part, "ensemble": {"use": "mean-labels"}}
         public = {"public": {"from": {"share": 0.3}}}
         kinds.append([({"use": "solo", "local": some}, {"model": part}, {}), (labels, taught, public)])
-    for kind in kinds:
-        found = [spec for protocol in kind if (spec := _fitting(role, name, *protocol))]
-        yield from found
-        if found:
-            return
+    with tempfile.TemporaryDirectory() as folder:
+        words = _vocabulary(name, settings) if role == "trainer" else None
+        sets = _SETS if words is None else (_in_words(words, Path(folder)),)
+        for kind in kinds:
+            found = [spec for protocol in kind if (spec := _fitting(sets, role, name, *protocol))]
+            yield from found
+            if found:
+                return
 
 
-def _fitting(role: str, name: str, protocol: dict, parts: dict, data: dict) -> dict | None:
+def _vocabulary(name: str, settings: dict) -> int | None:
+    """How many words a trainer takes, if it takes words."""
+    index = max((at for at, cls in enumerate(CLASSES) if (cls._fl["role"], cls._fl["name"]) == ("trainer", name)), default=None)
+    if index is None:
+        return None
+    try:
+        given = _fl.settings(f"trainer {name}", flow(settings))
+        return getattr(create(index, given, json.dumps({"input": [7], "kind": {"Classes": 3}}), bytes(32)), "vocabulary", None)
+    except Exception:
+        return None  # the kit has told why
+
+
+def _in_words(vocabulary: int, folder: Path) -> dict:
+    """A set of three classes, whose rows are seven word numbers below `vocabulary`."""
+    draws = np.random.default_rng(0)
+    labels = draws.integers(0, 3, 300)
+    words = (labels[:, None] * 7 + draws.integers(0, 7, (300, 7))) % vocabulary
+    given = write({"train": (words[:240], labels[:240]), "test": (words[240:], labels[240:])}, folder).overrides[0]
+    return json.loads(given.removeprefix("data.set="))
+
+
+def _fitting(sets, role: str, name: str, protocol: dict, parts: dict, data: dict) -> dict | None:
     """The spec on the first data that the part takes; `None`: it is for other messages or data."""
-    for each in _SETS:
+    for each in sets:
         spec = {"name": "kit", "data": {"set": each, "clients": 3, **data}, "protocol": protocol, "parts": parts}
         spec["plugins"] = _plugins(role, name)
         try:

@@ -16,7 +16,8 @@
 
 On a processor the same spec and seed give the same bits, on any number of clients' threads: PyTorch itself uses one thread while
 it is called from here, and where a network draws at random while it trains (dropout), one client trains at a time, for all threads
-of a process draw from one generator. On a GPU nothing of that is promised: PyTorch's own kernels may add in another order.
+of a process draw from one generator. On a GPU nothing of that is promised: PyTorch's own kernels may add in another order. TF32 is
+off while a trainer computes.
 """
 
 from __future__ import annotations
@@ -24,22 +25,26 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import os
+import re
 import threading
 import types
 import warnings
+from collections.abc import Iterable
 from contextlib import contextmanager, nullcontext
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from . import _state
+from . import _state, _tensors
 from ._given import Lacks, Pass, Shape, Stream
 from ._parts import between
 
 _GENERATOR = threading.RLock()
+_DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
 _GUARDED = ("setup", "fit", "predict", "features", "gradient", "vjp", "params", "set_params")
 
 
@@ -53,7 +58,7 @@ class _OneThread:
     def __enter__(self):
         with self.lock:
             if self.calls == 0:
-                self.before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+                self.before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), _exact()
                 torch.use_deterministic_algorithms(True, warn_only=True)
             self.calls += 1
             if torch.get_num_threads() != 1:  # a thread asks for itself the first time
@@ -65,16 +70,32 @@ class _OneThread:
             if self.calls == 0:
                 torch.set_num_threads(self.before[0])
                 torch.use_deterministic_algorithms(self.before[1])
+                for holder, name, value in self.before[2]:
+                    setattr(holder, name, value)
+
+
+def _exact() -> list[tuple[Any, str, Any]]:
+    """Turns TF32 off, which rounds products to ten bits; gives what was set."""
+    backends = torch.backends
+    if hasattr(backends.cuda.matmul, "fp32_precision"):
+        wanted = [(holder, "fp32_precision", "ieee") for holder in (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn)]
+    else:
+        wanted = [(backends.cuda.matmul, "allow_tf32", False), (backends.cudnn, "allow_tf32", False)]
+    before = [(holder, name, getattr(holder, name)) for holder, name, _ in wanted]
+    for holder, name, value in wanted:
+        setattr(holder, name, value)
+    return before
 
 
 _ONE = _OneThread()
 
 
 @contextmanager
-def _drawing(stream: Stream):
-    """Who draws from PyTorch's own generator has it alone, and leaves it as it was."""
-    with _GENERATOR, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stream.seed)
+def _drawing(seed: int, device: str = "cpu"):
+    """Who draws from PyTorch's own generators has them alone, and leaves them as they were."""
+    cards = [torch.device(device)] if device.startswith("cuda") else []
+    with _GENERATOR, torch.random.fork_rng(devices=cards):
+        torch.manual_seed(seed)
         yield
 
 
@@ -86,11 +107,22 @@ def _guarded(method):
     def on_one_thread(self, *args, **kwargs):
         stream = next((one for one in (*args, *kwargs.values()) if isinstance(one, Stream)), None)
         draws = stream is not None and (method.__name__ == "setup" or self.draws is not False)
-        with _ONE, _drawing(stream.child("draws")) if draws else nullcontext():
+        with _ONE, _drawing(stream.child("draws").seed, self.device) if draws else nullcontext():
             return method(self, *args, **kwargs)
 
     on_one_thread.guards = True
     return on_one_thread
+
+
+class Task(Protocol):
+    """What is to be learnt."""
+
+    input: tuple[int, ...]
+    """The shape of a sample."""
+    outputs: int
+    """Scores of a sample."""
+    multi_label: bool
+    loss: str
 
 
 class Trainer:
@@ -111,9 +143,14 @@ class Trainer:
     schedule_by: ClassVar[str] = "epoch"
     """When the schedule takes its step: after each `epoch` (one that has begun counts when `fit`
     ends), or each `batch`."""
-    _holds = ("_model", "_draws", "_steps", "_schedule", "_last")  # save_state() holds these
+    integers: ClassVar[bool | None] = None
+    """Does the network take whole numbers, as one that begins with an embedding? `None`: try."""
+    _holds = ("_model", "_draws", "_steps", "_schedule", "_last", "_words", "_kind", "_out")  # save_state() holds these, or setup() makes them
 
-    def __init_subclass__(cls, **more):
+    if TYPE_CHECKING:  # otherwise it would be a setting
+        task: Task
+
+    def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         for name in _GUARDED:
             method = inspect.getattr_static(cls, name)  # of a class beside `Trainer` too
@@ -124,42 +161,127 @@ class Trainer:
     lr: Annotated[float, "Learning rate.", between(gt=0)] = 0.01
     momentum: Annotated[float, "Momentum of SGD.", between(ge=0, lt=1)] = 0.0
     weight_decay: Annotated[float, "L2 penalty on every parameter.", between(ge=0)] = 0.0
-    device: Annotated[Literal["cpu", "cuda", "mps"], "Where it trains. Only `cpu` gives the same bits every time."] = "cpu"
+    device: Annotated[str, "Where it trains: `cpu`, `cuda`, `cuda:1` or `mps`. Only `cpu` gives the same bits every time."] = "cpu"
 
     def net(self) -> nn.Module:
-        """The network: samples in, `samples x outputs` scores (logits) out."""
+        """The network: samples in, `samples x outputs` scores (logits) out, alone, first in a tuple, or as `.logits`. Parameters that
+        do not require a gradient are frozen."""
         raise NotImplementedError(f"{type(self).__name__} has no net()")
 
-    def optimiser(self, parameters) -> torch.optim.Optimizer:
+    def optimiser(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """The optimiser; SGD by default."""
         return torch.optim.SGD(parameters, self.lr, self.momentum, weight_decay=self.weight_decay)
 
-    def schedule(self, optimiser: torch.optim.Optimizer):
+    def schedule(self, optimiser: torch.optim.Optimizer) -> Any:
         """A learning-rate schedule of this optimiser (`torch.optim.lr_scheduler`), or none. It goes
         on where it was, after a stop too, unless the pass is `fresh`."""
         return None
 
+    def travels(self, name: str) -> bool:
+        """Does this parameter, or running statistic, go to the server and come back? By default all do. The others stay at home, as
+        the client's memory: a head of its own, normalisation (`"norm" not in name`). Of a frozen body that stays at home every
+        client has the same: what `net` draws for it follows from a seed that no run changes."""
+        return True
+
+    def augment(self, inputs: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """A mini-batch as the network sees it while it trains, such as turned images; as it is by default."""
+        return inputs
+
     # ---- what the program calls
 
     def setup(self, stream: Stream):
+        if not _DEVICE.fullmatch(self.device):
+            raise ValueError(f"device must be `cpu`, `cuda`, `cuda:1` or `mps`, got {self.device!r}")
+        if self.device.startswith("cuda"):
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # otherwise its sums depend on the moment
         with _ONE:
-            with _drawing(stream):
+            with _drawing(stream.seed):
                 self._model = self.net()
-                two = torch.zeros(2, *self.task.input)
+                two, scores = self._first_scores(self._model)
+            if self._frozen_at_home():
+                with _drawing(0):  # alike at the server and at every client
+                    body = self.net()
+                    self._first_scores(body)
+                alike = body.state_dict()
                 with torch.no_grad():
-                    scores = self._model.eval()(two)  # lazy layers find their sizes
+                    for name in self._frozen_at_home():
+                        self._model.state_dict()[name].copy_(alike[name])
             if tuple(scores.shape) != (2, self.task.outputs):
                 raise Shape(f"net() gives scores of shape {list(scores.shape)} for 2 samples, and the task needs {[2, self.task.outputs]}")
+            self._out = scores.dtype
             self._draws = self._does_draw(two)
             self._model.to(self.device)
+            if self._partly() and not any(self.travels(name) for name in self._floats()):
+                raise ValueError(f"travels() of {type(self).__name__} lets no parameter travel; there are {', '.join([*self._floats()][:5])}, ..")
             self._begin()
-            self._last = [m for m in self._model.modules() if isinstance(m, nn.Linear)][-1:]
+            self._last = self._last_linear(two)
+            self._round()
+
+    def _first_scores(self, model: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
+        """Two samples and their scores, with which lazy layers find their sizes; finds out whether the network takes whole numbers."""
+        failed = None
+        for integers in (False, True) if self.integers is None else (self.integers,):
+            dtype = torch.int64 if integers else next((p.dtype for p in model.parameters() if p.dtype.is_floating_point), torch.float32)
+            two = torch.zeros(2, *self.task.input, dtype=dtype)
+            try:
+                with torch.no_grad():
+                    scores = _scores(model.eval()(two))
+            except (RuntimeError, TypeError, IndexError) as error:
+                failed = failed or error
+                continue
+            embedding = next((m for m in model.modules() if isinstance(m, nn.Embedding)), None)
+            self._kind, self._words = dtype, embedding.num_embeddings if integers and embedding is not None else None
+            return two, scores
+        raise failed
+
+    def _last_linear(self, samples) -> list[nn.Linear]:
+        """The linear layer that computes last."""
+        seen: list[nn.Linear] = []
+        hooks = [m.register_forward_hook(lambda module, *_: seen.append(module)) for m in self._model.modules() if isinstance(m, nn.Linear)]
+        try:
+            with torch.no_grad():
+                self._model.eval()(samples.to(self.device))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return seen[-1:]
+
+    def _round(self):
+        """Parameters travel as floats, so doubles that travel are rounded to them: the sender has what it sent."""
+        with torch.no_grad():
+            for value in self._travelling().values():
+                if value.dtype == torch.float64:
+                    value.copy_(value.float())
+
+    def _partly(self) -> bool:
+        return type(self).travels is not Trainer.travels
+
+    def _floats(self) -> dict[str, torch.Tensor]:
+        """What is a float of the network's state; what is none (how many batches there were) stays at home."""
+        return {name: value for name, value in self._model.state_dict().items() if value.is_floating_point()}
+
+    def _travelling(self) -> dict[str, torch.Tensor]:
+        return {name: value for name, value in self._floats().items() if self.travels(name)}
+
+    def _frozen_at_home(self) -> list[str]:
+        if not self._partly():
+            return []
+        return [name for name, p in self._model.named_parameters() if not p.requires_grad and not self.travels(name)]
+
+    def _keep_home(self):
+        """What stays at home becomes the client's memory: all of it that can change."""
+        if self._partly():
+            travelling, frozen = self._travelling(), {*self._frozen_at_home()}
+            self._home = {name: _plain(value) for name, value in self._model.state_dict().items() if name not in travelling and name not in frozen}
 
     def _begin(self):
         """A new optimiser, and its schedule."""
         if self.schedule_by not in ("epoch", "batch"):
             raise ValueError(f"schedule_by must be `epoch` or `batch`, got {self.schedule_by!r}")
-        self._steps = self.optimiser(self._model.parameters())
+        trained = [p for p in self._model.parameters() if p.requires_grad]
+        if not trained:
+            raise ValueError(f"net() of {type(self).__name__} has no parameter that requires a gradient: there is nothing to learn")
+        self._steps = self.optimiser(trained)
         self._schedule = self.schedule(self._steps)
 
     def _next_rate(self, losses: list[float]):
@@ -184,8 +306,11 @@ class Trainer:
     def fit(self, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> tuple[int, float]:
         # what a loss of the author's does is not known
         draws = self._draws or type(self).loss is not Trainer.loss if self.draws is None else self.draws
-        with _ONE, _drawing(stream.child("draws")) if draws else nullcontext():
-            return self._fit(x, target, how, stream)
+        with _ONE, _drawing(stream.child("draws").seed, self.device) if draws else nullcontext():
+            done = self._fit(x, target, how, stream)
+            self._round()
+            self._keep_home()
+            return done
 
     def _fit(self, x, target, how, stream):
         if len(x) == 0:
@@ -204,19 +329,21 @@ class Trainer:
                 )
         self._model.train()
         named, losses, counted = dict(self._model.named_parameters()), [], 0
+        generator = stream.child("augment").torch() if type(self).augment is not Trainer.augment else None
         each = 1 if self.schedule_by == "batch" else math.ceil(len(x) / how.batch)
         for positions in how.batches(len(x), stream):
             at = torch.from_numpy(positions).to(self.device)
             # statistics of one sample are none
             alone = len(at) == 1 and self._has_batch_norm()
             self._model.train(not alone)
-            scores, features = self._with_features(inputs[at]) if how.feature_loss else (self._model(inputs[at]), None)
+            batch = inputs[at] if generator is None else self.augment(inputs[at], generator)
+            scores, features = self._with_features(batch) if how.feature_loss else (self._scores(batch), None)
             loss = self.loss(scores, wanted[at], how)
             value = loss.item()
             if how.feature_loss:
                 more, slope = how.feature_loss(_numpy(features), target[positions], stream.child("feature-loss", len(losses)))
                 value += more
-                loss = loss + (features * torch.from_numpy(slope).to(self.device)).sum()
+                loss = loss + (features * torch.from_numpy(slope).to(features)).sum()
             if not math.isfinite(value):
                 raise FloatingPointError(f"the loss is {value}; a smaller learning rate, or clipping, may help")
             losses.append(value)
@@ -228,9 +355,9 @@ class Trainer:
                 if p.grad is None:
                     continue
                 if proximal and name in proximal[1]:
-                    p.grad.add_(p.detach() - proximal[1][name], alpha=proximal[0])
+                    p.grad.add_(p.detach() - proximal[1][name].to(p.dtype), alpha=proximal[0])
                 if gradient_offset and name in gradient_offset:
-                    p.grad.add_(gradient_offset[name])
+                    p.grad.add_(gradient_offset[name].to(p.dtype))
             self._steps.step()
             if len(losses) - counted == each:
                 self._next_rate(losses[counted:])
@@ -265,7 +392,8 @@ class Trainer:
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         with _ONE, torch.no_grad():
-            return self._in_turn(x, self.task.outputs, self._model.eval())
+            self._model.eval()
+            return self._in_turn(x, self.task.outputs, self._scores)
 
     def features(self, x: np.ndarray) -> np.ndarray | None:
         """What goes into the last linear layer."""
@@ -279,7 +407,7 @@ class Trainer:
         """The scores, and what goes into the last linear layer."""
         seen = []
         with self._last[0].register_forward_pre_hook(lambda _, given: seen.append(given[0])):
-            return self._model(samples), seen.pop().flatten(1)
+            return self._scores(samples), seen.pop().flatten(1)
 
     @property
     def takes_feature_loss(self) -> bool:
@@ -287,7 +415,7 @@ class Trainer:
         if not self._last or type(self).fit is not Trainer.fit:
             return False
         last = {id(p) for p in self._last[0].parameters()}
-        return any(id(p) not in last for p in self._model.parameters())
+        return any(id(p) not in last and p.requires_grad for p in self._model.parameters())
 
     def _in_turn(self, x, columns: int, f) -> np.ndarray:
         inputs = self._inputs(x)
@@ -297,19 +425,26 @@ class Trainer:
     def gradient(self, x: np.ndarray, target: np.ndarray, how: Pass) -> dict[str, np.ndarray]:
         with _ONE:
             wanted = self._target(target, how)
-            loss = self.loss(self._model.eval()(self._inputs(x)), wanted, how)
-            named = dict(self._model.named_parameters())
+            self._model.eval()
+            loss = self.loss(self._scores(self._inputs(x)), wanted, how)
+            named = {name: p for name, p in self._model.named_parameters() if p.requires_grad}
             slopes = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
             found = {name: slope for name, slope in zip(named, slopes) if slope is not None}
             return {n: _numpy(found[n]) if n in found else np.zeros_like(v) for n, v in self.params().items()}
+
+    @property
+    def differentiable(self) -> bool:
+        """Do scores have slopes by the inputs? Not if these are whole numbers."""
+        return self._kind != torch.int64
 
     def vjp(self, x: np.ndarray, slope: np.ndarray) -> np.ndarray:
         with _ONE:
             inputs = self._inputs(x).requires_grad_()
             if len(x) == 0:
                 return np.zeros((0, inputs[:1].numel() or math.prod(self.task.input)), np.float32)
-            scores = self._model.eval()(inputs)
-            (back,) = torch.autograd.grad(scores, inputs, torch.tensor(slope, device=self.device))
+            self._model.eval()
+            scores = self._scores(inputs)
+            (back,) = torch.autograd.grad(scores, inputs, torch.tensor(slope, dtype=scores.dtype, device=self.device))
             return _numpy(back.flatten(1))
 
     def step_size(self) -> float | None:
@@ -321,21 +456,26 @@ class Trainer:
         return None if more else float(groups[0]["lr"])
 
     def params(self) -> dict[str, np.ndarray]:
-        # what is no float (how many batches there were) stays at home
-        return {name: _numpy(v) for name, v in self._model.state_dict().items() if v.is_floating_point()}
+        return {name: _numpy(value) for name, value in self._travelling().items()}
 
     def set_params(self, params):
         with _ONE, torch.no_grad():
-            new = self._like(params, "the message sent", whole=True)
+            new = self._like(params, "the message sent")
+            home = {name: torch.as_tensor(value) for name, value in getattr(self, "_home", {}).items()}
             for name, value in self._model.state_dict().items():
-                if name in new:
-                    value.copy_(new[name])
+                if name in new or name in home:
+                    value.copy_(new[name] if name in new else home[name])
 
     def save(self) -> bytes:
-        return _state.save(_plain(self._model.state_dict()))
+        held = self._model.state_dict()
+        # a file that other tools read, unless the network keeps something else than tensors
+        plain = all(isinstance(value, torch.Tensor) for value in held.values())
+        return _tensors.pack(held) if plain else _state.save(_plain(held))
 
     def load(self, state: bytes):
-        self._take(_state.load(state))
+        held = _tensors.unpack_tensors(state)
+        self._take(_state.load(state) if held is None else held)
+        self._keep_home()
 
     def save_state(self) -> bytes:
         held = {"model": _plain(self._model.state_dict()), "steps": _plain(self._steps.state_dict())}
@@ -349,16 +489,31 @@ class Trainer:
         self._begin()
         if ("schedule" in held) != (self._schedule is not None):
             raise Shape("this is the state of a trainer with another schedule")
-        self._steps.load_state_dict(_tensors(held["steps"]))
+        self._steps.load_state_dict(_as_tensors(held["steps"]))
         if self._schedule is not None:
             self._schedule.load_state_dict(held["schedule"])
 
     # ---- between numpy and PyTorch
 
+    def _scores(self, inputs: torch.Tensor) -> torch.Tensor:
+        return _scores(self._model(inputs))
+
+    @property
+    def vocabulary(self) -> int | None:
+        """Words from 0 that the network takes; `None`: it takes other numbers."""
+        return self._words
+
     def _inputs(self, x: np.ndarray) -> torch.Tensor:
         if tuple(x.shape[1:]) != self.task.input:
             raise Shape(f"samples of shape {list(x.shape[1:])}, and the network takes {list(self.task.input)}")
-        return torch.tensor(x, device=self.device)  # a copy: what is lent ends with the call
+        if self._kind == torch.int64:
+            least, most = -math.inf if self._words is None else 0, math.inf if self._words is None else self._words - 1
+            bad = np.argwhere((np.floor(x) != x) | (x < least) | (x > most))
+            if len(bad):
+                row, *at = bad[0].tolist()
+                wanted = "a whole number" if self._words is None else f"a whole number from 0 to {most}, for its embedding has {self._words} rows"
+                raise Shape(f"number {at} of sample {row} is {x[tuple(bad[0])]:g}; the network takes {wanted}")
+        return torch.tensor(x, dtype=self._kind, device=self.device)  # a copy: what is lent ends with the call
 
     def _target(self, target: np.ndarray, how: Pass) -> torch.Tensor:
         classes = how.target == "classes"
@@ -366,17 +521,17 @@ class Trainer:
             raise Shape(f"a target of shape {list(target.shape)}, and the network has {self.task.outputs} outputs")
         if classes and target.size and target.max() >= self.task.outputs:
             raise Shape(f"class {target.max()}, and the network has {self.task.outputs} outputs")
-        return torch.tensor(target.astype(np.int64) if classes else target, device=self.device)
+        return torch.tensor(target, dtype=torch.int64 if classes else self._out, device=self.device)
 
     def _zeros(self, like: torch.Tensor) -> torch.Tensor:
-        return torch.zeros(len(like), self.task.outputs, device=self.device)
+        return torch.zeros(len(like), self.task.outputs, dtype=self._out, device=self.device)
 
     def _has_batch_norm(self) -> bool:
         return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self._model.modules())
 
-    def _like(self, params, what: str, whole: bool = False) -> dict[str, torch.Tensor]:
-        """Arrays by name as tensors, if they fit."""
-        own = {name: v for name, v in self._model.state_dict().items() if v.is_floating_point()}
+    def _like(self, params, what: str) -> dict[str, torch.Tensor]:
+        """Arrays by name as tensors, if they fit what travels."""
+        own = self._travelling()
         if set(own) != set(params):
             odd = sorted(set(own) ^ set(params))
             raise Shape(f"{what} has other names than the network: {', '.join(odd[:5])}")
@@ -387,7 +542,7 @@ class Trainer:
 
     def _take(self, held: dict):
         own = self._model.state_dict()
-        new = _tensors(held)
+        new = _as_tensors(held)
         if not isinstance(new, dict) or set(own) != set(new) or any(own[n].shape != new[n].shape for n in own):
             raise Shape("this is the model of another network")
         self._model.load_state_dict(new)
@@ -397,11 +552,26 @@ def _numpy(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().float().cpu().numpy()
 
 
+def _scores(output) -> torch.Tensor:
+    """The scores in what a network gives."""
+    if not isinstance(output, torch.Tensor):
+        if hasattr(output, "logits"):
+            output = output.logits
+        elif isinstance(output, dict) and "logits" in output:
+            output = output["logits"]
+        elif isinstance(output, (tuple, list)) and output:
+            output = output[0]
+    if not isinstance(output, torch.Tensor):
+        raise TypeError(f"net() gives {type(output).__name__}; it must give scores as a tensor, first in a tuple, or as `.logits`")
+    return output
+
+
 def _plain(state):
-    """Tensors as arrays, in whatever holds them."""
+    """Tensors as arrays, in whatever holds them; those of bfloat16, which numpy lacks, on the processor."""
     match state:
         case torch.Tensor():
-            return state.detach().cpu().numpy()
+            state = state.detach().cpu()
+            return state.clone() if state.dtype == torch.bfloat16 else state.numpy().copy()
         case dict():
             return {key: _plain(value) for key, value in state.items()}
         case list() | tuple():
@@ -409,12 +579,12 @@ def _plain(state):
     return state
 
 
-def _tensors(state):
+def _as_tensors(state):
     match state:
         case np.ndarray():
             return torch.tensor(state)
         case dict():
-            return {key: _tensors(value) for key, value in state.items()}
+            return {key: _as_tensors(value) for key, value in state.items()}
         case list() | tuple():
-            return type(state)(map(_tensors, state))
+            return type(state)(map(_as_tensors, state))
     return state

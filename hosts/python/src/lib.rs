@@ -7,8 +7,11 @@ mod engine;
 mod host;
 mod interference;
 mod keep;
+mod metrics;
+mod model;
 mod parts;
 mod run;
+mod sinks;
 mod speed;
 mod table;
 
@@ -78,8 +81,8 @@ mod _fl {
     #[pymodule_export]
     use super::{
         buffer::Buffer, check, command, engine::Node, host::Host, interference::interference,
-        parts::columns, parts::conformance, parts::declare, parts::settings, parts::snapshot,
-        parts::unused_answers, program, run::Run, speed::seconds,
+        metrics::metric_declared, model::Model, parts::columns, parts::conformance, parts::declare,
+        parts::settings, parts::snapshot, parts::unused_answers, program, run::Run, speed::seconds,
     };
 
     use pyo3::types::PyAnyMethods as _;
@@ -96,6 +99,8 @@ mod _fl {
         fl_registry::on_module(super::parts::import);
         fl_registry::on_session(super::parts::fingerprint);
         fl_registry::on_packages(super::parts::folders);
+        fl_registry::on_metrics(super::metrics::fingerprints);
+        fl_engine::on_sinks(super::sinks::open);
         Ok(())
     }
 }

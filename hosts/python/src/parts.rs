@@ -82,9 +82,9 @@ pub fn import(name: &str, folder: &Path) -> Result<Module, String> {
     let found = Python::try_attach(|py| {
         let bridge = py.import("fl._parts")?;
         let found = bridge.call_method1("load", (name, folder))?;
-        found.extract::<(Option<String>, String, String, Vec<String>)>()
+        found.extract::<(Option<String>, String, String, Vec<String>, bool)>()
     });
-    let (error, folder, sha256, origins) = found
+    let (error, folder, sha256, origins, measures) = found
         .ok_or("Python is shutting down")?
         .map_err(|error: PyErr| error.to_string())?;
     if let Some(error) = error {
@@ -96,7 +96,7 @@ pub fn import(name: &str, folder: &Path) -> Result<Module, String> {
         .map(|d| d.part)
         .filter(of_module)
         .collect::<Vec<_>>();
-    match parts.is_empty() {
+    match parts.is_empty() && !measures {
         true => Err(
             "it declares no part: put `@fl.aggregator(\"my-mean\")`, or what your part is, before a class of it".into(),
         ),

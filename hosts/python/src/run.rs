@@ -3,7 +3,7 @@
 use crate::engine::{Given, engine};
 use crate::{Wrong, catalogue, wrong};
 use fl_engine::{DataOwnership, ExecuteOptions, Placement, RunRequest, Source};
-use fl_sim::{Execution, Next, OnStep, Outcome, StepReport};
+use fl_sim::{Execution, Next, OnStep, Outcome};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,7 +50,10 @@ fn listen(
     let done = events.clone();
     options.execution.on_step = verdicts.map(|verdicts| -> OnStep<'_> {
         Box::new(move |report| {
-            tell(Event::Done(as_json(&report)), &done);
+            tell(
+                Event::Done(fl_engine::step_json(&report).to_string()),
+                &done,
+            );
             // nobody listens any more: the run ends as it would have
             match verdicts.recv() {
                 Ok(true) => Next::EndRounds,
@@ -63,23 +66,6 @@ fn listen(
         Box::new(move |text| bar.suspend(|| tell(Event::Note(text.into()), &notes)));
     options.on_folder = Box::new(move |path: &Path| tell(Event::Folder(path.into()), &folder));
     Ok(())
-}
-
-fn as_json(report: &StepReport<'_>) -> String {
-    let StepReport {
-        number,
-        of,
-        metrics,
-        accuracy,
-        cost,
-        seconds,
-    } = report;
-    serde_json::json!({
-        "step": cost.step, "number": number, "of": of, "metrics": metrics,
-        "accuracy": accuracy, "seconds": seconds,
-        "bytes_up": cost.bytes_up, "bytes_down": cost.bytes_down, "epsilon": cost.privacy,
-    })
-    .to_string()
 }
 
 fn run(
@@ -106,7 +92,7 @@ impl Run {
     /// Begins: with a spec's `text`, which mistakes call `name`, or where the run in the folder
     /// `resume` stopped.
     #[new]
-    #[pyo3(signature = (name, text, set, *, resume, locked, out, threads, stop_after, wire, processes, courier, deadline, memory, data_dir, command, bar, steps))]
+    #[pyo3(signature = (name, text, set, *, resume, locked, out, threads, stop_after, wire, processes, courier, deadline, memory, data_dir, command, bar, steps, events))]
     #[expect(clippy::too_many_arguments, reason = "Python names them")]
     fn new(
         name: String,
@@ -126,6 +112,7 @@ impl Run {
         command: Vec<String>,
         bar: bool,
         steps: bool,
+        events: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let deadline = deadline.and_then(|s| Duration::try_from_secs_f64(s).ok());
@@ -156,22 +143,23 @@ impl Run {
                 out,
                 options: ExecuteOptions {
                     placement: owners.map(|owners| Placement { owners, deadline }),
+                    events: events.map(crate::sinks::listener),
                     ..ExecuteOptions::new(data_dir, command, execution)
                 },
             }
         };
-        let (events, received) = channel();
+        let (said, received) = channel();
         let (say, verdicts) = channel();
         let verdicts = steps.then_some(verdicts);
         let job = move || {
-            let done = catch_unwind(AssertUnwindSafe(|| run(request(), bar, &events, verdicts)));
+            let done = catch_unwind(AssertUnwindSafe(|| run(request(), bar, &said, verdicts)));
             let json = |o: Outcome| serde_json::to_string(&o).unwrap_or_default();
             let event = match done {
                 Ok(Ok(outcome)) => Event::Ended(outcome.map(json)),
                 Ok(Err(error)) => Event::Wrong(wrong(&error)),
                 Err(_) => Event::Wrong(("run", "it panicked".into(), "[]".into())),
             };
-            drop(events.send(event));
+            drop(said.send(event));
         };
         std::thread::Builder::new()
             .name("fl".into())

@@ -26,6 +26,15 @@ pub static TABLE: FlLibrary = FlLibrary {
 thread_local! {
     /// The description that `describe` gives next.
     pub static DESCRIPTION: RefCell<String> = const { RefCell::new(String::new()) };
+    /// Where the part goes that `create` makes next on this thread, if anyone wants it.
+    static CREATED: RefCell<Option<Vec<Py<PyAny>>>> = const { RefCell::new(None) };
+}
+
+/// What `make` gives, and the part of Python that it made last.
+pub fn with_created<T>(make: impl FnOnce() -> T) -> (T, Option<Py<PyAny>>) {
+    CREATED.set(Some(Vec::new()));
+    let made = make();
+    (made, CREATED.take().and_then(|mut parts| parts.pop()))
 }
 
 /// A function of `fl._bridge`.
@@ -106,6 +115,11 @@ unsafe extern "C" fn create(
         let (settings, task) = unsafe { (text(settings), text(task)) };
         let make = || {
             let part = bridge(py, "create", &CREATE)?.call1((index, settings, task, host.key))?;
+            CREATED.with_borrow_mut(|wanted| {
+                if let Some(parts) = wanted {
+                    parts.push(part.clone().unbind());
+                }
+            });
             give(host, part);
             Ok(FL_OK)
         };

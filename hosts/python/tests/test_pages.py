@@ -20,13 +20,18 @@ def test_the_package_page_runs(tmp_path, monkeypatch):
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.chdir(tmp_path)
-    run, watch, part, protocol, *_ = blocks("hosts/python/README.md")
+    rows, run, watch, measure, part, protocol, *_ = blocks("hosts/python/README.md")
     shown = {}
+    exec(compile(rows, "README.md, rows in memory", "exec"), shown)
+    assert shown["results"].clients == ["alice", "bob"] and shown["results"].metrics["accuracy"] > 0.7
+    assert shown["model"].predict(shown["rows"](3)[0]).shape == (3, 2)
     exec(compile(run, "README.md, a run", "exec"), shown)
     # what it drew is not for the next test
     pytest.importorskip("matplotlib.pyplot").close("all")
     assert shown["results"].metrics["accuracy"] > 0.5
     exec(compile(watch, "README.md, watching", "exec"), shown)
+    exec(compile(measure, "README.md, a measure", "exec"), shown)
+    fl._metric._METRICS.pop("worst-class")
     exec(compile(part, "README.md, a part", "exec"), shown)
     fl.testing.conformance("aggregator my-trimmed-mean")
     exec(compile(protocol, "README.md, a protocol", "exec"), shown)

@@ -130,8 +130,7 @@ def test_ctrl_c_writes_the_run_down_and_says_how_it_goes_on(fedavg):
 
     with pytest.raises(KeyboardInterrupt, match=r"stopped after round \d+; go on with: fl.run\(resume='here'\)"):
         fl.run(rounds_without_end(fedavg), out="here", on_step=at_three, quiet=True)
-    with pytest.raises(fl.RunError, match="is not done"):
-        fl.open("here")
+    assert not fl.open("here").done
     on = fl.run(resume="here", stop_after=1000, quiet=True)
     assert on.stopped == "round 1000"
 

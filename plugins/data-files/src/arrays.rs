@@ -161,6 +161,7 @@ pub(crate) fn npy_column(
     match &mut rows.data {
         npy::Data::Bytes(data) => data.retain(|_| keep()),
         npy::Data::Numbers(data) => data.retain(|_| keep()),
+        npy::Data::Texts(_) => bail!("{}: inputs are texts; they must be numbers", name()),
     }
     rows.shape = vec![count, width - 1];
     let inputs = numbers(rows).with_context(name)?;
@@ -215,9 +216,14 @@ fn labelled(array: &npy::Array, classes: &mut Classes) -> Result<Vec<u32>> {
         array.shape
     );
     let class = |row: usize| {
-        let number = array.number(row);
-        ensure!(number.is_finite(), "label {row} is {number}");
-        let class = classes.of(&class_name(number));
+        let class = match &array.data {
+            npy::Data::Texts(texts) => classes.of(&texts[row]),
+            _ => {
+                let number = array.number(row);
+                ensure!(number.is_finite(), "label {row} is {number}");
+                classes.of(&class_name(number))
+            }
+        };
         class.with_context(|| format!("label {row}"))
     };
     (0..rows).map(class).collect()
@@ -259,6 +265,7 @@ fn numbers(array: npy::Array) -> Result<Inputs> {
             }
             data.into_iter().map(|n| n as f32).collect()
         }
+        npy::Data::Texts(_) => bail!("inputs are texts; they must be numbers"),
     };
     Ok(Inputs::Dense {
         shape: shape[1..].to_vec(),

@@ -19,24 +19,27 @@ pub struct Array {
 pub enum Data {
     /// Unsigned bytes (and truth values).
     Bytes(Vec<u8>),
-    /// Everything else.
+    /// Everything else that is a number.
     Numbers(Vec<f64>),
+    /// Texts, as only labels may be.
+    Texts(Vec<String>),
 }
 
 impl Array {
-    /// The number at a position.
+    /// The number at a position; a text is none.
     pub fn number(&self, at: usize) -> f64 {
         match &self.data {
             Data::Bytes(data) => f64::from(data[at]),
             Data::Numbers(data) => data[at],
+            Data::Texts(_) => f64::NAN,
         }
     }
 }
 
-/// Reads an array of numbers or truth values.
+/// Reads an array of numbers, truth values or texts.
 ///
 /// # Errors
-/// If it is not NumPy's, holds text, complex numbers, records or objects, or its header does not
+/// If it is not NumPy's, holds bytes, complex numbers, records or objects, or its header does not
 /// describe exactly the bytes that follow.
 pub fn read(bytes: &[u8]) -> Result<Array> {
     const MAGIC: &[u8] = b"\x93NUMPY";
@@ -70,10 +73,15 @@ pub fn read(bytes: &[u8]) -> Result<Array> {
     let big = kind.starts_with('>');
     let letters = kind.trim_start_matches(['<', '>', '|', '=']);
     ensure!(
-        !letters.starts_with(['U', 'S', 'O']),
-        "texts and objects (`{kind}`) are not read; number the classes from 0, and name them in `classes`"
+        !letters.starts_with(['S', 'O']),
+        "bytes and objects (`{kind}`) are not read; save texts as `array.astype(str)`"
     );
-    let size: usize = letters.get(1..).and_then(|n| n.parse().ok()).unwrap_or(0);
+    let width = letters.get(1..).and_then(|n| n.parse().ok());
+    let size: usize = match letters.starts_with('U') {
+        true => width.and_then(|n: usize| n.checked_mul(4)),
+        false => width,
+    }
+    .unwrap_or(0);
     let count = shape
         .iter()
         .try_fold(1usize, |n, side| n.checked_mul(*side));
@@ -85,10 +93,28 @@ pub fn read(bytes: &[u8]) -> Result<Array> {
     );
     let data = match letters {
         "u1" | "b1" => Data::Bytes(content.to_vec()),
+        _ if letters.starts_with('U') => Data::Texts(texts(content, size, big)?),
         _ => Data::Numbers(numbers(content, letters, big)?),
     };
     let array = Array { shape, data };
     Ok(if fortran { c_order(&array) } else { array })
+}
+
+/// Texts of one width: four bytes a character, filled up with zeros.
+fn texts(content: &[u8], size: usize, big: bool) -> Result<Vec<String>> {
+    let character = |bytes: &[u8]| {
+        let bytes = bytes.try_into().unwrap_or_default();
+        char::from_u32(match big {
+            true => u32::from_be_bytes(bytes),
+            false => u32::from_le_bytes(bytes),
+        })
+    };
+    let text = |(at, bytes): (usize, &[u8])| {
+        let text: Option<String> = bytes.chunks_exact(4).map(character).collect();
+        let text = text.with_context(|| format!("text {at} holds what is no character"))?;
+        Ok(text.trim_end_matches('\0').to_string())
+    };
+    content.chunks_exact(size).enumerate().map(text).collect()
 }
 
 fn numbers(content: &[u8], letters: &str, big: bool) -> Result<Vec<f64>> {
@@ -181,6 +207,7 @@ fn c_order(array: &Array) -> Array {
     let data = match &array.data {
         Data::Bytes(data) => Data::Bytes((0..total).map(|at| data[place(at)]).collect()),
         Data::Numbers(data) => Data::Numbers((0..total).map(|at| data[place(at)]).collect()),
+        Data::Texts(data) => Data::Texts((0..total).map(|at| data[place(at)].clone()).collect()),
     };
     Array {
         shape: shape.clone(),
@@ -221,6 +248,17 @@ mod tests {
     }
 
     #[test]
+    fn texts_end_before_their_zeros() {
+        let header = "{'descr': '<U3', 'fortran_order': False, 'shape': (2,), }";
+        let text = |text: &str| {
+            let all = text.chars().map(u32::from).chain(std::iter::repeat(0));
+            all.take(3).flat_map(u32::to_le_bytes).collect::<Vec<u8>>()
+        };
+        let got = read(&file(header, &[text("ja"), text("né")].concat())).unwrap();
+        assert_eq!(got.data, Data::Texts(vec!["ja".into(), "né".into()]));
+    }
+
+    #[test]
     fn wrong_files_say_what_is_wrong() {
         let wrong = |bytes: &[u8], part: &str| {
             let text = format!("{:#}", read(bytes).unwrap_err());
@@ -243,8 +281,12 @@ mod tests {
         let huge = "(18446744073709551615, 4)";
         wrong(&file(&header("'<f4'", huge), &[0; 8]), "bytes follow");
         wrong(
-            &file(&header("'<U5'", "(1,)"), &[0; 20]),
-            "texts and objects (`<U5`) are not read",
+            &file(&header("'|S5'", "(1,)"), &[0; 5]),
+            "bytes and objects (`|S5`) are not read",
+        );
+        wrong(
+            &file(&header("'<U1'", "(1,)"), &[0, 0, 0, 255]),
+            "text 0 holds what is no character",
         );
         wrong(&file(&header("'|O'", "(1,)"), &[0; 8]), "(`|O`) are not");
         wrong(

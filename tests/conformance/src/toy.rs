@@ -111,6 +111,19 @@ impl Toy {
         }
     }
 
+    /// Replaces samples by word numbers below `vocabulary`: each place has two words, if there are
+    /// as many, one for numbers above 0 and one for others.
+    pub(crate) fn in_words(mut self, vocabulary: usize) -> Self {
+        let values = self.x.values();
+        let words = Array2::from_shape_fn(values.dim(), |(i, j)| {
+            let above = usize::from(values[[i, j]] > 0.0);
+            ((2 * j + above) % vocabulary.max(1)) as f32
+        });
+        let shape = self.x.shape();
+        self.x = Samples::fresh(words, shape).expect("as many words as there were numbers");
+        self
+    }
+
     pub(crate) fn target(&self) -> Target<'_> {
         match self.kind {
             TaskKind::Classes(_) => Target::Classes(&self.classes),

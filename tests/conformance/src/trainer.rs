@@ -37,15 +37,17 @@ pub fn check(tasks: &[Task], make: &dyn Fn(&BuildContext) -> Result<Model>) -> R
     tasks.iter().try_for_each(|task| {
         let kind = format!("{:?}", task.kind).to_lowercase().replace('(', " (");
         let stream = Stream::root(0).child("trainer", 0);
-        let toy = Toy::new(task, 48, &stream.child("toy", 0));
-        Bench {
+        let mut bench = Bench {
             task,
             make,
-            toy,
+            toy: Toy::new(task, 48, &stream.child("toy", 0)),
             stream,
             place: format!("{kind}, inputs {:?}", task.input),
+        };
+        if let Some(vocabulary) = bench.model(0)?.vocabulary() {
+            bench.toy = bench.toy.in_words(vocabulary);
         }
-        .all()
+        bench.all()
     })
 }
 
@@ -429,10 +431,17 @@ impl Bench<'_> {
             return Ok(());
         };
         let wanted = self.predict(ROUND_TRIP, &mut model)?;
+        let memory = run(ROUND_TRIP, &self.place, || model.save_memory())?;
         let mut other = self.model(1)?;
-        run(ROUND_TRIP, &self.place, || match other.parametric() {
-            Some(other) => other.set_params(&params),
-            None => Ok(()),
+        run(ROUND_TRIP, &self.place, || {
+            // parameters that stay at home are in the client's memory
+            if !memory.is_empty() {
+                other.load_memory(&memory)?;
+            }
+            match other.parametric() {
+                Some(other) => other.set_params(&params),
+                None => Ok(()),
+            }
         })?;
         self.equal(
             ROUND_TRIP,

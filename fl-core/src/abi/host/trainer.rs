@@ -30,6 +30,7 @@ struct AboutTrainer {
     feature_loss: bool,
     /// `None`: not stated, so it is taken to learn all.
     learns: Option<Vec<Loss>>,
+    vocabulary: Option<usize>,
 }
 
 pub(super) struct LoadedTrainer {
@@ -255,6 +256,10 @@ impl Trainer for LoadedTrainer {
         let same = |known: &Loss| std::mem::discriminant(known) == std::mem::discriminant(&loss);
         let known = self.about.learns.as_ref();
         known.is_none_or(|all| all.iter().any(same))
+    }
+
+    fn vocabulary(&self) -> Option<usize> {
+        self.about.vocabulary
     }
 
     fn parametric(&mut self) -> Option<&mut dyn Parametric> {

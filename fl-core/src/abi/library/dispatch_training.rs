@@ -134,7 +134,11 @@ impl Object for OfTrainer {
                 let losses = Loss::KINDS.into_iter().filter(|loss| self.0.learns(*loss));
                 let learns = losses.collect::<Vec<_>>();
                 let feature_loss = self.0.takes_feature_loss();
-                host.json(&json!({ "parametric": parametric, "differentiable": differentiable, "learns": learns, "feature_loss": feature_loss }))?;
+                let vocabulary = self.0.vocabulary();
+                host.json(&json!({
+                    "parametric": parametric, "differentiable": differentiable, "learns": learns,
+                    "feature_loss": feature_loss, "vocabulary": vocabulary,
+                }))?;
             }
             FL_TRAIN => self.train(input, host)?,
             FL_PREDICT => table("scores", self.0.predict(&x()?)?)?,

@@ -1,0 +1,505 @@
+"""Rows in memory as the data of a run: arrays, frames, data sets of PyTorch and of Hugging Face.
+
+They are written once beside the run folder, in files that are named by their hash, and the spec
+names these files. So a run on them is a run on files: with the same digest, resumed without them,
+in processes and on Flower.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import decimal
+import hashlib
+import json
+import math
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import numpy as np
+
+from ._errors import Mistake, SpecError
+from ._spec import flow
+
+_ROWS = ("train", "test", "public")
+_OPTIONS = ("label", "inputs", "classes", "columns", "holdout", "missing")
+_MAX_BYTES = (1 << 32) - 1
+_KINDS = (
+    "(inputs, labels), an array, a frame of pandas or polars, a Dataset of PyTorch or of Hugging Face, or a partitioner of flwr-datasets; "
+    "for clients with rows of their own a list of these, or a mapping from names to these"
+)
+
+
+def _wrong(where: str, text: str) -> SpecError:
+    said = f"{where}: {text}"
+    return SpecError(f"data: {said}", (Mistake(said, "data"),))
+
+
+@dataclass
+class _Arrays:
+    inputs: np.ndarray
+    labels: np.ndarray | None
+
+
+@dataclass
+class _Table:
+    columns: dict[str, Any]
+    label: str | None
+
+
+@dataclass
+class _Options:
+    """What goes with the rows."""
+
+    label: str | None
+    inputs: str | None
+    classes: list[str] | None = None
+
+
+@dataclass
+class Written:
+    """The data of a run in files: the overrides of the spec that name them, and each file by what it
+    holds, such as `train.alice.inputs`."""
+
+    overrides: list[str] = field(default_factory=list)
+    files: dict[str, Path] = field(default_factory=dict)
+
+
+# ---- one source of rows
+
+
+def _rows(source, where: str, options: _Options) -> _Arrays | _Table:
+    if hasattr(source, "tocsr"):
+        raise _wrong(where, "sparse matrices are not read; give `matrix.toarray()`, or a file of libsvm")
+    if isinstance(source, tuple):
+        if len(source) != 2:
+            raise _wrong(where, f"rows are (inputs, labels), got {len(source)} things; a list gives each client its own rows")
+        inputs, labels = source
+        if _is_frame(inputs):
+            return _labelled_frame(inputs, labels, where)
+        return _checked(_numbers(inputs, where), None if labels is None else _labels(labels, where), where)
+    if isinstance(source, np.ndarray) or _is_tensor(source):
+        return _checked(_numbers(source, where), None, where)
+    if hasattr(source, "column_names") and hasattr(source, "features"):
+        return _hugging_face(source, where, options)
+    if _is_frame(source):
+        return _Table(_columns(source, where), options.label)
+    if hasattr(source, "__getitem__") or hasattr(source, "__iter__"):
+        return _items(source, where)
+    raise _wrong(where, f"rows are {_KINDS}; got {type(source).__name__}")
+
+
+def _is_tensor(value) -> bool:
+    return hasattr(value, "detach") and hasattr(value, "cpu")
+
+
+def _is_frame(value) -> bool:
+    return (hasattr(value, "columns") or hasattr(value, "column_names")) and hasattr(value, "__getitem__") and not isinstance(value, Mapping)
+
+
+def _plain(value) -> np.ndarray:
+    """A tensor, a picture, a list as an array."""
+    if _is_tensor(value):
+        value = value.detach().cpu()
+        if value.dtype.is_floating_point and value.dtype.itemsize < 4:
+            value = value.float()  # numpy has no bfloat16
+        return value.numpy()
+    return np.asarray(value)
+
+
+def _numbers(value, where: str) -> np.ndarray:
+    array = _plain(value)
+    if array.ndim < 2:
+        raise _wrong(where, f"inputs of shape {list(array.shape)}; the first dimension is the rows, so there must be two at least")
+    if array.dtype.kind not in "biuf":
+        row = next((at for at, one in enumerate(array) if np.asarray(one.tolist()).dtype.kind not in "biuf"), 0) if array.dtype == object else 0
+        raise _wrong(f"{where}, row {row}", f"inputs must be numbers, got {array.dtype}; give a frame for a table with texts")
+    if array.dtype.kind == "f":
+        array = array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64, copy=False) if array.dtype.itemsize not in (4, 8) else array
+        bad = ~np.isfinite(array).reshape(len(array), -1).all(axis=1)
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            value = array[row][~np.isfinite(array[row])].flat[0]
+            raise _wrong(f"{where}, row {row}", f"an input is {value}; every input must be a finite number")
+    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<") if array.dtype.byteorder == ">" else array.dtype)
+
+
+def _labels(value, where: str) -> np.ndarray:
+    array = np.array([*value], object) if isinstance(value, (list, tuple)) and any(isinstance(one, str) for one in value) else _plain(value)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        more = "; of one-hot rows give `labels.argmax(1)`" if array.ndim == 2 else ""
+        raise _wrong(where, f"labels of shape {list(array.shape)}; there must be one class for each row{more}")
+    if array.dtype.kind in "OT":
+        for row, one in enumerate(array):
+            if not isinstance(one, str):
+                raise _wrong(f"{where}, row {row}", f"the label is {one!r} ({type(one).__name__}); labels are whole numbers or texts")
+        array = array.astype(str)
+    if array.dtype.kind == "f":
+        bad = np.flatnonzero(~(np.isfinite(array) & (np.floor(array) == array)))
+        if len(bad):
+            raise _wrong(f"{where}, row {bad[0]}", f"the label is {array[bad[0]]}; a label is the number or the name of a class")
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "biuU":
+        raise _wrong(where, f"labels must be whole numbers or texts, got {array.dtype}")
+    return np.ascontiguousarray(array)
+
+
+def _checked(inputs: np.ndarray, labels: np.ndarray | None, where: str) -> _Arrays:
+    if labels is not None and len(labels) != len(inputs):
+        raise _wrong(where, f"{len(inputs)} rows and {len(labels)} labels; there must be one for each row")
+    return _Arrays(inputs, labels)
+
+
+def _items(source, where: str) -> _Arrays:
+    """A `Dataset` of PyTorch, or anything with rows in turn: each is `(input, label)`, or an input."""
+    inputs, labels = [], []
+    rows: Iterable = (source[at] for at in range(len(source))) if hasattr(source, "__len__") and hasattr(source, "__getitem__") else source
+    for row, item in enumerate(rows):
+        here = f"{where}, row {row}"
+        if isinstance(item, (tuple, list)):
+            if len(item) != 2:
+                raise _wrong(here, f"an item is (input, label), got {len(item)} things")
+            item, label = item
+            label = _plain(label)
+            if label.ndim != 0:
+                raise _wrong(here, f"a label of shape {list(label.shape)}; there must be one class for each row")
+            labels.append(label.item())
+        elif labels:
+            raise _wrong(here, "it has no label, and the rows before have one")
+        one = _plain(item)
+        if one.dtype.kind not in "biuf":
+            raise _wrong(here, f"an input must be numbers, got {type(item).__name__}; let the data set's transform make a tensor of it")
+        if inputs and one.shape != inputs[0].shape:
+            raise _wrong(here, f"an input of shape {list(one.shape)}, and that of row 0 has {list(inputs[0].shape)}")
+        inputs.append(one)
+    if not inputs:
+        raise _wrong(where, "there are no rows")
+    if labels and len(labels) != len(inputs):
+        raise _wrong(where, "some rows have a label and others have none")
+    stacked = np.stack(inputs)
+    stacked = stacked.reshape(len(stacked), -1) if stacked.ndim == 1 else stacked
+    return _checked(_numbers(stacked, where), _labels(labels, where) if labels else None, where)
+
+
+def _columns(frame, where: str) -> dict[str, Any]:
+    names = [*(frame.column_names if hasattr(frame, "column_names") else frame.columns)]
+    for name in names:
+        if not isinstance(name, (str, int)):
+            raise _wrong(where, f"a column's name must be text, got {name!r}")
+    if len({str(name) for name in names}) < len(names):
+        raise _wrong(where, f"two columns have one name: {', '.join(map(str, names))}")
+    return {str(name): frame[name] for name in names}
+
+
+def _labelled_frame(frame, labels, where: str) -> _Table:
+    columns = _columns(frame, where)
+    if isinstance(labels, str):
+        return _Table(columns, labels)
+    if labels is None:
+        return _Table(columns, None)
+    name = str(getattr(labels, "name", None) or "label")
+    if name in columns:
+        raise _wrong(where, f"the inputs have the column `{name}` of the labels too; drop it, or give the frame and the name")
+    labels = _labels(labels, where)
+    if len(labels) != len(frame):
+        raise _wrong(where, f"{len(frame)} rows and {len(labels)} labels; there must be one for each row")
+    return _Table(columns | {name: labels}, name)
+
+
+def _hugging_face(data, where: str, options: _Options) -> _Arrays | _Table:
+    if isinstance(data.column_names, Mapping):
+        raise _wrong(where, f"it has the splits {', '.join(data.column_names)}; give one of them, such as `data[{[*data.column_names][0]!r}]`")
+    names, features = [*data.column_names], data.features
+    kinds = {name: type(feature).__name__ for name, feature in features.items()}
+    label = options.label
+    if label is None:
+        found = [name for name in names if kinds[name] == "ClassLabel"]
+        label = found[0] if len(found) == 1 else next((name for name in names if name == "label"), None)
+    for name in (label, options.inputs):
+        if name is not None and name not in names:
+            raise _wrong(where, f"it has no column `{name}`; it has {', '.join(names)}")
+    data = data.with_format(None)
+    labels = None if label is None else [*data[label]]
+    if label is not None and kinds[label] == "ClassLabel":
+        classes = [*features[label].names]
+        bad = next((row for row, one in enumerate(labels) if one is None or one < 0), None)
+        if bad is not None:
+            raise _wrong(f"{where}, row {bad}", f"it has no class (`{label}` is {labels[bad]})")
+        labels, options.classes = [classes[one] for one in labels], options.classes or classes
+    others = [name for name in names if name != label]
+    inputs = options.inputs
+    if inputs is None and len(others) == 1 and kinds[others[0]] != "Value":
+        inputs = others[0]
+    if inputs is None:
+        columns = {name: [*data[name]] for name in others}
+        return _Table(columns | ({} if label is None else {label: labels}), label)
+    rows = [*data[inputs]]
+    if not rows:
+        raise _wrong(where, "there are no rows")
+    made = _items([(row, 0) for row in rows], where)  # a row may be a list
+    return _checked(made.inputs, None if labels is None else _labels(labels, where), where)
+
+
+# ---- all rows of a run
+
+
+def _clients(source) -> list[tuple[str, Any]] | None:
+    """Rows for each client by name; `None`: all rows are one whole."""
+    if isinstance(source, Mapping):
+        return [(str(name), rows) for name, rows in source.items()]
+    if isinstance(source, list):
+        return [(str(at), rows) for at, rows in enumerate(source)]
+    if hasattr(source, "load_partition") and hasattr(source, "num_partitions"):
+        return [(str(at), source.load_partition(at)) for at in range(source.num_partitions)]
+    return None
+
+
+def _sections(data) -> dict[str, Any]:
+    if hasattr(data, "load_split") and hasattr(data, "partitioners"):  # a FederatedDataset of flwr-datasets
+        split = next(iter(data.partitioners))
+        clients = range(data.partitioners[split].num_partitions)
+        rows = {str(at): data.load_partition(at, split) for at in clients}
+        return {"train": rows, "test": data.load_split("test")}
+    if not isinstance(data, Mapping):
+        return {"train": data}
+    for key in data:
+        if key not in _ROWS + _OPTIONS:
+            raise _wrong(repr(key), f"no such key; known: {', '.join(_ROWS + _OPTIONS)}. Clients by name go below `train`")
+    if "train" not in data:
+        raise _wrong("train", f"it is missing: {_KINDS}")
+    return dict(data)
+
+
+def _named(name: str) -> str:
+    """A client's name in the name of a file."""
+    return quote(name, safe="").replace(".", "%2E")[:120] or "_"
+
+
+class _Files:
+    """Writes rows of one form, all alike."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.written, self.bytes = folder, Written(), 0
+        self.first: tuple[str, _Arrays | _Table] | None = None
+
+    def add(self, role: str, name: str, where: str, rows: _Arrays | _Table):
+        self.alike(where, rows)
+        base = f"{role}.{_named(name)}"
+        while any(key.startswith(f"{base}.") for key in self.written.files):
+            base += "_"
+        if isinstance(rows, _Table):
+            return self.file(f"{base}.rows", "csv", lambda file: _write_table(file, rows, where))
+        inputs = self.file(f"{base}.inputs", "npy", lambda file: np.save(file, rows.inputs, allow_pickle=False))
+        if rows.labels is None:
+            return inputs
+        return {"inputs": inputs, "labels": self.file(f"{base}.labels", "npy", lambda file: np.save(file, rows.labels, allow_pickle=False))}
+
+    def alike(self, where: str, rows: _Arrays | _Table):
+        if self.first is None:
+            self.first = where, rows
+            return
+        there, first = self.first
+        if type(first) is not type(rows):
+            raise _wrong(where, f"rows of {there} are {_form(first)}, these are {_form(rows)}; give both in one form")
+        if isinstance(rows, _Arrays) and first.inputs.shape[1:] != rows.inputs.shape[1:]:
+            raise _wrong(where, f"rows of shape {list(rows.inputs.shape[1:])}, and those of {there} have {list(first.inputs.shape[1:])}")
+        if isinstance(rows, _Arrays) and (first.inputs.dtype == np.uint8) != (rows.inputs.dtype == np.uint8):
+            raise _wrong(where, f"inputs of {rows.inputs.dtype}, and those of {there} are {first.inputs.dtype}; bytes are pictures, so give both as one")
+
+    def file(self, what: str, ending: str, write) -> str:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=self.folder, prefix=".", delete=False) as file:
+                hashed = _Hashed(file)
+                try:
+                    write(hashed)
+                except BaseException:
+                    os.unlink(file.name)
+                    raise
+            to = self.folder / f"{what}.{hashed.sha256.hexdigest()[:16]}.{ending}"
+            os.chmod(file.name, 0o600)  # a client's rows are its own
+            os.replace(file.name, to)
+        except OSError as error:
+            raise _wrong(what, f"it cannot be written into {self.folder}: {error.strerror or error}") from None
+        self.bytes += hashed.bytes
+        self.written.files[what] = to
+        return str(to.absolute())
+
+
+class _Hashed:
+    """A file that hashes what is written into it."""
+
+    def __init__(self, file):
+        self.file, self.sha256, self.bytes = file, hashlib.sha256(), 0
+
+    def write(self, data):
+        self.sha256.update(data)
+        self.bytes += len(data)
+        return self.file.write(data)
+
+
+def _form(rows: _Arrays | _Table) -> str:
+    return "a table" if isinstance(rows, _Table) else "arrays"
+
+
+def _write_table(file, table: _Table, where: str):
+    texts = [_texts(name, column, where) for name, column in table.columns.items()]
+    if len({len(column) for column in texts}) > 1:
+        raise _wrong(where, "its columns have different lengths")
+
+    class Encoded:
+        @staticmethod
+        def write(text):
+            file.write(text.encode("utf-8", "surrogatepass"))
+
+    out = csv.writer(Encoded, lineterminator="\n")
+    out.writerow(table.columns)
+    # a row of one empty field would be an empty line
+    out.writerows(zip(*texts, strict=True) if len(texts) != 1 else (((text or "NA"),) for text in texts[0]))
+
+
+def _texts(name: str, column, where: str) -> list[str]:
+    values = column.tolist() if hasattr(column, "tolist") else column.to_list() if hasattr(column, "to_list") else column.to_pylist() if hasattr(column, "to_pylist") else column
+    return [_text(value, name, row, where) for row, value in enumerate(values)]
+
+
+def _text(value, name: str, row: int, where: str) -> str:
+    """A cell, as a CSV of the same rows has it."""
+    match value:
+        case str():
+            return value
+        case None:
+            return ""
+        case bool() | np.bool_():
+            return str(bool(value))
+        case int():
+            return str(value)
+        case float():
+            if math.isnan(value):
+                return ""
+            if math.isinf(value):
+                raise _wrong(f"{where}, row {row}", f"column `{name}` is {value}; every number must be finite")
+            return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+        case np.generic():
+            return _text(value.item(), name, row, where)
+        case decimal.Decimal():
+            return str(value)
+        case datetime.date() | datetime.time():
+            return "" if str(value) == "NaT" else value.isoformat()
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return ""
+    raise _wrong(f"{where}, row {row}", f"column `{name}` holds a value of type {type(value).__name__}; it must be a number, a text, true, false or None")
+
+
+def write(data, folder: Path) -> Written:
+    """Writes rows into files of the folder, which stay."""
+    given = _sections(data)
+    options = _Options(given.get("label"), given.get("inputs"), None if given.get("classes") is None else [str(one) for one in given["classes"]])
+    files = _Files(Path(folder))
+    own = _clients(given["train"])
+    if own is not None and not own:
+        raise _wrong("train", "there are no clients")
+    label = [options.label]
+
+    def add(role: str, name: str, where: str, source) -> Any:
+        rows = _rows(source, where, options)
+        if isinstance(rows, _Table):
+            if rows.label is not None and rows.label not in rows.columns and role != "public":
+                raise _wrong(where, f"it has no column `{rows.label}`; it has {', '.join(rows.columns)}")
+            if label[0] not in (None, rows.label) and rows.label is not None:
+                raise _wrong(where, f"its labels are `{rows.label}`, those of the rows before `{label[0]}`; give them one name")
+            label[0] = rows.label if rows.label in rows.columns else label[0]
+            labelled = rows.label in rows.columns
+        else:
+            labelled = rows.labels is not None
+        if role != "public" and not labelled:
+            how = "name the column: data={'train': frame, 'label': ..}" if isinstance(rows, _Table) else "give (inputs, labels)"
+            raise _wrong(where, f"the rows have no labels; {how}")
+        return files.add(role, name, where, rows), labelled
+
+    if own is None:
+        train: Any = add("train", "all", "train", given["train"])[0]
+    else:
+        train = [add("train", name, f"client `{name}`", rows)[0] for name, rows in own]
+    tests = given.get("test")
+    if tests is None and given.get("holdout") is None:
+        raise _wrong("test", "there are no test rows; give `test`, or `holdout` (such as 0.2: that share of each client's rows)")
+    about: dict[str, Any] = {"train": train}
+    if tests is not None:
+        each = _clients(tests)
+        one = lambda: add("test", "all", "test rows", tests)[0]  # noqa: E731
+        about["test"] = one() if each is None else [add("test", name, f"test rows `{name}`", rows)[0] for name, rows in each]
+    public = None
+    if given.get("public") is not None:
+        public = add("public", "all", "public rows", given["public"])
+    if files.bytes > _MAX_BYTES:
+        raise _wrong("train", f"the rows need {files.bytes} bytes, and at most {_MAX_BYTES} can be read")
+    table = isinstance(files.first[1], _Table)
+    common = {"format": "csv" if table else "npy", "max-bytes": max(1 << 28, 2 * files.bytes + (1 << 20)) if 2 * files.bytes < _MAX_BYTES - (1 << 20) else _MAX_BYTES}
+    common |= {key: given[key] for key in ("columns", "missing") if given.get(key) is not None}
+    classes = {} if options.classes is None else {"classes": options.classes}
+    of_label = {"label": label[0]} if table and label[0] is not None else {}
+    about |= common | classes | of_label
+    if given.get("holdout") is not None:
+        about["holdout"] = given["holdout"]
+    overrides = [f"data.set={flow({'files': about})}"]
+    if public is not None:
+        path, labelled = public
+        seen = common | ({**classes, **of_label} if labelled else {})
+        overrides.append(f"data.public.from={flow({'set': {'files': {'train': path, **seen}}})}")
+        overrides.append(f"data.public.labelled={json.dumps(labelled)}")
+    files.written.overrides = overrides
+    return files.written
+
+
+# ---- runs that go on
+
+
+def same_as(folder: Path, written: Written):
+    """Refuses rows that are not those with which the run in the folder began, and says which; rows
+    that are gone are put back."""
+    try:
+        recorded = json.loads((Path(folder) / "run.json").read_text(encoding="utf-8"))["data"]
+    except (OSError, ValueError, KeyError):
+        return  # the program says what is wrong with the folder
+    then = {}
+    for one in recorded:
+        what, _, rest = Path(one["path"]).name.rpartition(f".{one['sha256'][:16]}.")
+        if not rest:
+            raise SpecError(f"data: the run in {folder} was begun with files ({one['path']}), not with rows in memory; leave data out")
+        then[what] = Path(one["path"])
+    for what in [*written.files, *(what for what in then if what not in written.files)]:
+        if what not in then or what not in written.files:
+            why = "the run was begun without them" if what not in then else "they are missing, and the run was begun with them"
+            raise _wrong(_said(what), f"{why}; resume with the data that it was begun with, or without data")
+        if then[what].name != written.files[what].name:
+            raise _wrong(_said(what), f"they are not those that the run in {folder} was begun with; resume with these, or without data")
+        if not then[what].exists():
+            then[what].parent.mkdir(parents=True, exist_ok=True)
+            os.replace(written.files[what], then[what])
+
+
+def _said(what: str) -> str:
+    role, name, part = what.split(".")
+    name = unquote(name)
+    whose = {"train": f"client `{name}`", "test": "test rows", "public": "public rows"}[role]
+    return f"{whose}, {part}" if part != "rows" else whose
+
+
+def client_names(run: dict[str, Any]) -> list[str]:
+    """The names of the clients of a run, in order, if its rows were in memory and each client had
+    its own."""
+    found = []
+    for one in run.get("data", ()):
+        match = re.fullmatch(r"train\.(.+)\.(rows|inputs)\.[0-9a-f]{16}\.(npy|csv)", Path(one["path"]).name)
+        if match:
+            found.append(unquote(match[1]))
+    return [] if found == ["all"] else found

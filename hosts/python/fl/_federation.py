@@ -1,0 +1,984 @@
+"""The server and the clients that the methods of a protocol in Python are given, and the calls of
+the program."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from . import _state
+from ._given import Lacks, Mail, Message, Refused, Round, Stream
+from ._protocol import _LOSSES, Array, Arrays, Exchange, LossName, Part, Slot, TargetKind, _listed, members
+
+
+# ---- what the methods are given
+
+
+class _Program:
+    """The program, during one call of a protocol."""
+
+    def __init__(self, part: Part, host: Any, facts: dict[str, Any]):
+        self.part, self.host = part, host
+        self.filled = frozenset(facts["filled"])
+
+    def ask(self, do: str, *messages: tuple[Any, ...], back: Any = None, **more: Any) -> tuple[Any, dict[str, Array]]:
+        """What the program answers: a value, and arrays of ours by name."""
+        why, text, tensors = self.host.ask(json.dumps({"do": do, **more}), list(messages), back)
+        if why is not None:
+            raise _refused(why)
+        return (None if text is None else json.loads(text)), {name: np.asarray(memoryview(held)) for name, held in tensors.items()}
+
+    def slot(self, slot: Slot | str, role: str = "") -> Slot:
+        """The protocol's own slot of this name, for parts of this role."""
+        known = {one.name: one for one in members(type(self.part), Slot)}
+        name = slot if isinstance(slot, str) else slot.name
+        if name not in known:
+            raise LookupError(f"the protocol has no slot `{name}`; it has {', '.join(known)}")
+        if role and known[name].role != role:
+            raise TypeError(f"parts.{name} is for {known[name].role} parts, and this needs {role}")
+        return known[name]
+
+    def name(self, slot: Slot | str, role: str = "") -> str:
+        return self.slot(slot, role).name
+
+
+def _refused(why: str) -> Refused:
+    try:
+        told = json.loads(why)
+        return Refused(told["text"], told["problem"])
+    except (ValueError, TypeError, KeyError):
+        return Refused(why)
+
+
+_COLUMNS: dict[str, dict[str, str]] = {}
+
+
+def packed(kind: str, message: Any) -> dict[str, Array]:
+    """The arrays of a message of this kind, in the types that it declares, without a copy where
+    they have them."""
+    from . import _fl
+    from ._bridge import _array, _declared
+
+    if kind not in _COLUMNS:
+        _COLUMNS[kind] = dict(_fl.columns(kind))
+    columns = _COLUMNS[kind]
+    if message is None and not columns:
+        return {}
+    if not isinstance(message, Mapping):
+        if len(columns) != 1 or "*" in columns or message is None:
+            raise TypeError(f"a message of kind `{kind}` is arrays by name ({', '.join(columns) or 'any'}), got {type(message).__name__}")
+        message = {next(iter(columns)): message}
+    out: dict[str, Array] = {}
+    for name, array in message.items():
+        if not isinstance(name, str):
+            raise TypeError(f"an array's name must be text, got {name!r}")
+        declared = columns.get(name, columns.get("*"))
+        if declared == "u32" and columns.get(name) and np.ndim(array) == 0:
+            array = np.reshape(array, 1)
+        if kind == "scalar":
+            array = np.reshape(array, 1)
+        out[name] = _declared(name, array, declared) if declared else _array(name, array)
+    return out
+
+
+def _sent(tensors: Arrays, sender: int = 0, weight: float = 1.0, counts: Any = None, loss: float | None = None) -> tuple[Any, ...]:
+    """A message as the program takes it."""
+    return (sender, float(weight), counts, loss, tensors)
+
+
+def _child(key: bytes, label: str, index: int = 0) -> bytes:
+    """The key of the program's own stream below this one."""
+    word = label.encode()
+    return hashlib.sha256(key + len(word).to_bytes(8, "little") + word + index.to_bytes(8, "little")).digest()
+
+
+def _fresh(x: Array) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Samples that are in no set of the program."""
+    return {"set": None, "first": len(x), "shape": list(x.shape[1:])}, {"values": np.ascontiguousarray(x, dtype=np.float32).ravel()}
+
+
+class Samples(Sequence[Any]):
+    """Samples of the program. A model takes them as they are; `x` has their numbers."""
+
+    def __init__(self, program: _Program, ask: dict[str, Any], tensors: Arrays, ids: Array | None = None):
+        self._program, self._ask, self._tensors = program, ask, dict(tensors)
+        self._x: Array | None = None
+        self._ids = ids
+
+    @property
+    def ids(self) -> Array:
+        """Their numbers in their set, `uint32`: those of public samples mean the same
+        everywhere."""
+        return self._rows if self._ids is None else self._ids
+
+    @property
+    def _rows(self) -> Array:
+        """The program's numbers of them, during this call."""
+        first = self._ask["first"]
+        return self._tensors["ids"] if first is None else np.arange(first, dtype=np.uint32)
+
+    @property
+    def x(self) -> Array:
+        """Their numbers, `samples x ..`, fetched at the first use."""
+        if self._x is None:
+            self._x = self._program.ask("values", _sent(self._tensors), x=self._ask)[1]["values"]
+        return self._x
+
+    def _pick(self, positions: Any) -> tuple[dict[str, Any], dict[str, Array], Array]:
+        ids = np.ascontiguousarray(self.ids[positions], dtype=np.uint32)
+        if self._ask["set"] is None:  # they cross with their numbers
+            return *_fresh(self.x[positions]), ids
+        rows = np.ascontiguousarray(self._rows[positions], dtype=np.uint32)
+        return {**self._ask, "first": None}, {**self._tensors, "ids": rows}, ids
+
+    def pick(self, positions: Any) -> Samples:
+        """Those at these positions, or where this mask is true."""
+        return Samples(self._program, *self._pick(positions))
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.x[at]
+
+    def __len__(self) -> int:
+        return len(self._tensors["ids"]) if self._ask["first"] is None else int(self._ask["first"])
+
+
+class Examples(Samples):
+    """Samples and what is known of them."""
+
+    def __init__(self, program: _Program, ask: dict[str, Any], tensors: Arrays, ids: Array | None = None):
+        super().__init__(program, ask["samples"], tensors, ids)
+        self._labels = ask["labels"]
+        self._known: tuple[str, Array] | None = None
+
+    def _target(self) -> tuple[str, Array]:
+        if self._known is None:
+            of = {"samples": self._ask, "labels": self._labels}
+            kind, tensors = self._program.ask("targets", _sent(self._tensors), of=of)
+            self._known = (kind, tensors["target"])
+        return self._known
+
+    @property
+    def y(self) -> Array:
+        """What is known of each: its class, or one number for each label (1, 0, -1 for unknown)."""
+        return self._target()[1]
+
+    def pick(self, positions: Any) -> Examples:
+        """Those at these positions, or where this mask is true."""
+        if self._ask["set"] is None:
+            raise TypeError("these examples are in no set of the program, so none can be picked")
+        ask, tensors, ids = self._pick(positions)
+        return Examples(self._program, {"samples": ask, "labels": self._labels}, tensors, ids)
+
+
+class Public:
+    """The public data: all `samples`; `labelled`, those whose labels everybody may use, if there
+    are any."""
+
+    def __init__(self, program: _Program):
+        text, tensors = program.ask("public")
+        parts: list[dict[str, Array]] = [{}, {}, {}]
+        for name, array in tensors.items():
+            at, _, inner = name.partition("/")
+            parts[int(at)][inner] = array
+        self.samples = Samples(program, text["samples"], parts[0])
+        # the program numbers rows anew for each side; these numbers are the same at all
+        ids = np.arange(len(self.samples), dtype=np.uint32)
+        self.samples._ids = ids
+        self.labelled = Examples(program, text["labelled"], parts[1], ids) if text["labelled"] else None
+        self._program = program
+
+    def pick(self, ids: Any) -> Samples:
+        """Those with these ids."""
+        return self.samples.pick(np.asarray(ids, np.int64))
+
+
+class Model:
+    """A model of the server or of a client: the part of a trainer's slot."""
+
+    def __init__(self, program: _Program, of: dict[str, Any], slot: str):
+        self._program, self._of, self._slot = program, of, slot
+
+    def _ask(self, what: str, *messages: tuple[Any, ...], back: Any = None, **more: Any) -> tuple[Any, dict[str, Array]]:
+        return self._program.ask("model", *messages, back=back, of=self._of, what={"model": what, **more})
+
+    def _samples(self, x: Samples | Array) -> tuple[dict[str, Any], dict[str, Array]]:
+        if isinstance(x, Samples):
+            return x._ask, x._tensors
+        return _fresh(np.asarray(x, np.float32))
+
+    def fit(
+        self,
+        x: Samples | Array,
+        target: Array | None = None,
+        *,
+        stream: Stream,
+        kind: TargetKind | None = None,
+        epochs: int | None = None,
+        steps: int | None = None,
+        batch: int = 32,
+        loss: LossName | None = None,
+        tau: float = 1.0,
+        fresh: bool = False,
+        proximal: tuple[float, Arrays] | None = None,
+        gradient_offset: Arrays | None = None,
+        clip: float | None = None,
+        auxiliary: Callable[[Arrays, Stream], Mapping[str, Any]] | None = None,
+        feature_loss: Callable[[Array, Array, Stream], tuple[float, Array]] | None = None,
+    ) -> SimpleNamespace:
+        """Trains on samples, or on an array `samples x ..`; gives `steps` and the mean `loss`.
+
+        `target` is one entry for each sample, of this `kind`: by itself classes (whole numbers) or
+        `soft` probabilities; examples bring their own. Give `epochs` or `steps`. `proximal` is
+        FedProx's weight and anchor, `gradient_offset` SCAFFOLD's addend, `clip` the largest norm of
+        a gradient. `auxiliary` is a loss that is added to each mini-batch's, for trainers that show
+        their last layer: it gets `weight`, `bias`, `scores` and `target`, and gives `loss`, and the
+        slopes `by-scores`, `weight` and `bias`. `feature_loss` is a loss on features: it gets the
+        features (`samples x features`) and the target of a mini-batch, and gives the loss and its
+        slope by each feature. A slot says which of the two it `needs`.
+        """
+        if (epochs is None) == (steps is None):
+            raise ValueError("give `epochs` or `steps`, one of them")
+        if target is None:
+            if not isinstance(x, Examples):
+                raise ValueError("these samples bring no target: give one")
+            kind, target = cast("TargetKind", x._target()[0]), x.y
+        target = np.asarray(target)
+        kind = kind or ("classes" if target.dtype.kind in "iu" and target.ndim == 1 else "soft")
+        dtype = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}.get(kind, np.float32)
+        ask, tensors = self._samples(x)
+        letters = [_sent({**tensors, "target": np.ascontiguousarray(target, dtype=dtype)})]
+        letters += [_sent(packed("params", of)) for of in (proximal and proximal[1], gradient_offset) if of is not None]
+        how = {
+            "length": {"Epochs": epochs} if epochs is not None else {"Steps": steps},
+            "batch": batch,
+            "loss": {"Kl": {"tau": tau}} if loss == "kl" else _LOSSES[loss or self._program.part.task.loss],
+            "fresh": fresh,
+            "proximal": proximal[0] if proximal else None,
+            "offset": gradient_offset is not None,
+            "clip": clip,
+            "auxiliary": auxiliary is not None,
+            "feature_loss": feature_loss is not None,
+        }
+        back = _losses_back(auxiliary, feature_loss) if auxiliary or feature_loss else None
+        taken, report = self._ask("fit", *letters, back=back, x=ask, target=kind, **{"pass": how}, key=list(stream.key))
+        return SimpleNamespace(steps=taken, loss=float(report["loss"][0]))
+
+    def predict(self, x: Samples | Array) -> Array:
+        """Scores (logits), `samples x outputs`."""
+        ask, tensors = self._samples(x)
+        return self._ask("predict", _sent(tensors), x=ask)[1]["scores"]
+
+    def features(self, x: Samples | Array) -> Array:
+        """The inputs of the last layer, `samples x features`. Raises `fl.Lacks` if the trainer
+        shows none."""
+        ask, tensors = self._samples(x)
+        found = self._ask("features", _sent(tensors), x=ask)[1]
+        if "features" not in found:
+            raise Lacks(f"parts.{self._slot}: this trainer has no features; use a neural trainer")
+        return found["features"]
+
+    def params(self) -> dict[str, Array]:
+        """Its parameters by name: copies that are yours. Raises `fl.Refused` if it has none."""
+        return self._ask("params")[1]
+
+    def set_params(self, params: Arrays) -> None:
+        """Replaces them; names and shapes stay."""
+        self._ask("set-params", _sent(packed("params", params)))
+
+    def gradient(self, x: Samples | Array, target: Array | None = None, *, kind: TargetKind | None = None, loss: LossName | None = None) -> dict[str, Array]:
+        """The gradient of the mean loss by every parameter."""
+        if target is None:
+            kind, target = cast("TargetKind", cast("Examples", x)._target()[0]), cast("Examples", x).y
+        kind = kind or ("classes" if target.ndim == 1 else "soft")
+        dtype = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}.get(kind, np.float32)
+        ask, tensors = self._samples(x)
+        tensors = {**tensors, "target": np.ascontiguousarray(target, dtype=dtype)}
+        return self._ask("gradient", _sent(tensors), x=ask, target=kind, loss=_LOSSES[loss or self._program.part.task.loss])[1]
+
+    def vjp(self, x: Samples | Array, slope: Array) -> Array:
+        """A loss's slope by each number of the inputs, `samples x width`, from its slope by each
+        score."""
+        ask, tensors = self._samples(x)
+        sent = _sent({**tensors, "slope": np.ascontiguousarray(slope, np.float32)})
+        return self._ask("vjp", sent, x=ask)[1]["slopes"]
+
+    def step_size(self) -> float | None:
+        """The learning rate, if each step is that times the gradient and nothing else."""
+        return cast("float | None", self._ask("step-size")[0])
+
+    def save(self) -> bytes:
+        """The model in its trainer's own format, without training state."""
+        return self._ask("save")[1]["state"].tobytes()
+
+    def load(self, model: bytes) -> None:
+        """Takes back what `save` gave."""
+        self._ask("load", _sent({"state": np.frombuffer(model, np.uint8)}))
+
+
+class Generator:
+    """A generator of inputs: the part of a generator's slot."""
+
+    def __init__(self, program: _Program, slot: str):
+        self._program, self._slot = program, slot
+
+    def sample(self, n: int, stream: Stream) -> Samples:
+        """Makes `n` inputs from a stream."""
+        what = {"generator": "sample", "n": n, "key": list(stream.key)}
+        ask, tensors = self._program.ask("generator", slot=self._slot, what=what)
+        return Samples(self._program, ask, tensors)
+
+    def learn(self, made: Samples, slope: Array) -> None:
+        """Takes a step along a loss's slope by each number of the inputs made last."""
+        sent = _sent({**made._tensors, "slope": np.ascontiguousarray(slope, np.float32)})
+        self._program.ask("generator", sent, slot=self._slot, what={"generator": "learn", "made": made._ask})
+
+
+def _losses_back(auxiliary: Any, feature_loss: Any) -> Callable[..., Any]:
+    """Answers what the program asks about added losses."""
+
+    def back(text: str, messages: list[Any]) -> Any:
+        facts, seen = json.loads(text), Message(messages[0][3])
+        stream = Stream(bytes(facts["key"]))
+        if facts["call"] == "feature-loss":
+            loss, slope = feature_loss(seen["features"], seen["target"], stream)
+            return None, {"loss": np.reshape(np.asarray(loss, np.float64), 1), "by-features": np.ascontiguousarray(slope, np.float32)}, None
+        term = auxiliary(seen, stream)
+        out = {"loss": np.reshape(np.asarray(term["loss"], np.float64), 1), "by-scores": np.ascontiguousarray(term["by-scores"], np.float32)}
+        for name in ("weight", "bias"):
+            slope = term.get(name)
+            out[name] = np.zeros(seen[name].shape) if slope is None else np.ascontiguousarray(slope, np.float64)
+        return None, out, None
+
+    return back
+
+
+class Cohort(Sequence[int]):
+    """Clients that take part, ascending, and how they were drawn, which prices depend on."""
+
+    def __init__(self, ask: dict[str, Any]):
+        self._ask = ask
+
+    def only(self, keep: Callable[[int], bool]) -> Cohort:
+        """Those for which `keep` holds. Their draw is then unknown."""
+        ids = [id for id in self._ask["ids"] if keep(id)]
+        draw = self._ask["draw"] if len(ids) == self._ask["of"] else "unknown"
+        return Cohort({**self._ask, "ids": ids, "draw": draw})
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._ask["ids"][at]
+
+    def __len__(self) -> int:
+        return len(self._ask["ids"])
+
+    def __repr__(self) -> str:
+        return f"<Cohort: {len(self)} of {self._ask['of']} clients>"
+
+
+class Answers(Sequence[Mail]):
+    """The answers to an exchange, in client order. Each is a mapping of arrays, with `sender`,
+    `weight`, `class_counts` and `training_loss`."""
+
+    def __init__(self, mail: list[Mail]):
+        self._mail = mail
+
+    @property
+    def weights(self) -> Array:
+        """One for each."""
+        return np.array([mail.weight for mail in self._mail])
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._mail[at]
+
+    def __iter__(self) -> Iterator[Mail]:
+        return iter(self._mail)
+
+    def __len__(self) -> int:
+        return len(self._mail)
+
+
+class State(SimpleNamespace):
+    """What the server keeps from step to step: its attributes. Each is a number, a text, a list, a
+    mapping, an array, or several of these; a run that is stopped resumes with them."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"server.state has no `{name}`; set it before the first step")
+
+    def _save(self) -> bytes:
+        for name, value in vars(self).items():
+            try:
+                _state.check(value)
+            except _state.Unsavable as error:
+                raise TypeError(
+                    f"what it keeps as `server.state.{name}` ({error.kind}) cannot be saved, so a run that stops would lose it: keep numbers, "
+                    "texts, lists, mappings and arrays"
+                ) from None
+        return _state.save(vars(self))
+
+    def _load(self, state: bytes) -> None:
+        vars(self).clear()
+        vars(self).update(_state.load(state))
+
+
+class _Side:
+    """What the server and a client have in common."""
+
+    def __init__(self, program: _Program):
+        self._program = program
+        self._public: Public | None = None
+
+    @property
+    def task(self) -> Any:
+        """What models learn: `input`, the shape of a sample; `outputs`, how many scores it gets;
+        `multi_label`."""
+        return self._program.part.task
+
+    def has(self, slot: Slot) -> bool:
+        """Is this slot filled (for this client)?"""
+        return self._program.name(slot) in self._program.filled
+
+    @property
+    def public(self) -> Public:
+        """The public data. Raises `fl.Refused` if the spec has none."""
+        if self._public is None:
+            self._public = Public(self._program)
+        return self._public
+
+    def model(self, slot: Slot) -> Model:
+        """The model in this slot, made at its first use."""
+        name = self._program.name(slot, "trainer")
+        return Model(self._program, {"slot": name}, name)
+
+    def generator(self, slot: Slot) -> Generator:
+        """The generator in this slot, made at its first use."""
+        return Generator(self._program, self._program.name(slot, "generator"))
+
+    def _clipped(self, slot: Slot, message: Any, agreed: float | None = None) -> dict[str, Array]:
+        of = self._program.slot(slot, "privacy")
+        sent = _sent(packed(of.takes, message))
+        return self._program.ask("clip", sent, slot=of.name, kind=of.takes, agreed=agreed)[1]
+
+    def _aggregate(self, slot: Slot, round: dict[str, Any], messages: Iterable[Any], weights: Any, shown: Any, role: str) -> dict[str, Array]:
+        of = self._program.slot(slot, role)
+        letters = []
+        for at, one in enumerate(messages):
+            mail = one if isinstance(one, Mail) else Mail(at, 1.0, None, {})
+            weight = mail.weight if weights is None else float(weights[at])
+            letters.append(_sent(packed(of.takes, one), mail.sender, weight, mail.class_counts, mail.training_loss))
+        if shown is not None:
+            letters.append(_sent(packed(of.takes, shown)))
+        return self._program.ask("aggregate", *letters, slot=of.name, round=round, kind=of.takes, shown=shown and of.takes)[1]
+
+
+class Server(_Side):
+    """The server's side of a run: it sends requests, combines answers, evaluates, and keeps
+    `state`.
+
+    All that is done for a run is done in steps, `once` and `rounds`; each ends in a checkpoint.
+    """
+
+    def __init__(self, program: _Program, facts: dict[str, Any]):
+        super().__init__(program)
+        self.state = State()
+        self._everyone = Cohort(facts["everyone"])
+        self._round: Round | None = None
+
+    # ---- steps
+
+    def rounds(self, n: int, body: Callable[[Server, Round], object]) -> None:
+        """Calls `body(server, round)` for rounds 1 to `n`. A resumed run skips those that it has
+        done; `state` is then as they left it. A round that the privacy budget does not pay for is
+        undone, and ends the rounds."""
+        for number in range(1, n + 1):
+            self._step(f"round {number}", number, n, body)
+
+    def once(self, name: str, body: Callable[[Server, Round], object]) -> None:
+        """Calls `body(server, round)` once, as the step of this name. A resumed run that has done
+        it skips it."""
+        self._step(name, 0, 0, body)
+
+    def _step(self, name: str, number: int, of: int, body: Callable[[Server, Round], object]) -> None:
+        if self._round is not None:
+            raise RuntimeError(f"a step cannot begin in the middle of another one ({self._round.name})")
+        begun, kept = self._program.ask("begin-step", name=name, number=number, of=of)
+        if begun == "skipped":
+            return
+        if begun == "restored":
+            self.state._load(kept["state"].tobytes())
+            return
+        while True:
+            attempt = begun["attempt"]
+            before, failed = (self.state._save() if attempt["undoable"] else None), None
+            self._round = Round(attempt["round"], _Key(bytes(attempt["round"]["key"])))
+            try:
+                body(self, self._round)
+                unchanged(self._program.part)
+                after = self.state._save()
+            except Exception as error:
+                failed = told(self._program.part, error, getattr(body, "__name__", "lead"))
+            finally:
+                self._round = None
+            begun, _ = self._program.ask("judge-step", failed=failed)
+            if begun == "done":
+                break
+            if before is not None:
+                self.state._load(before)
+                after = before
+            if begun == "undone":
+                break
+        self._program.ask("finish-step", _sent({"state": np.frombuffer(after, np.uint8)}))
+
+    @property
+    def round(self) -> Round:
+        """The step that is being done: its `number`, `name`, `last` and `stream`."""
+        if self._round is None:
+            raise RuntimeError("the protocol is in no step: do this in what `server.rounds` or `server.once` calls")
+        return self._round
+
+    @property
+    def _at(self) -> dict[str, Any]:
+        return cast("dict[str, Any]", self.round._facts)
+
+    # ---- clients
+
+    @property
+    def everyone(self) -> Cohort:
+        """Every client that takes part."""
+        return self._everyone
+
+    def with_examples(self, at_least: int) -> Cohort:
+        """Every client with so many examples; all of them, if the run has an accountant."""
+        return Cohort(self._program.ask("with-examples", at_least=at_least)[0])
+
+    def who(self, slot: Slot) -> list[str]:
+        """The clients that have a part in this slot, such as `sign-flip for clients 0-1`."""
+        return cast("list[str]", self._program.ask("who", slot=self._program.name(slot))[0])
+
+    def cohort(self, slot: Slot, loss: Exchange | None = None, model: Arrays | None = None) -> Cohort:
+        """The clients that the selector in this slot picks for this round; everyone, if it is
+        empty. With `loss`, an exchange, a selector may ask for the loss of `model` at the
+        clients."""
+        letters = [] if loss is None else [_sent(packed(loss.sends, model))]
+        name = self._program.name(slot, "selector")
+        return Cohort(self._program.ask("cohort", *letters, slot=name, round=self._at, loss=loss and loss.label)[0])
+
+    def _down(self, exchange: Exchange, to: Iterable[int], message: Any) -> tuple[list[tuple[Any, ...]], list[int]]:
+        """Different messages, and the position of each client's."""
+        if not callable(message):
+            return [_sent(packed(exchange.sends, message))], [0 for _ in to]
+        letters: list[tuple[Any, ...]] = []
+        which: list[int] = []
+        known: dict[int, tuple[int, Any]] = {}
+        for id in to:
+            one = message(id)
+            if builtin_id(one) not in known:
+                known[builtin_id(one)] = (len(letters), one)  # held, so that its address stays its own
+                letters.append(_sent(packed(exchange.sends, one)))
+            which.append(known[builtin_id(one)][0])
+        return letters, which
+
+    def run(
+        self,
+        exchange: Exchange,
+        cohort: Cohort,
+        message: Any,
+        *,
+        form: Callable[[Mail], Any] | None = None,
+        shown: Any = None,
+    ) -> dict[str, Array]:
+        """Runs an exchange as it is declared: sends `message` (or `message(client)`) to each
+        client, lets the declared aggregator combine the answers, and releases the result through
+        the declared mechanism of the server.
+
+        `form(mail)` makes what the aggregator combines of each answer: a message, or a message and
+        its weight. `shown` is what the aggregator sees as sent.
+        """
+        self._declared(exchange)
+        letters, which = self._down(exchange, cohort, message)
+        if shown is not None:
+            letters.append(_sent(packed(exchange.sends, shown)))
+        into = exchange.options["into"]
+        back = form and _form_back(form, into.takes if into else exchange.answers)
+        return self._program.ask(
+            "run", *letters, back=back, round=self._at, label=exchange.label, cohort=cohort._ask, which=which,
+            shown=None if shown is None else exchange.sends, forms=form is not None,
+        )[1]  # fmt: skip
+
+    def collect(self, exchange: Exchange, to: Iterable[int], message: Any) -> Answers:
+        """Sends `message` (or `message(client)`) to each of these clients, and gives their answers,
+        by the spec's policy on faults."""
+        self._declared(exchange)
+        to = list(to)
+        letters, which = self._down(exchange, to, message)
+        about, tensors = self._program.ask("collect", *letters, round=self._at, label=exchange.label, to=to, which=which)
+        bodies: list[dict[str, Array]] = [{} for _ in about]
+        for name, array in tensors.items():
+            at, _, inner = name.partition("/")
+            bodies[int(at)][inner] = array
+        return Answers([Mail(one["from"], one["weight"], one["class_counts"], body, one["training_loss"]) for one, body in zip(about, bodies, strict=True)])
+
+    def _declared(self, exchange: Exchange) -> None:
+        if exchange not in members(type(self._program.part), Exchange):
+            raise LookupError(f"the protocol declares no exchange `{getattr(exchange, 'label', exchange)}`: put `@fl.exchange` before the method of its class")
+
+    def aggregate(self, slot: Slot, messages: Iterable[Any], weights: Any = None) -> dict[str, Array]:
+        """Lets the aggregator in this slot combine messages: answers, or arrays by name. `weights`,
+        one for each, take the place of those that they came with."""
+        return self._aggregate(slot, self._at, messages, weights, None, "aggregator")
+
+    def select(self, slot: Slot, pool: Samples | Arrays) -> Array | None:
+        """Positions of samples, or of soft labels (`rows` and `values`), that the selector in this
+        slot picks; `None`, if it is empty."""
+        of = self._program.slot(slot, "selector")
+        if of.name not in self._program.filled:
+            return None
+        ask, tensors = (pool._ask, pool._tensors) if isinstance(pool, Samples) else (None, packed(of.signature, pool))
+        return self._program.ask("select", _sent(tensors), slot=of.name, round=self._at, pool=of.signature, samples=ask)[1]["positions"]
+
+    # ---- releases
+
+    def release(self, slot: Slot, message: Any, cohort: Cohort, *, clip: bool = True) -> dict[str, Array]:
+        """Releases something made of the data of `cohort` through the mechanism in this slot: clip,
+        price, afford, perturb, charge. Without `clip` it is a sum of what `clipped` has let
+        through. It is as it was, if the slot is empty."""
+        of = self._program.slot(slot, "privacy")
+        sent = _sent(packed(of.takes, message))
+        return self._program.ask("release", sent, slot=of.name, round=self._at, kind=of.takes, cohort=cohort._ask, clip=clip)[1]
+
+    def clipped(self, slot: Slot, message: Any) -> dict[str, Array]:
+        """The message within the bound of the mechanism in this slot."""
+        return self._clipped(slot, message)
+
+    def affords(self, slot: Slot, message: Any, cohort: Cohort) -> None:
+        """Raises `fl.Refused` if the budget does not pay for a release like this one."""
+        of = self._program.slot(slot, "privacy")
+        self._program.ask("affords", _sent(packed(of.takes, message)), slot=of.name, kind=of.takes, cohort=cohort._ask)
+
+    # ---- its models, and what is measured and kept
+
+    def fit(self, slot: Slot, x: Samples | Array, target: Array | None = None, **how: Any) -> SimpleNamespace:
+        """Trains the server's model in this slot, see `Model.fit`."""
+        return self.model(slot).fit(x, target, stream=Stream(_child(self.round._key, self._program.name(slot))), **how)
+
+    def read_model(self, slot: Slot, client: int, model: bytes) -> Model:
+        """A model that this client trained in this slot, saved and sent."""
+        name = self._program.name(slot, "trainer")
+        reader, _ = self._program.ask("reader", slot=name)
+        held, _ = self._program.ask("read", _sent({"model": np.frombuffer(model, np.uint8)}), reader=reader, client=client)
+        return Model(self._program, {"held": held}, name)
+
+    def evaluate(self, slot: Slot) -> None:
+        """Records how good the server's model in this slot is on the test examples, if this round
+        is to be evaluated."""
+        self._program.ask("evaluate", slot=self._program.name(slot, "trainer"), round=self._at)
+
+    def evaluate_clients(self, slot: Slot) -> None:
+        """Records how good the clients' own models in this slot are, if this round is to be
+        evaluated."""
+        self._program.ask("evaluate-clients", slot=self._program.name(slot, "trainer"), round=self._at)
+
+    def evaluate_for_clients(self, slot: Slot, models: Sequence[Arrays], of: Callable[[int], int]) -> Array:
+        """Records how good models of the server are for the clients: `of(client)` is the position
+        of its model. Gives the scores in client order; none, if this round is not evaluated."""
+        letters = [_sent(packed("params", model)) for model in models]
+        whose = [of(id) for id in self.everyone]
+        return self._program.ask("evaluate-for-clients", *letters, slot=self._program.name(slot, "trainer"), round=self._at, whose=whose)[1]["scores"]
+
+    def record(self, name: str, value: float) -> None:
+        """Records a number, if this round is to be evaluated."""
+        self._program.ask("record", round=self._at, name=name, value=_finite(value))
+
+    def record_each(self, name: str, values: Iterable[float]) -> None:
+        """Records a number of each client, in client order: its mean and deviation."""
+        self._program.ask("record-each", round=self._at, name=name, each=[_finite(value) for value in values])
+
+    def keep_model(self, slot: Slot, name: str | None = None) -> None:
+        """Keeps the server's model in this slot as a result of the run, under the slot's name or
+        another one."""
+        of = self._program.name(slot, "trainer")
+        self._program.ask("keep-model", slot=of, name=name or of)
+
+    def keep_clients(self, slot: Slot) -> None:
+        """Keeps the clients' own models in this slot as results of the run."""
+        self._program.ask("keep-clients", slot=self._program.name(slot, "trainer"))
+
+    def warn(self, text: str) -> None:
+        """Says something that the user should know."""
+        self._program.ask("warn", text=str(text))
+
+
+class Client(_Side):
+    """One client: its data, its models and its parts. Nothing of it leaves but as an answer. `id`
+    is its number."""
+
+    def __init__(self, program: _Program, facts: dict[str, Any]):
+        super().__init__(program)
+        self.id: int = facts["client"]
+        self._key = bytes(facts["key"])
+        self._own: Examples | None = None
+
+    @property
+    def own(self) -> Examples:
+        """Its own examples."""
+        if self._own is None:
+            self._own = Examples(self._program, *self._program.ask("own"))
+        return self._own
+
+    def stream(self, purpose: str) -> Stream:
+        """Its randomness for one purpose within this request."""
+        return Stream(_child(self._key, purpose))
+
+    # ---- learning
+
+    def fit(self, slot: Slot, examples: Samples | Array | None = None, target: Array | None = None, **how: Any) -> SimpleNamespace:
+        """Trains its model in this slot on its own examples, or on these, see `Model.fit`. The mean
+        loss is the training loss that an aggregator may ask for."""
+        report = self.model(slot).fit(self.own if examples is None else examples, target, stream=self.stream(self._program.name(slot)), **how)
+        self._program.ask("fitted", loss=_finite(report.loss) if report.steps else None)
+        return report
+
+    def fit_public(self, slot: Slot, ids: Any, target: Array, **how: Any) -> SimpleNamespace:
+        """Trains its model in this slot on scores or labels of these public samples."""
+        stream = Stream(_child(self.stream(self._program.name(slot)).key, "public"))
+        return self.model(slot).fit(self.public.pick(ids), target, stream=stream, **how)
+
+    def new_model(self, slot: Slot, index: int = 0) -> Model:
+        """A new model for this slot, the `index`-th of its kind, which need not last, such as a
+        teacher."""
+        name = self._program.name(slot, "trainer")
+        return Model(self._program, {"held": self._program.ask("new-model", slot=name, index=index)[0]}, name)
+
+    def set_model(self, slot: Slot, model: Model) -> None:
+        """Lets a model that `new_model` gave be the one of this slot."""
+        if "held" not in model._of:
+            raise TypeError("set_model takes a model that new_model gave")
+        self._program.ask("set-model", slot=self._program.name(slot, "trainer"), model=model._of["held"])
+
+    def aggregate(self, slot: Slot, messages: Iterable[Any], weights: Any = None) -> dict[str, Array]:
+        """Lets the aggregator in this slot combine messages of this client, such as those of its
+        teachers."""
+        return self._aggregate(slot, self._at(slot), messages, weights, None, "aggregator")
+
+    def _at(self, slot: Slot) -> dict[str, Any]:
+        name = self._program.name(slot)
+        return {"name": name, "number": 0, "last": False, "key": list(self.stream(name).key)}
+
+    # ---- releases
+
+    def release(self, slot: Slot, message: Any) -> dict[str, Array]:
+        """Releases a message through the mechanism in this slot: clip, price, afford, perturb. It
+        is as it was, if the slot is empty. Raises `fl.Refused` if the exchange does not declare it,
+        or the budget does not pay for it."""
+        of = self._program.slot(slot, "privacy")
+        tensors = packed(of.takes, message)
+        if of.name not in self._program.filled:
+            return tensors
+        return self._program.ask("release-here", _sent(tensors), slot=of.name, kind=of.takes)[1]
+
+    def clip(self, slot: Slot, message: Any, agreed: float | None = None) -> dict[str, Array]:
+        """The message within the bound of the mechanism in this slot, without noise; `agreed` is
+        what all clients agreed on."""
+        return self._clipped(slot, message, agreed)
+
+    def select(self, slot: Slot, pool: Samples | Arrays, *, learn: Examples | None = None) -> Array | None:
+        """Positions of samples, or of soft labels (`rows` and `values`), that this client's
+        selector in this slot picks; `None`, if it is empty. With `learn` it first learns what its
+        own examples look like."""
+        of = self._program.slot(slot, "selector")
+        if of.name not in self._program.filled:
+            return None
+        (held, _), _ = self._program.ask("take-selector", slot=of.name)
+        try:
+            if learn is not None:
+                own = {"samples": learn._ask, "labels": learn._labels}
+                key = list(_child(self.stream(of.name).key, "fit"))
+                self._program.ask("selector-fit", _sent(learn._tensors), selector=held, own=own, key=key)
+            ask, tensors = (pool._ask, pool._tensors) if isinstance(pool, Samples) else (None, packed(of.signature, pool))
+            round = self._at(slot)
+            return self._program.ask("selector-select", _sent(tensors), selector=held, round=round, pool=of.signature, samples=ask)[1]["positions"]
+        finally:
+            self._program.ask("put-selector", slot=of.name, selector=held)
+
+    # ---- what it keeps
+
+    def stash(self, name: str, value: Any) -> None:
+        """Keeps a value between requests: numbers, texts, lists, mappings and arrays."""
+        try:
+            kept = _state.save({"": value})
+        except _state.Unsavable as error:
+            raise TypeError(f"what it stashes as `{name}` ({error.kind}) cannot be saved: keep numbers, texts, lists, mappings and arrays") from None
+        self._program.ask("stash", _sent({"kept": np.frombuffer(kept, np.uint8)}), name=f"python {name}")
+
+    def stashed(self, name: str, default: Any = None) -> Any:
+        """What `stash` kept under this name."""
+        return self._kept("stashed", name, default)
+
+    def unstash(self, name: str, default: Any = None) -> Any:
+        """As `stashed`, and keeps it no more."""
+        return self._kept("unstash", name, default)
+
+    def _kept(self, do: str, name: str, default: Any) -> Any:
+        found = self._program.ask(do, name=f"python {name}")[1]
+        return _state.load(found["kept"].tobytes())[""] if "kept" in found else default
+
+    # ---- what is said
+
+    def note(self, text: str) -> None:
+        """For the user. With an accountant it stays with the client."""
+        self._program.ask("note", text=str(text))
+
+    def measure(self, name: str, value: float) -> None:
+        """A number for the report: its mean and deviation over clients. With an accountant it stays
+        with the client."""
+        self._program.ask("measure", name=name, value=_finite(value))
+
+
+class _Key:
+    """What `Round` asks of a host."""
+
+    def __init__(self, key: bytes):
+        self._key = key
+
+    def key(self) -> bytes:
+        return self._key
+
+
+builtin_id = id
+
+
+def _finite(value: float) -> float | None:
+    """A number that JSON has."""
+    value = float(value)
+    return value if np.isfinite(value) else None
+
+
+def _form_back(form: Callable[[Mail], Any], kind: str) -> Callable[..., Any]:
+    def back(_text: str, messages: list[Any]) -> Any:
+        mail = Mail(*messages[0])
+        made = form(mail)
+        made, weight = made if isinstance(made, tuple) else (made, mail.weight)
+        about = {"from": mail.sender, "weight": float(weight), "class_counts": mail.class_counts, "training_loss": mail.training_loss}
+        return json.dumps(about), packed(kind, made), None
+
+    return back
+
+
+# ---- as the program calls it
+
+
+def who(part: Part) -> str:
+    from ._parts import origin
+
+    return f"protocol `{part._fl['name']}` from {origin(type(part).__module__)}"
+
+
+def told(part: Part, error: BaseException, method: str) -> dict[str, Any]:
+    """An exception as the program's error: with the part and the method that it came from, and what
+    the program itself said of it."""
+    from ._bridge import explain
+
+    named = f"{who(part)}: {method}(): "
+    if isinstance(error, Refused):
+        text = str(error)
+        explain(error)
+        return {"text": text if who(part) in text else named + text, "problem": error.problem}
+    problems = {"Lacks": "Lacks", "Shape": "Shape", "Unpriced": "Unpriced"}
+    problem = next((word for kind in type(error).__mro__ if (word := problems.get(kind.__name__)) and kind.__module__.startswith("fl.")), None)
+    text = explain(error)[1]
+    return {"text": named + text, "problem": None if problem is None else {problem: text}}
+
+
+def begin(part: Part) -> None:
+    """Remembers what a new part holds."""
+    object.__setattr__(part, "_fl_held", _held(part))
+
+
+def _held(part: Part) -> dict[str, Any]:
+    held: dict[str, Any] = {}
+    for name, value in vars(part).items():
+        if name in ("task", "_fl_made", "_fl_held"):
+            continue
+        try:
+            held[name] = _state.save({"": value})
+        except _state.Unsavable:
+            held[name] = builtin_id(value)
+    return held
+
+
+def unchanged(part: Part) -> None:
+    """A part keeps nothing on itself: other calls, of clients and of runs that resume, have parts
+    of their own."""
+    before, now = part._fl_held, _held(part)
+    for name in {**before, **now}:
+        if before.get(name) != now.get(name):
+            raise TypeError(
+                f"it keeps `{name}` on self, which is not there for another client, in another process, or after a stop: keep what the server "
+                "remembers in `server.state`, and what a client remembers with `client.stash`"
+            )
+
+
+def declare(part: Part) -> str:
+    slots = [one.declared(part) for one in members(type(part), Slot)]
+    exchanges = [one for one in members(type(part), Exchange) if one.options["when"] is None or one.options["when"](part)]
+    clipping = {slot.name for one in exchanges for slot in _listed(one.options["bounds"])}
+    for one in slots:
+        one["only_clips"] = one["only_clips"] or one["name"] in clipping
+    of = {"slots": slots, "exchanges": [one.declared(part) for one in exchanges]}
+    grows = getattr(part, "grows_by", None)
+    return json.dumps(of | {"grows": grows and grows.replace("_", "-"), "begins_with": getattr(part, "begins_with", None), "pooled": False})
+
+
+def lead(part: Part, text: str, host: Any) -> None:
+    facts = json.loads(text)
+    try:
+        part.lead(Server(_Program(part, host, facts), facts))
+        unchanged(part)
+    except Exception as error:
+        error._fl_told = told(part, error, "lead")  # type: ignore[attr-defined]
+        raise
+
+
+def answer(part: Part, text: str, messages: list[Any], host: Any) -> dict[str, Array]:
+    facts = json.loads(text)
+    found = next((one for one in members(type(part), Exchange) if one.label == facts["label"]), None)
+    if found is None:
+        raise LookupError(f"the protocol declares no exchange `{facts['label']}`")
+    client, sent = Client(_Program(part, host, facts), facts), Message(messages[0][3])
+    try:
+        made: Any = found.answer(part, client, sent)
+        made = _staged(found, client, sent, made)
+        unchanged(part)
+        return packed(found.answers, made)
+    except Exception as error:
+        error._fl_told = told(part, error, found.name)  # type: ignore[attr-defined]
+        raise
+
+
+def _staged(exchange: Exchange, client: Client, sent: Arrays, made: Any) -> Any:
+    """The answer, released and forged as declared."""
+    if (release := exchange.releases) and client.has(release.slot):
+        made = packed(exchange.answers, made)
+        made = release.put(sent, made, client.release(release.slot, release.take(sent, made)))
+    for slot in _listed(exchange.options["bounds"]):
+        if client.has(slot):
+            made = client.clip(slot, made)
+    attack = exchange.options["forged_by"]
+    if attack and client.has(attack):
+        made = client._aggregate(attack, client._at(attack), [made], None, sent, "attack")
+    return made
+
+
+def conflicts(part: Part, text: str) -> str:
+    filled = frozenset(json.loads(text)["filled"])
+    found = part.conflicts(lambda slot: (slot if isinstance(slot, str) else slot.name) in filled) if hasattr(part, "conflicts") else []
+    return json.dumps([{"setting": one[0].replace("_", "-"), "text": one[1]} if isinstance(one, tuple) else {"setting": None, "text": one} for one in found])
+
+
+def suits(part: Part, text: str) -> str:
+    facts = json.loads(text)
+    kind = next(iter(facts["kind"])).lower() if isinstance(facts["kind"], dict) else str(facts["kind"]).lower()
+    return json.dumps(part.suits(kind) if hasattr(part, "suits") else None)

@@ -1,0 +1,120 @@
+"""Measures in Python, beside those of the program: in its tables, reports, studies and rules."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import linecache
+import os
+import re
+import sys
+import threading
+import traceback
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import _fl
+
+_HERE = os.path.dirname(__file__) + os.sep
+_LOCK = threading.Lock()
+_TAKEN = ("accuracy", "auc", "mauc", "dice", "psnr", "seconds", "bytes", "epsilon")
+_KINDS = ("classes", "multi-label", "masks", "images")
+
+Measure = Callable[..., "float | None"]
+F = typing.TypeVar("F", bound=Measure)
+
+
+@dataclass(frozen=True)
+class _Metric:
+    name: str
+    function: Measure
+    task: str
+
+    @property
+    def module(self) -> str:
+        """Where it is from; code that was compiled from a text has no module."""
+        return self.function.__module__ or "__main__"
+
+
+_METRICS: dict[str, _Metric] = {}
+
+
+def metric(name: str, task: str = "classes") -> Callable[[F], F]:
+    """Declares a measure: a function before which it stands,
+
+    `f(scores, labels) -> number`, or `None` where it is not defined. It is measured wherever the program measures accuracy: of the
+    server's model under its name, of the clients' models under `clients.NAME`. So it is in `results.metrics`, in `on_step`, in
+    tables, reports and studies, and `stop-when: {metric: NAME, ..}` can name it. Digests do not depend on it.
+
+    `scores` is `rows x outputs` (logits). `labels` has the classes of the rows if `task` is `classes`; `rows x labels` of 1, 0 and
+    -1 for unknown if it is `multi-label`; `rows x pixels` of classes if it is `masks`, and of values if it is `images`. With another
+    task nothing is measured. A measure of a notebook counts in all runs of the session, one of a module in those whose spec names
+    the module under `plugins`, and in other runs of a process that imports it.
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", name):
+        raise ValueError(f"a measure's name has small letters, digits, - and _, got {name!r}")
+    if name in _TAKEN:
+        raise ValueError(f"the program measures `{name}` itself; try my-{name}")
+    if task not in _KINDS:
+        raise ValueError(f"task must be one of {', '.join(_KINDS)}, got {task!r}")
+
+    def declare(function: F) -> F:
+        if not inspect.isfunction(function):
+            raise TypeError(f"@fl.metric stands before a function, not before {function!r}")
+        with _LOCK:
+            _METRICS[name] = _Metric(name, function, task)
+        _fl.metric_declared()
+        return function
+
+    return declare
+
+
+def measured(given: tuple[bytes, int], truth: tuple[str, int, bytes]) -> list[tuple[str, float]]:
+    """For the program: every measure of these scores that has a number."""
+    scores = np.frombuffer(given[0], np.float32).reshape(-1, given[1])
+    kind, width, raw = truth
+    dtype = {"classes": np.uint32, "multi-label": np.int8, "masks": np.uint8, "images": np.float32}[kind]
+    labels = np.frombuffer(raw, dtype)
+    labels = labels.astype(np.int64) if kind == "classes" else labels.reshape(-1, width)
+    found = []
+    for one in [*_METRICS.values()]:
+        if one.task == kind and (value := _value(one, scores, labels)) is not None:
+            found.append((one.name, value))
+    return found
+
+
+def _value(one: _Metric, scores: np.ndarray, labels: np.ndarray) -> float | None:
+    try:
+        value = one.function(scores, labels)
+        return None if value is None else float(value)
+    except Exception as error:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_HERE)]
+        lines = [f"\n  {f.filename}:{f.lineno} in {f.name}: {(f.line or linecache.getline(f.filename, f.lineno or 0)).strip()}" for f in frames[-3:]]
+        raise RuntimeError(f"metric `{one.name}`: {type(error).__name__}: {error}{''.join(lines)}") from None
+
+
+def are_in(module: types.ModuleType) -> bool:
+    """Has a module, or one below it, measures?"""
+    name = module.__name__
+    return any(f"{one.module}.".startswith(f"{name}.") for one in _METRICS.values())
+
+
+def fingerprints() -> list[tuple[str, str, str, str]]:
+    """For the program: each measure, where it is from, the hash of its source, and which Python it
+    is."""
+    from . import _parts, _source
+
+    version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+    found = []
+    for one in sorted(_METRICS.values(), key=lambda one: one.name):
+        module = one.module
+        files = _parts._files(module)
+        if files is not None and module.partition(".")[0] in _parts.LOADED:
+            continue  # a plugin of a spec brings it, and has its hash there
+        sha256 = _parts._hash(files) if files is not None else _source.hash_of(typing.cast(types.FunctionType, one.function))
+        found.append((one.name, _parts.origin(module), hashlib.sha256(f"{one.task} {sha256}".encode()).hexdigest(), version))
+    return found

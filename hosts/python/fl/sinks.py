@@ -1,0 +1,272 @@
+"""Where the events of a run go while it runs: files, TensorBoard, MLflow, Weights & Biases.
+
+    fl.run(spec, sinks=[fl.sinks.TensorBoard("events"), fl.sinks.JsonLines("events.jsonl")])
+
+A spec names them as well, and then `fl run` of this package has them too:
+
+    sinks: [json-lines, {tensorboard: {path: events}}, {mlflow: {experiment: mine}}]
+
+A sink of your own is a subclass of `Sink`. A package that is missing is an error before the run. What
+a sink raises later is a warning, and the run goes on without it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import threading
+import time
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from ._errors import SpecError
+
+
+class Sink:
+    """Hears of a run: once of its begin, of each step, and of its end.
+
+    `begin` is a mapping with `name`, `seed`, `folder` and the resolved `spec`. `step` is as `fl.run` gives it to `on_step`: `step`,
+    `number`, `of`, `metrics` by name, `each` by client, `accuracy`, `bytes_up`, `bytes_down`, `epsilon` by observer, `seconds`.
+    `end` has the `outcome` as in `outcome.json`, or an `error`.
+    """
+
+    def begin(self, run: dict[str, Any]) -> None:
+        """The run has a folder."""
+
+    def step(self, step: dict[str, Any]) -> None:
+        """A step is done."""
+
+    def end(self, end: dict[str, Any]) -> None:
+        """The run is over."""
+
+
+def scalars(step: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a step by name: its measures, and bytes, seconds and epsilons of the run so far."""
+    found = {**step["metrics"], "bytes.up": step["bytes_up"], "bytes.down": step["bytes_down"], "seconds": step["seconds"]}
+    found |= {f"epsilon.{observer}": value for observer, value in (step["epsilon"] or {}).items() if value is not None}
+    return {name: float(value) for name, value in found.items() if value is not None}
+
+
+class JsonLines(Sink):
+    """A file with one JSON object a line: `begin`, each `step`, and `end`. A run that goes on appends."""
+
+    def __init__(self, path: str | os.PathLike[str] | None = None):
+        self.path = path
+
+    def begin(self, run: dict[str, Any]) -> None:
+        path = _path(self.path, run, "events.jsonl")
+        self._file = path.open("a", encoding="utf-8")
+        self._write({"event": "begin", **run})
+
+    def step(self, step: dict[str, Any]) -> None:
+        self._write({"event": "step", **step})
+
+    def end(self, end: dict[str, Any]) -> None:
+        self._write({"event": "end", **end})
+        self._file.close()
+
+    def _write(self, event: dict[str, Any]) -> None:
+        self._file.write(json.dumps(_finite(event)) + "\n")
+        self._file.flush()
+
+
+class Prometheus(Sink):
+    """The last values in the text format of Prometheus, in a file that is replaced after each step: for the text-file collector of
+    its node exporter, which wants names that end in `.prom`."""
+
+    def __init__(self, path: str | os.PathLike[str] | None = None):
+        self.path = path
+
+    def begin(self, run: dict[str, Any]) -> None:
+        self._path = _path(self.path, run, "metrics.prom")
+        self._labels = {"run": run["name"], "seed": str(run["seed"])}
+        self._write([("fl_run_running", {}, 1.0)])
+
+    def step(self, step: dict[str, Any]) -> None:
+        rows: list[tuple[str, dict[str, str], float]] = [("fl_run_running", {}, 1.0), ("fl_round", {}, float(step["number"])), ("fl_rounds", {}, float(step["of"]))]
+        rows += [("fl_metric", {"metric": name}, value) for name, value in step["metrics"].items() if value is not None]
+        rows += [("fl_bytes_total", {"direction": way}, float(step[f"bytes_{way}"])) for way in ("up", "down")]
+        rows += [("fl_epsilon", {"observer": who}, value) for who, value in (step["epsilon"] or {}).items() if value is not None]
+        rows += [("fl_run_seconds", {}, float(step["seconds"]))]
+        self._last = rows
+        self._write(rows)
+
+    def end(self, end: dict[str, Any]) -> None:
+        last = [row for row in getattr(self, "_last", []) if row[0] != "fl_run_running"]
+        self._write([("fl_run_running", {}, 0.0), ("fl_run_failed", {}, float("error" in end)), *last])
+
+    def _write(self, rows: Iterable[tuple[str, dict[str, str], float]]) -> None:
+        lines, seen = [], set()
+        for name, labels, value in rows:
+            if name not in seen:
+                seen.add(name)
+                lines.append(f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}")
+            inner = ",".join(f'{key}="{_label(text)}"' for key, text in {**self._labels, **labels}.items())
+            lines.append(f"{name}{{{inner}}} {_number(value)}")
+        part = self._path.with_name(self._path.name + ".part")
+        part.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        os.replace(part, self._path)
+
+
+class TensorBoard(Sink):
+    """Scalars for TensorBoard, in a folder of events for each run. Needs `tensorboard`."""
+
+    def __init__(self, path: str | os.PathLike[str] | None = None):
+        _needs("tensorboard", "tensorboard")
+        self.path = path
+
+    def begin(self, run: dict[str, Any]) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        self._event, self._summary = Event, Summary
+        folder = Path(run["folder"]) / "events" if self.path is None else Path(self.path) / Path(run["folder"]).name
+        self._writer = EventFileWriter(str(folder))
+
+    def step(self, step: dict[str, Any]) -> None:
+        values = [self._summary.Value(tag=name.replace(".", "/"), simple_value=value) for name, value in scalars(step).items()]
+        self._writer.add_event(self._event(step=step["number"], wall_time=time.time(), summary=self._summary(value=values)))
+        self._writer.flush()
+
+    def end(self, end: dict[str, Any]) -> None:
+        self._writer.close()
+
+
+class MlFlow(Sink):
+    """A run of MLflow: settings as parameters, measures by round, the digest as a tag. Needs `mlflow` or `mlflow-skinny`."""
+
+    def __init__(self, uri: str | None = None, experiment: str | None = None):
+        _needs("mlflow", "mlflow-skinny")
+        self.uri, self.experiment = uri, experiment
+
+    def begin(self, run: dict[str, Any]) -> None:
+        from mlflow.tracking import MlflowClient
+
+        self._client = MlflowClient(tracking_uri=self.uri)
+        name = self.experiment or run["name"]
+        experiment = self._client.get_experiment_by_name(name)
+        number = experiment.experiment_id if experiment else self._client.create_experiment(name)
+        self._run = self._client.create_run(number, run_name=Path(run["folder"]).name).info.run_id
+        for path, value in _flat(run["spec"]).items():
+            self._client.log_param(self._run, path, str(value)[:500])
+
+    def step(self, step: dict[str, Any]) -> None:
+        for name, value in scalars(step).items():
+            if math.isfinite(value):
+                self._client.log_metric(self._run, name, value, step=step["number"])
+
+    def end(self, end: dict[str, Any]) -> None:
+        outcome = end.get("outcome")
+        if outcome:
+            self._client.set_tag(self._run, "fl.digest", outcome["digest"])
+            self._client.set_tag(self._run, "fl.folder", outcome["out"] or "")
+        stopped = outcome and outcome.get("stopped")
+        self._client.set_terminated(self._run, "KILLED" if stopped else "FINISHED" if outcome else "FAILED")
+
+
+class Wandb(Sink):
+    """A run of Weights & Biases, offline in the run folder unless `mode` is `online`; `wandb sync` uploads it later. Needs `wandb`."""
+
+    def __init__(self, project: str | None = None, mode: Literal["offline", "online"] = "offline"):
+        _needs("wandb", "wandb")
+        if mode not in ("offline", "online"):
+            raise SpecError(f"sinks: mode must be `offline` or `online`, got {mode!r}")
+        self.project, self.mode = project, mode
+
+    def begin(self, run: dict[str, Any]) -> None:
+        import wandb
+
+        about = {"project": self.project or run["name"], "name": Path(run["folder"]).name, "config": run["spec"]}
+        self._run = wandb.init(**about, dir=run["folder"], mode=self.mode, reinit="create_new", settings=wandb.Settings(console="off", silent=True))
+
+    def step(self, step: dict[str, Any]) -> None:
+        self._run.log(scalars(step), step=step["number"])
+
+    def end(self, end: dict[str, Any]) -> None:
+        outcome = end.get("outcome")
+        if outcome:
+            self._run.summary["digest"] = outcome["digest"]
+        self._run.finish(exit_code=0 if outcome else 1)
+
+
+_KINDS = {"json-lines": JsonLines, "prometheus": Prometheus, "tensorboard": TensorBoard, "mlflow": MlFlow, "wandb": Wandb}
+
+
+def open_all(settings: str) -> Live:
+    """For the program: the sinks of a spec."""
+    sinks = []
+    for one in json.loads(settings):
+        ((kind, given),) = one.items() if isinstance(one, dict) else ((one, {}),)
+        sinks.append(_KINDS[kind](**(given or {})))
+    return Live(sinks)
+
+
+class Live:
+    """Hands the events of a run to sinks."""
+
+    def __init__(self, sinks: Iterable[Sink]):
+        self.sinks = [*sinks]
+        for sink in self.sinks:
+            if not isinstance(sink, Sink):
+                raise SpecError(f"sinks: each is an object of a class of fl.sinks, got {sink!r}")
+        self._lock = threading.Lock()
+
+    def __call__(self, text: str) -> None:
+        from ._run import step_report
+
+        event = json.loads(text)
+        kind = event.pop("event")
+        given = step_report(event) if kind == "step" else event
+        with self._lock:
+            for sink in [*self.sinks]:
+                try:
+                    {"begin": sink.begin, "step": sink.step, "end": sink.end}[kind](given)
+                except Exception as error:
+                    self.sinks.remove(sink)
+                    warnings.warn(f"the sink {type(sink).__name__} takes no more events: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
+
+
+def _needs(module: str, package: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise SpecError(f"sinks: there is no module `{module}`: pip install {package}")
+
+
+def _path(given: str | os.PathLike[str] | None, run: Mapping[str, Any], name: str) -> Path:
+    path = Path(run["folder"]) / name if given is None else Path(given)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they become null."""
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {str(key): _finite(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_finite(inner) for inner in value]
+    return value
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _number(value: float) -> str:
+    return "NaN" if math.isnan(value) else "+Inf" if value == math.inf else "-Inf" if value == -math.inf else repr(value)
+
+
+def _flat(value: Any, path: str = "") -> dict[str, Any]:
+    """Settings by path, such as `protocol.rounds`."""
+    if not isinstance(value, dict):
+        return {path: value}
+    found: dict[str, Any] = {}
+    for key, inner in value.items():
+        found |= _flat(inner, f"{path}.{key}" if path else key)
+    return found

@@ -1,0 +1,186 @@
+//! A kept model, as Python uses it after a run.
+
+use crate::buffer::Buffer;
+use crate::{catalogue, table};
+use anyhow::{Context, Result, ensure};
+use fl_core::settings::{Value, read_value};
+use fl_core::{BuildContext, Inputs, Samples, Stream, Task, Trainer};
+use fl_data::{DataSpec, Normalise, SetSpec};
+use fl_engine::NotRun;
+use fl_registry::{DataSection, Spec};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A model of a run that is over, and how its inputs are scaled.
+#[pyclass(frozen)]
+pub struct Model {
+    trainer: Mutex<Box<dyn Trainer>>,
+    task: Task,
+    scale: Option<Normalise>,
+    /// Scales bytes where the spec does not.
+    of_set: Option<Normalise>,
+}
+
+/// The spec of a run folder, with these overrides.
+fn spec_of(folder: &Path, set: &[String]) -> Result<Spec<DataSpec>, NotRun> {
+    let document = fl_engine::parse(&folder.join("spec.yaml"))
+        .map_err(|error| NotRun::Usage(format!("{error:#}")))?;
+    let catalogue = catalogue().map_err(|error| NotRun::Usage(format!("{error:#}")))?;
+    fl_engine::read(&document.set(set), &catalogue)
+}
+
+fn made(folder: &Path, name: &str, data_dir: &Path) -> Result<(Model, Option<Py<PyAny>>)> {
+    let spec = spec_of(folder, &[])?;
+    let task = match spec.data.task() {
+        Some(task) => task,
+        None => fl_engine::data(&spec, data_dir)?.task,
+    };
+    let file = folder.join("models").join(name);
+    let bytes = std::fs::read(&file).with_context(|| file.display().to_string())?;
+    let make = BuildContext {
+        task: task.clone(),
+        stream: Stream::root(spec.seed),
+    };
+    let (trainer, part) = table::with_created(|| fl_cli::kept_model(&spec, &make, name, &bytes));
+    let trainer = trainer?;
+    let data = spec.resolved.get("data");
+    let of = |key: &str| data.and_then(|data| data.get(key)).filter(|v| !v.is_null());
+    let scale = of("normalise").map(read_value::<Normalise>).transpose()?;
+    let set = |value: &Value| read_value::<SetSpec>(value).ok();
+    let statistics = of("set")
+        .and_then(set)
+        .and_then(|set| set.facts().statistics);
+    let model = Model {
+        trainer: Mutex::new(trainer),
+        task,
+        scale,
+        of_set: statistics.map(|(mean, std)| Normalise {
+            mean: mean.to_vec(),
+            std: std.to_vec(),
+        }),
+    };
+    Ok((model, part))
+}
+
+/// Rows that Python gives.
+fn rows(shape: &[usize], of: Numbers) -> Inputs {
+    match (of, shape) {
+        (Numbers::Bytes(data), [_, height, width]) => {
+            fl_data::format::images([1, *height, *width], data)
+        }
+        (Numbers::Bytes(data), [_, channels @ (1 | 3), height, width]) => {
+            fl_data::format::images([*channels, *height, *width], data)
+        }
+        (Numbers::Bytes(data), _) => Inputs::Dense {
+            shape: shape[1..].to_vec(),
+            data: data.into_iter().map(f32::from).collect(),
+        },
+        (Numbers::Floats(data), _) => Inputs::Dense {
+            shape: shape[1..].to_vec(),
+            data,
+        },
+    }
+}
+
+enum Numbers {
+    Bytes(Vec<u8>),
+    Floats(Vec<f32>),
+}
+
+impl Model {
+    fn scores(&self, samples: &Samples) -> Result<(Vec<usize>, Vec<f32>)> {
+        ensure!(
+            samples.shape() == self.task.input,
+            "rows of shape {:?}, and the model takes {:?}",
+            samples.shape(),
+            self.task.input
+        );
+        let mut trainer = self.trainer.lock().unwrap_or_else(PoisonError::into_inner);
+        let scores = trainer.predict(samples)?;
+        Ok((scores.shape().to_vec(), scores.iter().copied().collect()))
+    }
+}
+
+fn failed(error: &anyhow::Error) -> PyErr {
+    PyValueError::new_err(format!("{error:#}"))
+}
+
+#[pymethods]
+impl Model {
+    /// The model in the file of this name, and the part of Python that it is, if it is one.
+    #[staticmethod]
+    #[pyo3(signature = (folder, name, data_dir))]
+    fn open(
+        py: Python<'_>,
+        folder: PathBuf,
+        name: &str,
+        data_dir: Option<PathBuf>,
+    ) -> PyResult<(Self, Option<Py<PyAny>>)> {
+        let data_dir = fl_data::data_dir(data_dir.as_deref());
+        py.detach(|| made(&folder, name, &data_dir))
+            .map_err(|error| failed(&error))
+    }
+
+    /// Its parameters by name; `None`: it has none.
+    fn params(&self, py: Python<'_>) -> Option<Vec<(String, Buffer)>> {
+        let params = py.detach(|| {
+            let mut trainer = self.trainer.lock().unwrap_or_else(PoisonError::into_inner);
+            trainer.parametric().map(|model| model.params())
+        })?;
+        let named = params.0.into_iter().map(|(name, value)| {
+            let numbers = value.iter().copied().collect();
+            (name, Buffer::owner(value.shape(), numbers))
+        });
+        Some(named.collect())
+    }
+
+    /// Scores of rows, `rows x outputs`, which it scales as the run scaled its own. `array` is of
+    /// floats or bytes, in row order.
+    fn predict(&self, py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Buffer> {
+        let (shape, numbers) = match PyBuffer::<u8>::get(array) {
+            Ok(bytes) => (bytes.shape().to_vec(), Numbers::Bytes(bytes.to_vec(py)?)),
+            Err(_) => {
+                let floats = PyBuffer::<f32>::get(array);
+                let floats = floats.map_err(|_| {
+                    PyTypeError::new_err("rows must be an array of floats or bytes")
+                })?;
+                (floats.shape().to_vec(), Numbers::Floats(floats.to_vec(py)?))
+            }
+        };
+        if shape.len() < 2 {
+            let text = format!("an array of shape {shape:?}; its first dimension is the rows");
+            return Err(PyValueError::new_err(text));
+        }
+        let scored = py.detach(|| {
+            let mut inputs = rows(&shape, numbers);
+            let pictures = matches!(inputs, Inputs::Bytes { .. });
+            let of_set = self.of_set.as_ref().filter(|_| pictures);
+            if let Some(scale) = self.scale.as_ref().or(of_set) {
+                scale.apply(&mut inputs);
+            }
+            self.scores(&Samples::all(Arc::new(inputs)))
+        });
+        let (shape, scores) = scored.map_err(|error| failed(&error))?;
+        Ok(Buffer::owner(&shape, scores))
+    }
+
+    /// Scores of the test rows of the run's spec with other files, which the overrides name.
+    fn predict_tests(
+        &self,
+        py: Python<'_>,
+        folder: PathBuf,
+        set: Vec<String>,
+        data_dir: Option<PathBuf>,
+    ) -> PyResult<Buffer> {
+        let data_dir = fl_data::data_dir(data_dir.as_deref());
+        let scored = py.detach(|| {
+            let spec = spec_of(&folder, &set)?;
+            self.scores(&fl_engine::data(&spec, &data_dir)?.test.samples)
+        });
+        let (shape, scores) = scored.map_err(|error| failed(&error))?;
+        Ok(Buffer::owner(&shape, scores))
+    }
+}

@@ -1,0 +1,275 @@
+"""Rows in memory: they are files by another name."""
+
+import json
+import re
+from pathlib import Path
+
+import fl
+import numpy as np
+import pytest
+from conftest import QUICK
+
+SPEC = {
+    "name": "memory",
+    "seed": 3,
+    "protocol": {"use": "param-rounds", "rounds": 3, "local": {"epochs": 1, "batch": 8}},
+    "parts": {"model": {"use": "linear", "lr": 0.1}, "aggregator": {"use": "mean"}},
+}
+PUBLIC = {
+    **SPEC,
+    "protocol": {"use": "co-distill", "rounds": 2, "labels": "hard", "samples": 10, "warm-up": {"epochs": 1, "batch": 8}, "local": {"epochs": 1, "batch": 8}, "distil": {"epochs": 1, "batch": 8}},
+    "parts": {"model": {"use": "linear", "lr": 0.1}, "student": {"use": "linear", "lr": 0.1}, "ensemble": {"use": "mean-labels"}},
+}  # fmt: skip
+
+
+def rows(n, seed, width=4):
+    draws = np.random.default_rng(seed)
+    labels = draws.integers(0, 3, n)
+    return (draws.normal(size=(n, width)) + labels[:, None]).astype(np.float32), labels
+
+
+def clients():
+    return {name: rows(30, seed) for seed, name in enumerate(["alice", "bob smith", "carol/x"])}
+
+
+def run(data, spec=SPEC, **more):
+    return fl.run(spec, data=data, quiet=True, **more)
+
+
+def test_exact_arrays_have_the_digest_of_the_same_arrays_in_files():
+    sources = []
+    for name, (inputs, labels) in {**clients(), "test": rows(50, 9)}.items():
+        stem = name.replace("/", "_")
+        np.save(f"{stem}-x.npy", inputs)
+        np.save(f"{stem}-y.npy", labels)
+        sources.append({"inputs": f"{stem}-x.npy", "labels": f"{stem}-y.npy"})
+    files = {"format": "npy", "train": sources[:-1], "test": sources[-1]}
+    by_files = fl.run({**SPEC, "data": {"set": {"files": files}}}, quiet=True)
+    in_memory = run({"train": clients(), "test": rows(50, 9)})
+    assert in_memory.digest == by_files.digest
+    assert in_memory.clients == ["alice", "bob smith", "carol/x"]
+    assert by_files.clients == []
+
+
+def test_exact_frames_have_the_digest_of_the_same_csv():
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    jobs = ["cook", "smith", "judge", '"a, b"']
+    text = "age,job,member,income\n" + "".join(f"{20 + i % 50}{'' if i % 3 else '.5'},{jobs[i % 4]},{bool(i % 2)},{'high' if i % 5 < 2 else 'low'}\n" for i in range(120))
+    Path("people.csv").write_text(text)
+    files = {"format": "csv", "train": "people.csv", "label": "income", "holdout": 0.25, "columns": {"age": {"number": {"range": [0, 100]}}}}
+    wanted = fl.run({**SPEC, "data": {"set": {"files": files}, "clients": 3}}, quiet=True).digest
+    for frame in (pandas.read_csv("people.csv"), polars.read_csv("people.csv")):
+        given = {"train": frame, **{key: files[key] for key in ("label", "holdout", "columns")}}
+        assert run(given, {**SPEC, "data": {"clients": 3}}).digest == wanted
+    labels = pandas.read_csv("people.csv")["income"]
+    split = {"train": (pandas.read_csv("people.csv").drop(columns="income"), labels), "holdout": 0.25, "columns": files["columns"]}
+    assert run(split, {**SPEC, "data": {"clients": 3}}).digest == wanted
+
+
+def test_exact_pytorch_data_sets_have_the_digest_of_their_arrays():
+    torch = pytest.importorskip("torch")
+    wanted = run({"train": [*clients().values()], "test": rows(50, 9)}).digest
+
+    class Rows(torch.utils.data.Dataset):
+        def __init__(self, inputs, labels):
+            self.inputs, self.labels = inputs, labels
+
+        def __len__(self):
+            return len(self.inputs)
+
+        def __getitem__(self, at):
+            return torch.from_numpy(self.inputs[at]), int(self.labels[at])
+
+    sets = [Rows(*each) for each in clients().values()]
+    assert run({"train": sets, "test": Rows(*rows(50, 9))}).digest == wanted
+    tensors = [torch.utils.data.TensorDataset(*map(torch.from_numpy, each)) for each in clients().values()]
+    loose = [torch.utils.data.Subset(each, range(30)) for each in tensors]
+    assert run({"train": loose, "test": tuple(map(torch.from_numpy, rows(50, 9)))}).digest == wanted
+
+
+def test_exact_hugging_face_data_sets_and_partitioners_of_flwr_datasets():
+    datasets = pytest.importorskip("datasets")
+
+    def of(inputs, labels):
+        features = {"x": datasets.Sequence(datasets.Value("float32")), "label": datasets.ClassLabel(names=["a", "b", "c"])}
+        return datasets.Dataset.from_dict({"x": inputs.tolist(), "label": labels.tolist()}, features=datasets.Features(features))
+
+    wanted = run({"train": [*clients().values()], "test": rows(50, 9)}).digest
+    results = run({"train": [of(*each) for each in clients().values()], "test": of(*rows(50, 9))})
+    assert results.digest == wanted
+    whole = datasets.concatenate_datasets([of(*each) for each in clients().values()])
+    flwr = pytest.importorskip("flwr_datasets.partitioner")
+    partitioner = flwr.DirichletPartitioner(num_partitions=3, partition_by="label", alpha=5.0, seed=1, min_partition_size=5)
+    partitioner.dataset = whole
+    by_partitions = run({"train": partitioner, "test": of(*rows(50, 9))})
+    parts = [partitioner.load_partition(at) for at in range(3)]
+    assert sum(map(len, parts)) == 90
+    assert run({"train": parts, "test": of(*rows(50, 9))}).digest == by_partitions.digest != wanted
+
+    class Federated:
+        """A FederatedDataset as flwr-datasets documents it; the real one downloads."""
+
+        partitioners = {"train": partitioner}
+
+        def load_partition(self, at, split):
+            return {"train": partitioner}[split].load_partition(at)
+
+        def load_split(self, split):
+            return {"test": of(*rows(50, 9))}[split]
+
+    assert run(Federated()).digest == by_partitions.digest
+    table = datasets.Dataset.from_dict({"age": [1.0, 2.0, 5.0] * 20, "job": ["x", "y", "z"] * 20, "label": ["no", "no", "yes"] * 20})
+    assert run({"train": table, "holdout": 0.2}, {**SPEC, "data": {"clients": 2}}).metrics["accuracy"] >= 0
+
+
+def test_labels_may_be_texts_truth_values_and_one_column():
+    inputs, labels = rows(60, 0)
+    names = np.array(["setosa", "versicolor", "virginica"])
+    numbers = run({"train": [(inputs, labels)] * 2, "test": (inputs, labels)}).digest
+    texts = {"train": [(inputs, names[labels]), (inputs, names[labels].astype(object))], "test": (inputs, [*names[labels]])}
+    assert run(texts).digest == numbers
+    assert run({"train": [(inputs, labels[:, None]), (inputs, labels.astype(float))], "test": (inputs, labels)}).digest == numbers
+    assert run({"train": (inputs, labels > 0), "holdout": 0.2}).metrics["accuracy"] > 0.3
+
+
+def test_public_rows_may_have_labels_or_none():
+    inputs, labels = rows(40, 5)
+    bare = run({"train": clients(), "test": rows(50, 9), "public": inputs}, PUBLIC)
+    labelled = run({"train": clients(), "test": rows(50, 9), "public": (inputs, labels)}, PUBLIC)
+    resolved = lambda results: fl.check(results.folder / "spec.yaml")["data"]["public"]  # noqa: E731
+    assert (resolved(bare)["labelled"], resolved(labelled)["labelled"]) == (False, True)
+    assert bare.digest == labelled.digest  # this protocol does not look at them
+
+
+def test_exact_a_run_is_resumed_without_its_data_or_with_the_same():
+    data = {"train": clients(), "test": rows(50, 9)}
+    whole = run(data).digest
+    run(data, stop_after=1, out="one")
+    assert fl.run(resume="one", quiet=True).digest == whole
+    run(data, stop_after=1, out="two")
+    other = {**data, "train": {**clients(), "bob smith": rows(30, 77)}}
+    with pytest.raises(fl.SpecError, match="client `bob smith`, inputs: they are not those that the run in two was begun with"):
+        fl.run(resume="two", data=other, quiet=True)
+    fewer = {**data, "train": {"alice": clients()["alice"], "bob smith": clients()["bob smith"]}}
+    with pytest.raises(fl.SpecError, match="client `carol/x`, (inputs|labels): they are missing"):
+        fl.run(resume="two", data=fewer, quiet=True)
+    with pytest.raises(fl.SpecError, match="test rows, inputs: they are not those"):
+        fl.run(resume="two", data={**data, "test": rows(50, 10)}, quiet=True)
+    # rows that were removed are put back
+    for file in Path("data").glob("train.alice.*"):
+        file.unlink()
+    with pytest.raises(fl.SpecError, match="there is no file"):
+        fl.run(resume="two", quiet=True)
+    assert fl.run(resume="two", data=data, quiet=True).digest == whole
+    assert {file.stat().st_mode & 0o077 for file in Path("data").iterdir()} == {0}  # nobody else reads them
+
+
+def test_exact_rows_in_memory_are_the_same_in_processes_and_over_the_wire():
+    data = {"train": clients(), "test": rows(50, 9)}
+    assert len({run(data).digest, run(data, wire=True).digest, run(data, processes=2).digest}) == 1
+
+
+def test_the_ledger_knows_rows_in_memory_again():
+    command = fl._tools.command
+    command("ledger", "init", "spent.ledger", "--epsilon", "20", "--delta", "1e-3")
+    spec = fl.check(QUICK / "dp-fedavg.yaml", {"protocol.rounds": 3, "parts.cohort": {"use": "poisson", "rate": 0.5}, "ledger": str(Path("spent.ledger").absolute())})
+    spec["data"] = {}
+    given = {"train": clients(), "test": rows(50, 9), "classes": [0, 1, 2]}
+    once = fl.run(spec, data=given, quiet=True)
+    first = command("ledger", "show", "spent.ledger")
+    # rows in memory are known again, so the ledger adds up what both runs spent
+    fl.run(spec, {"seed": 5}, data=given, quiet=True)
+    second = command("ledger", "show", "spent.ledger")
+    epsilon = lambda shown: max(float(n) for n in re.findall(r"epsilon (\d+\.?\d*)", shown.partition("\n")[2]))  # noqa: E731
+    assert once.epsilon and epsilon(second) > epsilon(first)
+    with pytest.raises(fl.Error, match="spent.ledger"):
+        for seed in range(9, 60):
+            fl.run(spec, {"seed": seed}, data=given, quiet=True)
+
+
+X, Y = rows(10, 0)
+BAD = X.copy()
+BAD[7, 1] = np.nan
+WRONG = [
+    (X, "train: the rows have no labels; give (inputs, labels)"),
+    ((X, Y[:5]), "train: 10 rows and 5 labels"),
+    ({"train": {"alice": (X, Y), "bob": (X[:, :2], Y)}, "test": (X, Y)}, "client `bob`: rows of shape [2], and those of client `alice` have [4]"),
+    ({"train": {"alice": (BAD, Y)}, "holdout": 0.2}, "client `alice`, row 7: an input is nan"),
+    ({"train": (X.astype(complex), Y)}, "train, row 0: inputs must be numbers, got complex"),
+    ({"train": (X, Y.astype(float) + 0.5), "holdout": 0.2}, "train, row 0: the label is"),
+    ({"train": {"al": (X, ["a", 3] * 5)}, "holdout": 0.2}, "client `al`, row 1: the label is 3 (int)"),
+    ({"train": (X, np.eye(3)[Y]), "holdout": 0.2}, "of one-hot rows give `labels.argmax(1)`"),
+    ({"train": (X[:, 0], Y)}, "inputs of shape [10]"),
+    ({"train": (X, Y)}, "test: there are no test rows; give `test`, or `holdout`"),
+    ({"trian": (X, Y)}, "'trian': no such key; known: train, test, public, label"),
+    ({"train": [], "holdout": 0.2}, "train: there are no clients"),
+    ({"train": {"a": 5}, "holdout": 0.2}, "client `a`: rows are (inputs, labels), an array"),
+    ({"train": {"a": [(X[0], 1), (X[0, :2], 1)]}, "holdout": 0.2}, "client `a`, row 1: an input of shape [2], and that of row 0 has [4]"),
+    ({"train": (X, Y, Y)}, "got 3 things; a list gives each client its own rows"),
+]
+
+
+@pytest.mark.parametrize(("data", "text"), WRONG, ids=[text[:40] for _, text in WRONG])
+def test_mistakes_name_the_client_the_row_and_the_type(data, text):
+    with pytest.raises(fl.SpecError) as told:
+        run(data)
+    assert text in str(told.value) and told.value.mistakes[0].path == "data"
+    assert not Path("runs").exists() or not [*Path("runs").glob("memory-*")]
+
+
+def test_mistakes_in_frames_name_the_column():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1, 2, 3], "b": ["x", ["y"], "z"], "label": [0, 1, 0]})
+    with pytest.raises(fl.SpecError, match=r"client `ann`, row 1: column `b` holds a value of type list"):
+        run({"train": {"ann": frame}, "label": "label", "holdout": 0.3})
+    with pytest.raises(fl.SpecError, match="train: it has no column `labl`; it has a, b, label"):
+        run({"train": frame, "label": "labl", "holdout": 0.3})
+    with pytest.raises(fl.SpecError, match="name the column"):
+        run({"train": frame, "holdout": 0.3})
+    with pytest.raises(fl.SpecError, match="rows of train are a table, these are arrays"):
+        run({"train": frame.drop(columns="b"), "label": "label", "test": (X, Y)})
+
+
+def test_keep_says_what_stays():
+    data = {"train": clients(), "test": rows(50, 9)}
+    results = run(data, keep="nothing")
+    assert results.report().exists() and results.model().arrays()
+    folder = results.folder
+    del results
+    assert not folder.exists() and not Path("runs").exists()
+    first = run(data)
+    other = run({**data, "test": rows(50, 10)})
+    last = run(data, keep="last")
+    assert [path.name for path in sorted(Path("runs").glob("memory-*"))] == [last.folder.name] == ["memory-3"]
+    assert not first.folder.exists() and not other.folder.exists()
+    used = {Path(one["path"]).name for one in json.loads((last.folder / "run.json").read_text())["data"]}
+    assert {path.name for path in Path("runs/data").iterdir()} == used
+    with pytest.raises(fl.SpecError, match="keep: must be `all`, `last` or `nothing`, got 'some'"):
+        run(data, keep="some")
+    with pytest.raises(fl.SpecError, match="leave out `out` and `resume`"):
+        run(data, keep="last", out="there")
+
+
+def test_open_reads_runs_that_failed_or_were_stopped():
+    @fl.aggregator("py-fails-late")
+    class FailsLate:
+        """Fails in the third round."""
+
+        def aggregate(self, round, inbox):
+            if round.number == 3:
+                raise ZeroDivisionError("late")
+            return inbox.mean()
+
+    data = {"train": clients(), "test": rows(50, 9)}
+    with pytest.raises(fl.RunError) as told:
+        run(data, {**SPEC, "parts": {**SPEC["parts"], "aggregator": {"use": "py-fails-late"}}})
+    failed = fl.open(told.value.folder)
+    assert (failed.name, failed.done, failed.digest, failed.rounds) == ("memory", False, "", 2)
+    assert [row["round"] for row in failed.rows if row["name"] == "accuracy"] == [1, 2]
+    assert failed.metrics["accuracy"] == failed.rows[-1]["value"] and failed.bytes["up"] > 0
+    assert "fl.run(resume=" in failed.notes[0]
+    stopped = run(data, stop_after=1, out="here")
+    assert not stopped.done and fl.open("here").stopped == "round 1"
+    assert fl.run(resume="here", quiet=True).done and fl.open("here").done
+    with pytest.raises(fl.RunError, match="is no run folder"):
+        fl.open("nowhere")

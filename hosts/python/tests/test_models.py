@@ -1,0 +1,145 @@
+"""The models of a run, after it."""
+
+from typing import Annotated
+
+import fl
+import numpy as np
+import pytest
+from conftest import QUICK
+from test_data import PUBLIC, SPEC, clients, rows, run
+
+
+def accuracy(scores, labels):
+    return float((scores.argmax(1) == labels).mean())
+
+
+def test_a_model_of_a_linked_part_has_arrays_and_predicts():
+    inputs, labels = rows(50, 9)
+    results = run({"train": clients(), "test": (inputs, labels)})
+    model = results.model("final")
+    assert results.models == ["model"] and model.name == "model"
+    arrays = model.arrays()
+    assert {name: value.shape for name, value in arrays.items()} == {"bias": (3,), "weight": (4, 3)} or {v.shape for v in arrays.values()} == {(3,), (3, 4)}
+    assert accuracy(model.predict(inputs), labels) == results.metrics["accuracy"]
+    # the arrays are the model: they give the same scores
+    weight = next(value for value in arrays.values() if value.ndim == 2)
+    bias = next(value for value in arrays.values() if value.ndim == 1)
+    by_hand = inputs @ (weight if weight.shape[0] == 4 else weight.T) + bias
+    np.testing.assert_allclose(model.predict(inputs), by_hand, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="rows of shape"):
+        model.predict(inputs[:, :2])
+    with pytest.raises(fl.RunError, match="is no network of PyTorch"):
+        model.module()
+
+
+def test_rows_are_scaled_as_the_run_scaled_its_own():
+    inputs, labels = rows(50, 9)
+    scale = {"data": {"normalise": {"mean": [1.0, 1, 1, 1], "std": [2.0, 2, 2, 2]}}}
+    results = run({"train": clients(), "test": (inputs, labels)}, {**SPEC, **scale})
+    assert accuracy(results.model().predict(inputs), labels) == results.metrics["accuracy"]
+    pictures = np.random.default_rng(0).integers(0, 256, (60, 6, 6, 3), np.uint8)
+    light = (pictures.reshape(60, -1).mean(1) > 127).astype(int)
+    seen = run({"train": [(pictures, light)] * 2, "test": (pictures, light)}, {**SPEC, "data": {"normalise": {"mean": [0.5] * 3, "std": [0.25] * 3}}})
+    assert accuracy(seen.model().predict(pictures), light) == seen.metrics["accuracy"]
+    assert accuracy(seen.model().predict(np.moveaxis(pictures, 3, 1)), light) == seen.metrics["accuracy"]
+
+
+def test_a_frame_is_read_as_the_run_read_its_own():
+    pandas = pytest.importorskip("pandas")
+    draws = np.random.default_rng(0)
+    frame = pandas.DataFrame({"age": draws.integers(20, 70, 200), "job": draws.choice(["cook", "smith", "judge"], 200)})
+    frame["income"] = np.where((frame["age"] > 45) ^ (frame["job"] == "judge"), "high", "low")
+    train, test = frame[:150], frame[150:]
+    how = {"label": "income", "columns": {"age": {"number": {"range": [0, 100]}}}}
+    results = run({"train": [train[:70], train[70:]], "test": test, **how})
+    labels = (test["income"] == "low").to_numpy().astype(int)  # classes are sorted
+    for given in (test, test.drop(columns="income")):
+        assert accuracy(results.model().predict(given), labels) == results.metrics["accuracy"]
+
+
+def test_each_client_keeps_its_own_model_by_number_and_by_name():
+    inputs, labels = rows(50, 9)
+    results = run({"train": clients(), "test": (inputs, labels), "public": rows(40, 5)[0]}, PUBLIC)
+    each = next(row for row in reversed(results.rows) if row["name"] == "clients.accuracy")["each"]
+    assert [name for name in results.models if name.startswith("model")] == ["model-0", "model-1", "model-2"]
+    for number, (name, expected) in enumerate(zip(clients(), each, strict=True)):
+        for client in (number, name):
+            assert accuracy(results.model("model", client=client).predict(inputs), labels) == expected
+    assert results.model(client=1).name == "model-1"
+    with pytest.raises(fl.RunError, match="no client is called 'dave'; known: alice, bob smith, carol/x"):
+        results.model(client="dave")
+    with pytest.raises(fl.RunError, match="no model `modl` was kept; there are "):
+        results.model("modl")
+
+
+def test_trees_predict_and_have_no_arrays():
+    results = fl.run(QUICK / "fedkt-l1.yaml", quiet=True)
+    for name in results.models:
+        model = results.model(name) if not name.rpartition("-")[2].isdigit() else results.model(name.rpartition("-")[0], client=int(name.rpartition("-")[2]))
+        try:
+            assert model.arrays()
+        except fl.RunError as error:
+            assert "has no parameters; `predict(rows)` works" in str(error)
+
+
+def test_models_of_a_notebook_are_networks_again():
+    torch = pytest.importorskip("torch")
+    import fl.torch
+
+    @fl.trainer("kept-net")
+    class Net(fl.torch.Trainer):
+        """One hidden layer."""
+
+        lr: Annotated[float, "Learning rate.", fl.between(gt=0)] = 0.1
+
+        def net(self):
+            return torch.nn.Sequential(torch.nn.LazyLinear(8), torch.nn.BatchNorm1d(8), torch.nn.Tanh(), torch.nn.LazyLinear(self.task.outputs))
+
+    inputs, labels = rows(50, 9)
+    spec = {**SPEC, "parts": {"model": {"use": "kept-net"}, "aggregator": {"use": "mean"}}}
+    results = run({"train": clients(), "test": (inputs, labels)}, spec)
+    model = results.model()
+    module = model.module()
+    assert isinstance(module, torch.nn.Sequential) and not module.training
+    with torch.no_grad():
+        scores = module(torch.from_numpy(inputs)).numpy()
+    assert accuracy(scores, labels) == results.metrics["accuracy"]
+    np.testing.assert_array_equal(scores, model.predict(inputs))
+    state = model.state_dict()
+    assert all(torch.equal(state[name], value) for name, value in module.state_dict().items())
+    # it is the caller's own
+    with torch.no_grad():
+        module[0].weight.zero_()
+    np.testing.assert_array_equal(scores, model.predict(inputs))
+    assert model.module() is not module and model.part().task.outputs == 3
+    safetensors = pytest.importorskip("safetensors.torch")
+    (written,) = results.export("out")
+    assert written.name == "model.safetensors"
+    loaded = safetensors.load_file(written)
+    assert all(torch.equal(loaded[name], value) for name, value in state.items())
+    # the program's command needs nothing of the notebook, for its file is one of safetensors
+    assert fl._tools.command("export", str(results.folder), "--safetensors", "shell")
+    (found,) = fl._tools.Path("shell").rglob("*.safetensors")
+    assert found.read_bytes() == written.read_bytes()
+
+
+def test_models_of_scikit_learn_are_their_classifiers():
+    pytest.importorskip("sklearn")
+    from sklearn.linear_model import LogisticRegression
+
+    import fl.sklearn
+
+    @fl.trainer("kept-logistic")
+    class Logistic(fl.sklearn.Trainer):
+        """Logistic regression."""
+
+        def estimator(self):
+            return LogisticRegression()
+
+    inputs, labels = rows(50, 9)
+    spec = fl.check(QUICK / "fedkt.yaml", {"parts.final": {"use": "kept-logistic"}})
+    spec["data"] = {}
+    results = run({"train": {name: rows(60, seed) for seed, name in enumerate("abcde")}, "test": (inputs, labels), "public": rows(60, 5)[0]}, spec)
+    model = results.model("final")
+    assert model.name == "final" and accuracy(model.predict(inputs), labels) == model.part()._fitted.score(inputs, labels) == results.metrics["accuracy"]
+    assert "final.safetensors" not in {path.name for path in results.export("out")}

@@ -1,0 +1,172 @@
+"""Where events go while a run goes on."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import fl
+import pytest
+from conftest import QUICK
+
+ALL = ["json-lines", "prometheus"]
+
+
+class Recorded(fl.sinks.Sink):
+    """A sink of a user."""
+
+    def __init__(self):
+        self.seen = []
+
+    def begin(self, run):
+        self.seen.append(("begin", run))
+
+    def step(self, step):
+        self.seen.append(("step", step))
+
+    def end(self, end):
+        self.seen.append(("end", end))
+
+
+def test_a_sink_hears_of_the_begin_of_each_step_and_of_the_end():
+    sink, steps = Recorded(), []
+    results = fl.run(QUICK / "fedavg.yaml", sinks=[sink], on_step=steps.append, quiet=True)
+    kinds = [kind for kind, _ in sink.seen]
+    assert kinds == ["begin", *["step"] * len(steps), "end"]
+    begin, *middle, end = [about for _, about in sink.seen]
+    assert (begin["name"], begin["folder"]) == (results.name, str(results.folder)) and begin["spec"]["protocol"]["rounds"] == 5
+    assert middle == steps and end["outcome"]["digest"] == results.digest
+    assert fl.run(QUICK / "fedavg.yaml", quiet=True).digest == results.digest
+
+
+def test_a_sink_hears_of_a_failure():
+    @fl.aggregator("py-fails-now")
+    class FailsNow:
+        """Fails."""
+
+        def aggregate(self, round, inbox):
+            raise ZeroDivisionError("now")
+
+    sink = Recorded()
+    with pytest.raises(fl.RunError):
+        fl.run(QUICK / "fedavg.yaml", {"parts.aggregator": {"use": "py-fails-now"}}, sinks=[sink], quiet=True)
+    assert sink.seen[-1][0] == "end" and "ZeroDivisionError: now" in sink.seen[-1][1]["error"]
+
+
+def test_a_sink_that_fails_is_a_warning_and_the_run_goes_on():
+    class Full(Recorded):
+        """The disk is full."""
+
+        def step(self, step):
+            raise OSError("no space left on device")
+
+    other = Recorded()
+    with pytest.warns(RuntimeWarning, match="the sink Full takes no more events: OSError: no space left"):
+        results = fl.run(QUICK / "fedavg.yaml", sinks=[Full(), other], quiet=True)
+    assert results.done and other.seen[-1][0] == "end"
+
+
+def test_files_of_a_spec_are_written_in_the_run_folder_and_on_resuming(fedavg):
+    fedavg["sinks"] = ALL
+    results = fl.run(fedavg, quiet=True)
+    lines = [json.loads(line) for line in (results.folder / "events.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in lines] == ["begin", *["step"] * 5, "end"] or lines[0]["event"] == "begin"
+    last = [line for line in lines if line["event"] == "step"][-1]
+    assert last["metrics"]["accuracy"] == results.metrics["accuracy"] and lines[-1]["outcome"]["digest"] == results.digest
+    fl.run(fedavg, stop_after=2, out="here", quiet=True)
+    assert fl.run(resume="here", quiet=True).digest == results.digest
+    again = [json.loads(line)["event"] for line in Path("here/events.jsonl").read_text().splitlines()]
+    assert again.count("begin") == again.count("end") == 2
+
+
+def test_prometheus_reads_what_it_writes():
+    results = fl.run(QUICK / "dp-fedavg.yaml", sinks=[fl.sinks.Prometheus("node/fl.prom")], quiet=True)
+    text = Path("node/fl.prom").read_text()
+    line = re.compile(r'# TYPE \w+ (gauge|counter)|\w+\{run="[^"]*",seed="\d+"(,\w+="[^"]*")*\} (NaN|[+-]?Inf|-?\d[\d.e+-]*)')
+    assert all(line.fullmatch(one) for one in text.splitlines())
+    value = lambda name: float(re.search(rf"^{re.escape(name)} (.+)$", text, re.MULTILINE)[1])  # noqa: E731
+    labels = f'run="{results.name}",seed="{results.outcome["seed"]}"'
+    assert value(f'fl_metric{{{labels},metric="accuracy"}}') == results.metrics["accuracy"]
+    assert value(f'fl_bytes_total{{{labels},direction="up"}}') == results.bytes["up"]
+    assert value(f'fl_epsilon{{{labels},observer="readers"}}') == results.epsilon
+    assert value(f"fl_run_running{{{labels}}}") == 0
+    parser = pytest.importorskip("prometheus_client.parser")
+    families = {family.name for family in parser.text_string_to_metric_families(text)}
+    assert {"fl_metric", "fl_round", "fl_epsilon"} <= families
+
+
+def test_tensorboard_reads_what_it_writes(fedavg):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    fedavg["sinks"] = [{"tensorboard": {"path": "events"}}]
+    results = fl.run(fedavg, out="mine", quiet=True)
+    events = accumulator.EventAccumulator("events/mine")
+    events.Reload()
+    rounds = {one.step: one.value for one in events.Scalars("accuracy")}
+    wanted = {row["round"]: row["value"] for row in results.rows if row["name"] == "accuracy"}
+    assert rounds == pytest.approx(wanted, rel=1e-6) and "bytes/up" in events.Tags()["scalars"]
+
+
+def test_mlflow_has_settings_measures_and_the_digest(fedavg, monkeypatch):
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    uri = Path("mlruns").absolute().as_uri()
+    fedavg["sinks"] = [{"mlflow": {"uri": uri, "experiment": "mine"}}]
+    results = fl.run(fedavg, quiet=True)
+    client = mlflow.tracking.MlflowClient(tracking_uri=uri)
+    (found,) = client.search_runs([client.get_experiment_by_name("mine").experiment_id])
+    assert found.info.status == "FINISHED" and found.data.tags["fl.digest"] == results.digest
+    assert found.data.params["protocol.rounds"] == "5"
+    history = client.get_metric_history(found.info.run_id, "accuracy")
+    assert [(one.step, one.value) for one in history] == [(row["round"], row["value"]) for row in results.rows if row["name"] == "accuracy"]
+
+
+def records(data):
+    """The records of a log in the format of LevelDB, which wandb writes after a head of seven bytes."""
+    at, held = 7, b""
+    while at + 7 <= len(data):
+        if 32768 - at % 32768 < 7:
+            at += 32768 - at % 32768
+            continue
+        size, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
+        held += data[at + 7 : at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4):  # whole, or the last piece
+            yield held
+            held = b""
+
+
+def test_wandb_writes_offline_into_the_run_folder(fedavg, monkeypatch):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    fedavg["sinks"] = ["wandb"]
+    results = fl.run(fedavg, quiet=True)
+    (file,) = (results.folder / "wandb").glob("offline-run-*/run-*.wandb")
+    from wandb.proto import wandb_internal_pb2 as proto
+
+    seen = []
+    for data in records(file.read_bytes()):
+        record = proto.Record()
+        record.ParseFromString(data)
+        if record.WhichOneof("record_type") == "history":
+            seen.append({item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item})
+    assert [one["accuracy"] for one in seen if "accuracy" in one] == [row["value"] for row in results.rows if row["name"] == "accuracy"]
+
+
+def test_the_program_of_the_package_has_them_too(fedavg):
+    fedavg["sinks"] = [{"json-lines": {"path": "events.jsonl"}}]
+    Path("spec.yaml").write_text(fl._spec.flow(fedavg))
+    subprocess.run([sys.executable, "-m", "fl", "run", "spec.yaml", "--quiet"], check=True)
+    assert json.loads(Path("events.jsonl").read_text().splitlines()[-1])["event"] == "end"
+
+
+def test_mistakes_are_told_before_the_run(fedavg, monkeypatch):
+    with pytest.raises(fl.SpecError, match="sinks.*json-lines"):
+        fl.run({**fedavg, "sinks": ["jsonlines"]}, quiet=True)
+    with pytest.raises(fl.SpecError, match="each is an object of a class of fl.sinks, got 'json-lines'"):
+        fl.run(fedavg, sinks=["json-lines"], quiet=True)
+    find = fl.sinks.importlib.util.find_spec
+    monkeypatch.setattr(fl.sinks.importlib.util, "find_spec", lambda name: None if name == "wandb" else find(name))
+    with pytest.raises(fl.SpecError, match="there is no module `wandb`: pip install wandb"):
+        fl.run({**fedavg, "sinks": ["wandb"]}, quiet=True)
+    assert not Path("runs").exists()
