@@ -6,6 +6,7 @@ use crate::prepare;
 use crate::run_folder::RUN_PAGE;
 use crate::spending::RunSpending;
 use anyhow::bail;
+use fl_core::privacy::NoiseSource;
 use fl_core::{Problem, Protocol, RunOptions, Task};
 use fl_data::{Assembled, DataSpec, Split};
 use fl_registry::{LedgerUse, Spec};
@@ -40,6 +41,9 @@ pub struct ExecuteOptions<'a> {
     pub placement: Option<Placement>,
     /// Replaces the spec's protocol.
     pub protocol: Option<ProtocolOverride<'a>>,
+    /// The source of the run's noise, instead of the spec's: an audit repeats runs with keys of its
+    /// own.
+    pub noise: Option<NoiseSource>,
     /// Called with the run folder once it exists.
     pub on_folder: Box<dyn FnOnce(&Path) + 'a>,
 }
@@ -53,6 +57,7 @@ impl<'a> ExecuteOptions<'a> {
             execution,
             placement: None,
             protocol: None,
+            noise: None,
             on_folder: Box::new(|_| {}),
         }
     }
@@ -115,7 +120,14 @@ pub fn execute(
         protocol_name: spec.protocol.name,
         protocol: Arc::from(protocol),
         parts: spec.parts.clone(),
-        options: run_options(spec, data.task, spending.as_ref())?,
+        options: run_options(
+            spec,
+            data.task,
+            options
+                .noise
+                .map_or_else(|| prepare::noise_source(spec), Ok)?,
+            spending.as_ref(),
+        ),
         clients: match spec.data.split() {
             Split::Own => Vec::new(),
             _ => data.clients,
@@ -215,16 +227,17 @@ fn open_spending(
 fn run_options(
     spec: &Spec<DataSpec>,
     task: Task,
+    noise: NoiseSource,
     spending: Option<&RunSpending>,
-) -> anyhow::Result<RunOptions> {
+) -> RunOptions {
     let own = spec.budget.as_ref();
-    Ok(RunOptions {
+    RunOptions {
         seed: spec.seed,
-        noise: prepare::noise_source(spec)?,
+        noise,
         task,
         faults: spec.faults.clone(),
         budget: spending.map_or(own.cloned(), |spending| spending.budget(own)),
         evaluate_every: spec.evaluate_every,
         after_split: spec.data.split().deals(),
-    })
+    }
 }
