@@ -35,18 +35,16 @@ impl Rates {
     }
 }
 
+/// More runs than anyone does.
+const MOST_RUNS: f64 = 1e6;
+
 /// Returns the number of runs of each world from which a bound above `epsilon` is possible, if half
 /// of the runs count.
 pub fn runs_for(epsilon: f64, delta: f64, error_rate: f64) -> Option<usize> {
-    let mut n = 4;
-    while n <= 1 << 24 {
-        let low = at_least(n, n, error_rate);
-        if ((low - delta) / (1.0 - low)).ln() > epsilon {
-            return Some(2 * n);
-        }
-        n += n / 4;
-    }
-    None
+    // all of n: error_rate^(1/n), and the rate of the other world is at most 1 minus that
+    let rate = (1.0 + delta * (-epsilon).exp()) / (1.0 + (-epsilon).exp());
+    let n = error_rate.ln() / rate.ln();
+    (n < MOST_RUNS).then(|| 2 * (n as usize + 1))
 }
 
 /// Returns a lower bound of epsilon: of `canaries`, each in the data by the toss of a coin,

@@ -404,7 +404,8 @@ fn guess(scores: &[f64], coins: &[bool], delta: f64, error_rate: f64) -> Shown {
         let tails = order[m - side..].iter().filter(|at| !coins[**at]).count();
         let right = heads + tails;
         let bound = of_canaries(m, 2 * side, right, delta, each);
-        if best.1 == 0 || bound > best.0 {
+        // of equal bounds the one of more guesses
+        if bound >= best.0 {
             best = (bound, 2 * side, right);
         }
     }
