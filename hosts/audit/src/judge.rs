@@ -130,20 +130,19 @@ fn count(all: &[f64], threshold: f64, above: bool) -> usize {
     }
 }
 
-/// Thresholds between the scores of runs, each for both sides.
+/// Thresholds between the scores of runs, each for both sides; the one in the widest gap first.
 fn thresholds(of: [&[f64]; 2]) -> Vec<(f64, bool)> {
     let mut all = of.concat();
     all.sort_by(f64::total_cmp);
     all.dedup();
-    if all.len() < 2 {
-        return Vec::new();
-    }
-    let step = all.len().div_ceil(THRESHOLDS);
-    let between = all.windows(2).step_by(step);
-    let between: Vec<f64> = between
-        .map(|pair| f64::midpoint(pair[0], pair[1]))
-        .collect();
-    let both = between.into_iter().flat_map(|t| [(t, true), (t, false)]);
+    let step = all.len().div_ceil(THRESHOLDS).max(1);
+    let gap = |pair: &&[f64]| pair[1] - pair[0];
+    let widest = all.windows(2).max_by(|a, b| gap(a).total_cmp(&gap(b)));
+    let between = widest.into_iter().chain(all.windows(2).step_by(step));
+    let both = between.flat_map(|pair| {
+        let at = f64::midpoint(pair[0], pair[1]);
+        [(at, true), (at, false)]
+    });
     both.collect()
 }
 
