@@ -602,8 +602,8 @@ impl Many<'_> {
             && let Some(more) = bounds::runs_for(claim.epsilon, delta, self.error_rate / 2.0)
         {
             audit.notes.push(format!(
-                "{observer}, {game}: {} runs can show an epsilon of {:.2} at most, less than the claim; --runs {more} could show more",
-                self.runs, shown.most
+                "{observer}, {game}: {} runs cannot show more than the claim; --runs {more} could",
+                self.runs
             ));
         }
         Finding {

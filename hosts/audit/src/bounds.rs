@@ -42,8 +42,8 @@ const MOST_RUNS: f64 = 1e6;
 /// of the runs count.
 pub fn runs_for(epsilon: f64, delta: f64, error_rate: f64) -> Option<usize> {
     // all of n: error_rate^(1/n), and the rate of the other world is at most 1 minus that
-    let rate = (1.0 + delta * (-epsilon).exp()) / (1.0 + (-epsilon).exp());
-    let n = error_rate.ln() / rate.ln();
+    let miss = (1.0 - delta) * (-epsilon).exp() / (1.0 + (-epsilon).exp());
+    let n = error_rate.ln() / (-miss).ln_1p();
     (n < MOST_RUNS).then(|| 2 * (n as usize + 1))
 }
 
@@ -106,6 +106,7 @@ mod tests {
         let runs = runs_for(2.0, 1e-5, 0.01).unwrap();
         assert!(Rates::new(runs / 2, 0.01).most(1e-5) > 2.0);
         assert!(Rates::new(runs / 4, 0.01).most(1e-5) < 2.0);
+        assert_eq!(runs_for(640.0, 0.0, 0.01), None);
     }
 
     #[test]
