@@ -48,8 +48,8 @@ pub fn runs_for(epsilon: f64, delta: f64, error_rate: f64) -> Option<usize> {
 }
 
 /// Returns a lower bound of epsilon: of `canaries`, each in the data by the toss of a coin,
-/// `guesses` were guessed, and `right` of these correctly (Steinke, Nasr and Jagielski 2023, theorem
-/// 5.2). Wrong with probability `error_rate`.
+/// `guesses` were guessed, and `right` of these correctly (Steinke, Nasr and Jagielski 2023,
+/// theorem 5.2). Wrong with probability `error_rate`.
 pub fn of_canaries(
     canaries: usize,
     guesses: usize,

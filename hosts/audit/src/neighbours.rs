@@ -151,8 +151,8 @@ pub fn shorten(data: &mut Assembled, rows: usize) {
     }
 }
 
-/// Adds copies of a client's rows at `positions`, with wrong labels, to the storage of all rows, and
-/// returns them. No view has them yet.
+/// Adds copies of a client's rows at `positions`, with wrong labels, to the storage of all rows,
+/// and returns them. No view has them yet.
 pub fn add_mislabelled(
     data: &mut Assembled,
     client: usize,

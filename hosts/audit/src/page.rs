@@ -38,7 +38,8 @@ impl Audit {
         format!("{}; {}", self.method, self.compared.join("; "))
     }
 
-    /// The table: observer, neighbours, claim, bound, largest possible bound, verdict, and what shows it.
+    /// The table: observer, neighbours, claim, bound, largest possible bound, verdict, and what
+    /// shows it.
     pub fn table(&self) -> Vec<[String; 7]> {
         let head = [
             "observer",

@@ -24,8 +24,8 @@ pub struct AuditArgs {
     /// Runs of each of the two data sets.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(LEAST_RUNS as i64..=MOST))]
     runs: u32,
-    /// Instead of many runs, audit one run with N canaries, each of which is in the data by the toss
-    /// of a coin. It judges observers that see models.
+    /// Instead of many runs, audit one run with N canaries, each of which is in the data by the
+    /// toss of a coin. It judges observers that see models.
     #[arg(long, value_name = "N", conflicts_with_all = ["runs", "neighbour", "neighbour_set", "client"], value_parser = clap::value_parser!(u32).range(8..=MOST))]
     canaries: Option<u32>,
     /// What the two data sets differ in; by default the unit of the claim.
