@@ -30,7 +30,7 @@ def test_a_mechanism_in_python_that_adds_no_noise_breaks_its_claim():
     Path("lying.py").write_text(LYING)
     text = (QUICK / "fedavg-private.yaml").read_text()
     text = text.replace("rounds: 10", "rounds: 1").replace("use: gaussian-update, clip: 0.5, noise-multiplier: 1.0", "use: lying")
-    Path("spec.yaml").write_text(text + "plugins: [{ path: lying.py }]\n")
+    Path("spec.yaml").write_text(text + "plugins: [{ module: lying }]\n")
     found = fl.audit("spec.yaml", {"parts.accountant": {"use": "basic"}}, runs=10, quiet=True)
     verdicts = {finding["observer"]: finding["verdict"] for finding in found["findings"]}
     assert verdicts["server"] == verdicts["readers"] == "broken", found
