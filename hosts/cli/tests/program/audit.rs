@@ -68,7 +68,7 @@ fn a_part_that_claims_noise_and_adds_none_is_found() {
         let due = ["broken", "not-refuted"][usize::from(observer == "clients")];
         assert_eq!(finding["verdict"], due, "{finding}");
     }
-    // the audit needs no exact repetition: a little noise is too little as well
+    // the bound of the runs themselves is above the claim as well
     let (server, page) = (against(&answer, "server"), dir.join("audits/lies/audit.md"));
     assert_eq!(
         server["shown"]["epsilon"], server["shown"]["most"],
