@@ -2,7 +2,7 @@
 
 use crate::client::ClientSide;
 use crate::exchange::spec::ExchangeSpec;
-use crate::message::{AnyMessage, Erased, Message, MessageType, Nothing};
+use crate::message::{AnyMessage, Erased, Message, MessageType, Nothing, Tensor, read_any};
 use crate::server::cohort::SAMPLES;
 use crate::{
     Client, ClientState, PrivacyEvent, Protocol, RequiredInputs, Result, RunState, Server, Stream,
@@ -138,6 +138,15 @@ impl Answer {
         let mut seen = self.body.encode().into_owned();
         seen.extend(postcard::to_stdvec(&self.envelope)?);
         Ok(seen)
+    }
+
+    /// Reads the output of [`Answer::seen`]: the kind of the message, its tensors, and the envelope.
+    ///
+    /// # Errors
+    /// If `seen` is not the output of [`Answer::seen`].
+    pub fn read_seen(seen: &[u8]) -> Result<(String, Vec<(String, Tensor)>, Envelope)> {
+        let (kind, tensors, rest) = read_any(seen)?;
+        Ok((kind, tensors, postcard::from_bytes(rest)?))
     }
 
     /// Returns the answer after message and envelope were serialised and read again.

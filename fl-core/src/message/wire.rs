@@ -42,13 +42,47 @@ pub fn decode<M: Message>(wire: &[u8]) -> Result<M> {
 /// Reads the tensors of a message of this kind.
 pub(super) fn parcel(wire: &[u8], due: &str) -> Result<TensorMap> {
     let cut = || format!("a {due} message that is cut short ({} bytes)", wire.len());
-    let (length, rest) = wire.split_first_chunk::<4>().with_context(cut)?;
-    let (head, mut rest) = rest
-        .split_at_checked(u32::from_le_bytes(*length) as usize)
-        .with_context(cut)?;
-    let (kind, head): (String, Vec<(String, u8, Vec<u64>)>) =
-        postcard::from_bytes(head).with_context(cut)?;
+    let (kind, head, rest) = read_head(wire).with_context(cut)?;
     ensure!(kind == due, "a message of kind {kind} where {due} was due");
+    let (tensors, rest) = read_numbers(head, rest, &cut)?;
+    ensure!(
+        rest.is_empty(),
+        "{} bytes too many after a {due} message",
+        rest.len()
+    );
+    Ok(TensorMap::new(tensors))
+}
+
+/// Reads a message of any kind at the beginning of `wire`, for programs that observe runs. Returns
+/// its kind, its tensors, and the bytes after it.
+///
+/// # Errors
+/// If `wire` does not begin with a whole message.
+pub fn read_any(wire: &[u8]) -> Result<(String, Vec<(String, Tensor)>, &[u8])> {
+    let cut = || format!("a message that is cut short ({} bytes)", wire.len());
+    let (kind, head, rest) = read_head(wire).with_context(cut)?;
+    let (tensors, rest) = read_numbers(head, rest, &cut)?;
+    Ok((kind, tensors, rest))
+}
+
+/// Names, types and shapes of tensors.
+type Head = Vec<(String, u8, Vec<u64>)>;
+
+/// Reads a message's kind and the description of its tensors; returns the bytes after them.
+fn read_head(wire: &[u8]) -> Option<(String, Head, &[u8])> {
+    let (length, rest) = wire.split_first_chunk::<4>()?;
+    let (head, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    let (kind, head) = postcard::from_bytes(head).ok()?;
+    Some((kind, head, rest))
+}
+
+/// Reads the numbers of tensors; returns the bytes after them. `cut` describes a message that ends
+/// too early.
+fn read_numbers<'w>(
+    head: Head,
+    mut rest: &'w [u8],
+    cut: &dyn Fn() -> String,
+) -> Result<(Vec<(String, Tensor)>, &'w [u8])> {
     let mut tensors = Vec::with_capacity(head.len());
     for (name, dtype, shape) in head {
         const BITS: u8 = Dtype::Bits as u8;
@@ -69,35 +103,30 @@ pub(super) fn parcel(wire: &[u8], due: &str) -> Result<TensorMap> {
         let (bytes, after) = rest.split_at_checked(length).with_context(cut)?;
         rest = after;
         let shape = IxDyn(&shape.iter().map(|d| *d as usize).collect::<Vec<_>>());
-        fn numbers<T, const N: usize>(bytes: &[u8], from: impl Fn([u8; N]) -> T) -> Vec<T> {
+        fn all<T, const N: usize>(bytes: &[u8], from: impl Fn([u8; N]) -> T) -> Vec<T> {
             bytes.as_chunks::<N>().0.iter().map(|c| from(*c)).collect()
         }
         let tensor = match dtype {
             0 => Tensor::F32(ArrayD::from_shape_vec(
                 shape,
-                numbers(bytes, f32::from_le_bytes),
+                all(bytes, f32::from_le_bytes),
             )?),
             1 => Tensor::F64(ArrayD::from_shape_vec(
                 shape,
-                numbers(bytes, f64::from_le_bytes),
+                all(bytes, f64::from_le_bytes),
             )?),
             2 => Tensor::U32(ArrayD::from_shape_vec(
                 shape,
-                numbers(bytes, u32::from_le_bytes),
+                all(bytes, u32::from_le_bytes),
             )?),
             3 => Tensor::U8(bytes.to_vec()),
             4 => Tensor::I64(ArrayD::from_shape_vec(
                 shape,
-                numbers(bytes, i64::from_le_bytes),
+                all(bytes, i64::from_le_bytes),
             )?),
             _ => Tensor::Bits(Bits::new(shape.slice().to_vec(), bytes.to_vec())?),
         };
         tensors.push((name, tensor));
     }
-    ensure!(
-        rest.is_empty(),
-        "{} bytes too many after a {due} message",
-        rest.len()
-    );
-    Ok(TensorMap::new(tensors))
+    Ok((tensors, rest))
 }

@@ -11,7 +11,7 @@
 //! `fl new protocol` writes such a crate. Parts are found by being linked: those of `fl-plugins`
 //! are there only if the program names it.
 //!
-//! Exit codes: 0 done, 1 the run failed or two runs differ, 2 wrong usage or wrong spec and nothing
+//! Exit codes: 0 done, 1 the run failed, two runs differ or an audit broke a claim, 2 wrong usage or wrong spec and nothing
 //! was run, 3 a plugin was refused, 128 and the signal's number: a signal stopped the run, which
 //! can go on.
 #![warn(clippy::print_stderr)]
@@ -19,6 +19,7 @@
 mod account;
 #[cfg(feature = "plugins")]
 mod attack;
+mod audit;
 mod capture;
 mod cases;
 mod doctor;
@@ -205,6 +206,21 @@ enum Command {
         #[command(subcommand)]
         command: attack::AttackCommand,
     },
+    /// Audit the guarantees of a spec: prove a lower bound of epsilon for each observer, beside the
+    /// claim. Exit code 1 if a claim is broken.
+    ///
+    /// The program runs the spec many times on two data sets that differ in one unit, each time with
+    /// other secret noise, and looks for whatever separates the two: messages, models, the journal,
+    /// bytes, the report. Half of the runs select what to look at, the other half are counted. A
+    /// bound is not larger than the true epsilon, except with the probability that --confidence
+    /// leaves. An audit that finds nothing proves nothing.
+    ///
+    /// Runs of an audit are not kept, and are in no ledger. An audit that was stopped goes on with
+    /// the same command.
+    #[command(
+        after_help = "Examples:\n  fl audit hello.yaml --runs 200\n  fl audit hello.yaml --canaries 500 --unit example"
+    )]
+    Audit(audit::AuditArgs),
     /// Report what this machine has for a run: data folder, graphics cards, Python.
     #[command(after_help = "Example:\n  fl doctor")]
     Doctor(doctor::DoctorArgs),
@@ -412,6 +428,7 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
         Command::ClientProcess(args) => run::serve(args, &catalogue),
         Command::Account { command } => account::account(&command, &catalogue),
         Command::Ledger { command } => ledger::ledger(&command, &catalogue),
+        Command::Audit(args) => audit::audit(&args, &catalogue),
         #[cfg(feature = "plugins")]
         Command::Attack { command: asked } => attack::attack(&asked, &catalogue, command),
         Command::Data {

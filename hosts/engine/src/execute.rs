@@ -8,6 +8,7 @@ use crate::run_folder::RUN_PAGE;
 use crate::sinks::TakeEvent;
 use crate::spending::RunSpending;
 use anyhow::bail;
+use fl_core::privacy::NoiseSource;
 use fl_core::{Problem, Protocol, RunOptions, Task};
 use fl_data::{Assembled, DataSpec, Split};
 use fl_registry::{Keep, LedgerUse, Spec};
@@ -46,6 +47,9 @@ pub struct ExecuteOptions<'a> {
     pub sign: Option<PathBuf>,
     /// Replaces the spec's protocol.
     pub protocol: Option<ProtocolOverride<'a>>,
+    /// The source of the run's noise, instead of the spec's: an audit repeats runs with keys of its
+    /// own.
+    pub noise: Option<NoiseSource>,
     /// Called with the run folder once it exists.
     pub on_folder: Box<dyn FnOnce(&Path) + 'a>,
     /// Takes the events of the run, as the sinks of its spec do.
@@ -62,6 +66,7 @@ impl<'a> ExecuteOptions<'a> {
             placement: None,
             sign: None,
             protocol: None,
+            noise: None,
             on_folder: Box::new(|_| {}),
             events: None,
         }
@@ -133,7 +138,14 @@ pub fn execute(
         protocol_name: spec.protocol.name,
         protocol: Arc::from(protocol),
         parts: spec.parts.clone(),
-        options: run_options(spec, data.task, spending.as_ref())?,
+        options: run_options(
+            spec,
+            data.task,
+            options
+                .noise
+                .map_or_else(|| prepare::noise_source(spec), Ok)?,
+            spending.as_ref(),
+        ),
         clients: match spec.data.split() {
             Split::Own => Vec::new(),
             _ => data.clients,
@@ -234,16 +246,17 @@ fn open_spending(
 fn run_options(
     spec: &Spec<DataSpec>,
     task: Task,
+    noise: NoiseSource,
     spending: Option<&RunSpending>,
-) -> anyhow::Result<RunOptions> {
+) -> RunOptions {
     let own = spec.budget.as_ref();
-    Ok(RunOptions {
+    RunOptions {
         seed: spec.seed,
-        noise: prepare::noise_source(spec)?,
+        noise,
         task,
         faults: spec.faults.clone(),
         budget: spending.map_or(own.cloned(), |spending| spending.budget(own)),
         evaluate_every: spec.evaluate_every,
         after_split: spec.data.split().deals(),
-    })
+    }
 }

@@ -5,7 +5,7 @@
     results.metrics, results.digest, results.epsilon
     results.frame(), results.plot(), results.model("final")
 
-`fl.run`, `fl.check`, `fl.inspect`, `fl.parts`, `fl.schema`, `fl.study`, `fl.account` and `fl.open` are the program in Python;
+`fl.run`, `fl.check`, `fl.inspect`, `fl.parts`, `fl.schema`, `fl.study`, `fl.account`, `fl.audit` and `fl.open` are the program in Python;
 `fl.aggregator`, `fl.attack`, `fl.selector`, `fl.privacy`, `fl.trainer` and `fl.protocol` make parts of classes, `fl.metric` a measure of a
 function. `fl.torch` and `fl.sklearn` have trainers.
 `fl.sinks` has where events go while a run goes on. `fl.flower` runs a spec on Flower, `fl.remote` on an engine of one's own.
@@ -21,11 +21,11 @@ from ._parts import aggregator, attack, between, message, privacy, protocol, sel
 from ._protocol import Arrays, Exchange, Slot, difference, exchange, part, slot
 from ._results import Results, open
 from ._run import STOP, run
-from ._tools import Study, account, check, inspect, parts, schema, study
+from ._tools import Study, account, audit, check, inspect, parts, schema, study
 
 __all__ = [
     "Answers", "Arrays", "Client", "Cohort", "Error", "Examples", "Exchange", "Generator", "Inbox", "KeptModel", "Lacks", "Mail", "Message", "Mistake", "Model", "Pass", "Pool",
     "Public", "Refused", "Results", "Round", "RunError", "STOP", "Samples", "Server", "Shape", "Slot", "SpecError", "Stream", "Study", "Unpriced", "account",
-    "aggregator", "attack", "between", "check", "difference", "exchange", "inspect", "message", "metric", "open", "part", "parts", "privacy", "protocol", "run",
+    "aggregator", "attack", "audit", "between", "check", "difference", "exchange", "inspect", "message", "metric", "open", "part", "parts", "privacy", "protocol", "run",
     "schema", "selector", "sinks", "slot", "study", "trainer",
 ]

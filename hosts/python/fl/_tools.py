@@ -72,14 +72,7 @@ def schema() -> dict:
 def account(kind: str, **options) -> dict:
     """What releases cost, or how much noise an epsilon needs: `fl.account("gaussian", sigma=2.0, rate=0.1, times=100)`. Options
     are those of `fl account KIND --help`."""
-    args = ["account", kind.replace("_", "-")]
-    for name, value in options.items():
-        flag = "--" + name.replace("_", "-")
-        if value is True:
-            args.append(flag)
-        elif value is not None and value is not False:
-            args += [flag, str(value)]
-    return json.loads(command(*args, "--json"))
+    return json.loads(command("account", kind.replace("_", "-"), *_options(options), "--json"))
 
 
 @dataclass(frozen=True)
@@ -104,25 +97,25 @@ class Study:
         return self.text
 
 
-def study(file, set=None, *, only=(), out="runs/studies", threads: int | None = None, data_dir=None, quiet: bool = False) -> Study:
-    """Does every run of a study that is not done yet, and makes its tables. READMEs are left as they are (`fl study` writes them).
+def _options(options: dict) -> list[str]:
+    """Options of the program: `rate=0.1` is `--rate 0.1`, and `True` a flag."""
+    args = []
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            args.append(flag)
+        elif value is not None and value is not False:
+            args += [flag, str(value)]
+    return args
 
-    The runs are done by another process, so parts in Python come from modules that specs name under `plugins`. Ctrl-C lets the runs
-    that are going on end their step, a second one does not; what was done is kept, and the next call goes on.
-    """
-    args = [sys.executable, "-m", "fl", "study", os.fspath(file), "--check", "--out", os.fspath(out)]
-    for one in overrides(set):
-        args += ["--set", one]
-    for one in [only] if isinstance(only, str) else only:
-        args += ["--only", one]
-    if threads is not None:
-        args += ["--threads", str(threads)]
-    if data_dir is not None:
-        args += ["--data-dir", os.fspath(data_dir)]
-    # the tables go to a file: two pipes, of which one is read, could wait for each other
+
+def _other_process(args: list[str], quiet: bool) -> tuple[int, str, list[str]]:
+    """Runs the program in another process: its exit code, 0 or 1, what it printed, and its messages, which are shown."""
+    # results go to a file: two pipes, of which one is read, could wait for each other
     with tempfile.TemporaryFile("w+", encoding="utf-8") as printed:
         # in a session of its own, so that Ctrl-C reaches it once, from here
-        with subprocess.Popen(args, stdout=printed, stderr=subprocess.PIPE, text=True, encoding="utf-8", start_new_session=True) as program:
+        program = [sys.executable, "-m", "fl", *args]
+        with subprocess.Popen(program, stdout=printed, stderr=subprocess.PIPE, text=True, encoding="utf-8", start_new_session=True) as program:
             said: list[str] = []
 
             def follow():
@@ -144,6 +137,41 @@ def study(file, set=None, *, only=(), out="runs/studies", threads: int | None = 
         text = printed.read()
     if program.returncode not in (0, 1):
         raise SpecError("".join(said).strip())
+    return program.returncode, text, said
+
+
+def audit(spec, set=None, *, quiet: bool = False, **options) -> dict:
+    """Proves a lower bound of epsilon for each observer of a spec's runs, beside the claim: `fl.audit("spec.yaml", runs=200)`.
+    Options are those of `fl audit --help`. `findings` of the result has a `verdict` for each observer: `broken` if its claim is.
+
+    The runs are done by another process, so parts in Python come from modules that the spec names under `plugins`. After Ctrl-C the
+    next call goes on.
+    """
+    args = ["audit", os.fspath(spec), "--json"]
+    for one in overrides(set):
+        args += ["--set", one]
+    _, text, said = _other_process(args + _options(options), quiet)
+    if not text:
+        raise RunError("".join(said).strip().removeprefix("error: "))
+    return json.loads(text)
+
+
+def study(file, set=None, *, only=(), out="runs/studies", threads: int | None = None, data_dir=None, quiet: bool = False) -> Study:
+    """Does every run of a study that is not done yet, and makes its tables. READMEs are left as they are (`fl study` writes them).
+
+    The runs are done by another process, so parts in Python come from modules that specs name under `plugins`. Ctrl-C lets the runs
+    that are going on end their step, a second one does not; what was done is kept, and the next call goes on.
+    """
+    args = ["study", os.fspath(file), "--check", "--out", os.fspath(out)]
+    for one in overrides(set):
+        args += ["--set", one]
+    for one in [only] if isinstance(only, str) else only:
+        args += ["--only", one]
+    if threads is not None:
+        args += ["--threads", str(threads)]
+    if data_dir is not None:
+        args += ["--data-dir", os.fspath(data_dir)]
+    _, text, said = _other_process(args, quiet)
     tables = [line for line in said if line.startswith("tables: ")]
     if not tables:
         raise RunError("".join(said).strip())

@@ -129,8 +129,8 @@ fn shown(a: &[f64], b: &[f64], delta: f64) -> f64 {
         let bound = |a: &[f64], b: &[f64], at: f64| {
             let above = |all: &[f64]| all.iter().filter(|x| **x >= at).count();
             let (low, high) = (
-                least(above(a), a.len(), ERROR_RATE / 4.0),
-                1.0 - least(b.len() - above(b), b.len(), ERROR_RATE / 4.0),
+                at_least(above(a), a.len(), ERROR_RATE / 4.0),
+                1.0 - at_least(b.len() - above(b), b.len(), ERROR_RATE / 4.0),
             );
             ((low - delta) / high).ln()
         };
@@ -154,7 +154,7 @@ fn shown(a: &[f64], b: &[f64], delta: f64) -> f64 {
 
 /// Returns a lower bound of a probability, wrong with probability `error_rate`, from `k` successes
 /// of `n` (Clopper and Pearson 1934).
-fn least(k: usize, n: usize, error_rate: f64) -> f64 {
+pub fn at_least(k: usize, n: usize, error_rate: f64) -> f64 {
     if k == 0 {
         return 0.0;
     }
@@ -169,11 +169,11 @@ mod tests {
     #[test]
     fn bounds_are_those_of_the_tables() {
         // 10 of 100 at 95 % on both sides: 0.0490 to 0.1762
-        assert!((least(10, 100, 0.025) - 0.0490).abs() < 1e-4);
-        assert!((1.0 - least(90, 100, 0.025) - 0.1762).abs() < 1e-4);
+        assert!((at_least(10, 100, 0.025) - 0.0490).abs() < 1e-4);
+        assert!((1.0 - at_least(90, 100, 0.025) - 0.1762).abs() < 1e-4);
         // none of 100, on one side: 1 - 0.05^(1/100)
-        assert!((1.0 - least(100, 100, 0.05) - (1.0 - 0.05f64.powf(0.01))).abs() < 1e-9);
-        assert_eq!(least(0, 100, 0.05), 0.0);
+        assert!((1.0 - at_least(100, 100, 0.05) - (1.0 - 0.05f64.powf(0.01))).abs() < 1e-9);
+        assert_eq!(at_least(0, 100, 0.05), 0.0);
     }
 
     #[test]

@@ -49,7 +49,7 @@ mod trainer;
 mod trainer_head;
 mod trainer_rules;
 
-pub use audit::{Audit, audit};
+pub use audit::{Audit, at_least, audit};
 pub use broken::Broken;
 pub use helpers::{close, logits, params, show, weigh, with_losses};
 pub use mechanism::Neighbours;

@@ -178,6 +178,48 @@ impl Protocol for Misbehaves {
 plugin!(protocol "misbehaves" => Misbehaves);
 
 settings! {
+    /// A protocol that declares as public what depends on a client's rows.
+    pub struct Tattles {
+        /// What it does: "" (nothing), rows (an answer is the client's number of rows, and the
+        /// server measures their sum), absent (a client without rows does not answer).
+        how: String = String::new();
+    }
+}
+
+const SENT: Exchange<Nothing, Params> = Exchange::new("a model with noise");
+const TOLD: Exchange<Nothing, Scalar> = Exchange::new("a public number");
+
+impl Protocol for Tattles {
+    fn declare(&self) -> Declaration<'_> {
+        let sent = SENT.answered_by(|me, _| Ok(me.parametric(&MODEL)?.params()));
+        let told = TOLD.answered_by(|me, _| {
+            let rows = me.own().len();
+            ensure!(self.how != "absent" || rows > 0, "it has no rows");
+            Ok(Scalar::new(if self.how == "rows" {
+                rows as f32
+            } else {
+                1.0
+            }))
+        });
+        Declaration::new()
+            .slot(MODEL.spec().at_server())
+            .exchange(sent.releases(&PRIVACY))
+            .exchange(told.public())
+    }
+
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+        let all = server.everyone();
+        server.once("step", &mut (), |server, (), round| {
+            server.collect(round, &SENT, &all, |_| &Nothing)?;
+            let told = server.collect(round, &TOLD, &all, |_| &Nothing)?;
+            let sum = told.iter().map(|m| f64::from(m.body.value())).sum();
+            server.record(round, "told", sum)
+        })
+    }
+}
+plugin!(protocol "tattles" => Tattles);
+
+settings! {
     /// A protocol of rounds that keeps a state at the server and at every client.
     pub struct Tallies {
         /// Number of rounds.

@@ -4,6 +4,7 @@
 mod abi;
 mod account;
 mod attack;
+mod audit;
 mod cases;
 mod commands;
 mod common;

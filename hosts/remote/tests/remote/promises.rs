@@ -128,7 +128,7 @@ fn a_node_signs_only_receipts_of_answers_that_it_gave() {
             had: request.number,
             ..request.clone()
         };
-        match ask(&mut node, &request, &Arc::new([])).0 {
+        match ask(&mut node, &request, &Arc::from([])).0 {
             AnswerKind::Countersigned { key, .. } => Ok(key),
             AnswerKind::Refused(why) => Err(format!("{:#}", anyhow::Error::from(why))),
             said => panic!("it says {said:?}"),
@@ -148,7 +148,7 @@ fn a_node_signs_only_receipts_of_answers_that_it_gave() {
         answers: Vec::new(),
     };
     let request = RequestHead { want, ..request };
-    assert!(refused(&mut node, &request, &Arc::new([])).contains("not its own"));
+    assert!(refused(&mut node, &request, &Arc::from([])).contains("not its own"));
 }
 
 /// Under a guarantee for an example that is added or removed, how many there are has no price.

@@ -1,0 +1,422 @@
+//! One run with canaries (Steinke, Nasr and Jagielski 2023, "Privacy auditing with one (1) training
+//! run"): each is in the data by the toss of a coin, and an observer guesses which.
+
+use crate::audit::{Audit, Finding, Game, OBSERVERS, Runner, Verdict, claim_of, key};
+use crate::bounds::of_canaries;
+use crate::judge::Shown;
+use crate::neighbours::add_mislabelled;
+use crate::views;
+use anyhow::{Context, Result, ensure};
+use fl_core::loss::softmax;
+use fl_core::message::{Params, decode, read_any};
+use fl_core::privacy::{Neighbours, Observer, Protections, Unit};
+use fl_core::{BuildContext, ClientId, Examples, Role, Stream, TaskKind, Trainer};
+use fl_data::Assembled;
+use fl_engine::NotRun;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Shares of the canaries that are guessed; each guess of another share is a test of its own.
+const SHARES: [usize; 4] = [8, 4, 2, 1];
+
+/// A canary: the client that has it, its rows when the coin shows heads, and when it shows tails.
+struct Canary {
+    client: usize,
+    heads: Examples,
+    tails: Option<Examples>,
+}
+
+/// Data with canaries.
+struct Planted {
+    data: Assembled,
+    canaries: Vec<Canary>,
+    coins: Vec<bool>,
+}
+
+/// Audits with one run with canaries, and one run with other coins, whose models show how hard each
+/// canary is to learn. Gives `false` when the audit was stopped.
+pub(crate) fn one_run(
+    audit: &mut Audit,
+    game: Game,
+    runner: &Runner<'_>,
+    data: &Assembled,
+    canaries: usize,
+    claims: &Protections,
+    stream: &Stream,
+) -> Result<bool> {
+    ensure!(
+        matches!(data.task.kind, TaskKind::Classes(_)),
+        NotRun::Usage("canaries need one class for each row; audit with --runs instead".into())
+    );
+    let place = (game.unit, game.change);
+    let planted = plant(data, place, canaries, stream)?;
+    let reference = plant(data, place, canaries, &stream.child("reference", 0))?;
+    audit.method = format!("one run with {canaries} canaries");
+    let what = match place {
+        (Unit::Example, Neighbours::Removed) => {
+            format!("each of {canaries} rows with wrong labels is there or not")
+        }
+        (Unit::Example, Neighbours::Replaced) => {
+            format!("each of {canaries} rows has its own label or a wrong one")
+        }
+        (Unit::Party, Neighbours::Removed) => {
+            format!("each of {canaries} clients has its rows or none")
+        }
+        (Unit::Party, Neighbours::Replaced) => {
+            format!("each of {canaries} clients has its labels or wrong ones")
+        }
+    };
+    audit.compared.push(format!("{game}: {what}"));
+    let Some(measured) = losses(
+        runner,
+        &planted,
+        &planted.canaries,
+        &key(stream, "canaries", 0),
+    )?
+    else {
+        return Ok(false);
+    };
+    let other = key(stream, "canaries", 1);
+    let Some(expected) = losses(runner, &reference, &planted.canaries, &other)? else {
+        return Ok(false);
+    };
+    let error_rate = (1.0 - audit.confidence) / OBSERVERS;
+    for observer in Observer::ALL {
+        let (claim, no_claim) = claim_of(claims, observer, game);
+        let delta = claim.as_ref().map_or(1e-5, |claim| claim.delta);
+        let scores = measured.get(&observer).zip(expected.get(&observer));
+        let scores = scores.map(|(a, b)| a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>());
+        let judged = scores.map(|scores| guess(&scores, &planted.coins, delta, error_rate));
+        let verdict = match (&judged, &claim) {
+            (_, None) => Verdict::NoClaim,
+            (None, _) => Verdict::NotJudged,
+            (Some(shown), Some(claim)) if shown.epsilon > claim.epsilon => Verdict::Broken,
+            _ => Verdict::NotRefuted,
+        };
+        if judged.is_none() {
+            audit.notes.push(format!(
+                "against {observer}: it sees no model, so canaries show nothing; audit with --runs"
+            ));
+        }
+        audit.findings.push(Finding {
+            observer,
+            game,
+            claim,
+            no_claim,
+            delta,
+            shown: judged.unwrap_or_else(|| Shown {
+                epsilon: 0.0,
+                most: 0.0,
+                by: "nothing".into(),
+                counted: [0, 0],
+                of: 0,
+                differs: Vec::new(),
+                different: 0,
+            }),
+            verdict,
+        });
+    }
+    let all = json!([what, planted.coins, measured, expected]);
+    audit.digest = fl_core::hex(&Sha256::digest(serde_json::to_vec(&all)?));
+    Ok(true)
+}
+
+/// Puts canaries into the data.
+fn plant(
+    data: &Assembled,
+    (unit, change): (Unit, Neighbours),
+    canaries: usize,
+    stream: &Stream,
+) -> Result<Planted> {
+    // the same canaries for any coins
+    let mut coins = stream.child("coins", 0).draws();
+    let coins: Vec<bool> = (0..canaries).map(|_| coins.below(2) == 1).collect();
+    let owners: Vec<usize> = (0..data.clients.len())
+        .filter(|k| !data.clients[*k].is_empty())
+        .collect();
+    ensure!(!owners.is_empty(), "no client has any examples");
+    let mut places: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    match unit {
+        Unit::Party => {
+            ensure!(
+                canaries <= owners.len(),
+                NotRun::Usage(format!(
+                    "--canaries: {} clients have examples, got {canaries}; each canary is a client",
+                    owners.len()
+                ))
+            );
+            for owner in &owners[..canaries] {
+                places.insert(*owner, (0..data.clients[*owner].len()).collect());
+            }
+        }
+        Unit::Example => {
+            let rows: usize = owners.iter().map(|k| data.clients[*k].len()).sum();
+            ensure!(
+                canaries <= rows,
+                NotRun::Usage(format!(
+                    "--canaries: the clients have {rows} rows, got {canaries}; each canary is a row"
+                ))
+            );
+            // evenly over the clients, and the first rows of each
+            let mut left = canaries;
+            let mut at = 0;
+            while left > 0 {
+                for owner in owners.iter().filter(|k| data.clients[**k].len() > at) {
+                    if left > 0 {
+                        places.entry(*owner).or_default().push(at);
+                        left -= 1;
+                    }
+                }
+                at += 1;
+            }
+        }
+    }
+    let mut data = data.clone();
+    let mut copies = BTreeMap::new();
+    for (owner, rows) in &places {
+        copies.insert(
+            *owner,
+            (
+                rows.clone(),
+                add_mislabelled(&mut data, *owner, rows)?.len(),
+            ),
+        );
+    }
+    // the copies are the last rows of the storage, in this order
+    let storage = data.clients[owners[0]].clone();
+    let of_all = storage.samples.inputs().len();
+    let all = Examples::all(storage.samples.inputs().clone(), storage.labels().clone())?;
+    let mut from = of_all - copies.values().map(|(_, n)| n).sum::<usize>();
+    let mut planted = Vec::new();
+    let mut next = coins.iter();
+    for (owner, (rows, n)) in copies {
+        let own = data.clients[owner].clone();
+        let wrong = all.pick(&(from..from + n).collect::<Vec<_>>());
+        from += n;
+        ensure!(
+            Arc::ptr_eq(own.samples.inputs(), wrong.samples.inputs()),
+            "the clients of this spec have rows of several sets; audit with --runs instead"
+        );
+        let mut has: Vec<Examples> = Vec::new();
+        match unit {
+            Unit::Party => {
+                let tails = (change == Neighbours::Replaced).then(|| wrong.clone());
+                let heads = *next.next().context("a coin for each canary")?;
+                let with = match heads {
+                    true => own.clone(),
+                    false => tails.clone().unwrap_or_else(|| own.pick(&[])),
+                };
+                has.push(with);
+                planted.push(Canary {
+                    client: owner,
+                    heads: own.clone(),
+                    tails,
+                });
+            }
+            Unit::Example => {
+                let mut kept: Vec<Examples> = (0..own.len()).map(|at| own.pick(&[at])).collect();
+                for (i, at) in rows.iter().enumerate() {
+                    let heads = *next.next().context("a coin for each canary")?;
+                    let copy = wrong.pick(&[i]);
+                    let original = own.pick(&[*at]);
+                    match (change, heads) {
+                        (Neighbours::Removed, true) => kept.push(copy.clone()),
+                        (Neighbours::Replaced, true) => kept[*at] = copy.clone(),
+                        _ => {}
+                    }
+                    planted.push(Canary {
+                        client: owner,
+                        heads: copy,
+                        tails: (change == Neighbours::Replaced).then_some(original),
+                    });
+                }
+                has = kept;
+            }
+        }
+        let mut has = has.into_iter();
+        let first = has.next().context("a client with rows")?;
+        data.clients[owner] = has.try_fold(first, |sum, more| sum.join(&more))?;
+    }
+    Ok(Planted {
+        data,
+        canaries: planted,
+        coins,
+    })
+}
+
+/// By observer, for each canary the loss of what the observer's models say of it, over all models;
+/// for one that takes the place of another, minus the loss of that one.
+fn losses(
+    runner: &Runner<'_>,
+    planted: &Planted,
+    canaries: &[Canary],
+    key: &Stream,
+) -> Result<Option<BTreeMap<Observer, Vec<f64>>>> {
+    let seen = Arc::new(Mutex::new(ModelWatcher::default()));
+    let watching = seen.clone();
+    let watch = move |observer, what: &str, bytes: &[u8]| {
+        let mut seen = watching.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.see(observer, what, bytes);
+    };
+    let Some((folder, outcome)) = runner.execute(&planted.data, key, Box::new(watch))? else {
+        return Ok(None);
+    };
+    outcome.context("the run with canaries failed; audit with --runs")?;
+    let seen = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
+    let spec = runner.spec;
+    let task = &planted.data.task;
+    let mut sums: BTreeMap<Observer, Vec<f64>> = BTreeMap::new();
+    let mut add = |observer, model: &mut dyn Trainer, client: Option<ClientId>| -> Result<()> {
+        let sums = sums
+            .entry(observer)
+            .or_insert_with(|| vec![0.0; canaries.len()]);
+        for (sum, canary) in sums.iter_mut().zip(canaries) {
+            if client.is_none_or(|client| client as usize == canary.client) {
+                *sum += loss(model, &canary.heads)?;
+                if let Some(tails) = &canary.tails {
+                    *sum -= loss(model, tails)?;
+                }
+            }
+        }
+        Ok(())
+    };
+    let slots: Vec<&str> = spec
+        .parts
+        .iter()
+        .filter(|part| part.decl.role == Role::Trainer)
+        .map(|part| &part.slot[..])
+        .collect();
+    for (observer, client, params) in &seen.params {
+        for slot in &slots {
+            let make = BuildContext {
+                task: task.clone(),
+                stream: Stream::root(spec.seed),
+            };
+            let model = spec.parts.build(Role::Trainer, slot, *client, &make);
+            let Ok(mut model): Result<Box<dyn Trainer>> = model else {
+                continue;
+            };
+            let set = model.parametric().map(|model| model.set_params(params));
+            if let Some(Ok(())) = set {
+                add(*observer, model.as_mut(), *client)?;
+                break;
+            }
+        }
+    }
+    for (name, bytes) in views::files(&folder.path().join("run/models"))? {
+        let client = name.rsplit_once('-').and_then(|(_, id)| id.parse().ok());
+        if let Some(mut model) = views::model(&name, &bytes, spec, task)? {
+            add(Observer::Readers, model.as_mut(), client)?;
+        }
+    }
+    Ok(Some(sums))
+}
+
+/// Parameters that observers see in messages.
+#[derive(Default)]
+struct ModelWatcher {
+    params: Vec<(Observer, Option<ClientId>, Params)>,
+    /// The last requests, the label of which says whether the answers are changes.
+    label: String,
+    requests: Vec<Params>,
+    answers: usize,
+    numbers: usize,
+}
+
+impl ModelWatcher {
+    fn see(&mut self, observer: Observer, what: &str, bytes: &[u8]) {
+        match observer {
+            Observer::Clients => {
+                if self.answers > 0 || what != self.label {
+                    self.requests.clear();
+                    (self.answers, self.label) = (0, what.into());
+                }
+                if let Ok(params) = decode::<Params>(bytes) {
+                    if self.requests.last() != Some(&params) {
+                        self.keep(observer, None, params.clone());
+                    }
+                    self.requests.push(params);
+                }
+            }
+            Observer::Server => {
+                let before = self.requests.get(self.answers).cloned();
+                self.answers += 1;
+                let client = what.strip_prefix("answer of client ");
+                let message =
+                    read_any(bytes).map(|(_, _, rest)| &bytes[..bytes.len() - rest.len()]);
+                let (Some(client), Ok(message)) = (client.and_then(|id| id.parse().ok()), message)
+                else {
+                    return;
+                };
+                let Ok(params) = decode::<Params>(message) else {
+                    return;
+                };
+                let whole = match (self.label.contains("update"), before) {
+                    (true, Some(before)) => before.zip(&params, |before, change| before + change),
+                    _ => Ok(params),
+                };
+                if let Ok(whole) = whole {
+                    self.keep(observer, Some(client), whole);
+                }
+            }
+            Observer::Readers => {}
+        }
+    }
+
+    fn keep(&mut self, observer: Observer, client: Option<ClientId>, params: Params) {
+        self.numbers += params.count();
+        if self.numbers <= views::MOST_NUMBERS {
+            self.params.push((observer, client, params));
+        }
+    }
+}
+
+/// The mean loss of a model's predictions of these rows.
+fn loss(model: &mut dyn Trainer, rows: &Examples) -> Result<f64> {
+    let classes = rows.classes().context("one class for each row")?;
+    let scores = model.predict(&rows.samples)?;
+    let mut sum = 0.0;
+    for (row, class) in scores.rows().into_iter().zip(&classes) {
+        let mut shares: Vec<f64> = row.iter().map(|x| f64::from(*x)).collect();
+        softmax(&mut shares, 1.0);
+        let share = shares.get(*class as usize).copied().unwrap_or(0.0);
+        let loss = -share.max(1e-30).ln();
+        sum += if loss.is_finite() { loss } else { 0.0 };
+    }
+    Ok(sum / classes.len().max(1) as f64)
+}
+
+/// Guesses heads for the smallest losses, and tails for the largest, equally many.
+fn guess(scores: &[f64], coins: &[bool], delta: f64, error_rate: f64) -> Shown {
+    let m = scores.len();
+    let mut order: Vec<usize> = (0..m).collect();
+    order.sort_by(|a, b| scores[*a].total_cmp(&scores[*b]));
+    let mut best = (0.0, 0, 0);
+    let each = error_rate / SHARES.len() as f64;
+    for share in SHARES {
+        let side = m / (2 * share);
+        if side == 0 {
+            continue;
+        }
+        let heads = order[..side].iter().filter(|at| coins[**at]).count();
+        let tails = order[m - side..].iter().filter(|at| !coins[**at]).count();
+        let right = heads + tails;
+        let bound = of_canaries(m, 2 * side, right, delta, each);
+        // of equal bounds the one of more guesses
+        if bound >= best.0 {
+            best = (bound, 2 * side, right);
+        }
+    }
+    let (epsilon, guesses, right) = best;
+    Shown {
+        epsilon,
+        most: of_canaries(m, m, m, delta, each),
+        by: "the loss of canaries".into(),
+        counted: [right, guesses],
+        of: guesses,
+        differs: Vec::new(),
+        different: 0,
+    }
+}

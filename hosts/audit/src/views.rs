@@ -1,0 +1,326 @@
+//! What each observer of a run sees: facts without noise, and numbers.
+
+use anyhow::{Context, Result};
+use fl_core::message::Tensor;
+use fl_core::privacy::Observer;
+use fl_core::{Answer, BuildContext, Examples, Role, Stream, Task, Trainer, hex};
+use fl_data::DataSpec;
+use fl_registry::Spec;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The most numbers of one run that are kept, so that directions fit into memory.
+pub const MOST_NUMBERS: usize = 1 << 26;
+/// The longest text of a fact; a longer one is shortened and hashed.
+const LONG: usize = 80;
+/// The most test rows that a model without parameters is asked about.
+const TEST_ROWS: usize = 50;
+
+/// What one observer sees of a run.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// Facts by name: counts, sizes, hashes, texts.
+    pub facts: BTreeMap<String, String>,
+    /// Numbers by the name of what has them: messages, models.
+    pub numbers: BTreeMap<String, Vec<f32>>,
+}
+
+/// What all observers see of a run.
+pub type Views = BTreeMap<Observer, View>;
+
+/// Collects what crosses between the server and clients.
+#[derive(Default)]
+pub struct Watcher {
+    views: Views,
+    /// How often something of this name was seen.
+    seen: BTreeMap<(Observer, String), usize>,
+    /// The requests of the exchange that is going on: its bytes, its numbers, and its name.
+    requests: Vec<(Vec<u8>, Vec<f32>)>,
+    /// The label of the last requests, their number, and whether answers have come.
+    last: Option<(String, usize)>,
+    answers: usize,
+    held: usize,
+}
+
+impl Watcher {
+    /// Takes something that an observer sees.
+    pub fn see(&mut self, observer: Observer, what: &str, bytes: &[u8]) {
+        match observer {
+            Observer::Clients => self.request(what, bytes),
+            Observer::Server => self.answer(what, bytes),
+            Observer::Readers if what == "note" => {
+                let name = self.name(observer, "note");
+                let text = String::from_utf8_lossy(bytes).into_owned();
+                self.fact(observer, name, &text);
+            }
+            // measurements and models are in the files of the run
+            Observer::Readers => {}
+        }
+    }
+
+    /// Returns everything that was seen.
+    pub fn finish(mut self) -> Views {
+        self.end_requests();
+        self.views
+    }
+
+    fn request(&mut self, label: &str, bytes: &[u8]) {
+        if self.answers > 0 || self.last.as_ref().is_some_and(|(last, _)| last != label) {
+            self.end_requests();
+        }
+        let (_, count) = self.last.get_or_insert_with(|| (label.into(), 0));
+        *count += 1;
+        let again = self.requests.last();
+        if let Some(again) = again.filter(|(before, _)| before == bytes) {
+            let again = again.clone();
+            self.requests.push(again);
+            return;
+        }
+        let name = self.name(Observer::Clients, label);
+        let numbers = match fl_core::message::read_any(bytes) {
+            Ok((_, tensors, _)) => numbers(&tensors),
+            Err(_) => bytes.iter().map(|b| f32::from(*b)).collect(),
+        };
+        self.message(Observer::Clients, &name, bytes, &numbers);
+        self.requests.push((bytes.to_vec(), numbers));
+    }
+
+    /// Ends the requests of an exchange: their number is public.
+    fn end_requests(&mut self) {
+        if let Some((label, count)) = self.last.take() {
+            let name = self.name(Observer::Clients, &format!("clients asked: {label}"));
+            for observer in [Observer::Server, Observer::Clients] {
+                self.fact(observer, name.clone(), &count.to_string());
+            }
+        }
+        self.requests.clear();
+        self.answers = 0;
+    }
+
+    fn answer(&mut self, what: &str, bytes: &[u8]) {
+        let name = self.name(Observer::Server, what);
+        let request = self.requests.get(self.answers).map(|(_, of)| of.clone());
+        self.answers += 1;
+        let Ok((_, tensors, envelope)) = Answer::read_seen(bytes) else {
+            // an error of the client
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            self.fact(Observer::Server, format!("{name}: error"), &text);
+            return;
+        };
+        let numbers = numbers(&tensors);
+        self.message(Observer::Server, &name, bytes, &numbers);
+        if let Some(before) = request.filter(|of| !of.is_empty() && of.len() == numbers.len()) {
+            let change = numbers.iter().zip(&before).map(|(a, b)| a - b);
+            let change: Vec<f32> = change.collect();
+            self.keep(Observer::Server, format!("{name}: change"), change);
+        }
+        if let Ok(Value::Object(envelope)) = serde_json::to_value(&envelope) {
+            let view = self.views.entry(Observer::Server).or_default();
+            for (key, value) in envelope {
+                flatten(&mut view.facts, &format!("{name}: {key}"), &value);
+            }
+        }
+    }
+
+    fn message(&mut self, observer: Observer, name: &str, bytes: &[u8], numbers: &[f32]) {
+        self.fact(observer, format!("{name}: bytes"), &bytes.len().to_string());
+        self.fact(observer, format!("{name}: content"), &hash(bytes));
+        self.keep(observer, name.into(), numbers.to_vec());
+    }
+
+    fn keep(&mut self, observer: Observer, name: String, numbers: Vec<f32>) {
+        self.held += numbers.len();
+        if self.held <= MOST_NUMBERS && !numbers.is_empty() {
+            let view = self.views.entry(observer).or_default();
+            view.numbers.insert(name, numbers);
+        }
+    }
+
+    fn fact(&mut self, observer: Observer, name: String, text: &str) {
+        let view = self.views.entry(observer).or_default();
+        view.facts.insert(name, short(text));
+    }
+
+    /// The name of something, with its number from the second time on.
+    fn name(&mut self, observer: Observer, what: &str) -> String {
+        let seen = self.seen.entry((observer, what.into())).or_default();
+        *seen += 1;
+        match *seen {
+            1 => what.into(),
+            n => format!("{what} ({n})"),
+        }
+    }
+}
+
+/// Adds what the files of a run show: the journal and the costs to all observers, the others to
+/// readers of the results.
+///
+/// # Errors
+/// If a file cannot be read, or a model not loaded.
+pub fn add_files(
+    views: &mut Views,
+    dir: &Path,
+    spec: &Spec<DataSpec>,
+    task: &Task,
+    (unit, test): (Option<&Examples>, &Examples),
+) -> Result<()> {
+    for (name, all) in [("journal", true), ("costs", true), ("metrics", false)] {
+        let text = std::fs::read_to_string(dir.join(format!("{name}.jsonl")))?;
+        let mut facts = BTreeMap::new();
+        for (at, line) in text.lines().enumerate() {
+            flatten(
+                &mut facts,
+                &format!("{name}[{at}]"),
+                &serde_json::from_str(line)?,
+            );
+        }
+        for observer in Observer::ALL {
+            if all || observer == Observer::Readers {
+                let view = views.entry(observer).or_default();
+                view.facts.extend(facts.clone());
+            }
+        }
+    }
+    let readers = views.entry(Observer::Readers).or_default();
+    let outcome: Value = serde_json::from_slice(&std::fs::read(dir.join("outcome.json"))?)?;
+    flatten(&mut readers.facts, "outcome.json", &outcome);
+    let report = std::fs::read_to_string(dir.join("report.md"))?;
+    // times differ from run to run
+    let timeless = |line: &&str| !line.contains(" s.") && !line.contains(" s in all");
+    for (at, line) in report.lines().filter(timeless).enumerate() {
+        if !line.is_empty() {
+            let name = format!("report.md, line {}", at + 1);
+            readers.facts.insert(name, short(line));
+        }
+    }
+    for (name, bytes) in files(&dir.join("pictures"))? {
+        let name = format!("pictures/{name}");
+        readers.facts.insert(name, hash(&bytes));
+    }
+    for (name, bytes) in files(&dir.join("models"))? {
+        let fact = format!("models/{name}: content");
+        readers.facts.insert(fact, hash(&bytes));
+        let fact = format!("models/{name}: bytes");
+        readers.facts.insert(fact, bytes.len().to_string());
+        let Some(mut model) = model(&name, &bytes, spec, task)? else {
+            continue;
+        };
+        let params = model.parametric().map(|model| model.params());
+        if let Some(params) = params {
+            let of = params.0.values().flatten().copied().collect();
+            readers.numbers.insert(format!("models/{name}"), of);
+        } else {
+            let rows: Vec<usize> = (0..test.len().min(TEST_ROWS)).collect();
+            let scores = model.predict(&test.pick(&rows).samples)?;
+            let name = format!("models/{name}: scores of test rows");
+            readers.numbers.insert(name, scores.into_iter().collect());
+        }
+        if let Some(unit) = unit {
+            let scores = model.predict(&unit.samples)?;
+            let name = format!("models/{name}: scores of the unit");
+            readers.numbers.insert(name, scores.into_iter().collect());
+        }
+    }
+    Ok(())
+}
+
+/// Loads the kept model of this name; `None` if it fills no slot of a trainer.
+///
+/// # Errors
+/// If it cannot be loaded.
+pub fn model(
+    name: &str,
+    bytes: &[u8],
+    spec: &Spec<DataSpec>,
+    task: &Task,
+) -> Result<Option<Box<dyn Trainer>>> {
+    let trainer = |slot: &str| {
+        let mut parts = spec.parts.iter();
+        parts.any(|part| part.slot == slot && part.decl.role == Role::Trainer)
+    };
+    let of_client = name.rsplit_once('-');
+    let of_client = of_client.and_then(|(slot, id)| Some((slot, id.parse().ok()?)));
+    let (slot, client) = match of_client {
+        _ if trainer(name) => (name, None),
+        Some((slot, id)) if trainer(slot) => (slot, Some(id)),
+        _ => return Ok(None),
+    };
+    let make = BuildContext {
+        task: task.clone(),
+        stream: Stream::root(spec.seed),
+    };
+    let mut model: Box<dyn Trainer> = spec.parts.build(Role::Trainer, slot, client, &make)?;
+    model
+        .load(bytes)
+        .with_context(|| format!("the kept model `{name}`"))?;
+    Ok(Some(model))
+}
+
+/// The files of a folder, by name; none if there is no folder.
+///
+/// # Errors
+/// If one cannot be read.
+pub fn files(dir: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
+    let mut all = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten() {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        all.insert(name, std::fs::read(entry.path())?);
+    }
+    Ok(all)
+}
+
+/// All numbers of a message, in the order of its tensors.
+pub fn numbers(tensors: &[(String, Tensor)]) -> Vec<f32> {
+    let mut all = Vec::new();
+    for (_, tensor) in tensors {
+        match tensor {
+            Tensor::F32(of) => all.extend(of.iter()),
+            Tensor::F64(of) => all.extend(of.iter().map(|x| *x as f32)),
+            Tensor::U32(of) => all.extend(of.iter().map(|x| *x as f32)),
+            Tensor::I64(of) => all.extend(of.iter().map(|x| *x as f32)),
+            Tensor::U8(of) => all.extend(of.iter().map(|x| f32::from(*x))),
+            Tensor::Bits(of) => all.extend(of.iter().map(|bit| f32::from(u8::from(bit)))),
+        }
+    }
+    all
+}
+
+/// Adds the leaves of a JSON value as facts, without times and paths.
+fn flatten(facts: &mut BTreeMap<String, String>, name: &str, value: &Value) {
+    match value {
+        Value::Object(of) => {
+            for (key, value) in of {
+                if key != "seconds" && key != "out" {
+                    flatten(facts, &format!("{name}.{key}"), value);
+                }
+            }
+        }
+        Value::Array(of) => {
+            facts.insert(format!("{name}: length"), of.len().to_string());
+            for (at, value) in of.iter().enumerate() {
+                flatten(facts, &format!("{name}[{at}]"), value);
+            }
+        }
+        Value::String(text) => _ = facts.insert(name.into(), short(text)),
+        leaf => _ = facts.insert(name.into(), leaf.to_string()),
+    }
+}
+
+/// A text of one line; a long one is cut, with its hash.
+fn short(text: &str) -> String {
+    let line: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    match line.char_indices().nth(LONG) {
+        None => line,
+        Some((at, _)) => format!("{} .. {}", &line[..at], hash(text.as_bytes())),
+    }
+}
+
+fn hash(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))[..16].into()
+}
