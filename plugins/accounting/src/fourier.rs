@@ -24,6 +24,8 @@ fn conjugate((re, im): Complex) -> Complex {
 pub struct Fourier {
     /// `exp(-2 pi i k / points)` for `k` below half of the points.
     turns: Vec<Complex>,
+    /// The same for each shorter transform, the longest first, side by side for the cache.
+    shorter: Vec<Vec<Complex>>,
 }
 
 impl Fourier {
@@ -34,8 +36,14 @@ impl Fourier {
             let (sin, cos) = libm::sincos(angle);
             (cos, -sin)
         };
+        let turns: Vec<Complex> = (0..points / 2).map(turn).collect();
+        let steps = std::iter::successors(Some(2), |step| Some(2 * step));
+        let shorter = steps.take_while(|step| *step < points);
         Self {
-            turns: (0..points / 2).map(turn).collect(),
+            shorter: shorter
+                .map(|step| turns.iter().copied().step_by(step).collect())
+                .collect(),
+            turns,
         }
     }
 
@@ -46,7 +54,7 @@ impl Fourier {
         // even places are real parts, odd ones imaginary
         let pairs: Vec<Complex> = x.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
         let mut z = vec![(0.0, 0.0); half];
-        self.transform(&pairs, 1, &mut z);
+        transform(&self.shorter, &pairs, 1, &mut z);
         let at = |k: usize| {
             let (a, b) = (z[k % half], conjugate(z[(half - k) % half]));
             let (even, odd) = ((a.0 + b.0, a.1 + b.1), (a.1 - b.1, b.0 - a.0));
@@ -72,29 +80,33 @@ impl Fourier {
         };
         let pairs: Vec<Complex> = (0..half).map(pair).collect();
         let mut x = vec![(0.0, 0.0); half];
-        self.transform(&pairs, 1, &mut x);
+        transform(&self.shorter, &pairs, 1, &mut x);
         x.into_iter().flat_map(|(re, im)| [re, -im]).collect()
     }
+}
 
-    /// Transforms every `step`-th number of `x` (Cooley and Tukey 1965): its even and its odd
-    /// places first, so that short transforms stay in the cache.
-    fn transform(&self, x: &[Complex], step: usize, out: &mut [Complex]) {
-        if let [only] = out {
-            *only = x[0];
-            return;
+/// Transforms every `step`-th number of `x` (Cooley and Tukey 1965): its even and its odd places
+/// first, so that short transforms stay in the cache.
+fn transform(turns: &[Vec<Complex>], x: &[Complex], step: usize, out: &mut [Complex]) {
+    let [turns, shorter @ ..] = turns else {
+        out[0] = x[0];
+        return;
+    };
+    let half = out.len() / 2;
+    let (even, odd) = out.split_at_mut(half);
+    match half {
+        1 => (even[0], odd[0]) = (x[0], x[step]),
+        _ => {
+            transform(shorter, x, 2 * step, even);
+            transform(shorter, &x[step..], 2 * step, odd);
         }
-        let half = out.len() / 2;
-        let (even, odd) = out.split_at_mut(half);
-        self.transform(x, 2 * step, even);
-        self.transform(&x[step..], 2 * step, odd);
-        let turns = self.turns.iter().step_by(2 * step);
-        for ((a, b), turn) in even.iter_mut().zip(odd).zip(turns) {
-            let turned = times(*b, *turn);
-            (*a, *b) = (
-                (a.0 + turned.0, a.1 + turned.1),
-                (a.0 - turned.0, a.1 - turned.1),
-            );
-        }
+    }
+    for ((a, b), turn) in even.iter_mut().zip(odd).zip(turns) {
+        let turned = times(*b, *turn);
+        (*a, *b) = (
+            (a.0 + turned.0, a.1 + turned.1),
+            (a.0 - turned.0, a.1 - turned.1),
+        );
     }
 }
 
