@@ -97,8 +97,8 @@ fn head(w: &[f64]) -> &[f64] {
 }
 
 fn probabilities(scores: Vec<f64>) -> Vec<f64> {
-    let sum: f64 = scores.iter().map(|s| libm::exp(s)).sum();
-    scores.iter().map(|s| libm::exp(s) / sum).collect()
+    let sum: f64 = scores.iter().map(|s| libm::exp(*s)).sum();
+    scores.iter().map(|s| libm::exp(*s) / sum).collect()
 }
 
 fn normal(n: usize, stream: &Stream) -> Vec<Vec<f64>> {

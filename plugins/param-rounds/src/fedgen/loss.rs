@@ -119,7 +119,7 @@ mod tests {
         for (f, y) in f.iter().zip(y) {
             for k in 0..2 {
                 let s = w[k].map(|[u, v, b]| u * f[0] + v * f[1] + b);
-                let sum: f64 = s.iter().map(|s| libm::exp(s)).sum();
+                let sum: f64 = s.iter().map(|s| libm::exp(*s)).sum();
                 loss -= a[k][y] * libm::log(libm::exp(s[y]) / sum) / 3.0;
             }
         }
