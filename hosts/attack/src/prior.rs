@@ -337,7 +337,7 @@ mod tests {
         let off = |found: &Array2<f32>, class: usize| {
             let middle = [[-1.0, 0.5], [1.0, 0.5]][class];
             let each = found.row(class).to_vec();
-            libm::hypot(each[0] - middle[0], each[1] - middle[1])
+            libm::hypotf(each[0] - middle[0], each[1] - middle[1])
         };
         for class in 0..2 {
             assert!(off(&found.inputs, class) < 0.6, "{}", found.inputs);

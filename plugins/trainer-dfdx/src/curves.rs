@@ -112,7 +112,7 @@ mod tests {
         bound(worst(f, libm::exp, 88.7, step), 1.02, "exp");
         let f = |x| tanh(Plain, x);
         bound(worst(f, libm::tanh, 1e3, step), 1.34, "tanh");
-        let (f, exact) = (|x| sigmoid(Plain, x), |x| 1.0 / (1.0 + libm::exp(-x)));
+        let (f, exact) = (|x| sigmoid(Plain, x), |x: f64| 1.0 / (1.0 + libm::exp(-x)));
         bound(worst(f, exact, 87.0, step), 2.49, "sigmoid");
     }
 
