@@ -16,6 +16,7 @@ pub mod message;
 pub mod metrics;
 mod order_statistics;
 mod plugin_decl;
+pub mod portable;
 pub mod privacy;
 mod roles;
 mod round;

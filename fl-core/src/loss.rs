@@ -23,21 +23,24 @@ pub enum Aim<'a> {
 
 fn ln_softmax(scores: &[f64], tau: f64) -> Vec<f64> {
     let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let sum: f64 = scores.iter().map(|s| ((s - top) / tau).exp()).sum();
-    scores.iter().map(|s| (s - top) / tau - sum.ln()).collect()
+    let sum: f64 = scores.iter().map(|s| libm::exp((s - top) / tau)).sum();
+    scores
+        .iter()
+        .map(|s| (s - top) / tau - libm::log(sum))
+        .collect()
 }
 
 /// Replaces scores by their softmax at temperature `tau`.
 pub fn softmax(scores: &mut [f64], tau: f64) {
     let ln_p = ln_softmax(scores, tau);
     for (s, l) in scores.iter_mut().zip(ln_p) {
-        *s = l.exp();
+        *s = libm::exp(l);
     }
 }
 
 /// Returns the probability of a label with this score.
 pub fn sigmoid(score: f64) -> f64 {
-    1.0 / (1.0 + (-score).exp())
+    1.0 / (1.0 + libm::exp(-score))
 }
 
 /// Returns the loss of one sample before averaging: its sum, and the number of terms. Writes the
@@ -62,14 +65,14 @@ pub fn of_sample(
         (Loss::CrossEntropy, Aim::Class(class)) => {
             let ln_p = ln_softmax(scores, 1.0);
             for (c, (g, l)) in slope.iter_mut().zip(&ln_p).enumerate() {
-                *g = l.exp() - f64::from(u8::from(c == class));
+                *g = libm::exp(*l) - f64::from(u8::from(c == class));
             }
             (-ln_p[class], 1)
         }
         (Loss::CrossEntropy, Aim::Soft(target)) => {
             let (ln_p, mass) = (ln_softmax(scores, 1.0), target.iter().sum::<f64>());
             for ((g, l), t) in slope.iter_mut().zip(&ln_p).zip(target) {
-                *g = l.exp() * mass - t;
+                *g = libm::exp(*l) * mass - t;
             }
             (
                 -ln_p
@@ -87,7 +90,7 @@ pub fn of_sample(
                 if *t >= 0 {
                     let t = f64::from(*t);
                     // ln(1 + e^s) - t s, without overflow
-                    sum += s.max(0.0) - s * t + (-s.abs()).exp().ln_1p();
+                    sum += s.max(0.0) - s * t + libm::log1p(libm::exp(-s.abs()));
                     *g = sigmoid(*s) - t;
                     known += 1;
                 }
@@ -120,14 +123,14 @@ pub fn of_sample(
         (Loss::Kl { tau }, Aim::Scores(target)) => {
             let (ln_q, ln_p) = (ln_softmax(target, tau), ln_softmax(scores, tau));
             for ((g, p), q) in slope.iter_mut().zip(&ln_p).zip(&ln_q) {
-                *g = tau * (p.exp() - q.exp());
+                *g = tau * (libm::exp(*p) - libm::exp(*q));
             }
             (
                 tau * tau
                     * ln_q
                         .iter()
                         .zip(&ln_p)
-                        .map(|(q, p)| q.exp() * (q - p))
+                        .map(|(q, p)| libm::exp(*q) * (q - p))
                         .sum::<f64>(),
                 1,
             )

@@ -171,7 +171,7 @@ pub fn psnr(truth: ArrayView2<'_, f32>, predicted: ArrayView2<'_, f32>) -> Resul
         let off = |(t, p): (&f32, &f32)| (f64::from(*t) - f64::from(p.clamp(0.0, 1.0))).powi(2);
         let mse = truth.iter().zip(predicted).map(off).sum::<f64>() / truth.len() as f64;
         // NaN must stay NaN: `max` would make it the best value
-        -10.0 * if mse < 1e-10 { 1e-10 } else { mse }.log10()
+        -10.0 * libm::log10(if mse < 1e-10 { 1e-10 } else { mse })
     });
     Ok(each.sum::<f64>() / truth.nrows() as f64)
 }

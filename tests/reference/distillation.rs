@@ -194,7 +194,7 @@ fn era(i: &Inputs<'_>) -> Result<Value> {
     let entropy = |p: &Array2<f64>| -> Vec<f64> {
         let of = |row: ArrayView1<'_, f64>| {
             let terms = row.iter().filter(|p| **p > 0.0);
-            terms.map(|p| -p * p.ln()).sum::<f64>()
+            terms.map(|p| -p * libm::log(*p)).sum::<f64>()
         };
         p.rows().into_iter().map(of).collect()
     };

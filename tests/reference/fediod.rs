@@ -39,7 +39,7 @@ pub const OPS: &[Op] = &[
         let mean = |of: &Vec<Vec<f64>>| {
             let scores = Array2::from_shape_fn((1, of.concat().len()), |(_, j)| {
                 let p = of.concat()[j];
-                (p / (1.0 - p)).ln()
+                libm::log(p / (1.0 - p))
             });
             loss::sigmoid(odds(scores.view())[0])
         };
@@ -110,7 +110,10 @@ fn known(i: &Inputs<'_>) -> Result<Known> {
 fn aggregate(i: &Inputs<'_>) -> Result<Value> {
     let (prior, d, real) = known(i)?;
     let logits = tables(i, "logits")?;
-    let odds: Vec<_> = d.iter().map(|d| d.mapv(|d| (d / (1.0 - d)).ln())).collect();
+    let odds: Vec<_> = d
+        .iter()
+        .map(|d| d.mapv(|d| libm::log(d / (1.0 - d))))
+        .collect();
     let how = Weights::Importance(Importance {
         classes: classes(i)?,
         discriminator: true,
@@ -138,7 +141,7 @@ fn losses(i: &Inputs<'_>) -> Result<Value> {
         scores: scores.clone(),
         odds: made
             .iter()
-            .map(|d| d.mapv(|d| (d / (1.0 - d)).ln()))
+            .map(|d| d.mapv(|d| libm::log(d / (1.0 - d))))
             .collect(),
         real: real.iter().map(|d| d.mean().unwrap_or_default()).collect(),
     };

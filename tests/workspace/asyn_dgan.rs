@@ -86,7 +86,7 @@ fn scores(me: &mut Client, x: &Array2<f32>, rows: &[usize]) -> Array2<f64> {
 
 /// `ln(1 + e^s)`: the generator's loss for a score of "made".
 fn cost(score: f64) -> f64 {
-    score.exp().ln_1p()
+    libm::log1p(libm::exp(score))
 }
 
 fn differences(x: &Array2<f32>, mut of: impl FnMut(&Array2<f32>) -> f64) -> Array2<f64> {

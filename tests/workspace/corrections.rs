@@ -80,7 +80,7 @@ pub(crate) fn gradient(k: usize, w: &W) -> W {
     for i in OWN * k..OWN * (k + 1) {
         let (x, class) = row(i);
         let score = |c: usize| w[c] + x[0] * w[2 + c] + x[1] * w[4 + c];
-        let p = 1.0 / (1.0 + (score(0) - score(1)).exp());
+        let p = 1.0 / (1.0 + libm::exp(score(0) - score(1)));
         for c in 0..2 {
             let probability = if c == 1 { p } else { 1.0 - p };
             let slope = (probability - f64::from(u8::from(c == class))) / OWN as f64;

@@ -97,8 +97,8 @@ fn head(w: &[f64]) -> &[f64] {
 }
 
 fn probabilities(scores: Vec<f64>) -> Vec<f64> {
-    let sum: f64 = scores.iter().map(|s| s.exp()).sum();
-    scores.iter().map(|s| s.exp() / sum).collect()
+    let sum: f64 = scores.iter().map(|s| libm::exp(*s)).sum();
+    scores.iter().map(|s| libm::exp(*s) / sum).collect()
 }
 
 fn normal(n: usize, stream: &Stream) -> Vec<Vec<f64>> {
@@ -145,18 +145,18 @@ fn client(w: &mut [f64], k: usize, shown: Option<(&[f64], f64)>, stream: &Stream
         let mut loss = 0.0;
         for (i, (x, class)) in rows.iter().enumerate() {
             let p = probabilities(layer(head(w), &layer(w, x, WIDTH), 2));
-            loss -= p[*class].ln();
+            loss -= libm::log(p[*class]);
             let Some((generator, scale)) = shown else {
                 continue;
             };
             // what is made for the class of the example is not taught by it
             let like = feature(generator, &alike[i], *class);
             let q = probabilities(layer(head(&before), &like, 2));
-            let kl = q.iter().zip(&p).map(|(q, p)| q * (q / p).ln());
+            let kl = q.iter().zip(&p).map(|(q, p)| q * libm::log(q / p));
             loss += scale * KL * kl.sum::<f64>();
             let of = feature(generator, &other[i], drawn[i]);
             let p = probabilities(layer(head(w), &of, 2));
-            loss -= scale * CE * p[drawn[i]].ln();
+            loss -= scale * CE * libm::log(p[drawn[i]]);
         }
         loss / OWN as f64
     });
@@ -184,14 +184,14 @@ fn teach(generator: &mut [f64], models: &[Vec<f64>], stream: &Stream) {
             let all: f64 = (0..CLIENTS).map(|k| count(k, *class)).sum();
             for (k, model) in models.iter().enumerate() {
                 let p = probabilities(layer(head(model), &made[i], 2));
-                loss -= count(k, *class) / all * p[*class].ln() / BATCH as f64;
+                loss -= count(k, *class) / all * libm::log(p[*class]) / BATCH as f64;
             }
             for j in 0..BATCH {
                 let both = apart(&made[i], &made[j]) * apart(&noise[i], &noise[j]);
                 mean += both / (BATCH * BATCH) as f64;
             }
         }
-        loss + DIVERSITY * (-mean).exp()
+        loss + DIVERSITY * libm::exp(-mean)
     });
 }
 

@@ -54,7 +54,7 @@ fn ends_with(alpha: f64) -> Vec<Vec<f32>> {
 fn says(w: &W, i: usize) -> f64 {
     let (x, _) = row(i);
     let score = |c: usize| w[c] + x[0] * w[2 + c] + x[1] * w[4 + c];
-    1.0 / (1.0 + (score(0) - score(1)).exp())
+    1.0 / (1.0 + libm::exp(score(0) - score(1)))
 }
 
 fn formula(alpha: f64) -> [W; CLIENTS] {

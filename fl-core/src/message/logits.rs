@@ -221,7 +221,7 @@ mod tests {
                 packed,
                 "{levels} levels"
             );
-            let bits = f64::from(levels).log2().ceil().max(1.0) as usize;
+            let bits = libm::log2(f64::from(levels)).ceil().max(1.0) as usize;
             assert_eq!(
                 bytes(&packed, Some(&[4, 9, 11])),
                 Bytes {

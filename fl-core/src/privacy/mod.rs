@@ -428,11 +428,11 @@ pub fn sampled(k: usize, n: usize, replacement: bool) -> (f64, f64) {
         let delta = if n == 1.0 {
             1.0
         } else {
-            -(k * (-1.0 / n).ln_1p()).exp_m1()
+            -libm::expm1(k * libm::log1p(-1.0 / n))
         };
-        (k * (1.0 / n).ln_1p(), delta)
+        (k * libm::log1p(1.0 / n), delta)
     } else {
-        (-(-k / (n + 1.0)).ln_1p(), k / n)
+        (-libm::log1p(-k / (n + 1.0)), k / n)
     }
 }
 
@@ -443,8 +443,8 @@ pub fn draws_for(epsilon: f64, n: usize, replacement: bool) -> usize {
     // a round trip through `sampled` must not lose a draw to rounding
     const SLACK: f64 = 1e-9;
     if replacement {
-        (epsilon / (1.0 / n).ln_1p() + SLACK) as usize
+        (epsilon / libm::log1p(1.0 / n) + SLACK) as usize
     } else {
-        (-(n + 1.0) * (-epsilon).exp_m1() + SLACK).min(n) as usize
+        (-(n + 1.0) * libm::expm1(-epsilon) + SLACK).min(n) as usize
     }
 }

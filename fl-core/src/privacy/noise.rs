@@ -189,7 +189,7 @@ impl NoiseDraws {
             return discrete::randomised_response(&mut self.draws, label, classes, epsilon);
         }
         // divided by e^epsilon, which may overflow
-        let keep = 1.0 / (1.0 + (classes - 1) as f64 * (-epsilon).exp());
+        let keep = 1.0 / (1.0 + (classes - 1) as f64 * libm::exp(-epsilon));
         if self.draws.uniform() < keep {
             return label;
         }

@@ -1,5 +1,6 @@
 //! [`Head`]: a model's last layer by itself.
 
+use crate::portable::product;
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 
 /// A model's last layer, if it is linear: `scores = features . weight^T + bias`. Its features are
@@ -25,18 +26,18 @@ impl Head {
 
     /// Returns the scores (`samples x outputs`) of these features (`samples x features`).
     pub fn scores(&self, features: ArrayView2<'_, f64>) -> Array2<f64> {
-        features.dot(&self.weight.t()) + &self.bias
+        product(features, self.weight.t()) + &self.bias
     }
 
     /// Converts a loss's slope by each score to that by each feature.
     pub fn by_features(&self, slope: ArrayView2<'_, f64>) -> Array2<f64> {
-        slope.dot(&self.weight)
+        product(slope, self.weight.view())
     }
 
     /// Converts a loss's slope by each score of these features to that by weight and bias.
     pub fn by_weights(features: ArrayView2<'_, f64>, slope: ArrayView2<'_, f64>) -> Self {
         Self {
-            weight: slope.t().dot(&features),
+            weight: product(slope.t(), features),
             bias: slope.sum_axis(Axis(0)),
         }
     }

@@ -88,7 +88,7 @@ pub fn likeness(
                 best = (error, at);
             }
         }
-        all.psnr.push(-10.0 * best.0.max(SAME).log10());
+        all.psnr.push(-10.0 * libm::log10(best.0.max(SAME)));
         all.nearest.push(best.1);
         if let (Some(ssims), [channels, height, width]) = (&mut all.ssim, shape) {
             let plane = |of: &Array2<f64>, c: usize| {

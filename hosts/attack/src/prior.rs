@@ -194,7 +194,7 @@ fn unreal(judge: &mut Dfdx, x: &Array2<f32>, shape: &[usize]) -> Result<(f64, Ar
     let x = Samples::fresh(x.clone(), shape.to_vec())?;
     let scores = judge.predict(&x)?.mapv(f64::from);
     let n = x.len() as f64;
-    let each = scores.mapv(|s| (-s).max(0.0) + (-s.abs()).exp().ln_1p());
+    let each = scores.mapv(|s| (-s).max(0.0) + libm::log1p(libm::exp(-s.abs())));
     let slope = scores.mapv(|s| ((sigmoid(s) - 1.0) / n) as f32);
     Ok((each.sum() / n, judge.vjp(&x, slope.view())?))
 }
@@ -337,7 +337,7 @@ mod tests {
         let off = |found: &Array2<f32>, class: usize| {
             let middle = [[-1.0, 0.5], [1.0, 0.5]][class];
             let each = found.row(class).to_vec();
-            (each[0] - middle[0]).hypot(each[1] - middle[1])
+            libm::hypotf(each[0] - middle[0], each[1] - middle[1])
         };
         for class in 0..2 {
             assert!(off(&found.inputs, class) < 0.6, "{}", found.inputs);

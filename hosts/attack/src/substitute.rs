@@ -203,7 +203,10 @@ fn unsure(scores: ArrayView2<'_, f32>) -> Result<(f64, Array2<f32>)> {
     for (row, mut slope) in scores.rows().into_iter().zip(slope.rows_mut()) {
         let mut p: Vec<f64> = row.iter().map(|s| f64::from(*s)).collect();
         softmax(&mut p, 1.0);
-        let logs: Vec<f64> = p.iter().map(|p| p.max(f64::MIN_POSITIVE).ln()).collect();
+        let logs: Vec<f64> = p
+            .iter()
+            .map(|p| libm::log(p.max(f64::MIN_POSITIVE)))
+            .collect();
         let minus_entropy: f64 = p.iter().zip(&logs).map(|(p, ln)| p * ln).sum();
         loss += each * minus_entropy;
         Zip::from(&mut slope)
@@ -231,7 +234,10 @@ mod tests {
     fn close_answers_are_probabilities_whatever_crosses() {
         let heard = |message: Body| said(&message).map(|(kind, labels)| (kind, labels.values));
         let rows = vec![4, 7];
-        let scores = Logits::new(rows.clone(), array![[0.0f32, 3.0f32.ln()], [0.0, 0.0]]);
+        let scores = Logits::new(
+            rows.clone(),
+            array![[0.0f32, libm::logf(3.0f32)], [0.0, 0.0]],
+        );
         let (kind, found) = heard(Body::Here(Box::new(scores))).unwrap();
         assert_eq!(kind, "logits");
         let off = &found - &array![[0.25f32, 0.75], [0.5, 0.5]];

@@ -186,7 +186,9 @@ fn at_random(sizes: &[usize], stream: &Stream) -> Partition {
 fn drawn_sizes(sizes: &Sizes, n: usize, clients: usize) -> Result<Vec<usize>> {
     match sizes {
         Sizes::Power(exponent) => {
-            let shares: Vec<f64> = (1..=clients).map(|k| (k as f64).powf(-exponent)).collect();
+            let shares: Vec<f64> = (1..=clients)
+                .map(|k| libm::pow(k as f64, -exponent))
+                .collect();
             proportional_sizes(n, &shares)
         }
         Sizes::Shares(shares) => {
@@ -295,7 +297,13 @@ fn proportions(logs: &[f64], open: impl Fn(usize) -> bool) -> Option<Vec<f64>> {
         .filter(|k| open(*k))
         .map(|k| logs[k])
         .reduce(f64::max)?;
-    let weight = |k: usize| if open(k) { (logs[k] - top).exp() } else { 0.0 };
+    let weight = |k: usize| {
+        if open(k) {
+            libm::exp(logs[k] - top)
+        } else {
+            0.0
+        }
+    };
     let weights: Vec<f64> = (0..logs.len()).map(weight).collect();
     let sum: f64 = weights.iter().sum();
     Some(weights.into_iter().map(|w| w / sum).collect())

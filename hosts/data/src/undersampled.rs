@@ -99,7 +99,7 @@ impl Undersampled {
                         .sum::<f64>()
                 };
                 // beyond 255 there is no byte: `as` stops there
-                *byte = sum(&real).hypot(sum(&imaginary)).round() as u8;
+                *byte = libm::hypot(sum(&real), sum(&imaginary)).round() as u8;
             }
         }
     }
@@ -254,14 +254,18 @@ mod tests {
             let there: Vec<(f64, f64)> = (0..12)
                 .map(|k| {
                     let each = || line.iter().enumerate();
-                    let re: f64 = each().map(|(n, v)| f64::from(*v) * turn(k, n).cos()).sum();
-                    let im: f64 = each().map(|(n, v)| -f64::from(*v) * turn(k, n).sin()).sum();
+                    let re: f64 = each()
+                        .map(|(n, v)| f64::from(*v) * libm::cos(turn(k, n)))
+                        .sum();
+                    let im: f64 = each()
+                        .map(|(n, v)| -f64::from(*v) * libm::sin(turn(k, n)))
+                        .sum();
                     if kept[k] { (re, im) } else { (0.0, 0.0) }
                 })
                 .collect();
             for (n, byte) in found.iter().enumerate() {
                 let back = there.iter().enumerate().map(|(k, (re, im))| {
-                    let (sin, cos) = turn(k, n).sin_cos();
+                    let (sin, cos) = libm::sincos(turn(k, n));
                     (re * cos - im * sin, re * sin + im * cos)
                 });
                 let (re, im) = back.fold((0.0, 0.0), |(a, b), (c, d)| (a + c, b + d));

@@ -91,7 +91,7 @@ impl Scale {
 
     fn at(&self, value: f64) -> f64 {
         let share = match self.log {
-            true => (value / self.low).ln() / (self.high / self.low).ln(),
+            true => libm::log(value / self.low) / libm::log(self.high / self.low),
             false => (value - self.low) / (self.high - self.low),
         };
         self.from + share * (self.to - self.from)
@@ -101,8 +101,8 @@ impl Scale {
     fn ticks(&self) -> Vec<f64> {
         if self.log {
             let (low, high) = (
-                self.low.log10().ceil() as i32,
-                self.high.log10().floor() as i32,
+                libm::log10(self.low).ceil() as i32,
+                libm::log10(self.high).floor() as i32,
             );
             let every = ((high - low) / 5 + 1).max(1) as usize;
             return (low..=high)
@@ -113,7 +113,7 @@ impl Scale {
         // no ticks between rounds
         let least = if self.whole { 1.0 } else { 0.0 };
         let rough = ((self.high - self.low) / 7.0).max(least);
-        let power = 10_f64.powf(rough.log10().floor());
+        let power = libm::pow(10_f64, libm::log10(rough).floor());
         let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power);
         let step = step.into_iter().find(|s| *s >= rough).unwrap_or(rough);
         let first = (self.low / step).ceil() as i64;

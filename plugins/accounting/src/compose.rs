@@ -1,7 +1,7 @@
 //! Composition of privacy losses by Fourier transforms.
 
+use crate::fourier::{Fourier, power, times};
 use crate::losses::{Losses, Release, Way};
-use realfft::num_complex::Complex;
 
 /// A release, and its number of repetitions.
 pub type Times = (Release, f64);
@@ -39,7 +39,7 @@ impl Sum<'_> {
     fn epsilon(&self) -> f64 {
         let times: f64 = self.all.iter().map(|(_, n)| n).sum();
         // the tail of a normal variable is less than exp(-z^2 / 2)
-        let cut = (2.0 * (times / (CUT_OFF * self.delta)).ln()).sqrt();
+        let cut = (2.0 * libm::log(times / (CUT_OFF * self.delta))).sqrt();
         let spans = self.all.iter().map(|(release, _)| release.range(cut));
         let span = spans.fold(0.0, |most: f64, (a, b)| most.max(b - a));
         if span.is_nan() || span > MOST_SPAN {
@@ -95,7 +95,7 @@ const LN_BEYOND: f64 = -14.0;
 impl Orders {
     /// Finds the orders around `middle`, or around the order of Chernoff's bound.
     fn of(grids: &Grids, delta: f64, middle: Option<f64>) -> Self {
-        let ln = delta.ln();
+        let ln = libm::log(delta);
         // the least loss that has this tail, by Chernoff's bound
         let top = |ln_tail: f64, from: f64| {
             least(
@@ -106,7 +106,7 @@ impl Orders {
         };
         let smallest = 1e-9 / grids.step;
         let middle = middle.unwrap_or_else(|| top(ln, smallest));
-        let above = top(ln + CUT_OFF.ln(), middle);
+        let above = top(ln + libm::log(CUT_OFF), middle);
         let tilted = grids.ln_moment(middle);
         let end = |sign: f64| {
             let width = |t: f64| (grids.ln_moment(middle + sign * t) - tilted - LN_BEYOND) / t;
@@ -128,15 +128,15 @@ const MOST_TRIES: usize = 12;
 /// Returns where `f` is least for a number above 0, to a few percent; `f` falls and then rises. The
 /// minimum lies in `from..from * times`.
 fn least(f: impl Fn(f64) -> f64, from: f64, times: f64) -> f64 {
-    let (mut a, mut b) = (from.ln(), from.ln() + times.ln());
+    let (mut a, mut b) = (libm::log(from), libm::log(from) + libm::log(times));
     while b - a > 0.05 {
         let (c, d) = (a + 0.382 * (b - a), a + 0.618 * (b - a));
-        match f(c.exp()) <= f(d.exp()) {
+        match f(libm::exp(c)) <= f(libm::exp(d)) {
             true => b = d,
             false => a = c,
         }
     }
-    f64::midpoint(a, b).exp()
+    libm::exp(f64::midpoint(a, b))
 }
 
 /// The losses of all releases on one grid.
@@ -162,7 +162,7 @@ impl Grids {
                 break;
             };
             let order = orders.middle;
-            let ln_grown = self.ln_moment(order) - order * epsilon - delta.ln();
+            let ln_grown = self.ln_moment(order) - order * epsilon - libm::log(delta);
             if ln_grown < LN_GROWN {
                 break;
             }
@@ -178,7 +178,7 @@ impl Grids {
         let lost: f64 = self.all.iter().map(|(losses, n)| n * losses.infinite).sum();
         let lost = lost + CUT_OFF * delta;
         let ln_tilted = self.ln_moment(orders.middle);
-        let ln_lost = (CUT_OFF * delta).ln();
+        let ln_lost = libm::log(CUT_OFF * delta);
         let most = (self.ln_moment(orders.above) - ln_lost) / orders.above;
         let end =
             |order: f64| (self.ln_moment(order) - ln_tilted - LN_BEYOND) / (order - orders.middle);
@@ -209,18 +209,18 @@ impl Grids {
         (lost, delta): (f64, f64),
     ) -> Option<f64> {
         let step = self.step;
-        let sum = self.tilted(order, points)?;
+        let sum = self.tilted(order, points);
         // from the highest loss down: `tail` sums the masses so far, weighted by exp(this loss -
         // loss), and `spent` is the delta here
         let (mut tail, mut spent) = (0.0, lost);
-        let (shrink, rest) = ((-step).exp(), -(-step).exp_m1());
+        let (shrink, rest) = (libm::exp(-step), -libm::expm1(-step));
         for index in (first..first + points as i64).rev() {
             let more = spent + rest * tail;
             if more > delta {
                 // between here and the point above
                 let share: f64 = (delta - spent) / tail;
                 let above = (index + 1) as f64 * step;
-                return Some((above + (-share).ln_1p()).max(0.0));
+                return Some((above + libm::log1p(-share)).max(0.0));
             }
             if index < 0 {
                 return Some(0.0);
@@ -228,41 +228,34 @@ impl Grids {
             let loss = index as f64 * step;
             let tilted = sum[index.rem_euclid(points as i64) as usize].max(0.0);
             spent = more;
-            tail = tail * shrink + tilted * (ln_tilted - order * loss).exp();
+            tail = tail * shrink + tilted * libm::exp(ln_tilted - order * loss);
         }
         None
     }
 
     /// Returns the distribution of the sum, times `exp(order * loss)` and scaled to 1, so that
     /// rounding does not hide the relevant part. It wraps around a circle of `points` points.
-    fn tilted(&self, order: f64, points: usize) -> Option<Vec<f64>> {
-        let mut planner = realfft::RealFftPlanner::<f64>::new();
-        let (forward, backward) = (
-            planner.plan_fft_forward(points),
-            planner.plan_fft_inverse(points),
-        );
-        let mut product = vec![Complex::new(1.0 / points as f64, 0.0); points / 2 + 1];
+    fn tilted(&self, order: f64, points: usize) -> Vec<f64> {
+        let fourier = Fourier::new(points);
+        let mut product = vec![(1.0 / points as f64, 0.0); points / 2 + 1];
         let mut around = vec![0.0; points];
-        let mut spectrum = forward.make_output_vec();
         for (losses, n) in &self.all {
             let ln_scale = losses.ln_moment(order * self.step);
             around.fill(0.0);
             for (loss, mass) in (losses.first..).zip(&losses.mass) {
-                let tilt = (order * self.step * loss as f64 - ln_scale).exp();
+                let tilt = libm::exp(order * self.step * loss as f64 - ln_scale);
                 around[loss.rem_euclid(points as i64) as usize] += mass * tilt;
             }
-            forward.process(&mut around, &mut spectrum).ok()?;
-            for (product, one) in product.iter_mut().zip(&spectrum) {
-                *product *= Complex::from_polar(one.norm().powf(*n), one.arg() * n);
+            for (product, one) in product.iter_mut().zip(fourier.forward(&around)) {
+                *product = times(*product, power(one, *n));
             }
         }
         // rounding leaves small values where the exact result is 0
-        product[0].im = 0.0;
+        product[0].1 = 0.0;
         if let Some(last) = product.last_mut() {
-            last.im = 0.0;
+            last.1 = 0.0;
         }
-        backward.process(&mut product, &mut around).ok()?;
-        Some(around)
+        fourier.backward(&product)
     }
 }
 
@@ -274,8 +267,8 @@ impl Losses {
         let most = (t * self.first as f64).max(t * last as f64);
         let terms = (self.first..).zip(&self.mass);
         let sum: f64 = terms
-            .map(|(point, m)| m * (t * point as f64 - most).exp())
+            .map(|(point, m)| m * libm::exp(t * point as f64 - most))
             .sum();
-        most + sum.ln()
+        most + libm::log(sum)
     }
 }

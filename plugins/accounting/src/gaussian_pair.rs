@@ -7,7 +7,7 @@ pub(crate) fn tail(z: f64) -> f64 {
 
 /// Returns the density of a normal variable at `z`.
 pub(crate) fn density(z: f64) -> f64 {
-    (-0.5 * z * z).exp() / (2.0 * std::f64::consts::PI).sqrt()
+    libm::exp(-0.5 * z * z) / (2.0 * std::f64::consts::PI).sqrt()
 }
 
 /// Returns the loss at `z` for Gaussian noise, if the unit is removed.
@@ -15,8 +15,10 @@ pub(crate) fn gaussian_loss(rate: f64, shift: f64, z: f64) -> f64 {
     let full = shift * (z - 0.5 * shift);
     match rate {
         1.0 => full,
-        _ if full > 30.0 => rate.ln() + full + ((1.0 - rate) / rate * (-full).exp()).ln_1p(),
-        _ => (rate * full.exp_m1()).ln_1p(),
+        _ if full > 30.0 => {
+            libm::log(rate) + full + libm::log1p((1.0 - rate) / rate * libm::exp(-full))
+        }
+        _ => libm::log1p(rate * libm::expm1(full)),
     }
 }
 
@@ -24,11 +26,11 @@ pub(crate) fn gaussian_loss(rate: f64, shift: f64, z: f64) -> f64 {
 pub(crate) fn place_of(rate: f64, shift: f64, loss: f64) -> f64 {
     let full = match rate {
         1.0 => loss,
-        _ if loss > 30.0 => loss - rate.ln() + ((rate - 1.0) * (-loss).exp()).ln_1p(),
+        _ if loss > 30.0 => loss - libm::log(rate) + libm::log1p((rate - 1.0) * libm::exp(-loss)),
         _ => {
-            let inner = loss.exp_m1() / rate;
+            let inner = libm::expm1(loss) / rate;
             match inner > -1.0 {
-                true => inner.ln_1p(),
+                true => libm::log1p(inner),
                 false => return f64::NEG_INFINITY,
             }
         }

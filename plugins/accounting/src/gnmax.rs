@@ -7,12 +7,12 @@ use crate::pate::winner;
 /// `ln(erfc(x))`, also where `erfc` is smaller than the smallest number.
 pub fn ln_erfc(x: f64) -> f64 {
     if x < 20.0 {
-        return libm::erfc(x).ln();
+        return libm::log(libm::erfc(x));
     }
     // asymptotic series (DLMF 7.12.1): at 20 the fifth term is below 1e-12
     let y = 1.0 / (2.0 * x * x);
     let series = -y * (1.0 - y * (3.0 - y * (15.0 - y * (105.0 - y * 945.0))));
-    -x * x - (x * std::f64::consts::PI.sqrt()).ln() + series.ln_1p()
+    -x * x - libm::log(x * std::f64::consts::PI.sqrt()) + libm::log1p(series)
 }
 
 /// `ln(exp(a) + exp(b))`.
@@ -21,7 +21,7 @@ pub(crate) fn ln_add(a: f64, b: f64) -> f64 {
     if high == f64::NEG_INFINITY || low == f64::NEG_INFINITY {
         return high;
     }
-    high + (low - high).exp().ln_1p()
+    high + libm::log1p(libm::exp(low - high))
 }
 
 /// Proposition 7: the logarithm of a bound on the probability that another class wins,
@@ -39,7 +39,7 @@ pub fn ln_q(counts: &[f64], sigma: f64) -> f64 {
 
 /// Caps `q` at its value for pure chance: `q <= 1 - 1 / classes`.
 pub fn cap_ln_q(ln_q: f64, classes: usize) -> f64 {
-    ln_q.min((-1.0 / classes.max(1) as f64).ln_1p())
+    ln_q.min(libm::log1p(-1.0 / classes.max(1) as f64))
 }
 
 /// Theorem 6 with the orders of Proposition 10: Renyi differential privacy of order `a`. The
@@ -62,20 +62,20 @@ fn data_dependent(ln_q: f64, sigma: f64, a: f64) -> Option<f64> {
     let mu1 = mu2 + 1.0;
     let (e1, e2) = (mu1 / variance, mu2 / variance);
     let limit =
-        (mu2 - 1.0) * e2 - mu2 * ((1.0 / (mu1 - 1.0)).ln_1p() + (1.0 / (mu2 - 1.0)).ln_1p());
+        (mu2 - 1.0) * e2 - mu2 * (libm::log1p(1.0 / (mu1 - 1.0)) + libm::log1p(1.0 / (mu2 - 1.0)));
     if !(a < mu1 && mu2 > 1.0 && -ln_q > e2 && ln_q <= limit) {
         return None;
     }
-    let q = ln_q.exp();
+    let q = libm::exp(ln_q);
     // ln A = (a-1) (ln(1-q) - ln(1 - (q e^e2)^(1 - 1/mu2))), and the same for B
-    let inner = ((ln_q + e2) * (1.0 - 1.0 / mu2)).exp();
-    let ln_a = (a - 1.0) * ((-q).ln_1p() - (-inner).ln_1p());
+    let inner = libm::exp((ln_q + e2) * (1.0 - 1.0 / mu2));
+    let ln_a = (a - 1.0) * (libm::log1p(-q) - libm::log1p(-inner));
     let ln_b = (a - 1.0) * (e1 - ln_q / (mu1 - 1.0));
     // (1-q) A + q B = 1 + [(1-q)] + [q (B-1)]: as exact for tiny moments as for large ones
-    let total = ln_add((-q).ln_1p() + ln_a, ln_q + ln_b);
-    let small = (1.0 - q) * ln_a.exp_m1() + q * ln_b.exp_m1();
+    let total = ln_add(libm::log1p(-q) + ln_a, ln_q + ln_b);
+    let small = (1.0 - q) * libm::expm1(ln_a) + q * libm::expm1(ln_b);
     let total = if total.abs() < 0.5 {
-        small.ln_1p()
+        libm::log1p(small)
     } else {
         total
     };
@@ -89,9 +89,9 @@ pub fn ln_answered(counts: &[f64], threshold: f64, sigma1: f64) -> (f64, f64) {
     let half = |x: f64| ln_erfc(x) - std::f64::consts::LN_2;
     // the likelier side is computed from the other one, which keeps its digits near 1
     if x < 0.0 {
-        ((-half(-x).exp()).ln_1p(), half(-x))
+        (libm::log1p(-libm::exp(half(-x))), half(-x))
     } else {
-        (half(x), (-half(x).exp()).ln_1p())
+        (half(x), libm::log1p(-libm::exp(half(x))))
     }
 }
 

@@ -4,6 +4,7 @@ mod advanced;
 mod analytic;
 mod basic;
 mod compose;
+mod fourier;
 mod gaussian_pair;
 pub mod gnmax;
 mod losses;

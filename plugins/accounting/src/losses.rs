@@ -95,7 +95,7 @@ impl Release {
         let beyond = tail(-cut);
         match *self {
             Self::Pure(epsilon) => {
-                let least = 1.0 / (1.0 + epsilon.exp());
+                let least = 1.0 / (1.0 + libm::exp(epsilon));
                 put(epsilon, 1.0 - least);
                 put(-epsilon, least);
                 0.0
@@ -104,11 +104,11 @@ impl Release {
                 // the mass beyond is less than that of a normal variable
                 let far = epsilon.min(0.5 * cut * cut);
                 put(epsilon, 0.5);
-                put(epsilon - 2.0 * far, 0.5 * (-far).exp());
+                put(epsilon - 2.0 * far, 0.5 * libm::exp(-far));
                 let loss = |x: f64| epsilon + 2.0 * x;
                 let place = |loss: f64| 0.5 * (loss - epsilon);
                 cells(step, (-far, 0.0), &place, &loss, &mut |x, w| {
-                    put(loss(x), w * 0.5 * x.exp());
+                    put(loss(x), w * 0.5 * libm::exp(x));
                 });
                 0.0
             }
@@ -221,11 +221,11 @@ impl Release {
         let first = (least / step).floor() as i64 - 1;
         let points = (most / step).ceil() as i64 + 2 - first;
         let mut mass = vec![0.0; points.max(2) as usize];
-        let whole = -(-step).exp_m1();
+        let whole = -libm::expm1(-step);
         let infinite = self.visit(way, step, cut, &mut |loss, m| {
             let below = (loss / step).floor();
             let at = ((below as i64 - first).max(0) as usize).min(mass.len() - 2);
-            let up = m * (-(below * step - loss).exp_m1() / whole).clamp(0.0, 1.0);
+            let up = m * (-libm::expm1(below * step - loss) / whole).clamp(0.0, 1.0);
             mass[at + 1] += up;
             mass[at] += m - up;
         });

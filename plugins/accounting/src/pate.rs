@@ -34,7 +34,7 @@ pub fn lnmax_q(counts: &[f64], gamma: f64) -> f64 {
 
 /// One loser's share of [`lnmax_q`], `x = gamma * gap`.
 fn loses(x: f64) -> f64 {
-    (2.0 + x) / 4.0 * (-x).exp()
+    (2.0 + x) / 4.0 * libm::exp(-x)
 }
 
 /// Returns the lowest class with the highest count, and that count.
@@ -54,7 +54,7 @@ pub fn cap_q(q: f64, classes: usize) -> f64 {
 
 /// The data-dependent bound holds for `q` below this: `(e^eps0 - 1) / (e^(2 eps0) - 1)`.
 pub fn q_limit(eps0: f64) -> f64 {
-    1.0 / (1.0 + eps0.exp())
+    1.0 / (1.0 + libm::exp(eps0))
 }
 
 /// PATE Theorem 3, FedKT Theorem 2: `ln((1-q) ((1-q) / (1 - e^eps0 q))^l + q e^(eps0 l))`; `None`
@@ -65,17 +65,17 @@ pub fn data_dependent(q: f64, eps0: f64, l: f64) -> Option<f64> {
         // - 1) + q (e^(eps0 l) - 1): a sum without cancellation, for any small q
         let (u, top) = (growth(q, eps0), eps0 * l);
         if top < LARGEST {
-            ((1.0 - q) * (l * u.ln_1p()).exp_m1() + q * top.exp_m1()).ln_1p()
+            libm::log1p((1.0 - q) * libm::expm1(l * libm::log1p(u)) + q * libm::expm1(top))
         } else {
-            let (a, b) = ((-q).ln_1p() + l * u.ln_1p(), q.ln() + top);
-            a.max(b) + (-(a - b).abs()).exp().ln_1p()
+            let (a, b) = (libm::log1p(-q) + l * libm::log1p(u), libm::log(q) + top);
+            a.max(b) + libm::log1p(libm::exp(-(a - b).abs()))
         }
     })
 }
 
 /// `(1-q) / (1 - e^eps0 q) - 1`, without cancellation.
 fn growth(q: f64, eps0: f64) -> f64 {
-    q * eps0.exp_m1() / (1.0 - eps0.exp() * q)
+    q * libm::expm1(eps0) / (1.0 - libm::exp(eps0) * q)
 }
 
 /// Above this, `exp` is near the largest number.
@@ -116,8 +116,8 @@ pub fn moments<'a>(
     }
     let losing = WinnerTable::new(gamma);
     let exact = eps0 * orders.step * orders.n as f64 >= LARGEST;
-    let powers: Vec<f64> = orders.iter().map(|l| (eps0 * l).exp_m1()).collect();
-    let caps: Vec<f64> = bound.iter().map(|b| b.exp_m1()).collect();
+    let powers: Vec<f64> = orders.iter().map(|l| libm::expm1(eps0 * l)).collect();
+    let caps: Vec<f64> = bound.iter().map(|b| libm::expm1(*b)).collect();
     let (mut product, mut held) = (vec![0.0; orders.n], 0);
     // a product of 32 numbers of at most e^caps stays finite, and rounding does not add up
     let most = (LARGEST / bound.last().copied().unwrap_or(1.0)).clamp(1.0, 32.0) as usize;
@@ -134,7 +134,7 @@ pub fn moments<'a>(
             continue;
         }
         let u = growth(q, eps0);
-        let u = (orders.step * u.ln_1p()).exp_m1();
+        let u = libm::expm1(orders.step * libm::log1p(u));
         let (factor, stay, mut grown) = (1.0 + u, 1.0 - q, 0.0);
         for ((p, power), cap) in product.iter_mut().zip(&powers).zip(&caps) {
             grown = grown * factor + u;
@@ -154,7 +154,7 @@ pub fn moments<'a>(
 
 fn flush(product: &mut [f64], total: &mut [f64]) {
     for (p, t) in product.iter_mut().zip(total) {
-        *t += std::mem::take(p).ln_1p();
+        *t += libm::log1p(std::mem::take(p));
     }
 }
 
@@ -194,7 +194,7 @@ impl WinnerTable {
 /// that attains it.
 pub fn epsilon(alpha: &[f64], orders: Orders, delta: f64) -> (f64, f64) {
     let each = alpha.iter().zip(orders.iter());
-    each.map(|(a, l)| ((a - delta.ln()) / l, l))
+    each.map(|(a, l)| ((a - libm::log(delta)) / l, l))
         .fold((f64::INFINITY, 0.0), |best, next| {
             if next.0 < best.0 { next } else { best }
         })
@@ -218,7 +218,7 @@ impl Pure {
         Self {
             sum: k * eps0,
             squares: k * eps0 * eps0,
-            gains: k * eps0 * eps0.exp_m1(),
+            gains: k * eps0 * libm::expm1(eps0),
         }
     }
 
@@ -234,13 +234,13 @@ impl Pure {
     /// Advanced composition (Dwork and Roth 2014, Theorem 3.20, for unequal epsilons as in Dwork,
     /// Rothblum, Vadhan 2010): `sqrt(2 ln(1/delta) sum eps^2) + sum eps (e^eps - 1)`.
     pub fn advanced(&self, delta: f64) -> f64 {
-        (-2.0 * delta.ln() * self.squares).sqrt() + self.gains
+        (-2.0 * libm::log(delta) * self.squares).sqrt() + self.gains
     }
 
     /// The form in PATE's paper: `sum eps^2 + sqrt(2 ln(1/delta) sum eps^2)`. For comparison only:
     /// it is smaller than the proven bound, since `e^eps - 1 > eps`.
     pub fn advanced_as_in_pate(&self, delta: f64) -> f64 {
-        (-2.0 * delta.ln() * self.squares).sqrt() + self.squares
+        (-2.0 * libm::log(delta) * self.squares).sqrt() + self.squares
     }
 
     /// Returns the least of basic (`delta = 0`) and advanced composition.

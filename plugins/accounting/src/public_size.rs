@@ -46,7 +46,7 @@ pub(crate) fn sizes(of: usize, rate: f64) -> Vec<Sizes> {
     let (mean, deviation) = (n * rate, (n * rate * (1.0 - rate)).sqrt());
     let ln_probability = |k: f64| {
         let ln_choose = lgamma(n + 1.0) - lgamma(k + 1.0) - lgamma(n - k + 1.0);
-        ln_choose + k * rate.ln() + (n - k) * (-rate).ln_1p()
+        ln_choose + k * libm::log(rate) + (n - k) * libm::log1p(-rate)
     };
     let (mut all, mut first) = (Vec::new(), 0);
     while first <= of {
@@ -55,7 +55,9 @@ pub(crate) fn sizes(of: usize, rate: f64) -> Vec<Sizes> {
         // probabilities fall on both sides of the mean; if the largest is 0 all are
         let largest = ln_probability(mean.clamp(first as f64, last as f64));
         let probability: f64 = match largest > LN_NOTHING {
-            true => (first..=last).map(|k| ln_probability(k as f64).exp()).sum(),
+            true => (first..=last)
+                .map(|k| libm::exp(ln_probability(k as f64)))
+                .sum(),
             false => 0.0,
         };
         let share = last as f64 / n;
@@ -97,8 +99,8 @@ impl WithData {
         }
         let (share, shift) = (self.share, self.shift);
         let rest = 4.0 * (1.0 - share) / share;
-        let under = 1.0 + rest * -(-loss).exp_m1() * (-loss - shift * shift).exp();
-        (loss + (0.5 * (1.0 + under.sqrt())).ln()) / shift + self.from()
+        let under = 1.0 + rest * -libm::expm1(-loss) * libm::exp(-loss - shift * shift);
+        (loss + libm::log(0.5 * (1.0 + under.sqrt()))) / shift + self.from()
     }
 
     /// Returns the density at `z` for a unit with data.
@@ -144,9 +146,9 @@ pub(crate) fn divergences(of: usize, rate: f64, sigma: f64, orders: &[f64]) -> V
         };
         for (excess, order) in excess.iter_mut().zip(orders).filter(|(_, a)| near(a)) {
             let power = order - 1.0;
-            let whole = (power * all(*order)).exp_m1();
+            let whole = libm::expm1(power * all(*order));
             for (excess, masses) in excess.iter_mut().zip(&ways) {
-                let one = |(loss, mass): &(f64, f64)| mass * (power * loss).exp_m1();
+                let one = |(loss, mass): &(f64, f64)| mass * libm::expm1(power * loss);
                 let sum: f64 = masses.iter().map(one).sum();
                 // a sample leaks no more than all data
                 *excess += probability * if rare { whole } else { sum.min(whole) };
@@ -154,7 +156,7 @@ pub(crate) fn divergences(of: usize, rate: f64, sigma: f64, orders: &[f64]) -> V
         }
     }
     let cost = |([one, other], order): (&[f64; 2], &f64)| match near(order) {
-        true => (one.max(*other).ln_1p() / (order - 1.0)).min(all(*order)),
+        true => (libm::log1p(one.max(*other)) / (order - 1.0)).min(all(*order)),
         false => all(*order),
     };
     excess.iter().zip(orders).map(cost).collect()

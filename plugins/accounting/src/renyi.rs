@@ -24,9 +24,9 @@ pub fn laplace(eps: f64, a: f64) -> f64 {
     let (p, r) = (a / (2.0 * a - 1.0), (a - 1.0) / (2.0 * a - 1.0));
     let total = if eps * (a - 1.0) < 1.0 {
         // p + r = 1, so this is 1 + p (e^.. - 1) + r (e^.. - 1)
-        (p * (eps * (a - 1.0)).exp_m1() + r * (-eps * a).exp_m1()).ln_1p()
+        libm::log1p(p * libm::expm1(eps * (a - 1.0)) + r * libm::expm1(-eps * a))
     } else {
-        ln_add(p.ln() + eps * (a - 1.0), r.ln() - eps * a)
+        ln_add(libm::log(p) + eps * (a - 1.0), libm::log(r) - eps * a)
     };
     total / (a - 1.0)
 }
@@ -74,12 +74,16 @@ fn ln_excess_whole(q: f64, sigma: f64, a: f64) -> f64 {
     let (mut ln_choose, mut sum) = (0.0, f64::NEG_INFINITY);
     for i in 1..=a as usize {
         let i = i as f64;
-        ln_choose += ((a - i + 1.0) / i).ln();
+        ln_choose += libm::log((a - i + 1.0) / i);
         let x = (i * i - i) / (2.0 * sigma * sigma);
-        let ln_gain = if x > 30.0 { x } else { x.exp_m1().ln() };
+        let ln_gain = if x > 30.0 {
+            x
+        } else {
+            libm::log(libm::expm1(x))
+        };
         sum = ln_add(
             sum,
-            ln_choose + (a - i) * (-q).ln_1p() + i * q.ln() + ln_gain,
+            ln_choose + (a - i) * libm::log1p(-q) + i * libm::log(q) + ln_gain,
         );
     }
     sum
@@ -94,7 +98,7 @@ fn ln_mean_fraction(q: f64, sigma: f64, a: f64) -> f64 {
     // the integrand is at most a Gaussian around 0 plus one around `a`
     let (from, to) = (-40.0 * sigma, a + 40.0 * sigma);
     let n = ((to - from) / step).ceil() as usize;
-    let ln_norm = (step / (sigma * (2.0 * std::f64::consts::PI).sqrt())).ln();
+    let ln_norm = libm::log(step / (sigma * (2.0 * std::f64::consts::PI).sqrt()));
     let (mut ln_mean, mut excess) = (f64::NEG_INFINITY, 0.0);
     for k in 0..=n {
         let x = from + k as f64 * step;
@@ -103,22 +107,22 @@ fn ln_mean_fraction(q: f64, sigma: f64, a: f64) -> f64 {
             (2.0 * x - 1.0) / (2.0 * variance),
         );
         let ln_base = if ratio > 30.0 {
-            ln_add((-q).ln_1p(), q.ln() + ratio)
+            ln_add(libm::log1p(-q), libm::log(q) + ratio)
         } else {
-            (q * ratio.exp_m1()).ln_1p()
+            libm::log1p(q * libm::expm1(ratio))
         };
         ln_mean = ln_add(ln_mean, weight + a * ln_base);
         // the mean minus 1, and minus a q E[ratio - 1] = 0, the largest part of it if q is small
         let linear = if ratio < 700.0 {
-            a * q * ratio.exp_m1()
+            a * q * libm::expm1(ratio)
         } else {
             f64::NAN
         };
-        excess += weight.exp() * ((a * ln_base).exp_m1() - linear);
+        excess += libm::exp(weight) * (libm::expm1(a * ln_base) - linear);
     }
     // if the mean is near 1, its logarithm has no digits left, and the excess is exact
     if ln_mean < 1e-3 && excess.is_finite() {
-        excess.ln_1p()
+        libm::log1p(excess)
     } else {
         ln_mean
     }
@@ -138,8 +142,10 @@ pub enum Rule {
 pub fn epsilon(rdp: &[f64], orders: &[f64], delta: f64, rule: Rule) -> (f64, f64) {
     let one = |(r, a): (&f64, &f64)| {
         let epsilon = match rule {
-            Rule::Classic => r - delta.ln() / (a - 1.0),
-            Rule::Improved => r + (-1.0 / a).ln_1p() - (delta.ln() + a.ln()) / (a - 1.0),
+            Rule::Classic => r - libm::log(delta) / (a - 1.0),
+            Rule::Improved => {
+                r + libm::log1p(-1.0 / a) - (libm::log(delta) + libm::log(*a)) / (a - 1.0)
+            }
         };
         (epsilon, *a)
     };
@@ -155,7 +161,7 @@ pub fn epsilon(rdp: &[f64], orders: &[f64], delta: f64, rule: Rule) -> (f64, f64
 pub fn gaussian_delta(sigma: f64, epsilon: f64) -> f64 {
     let phi = |x: f64| 0.5 * libm::erfc(-x / std::f64::consts::SQRT_2);
     let (middle, side) = (epsilon * sigma, 0.5 / sigma);
-    (phi(side - middle) - epsilon.exp() * phi(-side - middle)).max(0.0)
+    (phi(side - middle) - libm::exp(epsilon) * phi(-side - middle)).max(0.0)
 }
 
 /// Returns the least epsilon whose [`gaussian_delta`] is at most `delta`, to the last digits and
@@ -163,7 +169,7 @@ pub fn gaussian_delta(sigma: f64, epsilon: f64) -> f64 {
 pub fn gaussian_epsilon(sigma: f64, delta: f64) -> f64 {
     // 1 / sigma^2 / 2 + sqrt(2 ln(1 / delta)) / sigma holds for any noise (Bun and Steinke 2016,
     // proposition 1.3)
-    let most = 0.5 / sigma / sigma + (-2.0 * delta.ln()).sqrt() / sigma;
+    let most = 0.5 / sigma / sigma + (-2.0 * libm::log(delta)).sqrt() / sigma;
     if most.is_nan() || most > 700.0 {
         return most; // e^epsilon is too large to hold, and so is epsilon for any use
     }
@@ -193,17 +199,17 @@ pub fn fixed_size_gaussian(q: f64, sigma: f64, a: f64) -> f64 {
     }
     let cost = |order: f64| gaussian(sigma, order);
     // ln of 4 (e^cost(2) - 1), or 2 e^cost(2) if that is less
-    let second = (4.0 * cost(2.0).exp_m1()).ln().min(2f64.ln() + cost(2.0));
-    let (mut ln_choose, mut sum) = (whole.ln(), f64::NEG_INFINITY);
+    let second = libm::log(4.0 * libm::expm1(cost(2.0))).min(libm::log(2f64) + cost(2.0));
+    let (mut ln_choose, mut sum) = (libm::log(whole), f64::NEG_INFINITY);
     for j in 2..=whole as usize {
         let j = j as f64;
-        ln_choose += ((whole - j + 1.0) / j).ln();
+        ln_choose += libm::log((whole - j + 1.0) / j);
         let term = if j == 2.0 {
             second
         } else {
-            2f64.ln() + (j - 1.0) * cost(j)
+            libm::log(2f64) + (j - 1.0) * cost(j)
         };
-        sum = ln_add(sum, ln_choose + j * q.ln() + term);
+        sum = ln_add(sum, ln_choose + j * libm::log(q) + term);
     }
     // a sample leaks no more than all data
     (ln_add(0.0, sum) / (whole - 1.0)).min(all)

@@ -107,7 +107,7 @@ fn bounds_a_linear_model_learns_most_of_it_but_not_all() {
             let at = step * 1117 % train.len();
             let mut p = score(&weights, &train[at]);
             let top = p.iter().copied().fold(f32::MIN, f32::max);
-            p.iter_mut().for_each(|p| *p = (*p - top).exp());
+            p.iter_mut().for_each(|p| *p = libm::expf(*p - top));
             let sum: f32 = p.iter().sum();
             for (c, w) in weights.iter_mut().enumerate() {
                 let slope = p[c] / sum - f32::from(u8::from(c == at % CLASSES));

@@ -18,7 +18,7 @@ impl Window {
         match self {
             Self::Uniform => (Array1::from_elem(7, 1.0 / 7.0), 49.0 / 48.0),
             Self::Gaussian => {
-                let bell = |x: usize| (-0.5 * ((x as f64 - 5.0) / 1.5).powi(2)).exp();
+                let bell = |x: usize| libm::exp(-0.5 * ((x as f64 - 5.0) / 1.5).powi(2));
                 let all = Array1::from_shape_fn(11, bell);
                 let sum = all.sum();
                 (all / sum, 1.0)
@@ -53,7 +53,7 @@ pub fn mse(a: ArrayView2<'_, f64>, b: ArrayView2<'_, f64>) -> Result<f64> {
 /// # Errors
 /// As [`mse`].
 pub fn psnr(a: ArrayView2<'_, f64>, b: ArrayView2<'_, f64>, range: f64) -> Result<f64> {
-    Ok(10.0 * (range * range / mse(a, b)?).log10())
+    Ok(10.0 * libm::log10(range * range / mse(a, b)?))
 }
 
 /// Structural similarity (Wang et al. 2004): the mean over all positions of the window within the

@@ -28,7 +28,7 @@ impl Aggregator for LossWeightedMean {
         let losses = inbox.training_losses()?;
         let weigh = |(mail, loss): (&ClientMessage<Params>, f64)| {
             // a loss of 0 would leave no weight at all
-            mail.weight * loss.max(1e-10).powf(self.power)
+            mail.weight * libm::pow(loss.max(1e-10), self.power)
         };
         let weights: Vec<f64> = inbox.iter().zip(losses).map(weigh).collect();
         Ok(inbox.weighted_mean(&weights, &*round.exec))

@@ -38,7 +38,7 @@ impl Aggregator for QFairMean {
         let largest = counted.fold(LEAST, |most, (_, loss)| most.max(*loss));
         let (mut weights, mut sum, mut bound) = (Vec::new(), 0.0, 0.0);
         for (mail, loss) in all {
-            let weight = mail.weight * (loss / largest).min(1.0).powf(self.q);
+            let weight = mail.weight * libm::pow((loss / largest).min(1.0), self.q);
             let slope = mail.body.zip(sent, |after, before| after - before)?.norm() / self.lr;
             weights.push(weight);
             sum += weight;

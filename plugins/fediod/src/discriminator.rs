@@ -8,13 +8,13 @@ use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, concatenate};
 
 /// `ln sigmoid(x)`.
 fn ln_sigmoid(x: f64) -> f64 {
-    x.min(0.0) - (-x.abs()).exp().ln_1p()
+    x.min(0.0) - libm::log1p(libm::exp(-x.abs()))
 }
 
 /// `ln(mean(exp(x)))`.
 fn ln_mean_exp(of: impl Iterator<Item = f64> + Clone, n: usize) -> f64 {
     let top = of.clone().fold(f64::NEG_INFINITY, f64::max);
-    top + (of.map(|x| (x - top).exp()).sum::<f64>() / n as f64).ln()
+    top + libm::log(of.map(|x| libm::exp(x - top)).sum::<f64>() / n as f64)
 }
 
 /// Returns the log-odds of "generated" for one input, whose regions have these scores: those of the
@@ -28,7 +28,7 @@ fn of_parts<T: Copy + Into<f64>>(scores: ArrayView1<'_, T>) -> (f64, Vec<f64>) {
         ln_mean_exp(each.clone().map(ln_sigmoid), n),
         ln_mean_exp(each.clone().map(|s| ln_sigmoid(-s)), n),
     );
-    let by = each.map(|s| (ln_sigmoid(s) + ln_sigmoid(-s) - yes - no).exp() / n as f64);
+    let by = each.map(|s| libm::exp(ln_sigmoid(s) + ln_sigmoid(-s) - yes - no) / n as f64);
     (yes - no, by.collect())
 }
 

@@ -1,5 +1,6 @@
 //! Quality measures of made inputs.
 use crate::loss_terms::entropy;
+use fl_core::portable::product;
 use fl_linalg::{Eigen, symmetric_eigen};
 use ndarray::{Array1, ArrayView2, Axis};
 
@@ -29,7 +30,7 @@ impl Inception {
     /// Returns the score; 1 without inputs.
     pub fn score(&self) -> f64 {
         let n = self.inputs.max(1) as f64;
-        (entropy((&self.sum / n).view()) - self.entropies / n).exp()
+        libm::exp(entropy((&self.sum / n).view()) - self.entropies / n)
     }
 }
 
@@ -45,15 +46,17 @@ fn distance(x: ArrayView2<'_, f64>, y: ArrayView2<'_, f64>) -> Option<f64> {
     let moments = |x: ArrayView2<'_, f64>| {
         let mean = x.mean_axis(Axis(0))?;
         let off = &x - &mean;
-        (x.nrows() > 1).then(|| (mean, off.t().dot(&off) / (x.nrows() - 1) as f64))
+        (x.nrows() > 1).then(|| (mean, product(off.t(), off.view()) / (x.nrows() - 1) as f64))
     };
     let ((m1, c1), (m2, c2)) = (moments(x)?, moments(y)?);
     let off = &m1 - &m2;
     // the eigenvalues of C1 C2 are those of C1^(1/2) C2 C1^(1/2), which is symmetric
     let Eigen { values, vectors } = symmetric_eigen(c1.clone()).ok()?;
     let root = values.mapv(|v| v.max(0.0).sqrt());
-    let root = (&vectors * &root).dot(&vectors.t());
-    let values = symmetric_eigen(root.dot(&c2).dot(&root)).ok()?.values;
+    let root = product((&vectors * &root).view(), vectors.t());
+    let values = symmetric_eigen(product(product(root.view(), c2.view()).view(), root.view()))
+        .ok()?
+        .values;
     let cross: f64 = values.iter().map(|v| v.max(0.0).sqrt()).sum();
     Some(off.dot(&off) + c1.diag().sum() + c2.diag().sum() - 2.0 * cross)
 }

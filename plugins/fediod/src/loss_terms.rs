@@ -9,7 +9,7 @@ use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Zip};
 pub type Term = (f64, Vec<Array2<f64>>);
 
 fn ln(p: f64) -> f64 {
-    p.max(f64::MIN_POSITIVE).ln()
+    libm::log(p.max(f64::MIN_POSITIVE))
 }
 
 /// Returns the entropy.
@@ -109,7 +109,7 @@ const LEAST: f64 = 1e-7;
 pub fn published(scores: &[Array2<f64>], tau: f64) -> Term {
     let (q, n, k) = (all(scores, tau), scores[0].nrows(), scores.len() as f64);
     let m = mixture(&q, &vec![1.0 / k; scores.len()]);
-    let cut = |p: f64| p.clamp(LEAST, 1.0).ln();
+    let cut = |p: f64| libm::log(p.clamp(LEAST, 1.0));
     let (ln_m, mean_ln) = (
         m.mapv(ln),
         q.iter()
@@ -160,7 +160,10 @@ pub fn generated(odds: &[Array1<f64>], rho: &[f64], game: &Game) -> (f64, Vec<Ar
         match game {
             Game::NonSaturating => {
                 // ln(1 + e^x), without overflow
-                value += share * odds.mapv(|x| x.max(0.0) + (-x.abs()).exp().ln_1p()).sum();
+                value += share
+                    * odds
+                        .mapv(|x| x.max(0.0) + libm::log1p(libm::exp(-x.abs())))
+                        .sum();
                 odds.mapv(|x| share * sigmoid(x))
             }
             Game::Linear => {

@@ -1,21 +1,21 @@
 //! Products of matrices whose sums have one order on every machine.
 
-use ndarray::linalg::general_mat_mul;
+use fl_core::portable::add_product;
 use ndarray::{ArrayView2, ArrayViewMut2, s};
 
-/// Computes `out += factor rows rows'`, on and right of the diagonal (and partly left of it).
-/// `rows` is `n x k`, `out` `n x n`.
+/// Computes `out += sign rows rows'`, on and right of the diagonal (and partly left of it). `sign`
+/// is 1 or -1, `rows` `n x k`, `out` `n x n`.
 ///
 /// # Panics
 /// If the shapes differ from these.
-pub fn add_gram(factor: f64, rows: ArrayView2<'_, f64>, out: &mut ArrayViewMut2<'_, f64>) {
+pub fn add_gram(sign: f64, rows: ArrayView2<'_, f64>, out: &mut ArrayViewMut2<'_, f64>) {
     const STRIP: usize = 128;
     let n = rows.nrows();
     for from in (0..n).step_by(STRIP) {
         let to = (from + STRIP).min(n);
         let (some, rest) = (rows.slice(s![from..to, ..]), rows.slice(s![from.., ..]));
         let mut strip = out.slice_mut(s![from..to, from..]);
-        general_mat_mul(factor, &some, &rest.t(), 1.0, &mut strip);
+        add_product(sign, some, rest.t(), &mut strip);
     }
 }
 

@@ -107,7 +107,7 @@ impl AdaptiveClip {
 
     /// Returns the bound of the next round for this share within the bound.
     fn next(&self, bound: f64, share: f64) -> f64 {
-        within_32_bits(bound * (-self.rate * (share - self.quantile)).exp())
+        within_32_bits(bound * libm::exp(-self.rate * (share - self.quantile)))
     }
 
     /// Returns a client's update as a point in the ball of norm 1, with one more number for the

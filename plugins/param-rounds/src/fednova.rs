@@ -29,9 +29,9 @@ pub fn length(steps: usize, momentum: f64, proximal: f64) -> f64 {
     let n = steps as f64;
     match (momentum > 0.0, proximal > 0.0) {
         (true, _) => {
-            (n - momentum * (1.0 - momentum.powf(n)) / (1.0 - momentum)) / (1.0 - momentum)
+            (n - momentum * (1.0 - libm::pow(momentum, n)) / (1.0 - momentum)) / (1.0 - momentum)
         }
-        (false, true) => (1.0 - (1.0 - proximal).powf(n)) / proximal,
+        (false, true) => (1.0 - libm::pow(1.0 - proximal, n)) / proximal,
         (false, false) => n,
     }
 }

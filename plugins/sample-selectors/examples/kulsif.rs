@@ -46,7 +46,7 @@ fn mnist(path: &str, n: usize, repeats: usize) -> Result<()> {
     let (own, proxy) = (images.slice(s![..270, ..]), images.slice(s![270.., ..]));
     let u = uniform(n, 784, BOX, &Stream::root(1));
     for repeat in 0..repeats {
-        let beta = (n as f64).powf(-0.5);
+        let beta = libm::pow(n as f64, -0.5);
         let (ratios, fit) = timed(|| Ratios::fit(u.view(), &[own], 5.0, beta, Method::Exact))?;
         let (w, score) = timed(|| ratios.of(proxy))?;
         writeln!(
@@ -101,7 +101,7 @@ fn landmarks(width: usize, n: usize, m: usize, repeats: usize) -> Result<()> {
         let u = uniform(n, width, (-4.0, 4.0), &stream.child("uniform", 0));
         let pool = ndarray::concatenate(ndarray::Axis(0), &[mine.view(), other.view()])?;
         let sigma = 1.5 * (width as f64).sqrt();
-        let beta = (n as f64).powf(-0.5);
+        let beta = libm::pow(n as f64, -0.5);
         let run = |method| timed(|| Ratios::fit(u.view(), &[own.view()], sigma, beta, method));
         let (exact, slow) = run(Method::Exact)?;
         let choice = stream.child("landmarks", 0);

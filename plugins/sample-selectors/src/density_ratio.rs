@@ -223,7 +223,7 @@ impl DensityRatio {
         let fit_to = fit_to.collect::<Result<Vec<_>>>()?;
         let fit_to: Vec<ArrayView2<'_, f32>> = fit_to.iter().map(|set| set.view()).collect();
         let sigma = s.width.of(&own.samples, &stream.child("width", 0));
-        let beta = s.beta.unwrap_or((s.uniform as f64).powf(-0.5));
+        let beta = s.beta.unwrap_or(libm::pow(s.uniform as f64, -0.5));
         let landmarks = stream.child("landmarks", 0);
         let method = match s.variant {
             Variant::Exact => Method::Exact,

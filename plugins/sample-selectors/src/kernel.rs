@@ -1,8 +1,8 @@
 //! Gaussian kernel matrices by blocked matrix products, in `f64` and on one thread.
 
 use crate::exp::gaussians;
+use fl_core::portable::add_product;
 use fl_linalg::{add_gram, dot};
-use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, s};
 use std::ops::Range;
 
@@ -85,7 +85,8 @@ impl Gaussian {
         let shape = (block.len(), b.len());
         let mut products = ArrayViewMut2::from_shape(shape, there).expect("as many as that");
         let rows = a.values.slice(s![block.clone(), ..]);
-        general_mat_mul(1.0, &rows, &b.values.t(), 0.0, &mut products);
+        products.fill(0.0);
+        add_product(1.0, rows, b.values.t(), &mut products);
         for (norm, row) in a.norms[block.clone()]
             .iter()
             .zip(there.chunks_mut(b.len().max(1)))

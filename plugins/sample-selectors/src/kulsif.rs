@@ -15,6 +15,7 @@ use crate::landmarks;
 use crate::width::check as check_width;
 use anyhow::{Context, Result, ensure};
 use fl_core::Stream;
+use fl_core::portable::product;
 use fl_linalg::{Cholesky, dot};
 use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 use serde::{Deserialize, Serialize};
@@ -234,7 +235,7 @@ fn exact<T: Copy + Into<f64>>(
                 matrix[[i, j]] = matrix[[j, i]];
             }
         }
-        alpha = alpha.dot(&matrix);
+        alpha = product(alpha.view(), matrix.view());
     } else {
         solve(matrix, &mut alpha)?;
     }

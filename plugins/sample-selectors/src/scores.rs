@@ -39,7 +39,7 @@ settings! {
 /// Returns the largest and the sum of `exp(z - largest)`.
 fn powers(z: ArrayView1<'_, f32>) -> (f64, f64) {
     let top: f64 = z.iter().fold(f32::NEG_INFINITY, |m, v| m.max(*v)).into();
-    let powers = z.iter().map(|v| (f64::from(*v) - top).exp());
+    let powers = z.iter().map(|v| libm::exp(f64::from(*v) - top));
     (top, powers.sum())
 }
 
@@ -51,7 +51,7 @@ fn confidence(z: ArrayView1<'_, f32>) -> f64 {
 /// Returns `logsumexp(z)`: the negative energy, so that more is better.
 fn negative_energy(z: ArrayView1<'_, f32>) -> f64 {
     let (top, sum) = powers(z);
-    top + sum.ln()
+    top + libm::log(sum)
 }
 
 /// Judges a row of scores: more is better.

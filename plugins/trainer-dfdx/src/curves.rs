@@ -10,23 +10,47 @@
     reason = "kernels hold the same digits"
 )]
 
+use crate::simd::{Machine, Work};
+
+/// Replaces each number by its hyperbolic tangent.
+pub struct Tanh<'a>(pub &'a mut [f32]);
+
+impl Work for Tanh<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<M: Machine>(self, m: M) {
+        self.0.iter_mut().for_each(|v| *v = tanh(m, *v));
+    }
+}
+
+/// Replaces each number `x` by `1 / (1 + e^-x)`.
+pub struct Sigmoid<'a>(pub &'a mut [f32]);
+
+impl Work for Sigmoid<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<M: Machine>(self, m: M) {
+        self.0.iter_mut().for_each(|v| *v = sigmoid(m, *v));
+    }
+}
+
 /// Returns `e^x`; infinity above 88.7, 0 below -104.
 #[inline(always)]
-pub fn exp(x: f32) -> f32 {
+fn exp<M: Machine>(m: M, x: f32) -> f32 {
     // NaN stays NaN
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -104.0 { -104.0 } else { x };
     // adding and subtracting it leaves the nearest whole number
     const MAGIC: f32 = 12_582_912.0;
-    let k = x.mul_add(1.442_695_02, MAGIC) - MAGIC;
-    let r = k.mul_add(-1.428_606_77e-6, k.mul_add(-0.693_145_752, x));
+    let k = m.fused(x, 1.442_695_02, MAGIC) - MAGIC;
+    let r = m.fused(k, -1.428_606_77e-6, m.fused(k, -0.693_145_752, x));
     let mut p = 1.987_569_12e-4_f32;
-    p = p.mul_add(r, 1.398_199_94e-3);
-    p = p.mul_add(r, 8.333_452_05e-3);
-    p = p.mul_add(r, 4.166_579_62e-2);
-    p = p.mul_add(r, 1.666_666_57e-1);
-    p = p.mul_add(r, 5.0e-1);
-    p = p.mul_add(r * r, r) + 1.0;
+    p = m.fused(p, r, 1.398_199_94e-3);
+    p = m.fused(p, r, 8.333_452_05e-3);
+    p = m.fused(p, r, 4.166_579_62e-2);
+    p = m.fused(p, r, 1.666_666_57e-1);
+    p = m.fused(p, r, 5.0e-1);
+    p = m.fused(p, r * r, r) + 1.0;
     // two factors: 2^k itself may overflow or underflow
     let whole = k as i32;
     let half = whole / 2;
@@ -36,30 +60,30 @@ pub fn exp(x: f32) -> f32 {
 
 /// Returns the hyperbolic tangent.
 #[inline(always)]
-pub fn tanh(x: f32) -> f32 {
+fn tanh<M: Machine>(m: M, x: f32) -> f32 {
     let size = if x < 0.0 { -x } else { x };
     let z = x * x;
     let mut p = -5.704_988_73e-3_f32;
-    p = p.mul_add(z, 2.063_908_8e-2);
-    p = p.mul_add(z, -5.373_971_54e-2);
-    p = p.mul_add(z, 1.333_144_16e-1);
-    p = p.mul_add(z, -3.333_328_07e-1);
-    let small = (p * z).mul_add(x, x);
-    let large = 1.0 - 2.0 / (exp(2.0 * size) + 1.0);
+    p = m.fused(p, z, 2.063_908_8e-2);
+    p = m.fused(p, z, -5.373_971_54e-2);
+    p = m.fused(p, z, 1.333_144_16e-1);
+    p = m.fused(p, z, -3.333_328_07e-1);
+    let small = m.fused(p * z, x, x);
+    let large = 1.0 - 2.0 / (exp(m, 2.0 * size) + 1.0);
     let large = if x < 0.0 { -large } else { large };
     if size < 0.625 { small } else { large }
 }
 
 /// Returns `1 / (1 + e^-x)`.
 #[inline(always)]
-pub fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + exp(-x))
+fn sigmoid<M: Machine>(m: M, x: f32) -> f32 {
+    1.0 / (1.0 + exp(m, -x))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::vectorised;
+    use crate::simd::{self, Plain};
 
     /// Returns the units in the last place between `got` and the exact value.
     fn units(got: f32, wanted: f64) -> f64 {
@@ -81,22 +105,36 @@ mod tests {
     fn bounded_errors_of_all_curves() {
         // a thousandth of all numbers; all of them take minutes
         let step = 997;
-        vectorised(
-            #[inline(always)]
-            || {
-                let bound = |(units, x): (f64, f32), most: f64, name: &str| {
-                    assert!(units <= most, "{name}({x}) is off by {units} units");
-                };
-                bound(worst(exp, f64::exp, 88.7, step), 1.02, "exp");
-                bound(worst(tanh, f64::tanh, 1e3, step), 1.34, "tanh");
-                let exact = |x: f64| 1.0 / (1.0 + (-x).exp());
-                bound(worst(sigmoid, exact, 87.0, step), 2.49, "sigmoid");
-            },
-        );
+        let bound = |(units, x): (f64, f32), most: f64, name: &str| {
+            assert!(units <= most, "{name}({x}) is off by {units} units");
+        };
+        let f = |x| exp(Plain, x);
+        bound(worst(f, libm::exp, 88.7, step), 1.02, "exp");
+        let f = |x| tanh(Plain, x);
+        bound(worst(f, libm::tanh, 1e3, step), 1.34, "tanh");
+        let (f, exact) = (|x| sigmoid(Plain, x), |x: f64| 1.0 / (1.0 + libm::exp(-x)));
+        bound(worst(f, exact, 87.0, step), 2.49, "sigmoid");
+    }
+
+    #[test]
+    fn exact_with_and_without_instructions_of_this_machine() {
+        let all = (0..=u32::MAX).step_by(9973).map(f32::from_bits);
+        let all: Vec<f32> = all.filter(|x| !x.is_nan()).collect();
+        let (mut by_tanh, mut by_sigmoid) = (all.clone(), all.clone());
+        simd::run(Tanh(&mut by_tanh));
+        simd::run(Sigmoid(&mut by_sigmoid));
+        for ((x, a), b) in all.iter().zip(by_tanh).zip(by_sigmoid) {
+            let (plain_a, plain_b) = (tanh(Plain, *x), sigmoid(Plain, *x));
+            assert_eq!(a.to_bits(), plain_a.to_bits(), "tanh({x})");
+            assert_eq!(b.to_bits(), plain_b.to_bits(), "sigmoid({x})");
+        }
     }
 
     #[test]
     fn exact_ends_of_all_curves() {
+        let exp = |x| super::exp(Plain, x);
+        let tanh = |x| super::tanh(Plain, x);
+        let sigmoid = |x| super::sigmoid(Plain, x);
         assert_eq!((exp(0.0), exp(-0.0)), (1.0, 1.0));
         let far = [89.0, 1e30, f32::INFINITY];
         assert!(far.iter().all(|x| exp(*x) == f32::INFINITY));

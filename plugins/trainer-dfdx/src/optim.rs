@@ -84,12 +84,12 @@ impl Schedule {
     pub fn rate(&self, lr: f64, done: u64, at: usize, of: usize) -> f64 {
         match self {
             Self::Constant => lr,
-            Self::Step(s) => lr * s.factor.powf((done / s.every as u64) as f64),
+            Self::Step(s) => lr * libm::pow(s.factor, (done / s.every as u64) as f64),
             Self::Cosine(c) => {
                 let (at, of) = c
                     .steps
                     .map_or((at as f64, of as f64), |steps| (done as f64, steps as f64));
-                c.to + (lr - c.to) * (1.0 + (PI * (at / of).min(1.0)).cos()) / 2.0
+                c.to + (lr - c.to) * (1.0 + libm::cos(PI * (at / of).min(1.0))) / 2.0
             }
         }
     }
@@ -173,7 +173,7 @@ impl Optimiser {
             },
             Rule::Adam(a) => {
                 let t = self.state.done as f64;
-                let (fix1, fix2) = (1.0 - a.beta1.powf(t), 1.0 - a.beta2.powf(t));
+                let (fix1, fix2) = (1.0 - libm::pow(a.beta1, t), 1.0 - libm::pow(a.beta2, t));
                 Move::Adam(AdamMove {
                     rate: (lr / fix1) as f32,
                     root: fix2.sqrt().recip() as f32,

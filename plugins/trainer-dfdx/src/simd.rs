@@ -1,4 +1,7 @@
-//! The inner loops, compiled for the vector width of the machine that runs them.
+//! The inner loops, compiled for the instruction set of the machine that runs them.
+//!
+//! All machines give the same bits: a sum has [`LANES`] lanes whatever the width of a vector, and
+//! each multiply-add rounds once ([`Machine`]).
 //!
 //! A convolution spends its time in two loops, written here once for every geometry. A sum of
 //! shifted rows ([`shifted_sums`]) computes the output and the gradient by the input. A table of
@@ -6,9 +9,13 @@
 //! Nothing is unfolded into columns first (im2col): for the small channel counts of federated
 //! models that costs as much memory traffic as the product itself.
 
+use fl_core::portable::Fused;
 use pulp::{Arch, Simd, WithSimd};
 
-/// Both loops pad the rows that they read to a multiple of this: the widest vector there is.
+/// Lanes of a sum.
+pub const LANES: usize = 8;
+
+/// Both loops pad the rows that they read to a multiple of this.
 pub const WIDEST: usize = 16;
 
 /// Rounds up to a multiple of [`WIDEST`].
@@ -29,6 +36,153 @@ pub fn vectorised<R>(f: impl FnOnce() -> R) -> R {
         }
     }
     Arch::new().dispatch(Run(f))
+}
+
+/// The instructions of a processor. All have the same results.
+pub trait Machine: Copy {
+    /// Eight numbers.
+    type Eight: Copy;
+    /// Returns eight times this number.
+    fn splat(self, x: f32) -> Self::Eight;
+    /// Returns the first eight numbers.
+    fn load(self, from: &[f32]) -> Self::Eight;
+    /// Writes over the first eight numbers.
+    fn store(self, x: Self::Eight, to: &mut [f32]);
+    /// Returns `a + b`, each.
+    fn add_each(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+    /// Returns `a * b + c`, each rounded once.
+    fn fused_each(self, a: Self::Eight, b: Self::Eight, c: Self::Eight) -> Self::Eight;
+    /// Returns the sum: the halves are added, then their halves, then theirs.
+    fn sum(self, x: Self::Eight) -> f32;
+    /// Returns `a * b + c`, rounded once.
+    fn fused(self, a: f32, b: f32, c: f32) -> f32;
+}
+
+/// A processor with fused multiply-adds; a vector has `LANES / N` numbers.
+#[derive(Clone, Copy)]
+struct Vectors<S, const N: usize>(S);
+
+impl<S: Simd, const N: usize> Machine for Vectors<S, N> {
+    type Eight = [S::f32s; N];
+    #[inline(always)]
+    fn splat(self, x: f32) -> Self::Eight {
+        [self.0.splat_f32s(x); N]
+    }
+    #[inline(always)]
+    fn load(self, from: &[f32]) -> Self::Eight {
+        let vectors = S::as_simd_f32s(&from[..LANES]).0;
+        std::array::from_fn(
+            #[inline(always)]
+            |i| vectors[i],
+        )
+    }
+    #[inline(always)]
+    fn store(self, x: Self::Eight, to: &mut [f32]) {
+        let vectors = S::as_mut_simd_f32s(&mut to[..LANES]).0;
+        for i in 0..N {
+            vectors[i] = x[i];
+        }
+    }
+    #[inline(always)]
+    fn add_each(self, a: Self::Eight, b: Self::Eight) -> Self::Eight {
+        std::array::from_fn(
+            #[inline(always)]
+            |i| self.0.add_f32s(a[i], b[i]),
+        )
+    }
+    #[inline(always)]
+    fn fused_each(self, a: Self::Eight, b: Self::Eight, c: Self::Eight) -> Self::Eight {
+        std::array::from_fn(
+            #[inline(always)]
+            |i| self.0.mul_add_f32s(a[i], b[i], c[i]),
+        )
+    }
+    #[inline(always)]
+    fn sum(self, x: Self::Eight) -> f32 {
+        let mut x = x;
+        let mut n = N;
+        while n > 1 {
+            n /= 2;
+            for i in 0..n {
+                x[i] = self.0.add_f32s(x[i], x[i + n]);
+            }
+        }
+        self.0.reduce_sum_f32s(x[0])
+    }
+    #[inline(always)]
+    fn fused(self, a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+}
+
+/// Any processor.
+#[derive(Clone, Copy)]
+pub struct Plain;
+
+impl Machine for Plain {
+    type Eight = [f32; LANES];
+    #[inline(always)]
+    fn splat(self, x: f32) -> Self::Eight {
+        [x; LANES]
+    }
+    #[inline(always)]
+    fn load(self, from: &[f32]) -> Self::Eight {
+        std::array::from_fn(|i| from[i])
+    }
+    #[inline(always)]
+    fn store(self, x: Self::Eight, to: &mut [f32]) {
+        to[..LANES].copy_from_slice(&x);
+    }
+    #[inline(always)]
+    fn add_each(self, a: Self::Eight, b: Self::Eight) -> Self::Eight {
+        std::array::from_fn(|i| a[i] + b[i])
+    }
+    #[inline(always)]
+    fn fused_each(self, a: Self::Eight, b: Self::Eight, c: Self::Eight) -> Self::Eight {
+        std::array::from_fn(|i| f32::fused(a[i], b[i], c[i]))
+    }
+    #[inline(always)]
+    fn sum(self, x: Self::Eight) -> f32 {
+        ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]))
+    }
+    #[inline(always)]
+    fn fused(self, a: f32, b: f32, c: f32) -> f32 {
+        f32::fused(a, b, c)
+    }
+}
+
+/// What runs on a [`Machine`].
+pub trait Work {
+    /// What it returns.
+    type Output;
+    /// Runs it. Must be marked `#[inline(always)]`, as all that it calls.
+    fn run<M: Machine>(self, machine: M) -> Self::Output;
+}
+
+/// Runs `work` with the best instructions of this machine.
+pub fn run<W: Work>(work: W) -> W::Output {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(simd) = pulp::x86::V3::try_new() {
+        return Simd::vectorize(simd, On::<W, 1>(work));
+    }
+    #[cfg(target_arch = "aarch64")]
+    if let Some(simd) = pulp::aarch64::Neon::try_new() {
+        return Simd::vectorize(simd, On::<W, 2>(work));
+    }
+    work.run(Plain)
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+struct On<W, const N: usize>(W);
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+impl<W: Work, const N: usize> WithSimd for On<W, N> {
+    type Output = W::Output;
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> W::Output {
+        const { assert!(S::F32_LANES * N == LANES, "a vector of another width") };
+        self.0.run(Vectors::<S, N>(simd))
+    }
 }
 
 /// Returns `max(value, floor)`, but NaN stays NaN, so that the loss shows it.
@@ -122,16 +276,16 @@ impl Lines {
         (self.count - 1) * self.step + self.width
     }
 
-    /// Calls `f(first, vectors, step)` for at most six vectors of `lanes` at a time, `step` apart.
-    /// If lines are whole vectors it skips the numbers between them, and computes them otherwise.
+    /// Calls `f(first, eights, step)` for at most six times eight numbers at a time, `step` apart.
+    /// If lines are whole eights it skips the numbers between them, and computes them otherwise.
     #[inline(always)]
-    fn vectors(&self, lanes: usize, mut f: impl FnMut(usize, usize, usize)) {
-        let (runs, length, from_run, step) = if !self.width.is_multiple_of(lanes) {
-            (1, self.span().div_ceil(lanes), 0, lanes)
-        } else if self.width == lanes {
+    fn vectors(&self, mut f: impl FnMut(usize, usize, usize)) {
+        let (runs, length, from_run, step) = if !self.width.is_multiple_of(LANES) {
+            (1, self.span().div_ceil(LANES), 0, LANES)
+        } else if self.width == LANES {
             (1, self.count, 0, self.step)
         } else {
-            (self.count, self.width / lanes, self.step, lanes)
+            (self.count, self.width / LANES, self.step, LANES)
         };
         for run in 0..runs {
             for first in (0..length).step_by(6) {
@@ -144,7 +298,7 @@ impl Lines {
 /// Computes `out[row * ld + i] = sum over taps of weights[row, tap] * source[offsets[tap] + i]` for
 /// all `i` of `lines`. The numbers between the lines are undefined afterwards.
 ///
-/// The span is rounded up to whole vectors: `ld`, and the room after every offset, must be at least
+/// The span is rounded up to whole eights: `ld`, and the room after every offset, must be at least
 /// `round_up(span)`.
 pub fn shifted_sums(
     weights: &Packed,
@@ -160,7 +314,7 @@ pub fn shifted_sums(
             && out.len() >= weights.rows * ld,
         "misshapen buffers"
     );
-    Arch::new().dispatch(Sums {
+    run(Sums {
         weights,
         source,
         offsets,
@@ -179,10 +333,10 @@ struct Sums<'a> {
     ld: usize,
 }
 
-impl WithSimd for Sums<'_> {
+impl Work for Sums<'_> {
     type Output = ();
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
+    fn run<M: Machine>(self, machine: M) {
         let Self {
             weights,
             source,
@@ -192,7 +346,6 @@ impl WithSimd for Sums<'_> {
             ld,
         } = self;
         lines.vectors(
-            S::F32_LANES,
             #[inline(always)]
             |at, vectors, step| {
                 for (row, rows) in row_blocks(weights.rows) {
@@ -212,19 +365,19 @@ impl WithSimd for Sums<'_> {
                         let (x, out) = (&source[from..], &mut out[row * ld + from..]);
                         let to = Target { out, ld, step };
                         match (rows, v) {
-                            (6, 2) => sums_block::<S, 6, 2>(simd, w, x, offsets, to),
-                            (6, _) => sums_block::<S, 6, 1>(simd, w, x, offsets, to),
-                            (4, 3) => sums_block::<S, 4, 3>(simd, w, x, offsets, to),
-                            (4, 2) => sums_block::<S, 4, 2>(simd, w, x, offsets, to),
-                            (4, _) => sums_block::<S, 4, 1>(simd, w, x, offsets, to),
-                            (2, 6) => sums_block::<S, 2, 6>(simd, w, x, offsets, to),
-                            (2, 3) => sums_block::<S, 2, 3>(simd, w, x, offsets, to),
-                            (2, 2) => sums_block::<S, 2, 2>(simd, w, x, offsets, to),
-                            (2, _) => sums_block::<S, 2, 1>(simd, w, x, offsets, to),
-                            (_, 6) => sums_block::<S, 1, 6>(simd, w, x, offsets, to),
-                            (_, 3) => sums_block::<S, 1, 3>(simd, w, x, offsets, to),
-                            (_, 2) => sums_block::<S, 1, 2>(simd, w, x, offsets, to),
-                            (_, _) => sums_block::<S, 1, 1>(simd, w, x, offsets, to),
+                            (6, 2) => sums_block::<M, 6, 2>(machine, w, x, offsets, to),
+                            (6, _) => sums_block::<M, 6, 1>(machine, w, x, offsets, to),
+                            (4, 3) => sums_block::<M, 4, 3>(machine, w, x, offsets, to),
+                            (4, 2) => sums_block::<M, 4, 2>(machine, w, x, offsets, to),
+                            (4, _) => sums_block::<M, 4, 1>(machine, w, x, offsets, to),
+                            (2, 6) => sums_block::<M, 2, 6>(machine, w, x, offsets, to),
+                            (2, 3) => sums_block::<M, 2, 3>(machine, w, x, offsets, to),
+                            (2, 2) => sums_block::<M, 2, 2>(machine, w, x, offsets, to),
+                            (2, _) => sums_block::<M, 2, 1>(machine, w, x, offsets, to),
+                            (_, 6) => sums_block::<M, 1, 6>(machine, w, x, offsets, to),
+                            (_, 3) => sums_block::<M, 1, 3>(machine, w, x, offsets, to),
+                            (_, 2) => sums_block::<M, 1, 2>(machine, w, x, offsets, to),
+                            (_, _) => sums_block::<M, 1, 1>(machine, w, x, offsets, to),
                         }
                         done += v;
                     }
@@ -242,30 +395,29 @@ struct Target<'a> {
 }
 
 #[inline(always)]
-fn sums_block<S: Simd, const R: usize, const V: usize>(
-    simd: S,
+fn sums_block<M: Machine, const R: usize, const V: usize>(
+    machine: M,
     weights: &[f32],
     source: &[f32],
     offsets: &[usize],
     Target { out, ld, step }: Target<'_>,
 ) {
-    let mut acc = [[simd.splat_f32s(0.0); V]; R];
+    let mut acc = [[machine.splat(0.0); V]; R];
     for (w, offset) in weights.as_chunks::<R>().0.iter().zip(offsets) {
-        let x: [S::f32s; V] = std::array::from_fn(
+        let x: [M::Eight; V] = std::array::from_fn(
             #[inline(always)]
-            |v| S::as_simd_f32s(&source[offset + v * step..][..S::F32_LANES]).0[0],
+            |v| machine.load(&source[offset + v * step..]),
         );
         for r in 0..R {
-            let w = simd.splat_f32s(w[r]);
+            let w = machine.splat(w[r]);
             for v in 0..V {
-                acc[r][v] = simd.mul_add_e_f32s(w, x[v], acc[r][v]);
+                acc[r][v] = machine.fused_each(w, x[v], acc[r][v]);
             }
         }
     }
     for r in 0..R {
         for v in 0..V {
-            let to = S::as_mut_simd_f32s(&mut out[r * ld + v * step..][..S::F32_LANES]).0;
-            to[0] = acc[r][v];
+            machine.store(acc[r][v], &mut out[r * ld + v * step..]);
         }
     }
 }
@@ -274,7 +426,7 @@ fn sums_block<S: Simd, const R: usize, const V: usize>(
 /// b[s][offsets[tap] + i]`.
 ///
 /// Sample `s` of `a` starts at `s * a_sample`, of `b` at `s * b_sample`. `n` is rounded up to whole
-/// vectors: `a` must be 0 there, and both must have the room.
+/// eights: `a` must be 0 there, and both must have the room.
 pub fn shifted_dots(
     a: &Rows<'_>,
     b: &Rows<'_>,
@@ -284,7 +436,7 @@ pub fn shifted_dots(
     out: &mut [f32],
 ) {
     assert!(out.len().is_multiple_of(offsets.len()), "misshapen buffers");
-    Arch::new().dispatch(Dots {
+    run(Dots {
         a,
         b,
         samples,
@@ -313,10 +465,10 @@ struct Dots<'a> {
     out: &'a mut [f32],
 }
 
-impl WithSimd for Dots<'_> {
+impl Work for Dots<'_> {
     type Output = ();
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
+    fn run<M: Machine>(self, machine: M) {
         let Self {
             a,
             b,
@@ -328,7 +480,7 @@ impl WithSimd for Dots<'_> {
         let taps = offsets.len();
         let size = Size {
             samples,
-            n: n.div_ceil(S::F32_LANES),
+            n: n.next_multiple_of(LANES),
             taps,
         };
         for (row, rows) in row_blocks(out.len() / taps) {
@@ -339,24 +491,24 @@ impl WithSimd for Dots<'_> {
                     &mut out[row * taps + tap..],
                 );
                 match (rows, count) {
-                    (6, 2) => dots_block::<S, 6, 2>(simd, a, a_at, b, offsets, &size, out),
-                    (6, _) => dots_block::<S, 6, 1>(simd, a, a_at, b, offsets, &size, out),
-                    (4, 3) => dots_block::<S, 4, 3>(simd, a, a_at, b, offsets, &size, out),
-                    (4, 2) => dots_block::<S, 4, 2>(simd, a, a_at, b, offsets, &size, out),
-                    (4, _) => dots_block::<S, 4, 1>(simd, a, a_at, b, offsets, &size, out),
-                    (2, 3) => dots_block::<S, 2, 3>(simd, a, a_at, b, offsets, &size, out),
-                    (2, 2) => dots_block::<S, 2, 2>(simd, a, a_at, b, offsets, &size, out),
-                    (2, _) => dots_block::<S, 2, 1>(simd, a, a_at, b, offsets, &size, out),
-                    (_, 3) => dots_block::<S, 1, 3>(simd, a, a_at, b, offsets, &size, out),
-                    (_, 2) => dots_block::<S, 1, 2>(simd, a, a_at, b, offsets, &size, out),
-                    (_, _) => dots_block::<S, 1, 1>(simd, a, a_at, b, offsets, &size, out),
+                    (6, 2) => dots_block::<M, 6, 2>(machine, a, a_at, b, offsets, &size, out),
+                    (6, _) => dots_block::<M, 6, 1>(machine, a, a_at, b, offsets, &size, out),
+                    (4, 3) => dots_block::<M, 4, 3>(machine, a, a_at, b, offsets, &size, out),
+                    (4, 2) => dots_block::<M, 4, 2>(machine, a, a_at, b, offsets, &size, out),
+                    (4, _) => dots_block::<M, 4, 1>(machine, a, a_at, b, offsets, &size, out),
+                    (2, 3) => dots_block::<M, 2, 3>(machine, a, a_at, b, offsets, &size, out),
+                    (2, 2) => dots_block::<M, 2, 2>(machine, a, a_at, b, offsets, &size, out),
+                    (2, _) => dots_block::<M, 2, 1>(machine, a, a_at, b, offsets, &size, out),
+                    (_, 3) => dots_block::<M, 1, 3>(machine, a, a_at, b, offsets, &size, out),
+                    (_, 2) => dots_block::<M, 1, 2>(machine, a, a_at, b, offsets, &size, out),
+                    (_, _) => dots_block::<M, 1, 1>(machine, a, a_at, b, offsets, &size, out),
                 }
             }
         }
     }
 }
 
-/// Samples, vectors in a row, taps in a row of the result.
+/// Samples, numbers in a row, taps in a row of the result.
 struct Size {
     samples: usize,
     n: usize,
@@ -364,8 +516,8 @@ struct Size {
 }
 
 #[inline(always)]
-fn dots_block<S: Simd, const R: usize, const T: usize>(
-    simd: S,
+fn dots_block<M: Machine, const R: usize, const T: usize>(
+    machine: M,
     a: &Rows<'_>,
     a_at: usize,
     b: &Rows<'_>,
@@ -373,24 +525,29 @@ fn dots_block<S: Simd, const R: usize, const T: usize>(
     size: &Size,
     out: &mut [f32],
 ) {
-    let mut acc = [[simd.splat_f32s(0.0); T]; R];
+    let mut acc = [[machine.splat(0.0); T]; R];
     for s in 0..size.samples {
         let (a_at, b_at) = (s * a.sample + a_at, s * b.sample);
-        let rows: [&[S::f32s]; R] =
-            std::array::from_fn(|r| &S::as_simd_f32s(&a.values[a_at + r * a.ld..]).0[..size.n]);
-        let taps: [&[S::f32s]; T] =
-            std::array::from_fn(|t| &S::as_simd_f32s(&b.values[b_at + offsets[t]..]).0[..size.n]);
-        for i in 0..size.n {
+        let rows: [&[[f32; LANES]]; R] =
+            std::array::from_fn(|r| a.values[a_at + r * a.ld..][..size.n].as_chunks().0);
+        let taps: [&[[f32; LANES]]; T] =
+            std::array::from_fn(|t| b.values[b_at + offsets[t]..][..size.n].as_chunks().0);
+        for i in 0..size.n / LANES {
+            let x: [M::Eight; T] = std::array::from_fn(
+                #[inline(always)]
+                |t| machine.load(&taps[t][i]),
+            );
             for r in 0..R {
+                let row = machine.load(&rows[r][i]);
                 for t in 0..T {
-                    acc[r][t] = simd.mul_add_e_f32s(rows[r][i], taps[t][i], acc[r][t]);
+                    acc[r][t] = machine.fused_each(row, x[t], acc[r][t]);
                 }
             }
         }
     }
     for r in 0..R {
         for t in 0..T {
-            out[r * size.taps + t] += simd.reduce_sum_f32s(acc[r][t]);
+            out[r * size.taps + t] += machine.sum(acc[r][t]);
         }
     }
 }
@@ -400,7 +557,7 @@ mod tests {
     use super::*;
 
     fn wave(n: usize, step: f32) -> Vec<f32> {
-        (0..n).map(|i| (i as f32 * step).sin()).collect()
+        (0..n).map(|i| libm::sinf(i as f32 * step)).collect()
     }
 
     #[test]

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 use fl_core::message::Params;
+use fl_core::portable::product;
 use fl_core::prelude::*;
 use fl_core::settings::above;
 use fl_core::{Differentiable, FitReport, Parametric, Problem, TaskKind, loss};
@@ -63,9 +64,9 @@ impl LinearModel {
         loss: Loss,
     ) -> Result<(f64, Array2<f32>, Array1<f32>)> {
         let x = x.values();
-        let scores = x.dot(&self.weight) + &self.bias;
+        let scores = product(x.view(), self.weight.view()) + &self.bias;
         let (value, slope) = loss::of_batch(loss, target, scores.view())?;
-        Ok((value, x.t().dot(&slope), slope.sum_axis(Axis(0))))
+        Ok((value, product(x.t(), slope.view()), slope.sum_axis(Axis(0))))
     }
 
     fn step(&mut self, x: &Samples, target: Target<'_>, pass: &FitOptions<'_>) -> Result<f64> {
@@ -154,7 +155,7 @@ impl Trainer for LinearModel {
 
     fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {
         self.check(x)?;
-        Ok(x.values().dot(&self.weight) + &self.bias)
+        Ok(product(x.values().view(), self.weight.view()) + &self.bias)
     }
 
     fn save(&self) -> Result<Vec<u8>> {
@@ -222,7 +223,7 @@ impl Differentiable for LinearModel {
                 self.bias.len()
             ))
         );
-        Ok(slope.dot(&self.weight.t()))
+        Ok(product(slope, self.weight.t()))
     }
 }
 plugin!(trainer "linear" => Linear as LinearModel);

@@ -44,7 +44,7 @@ pub fn fit(
     // the best constant comes first
     model.base = shares
         .iter()
-        .map(|n| (n / all).max(RAREST).ln() as f32)
+        .map(|n| libm::log((n / all).max(RAREST)) as f32)
         .collect();
     if let [no, yes] = &mut model.base[..] {
         (*no, *yes) = (0.0, *yes - *no);
@@ -144,11 +144,16 @@ fn left_out(share: f64, rows: usize, draws: &mut Draws) -> Vec<usize> {
     }
 }
 
+/// Returns the exponential function, computed in 64 bits and rounded.
+fn exp(x: f32) -> f32 {
+    libm::exp(f64::from(x)) as f32
+}
+
 /// Computes slope and curvature of the loss by the score of each class, for every sample.
 fn derive(aim: &Aim, scores: &[Vec<f32>], slopes: &mut [Vec<(f32, f32)>]) {
     if let ([scores], [slopes], [yes]) = (scores, &mut *slopes, &aim.of[..]) {
         for (((s, out), w), yes) in scores.iter().zip(slopes).zip(&aim.weight).zip(yes) {
-            let p = 1.0 / (1.0 + (-s).exp());
+            let p = 1.0 / (1.0 + exp(-s));
             *out = (w * p - yes, w * p * (1.0 - p));
         }
         return;
@@ -157,7 +162,7 @@ fn derive(aim: &Aim, scores: &[Vec<f32>], slopes: &mut [Vec<(f32, f32)>]) {
         let (top, sum) = softmax(scores, row);
         let w = aim.weight[row];
         for ((s, of), out) in scores.iter().zip(&aim.of).zip(&mut *slopes) {
-            let p = (s[row] - top).exp() / sum;
+            let p = exp(s[row] - top) / sum;
             // twice the diagonal of the curvature accounts for the off-diagonal entries, as in
             // XGBoost
             out[row] = (w * p - of[row], 2.0 * w * p * (1.0 - p));
@@ -169,7 +174,7 @@ fn derive(aim: &Aim, scores: &[Vec<f32>], slopes: &mut [Vec<(f32, f32)>]) {
 fn softmax(scores: &[Vec<f32>], row: usize) -> (f32, f32) {
     let each = scores.iter().map(|s| s[row]);
     let top = each.clone().fold(f32::NEG_INFINITY, f32::max);
-    (top, each.map(|s| (s - top).exp()).sum())
+    (top, each.map(|s| exp(s - top)).sum())
 }
 
 /// Returns the sum of the loss over all samples.
@@ -177,12 +182,13 @@ fn loss(aim: &Aim, scores: &[Vec<f32>]) -> f64 {
     let row = |row: usize| -> f32 {
         if let ([scores], [yes]) = (scores, &aim.of[..]) {
             let s = scores[row];
-            return aim.weight[row] * (s.max(0.0) + (-s.abs()).exp().ln_1p()) - yes[row] * s;
+            let beyond = libm::log1p(f64::from(exp(-s.abs()))) as f32;
+            return aim.weight[row] * (s.max(0.0) + beyond) - yes[row] * s;
         }
         let (top, sum) = softmax(scores, row);
+        let ln = libm::log(f64::from(sum)) as f32;
         let each = scores.iter().zip(&aim.of);
-        each.map(|(s, of)| of[row] * (top + sum.ln() - s[row]))
-            .sum()
+        each.map(|(s, of)| of[row] * (top + ln - s[row])).sum()
     };
     (0..aim.weight.len()).map(|i| f64::from(row(i))).sum()
 }
@@ -196,7 +202,7 @@ fn pack(slopes: &[(f32, f32)], stats: &mut [u64], settings: &Boosting) -> Slopes
     let room = f64::from(i32::MAX) - slopes.len() as f64;
     let units = |sum: f64| {
         if sum > 0.0 {
-            (room / sum).log2().floor().exp2()
+            libm::exp2(libm::log2(room / sum).floor())
         } else {
             1.0
         }

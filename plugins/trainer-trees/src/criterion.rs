@@ -219,7 +219,7 @@ fn shares(weights: impl ExactSizeIterator<Item = f64> + Clone, out: &mut Vec<f32
 }
 
 fn x_log_x(x: f64) -> f64 {
-    if x > 0.0 { x * x.log2() } else { 0.0 }
+    if x > 0.0 { x * libm::log2(x) } else { 0.0 }
 }
 
 /// Any number of classes: a sample is a pair of its class and its count, a sum has an entry for

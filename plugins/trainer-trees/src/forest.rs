@@ -71,7 +71,7 @@ fn units(goal: &Goal) -> f64 {
         heaviest[e.row as usize] += f64::from(e.weight);
     }
     let most = heaviest.iter().copied().fold(0.0, f64::max) * goal.rows as f64;
-    (MOST / most).log2().floor().exp2()
+    libm::exp2(libm::log2(MOST / most).floor())
 }
 
 struct Job<'a, S> {

@@ -106,7 +106,7 @@ impl Model {
                 let top = sum.iter().copied().fold(0.0, f64::max);
                 for ((score, s), base) in row.iter_mut().zip(sum).zip(&self.base) {
                     *score = match self.sum {
-                        Sum::Votes if top > 0.0 => (s / top).max(FLOOR).ln() as f32,
+                        Sum::Votes if top > 0.0 => libm::log((s / top).max(FLOOR)) as f32,
                         Sum::Votes => 0.0,
                         Sum::Margins => (f64::from(*base) + s) as f32,
                     };

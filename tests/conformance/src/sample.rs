@@ -33,7 +33,7 @@ impl Values {
         let normal = draws.normal();
         (match self {
             Self::Plain | Self::Equal => normal,
-            Self::Wild if draws.below(2) == 0 => normal.signum() * 57f64.exp2(),
+            Self::Wild if draws.below(2) == 0 => normal.signum() * libm::exp2(57f64),
             Self::Wild => normal,
             Self::Huge => normal * 1e30,
             Self::Zero => 0.0,

@@ -15,7 +15,7 @@ pub(crate) fn kolmogorov_smirnov(mut sample: Vec<f64>, below: impl Fn(f64) -> f6
         (p - i as f64 / n).max((i + 1) as f64 / n - p)
     };
     let distance = sample.iter().enumerate().map(gap).fold(0.0, f64::max);
-    (distance, ((2.0 / ERROR_RATE).ln() / (2.0 * n)).sqrt())
+    (distance, (libm::log(2.0 / ERROR_RATE) / (2.0 * n)).sqrt())
 }
 
 /// Returns the share of pairs of neighbours on the same side of 0, and its largest distance from a
@@ -30,16 +30,16 @@ pub(crate) fn same_sides(sample: &[f64]) -> (f64, f64) {
     let n = pairs.len().max(1) as f64;
     (
         same as f64 / n,
-        ((2.0 / ERROR_RATE).ln() / (2.0 * n)).sqrt(),
+        (libm::log(2.0 / ERROR_RATE) / (2.0 * n)).sqrt(),
     )
 }
 
 /// The distribution function of the Laplace distribution with scale 1.
 pub(crate) fn laplace_below(x: f64) -> f64 {
     if x < 0.0 {
-        x.exp() / 2.0
+        libm::exp(x) / 2.0
     } else {
-        1.0 - (-x).exp() / 2.0
+        1.0 - libm::exp(-x) / 2.0
     }
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn normal_below(x: f64) -> f64 {
         -0.356_563_782,
         0.319_381_530,
     ];
-    let tail = poly.iter().fold(0.0, |sum, c| (sum + c) * t) * (-x * x / 2.0).exp()
+    let tail = poly.iter().fold(0.0, |sum, c| (sum + c) * t) * libm::exp(-x * x / 2.0)
         / std::f64::consts::TAU.sqrt();
     if x < 0.0 { tail } else { 1.0 - tail }
 }

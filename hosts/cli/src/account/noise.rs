@@ -176,7 +176,7 @@ fn search(
 
 /// To five digits, upwards.
 fn up(x: f64) -> f64 {
-    let unit = 10f64.powi(4 - x.log10().floor() as i32);
+    let unit = 10f64.powi(4 - libm::log10(x).floor() as i32);
     (x * unit).ceil() / unit
 }
 

@@ -82,7 +82,7 @@ pub fn diversity(features: &Array2<f64>, noise: &Array2<f64>) -> (f64, Array2<f6
             }
         }
     }
-    let alike = (-sum / pairs).exp();
+    let alike = libm::exp(-sum / pairs);
     (alike, slope * (-alike / pairs))
 }
 
@@ -119,8 +119,8 @@ mod tests {
         for (f, y) in f.iter().zip(y) {
             for k in 0..2 {
                 let s = w[k].map(|[u, v, b]| u * f[0] + v * f[1] + b);
-                let sum: f64 = s.iter().map(|s| s.exp()).sum();
-                loss -= a[k][y] * (s[y].exp() / sum).ln() / 3.0;
+                let sum: f64 = s.iter().map(|s| libm::exp(*s)).sum();
+                loss -= a[k][y] * libm::log(libm::exp(s[y]) / sum) / 3.0;
             }
         }
         let mut mean = 0.0;
@@ -130,7 +130,7 @@ mod tests {
                 mean += apart * (e[i][0] - e[j][0]).abs() / 9.0;
             }
         }
-        (loss, (-mean).exp())
+        (loss, libm::exp(-mean))
     }
 
     const F: [[f64; 2]; 3] = [[0.3, -0.8], [1.2, 0.1], [-0.4, 0.6]];

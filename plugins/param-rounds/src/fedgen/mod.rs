@@ -129,7 +129,7 @@ impl RoundRule for FedGen {
         if *taught {
             let sent = Taught {
                 generator: server.parametric(&GENERATOR)?.params(),
-                scale: Scalar::new(self.decay.powf(round.number as f64 - 1.0) as f32),
+                scale: Scalar::new(libm::pow(self.decay, round.number as f64 - 1.0) as f32),
             };
             let shown = server.collect(round, &SHOW, &asked, |_| &sent)?;
             asked = shown.iter().map(|mail| mail.from).collect();

@@ -92,7 +92,7 @@ pub fn product(
     let (biased, bias) = (bias.is_some().into(), bias.unwrap_or(a.place).into());
     let how = match texts {
         Some(_) => Order::Outer,
-        None => order([m, k, n], a.steps(), b.steps())?,
+        None => order([m, k, n], a.steps(), b.steps()),
     };
     if let (Order::Blocks(block), None) = (how, texts) {
         let arguments = [

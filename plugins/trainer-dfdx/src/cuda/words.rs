@@ -90,7 +90,7 @@ fn orders(
     size: impl Fn(usize) -> [usize; 3],
     [a, b]: [[usize; 2]; 2],
 ) -> Result<Buffer> {
-    let words = counts.iter().map(|n| order_words(order(size(*n), a, b)?));
+    let words = counts.iter().map(|n| order_words(order(size(*n), a, b)));
     let words: Vec<[i32; 2]> = words.collect::<Result<_>>()?;
     queue.upload_ints(words.as_flattened())
 }

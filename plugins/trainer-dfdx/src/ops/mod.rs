@@ -9,18 +9,20 @@ mod linear;
 mod norm;
 mod pointwise;
 mod pool;
+mod product;
 #[cfg(test)]
 mod tests;
 mod words;
 
 pub use conv::{conv_grid, conv_group, conv2d};
 pub use grid::Shape as ConvShape;
-pub use linear::{Order, linear, order};
+pub use linear::linear;
 pub use norm::{Statistics, batch_norm, one_number};
 pub use pointwise::{
     Activation, activate, add, concat, dropout, dropout_mask, flatten, spread, upsample,
 };
 pub use pool::{PoolShape, average_pool, max_pool};
+pub use product::{Order, order};
 pub use words::{check_words, conv1d, embedding, max_over_time};
 
 use pointwise::relu_back;

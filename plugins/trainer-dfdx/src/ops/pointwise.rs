@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::curves;
-use crate::simd::{at_least, vectorised};
+use crate::simd::{self, at_least, vectorised};
 use crate::tape::{Record, Value};
 use fl_core::Draws;
 use std::sync::Arc;
@@ -35,14 +35,8 @@ pub fn activate(record: &mut Record, x: &Value, f: Activation) -> Value {
                     .for_each(|v| *v *= if *v > 0.0 { 1.0 } else { a })
             },
         ),
-        Activation::Tanh => vectorised(
-            #[inline(always)]
-            || data.iter_mut().for_each(|v| *v = curves::tanh(*v)),
-        ),
-        Activation::Sigmoid => vectorised(
-            #[inline(always)]
-            || data.iter_mut().for_each(|v| *v = curves::sigmoid(*v)),
-        ),
+        Activation::Tanh => simd::run(curves::Tanh(&mut data)),
+        Activation::Sigmoid => simd::run(curves::Sigmoid(&mut data)),
     }
     let data = Arc::new(data);
     let (to, out) = (x.key.clone(), data.clone());

@@ -7,7 +7,7 @@
 //! gives the number of positions of each sample that count.
 
 use super::channel_sums;
-use super::linear::{matrix, product};
+use super::product::{matrix, product};
 use crate::buffer::Buffer;
 use crate::tape::{Record, Value, Weights};
 use anyhow::bail;

@@ -197,7 +197,7 @@ fn ties_go_to_the_lowest_class_and_depth_is_kept() {
     assert_eq!(classes(&scores), [0, 1, 1, 0]);
     // scores give the probabilities back
     let scores = fitted(&stump, &x, &[1, 0, 1, 1], 2).predict(&x).unwrap();
-    let p = f64::from(scores[[3, 0]]).exp() / (1.0 + f64::from(scores[[3, 0]]).exp());
+    let p = libm::exp(f64::from(scores[[3, 0]])) / (1.0 + libm::exp(f64::from(scores[[3, 0]])));
     assert!(
         (p - 0.0).abs() < 1e-8 || (p - 1.0 / 3.0).abs() < 1e-6,
         "{p}"

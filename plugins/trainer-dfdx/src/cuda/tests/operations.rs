@@ -119,7 +119,7 @@ fn exact_linear_layers_of_every_order_of_sums() {
             ([outputs, rows, inputs], [1, outputs], [inputs, 1]),
             ([rows, outputs, inputs], [outputs, 1], [inputs, 1]),
         ] {
-            let order = format!("{:?}", ops::order(size, a, b).unwrap());
+            let order = format!("{:?}", ops::order(size, a, b));
             seen.insert(order.split('(').next().unwrap_or_default().to_string());
         }
         same(
@@ -139,11 +139,6 @@ fn exact_linear_layers_of_every_order_of_sums() {
 
 #[test]
 fn sizes_that_a_card_cannot_compute_are_refused() {
-    let refused = ops::order([1, 600, 70], [5, 2], [3, 2]).unwrap_err();
-    assert!(
-        refused.to_string().contains("use `device: cpu`"),
-        "{refused}"
-    );
     let queue = queue();
     let many = queue.room(1 << 31).unwrap_err().to_string();
     assert!(
