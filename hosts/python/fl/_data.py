@@ -69,6 +69,19 @@ class Written:
 
     overrides: list[str] = field(default_factory=list)
     files: dict[str, Path] = field(default_factory=dict)
+    new: list[Path] = field(default_factory=list)
+    """Files that were not there before."""
+
+    def discard(self):
+        """Removes what was not there before: nothing is run."""
+        for path in self.new:
+            path.unlink(missing_ok=True)
+        for folder in {path.parent for path in self.new}:
+            for empty in [folder, *([folder.parent] if folder.parent.name == "runs" else [])]:
+                try:
+                    empty.rmdir()
+                except OSError:
+                    break  # it is not empty
 
 
 # ---- one source of rows
@@ -326,6 +339,8 @@ class _Files:
                     raise
             to = self.folder / f"{what}.{hashed.sha256.hexdigest()[:16]}.{ending}"
             os.chmod(file.name, 0o600)  # a client's rows are its own
+            if not to.exists():
+                self.written.new.append(to)
             os.replace(file.name, to)
         except OSError as error:
             raise _wrong(what, f"it cannot be written into {self.folder}: {error.strerror or error}") from None
@@ -404,6 +419,14 @@ def write(data, folder: Path) -> Written:
     given = _sections(data)
     options = _Options(given.get("label"), given.get("inputs"), None if given.get("classes") is None else [str(one) for one in given["classes"]])
     files = _Files(Path(folder))
+    try:
+        return _write(given, options, files)
+    except BaseException:
+        files.written.discard()
+        raise
+
+
+def _write(given: dict[str, Any], options: _Options, files: _Files) -> Written:
     own = _clients(given["train"])
     if own is not None and not own:
         raise _wrong("train", "there are no clients")

@@ -162,7 +162,8 @@ def begin(
         with tempfile.TemporaryDirectory() as folder:
             _data.same_as(Path(resume), _data.write(data, Path(folder)))
     elif data is not None:
-        given = _data.write(data, Path("runs" if out is None else Path(out).parent) / "data").overrides + given
+        written = _data.write(data, Path("runs" if out is None else Path(out).parent) / "data")
+        given = written.overrides + given
     events = Live(sinks) if sinks else None
     native = _fl.Run(
         name,
@@ -187,6 +188,8 @@ def begin(
     try:
         results = _Watch(native, Display(quiet), on_step, mapping).wait()
     except BaseException as error:
+        if isinstance(error, SpecError) and data is not None and resume is None:
+            written.discard()
         if temporary is not None:
             temporary.cleanup()
             if isinstance(error, RunError):

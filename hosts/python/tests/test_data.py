@@ -214,7 +214,13 @@ def test_mistakes_name_the_client_the_row_and_the_type(data, text):
     with pytest.raises(fl.SpecError) as told:
         run(data)
     assert text in str(told.value) and told.value.mistakes[0].path == "data"
-    assert not Path("runs").exists() or not [*Path("runs").glob("memory-*")]
+    assert not Path("runs").exists()
+
+
+def test_a_spec_that_is_refused_leaves_no_rows():
+    with pytest.raises(fl.SpecError, match="no aggregator is called `meen`"):
+        run({"train": clients(), "test": rows(50, 9)}, {**SPEC, "parts": {**SPEC["parts"], "aggregator": {"use": "meen"}}})
+    assert not Path("runs").exists()
 
 
 def test_mistakes_in_frames_name_the_column():
