@@ -664,7 +664,7 @@ mod tests {
     #[test]
     fn numbers_that_are_not_finite_stay_so() {
         let inf = f32::INFINITY;
-        let sent = vec![
+        let sent = [
             vec![inf, inf, f32::NAN, -inf, 1.0],
             vec![1.0, -inf, 1.0, -inf, 2.0],
         ];

@@ -491,10 +491,9 @@ fn repeat_one(
     let mut mail = std::iter::from_fn(|| next().transpose());
     let out = aggregate_again(aggregator, &context, exec.clone(), &mut mail)?;
     // whatever the aggregator did not take
-    for rest in mail.by_ref() {
+    for rest in mail {
         rest?;
     }
-    drop(mail);
     let found = hidden(inputs_hash(&inputs)?);
     if found != step.inputs_sha256 {
         return differs(
