@@ -32,7 +32,7 @@ impl Fused for f32 {
         // and infinity have no loss.
         let outwards = (lost > 0.0) == (sum > 0.0);
         let step: i64 = if outwards { 1 } else { -1 };
-        let inexact = lost > 0.0 || lost < 0.0;
+        let inexact = lost.abs() > 0.0;
         let bits = sum.to_bits();
         let step = if inexact && bits & 1 == 0 { step } else { 0 };
         f64::from_bits(bits.wrapping_add_signed(step)) as f32

@@ -2,7 +2,7 @@
 
 use crate::client::ClientSide;
 use crate::exchange::spec::ExchangeSpec;
-use crate::message::{AnyMessage, Erased, Message, MessageType, Nothing, Tensor, read_any};
+use crate::message::{AnyMessage, Erased, Message, MessageType, Nothing, OwnedTensors, read_any};
 use crate::server::cohort::SAMPLES;
 use crate::{
     Client, ClientState, PrivacyEvent, Protocol, RequiredInputs, Result, RunState, Server, Stream,
@@ -144,7 +144,7 @@ impl Answer {
     ///
     /// # Errors
     /// If `seen` is not the output of [`Answer::seen`].
-    pub fn read_seen(seen: &[u8]) -> Result<(String, Vec<(String, Tensor)>, Envelope)> {
+    pub fn read_seen(seen: &[u8]) -> Result<(String, OwnedTensors, Envelope)> {
         let (kind, tensors, rest) = read_any(seen)?;
         Ok((kind, tensors, postcard::from_bytes(rest)?))
     }

@@ -64,7 +64,7 @@ pub use types::{
     MessageType, SensitivityNorm, check_linked, known_kinds, message_type, message_types, pair,
 };
 pub use votes::Votes;
-pub use wire::{decode, encode, read_any};
+pub use wire::{OwnedTensors, decode, encode, read_any};
 
 /// The sizes of an exchange that are known before it happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -53,12 +53,15 @@ pub(super) fn parcel(wire: &[u8], due: &str) -> Result<TensorMap> {
     Ok(TensorMap::new(tensors))
 }
 
+/// Tensors by name, in the order of a message.
+pub type OwnedTensors = Vec<(String, Tensor)>;
+
 /// Reads a message of any kind at the beginning of `wire`, for programs that observe runs. Returns
 /// its kind, its tensors, and the bytes after it.
 ///
 /// # Errors
 /// If `wire` does not begin with a whole message.
-pub fn read_any(wire: &[u8]) -> Result<(String, Vec<(String, Tensor)>, &[u8])> {
+pub fn read_any(wire: &[u8]) -> Result<(String, OwnedTensors, &[u8])> {
     let cut = || format!("a message that is cut short ({} bytes)", wire.len());
     let (kind, head, rest) = read_head(wire).with_context(cut)?;
     let (tensors, rest) = read_numbers(head, rest, &cut)?;
@@ -82,7 +85,7 @@ fn read_numbers<'w>(
     head: Head,
     mut rest: &'w [u8],
     cut: &dyn Fn() -> String,
-) -> Result<(Vec<(String, Tensor)>, &'w [u8])> {
+) -> Result<(OwnedTensors, &'w [u8])> {
     let mut tensors = Vec::with_capacity(head.len());
     for (name, dtype, shape) in head {
         const BITS: u8 = Dtype::Bits as u8;

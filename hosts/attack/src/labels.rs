@@ -214,7 +214,7 @@ mod tests {
             self.0.fit(x, target, pass, stream)
         }
         fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {
-            Ok(self.0.predict(x)?.mapv(f32::tanh))
+            Ok(self.0.predict(x)?.mapv(libm::tanhf))
         }
         fn save(&self) -> Result<Vec<u8>> {
             self.0.save()

@@ -24,7 +24,7 @@ impl Rates {
     /// the other (Jagielski, Ullman and Oprea 2020). Wrong with at most twice the error rate.
     pub fn epsilon(&self, a: usize, b: usize, delta: f64) -> f64 {
         let high = 1.0 - self.low[self.low.len() - 1 - b];
-        let epsilon = ((self.low[a] - delta) / high).ln();
+        let epsilon = libm::log((self.low[a] - delta) / high);
         // also where no event is likelier than delta
         if epsilon > 0.0 { epsilon } else { 0.0 }
     }
@@ -42,8 +42,8 @@ const MOST_RUNS: f64 = 1e6;
 /// of the runs count.
 pub fn runs_for(epsilon: f64, delta: f64, error_rate: f64) -> Option<usize> {
     // all of n: error_rate^(1/n), and the rate of the other world is at most 1 minus that
-    let miss = (1.0 - delta) * (-epsilon).exp() / (1.0 + (-epsilon).exp());
-    let n = error_rate.ln() / (-miss).ln_1p();
+    let miss = (1.0 - delta) * libm::exp(-epsilon) / (1.0 + libm::exp(-epsilon));
+    let n = libm::log(error_rate) / libm::log1p(-miss);
     (n < MOST_RUNS).then(|| 2 * (n as usize + 1))
 }
 
@@ -74,7 +74,7 @@ pub fn of_canaries(
 
 /// Returns a bound of the probability that so many guesses are right under (epsilon, delta).
 fn by_chance(canaries: usize, guesses: usize, right: usize, epsilon: f64, delta: f64) -> f64 {
-    let rate = 1.0 / (1.0 + (-epsilon).exp());
+    let rate = 1.0 / (1.0 + libm::exp(-epsilon));
     let tail = match right {
         0 => 1.0,
         _ => beta_reg(right as f64, (guesses - right + 1) as f64, rate),
@@ -98,8 +98,8 @@ mod tests {
     fn perfect_guesses_give_the_bound_of_the_number_of_runs() {
         let rates = Rates::new(50, 0.025);
         // 0.025^(1/50) of both sides
-        let low = 0.025f64.powf(1.0 / 50.0);
-        assert!((rates.most(0.0) - (low / (1.0 - low)).ln()).abs() < 1e-9);
+        let low = libm::pow(0.025, 1.0 / 50.0);
+        assert!((rates.most(0.0) - libm::log(low / (1.0 - low))).abs() < 1e-9);
         assert_eq!(rates.epsilon(25, 25, 0.0), 0.0);
         assert_eq!(rates.epsilon(0, 0, 1e-3), 0.0);
         assert!(rates.epsilon(50, 0, 0.5) < rates.most(0.0));
@@ -113,8 +113,11 @@ mod tests {
     fn canaries_give_the_bounds_of_the_paper() {
         // all of 100 guesses right: rate^100 = 0.05
         let found = of_canaries(1000, 100, 100, 0.0, 0.05);
-        let rate = 0.05f64.powf(0.01);
-        assert!((found - (rate / (1.0 - rate)).ln()).abs() < 1e-6, "{found}");
+        let rate = libm::pow(0.05, 0.01);
+        assert!(
+            (found - libm::log(rate / (1.0 - rate))).abs() < 1e-6,
+            "{found}"
+        );
         // half of them right is chance
         assert_eq!(of_canaries(1000, 100, 50, 0.0, 0.05), 0.0);
         // a large delta explains more
@@ -127,6 +130,6 @@ mod tests {
     fn canaries_of_randomised_response_do_not_exceed_its_epsilon() {
         // 75 % right is an epsilon of ln 3; the expected number of right guesses shows less
         let found = of_canaries(1000, 1000, 750, 0.0, 0.05);
-        assert!(found < 3f64.ln() && found > 0.9, "{found}");
+        assert!(found < libm::log(3.0) && found > 0.9, "{found}");
     }
 }

@@ -382,7 +382,7 @@ fn loss(model: &mut dyn Trainer, rows: &Examples) -> Result<f64> {
         let mut shares: Vec<f64> = row.iter().map(|x| f64::from(*x)).collect();
         softmax(&mut shares, 1.0);
         let share = shares.get(*class as usize).copied().unwrap_or(0.0);
-        let loss = -share.max(1e-30).ln();
+        let loss = -libm::log(share.max(1e-30));
         sum += if loss.is_finite() { loss } else { 0.0 };
     }
     Ok(sum / classes.len().max(1) as f64)

@@ -211,7 +211,7 @@ fn of_facts(
         };
         let likelier = |run: &Observation| {
             let seen = counts.get(&fact(run, name, baseline));
-            seen.map_or(0.0, |[a, b]| ((a + 0.5) / (b + 0.5)).ln())
+            seen.map_or(0.0, |[a, b]| libm::log((a + 0.5) / (b + 0.5)))
         };
         let of = match counts.len() > half {
             false => worlds.map(|world| world.iter().map(likelier).collect()),
@@ -372,7 +372,7 @@ mod tests {
             (rare == (world == 0)).to_string()
         });
         assert!(
-            leans.epsilon > 0.6 && leans.epsilon < 3f64.ln(),
+            leans.epsilon > 0.6 && leans.epsilon < libm::log(3.0),
             "{leans:?}"
         );
     }

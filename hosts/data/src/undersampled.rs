@@ -269,7 +269,7 @@ mod tests {
                     (re * cos - im * sin, re * sin + im * cos)
                 });
                 let (re, im) = back.fold((0.0, 0.0), |(a, b), (c, d)| (a + c, b + d));
-                let due = (f64::hypot(re, im) / 12.0).min(255.0);
+                let due = (libm::hypot(re, im) / 12.0).min(255.0);
                 assert!((f64::from(*byte) - due).abs() < 0.51, "{byte} for {due}");
             }
         }

@@ -79,9 +79,7 @@ impl<S: Simd, const N: usize> Machine for Vectors<S, N> {
     #[inline(always)]
     fn store(self, x: Self::Eight, to: &mut [f32]) {
         let vectors = S::as_mut_simd_f32s(&mut to[..LANES]).0;
-        for i in 0..N {
-            vectors[i] = x[i];
-        }
+        vectors[..N].copy_from_slice(&x[..N]);
     }
     #[inline(always)]
     fn add_each(self, a: Self::Eight, b: Self::Eight) -> Self::Eight {
