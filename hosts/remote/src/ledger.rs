@@ -132,7 +132,7 @@ mod tests {
             bent[at] ^= 1;
             fs::write(&home.records, bent).unwrap();
             let error = told(&mut fresh()).unwrap_err();
-            assert!(error.contains("the ledger of releases is lost"), "{error}");
+            assert!(error.contains("The ledger of releases is lost"), "{error}");
         }
         fs::write(&home.records, &whole[..whole.len() - 1]).unwrap();
         assert!(told(&mut fresh()).is_err());

@@ -72,7 +72,7 @@ fn a_laboratory_is_a_client() {
         ("clients: 4", "by-file"),
         (
             "clients: 3, split: {dirichlet: {alpha: 0.5}}",
-            "for every pixel",
+            "every pixel has a class",
         ),
         ("clients: 3, domains: {turned: [0, 90]}", "not turned"),
         (

@@ -129,6 +129,11 @@ impl Trainer for Model {
             Problem::Shape(format!("{} targets for {} samples", target.len(), x.len()))
         );
         ensure!(
+            pass.auxiliary.is_none()
+                || matches!(self.flaw, Flaw::HeadTooLarge | Flaw::IgnoresAuxiliary),
+            Problem::Lacks("it shows no last layer".into())
+        );
+        ensure!(
             pass.feature_loss.is_none()
                 || matches!(
                     self.flaw,

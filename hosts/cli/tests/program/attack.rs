@@ -381,7 +381,7 @@ fn bounded_slopes_lead_to_what_a_teacher_takes_a_class_to_look_like() {
         let (code, error) = fails(dir.path(), &[&["attack", "slopes"], args].concat());
         assert!(code == 2 && error.contains(why), "{args:?} {code}: {error}");
     };
-    refused(&[&quick("fedkd")], "this is `one-shot-distill`");
+    refused(&[&quick("fedkd")], "this spec has `one-shot-distill`");
 }
 
 #[test]

@@ -138,7 +138,12 @@ fn a_run_without_a_checkpoint_begins_anew_and_says_so() {
         code == 1 && error.contains("is not empty"),
         "its journal has lines: {error}"
     );
-    for lines in ["journal.jsonl", "metrics.jsonl", "costs.jsonl"] {
+    for lines in [
+        "journal.jsonl",
+        "metrics.jsonl",
+        "costs.jsonl",
+        "receipts.jsonl",
+    ] {
         fs::write(dir.join("b").join(lines), "").unwrap();
     }
     // and even before the spec was there

@@ -172,7 +172,7 @@ fn what_cannot_be_made_is_refused_and_nothing_is_overwritten() {
     let core = root();
     common::out(dir.path(), &["new", "aggregator", "mine", "--core", &core]);
     let written = fs::read(dir.path().join("mine/src/lib.rs")).unwrap();
-    refused(&["aggregator", "mine", "--core", &core], "already there");
+    refused(&["aggregator", "mine", "--core", &core], "exists already");
     assert_eq!(
         fs::read(dir.path().join("mine/src/lib.rs")).unwrap(),
         written

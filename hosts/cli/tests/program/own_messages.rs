@@ -76,7 +76,7 @@ fn mistakes_in_a_message_of_a_library_are_named() {
                 "tensor `moves`: 64-bit whole numbers are due, found 1.5",
             ),
             (&short_of, "no tensor `moves`"),
-            (&other, "tensor `turns`: no tensor is called so"),
+            (&other, "tensor `turns`: there is no such tensor"),
             (&endless, "`spread` holds inf at position 0"),
         ] {
             let input = json!({ "messages": [{ "from": 0, "tensors": tensors }] });

@@ -475,7 +475,7 @@ fn a_home_without_its_ledger_never_begins_a_new_one() {
     fl_remote::NodeState::open(&other).unwrap();
     fs::copy(other.join("ledger-head"), home.join("ledger-head")).unwrap();
     let error = format!("{:#}", fl_remote::NodeState::open(&home).unwrap_err());
-    assert!(error.contains("the ledger of releases is lost"), "{error}");
+    assert!(error.contains("The ledger of releases is lost"), "{error}");
     // one that has answered, and whose secret is gone
     fs::create_dir(other.join("runs")).unwrap();
     fs::remove_file(other.join("secret")).unwrap();

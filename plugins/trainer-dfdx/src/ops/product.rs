@@ -482,6 +482,6 @@ mod tests {
         assert_eq!(none, [1.0; 4]);
         product([2, 0, 2], &empty(0), &empty(2), &mut none, false);
         assert_eq!(none, [0.0; 4]);
-        product([0, 3, 2], &empty(3), &matrix(&none, 2), &mut [], true);
+        product([0, 2, 2], &empty(2), &matrix(&none, 2), &mut [], true);
     }
 }

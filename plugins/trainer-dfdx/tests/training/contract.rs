@@ -455,7 +455,7 @@ fn a_loss_on_features_of_another_shape_is_refused() {
         }
     }
     let (x, classes) = bars(9, 1);
-    let mut model = trainer("{net: lenet}", &[3, 8, 8], TaskKind::Classes(4));
+    let mut model = trainer(SMALL_CNN, &[3, 8, 8], TaskKind::Classes(4));
     assert!(model.takes_feature_loss());
     let pass = FitOptions {
         feature_loss: Some(&Narrow),
