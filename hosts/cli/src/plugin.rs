@@ -214,5 +214,9 @@ fn list(json: bool) -> Done {
 pub fn lock(args: &LockArgs, catalogue: &Catalogue) -> Done {
     let (path, count) = plugins::lock(&args.specs, &args.set.set, catalogue)?;
     let plugins = if count == 1 { "plugin" } else { "plugins" };
-    print(format_args!("{}: {count} {plugins} pinned", path.display()))
+    let why = match count {
+        0 => "; the spec names none, and parts of the program itself need no pin",
+        _ => "",
+    };
+    print(format_args!("{}: {count} {plugins} pinned{why}", path.display()))
 }

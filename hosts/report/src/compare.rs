@@ -298,11 +298,10 @@ impl Display for Comparison {
                         format!("{a} -> {b}")
                     }
                 };
-                writeln!(
-                    f,
-                    "  the first {} exchanges are alike; they differ at",
-                    p.at - 1
-                )?;
+                match p.at - 1 {
+                    1 => writeln!(f, "  the first exchange is alike; they differ at")?,
+                    n => writeln!(f, "  the first {n} exchanges are alike; they differ at")?,
+                }
                 writeln!(f, "    step     {}", both(&p.steps))?;
                 writeln!(f, "    request  {}", both(&p.questions))?;
                 writeln!(f, "    {}", p.how)?;
