@@ -218,5 +218,8 @@ pub fn lock(args: &LockArgs, catalogue: &Catalogue) -> Done {
         0 => "; the spec names none, and parts of the program itself need no pin",
         _ => "",
     };
-    print(format_args!("{}: {count} {plugins} pinned{why}", path.display()))
+    print(format_args!(
+        "{}: {count} {plugins} pinned{why}",
+        path.display()
+    ))
 }
