@@ -2,11 +2,10 @@
 
 use super::ask::AskBack;
 use super::host::Answers;
-use super::library::link::{ask_other, asked_back};
+use super::library::link::{ask_back, asked_back};
 use super::library::{Host, Input};
 use super::marshal::{OutgoingMessage, shorter};
 use super::marshal_data::{target_of, with_target};
-use super::raw::FL_BACK;
 use crate::message::{NamedTensors, TensorMap, View};
 use crate::{
     AuxiliaryLoss, AuxiliaryTerm, FeatureLoss, FeatureTerm, FitOptions, Head, Problem, Result,
@@ -57,12 +56,11 @@ impl AuxiliaryLoss for RemoteLoss<'_> {
             let mut tensors = head_tensors(head);
             tensors.push(("scores".into(), View::F32(scores.view().into_dyn())));
             tensors.push(("target".into(), shorter(&view)));
-            let ask = serde_json::to_string(&AskBack::Auxiliary {
+            let ask = AskBack::Auxiliary {
                 target: kind.into(),
                 key: stream.key(),
-            })?;
-            let letter = [OutgoingMessage::new(&tensors)];
-            let answer = ask_other(self.0.0, FL_BACK, &ask, &letter, None)?;
+            };
+            let answer = ask_back(self.0, &ask, OutgoingMessage::new(&tensors))?;
             let mut parcel = TensorMap::new(answer.tensors);
             let term = AuxiliaryTerm {
                 loss: parcel.f64("loss")?.first().copied().context("no loss")?,
@@ -92,12 +90,11 @@ impl FeatureLoss for RemoteLoss<'_> {
                 ("features".into(), features),
                 ("target".into(), shorter(&view)),
             ];
-            let ask = serde_json::to_string(&AskBack::FeatureLoss {
+            let ask = AskBack::FeatureLoss {
                 target: kind.into(),
                 key: stream.key(),
-            })?;
-            let letter = [OutgoingMessage::new(&tensors)];
-            let answer = ask_other(self.0.0, FL_BACK, &ask, &letter, None)?;
+            };
+            let answer = ask_back(self.0, &ask, OutgoingMessage::new(&tensors))?;
             let mut parcel = TensorMap::new(answer.tensors);
             Ok(FeatureTerm {
                 loss: parcel.f64("loss")?.first().copied().context("no loss")?,

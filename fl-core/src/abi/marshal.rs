@@ -226,6 +226,17 @@ impl<'a, 'n> OutgoingMessage<'a, 'n> {
             tensors,
         }
     }
+
+    /// A client's message, whose body has these tensors.
+    pub fn of<T>(mail: &'a ClientMessage<T>, tensors: &'a NamedTensors<'n>) -> Self {
+        Self {
+            from: mail.from,
+            weight: mail.weight,
+            class_counts: mail.class_counts.as_deref(),
+            training_loss: mail.training_loss,
+            tensors,
+        }
+    }
 }
 
 /// Runs `f` with `letters` as C sees them.

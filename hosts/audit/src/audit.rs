@@ -4,7 +4,7 @@
 use crate::bounds;
 use crate::canaries;
 use crate::directions::{Directions, Observation, Pilots};
-use crate::judge::{Shown, judge};
+use crate::judge::{LowerBound, judge};
 use crate::neighbours::{self, Pair};
 use crate::views::{self, View, Views, Watcher};
 use anyhow::{Context, Result, ensure};
@@ -140,7 +140,7 @@ pub struct Finding {
     /// The delta of the bound.
     pub delta: f64,
     /// What was shown.
-    pub shown: Shown,
+    pub shown: LowerBound,
     /// What follows.
     pub verdict: Verdict,
 }

@@ -72,7 +72,8 @@ pub fn of_canaries(
     low
 }
 
-/// Returns a bound of the probability that so many guesses are right under (epsilon, delta).
+/// Returns an upper bound of the probability that this number of guesses is right under
+/// (epsilon, delta).
 fn by_chance(canaries: usize, guesses: usize, right: usize, epsilon: f64, delta: f64) -> f64 {
     let rate = 1.0 / (1.0 + libm::exp(-epsilon));
     let tail = match right {

@@ -3,7 +3,7 @@
 
 use crate::audit::{Audit, Finding, Game, OBSERVERS, Runner, Verdict, claim_of, key};
 use crate::bounds::of_canaries;
-use crate::judge::Shown;
+use crate::judge::LowerBound;
 use crate::neighbours::add_mislabelled;
 use crate::views;
 use anyhow::{Context, Result, ensure};
@@ -106,7 +106,7 @@ pub(crate) fn one_run(
             claim,
             no_claim,
             delta,
-            shown: judged.unwrap_or_else(|| Shown {
+            shown: judged.unwrap_or_else(|| LowerBound {
                 epsilon: 0.0,
                 most: 0.0,
                 by: "nothing".into(),
@@ -389,7 +389,7 @@ fn loss(model: &mut dyn Trainer, rows: &Examples) -> Result<f64> {
 }
 
 /// Guesses heads for the smallest losses, and tails for the largest, equally many.
-fn guess(scores: &[f64], coins: &[bool], delta: f64, error_rate: f64) -> Shown {
+fn guess(scores: &[f64], coins: &[bool], delta: f64, error_rate: f64) -> LowerBound {
     let m = scores.len();
     let mut order: Vec<usize> = (0..m).collect();
     order.sort_by(|a, b| scores[*a].total_cmp(&scores[*b]));
@@ -410,7 +410,7 @@ fn guess(scores: &[f64], coins: &[bool], delta: f64, error_rate: f64) -> Shown {
         }
     }
     let (epsilon, guesses, right) = best;
-    Shown {
+    LowerBound {
         epsilon,
         most: of_canaries(m, m, m, delta, each),
         by: "the loss of canaries".into(),

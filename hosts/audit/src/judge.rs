@@ -22,10 +22,10 @@ pub struct Difference {
     pub runs: usize,
 }
 
-/// What was proven about one observer.
+/// The lower bound of epsilon that an audit proves for one observer, and its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Shown {
-    /// The lower bound of epsilon.
+pub struct LowerBound {
+    /// The bound.
     pub epsilon: f64,
     /// The largest bound that this number of runs could have given.
     pub most: f64,
@@ -67,7 +67,7 @@ pub fn judge(
     directions: &Directions,
     delta: f64,
     error_rate: f64,
-) -> Shown {
+) -> LowerBound {
     let n = worlds[0].len();
     let half = n / 2;
     let (train, test) = (
@@ -98,7 +98,7 @@ pub fn judge(
         }
     }
     let different = differs.len();
-    let mut shown = Shown {
+    let mut shown = LowerBound {
         epsilon: 0.0,
         most: test.most(delta),
         by: "nothing".into(),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     /// Runs with Gaussian noise of 1 on two numbers; the unit moves them by `shift`.
-    fn runs(shift: f32, fact: &dyn Fn(usize, usize) -> String) -> Shown {
+    fn runs(shift: f32, fact: &dyn Fn(usize, usize) -> String) -> LowerBound {
         let mut draws = Stream::root(3).child("runs", 0).draws();
         let mut noisy = |mean: f32| [mean + draws.normal() as f32, draws.normal() as f32];
         let mut pilots = Pilots::default();

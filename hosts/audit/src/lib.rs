@@ -12,4 +12,4 @@ mod views;
 pub use audit::{
     Audit, AuditOptions, AuditProgress, Finding, Game, LEAST_RUNS, Method, Verdict, audit,
 };
-pub use judge::{Difference, Shown};
+pub use judge::{Difference, LowerBound};

@@ -256,13 +256,7 @@ impl AnyFold for LoadedFold {
             loss_of(mail.from, mail.training_loss)?;
         }
         let tensors = content(&*mail.body);
-        let letter = OutgoingMessage {
-            from: mail.from,
-            weight: mail.weight,
-            class_counts: mail.class_counts.as_deref(),
-            training_loss: mail.training_loss,
-            tensors: &tensors,
-        };
+        let letter = OutgoingMessage::of(&mail, &tensors);
         self.remote.must(FL_FOLD_ADD, "", &[letter], None, None)?;
         drop(tensors);
         self.first.get_or_insert(mail.body);

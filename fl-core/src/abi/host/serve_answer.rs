@@ -3,16 +3,16 @@
 use super::call::Answers;
 use super::serve_parts::{
     Held, ask_generator, ask_held, ask_model, asked, busy, bytes, inbox, number, positions,
-    round_of, say, type_of, with_pool,
+    round_of, say, say_public, type_of, with_pool,
 };
 use crate::abi::ask::{Ask, PartAsk};
 use crate::abi::data_sets::HandedOut;
 use crate::abi::library::{Host, Input};
 use crate::abi::marshal::plain;
-use crate::abi::marshal_data::{examples_of, with_examples, with_public};
+use crate::abi::marshal_data::{examples_of, with_examples};
 use crate::client::calls::ClientCalls;
 use crate::message::View;
-use crate::{AnyMechanism, AnySelector, Client, Public, Result, Serial, Stream, Trainer};
+use crate::{AnyMechanism, AnySelector, Client, Result, Serial, Stream, Trainer};
 use anyhow::bail;
 use ndarray::ArrayView1;
 use std::cell::RefCell;
@@ -106,14 +106,7 @@ impl Answers for AnswerSide<'_> {
                 reply.tensors(&tensors)?;
                 reply.json(&ask)
             })?,
-            Ask::Public => with_public(
-                sets,
-                &*Public::required(client.public()?)?,
-                |text, tensors| {
-                    reply.tensors(&tensors)?;
-                    reply.json(&text)
-                },
-            )?,
+            Ask::Public => say_public(sets, client.public()?, reply)?,
             Ask::DrawPrivate { slot } => client.draw_private(&slot)?,
             Ask::Note { text } => client.note(plain(&text)),
             Ask::Measure { name, value } => client.measure(&name, number(value)),

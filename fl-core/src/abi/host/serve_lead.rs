@@ -3,20 +3,17 @@
 use super::call::Answers;
 use super::serve_parts::{
     Held, ask_generator, ask_held, ask_model, asked, busy, bytes, inbox, number, positions,
-    round_of, say, type_of, with_pool,
+    round_of, say, say_public, type_of, with_pool,
 };
 use crate::abi::ask::{Ask, AskBack, CohortAsk, MailText, PartAsk, RoundAsk, StepText};
 use crate::abi::data_sets::HandedOut;
-use crate::abi::library::link::{ask_other, read};
+use crate::abi::library::link::{ask_back, read};
 use crate::abi::library::{Host, Input};
 use crate::abi::marshal::{OutgoingMessage, content, plain};
-use crate::abi::marshal_data::{numbered, samples_of, with_public};
-use crate::abi::raw::FL_BACK;
+use crate::abi::marshal_data::{numbered, samples_of};
 use crate::message::{AnyMessage, Erased, MessageType, Params, TensorMap, View};
 use crate::server::calls::{ModelReader, ServerCalls, StepStart, StepVerdict};
-use crate::{
-    ClientId, ClientMessage, Cohort, ExchangeSpec, Public, Result, Round, Server, Trainer,
-};
+use crate::{ClientId, ClientMessage, Cohort, ExchangeSpec, Result, Round, Server, Trainer};
 use anyhow::{bail, ensure};
 use ndarray::ArrayView1;
 use std::cell::RefCell;
@@ -102,14 +99,7 @@ impl Answers for LeadSide<'_, '_> {
             Ask::WithExamples { at_least } => {
                 reply.json(&CohortAsk::from(&server.with_examples(at_least)))?;
             }
-            Ask::Public => with_public(
-                sets,
-                &*Public::required(server.public()?)?,
-                |text, tensors| {
-                    reply.tensors(&tensors)?;
-                    reply.json(&text)
-                },
-            )?,
+            Ask::Public => say_public(sets, server.public()?, reply)?,
             Ask::Model {
                 of: PartAsk::Slot(slot),
                 what,
@@ -282,15 +272,7 @@ fn form(
 ) -> Result<ClientMessage<Erased>> {
     let answer = {
         let tensors = content(&*mail.body);
-        let letter = OutgoingMessage {
-            from: mail.from,
-            weight: mail.weight,
-            class_counts: mail.class_counts.as_deref(),
-            training_loss: mail.training_loss,
-            tensors: &tensors,
-        };
-        let text = serde_json::to_string(&AskBack::Form)?;
-        ask_other(reply.0, FL_BACK, &text, &[letter], None)?
+        ask_back(reply, &AskBack::Form, OutgoingMessage::of(&mail, &tensors))?
     };
     let envelope: MailText = read(&answer)?;
     Ok(envelope.with(into.from_tensors(TensorMap::new(answer.tensors))?))

@@ -6,19 +6,20 @@ use crate::abi::data_sets::{HandedOut, KnownSets, NoSets};
 use crate::abi::library::{Host, Input};
 use crate::abi::marshal::{content, shorter};
 use crate::abi::marshal_data::{
-    SamplesAsk, examples_of, samples_of, target_of, with_samples, with_target,
+    SamplesAsk, examples_of, samples_of, target_of, with_public, with_samples, with_target,
 };
 use crate::abi::marshal_samples::{receive, with_values};
 use crate::abi::raw::FL_ASK;
 use crate::message::{AnyMessage, Message, MessageType, Params, TensorMap, View, message_type};
 use crate::{
-    AnyPool, AuxiliaryLoss, FeatureLoss, FitOptions, Generator, Result, Round, SharedExecutor,
-    Stream, Trainer, parametric,
+    AnyPool, AuxiliaryLoss, FeatureLoss, FitOptions, Generator, Public, Result, Round,
+    SharedExecutor, Stream, Trainer, parametric,
 };
 use anyhow::{Context, ensure};
 use ndarray::{Array1, ArrayView1};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The most parts that a protocol may hold at once.
 const HELD: usize = 100_000;
@@ -98,6 +99,18 @@ pub(super) fn positions(reply: &Host<'_>, all: Vec<usize>) -> Result<()> {
     let all: Vec<u32> = all.into_iter().map(|at| at as u32).collect();
     let all = View::U32(ArrayView1::from(&all).into_dyn());
     reply.tensors(&vec![("positions".into(), all)])
+}
+
+/// Answers the request for the public data.
+pub(super) fn say_public(
+    sets: &dyn KnownSets,
+    public: Option<Arc<Public>>,
+    reply: &Host<'_>,
+) -> Result<()> {
+    with_public(sets, &*Public::required(public)?, |text, tensors| {
+        reply.tensors(&tensors)?;
+        reply.json(&text)
+    })
 }
 
 /// Answers a request to a model.

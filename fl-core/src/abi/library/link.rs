@@ -207,6 +207,16 @@ impl KnownSets for Link {
     }
 }
 
+/// Sends a request back to a protocol, with one message.
+pub(in crate::abi) fn ask_back(
+    protocol: &Host<'_>,
+    ask: &AskBack,
+    letter: OutgoingMessage<'_, '_>,
+) -> Result<Answer> {
+    let text = serde_json::to_string(ask)?;
+    ask_other(protocol.0, FL_BACK, &text, &[letter], None)
+}
+
 /// Reads a request of the program, whose operation is [`FL_BACK`].
 pub(in crate::abi) fn asked_back(operation: u32, input: &Input<'_>) -> Result<AskBack> {
     ensure!(
