@@ -4,7 +4,7 @@ use crate::check::{CheckedProtocol, Checker};
 use crate::spanned_value::key;
 use fl_core::privacy::Observer;
 use fl_core::{
-    Accountant, Budget, BuildContext, COUNTS, ExchangeSpec, Parts, Protocol, Role, Stream, Task,
+    Accountant, Budget, BuildContext, COUNTS, ExchangeSpec, Faults, Parts, Protocol, Role, Stream, Task,
     exposed,
 };
 
@@ -14,7 +14,7 @@ impl Checker<'_> {
     /// not train.
     pub fn promises(
         &mut self,
-        budget: Option<&Budget>,
+        (budget, faults): (Option<&Budget>, &Faults),
         of: &CheckedProtocol,
         parts: &Parts,
         task: &Task,
@@ -55,7 +55,7 @@ impl Checker<'_> {
             self.note_key(&[key("budget"), key("delta")], text);
         }
         let observer = Observer::from(&budget.against);
-        let seen = exposed(protocol.as_ref(), &parts, &context).to(observer);
+        let seen = exposed(protocol.as_ref(), &parts, &context, faults).to(observer);
         if !seen.is_empty() {
             let text = format!(
                 "cannot be kept against {observer}: data that this observer sees have no price: {}; `fl plan` shows what each observer sees",

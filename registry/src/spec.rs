@@ -109,7 +109,8 @@ impl Document {
             check.build(&filled, protocol.as_ref(), &task, top.seed);
             if let Some(protocol) = &protocol {
                 let parts = Parts::new(in_order(filled.clone()));
-                check.promises(top.budget.as_ref(), protocol, &parts, &task);
+                let limits = (top.budget.as_ref(), &top.faults);
+                check.promises(limits, protocol, &parts, &task);
             }
         }
         let protocol = protocol.and_then(|p| p.part);

@@ -100,6 +100,28 @@ impl Faults {
         all.iter().any(|fault| matches!(fault, Fault::Retry(_)))
     }
 
+    /// Returns what everyone learns from a policy that leaves answers out, if there is one: whether
+    /// a client can answer, and whether its numbers are finite, may depend on its data.
+    pub(crate) fn leaves_out(&self) -> Option<String> {
+        let all = [
+            ("on-error", &self.on_error),
+            ("on-nan", &self.on_nan),
+            ("on-shape", &self.on_shape),
+            ("on-weight", &self.on_weight),
+        ];
+        let named: Vec<String> = (all.into_iter())
+            .filter_map(|(name, fault)| match fault {
+                Fault::Fail => None,
+                Fault::Drop => Some(format!("`faults.{name}: drop`")),
+                Fault::Retry(times) => Some(format!("`faults.{name}: {{ retry: {times} }}`")),
+            })
+            .collect();
+        let named = (!named.is_empty()).then(|| named.join(", "))?;
+        Some(format!(
+            "{named} may leave out a client's answer, and that may depend on its data"
+        ))
+    }
+
     pub(crate) fn policy(&self, error: &anyhow::Error) -> &Fault {
         match error.downcast_ref::<Problem>() {
             Some(Problem::NotFinite { .. }) => &self.on_nan,

@@ -1,5 +1,6 @@
 //! [`ExposureTracker`]: the unpriced disclosures to each observer of a run.
 
+use crate::exchange::faults::Faults;
 use crate::privacy::{Observer, UnpricedDisclosures};
 use crate::{BuildContext, COUNTS, ExchangeSpec, Parts, Protocol, RequiredInputs, Result};
 use anyhow::{bail, ensure};
@@ -98,9 +99,13 @@ pub fn exposed(
     protocol: &dyn Protocol,
     parts: &Parts,
     context: &BuildContext,
+    faults: &Faults,
 ) -> UnpricedDisclosures {
     let releases = |slot: &str| parts.releases(slot);
     let mut all = UnpricedDisclosures::default();
+    if let Some(leaves_out) = faults.leaves_out() {
+        all.add(&Observer::ALL, &leaves_out);
+    }
     let declared = protocol.declare();
     if let Some(what) = &declared.begins_with {
         all.add(&Observer::ALL, what);

@@ -54,7 +54,7 @@ impl RunLedger {
         if accounts {
             // the declared disclosures count whether or not a random draw selects a client
             let context = store.context("accountant", 0);
-            ledger.exposure.exposed = exposed(protocol, store.parts(), &context);
+            ledger.exposure.exposed = exposed(protocol, store.parts(), &context, &options.faults);
         }
         Ok(ledger)
     }

@@ -138,7 +138,7 @@ impl Plan {
                 }
             })
             .collect();
-        let mut exposed = fl_core::exposed(protocol.as_ref(), parts, &make);
+        let mut exposed = fl_core::exposed(protocol.as_ref(), parts, &make, &spec.faults);
         for what in &data.inferred {
             exposed.add(&Observer::ALL, what);
         }

@@ -65,7 +65,10 @@ impl NodeData {
         let Some(epsilon) = self.policy.epsilon else {
             return Ok(());
         };
-        let (slots, seen) = (protocol.slots(), fl_core::exposed(protocol, parts, context));
+        // whatever the server does about a node that fails, it sees that the node failed
+        let faults = fl_core::settings::defaults();
+        let seen = fl_core::exposed(protocol, parts, context, &faults);
+        let slots = protocol.slots();
         let (seen, shown) = (
             seen.to(Observer::Server),
             slots.iter().find(|slot| slot.shown),

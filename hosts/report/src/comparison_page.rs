@@ -154,7 +154,11 @@ fn overlaid(runs: &[Run], curves: &[NamedCurves<'_, '_>], names: &[&str]) -> Mar
         }).collect();
         let numbers = html! { (table(&["run", "step", "#value", "#std"], &rows)) @if !said.is_empty() { p.dim { (said) } } };
         let axis = of.first().map_or("round", |(_, c)| c.axis());
-        Some(figure(name, "Bands are one standard deviation over clients. A measurement outside of rounds is drawn at 0.", &svg::lines(&lines, axis, name, false, svg::range(name, 1.0)), &legend(runs, &lines), &numbers))
+        let mut about = svg::bands(&lines, "clients");
+        if of.iter().any(|(_, c)| c.points.iter().any(|p| p.metric.round == 0)) {
+            about += " A measurement outside of rounds is drawn at 0.";
+        }
+        Some(figure(name, about.trim(), &svg::lines(&lines, axis, name, false, svg::range(name, 1.0)), &legend(runs, &lines), &numbers))
     }).collect();
     html! { @if !charts.is_empty() { div.charts { @for chart in charts { (chart) } } } }
 }

@@ -159,9 +159,8 @@ fn rounds(curves: &[Curve<'_>]) -> Markup {
         @if !several.is_empty() {
             div.charts {
                 @for curve in several {
-                    @let spread = curve.points.iter().any(|p| p.metric.std.is_some());
-                    @let about = if spread { "The band is one standard deviation over clients, within the range of the measure." } else { "" };
-                    (figure(curve.name, about, &svg::lines(&[line(curve, curve.name, 0)], curve.axis(), curve.name, false, svg::range(curve.name, 1.0)), &[], &numbers(curve)))
+                    @let lines = [line(curve, curve.name, 0)];
+                    (figure(curve.name, &svg::bands(&lines, "clients"), &svg::lines(&lines, curve.axis(), curve.name, false, svg::range(curve.name, 1.0)), &[], &numbers(curve)))
                 }
             }
         }

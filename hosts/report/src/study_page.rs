@@ -122,9 +122,7 @@ fn drawn(picture: &Picture) -> Markup {
         "#std",
         "#seeds",
     ];
-    let mut about = String::from(
-        "Means over seeds. Bands are one standard deviation over seeds, within the range of the measure.",
-    );
+    let mut about = format!("Means over seeds. {}", svg::bands(&lines, "seeds"));
     if picture.lines.len() > svg::STYLES {
         about += &format!(
             " The first {} of {} lines are drawn; the table below has the numbers of all.",
@@ -135,7 +133,7 @@ fn drawn(picture: &Picture) -> Markup {
     let legend: Vec<(usize, &str)> = lines.iter().map(|l| (l.style, l.label.as_str())).collect();
     figure(
         &picture.title,
-        &about,
+        about.trim(),
         &svg::lines(
             &lines,
             &picture.x,

@@ -157,6 +157,16 @@ pub(crate) fn range(name: &str, scale: f64) -> [f64; 2] {
     }
 }
 
+/// Returns what the bands of these lines mean; empty if none is drawn. `over` names what spreads.
+pub(crate) fn bands(all: &[Line], over: &str) -> String {
+    match all.iter().flat_map(|l| &l.dots).any(|d| d.spread > 0.0) {
+        true => format!(
+            "Bands are one standard deviation over {over}, within the range of the measure."
+        ),
+        false => String::new(),
+    }
+}
+
 /// Draws lines over `x`; with `log`, `x` may be logarithmic. Bands stay within the range of the
 /// measure, and above 0 if all values are.
 pub(crate) fn lines(all: &[Line], x: &str, y: &str, log: bool, range: [f64; 2]) -> Markup {

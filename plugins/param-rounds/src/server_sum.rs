@@ -53,9 +53,13 @@ pub(crate) fn sum<D: Message, U: Message>(
     Ok(sum)
 }
 
-/// Returns a client's change by training.
+/// Returns a client's change by training. Without examples it is zero, whatever the trainer would
+/// do: the price of a drawn cohort compares a client with its data and one that changes nothing.
 pub(crate) fn update(family: Family<'_>, me: &mut Client, global: &Params) -> Result<Params> {
     let examples = learnt(me)?;
+    if examples.is_empty() {
+        return Ok(global.zeros_like());
+    }
     let trained = family.train(me, &examples, global, Extra::default())?;
     trained.params.zip(global, |w, g| w - g)
 }
