@@ -218,6 +218,13 @@ fn open(
             Ok((folder, None))
         }
         Folder::Stopped(paused) => {
+            if let Some(last) = paused.other_processor(&manifest) {
+                log::info!(
+                    "note: {}: the run goes on on another processor, `{}` after `{last}`; parts of fl give the same bits on both, and a loaded part may not",
+                    paused.path().display(),
+                    manifest.begun.processor
+                );
+            }
             let (folder, resumed) = paused.go_on(manifest, yaml)?;
             // it is of the run as it was before it got more rounds; where it cannot be removed, it
             // cannot be replaced either
