@@ -115,7 +115,8 @@ pub fn execute(
     let yaml = spec.yaml()?;
     let files = prepare::data_files(&spec.data, &options.data_dir)?;
     let hashes: Vec<String> = files.iter().map(|file| file.sha256.clone()).collect();
-    let manifest = prepare::manifest(spec, &yaml, files, &options.command)?;
+    let mut manifest = prepare::manifest(spec, &yaml, files, &options.command)?;
+    manifest.rows.clone_from(&data.digest);
     let receipts = ReceiptOptions {
         keep_messages: spec.keep == Some(Keep::Messages),
         signer,

@@ -3,18 +3,17 @@
 use crate::plan::Plan;
 use anyhow::{Context, anyhow, ensure};
 use fl_core::privacy::{Epsilons, Observer, Protection, Protections};
-use fl_core::settings::{Setting, Value};
+use fl_core::settings::Value;
 use fl_core::{
     Accountant, Budget, BuildContext, ClientId, PartDecl, Parts, PrivacyEvent, Result, Role,
     SlotAssignment, Stream, Task, TaskKind,
 };
 use fl_data::{Assembled, DataSpec, Split};
 use fl_ledger::{
-    AccountantId, Amount, DataId, DataLedger, Entry, Forecast, Head, Releases, Reservation, RunId,
+    AccountantId, Amount, DataId, DataLedger, Forecast, Head, Releases, Reservation, RunId,
     Spending,
 };
 use fl_registry::{Catalogue, LedgerUse, Spec};
-use fl_report::Run;
 use fl_sim::{LEDGER, SpendingRecord};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -280,75 +279,6 @@ pub(crate) fn own_parts(spec: &Spec<DataSpec>) -> Vec<&'static PartDecl> {
     spec.parts.iter().map(|filled| filled.decl).collect()
 }
 
-fn accountant_id(spec: &Spec<DataSpec>) -> Result<Option<AccountantId>> {
-    let filled = spec.parts.iter().find(|filled| filled.slot == "accountant");
-    let id = |filled: &SlotAssignment| {
-        Ok(AccountantId {
-            name: filled.decl.name.into(),
-            settings: serde_json::to_value(&filled.settings.value)?,
-        })
-    };
-    filled.map(id).transpose()
-}
-
-/// Describes what an observer has seen of a run that is done, from its folder: its releases, or its
-/// epsilon if an older fl made the folder. Runs of one study with the same data section and, if the
-/// rows are dealt, the same seed have the same split.
-pub(crate) fn ended(
-    spec: &Spec<DataSpec>,
-    name: &str,
-    run: &Run,
-    observer: Observer,
-) -> Option<Entry> {
-    let summary = run.summary.as_ref()?;
-    let (mut amount, mut nothing) = (Amount::Unknown, BTreeMap::new());
-    let (mut noise, mut claimed_by) = (spec.noise, Vec::new());
-    match summary.outcome.protection(observer) {
-        Some(Protection::Holds(guarantee)) => {
-            let releases = summary.releases.clone().map(serde_json::from_value);
-            amount = match releases {
-                Some(Ok(releases)) => Amount::Releases(releases),
-                _ => Amount::AtMost {
-                    epsilon: guarantee.epsilon,
-                    delta: guarantee.delta,
-                    unit: Some(guarantee.unit),
-                },
-            };
-            (noise, claimed_by) = (guarantee.noise, guarantee.claimed_by);
-        }
-        Some(Protection::Nothing { nothing: why, .. }) => {
-            nothing.insert(observer, why);
-        }
-        None => {}
-    }
-    let dealt = spec.data.split().deals();
-    let split = serde_json::to_string(&spec.data.write()).ok()?;
-    let spent = Spending { amount, nothing };
-    let reservation = Reservation {
-        id: RunId {
-            run: run.path.display().to_string(),
-            spec: String::new(),
-        },
-        time: run.began().into(),
-        name: name.into(),
-        seed: spec.seed,
-        data: DataId {
-            name: spec.data.set.name().into(),
-            rows: run.data().join(" "),
-            split: match dealt {
-                true => format!("{split} {}", spec.seed),
-                false => split,
-            },
-            dealt,
-        },
-        accountant: accountant_id(spec).ok()?,
-        noise,
-        claimed_by,
-        most: spent.clone(),
-    };
-    Some(Entry::ended(reservation, spent))
-}
-
 /// Returns all that a run may spend.
 fn reservation(
     spec: &Spec<DataSpec>,
@@ -358,7 +288,14 @@ fn reservation(
     plan: &Plan,
 ) -> Result<Reservation> {
     ensure!(!matches!(spec.data.split(), Split::Own), AT_NODES);
-    let accountant = accountant_id(spec)?;
+    let filled = spec.parts.iter().find(|filled| filled.slot == "accountant");
+    let accountant = filled.map(|filled| {
+        Ok::<_, anyhow::Error>(AccountantId {
+            name: filled.decl.name.into(),
+            settings: serde_json::to_value(&filled.settings.value)?,
+        })
+    });
+    let accountant = accountant.transpose()?;
     let rows = data.digest.clone().context("the rows were not hashed")?;
     let nothing = Observer::ALL.map(|observer| (observer, plan.exposed.to(observer)));
     Ok(Reservation {

@@ -2,14 +2,12 @@
 
 use crate::cached_runs::CachedRuns;
 use crate::run_scheduler::{Job, OnRun, RunCount, SchedulerOptions, run_all};
-use crate::spending::{self, accountant, own_parts};
+use crate::spending::{accountant, own_parts};
 use crate::{NotRun, prepare, tidy};
 use anyhow::Context;
-use fl_core::privacy::Observer;
 use fl_data::DataSpec;
 use fl_ledger::AccountantId;
 use fl_registry::{Catalogue, Document, Spec};
-use fl_report::Run;
 use fl_study::{BuiltTable, RunResults, RunSpec, Study, Table};
 use sha2::{Digest, Sha256};
 use std::collections::btree_map::Entry;
@@ -251,11 +249,15 @@ impl<'a> CheckedStudy<'a> {
     pub fn build(&self) -> BuiltStudy {
         let tables = self.tables.iter();
         let tables: Vec<_> = tables.map(|t| fl_study::made(t, &self.results)).collect();
-        let entry = |run: &RunSpec, read: &Run, observer| self.entry(run, read, observer);
+        let place = |run: &RunSpec| {
+            let checked = self.runs.get(run)?;
+            let (place, _) = checked.place.rsplit_once(", seed ")?;
+            Some(place.to_string())
+        };
         let own = self.runs.values().flat_map(|run| own_parts(&run.spec));
         let parts: Vec<_> = fl_core::linked_parts().into_iter().chain(own).collect();
         let make = |id: &AccountantId| accountant(&parts, id);
-        let totals = fl_study::totals(&self.tables, &self.results, &entry, &make);
+        let totals = fl_study::totals(&self.tables, &self.results, &place, &make);
         let text = tables.iter().chain(&totals).map(|made| &made.markdown);
         let text: Vec<&str> = text.map(|text| text.trim_end()).collect();
         BuiltStudy {
@@ -263,13 +265,6 @@ impl<'a> CheckedStudy<'a> {
             tables,
             totals,
         }
-    }
-
-    /// What an observer of a run that is done has seen.
-    fn entry(&self, run: &RunSpec, read: &Run, observer: Observer) -> Option<fl_ledger::Entry> {
-        let checked = self.runs.get(run)?;
-        let (place, _) = checked.place.rsplit_once(", seed ")?;
-        spending::ended(&checked.spec, place, read, observer)
     }
 
     /// Writes the tables into the folder and, unless they are only to `check`, into READMEs.

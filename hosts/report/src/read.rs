@@ -200,6 +200,7 @@ pub(crate) struct Origin {
     pub plugins_trust: String,
     pub libraries: Vec<FileHash>,
     pub data: Vec<FileHash>,
+    pub rows: Option<String>,
     pub resumed: Vec<Worked>,
     /// SHA-256 of the program, from the receipts.
     #[serde(skip)]
@@ -431,12 +432,13 @@ impl Run {
         }
     }
 
-    /// Returns identifiers of the rows that it learnt from: the SHA-256 of every data file, or the
-    /// set and the seed of generated rows. Runs with an identifier in common may have learnt from
-    /// the same rows.
+    /// Returns identifiers of the rows that it learnt from: the SHA-256 of every data file and of
+    /// the decoded rows in any order, or the set and the seed of generated rows. Runs with an
+    /// identifier in common may have learnt from the same rows.
     pub fn data(&self) -> Vec<String> {
         if !self.origin.data.is_empty() {
-            return self.origin.data.iter().map(|f| f.sha256.clone()).collect();
+            let files = self.origin.data.iter().map(|f| &f.sha256);
+            return files.chain(&self.origin.rows).cloned().collect();
         }
         vec![format!("{}, seed {}", self.set(), self.seed())]
     }

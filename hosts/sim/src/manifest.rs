@@ -106,6 +106,9 @@ pub struct Manifest {
     pub libraries: Vec<FileHash>,
     /// Every data file.
     pub data: Vec<FileHash>,
+    /// The hash of the decoded training rows in any order, if it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<String>,
     /// The processes that resumed it.
     pub resumed: Vec<Session>,
 }
@@ -137,6 +140,7 @@ impl Manifest {
             plugins_trust: any(),
             libraries,
             data,
+            rows: None,
             resumed: Vec::new(),
         }
     }

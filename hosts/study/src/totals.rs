@@ -4,37 +4,30 @@ use crate::cells::cell;
 use crate::model::{RunSpec, Table};
 use crate::results::RunResults;
 use crate::tables::BuiltTable;
-use fl_core::privacy::{Observer, Protection};
-use fl_ledger::{Entry, MakeAccountant, rule, together};
+use fl_core::privacy::{Noise, Observer, Protection};
+use fl_ledger::{
+    AccountantId, Amount, DataId, Entry, MakeAccountant, Reservation, RunId, Spending, rule,
+    together,
+};
 use fl_report::{Run, Section};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Describes what an observer of a run has seen, as a ledger over runs does.
-pub type AsEntry<'a> = &'a dyn Fn(&RunSpec, &Run, Observer) -> Option<Entry>;
-
-/// Runs that may have learnt from the same rows.
+/// Runs that may have learnt from the same rows, each with its name.
 #[derive(Default)]
 struct Group<'a> {
     data: BTreeSet<String>,
-    runs: Vec<(&'a RunSpec, &'a Run)>,
+    runs: Vec<(String, &'a Run)>,
 }
 
-/// Returns every run of these tables once, grouped by the rows that it learnt from. Two runs with
-/// one file in common are in one group: a total of too many releases is still a bound.
-fn groups<'a>(tables: &'a [Table], answers: &'a RunResults) -> Vec<Group<'a>> {
-    let all = tables
-        .iter()
-        .flat_map(|table| table.runs.iter().flatten().flatten());
-    let done = all.filter_map(|(_, run)| Some((run, answers.get(run)?.as_ref().ok()?.run())));
-    // equal specs are one run, in one folder
-    let runs: BTreeMap<&Path, (&RunSpec, &Run)> =
-        done.map(|(spec, run)| (&*run.path, (spec, run))).collect();
+/// Groups runs by the rows that they learnt from. Two runs with one file in common are in one
+/// group: a total of too many releases is still a bound.
+fn groups<'a>(runs: impl Iterator<Item = (String, &'a Run)>) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
-    for (spec, run) in runs.into_values() {
+    for (name, run) in runs {
         let mut one = Group {
             data: run.data().into_iter().collect(),
-            runs: vec![(spec, run)],
+            runs: vec![(name, run)],
         };
         let (same, others): (Vec<_>, Vec<_>) = groups
             .into_iter()
@@ -49,17 +42,102 @@ fn groups<'a>(tables: &'a [Table], answers: &'a RunResults) -> Vec<Group<'a>> {
     groups
 }
 
-/// Returns the joint guarantees of runs on the same rows, composed as `fl ledger show` does. `None`
-/// if no two runs with a guarantee used the same rows.
+/// Describes what an observer has seen of a run that is done, as a ledger over runs does: its
+/// releases, or its epsilon if an older fl made the folder. Runs with the same data section and, if
+/// the rows are dealt, the same seed have the same split.
+fn entry(name: &str, run: &Run, observer: Observer) -> Option<Entry> {
+    let summary = run.summary.as_ref()?;
+    let mut nothing = BTreeMap::new();
+    let (mut amount, mut guarantee) = (Amount::Unknown, None);
+    match summary.outcome.protection(observer) {
+        Some(Protection::Holds(holds)) => {
+            let releases = summary.releases.clone().map(serde_json::from_value);
+            amount = match releases {
+                Some(Ok(releases)) => Amount::Releases(releases),
+                _ => Amount::AtMost {
+                    epsilon: holds.epsilon,
+                    delta: holds.delta,
+                    unit: Some(holds.unit),
+                },
+            };
+            guarantee = Some(holds);
+        }
+        Some(Protection::Nothing { nothing: why, .. }) => {
+            nothing.insert(observer, why);
+        }
+        None => {}
+    }
+    let dealt = guarantee.as_ref().is_some_and(|holds| holds.after_split);
+    let (seed, data) = run.deal();
+    let accountant = run.spec.get("parts").and_then(|all| all.get("accountant"));
+    let accountant = accountant.and_then(|part| {
+        let mut settings = serde_json::to_value(part).ok()?;
+        let name = settings.as_object_mut()?.remove("use")?;
+        let name = name.as_str()?.into();
+        Some(AccountantId { name, settings })
+    });
+    let spent = Spending { amount, nothing };
+    let reservation = Reservation {
+        id: RunId {
+            run: run.path.display().to_string(),
+            spec: String::new(),
+        },
+        time: run.began().into(),
+        name: name.into(),
+        seed: seed.parse().unwrap_or_default(),
+        data: DataId {
+            name: run.set().into(),
+            rows: run.data().join(" "),
+            split: format!("{data:?} {}", if dealt { &seed } else { "" }),
+            dealt,
+        },
+        accountant,
+        noise: guarantee
+            .as_ref()
+            .map_or(Noise::Seeded, |holds| holds.noise),
+        claimed_by: guarantee.map(|holds| holds.claimed_by).unwrap_or_default(),
+        most: spent.clone(),
+    };
+    Some(Entry::ended(reservation, spent))
+}
+
+/// Returns the joint guarantees of the runs of these tables, as [`joint`]. `place` names a run's
+/// row.
 pub fn totals(
     tables: &[Table],
     answers: &RunResults,
-    entry: AsEntry<'_>,
+    place: &dyn Fn(&RunSpec) -> Option<String>,
+    make: MakeAccountant<'_>,
+) -> Option<BuiltTable> {
+    let all = tables
+        .iter()
+        .flat_map(|table| table.runs.iter().flatten().flatten());
+    let done = all.filter_map(|(_, spec)| {
+        let run = answers.get(spec)?.as_ref().ok()?.run();
+        // equal specs are one run, in one folder
+        Some((&*run.path, (place(spec)?, run)))
+    });
+    let done: BTreeMap<&Path, (String, &Run)> = done.collect();
+    let mut all = joint(done.into_values(), make)?;
+    let failed = answers.values().filter(|result| result.is_err()).count();
+    if failed > 0 {
+        let s = if failed == 1 { "" } else { "s" };
+        let note = format!("{failed} failed run{s} may have released more.");
+        all.markdown += &format!("* {note}\n");
+        all.section.notes.push(note);
+    }
+    Some(all)
+}
+
+/// Returns the joint guarantees of those of these runs that learnt from the same rows, composed as
+/// `fl ledger show` does. `None` if no two runs with a guarantee did.
+pub fn joint<'a>(
+    runs: impl Iterator<Item = (String, &'a Run)>,
     make: MakeAccountant<'_>,
 ) -> Option<BuiltTable> {
     let (mut rows, mut csv) = (Vec::new(), Vec::new());
     let title = "Privacy of all runs on the same rows";
-    let groups = groups(tables, answers).into_iter();
+    let groups = groups(runs).into_iter();
     for group in groups.filter(|group| group.runs.len() > 1) {
         let (_, first) = group.runs.first()?;
         let files = first.data();
@@ -68,7 +146,7 @@ pub fn totals(
             _ => first.set().to_string(),
         };
         for observer in Observer::ALL {
-            let guarded = |(_, run): &(&RunSpec, &Run)| {
+            let guarded = |(_, run): &(String, &Run)| {
                 let outcome = &run.summary.as_ref()?.outcome;
                 outcome.protection(observer)?.guarantee().map(drop)
             };
@@ -78,7 +156,7 @@ pub fn totals(
             let entries: Option<Vec<Entry>> = group
                 .runs
                 .iter()
-                .map(|(spec, run)| entry(spec, run, observer))
+                .map(|(name, run)| entry(name, run, observer))
                 .collect();
             let entries = entries?;
             let entries: Vec<&Entry> = entries.iter().collect();
@@ -115,14 +193,7 @@ pub fn totals(
     let order = |set: &String| (set.len(), set.clone());
     rows.sort_by_key(|row| order(&row[0]));
     csv.sort_by_key(|row| order(&row[1]));
-    let mut notes = vec![String::from(
-        "An observer of several runs on the same rows sees all their releases. Runs outside these tables are not counted; a `ledger` counts them.",
-    )];
-    let failed = answers.values().filter(|result| result.is_err()).count();
-    if failed > 0 {
-        let s = if failed == 1 { "" } else { "s" };
-        notes.push(format!("{failed} failed run{s} may have released more."));
-    }
+    let note = "An observer of several runs on the same rows sees all their releases. Other runs on these rows are not counted here; a `ledger` counts all.";
     let head = ["data", "runs", "against", "guarantee", "composition"].map(String::from);
     let line = |cells: &[String]| {
         let cells: Vec<String> = cells.iter().map(|c| cell(c)).collect();
@@ -130,17 +201,15 @@ pub fn totals(
     };
     let mut markdown = format!("### {title}\n\n{}|---|---|---|---|---|\n", line(&head));
     rows.iter().for_each(|row| markdown += &line(row));
-    notes
-        .iter()
-        .for_each(|note| markdown += &format!("\n* {note}"));
+    markdown += &format!("\n* {note}\n");
     Some(BuiltTable {
-        markdown: markdown + "\n",
+        markdown,
         whole: true,
         section: Section {
             title: title.into(),
             head: head.into(),
             rows,
-            notes,
+            notes: vec![note.into()],
             pictures: Vec::new(),
         },
         csv,

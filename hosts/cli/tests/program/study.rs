@@ -685,6 +685,21 @@ fn runs_on_the_same_rows_have_a_total() {
         printed.contains("| 2 | readers of the results | nothing: the runs deal the rows"),
         "{printed}"
     );
+    // the same rows in another file and in another order
+    let mut turned: Vec<usize> = (0..120).collect();
+    turned.reverse();
+    fs::write(
+        dir.path().join("turned.csv"),
+        crate::neighbours::rows(turned),
+    )
+    .unwrap();
+    file("turned.yaml", &data.replace("all.csv", "turned.csv"));
+    let both = "  rows: [{ name: first, base: dealt.yaml }, { name: turned, base: turned.yaml }]\n";
+    let (printed, ..) = study(both);
+    assert!(
+        printed.contains("| files | 4 | readers of the results |"),
+        "{printed}"
+    );
     // single runs on rows of their own have nothing to add
     let (printed, ..) = study("  rows: [{ name: private }]\n");
     assert!(!printed.contains("Privacy of all runs"), "{printed}");
