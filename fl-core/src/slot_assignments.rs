@@ -29,6 +29,7 @@ pub struct SlotAssignment {
 pub struct Parts {
     filled: Vec<SlotAssignment>,
     slots: Vec<SlotSpec>,
+    protocol: Option<&'static PartDecl>,
 }
 
 /// An aggregator of `I` to `O`.
@@ -44,7 +45,14 @@ impl Parts {
         Self {
             filled,
             slots: Vec::new(),
+            protocol: None,
         }
+    }
+
+    /// Names the protocol whose declarations the guarantee relies on.
+    pub fn led_by(mut self, protocol: &'static PartDecl) -> Self {
+        self.protocol = Some(protocol);
+        self
     }
 
     /// Returns the parts in the slots of a protocol, which define lifetimes and tasks. Used by
@@ -53,6 +61,7 @@ impl Parts {
         Self {
             filled: self.filled.clone(),
             slots,
+            protocol: self.protocol,
         }
     }
 
@@ -90,19 +99,20 @@ impl Parts {
         named.collect()
     }
 
-    /// Returns the libraries of the parts that a guarantee rests on: accountants, mechanisms that
-    /// release something, and the selectors of clients in the slots `cohorts`.
-    pub fn claimed_by(&self, cohorts: &[&str]) -> Vec<String> {
+    /// Returns the libraries of the parts that a guarantee rests on: the protocol, accountants,
+    /// mechanisms that release something, and parts in the slots `relied_on`
+    /// ([`ExchangeSpec::relied_on`]).
+    pub fn claimed_by(&self, relied_on: &[&str]) -> Vec<String> {
         let linked = linked_parts();
         let rests_on = |f: &&SlotAssignment| match f.decl.role {
             Role::Accountant => true,
             Role::Privacy => self.releases(&f.slot),
-            Role::Selector => cohorts.contains(&&f.slot[..]),
-            _ => false,
+            _ => relied_on.contains(&&f.slot[..]),
         };
-        let loaded = |f: &&SlotAssignment| !linked.iter().any(|part| std::ptr::eq(*part, f.decl));
-        let all = self.filled.iter().filter(rests_on).filter(loaded);
-        let all: BTreeSet<&str> = all.map(|f| f.decl.origin).collect();
+        let all = self.filled.iter().filter(rests_on).map(|f| f.decl);
+        let all = all.chain(self.protocol);
+        let loaded = |of: &&PartDecl| !linked.iter().any(|part| std::ptr::eq(*part, *of));
+        let all: BTreeSet<&str> = all.filter(loaded).map(|decl| decl.origin).collect();
         all.into_iter().map(String::from).collect()
     }
 

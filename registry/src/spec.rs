@@ -157,7 +157,7 @@ impl Document {
             data,
             protocol: protocol.decl,
             protocol_settings: protocol.settings,
-            parts: Arc::new(Parts::new(in_order(filled))),
+            parts: Arc::new(Parts::new(in_order(filled)).led_by(protocol.decl)),
             evaluate_every: top.evaluate.every,
             stop_when: top.stop_when,
             sinks: top.sinks,

@@ -125,6 +125,17 @@ impl std::fmt::Debug for AggregatorUse {
 }
 
 impl ExchangeSpec {
+    /// Returns the slots, besides those of mechanisms, whose parts a guarantee relies on: the
+    /// selector of clients, the model whose gradients a mechanism bounds one by one, and the
+    /// aggregator whose result the server releases.
+    pub fn relied_on(&self) -> impl Iterator<Item = &'static str> {
+        let gradients = self.flow.steps.is_some().then_some(self.model);
+        let released = !self.flow.at_server.is_empty();
+        let combined = self.aggregator.as_ref().filter(|_| released);
+        let slots = [self.cohort, gradients, combined.map(|used| used.slot)];
+        slots.into_iter().flatten()
+    }
+
     /// Returns the exchange with this label.
     ///
     /// # Errors

@@ -83,12 +83,10 @@ impl ExposureTracker {
         disclosed(spec, needs, releases)
     }
 
-    /// Returns the slots of the selectors that pick clients.
-    pub fn cohorts(&self) -> Vec<&'static str> {
-        self.exchanges
-            .iter()
-            .filter_map(|spec| spec.cohort)
-            .collect()
+    /// Returns the slots of parts that a guarantee relies on ([`ExchangeSpec::relied_on`]).
+    pub fn relied_on(&self) -> Vec<&'static str> {
+        let all = self.exchanges.iter();
+        all.flat_map(ExchangeSpec::relied_on).collect()
     }
 }
 

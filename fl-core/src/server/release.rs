@@ -56,8 +56,8 @@ impl RunState<'_> {
     /// # Errors
     /// If the accountant has no guarantee.
     pub fn protections(&self) -> Result<Option<Protections>> {
-        let cohorts = self.ledger.exposure.cohorts();
-        let claimed_by = self.store.parts().claimed_by(&cohorts);
+        let relied_on = self.ledger.exposure.relied_on();
+        let claimed_by = self.store.parts().claimed_by(&relied_on);
         self.ledger.protections(self.noise.kind(), claimed_by)
     }
 }

@@ -690,8 +690,8 @@ impl Records {
                 all.insert((record.world, record.run), record);
             }
         }
-        let mut options = OpenOptions::new();
-        let file = options.create(true).append(true).open(path);
+        // it has what the server saw, so it is for its owner only
+        let file = fl_sim::open_own(path, OpenOptions::new().create(true).append(true));
         let file = file.with_context(what)?;
         file.set_len(whole).with_context(what)?;
         Ok(Self { file, all })

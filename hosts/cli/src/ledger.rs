@@ -188,6 +188,10 @@ fn show(
             let text = format!("together, against {observer}: {together}");
             out += &(fill(&text, width()) + "\n");
         }
+        let rule = fl_ledger::rule(&set.runs);
+        if !rule.is_empty() {
+            out += &(fill(&format!("composition: {rule}"), width()) + "\n");
+        }
     }
     if sets.is_empty() {
         out += "no run has used it yet\n";

@@ -396,7 +396,7 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
     let catalogue = catalogue.with(&libraries).map_err(NotRun::Refused)?;
     match cli.command {
         Command::Run(args) => run::run(&args, &catalogue, command),
-        Command::Report(args) => report::report(&args),
+        Command::Report(args) => report::report(&args, &catalogue),
         Command::Compare(args) => report::compare(&args),
         Command::Verify(args) => verify::verify(&args, &catalogue),
         Command::Export(args) => export::export(&args, &catalogue),

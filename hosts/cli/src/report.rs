@@ -3,6 +3,8 @@
 use crate::{Done, Failure, print, say};
 use clap::Args;
 use fl_engine::RUN_PAGE;
+use fl_ledger::AccountantId;
+use fl_registry::Catalogue;
 use fl_report::Run;
 use std::path::PathBuf;
 
@@ -32,7 +34,7 @@ fn open(dirs: &[PathBuf]) -> Result<Vec<Run>, Failure> {
     Run::open_all(dirs).map_err(|error| Failure::usage(format!("{error:#}")))
 }
 
-pub fn report(args: &ReportArgs) -> Done {
+pub fn report(args: &ReportArgs, catalogue: &Catalogue) -> Done {
     if args.dirs.len() > fl_report::MOST {
         return Err(Failure::usage(format!(
             "{} run folders were given; at most {} fit on one page",
@@ -68,7 +70,11 @@ pub fn report(args: &ReportArgs) -> Done {
             say(format_args!("note: {}: {notice}", run.path.display()));
         }
     }
-    fl_sim::write(&out, fl_report::page(&runs)?.as_bytes())?;
+    let make = |id: &AccountantId| fl_engine::accountant(catalogue.parts(), id);
+    let named = runs.iter().map(|run| (run.name().to_string(), run));
+    let joint = fl_study::joint(named, &make).map(|table| table.section);
+    let page = fl_report::page_with(&runs, joint.as_ref())?;
+    fl_sim::write(&out, page.as_bytes())?;
     print(out.display())
 }
 

@@ -83,6 +83,11 @@ fn text(run: &Path, found: &Verified, pinned: bool) -> String {
         true => "no file".into(),
         false => found.not_covered.join(", "),
     };
+    let releases = match (found.releases, found.secret_noise) {
+        (0, _) => "none at the server".into(),
+        (n, true) => format!("{n} not repeated: their noise was secret, and its key is gone"),
+        (n, false) => format!("{n} not repeated: the numbers before their noise are not kept"),
+    };
     let mut rows = vec![
         (
             "receipts",
@@ -91,6 +96,7 @@ fn text(run: &Path, found: &Verified, pinned: bool) -> String {
         ("signatures", signed),
         ("countersigned", countersigned),
         ("aggregations", aggregations),
+        ("releases", releases),
         ("covered", found.covered.join(", ")),
         ("not covered", not_covered),
     ];

@@ -115,7 +115,8 @@ pub fn execute(
     let yaml = spec.yaml()?;
     let files = prepare::data_files(&spec.data, &options.data_dir)?;
     let hashes: Vec<String> = files.iter().map(|file| file.sha256.clone()).collect();
-    let manifest = prepare::manifest(spec, &yaml, files, &options.command)?;
+    let mut manifest = prepare::manifest(spec, &yaml, files, &options.command)?;
+    manifest.rows.clone_from(&data.digest);
     let receipts = ReceiptOptions {
         keep_messages: spec.keep == Some(Keep::Messages),
         signer,
@@ -218,6 +219,13 @@ fn open(
             Ok((folder, None))
         }
         Folder::Stopped(paused) => {
+            if let Some(last) = paused.other_processor(&manifest) {
+                log::info!(
+                    "note: {}: the run goes on on another processor, `{}` after `{last}`; parts of fl give the same bits on both, and a loaded part may not",
+                    paused.path().display(),
+                    manifest.begun.processor
+                );
+            }
             let (folder, resumed) = paused.go_on(manifest, yaml)?;
             // it is of the run as it was before it got more rounds; where it cannot be removed, it
             // cannot be replaced either

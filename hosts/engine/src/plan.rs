@@ -142,11 +142,8 @@ impl Plan {
         for what in &data.inferred {
             exposed.add(&Observer::ALL, what);
         }
-        let cohorts: Vec<&str> = exchanges
-            .iter()
-            .filter_map(|row| row.asked.cohort)
-            .collect();
-        let claimed_by = parts.claimed_by(&cohorts);
+        let relied_on = exchanges.iter().flat_map(|row| row.asked.relied_on());
+        let claimed_by = parts.claimed_by(&relied_on.collect::<Vec<_>>());
         let mut releases = PlannedReleases::default();
         let mut reached = Vec::new();
         if accounts {

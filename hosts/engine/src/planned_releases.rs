@@ -2,7 +2,7 @@
 
 use crate::plan::PlannedExchange;
 use fl_core::message::{Erased, MessageType, SampleShape};
-use fl_core::privacy::{DataDependence, Guarantee, MinibatchSampling, Observer};
+use fl_core::privacy::{DataDependence, Guarantee, MinibatchSampling, Observer, Unit};
 use fl_core::{
     Accountant, AnyMechanism, BuildContext, COUNTS, ClientId, Cohort, Draws, Fault, Faults, Parts,
     PrivacyEvent, QuorumPolicy, Role, TaskKind,
@@ -17,6 +17,8 @@ pub(crate) struct PlannedReleases {
     pub clients: Option<Vec<ClientReleases>>,
     /// Whether both the server and clients release something.
     pub on_both_sides: bool,
+    /// The unit that all releases protect, if it is known and the same.
+    pub unit: Option<Unit>,
 }
 
 impl PlannedReleases {
@@ -53,10 +55,40 @@ pub(crate) fn planned(
     };
     let by_clients = at(|flow| [&flow.releases, &flow.through]) || parts.releases(&COUNTS);
     PlannedReleases {
+        unit: unit(parts, rows, context),
         on_both_sides: by_clients && at(|flow| [&flow.at_server, &[]]),
         server: at_server(parts, rows, everyone, faults, context),
         clients: at_clients(parts, rows, everyone, faults, context),
     }
+}
+
+/// Returns the unit that every mechanism of these exchanges protects, as the accountant says.
+fn unit(parts: &Parts, rows: &[PlannedExchange], context: &BuildContext) -> Option<Unit> {
+    let accountant: Box<dyn Accountant> = parts
+        .build(Role::Accountant, "accountant", None, context)
+        .ok()?;
+    let mut unit = None;
+    for row in rows {
+        for slot in row.releases.iter().filter(|slot| parts.releases(slot)) {
+            let of_slot = parts.iter().filter(|filled| filled.slot == *slot);
+            for filled in of_slot {
+                let ranges = filled.clients.iter().flatten();
+                let owner = ranges.map(|range| *range.start()).next();
+                let about = if *slot == COUNTS.name() {
+                    (1, 1)
+                } else {
+                    about(row)
+                };
+                let cohort = Cohort::all(row.clients);
+                let event = one_event(parts, slot, owner, about, &cohort, (context, 0))?;
+                let next = accountant.guarantee(Some(&event)).ok()?.unit;
+                if *unit.get_or_insert(next) != next {
+                    return None;
+                }
+            }
+        }
+    }
+    unit
 }
 
 /// How many times a step, and a request in it, may be done.
@@ -184,22 +216,31 @@ fn price(
     cohort: &Cohort,
     context: &BuildContext,
 ) -> Option<PrivacyEvent> {
-    let one = |seed: u64| {
-        let mut part: Box<dyn AnyMechanism> =
-            parts.build(Role::Privacy, slot, owner, context).ok()?;
-        let mut message = made_up(part.on(), about, context, seed)?;
-        if let Some(range) = part.range(&*message) {
-            part.agree(range);
-        }
-        part.clip(&mut *message).ok()?;
-        part.price(&*message, cohort).ok()
-    };
+    let one = |seed| one_event(parts, slot, owner, about, cohort, (context, seed));
     let (event, again) = (one(0)?, one(1)?);
     let of_numbers = matches!(
         event,
         PrivacyEvent::Votes(_) | PrivacyEvent::Unaccounted { .. } | PrivacyEvent::Sampled { .. }
     );
     (event == again && !of_numbers).then_some(event)
+}
+
+/// What a release of a made-up message costs.
+fn one_event(
+    parts: &Parts,
+    slot: &str,
+    owner: Option<ClientId>,
+    about: (usize, usize),
+    cohort: &Cohort,
+    (context, seed): (&BuildContext, u64),
+) -> Option<PrivacyEvent> {
+    let mut part: Box<dyn AnyMechanism> = parts.build(Role::Privacy, slot, owner, context).ok()?;
+    let mut message = made_up(part.on(), about, context, seed)?;
+    if let Some(range) = part.range(&*message) {
+        part.agree(range);
+    }
+    part.clip(&mut *message).ok()?;
+    part.price(&*message, cohort).ok()
 }
 
 /// A message as large as those of the run, with other numbers and, where the run decides, other

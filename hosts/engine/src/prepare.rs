@@ -104,9 +104,11 @@ pub fn read(spec: &Document, catalogue: &Catalogue) -> Result<Spec<DataSpec>, No
 /// # Errors
 /// When a data set is not there or cannot be read.
 pub fn data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Assembled> {
-    let build = match &spec.ledger {
-        Some(_) => fl_data::build_identified,
-        None => fl_data::build,
+    // rows of other sets are known by their files, or by the set and the seed
+    let own = spec.parts.has("accountant") && spec.data.set.name() == "files";
+    let build = match own || spec.ledger.is_some() {
+        true => fl_data::build_identified,
+        false => fl_data::build,
     };
     build(&spec.data, dir, &Stream::root(spec.seed).child("data", 0)).context("data")
 }

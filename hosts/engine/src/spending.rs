@@ -274,7 +274,8 @@ pub fn accountant(parts: &[&'static PartDecl], id: &AccountantId) -> Result<Box<
     parts.build(Role::Accountant, "accountant", None, &context)
 }
 
-fn own_parts(spec: &Spec<DataSpec>) -> Vec<&'static PartDecl> {
+/// The parts that a spec uses.
+pub(crate) fn own_parts(spec: &Spec<DataSpec>) -> Vec<&'static PartDecl> {
     spec.parts.iter().map(|filled| filled.decl).collect()
 }
 
@@ -355,6 +356,7 @@ fn amount(spec: &Spec<DataSpec>, id: Option<&AccountantId>, plan: &Plan) -> Amou
             Amount::AtMost {
                 epsilon: times * budget.epsilon,
                 delta: times * delta,
+                unit: plan.releases.unit,
             }
         }
         None => Amount::Unknown,

@@ -2,9 +2,11 @@
 
 use crate::cached_runs::CachedRuns;
 use crate::run_scheduler::{Job, OnRun, RunCount, SchedulerOptions, run_all};
+use crate::spending::{accountant, own_parts};
 use crate::{NotRun, prepare, tidy};
 use anyhow::Context;
 use fl_data::DataSpec;
+use fl_ledger::AccountantId;
 use fl_registry::{Catalogue, Document, Spec};
 use fl_study::{BuiltTable, RunResults, RunSpec, Study, Table};
 use sha2::{Digest, Sha256};
@@ -63,7 +65,8 @@ pub struct BuiltStudy {
     /// All of them, in Markdown.
     pub text: String,
     tables: Vec<BuiltTable>,
-    totals: Option<(String, fl_report::Section)>,
+    /// The joint guarantees of runs on the same rows.
+    totals: Option<BuiltTable>,
 }
 
 /// What was written of a study.
@@ -246,9 +249,16 @@ impl<'a> CheckedStudy<'a> {
     pub fn build(&self) -> BuiltStudy {
         let tables = self.tables.iter();
         let tables: Vec<_> = tables.map(|t| fl_study::made(t, &self.results)).collect();
-        let totals = fl_study::totals(&self.tables, &self.results);
-        let text = tables.iter().map(|made| &made.markdown);
-        let text = text.chain(totals.iter().map(|(markdown, _)| markdown));
+        let place = |run: &RunSpec| {
+            let checked = self.runs.get(run)?;
+            let (place, _) = checked.place.rsplit_once(", seed ")?;
+            Some(place.to_string())
+        };
+        let own = self.runs.values().flat_map(|run| own_parts(&run.spec));
+        let parts: Vec<_> = fl_core::linked_parts().into_iter().chain(own).collect();
+        let make = |id: &AccountantId| accountant(&parts, id);
+        let totals = fl_study::totals(&self.tables, &self.results, &place, &make);
+        let text = tables.iter().chain(&totals).map(|made| &made.markdown);
         let text: Vec<&str> = text.map(|text| text.trim_end()).collect();
         BuiltStudy {
             text: text.join("\n\n"),
@@ -270,14 +280,16 @@ impl<'a> CheckedStudy<'a> {
         };
         let to = |ending: &str| self.request.out.join(format!("{name}{part}{ending}"));
         let files = [".html", ".md", ".csv", "-runs.csv"].map(to);
-        let sections = tables.iter().map(|made| made.section.clone());
-        let sections = sections.chain(built.totals.map(|(_, section)| section));
-        let sections: Vec<fl_report::Section> = sections.collect();
+        let all = || tables.iter().chain(&built.totals);
+        let sections: Vec<_> = all().map(|made| made.section.clone()).collect();
         let key = |run: &RunSpec| self.runs.get(run).map_or(String::new(), |r| r.key.clone());
         let [html, markdown, csv, runs] = &files;
         fl_sim::write(markdown, format!("{}\n", built.text).as_bytes())?;
         fl_sim::write(html, fl_report::study(name, &sections).as_bytes())?;
-        fl_sim::write(csv, &fl_study::tables_csv(tables)?)?;
+        fl_sim::write(
+            csv,
+            &fl_study::tables_csv(&all().cloned().collect::<Vec<_>>())?,
+        )?;
         let rows = fl_study::runs_csv(&self.tables, &self.results, &key)?;
         fl_sim::write(runs, &rows)?;
         let mut fine = tables.iter().all(|made| made.whole);

@@ -48,6 +48,11 @@ pub struct Verified {
     pub repeated: usize,
     /// Aggregations whose messages were not kept.
     pub not_repeated: usize,
+    /// Releases at the server; none is repeated.
+    pub releases: usize,
+    /// Whether their noise was the system's, so that nothing can repeat it. Otherwise the numbers
+    /// before the noise are not kept.
+    pub secret_noise: bool,
     /// The files that the receipts cover.
     pub covered: Vec<String>,
     /// Files in the folder that they do not cover.
@@ -424,15 +429,18 @@ fn repeat(
     let aggregations = aggregations.filter(|line| line.step.receipt.did == ServerStep::Aggregation);
     let (kept, not): (Vec<_>, Vec<_>) = aggregations.partition(|line| line.step.kept.is_some());
     all.not_repeated = not.len();
+    let released = |line: &&Line| line.step.receipt.did == ServerStep::Release;
+    all.releases = steps.iter().filter(released).count();
+    let text = fs::read(spec).with_context(|| format!("reading {}", spec.display()))?;
+    let resolved: Value = serde_yaml::from_slice(&text).context("spec.yaml")?;
+    all.secret_noise = resolved.get("noise").and_then(Value::as_str) == Some("system");
     if kept.is_empty() {
         return Ok(());
     }
-    let text = fs::read(spec).with_context(|| format!("reading {}", spec.display()))?;
     let document = Document::parse(&spec.display().to_string(), &text);
     let catalogue = catalogue
         .with_plugins(&document)
         .map_err(crate::NotRun::Refused)?;
-    let resolved: Value = serde_yaml::from_slice(&text).context("spec.yaml")?;
     for line in kept {
         let file = line.step.kept.as_ref().map_or("", |kept| &kept.path);
         let place = line.place(None);

@@ -37,6 +37,15 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Describes a run that is done, without a record of it.
+    pub fn ended(reservation: Reservation, spent: Spending) -> Self {
+        Self {
+            reservation,
+            state: State::Settled(spent),
+            seen: BTreeMap::new(),
+        }
+    }
+
     /// Returns the releases that count.
     pub fn amount(&self) -> &Amount {
         &self.spending().amount

@@ -4,16 +4,15 @@
 mod chain;
 mod ledger;
 mod record;
-mod releases;
 mod signing_key;
 mod total;
 
 pub use chain::{Chain, ChainFiles, Head};
+pub use fl_sim::{ClientReleases, Counted, Releases, counted};
 pub use ledger::{DataLedger, DataSet, Entry, Forecast, State};
 pub use record::{AccountantId, Amount, DataId, Limit, Reservation, RunId, Spending};
-pub use releases::{ClientReleases, Counted, Releases, counted};
 pub use signing_key::SigningKey;
-pub use total::{MakeAccountant, price, together};
+pub use total::{MakeAccountant, price, rule, together};
 
 use fl_core::Result;
 

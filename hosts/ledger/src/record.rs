@@ -1,7 +1,7 @@
 //! The records of a [`DataLedger`](crate::DataLedger).
 
-use crate::Releases;
-use fl_core::privacy::{Noise, Observer};
+use fl_core::privacy::{Noise, Observer, Unit};
+use fl_sim::Releases;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -64,6 +64,9 @@ pub enum Amount {
         epsilon: f64,
         /// Delta.
         delta: f64,
+        /// The unit that the budget protects, if it is known before the run.
+        #[serde(default)]
+        unit: Option<Unit>,
     },
     /// Known only at the end of the run.
     Unknown,

@@ -2,11 +2,11 @@
 
 use crate::ledger::Entry;
 use crate::record::{AccountantId, Amount};
-use crate::releases::{Counted, Releases, as_event};
 use fl_core::privacy::{
     Composition, Guarantee, Ledger, Neighbours, Noise, Observer, Protection, Unit,
 };
 use fl_core::{Accountant, PrivacyEvent, Result};
+use fl_sim::{Counted, Releases, as_event};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Makes accountants.
@@ -53,12 +53,28 @@ fn sum(
     let mut accountants: Vec<&AccountantId> = Vec::new();
     for run in runs {
         match (run.amount(), &run.reservation.accountant) {
-            (Amount::AtMost { epsilon, delta }, _) => parts.push(Guarantee {
-                epsilon: *epsilon,
-                delta: *delta,
-                neighbours: Neighbours::Removed,
-                ..nothing_spent()
-            }),
+            (
+                Amount::AtMost {
+                    epsilon,
+                    delta,
+                    unit,
+                },
+                _,
+            ) => {
+                let unit = unit.ok_or_else(|| {
+                    format!(
+                        "which unit the budget of {} protects is known only at its end",
+                        run.title()
+                    )
+                })?;
+                units.insert(unit_name(unit));
+                parts.push(Guarantee {
+                    epsilon: *epsilon,
+                    delta: *delta,
+                    neighbours: Neighbours::Removed,
+                    ..nothing_spent()
+                });
+            }
             (Amount::Unknown, _) => {
                 return Err(format!(
                     "the price of {} is known only at its end; a `budget` of the run, with a delta, bounds it before",
@@ -83,16 +99,14 @@ fn sum(
         if releases.iter().any(seen) {
             let priced = make(id).and_then(|a| compose(a, &releases, observer, one_split));
             let priced = priced.map_err(|error| format!("{error:#}"))?;
-            units.insert(match priced.unit {
-                Unit::Example => "example",
-                Unit::Party => "party",
-            });
+            units.insert(unit_name(priced.unit));
             parts.push(priced);
         }
     }
     if units.len() > 1 {
         return Err("guarantees for one example and for one party do not add up".into());
     }
+    let party = units.contains(unit_name(Unit::Party));
     let mut all = parts.iter().fold(nothing_spent(), |sum, next| Guarantee {
         epsilon: sum.epsilon + next.epsilon,
         delta: sum.delta + next.delta,
@@ -100,7 +114,7 @@ fn sum(
         data_dependent: sum.data_dependent || next.data_dependent,
         ..sum
     });
-    if units.contains("party") {
+    if party {
         all.unit = Unit::Party;
     }
     let reserved = || runs.iter().map(|run| &run.reservation);
@@ -119,6 +133,50 @@ fn sum(
             Err("the runs deal the rows to parties differently, so no party is the same".into())
         }
         () => Ok(all),
+    }
+}
+
+/// Says by which rule [`together`] composes these runs.
+pub fn rule(runs: &[&Entry]) -> String {
+    let mut accountants: Vec<String> = Vec::new();
+    let (mut by_budget, mut splits) = (0, BTreeSet::new());
+    for run in runs {
+        splits.insert(&*run.reservation.data.split);
+        match (run.amount(), &run.reservation.accountant) {
+            (Amount::Releases(_), Some(id)) => {
+                let name = format!("`{id}`");
+                if !accountants.contains(&name) {
+                    accountants.push(name);
+                }
+            }
+            (Amount::AtMost { .. }, _) => by_budget += 1,
+            _ => {}
+        }
+    }
+    let mut rule = match &accountants[..] {
+        [] => String::new(),
+        [one] => format!("{one} composes all releases"),
+        several => format!(
+            "each of {} composes its releases, and their epsilons and deltas add",
+            several.join(", ")
+        ),
+    };
+    if by_budget > 0 {
+        let begin = if rule.is_empty() { "" } else { "; " };
+        let s = if by_budget == 1 { "" } else { "s" };
+        rule += &format!("{begin}epsilon and delta of {by_budget} run{s} as a whole add");
+    }
+    if splits.len() > 1 {
+        rule += "; a row counts as the worst client's in each split";
+    }
+    rule
+}
+
+/// A unit, in an order.
+fn unit_name(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Example => "example",
+        Unit::Party => "party",
     }
 }
 

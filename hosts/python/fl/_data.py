@@ -135,9 +135,9 @@ def _numbers(value, where: str) -> np.ndarray:
         raise _wrong(f"{where}, row {row}", f"inputs must be numbers, got {array.dtype}; give a frame for a table with texts")
     if array.dtype.kind == "f":
         array = array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64, copy=False) if array.dtype.itemsize not in (4, 8) else array
-        bad = ~np.isfinite(array).reshape(len(array), -1).all(axis=1)
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
+        bad = np.argwhere(~np.isfinite(array))
+        if len(bad):
+            row = int(bad[0][0])
             value = array[row][~np.isfinite(array[row])].flat[0]
             raise _wrong(f"{where}, row {row}", f"an input is {value}; every input must be a finite number")
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<") if array.dtype.byteorder == ">" else array.dtype)

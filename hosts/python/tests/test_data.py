@@ -169,6 +169,16 @@ def test_exact_rows_in_memory_are_the_same_in_processes_and_over_the_wire():
     assert len({run(data).digest, run(data, wire=True).digest, run(data, processes=2).digest}) == 1
 
 
+def test_a_client_without_rows_takes_part_where_a_guarantee_hides_it():
+    private = {key: value for key, value in fl.check(QUICK / "fedavg-private.yaml").items() if key != "data"}
+    given = {"train": list(clients().values()), "test": rows(50, 9), "classes": [0, 1, 2]}
+    full = run(given, private)
+    inputs, labels = given["train"][1]
+    empty = run({**given, "train": [given["train"][0], (inputs[:0], labels[:0]), given["train"][2]]}, private)
+    assert full.guarantees == empty.guarantees and full.epsilon
+    assert full.bytes == empty.bytes
+
+
 def test_the_ledger_knows_rows_in_memory_again():
     command = fl._tools.command
     command("ledger", "init", "spent.ledger", "--epsilon", "20", "--delta", "1e-3")

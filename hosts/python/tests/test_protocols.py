@@ -102,6 +102,14 @@ def test_nobody_sees_what_the_mechanism_hides_and_a_leak_is_found():
         fl.testing.interference(as_python(QUICK / "fedavg.yaml") | {"protocol": {"use": "leaks"}}, private)
 
 
+def test_a_guarantee_of_a_loaded_protocol_is_its_claim():
+    spec = fl.check(QUICK / "fedavg-private.yaml", {"noise": "system"})
+    claims = lambda spec: {of: told.get("claimed_by", []) for of, told in fl.run(spec, quiet=True).guarantees.items()}  # noqa: E731
+    assert set(map(tuple, claims(spec).values())) == {()}
+    (claimed,) = set(map(tuple, claims(as_python(QUICK / "fedavg-private.yaml") | {"noise": "system"}).values()))
+    assert len(claimed) == 1 and "my_protocols" in claimed[0]
+
+
 def test_exact_fedproto_of_the_book(monkeypatch):
     import fedproto  # noqa: F401
 

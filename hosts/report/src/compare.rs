@@ -16,6 +16,9 @@ pub struct Comparison {
     pub specs: Vec<(String, [Option<String>; 2])>,
     /// Their first divergence.
     pub parts: Option<FirstDivergence>,
+    /// For runs of one spec with different results: in what else they differ, with the value of
+    /// each.
+    pub reasons: Vec<(&'static str, [String; 2])>,
     /// The number of requests in each journal.
     questions: [usize; 2],
     /// The number of requests without a digest, which follow system noise.
@@ -68,7 +71,8 @@ pub fn compare(a: &Run, b: &Run) -> Comparison {
     let notices = [a, b]
         .into_iter()
         .flat_map(|run| run.notices.iter().map(|n| format!("{}: {n}", run.label)));
-    Comparison {
+    let mut all = Comparison {
+        reasons: Vec::new(),
         names: [a.label.clone(), b.label.clone()],
         specs: specs.collect(),
         parts: parting(&a.journal, &b.journal),
@@ -78,7 +82,13 @@ pub fn compare(a: &Run, b: &Run) -> Comparison {
         only,
         digests: [digest(a), digest(b)],
         notices: notices.collect(),
+    };
+    if all.specs.is_empty() && !all.alike() {
+        let facts = a.origin.facts().into_iter().zip(b.origin.facts());
+        let other = facts.filter(|((_, a), (_, b))| a != b);
+        all.reasons = other.map(|((name, a), (_, b))| (name, [a, b])).collect();
     }
+    all
 }
 
 fn parting(a: &[Entry], b: &[Entry]) -> Option<FirstDivergence> {
@@ -246,6 +256,7 @@ impl Comparison {
         serde_json::json!({
             "runs": self.names, "alike": self.alike(), "specs": specs, "measured": measured, "only": only, "digests": self.digests,
             "notices": self.notices,
+            "reasons": self.reasons.iter().map(|(what, of)| serde_json::json!({ "what": what, "values": of })).collect::<Vec<_>>(),
             "parts": self.parts.as_ref().map(|p| serde_json::json!({
                 "question": p.at, "steps": p.steps, "questions": p.questions, "how": p.how,
             })),
@@ -306,6 +317,13 @@ impl Display for Comparison {
                 writeln!(f, "    request  {}", both(&p.questions))?;
                 writeln!(f, "    {}", p.how)?;
             }
+        }
+        for (name, both) in &self.reasons {
+            let [a, b] = both.each_ref().map(|value| match &value[..] {
+                "" => "none known",
+                value => value,
+            });
+            writeln!(f, "  possible reason: another {name}: {a} -> {b}")?;
         }
         writeln!(f, "\nmeasured")?;
         let wide = self

@@ -4,6 +4,7 @@ use crate::curves::{Curve, curves};
 use crate::read::{Metric, Outcome, Run};
 use crate::run_page;
 use crate::specs::differences;
+use crate::study_page;
 use crate::svg::{self, Dot, Line};
 use crate::text::{count, measured, number, with_std};
 use crate::widgets::{ROWS, Section, figure, flow, some, table};
@@ -14,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The curves of a run by their names.
 type NamedCurves<'c, 'r> = BTreeMap<&'r str, &'c Curve<'r>>;
 
-pub(crate) fn page(runs: &[Run]) -> Markup {
+pub(crate) fn page(runs: &[Run], joint: Option<&study_page::Section>) -> Markup {
     let curves: Vec<Vec<Curve<'_>>> = runs.iter().map(curves).collect();
     let mut seen = BTreeSet::new();
     let names = curves.iter().flatten().map(|curve| curve.name);
@@ -37,6 +38,16 @@ pub(crate) fn page(runs: &[Run]) -> Markup {
     };
     let mut all = vec![
         section("results", "Results", results(runs, &names)),
+        section(
+            "privacy",
+            "Privacy of all runs on the same rows",
+            html! {
+                @if let Some(joint) = joint {
+                    (study_page::rows(joint))
+                    @for note in &joint.notes { p.dim { (note) } }
+                }
+            },
+        ),
         section("specs", "Differences of the specs", differ(runs)),
         section(
             "metrics",

@@ -1,6 +1,7 @@
 //! The HTML page.
 
 use crate::read::Run;
+use crate::study_page::Section;
 use crate::widgets::whole;
 use crate::{comparison_page, run_page, svg};
 use anyhow::ensure;
@@ -14,6 +15,14 @@ pub const MOST: usize = svg::STYLES;
 /// # Errors
 /// If there is no run, or there are more than [`MOST`].
 pub fn page(runs: &[Run]) -> Result<String> {
+    page_with(runs, None)
+}
+
+/// As [`page`]; of several runs with their joint guarantees.
+///
+/// # Errors
+/// As [`page`].
+pub fn page_with(runs: &[Run], joint: Option<&Section>) -> Result<String> {
     ensure!(
         (1..=MOST).contains(&runs.len()),
         "a page has 1 to {MOST} runs, got {}",
@@ -25,7 +34,7 @@ pub fn page(runs: &[Run]) -> Result<String> {
     };
     let body = match runs {
         [run] => run_page::page(run),
-        runs => comparison_page::page(runs),
+        runs => comparison_page::page(runs, joint),
     };
     Ok(whole(&title, &body))
 }

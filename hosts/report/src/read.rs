@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_yaml::Value;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet, btree_map};
-use std::io::ErrorKind;
+use std::io::{BufRead, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// A line of `journal.jsonl`: one request.
@@ -132,6 +132,8 @@ pub struct Summary {
     pub notes: Vec<String>,
     /// Releases that no accountant covers.
     pub unaccounted: Option<String>,
+    /// The releases that have a price; `None` in a folder of an older fl.
+    pub releases: Option<serde_json::Value>,
 }
 
 /// The outcome of a run.
@@ -194,10 +196,66 @@ pub(crate) struct Origin {
     pub started: String,
     pub spec_sha256: String,
     pub command: Vec<String>,
+    pub processor: String,
     pub plugins_trust: String,
     pub libraries: Vec<FileHash>,
     pub data: Vec<FileHash>,
-    pub resumed: Vec<serde_json::Value>,
+    pub rows: Option<String>,
+    pub resumed: Vec<Worked>,
+    /// SHA-256 of the program, from the receipts.
+    #[serde(skip)]
+    pub program: String,
+}
+
+/// A process that went on with a run.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Worked {
+    pub version: String,
+    pub processor: String,
+}
+
+impl Origin {
+    /// Names what made a run: each input, with its values in order.
+    pub fn facts(&self) -> [(&'static str, String); 5] {
+        let hashes = |files: &[FileHash]| {
+            let all: Vec<&str> = files.iter().map(|file| &file.sha256[..]).collect();
+            match &all[..] {
+                [] => String::new(),
+                [one] => one.chars().take(12).collect(),
+                all => sha256(&all.join(" ")).chars().take(12).collect(),
+            }
+        };
+        let each = |first: &String, of: fn(&Worked) -> &String| {
+            let mut all: Vec<&str> = vec![first];
+            all.extend(self.resumed.iter().map(|worked| &of(worked)[..]));
+            all.dedup();
+            all.join(", then ")
+        };
+        [
+            ("set of data files", hashes(&self.data)),
+            ("set of libraries", hashes(&self.libraries)),
+            ("version of fl", each(&self.version, |w| &w.version)),
+            ("processor", each(&self.processor, |w| &w.processor)),
+            ("program", self.program.clone()),
+        ]
+    }
+
+    /// Returns one of [`Origin::facts`].
+    pub fn fact(&self, name: &str) -> String {
+        let found = self.facts().into_iter().find(|(known, _)| *known == name);
+        found.map_or(String::new(), |(_, value)| value)
+    }
+}
+
+/// Returns the first digits of the hash of the program that made a run, if its receipts have it.
+fn program(folder: &Path) -> Option<String> {
+    let mut line = String::new();
+    let file = std::fs::File::open(folder.join("receipts.jsonl")).ok()?;
+    std::io::BufReader::new(file).read_line(&mut line).ok()?;
+    let record: serde_json::Value = serde_json::from_str(line.get(65..)?).ok()?;
+    let hash = record["session"]["program"]["sha256"].as_str()?;
+    Some(hash.get(..12)?.into())
 }
 
 /// A file and the hash of its content.
@@ -286,7 +344,8 @@ impl Run {
         let metrics = lines(path, "metrics.jsonl", &mut notices, &|_| {});
         let costs = path.join("costs.jsonl").exists();
         let costs = costs.then(|| lines(path, "costs.jsonl", &mut notices, &|_| {}));
-        let origin: Origin = whole(path, "run.json", &mut notices).unwrap_or_default();
+        let mut origin: Origin = whole(path, "run.json", &mut notices).unwrap_or_default();
+        origin.program = program(path).unwrap_or_default();
         let summary: Option<Summary> = match path.join("outcome.json").exists() {
             true => whole(path, "outcome.json", &mut notices),
             false => {
@@ -373,12 +432,13 @@ impl Run {
         }
     }
 
-    /// Returns identifiers of the rows that it learnt from: the SHA-256 of every data file, or the
-    /// set and the seed of generated rows. Runs with an identifier in common may have learnt from
-    /// the same rows.
+    /// Returns identifiers of the rows that it learnt from: the SHA-256 of every data file and of
+    /// the decoded rows in any order, or the set and the seed of generated rows. Runs with an
+    /// identifier in common may have learnt from the same rows.
     pub fn data(&self) -> Vec<String> {
         if !self.origin.data.is_empty() {
-            return self.origin.data.iter().map(|f| f.sha256.clone()).collect();
+            let files = self.origin.data.iter().map(|f| &f.sha256);
+            return files.chain(&self.origin.rows).cloned().collect();
         }
         vec![format!("{}, seed {}", self.set(), self.seed())]
     }

@@ -323,6 +323,7 @@ fn origin(run: &Run) -> Markup {
         @if !o.version.is_empty() {
             p { "fl " (o.version) ", begun " (o.started)
                 @if !o.resumed.is_empty() { ", resumed " (o.resumed.len()) " times" }
+                @if !o.processor.is_empty() { ", on " (o.fact("processor")) }
                 ": " code { (o.command.join(" ")) } }
         }
         @if !o.libraries.is_empty() || !["", "any"].contains(&o.plugins_trust.as_str()) {

@@ -70,7 +70,7 @@ pub fn study(name: &str, sections: &[Section]) -> String {
     whole(name, &body)
 }
 
-fn rows(section: &Section) -> Markup {
+pub(crate) fn rows(section: &Section) -> Markup {
     // a column of numbers begins with digits, signs or brackets in every row
     let number = |cell: &String| !cell.starts_with(|c: char| c.is_alphabetic());
     let numbers = |at: usize| {

@@ -14,6 +14,7 @@ mod outcome;
 mod partial_step;
 mod pool;
 mod receipts;
+mod releases;
 mod report;
 mod resume;
 mod run;
@@ -26,7 +27,7 @@ pub use chained_line::{ChainHash, chained_line, read_chained};
 pub use external_clients::{ClientFactory, ExternalClients, owners};
 pub use folder::{LEDGER, ResumePoint, RunFolder};
 pub use image_grid::picture;
-pub use manifest::{FileHash, Manifest, Session, time};
+pub use manifest::{FileHash, Manifest, Session, processor, time};
 pub use outcome::{Outcome, Summary, Traffic};
 pub use pool::{executor, workers};
 pub use receipts::{
@@ -34,6 +35,7 @@ pub use receipts::{
     ReceiptSession, ReceiptSignature, ReceiptSigner, RunEnd, SessionFacts, StepReceipt,
     add_answers, countersigned_text, inputs_hash, salted, signed_text,
 };
+pub use releases::{ClientReleases, Counted, Releases, as_event, counted};
 pub use resume::StoppedRun;
 pub use run::run;
 pub use setup::{

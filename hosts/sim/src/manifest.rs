@@ -43,6 +43,28 @@ pub struct Session {
     pub started: String,
     /// The command line.
     pub command: Vec<String>,
+    /// The processor ([`processor`]); empty in a folder of an older fl.
+    #[serde(default)]
+    pub processor: String,
+}
+
+/// Names this processor's family, and those of its instructions that fl chooses kernels by. Results
+/// do not depend on them, except where a loaded part's do.
+pub fn processor() -> String {
+    let mut name = std::env::consts::ARCH.to_string();
+    #[cfg(target_arch = "x86_64")]
+    for (found, feature) in [
+        (std::arch::is_x86_feature_detected!("avx2"), " avx2"),
+        (std::arch::is_x86_feature_detected!("fma"), " fma"),
+        (std::arch::is_x86_feature_detected!("avx512f"), " avx512f"),
+    ] {
+        name += if found { feature } else { "" };
+    }
+    #[cfg(target_arch = "aarch64")]
+    if std::arch::is_aarch64_feature_detected!("neon") {
+        name += " neon";
+    }
+    name
 }
 
 /// Formats a time in UTC by RFC 3339; `None` before 1970 or after 9999, when the clock must be
@@ -62,6 +84,7 @@ impl Session {
             version: version.into(),
             started: time(SystemTime::now()).unwrap_or_default(),
             command: command.to_vec(),
+            processor: processor(),
         }
     }
 }
@@ -83,6 +106,9 @@ pub struct Manifest {
     pub libraries: Vec<FileHash>,
     /// Every data file.
     pub data: Vec<FileHash>,
+    /// The hash of the decoded training rows in any order, if it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<String>,
     /// The processes that resumed it.
     pub resumed: Vec<Session>,
 }
@@ -114,6 +140,7 @@ impl Manifest {
             plugins_trust: any(),
             libraries,
             data,
+            rows: None,
             resumed: Vec::new(),
         }
     }
@@ -149,6 +176,13 @@ impl Manifest {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
         atomic_file::write(&folder.join(FILE), &text)
+    }
+
+    /// Returns the processor that last worked on the run, if it is not that of `now`.
+    pub(crate) fn other_processor(&self, now: &Self) -> Option<&str> {
+        let last = self.resumed.last().unwrap_or(&self.begun);
+        let last = &last.processor[..];
+        (!last.is_empty() && last != now.begun.processor).then_some(last)
     }
 
     /// Checks that a run that began with `self` may resume with `now`: its other half must belong

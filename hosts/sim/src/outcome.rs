@@ -1,5 +1,6 @@
 //! The result of a run, and `outcome.json`.
 
+use crate::releases::Releases;
 use anyhow::Context;
 use fl_core::privacy::Protections;
 use fl_core::{ClientId, Result};
@@ -57,6 +58,9 @@ pub struct Summary {
     pub notes: Vec<String>,
     /// Releases that no accountant covers, if there are any.
     pub unaccounted: Option<String>,
+    /// The releases that the guarantees in `outcome` price, if the run has an accountant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub releases: Option<Releases>,
     /// Whether the folder keeps a state, so that the run can be extended.
     #[serde(default)]
     pub keeps: bool,

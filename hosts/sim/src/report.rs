@@ -96,6 +96,7 @@ fn fill(
         held,
         notes,
         unaccounted,
+        releases: _,
         keeps: _,
     } = summary;
     writeln!(out, "# {}\n", plain(&outcome.name))?;
@@ -260,6 +261,7 @@ mod tests {
             held: BTreeMap::new(),
             notes: vec![evil.into()],
             unaccounted: Some(evil.into()),
+            releases: None,
             keeps: false,
         };
         let metric = Metric {

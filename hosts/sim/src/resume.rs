@@ -140,6 +140,11 @@ impl StoppedRun {
             .is_none_or(|s| s.place != SavedPosition::Last)
     }
 
+    /// Returns the processor that last worked on it, if it is not that of `now`.
+    pub fn other_processor(&self, now: &Manifest) -> Option<&str> {
+        self.manifest.other_processor(now)
+    }
+
     /// Resumes it with the present inputs `now`, by the resolved spec `spec`: that of the run, or
     /// one with more rounds. Removes lines of an unfinished step, and incomplete files of a crash.
     /// A run without a checkpoint begins anew.

@@ -9,6 +9,7 @@ use crate::outcome::{Outcome, Summary, Traffic};
 use crate::partial_step::PartialStep;
 use crate::pool::{executor, workers};
 use crate::receipts::{Countersignature, Recorder, locked};
+use crate::releases::Releases;
 use crate::report;
 use crate::setup::Setup;
 use anyhow::bail;
@@ -189,6 +190,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
             }
         },
     };
+    let pools = setup.protocol.pools_data();
     let (digest, totals, privacy) = (fed.digest(), fed.totals().clone(), fed.protections()?);
     let unaccounted = fed.unaccounted();
     let (server, clients) = fed.releases();
@@ -266,6 +268,8 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
             keeps: keep,
             held: if accounts { BTreeMap::new() } else { held },
             notes: sim.notes,
+            releases: (outcome.privacy.as_ref())
+                .and_then(|privacy| Releases::shown(pools, &server, &clients, privacy)),
             unaccounted: (!unaccounted.is_empty()).then(|| report::unaccounted(&unaccounted)),
         };
         let pictures = folder.pictures();

@@ -46,7 +46,7 @@ pub use readme_tables::{replaced, section, table};
 pub use results::{RunResult, RunResults};
 pub use stats::{Paired, Sample, paired};
 pub use tables::{BuiltTable, made};
-pub use totals::totals;
+pub use totals::{joint, totals};
 
 /// The most runs of one study.
 const MAX_RUNS: usize = 100_000;

@@ -1,34 +1,33 @@
 //! The joint guarantee of all runs of a study that learnt from the same rows.
 
 use crate::cells::cell;
-use crate::model::Table;
+use crate::model::{RunSpec, Table};
 use crate::results::RunResults;
-use fl_core::privacy::{Guarantee, Noise, Observer, Protection, Unit};
+use crate::tables::BuiltTable;
+use fl_core::privacy::{Noise, Observer, Protection};
+use fl_ledger::{
+    AccountantId, Amount, DataId, Entry, MakeAccountant, Reservation, RunId, Spending, rule,
+    together,
+};
 use fl_report::{Run, Section};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Runs that may have learnt from the same rows.
+/// Runs that may have learnt from the same rows, each with its name.
 #[derive(Default)]
 struct Group<'a> {
     data: BTreeSet<String>,
-    runs: Vec<&'a Run>,
+    runs: Vec<(String, &'a Run)>,
 }
 
-/// Returns every run of these tables once, grouped by the rows that it learnt from. Two runs with
-/// one file in common are in one group: a total that adds too much is still a bound.
-fn groups<'a>(tables: &[Table], answers: &'a RunResults) -> Vec<Group<'a>> {
-    let all = tables
-        .iter()
-        .flat_map(|table| table.runs.iter().flatten().flatten());
-    let done = all.filter_map(|(_, run)| Some(answers.get(run)?.as_ref().ok()?.run()));
-    // equal specs are one run, in one folder
-    let runs: BTreeMap<&Path, &Run> = done.map(|run| (&*run.path, run)).collect();
+/// Groups runs by the rows that they learnt from. Two runs with one file in common are in one
+/// group: a total of too many releases is still a bound.
+fn groups<'a>(runs: impl Iterator<Item = (String, &'a Run)>) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
-    for run in runs.into_values() {
+    for (name, run) in runs {
         let mut one = Group {
             data: run.data().into_iter().collect(),
-            runs: vec![run],
+            runs: vec![(name, run)],
         };
         let (same, others): (Vec<_>, Vec<_>) = groups
             .into_iter()
@@ -43,107 +42,176 @@ fn groups<'a>(tables: &[Table], answers: &'a RunResults) -> Vec<Group<'a>> {
     groups
 }
 
-/// Returns the joint guarantee of these runs: epsilons and deltas add (basic composition, Dwork and
-/// Roth 2014, theorem 3.16). `None` if none of them guarantees anything.
-fn together(runs: &[&Run], observer: Observer) -> Option<Result<Guarantee, String>> {
-    let all = runs
-        .iter()
-        .map(|run| run.summary.as_ref()?.outcome.protection(observer));
-    let all: Vec<Option<Protection>> = all.collect();
-    if !all.iter().flatten().any(|p| p.guarantee().is_some()) {
-        return None;
-    }
-    let dealt_anew = runs.iter().any(|run| run.deal() != runs[0].deal());
-    let mut sum: Option<Guarantee> = None;
-    for protection in all {
-        let next = match protection {
-            Some(Protection::Holds(next)) => next,
-            Some(Protection::Nothing { nothing, .. }) => return Some(Err(nothing.join("; "))),
-            None => return Some(Err("one of the runs has no accountant".into())),
-        };
-        sum = Some(match sum {
-            None => next,
-            Some(sum) if sum.unit != next.unit => {
-                let why = format!(
-                    "guarantees for one {} and for one {} do not add up",
-                    sum.unit, next.unit
-                );
-                return Some(Err(why));
-            }
-            // a party has other rows in each of them
-            Some(sum) if dealt_anew && sum.unit == Unit::Party && next.after_split => {
-                let why = "the runs deal the rows to parties differently, so no party is the same";
-                return Some(Err(why.into()));
-            }
-            Some(sum) => Guarantee {
-                epsilon: sum.epsilon + next.epsilon,
-                delta: sum.delta + next.delta,
-                // a release that hides the replacement of a unit also hides its presence
-                neighbours: sum.neighbours.min(next.neighbours),
-                after_split: sum.after_split || next.after_split,
-                data_dependent: sum.data_dependent || next.data_dependent,
-                // noise that follows a seed gives no guarantee
-                noise: match (sum.noise, next.noise) {
-                    (Noise::System, Noise::System) => Noise::System,
-                    _ => Noise::Seeded,
+/// Describes what an observer has seen of a run that is done, as a ledger over runs does: its
+/// releases, or its epsilon if an older fl made the folder. Runs with the same data section and, if
+/// the rows are dealt, the same seed have the same split.
+fn entry(name: &str, run: &Run, observer: Observer) -> Option<Entry> {
+    let summary = run.summary.as_ref()?;
+    let mut nothing = BTreeMap::new();
+    let (mut amount, mut guarantee) = (Amount::Unknown, None);
+    match summary.outcome.protection(observer) {
+        Some(Protection::Holds(holds)) => {
+            let releases = summary.releases.clone().map(serde_json::from_value);
+            amount = match releases {
+                Some(Ok(releases)) => Amount::Releases(releases),
+                _ => Amount::AtMost {
+                    epsilon: holds.epsilon,
+                    delta: holds.delta,
+                    unit: Some(holds.unit),
                 },
-                claimed_by: {
-                    let both = sum.claimed_by.into_iter().chain(next.claimed_by);
-                    both.collect::<BTreeSet<_>>().into_iter().collect()
-                },
-                ..next
-            },
-        });
+            };
+            guarantee = Some(holds);
+        }
+        Some(Protection::Nothing { nothing: why, .. }) => {
+            nothing.insert(observer, why);
+        }
+        None => {}
     }
-    let sum = sum.filter(|sum| sum.delta < 1.0);
-    Some(sum.ok_or_else(|| "the deltas add up to 1".to_string()))
+    let dealt = guarantee.as_ref().is_some_and(|holds| holds.after_split);
+    let (seed, data) = run.deal();
+    let accountant = run.spec.get("parts").and_then(|all| all.get("accountant"));
+    let accountant = accountant.and_then(|part| {
+        let mut settings = serde_json::to_value(part).ok()?;
+        let name = settings.as_object_mut()?.remove("use")?;
+        let name = name.as_str()?.into();
+        Some(AccountantId { name, settings })
+    });
+    let spent = Spending { amount, nothing };
+    let reservation = Reservation {
+        id: RunId {
+            run: run.path.display().to_string(),
+            spec: String::new(),
+        },
+        time: run.began().into(),
+        name: name.into(),
+        seed: seed.parse().unwrap_or_default(),
+        data: DataId {
+            name: run.set().into(),
+            rows: run.data().join(" "),
+            split: format!("{data:?} {}", if dealt { &seed } else { "" }),
+            dealt,
+        },
+        accountant,
+        noise: guarantee
+            .as_ref()
+            .map_or(Noise::Seeded, |holds| holds.noise),
+        claimed_by: guarantee.map(|holds| holds.claimed_by).unwrap_or_default(),
+        most: spent.clone(),
+    };
+    Some(Entry::ended(reservation, spent))
 }
 
-/// Returns the joint guarantees of runs on the same rows, in Markdown and for a page. `None` if no
-/// two runs with a guarantee used the same rows.
-pub fn totals(tables: &[Table], answers: &RunResults) -> Option<(String, Section)> {
-    let mut rows = Vec::new();
-    for group in groups(tables, answers)
+/// Returns the joint guarantees of the runs of these tables, as [`joint`]. `place` names a run's
+/// row.
+pub fn totals(
+    tables: &[Table],
+    answers: &RunResults,
+    place: &dyn Fn(&RunSpec) -> Option<String>,
+    make: MakeAccountant<'_>,
+) -> Option<BuiltTable> {
+    let all = tables
         .iter()
-        .filter(|group| group.runs.len() > 1)
-    {
-        let first = group.runs.first()?;
+        .flat_map(|table| table.runs.iter().flatten().flatten());
+    let done = all.filter_map(|(_, spec)| {
+        let run = answers.get(spec)?.as_ref().ok()?.run();
+        // equal specs are one run, in one folder
+        Some((&*run.path, (place(spec)?, run)))
+    });
+    let done: BTreeMap<&Path, (String, &Run)> = done.collect();
+    let mut all = joint(done.into_values(), make)?;
+    let failed = answers.values().filter(|result| result.is_err()).count();
+    if failed > 0 {
+        let s = if failed == 1 { "" } else { "s" };
+        let note = format!("{failed} failed run{s} may have released more.");
+        all.markdown += &format!("* {note}\n");
+        all.section.notes.push(note);
+    }
+    Some(all)
+}
+
+/// Returns the joint guarantees of those of these runs that learnt from the same rows, composed as
+/// `fl ledger show` does. `None` if no two runs with a guarantee did.
+pub fn joint<'a>(
+    runs: impl Iterator<Item = (String, &'a Run)>,
+    make: MakeAccountant<'_>,
+) -> Option<BuiltTable> {
+    let (mut rows, mut csv) = (Vec::new(), Vec::new());
+    let title = "Privacy of all runs on the same rows";
+    let groups = groups(runs).into_iter();
+    for group in groups.filter(|group| group.runs.len() > 1) {
+        let (_, first) = group.runs.first()?;
         let files = first.data();
         let set = match &files[..] {
             [made] if made.starts_with(first.set()) => made.clone(),
             _ => first.set().to_string(),
         };
         for observer in Observer::ALL {
-            let told = match together(&group.runs, observer) {
-                Some(Ok(guarantee)) => guarantee.to_string(),
-                Some(Err(why)) => format!("nothing: {why}"),
-                None => continue,
+            let guarded = |(_, run): &(String, &Run)| {
+                let outcome = &run.summary.as_ref()?.outcome;
+                outcome.protection(observer)?.guarantee().map(drop)
+            };
+            if !group.runs.iter().any(|run| guarded(run).is_some()) {
+                continue;
+            }
+            let entries: Option<Vec<Entry>> = group
+                .runs
+                .iter()
+                .map(|(name, run)| entry(name, run, observer))
+                .collect();
+            let entries = entries?;
+            let entries: Vec<&Entry> = entries.iter().collect();
+            let all = together(&entries, observer, make);
+            let how = match all {
+                Protection::Holds(_) => rule(&entries),
+                Protection::Nothing { .. } => String::new(),
             };
             let runs = group.runs.len().to_string();
-            rows.push(vec![set.clone(), runs, observer.to_string(), told]);
+            if let Some(guarantee) = all.guarantee() {
+                for (what, number) in [("epsilon", guarantee.epsilon), ("delta", guarantee.delta)] {
+                    let measure = format!("{what}.{}", observer.name());
+                    let about = [title, &set, "all", &measure, &runs, &number.to_string()];
+                    let mut line: [String; 13] = Default::default();
+                    line.iter_mut()
+                        .zip(about)
+                        .for_each(|(cell, text)| *cell = text.into());
+                    csv.push(line);
+                }
+            }
+            rows.push(vec![
+                set.clone(),
+                runs,
+                observer.to_string(),
+                all.to_string(),
+                how,
+            ]);
         }
     }
     if rows.is_empty() {
         return None;
     }
     // `seed 2` comes before `seed 10`
-    rows.sort_by(|a, b| (a[0].len(), &a[0]).cmp(&(b[0].len(), &b[0])));
-    let title = "Privacy of all runs on the same rows";
-    let note = "An observer of several runs on the same rows sees all their releases: epsilons and deltas add.";
-    let head = ["data", "runs", "against", "guarantee"].map(String::from);
+    let order = |set: &String| (set.len(), set.clone());
+    rows.sort_by_key(|row| order(&row[0]));
+    csv.sort_by_key(|row| order(&row[1]));
+    let note = "An observer of several runs on the same rows sees all their releases. Other runs on these rows are not counted here; a `ledger` counts all.";
+    let head = ["data", "runs", "against", "guarantee", "composition"].map(String::from);
     let line = |cells: &[String]| {
         let cells: Vec<String> = cells.iter().map(|c| cell(c)).collect();
         format!("| {} |\n", cells.join(" | "))
     };
-    let mut markdown = format!("### {title}\n\n{}|---|---|---|---|\n", line(&head));
+    let mut markdown = format!("### {title}\n\n{}|---|---|---|---|---|\n", line(&head));
     rows.iter().for_each(|row| markdown += &line(row));
     markdown += &format!("\n* {note}\n");
-    let section = Section {
-        title: title.into(),
-        head: head.into(),
-        rows,
-        notes: vec![note.into()],
-        pictures: Vec::new(),
-    };
-    Some((markdown, section))
+    Some(BuiltTable {
+        markdown,
+        whole: true,
+        section: Section {
+            title: title.into(),
+            head: head.into(),
+            rows,
+            notes: vec![note.into()],
+            pictures: Vec::new(),
+        },
+        csv,
+    })
 }

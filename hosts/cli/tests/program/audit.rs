@@ -240,6 +240,13 @@ fn exact_an_audit_goes_on_after_a_kill_and_does_not_depend_on_threads() {
     child.wait().unwrap();
     let text = fs::read_to_string(&records).unwrap();
     fs::write(&records, &text[..text.len() - 7]).unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // it has what the server saw
+        let mode = fs::metadata(&records).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{mode:o}");
+    }
     assert_eq!(run("killed", &[]), whole);
     assert!(!dir.join("killed/work").exists());
     // a finished audit is not done again, and another one is not mixed with it

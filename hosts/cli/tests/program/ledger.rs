@@ -128,6 +128,35 @@ fn a_limit_refuses_a_run_before_it_leaves_anything() {
 }
 
 #[test]
+fn a_budget_that_is_reserved_counts_for_the_unit_of_its_accountant() {
+    let (d, spec) = (tempfile::tempdir().unwrap(), quick("fedkt-l1"));
+    let (dir, ledger) = (d.path(), set(d.path()));
+    out(dir, &["ledger", "init", "l"]);
+    // how many votes are answered is known at the end only
+    let plan = |unit: &str| {
+        let unit = format!("parts.accountant.unit={unit}");
+        let set = [
+            "--set",
+            &ledger,
+            "--set",
+            "budget.epsilon=500",
+            "--set",
+            &unit,
+        ];
+        let plan = json(dir, &[&["plan", &spec, "--json"][..], &set].concat());
+        plan["ledger"]["after"]["readers"].clone()
+    };
+    for unit in ["party", "example"] {
+        let after = plan(unit);
+        assert_eq!(
+            (&after["unit"], &after["epsilon"]),
+            (&unit.into(), &500.0.into()),
+            "{after}"
+        );
+    }
+}
+
+#[test]
 fn a_killed_run_counts_in_full_and_its_end_settles_it() {
     let (d, spec) = (tempfile::tempdir().unwrap(), quick("dp-sgd"));
     let (dir, ledger) = (d.path(), set(d.path()));

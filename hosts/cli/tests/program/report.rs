@@ -1,5 +1,5 @@
 //! `fl report` and `fl compare`: what a page shows is what the journal has.
-use crate::common::{fails, fl, out, root};
+use crate::common::{fails, fl, json, out, root};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -304,6 +304,120 @@ fn runs_are_compared_on_a_page_and_in_words() {
     assert!(code == 2 && error.contains("nowhere"), "{code}: {error}");
     let (code, error) = fails(dir.path(), &["compare", "a", "nowhere"]);
     assert!(code == 2 && error.contains("nowhere"), "{code}: {error}");
+}
+
+/// Changes a field of a JSON file.
+fn change(path: &Path, by: impl Fn(&mut Value)) {
+    let mut text: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    by(&mut text);
+    fs::write(path, text.to_string()).unwrap();
+}
+
+#[test]
+fn runs_of_one_spec_that_differ_have_a_reason() {
+    let d = tempfile::tempdir().unwrap();
+    let (dir, spec) = (d.path(), spec("fedavg"));
+    let short = ["--set", "protocol.rounds=2"];
+    for name in ["a", "b"] {
+        out(dir, &[&["run", &spec, "--out", name][..], &short].concat());
+    }
+    let processor = |name: &str| {
+        let text = fs::read(dir.join(name).join("run.json")).unwrap();
+        let run: Value = serde_json::from_slice(&text).unwrap();
+        run["processor"].as_str().unwrap().to_string()
+    };
+    assert!(processor("a").starts_with(std::env::consts::ARCH));
+    let alike = json(dir, &["compare", "a", "b", "--json"]);
+    assert_eq!(alike["reasons"].as_array().unwrap().len(), 0, "{alike}");
+    // another processor alone is no difference
+    change(&dir.join("b/run.json"), |run| {
+        run["processor"] = "z80".into()
+    });
+    assert!(out(dir, &["compare", "a", "b"]).contains("a and b: alike"));
+    // as if that processor had trained otherwise in round 2
+    let journal = dir.join("b/journal.jsonl");
+    let text = fs::read_to_string(&journal).unwrap();
+    let (first, last) = text.trim_end().rsplit_once('\n').unwrap();
+    let mut last: Value = serde_json::from_str(last).unwrap();
+    last["digest"] = "0".repeat(64).into();
+    fs::write(&journal, format!("{first}\n{last}\n")).unwrap();
+    change(&dir.join("b/outcome.json"), |all| {
+        all["outcome"]["digest"] = "0".repeat(64).into();
+    });
+    let said = fl(dir, &["compare", "a", "b"]);
+    let said = String::from_utf8(said.stdout).unwrap();
+    let reason = format!(
+        "possible reason: another processor: {} -> z80",
+        processor("a")
+    );
+    assert!(
+        said.contains("step     round 2") && said.contains(&reason),
+        "{said}"
+    );
+    let said = fl(dir, &["compare", "a", "b", "--json"]);
+    let said: Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!(said["reasons"][0]["what"], "processor", "{said}");
+    assert_eq!(said["reasons"].as_array().unwrap().len(), 1, "{said}");
+    // a stopped run that goes on says so, and keeps its digest
+    let stop = ["--stop-after", "1", "--out", "c"];
+    out(dir, &[&["run", &spec][..], &short, &stop].concat());
+    change(&dir.join("c/run.json"), |run| {
+        run["processor"] = "z80".into()
+    });
+    let resumed = fl(dir, &["run", "--resume", "c", "--json"]);
+    let note = String::from_utf8(resumed.stderr).unwrap();
+    assert!(
+        note.contains("goes on on another processor") && note.contains("z80"),
+        "{note}"
+    );
+    let resumed: Value = serde_json::from_slice(&resumed.stdout).unwrap();
+    let whole = json(dir, &["compare", "a", "c", "--json"]);
+    assert_eq!(resumed["digest"], whole["digests"][0], "{whole}");
+    let page = out(dir, &["report", "c"]);
+    let page = fs::read_to_string(page.trim())
+        .unwrap_or_else(|_| fs::read_to_string(dir.join("c/report.html")).unwrap());
+    assert!(page.contains("on z80, then "), "the page names both");
+}
+
+#[test]
+fn a_page_of_several_runs_has_their_total() {
+    let d = tempfile::tempdir().unwrap();
+    let (dir, spec) = (d.path(), spec("dp-sgd"));
+    for (name, lr) in [("a", "0.5"), ("b", "0.4")] {
+        let lr = format!("parts.model.lr={lr}");
+        out(dir, &["run", &spec, "--out", name, "--set", &lr]);
+    }
+    let twice = ["run", &spec, "--json", "--set", "protocol.rounds=10"];
+    let twice = json(dir, &twice)["privacy"]["server"]["epsilon"].as_f64();
+    let total = format!("epsilon {:.4} at delta 1e-5", twice.unwrap());
+    out(dir, &["report", "a", "b", "--out", "both.html"]);
+    let page = fs::read_to_string(dir.join("both.html")).unwrap();
+    assert!(
+        page.contains("Privacy of all runs on the same rows"),
+        "no total"
+    );
+    assert_eq!(page.matches(&total).count(), 3, "no {total} in\n{page}");
+    // an older fl kept no releases: then epsilons add
+    let single = |name: &str| {
+        let text = fs::read(dir.join(name).join("outcome.json")).unwrap();
+        let summary: Value = serde_json::from_slice(&text).unwrap();
+        summary["outcome"]["privacy"]["server"]["epsilon"]
+            .as_f64()
+            .unwrap()
+    };
+    let sum = format!("epsilon {:.4} at delta 2e-5", single("a") + single("b"));
+    for name in ["a", "b"] {
+        change(&dir.join(name).join("outcome.json"), |all| {
+            all.as_object_mut().unwrap().remove("releases").unwrap();
+        });
+    }
+    out(dir, &["report", "a", "b", "--out", "both.html"]);
+    let page = fs::read_to_string(dir.join("both.html")).unwrap();
+    assert_eq!(page.matches(&sum).count(), 3, "no {sum} in\n{page}");
+    assert!(
+        page.contains("epsilon and delta of 2 runs as a whole add"),
+        "{page}"
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! `fl study`: what it runs, keeps, survives, and writes.
-use crate::common::{fails, fl, out, root};
+use crate::common::{fails, fl, json, out, root};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -609,6 +609,19 @@ fn runs_on_the_same_rows_have_a_total() {
         (String::from_utf8(done.stdout).unwrap(), csv, page)
     };
     let (printed, csv, page) = study("  grid: { protocol.rounds: [2, 3, 4] }\n");
+    // the releases of all of them are those of one run of nine rounds
+    let nine = [
+        "run",
+        &base,
+        "--json",
+        "--out",
+        "nine",
+        "--set",
+        "protocol.rounds=9",
+    ];
+    let nine = json(dir.path(), &nine);
+    let nine = nine["privacy"]["readers"]["epsilon"].as_f64().unwrap();
+    let tables = fs::read_to_string(dir.path().join("runs/studies/s.csv")).unwrap();
     for seed in ["1", "2"] {
         // of each seed's rows there are three runs
         let cells = |line: &str| line.split(',').map(String::from).collect::<Vec<_>>();
@@ -616,25 +629,39 @@ fn runs_on_the_same_rows_have_a_total() {
         let readers = all.filter(|c| c[6] == "epsilon.readers");
         let epsilons: Vec<f64> = readers.map(|c| c[7].parse().unwrap()).collect();
         assert_eq!(epsilons.len(), 3, "{csv}");
-        let sum: f64 = epsilons.iter().sum();
-        let line = format!(
-            "| blobs, seed {seed} | 3 | readers of the results | epsilon {sum:.4} at delta 3e-3 "
+        assert!(
+            nine < epsilons.iter().sum::<f64>(),
+            "composed, and not added"
         );
+        let total = format!("epsilon {nine:.4} at delta 1e-3 ");
+        let line = format!("| blobs, seed {seed} | 3 | readers of the results | {total}");
         assert!(printed.contains(&line), "no {line} in\n{printed}");
+        assert!(printed.contains("composes all releases |"), "{printed}");
         // against the server there is nothing to add
         assert!(!printed.contains("| the server |"), "{printed}");
-        assert!(
-            page.contains(&format!("epsilon {sum:.4} at delta 3e-3")),
-            "{page}"
-        );
+        assert!(page.contains(&total), "{page}");
+        let number = format!("\"blobs, seed {seed}\",all,epsilon.readers,3,{nine}");
+        assert!(tables.contains(&number), "{tables}");
     }
+    // two accountants: their results add
+    let rows = "  rows: [{ name: one }, { name: other, set: { parts.accountant: { use: pld, delta: 1e-4 } } }]\n";
+    let (printed, csv, _) = study(rows);
+    let line = |line: &&str| line.contains(",,1,") && line.contains("epsilon.readers");
+    let value = |line: &str| line.split(',').nth(7).unwrap().parse::<f64>().unwrap();
+    let both: f64 = csv.lines().filter(line).map(value).sum();
+    let told = format!("| 2 | readers of the results | epsilon {both:.4} at delta 1.1e-3 ");
+    assert!(printed.contains(&told), "no {told} in\n{printed}");
+    assert!(
+        printed.contains("their epsilons and deltas add"),
+        "{printed}"
+    );
     // a run that guarantees nothing takes the guarantee of the others with it
     let rows = "  rows: [{ name: private }, { name: bare, set: { parts.server-privacy: null, parts.accountant: null } }]\n";
     let open = rows.replace("epsilon.readers", "bytes.up");
     let (printed, ..) = study(&open);
     assert!(
         printed
-            .contains("| 2 | readers of the results | nothing: one of the runs has no accountant"),
+            .contains("| 2 | readers of the results | nothing: the run has no accountant (in t, bare (seed 1))"),
         "{printed}"
     );
     // each seed deals the rows of a file to other parties
@@ -656,6 +683,21 @@ fn runs_on_the_same_rows_have_a_total() {
     let (printed, ..) = study("  rows: [{ name: dealt, base: dealt.yaml }]\n");
     assert!(
         printed.contains("| 2 | readers of the results | nothing: the runs deal the rows"),
+        "{printed}"
+    );
+    // the same rows in another file and in another order
+    let mut turned: Vec<usize> = (0..120).collect();
+    turned.reverse();
+    fs::write(
+        dir.path().join("turned.csv"),
+        crate::neighbours::rows(turned),
+    )
+    .unwrap();
+    file("turned.yaml", &data.replace("all.csv", "turned.csv"));
+    let both = "  rows: [{ name: first, base: dealt.yaml }, { name: turned, base: turned.yaml }]\n";
+    let (printed, ..) = study(both);
+    assert!(
+        printed.contains("| files | 4 | readers of the results |"),
         "{printed}"
     );
     // single runs on rows of their own have nothing to add

@@ -70,6 +70,10 @@ fn every_quick_spec_verifies_with_its_messages_and_without() {
         assert_eq!(with["digest"], without["digest"], "{spec}");
         // every aggregation is repeated, or none
         assert_eq!(with["not_repeated"], 0, "{spec}");
+        let at_server = ["server-privacy", "laplace-votes", "laplace-logits"];
+        let text = fs::read_to_string(&spec).unwrap();
+        let releases = at_server.iter().any(|part| text.contains(part));
+        assert_eq!(with["releases"] != 0, releases, "{spec}");
         assert_eq!(with["repeated"], without["not_repeated"], "{spec}");
         assert_eq!(without["repeated"], 0, "{spec}");
         assert_eq!(with["keys"].as_array().unwrap().len(), 0, "{spec}");

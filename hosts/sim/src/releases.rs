@@ -1,5 +1,6 @@
 //! [`Releases`]: everything that a run releases, each kind of release with its number.
 
+use fl_core::privacy::{Observer, Protections};
 use fl_core::{ClientId, PrivacyEvent};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,6 +54,36 @@ impl Releases {
             server: counted(server),
             clients: groups.into_values().collect(),
         }
+    }
+
+    /// Returns the releases that the results of a run may show: those with a guarantee that does
+    /// not depend on the data. If a price relies on a secret draw of clients, they do not tell who
+    /// was drawn: each client counts with the most that any of them released. So does each client
+    /// of a run that `pools` the rows of all.
+    pub fn shown(
+        pools: bool,
+        server: &[PrivacyEvent],
+        clients: &BTreeMap<ClientId, Vec<PrivacyEvent>>,
+        privacy: &Protections,
+    ) -> Option<Self> {
+        let holds = |observer| {
+            privacy
+                .get(&observer)
+                .is_some_and(|p| p.guarantee().is_some())
+        };
+        let [by_clients, others @ ..] = Observer::ALL.map(holds);
+        let by_server = others.contains(&true);
+        if !by_clients && !by_server {
+            return None;
+        }
+        let mut shown = Self::of(if by_server { server } else { &[] }, clients);
+        if (pools || server.iter().any(PrivacyEvent::relies_on_draw)) && !shown.clients.is_empty() {
+            shown.clients = vec![ClientReleases {
+                clients: vec![(0, ClientId::MAX)],
+                events: shown.of_any_client(),
+            }];
+        }
+        Some(shown)
     }
 
     /// Returns the releases of one client.
@@ -113,7 +144,7 @@ pub fn counted(events: &[PrivacyEvent]) -> Counted {
 }
 
 /// Returns equal releases as one event.
-pub(crate) fn as_event((times, event): &(u64, PrivacyEvent)) -> PrivacyEvent {
+pub fn as_event((times, event): &(u64, PrivacyEvent)) -> PrivacyEvent {
     match times {
         1 => event.clone(),
         _ => PrivacyEvent::Repeated {
