@@ -3,7 +3,7 @@
 use super::core::{ClientCore, ReleasedSteps};
 use crate::ledger::budget::{CohortOrigin, PaidRelease, cost, ensure_budget};
 use crate::message::{self, AnyMessage, Counts, VoteSensitivity};
-use crate::privacy::MinibatchSampling;
+use crate::privacy::{MinibatchSampling, Observer};
 use crate::{
     Accountant, AnyMechanism, COUNTS, Cohort, ExchangeSpec, Problem, RequiredInputs, Result,
     TaskKind,
@@ -152,7 +152,9 @@ impl ClientCore {
             true => Some(self.store.get::<Box<dyn Accountant>>("accountant")?),
             false => None,
         };
-        let (accountant, budget) = (accountant.map(|a| &**a), self.budget.as_ref());
+        // a client's own draw of examples is as secret to other clients as to everyone
+        let accountant = accountant.map(|a| (&**a, Observer::Readers));
+        let budget = self.budget.as_ref();
         let drawn = (cohort, CohortOrigin::Examples);
         ensure_budget(mechanism, m, drawn, times, accountant, budget, released)
     }

@@ -2,7 +2,7 @@
 
 use crate::ledger::exposure::FOLLOWS_DATA;
 use crate::message::AnyMessage;
-use crate::privacy::{ReleaseNoise, short};
+use crate::privacy::{Observer, ReleaseNoise, short};
 use crate::{
     Accountant, AnyMechanism, Budget, Cohort, PrivacyEvent, Problem, Result, SamplingScheme,
 };
@@ -104,7 +104,7 @@ pub(crate) fn ensure_budget(
     message: &mut dyn AnyMessage,
     (cohort, drawn): (&Cohort, CohortOrigin),
     times: usize,
-    accountant: Option<&dyn Accountant>,
+    accountant: Option<(&dyn Accountant, Observer)>,
     budget: Option<&Budget>,
     released: usize,
 ) -> Result<PaidRelease> {
@@ -118,10 +118,11 @@ pub(crate) fn ensure_budget(
     };
     let whole = |event| Ok(PaidRelease { event, note: None });
     let event = price(message)?;
-    let (Some(accountant), Some(budget)) = (accountant, budget) else {
+    let (Some((accountant, observer)), Some(budget)) = (accountant, budget) else {
         return whole(event);
     };
-    let after = accountant.guarantee(Some(&event))?;
+    let with = |event: &PrivacyEvent| accountant.guarantee(Some(&event.seen_by(observer)));
+    let after = with(&event)?;
     if after.data_dependent {
         bail!(Problem::Unpriced(format!(
             "no budget can be kept for {event}: {FOLLOWS_DATA}, and so would a refusal"
@@ -140,7 +141,7 @@ pub(crate) fn ensure_budget(
         let mut few = message.copy();
         mechanism.truncate(&mut *few, k);
         let event = price(&*few)?;
-        let epsilon = accountant.guarantee(Some(&event))?.epsilon;
+        let epsilon = with(&event)?.epsilon;
         Ok::<_, anyhow::Error>((few, event, epsilon))
     };
     // every query costs something, so epsilon only grows: `fits` queries do fit, `too_many` do not
@@ -258,7 +259,7 @@ mod tests {
             &mut counts,
             (&one, CohortOrigin::Clients),
             1,
-            Some(&Adds(2.0)),
+            Some((&Adds(2.0), Observer::Readers)),
             Some(&budget),
             3,
         )?;

@@ -2,7 +2,7 @@
 
 use super::budget::{CohortOrigin, PaidRelease, ensure_budget};
 use super::exposure::{ExposureTracker, FOLLOWS_DATA, exposed};
-use crate::host::RunOptions;
+use crate::host::{BudgetScope, RunOptions};
 use crate::message::AnyMessage;
 use crate::privacy::{
     Composition, Guarantee, Ledger, Noise, Observer, Protection, Protections, Unit,
@@ -19,10 +19,8 @@ use std::collections::BTreeMap;
 pub(crate) struct RunLedger {
     budget: Option<Budget>,
     after_split: bool,
-    /// Prices all releases.
-    all: Option<Box<dyn Accountant>>,
-    /// Prices the releases of clients: the server sees no others.
-    of_clients: Option<Box<dyn Accountant>>,
+    /// Prices the releases that each observer sees: the server sees those of clients only.
+    accountants: BTreeMap<Observer, Box<dyn Accountant>>,
     pub exposure: ExposureTracker,
     pub server: Vec<PrivacyEvent>,
     pub clients: BTreeMap<ClientId, Vec<PrivacyEvent>>,
@@ -35,15 +33,15 @@ impl RunLedger {
     /// If the accountant cannot be made, or there is a budget without one.
     pub fn new(store: &Store, protocol: &dyn Protocol, options: &RunOptions) -> Result<Self> {
         let accounts = store.has("accountant");
-        let accountant = || {
-            let accountant = || store.make::<Box<dyn Accountant>>("accountant", 0);
-            accounts.then(accountant).transpose()
+        let accountant = |observer| Ok((observer, store.make("accountant", 0)?));
+        let accountants: Result<_> = match accounts {
+            true => Observer::ALL.into_iter().map(accountant).collect(),
+            false => Ok(BTreeMap::new()),
         };
         let mut ledger = Self {
             budget: options.budget.clone(),
             after_split: options.after_split,
-            all: accountant()?,
-            of_clients: accountant()?,
+            accountants: accountants?,
             exposure: ExposureTracker::new(protocol),
             server: Vec::new(),
             clients: BTreeMap::new(),
@@ -61,7 +59,7 @@ impl RunLedger {
 
     /// Returns whether the run has an accountant.
     pub fn accounts(&self) -> bool {
-        self.all.is_some()
+        !self.accountants.is_empty()
     }
 
     /// Returns whether anything was released.
@@ -80,12 +78,17 @@ impl RunLedger {
         m: &mut dyn AnyMessage,
         cohort: &Cohort,
     ) -> Result<PaidRelease> {
+        let observer = match self.budget.as_ref().map(|budget| &budget.against) {
+            Some(BudgetScope::Clients) => Observer::Clients,
+            _ => Observer::Readers,
+        };
+        let accountant = self.accountants.get(&observer);
         ensure_budget(
             mechanism,
             m,
             (cohort, CohortOrigin::Clients),
             1,
-            self.all.as_deref(),
+            accountant.map(|a| (a.as_ref(), observer)),
             self.budget.as_ref(),
             self.server.len(),
         )
@@ -97,8 +100,11 @@ impl RunLedger {
     /// If the accountant cannot price one.
     pub fn charge(&mut self, events: Vec<PrivacyEvent>) -> Result<()> {
         let priced = self.priced(&events, &[Observer::Clients, Observer::Readers])?;
-        if let Some(accountant) = &mut self.all {
-            priced.iter().try_for_each(|e| accountant.charge(e))?;
+        for (observer, accountant) in &mut self.accountants {
+            if *observer != Observer::Server {
+                let mut seen = priced.iter().map(|event| event.seen_by(*observer));
+                seen.try_for_each(|event| accountant.charge(&event))?;
+            }
         }
         self.server.extend(events);
         Ok(())
@@ -116,7 +122,7 @@ impl RunLedger {
             client: Some(id),
             events: self.priced(&events, &Observer::ALL)?,
         }];
-        for accountant in self.all.iter_mut().chain(&mut self.of_clients) {
+        for accountant in self.accountants.values_mut() {
             accountant.merge(&ledger, Composition::Parallel)?;
         }
         self.clients.entry(id).or_default().extend(events);
@@ -194,9 +200,9 @@ impl RunLedger {
         noise: Noise,
         claimed_by: Vec<String>,
     ) -> Result<Option<Protections>> {
-        let (Some(all), Some(of_clients)) = (&self.all, &self.of_clients) else {
+        if !self.accounts() {
             return Ok(None);
-        };
+        }
         let of = |accountant: &dyn Accountant| -> Result<_> {
             let guarantee = Guarantee {
                 noise,
@@ -219,18 +225,21 @@ impl RunLedger {
                 },
             })
         };
-        // clients and readers see the server's releases, so one answer serves both
+        // without a draw of clients, they and readers see the same, and one answer serves both
+        let alike = (self.server.iter()).all(|e| *e == e.seen_by(Observer::Clients));
         let mut shown = None;
         let mut against = |observer| {
             let nothing = self.exposure.exposed.to(observer);
             if !nothing.is_empty() {
                 return Ok((observer, Protection::nothing(nothing)));
             }
-            let holds = match (observer, &shown) {
-                (Observer::Server, _) => of(of_clients.as_ref())?,
-                (_, Some(holds)) => Protection::clone(holds),
-                _ => shown.insert(of(all.as_ref())?).clone(),
+            let holds = match &shown {
+                Some(holds) if observer == Observer::Readers && alike => Protection::clone(holds),
+                _ => of(self.accountants[&observer].as_ref())?,
             };
+            if observer == Observer::Clients {
+                shown = Some(holds.clone());
+            }
             Ok((observer, holds))
         };
         let all: Result<Protections> = Observer::ALL.into_iter().map(&mut against).collect();

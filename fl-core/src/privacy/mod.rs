@@ -246,6 +246,25 @@ impl PrivacyEvent {
 }
 
 impl PrivacyEvent {
+    /// Returns this release of the server as `observer` sees it. Another client knows whether it
+    /// takes part itself. So the draw is one of the other clients only.
+    pub fn seen_by(&self, observer: Observer) -> Self {
+        let mut seen = self.clone();
+        if observer == Observer::Clients {
+            match &mut seen {
+                Self::PublicSizeGaussian { of, .. } => *of = (*of - 1).max(1),
+                // the observer may be drawn or not: the others have at most `k` places
+                Self::FixedSizeGaussian { k, of, .. } => {
+                    *of = (*of - 1).max(1);
+                    *k = (*k).min(*of);
+                }
+                Self::Repeated { event, .. } => **event = event.seen_by(observer),
+                _ => {}
+            }
+        }
+        seen
+    }
+
     /// Returns whether its price relies on a random draw of units.
     pub fn relies_on_draw(&self) -> bool {
         match self {

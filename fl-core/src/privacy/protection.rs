@@ -139,6 +139,20 @@ impl Protection {
         }
     }
 
+    /// Returns the protection of a run that was stopped after this step. Whoever stops it may have
+    /// seen results, and no price covers a number of rounds that follows from results.
+    pub fn of_stopped(self, after: &str) -> Self {
+        match self {
+            Self::Holds(guarantee) => Self::Nothing {
+                nothing: vec![format!(
+                    "the run was stopped after {after}, and the moment may follow from results; resume it to its end"
+                )],
+                of_these_data: Some(Box::new(guarantee)),
+            },
+            nothing => nothing,
+        }
+    }
+
     /// Returns the guarantee, if there is one.
     pub fn guarantee(&self) -> Option<&Guarantee> {
         match self {

@@ -169,6 +169,11 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         if spec.limit.train.is_some() {
             inferred.push("the rows that `limit` keeps depend on all rows of the clients".into());
         }
+        if spec.undersampled.is_some() {
+            // one row more in front of others changes their masks too
+            let what = "the frequencies that `undersampled` keeps depend on a row's place in its file";
+            inferred.push(what.into());
+        }
     }
     if let Some(what) = shared {
         inferred.push(format!("{what} is the clients' and public as well"));

@@ -214,7 +214,8 @@ fn compose(
 ) -> Result<Guarantee> {
     if observer != Observer::Server {
         for event in runs.iter().flat_map(|(_, run)| &run.server) {
-            accountant.charge(&as_event(event))?;
+            let (times, event) = event;
+            accountant.charge(&as_event(&(*times, event.seen_by(observer))))?;
         }
     }
     let events = |of: &[(u64, PrivacyEvent)]| of.iter().map(as_event).collect::<Vec<_>>();

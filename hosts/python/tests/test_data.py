@@ -7,6 +7,7 @@ from pathlib import Path
 import fl
 import numpy as np
 import pytest
+import state_parts
 from conftest import QUICK
 
 SPEC = {
@@ -289,3 +290,35 @@ def test_open_reads_runs_that_failed_or_were_stopped():
     assert fl.run(resume="here", quiet=True).done and fl.open("here").done
     with pytest.raises(fl.RunError, match="is no run folder"):
         fl.open("nowhere")
+
+
+@fl.trainer("moves-anyway")
+class MovesAnyway(state_parts.Stateless):
+    """Changes its model in every training, with rows or without."""
+
+    def fit(self, x, target, how, stream):
+        self.w = self.w + np.float32(1000 if len(x) == 0 else -1000)
+        return 1, 0.0
+
+
+def test_a_client_without_rows_changes_nothing_whatever_its_trainer_does():
+    spec = {
+        "name": "empty",
+        "seed": 3,
+        "protocol": {"use": "dp-fedavg", "rounds": 1, "local": {"epochs": 1, "batch": 8}},
+        "parts": {
+            "model": {"use": "moves-anyway"},
+            "cohort": {"use": "poisson", "rate": 1},
+            "aggregator": {"use": "mean", "weigh": "uniform"},
+            "server-privacy": {"use": "gaussian-update", "clip": 1, "noise-multiplier": 1e-6},
+            "accountant": {"use": "pld"},
+        },
+    }
+    moved = []
+    for full in [3, 2]:
+        train = {name: rows(30 if k < full else 0, k) for k, name in enumerate("abc")}
+        result = run({"train": train, "test": rows(50, 9)}, spec)
+        moved.append(result.model("final")["w"])
+    # the sum of updates of norm 1 over three clients: one client more is one third more
+    one = np.linalg.norm(moved[0] - moved[1])
+    assert abs(one - 1 / 3) < 1e-3, one

@@ -191,7 +191,8 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         },
     };
     let pools = setup.protocol.pools_data();
-    let (digest, totals, privacy) = (fed.digest(), fed.totals().clone(), fed.protections()?);
+    let (digest, totals) = (fed.digest(), fed.totals().clone());
+    let mut privacy = fed.protections()?;
     let unaccounted = fed.unaccounted();
     let (server, clients) = fed.releases();
     let (server, clients) = (server.to_vec(), clients.clone());
@@ -216,6 +217,11 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
         last.insert(m.name.clone(), m.value);
         if let Some(std) = m.std {
             last.insert(format!("{}.std", m.name), std);
+        }
+    }
+    if let (Some(all), Some(after)) = (&mut privacy, &stopped) {
+        for holds in all.values_mut() {
+            *holds = holds.clone().of_stopped(after);
         }
     }
     let outcome = Outcome {

@@ -119,6 +119,74 @@ fn a_client_without_examples_is_seen_by_no_one_where_a_guarantee_hides_it() {
     assert_eq!(journal[0]["clients"], 5);
 }
 
+#[test]
+fn a_client_without_examples_reports_no_side_of_an_adaptive_bound() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    six(dir);
+    for empty in 1..6 {
+        fs::write(dir.join(format!("{empty}.csv")), rows(0..0)).unwrap();
+    }
+    let adaptive = SERVER
+        .replace("rounds: 3,", "rounds: 2, adaptive: { first: 0.001, effort: 0.7 },")
+        .replace("rate: 0.5", "rate: 1")
+        .replace("noise-multiplier: 1.0", "noise-multiplier: 1e-6");
+    fs::write(dir.join("a.yaml"), spec(&adaptive)).unwrap();
+    out(dir, &["run", "a.yaml", "--out", "a"]);
+    let metrics = fs::read_to_string(dir.join("a/metrics.jsonl")).unwrap();
+    let clips: Vec<f64> = (metrics.lines())
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|metric| metric["name"] == "clip")
+        .map(|metric| metric["value"].as_f64().unwrap())
+        .collect();
+    // exp(0.2 / 12): the one client with rows is above the bound, and the five others say nothing
+    let moved = libm::log(clips[1] / clips[0]);
+    assert!((moved - 0.2 / 12.0).abs() < 1e-4, "{clips:?}");
+}
+
+#[test]
+fn where_answers_may_be_left_out_nothing_is_guaranteed() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    six(dir);
+    for (policy, name) in [
+        ("faults: { on-error: drop }", "on-error: drop"),
+        ("faults: { on-nan: { retry: 2 } }", "on-nan: { retry: 2 }"),
+    ] {
+        fs::write(dir.join("drop.yaml"), spec(&format!("{policy}\n{CLIENT}"))).unwrap();
+        let answer = json(dir, &["run", "drop.yaml", "--out", name, "--json"]);
+        let why = format!("`faults.{name}` may leave out a client's answer");
+        for observer in ["server", "clients", "readers"] {
+            let nothing = &answer["privacy"][observer]["nothing"][0];
+            assert!(nothing.as_str().unwrap().starts_with(&why), "{answer}");
+        }
+        assert!(out(dir, &["plan", "drop.yaml"]).contains(&why));
+        let budget = format!("budget: {{ epsilon: 99 }}\n{policy}\n{CLIENT}");
+        fs::write(dir.join("budget.yaml"), spec(&budget)).unwrap();
+        let (_, refused) = fails(dir, &["check", "budget.yaml"]);
+        assert!(refused.contains(&why), "{refused}");
+    }
+}
+
+#[test]
+fn a_stopped_run_guarantees_nothing_until_it_is_resumed_to_its_end() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    six(dir);
+    fs::write(dir.join("s.yaml"), spec(CLIENT)).unwrap();
+    let whole = json(dir, &["run", "s.yaml", "--out", "whole", "--json"]);
+    let half = ["run", "s.yaml", "--out", "half", "--stop-after", "2", "--json"];
+    let half = json(dir, &half);
+    let readers = &half["privacy"]["readers"];
+    let why = readers["nothing"][0].as_str().unwrap();
+    assert!(why.starts_with("the run was stopped after round 2"), "{half}");
+    // the price of what happened stays, for research
+    let spent = |of: &Value| of["epsilon"].as_f64().unwrap();
+    assert!(spent(&readers["of_these_data"]) < spent(&whole["privacy"]["readers"]));
+    let resumed = json(dir, &["run", "--resume", "half", "--json"]);
+    assert_eq!(resumed["privacy"], whole["privacy"]);
+}
+
 const VOTES: &str = "protocol: { use: fedkd, local: { epochs: 2, batch: 8 }, student: { epochs: 2, batch: 8 }, loss: mse, evaluate-clients: false }
 parts:
   teacher: { use: linear }

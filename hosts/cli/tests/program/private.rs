@@ -16,9 +16,16 @@ fn the_guarantee_is_that_of_a_sample_of_public_size_for_all_but_the_server() {
     let account = "account gaussian --sigma 1 --rate 0.2 --of 100 --times 20 --delta 1e-3 --level party --json";
     let due = json(dir.path(), &account.split(' ').collect::<Vec<_>>());
     // other accountants find less; the spec has this one
-    let mut all = due["all"].as_array().unwrap().iter();
-    let due = all.find(|a| a["accountant"] == "rdp").unwrap();
-    for observer in ["clients", "readers"] {
+    let rdp = |due: &Value| {
+        let mut all = due["all"].as_array().unwrap().iter();
+        all.find(|a| a["accountant"] == "rdp").unwrap().clone()
+    };
+    // another client knows whether it is drawn itself: it sees a draw of the others
+    let others = account.replace("--of 100", "--of 99");
+    let others = json(dir.path(), &others.split(' ').collect::<Vec<_>>());
+    let (due, others) = (&rdp(&due), &rdp(&others));
+    assert!(others["epsilon"].as_f64() > due["epsilon"].as_f64());
+    for (observer, due) in [("clients", others), ("readers", due)] {
         let promised = &answer["privacy"][observer];
         assert_eq!(promised["epsilon"], due["epsilon"], "{answer}");
         assert_eq!(

@@ -59,6 +59,25 @@ fn everybody_has_the_whole_images_to_make() {
     // the same images for every client and seed
     let again = made(&format!("{{{set}, undersampled: {{}}}}"), 7).unwrap();
     assert_eq!(bytes(&again.test.samples), bytes(&less.test.samples));
+    // in a user's own file one row in front of others moves their masks
+    let d = tempfile::tempdir().unwrap();
+    let npy = |name: &str, shape: &str, n: usize| {
+        let head = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({shape}), }}");
+        let head = format!("{head:<117}\n");
+        let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+        bytes.extend(head.as_bytes());
+        bytes.extend((0..n).map(|at| (at % 2) as u8));
+        std::fs::write(d.path().join(name), bytes).unwrap();
+        d.path().join(name).display().to_string()
+    };
+    let (x, y) = (npy("x.npy", "6, 1, 8, 8", 384), npy("y.npy", "6,", 6));
+    let pair = format!("{{inputs: {x}, labels: {y}}}");
+    let own = format!(
+        "set: {{files: {{format: npy, train: [{pair}], test: {pair}}}}}, clients: 1, split: by-file"
+    );
+    let inferred = |more: &str| made(&format!("{{{own}{more}}}"), 1).unwrap().inferred.join("; ");
+    assert!(!inferred("").contains("frequencies"));
+    assert!(inferred(", undersampled: {}").contains("a row's place in its file"));
     let how: Undersampled = fl_core::settings::defaults();
     let node = how
         .of(&made(&format!("{{{set}}}"), 1).unwrap().clients[0])
