@@ -4,8 +4,8 @@ use crate::check::{CheckedProtocol, Checker};
 use crate::spanned_value::key;
 use fl_core::privacy::Observer;
 use fl_core::{
-    Accountant, Budget, BuildContext, COUNTS, ExchangeSpec, Faults, Parts, Protocol, Role, Stream, Task,
-    exposed,
+    Accountant, Budget, BuildContext, COUNTS, ExchangeSpec, Faults, Parts, Protocol, Role, Stream,
+    Task, exposed,
 };
 
 impl Checker<'_> {

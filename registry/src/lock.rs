@@ -2,7 +2,7 @@
 
 use crate::document::Document;
 use crate::library::{Library, is_sha256};
-use crate::package::{compare_versions, platform};
+use crate::package::{compare_versions, meets, platform};
 use fl_core::abi::raw::{FL_OLDEST, FL_VERSION};
 use fl_core::settings::{Setting, to_yaml};
 use std::cmp::Ordering;
@@ -187,6 +187,13 @@ impl Lock {
             ));
         }
         if let Some(package) = &mut library.package {
+            if let (Some(wanted), Some(pinned)) = (&package.version, &pin.version)
+                && !meets(pinned, wanted)
+            {
+                return Err(format!(
+                    "the spec wants version {wanted}, and {file} pins {pinned}; install {wanted} and run `fl lock SPEC`"
+                ));
+            }
             package.version.clone_from(&pin.version);
         }
         match &library.sha256 {

@@ -9,9 +9,10 @@ use crate::server::receipts::{ServerStep, StepLog, shown};
 use crate::store::Store;
 use crate::{
     AnyAggregator, AnyInbox, ClientId, ClientMessage, Cohort, ExchangeSpec, Payload, Problem,
-    Receipt, Request, RequiredInputs, Result, Role, Round, Trainer, parametric,
+    QuorumPolicy, Receipt, Request, RequiredInputs, Result, Role, Round, Trainer, parametric,
 };
 use anyhow::{Context, anyhow, bail, ensure};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Returns the initial parameters of the server's model in `slot`, whose shapes those of clients
@@ -32,6 +33,30 @@ impl RunState<'_> {
         };
         let aggregator = self.store.get::<Box<dyn AnyAggregator>>(used.slot)?;
         Ok(aggregator.needs())
+    }
+
+    /// Warns once if a client is asked more often than the exchange declares: then the plan is too
+    /// low. Ledger and budget count what happens.
+    fn count_requests(&mut self, exchange: &ExchangeSpec, to: &[ClientId]) {
+        let repeats = match self.faults.if_too_few {
+            QuorumPolicy::Stop => 0,
+            QuorumPolicy::Repeat(times) => times,
+        };
+        let most = exchange.times.saturating_mul(1 + repeats);
+        let asked = self.asked.entry(exchange.label).or_default();
+        let mut above = false;
+        for id in to {
+            let times = asked.entry(*id).or_default();
+            *times += 1;
+            above |= *times == most.saturating_add(1);
+        }
+        let told = format!("`{}`, above what is declared", exchange.label);
+        if above && self.told.insert(told, BTreeSet::new()).is_none() {
+            self.warn(&format!(
+                "the protocol declares `{}` {} times and asks a client again: `fl plan` counts fewer bytes, and fewer releases, than happen",
+                exchange.label, exchange.times
+            ));
+        }
     }
 
     /// All answers of these clients.
@@ -182,6 +207,7 @@ impl RunState<'_> {
         }
         let releases = |slot: &str| self.store.parts().releases(slot);
         self.ledger.expose_answers(exchange, needs, &releases)?;
+        self.count_requests(exchange, to);
         let faults = self.faults.clone();
         let mut collector = Collector::new(round, exchange, to.len(), needs, faults.clone());
         for id in to {

@@ -39,6 +39,8 @@ pub struct RunState<'h> {
     pub(crate) recorder: Option<Box<dyn StepRecorder>>,
     /// The clients whose unusable answers the user was warned of, by kind of answer.
     pub(crate) told: BTreeMap<String, BTreeSet<ClientId>>,
+    /// How often each client was asked, by label of the exchange, since the run began or resumed.
+    pub(crate) asked: BTreeMap<&'static str, BTreeMap<ClientId, usize>>,
 }
 
 impl<'h> RunState<'h> {
@@ -83,6 +85,7 @@ impl<'h> RunState<'h> {
             resumed: None,
             recorder: None,
             told: BTreeMap::new(),
+            asked: BTreeMap::new(),
         };
         if let Some(state) = state {
             let saved: SavedServer =

@@ -171,7 +171,8 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         }
         if spec.undersampled.is_some() {
             // one row more in front of others changes their masks too
-            let what = "the frequencies that `undersampled` keeps depend on a row's place in its file";
+            let what =
+                "the frequencies that `undersampled` keeps depend on a row's place in its file";
             inferred.push(what.into());
         }
     }

@@ -8,7 +8,7 @@ use crate::host::{Sim, crossed};
 use crate::outcome::{Outcome, Summary, Traffic};
 use crate::partial_step::PartialStep;
 use crate::pool::{executor, workers};
-use crate::receipts::{Countersignature, Recorder, locked};
+use crate::receipts::{Countersignature, MESSAGES, Recorder, locked};
 use crate::releases::Releases;
 use crate::report;
 use crate::setup::Setup;
@@ -262,6 +262,15 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     }
     if outcome.stopped.is_none() {
         countersign(&mut sim)?;
+        if let Some(folder) = sim.folder.as_ref().filter(|_| keeps)
+            && !folder.path().join(MESSAGES).exists()
+        {
+            let text = format!(
+                "`keep: messages` kept nothing: protocol `{}` combines answers itself, and `fl verify` cannot repeat that",
+                setup.protocol_name
+            );
+            sim.warn(&text);
+        }
     }
     if !unaccounted.is_empty() {
         (sim.warn)(&report::unaccounted(&unaccounted));

@@ -128,7 +128,10 @@ fn a_client_without_examples_reports_no_side_of_an_adaptive_bound() {
         fs::write(dir.join(format!("{empty}.csv")), rows(0..0)).unwrap();
     }
     let adaptive = SERVER
-        .replace("rounds: 3,", "rounds: 2, adaptive: { first: 0.001, effort: 0.7 },")
+        .replace(
+            "rounds: 3,",
+            "rounds: 2, adaptive: { first: 0.001, effort: 0.7 },",
+        )
         .replace("rate: 0.5", "rate: 1")
         .replace("noise-multiplier: 1.0", "noise-multiplier: 1e-6");
     fs::write(dir.join("a.yaml"), spec(&adaptive)).unwrap();
@@ -175,11 +178,22 @@ fn a_stopped_run_guarantees_nothing_until_it_is_resumed_to_its_end() {
     six(dir);
     fs::write(dir.join("s.yaml"), spec(CLIENT)).unwrap();
     let whole = json(dir, &["run", "s.yaml", "--out", "whole", "--json"]);
-    let half = ["run", "s.yaml", "--out", "half", "--stop-after", "2", "--json"];
+    let half = [
+        "run",
+        "s.yaml",
+        "--out",
+        "half",
+        "--stop-after",
+        "2",
+        "--json",
+    ];
     let half = json(dir, &half);
     let readers = &half["privacy"]["readers"];
     let why = readers["nothing"][0].as_str().unwrap();
-    assert!(why.starts_with("the run was stopped after round 2"), "{half}");
+    assert!(
+        why.starts_with("the run was stopped after round 2"),
+        "{half}"
+    );
     // the price of what happened stays, for research
     let spent = |of: &Value| of["epsilon"].as_f64().unwrap();
     assert!(spent(&readers["of_these_data"]) < spent(&whole["privacy"]["readers"]));

@@ -78,8 +78,15 @@ pub fn records(
     use csv_core::ReadRecordResult::{End, InputEmpty, OutputEndsFull, OutputFull, Record};
     let mut left = text.as_bytes();
     let (mut bytes, mut ends) = (vec![0; 1 << 10], vec![0; 1 << 4]);
+    // the reader's own count leaves out empty lines, and is late after `\r\n`
+    let end = if text.contains('\n') { b'\n' } else { b'\r' };
+    let lines = |of: &[u8]| of.iter().filter(|byte| **byte == end).count() as u64;
+    let mut line = 1;
     loop {
-        let line = reader.line();
+        let blank = left.iter().take_while(|byte| b"\r\n".contains(byte));
+        let (blank, begins) = left.split_at(blank.count());
+        line += lines(blank);
+        left = begins;
         let (mut length, mut fields) = (0, 0);
         loop {
             let (result, read, written, ended) =
@@ -109,6 +116,7 @@ pub fn records(
         });
         let cells: Vec<&str> = cells.collect::<Result<_>>()?;
         row(line, &cells)?;
+        line += lines(&begins[..begins.len() - left.len()]);
     }
 }
 
@@ -213,6 +221,25 @@ mod tests {
         assert_eq!(got, ["3|a, b|c \"d\"\ne", "1||x"]);
         let got = all(TABS, b"sentence\tlabel\nsay \" it \t1\n\"\t0\n").unwrap();
         assert_eq!(got, ["say \" it|1", "\"|0"]);
+    }
+
+    #[test]
+    fn lines_are_counted_as_an_editor_does() {
+        for (text, due) in [
+            ("a\nb\nc", vec![1, 2, 3]),
+            ("a\r\nb\r\nc\r\n", vec![1, 2, 3]),
+            ("\n\na\n\r\n\nb\n\"c\nd\"\ne\n\n", vec![3, 6, 7, 9]),
+            ("a\rb\r\rc", vec![1, 2, 4]),
+        ] {
+            let mut found = Vec::new();
+            let at = |line| format!("line {line}");
+            let take = |line, _: &[&str]| {
+                found.push(line);
+                Ok(())
+            };
+            records(text, csv_core::Reader::new(), at, take).unwrap();
+            assert_eq!(found, due, "{text:?}");
+        }
     }
 
     #[test]

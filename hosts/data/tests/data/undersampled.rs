@@ -75,7 +75,12 @@ fn everybody_has_the_whole_images_to_make() {
     let own = format!(
         "set: {{files: {{format: npy, train: [{pair}], test: {pair}}}}}, clients: 1, split: by-file"
     );
-    let inferred = |more: &str| made(&format!("{{{own}{more}}}"), 1).unwrap().inferred.join("; ");
+    let inferred = |more: &str| {
+        made(&format!("{{{own}{more}}}"), 1)
+            .unwrap()
+            .inferred
+            .join("; ")
+    };
     assert!(!inferred("").contains("frequencies"));
     assert!(inferred(", undersampled: {}").contains("a row's place in its file"));
     let how: Undersampled = fl_core::settings::defaults();
