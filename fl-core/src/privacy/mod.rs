@@ -245,19 +245,6 @@ impl PrivacyEvent {
     }
 }
 
-impl PrivacyEvent {
-    /// Returns whether its price relies on a random draw of units.
-    pub fn relies_on_draw(&self) -> bool {
-        match self {
-            Self::SubsampledGaussian { .. }
-            | Self::PublicSizeGaussian { .. }
-            | Self::FixedSizeGaussian { .. } => true,
-            Self::Repeated { event, .. } => event.relies_on_draw(),
-            _ => false,
-        }
-    }
-}
-
 impl Display for PrivacyEvent {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
