@@ -1,7 +1,9 @@
 //! [`Parts`]: the parts that fill the slots of a run.
 
-use crate::message::{MessageType, SampleShape, message_type};
-use crate::plugin_decl::{BuildContext, CheckedSettings, PartDecl, Role, Roster, linked_parts};
+use crate::message::{Counts, MessageType, SampleShape, Votes, message_type};
+use crate::plugin_decl::{
+    BuildContext, CheckedSettings, PartDecl, Role, Roster, aggregator_signature, linked_parts,
+};
 use crate::{
     Aggregator, AnyAggregator, AnyMechanism, BoxedPart, Candidate, ClientId, ExchangeSpec,
     PrivacyMechanism, RequiredInputs, Result, Round, Selector, SlotSpec, Task,
@@ -38,6 +40,10 @@ pub type BoxedAggregator<I, O> = Box<dyn Aggregator<In = I, Out = O>>;
 pub type BoxedSelector<P> = Box<dyn Selector<Pool = P>>;
 /// A privacy mechanism on `M`.
 pub type BoxedMechanism<M> = Box<dyn PrivacyMechanism<On = M>>;
+
+fn counts_votes(aggregator: &PartDecl) -> bool {
+    (aggregator.describe)().signature == aggregator_signature::<Votes, Counts>()
+}
 
 impl Parts {
     /// Collects parts whose settings and signatures have been checked.
@@ -100,13 +106,15 @@ impl Parts {
     }
 
     /// Returns the libraries of the parts that a guarantee rests on: the protocol, accountants,
-    /// mechanisms that release something, and parts in the slots `relied_on`
-    /// ([`ExchangeSpec::relied_on`]).
+    /// mechanisms that release something, aggregators that count votes, and parts in the slots
+    /// `relied_on` ([`ExchangeSpec::relied_on`]).
     pub fn claimed_by(&self, relied_on: &[&str]) -> Vec<String> {
         let linked = linked_parts();
         let rests_on = |f: &&SlotAssignment| match f.decl.role {
             Role::Accountant => true,
             Role::Privacy => self.releases(&f.slot),
+            // how many counts a vote changes is its word
+            Role::Aggregator if counts_votes(f.decl) => true,
             _ => relied_on.contains(&&f.slot[..]),
         };
         let all = self.filled.iter().filter(rests_on).map(|f| f.decl);

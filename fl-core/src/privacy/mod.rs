@@ -264,17 +264,6 @@ impl PrivacyEvent {
         }
         seen
     }
-
-    /// Returns whether its price relies on a random draw of units.
-    pub fn relies_on_draw(&self) -> bool {
-        match self {
-            Self::SubsampledGaussian { .. }
-            | Self::PublicSizeGaussian { .. }
-            | Self::FixedSizeGaussian { .. } => true,
-            Self::Repeated { event, .. } => event.relies_on_draw(),
-            _ => false,
-        }
-    }
 }
 
 impl Display for PrivacyEvent {

@@ -110,6 +110,19 @@ def test_a_guarantee_of_a_loaded_protocol_is_its_claim():
     assert len(claimed) == 1 and "my_protocols" in claimed[0]
 
 
+def test_a_guarantee_of_a_result_that_a_loaded_aggregator_made_is_its_claim():
+    @fl.aggregator("the-first", "logits")
+    class TheFirst:
+        """The answer of one client."""
+
+        def aggregate(self, round, inbox):
+            return {name: inbox[0][name] for name in inbox[0]}
+
+    spec = fl.check(QUICK / "fedkd-priced.yaml", {"parts.ensemble": {"use": "the-first"}})
+    told = fl.run(spec, quiet=True).guarantees["readers"]
+    assert told["epsilon"] == 640 and len(told["claimed_by"]) == 1 and "test_protocols" in told["claimed_by"][0], told
+
+
 def test_exact_fedproto_of_the_book(monkeypatch):
     import fedproto  # noqa: F401
 

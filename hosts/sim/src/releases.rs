@@ -57,11 +57,11 @@ impl Releases {
     }
 
     /// Returns the releases that the results of a run may show: those with a guarantee that does
-    /// not depend on the data. If a price relies on a secret draw of clients, they do not tell who
-    /// was drawn: each client counts with the most that any of them released. So does each client
-    /// of a run that `pools` the rows of all.
+    /// not depend on the data. With `alike`, each client counts with the most that any of them
+    /// released: a run that draws clients does not tell who was drawn, and a row of a run that
+    /// pools the rows of all clients has no other client.
     pub fn shown(
-        pools: bool,
+        alike: bool,
         server: &[PrivacyEvent],
         clients: &BTreeMap<ClientId, Vec<PrivacyEvent>>,
         privacy: &Protections,
@@ -77,7 +77,7 @@ impl Releases {
             return None;
         }
         let mut shown = Self::of(if by_server { server } else { &[] }, clients);
-        if (pools || server.iter().any(PrivacyEvent::relies_on_draw)) && !shown.clients.is_empty() {
+        if alike && !shown.clients.is_empty() {
             shown.clients = vec![ClientReleases {
                 clients: vec![(0, ClientId::MAX)],
                 events: shown.of_any_client(),
@@ -151,5 +151,53 @@ pub fn as_event((times, event): &(u64, PrivacyEvent)) -> PrivacyEvent {
             times: usize::try_from(*times).unwrap_or(usize::MAX),
             event: Box::new(event.clone()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fl_core::privacy::{Guarantee, Neighbours, Noise, Protection, Unit};
+
+    #[test]
+    fn results_show_releases_of_guarantees_and_no_draw_of_clients() {
+        let pure = |epsilon| PrivacyEvent::Pure {
+            epsilon,
+            times: 1,
+            unit: Unit::Party,
+        };
+        let holds = Protection::Holds(Guarantee {
+            epsilon: 1.0,
+            delta: 0.0,
+            unit: Unit::Party,
+            neighbours: Neighbours::Replaced,
+            after_split: false,
+            data_dependent: false,
+            noise: Noise::System,
+            claimed_by: Vec::new(),
+        });
+        let nothing = || Protection::nothing(vec!["it follows the data".into()]);
+        let against = |server: &Protection, readers: &Protection| -> Protections {
+            let all = [server, readers, readers].map(Clone::clone);
+            Observer::ALL.into_iter().zip(all).collect()
+        };
+        let server = [pure(0.5)];
+        let clients = BTreeMap::from([(0, vec![pure(0.1); 3]), (1, vec![pure(0.1)])]);
+        let shown = |alike, privacy| Releases::shown(alike, &server, &clients, &privacy);
+        let none = nothing();
+        assert_eq!(shown(false, against(&none, &none)), None);
+        // what only readers see is not the server's price
+        let by_clients = shown(false, against(&holds, &none)).unwrap();
+        assert!(by_clients.server.is_empty() && by_clients.clients.len() == 2);
+        let whole = shown(false, against(&holds, &holds)).unwrap();
+        assert_eq!(whole, Releases::of(&server, &clients));
+        // who was drawn three times is not told
+        let drawn = shown(true, against(&none, &holds)).unwrap();
+        assert_eq!(drawn.server, whole.server);
+        let [any] = &drawn.clients[..] else {
+            panic!("{drawn:?}");
+        };
+        assert_eq!(any.clients, [(0, ClientId::MAX)]);
+        assert_eq!(any.events, [(3, pure(0.1))]);
     }
 }

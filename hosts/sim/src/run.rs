@@ -190,7 +190,9 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
             }
         },
     };
-    let pools = setup.protocol.pools_data();
+    let exchanges = setup.protocol.exchanges();
+    let mut cohorts = exchanges.iter().filter_map(|spec| spec.cohort);
+    let alike = setup.protocol.pools_data() || cohorts.any(|slot| parts.has(slot));
     let (digest, totals) = (fed.digest(), fed.totals().clone());
     let mut privacy = fed.protections()?;
     let unaccounted = fed.unaccounted();
@@ -284,7 +286,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
             held: if accounts { BTreeMap::new() } else { held },
             notes: sim.notes,
             releases: (outcome.privacy.as_ref())
-                .and_then(|privacy| Releases::shown(pools, &server, &clients, privacy)),
+                .and_then(|privacy| Releases::shown(alike, &server, &clients, privacy)),
             unaccounted: (!unaccounted.is_empty()).then(|| report::unaccounted(&unaccounted)),
         };
         let pictures = folder.pictures();

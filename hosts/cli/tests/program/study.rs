@@ -640,8 +640,10 @@ fn runs_on_the_same_rows_have_a_total() {
         // against the server there is nothing to add
         assert!(!printed.contains("| the server |"), "{printed}");
         assert!(page.contains(&total), "{page}");
-        let number = format!("\"blobs, seed {seed}\",all,epsilon.readers,3,{nine}");
-        assert!(tables.contains(&number), "{tables}");
+        let begin = format!("\"blobs, seed {seed}\",all,epsilon.readers,3,");
+        let (_, number) = tables.split_once(&begin).expect("the total");
+        let number: f64 = number.split(',').next().unwrap().parse().unwrap();
+        assert!((number / nine - 1.0).abs() < 1e-12, "{number} {nine}");
     }
     // two accountants: their results add
     let rows = "  rows: [{ name: one }, { name: other, set: { parts.accountant: { use: pld, delta: 1e-4 } } }]\n";
@@ -703,6 +705,50 @@ fn runs_on_the_same_rows_have_a_total() {
     // single runs on rows of their own have nothing to add
     let (printed, ..) = study("  rows: [{ name: private }]\n");
     assert!(!printed.contains("Privacy of all runs"), "{printed}");
+}
+
+#[test]
+fn totals_are_those_that_a_hand_computes() {
+    let dir = tempfile::tempdir().unwrap();
+    let study = |base: &str, set: [&str; 2]| {
+        let base = root().join(format!("specs/quick/{base}.yaml"));
+        let [one, two] = set;
+        let text = format!(
+            "name: s\ntables:\n- name: t\n  base: '{}'\n  seeds: 1\n  columns: [{{ measure: epsilon.readers }}]\n  rows: [{{ name: one, set: {{ {one} }} }}, {{ name: two, set: {{ {two} }} }}]\n",
+            base.display()
+        );
+        fs::write(dir.path().join("s.yaml"), text).unwrap();
+        out(dir.path(), &["study", "s.yaml"])
+    };
+    // Ten rounds each, and clients whose rows are others: of one client the sum of 20 releases has
+    // mu = sqrt(20) 2 clip / sigma = 2 sqrt(20). Balle and Wang 2018: Phi(mu/2 - e/mu) - exp(e)
+    // Phi(-mu/2 - e/mu) = 1e-5 for e = 77.3301; alone 46.2112 each.
+    let gaussian = study(
+        "fedavg-private",
+        ["parts.model.lr: 0.05", "parts.model.lr: 0.04"],
+    );
+    for observer in ["the server", "the other clients", "readers of the results"] {
+        let total = format!("| 2 | {observer} | epsilon 77.3301 at delta 1e-5 for each party ");
+        assert!(gaussian.contains(&total), "no {total} in\n{gaussian}");
+    }
+    // pure guarantees add: 20 samples, 4 scores, sensitivity 2 clip each, scale 1: 640 and 320
+    let laplace = study(
+        "fedkd-priced",
+        ["budget.epsilon: 1000", "parts.privacy.clip: 2.0"],
+    );
+    let total = "| 2 | readers of the results | epsilon 960.0000 at delta 0 for each party ";
+    assert!(laplace.contains(total), "no {total} in\n{laplace}");
+    assert!(!laplace.contains("| 2 | the server |"), "{laplace}");
+    // a party is not an example
+    let units = study(
+        "fedkt-l1",
+        [
+            "parts.accountant.unit: party",
+            "parts.accountant.unit: example",
+        ],
+    );
+    let none = "| 2 | readers of the results | nothing: guarantees for one example and for one party do not add up |";
+    assert!(units.contains(none), "no {none} in\n{units}");
 }
 
 fn text_of(done: &Output) -> String {
