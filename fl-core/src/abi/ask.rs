@@ -8,6 +8,7 @@ use crate::{
     Stream, Task, TaskKind,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// A round without its sent message and executor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -193,6 +194,10 @@ pub(super) enum Ask {
     },
     // of a client
     Own,
+    /// The private sample that the mechanism in this slot has drawn.
+    Private {
+        slot: String,
+    },
     DrawPrivate {
         slot: String,
     },
@@ -498,18 +503,26 @@ impl MailText {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LeadText {
     pub task: Task,
-    pub filled: Vec<String>,
+    pub filled: BTreeSet<String>,
     pub everyone: CohortAsk,
 }
 
-/// The facts of a request for a protocol whose client answers it.
+/// The facts of a request for a protocol whose client answers it; those that the requests to most
+/// clients have in common.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct AnswerText {
     pub label: String,
+    pub task: Task,
+    pub filled: BTreeSet<String>,
+}
+
+/// See [`FL_ANSWER`](super::raw::FL_ANSWER).
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ClientAnswerText {
+    #[serde(flatten)]
+    pub facts: AnswerText,
     pub client: ClientId,
     pub key: [u8; 32],
-    pub task: Task,
-    pub filled: Vec<String>,
 }
 
 /// See [`FL_CONFLICTS`](super::raw::FL_CONFLICTS).

@@ -209,6 +209,10 @@ pub const FL_SUITS: u32 = 84;
 /// Protocol, of a slot with `"own_task": true`. Text `{"slot": "..", "task": {..}}`; gives the task
 /// of its parts.
 pub const FL_TASK: u32 = 85;
+/// Protocol, optional: as FL_ANSWER, which the program uses otherwise. The client is the sender of
+/// the message, and the key is `FlHost.key`; so the text
+/// `{"label": "..", "task": {..}, "filled": ["model"]}` is mostly that of the call before.
+pub const FL_ANSWER_BRIEF: u32 = 86;
 /// What a protocol asks the program in the middle of FL_LEAD or FL_ANSWER. Text
 /// `{"do": "evaluate", "slot": "model", ..}`; the names are those of `fl_core::Server` and
 /// `fl_core::Client`, and what they are given stands in fl-core/src/abi/ask.rs.
@@ -383,7 +387,8 @@ pub struct FlLibrary {
     pub size: u32,
     /// Describes every part, as JSON in the library's own memory, until `free`:
     /// `{"parts": [{"role": "aggregator", "name": "my-mean", "signature": "params -> params", "doc": "One sentence.", "settings": [{"name": "trim", "doc": "One sentence.", "schema": {"type": "number", "default": 0.1, "minimum": 0}}]}]}`.
-    /// A setting without a default must be given. A part may have an `index`: what `create` and
+    /// A setting without a default must be given. A group of settings has the schema
+    /// `{"type": "object", "settings": [..]}`, with settings like these. A part may have an `index`: what `create` and
     /// FL_CHECK call it, if that is not its position here. `"from"` may name its crate, and
     /// `"brought": true` says that it is there only because others of the library use that crate:
     /// it gives way to the same part of the same crate elsewhere. Kinds of messages of its own

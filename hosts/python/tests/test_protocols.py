@@ -19,12 +19,11 @@ HERE = str(Path(__file__).parent)
 def as_python(spec, **settings):
     """A spec of the linked FedAvg with the protocol in Python."""
     spec = fl.check(spec)
-    local = spec["protocol"]["local"]
-    own = {"rounds": spec["protocol"]["rounds"], "epochs": local["epochs"], "batch": local["batch"]}
+    own = {name: spec["protocol"][name] for name in ("rounds", "local", "sampling")}
     return spec | {"protocol": {"use": "py-fedavg", **own, **settings}, "plugins": [{"module": "my_protocols", "path": HERE}]}
 
 
-@pytest.mark.parametrize("name", ["fedavg", "fedavg-private"])
+@pytest.mark.parametrize("name", ["fedavg", "fedavg-private", "dp-sgd"])
 def test_exact_fedavg_in_python_has_the_digest_of_the_linked_one_in_every_way_of_running(name):
     linked, spec = fl.run(QUICK / f"{name}.yaml", quiet=True), as_python(QUICK / f"{name}.yaml")
     assert set(fl.testing.ways(spec).values()) == {linked.digest}

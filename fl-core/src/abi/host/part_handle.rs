@@ -433,6 +433,19 @@ impl PartHandle {
         stream: Option<&Stream>,
         answers: &dyn Answers,
     ) -> Result<Answer> {
+        let answer = self.asking_if(operation, text, letters, stream, answers)?;
+        answer.with_context(|| self.lacks(operation))
+    }
+
+    /// As [`PartHandle::asking`]; `None`: the part has no such operation.
+    pub fn asking_if(
+        &self,
+        operation: u32,
+        text: &str,
+        letters: &[OutgoingMessage<'_, '_>],
+        stream: Option<&Stream>,
+        answers: &dyn Answers,
+    ) -> Result<Option<Answer>> {
         let (code, answer) = with_messages(letters, |messages| {
             let call = Call::new(self.who, stream, None).with_answers(answers);
             self.make(operation, text, messages, call)
@@ -444,8 +457,7 @@ impl PartHandle {
         {
             return Err(error.error());
         }
-        let answer = self.outcome((code, answer))?;
-        answer.with_context(|| self.lacks(operation))
+        self.outcome((code, answer))
     }
 
     /// The part's role, name and origin, for messages.

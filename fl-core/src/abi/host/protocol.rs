@@ -4,17 +4,21 @@ use super::part_handle::{Functions, PartHandle};
 use super::serve_answer::AnswerSide;
 use super::serve_lead::LeadSide;
 use crate::abi::ask::{
-    AnswerText, CohortAsk, ConflictText, ConflictsText, LeadText, SuitsText, TaskText,
+    AnswerText, ClientAnswerText, CohortAsk, ConflictText, ConflictsText, LeadText, SuitsText,
+    TaskText,
 };
 use crate::abi::declaration::{DeclarationText, kept};
 use crate::abi::marshal::{OutgoingMessage, content, plain};
-use crate::abi::raw::{FL_ANSWER, FL_CONFLICTS, FL_DECLARE, FL_LEAD, FL_SUITS, FL_TASK};
+use crate::abi::raw::{
+    FL_ANSWER, FL_ANSWER_BRIEF, FL_CONFLICTS, FL_DECLARE, FL_LEAD, FL_SUITS, FL_TASK,
+};
 use crate::message::{AnyMessage, Erased};
 use crate::{
     BuildContext, Client, Conflict, Declaration, ExchangeSpec, Protocol, Request, Result, Server,
     SlotSpec, Task, TaskKind, TaskMap,
 };
 use anyhow::Context;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A protocol of a library. It keeps nothing from call to call, so each call has a part of its own.
@@ -39,6 +43,8 @@ struct LibraryProtocol {
     make: BuildContext,
     /// Parts that no call uses.
     idle: Mutex<Vec<PartHandle>>,
+    /// It has no [`FL_ANSWER_BRIEF`].
+    verbose: AtomicBool,
 }
 
 impl LibraryProtocol {
@@ -87,6 +93,7 @@ impl LoadedProtocol {
             settings,
             make: make.clone(),
             idle: Mutex::default(),
+            verbose: AtomicBool::new(false),
         });
         let declared: DeclarationText =
             library.with(|part| part.json(&part.must(FL_DECLARE, "", &[], None, None)?))?;
@@ -114,14 +121,14 @@ impl LoadedProtocol {
     }
 
     /// The names of slots for which `has` holds.
-    fn filled(&self, has: impl Fn(&str) -> bool) -> Vec<String> {
+    fn filled<C: FromIterator<String>>(&self, has: impl Fn(&str) -> bool) -> C {
         let filled = self.fillable.iter().filter(|name| has(name));
         filled.map(|name| name.to_string()).collect()
     }
 
     /// The names of slots and data for which `has` holds.
     fn given(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
-        let mut given = self.filled(has);
+        let mut given: Vec<String> = self.filled(has);
         given.extend(
             DATA.iter()
                 .filter(|name| has(name))
@@ -136,17 +143,33 @@ impl LoadedProtocol {
         client: &mut Client,
         sent: &dyn AnyMessage,
     ) -> Result<Erased> {
-        let text = serde_json::to_string(&AnswerText {
+        let facts = AnswerText {
             label: spec.label.into(),
-            client: client.id(),
-            key: client.core().now.key(),
             task: client.task().clone(),
             filled: self.filled(|slot| client.has(slot)),
-        })?;
+        };
+        let (client_id, stream) = (client.id(), client.core().now.clone());
+        let tensors = content(sent);
+        let letter = [OutgoingMessage {
+            from: client_id,
+            ..OutgoingMessage::new(&tensors)
+        }];
         self.library.with(|part| {
             let side = AnswerSide::new(client);
-            let tensors = content(sent);
-            let letter = [OutgoingMessage::new(&tensors)];
+            let verbose = &self.library.verbose;
+            if !verbose.load(Ordering::Relaxed) {
+                let (text, stream) = (serde_json::to_string(&facts)?, Some(&stream));
+                let answer = part.asking_if(FL_ANSWER_BRIEF, &text, &letter, stream, &side)?;
+                if let Some(answer) = answer {
+                    return part.message_of(answer, spec.answer);
+                }
+                verbose.store(true, Ordering::Relaxed);
+            }
+            let text = serde_json::to_string(&ClientAnswerText {
+                facts,
+                client: client_id,
+                key: stream.key(),
+            })?;
             let answer = part.asking(FL_ANSWER, &text, &letter, None, &side)?;
             part.message_of(answer, spec.answer)
         })

@@ -20,7 +20,7 @@ pub(super) struct RemoteClient {
     slots: RemoteSlots,
     id: ClientId,
     now: Stream,
-    task: Task,
+    facts: Arc<AnswerText>,
     own: OnceLock<Examples>,
     /// The selectors that are out of their slots.
     selectors: BTreeMap<String, u64>,
@@ -29,12 +29,12 @@ pub(super) struct RemoteClient {
 }
 
 impl RemoteClient {
-    pub fn new(link: &Arc<Link>, text: AnswerText) -> Self {
+    pub fn new(link: &Arc<Link>, id: ClientId, now: Stream, facts: &Arc<AnswerText>) -> Self {
         Self {
-            slots: RemoteSlots::new(link, text.filled),
-            id: text.client,
-            now: Stream::from_key(text.key),
-            task: text.task,
+            slots: RemoteSlots::new(link),
+            id,
+            now,
+            facts: facts.clone(),
             own: OnceLock::new(),
             selectors: BTreeMap::new(),
             mechanism: 0,
@@ -62,8 +62,8 @@ impl ClientCalls for RemoteClient {
             let own = self.slots.link.keep(self.fetch_own());
             // the error that is kept ends the answer
             let nothing = || {
-                let (shape, data) = (self.task.input.clone(), Vec::new());
-                let (of, classes) = (Vec::new(), self.task.kind.classes());
+                let (shape, data) = (self.facts.task.input.clone(), Vec::new());
+                let (of, classes) = (Vec::new(), self.facts.task.kind.classes());
                 let labels = Labels::Classes { of, classes };
                 Examples::all(Arc::new(Inputs::Dense { shape, data }), Arc::new(labels))
             };
@@ -71,7 +71,7 @@ impl ClientCalls for RemoteClient {
         })
     }
     fn task(&self) -> &Task {
-        &self.task
+        &self.facts.task
     }
     fn now(&self) -> &Stream {
         &self.now
@@ -80,7 +80,7 @@ impl ClientCalls for RemoteClient {
         self.slots.public().map(Some)
     }
     fn has(&self, slot: &str) -> bool {
-        self.slots.has(slot)
+        self.facts.filled.contains(slot)
     }
     fn draw_private(&mut self, slot: &str) -> Result<()> {
         let slot = slot.to_string();

@@ -23,7 +23,7 @@ use anyhow::{Context, anyhow};
 use ndarray::{Array2, ArrayView2};
 use std::any::Any;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 
 /// Returns the tensor `state` of an answer; empty if it has none.
@@ -38,25 +38,19 @@ fn state_in(answer: Answer) -> Result<Vec<u8>> {
 /// The slots and public data of the program, for a protocol's server or client.
 pub(super) struct RemoteSlots {
     pub link: Arc<Link>,
-    filled: BTreeSet<String>,
     models: BTreeMap<String, RemoteModel>,
     generators: BTreeMap<String, RemoteGenerator>,
     public: OnceLock<Arc<Public>>,
 }
 
 impl RemoteSlots {
-    pub fn new(link: &Arc<Link>, filled: Vec<String>) -> Self {
+    pub fn new(link: &Arc<Link>) -> Self {
         Self {
             link: link.clone(),
-            filled: filled.into_iter().collect(),
             models: BTreeMap::new(),
             generators: BTreeMap::new(),
             public: OnceLock::new(),
         }
-    }
-
-    pub fn has(&self, slot: &str) -> bool {
-        self.filled.contains(slot)
     }
 
     pub fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {

@@ -18,12 +18,13 @@ use crate::{
 };
 use anyhow::{Context, bail};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The run in the program, for a loaded protocol.
 pub(super) struct RemoteServer {
     slots: RemoteSlots,
+    filled: BTreeSet<String>,
     task: Task,
     everyone: Cohort,
     exchanges: Vec<ExchangeSpec>,
@@ -51,7 +52,8 @@ impl Answers for FormBack<'_> {
 impl RemoteServer {
     pub fn new(link: &Arc<Link>, text: LeadText, exchanges: Vec<ExchangeSpec>) -> Self {
         Self {
-            slots: RemoteSlots::new(link, text.filled),
+            slots: RemoteSlots::new(link),
+            filled: text.filled,
             task: text.task,
             everyone: text.everyone.into(),
             exchanges,
@@ -98,7 +100,7 @@ fn different<'d>(
 
 impl ServerCalls for RemoteServer {
     fn has(&self, slot: &str) -> bool {
-        self.slots.has(slot)
+        self.filled.contains(slot)
     }
     fn who(&self, slot: &str) -> Vec<String> {
         let slot = slot.to_string();
