@@ -192,8 +192,8 @@ pub const FL_HEAD: u32 = 73;
 /// Protocol. Gives the text of what it declares: `{"slots": [..], "exchanges": [..], "grows": null,
 /// "begins_with": null, "pooled": false}`, as fl-core/src/abi/declaration.rs has them.
 pub const FL_DECLARE: u32 = 80;
-/// Protocol: the server's side. Text `{"task": {..}, "filled": ["model"], "everyone": [0, 1]}`. All
-/// that it does goes through `FlHost.call` with FL_ASK. An error has the text
+/// Protocol: the server's side. Text `{"task": {..}, "filled": ["model"], "everyone": {"ids": [0, 1],
+/// "of": 2, "draw": "everyone"}}`. All that it does goes through `FlHost.call` with FL_ASK. An error has the text
 /// `{"text": "..", "problem": null}` beside `FlHost.fail`.
 pub const FL_LEAD: u32 = 81;
 /// Protocol: a client's answer. Text

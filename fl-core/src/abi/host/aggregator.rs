@@ -9,6 +9,7 @@ use crate::abi::marshal::{OutgoingMessage, content};
 use crate::abi::raw::*;
 use crate::inbox::loss_of;
 use crate::message::{self, AnyMessage, Erased, Logits, MessageType, Params, View};
+use crate::sealed::Sealed;
 use crate::{
     AnyAggregator, AnyFold, AnyInbox, ClientMessage, Properties, RequiredInputs, Result, Round,
 };
@@ -161,6 +162,8 @@ fn same_outline(first: &dyn AnyMessage, out: &dyn AnyMessage) -> Result<()> {
     }
 }
 
+impl Sealed for LoadedAggregator {}
+
 impl AnyAggregator for LoadedAggregator {
     fn input(&self) -> &'static MessageType {
         self.input
@@ -249,6 +252,8 @@ struct LoadedFold {
     losses: bool,
     first: Option<Erased>,
 }
+
+impl Sealed for LoadedFold {}
 
 impl AnyFold for LoadedFold {
     fn add(&mut self, mail: ClientMessage<Erased>) -> Result<()> {

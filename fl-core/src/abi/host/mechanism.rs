@@ -7,6 +7,7 @@ use crate::abi::marshal::{OutgoingMessage, content};
 use crate::abi::raw::*;
 use crate::message::{AnyMessage, MessageType};
 use crate::privacy::ReleaseNoise;
+use crate::sealed::Sealed;
 use crate::{AnyMechanism, Cohort, PrivacyEvent, Result};
 use anyhow::{Context, anyhow};
 use serde_json::json;
@@ -44,6 +45,8 @@ impl LoadedMechanism {
         anyhow!("{}: it has no operation {operation}", self.remote.who())
     }
 }
+
+impl Sealed for LoadedMechanism {}
 
 impl AnyMechanism for LoadedMechanism {
     fn on(&self) -> &'static MessageType {

@@ -2,10 +2,10 @@
 
 use super::call::{Answer, Answers, Call};
 use super::foreign_call_guard::ForeignCallGuard;
-use crate::abi::ask::ErrorText;
 use crate::abi::context_json::LogEventText;
 #[cfg(unix)]
 use crate::abi::isolated::IsolatedLibrary;
+use crate::abi::library::link::told;
 use crate::abi::marshal::{OutgoingMessage, plain, with_inbox, with_messages};
 use crate::abi::raw::{
     FL_LACKS, FL_OK, FL_PANIC, FL_SHAPE, FL_UNKNOWN, FL_UNPRICED, FlHost, FlInput, FlLibrary,
@@ -450,14 +450,7 @@ impl PartHandle {
             let call = Call::new(self.who, stream, None).with_answers(answers);
             self.make(operation, text, messages, call)
         });
-        if code != FL_OK
-            && answer.misuse.is_none()
-            && let Some(text) = &answer.text
-            && let Ok(error) = serde_json::from_str::<ErrorText>(text)
-        {
-            return Err(error.error());
-        }
-        self.outcome((code, answer))
+        self.outcome((code, told(code, answer)?))
     }
 
     /// The part's role, name and origin, for messages.

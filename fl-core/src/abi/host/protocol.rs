@@ -4,8 +4,7 @@ use super::part_handle::{Functions, PartHandle};
 use super::serve_answer::AnswerSide;
 use super::serve_lead::LeadSide;
 use crate::abi::ask::{
-    AnswerText, ClientAnswerText, CohortAsk, ConflictText, ConflictsText, LeadText, SuitsText,
-    TaskText,
+    AnswerText, ClientAnswerText, ConflictText, ConflictsText, LeadText, SuitsText, TaskText,
 };
 use crate::abi::declaration::{DeclarationText, kept};
 use crate::abi::marshal::{OutgoingMessage, content, plain};
@@ -189,11 +188,16 @@ impl Protocol for LoadedProtocol {
         all
     }
 
+    fn answer_request(&self, client: &mut Client, request: Request<'_>) -> Result<crate::Answer> {
+        let spec = ExchangeSpec::find(&self.exchanges, request.label)?;
+        request.answer_any(spec, client, |client, sent| self.answer(spec, client, sent))
+    }
+
     fn lead(&self, server: &mut Server<'_>) -> Result<()> {
         let text = serde_json::to_string(&LeadText {
             task: server.task().clone(),
             filled: self.filled(|slot| server.has(slot)),
-            everyone: CohortAsk::from(&server.everyone()),
+            everyone: server.everyone(),
         })?;
         self.library.with(|part| {
             let side = LeadSide::new(server, &self.exchanges);

@@ -7,6 +7,7 @@ use crate::abi::marshal::OutgoingMessage;
 use crate::abi::marshal_samples::{send, with_examples};
 use crate::abi::raw::*;
 use crate::message::TensorMap;
+use crate::sealed::Sealed;
 use crate::{
     AnyPool, AnySelector, ClientStatQuery, Examples, Result, Round, SamplingScheme, Stream,
 };
@@ -66,6 +67,8 @@ impl LoadedSelector {
         })
     }
 }
+
+impl Sealed for LoadedSelector {}
 
 impl AnySelector for LoadedSelector {
     fn pool(&self) -> &'static str {

@@ -5,6 +5,7 @@ use super::part_handle::PartHandle;
 use crate::abi::auxiliary::{LossesBack, head_of};
 use crate::abi::context_json::{FitOptionsText, GradientText, StepText};
 use crate::abi::marshal::{OutgoingMessage, content, shorter};
+use crate::abi::marshal_data::with_target;
 use crate::abi::marshal_samples::with_values;
 use crate::abi::raw::*;
 use crate::message::{Message, NamedTensors, Params, Tensor, TensorMap, View};
@@ -95,24 +96,17 @@ impl LoadedTrainer {
     }
 }
 
-/// A target as a tensor; findings, which are -1, 0 or 1, and the classes of pixels as floats.
-fn with_target<R>(target: Target<'_>, f: impl FnOnce(&str, View<'_>) -> R) -> R {
-    match target {
-        Target::Classes(of) => f(
-            "classes",
-            View::U32(ndarray::ArrayView1::from(of).into_dyn()),
-        ),
-        Target::MultiLabel(of) => {
-            let of = of.mapv(f32::from);
-            f("multi-label", View::F32(of.view().into_dyn()))
-        }
-        Target::Pixels(of) => {
-            let of = of.mapv(f32::from);
-            f("pixels", View::F32(of.view().into_dyn()))
-        }
-        Target::Soft(of) => f("soft", View::F32(of.into_dyn())),
-        Target::Scores(of) => f("scores", View::F32(of.into_dyn())),
-    }
+/// As [`with_target`]; findings, which are -1, 0 or 1, and the classes of pixels as floats.
+fn with_floats<R>(
+    target: Target<'_>,
+    f: impl FnOnce(&'static str, View<'_>) -> Result<R>,
+) -> Result<R> {
+    let (kind, of) = match target {
+        Target::MultiLabel(of) => ("multi-label", of.mapv(f32::from)),
+        Target::Pixels(of) => ("pixels", of.mapv(f32::from)),
+        other => return with_target(&other, f),
+    };
+    f(kind, View::F32(of.view().into_dyn()))
 }
 
 impl Trainer for LoadedTrainer {
@@ -153,7 +147,7 @@ impl Trainer for LoadedTrainer {
         let back = LossesBack::of(pass);
         let anchors = [pass.proximal.map(|(_, p)| p), pass.gradient_offset];
         let answer = with_values(x, |values| {
-            with_target(target, |kind, view| {
+            with_floats(target, |kind, view| {
                 text.target = kind.into();
                 let mut all: Vec<NamedTensors<'_>> = vec![vec![
                     ("values".into(), View::F32(values.view())),
@@ -291,7 +285,7 @@ impl Parametric for LoadedTrainer {
 
     fn gradient(&mut self, x: &Samples, target: Target<'_>, loss: Loss) -> Result<Params> {
         let answer = with_values(x, |values| {
-            with_target(target, |kind, view| {
+            with_floats(target, |kind, view| {
                 let text = serde_json::to_string(&GradientText {
                     loss,
                     target: kind.into(),

@@ -42,6 +42,12 @@ pub(in crate::abi) fn ask_other(
 
 /// Returns the answer, or the error that it holds.
 pub(in crate::abi) fn outcome(code: i32, answer: Answer) -> Result<Answer> {
+    let answer = checked(code, told(code, answer)?)?;
+    answer.context("the other side has no such operation")
+}
+
+/// Returns the answer, or the error that its text holds.
+pub(in crate::abi) fn told(code: i32, answer: Answer) -> Result<Answer> {
     if code != FL_OK
         && answer.misuse.is_none()
         && let Some(text) = &answer.text
@@ -49,8 +55,7 @@ pub(in crate::abi) fn outcome(code: i32, answer: Answer) -> Result<Answer> {
     {
         return Err(error.error());
     }
-    let answer = checked(code, answer)?;
-    answer.context("the other side has no such operation")
+    Ok(answer)
 }
 
 struct HostPointer(*const FlHost);

@@ -14,8 +14,8 @@ use crate::abi::marshal::content;
 use crate::abi::raw::*;
 use crate::client::ClientSide;
 use crate::{
-    Body, Client, ClientId, ExchangeSpec, Payload, Protocol, Request, RequiredInputs, Result, Server,
-    Stream,
+    Body, Client, ClientId, ExchangeSpec, Payload, Protocol, Request, RequiredInputs, Result,
+    Server, Stream,
 };
 use anyhow::{Context, bail};
 use std::sync::Arc;
@@ -110,10 +110,14 @@ impl Object for OfProtocol {
             FL_CONFLICTS => {
                 let ConflictsText { filled } = input.json()?;
                 let has = |name: &str| filled.iter().any(|slot| slot == name);
-                let all = self.protocol.conflicts(&has).into_iter().map(|one| ConflictText {
-                    setting: one.setting.map(Into::into),
-                    text: one.text,
-                });
+                let all = self
+                    .protocol
+                    .conflicts(&has)
+                    .into_iter()
+                    .map(|one| ConflictText {
+                        setting: one.setting.map(Into::into),
+                        text: one.text,
+                    });
                 host.json(&all.collect::<Vec<_>>())?;
             }
             FL_SUITS => {

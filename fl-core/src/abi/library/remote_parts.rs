@@ -14,6 +14,7 @@ use crate::message::{
     AnyMessage, Erased, Message, MessageType, NamedTensors, Params, TensorMap, View, message_type,
 };
 use crate::privacy::ReleaseNoise;
+use crate::sealed::Sealed;
 use crate::{
     AnyInbox, AnyMechanism, AnyPool, AnySelector, ClientStatQuery, Cohort, Differentiable,
     Examples, FitOptions, FitReport, Generator, Head, Loss, Parametric, PrivacyEvent, Problem,
@@ -22,8 +23,8 @@ use crate::{
 use anyhow::{Context, anyhow};
 use ndarray::{Array2, ArrayView2};
 use std::any::Any;
-use std::collections::btree_map::Entry;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 
 /// Returns the tensor `state` of an answer; empty if it has none.
@@ -417,6 +418,8 @@ pub(super) fn positions(answer: Answer) -> Result<Vec<usize>> {
     Ok(all.into_iter().map(|at| at as usize).collect())
 }
 
+impl Sealed for RemoteSelector {}
+
 impl AnySelector for RemoteSelector {
     fn pool(&self) -> &'static str {
         self.pool
@@ -501,6 +504,8 @@ pub(super) fn changed(message: &mut dyn AnyMessage, answer: Answer) -> Result<()
     let of = message.message_type();
     message.become_other(of.from_tensors(TensorMap::new(answer.tensors))?)
 }
+
+impl Sealed for RemoteMechanism {}
 
 impl AnyMechanism for RemoteMechanism {
     fn on(&self) -> &'static MessageType {

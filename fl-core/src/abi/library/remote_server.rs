@@ -3,7 +3,7 @@
 use super::call_context::{Host, Input};
 use super::link::{Link, asked_back, read};
 use super::remote_parts::{RemoteModel, RemoteSlots, message_in, positions, with_pool};
-use crate::abi::ask::{Ask, AskBack, CohortAsk, ErrorText, LeadText, MailText, RoundAsk, StepText};
+use crate::abi::ask::{Ask, AskBack, ErrorText, LeadText, MailText, RoundAsk, StepText};
 use crate::abi::host::{Answer, Answers};
 use crate::abi::marshal::{OutgoingMessage, content};
 use crate::abi::marshal_data::{apart, with_bytes, with_samples};
@@ -55,7 +55,7 @@ impl RemoteServer {
             slots: RemoteSlots::new(link),
             filled: text.filled,
             task: text.task,
-            everyone: text.everyone.into(),
+            everyone: text.everyone,
             exchanges,
         }
     }
@@ -115,8 +115,8 @@ impl ServerCalls for RemoteServer {
     }
     fn with_examples(&self, at_least: usize) -> Cohort {
         let those = self.slots.link.json(&Ask::WithExamples { at_least }, &[]);
-        let those: Option<CohortAsk> = self.slots.link.keep(those);
-        those.map_or_else(|| self.everyone(), Into::into)
+        let those = self.slots.link.keep(those);
+        those.unwrap_or_else(|| self.everyone())
     }
     fn executor(&self) -> SharedExecutor {
         Arc::new(Serial)
@@ -182,8 +182,7 @@ impl ServerCalls for RemoteServer {
             round: RoundAsk::of(round),
             loss: loss.map(|(label, _)| label.into()),
         };
-        let cohort: CohortAsk = self.slots.link.json(&ask, &letters)?;
-        Ok(cohort.into())
+        self.slots.link.json(&ask, &letters)
     }
 }
 
@@ -232,7 +231,7 @@ impl Exchanges for RemoteServer {
         let ask = Ask::Run {
             round: RoundAsk::of(round),
             label: label.into(),
-            cohort: cohort.into(),
+            cohort: cohort.clone(),
             which,
             shown: round.sent_any().map(|sent| sent.kind().into()),
             forms: form.is_some(),
@@ -262,7 +261,7 @@ impl Releases for RemoteServer {
             slot: slot.into(),
             round: RoundAsk::of(round),
             kind: message.kind().into(),
-            cohort: cohort.into(),
+            cohort: cohort.clone(),
             clip,
         };
         self.slots.change(&ask, message)
@@ -279,7 +278,7 @@ impl Releases for RemoteServer {
         let ask = Ask::Affords {
             slot: slot.into(),
             kind: message.kind().into(),
-            cohort: cohort.into(),
+            cohort: cohort.clone(),
         };
         let tensors = content(message);
         let letter = [OutgoingMessage::new(&tensors)];
