@@ -481,7 +481,7 @@ pub(super) struct LeadText {
 
 /// The facts of a request for a protocol whose client answers it; those that the requests to most
 /// clients have in common.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct AnswerText {
     pub label: String,
     pub task: Task,

@@ -1,7 +1,7 @@
 //! How samples, examples and targets cross between a protocol's library and the program.
 
 use super::data_sets::{KnownSets, Rows};
-use super::marshal::{OutgoingMessage, shorter};
+use super::marshal::shorter;
 use crate::message::{NamedTensors, Tensor, TensorMap, View};
 use crate::{Examples, Inputs, Labels, OwnedTarget, Problem, Public, Result, Samples, Target};
 use anyhow::{Context, bail, ensure};
@@ -282,12 +282,7 @@ pub(super) fn with_more<'b>(
     these.chain(more).collect()
 }
 
-/// Runs `f` with a message of bytes under this name.
-pub(super) fn with_bytes<R>(
-    name: &'static str,
-    bytes: &[u8],
-    f: impl FnOnce(&[OutgoingMessage<'_, '_>]) -> R,
-) -> R {
-    let tensors: NamedTensors<'_> = vec![(name.into(), View::U8(bytes.into()))];
-    f(&[OutgoingMessage::new(&tensors)])
+/// Returns the tensors of a message of bytes.
+pub(super) fn bytes_named<'b>(name: &'static str, bytes: &'b [u8]) -> NamedTensors<'b> {
+    vec![(name.into(), View::U8(bytes.into()))]
 }

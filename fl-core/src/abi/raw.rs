@@ -192,8 +192,9 @@ pub const FL_HEAD: u32 = 73;
 /// Protocol. Gives the text of what it declares: `{"slots": [..], "exchanges": [..], "grows": null,
 /// "begins_with": null, "pooled": false}`, as fl-core/src/abi/declaration.rs has them.
 pub const FL_DECLARE: u32 = 80;
-/// Protocol: the server's side. Text `{"task": {..}, "filled": ["model"], "everyone": {"ids": [0, 1],
-/// "of": 2, "draw": "everyone"}}`. All that it does goes through `FlHost.call` with FL_ASK. An error has the text
+/// Protocol: the server's side. Text
+/// `{"task": {..}, "filled": ["model"], "everyone": {"ids": [0, 1], "of": 2, "draw": "everyone"}}`.
+/// All that it does goes through `FlHost.call` with FL_ASK. An error has the text
 /// `{"text": "..", "problem": null}` beside `FlHost.fail`.
 pub const FL_LEAD: u32 = 81;
 /// Protocol: a client's answer. Text
@@ -388,9 +389,10 @@ pub struct FlLibrary {
     /// Describes every part, as JSON in the library's own memory, until `free`:
     /// `{"parts": [{"role": "aggregator", "name": "my-mean", "signature": "params -> params", "doc": "One sentence.", "settings": [{"name": "trim", "doc": "One sentence.", "schema": {"type": "number", "default": 0.1, "minimum": 0}}]}]}`.
     /// A setting without a default must be given. A group of settings has the schema
-    /// `{"type": "object", "settings": [..]}`, with settings like these. A part may have an `index`: what `create` and
-    /// FL_CHECK call it, if that is not its position here. `"from"` may name its crate, and
-    /// `"brought": true` says that it is there only because others of the library use that crate:
+    /// `{"type": "object", "settings": [..]}`, with settings like these. A part may have an
+    /// `index`: what `create` and FL_CHECK call it, if that is not its position here. `"from"` may
+    /// name its crate, and `"brought": true` says that it is there only because others of the
+    /// library use that crate:
     /// it gives way to the same part of the same crate elsewhere. Kinds of messages of its own
     /// stand beside the parts:
     /// `"messages": [{"kind": "spreads", "doc": "One sentence.", "reach": "any", "tensors": [{"name": "spread", "type": "f64", "shape": "rows x 2", "doc": "One sentence."}]}]`.

@@ -84,10 +84,7 @@ impl LoadedAggregator {
         input: &'static MessageType,
         output: &'static MessageType,
     ) -> Result<Self> {
-        let about: AboutAggregator = match remote.call(FL_DESCRIBE, "", &[], None, None)? {
-            Some(answer) => remote.json(&answer)?,
-            None => AboutAggregator::default(),
-        };
+        let about: AboutAggregator = remote.value(FL_DESCRIBE, "", &[])?.unwrap_or_default();
         about.known().context(remote.who())?;
         let claims = |name: &str| about.claims.iter().any(|n| n == name);
         let needs = |name: &str| about.needs.iter().any(|n| n == name);

@@ -178,7 +178,7 @@ impl Functions {
             who,
             part: std::ptr::null_mut(),
         }
-        .call(operation, text, &[], None, None)
+        .ask(operation, text, &[])
     }
 }
 
@@ -286,6 +286,28 @@ impl PartHandle {
         self.outcome(with_messages(letters, |messages| {
             self.operate(operation, text, messages, stream, exec)
         }))
+    }
+
+    /// As [`PartHandle::call`], with messages of these tensors.
+    pub fn ask(
+        &self,
+        operation: u32,
+        text: &str,
+        messages: &[NamedTensors<'_>],
+    ) -> Result<Option<Answer>> {
+        let letters: Vec<_> = messages.iter().map(OutgoingMessage::new).collect();
+        self.call(operation, text, &letters, None, None)
+    }
+
+    /// As [`PartHandle::ask`], for the value of the answer's text.
+    pub fn value<T: serde::de::DeserializeOwned>(
+        &self,
+        operation: u32,
+        text: &str,
+        messages: &[NamedTensors<'_>],
+    ) -> Result<Option<T>> {
+        let answer = self.ask(operation, text, messages)?;
+        answer.map(|answer| self.json(&answer)).transpose()
     }
 
     /// The answer to an operation that gives no part.
@@ -405,7 +427,7 @@ impl PartHandle {
 
     /// The state that `operation` gives; empty if there is none.
     pub fn save(&self, operation: u32) -> Result<Option<Vec<u8>>> {
-        let Some(answer) = self.call(operation, "", &[], None, None)? else {
+        let Some(answer) = self.ask(operation, "", &[])? else {
             return Ok(None);
         };
         let mut parcel = TensorMap::new(answer.tensors);
@@ -419,8 +441,7 @@ impl PartHandle {
     pub fn load(&self, operation: u32, state: &[u8]) -> Result<Option<()>> {
         let tensors: NamedTensors<'_> =
             vec![("state".into(), crate::message::View::U8(state.into()))];
-        let done = self.call(operation, "", &[OutgoingMessage::new(&tensors)], None, None)?;
-        Ok(done.map(|_| ()))
+        Ok(self.ask(operation, "", &[tensors])?.map(drop))
     }
 
     /// As [`PartHandle::must`], in the middle of which `answers` answers. What is asked for is an

@@ -28,6 +28,8 @@ pub(super) struct LoadedProtocol {
     declared: DeclarationText,
     /// The names of all slots.
     fillable: Vec<&'static str>,
+    /// See [`LoadedProtocol::brief`].
+    last: Mutex<Option<Arc<(AnswerText, String)>>>,
 }
 
 /// The data that a spec may give or leave out, as `conflicts` and `suits` may ask.
@@ -113,6 +115,7 @@ impl LoadedProtocol {
             exchanges,
             declared,
             fillable: Vec::new(),
+            last: Mutex::default(),
         };
         let slots = protocol.declare().into_slots();
         protocol.fillable = slots.into_iter().map(|slot| slot.name).collect();
@@ -142,36 +145,54 @@ impl LoadedProtocol {
         client: &mut Client,
         sent: &dyn AnyMessage,
     ) -> Result<Erased> {
-        let facts = AnswerText {
-            label: spec.label.into(),
-            task: client.task().clone(),
-            filled: self.filled(|slot| client.has(slot)),
-        };
-        let (client_id, stream) = (client.id(), client.core().now.clone());
+        let (id, stream) = (client.id(), client.core().now.clone());
+        let brief = self.brief(spec, client)?;
         let tensors = content(sent);
         let letter = [OutgoingMessage {
-            from: client_id,
+            from: id,
             ..OutgoingMessage::new(&tensors)
         }];
         self.library.with(|part| {
             let side = AnswerSide::new(client);
+            let (facts, text) = &*brief;
             let verbose = &self.library.verbose;
             if !verbose.load(Ordering::Relaxed) {
-                let (text, stream) = (serde_json::to_string(&facts)?, Some(&stream));
-                let answer = part.asking_if(FL_ANSWER_BRIEF, &text, &letter, stream, &side)?;
+                let stream = Some(&stream);
+                let answer = part.asking_if(FL_ANSWER_BRIEF, text, &letter, stream, &side)?;
                 if let Some(answer) = answer {
                     return part.message_of(answer, spec.answer);
                 }
                 verbose.store(true, Ordering::Relaxed);
             }
             let text = serde_json::to_string(&ClientAnswerText {
-                facts,
-                client: client_id,
+                facts: facts.clone(),
+                client: id,
                 key: stream.key(),
             })?;
             let answer = part.asking(FL_ANSWER, &text, &letter, None, &side)?;
             part.message_of(answer, spec.answer)
         })
+    }
+
+    /// The facts for a client's answer, and their text: mostly those of the answer before.
+    fn brief(&self, spec: &ExchangeSpec, client: &Client) -> Result<Arc<(AnswerText, String)>> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |(facts, _): &(AnswerText, String)| {
+            let same_slot = |name: &&str| facts.filled.contains(*name) == client.has(name);
+            facts.label == spec.label
+                && facts.task == *client.task()
+                && self.fillable.iter().all(same_slot)
+        };
+        if let Some(known) = last.as_ref().filter(|known| same(known)) {
+            return Ok(known.clone());
+        }
+        let facts = AnswerText {
+            label: spec.label.into(),
+            task: client.task().clone(),
+            filled: self.filled(|slot| client.has(slot)),
+        };
+        let text = serde_json::to_string(&facts)?;
+        Ok(last.insert(Arc::new((facts, text))).clone())
     }
 }
 
@@ -209,10 +230,10 @@ impl Protocol for LoadedProtocol {
         let all = || -> Result<Vec<ConflictText>> {
             let filled = self.given(has);
             let text = serde_json::to_string(&ConflictsText { filled })?;
-            self.library.with(|part| {
-                let answer = part.call(FL_CONFLICTS, &text, &[], None, None)?;
-                answer.map_or_else(|| Ok(Vec::new()), |answer| part.json(&answer))
-            })
+            let found = self
+                .library
+                .with(|part| part.value(FL_CONFLICTS, &text, &[]))?;
+            Ok(found.unwrap_or_default())
         };
         match all() {
             Ok(all) => all
@@ -230,10 +251,9 @@ impl Protocol for LoadedProtocol {
         let why = || -> Result<Option<String>> {
             let filled = self.given(has);
             let text = serde_json::to_string(&SuitsText { kind, filled })?;
-            self.library.with(|part| {
-                let answer = part.call(FL_SUITS, &text, &[], None, None)?;
-                answer.map_or(Ok(None), |answer| part.json(&answer))
-            })
+            let found: Option<Option<String>> =
+                self.library.with(|part| part.value(FL_SUITS, &text, &[]))?;
+            Ok(found.flatten())
         };
         match why() {
             Ok(None) => Ok(()),

@@ -44,11 +44,8 @@ impl Default for AboutSelector {
 impl LoadedSelector {
     /// Of the pool of this name.
     pub fn new(remote: PartHandle, pool: &str) -> Result<Self> {
-        let AboutSelector { draw, needs_scores } =
-            match remote.call(FL_DESCRIBE, "", &[], None, None)? {
-                Some(answer) => remote.json(&answer)?,
-                None => AboutSelector::default(),
-            };
+        let about: Option<AboutSelector> = remote.value(FL_DESCRIBE, "", &[])?;
+        let AboutSelector { draw, needs_scores } = about.unwrap_or_default();
         if let SamplingScheme::Poisson { rate } = draw {
             ensure!(
                 (0.0..=1.0).contains(&rate),

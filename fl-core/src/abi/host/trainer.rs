@@ -44,13 +44,9 @@ pub(super) struct LoadedTrainer {
 
 impl LoadedTrainer {
     pub fn new(remote: PartHandle, task: &Task) -> Result<Self> {
-        let about = match remote.call(FL_DESCRIBE, "", &[], None, None)? {
-            Some(answer) => remote.json(&answer)?,
-            None => AboutTrainer::default(),
-        };
         Ok(Self {
+            about: remote.value(FL_DESCRIBE, "", &[])?.unwrap_or_default(),
             remote,
-            about,
             outputs: task.kind.outputs(),
             late: DeferredError::default(),
         })
@@ -60,8 +56,7 @@ impl LoadedTrainer {
         self.late.check().context(self.remote.who())?;
         let answer = with_values(x, |values| {
             let tensors: NamedTensors<'_> = vec![("values".into(), View::F32(values))];
-            let letter = [OutgoingMessage::new(&tensors)];
-            self.remote.call(operation, "", &letter, None, None)
+            self.remote.ask(operation, "", &[tensors])
         })?;
         let Some(answer) = answer.filter(|a| operation != FL_FEATURES || !a.tensors.is_empty())
         else {
@@ -185,7 +180,7 @@ impl Trainer for LoadedTrainer {
 
     fn head(&self) -> Option<Head> {
         let head = || -> Result<Option<Head>> {
-            let answer = self.remote.call(FL_HEAD, "", &[], None, None)?;
+            let answer = self.remote.ask(FL_HEAD, "", &[])?;
             let answer = answer.filter(|answer| !answer.tensors.is_empty());
             let head = answer.map(|answer| head_of(&mut TensorMap::new(answer.tensors)));
             let head = head.transpose().context(self.remote.who())?;
@@ -294,8 +289,7 @@ impl Parametric for LoadedTrainer {
                     ("values".into(), View::F32(values.view())),
                     ("target".into(), shorter(&view)),
                 ];
-                let letter = [OutgoingMessage::new(&tensors)];
-                self.remote.call(FL_GRADIENT, &text, &letter, None, None)
+                self.remote.ask(FL_GRADIENT, &text, &[tensors])
             })
         })?;
         let answer = answer.with_context(|| {
@@ -310,20 +304,15 @@ impl Parametric for LoadedTrainer {
     fn descend(&mut self, gradient: &Params, at: usize, of: usize) -> Result<()> {
         self.late.check().context(self.remote.who())?;
         let text = serde_json::to_string(&StepText { at, of })?;
-        let tensors = content(gradient);
-        let letter = [OutgoingMessage::new(&tensors)];
-        let done = self.remote.call(FL_DESCEND, &text, &letter, None, None)?;
+        let done = self.remote.ask(FL_DESCEND, &text, &[content(gradient)])?;
         done.map(drop).with_context(|| {
             Problem::Lacks(format!("{}: it takes no gradients", self.remote.who()))
         })
     }
 
     fn step_size(&self) -> Option<f64> {
-        let size = || match self.remote.call(FL_STEP_SIZE, "", &[], None, None)? {
-            Some(answer) => self.remote.json::<Option<f64>>(&answer),
-            None => Ok(None),
-        };
-        self.late.keep(size()).flatten()
+        let size = self.remote.value(FL_STEP_SIZE, "", &[]);
+        self.late.keep(size).flatten().flatten()
     }
 }
 
