@@ -833,12 +833,14 @@ class Client(_Side):
         each step, which is divided by `batch`. The exchange declares the steps
         (`releases_steps`)."""
         model, own = self.model(slot), self.own
+        kind, known = own._target()
         shapes = {name: array.shape for name, array in model.params().items()}
 
         def step(positions: Array, clip: Callable[[Any], dict[str, Array]]) -> dict[str, Array]:
             sums = {name: np.zeros(shape) for name, shape in shapes.items()}
             for at in positions:
-                for name, slope in clip(model.gradient(own.pick([at]))).items():
+                of_one = model.gradient(own.pick([at]), known[[at]], kind=cast("TargetKind", kind))
+                for name, slope in clip(of_one).items():
                     sums[name] += slope
             return {name: of.astype(np.float32) for name, of in sums.items()}
 
