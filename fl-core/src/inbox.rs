@@ -1,6 +1,7 @@
 //! [`Inbox`]: the answers to one request, as parts see them.
 
 use crate::message::{self, AnyMessage, Message, MessageType, Params};
+use crate::sealed::Sealed;
 use crate::{Problem, Result, kernels, order_statistics};
 use anyhow::{Context, ensure};
 use ndarray::ArrayD;
@@ -239,7 +240,7 @@ pub struct AnyClientMessage<'a> {
 /// An [`Inbox`] without the Rust type of its messages. Conversions of an inbox of parameters copy
 /// no numbers.
 #[expect(clippy::len_without_is_empty, reason = "an inbox is never empty")]
-pub trait AnyInbox: Any + Debug + Send + Sync {
+pub trait AnyInbox: Any + Debug + Send + Sync + Sealed {
     /// Returns the number of answers; at least 1.
     fn len(&self) -> usize;
 
@@ -274,6 +275,8 @@ impl<M: Message> Inbox<M> {
         Self::new(self.iter().map(weigh).collect())
     }
 }
+
+impl<M: AnyMessage> Sealed for Inbox<M> {}
 
 impl<M: AnyMessage> AnyInbox for Inbox<M> {
     fn len(&self) -> usize {

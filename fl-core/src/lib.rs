@@ -20,6 +20,7 @@ pub mod portable;
 pub mod privacy;
 mod roles;
 mod round;
+mod sealed;
 mod server;
 pub mod settings;
 mod slot;

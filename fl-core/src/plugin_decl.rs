@@ -1,6 +1,7 @@
 //! [`PartDecl`]: a part as specs see it, with its name, documentation, checks and constructor.
 
 use crate::message::{Message, SoftLabels};
+use crate::sealed::Sealed;
 use crate::settings::{self, Field, Reader, Value, ValueType};
 use crate::{Aggregator, BoxedPart, Candidate, Protocol, Result, Samples, Stream, Task};
 use anyhow::Context;
@@ -211,7 +212,7 @@ pub fn linked_parts() -> Vec<&'static PartDecl> {
 }
 
 /// A pool that a selector can choose from.
-pub trait Pool: 'static {
+pub trait Pool: Sealed + 'static {
     /// Its name in signatures.
     const NAME: &'static str;
 
@@ -261,6 +262,8 @@ impl AnyPool<'_> {
 
 macro_rules! pool {
     ($pool:ty, $name:expr, $which:ident) => {
+        impl Sealed for $pool {}
+
         impl Pool for $pool {
             const NAME: &'static str = $name;
             fn any(&self) -> AnyPool<'_> {

@@ -7,6 +7,7 @@
 //! `powf`, `sin`, ..) come from the crate `libm`: those of the system differ from processor to
 //! processor in the last bit, and `clippy.toml` refuses them.
 
+use crate::sealed::Sealed;
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, LinalgScalar, ShapeBuilder};
 
@@ -14,11 +15,14 @@ use ndarray::{Array2, ArrayView2, ArrayViewMut2, LinalgScalar, ShapeBuilder};
 const BLOCK: usize = 256;
 
 /// Numbers that [`product`] multiplies: `f32` and `f64`.
-pub trait Fused: LinalgScalar {
+pub trait Fused: LinalgScalar + Sealed {
     /// Returns `a * b + c`, rounded once, without an instruction for it. It has the bits of
     /// `mul_add` and is faster where that calls a function.
     fn fused(a: Self, b: Self, c: Self) -> Self;
 }
+
+impl Sealed for f32 {}
+impl Sealed for f64 {}
 
 impl Fused for f32 {
     #[inline(always)]

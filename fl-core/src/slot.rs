@@ -1,6 +1,7 @@
 //! [`Slot`] and [`SlotSpec`]: typed handles to the slots of a protocol, and their requirements.
 
 use crate::message::{Counts, Message};
+use crate::sealed::Sealed;
 use crate::{
     Ability, Accountant, Aggregator, Generator, Pool, PrivacyMechanism, Role, Selector, Task,
     Trainer, aggregator_signature,
@@ -84,7 +85,7 @@ impl<K: ?Sized> Deref for Slot<K> {
 }
 
 /// A kind of part that can fill a slot.
-pub trait SlotKind {
+pub trait SlotKind: Sealed {
     /// The role of the part.
     const ROLE: Role;
     /// Whether a spec may leave such a slot empty, unless the protocol overrides it.
@@ -95,13 +96,19 @@ pub trait SlotKind {
     }
 }
 
+impl Sealed for dyn Trainer {}
+
 impl SlotKind for dyn Trainer {
     const ROLE: Role = Role::Trainer;
 }
 
+impl Sealed for dyn Generator {}
+
 impl SlotKind for dyn Generator {
     const ROLE: Role = Role::Generator;
 }
+
+impl<I: Message, O: Message> Sealed for dyn Aggregator<In = I, Out = O> {}
 
 impl<I: Message, O: Message> SlotKind for dyn Aggregator<In = I, Out = O> {
     const ROLE: Role = Role::Aggregator;
@@ -114,6 +121,8 @@ impl<I: Message, O: Message> SlotKind for dyn Aggregator<In = I, Out = O> {
 #[derive(Debug)]
 pub struct Attack<M>(PhantomData<fn() -> M>);
 
+impl<M: Message> Sealed for Attack<M> {}
+
 impl<M: Message> SlotKind for Attack<M> {
     const ROLE: Role = Role::Attack;
     const OPTIONAL: bool = true;
@@ -121,6 +130,8 @@ impl<M: Message> SlotKind for Attack<M> {
         M::KIND.into()
     }
 }
+
+impl<P: Pool + ?Sized + 'static> Sealed for dyn Selector<Pool = P> {}
 
 impl<P: Pool + ?Sized + 'static> SlotKind for dyn Selector<Pool = P> {
     const ROLE: Role = Role::Selector;
@@ -130,6 +141,8 @@ impl<P: Pool + ?Sized + 'static> SlotKind for dyn Selector<Pool = P> {
     }
 }
 
+impl<M: Message> Sealed for dyn PrivacyMechanism<On = M> {}
+
 impl<M: Message> SlotKind for dyn PrivacyMechanism<On = M> {
     const ROLE: Role = Role::Privacy;
     const OPTIONAL: bool = true;
@@ -137,6 +150,8 @@ impl<M: Message> SlotKind for dyn PrivacyMechanism<On = M> {
         M::KIND.into()
     }
 }
+
+impl Sealed for dyn Accountant {}
 
 impl SlotKind for dyn Accountant {
     const ROLE: Role = Role::Accountant;
@@ -168,6 +183,12 @@ impl<K: SlotKind + ?Sized> Slot<K> {
 
 impl<K: SlotKind + ?Sized> From<&Slot<K>> for SlotSpec {
     fn from(slot: &Slot<K>) -> Self {
+        slot.spec()
+    }
+}
+
+impl<K: SlotKind + ?Sized> From<Slot<K>> for SlotSpec {
+    fn from(slot: Slot<K>) -> Self {
         slot.spec()
     }
 }

@@ -28,8 +28,8 @@ def timed(spec, threads):
 
 def main(rounds=3, pairs=5, threads=1):
     common = fl.check(ROOT / "specs/fedavg/mnist.yaml")
-    linked = common | {"protocol": {"use": "fedavg", "rounds": rounds, "local": {"epochs": 1, "batch": 32}}}
-    python = common | {"protocol": {"use": "py-fedavg", "rounds": rounds, "epochs": 1, "batch": 32}}
+    how = {"rounds": rounds, "local": {"epochs": 1, "batch": 32}}
+    linked, python = (common | {"protocol": {"use": use, **how}} for use in ("fedavg", "py-fedavg"))
     ratios = []
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

@@ -4,10 +4,11 @@
 use super::marshal_data::{ExamplesAsk, SamplesAsk};
 use crate::message::{Erased, ExchangeShape};
 use crate::{
-    ClientId, ClientMessage, Cohort, Length, Loss, Problem, Round, SamplingScheme, SharedExecutor,
-    Stream, Task, TaskKind,
+    ClientId, ClientMessage, Cohort, Length, Loss, Problem, Round, SharedExecutor, Stream, Task,
+    TaskKind,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// A round without its sent message and executor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,34 +32,6 @@ impl RoundAsk {
     pub fn round(self, exec: SharedExecutor) -> Round {
         let stream = Stream::from_key(self.key);
         Round::new(self.name, self.number, self.last, stream, exec)
-    }
-}
-
-/// A cohort.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct CohortAsk {
-    pub ids: Vec<ClientId>,
-    pub of: usize,
-    pub draw: SamplingScheme,
-}
-
-impl From<&Cohort> for CohortAsk {
-    fn from(cohort: &Cohort) -> Self {
-        Self {
-            ids: cohort.ids.clone(),
-            of: cohort.of,
-            draw: cohort.draw,
-        }
-    }
-}
-
-impl From<CohortAsk> for Cohort {
-    fn from(cohort: CohortAsk) -> Self {
-        Self {
-            ids: cohort.ids,
-            of: cohort.of,
-            draw: cohort.draw,
-        }
     }
 }
 
@@ -104,7 +77,7 @@ pub(super) enum Ask {
     Run {
         round: RoundAsk,
         label: String,
-        cohort: CohortAsk,
+        cohort: Cohort,
         which: Vec<usize>,
         /// The kind of the message that the round shows, which comes last.
         shown: Option<String>,
@@ -120,13 +93,13 @@ pub(super) enum Ask {
         slot: String,
         round: RoundAsk,
         kind: String,
-        cohort: CohortAsk,
+        cohort: Cohort,
         clip: bool,
     },
     Affords {
         slot: String,
         kind: String,
-        cohort: CohortAsk,
+        cohort: Cohort,
     },
     WantsRange {
         slot: String,
@@ -193,6 +166,10 @@ pub(super) enum Ask {
     },
     // of a client
     Own,
+    /// The private sample that the mechanism in this slot has drawn.
+    Private {
+        slot: String,
+    },
     DrawPrivate {
         slot: String,
     },
@@ -498,18 +475,26 @@ impl MailText {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LeadText {
     pub task: Task,
-    pub filled: Vec<String>,
-    pub everyone: CohortAsk,
+    pub filled: BTreeSet<String>,
+    pub everyone: Cohort,
 }
 
-/// The facts of a request for a protocol whose client answers it.
-#[derive(Debug, Serialize, Deserialize)]
+/// The facts of a request for a protocol whose client answers it; those that the requests to most
+/// clients have in common.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct AnswerText {
     pub label: String,
+    pub task: Task,
+    pub filled: BTreeSet<String>,
+}
+
+/// See [`FL_ANSWER`](super::raw::FL_ANSWER).
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ClientAnswerText {
+    #[serde(flatten)]
+    pub facts: AnswerText,
     pub client: ClientId,
     pub key: [u8; 32],
-    pub task: Task,
-    pub filled: Vec<String>,
 }
 
 /// See [`FL_CONFLICTS`](super::raw::FL_CONFLICTS).

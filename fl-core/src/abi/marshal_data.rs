@@ -1,7 +1,7 @@
 //! How samples, examples and targets cross between a protocol's library and the program.
 
 use super::data_sets::{KnownSets, Rows};
-use super::marshal::{OutgoingMessage, shorter};
+use super::marshal::shorter;
 use crate::message::{NamedTensors, Tensor, TensorMap, View};
 use crate::{Examples, Inputs, Labels, OwnedTarget, Problem, Public, Result, Samples, Target};
 use anyhow::{Context, bail, ensure};
@@ -244,30 +244,27 @@ pub(super) fn with_target<R>(
     }
 }
 
-/// Returns the target that [`with_target`] sent.
+/// Returns the target that [`with_target`] sent, or a program to a trainer: labels and classes of
+/// pixels are floats there.
 pub(super) fn target_of(kind: &str, parcel: &mut TensorMap) -> Result<OwnedTarget> {
+    let mut whole = |low: f64, high: f64| -> Result<Array2<f64>> {
+        let of = match parcel.rest_of("target")? {
+            Tensor::I64(of) => of.mapv(|x| x as f64),
+            Tensor::U32(of) => of.mapv(f64::from),
+            Tensor::F32(of) => of.mapv(f64::from),
+            _ => bail!("a target of {kind} has whole numbers"),
+        };
+        let fits = |x: &f64| (low..=high).contains(x) && x.fract() == 0.0;
+        ensure!(
+            of.iter().all(fits),
+            "a target of {kind} has whole numbers from {low} to {high}"
+        );
+        Ok(of.into_dimensionality()?)
+    };
     Ok(match kind {
         "classes" => OwnedTarget::Classes(parcel.list("target")?),
-        "multi-label" => {
-            let of = parcel.rest_of("target")?;
-            let Tensor::I64(of) = of else {
-                bail!("a target of labels is i64");
-            };
-            let of: Array2<i64> = of.into_dimensionality()?;
-            ensure!(
-                of.iter().all(|x| (-1..=1).contains(x)),
-                "a label is -1, 0 or 1"
-            );
-            OwnedTarget::MultiLabel(of.mapv(|x| x as i8))
-        }
-        "pixels" => {
-            let of: Array2<u32> = parcel.u32("target")?.into_dimensionality()?;
-            ensure!(
-                of.iter().all(|x| *x < 256),
-                "a class of pixels is below 256"
-            );
-            OwnedTarget::Pixels(of.mapv(|x| x as u8))
-        }
+        "multi-label" => OwnedTarget::MultiLabel(whole(-1.0, 1.0)?.mapv(|x| x as i8)),
+        "pixels" => OwnedTarget::Pixels(whole(0.0, 255.0)?.mapv(|x| x as u8)),
         "soft" => OwnedTarget::Soft(parcel.table("target")?),
         "scores" => OwnedTarget::Scores(parcel.table("target")?),
         other => bail!("no target is called `{other}`"),
@@ -285,12 +282,7 @@ pub(super) fn with_more<'b>(
     these.chain(more).collect()
 }
 
-/// Runs `f` with a message of bytes under this name.
-pub(super) fn with_bytes<R>(
-    name: &'static str,
-    bytes: &[u8],
-    f: impl FnOnce(&[OutgoingMessage<'_, '_>]) -> R,
-) -> R {
-    let tensors: NamedTensors<'_> = vec![(name.into(), View::U8(bytes.into()))];
-    f(&[OutgoingMessage::new(&tensors)])
+/// Returns the tensors of a message of bytes.
+pub(super) fn bytes_named<'b>(name: &'static str, bytes: &'b [u8]) -> NamedTensors<'b> {
+    vec![(name.into(), View::U8(bytes.into()))]
 }

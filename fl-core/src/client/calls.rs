@@ -1,11 +1,12 @@
 //! What a [`Client`](crate::Client) asks of its host: the one way from a protocol's answer to the
 //! client's data and parts.
 
-use crate::message::{AnyMessage, Erased};
+use crate::message::{self, AnyMessage, Erased, Ids};
 use crate::{
     AnyInbox, AnyMechanism, AnySelector, ClientId, Examples, Generator, Public, Result, Round,
     Stream, Task, Trainer,
 };
+use anyhow::ensure;
 use std::sync::Arc;
 
 /// See [`Client`](crate::Client) for what each does.
@@ -53,4 +54,18 @@ pub(crate) trait ClientCalls: Send {
         mechanism: &mut dyn AnyMechanism,
     ) -> Result<()>;
     fn end_steps(&mut self, slot: &str, mechanism: Box<dyn AnyMechanism>);
+}
+
+/// See [`Client::private`](crate::Client::private).
+pub(crate) fn private(client: &dyn ClientCalls, slot: &str) -> Result<Examples> {
+    let Some(drawn) = client.stashed(super::PRIVATE)? else {
+        ensure!(
+            !client.has(slot),
+            "it has drawn no private sample through parts.{slot}"
+        );
+        return Ok(client.own().clone());
+    };
+    let Ids(drawn) = message::decode(&drawn)?;
+    let drawn: Vec<usize> = drawn.into_iter().map(|at| at as usize).collect();
+    Ok(client.own().pick(&drawn))
 }

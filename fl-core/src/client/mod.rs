@@ -16,7 +16,7 @@ use crate::{
     Differentiable, Examples, Generator, Inbox, LogEvent, MechanismSlot, Parametric, Pool, Problem,
     Public, Result, Round, SelectorSlot, Serial, Stream, Task, Trainer, message, parametric,
 };
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use std::sync::Arc;
 
 /// Key under which a client stashes the positions of its private sample.
@@ -105,16 +105,7 @@ impl Client {
     /// If the slot is filled and no sample was drawn. A client whose draw was lost must not fall
     /// back on all its examples.
     pub fn private(&self, slot: &MechanismSlot<Ids>) -> Result<Examples> {
-        let Some(Ids(drawn)) = self.stashed(PRIVATE)? else {
-            ensure!(
-                !self.has(slot),
-                "it has drawn no private sample through parts.{}",
-                slot.name()
-            );
-            return Ok(self.own().clone());
-        };
-        let drawn: Vec<usize> = drawn.into_iter().map(|at| at as usize).collect();
-        Ok(self.own().pick(&drawn))
+        calls::private(self.calls(), slot.name())
     }
 
     /// Draws a new private sample, if `slot` is filled. The counts in the client's envelopes then

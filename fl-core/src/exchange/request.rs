@@ -181,7 +181,7 @@ pub fn answer(
 ) -> Result<Answer> {
     let answer = match question.label == SAMPLES.label() {
         true => question.answer(&SAMPLES.spec(), client, |_, _: &Nothing| Ok(Nothing)),
-        false => protocol.declare().answer(client, question),
+        false => protocol.answer_request(client, question),
     };
     let ended = client.core_mut().end();
     let answer = answer?;

@@ -2,13 +2,14 @@
 
 use super::{Message, MessageType, NamedTensors, encode};
 use crate::Result;
+use crate::sealed::SealedMessage;
 use anyhow::anyhow;
 use std::any::Any;
 use std::fmt::Debug;
 
 /// A message by its kind and tensors: a [`Message`] of any Rust type, or a message whose kind was
 /// declared at run time ([`MessageType::declare`]).
-pub trait AnyMessage: Any + Debug + Send + Sync {
+pub trait AnyMessage: Any + Debug + Send + Sync + SealedMessage {
     /// Returns the type of its kind.
     fn message_type(&self) -> &'static MessageType;
 

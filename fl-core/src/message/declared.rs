@@ -6,6 +6,7 @@ use super::{
     AnyMessage, Bits, Column, Dtype, Erased, ExchangeShape, MessageType, NamedTensors, SampleShape,
     SensitivityNorm, Tensor,
 };
+use crate::sealed::SealedMessage;
 use crate::{Problem, Result};
 use anyhow::{Context, bail, ensure};
 use ndarray::{ArrayD, IxDyn};
@@ -374,6 +375,8 @@ impl Declared {
         }
     }
 }
+
+impl SealedMessage for Declared {}
 
 impl AnyMessage for Declared {
     fn message_type(&self) -> &'static MessageType {

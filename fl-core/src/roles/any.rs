@@ -3,6 +3,7 @@
 
 use crate::message::{AnyMessage, Erased, Message, MessageType};
 use crate::privacy::ReleaseNoise;
+use crate::sealed::Sealed;
 use crate::{
     Accountant, Aggregator, AnyInbox, AnyPool, BoxedAggregator, BoxedMechanism, BoxedSelector,
     ClientMessage, ClientStatQuery, Cohort, Examples, Fold, Generator, Inbox, Pool, PrivacyEvent,
@@ -14,7 +15,7 @@ use std::any::Any;
 use std::marker::PhantomData;
 
 /// An [`Aggregator`] by the kinds of its messages.
-pub trait AnyAggregator: Send {
+pub trait AnyAggregator: Send + Sealed {
     /// Returns the type of the clients' messages.
     fn input(&self) -> &'static MessageType;
 
@@ -59,7 +60,7 @@ pub trait AnyAggregator: Send {
 }
 
 /// A [`Fold`] by the kinds of its messages.
-pub trait AnyFold: Send {
+pub trait AnyFold: Send + Sealed {
     /// See [`Fold::add`].
     ///
     /// # Errors
@@ -75,7 +76,7 @@ pub trait AnyFold: Send {
 
 /// A [`PrivacyMechanism`] by the kind of its message. A message of another type is an error. A
 /// function that cannot fail returns a default for it.
-pub trait AnyMechanism: Send {
+pub trait AnyMechanism: Send + Sealed {
     /// Returns the type of the messages that it protects.
     fn on(&self) -> &'static MessageType;
 
@@ -134,7 +135,7 @@ pub trait AnyMechanism: Send {
 }
 
 /// A [`Selector`] by the name of its pool. A pool with another name is an error.
-pub trait AnySelector: Send {
+pub trait AnySelector: Send + Sealed {
     /// Returns the name of its pool.
     fn pool(&self) -> &'static str;
 
@@ -186,6 +187,8 @@ pub trait AnySelector: Send {
 
 /// A part with known Rust types.
 struct Typed<T: ?Sized>(Box<T>);
+
+impl<T: ?Sized> Sealed for Typed<T> {}
 
 /// A typed part made from an erased one, for kinds that have these Rust types.
 struct Through<T: ?Sized, Types>(Box<T>, PhantomData<fn() -> Types>);
@@ -491,14 +494,16 @@ impl<P: Pool + ?Sized> Selector for Through<dyn AnySelector, PhantomData<P>> {
 
 /// A part that a declaration makes ([`crate::PartDecl::make`]): a boxed trait object of its role,
 /// with Rust types ([`BoxedAggregator`]) or without (`Box<dyn AnyAggregator>`).
-pub trait BoxedPart: Sized + 'static {
+pub trait BoxedPart: Sized + Sealed + 'static {
     /// Converts the part that a declaration made; `None` if it has another role or other messages.
     fn cast(made: Box<dyn Any + Send>) -> Option<Self>;
 }
 
 macro_rules! boxed_part {
     ($(($($of:tt)*) $boxed:ty: $made:ty => $cast:expr;)+) => {
-        $(impl<$($of)*> BoxedPart for $boxed {
+        $(impl<$($of)*> Sealed for $boxed {}
+
+        impl<$($of)*> BoxedPart for $boxed {
             fn cast(made: Box<dyn Any + Send>) -> Option<Self> {
                 let made = made.downcast::<$made>().ok()?;
                 $cast(*made)

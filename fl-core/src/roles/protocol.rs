@@ -1,6 +1,9 @@
 //! [`Protocol`]: the role that combines the other roles into a method.
 
-use crate::{Conflict, Declaration, ExchangeSpec, Result, Server, SlotSpec, TaskKind};
+use crate::{
+    Answer, Client, Conflict, Declaration, ExchangeSpec, Request, Result, Server, SlotSpec,
+    TaskKind,
+};
 
 /// A paper's algorithm box: the exchanges, and the server's steps between them.
 ///
@@ -40,6 +43,13 @@ pub trait Protocol: Send + Sync {
             false => Ok(()),
             true => Err("it takes each number of a model's output for the score of a class of the whole input".into()),
         }
+    }
+
+    /// Returns a client's answer to a request: that of the declaration. A protocol in a library
+    /// gives it without building its declaration anew.
+    #[doc(hidden)]
+    fn answer_request(&self, client: &mut Client, request: Request<'_>) -> Result<Answer> {
+        self.declare().answer(client, request)
     }
 }
 

@@ -82,7 +82,7 @@ pub enum SamplingScheme {
 }
 
 /// The clients that take part in a round, and how they were drawn.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cohort {
     /// Their numbers, ascending.
     pub ids: Vec<ClientId>,

@@ -17,15 +17,16 @@ from ._federation import Answers, Client, Cohort, Examples, Generator, Model, Pu
 from ._given import Inbox, Lacks, Mail, Message, Pass, Pool, Refused, Round, Shape, Stream, Unpriced
 from ._metric import metric
 from ._model import KeptModel
-from ._parts import aggregator, attack, between, message, privacy, protocol, selector, trainer
-from ._protocol import Arrays, Exchange, Slot, difference, exchange, part, slot
+from ._parts import aggregator, attack, message, privacy, protocol, selector, trainer
+from ._protocol import Arrays, Exchange, Release, Slot, Steps, Training, difference, exchange, part, slot, steps
+from ._range import between
 from ._results import Results, open
 from ._run import STOP, run
 from ._tools import Study, account, audit, check, inspect, parts, schema, study
 
 __all__ = [
     "Answers", "Arrays", "Client", "Cohort", "Error", "Examples", "Exchange", "Generator", "Inbox", "KeptModel", "Lacks", "Mail", "Message", "Mistake", "Model", "Pass", "Pool",
-    "Public", "Refused", "Results", "Round", "RunError", "STOP", "Samples", "Server", "Shape", "Slot", "SpecError", "Stream", "Study", "Unpriced", "account",
+    "Public", "Refused", "Release", "Results", "Round", "RunError", "STOP", "Samples", "Server", "Shape", "Slot", "SpecError", "Steps", "Stream", "Study", "Training", "Unpriced", "account",
     "aggregator", "attack", "audit", "between", "check", "difference", "exchange", "inspect", "message", "metric", "open", "part", "parts", "privacy", "protocol", "run",
-    "schema", "selector", "sinks", "slot", "study", "trainer",
+    "schema", "selector", "sinks", "slot", "steps", "study", "trainer",
 ]

@@ -15,7 +15,7 @@ import numpy as np
 
 from . import _federation, _keep, _state
 from ._given import Inbox, Lacks, Mail, Message, Noise, Pass, Pool, Round, Shape, Stream, Unpriced
-from ._parts import CLASSES
+from ._parts import CLASSES, size_of, typed  # noqa: F401  the program calls `size_of`
 
 _HERE = os.path.dirname(__file__) + os.sep
 _LOSSES = {"CrossEntropy": "cross-entropy", "Mae": "mae", "Mse": "mse", "Norm": "norm", "Kl": "kl"}
@@ -31,7 +31,7 @@ def _loss(loss) -> dict:
 def create(index: int, settings: str, task: str, key: bytes):
     """Makes a part: its settings are there before `__init__`, which takes nothing."""
     cls = CLASSES[index]
-    values = {name.replace("-", "_"): value for name, value in json.loads(settings).items()}
+    values = typed(cls, json.loads(settings))
     made = cls.__new__(cls)
     for name, value in values.items():
         object.__setattr__(made, name, copy.deepcopy(value))
@@ -336,7 +336,7 @@ def _feature_loss(kind: str, host):
         sent = {"features": _array("features", features), "target": np.ascontiguousarray(target, types.get(kind, np.float32))}
         error, _, found = host.ask_back(text, sent)
         if error is not None:
-            raise _protocol._refused(error)
+            raise _federation._refused(error)
         value, slope = (np.asarray(memoryview(found[name])) for name in ("loss", "by-features"))
         return float(value[0]), slope
 
@@ -436,9 +436,9 @@ _OPERATIONS = {
     71: ("load_memory", _load_memory),
     80: ("declare", lambda part, *_: (_federation.declare(part), {}, None)),
     81: ("lead", lambda part, text, _, host: (_federation.lead(part, text, host), {}, None)),
-    82: ("answer", lambda part, *rest: (None, _federation.answer(part, *rest), None)),
     83: ("conflicts", lambda part, text, *_: (_federation.conflicts(part, text), {}, None)),
     84: ("suits", lambda part, text, *_: (_federation.suits(part, text), {}, None)),
+    86: ("answer", lambda part, *rest: (None, _federation.answer(part, *rest), None)),
 }
 
 

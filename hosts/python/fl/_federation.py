@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _state
 from ._given import Lacks, Mail, Message, Refused, Round, Stream
-from ._protocol import _LOSSES, Array, Arrays, Exchange, LossName, Part, Slot, TargetKind, _listed, members
+from ._protocol import _LOSSES, Array, Arrays, Exchange, LossName, Part, Slot, TargetKind, Training, _listed, _value, members
 
 
 # ---- what the methods are given
@@ -221,6 +221,7 @@ class Model:
         epochs: int | None = None,
         steps: int | None = None,
         batch: int = 32,
+        training: Training | None = None,
         loss: LossName | None = None,
         tau: float = 1.0,
         fresh: bool = False,
@@ -233,7 +234,8 @@ class Model:
         """Trains on samples, or on an array `samples x ..`; gives `steps` and the mean `loss`.
 
         `target` is one entry for each sample, of this `kind`: by itself classes (whole numbers) or
-        `soft` probabilities; examples bring their own. Give `epochs` or `steps`. `proximal` is
+        `soft` probabilities; examples bring their own. Give `epochs` or `steps`, or a setting of
+        type `fl.Training` as `training`, which has these, `batch` and `clip`. `proximal` is
         FedProx's weight and anchor, `gradient_offset` SCAFFOLD's addend, `clip` the largest norm of
         a gradient. `auxiliary` is a loss that is added to each mini-batch's, for trainers that show
         their last layer: it gets `weight`, `bias`, `scores` and `target`, and gives `loss`, and the
@@ -241,6 +243,10 @@ class Model:
         features (`samples x features`) and the target of a mini-batch, and gives the loss and its
         slope by each feature. A slot says which of the two it `needs`.
         """
+        if training is not None:
+            if epochs is not None or steps is not None or clip is not None:
+                raise ValueError("give `training`, or `epochs` or `steps` and `clip`")
+            epochs, steps, batch, clip = training.epochs, training.steps, training.batch, training.clip
         if (epochs is None) == (steps is None):
             raise ValueError("give `epochs` or `steps`, one of them")
         if target is None:
@@ -299,6 +305,11 @@ class Model:
         ask, tensors = self._samples(x)
         tensors = {**tensors, "target": np.ascontiguousarray(target, dtype=dtype)}
         return self._ask("gradient", _sent(tensors), x=ask, target=kind, loss=_LOSSES[loss or self._program.part.task.loss])[1]
+
+    def descend(self, gradient: Arrays, at: int, of: int) -> None:
+        """Takes one step of the optimiser along a gradient, as after batch `at` (from 0) of
+        `of`."""
+        self._ask("descend", _sent(packed("params", gradient)), at=at, of=of)
 
     def vjp(self, x: Samples | Array, slope: Array) -> Array:
         """A loss's slope by each number of the inputs, `samples x width`, from its slope by each
@@ -718,7 +729,7 @@ class Client(_Side):
     def __init__(self, program: _Program, facts: dict[str, Any]):
         super().__init__(program)
         self.id: int = facts["client"]
-        self._key = bytes(facts["key"])
+        self._key: bytes = facts["key"]
         self._own: Examples | None = None
 
     @property
@@ -727,6 +738,12 @@ class Client(_Side):
         if self._own is None:
             self._own = Examples(self._program, *self._program.ask("own"))
         return self._own
+
+    def private(self, slot: Slot) -> Examples:
+        """The private sample that the mechanism in this slot has drawn, for this request or an
+        earlier one (`fl.exchange(draws=slot)`); all its own examples, if the slot is empty. Raises
+        `fl.Refused` if no sample was drawn."""
+        return Examples(self._program, *self._program.ask("private", slot=self._program.name(slot, "privacy")))
 
     def stream(self, purpose: str) -> Stream:
         """Its randomness for one purpose within this request."""
@@ -778,6 +795,59 @@ class Client(_Side):
         if of.name not in self._program.filled:
             return tensors
         return self._program.ask("release-here", _sent(tensors), slot=of.name, kind=of.takes)[1]
+
+    def release_steps(
+        self,
+        slot: Slot,
+        like: Any,
+        step: Callable[[Array, Callable[[Any], dict[str, Array]]], Any],
+        then: Callable[[int, dict[str, Array], int], object],
+    ) -> None:
+        """Releases what the steps of a training see of the client's own examples through the
+        mechanism in this slot, as the exchange declares (`releases_steps`). All of them are priced
+        and afforded before the first.
+
+        Each step draws positions of the client's examples. `step(positions, clip)` gives what it
+        sees of them, as a message like `like`, where `clip(message)` bounds one example's part.
+        `then(at, released, of)` gets that with noise: step `at`, from 0, of `of`. Raises
+        `fl.Refused` if the exchange does not declare it, or the budget does not pay for it.
+        """
+        of = self._program.slot(slot, "privacy")
+        ask, kind = self._program.ask, of.takes
+        (held, steps), _ = ask("begin-steps", _sent(packed(kind, like)), slot=of.name, kind=kind)
+
+        def clip(message: Any) -> dict[str, Array]:
+            return ask("clip-held", _sent(packed(kind, message)), mechanism=held, kind=kind)[1]
+
+        try:
+            for at in range(steps):
+                positions = np.array(ask("draw-lot", at=at)[0], dtype=np.int64)
+                seen = packed(kind, step(positions, clip))
+                then(at, ask("release-step", _sent(seen), at=at, mechanism=held, kind=kind)[1], steps)
+        finally:
+            ask("end-steps", slot=of.name, mechanism=held)
+
+    def fit_private(self, slot: Slot, privacy: Slot, *, batch: int) -> None:
+        """Trains its model in `slot` on its own examples by DP-SGD (Abadi et al. 2016): the
+        mechanism in `privacy` clips the gradient of each example, and adds noise to their sum in
+        each step, which is divided by `batch`. The exchange declares the steps
+        (`releases_steps`)."""
+        model, own = self.model(slot), self.own
+        kind, known = own._target()
+        shapes = {name: array.shape for name, array in model.params().items()}
+
+        def step(positions: Array, clip: Callable[[Any], dict[str, Array]]) -> dict[str, Array]:
+            sums = {name: np.zeros(shape) for name, shape in shapes.items()}
+            for at in positions:
+                of_one = model.gradient(own.pick([at]), known[[at]], kind=cast("TargetKind", kind))
+                for name, slope in clip(of_one).items():
+                    sums[name] += slope
+            return {name: of.astype(np.float32) for name, of in sums.items()}
+
+        def then(at: int, released: dict[str, Array], of: int) -> None:
+            model.descend({name: (1 / batch * array.astype(float)).astype(np.float32) for name, array in released.items()}, at, of)
+
+        self.release_steps(privacy, {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}, step, then)
 
     def clip(self, slot: Slot, message: Any, agreed: float | None = None) -> dict[str, Array]:
         """The message within the bound of the mechanism in this slot, without noise; `agreed` is
@@ -929,7 +999,7 @@ def declare(part: Part) -> str:
         one["only_clips"] = one["only_clips"] or one["name"] in clipping
     of = {"slots": slots, "exchanges": [one.declared(part) for one in exchanges]}
     grows = getattr(part, "grows_by", None)
-    return json.dumps(of | {"grows": grows and grows.replace("_", "-"), "begins_with": getattr(part, "begins_with", None), "pooled": False})
+    return json.dumps(of | {"grows": grows and grows.replace("_", "-"), "begins_with": getattr(part, "begins_with", None), "pooled": bool(getattr(part, "pools_data", False))})
 
 
 def lead(part: Part, text: str, host: Any) -> None:
@@ -943,12 +1013,14 @@ def lead(part: Part, text: str, host: Any) -> None:
 
 
 def answer(part: Part, text: str, messages: list[Any], host: Any) -> dict[str, Array]:
-    facts = json.loads(text)
+    facts = json.loads(text) | {"client": messages[0][0], "key": host.key()}
     found = next((one for one in members(type(part), Exchange) if one.label == facts["label"]), None)
     if found is None:
         raise LookupError(f"the protocol declares no exchange `{facts['label']}`")
     client, sent = Client(_Program(part, host, facts), facts), Message(messages[0][3])
     try:
+        if drawn := _value(part, found.options["draws"]):
+            client._program.ask("draw-private", slot=drawn.name)
         made: Any = found.answer(part, client, sent)
         made = _staged(found, client, sent, made)
         unchanged(part)
@@ -960,7 +1032,7 @@ def answer(part: Part, text: str, messages: list[Any], host: Any) -> dict[str, A
 
 def _staged(exchange: Exchange, client: Client, sent: Arrays, made: Any) -> Any:
     """The answer, released and forged as declared."""
-    if (release := exchange.releases) and client.has(release.slot):
+    if (release := exchange.releases(client._program.part)) and client.has(release.slot):
         made = packed(exchange.answers, made)
         made = release.put(sent, made, client.release(release.slot, release.take(sent, made)))
     for slot in _listed(exchange.options["bounds"]):

@@ -14,13 +14,14 @@ import threading
 import traceback
 import types
 import typing
-from dataclasses import dataclass
 from pathlib import Path
 
 from . import _fl, _metric, _protocol, _source
+from ._spec import flow, plain
 
 CLASSES: list[type] = []  # a part's number is its position, so nothing is ever taken out
 MESSAGES: dict[str, dict] = {}  # by kind: what was declared of it
+SIZES: dict[str, typing.Any] = {}  # by kind: its `size`
 LOADED: set[str] = set()  # modules that specs have named
 _LOCK = threading.RLock()
 _SEEN: dict[str, str] = {}  # by module: the hash of its source when its parts were declared
@@ -34,16 +35,6 @@ _MUST = {
     "trainer": ("fit", "predict", "save", "load"),
     "protocol": ("lead",),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class between:  # noqa: N801
-    """A range of a setting, for `Annotated`: `fl.between(ge=0, lt=1)`. Those of `annotated_types` do as well."""
-
-    ge: float | None = None
-    gt: float | None = None
-    le: float | None = None
-    lt: float | None = None
 
 
 def _schema(name: str, hint) -> tuple[dict, str, bool]:
@@ -74,7 +65,32 @@ def _schema(name: str, hint) -> tuple[dict, str, bool]:
             return {"type": "array", "items": items | ranges}, doc, optional
     if hint in _TYPES:
         return {"type": _TYPES[hint]} | ranges, doc, optional
-    raise TypeError(f"setting `{name}`: its type must be bool, int, float, str, a Literal of texts, a list of these, or one of them or None")
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        about = " ".join((hint.__doc__ or "").split())
+        return {"type": "object", "settings": list(_settings(hint).values()), "description": about}, doc, optional
+    raise TypeError(f"setting `{name}`: its type must be bool, int, float, str, a Literal of texts, a dataclass of these, a list of these, or one of them or None")
+
+
+def _group(hint) -> type | None:
+    """The dataclass of a setting that is a group of settings."""
+    if typing.get_origin(hint) in (typing.Annotated, typing.Union, types.UnionType):
+        return next((found for one in typing.get_args(hint) if (found := _group(one))), None)
+    return hint if isinstance(hint, type) and dataclasses.is_dataclass(hint) else None
+
+
+def typed(cls: type, settings: typing.Mapping[str, typing.Any]) -> dict[str, typing.Any]:
+    """The program's settings of a part or of a group, by the names of the fields; those of a group as its class."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    out = {}
+    for key, value in settings.items():
+        name = key.replace("-", "_")
+        if (group := _group(hints.get(name))) and isinstance(value, dict):
+            try:
+                value = group(**typed(group, value))
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{key}: {error}") from None
+        out[name] = value
+    return out
 
 
 def _settings(cls: type) -> dict[str, dict]:
@@ -91,7 +107,7 @@ def _settings(cls: type) -> dict[str, dict]:
                 default = float(default)
             if default is None and not optional:
                 raise TypeError(f"setting `{name}`: it is None by default, so its type must say so, such as `float | None`")
-            schema["default"] = default
+            schema["default"] = plain(default)
         elif optional:
             raise TypeError(f"setting `{name}`: what may be None must be None by default")
         doc = doc or name.replace("_", " ").capitalize() + "."
@@ -150,8 +166,8 @@ def _take_settings(cls: type, settings: dict[str, dict]):
                 read = json.loads(_fl.settings(part, flow(chosen)))
             except ValueError as error:
                 raise ValueError(f"{cls.__name__}: {error}") from None
-            for name in chosen:
-                object.__setattr__(self, name.replace("-", "_"), read[name])
+            for name, value in typed(cls, {name: read[name] for name in chosen}).items():
+                object.__setattr__(self, name, value)
         if missing := [name for name in required if not hasattr(self, name)]:
             raise TypeError(f"{cls.__name__}: settings are missing: {', '.join(missing)}")
         if given and own is object.__init__:
@@ -162,7 +178,14 @@ def _take_settings(cls: type, settings: dict[str, dict]):
     cls.__init__ = __init__
 
 
-def message(kind: str, doc: str, tensors: typing.Mapping[str, tuple[str, ...]], reach: str = "any") -> str:
+def message(
+    kind: str,
+    doc: str,
+    tensors: typing.Mapping[str, tuple[str, ...]],
+    reach: str = "any",
+    *,
+    size: typing.Callable[[types.SimpleNamespace], int] | None = None,
+) -> str:
     """Declares a kind of message, for parts that are declared after it; gives `kind` back.
 
     `tensors` says of each tensor its type (`f32`, `f64`, `i64`, `u32`, `u8`), its shape and, if you like, what it holds:
@@ -170,11 +193,23 @@ def message(kind: str, doc: str, tensors: typing.Mapping[str, tuple[str, ...]], 
     or a name that stands for one size throughout a message; a tensor `*` stands for any number of others. `rows` holds the ids of
     samples. `reach` says what one unit of data changes: `any` message becomes any other, a `sum` gains or loses its own, or it is
     `stated` in the message.
+
+    `fl plan` knows the bytes of shapes of `rows`, `classes` and numbers. For other shapes `size(of)` gives the most bytes of one
+    message: `of.params` of the model, `of.rows` of the exchange, `of.inputs` of a sample, `of.outputs`, `of.classes`, and `of.model`,
+    the bytes of a saved model, or `None`.
     """
     columns = [dict(zip(("name", "type", "shape", "doc"), (name, *about), strict=False)) for name, about in tensors.items()]
     with _LOCK:
+        SIZES[kind] = size
         MESSAGES[kind] = {"kind": kind, "doc": doc, "tensors": columns, "reach": reach}
     return kind
+
+
+def size_of(text: str) -> str | None:
+    """For the program: the most bytes of one message of a kind, if its declaration tells."""
+    about = json.loads(text)
+    size = SIZES.get(about.pop("kind"))
+    return None if size is None else json.dumps(int(size(types.SimpleNamespace(**about))))
 
 
 def aggregator(name: str, takes: str = "params", gives: str | None = None) -> typing.Callable[[type[T]], type[T]]:

@@ -31,10 +31,13 @@ running.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+
+from ._range import between
 
 Array: TypeAlias = npt.NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
@@ -47,6 +50,7 @@ Ability = Literal["parameters", "example-gradients", "features", "input-gradient
 LossName = Literal["cross-entropy", "mae", "mse", "norm", "kl"]
 TargetKind = Literal["classes", "multi-label", "pixels", "soft", "scores"]
 
+_OF_SETTINGS = ("times", "rows", "public", "partly", "trains", "draws", "releases_steps")
 _OPTIONAL = {"selector", "privacy", "attack"}
 _ABILITIES = {"parameters": "Parameters", "example-gradients": "ExampleGradients", "features": "Features", "input-gradient": "InputGradient", "equal-steps": "EqualSteps", "auxiliary-loss": "AuxiliaryLoss", "feature-loss": "FeatureLoss"}
 _LOSSES = {"cross-entropy": "CrossEntropy", "mae": "Mae", "mse": "Mse", "norm": "Norm"}
@@ -146,6 +150,39 @@ def part(slot: Slot, take: Callable[[Arrays, Arrays], Arrays], put: Callable[[Ar
     return Release(slot, take, put)
 
 
+class Steps:
+    """Training steps that a mechanism releases: see `fl.steps`."""
+
+    def __init__(self, slot: Slot, steps: int | str | Callable[[Any], int], rate: float | str | Callable[[Any], float], fixed: bool | Callable[[Any], bool]):
+        self.slot, self.steps, self.rate, self.fixed = slot, steps, rate, fixed
+
+    def declared(self, part: Part) -> list[Any]:
+        lots = {"steps": _value(part, self.steps), "rate": float(_value(part, self.rate)), "fixed": bool(_value(part, self.fixed))}
+        return [self.slot.name, lots]
+
+
+def steps(slot: Slot, *, steps: int | str | Callable[[Any], int], rate: float | str | Callable[[Any], float], fixed: bool | Callable[[Any], bool] = False) -> Steps:
+    """Releases what each of so many training steps sees of a client's examples (DP-SGD), for
+    `fl.exchange(releases_steps=..)`. A step draws each example with probability `rate`, or, if
+    `fixed`, this share of them. Each is a value, the name of a setting, or a function of the
+    protocol. The method calls `client.fit_private` or `client.release_steps`."""
+    return Steps(slot, steps, rate, fixed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """One training pass: a number of epochs or of steps."""
+
+    epochs: Annotated[int | None, "Number of epochs. Give this or `steps`.", between(ge=1, le=100_000)] = None
+    steps: Annotated[int | None, "Number of mini-batches. Give this or `epochs`.", between(ge=1, le=100_000_000)] = None
+    batch: Annotated[int, "Examples per mini-batch.", between(ge=1, le=1_000_000)] = 32
+    clip: Annotated[float | None, "Clips the gradient of a mini-batch to this Euclidean norm.", between(gt=0)] = None
+
+    def __post_init__(self) -> None:
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError("must give `epochs` or `steps`" if self.epochs is None else "give `epochs` or `steps`, not both")
+
+
 class Exchange:
     """An exchange of a protocol, see `fl.exchange`: its label, and the method that makes a client's
     answer."""
@@ -154,14 +191,14 @@ class Exchange:
         self.answer, self.label, self.sends, self.answers, self.options = answer, label, sends, answers, options
         self.name, self.__doc__ = answer.__name__, answer.__doc__
 
-    @property
-    def releases(self) -> Release | None:
-        found = self.options["releases"]
+    def releases(self, part: Part) -> Release | None:
+        """How the answer is released with the settings of `part`."""
+        found = _value(part, self.options["releases"])
         whole = Release(found, lambda _, answer: answer, lambda _, __, released: released) if isinstance(found, Slot) else found
         return cast("Release | None", whole)
 
     def declared(self, part: Part) -> dict[str, Any]:
-        of = {name: _value(part, value) if name in ("times", "rows", "public", "partly") else value for name, value in self.options.items()}
+        of = {name: _value(part, value) if name in _OF_SETTINGS else value for name, value in self.options.items()}
 
         def name(slot: Slot | None) -> str | None:
             return None if slot is None else slot.name
@@ -169,12 +206,14 @@ class Exchange:
         def names(slots: Slot | Sequence[Slot]) -> list[str]:
             return [slot.name for slot in _listed(slots)]
 
-        released = [self.releases.slot] if self.releases else []
+        release, steps = self.releases(part), cast("Steps | None", of["releases_steps"])
+        released = [one.slot.name for one in (release, steps) if one]
         flow = {
             "public": self.answers == "nothing" if of["public"] is None else of["public"],
-            "through": names(of["through"]),
+            "through": names(of["draws"] or ()) + names(of["through"]),
             "learnt_through": names(of["learnt_through"]),
-            "releases": [slot.name for slot in released] + names(of["releases_within"]) + names(of["bounds"]),
+            "releases": released + names(of["releases_within"]) + names(of["bounds"]),
+            "steps": steps and steps.declared(part),
             "beside": names(of["beside"]),
             "partly": of["partly"],
             "at_server": names(of["releases_at_server"]),
@@ -186,6 +225,7 @@ class Exchange:
             "up": self.answers,
             "times": of["times"],
             "rows": None if of["rows"] == "all" else of["rows"],
+            "made": of["made"],
             "voices": of["voices"],
             "copies": of["copies"],
             "model": name(of["model"]) or "model",
@@ -210,8 +250,11 @@ def exchange(
     into: Slot | None = None,
     times: int | str | Callable[[Any], int] = 1,
     rows: int | str | Callable[[Any], int] = 0,
-    trains: bool = False,
-    releases: Slot | Release | None = None,
+    made: bool = False,
+    trains: bool | Callable[[Any], bool] = False,
+    draws: Slot | Callable[[Any], Slot | None] | None = None,
+    releases: Slot | Release | Callable[[Any], Slot | Release | None] | None = None,
+    releases_steps: Steps | Callable[[Any], Steps | None] | None = None,
     releases_within: Slot | Sequence[Slot] = (),
     releases_at_server: Slot | Sequence[Slot] = (),
     bounds: Slot | Sequence[Slot] = (),
@@ -240,10 +283,15 @@ def exchange(
 
     * `to`: the selector of the clients; `into`: the aggregator of the answers; `trains`: the client
       trains for its answer; `times` and `rows`: how often, and for how many samples (`"all"`: all
-      public ones): a number, the name of a setting, or a function of the protocol;
+      public ones; with `made`, those that the run generates): a number, the name of a setting, or a
+      function of the protocol;
     * how the answer depends on the client's data. Without any of these it carries no guarantee.
       `releases`: the whole answer goes through this mechanism, or `fl.difference(slot)` or
-      `fl.part(slot, take, put)` of it; `releases_within`: the method itself calls `client.release`;
+      `fl.part(slot, take, put)` of it; `releases_steps`: `fl.steps(slot, ..)`, each step of a
+      training goes through a mechanism; `draws`: before it answers, the client draws a private
+      sample through this mechanism, which `client.private(slot)` gives, here and later; these and
+      `trains` may be functions of the protocol; `releases_within`: the method itself calls
+      `client.release`;
       `releases_at_server`: the server releases its result; `bounds`: a mechanism clips without
       noise; `public`: it uses no private data; `through`, `learnt_through`, `beside`, `partly` and
       `sent_back_unreleased` as in plugins/README.md;
@@ -279,7 +327,7 @@ def check(cls: type) -> None:
         raise TypeError(f"{cls.__name__}: a protocol has at least one exchange: put `@fl.exchange(\"label\")` before the method of a client's answer")
     for one in exchanges:
         for option, value in one.options.items():
-            held = value.slot if isinstance(value, Release) else value
+            held = value.slot if isinstance(value, (Release, Steps)) else value
             for used in held if isinstance(held, (list, tuple)) else [held]:
                 if isinstance(used, Slot) and used not in slots:
                     raise TypeError(f"{cls.__name__}.{one.name}: `{option}` names a slot that is no attribute of the class")

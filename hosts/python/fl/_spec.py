@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -53,10 +54,19 @@ def flow(value, path: str = "") -> str:
             return "[" + ", ".join(flow(inner, f"{path}[{at}]") for at, inner in enumerate(value)) + "]"
     if hasattr(value, "tolist"):
         return flow(value.tolist(), path)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "_fl"):
+        return flow(plain(value), path)
     if hasattr(value, "_fl"):
         return flow({"use": value._fl["name"], **settings_of(value)}, path)
     kind = type(value).__name__
     raise _wrong(path, f"must be a mapping, a list, text, a number, true, false or None; got {value!r} ({kind})"[:300])
+
+
+def plain(value):
+    """A group of settings as a mapping."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    return {one.name.replace("_", "-"): plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
 
 
 def settings_of(part) -> dict:

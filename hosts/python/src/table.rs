@@ -150,10 +150,13 @@ unsafe extern "C" fn call(
     input: *const FlInput,
     host: *const FlHost,
 ) -> i32 {
-    // SAFETY: a part that `give` made, or none for an operation of the library itself, of which
-    // there is none.
+    // SAFETY: a part that `give` made, or none for an operation of the library itself.
     let Some(part) = (unsafe { part.cast::<Py<PyAny>>().as_ref() }) else {
-        return FL_UNKNOWN;
+        return match operation {
+            // SAFETY: the host lends it for the call.
+            FL_BYTES => size(unsafe { &*input }, host),
+            _ => FL_UNKNOWN,
+        };
     };
     guarded(host, |py, host| {
         // SAFETY: the host lends it for the call.
@@ -178,6 +181,25 @@ unsafe extern "C" fn call(
                 None,
             ))),
         }
+    })
+}
+
+/// Answers for the most bytes of a message that Python declared.
+fn size(input: &FlInput, host: *const FlHost) -> i32 {
+    static SIZE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    guarded(host, |py, host| {
+        let told = || -> PyResult<i32> {
+            // SAFETY: the text is the host's, for the call.
+            let text = unsafe { text(input.text) };
+            let told: Option<String> = bridge(py, "size_of", &SIZE)?.call1((text,))?.extract()?;
+            let (Some(told), Some(give)) = (told, host.text) else {
+                return Ok(FL_UNKNOWN);
+            };
+            // SAFETY: the text lives through the call.
+            unsafe { give(host.context, FlText::of(&told)) }
+            Ok(FL_OK)
+        };
+        told().map_err(|error| explained(py, &error))
     })
 }
 

@@ -19,12 +19,11 @@ HERE = str(Path(__file__).parent)
 def as_python(spec, **settings):
     """A spec of the linked FedAvg with the protocol in Python."""
     spec = fl.check(spec)
-    local = spec["protocol"]["local"]
-    own = {"rounds": spec["protocol"]["rounds"], "epochs": local["epochs"], "batch": local["batch"]}
+    own = {name: spec["protocol"][name] for name in ("rounds", "local", "sampling")}
     return spec | {"protocol": {"use": "py-fedavg", **own, **settings}, "plugins": [{"module": "my_protocols", "path": HERE}]}
 
 
-@pytest.mark.parametrize("name", ["fedavg", "fedavg-private"])
+@pytest.mark.parametrize("name", ["fedavg", "fedavg-private", "dp-sgd"])
 def test_exact_fedavg_in_python_has_the_digest_of_the_linked_one_in_every_way_of_running(name):
     linked, spec = fl.run(QUICK / f"{name}.yaml", quiet=True), as_python(QUICK / f"{name}.yaml")
     assert set(fl.testing.ways(spec).values()) == {linked.digest}
@@ -80,6 +79,90 @@ def test_exact_a_killed_run_goes_on_with_the_same_digest(tmp_path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([HERE, *sys.path])}
     assert subprocess.run([sys.executable, "killed.py"], env=environment).returncode == 9
     assert fl.run(resume="here", quiet=True).digest == fl.run(QUICK / "fedavg.yaml", quiet=True).digest
+
+
+SAMPLED = {
+    "protocol": {"use": "class-distill", "rounds": 2, "warm-up": {"epochs": 1, "batch": 8}, "local": {"steps": 3, "batch": 8}, "weight": 0},
+    "parts.sampling": {"use": "sample-examples", "k": 20, "min-examples": 30},
+    "parts.accountant": {"use": "nfdp"},
+    "data.split": "iid",
+    "data.clients": 4,
+}
+
+
+@pytest.mark.parametrize("resample", [False, True])
+def test_exact_private_samples_and_their_price_are_those_of_the_linked_protocol(resample):
+    """Without the term of the means, a client's model depends on its private samples alone."""
+    linked = fl.run(QUICK / "fkd.yaml", SAMPLED | {"protocol.resample": resample}, quiet=True)
+    own = {name: value for name, value in SAMPLED["protocol"].items() if name != "weight"} | {"use": "py-class-means", "resample": resample}
+    spec = fl.check(QUICK / "fkd.yaml", SAMPLED) | {"protocol": own, "plugins": [{"module": "my_protocols", "path": HERE}]}
+    python = fl.run(spec, quiet=True)
+    assert python.epsilon == linked.epsilon and python.outcome["guarantee"] == linked.outcome["guarantee"]
+    assert python.models == linked.models and len(linked.models) == 4
+    for name in linked.models:
+        assert model_bytes(python, name) == model_bytes(linked, name), name
+    assert len(set(fl.testing.ways(spec).values())) == 1
+
+
+def model_bytes(results, name):
+    return Path(results.folder, "models", name).read_bytes()
+
+
+def test_a_private_sample_that_was_not_drawn_is_refused():
+    protocol("never-drew", train=lambda self, client, params: client.private(self.drawn) and params, drawn=fl.slot("privacy", "Draws.", "ids"))
+    fails("never-drew", "it has drawn no private sample through parts.drawn", **{"parts.drawn": {"use": "sample-examples", "k": 5}})
+
+
+def test_steps_that_are_not_declared_or_not_released_are_refused():
+    private = {f"parts.{slot}": fl.check(QUICK / "dp-sgd.yaml")["parts"][slot] for slot in ("example-privacy", "accountant")}
+    steps = fl.steps(my_protocols.PyFedAvg.example_privacy, steps=2, rate=0.5)
+    protocol("skips-steps", exchange={"releases_steps": steps, "trains": False})
+    fails("skips-steps", "`answers` declares a release through parts.example-privacy, and the answer was made without one", **private)
+
+    def train(self, client, params):
+        client.model(self.model).set_params(params)
+        client.fit_private(self.model, self.example_privacy, batch=8)
+        return client.model(self.model).params()
+
+    protocol("undeclared-steps", train=train, exchange={"trains": False})
+    fails("undeclared-steps", "this exchange declares no release through parts.example-privacy", **private)
+    protocol("steps", train=train, exchange={"releases_steps": steps, "trains": False})
+    assert run("steps", **private).epsilon > 0
+
+
+def test_groups_of_settings_are_checked_as_those_of_linked_parts():
+    spec = fl.check(as_python(QUICK / "fedavg.yaml"), {"protocol.local": {"steps": 3}})
+    assert spec["protocol"]["local"] == {"epochs": None, "steps": 3, "batch": 32, "clip": None}
+    assert my_protocols.PyFedAvg(local={"epochs": 3}).local == fl.Training(epochs=3) == my_protocols.PyFedAvg(local=fl.Training(epochs=3)).local
+    for local, text in {
+        "{epochs: 0}": "protocol.local.epochs: must be in 1..=100000, got 0",
+        "{epoch: 1}": "no such setting; did you mean `epochs`",
+        "{epochs: 1, batch: many}": "protocol.local.batch: must be a whole number",
+        "{batch: 8}": "local: must give `epochs` or `steps`",
+        "{epochs: 1, steps: 1}": "local: give `epochs` or `steps`, not both",
+    }.items():
+        with pytest.raises(fl.SpecError) as told:
+            fl.check(as_python(QUICK / "fedavg.yaml"), f"protocol.local={local}")
+        assert text in str(told.value), str(told.value)
+    assert "local" in fl.inspect("py-fedavg")
+
+
+def test_a_message_tells_its_size():
+    fl.message("py-sketch", "A sketch of the parameters.", {"sketch": ("f32", "cells")}, size=lambda of: 4 * (of.params + of.inputs))
+
+    @fl.protocol("sketches")
+    class Sketches(my_protocols.PyFedAvg):
+        """Clients answer with a sketch."""
+
+        @fl.exchange("a sketch", "nothing", "py-sketch", times="rounds", public=True)
+        def sketch(self, client, _):
+            return {"sketch": np.zeros(3)}
+
+    from fl._tools import command
+
+    Path("plan.yaml").write_text(json.dumps(as_python(QUICK / "fedavg.yaml") | {"protocol": {"use": "sketches"}}))
+    line = next(line for line in command("plan", "plan.yaml").splitlines() if "a sketch" in line)
+    assert "?" not in line, line
 
 
 def test_nobody_sees_what_the_mechanism_hides_and_a_leak_is_found():

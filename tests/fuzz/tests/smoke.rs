@@ -1,4 +1,5 @@
 //! Each target over its corpus, and over a few mutations of it: always the same ones.
+//! `FL_MUTATIONS=100000` tries so many of each file.
 
 use fl_fuzz::{TARGETS, mutated};
 use std::path::Path;
@@ -20,11 +21,25 @@ fn smoke(name: &str) {
     let target = TARGETS.iter().find(|t| t.name == name).expect("a target");
     let files = corpus(name);
     assert!(!files.is_empty(), "{name} has no corpus");
-    for file in files {
-        (target.run)(&file);
-        for seed in 0..target.mutations {
-            (target.run)(&mutated(&file, seed));
+    let wanted = std::env::var("FL_MUTATIONS").ok();
+    let wanted = wanted.map(|n| n.parse().expect("FL_MUTATIONS is a number"));
+    for (at, file) in files.iter().enumerate() {
+        (target.run)(file);
+        for seed in 0..wanted.unwrap_or(target.mutations) {
+            let tried = Tried(name, at, seed);
+            (target.run)(&mutated(file, seed));
+            std::mem::forget(tried);
         }
+    }
+}
+
+/// Says which input a target fails with: its name, the number of its file, and the seed.
+struct Tried<'n>(&'n str, usize, u64);
+
+impl Drop for Tried<'_> {
+    fn drop(&mut self) {
+        let Self(name, at, seed) = self;
+        eprintln!("{name}: file {at}, seed {seed}");
     }
 }
 

@@ -229,6 +229,8 @@ settings! {
         /// What goes wrong: kind (an answer has another kind than declared), forgets (the state
         /// cannot be read back), abort (the client's process ends in round 3).
         wrong: String = String::new();
+        /// A file that the server makes when it begins; from then on a wrong kind is declared.
+        begun: String = String::new();
     }
 }
 
@@ -253,9 +255,6 @@ impl TryFrom<(f64, bool)> for Tally {
 
 const WRONG_KIND: Exchange<Nothing, Params> = Exchange::new("a number");
 
-/// Whether a run has begun, so that clients answer what the protocol has declared before.
-static LEADS: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-
 impl Tallies {
     fn answer(&self, me: &mut Client) -> Result<Scalar> {
         std::thread::sleep(std::time::Duration::from_millis(self.pause));
@@ -273,7 +272,7 @@ impl Tallies {
 
 impl Protocol for Tallies {
     fn declare(&self) -> Declaration<'_> {
-        if self.wrong == "kind" && LEADS.load(std::sync::atomic::Ordering::Relaxed) {
+        if self.wrong == "kind" && std::path::Path::new(&self.begun).exists() {
             let other = WRONG_KIND.answered_by(|_, _| Ok(Params::default()));
             return Declaration::new().exchange(other);
         }
@@ -285,7 +284,9 @@ impl Protocol for Tallies {
             sum: 0.0,
             forgets: self.wrong == "forgets",
         };
-        LEADS.store(true, std::sync::atomic::Ordering::Relaxed);
+        if !self.begun.is_empty() {
+            std::fs::write(&self.begun, "")?;
+        }
         server.rounds(self.rounds, &mut tally, |server, tally, round| {
             let all = server.everyone();
             for one in server.collect(round, &ASKED, &all, |_| &Nothing)?.iter() {

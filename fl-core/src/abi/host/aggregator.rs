@@ -9,6 +9,7 @@ use crate::abi::marshal::{OutgoingMessage, content};
 use crate::abi::raw::*;
 use crate::inbox::loss_of;
 use crate::message::{self, AnyMessage, Erased, Logits, MessageType, Params, View};
+use crate::sealed::Sealed;
 use crate::{
     AnyAggregator, AnyFold, AnyInbox, ClientMessage, Properties, RequiredInputs, Result, Round,
 };
@@ -83,10 +84,7 @@ impl LoadedAggregator {
         input: &'static MessageType,
         output: &'static MessageType,
     ) -> Result<Self> {
-        let about: AboutAggregator = match remote.call(FL_DESCRIBE, "", &[], None, None)? {
-            Some(answer) => remote.json(&answer)?,
-            None => AboutAggregator::default(),
-        };
+        let about: AboutAggregator = remote.value(FL_DESCRIBE, "", &[])?.unwrap_or_default();
         about.known().context(remote.who())?;
         let claims = |name: &str| about.claims.iter().any(|n| n == name);
         let needs = |name: &str| about.needs.iter().any(|n| n == name);
@@ -160,6 +158,8 @@ fn same_outline(first: &dyn AnyMessage, out: &dyn AnyMessage) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+impl Sealed for LoadedAggregator {}
 
 impl AnyAggregator for LoadedAggregator {
     fn input(&self) -> &'static MessageType {
@@ -249,6 +249,8 @@ struct LoadedFold {
     losses: bool,
     first: Option<Erased>,
 }
+
+impl Sealed for LoadedFold {}
 
 impl AnyFold for LoadedFold {
     fn add(&mut self, mail: ClientMessage<Erased>) -> Result<()> {

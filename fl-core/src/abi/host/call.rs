@@ -12,7 +12,6 @@ use crate::privacy::{Noise, NoiseDraws};
 use crate::{Draws, Executor, Stream};
 use ndarray::{ArrayD, Dimension, IxDyn};
 use std::alloc::{Layout, alloc_zeroed};
-use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -50,7 +49,6 @@ pub(in crate::abi) struct Answer {
 pub(super) struct CallState {
     pub answer: Answer,
     rooms: Vec<(String, Vec<usize>, AnswerBuffer)>,
-    names: BTreeSet<String>,
     bytes: usize,
     pub draws: Option<Draws>,
     pub noise: Option<NoiseDraws>,
@@ -118,6 +116,14 @@ impl<'a> Call<'a> {
         let state = state.unwrap_or_else(PoisonError::into_inner);
         let mut answer = state.answer;
         answer.drew = state.draws.is_some() || state.noise.is_some();
+        if state.rooms.len() > 1 {
+            let mut names: Vec<&str> = state.rooms.iter().map(|(name, ..)| &**name).collect();
+            names.sort_unstable();
+            if let Some(twin) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+                let what = format!("tensor `{}`: it was given twice", twin[0]);
+                answer.misuse.get_or_insert(what);
+            }
+        }
         answer.tensors.reserve_exact(state.rooms.len());
         for (name, shape, room) in state.rooms {
             let shape = IxDyn(&shape);
@@ -168,9 +174,6 @@ impl<'a> Call<'a> {
             return Err(format!("bytes have 1 dimension, not {}", shape.len()));
         }
         let mut state = self.state();
-        if state.names.contains(name) {
-            return Err("it was given twice".into());
-        }
         let numbers = shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
         let numbers = match dtype {
             FL_BITS => numbers.map(|n| n.div_ceil(8)),
@@ -203,7 +206,6 @@ impl<'a> Call<'a> {
             AnswerBuffer::I64(v) => v.as_mut_ptr().cast(),
         };
         state.bytes = all;
-        state.names.insert(name.into());
         // a vector's numbers stay where they are when it is moved
         state.rooms.push((name.into(), shape.to_vec(), room));
         Ok(data)

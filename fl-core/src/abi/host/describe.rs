@@ -173,20 +173,9 @@ fn part(text: PartText) -> Result<Described> {
         if let Some(why) = obstacle(role, &text.signature) {
             bail!("{why}");
         }
-        let settings = text.settings.iter();
-        ensure!(
-            settings.len() <= SETTINGS,
-            "it has {} settings; at most {SETTINGS} are possible",
-            settings.len()
-        );
-        let fields: Vec<Field> = settings.map(field).collect::<Result<_>>()?;
-        for (at, one) in fields.iter().enumerate() {
-            let twin = fields[..at].iter().any(|f| f.name == one.name);
-            ensure!(!twin, "it has two settings called `{}`", one.name);
-        }
         Ok(Description {
             doc: text.doc.clone(),
-            fields,
+            fields: fields(text.settings.iter().map(Ok))?,
             signature: text.signature.clone(),
         })
     };
@@ -216,7 +205,8 @@ fn part(text: PartText) -> Result<Described> {
 }
 
 /// Reads a setting: `accepts` holds the description that [`Field`] serialises to, `schema` a JSON
-/// Schema of a number, a text, words, or a list of these, as authors in C and Python write it.
+/// Schema of a number, a text, words, a list of these, or a group of settings, as authors in C and
+/// Python write it.
 fn field(text: &Map<String, Json>) -> Result<Field> {
     let word = |key: &str| text.get(key).and_then(Json::as_str);
     let name = word("name").context("a setting has no `name`")?;
@@ -245,23 +235,42 @@ fn field(text: &Map<String, Json>) -> Result<Field> {
         readable("a kind", kind)?;
         accepts = accepts.described(kind);
     }
-    if let Some(default) = &default {
-        if default.is_null() {
-            accepts = ValueType::Optional(accepts.into());
-        }
-        let mut reader = Reader::default();
-        one(&accepts, default, &mut reader);
-        if let Some(wrong) = reader.mistakes.first() {
-            bail!("the default of setting `{name}` {}", wrong.text);
-        }
+    if default.as_ref().is_some_and(Value::is_null) {
+        accepts = ValueType::Optional(accepts.into());
     }
+    // that of a group may leave out what has a default
+    let filled = |default: &Value| {
+        let mut reader = Reader::default();
+        let filled = one(&accepts, default, &mut reader);
+        match reader.mistakes.first() {
+            Some(wrong) => bail!("the default of setting `{name}` {}", wrong.text),
+            None => filled.with_context(|| format!("setting `{name}` has no default")),
+        }
+    };
     Ok(Field {
         name: name.into(),
         old_name: None,
         doc: doc.into(),
-        default,
+        default: default.as_ref().map(filled).transpose()?,
         accepts,
     })
+}
+
+/// Reads the settings of a part or of a group.
+fn fields<'s>(
+    settings: impl ExactSizeIterator<Item = Result<&'s Map<String, Json>>>,
+) -> Result<Vec<Field>> {
+    ensure!(
+        settings.len() <= SETTINGS,
+        "it has {} settings; at most {SETTINGS} are possible",
+        settings.len()
+    );
+    let fields: Vec<Field> = settings.map(|one| field(one?)).collect::<Result<_>>()?;
+    for (at, one) in fields.iter().enumerate() {
+        let twin = fields[..at].iter().any(|f| f.name == one.name);
+        ensure!(!twin, "it has two settings called `{}`", one.name);
+    }
+    Ok(fields)
 }
 
 /// Returns the values that a JSON Schema allows.
@@ -303,7 +312,19 @@ fn value_type(schema: &Map<String, Json>) -> Result<ValueType> {
             Some(Json::Object(items)) => value_type(items)?,
             _ => ValueType::Any,
         }),
-        Some("object") => ValueType::Map(ValueType::Any.into()),
+        Some("object") => match schema.get("settings") {
+            Some(Json::Array(all)) => ValueType::Group {
+                doc: match schema.get("description") {
+                    Some(Json::String(doc)) => readable("a doc", doc).map(|()| doc.clone())?,
+                    _ => String::new(),
+                },
+                fields: fields(all.iter().map(|one| {
+                    let one = one.as_object();
+                    one.context("each of the `settings` of a group must be an object")
+                }))?,
+            },
+            _ => ValueType::Map(ValueType::Any.into()),
+        },
         _ => ValueType::Any,
     })
 }
@@ -341,6 +362,7 @@ fn one(accepts: &ValueType, value: &Value, reader: &mut Reader) -> Option<Value>
         ValueType::Text(_) => value.is_string(),
         ValueType::List { .. } => value.is_sequence(),
         ValueType::Map(_) => value.is_mapping(),
+        ValueType::Group { fields, .. } => return check(fields, value, reader),
         ValueType::Choice { words, .. } => {
             if !words.iter().any(|word| value == word.name.as_str()) {
                 return no_such_choice(value, reader, of);

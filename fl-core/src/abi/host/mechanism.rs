@@ -3,10 +3,11 @@
 use super::deferred_error::{DeferredError, load};
 use super::part_handle::PartHandle;
 use crate::abi::context_json::CohortText;
-use crate::abi::marshal::{OutgoingMessage, content};
+use crate::abi::marshal::content;
 use crate::abi::raw::*;
 use crate::message::{AnyMessage, MessageType};
 use crate::privacy::ReleaseNoise;
+use crate::sealed::Sealed;
 use crate::{AnyMechanism, Cohort, PrivacyEvent, Result};
 use anyhow::{Context, anyhow};
 use serde_json::json;
@@ -34,16 +35,15 @@ impl LoadedMechanism {
         text: &str,
         message: &dyn AnyMessage,
     ) -> Result<Option<T>> {
-        let tensors = content(message);
-        let letter = [OutgoingMessage::new(&tensors)];
-        let answer = self.remote.call(operation, text, &letter, None, None)?;
-        answer.map(|a| self.remote.json(&a)).transpose()
+        self.remote.value(operation, text, &[content(message)])
     }
 
     fn lacks(&self, operation: u32) -> anyhow::Error {
         anyhow!("{}: it has no operation {operation}", self.remote.who())
     }
 }
+
+impl Sealed for LoadedMechanism {}
 
 impl AnyMechanism for LoadedMechanism {
     fn on(&self) -> &'static MessageType {
@@ -64,9 +64,7 @@ impl AnyMechanism for LoadedMechanism {
     fn agree(&mut self, largest: f32) {
         // as f64, so that the same f32 comes out
         let text = f64::from(largest).to_string();
-        let _ = self
-            .late
-            .keep(self.remote.call(FL_AGREE, &text, &[], None, None));
+        let _ = self.late.keep(self.remote.ask(FL_AGREE, &text, &[]));
     }
 
     fn price(&self, message: &dyn AnyMessage, cohort: &Cohort) -> Result<PrivacyEvent> {
@@ -106,8 +104,7 @@ impl AnyMechanism for LoadedMechanism {
     fn actual_cost(&self, price: PrivacyEvent) -> PrivacyEvent {
         let settled = || -> Result<Option<PrivacyEvent>> {
             let text = serde_json::to_string(&price)?;
-            let answer = self.remote.call(FL_ACTUAL_COST, &text, &[], None, None)?;
-            answer.map(|a| self.remote.json(&a)).transpose()
+            self.remote.value(FL_ACTUAL_COST, &text, &[])
         };
         // the price is never less than what it settles for
         self.late.keep(settled()).flatten().unwrap_or(price)

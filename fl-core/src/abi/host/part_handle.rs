@@ -2,10 +2,10 @@
 
 use super::call::{Answer, Answers, Call};
 use super::foreign_call_guard::ForeignCallGuard;
-use crate::abi::ask::ErrorText;
 use crate::abi::context_json::LogEventText;
 #[cfg(unix)]
 use crate::abi::isolated::IsolatedLibrary;
+use crate::abi::library::link::told;
 use crate::abi::marshal::{OutgoingMessage, plain, with_inbox, with_messages};
 use crate::abi::raw::{
     FL_LACKS, FL_OK, FL_PANIC, FL_SHAPE, FL_UNKNOWN, FL_UNPRICED, FlHost, FlInput, FlLibrary,
@@ -178,7 +178,7 @@ impl Functions {
             who,
             part: std::ptr::null_mut(),
         }
-        .call(operation, text, &[], None, None)
+        .ask(operation, text, &[])
     }
 }
 
@@ -286,6 +286,28 @@ impl PartHandle {
         self.outcome(with_messages(letters, |messages| {
             self.operate(operation, text, messages, stream, exec)
         }))
+    }
+
+    /// As [`PartHandle::call`], with messages of these tensors.
+    pub fn ask(
+        &self,
+        operation: u32,
+        text: &str,
+        messages: &[NamedTensors<'_>],
+    ) -> Result<Option<Answer>> {
+        let letters: Vec<_> = messages.iter().map(OutgoingMessage::new).collect();
+        self.call(operation, text, &letters, None, None)
+    }
+
+    /// As [`PartHandle::ask`], for the value of the answer's text.
+    pub fn value<T: serde::de::DeserializeOwned>(
+        &self,
+        operation: u32,
+        text: &str,
+        messages: &[NamedTensors<'_>],
+    ) -> Result<Option<T>> {
+        let answer = self.ask(operation, text, messages)?;
+        answer.map(|answer| self.json(&answer)).transpose()
     }
 
     /// The answer to an operation that gives no part.
@@ -405,7 +427,7 @@ impl PartHandle {
 
     /// The state that `operation` gives; empty if there is none.
     pub fn save(&self, operation: u32) -> Result<Option<Vec<u8>>> {
-        let Some(answer) = self.call(operation, "", &[], None, None)? else {
+        let Some(answer) = self.ask(operation, "", &[])? else {
             return Ok(None);
         };
         let mut parcel = TensorMap::new(answer.tensors);
@@ -419,8 +441,7 @@ impl PartHandle {
     pub fn load(&self, operation: u32, state: &[u8]) -> Result<Option<()>> {
         let tensors: NamedTensors<'_> =
             vec![("state".into(), crate::message::View::U8(state.into()))];
-        let done = self.call(operation, "", &[OutgoingMessage::new(&tensors)], None, None)?;
-        Ok(done.map(|_| ()))
+        Ok(self.ask(operation, "", &[tensors])?.map(drop))
     }
 
     /// As [`PartHandle::must`], in the middle of which `answers` answers. What is asked for is an
@@ -433,19 +454,24 @@ impl PartHandle {
         stream: Option<&Stream>,
         answers: &dyn Answers,
     ) -> Result<Answer> {
+        let answer = self.asking_if(operation, text, letters, stream, answers)?;
+        answer.with_context(|| self.lacks(operation))
+    }
+
+    /// As [`PartHandle::asking`]; `None`: the part has no such operation.
+    pub fn asking_if(
+        &self,
+        operation: u32,
+        text: &str,
+        letters: &[OutgoingMessage<'_, '_>],
+        stream: Option<&Stream>,
+        answers: &dyn Answers,
+    ) -> Result<Option<Answer>> {
         let (code, answer) = with_messages(letters, |messages| {
             let call = Call::new(self.who, stream, None).with_answers(answers);
             self.make(operation, text, messages, call)
         });
-        if code != FL_OK
-            && answer.misuse.is_none()
-            && let Some(text) = &answer.text
-            && let Ok(error) = serde_json::from_str::<ErrorText>(text)
-        {
-            return Err(error.error());
-        }
-        let answer = self.outcome((code, answer))?;
-        answer.with_context(|| self.lacks(operation))
+        self.outcome((code, told(code, answer)?))
     }
 
     /// The part's role, name and origin, for messages.

@@ -4,17 +4,20 @@ use super::part_handle::{Functions, PartHandle};
 use super::serve_answer::AnswerSide;
 use super::serve_lead::LeadSide;
 use crate::abi::ask::{
-    AnswerText, CohortAsk, ConflictText, ConflictsText, LeadText, SuitsText, TaskText,
+    AnswerText, ClientAnswerText, ConflictText, ConflictsText, LeadText, SuitsText, TaskText,
 };
 use crate::abi::declaration::{DeclarationText, kept};
 use crate::abi::marshal::{OutgoingMessage, content, plain};
-use crate::abi::raw::{FL_ANSWER, FL_CONFLICTS, FL_DECLARE, FL_LEAD, FL_SUITS, FL_TASK};
+use crate::abi::raw::{
+    FL_ANSWER, FL_ANSWER_BRIEF, FL_CONFLICTS, FL_DECLARE, FL_LEAD, FL_SUITS, FL_TASK,
+};
 use crate::message::{AnyMessage, Erased};
 use crate::{
     BuildContext, Client, Conflict, Declaration, ExchangeSpec, Protocol, Request, Result, Server,
     SlotSpec, Task, TaskKind, TaskMap,
 };
 use anyhow::Context;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A protocol of a library. It keeps nothing from call to call, so each call has a part of its own.
@@ -25,6 +28,8 @@ pub(super) struct LoadedProtocol {
     declared: DeclarationText,
     /// The names of all slots.
     fillable: Vec<&'static str>,
+    /// See [`LoadedProtocol::brief`].
+    last: Mutex<Option<Arc<(AnswerText, String)>>>,
 }
 
 /// The data that a spec may give or leave out, as `conflicts` and `suits` may ask.
@@ -39,6 +44,8 @@ struct LibraryProtocol {
     make: BuildContext,
     /// Parts that no call uses.
     idle: Mutex<Vec<PartHandle>>,
+    /// It has no [`FL_ANSWER_BRIEF`].
+    verbose: AtomicBool,
 }
 
 impl LibraryProtocol {
@@ -87,6 +94,7 @@ impl LoadedProtocol {
             settings,
             make: make.clone(),
             idle: Mutex::default(),
+            verbose: AtomicBool::new(false),
         });
         let declared: DeclarationText =
             library.with(|part| part.json(&part.must(FL_DECLARE, "", &[], None, None)?))?;
@@ -107,6 +115,7 @@ impl LoadedProtocol {
             exchanges,
             declared,
             fillable: Vec::new(),
+            last: Mutex::default(),
         };
         let slots = protocol.declare().into_slots();
         protocol.fillable = slots.into_iter().map(|slot| slot.name).collect();
@@ -114,14 +123,14 @@ impl LoadedProtocol {
     }
 
     /// The names of slots for which `has` holds.
-    fn filled(&self, has: impl Fn(&str) -> bool) -> Vec<String> {
+    fn filled<C: FromIterator<String>>(&self, has: impl Fn(&str) -> bool) -> C {
         let filled = self.fillable.iter().filter(|name| has(name));
         filled.map(|name| name.to_string()).collect()
     }
 
     /// The names of slots and data for which `has` holds.
     fn given(&self, has: &dyn Fn(&str) -> bool) -> Vec<String> {
-        let mut given = self.filled(has);
+        let mut given: Vec<String> = self.filled(has);
         given.extend(
             DATA.iter()
                 .filter(|name| has(name))
@@ -136,20 +145,54 @@ impl LoadedProtocol {
         client: &mut Client,
         sent: &dyn AnyMessage,
     ) -> Result<Erased> {
-        let text = serde_json::to_string(&AnswerText {
-            label: spec.label.into(),
-            client: client.id(),
-            key: client.core().now.key(),
-            task: client.task().clone(),
-            filled: self.filled(|slot| client.has(slot)),
-        })?;
+        let (id, stream) = (client.id(), client.core().now.clone());
+        let brief = self.brief(spec, client)?;
+        let tensors = content(sent);
+        let letter = [OutgoingMessage {
+            from: id,
+            ..OutgoingMessage::new(&tensors)
+        }];
         self.library.with(|part| {
             let side = AnswerSide::new(client);
-            let tensors = content(sent);
-            let letter = [OutgoingMessage::new(&tensors)];
+            let (facts, text) = &*brief;
+            let verbose = &self.library.verbose;
+            if !verbose.load(Ordering::Relaxed) {
+                let stream = Some(&stream);
+                let answer = part.asking_if(FL_ANSWER_BRIEF, text, &letter, stream, &side)?;
+                if let Some(answer) = answer {
+                    return part.message_of(answer, spec.answer);
+                }
+                verbose.store(true, Ordering::Relaxed);
+            }
+            let text = serde_json::to_string(&ClientAnswerText {
+                facts: facts.clone(),
+                client: id,
+                key: stream.key(),
+            })?;
             let answer = part.asking(FL_ANSWER, &text, &letter, None, &side)?;
             part.message_of(answer, spec.answer)
         })
+    }
+
+    /// The facts for a client's answer, and their text: mostly those of the answer before.
+    fn brief(&self, spec: &ExchangeSpec, client: &Client) -> Result<Arc<(AnswerText, String)>> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |(facts, _): &(AnswerText, String)| {
+            let same_slot = |name: &&str| facts.filled.contains(*name) == client.has(name);
+            facts.label == spec.label
+                && facts.task == *client.task()
+                && self.fillable.iter().all(same_slot)
+        };
+        if let Some(known) = last.as_ref().filter(|known| same(known)) {
+            return Ok(known.clone());
+        }
+        let facts = AnswerText {
+            label: spec.label.into(),
+            task: client.task().clone(),
+            filled: self.filled(|slot| client.has(slot)),
+        };
+        let text = serde_json::to_string(&facts)?;
+        Ok(last.insert(Arc::new((facts, text))).clone())
     }
 }
 
@@ -166,11 +209,16 @@ impl Protocol for LoadedProtocol {
         all
     }
 
+    fn answer_request(&self, client: &mut Client, request: Request<'_>) -> Result<crate::Answer> {
+        let spec = ExchangeSpec::find(&self.exchanges, request.label)?;
+        request.answer_any(spec, client, |client, sent| self.answer(spec, client, sent))
+    }
+
     fn lead(&self, server: &mut Server<'_>) -> Result<()> {
         let text = serde_json::to_string(&LeadText {
             task: server.task().clone(),
             filled: self.filled(|slot| server.has(slot)),
-            everyone: CohortAsk::from(&server.everyone()),
+            everyone: server.everyone(),
         })?;
         self.library.with(|part| {
             let side = LeadSide::new(server, &self.exchanges);
@@ -182,10 +230,10 @@ impl Protocol for LoadedProtocol {
         let all = || -> Result<Vec<ConflictText>> {
             let filled = self.given(has);
             let text = serde_json::to_string(&ConflictsText { filled })?;
-            self.library.with(|part| {
-                let answer = part.call(FL_CONFLICTS, &text, &[], None, None)?;
-                answer.map_or_else(|| Ok(Vec::new()), |answer| part.json(&answer))
-            })
+            let found = self
+                .library
+                .with(|part| part.value(FL_CONFLICTS, &text, &[]))?;
+            Ok(found.unwrap_or_default())
         };
         match all() {
             Ok(all) => all
@@ -203,10 +251,9 @@ impl Protocol for LoadedProtocol {
         let why = || -> Result<Option<String>> {
             let filled = self.given(has);
             let text = serde_json::to_string(&SuitsText { kind, filled })?;
-            self.library.with(|part| {
-                let answer = part.call(FL_SUITS, &text, &[], None, None)?;
-                answer.map_or(Ok(None), |answer| part.json(&answer))
-            })
+            let found: Option<Option<String>> =
+                self.library.with(|part| part.value(FL_SUITS, &text, &[]))?;
+            Ok(found.flatten())
         };
         match why() {
             Ok(None) => Ok(()),

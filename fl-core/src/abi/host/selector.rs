@@ -7,6 +7,7 @@ use crate::abi::marshal::OutgoingMessage;
 use crate::abi::marshal_samples::{send, with_examples};
 use crate::abi::raw::*;
 use crate::message::TensorMap;
+use crate::sealed::Sealed;
 use crate::{
     AnyPool, AnySelector, ClientStatQuery, Examples, Result, Round, SamplingScheme, Stream,
 };
@@ -43,11 +44,8 @@ impl Default for AboutSelector {
 impl LoadedSelector {
     /// Of the pool of this name.
     pub fn new(remote: PartHandle, pool: &str) -> Result<Self> {
-        let AboutSelector { draw, needs_scores } =
-            match remote.call(FL_DESCRIBE, "", &[], None, None)? {
-                Some(answer) => remote.json(&answer)?,
-                None => AboutSelector::default(),
-            };
+        let about: Option<AboutSelector> = remote.value(FL_DESCRIBE, "", &[])?;
+        let AboutSelector { draw, needs_scores } = about.unwrap_or_default();
         if let SamplingScheme::Poisson { rate } = draw {
             ensure!(
                 (0.0..=1.0).contains(&rate),
@@ -66,6 +64,8 @@ impl LoadedSelector {
         })
     }
 }
+
+impl Sealed for LoadedSelector {}
 
 impl AnySelector for LoadedSelector {
     fn pool(&self) -> &'static str {

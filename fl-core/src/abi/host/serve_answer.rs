@@ -10,9 +10,9 @@ use crate::abi::data_sets::HandedOut;
 use crate::abi::library::{Host, Input};
 use crate::abi::marshal::plain;
 use crate::abi::marshal_data::{examples_of, with_examples};
-use crate::client::calls::ClientCalls;
+use crate::client::calls::{ClientCalls, private};
 use crate::message::View;
-use crate::{AnyMechanism, AnySelector, Client, Result, Serial, Stream, Trainer};
+use crate::{AnyMechanism, AnySelector, Client, Examples, Result, Serial, Stream, Trainer};
 use anyhow::bail;
 use ndarray::ArrayView1;
 use std::cell::RefCell;
@@ -37,6 +37,13 @@ impl<'c> AnswerSide<'c> {
             mechanisms: Held::default(),
         }
     }
+}
+
+fn say_examples(sets: &HandedOut, of: &Examples, reply: &Host<'_>) -> Result<()> {
+    with_examples(sets, of, |ask, tensors| {
+        reply.tensors(&tensors)?;
+        reply.json(&ask)
+    })
 }
 
 impl Answers for AnswerSide<'_> {
@@ -102,10 +109,8 @@ impl Answers for AnswerSide<'_> {
             None => Ok(()),
         };
         match ask {
-            Ask::Own => with_examples(sets, client.own(), |ask, tensors| {
-                reply.tensors(&tensors)?;
-                reply.json(&ask)
-            })?,
+            Ask::Own => say_examples(sets, client.own(), reply)?,
+            Ask::Private { slot } => say_examples(sets, &private(client, &slot)?, reply)?,
             Ask::Public => say_public(sets, client.public()?, reply)?,
             Ask::DrawPrivate { slot } => client.draw_private(&slot)?,
             Ask::Note { text } => client.note(plain(&text)),

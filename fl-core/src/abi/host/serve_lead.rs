@@ -5,7 +5,7 @@ use super::serve_parts::{
     Held, ask_generator, ask_held, ask_model, asked, busy, bytes, inbox, number, positions,
     round_of, say, say_public, type_of, with_pool,
 };
-use crate::abi::ask::{Ask, AskBack, CohortAsk, MailText, PartAsk, RoundAsk, StepText};
+use crate::abi::ask::{Ask, AskBack, MailText, PartAsk, RoundAsk, StepText};
 use crate::abi::data_sets::HandedOut;
 use crate::abi::library::link::{ask_back, read};
 use crate::abi::library::{Host, Input};
@@ -13,7 +13,7 @@ use crate::abi::marshal::{OutgoingMessage, content, plain};
 use crate::abi::marshal_data::{numbered, samples_of};
 use crate::message::{AnyMessage, Erased, MessageType, Params, TensorMap, View};
 use crate::server::calls::{ModelReader, ServerCalls, StepStart, StepVerdict};
-use crate::{ClientId, ClientMessage, Cohort, ExchangeSpec, Result, Round, Server, Trainer};
+use crate::{ClientId, ClientMessage, ExchangeSpec, Result, Round, Server, Trainer};
 use anyhow::{bail, ensure};
 use ndarray::ArrayView1;
 use std::cell::RefCell;
@@ -97,7 +97,7 @@ impl Answers for LeadSide<'_, '_> {
         match ask {
             Ask::Who { slot } => reply.json(&server.who(&slot))?,
             Ask::WithExamples { at_least } => {
-                reply.json(&CohortAsk::from(&server.with_examples(at_least)))?;
+                reply.json(&server.with_examples(at_least))?;
             }
             Ask::Public => say_public(sets, server.public()?, reply)?,
             Ask::Model {
@@ -128,8 +128,7 @@ impl Answers for LeadSide<'_, '_> {
                 });
                 let sent = sent.transpose()?;
                 let loss = sent.as_ref().map(|(label, model)| (&**label, &**model));
-                let cohort = server.cohort(&slot, &round, loss)?;
-                reply.json(&CohortAsk::from(&cohort))?;
+                reply.json(&server.cohort(&slot, &round, loss)?)?;
             }
             Ask::Collect {
                 round,
@@ -161,7 +160,6 @@ impl Answers for LeadSide<'_, '_> {
                 let spec = self.exchange(&label)?;
                 let n = input.messages().len() - usize::from(shown.is_some());
                 let messages = sent(spec, n, input)?;
-                let cohort = Cohort::from(cohort);
                 let each = to_each(&cohort, &which, &messages)?;
                 let into = server.aggregated(&label)?;
                 let mut form = |mail: ClientMessage<Erased>| form(reply, mail, into);
@@ -196,7 +194,7 @@ impl Answers for LeadSide<'_, '_> {
             } => {
                 let round = bare(round, server);
                 let mut message = input.message_of(0, type_of(&kind)?)?;
-                server.release(&slot, &round, &mut *message, &cohort.into(), clip)?;
+                server.release(&slot, &round, &mut *message, &cohort, clip)?;
                 say(reply, &*message)?;
             }
             Ask::Clip { slot, kind, .. } => {
@@ -206,7 +204,7 @@ impl Answers for LeadSide<'_, '_> {
             }
             Ask::Affords { slot, kind, cohort } => {
                 let message = input.message_of(0, type_of(&kind)?)?;
-                server.affords(&slot, &*message, &cohort.into())?;
+                server.affords(&slot, &*message, &cohort)?;
             }
             Ask::WantsRange { slot, kind } => {
                 reply.json(&server.wants_range(&slot, type_of(&kind)?)?)?;

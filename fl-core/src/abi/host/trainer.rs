@@ -5,6 +5,7 @@ use super::part_handle::PartHandle;
 use crate::abi::auxiliary::{LossesBack, head_of};
 use crate::abi::context_json::{FitOptionsText, GradientText, StepText};
 use crate::abi::marshal::{OutgoingMessage, content, shorter};
+use crate::abi::marshal_data::with_target;
 use crate::abi::marshal_samples::with_values;
 use crate::abi::raw::*;
 use crate::message::{Message, NamedTensors, Params, Tensor, TensorMap, View};
@@ -43,13 +44,9 @@ pub(super) struct LoadedTrainer {
 
 impl LoadedTrainer {
     pub fn new(remote: PartHandle, task: &Task) -> Result<Self> {
-        let about = match remote.call(FL_DESCRIBE, "", &[], None, None)? {
-            Some(answer) => remote.json(&answer)?,
-            None => AboutTrainer::default(),
-        };
         Ok(Self {
+            about: remote.value(FL_DESCRIBE, "", &[])?.unwrap_or_default(),
             remote,
-            about,
             outputs: task.kind.outputs(),
             late: DeferredError::default(),
         })
@@ -59,8 +56,7 @@ impl LoadedTrainer {
         self.late.check().context(self.remote.who())?;
         let answer = with_values(x, |values| {
             let tensors: NamedTensors<'_> = vec![("values".into(), View::F32(values))];
-            let letter = [OutgoingMessage::new(&tensors)];
-            self.remote.call(operation, "", &letter, None, None)
+            self.remote.ask(operation, "", &[tensors])
         })?;
         let Some(answer) = answer.filter(|a| operation != FL_FEATURES || !a.tensors.is_empty())
         else {
@@ -95,24 +91,17 @@ impl LoadedTrainer {
     }
 }
 
-/// A target as a tensor; findings, which are -1, 0 or 1, and the classes of pixels as floats.
-fn with_target<R>(target: Target<'_>, f: impl FnOnce(&str, View<'_>) -> R) -> R {
-    match target {
-        Target::Classes(of) => f(
-            "classes",
-            View::U32(ndarray::ArrayView1::from(of).into_dyn()),
-        ),
-        Target::MultiLabel(of) => {
-            let of = of.mapv(f32::from);
-            f("multi-label", View::F32(of.view().into_dyn()))
-        }
-        Target::Pixels(of) => {
-            let of = of.mapv(f32::from);
-            f("pixels", View::F32(of.view().into_dyn()))
-        }
-        Target::Soft(of) => f("soft", View::F32(of.into_dyn())),
-        Target::Scores(of) => f("scores", View::F32(of.into_dyn())),
-    }
+/// As [`with_target`]; findings, which are -1, 0 or 1, and the classes of pixels as floats.
+fn with_floats<R>(
+    target: Target<'_>,
+    f: impl FnOnce(&'static str, View<'_>) -> Result<R>,
+) -> Result<R> {
+    let (kind, of) = match target {
+        Target::MultiLabel(of) => ("multi-label", of.mapv(f32::from)),
+        Target::Pixels(of) => ("pixels", of.mapv(f32::from)),
+        other => return with_target(&other, f),
+    };
+    f(kind, View::F32(of.view().into_dyn()))
 }
 
 impl Trainer for LoadedTrainer {
@@ -153,7 +142,7 @@ impl Trainer for LoadedTrainer {
         let back = LossesBack::of(pass);
         let anchors = [pass.proximal.map(|(_, p)| p), pass.gradient_offset];
         let answer = with_values(x, |values| {
-            with_target(target, |kind, view| {
+            with_floats(target, |kind, view| {
                 text.target = kind.into();
                 let mut all: Vec<NamedTensors<'_>> = vec![vec![
                     ("values".into(), View::F32(values.view())),
@@ -191,7 +180,7 @@ impl Trainer for LoadedTrainer {
 
     fn head(&self) -> Option<Head> {
         let head = || -> Result<Option<Head>> {
-            let answer = self.remote.call(FL_HEAD, "", &[], None, None)?;
+            let answer = self.remote.ask(FL_HEAD, "", &[])?;
             let answer = answer.filter(|answer| !answer.tensors.is_empty());
             let head = answer.map(|answer| head_of(&mut TensorMap::new(answer.tensors)));
             let head = head.transpose().context(self.remote.who())?;
@@ -291,7 +280,7 @@ impl Parametric for LoadedTrainer {
 
     fn gradient(&mut self, x: &Samples, target: Target<'_>, loss: Loss) -> Result<Params> {
         let answer = with_values(x, |values| {
-            with_target(target, |kind, view| {
+            with_floats(target, |kind, view| {
                 let text = serde_json::to_string(&GradientText {
                     loss,
                     target: kind.into(),
@@ -300,8 +289,7 @@ impl Parametric for LoadedTrainer {
                     ("values".into(), View::F32(values.view())),
                     ("target".into(), shorter(&view)),
                 ];
-                let letter = [OutgoingMessage::new(&tensors)];
-                self.remote.call(FL_GRADIENT, &text, &letter, None, None)
+                self.remote.ask(FL_GRADIENT, &text, &[tensors])
             })
         })?;
         let answer = answer.with_context(|| {
@@ -316,20 +304,15 @@ impl Parametric for LoadedTrainer {
     fn descend(&mut self, gradient: &Params, at: usize, of: usize) -> Result<()> {
         self.late.check().context(self.remote.who())?;
         let text = serde_json::to_string(&StepText { at, of })?;
-        let tensors = content(gradient);
-        let letter = [OutgoingMessage::new(&tensors)];
-        let done = self.remote.call(FL_DESCEND, &text, &letter, None, None)?;
+        let done = self.remote.ask(FL_DESCEND, &text, &[content(gradient)])?;
         done.map(drop).with_context(|| {
             Problem::Lacks(format!("{}: it takes no gradients", self.remote.who()))
         })
     }
 
     fn step_size(&self) -> Option<f64> {
-        let size = || match self.remote.call(FL_STEP_SIZE, "", &[], None, None)? {
-            Some(answer) => self.remote.json::<Option<f64>>(&answer),
-            None => Ok(None),
-        };
-        self.late.keep(size()).flatten()
+        let size = self.remote.value(FL_STEP_SIZE, "", &[]);
+        self.late.keep(size).flatten().flatten()
     }
 }
 

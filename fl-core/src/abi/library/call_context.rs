@@ -6,7 +6,7 @@ use crate::abi::marshal::{copied, message, message_of, slice};
 use crate::abi::raw::*;
 use crate::message::{Erased, Message, MessageType, NamedTensors, TensorMap, View};
 use crate::privacy::{Noise, ReleaseNoise};
-use crate::{Result, SharedExecutor, Stream};
+use crate::{ClientId, Result, SharedExecutor, Stream};
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -35,6 +35,11 @@ impl Input<'_> {
         let all = self.messages();
         all.get(at)
             .with_context(|| format!("{} messages, where {} are due", all.len(), at + 1))
+    }
+
+    /// The sender of a message.
+    pub fn sender(&self, at: usize) -> Result<ClientId> {
+        Ok(self.raw(at)?.from)
     }
 
     pub fn message<M: Message>(&self, at: usize) -> Result<M> {

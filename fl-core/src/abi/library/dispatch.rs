@@ -39,7 +39,7 @@ pub(super) fn wrap(role: Role, made: Box<dyn Any + Send>) -> Result<Box<dyn Obje
         Role::Accountant => Box::new(OfAccountant(unboxed(made)?)),
         Role::Generator => Box::new(OfGenerator(unboxed(made)?)),
         Role::Trainer => Box::new(OfTrainer(unboxed(made)?)),
-        Role::Protocol => Box::new(OfProtocol(unboxed(made)?)),
+        Role::Protocol => Box::new(OfProtocol::new(unboxed(made)?)),
     })
 }
 

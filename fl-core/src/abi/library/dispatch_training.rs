@@ -5,13 +5,12 @@ use super::object::Object;
 use crate::abi::auxiliary::{RemoteLoss, head_tensors};
 use crate::abi::context_json::{FitOptionsText, GradientText, StepText};
 use crate::abi::marshal::content;
+use crate::abi::marshal_data::target_of;
 use crate::abi::marshal_samples::samples;
 use crate::abi::raw::*;
 use crate::message::{Params, TensorMap, View};
-use crate::{
-    AuxiliaryLoss, FeatureLoss, FitOptions, Generator, Loss, Problem, Result, Target, Trainer,
-};
-use anyhow::{Context, bail};
+use crate::{AuxiliaryLoss, FeatureLoss, FitOptions, Generator, Loss, Problem, Result, Trainer};
+use anyhow::Context;
 use ndarray::Ix2;
 use serde::Deserialize;
 use serde_json::json;
@@ -79,45 +78,22 @@ impl OfTrainer {
             feature_loss: text.feature_loss.then_some(&loss as &dyn FeatureLoss),
         };
         let stream = host.stream();
-        let fitted = with_target(&text.target, &mut parcel, |target| {
-            self.0.fit(&x, target, &pass, &stream)
-        })?;
+        let target = target_of(&text.target, &mut parcel)?;
+        let fitted = self.0.fit(&x, target.view(), &pass, &stream)?;
         host.json(&json!({ "steps": fitted.steps, "loss": fitted.loss }))
     }
 
     fn gradient(&mut self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
         let GradientText { loss, target } = input.json()?;
         let mut parcel = input.parcel(0)?;
-        let (x, able) = (samples(&mut parcel)?, self.parametric()?);
-        let gradient = with_target(&target, &mut parcel, |t| able.gradient(&x, t, loss))?;
+        let (x, target) = (samples(&mut parcel)?, target_of(&target, &mut parcel)?);
+        let gradient = self.parametric()?.gradient(&x, target.view(), loss)?;
         host.tensors(&content(&gradient))
     }
 
     fn parametric(&mut self) -> Result<&mut dyn crate::Parametric> {
         let able = self.0.parametric();
         able.ok_or_else(|| Problem::Lacks("it has no parameters to average".into()).into())
-    }
-}
-
-/// Runs `f` with the tensor `target`, which is of this kind.
-fn with_target<R>(
-    kind: &str,
-    parcel: &mut TensorMap,
-    f: impl FnOnce(Target<'_>) -> Result<R>,
-) -> Result<R> {
-    match kind {
-        "classes" => f(Target::Classes(&parcel.list("target")?)),
-        "multi-label" => {
-            let labels = parcel.table("target")?.mapv(|f| f as i8);
-            f(Target::MultiLabel(labels.view()))
-        }
-        "pixels" => {
-            let classes = parcel.table("target")?.mapv(|f| f as u8);
-            f(Target::Pixels(classes.view()))
-        }
-        "soft" => f(Target::Soft(parcel.table("target")?.view())),
-        "scores" => f(Target::Scores(parcel.table("target")?.view())),
-        other => bail!("no target is called `{other}`"),
     }
 }
 

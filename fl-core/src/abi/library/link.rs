@@ -4,8 +4,9 @@ use super::call_context::{Host, Input};
 use crate::abi::ask::{Ask, AskBack, ErrorText};
 use crate::abi::data_sets::{Fetch, KnownSets, LibrarySets, Rows};
 use crate::abi::host::{Answer, Answers, Call, checked};
-use crate::abi::marshal::{OutgoingMessage, with_messages};
+use crate::abi::marshal::{OutgoingMessage, content, with_messages};
 use crate::abi::raw::{FL_ASK, FL_BACK, FL_OK, FlHost, FlInput, FlText};
+use crate::message::{AnyMessage, NamedTensors, TensorMap};
 use crate::{Inputs, Labels, Result, Samples};
 use anyhow::{Context, bail, ensure};
 use serde::de::DeserializeOwned;
@@ -42,6 +43,12 @@ pub(in crate::abi) fn ask_other(
 
 /// Returns the answer, or the error that it holds.
 pub(in crate::abi) fn outcome(code: i32, answer: Answer) -> Result<Answer> {
+    let answer = checked(code, told(code, answer)?)?;
+    answer.context("the other side has no such operation")
+}
+
+/// Returns the answer, or the error that its text holds.
+pub(in crate::abi) fn told(code: i32, answer: Answer) -> Result<Answer> {
     if code != FL_OK
         && answer.misuse.is_none()
         && let Some(text) = &answer.text
@@ -49,8 +56,7 @@ pub(in crate::abi) fn outcome(code: i32, answer: Answer) -> Result<Answer> {
     {
         return Err(error.error());
     }
-    let answer = checked(code, answer)?;
-    answer.context("the other side has no such operation")
+    Ok(answer)
 }
 
 struct HostPointer(*const FlHost);
@@ -123,9 +129,10 @@ impl Link {
         }
     }
 
-    /// Sends a request to the program.
-    pub fn ask(&self, ask: &Ask, letters: &[OutgoingMessage<'_, '_>]) -> Result<Answer> {
-        self.ask_with(ask, letters, None)
+    /// Sends a request to the program, with messages of these tensors.
+    pub fn ask(&self, ask: &Ask, messages: &[NamedTensors<'_>]) -> Result<Answer> {
+        let letters: Vec<_> = messages.iter().map(OutgoingMessage::new).collect();
+        self.ask_with(ask, &letters, None)
     }
 
     /// As [`Link::ask`]; `answers` answers the program's requests back.
@@ -143,23 +150,21 @@ impl Link {
     }
 
     /// Sends a request, and reads the text of its answer.
-    pub fn json<T: DeserializeOwned>(
-        &self,
-        ask: &Ask,
-        letters: &[OutgoingMessage<'_, '_>],
-    ) -> Result<T> {
-        read(&self.ask(ask, letters)?)
+    pub fn json<T: DeserializeOwned>(&self, ask: &Ask, messages: &[NamedTensors<'_>]) -> Result<T> {
+        read(&self.ask(ask, messages)?)
     }
 
     /// Sends a request, and returns the bytes of this name in its answer; `None` if there are none.
-    pub fn bytes(
-        &self,
-        ask: &Ask,
-        letters: &[OutgoingMessage<'_, '_>],
-        name: &str,
-    ) -> Result<Option<Vec<u8>>> {
-        let mut parcel = crate::message::TensorMap::new(self.ask(ask, letters)?.tensors);
+    pub fn bytes(&self, ask: &Ask, name: &str) -> Result<Option<Vec<u8>>> {
+        let mut parcel = TensorMap::new(self.ask(ask, &[])?.tensors);
         parcel.has(name).then(|| parcel.bytes(name)).transpose()
+    }
+
+    /// Replaces a message by the program's answer.
+    pub fn change(&self, ask: &Ask, message: &mut dyn AnyMessage) -> Result<()> {
+        let answer = self.ask(ask, &[content(message)])?;
+        let of = message.message_type();
+        message.become_other(of.from_tensors(TensorMap::new(answer.tensors))?)
     }
 }
 
@@ -175,7 +180,7 @@ pub(in crate::abi) fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T> {
 impl Link {
     /// Reads a part of a data set, and counts its bytes.
     fn set<T: DeserializeOwned>(&self, ask: &Ask) -> Result<(T, usize)> {
-        let bytes = self.bytes(ask, &[], "set")?;
+        let bytes = self.bytes(ask, "set")?;
         let bytes = bytes.context("no set came back")?;
         Ok((postcard::from_bytes(&bytes)?, bytes.len()))
     }

@@ -6,40 +6,77 @@ use super::object::Object;
 use super::remote_client::RemoteClient;
 use super::remote_server::RemoteServer;
 use crate::abi::ask::{
-    AnswerText, ConflictText, ConflictsText, ErrorText, LeadText, SuitsText, TaskText,
+    AnswerText, ClientAnswerText, ConflictText, ConflictsText, ErrorText, LeadText, SuitsText,
+    TaskText,
 };
 use crate::abi::declaration::DeclarationText;
 use crate::abi::marshal::content;
 use crate::abi::raw::*;
 use crate::client::ClientSide;
 use crate::{
-    Body, Client, ExchangeSpec, Payload, Protocol, Request, RequiredInputs, Result, Server, Stream,
+    Body, Client, ClientId, ExchangeSpec, Payload, Protocol, Request, RequiredInputs, Result,
+    Server, Stream,
 };
 use anyhow::{Context, bail};
+use std::sync::Arc;
 
-pub(super) struct OfProtocol(pub Box<dyn Protocol>);
+pub(super) struct OfProtocol {
+    protocol: Box<dyn Protocol>,
+    /// The text of the last [`FL_ANSWER_BRIEF`], read.
+    brief: Option<(String, Arc<AnswerText>)>,
+}
 
 impl OfProtocol {
+    pub fn new(protocol: Box<dyn Protocol>) -> Self {
+        Self {
+            protocol,
+            brief: None,
+        }
+    }
+
     fn lead(&self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
         let text: LeadText = input.json()?;
-        let exchanges: Vec<ExchangeSpec> = self.0.exchanges();
+        let exchanges: Vec<ExchangeSpec> = self.protocol.exchanges();
         Link::lend(host, |link| {
             let mut server = RemoteServer::new(link, text, exchanges);
-            self.0.lead(&mut Server(&mut server))
+            self.protocol.lead(&mut Server(&mut server))
         })
     }
 
     fn answer(&self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
-        let text: AnswerText = input.json()?;
-        let declared = self.0.declare();
-        let request = ExchangeSpec::find(declared.specs(), &text.label)?.request;
+        let ClientAnswerText { facts, client, key } = input.json()?;
+        self.answer_of(client, Stream::from_key(key), &facts.into(), input, host)
+    }
+
+    fn answer_brief(&mut self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
+        let text = input.text()?;
+        let facts = match &self.brief {
+            Some((known, facts)) if known == text => facts.clone(),
+            _ => {
+                let facts: Arc<AnswerText> = Arc::new(input.json()?);
+                self.brief = Some((text.into(), facts.clone()));
+                facts
+            }
+        };
+        self.answer_of(input.sender(0)?, host.stream(), &facts, input, host)
+    }
+
+    fn answer_of(
+        &self,
+        client: ClientId,
+        stream: Stream,
+        facts: &Arc<AnswerText>,
+        input: &Input<'_>,
+        host: &Host<'_>,
+    ) -> Result<()> {
+        let declared = self.protocol.declare();
+        let request = ExchangeSpec::find(declared.specs(), &facts.label)?.request;
         let sent = input.message_of(0, request)?;
         let answer = Link::lend(host, |link| {
-            let (label, stream) = (text.label.clone(), Stream::from_key(text.key));
-            let remote = Box::new(RemoteClient::new(link, text));
+            let remote = Box::new(RemoteClient::new(link, client, stream.clone(), facts));
             let mut client = Client(ClientSide::Elsewhere(remote));
             let needs = RequiredInputs::default();
-            let request = Request::new(&label, Payload::Here(&*sent), stream, needs);
+            let request = Request::new(&facts.label, Payload::Here(&*sent), stream, needs);
             declared.answer(&mut client, request)
         })?;
         match answer.body {
@@ -61,7 +98,7 @@ impl Object for OfProtocol {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
         match operation {
             FL_DECLARE => {
-                let declared = self.0.declare();
+                let declared = self.protocol.declare();
                 host.json(&DeclarationText {
                     slots: declared.slots.iter().map(Into::into).collect(),
                     exchanges: declared.specs().map(Into::into).collect(),
@@ -73,26 +110,34 @@ impl Object for OfProtocol {
             FL_CONFLICTS => {
                 let ConflictsText { filled } = input.json()?;
                 let has = |name: &str| filled.iter().any(|slot| slot == name);
-                let all = self.0.conflicts(&has).into_iter().map(|one| ConflictText {
-                    setting: one.setting.map(Into::into),
-                    text: one.text,
-                });
+                let all = self
+                    .protocol
+                    .conflicts(&has)
+                    .into_iter()
+                    .map(|one| ConflictText {
+                        setting: one.setting.map(Into::into),
+                        text: one.text,
+                    });
                 host.json(&all.collect::<Vec<_>>())?;
             }
             FL_SUITS => {
                 let SuitsText { kind, filled } = input.json()?;
                 let has = |name: &str| filled.iter().any(|slot| slot == name);
-                host.json(&self.0.suits(kind, &has).err())?;
+                host.json(&self.protocol.suits(kind, &has).err())?;
             }
             FL_TASK => {
                 let TaskText { slot, task } = input.json()?;
-                let slots = self.0.slots();
+                let slots = self.protocol.slots();
                 let slot = slots.iter().find(|s| s.name == slot);
                 let slot = slot.context("the protocol has no such slot")?;
                 host.json(&slot.task.of(&task))?;
             }
             FL_LEAD => told(host, self.lead(input, host))?,
             FL_ANSWER => told(host, self.answer(input, host))?,
+            FL_ANSWER_BRIEF => {
+                let answered = self.answer_brief(input, host);
+                told(host, answered)?;
+            }
             _ => return Ok(false),
         }
         Ok(true)

@@ -3,8 +3,8 @@
 use super::link::{Link, read};
 use super::remote_parts::{RemoteMechanism, RemoteModel, RemoteSelector, RemoteSlots};
 use crate::abi::ask::{AnswerText, Ask};
-use crate::abi::marshal::{OutgoingMessage, content};
-use crate::abi::marshal_data::{ExamplesAsk, examples_of, with_bytes};
+use crate::abi::marshal::content;
+use crate::abi::marshal_data::{ExamplesAsk, bytes_named, examples_of};
 use crate::client::calls::ClientCalls;
 use crate::message::{AnyMessage, Erased, TensorMap};
 use crate::{
@@ -20,7 +20,7 @@ pub(super) struct RemoteClient {
     slots: RemoteSlots,
     id: ClientId,
     now: Stream,
-    task: Task,
+    facts: Arc<AnswerText>,
     own: OnceLock<Examples>,
     /// The selectors that are out of their slots.
     selectors: BTreeMap<String, u64>,
@@ -29,12 +29,12 @@ pub(super) struct RemoteClient {
 }
 
 impl RemoteClient {
-    pub fn new(link: &Arc<Link>, text: AnswerText) -> Self {
+    pub fn new(link: &Arc<Link>, id: ClientId, now: Stream, facts: &Arc<AnswerText>) -> Self {
         Self {
-            slots: RemoteSlots::new(link, text.filled),
-            id: text.client,
-            now: Stream::from_key(text.key),
-            task: text.task,
+            slots: RemoteSlots::new(link),
+            id,
+            now,
+            facts: facts.clone(),
             own: OnceLock::new(),
             selectors: BTreeMap::new(),
             mechanism: 0,
@@ -42,11 +42,11 @@ impl RemoteClient {
     }
 
     fn done(&self, ask: &Ask) {
-        self.slots.link.keep(self.slots.link.ask(ask, &[]));
+        self.slots.keep(self.slots.ask(ask, &[]));
     }
 
     fn fetch_own(&self) -> Result<Examples> {
-        let answer = self.slots.link.ask(&Ask::Own, &[])?;
+        let answer = self.slots.ask(&Ask::Own, &[])?;
         let ask: ExamplesAsk = read(&answer)?;
         let mut parcel = TensorMap::new(answer.tensors);
         examples_of(&*self.slots.link, &ask, &mut parcel)
@@ -59,11 +59,11 @@ impl ClientCalls for RemoteClient {
     }
     fn own(&self) -> &Examples {
         self.own.get_or_init(|| {
-            let own = self.slots.link.keep(self.fetch_own());
+            let own = self.slots.keep(self.fetch_own());
             // the error that is kept ends the answer
             let nothing = || {
-                let (shape, data) = (self.task.input.clone(), Vec::new());
-                let (of, classes) = (Vec::new(), self.task.kind.classes());
+                let (shape, data) = (self.facts.task.input.clone(), Vec::new());
+                let (of, classes) = (Vec::new(), self.facts.task.kind.classes());
                 let labels = Labels::Classes { of, classes };
                 Examples::all(Arc::new(Inputs::Dense { shape, data }), Arc::new(labels))
             };
@@ -71,7 +71,7 @@ impl ClientCalls for RemoteClient {
         })
     }
     fn task(&self) -> &Task {
-        &self.task
+        &self.facts.task
     }
     fn now(&self) -> &Stream {
         &self.now
@@ -80,14 +80,11 @@ impl ClientCalls for RemoteClient {
         self.slots.public().map(Some)
     }
     fn has(&self, slot: &str) -> bool {
-        self.slots.has(slot)
+        self.facts.filled.contains(slot)
     }
     fn draw_private(&mut self, slot: &str) -> Result<()> {
         let slot = slot.to_string();
-        self.slots
-            .link
-            .ask(&Ask::DrawPrivate { slot }, &[])
-            .map(drop)
+        self.slots.ask(&Ask::DrawPrivate { slot }, &[]).map(drop)
     }
     fn note(&mut self, text: String) {
         self.done(&Ask::Note { text });
@@ -101,7 +98,7 @@ impl ClientCalls for RemoteClient {
     }
     fn new_model(&self, slot: &str, index: u64) -> Result<Box<dyn Trainer>> {
         let slot = slot.to_string();
-        let held = self.slots.link.json(&Ask::NewModel { slot, index }, &[])?;
+        let held = self.slots.json(&Ask::NewModel { slot, index }, &[])?;
         RemoteModel::held(&self.slots.link, held)
     }
     fn set_model(&mut self, slot: &str, model: Box<dyn Trainer>) {
@@ -116,7 +113,7 @@ impl ClientCalls for RemoteClient {
             Some(model) => self.done(&Ask::SetModel { slot, model }),
             None => {
                 let why = anyhow!("`set_model` was given another model than `new_model` gave");
-                self.slots.link.keep::<()>(Err(why));
+                self.slots.keep::<()>(Err(why));
             }
         }
     }
@@ -131,7 +128,7 @@ impl ClientCalls for RemoteClient {
     }
     fn take_selector(&mut self, slot: &str) -> Result<Box<dyn AnySelector>> {
         let ask = Ask::TakeSelector { slot: slot.into() };
-        let (held, pool): (u64, String) = self.slots.link.json(&ask, &[])?;
+        let (held, pool): (u64, String) = self.slots.json(&ask, &[])?;
         self.selectors.insert(slot.into(), held);
         let pool = AnyPool::NAMES.into_iter().find(|known| *known == pool);
         Ok(Box::new(RemoteSelector {
@@ -147,35 +144,32 @@ impl ClientCalls for RemoteClient {
     }
     fn stash(&mut self, name: &str, bytes: Vec<u8>) {
         let name = name.to_string();
-        let kept = with_bytes("kept", &bytes, |letter| {
-            self.slots.link.ask(&Ask::Stash { name }, letter)
-        });
-        self.slots.link.keep(kept);
+        let kept = bytes_named("kept", &bytes);
+        let kept = self.slots.ask(&Ask::Stash { name }, &[kept]);
+        self.slots.keep(kept);
     }
     fn stashed(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let name = name.to_string();
-        self.slots.link.bytes(&Ask::Stashed { name }, &[], "kept")
+        self.slots.bytes(&Ask::Stashed { name }, "kept")
     }
     fn unstash(&mut self, name: &str) -> Result<Option<Vec<u8>>> {
         let name = name.to_string();
-        self.slots.link.bytes(&Ask::Unstash { name }, &[], "kept")
+        self.slots.bytes(&Ask::Unstash { name }, "kept")
     }
     fn cache(&mut self, name: &str, message: &dyn AnyMessage) {
-        let tensors = content(message);
         let (name, kind) = (name.into(), message.kind().into());
-        let letter = [OutgoingMessage::new(&tensors)];
-        let kept = self.slots.link.ask(&Ask::Cache { name, kind }, &letter);
-        self.slots.link.keep(kept);
+        let sent = [content(message)];
+        let kept = self.slots.ask(&Ask::Cache { name, kind }, &sent);
+        self.slots.keep(kept);
     }
     fn cached(&mut self, name: &str) -> Result<Option<Vec<u8>>> {
         let name = name.to_string();
-        self.slots.link.bytes(&Ask::Cached { name }, &[], "kept")
+        self.slots.bytes(&Ask::Cached { name }, "kept")
     }
     fn range(&mut self, slot: &str, message: &dyn AnyMessage) -> Result<Option<f32>> {
-        let tensors = content(message);
         let (slot, kind) = (slot.into(), message.kind().into());
-        let letter = [OutgoingMessage::new(&tensors)];
-        self.slots.link.json(&Ask::Range { slot, kind }, &letter)
+        let sent = [content(message)];
+        self.slots.json(&Ask::Range { slot, kind }, &sent)
     }
     fn clip(
         &mut self,
@@ -200,10 +194,8 @@ impl ClientCalls for RemoteClient {
         like: &mut dyn AnyMessage,
     ) -> Result<(Box<dyn AnyMechanism>, usize)> {
         let (slot, kind) = (slot.into(), like.kind().into());
-        let tensors = content(like);
-        let letter = [OutgoingMessage::new(&tensors)];
         let ask = Ask::BeginSteps { slot, kind };
-        let (held, steps): (u64, usize) = self.slots.link.json(&ask, &letter)?;
+        let (held, steps): (u64, usize) = self.slots.json(&ask, &[content(like)])?;
         self.mechanism = held;
         let mechanism = RemoteMechanism {
             link: self.slots.link.clone(),
@@ -213,7 +205,7 @@ impl ClientCalls for RemoteClient {
         Ok((Box::new(mechanism), steps))
     }
     fn draw_lot(&mut self, at: usize) -> Result<Vec<usize>> {
-        self.slots.link.json(&Ask::DrawLot { at }, &[])
+        self.slots.json(&Ask::DrawLot { at }, &[])
     }
     fn release_step(
         &mut self,

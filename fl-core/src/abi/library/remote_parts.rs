@@ -4,9 +4,9 @@ use super::link::{Link, read};
 use crate::abi::ask::{AboutModel, Ask, GeneratorAsk, ModelAsk, PartAsk, PassAsk, RoundAsk};
 use crate::abi::auxiliary::{LossesBack, head_of};
 use crate::abi::host::{Answer, Answers};
-use crate::abi::marshal::{OutgoingMessage, content, shorter, with_inbox_letters};
+use crate::abi::marshal::{OutgoingMessage, shorter, with_inbox_letters};
 use crate::abi::marshal_data::{
-    PublicText, SamplesAsk, public_of, samples_of, with_bytes, with_examples, with_more,
+    PublicText, SamplesAsk, bytes_named, public_of, samples_of, with_examples, with_more,
     with_samples, with_target,
 };
 use crate::abi::marshal_samples::send;
@@ -14,6 +14,7 @@ use crate::message::{
     AnyMessage, Erased, Message, MessageType, NamedTensors, Params, TensorMap, View, message_type,
 };
 use crate::privacy::ReleaseNoise;
+use crate::sealed::Sealed;
 use crate::{
     AnyInbox, AnyMechanism, AnyPool, AnySelector, ClientStatQuery, Cohort, Differentiable,
     Examples, FitOptions, FitReport, Generator, Head, Loss, Parametric, PrivacyEvent, Problem,
@@ -22,8 +23,9 @@ use crate::{
 use anyhow::{Context, anyhow};
 use ndarray::{Array2, ArrayView2};
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 
 /// Returns the tensor `state` of an answer; empty if it has none.
@@ -38,25 +40,26 @@ fn state_in(answer: Answer) -> Result<Vec<u8>> {
 /// The slots and public data of the program, for a protocol's server or client.
 pub(super) struct RemoteSlots {
     pub link: Arc<Link>,
-    filled: BTreeSet<String>,
     models: BTreeMap<String, RemoteModel>,
     generators: BTreeMap<String, RemoteGenerator>,
     public: OnceLock<Arc<Public>>,
 }
 
+impl Deref for RemoteSlots {
+    type Target = Link;
+    fn deref(&self) -> &Link {
+        &self.link
+    }
+}
+
 impl RemoteSlots {
-    pub fn new(link: &Arc<Link>, filled: Vec<String>) -> Self {
+    pub fn new(link: &Arc<Link>) -> Self {
         Self {
             link: link.clone(),
-            filled: filled.into_iter().collect(),
             models: BTreeMap::new(),
             generators: BTreeMap::new(),
             public: OnceLock::new(),
         }
-    }
-
-    pub fn has(&self, slot: &str) -> bool {
-        self.filled.contains(slot)
     }
 
     pub fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer> {
@@ -87,15 +90,6 @@ impl RemoteSlots {
         Ok(self.public.get_or_init(|| public).clone())
     }
 
-    /// Replaces a message by the program's answer.
-    pub fn change(&self, ask: &Ask, message: &mut dyn AnyMessage) -> Result<()> {
-        let answer = {
-            let tensors = content(message);
-            self.link.ask(ask, &[OutgoingMessage::new(&tensors)])?
-        };
-        changed(message, answer)
-    }
-
     /// Combines an inbox by the aggregator in `slot` of the program.
     pub fn aggregate(&self, slot: &str, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased> {
         let shown = round.sent_any();
@@ -106,7 +100,7 @@ impl RemoteSlots {
             shown: shown.map(|sent| sent.kind().into()),
         };
         message_in(with_inbox_letters(inbox, shown, |letters| {
-            self.link.ask(&ask, letters)
+            self.link.ask_with(&ask, letters, None)
         })?)
     }
 }
@@ -161,9 +155,9 @@ impl RemoteModel {
         models.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask(&self, what: ModelAsk, letters: &[OutgoingMessage<'_, '_>]) -> Result<Answer> {
+    fn ask(&self, what: ModelAsk, messages: &[NamedTensors<'_>]) -> Result<Answer> {
         let of = self.of.clone();
-        self.link.ask(&Ask::Model { of, what }, letters)
+        self.link.ask(&Ask::Model { of, what }, messages)
     }
 
     /// Sends a request about samples.
@@ -173,7 +167,7 @@ impl RemoteModel {
         what: impl FnOnce(SamplesAsk) -> ModelAsk,
     ) -> Result<TensorMap> {
         with_samples(&*self.link, x, |x, tensors| {
-            let answer = self.ask(what(x), &[OutgoingMessage::new(&tensors)])?;
+            let answer = self.ask(what(x), &[tensors])?;
             Ok(TensorMap::new(answer.tensors))
         })
     }
@@ -183,7 +177,7 @@ impl RemoteModel {
     }
 
     fn take_back(&self, what: ModelAsk, state: &[u8]) -> Result<()> {
-        with_bytes("state", state, |letter| self.ask(what, letter)).map(drop)
+        self.ask(what, &[bytes_named("state", state)]).map(drop)
     }
 }
 
@@ -302,9 +296,7 @@ impl Parametric for RemoteModel {
     }
 
     fn set_params(&mut self, params: &Params) -> Result<()> {
-        let tensors = params.tensors();
-        self.ask(ModelAsk::SetParams, &[OutgoingMessage::new(&tensors)])
-            .map(drop)
+        self.ask(ModelAsk::SetParams, &[params.tensors()]).map(drop)
     }
 
     fn gradient(&mut self, x: &Samples, target: Target<'_>, loss: Loss) -> Result<Params> {
@@ -313,16 +305,15 @@ impl Parametric for RemoteModel {
                 let tensors = with_more(&tensors, [("target", shorter(&view))]);
                 let target = kind.into();
                 let what = ModelAsk::Gradient { x, target, loss };
-                let answer = self.ask(what, &[OutgoingMessage::new(&tensors)])?;
+                let answer = self.ask(what, &[tensors])?;
                 Params::from_tensors(TensorMap::new(answer.tensors))
             })
         })
     }
 
     fn descend(&mut self, gradient: &Params, at: usize, of: usize) -> Result<()> {
-        let tensors = gradient.tensors();
         let what = ModelAsk::Descend { at, of };
-        self.ask(what, &[OutgoingMessage::new(&tensors)]).map(drop)
+        self.ask(what, &[gradient.tensors()]).map(drop)
     }
 
     fn step_size(&self) -> Option<f64> {
@@ -338,7 +329,7 @@ impl Differentiable for RemoteModel {
         with_samples(&*self.link, x, |x, tensors| {
             let slope = View::F32(slope.view().into_dyn());
             let tensors = with_more(&tensors, [("slope", slope)]);
-            let answer = self.ask(ModelAsk::Vjp { x }, &[OutgoingMessage::new(&tensors)])?;
+            let answer = self.ask(ModelAsk::Vjp { x }, &[tensors])?;
             TensorMap::new(answer.tensors).table("slopes")
         })
     }
@@ -358,9 +349,9 @@ impl RemoteGenerator {
         Ok(generator)
     }
 
-    fn ask(&self, what: GeneratorAsk, letters: &[OutgoingMessage<'_, '_>]) -> Result<Answer> {
+    fn ask(&self, what: GeneratorAsk, messages: &[NamedTensors<'_>]) -> Result<Answer> {
         let slot = self.slot.clone();
-        self.link.ask(&Ask::Generator { slot, what }, letters)
+        self.link.ask(&Ask::Generator { slot, what }, messages)
     }
 }
 
@@ -377,8 +368,7 @@ impl Generator for RemoteGenerator {
         with_samples(&*self.link, made, |made, tensors| {
             let slope = View::F32(slope.view().into_dyn());
             let tensors = with_more(&tensors, [("slope", slope)]);
-            let letter = [OutgoingMessage::new(&tensors)];
-            self.ask(GeneratorAsk::Learn { made }, &letter).map(drop)
+            self.ask(GeneratorAsk::Learn { made }, &[tensors]).map(drop)
         })
     }
 
@@ -387,9 +377,8 @@ impl Generator for RemoteGenerator {
     }
 
     fn load(&mut self, state: &[u8]) -> Result<()> {
-        with_bytes("state", state, |letter| {
-            self.ask(GeneratorAsk::Load, letter).map(drop)
-        })
+        let state = bytes_named("state", state);
+        self.ask(GeneratorAsk::Load, &[state]).map(drop)
     }
 }
 
@@ -423,6 +412,8 @@ pub(super) fn positions(answer: Answer) -> Result<Vec<usize>> {
     Ok(all.into_iter().map(|at| at as usize).collect())
 }
 
+impl Sealed for RemoteSelector {}
+
 impl AnySelector for RemoteSelector {
     fn pool(&self) -> &'static str {
         self.pool
@@ -434,9 +425,7 @@ impl AnySelector for RemoteSelector {
                 own,
                 key: stream.key(),
             };
-            self.link
-                .ask(&ask, &[OutgoingMessage::new(&tensors)])
-                .map(drop)
+            self.link.ask(&ask, &[tensors]).map(drop)
         })
     }
     fn needs_scores(&self) -> bool {
@@ -457,7 +446,7 @@ impl AnySelector for RemoteSelector {
                 pool: name.into(),
                 samples,
             };
-            positions(self.link.ask(&ask, &[OutgoingMessage::new(&tensors)])?)
+            positions(self.link.ask(&ask, &[tensors])?)
         })
     }
     fn draw(&self) -> SamplingScheme {
@@ -471,7 +460,7 @@ impl AnySelector for RemoteSelector {
                 pool: name.into(),
                 samples,
             };
-            let answer = self.link.ask(&ask, &[OutgoingMessage::new(&tensors)])?;
+            let answer = self.link.ask(&ask, &[tensors])?;
             let mut parcel = TensorMap::new(answer.tensors);
             if !parcel.has("ranks") {
                 return Ok(None);
@@ -502,11 +491,7 @@ fn only_clips() -> anyhow::Error {
     Problem::Lacks(why.into()).into()
 }
 
-/// Replaces a message by that of an answer.
-pub(super) fn changed(message: &mut dyn AnyMessage, answer: Answer) -> Result<()> {
-    let of = message.message_type();
-    message.become_other(of.from_tensors(TensorMap::new(answer.tensors))?)
-}
+impl Sealed for RemoteMechanism {}
 
 impl AnyMechanism for RemoteMechanism {
     fn on(&self) -> &'static MessageType {
@@ -517,11 +502,7 @@ impl AnyMechanism for RemoteMechanism {
             mechanism: self.held,
             kind: message.kind().into(),
         };
-        let answer = {
-            let tensors = content(message);
-            self.link.ask(&ask, &[OutgoingMessage::new(&tensors)])?
-        };
-        changed(message, answer)
+        self.link.change(&ask, message)
     }
     fn range(&self, _: &dyn AnyMessage) -> Option<f32> {
         None

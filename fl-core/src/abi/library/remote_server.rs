@@ -3,10 +3,10 @@
 use super::call_context::{Host, Input};
 use super::link::{Link, asked_back, read};
 use super::remote_parts::{RemoteModel, RemoteSlots, message_in, positions, with_pool};
-use crate::abi::ask::{Ask, AskBack, CohortAsk, ErrorText, LeadText, MailText, RoundAsk, StepText};
+use crate::abi::ask::{Ask, AskBack, ErrorText, LeadText, MailText, RoundAsk, StepText};
 use crate::abi::host::{Answer, Answers};
 use crate::abi::marshal::{OutgoingMessage, content};
-use crate::abi::marshal_data::{apart, with_bytes, with_samples};
+use crate::abi::marshal_data::{apart, bytes_named, with_samples};
 use crate::message::{AnyMessage, Erased, Message, MessageType, NamedTensors, Params, TensorMap};
 use crate::server::calls::{
     Down, Exchanges, Form, ModelReader, Releases, Results, ServerCalls, StepStart, StepVerdict,
@@ -18,12 +18,13 @@ use crate::{
 };
 use anyhow::{Context, bail};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The run in the program, for a loaded protocol.
 pub(super) struct RemoteServer {
     slots: RemoteSlots,
+    filled: BTreeSet<String>,
     task: Task,
     everyone: Cohort,
     exchanges: Vec<ExchangeSpec>,
@@ -51,9 +52,10 @@ impl Answers for FormBack<'_> {
 impl RemoteServer {
     pub fn new(link: &Arc<Link>, text: LeadText, exchanges: Vec<ExchangeSpec>) -> Self {
         Self {
-            slots: RemoteSlots::new(link, text.filled),
+            slots: RemoteSlots::new(link),
+            filled: text.filled,
             task: text.task,
-            everyone: text.everyone.into(),
+            everyone: text.everyone,
             exchanges,
         }
     }
@@ -63,7 +65,7 @@ impl RemoteServer {
     }
 
     fn done(&self, ask: &Ask) -> Result<()> {
-        self.slots.link.ask(ask, &[]).map(drop)
+        self.slots.ask(ask, &[]).map(drop)
     }
 
     fn step(&self, answer: Answer) -> Result<(StepText, Option<Vec<u8>>)> {
@@ -98,12 +100,12 @@ fn different<'d>(
 
 impl ServerCalls for RemoteServer {
     fn has(&self, slot: &str) -> bool {
-        self.slots.has(slot)
+        self.filled.contains(slot)
     }
     fn who(&self, slot: &str) -> Vec<String> {
         let slot = slot.to_string();
-        let who = self.slots.link.json(&Ask::Who { slot }, &[]);
-        self.slots.link.keep(who).unwrap_or_default()
+        let who = self.slots.json(&Ask::Who { slot }, &[]);
+        self.slots.keep(who).unwrap_or_default()
     }
     fn task(&self) -> &Task {
         &self.task
@@ -112,9 +114,9 @@ impl ServerCalls for RemoteServer {
         self.everyone.clone()
     }
     fn with_examples(&self, at_least: usize) -> Cohort {
-        let those = self.slots.link.json(&Ask::WithExamples { at_least }, &[]);
-        let those: Option<CohortAsk> = self.slots.link.keep(those);
-        those.map_or_else(|| self.everyone(), Into::into)
+        let those = self.slots.json(&Ask::WithExamples { at_least }, &[]);
+        let those = self.slots.keep(those);
+        those.unwrap_or_else(|| self.everyone())
     }
     fn executor(&self) -> SharedExecutor {
         Arc::new(Serial)
@@ -133,12 +135,12 @@ impl ServerCalls for RemoteServer {
     }
     fn reader(&self, slot: &str) -> ModelReader {
         let slot = slot.to_string();
-        let reader: Result<u64> = self.slots.link.json(&Ask::Reader { slot }, &[]);
-        let reader = self.slots.link.keep(reader).unwrap_or_default();
+        let reader: Result<u64> = self.slots.json(&Ask::Reader { slot }, &[]);
+        let reader = self.slots.keep(reader).unwrap_or_default();
         let link = self.slots.link.clone();
         Box::new(move |client, bytes| {
             let ask = Ask::Read { reader, client };
-            let held = with_bytes("model", bytes, |letter| link.json(&ask, letter))?;
+            let held = link.json(&ask, &[bytes_named("model", bytes)])?;
             RemoteModel::held(&link, held)
         })
     }
@@ -159,12 +161,7 @@ impl ServerCalls for RemoteServer {
                 pool: name.into(),
                 samples,
             };
-            positions(
-                self.slots
-                    .link
-                    .ask(&ask, &[OutgoingMessage::new(&tensors)])?,
-            )
-            .map(Some)
+            positions(self.slots.ask(&ask, &[tensors])?).map(Some)
         })
     }
     fn cohort(
@@ -173,15 +170,13 @@ impl ServerCalls for RemoteServer {
         round: &Round,
         loss: Option<(&str, &(dyn AnyMessage + 'static))>,
     ) -> Result<Cohort> {
-        let tensors = loss.map(|(_, model)| content(model));
-        let letters: Vec<_> = tensors.iter().map(OutgoingMessage::new).collect();
+        let sent: Vec<_> = loss.map(|(_, model)| content(model)).into_iter().collect();
         let ask = Ask::Cohort {
             slot: slot.into(),
             round: RoundAsk::of(round),
             loss: loss.map(|(label, _)| label.into()),
         };
-        let cohort: CohortAsk = self.slots.link.json(&ask, &letters)?;
-        Ok(cohort.into())
+        self.slots.json(&ask, &sent)
     }
 }
 
@@ -196,15 +191,14 @@ impl Exchanges for RemoteServer {
     ) -> Result<()> {
         let of = self.exchange(label)?.answer;
         let (messages, which) = different(to, down);
-        let tensors: Vec<_> = messages.iter().map(|m| content(*m)).collect();
-        let letters: Vec<_> = tensors.iter().map(OutgoingMessage::new).collect();
+        let sent: Vec<_> = messages.iter().map(|m| content(*m)).collect();
         let ask = Ask::Collect {
             round: RoundAsk::of(round),
             label: label.into(),
             to: to.to_vec(),
             which,
         };
-        let answer = self.slots.link.ask(&ask, &letters)?;
+        let answer = self.slots.ask(&ask, &sent)?;
         let mail: Vec<MailText> = read(&answer)?;
         let bodies = apart(answer.tensors, mail.len())?;
         for (mail, body) in mail.into_iter().zip(bodies) {
@@ -230,7 +224,7 @@ impl Exchanges for RemoteServer {
         let ask = Ask::Run {
             round: RoundAsk::of(round),
             label: label.into(),
-            cohort: cohort.into(),
+            cohort: cohort.clone(),
             which,
             shown: round.sent_any().map(|sent| sent.kind().into()),
             forms: form.is_some(),
@@ -240,7 +234,7 @@ impl Exchanges for RemoteServer {
             of,
         });
         let back = back.as_ref().map(|back| back as &dyn Answers);
-        message_in(self.slots.link.ask_with(&ask, &letters, back)?)
+        message_in(self.slots.ask_with(&ask, &letters, back)?)
     }
     fn aggregate(&mut self, slot: &str, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased> {
         self.slots.aggregate(slot, round, inbox)
@@ -260,7 +254,7 @@ impl Releases for RemoteServer {
             slot: slot.into(),
             round: RoundAsk::of(round),
             kind: message.kind().into(),
-            cohort: cohort.into(),
+            cohort: cohort.clone(),
             clip,
         };
         self.slots.change(&ask, message)
@@ -277,25 +271,20 @@ impl Releases for RemoteServer {
         let ask = Ask::Affords {
             slot: slot.into(),
             kind: message.kind().into(),
-            cohort: cohort.into(),
+            cohort: cohort.clone(),
         };
-        let tensors = content(message);
-        let letter = [OutgoingMessage::new(&tensors)];
-        self.slots.link.ask(&ask, &letter).map(drop)
+        self.slots.ask(&ask, &[content(message)]).map(drop)
     }
     fn wants_range(&self, slot: &str, of: &'static MessageType) -> Result<bool> {
         let (slot, kind) = (slot.into(), of.kind.into());
-        self.slots.link.json(&Ask::WantsRange { slot, kind }, &[])
+        self.slots.json(&Ask::WantsRange { slot, kind }, &[])
     }
 }
 
 impl Steps for RemoteServer {
     fn begin_step(&mut self, name: &str, number: usize, of: usize) -> Result<StepStart> {
         let name = name.to_string();
-        let answer = self
-            .slots
-            .link
-            .ask(&Ask::BeginStep { name, number, of }, &[])?;
+        let answer = self.slots.ask(&Ask::BeginStep { name, number, of }, &[])?;
         Ok(match self.step(answer)? {
             (StepText::Attempt { round, undoable }, _) => StepStart::Attempt {
                 round: round.round(Arc::new(Serial)),
@@ -307,7 +296,7 @@ impl Steps for RemoteServer {
     }
     fn judge_step(&mut self, outcome: Result<()>) -> Result<StepVerdict> {
         let failed = outcome.err().map(|error| ErrorText::of(&error));
-        let answer = self.slots.link.ask(&Ask::JudgeStep { failed }, &[])?;
+        let answer = self.slots.ask(&Ask::JudgeStep { failed }, &[])?;
         Ok(match self.step(answer)?.0 {
             StepText::Attempt { round, undoable } => StepVerdict::Again {
                 round: round.round(Arc::new(Serial)),
@@ -318,9 +307,9 @@ impl Steps for RemoteServer {
         })
     }
     fn finish_step(&mut self, state: &dyn Fn() -> Result<Vec<u8>>) -> Result<()> {
-        with_bytes("state", &state()?, |letter| {
-            self.slots.link.ask(&Ask::FinishStep, letter).map(drop)
-        })
+        let state = state()?;
+        let state = bytes_named("state", &state);
+        self.slots.ask(&Ask::FinishStep, &[state]).map(drop)
     }
 }
 
@@ -345,9 +334,8 @@ impl Results for RemoteServer {
             round: RoundAsk::of(round),
             whose: whose.to_vec(),
         };
-        let tensors: Vec<NamedTensors<'_>> = models.iter().map(Message::tensors).collect();
-        let letters: Vec<_> = tensors.iter().map(OutgoingMessage::new).collect();
-        let mut parcel = TensorMap::new(self.slots.link.ask(&ask, &letters)?.tensors);
+        let sent: Vec<NamedTensors<'_>> = models.iter().map(Message::tensors).collect();
+        let mut parcel = TensorMap::new(self.slots.ask(&ask, &sent)?.tensors);
         Ok(parcel.f64("scores")?.iter().copied().collect())
     }
     fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
@@ -375,11 +363,8 @@ impl Results for RemoteServer {
     fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()> {
         with_samples(&*self.slots.link, images, |samples, tensors| {
             let name = name.into();
-            let letter = [OutgoingMessage::new(&tensors)];
-            self.slots
-                .link
-                .ask(&Ask::KeepImages { name, samples }, &letter)
-                .map(drop)
+            let ask = Ask::KeepImages { name, samples };
+            self.slots.ask(&ask, &[tensors]).map(drop)
         })
     }
     fn keep_clients(&mut self, slot: &str) -> Result<()> {
@@ -387,6 +372,6 @@ impl Results for RemoteServer {
     }
     fn warn(&mut self, text: &str) {
         let done = self.done(&Ask::Warn { text: text.into() });
-        self.slots.link.keep(done);
+        self.slots.keep(done);
     }
 }
