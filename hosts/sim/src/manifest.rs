@@ -43,6 +43,9 @@ pub struct Session {
     pub started: String,
     /// The command line.
     pub command: Vec<String>,
+    /// What a reader should know of the machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Formats a time in UTC by RFC 3339; `None` before 1970 or after 9999, when the clock must be
@@ -62,6 +65,7 @@ impl Session {
             version: version.into(),
             started: time(SystemTime::now()).unwrap_or_default(),
             command: command.to_vec(),
+            notes: Vec::new(),
         }
     }
 }
