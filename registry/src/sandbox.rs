@@ -75,10 +75,12 @@ fn architecture() -> Option<TargetArch> {
 /// From now on this process, which has one thread, does nothing but compute. It may also read
 /// `reads`, files or folders with all that is in them.
 pub(crate) fn enter(reads: &[PathBuf]) -> Result<()> {
-    if has_landlock() {
+    // both are looked for while this process may still read files
+    let (files, calls) = (has_landlock(), has_seccomp());
+    if files {
         refuse_files(reads).context("Landlock")?;
     }
-    if has_seccomp() {
+    if calls {
         refuse_calls().context("seccomp")?;
     }
     Ok(())

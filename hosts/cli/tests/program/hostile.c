@@ -167,7 +167,7 @@ static int32_t reach(const Part *part, const FlHost *host) {
   errno = 0;
   if (is(part, "reads")) got = open("secret", O_RDONLY);
   if (is(part, "reads-what-it-may")) got = open("may/read", O_RDONLY);
-  if (is(part, "writes")) got = creat("written", 0600);
+  if (is(part, "writes")) got = open("written", O_WRONLY | O_CREAT, 0600);
   if (is(part, "writes-what-it-may-read")) got = open("may/read", O_WRONLY);
   if (is(part, "lists")) got = open(".", O_RDONLY | O_DIRECTORY);
   if (is(part, "removes")) got = unlink("secret");

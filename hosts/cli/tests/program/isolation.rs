@@ -140,7 +140,7 @@ fn what_a_library_does_to_its_process_is_an_error_of_its_part() {
         );
         fs::write(dir.join("h.yaml"), text).unwrap();
     };
-    for (mode, isolate, why) in [
+    for (at, (mode, isolate, why)) in [
         (
             "exits",
             "{}",
@@ -181,9 +181,13 @@ fn what_a_library_does_to_its_process_is_an_error_of_its_part() {
             "{memory-gib: 0.5}",
             "its process was ended by signal 11, in the middle of a call",
         ),
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         spec(isolate, mode);
-        let (code, error) = fails(dir, &["run", "h.yaml", "--out", mode]);
+        let out = format!("{mode}-{at}");
+        let (code, error) = fails(dir, &["run", "h.yaml", "--out", &out]);
         let says = format!("aggregator `hostile` from h.so: {why}");
         assert!(
             code == 1 && error.contains(&says),
@@ -194,7 +198,7 @@ fn what_a_library_does_to_its_process_is_an_error_of_its_part() {
     }
     // what it had kept is there: with another part the run goes on from its last step
     spec("{}", "crashes");
-    let resume = ["run", "--resume", "crashes", "--json"];
+    let resume = ["run", "--resume", "crashes-1", "--json"];
     let (code, error) = fails(dir, &resume);
     assert!(code == 1 && error.contains("signal 11"), "{code}: {error}");
     let (code, error) = fails(dir, &["list", "--plugin", "exits.so", "--isolate"]);
