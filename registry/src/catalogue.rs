@@ -6,7 +6,7 @@ use crate::docs::table::yaml;
 use crate::library::Library;
 use crate::lock::Lock;
 use crate::schema::any_slots;
-use crate::sections::Isolate;
+use crate::sections::Isolation;
 use crate::trust::TrustPolicy;
 use fl_core::settings::{Field, Range, Value, ValueType, keyed, nearest, show, to_json};
 use fl_core::{
@@ -29,8 +29,8 @@ pub struct Catalogue {
     pub(crate) parts: Vec<&'static PartDecl>,
     /// Where the parts that are not linked come from.
     pub(crate) libraries: Vec<Library>,
-    /// The isolation of libraries that do not set their own.
-    pub(crate) isolate: Option<Isolate>,
+    /// What the command line says of processes for libraries.
+    pub(crate) isolate: Option<Isolation>,
     /// How far those must be trusted that are still to be loaded.
     pub(crate) trust: TrustPolicy,
     /// What pins those that a spec names.

@@ -176,9 +176,10 @@ impl Document {
                     version: p.version,
                 }),
                 sha256: p.sha256,
-                isolate: p.isolate,
+                isolate: p.isolate.map(|isolation| isolation.read_from(folder)),
                 trust: None,
                 interface: None,
+                isolated: None,
             };
             (
                 format!("{}:{place}  {}", self.file, show_path(&path)),

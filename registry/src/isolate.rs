@@ -4,32 +4,50 @@
 //! standard input, opens what it is to load and what it shares by the numbers that these files have
 //! in the program, and serves the library's parts until the program closes the socket.
 
+use crate::library::Library;
 use crate::sections::Isolate;
 use fl_core::Executor;
-use fl_core::abi::{IsolatedLibrary, Process};
+use fl_core::abi::{IsolatedLibrary, Process, Refused};
 use fl_core::{PartDecl, Result};
 use std::ffi::OsString;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// What the first argument of such a process is.
 pub const ARGUMENT: &str = "--library-process";
 
-static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+static PROGRAM: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Says which program serves libraries when it is called with [`ARGUMENT`] and what follows, see
-/// [`library_process`]. Without it no library can be isolated. The first call counts.
-pub fn isolate_with(program: PathBuf) {
+/// Says which program serves libraries when it is called with these words, then [`ARGUMENT`] and
+/// what follows, see [`library_process`]. Without it no library can be isolated. The first call
+/// counts.
+pub fn isolate_with(program: Vec<OsString>) {
     let _ = PROGRAM.set(program);
 }
 
-/// The parts of the library in `file`, a sealed copy, in processes of their own.
+/// Can this program give processes of their own to libraries?
+pub(crate) fn can() -> bool {
+    cfg!(target_os = "linux") && PROGRAM.get().is_some()
+}
+
+/// What a user should know of libraries in processes of their own: what this system cannot refuse
+/// to them.
+pub fn isolation_note<'l>(mut libraries: impl Iterator<Item = &'l Library>) -> Option<String> {
+    let sandboxed = |l: &Library| l.isolated.as_ref().is_some_and(|isolate| isolate.sandbox);
+    let gap = linux::gap().filter(|_| libraries.any(sandboxed))?;
+    Some(format!(
+        "this kernel cannot keep libraries in a sandbox: {gap}; load only libraries that you trust"
+    ))
+}
+
+/// The parts of the library in `file`, a sealed copy, in processes of their own, and the interface
+/// that it was built for.
 pub(crate) fn import(
     file: File,
     path: &Path,
     isolate: &Isolate,
-) -> Result<Vec<&'static PartDecl>, String> {
+) -> Result<(Vec<&'static PartDecl>, u32), String> {
     let Some(program) = PROGRAM.get() else {
         return Err(
             "the spec isolates it, and this program cannot start processes for libraries; `fl` can"
@@ -41,7 +59,10 @@ pub(crate) fn import(
     let longest = std::time::Duration::from_secs_f64(isolate.call_seconds);
     let begin = move || linux::begin(program, &file, &path, &isolate);
     let library = IsolatedLibrary::new(Box::new(begin), longest);
-    fl_core::abi::import_isolated(library, &origin).map_err(|refused| refused.to_string())
+    let refused = |refused: Refused| refused.to_string();
+    let interface = library.interface().map_err(refused)?;
+    let parts = fl_core::abi::import_isolated(library, &origin).map_err(refused)?;
+    Ok((parts, interface))
 }
 
 /// Serves a library to the program that has begun this process with these arguments, which follow
@@ -65,9 +86,20 @@ mod linux {
     use std::os::fd::{AsFd, AsRawFd, OwnedFd};
     use std::os::unix::net::UnixStream;
     use std::os::unix::process::CommandExt;
+    use std::path::PathBuf;
     use std::process::{Command, Stdio};
 
-    pub fn begin(program: &Path, file: &File, path: &Path, isolate: &Isolate) -> Result<Process> {
+    pub(crate) use crate::sandbox::gap;
+
+    pub fn begin(
+        program: &[OsString],
+        file: &File,
+        path: &Path,
+        isolate: &Isolate,
+    ) -> Result<Process> {
+        let [program, words @ ..] = program else {
+            bail!("it has no name");
+        };
         let (ours, theirs) = UnixStream::pair()?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let memory = File::from(memfd_create("fl-shared", flags)?);
@@ -75,17 +107,21 @@ mod linux {
         fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::SEAL)?;
         // what a library prints is not the program's result
         let errors = std::io::stderr().as_fd().try_clone_to_owned()?;
-        let bytes = isolate
+        let memory_gib = isolate
             .memory_gib
             .map(|gib| (gib * (1u64 << 30) as f64) as u64);
         let mut command = Command::new(program);
         command
+            .args(words)
             .arg(ARGUMENT)
             .arg(std::process::id().to_string())
             .arg(file.as_raw_fd().to_string())
             .arg(memory.as_raw_fd().to_string())
-            .arg(bytes.unwrap_or(0).to_string())
+            .arg(memory_gib.unwrap_or_else(machine).to_string())
+            .arg(isolate.cpu_seconds.unwrap_or(0).to_string())
+            .arg(u8::from(isolate.sandbox).to_string())
             .arg(path)
+            .args(&isolate.reads)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(errors))
             // a key pressed in the terminal is for the program, which still needs it
@@ -96,6 +132,19 @@ mod linux {
             memory,
         })
     }
+
+    /// The bytes of memory that this machine has.
+    fn machine() -> u64 {
+        let about = rustix::system::sysinfo();
+        (about.totalram as u64).saturating_mul(about.mem_unit.into())
+    }
+
+    /// What to do about a library that is not found.
+    const ELSEWHERE: &str = "; its process may read the system's libraries only: name the folder of the missing \
+        one in LD_LIBRARY_PATH or, where the library itself names it, under `isolate: { reads: [..] }`";
+
+    /// The most files that a process may have open.
+    const FILES: u64 = 256;
 
     /// Ends this process, and all that its library has begun in its group, when the program is
     /// gone: a library that never returns does not outlive it. Comes back when that is certain.
@@ -119,7 +168,17 @@ mod linux {
     }
 
     pub fn serve(args: &[OsString], exec: &dyn Executor) -> Result<()> {
-        let [process, library, memory, bytes, path] = args else {
+        let [
+            process,
+            library,
+            memory,
+            bytes,
+            seconds,
+            sandbox,
+            path,
+            reads @ ..,
+        ] = args
+        else {
             bail!("{ARGUMENT} is for processes that a program begins for its libraries");
         };
         let number = |text: &OsString| text.to_str().and_then(|t| t.parse::<u64>().ok());
@@ -142,16 +201,38 @@ mod linux {
             setrlimit(resource, Rlimit { current, maximum })
         };
         limit(Resource::Core, 0)?;
-        match number(bytes)? {
+        limit(Resource::Nofile, FILES)?;
+        let bytes = number(bytes)?;
+        limit(Resource::As, bytes)?;
+        // what is shared with the program is a file too
+        limit(Resource::Fsize, bytes)?;
+        match number(seconds)? {
             0 => {}
-            most => limit(Resource::As, most)?,
+            // the first limit says why it is ended, the second ends it
+            most => {
+                let (current, maximum) = (Some(most), Some(most.saturating_add(1)));
+                setrlimit(Resource::Cpu, Rlimit { current, maximum })?;
+            }
         }
         // when memory runs out, this process is ended before the program; where that cannot be
         // set, the system decides
         let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+        let sandboxed = number(sandbox)? == 1;
+        if sandboxed {
+            let reads: Vec<_> = reads.iter().map(PathBuf::from).collect();
+            crate::sandbox::enter(&reads).context("entering the sandbox")?;
+        }
         let socket = UnixStream::from(socket);
         watch(socket.try_clone()?)?;
-        let load = || crate::library_file::table(library, Path::new(path));
+        let load = || {
+            let table = crate::library_file::table(library, Path::new(path));
+            table.map_err(
+                |why| match sandboxed && why.contains("cannot open shared object file") {
+                    true => why + ELSEWHERE,
+                    false => why,
+                },
+            )
+        };
         // SAFETY: the symbol is at least 16 bytes that the library maps, and it stays.
         #[allow(unsafe_code, reason = "the address of a library's symbol")]
         unsafe {
@@ -164,7 +245,11 @@ mod linux {
 mod linux {
     use super::*;
 
-    pub fn begin(_: &Path, _: &File, _: &Path, _: &Isolate) -> Result<Process> {
+    pub(crate) fn gap() -> Option<&'static str> {
+        None
+    }
+
+    pub fn begin(_: &[OsString], _: &File, _: &Path, _: &Isolate) -> Result<Process> {
         anyhow::bail!("libraries can be isolated on Linux only")
     }
 

@@ -33,6 +33,8 @@ mod lock;
 mod overrides;
 mod package;
 mod python_module;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod schema;
 mod sealed_memfd;
 mod sections;
@@ -52,7 +54,7 @@ pub use docs::columns::{columns, fill};
 pub use document::{Document, Places};
 pub use enum_options::Choice;
 #[cfg(unix)]
-pub use isolate::{ARGUMENT, isolate_with, library_process};
+pub use isolate::{ARGUMENT, isolate_with, isolation_note, library_process};
 pub use library::{Library, PackageRequest, Refusal, is_sha256};
 pub use load::{before_loading, load};
 pub use lock::{LOCK_FILE, Lock, PlatformHash};
@@ -65,7 +67,7 @@ pub use python_module::{
     on_session, session_parts,
 };
 pub use schema::schema_of;
-pub use sections::{DataSection, Isolate, Keep, LedgerUse, Plugin};
+pub use sections::{DataSection, Isolate, Isolation, Keep, LedgerUse, Plugin};
 pub use sinks::{FileSink, FolderSink, MlFlowSink, Sink, WandbMode, WandbSink};
 pub use spec::Spec;
 pub use trust::{Attest, Trust, TrustPolicy};

@@ -1,6 +1,6 @@
 //! Libraries of parts as specs and command lines name them.
 
-use crate::sections::{Isolate, Plugin};
+use crate::sections::{Isolate, Isolation, Plugin};
 use crate::trust::Trust;
 use fl_core::settings::{Setting, Value};
 use std::fmt::{Display, Formatter};
@@ -17,12 +17,14 @@ pub struct Library {
     pub package: Option<PackageRequest>,
     /// The SHA-256 that it must have, in hexadecimal.
     pub sha256: Option<String>,
-    /// Has it processes of its own?
-    pub isolate: Option<Isolate>,
+    /// Is it to have processes of its own? `None` leaves that to its trust.
+    pub isolate: Option<Isolation>,
     /// Once it is loaded: how far it is trusted.
     pub trust: Option<Trust>,
-    /// Once it is loaded into this process: the interface that a library was built for.
+    /// Once it is loaded: the interface that a library was built for.
     pub interface: Option<u32>,
+    /// Once it is loaded: the limits of its processes, if it has processes of its own.
+    pub isolated: Option<Isolate>,
 }
 
 /// A package as a spec names it.
@@ -52,6 +54,7 @@ impl Library {
             isolate: None,
             trust: None,
             interface: None,
+            isolated: None,
         }
     }
 

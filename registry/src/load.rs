@@ -9,7 +9,7 @@ use crate::lock::Lock;
 use crate::package::{Announced, Package};
 use crate::python_module;
 use crate::sealed_memfd::{copy, hash, open};
-use crate::sections::Isolate;
+use crate::sections::{Isolate, Isolation};
 use crate::trust::{Trust, TrustPolicy};
 use fl_core::PartDecl;
 use fl_core::abi;
@@ -45,10 +45,9 @@ impl Library {
     /// Its parts, and the SHA-256 of what they are from.
     fn load(
         &self,
-        isolate: Option<&Isolate>,
+        isolate: Option<&Isolation>,
         trust: &TrustPolicy,
     ) -> Result<(Vec<&'static PartDecl>, Self), Refusal> {
-        let isolate = self.isolate.as_ref().or(isolate);
         let Some(name) = &self.module else {
             let path = self.path.canonicalize();
             let loaded = load_hashed(self, isolate, trust)?;
@@ -57,11 +56,31 @@ impl Library {
                 sha256: Some(loaded.hash),
                 trust: Some(loaded.trust),
                 interface: loaded.interface,
+                isolated: loaded.isolate,
                 ..self.clone()
             };
             return Ok((loaded.parts, found));
         };
-        python_module::load(self, name, isolate.is_some(), trust)
+        let isolated = |isolate: &Isolation| matches!(isolate, Isolation::On(_));
+        let isolated = self.isolate.as_ref().or(isolate).is_some_and(isolated);
+        python_module::load(self, name, isolated, trust)
+    }
+
+    /// The limits of its processes; `None` loads it into this one. Who runs the program can ask for
+    /// more than the spec, and a spec for less than the default.
+    pub(crate) fn isolation(
+        &self,
+        asked: Option<&Isolation>,
+        trust: &Trust,
+        can: bool,
+    ) -> Option<Isolate> {
+        match (&self.isolate, asked) {
+            (Some(Isolation::On(isolate)), _) | (_, Some(Isolation::On(isolate))) => {
+                Some(isolate.clone())
+            }
+            (Some(Isolation::Off), _) | (_, Some(Isolation::Off)) => None,
+            (None, None) => (can && trust == &Trust::Any).then(fl_core::settings::defaults),
+        }
     }
 }
 
@@ -77,9 +96,9 @@ struct Loaded {
 }
 
 impl Catalogue {
-    /// The same parts; libraries that are still to be loaded get processes of their own, as
-    /// `isolate` says or as they say themselves.
-    pub fn isolating(mut self, isolate: Isolate) -> Self {
+    /// The same parts; libraries that are still to be loaded get processes of their own, or none,
+    /// unless a spec asks for them.
+    pub fn isolating(mut self, isolate: Isolation) -> Self {
         self.isolate = Some(isolate);
         self
     }
@@ -114,9 +133,11 @@ impl Catalogue {
             let here = |l: &Library| l.path == path && l.module == library.module;
             let known = all.libraries.iter().any(here);
             // the user must not believe that it is isolated
-            if known && library.isolate.is_some() && all.isolate.is_none() {
-                let loaded = all.libraries.iter().find(|l| here(l));
-                if loaded.is_some_and(|l| l.isolate != library.isolate) {
+            if let Some(Isolation::On(isolate)) = &library.isolate
+                && all.isolate.is_none()
+            {
+                let mut loaded = all.libraries.iter().filter(|l| here(l));
+                if loaded.any(|l| l.isolated.as_ref() != Some(isolate)) {
                     return Err(Refusal {
                         place: None,
                         path: library.path.clone(),
@@ -222,13 +243,13 @@ impl Catalogue {
 /// # Errors
 /// Says what is wrong with the file or with what it describes.
 pub fn load(library: &Library) -> Result<Vec<&'static PartDecl>, Refusal> {
-    let loaded = load_hashed(library, library.isolate.as_ref(), &TrustPolicy::default());
+    let loaded = load_hashed(library, None, &TrustPolicy::default());
     loaded.map(|loaded| loaded.parts)
 }
 
 fn load_hashed(
     library: &Library,
-    isolate: Option<&Isolate>,
+    asked: Option<&Isolation>,
     trust: &TrustPolicy,
 ) -> Result<Loaded, Refusal> {
     let refused = |text: String| Refusal {
@@ -248,11 +269,15 @@ fn load_hashed(
         return Err(refused(other_hash(&hash, wanted)));
     }
     let trust = trust.judge(&hash).map_err(refused)?;
+    #[cfg(unix)]
+    let can = crate::isolate::can();
+    #[cfg(not(unix))]
+    let can = false;
+    let isolate = library.isolation(asked, &trust, can);
     // a study names a library for each of its runs
     static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    let same =
-        |l: &&Loaded| (&l.hash, &l.path, l.isolate.as_ref()) == (&hash, &library.path, isolate);
+    let same = |l: &&Loaded| (&l.hash, &l.path, &l.isolate) == (&hash, &library.path, &isolate);
     if let Some(known) = loaded.iter().find(same) {
         let known = known.clone();
         return Ok(Loaded { trust, ..known });
@@ -261,7 +286,7 @@ fn load_hashed(
         let new = Loaded {
             hash: hash.clone(),
             path: library.path.clone(),
-            isolate: isolate.cloned(),
+            isolate: isolate.clone(),
             parts,
             interface,
             trust: trust.clone(),
@@ -275,9 +300,10 @@ fn load_hashed(
         return Err(refused(why));
     }
     #[cfg(unix)]
-    if let Some(isolate) = isolate {
-        let parts = crate::isolate::import(file, &library.path, isolate).map_err(refused)?;
-        return Ok(keep(parts, None));
+    if let Some(isolate) = &isolate {
+        let isolated = crate::isolate::import(file, &library.path, isolate);
+        let (parts, interface) = isolated.map_err(refused)?;
+        return Ok(keep(parts, Some(interface)));
     }
     #[cfg(not(unix))]
     if isolate.is_some() {

@@ -181,20 +181,85 @@ fl_core::settings! {
         module: Option<String> = None;
         /// The SHA-256 that it must have; otherwise it is refused.
         sha256: Option<String> = None;
-        /// Give it processes of its own: a crash, an `exit`, an endless loop or exhausted memory is
-        /// then an error of its part, and not the end of the run. Results do not depend on it;
-        /// every call takes some microseconds more, and tensors are copied.
-        isolate: Option<Isolate> = None;
+        /// The processes of its own that a library has: `false` loads it into the program, and a
+        /// mapping says what they may take. By default a library is in processes of its own unless
+        /// a trusted index has signed it. Results do not depend on it.
+        isolate: Option<Isolation> = None;
+    }
+}
+
+/// Where a library is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Isolation {
+    /// In the program's process.
+    Off,
+    /// In processes of its own.
+    On(Isolate),
+}
+
+impl Isolation {
+    /// The same, with what may be read below this folder.
+    pub(crate) fn read_from(self, folder: &Path) -> Self {
+        let Self::On(isolate) = self else {
+            return self;
+        };
+        let place = |read: &String| {
+            let path = folder.join(read);
+            let path = path.canonicalize().unwrap_or(path);
+            path.display().to_string()
+        };
+        Self::On(Isolate {
+            reads: isolate.reads.iter().map(place).collect(),
+            ..isolate
+        })
+    }
+}
+
+const ISOLATION: &str = "true, false, or a mapping of limits";
+
+impl Setting for Isolation {
+    fn read(value: &Value, reader: &mut Reader) -> Option<Self> {
+        match value {
+            Value::Bool(false) => Some(Self::Off),
+            Value::Bool(true) => Some(Self::On(fl_core::settings::defaults())),
+            Value::Mapping(_) => Isolate::read(value, reader).map(Self::On),
+            _ => reader.unlike(ISOLATION, value),
+        }
+    }
+    fn write(&self) -> Value {
+        let Self::On(isolate) = self else {
+            return false.into();
+        };
+        let mut value = isolate.write();
+        if let Value::Mapping(map) = &mut value {
+            // as earlier versions wrote it
+            let default = fl_core::settings::defaults::<Isolate>().write();
+            for key in ["cpu-seconds", "reads", "sandbox"] {
+                if map.get(key) == default.get(key) {
+                    map.shift_remove(key);
+                }
+            }
+        }
+        value
+    }
+    fn value_type() -> ValueType {
+        ValueType::one_of([ValueType::Bool, Isolate::value_type()]).described(ISOLATION)
     }
 }
 
 fl_core::settings! {
-    /// What processes of a library may take.
+    /// What processes of a library may take and do.
     pub struct Isolate {
         /// A call that takes longer ends its process, in seconds.
         call_seconds: f64 = 600.0, in 0.001..=1e6;
-        /// The memory that a process may have, in GiB; as much as there is if left out.
+        /// The memory that a process may have, in GiB; that of the machine if left out.
         memory_gib: Option<f64> = None, in 0.0625..=1e6;
+        /// The processor time that a process may use, in seconds; no limit if left out.
+        cpu_seconds: Option<u64> = None, in 1..=1_000_000_000;
+        /// Files and folders that a process may read, relative to the spec.
+        reads: Vec<String> = Vec::new();
+        /// Refuse files, the network, programs and other processes, as far as the kernel can.
+        sandbox: bool = true;
     }
 }
 

@@ -9,31 +9,24 @@
 //! A protocol asks in the middle of its calls: its `Server` and `Client` turn what they are asked
 //! into a text and messages for one function of the host, [`raw::FlHost::call`], whose answer comes
 //! as that of any call. The program may ask back in the middle of that, for another form of an
-//! answer or a loss of a training. A process of a library's own passes both on over its socket, and
-//! a protocol has its process alone.
+//! answer or a loss of a training. A process of a library's own passes both on, and a protocol has
+//! its process alone.
 //!
 //! This module has both sides, each in a folder: `library/` turns the parts that
 //! [`plugin!`](crate::plugin!) registered into a table, and `host/` ([`import()`]) turns a table
 //! into the same [`PartDecl`](crate::PartDecl)s that linked parts have. What lies beside them
 //! serves both. Libraries in other languages see the header `include/fl_plugin.h`.
 //!
-//! # What is survived, and what is not
+//! # What is survived
 //! A library can answer whatever it likes: codes, texts, names, shapes, types, counts and numbers
 //! are checked, errors are cut to a length and cleared of what steers a terminal, and a Rust part
-//! may panic. But unless it has a process of its own, nothing here helps against one that
-//! * never returns: there is no time limit, for a thread cannot be ended from outside; the program
-//!   must be;
-//! * ends the process (`abort`, `_exit`, a Rust library built with `panic = "abort"`, a stack that
-//!   overflows, memory that runs out), or lets a C++ exception or a `longjmp` leave one of its
-//!   functions; (of `exit` the program can at least say who called it, and exit with code 1);
-//! * reads or writes what is not its own: past a tensor, after the call in which it was lent, or
-//!   through a part that was dropped; or hands over a text or a pointer that is not as long as it
-//!   says;
-//! * does harm when it is loaded: its initialisers run before anything of it can be looked at.
+//! may panic. In a process of its own (`isolated/`), which is the default of the program, it can
+//! also do what it likes to its process, which is an error of the part then: never return, end it,
+//! use up its memory, let a C++ exception or a `longjmp` leave a function, write what is not its
+//! own, or hang in its initialisers.
 //!
-//! In a process of its own (`isolated/`) all of this but the last is an error of the part.
-//!
-//! Load only what you would also run.
+//! In the program's process it does all of this to the program, which can only say who called
+//! `exit`. Load into it only what you would also run.
 #![allow(
     unsafe_code,
     reason = "a C interface; every block says why it is sound"

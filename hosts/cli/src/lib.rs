@@ -53,7 +53,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use fl_core::PartDecl;
 use fl_data::DataSpec;
 use fl_engine::{NotRun, Signals};
-use fl_registry::{Catalogue, Library, Spec, Trust};
+use fl_registry::{Catalogue, Isolation, Library, Spec, Trust};
 use log::{complain, say};
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -73,10 +73,18 @@ struct Cli {
     /// Load a library with more parts. May be given several times.
     #[arg(long = "plugin", value_name = "LIB", global = true)]
     plugins: Vec<PathBuf>,
-    /// Run loaded libraries in processes of their own. A library that crashes, exits or never
-    /// returns is then an error of its part, and the program goes on. Results do not depend on it.
-    #[arg(long, global = true)]
-    isolate: bool,
+    /// Run every loaded library in processes of its own, or with `=false` none that its spec does
+    /// not isolate. By default those are isolated that no trusted index has signed. Results do not
+    /// depend on it.
+    #[arg(
+        long,
+        global = true,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    isolate: Option<bool>,
     /// How far loaded plugins must be trusted: any, published, reviewed or linked. The spec and the
     /// user's configuration can ask for more.
     #[arg(long, value_name = "LEVEL", global = true)]
@@ -390,8 +398,11 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
     let policy = fl_engine::plugins::plugin_policy(cli.plugins_trust)?;
     let required = policy.level.clone();
     catalogue = catalogue.trusting(policy);
-    if cli.isolate {
-        catalogue = catalogue.isolating(fl_core::settings::defaults());
+    if let Some(isolate) = cli.isolate {
+        catalogue = catalogue.isolating(match isolate {
+            true => Isolation::On(fl_core::settings::defaults()),
+            false => Isolation::Off,
+        });
     }
     let catalogue = catalogue.with(&libraries).map_err(NotRun::Refused)?;
     match cli.command {
@@ -475,16 +486,7 @@ pub fn main() -> ExitCode {
         // where the system refuses, a file that is too large ends the program
         let _ = Signals::outlive_large_files();
         if args.get(1).is_some_and(|arg| arg == fl_registry::ARGUMENT) {
-            return match fl_registry::library_process(
-                &args[2..],
-                &lazy_executor::LazyExecutor::default(),
-            ) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    complain(format_args!("error: {error:#}"));
-                    ExitCode::from(1)
-                }
-            };
+            return ExitCode::from(library_process(&args[2..]));
         }
         // this very program, whatever is built in its place meanwhile
         let program = match cfg!(target_os = "linux") {
@@ -493,7 +495,7 @@ pub fn main() -> ExitCode {
         };
         if let Ok(program) = program {
             fl_engine::start_processes_with(vec![program.clone().into()]);
-            fl_registry::isolate_with(program.clone());
+            fl_registry::isolate_with(vec![program.clone().into()]);
             supervise::begin(program, &args);
         }
         let code = run_with(args, &[]);
@@ -501,6 +503,20 @@ pub fn main() -> ExitCode {
     }
     #[cfg(not(unix))]
     run(std::env::args_os())
+}
+
+/// Serves a library to the program that has begun this process with these arguments, which follow
+/// [`fl_registry::ARGUMENT`]; gives the exit code.
+#[cfg(unix)]
+pub fn library_process(args: &[OsString]) -> u8 {
+    let threads = lazy_executor::LazyExecutor::default();
+    match fl_registry::library_process(args, &threads) {
+        Ok(()) => 0,
+        Err(error) => {
+            complain(format_args!("error: {error:#}"));
+            1
+        }
+    }
 }
 
 /// Does what `args` say; the first is the program's name.

@@ -3,6 +3,7 @@
 
 use crate::log::complain;
 use fl_engine::Signals;
+use fl_registry::Isolation;
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt, parent_id};
 use std::path::{Path, PathBuf};
@@ -99,7 +100,7 @@ fn libraries() -> Vec<String> {
             let named = document
                 .libraries()
                 .into_iter()
-                .filter(|l| l.isolate.is_none());
+                .filter(|l| !matches!(l.isolate, Some(Isolation::On(_))));
             all.extend(named.map(|library| library.to_string()));
         }
     }

@@ -12,7 +12,7 @@ use fl_plugin_data_synthetic as _;
 use fl_plugin_data_tables as _;
 use fl_plugin_data_texts as _;
 use fl_plugin_dense_prediction as _;
-use fl_registry::{Catalogue, Isolate, Library};
+use fl_registry::{Catalogue, Isolation, Library};
 use fl_sim::{Execution, Outcome, StoppedRun};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -105,13 +105,10 @@ fn catalogue(libraries: &[PathBuf], isolated: bool) -> Catalogue {
     let none = Catalogue::linked().unwrap();
     let none = match isolated {
         true => {
-            fl_registry::isolate_with(env!("CARGO_BIN_EXE_fl").into());
-            none.isolating(Isolate {
-                call_seconds: 600.0,
-                memory_gib: None,
-            })
+            fl_registry::isolate_with(vec![env!("CARGO_BIN_EXE_fl").into()]);
+            none
         }
-        false => none,
+        false => none.isolating(Isolation::Off),
     };
     let libraries: Vec<_> = libraries.iter().map(Library::at).collect();
     none.with(&libraries).unwrap_or_else(|e| panic!("{e}"))

@@ -78,8 +78,17 @@ pub fn check(
             )));
         }
         read.notes.iter().for_each(|note| note_once(note));
+        isolation_note(read).iter().for_each(|note| note_once(note));
     }
     Ok(read)
+}
+
+/// What a user should know of the processes of the spec's libraries.
+fn isolation_note(spec: &Spec<DataSpec>) -> Option<String> {
+    #[cfg(unix)]
+    return fl_registry::isolation_note(spec.libraries.iter());
+    #[cfg(not(unix))]
+    None
 }
 
 /// Logs a note that this process has not logged before: a study checks one spec many times.
@@ -177,7 +186,9 @@ pub fn manifest(
         path: part.name,
         sha256: part.sha256,
     });
-    let now = Session::now(env!("CARGO_PKG_VERSION"), command);
+    let mut now = Session::now(env!("CARGO_PKG_VERSION"), command);
+    now.notes.extend(isolation_note(spec));
+    now.notes.iter().for_each(|note| note_once(note));
     ensure!(
         !now.started.is_empty(),
         "the clock of this machine is before 1970 or after 9999; set it, for a run says when it began"

@@ -46,6 +46,9 @@ pub struct Session {
     /// The processor ([`processor`]); empty in a folder of an older fl.
     #[serde(default)]
     pub processor: String,
+    /// What a reader should know of the machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Names this processor's family, and those of its instructions that fl chooses kernels by. Results
@@ -85,6 +88,7 @@ impl Session {
             started: time(SystemTime::now()).unwrap_or_default(),
             command: command.to_vec(),
             processor: processor(),
+            notes: Vec::new(),
         }
     }
 }

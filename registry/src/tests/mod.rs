@@ -3,6 +3,7 @@ mod compatibility;
 mod diagnostics;
 mod fakes;
 mod hostile;
+mod isolation;
 
 use crate::{Catalogue, Mistakes, Spec};
 use fakes::Toy;

@@ -140,13 +140,21 @@ impl Functions {
 
     /// Ends a part of this library, which is used no more.
     pub fn drop_raw(self, who: &str, part: *mut c_void) {
-        let _away = ForeignCallGuard::with(who);
         match self {
-            // SAFETY: the library made it, and it is dropped once.
-            Self::Here(table) => unsafe { (table.drop)(part) },
+            Self::Here(table) => {
+                let _away = ForeignCallGuard::with(who);
+                // SAFETY: the library made it, and it is dropped once.
+                unsafe { (table.drop)(part) }
+            }
             #[cfg(unix)]
-            // SAFETY: a call gave it, and it is dropped once.
-            Self::IsolatedLibrary(apart) => unsafe { apart.drop(part) },
+            Self::IsolatedLibrary(apart) => {
+                // what comes of it is nobody's error; calls of other parts of the process see it
+                _ = Call::new(who, None, None).run(|host| {
+                    // SAFETY: a call gave it, and it is dropped once.
+                    unsafe { apart.drop(part, host) };
+                    FL_OK
+                });
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! The process that has the library.
 
-use super::shared_memory::{Doorbell, SharedMemory};
+use super::shared_memory::{Mailbox, SharedMemory};
 use super::{
-    CallRequest, Operation, OwnedMessage, ProcessMessage, Reply, copied, receive, send, shared,
+    CallRequest, Incoming, Operation, OwnedMessage, ProcessMessage, Reply, copied, frame, shared,
     shared_tensors, with_owned,
 };
 use crate::abi::ask::ErrorText;
@@ -15,32 +15,39 @@ use crate::abi::marshal::{OutgoingMessage, with_messages};
 use crate::abi::raw::{FL_ERROR, FL_OK, FlLibrary};
 use crate::message::NamedTensors;
 use crate::{Executor, Result, Stream};
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::fs::File;
-use std::io::{BufReader, ErrorKind};
+use std::io::{ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 
-/// The way to the program, and how many lines the library has logged since the last answer.
-static TO: Mutex<(Option<UnixStream>, usize)> = Mutex::new((None, 0));
+/// The way to the program.
+static TO: Mutex<Option<ToSocket>> = Mutex::new(None);
 /// The most lines passed on for each answer.
 const LINES: usize = 1000;
 
-/// Sends the program a message, from any thread.
-fn tell(told: &ProcessMessage) -> Result<()> {
+/// The socket to the program, which any thread may log to.
+struct ToSocket {
+    socket: UnixStream,
+    /// How many lines the library has logged.
+    lines: u32,
+    /// How many of them since the last answer.
+    since: usize,
+}
+
+/// Sends the program a line of the log, from any thread.
+fn log(level: u32, line: &str) -> Result<()> {
     let mut to = TO.lock().unwrap_or_else(PoisonError::into_inner);
-    let (Some(program), lines) = &mut *to else {
+    let Some(to) = to.as_mut().filter(|to| to.since < LINES) else {
         return Ok(());
     };
-    match told {
-        ProcessMessage::LogEvent(..) if *lines == LINES => return Ok(()),
-        ProcessMessage::LogEvent(..) => *lines += 1,
-        ProcessMessage::Answered(_) | ProcessMessage::Asked { .. } => *lines = 0,
-    }
-    send(program, told)
+    to.since += 1;
+    to.lines = to.lines.wrapping_add(1);
+    let line = ProcessMessage::LogEvent(level, line.into());
+    Ok(to.socket.write_all(&frame(&line)?)?)
 }
 
 /// Loads a library, and answers the program's questions with its parts, until the program has no
@@ -60,18 +67,34 @@ pub unsafe fn serve(
     own_process();
     on_log(|level, _, line| {
         // the program has ended: there is no reader
-        let _ = tell(&ProcessMessage::LogEvent(level, line.into()));
+        let _ = log(level, line);
     });
-    TO.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(program.try_clone()?);
-    // SAFETY: as the caller says.
-    let functions = load().and_then(|table| unsafe { checked_table(table) }.map_err(text_of));
+    *TO.lock().unwrap_or_else(PoisonError::into_inner) = Some(ToSocket {
+        socket: program.try_clone()?,
+        lines: 0,
+        since: 0,
+    });
+    let functions = load().and_then(|table| {
+        // SAFETY: as the caller says.
+        let functions = unsafe { checked_table(table) }.map_err(text_of)?;
+        // SAFETY: `checked_table` has read the same number.
+        let interface = unsafe { (&raw const (*table).version).read() };
+        Ok((functions, interface))
+    });
+    let mut from = Incoming::new(program, Mailbox::Requests);
+    // the program wakes this process when there is memory
+    match from.receive::<CallRequest>() {
+        Ok(_) => {}
+        Err(error) if closed(&error) => return Ok(()),
+        Err(error) => return Err(error),
+    }
     let mut child = Child {
         functions,
         parts: BTreeSet::new(),
-        area: SharedMemory::new(memory),
+        area: SharedMemory::made(memory)?,
         exec,
-        from: BufReader::new(program),
-        heard: 0,
+        from,
+        process: std::process::id(),
     };
     loop {
         let ask = match child.next() {
@@ -81,11 +104,9 @@ pub unsafe fn serve(
             Err(error) => return Err(error),
         };
         let number = ask.number;
-        if let Some(mut reply) = child.reply(ask) {
-            reply.number = number;
-            tell(&ProcessMessage::Answered(reply))?;
-            child.area.ring(Doorbell::Answered);
-        }
+        let mut reply = child.reply(ask);
+        reply.number = number;
+        child.tell(&ProcessMessage::Answered(reply))?;
     }
 }
 
@@ -99,14 +120,15 @@ fn closed(error: &anyhow::Error) -> bool {
 }
 
 struct Child<'e> {
-    functions: Result<Functions, String>,
+    /// And the number of its interface.
+    functions: Result<(Functions, u32), String>,
     /// Those that the library has made and that were not dropped.
     parts: BTreeSet<u64>,
     area: SharedMemory,
     exec: &'e dyn Executor,
-    from: BufReader<UnixStream>,
-    /// How many questions there were.
-    heard: u32,
+    from: Incoming,
+    /// This process: a library may make a copy of it, which is to answer nothing.
+    process: u32,
 }
 
 /// The way to the program from a part in the middle of a call. What the program asks back may ask
@@ -145,21 +167,31 @@ impl Answers for ToProgram<'_, '_> {
 
 impl Child<'_> {
     fn next(&mut self) -> Result<CallRequest> {
-        self.area.listen(Doorbell::CallInput, &mut self.heard);
-        receive(&mut self.from)
+        self.from.next(&self.area, Ok)
+    }
+
+    fn tell(&self, told: &ProcessMessage) -> Result<()> {
+        if std::process::id() != self.process {
+            crate::abi::leave();
+        }
+        let mut to = TO.lock().unwrap_or_else(PoisonError::into_inner);
+        let to = to.as_mut().context("there is a program")?;
+        to.since = 0;
+        let (frame, lines) = (frame(told)?, to.lines);
+        Ok(self
+            .area
+            .post(Mailbox::Answers, &frame, lines, &mut to.socket)?)
     }
 
     /// Asks the program in the middle of a call.
     fn ask(&mut self, operation: u32, input: &Input<'_>) -> Result<()> {
         let messages = shared(&mut self.area, input.messages())?;
-        tell(&ProcessMessage::Asked {
+        self.tell(&ProcessMessage::Asked {
             operation,
             text: input.text()?.into(),
             messages,
             room: self.area.len() as u64,
-        })?;
-        self.area.ring(Doorbell::Answered);
-        Ok(())
+        })
     }
 
     /// Waits for what the program says in the middle of a call.
@@ -186,25 +218,22 @@ impl Child<'_> {
         };
         reply.number = number;
         reply.room = self.area.len() as u64;
-        tell(&ProcessMessage::Answered(reply))?;
-        self.area.ring(Doorbell::Answered);
-        Ok(())
+        self.tell(&ProcessMessage::Answered(reply))
     }
 
-    fn reply(&mut self, ask: CallRequest) -> Option<Reply> {
-        let answered = self.answered(ask).transpose()?;
-        let mut reply = answered.unwrap_or_else(|error| Reply {
+    fn reply(&mut self, ask: CallRequest) -> Reply {
+        let mut reply = self.answered(ask).unwrap_or_else(|error| Reply {
             code: FL_ERROR,
             failure: Some((String::new(), format!("{error:#}"))),
             ..Reply::default()
         });
         reply.room = self.area.len() as u64;
-        Some(reply)
+        reply
     }
 
-    fn answered(&mut self, ask: CallRequest) -> Result<Option<Reply>> {
-        let functions = match &self.functions {
-            Ok(functions) => *functions,
+    fn answered(&mut self, ask: CallRequest) -> Result<Reply> {
+        let (functions, interface) = match &self.functions {
+            Ok(found) => *found,
             Err(why) => anyhow::bail!("{why}"),
         };
         self.area.see(ask.room)?;
@@ -212,15 +241,14 @@ impl Child<'_> {
             let stream = ask.key.map(Stream::from_key);
             Call::new("a library", stream.as_ref(), Some(self.exec)).with_noise(ask.noise)
         };
+        let say = |text| Reply {
+            code: FL_OK,
+            text: Some(text),
+            ..Reply::default()
+        };
         let (code, answer) = match &ask.what {
-            Operation::Describe => {
-                let text = functions.describe()?;
-                return Ok(Some(Reply {
-                    code: FL_OK,
-                    text: Some(text),
-                    ..Reply::default()
-                }));
-            }
+            Operation::Interface => return Ok(say(interface.to_string())),
+            Operation::Describe => return Ok(say(functions.describe()?)),
             Operation::Create {
                 index,
                 settings,
@@ -251,7 +279,7 @@ impl Child<'_> {
                             })
                         })
                     };
-                    return self.told(part, outcome.0, outcome.1).map(Some);
+                    return self.told(part, outcome.0, outcome.1);
                 }
                 let mut bodies: Vec<NamedTensors<'_>> = Vec::new();
                 for message in &ask.messages {
@@ -282,7 +310,7 @@ impl Child<'_> {
                 if self.parts.remove(part) {
                     functions.drop_raw("a library", *part as *mut c_void);
                 }
-                return Ok(None);
+                return Ok(Reply::default());
             }
             Operation::Replied { .. } | Operation::Back { .. } => {
                 anyhow::bail!("an answer without a request")
@@ -292,7 +320,7 @@ impl Child<'_> {
             Operation::Call { part, .. } => part,
             _ => 0,
         };
-        self.told(part, code, answer).map(Some)
+        self.told(part, code, answer)
     }
 
     /// What a call of `part` gave.

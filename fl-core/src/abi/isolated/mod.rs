@@ -1,5 +1,9 @@
-//! Libraries in processes of their own: the same table of functions, asked over a socket, with
-//! tensors in shared memory.
+//! Libraries in processes of their own: the same table of functions, asked through shared memory,
+//! which holds messages and tensors.
+//!
+//! A side that waits listens for some microseconds, then sleeps until something comes over a socket:
+//! a word that wakes it, a line of the log, a message that is too long for its place in shared
+//! memory, or the end of the other side. On one core, and while answers come late, it sleeps at once.
 //!
 //! The program keeps a few processes for each library ([`IsolatedLibrary`]); each loads it and
 //! answers one question at a time ([`serve()`]). A part lives in the process that made it. What the
@@ -28,8 +32,9 @@ use crate::privacy::Noise;
 use anyhow::ensure;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use shared_memory::{SharedMemory, dtype};
-use std::io::{Read, Write};
+use shared_memory::{Listener, Mail, Mailbox, SharedMemory, dtype};
+use std::io::{BufReader, Error, ErrorKind, Read};
+use std::os::unix::net::UnixStream;
 
 /// The longest message; tensors are not in it.
 const LONGEST: usize = 64 << 20;
@@ -52,6 +57,8 @@ struct CallRequest {
 
 #[derive(Serialize, Deserialize)]
 enum Operation {
+    /// The number of the library's interface, as text.
+    Interface,
     Describe,
     Create {
         index: u32,
@@ -63,7 +70,6 @@ enum Operation {
         operation: u32,
         text: String,
     },
-    /// Nothing is answered.
     Drop {
         part: u64,
     },
@@ -240,23 +246,85 @@ fn shared_tensors(
     Ok(all)
 }
 
-/// Writes a message, its length first.
-fn send(to: &mut impl Write, message: &impl Serialize) -> Result<()> {
-    let mut bytes = postcard::to_extend(message, vec![0; 4])?;
-    let length = bytes.len() - 4;
+/// How many bytes a message's length has on the socket, before the message.
+const FRAME: usize = 4;
+/// A message without bytes wakes the other side.
+const WAKE: [u8; FRAME] = [0; FRAME];
+
+/// A message as the socket takes it: its length first.
+fn frame(message: &impl Serialize) -> Result<Vec<u8>> {
+    let mut bytes = postcard::to_extend(message, vec![0; FRAME])?;
+    let length = bytes.len() - FRAME;
     ensure!(length <= LONGEST, "a message of {length} bytes is too long");
-    bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
-    Ok(to.write_all(&bytes)?)
+    bytes[..FRAME].copy_from_slice(&(length as u32).to_le_bytes());
+    Ok(bytes)
 }
 
-/// Reads a message.
-fn receive<M: DeserializeOwned>(from: &mut impl Read) -> Result<M> {
-    let mut length = [0; 4];
-    from.read_exact(&mut length)?;
-    let length = u32::from_le_bytes(length) as usize;
-    ensure!(length <= LONGEST, "a message of {length} bytes is too long");
-    let mut bytes = Vec::new();
-    from.take(length as u64).read_to_end(&mut bytes)?;
-    ensure!(bytes.len() == length, "a message was cut short");
-    Ok(postcard::from_bytes(&bytes)?)
+/// What comes from the other side.
+struct Incoming {
+    socket: BufReader<UnixStream>,
+    listener: Listener,
+    /// How many lines of its log have come.
+    lines: u32,
+}
+
+impl Incoming {
+    fn new(socket: UnixStream, mailbox: Mailbox) -> Self {
+        Self {
+            socket: BufReader::new(socket),
+            listener: Listener::new(mailbox),
+            lines: 0,
+        }
+    }
+
+    /// Waits for a message. `beside` gets what comes over the socket, or `None` if that only wakes,
+    /// and gives it back unless it is a line of the log.
+    fn next<M: DeserializeOwned>(
+        &mut self,
+        area: &SharedMemory,
+        mut beside: impl FnMut(Option<M>) -> Result<Option<M>>,
+    ) -> Result<M> {
+        let mut mail = area.listen(&mut self.listener);
+        loop {
+            if mail.is_none() {
+                mail = area.last_look(&mut self.listener);
+            }
+            if let Some(Mail {
+                message: Some(message),
+                lines,
+            }) = &mail
+                && *lines == self.lines
+            {
+                return Ok(postcard::from_bytes(message)?);
+            }
+            let received = self.receive()?;
+            let line = received.is_some();
+            match beside(received)? {
+                Some(message) => {
+                    area.taken(&mut self.listener);
+                    return Ok(message);
+                }
+                None => self.lines = self.lines.wrapping_add(line.into()),
+            }
+        }
+    }
+
+    /// Reads a message from the socket; `None`: it has no bytes.
+    fn receive<M: DeserializeOwned>(&mut self) -> Result<Option<M>> {
+        let mut length = WAKE;
+        self.socket.read_exact(&mut length)?;
+        let length = u32::from_le_bytes(length) as usize;
+        if length == 0 {
+            return Ok(None);
+        }
+        ensure!(length <= LONGEST, "a message of {length} bytes is too long");
+        let mut bytes = Vec::new();
+        let mut from = (&mut self.socket).take(length as u64);
+        from.read_to_end(&mut bytes)?;
+        // the other side has ended in the middle of it
+        if bytes.len() < length {
+            return Err(Error::from(ErrorKind::UnexpectedEof).into());
+        }
+        Ok(Some(postcard::from_bytes(&bytes)?))
+    }
 }

@@ -3,6 +3,7 @@
 use super::process::{IsolatedPart, LibraryProcess, fail};
 use super::{Operation, Reply};
 use crate::Result;
+use crate::abi::host::{Call, Refused, checked};
 use crate::abi::raw::{FL_ERROR, FlHost, FlMessage, FlText};
 use crate::privacy::Noise;
 use anyhow::{Context, anyhow};
@@ -72,6 +73,22 @@ impl IsolatedLibrary {
         }
     }
 
+    /// The number of the interface that it was built for.
+    ///
+    /// # Errors
+    /// Says why the library cannot be used.
+    pub fn interface(&self) -> Result<u32, Refused> {
+        let call = Call::new("a library", None, None);
+        let (code, answer) = call.run(|host| {
+            let what = Operation::Interface;
+            self.ask(0, None, what, CallInput::NOTHING, host)
+        });
+        let answer = checked(code, answer);
+        let answer = answer.map_err(|e| Refused::Description(format!("{e:#}")))?;
+        let number = answer.and_then(|answer| answer.text?.parse().ok());
+        number.ok_or(Refused::Magic)
+    }
+
     /// The description of its parts goes to `host`, as text.
     pub(in crate::abi) fn describe(&self, host: &FlHost) -> i32 {
         self.ask(0, None, Operation::Describe, CallInput::NOTHING, host)
@@ -127,7 +144,7 @@ impl IsolatedLibrary {
     ///
     /// # Safety
     /// As [`IsolatedLibrary::call`]; it is not used any more.
-    pub(in crate::abi) unsafe fn drop(&self, part: *mut c_void) {
+    pub(in crate::abi) unsafe fn drop(&self, part: *mut c_void, host: &FlHost) {
         // SAFETY: as the caller promises; the handle is a box of ours, and this is its last
         // use.
         let handle = unsafe { Box::from_raw(part.cast::<IsolatedPart>()) };
@@ -144,7 +161,9 @@ impl IsolatedLibrary {
         };
         if running.number == handle.number {
             let what = Operation::Drop { part: handle.part };
-            if let Err(error) = running.tell(what, CallInput::NOTHING) {
+            let told = running.tell(what, CallInput::NOTHING);
+            let told = told.and_then(|()| running.hear(self.longest, host, &mut log_to(host)));
+            if let Err(error) = told {
                 self.end(&mut worker, &error);
             }
         }
@@ -184,13 +203,7 @@ impl IsolatedLibrary {
         host: &FlHost,
     ) -> i32 {
         let mut worker = self.worker(at);
-        let mut said = |level: u32, line: &str| {
-            if let Some(log) = host.log {
-                // SAFETY: the host's own function, context and call.
-                unsafe { log(host.context, level, FlText::of(line)) };
-            }
-        };
-        let answered = self.answered(&mut worker, number, what, asked, host, &mut said);
+        let answered = self.answered(&mut worker, number, what, asked, host);
         let told = answered.and_then(|(running, reply)| running.hand_on(at, reply, host));
         told.unwrap_or_else(|error| {
             let text = format!("{error:#}");
@@ -207,7 +220,6 @@ impl IsolatedLibrary {
         what: Operation,
         asked: CallInput<'_>,
         host: &FlHost,
-        said: &mut dyn FnMut(u32, &str),
     ) -> Result<(&'w mut LibraryProcess, Reply)> {
         let here = worker.running.as_ref().map(|running| running.number);
         match number {
@@ -219,7 +231,7 @@ impl IsolatedLibrary {
             Some(_) => {}
             // what is new does not suffer for what has ended meanwhile
             None => {
-                let gone = |r: &mut LibraryProcess| !matches!(r.child.try_wait(), Ok(None));
+                let gone = |r: &mut LibraryProcess| !matches!(r.child.0.try_wait(), Ok(None));
                 if worker.running.as_mut().is_none_or(gone) {
                     worker.running = None;
                     worker.running = Some(self.begun()?);
@@ -228,7 +240,7 @@ impl IsolatedLibrary {
         }
         let running = worker.running.as_mut().context("it has a process")?;
         let reply = match running.tell(what, asked) {
-            Ok(()) => running.hear(self.longest, host, said),
+            Ok(()) => running.hear(self.longest, host, &mut log_to(host)),
             Err(error) => Err(error),
         };
         match reply {
@@ -260,6 +272,16 @@ impl IsolatedLibrary {
             process,
             self.longest,
         )
+    }
+}
+
+/// Passes lines of the log on to the host.
+fn log_to(host: &FlHost) -> impl FnMut(u32, &str) {
+    |level, line| {
+        if let Some(log) = host.log {
+            // SAFETY: the host's own function, context and call.
+            unsafe { log(host.context, level, FlText::of(line)) };
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! A process of a library, as the program talks with it.
 
-use super::shared_memory::{Doorbell, SharedMemory};
+use super::shared_memory::{Mailbox, SharedMemory};
 use super::{
-    CallInput, CallRequest, Operation, OwnedMessage, Process, ProcessMessage, Reply, SharedMessage,
-    SharedTensor, copied, receive, send, shared, shared_tensors, with_owned,
+    CallInput, CallRequest, Incoming, Operation, OwnedMessage, Process, ProcessMessage, Reply,
+    SharedMessage, SharedTensor, WAKE, copied, frame, shared, shared_tensors, with_owned,
 };
 use crate::Result;
 use crate::abi::ask::ErrorText;
@@ -12,9 +12,9 @@ use crate::abi::library::link::ask_other;
 use crate::abi::library::{Host, Input};
 use crate::abi::raw::{FL_OK, FlHost, FlText};
 use crate::privacy::Noise;
-use anyhow::anyhow;
+use anyhow::{anyhow, ensure};
 use std::cell::RefCell;
-use std::io::{BufReader, ErrorKind};
+use std::io::{ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
@@ -23,25 +23,26 @@ use std::time::{Duration, Instant};
 pub(super) struct LibraryProcess {
     /// Which of all processes it is.
     pub number: u64,
-    pub child: std::process::Child,
-    from: BufReader<UnixStream>,
+    pub child: OwnedProcess,
+    from: Incoming,
     to: UnixStream,
     area: SharedMemory,
-    /// How many answers there were.
-    heard: u32,
     /// The number of the last question.
     asked: u64,
 }
 
-impl Drop for LibraryProcess {
+/// A process that ends with this value.
+pub(super) struct OwnedProcess(pub std::process::Child);
+
+impl Drop for OwnedProcess {
     fn drop(&mut self) {
         // it ends by itself when its socket is closed, unless its library keeps it; what that has
         // begun in its group ends too
         // SAFETY: a call of the system on numbers. The child has not been waited for, so its number
         // is its own.
-        unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        unsafe { libc::kill(-(self.0.id() as i32), libc::SIGKILL) };
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -57,25 +58,21 @@ pub(super) struct IsolatedPart {
 impl LibraryProcess {
     /// A process that has begun; whatever it is asked takes at most so long.
     pub fn new(number: u64, process: Process, longest: Duration) -> Result<Self> {
-        let Process {
-            child,
-            socket,
-            memory,
-        } = process;
-        // from here on it is ended if something fails
-        let mut running = Self {
+        let child = OwnedProcess(process.child);
+        let mut to = process.socket;
+        to.set_read_timeout(Some(longest))?;
+        to.set_write_timeout(Some(longest))?;
+        let area = SharedMemory::new(process.memory)?;
+        // it waits until there are mailboxes
+        to.write_all(&WAKE)?;
+        Ok(Self {
             number,
             child,
-            to: socket.try_clone()?,
-            from: BufReader::new(socket),
-            area: SharedMemory::new(memory),
-            heard: 0,
+            from: Incoming::new(to.try_clone()?, Mailbox::Answers),
+            to,
+            area,
             asked: 0,
-        };
-        running.to.set_read_timeout(Some(longest))?;
-        running.to.set_write_timeout(Some(longest))?;
-        running.area.reserve(1)?;
-        Ok(running)
+        })
     }
 
     /// Sends a question.
@@ -91,9 +88,7 @@ impl LibraryProcess {
             messages,
             room: self.area.len() as u64,
         };
-        send(&mut self.to, &ask)?;
-        self.area.ring(Doorbell::CallInput);
-        Ok(())
+        self.post(&ask)
     }
 
     /// Waits for the answer; what is logged until then is passed on, and does not give the call
@@ -104,14 +99,27 @@ impl LibraryProcess {
         host: &FlHost,
         said: &mut dyn FnMut(u32, &str),
     ) -> Result<Reply> {
-        self.area.listen(Doorbell::Answered, &mut self.heard);
-        let (number, mut began) = (self.asked, Instant::now());
-        let mut lines = 0;
+        let number = self.asked;
         loop {
-            match receive(&mut self.from)? {
-                ProcessMessage::LogEvent(level, line) => said(level, &line),
-                // of another call: a copy of the process has sent it
-                ProcessMessage::Answered(reply) if reply.number != number => {}
+            let (to, began, mut less) = (&self.to, Instant::now(), false);
+            let told = self.from.next(&self.area, |told| {
+                let left = longest.saturating_sub(began.elapsed());
+                if left.is_zero() {
+                    return Err(std::io::Error::from(ErrorKind::TimedOut).into());
+                }
+                match told {
+                    Some(ProcessMessage::LogEvent(level, line)) => said(level, &line),
+                    Some(other) => return Ok(Some(other)),
+                    None => {}
+                }
+                less = true;
+                to.set_read_timeout(Some(left))?;
+                Ok(None)
+            })?;
+            if less {
+                to.set_read_timeout(Some(longest))?;
+            }
+            match told {
                 ProcessMessage::Asked {
                     operation,
                     text,
@@ -121,23 +129,13 @@ impl LibraryProcess {
                     self.area.see(room)?;
                     let messages = copied(&self.area, messages)?;
                     self.reply_to(operation, &text, &messages, longest, host)?;
-                    self.area.listen(Doorbell::Answered, &mut self.heard);
-                    began = Instant::now();
-                    self.to.set_read_timeout(Some(longest))?;
-                    continue;
                 }
-                ProcessMessage::Answered(reply) if lines == 0 => return Ok(reply),
                 ProcessMessage::Answered(reply) => {
-                    self.to.set_read_timeout(Some(longest))?;
+                    ensure!(reply.number == number, "it answered another question");
                     return Ok(reply);
                 }
+                ProcessMessage::LogEvent(..) => {}
             }
-            lines += 1;
-            let left = longest.saturating_sub(began.elapsed());
-            if left.is_zero() {
-                return Err(std::io::Error::from(ErrorKind::TimedOut).into());
-            }
-            self.to.set_read_timeout(Some(left))?;
         }
     }
 
@@ -177,6 +175,7 @@ impl LibraryProcess {
         )
     }
 
+    /// Sends what is no question of the program's own.
     fn send(&mut self, what: Operation, messages: Vec<SharedMessage>) -> Result<()> {
         self.asked += 1;
         let ask = CallRequest {
@@ -188,9 +187,12 @@ impl LibraryProcess {
             messages,
             room: self.area.len() as u64,
         };
-        send(&mut self.to, &ask)?;
-        self.area.ring(Doorbell::CallInput);
-        Ok(())
+        self.post(&ask)
+    }
+
+    fn post(&mut self, ask: &CallRequest) -> Result<()> {
+        let (frame, to) = (frame(ask)?, &mut self.to);
+        Ok(self.area.post(Mailbox::Requests, &frame, 0, to)?)
     }
 
     /// Hands a reply to the host as a library would.
@@ -256,7 +258,7 @@ impl LibraryProcess {
             Some(ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
                 // its socket is closed, so it has ended or is about to
                 let status = (0..1000).find_map(|_| {
-                    let status = self.child.try_wait().ok().flatten();
+                    let status = self.child.0.try_wait().ok().flatten();
                     if status.is_none() {
                         std::thread::sleep(Duration::from_millis(1));
                     }

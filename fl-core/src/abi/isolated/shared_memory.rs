@@ -1,6 +1,6 @@
 //! Memory that two processes share.
 
-use super::SharedTensor;
+use super::{FRAME, SharedTensor, WAKE};
 use crate::Result;
 use crate::abi::raw::{FL_BITS, FL_F32, FL_F64, FL_I64, FL_U8, FL_U32};
 use crate::message::{Bits, View};
@@ -8,6 +8,7 @@ use anyhow::{Context, bail, ensure};
 use memmap2::MmapRaw;
 use ndarray::{ArrayView, ArrayViewD, ArrayViewMutD, IxDyn};
 use std::fs::File;
+use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,33 +17,95 @@ use std::time::{Duration, Instant};
 const ALIGNED: usize = 64;
 /// It grows by at least this.
 const STEP: usize = 1 << 16;
+/// The longest message that a mailbox takes.
+const MAILBOX: usize = 1 << 13;
+/// Where the tensors begin, after two mailboxes.
+const TENSORS: usize = 2 * (ALIGNED + MAILBOX);
 
-/// So long a message is listened for before the system is asked to wake this thread.
+/// A message comes within this, or a sleeping thread may as well be woken for it.
 const LISTEN: Duration = Duration::from_micros(50);
+/// After so many messages in a row that came later, most are not listened for.
+const LATE: u32 = 4;
+/// Of those, one of so many is, to notice when they come sooner again.
+const PROBE: u32 = 16;
 
-/// What rings when a message is sent.
+/// Where a message lies for one of the two sides. It holds one: a side writes another when that one
+/// is answered.
 #[derive(Clone, Copy)]
-pub(super) enum Doorbell {
-    /// The program has asked.
-    CallInput = 0,
-    /// The process has answered.
-    Answered = 1,
+pub(super) enum Mailbox {
+    /// The program's requests.
+    Requests = 0,
+    /// The process's answers.
+    Answers = 1,
+}
+
+/// What a mailbox has before its message, each a word that both sides see.
+enum Word {
+    /// Counts messages.
+    Bell = 0,
+    /// Its reader sleeps, and is to be woken.
+    Asleep = 1,
+    /// The message's length; longer than a mailbox: it comes over the socket.
+    Length = 2,
+    /// How many lines the sender had logged before it.
+    Lines = 3,
+}
+
+/// A message out of a mailbox.
+pub(super) struct Mail {
+    /// `None`: it comes over the socket.
+    pub message: Option<Vec<u8>>,
+    /// How many lines of the log come before it.
+    pub lines: u32,
+}
+
+/// Who reads a mailbox, and how patiently.
+pub(super) struct Listener {
+    mailbox: Mailbox,
+    /// The last message that was taken.
+    heard: u32,
+    /// Messages in a row that came too late to be listened for.
+    late: u32,
+    /// While this thread listens, the other side can run.
+    cores: bool,
+}
+
+impl Listener {
+    pub fn new(mailbox: Mailbox) -> Self {
+        let cores = std::thread::available_parallelism();
+        Self {
+            mailbox,
+            heard: 0,
+            late: 0,
+            cores: cores.is_ok_and(|n| n.get() > 1),
+        }
+    }
 }
 
 /// A file in memory, mapped. It only grows: it is sealed against becoming shorter, so that what is
 /// mapped stays.
 pub(super) struct SharedMemory {
     file: File,
-    map: Option<MmapRaw>,
+    map: MmapRaw,
 }
 
 impl SharedMemory {
-    pub fn new(file: File) -> Self {
-        Self { file, map: None }
+    /// Makes the mailboxes.
+    pub fn new(file: File) -> Result<Self> {
+        let length = TENSORS.next_multiple_of(STEP) as u64;
+        file.set_len(length).context("making shared memory")?;
+        Self::made(file)
+    }
+
+    /// The other side has made the mailboxes.
+    pub fn made(file: File) -> Result<Self> {
+        let map = MmapRaw::map_raw(&file).context("mapping shared memory")?;
+        ensure!(map.len() >= TENSORS, "shared memory has no mailboxes");
+        Ok(Self { file, map })
     }
 
     pub fn len(&self) -> usize {
-        self.map.as_ref().map_or(0, MmapRaw::len)
+        self.map.len()
     }
 
     /// Makes it at least so long.
@@ -70,13 +133,13 @@ impl SharedMemory {
             "shared memory has {there} bytes, and {length} were announced"
         );
         // the old mapping stays until there is a new one
-        self.map = Some(MmapRaw::map_raw(&self.file).context("mapping shared memory")?);
+        self.map = MmapRaw::map_raw(&self.file).context("mapping shared memory")?;
         Ok(())
     }
 
     /// Where tensors of these numbers of bytes lie, one after the other, and where they end.
     pub fn places(bytes: impl Iterator<Item = usize>) -> Result<(Vec<usize>, usize)> {
-        let mut end: usize = ALIGNED; // the bells come first
+        let mut end: usize = TENSORS;
         let mut all = Vec::new();
         for n in bytes {
             all.push(end);
@@ -88,28 +151,118 @@ impl SharedMemory {
         Ok((all, end))
     }
 
-    /// Rings: a message has been sent.
-    pub fn ring(&self, bell: Doorbell) {
-        if let Some(bell) = self.bell(bell) {
-            bell.fetch_add(1, Ordering::Release);
+    /// Sends a message: into its mailbox, or over the socket if it is too long for that. `frame` is
+    /// the message as the socket takes it; `lines` were logged before it.
+    pub fn post(
+        &self,
+        to: Mailbox,
+        frame: &[u8],
+        lines: u32,
+        socket: &mut impl Write,
+    ) -> std::io::Result<()> {
+        let message = &frame[FRAME..];
+        let fits = message.len() <= MAILBOX;
+        if fits {
+            let room = self.message(to);
+            // SAFETY: the mailbox has room for it, and is not read before the bell rings.
+            unsafe { room.copy_from_nonoverlapping(message.as_ptr(), message.len()) };
+        }
+        let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
+        self.word(to, Word::Length).store(length, Ordering::Relaxed);
+        self.word(to, Word::Lines).store(lines, Ordering::Relaxed);
+        self.word(to, Word::Bell).fetch_add(1, Ordering::SeqCst);
+        // a reader says that it sleeps, and looks at the bell then; the sender rings, and looks
+        // then whether it sleeps. So one of them sees what the other did.
+        let sleeps = self.word(to, Word::Asleep).swap(0, Ordering::SeqCst) != 0;
+        match (fits, sleeps) {
+            (false, _) => socket.write_all(frame),
+            (true, true) => socket.write_all(&WAKE),
+            (true, false) => Ok(()),
         }
     }
 
     /// Waits a little for a message: a sleeping thread wakes late, and most answers come at once.
-    /// `heard` counts messages.
-    pub fn listen(&self, bell: Doorbell, heard: &mut u32) {
-        let until = Instant::now() + LISTEN;
-        let silent = |bell: &AtomicU32| bell.load(Ordering::Acquire) == *heard;
-        while self.bell(bell).is_some_and(silent) && Instant::now() < until {
-            std::hint::spin_loop();
+    pub fn listen(&self, listener: &mut Listener) -> Option<Mail> {
+        let patient = listener.late < LATE || listener.late.is_multiple_of(PROBE);
+        if listener.cores && patient {
+            let until = Instant::now() + LISTEN;
+            loop {
+                // a look at the clock takes longer than one at the bell
+                for _ in 0..16 {
+                    if self.rings(listener) {
+                        listener.late = 0;
+                        return Some(self.take(listener));
+                    }
+                    std::hint::spin_loop();
+                }
+                if Instant::now() >= until {
+                    break;
+                }
+            }
         }
-        *heard = heard.wrapping_add(1);
+        listener.late = listener.late.wrapping_add(1);
+        None
     }
 
-    fn bell(&self, bell: Doorbell) -> Option<&AtomicU32> {
-        let map = self.map.as_ref()?;
-        // SAFETY: the first bytes of a mapping are aligned, and used as bells alone.
-        Some(unsafe { &*map.as_ptr().cast::<AtomicU32>().add(bell as usize) })
+    /// Looks for a message a last time; if there is none, the sender of the next wakes this thread,
+    /// which may sleep.
+    pub fn last_look(&self, listener: &mut Listener) -> Option<Mail> {
+        let asleep = self.word(listener.mailbox, Word::Asleep);
+        asleep.store(1, Ordering::SeqCst);
+        if !self.rings(listener) {
+            return None;
+        }
+        asleep.store(0, Ordering::SeqCst);
+        Some(self.take(listener))
+    }
+
+    /// A message has come over the socket.
+    pub fn taken(&self, listener: &mut Listener) {
+        let mailbox = listener.mailbox;
+        self.word(mailbox, Word::Asleep).store(0, Ordering::SeqCst);
+        listener.heard = self.word(mailbox, Word::Bell).load(Ordering::SeqCst);
+    }
+
+    fn rings(&self, listener: &Listener) -> bool {
+        self.word(listener.mailbox, Word::Bell)
+            .load(Ordering::SeqCst)
+            != listener.heard
+    }
+
+    /// Takes the message. The other side may write what it likes, and when; so nothing is looked at
+    /// before it is copied.
+    fn take(&self, listener: &mut Listener) -> Mail {
+        let mailbox = listener.mailbox;
+        listener.heard = self.word(mailbox, Word::Bell).load(Ordering::SeqCst);
+        let length = self.word(mailbox, Word::Length).load(Ordering::Relaxed) as usize;
+        let lines = self.word(mailbox, Word::Lines).load(Ordering::Relaxed);
+        let message = (length <= MAILBOX).then(|| {
+            let mut message = vec![0; length];
+            let from = self.message(mailbox).cast_const();
+            // SAFETY: so many bytes of the mailbox are mapped; any bytes will do.
+            unsafe { from.copy_to_nonoverlapping(message.as_mut_ptr(), length) };
+            message
+        });
+        Mail { message, lines }
+    }
+
+    fn word(&self, mailbox: Mailbox, word: Word) -> &AtomicU32 {
+        let at = mailbox as usize * (ALIGNED + MAILBOX);
+        // SAFETY: the mailboxes are mapped; a word is aligned, and used as such alone.
+        unsafe {
+            &*self
+                .map
+                .as_mut_ptr()
+                .add(at)
+                .cast::<AtomicU32>()
+                .add(word as usize)
+        }
+    }
+
+    fn message(&self, mailbox: Mailbox) -> *mut u8 {
+        let at = mailbox as usize * (ALIGNED + MAILBOX) + ALIGNED;
+        // SAFETY: within the mailboxes, which are mapped.
+        unsafe { self.map.as_mut_ptr().add(at) }
     }
 
     /// The address of `bytes` bytes, which are all inside.
@@ -120,11 +273,8 @@ impl SharedMemory {
             "{bytes} bytes at {at} are not in the {} bytes of shared memory",
             self.len()
         );
-        Ok(match &self.map {
-            // SAFETY: within the mapping, which stays while `self` is borrowed.
-            Some(map) => unsafe { map.as_mut_ptr().add(at) },
-            None => std::ptr::NonNull::<u64>::dangling().as_ptr().cast(),
-        })
+        // SAFETY: within the mapping, which stays while `self` is borrowed.
+        Ok(unsafe { self.map.as_mut_ptr().add(at) })
     }
 
     /// Writes a tensor there, in row order.

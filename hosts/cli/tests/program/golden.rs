@@ -53,7 +53,7 @@ fn exact_libraries_of_every_interface_still_answer() {
     assert_eq!(kept.count(), KEPT.len(), "a library without a test");
     for (name, part, due) in KEPT {
         let library = unpacked(name, dir).display().to_string();
-        for isolate in [&[][..], &["--isolate"]] {
+        for isolate in [&["--isolate=false"][..], &[]] {
             let ask = [
                 "try",
                 "aggregator",
@@ -82,7 +82,7 @@ fn exact_libraries_of_every_interface_still_answer() {
 fn exact_a_kept_protocol_runs_with_a_message_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let library = unpacked("rust-3", dir.path()).display().to_string();
-    for (at, isolate) in [&[][..], &["--isolate"]].into_iter().enumerate() {
+    for (at, isolate) in [&["--isolate=false"][..], &[]].into_iter().enumerate() {
         let (spec, folder) = (quick("solo"), format!("run-{at}"));
         let run = [
             "run", &spec, "--json", "--out", &folder, "--plugin", &library,

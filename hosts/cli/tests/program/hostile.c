@@ -1,11 +1,27 @@
 /* Libraries that do what they must not. What is wrong before anything is made is chosen by macros, what goes wrong in a
  * call by the setting `mode`. */
+#define _GNU_SOURCE
 #include "fl_plugin.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <fenv.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#ifdef REACHES
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#endif
 
 #ifndef MAGIC
 #define MAGIC FL_MAGIC
@@ -119,19 +135,89 @@ __attribute__((constructor)) static void leaves(void) { _exit(0); }
 #endif
 
 #ifdef HANGS_AT_LOAD
-#include <fcntl.h>
 #include <signal.h>
 static void outlived(int signal) {
   (void)signal;
-  creat("outlived", 0600);
+  if (write(2, "outlived\n", 9) != 9) abort();
   _exit(1);
 }
 /* says that it has begun, and that it was not ended */
 __attribute__((constructor)) static void hangs(void) {
   signal(SIGALRM, outlived);
   alarm(60);
-  creat("begun", 0600);
+  if (write(2, "begun\n", 6) != 6) abort();
   for (;;) pause();
+}
+#endif
+
+#ifdef WRITES_AT_LOAD
+__attribute__((constructor)) static void writes(void) { creat("written", 0600); }
+#endif
+
+#ifdef REACHES
+static void *thread(void *out) {
+  *(int *)out = 0;
+  return NULL;
+}
+
+/* Reaches for something outside of the process: says what came of it, as an error. */
+static int32_t reach(const Part *part, const FlHost *host) {
+  char text[200];
+  long got = -2;
+  errno = 0;
+  if (is(part, "reads")) got = open("secret", O_RDONLY);
+  if (is(part, "reads-what-it-may")) got = open("may/read", O_RDONLY);
+  if (is(part, "writes")) got = open("written", O_WRONLY | O_CREAT, 0600);
+  if (is(part, "writes-what-it-may-read")) got = open("may/read", O_WRONLY);
+  if (is(part, "lists")) got = open(".", O_RDONLY | O_DIRECTORY);
+  if (is(part, "removes")) got = unlink("secret");
+  if (is(part, "renames")) got = rename("secret", "taken");
+  if (is(part, "makes-a-folder")) got = mkdir("made", 0700);
+  if (is(part, "links")) got = symlink("secret", "linked");
+  if (is(part, "changes-rights")) got = chmod("secret", 0777);
+  if (is(part, "cuts")) got = truncate("secret", 0);
+  if (is(part, "connects")) got = socket(AF_INET, SOCK_STREAM, 0);
+  if (is(part, "connects-here")) got = socket(AF_UNIX, SOCK_STREAM, 0);
+  if (is(part, "netlinks")) got = socket(AF_NETLINK, SOCK_RAW, 0);
+  if (is(part, "executes")) got = execl("/bin/true", "true", (char *)NULL);
+  if (is(part, "runs-a-shell")) got = system("true") == 0 ? 0 : -1;
+  if (is(part, "forks-a-child")) {
+    got = fork();
+    if (got == 0) _exit(0);
+  }
+  if (is(part, "forks-fast")) {
+    got = vfork();
+    if (got == 0) _exit(0);
+  }
+  if (is(part, "signals")) got = kill(getppid(), 0);
+  if (is(part, "signals-all")) got = kill(-1, 0);
+  if (is(part, "traces")) got = ptrace(PTRACE_ATTACH, getppid(), NULL, NULL);
+  if (is(part, "looks-into-the-program")) {
+    char memory[50];
+    sprintf(memory, "/proc/%d/mem", (int)getppid());
+    got = open(memory, O_RDONLY);
+  }
+  if (is(part, "keeps-memory")) got = memfd_create("mine", 0);
+  if (is(part, "maps-other-memory")) got = syscall(SYS_process_vm_readv, getppid(), NULL, 0, NULL, 0, 0);
+  if (is(part, "asks-in-a-ring")) got = syscall(SYS_io_uring_setup, 1, NULL);
+  if (is(part, "raises-limits")) {
+    struct rlimit most = {RLIM_INFINITY, RLIM_INFINITY};
+    got = setrlimit(RLIMIT_AS, &most);
+  }
+  if (is(part, "cuts-the-log")) got = ftruncate(2, 0);
+  if (is(part, "unblocks-the-log")) got = fcntl(2, F_SETFL, O_NONBLOCK);
+  if (is(part, "begins-a-thread")) {
+    pthread_t one;
+    int out = -1;
+    got = pthread_create(&one, NULL, thread, &out) == 0 && pthread_join(one, NULL) == 0 ? out : -1;
+  }
+  if (is(part, "closes")) {
+    for (int fd = 0; fd < 1000; fd++) close(fd);
+    got = 0;
+  }
+  if (got == -2) return FL_UNKNOWN;
+  sprintf(text, "%s: %s", part->mode, got < 0 ? strerror(errno) : "done");
+  return fl_fail(host, "", text);
 }
 #endif
 
@@ -167,8 +253,12 @@ static int32_t aggregate(Part *part, const FlInput *input, const FlHost *host) {
   if (is(part, "exits")) exit(0);
   if (is(part, "leaves")) _exit(0);
   if (is(part, "becomes")) execl("/bin/true", "true", (char *)NULL);
+#ifdef REACHES
+  int32_t reached = reach(part, host);
+  if (reached != FL_UNKNOWN) return reached;
+#endif
   ends(part, host);
-  if (is(part, "forks")) fork();
+  if (is(part, "forks") && fork() < 0) return fl_fail(host, "", "it could not fork");
   if (is(part, "rounds-up") || is(part, "as-it-is") || is(part, "forks")) {
     /* a model that the next round's training moves, in numbers that have to be rounded */
     for (size_t t = 0; t < input->messages[0].count; t++) {

@@ -1,4 +1,4 @@
-//! `--isolate`: libraries in processes of their own.
+//! Libraries in processes of their own: by default, and with `--isolate`.
 #![cfg(target_os = "linux")]
 use crate::common::{fails, json, out, root, start};
 use crate::library;
@@ -22,7 +22,7 @@ fn hostile(dir: &Path) -> bool {
     let compile = |file: &str, more: &[&str]| {
         library::compile(&source, &dir.join(file), &[&quiet[..], more].concat());
     };
-    compile("h.so", &[]);
+    compile("h.so", &["-DREACHES", "-pthread"]);
     compile("exits.so", &["-DEXITS_AT_LOAD"]);
     let role = ["-DROLE=\"privacy mechanism\"", "-DSIGNATURE=\"params\""];
     compile("p.so", &role);
@@ -50,12 +50,9 @@ fn parts_apart_come_to_what_parts_here_come_to() {
         ];
         json(dir, &[&run[..], &parts, &loaded, more].concat())["digest"].clone()
     };
-    let here = digest("here", &[]);
-    assert_eq!(here, digest("apart", &["--isolate"]));
-    assert_eq!(
-        here,
-        digest("wire", &["--isolate", "--wire", "--threads", "1"])
-    );
+    let here = digest("here", &["--isolate=false"]);
+    assert_eq!(here, digest("apart", &[]));
+    assert_eq!(here, digest("wire", &["--wire", "--threads", "1"]));
     // stopped and resumed, and set in the spec
     out(
         dir,
@@ -143,7 +140,7 @@ fn what_a_library_does_to_its_process_is_an_error_of_its_part() {
         );
         fs::write(dir.join("h.yaml"), text).unwrap();
     };
-    for (mode, isolate, why) in [
+    for (at, (mode, isolate, why)) in [
         (
             "exits",
             "{}",
@@ -170,13 +167,27 @@ fn what_a_library_does_to_its_process_is_an_error_of_its_part() {
             "its process was ended: a call took longer than 1 seconds",
         ),
         (
+            "leaves",
+            "{}",
+            "it ended its process with exit code 0, in the middle of a call",
+        ),
+        (
+            "loops",
+            "{cpu-seconds: 1}",
+            "its process was ended by signal 24, in the middle of a call",
+        ),
+        (
             "eats",
             "{memory-gib: 0.5}",
             "its process was ended by signal 11, in the middle of a call",
         ),
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         spec(isolate, mode);
-        let (code, error) = fails(dir, &["run", "h.yaml", "--out", mode]);
+        let out = format!("{mode}-{at}");
+        let (code, error) = fails(dir, &["run", "h.yaml", "--out", &out]);
         let says = format!("aggregator `hostile` from h.so: {why}");
         assert!(
             code == 1 && error.contains(&says),
@@ -187,7 +198,7 @@ fn what_a_library_does_to_its_process_is_an_error_of_its_part() {
     }
     // what it had kept is there: with another part the run goes on from its last step
     spec("{}", "crashes");
-    let resume = ["run", "--resume", "crashes", "--json"];
+    let resume = ["run", "--resume", "crashes-1", "--json"];
     let (code, error) = fails(dir, &resume);
     assert!(code == 1 && error.contains("signal 11"), "{code}: {error}");
     let (code, error) = fails(dir, &["list", "--plugin", "exits.so", "--isolate"]);
@@ -199,6 +210,7 @@ fn what_a_library_does_to_its_process_is_an_error_of_its_part() {
         "{call-seconds: 0.0}",
         "{memory-gib: 0.0}",
         "{memory: 1}",
+        "{cpu-seconds: 0}",
         "5",
     ] {
         spec(wrong, "nan");
@@ -206,6 +218,156 @@ fn what_a_library_does_to_its_process_is_an_error_of_its_part() {
         assert!(
             code == 2 && error.contains("plugins[0].isolate"),
             "{wrong}: {code}: {error}"
+        );
+    }
+}
+
+/// A library reaches for what is not its own, and says what came of it.
+fn reached(dir: &Path, mode: &str, isolate: &str) -> String {
+    let text = format!(
+        "name: h\nplugins: [{{path: h.so{isolate}}}]\ndata: {{set: blobs, clients: 3}}\n\
+         protocol: {{use: param-rounds, rounds: 3}}\n\
+         parts: {{model: {{use: linear}}, aggregator: {{use: hostile, mode: {mode}}}}}\n"
+    );
+    fs::write(dir.join("h.yaml"), text).unwrap();
+    let out = dir.join("reached");
+    let (_, error) = fails(dir, &["run", "h.yaml", "--out", out.to_str().unwrap()]);
+    fs::remove_dir_all(out).unwrap();
+    error
+}
+
+/// What a library in its sandbox is refused, and the error that it gets. Outside it succeeds or
+/// gets another error.
+const REFUSED: &[(&str, &str)] = &[
+    ("reads", "Permission denied"),
+    ("writes", "Permission denied"),
+    ("writes-what-it-may-read", "Permission denied"),
+    ("lists", "Permission denied"),
+    ("removes", "Operation not permitted"),
+    ("renames", "Operation not permitted"),
+    ("makes-a-folder", "Operation not permitted"),
+    ("links", "Operation not permitted"),
+    ("changes-rights", "Operation not permitted"),
+    ("cuts", "Operation not permitted"),
+    ("connects", "Operation not permitted"),
+    ("connects-here", "Operation not permitted"),
+    ("netlinks", "Operation not permitted"),
+    ("executes", "Operation not permitted"),
+    ("runs-a-shell", "Operation not permitted"),
+    ("forks-a-child", "Operation not permitted"),
+    ("forks-fast", "Operation not permitted"),
+    ("signals", "Operation not permitted"),
+    ("signals-all", "Operation not permitted"),
+    ("traces", "Operation not permitted"),
+    ("looks-into-the-program", "Permission denied"),
+    ("keeps-memory", "Operation not permitted"),
+    ("maps-other-memory", "Operation not permitted"),
+    ("asks-in-a-ring", "Operation not permitted"),
+    ("raises-limits", "Operation not permitted"),
+    ("cuts-the-log", "Operation not permitted"),
+    ("unblocks-the-log", "Operation not permitted"),
+];
+
+#[test]
+fn a_library_reaches_nothing_outside_of_its_process() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    if !hostile(dir) {
+        return;
+    }
+    fs::write(dir.join("secret"), "s").unwrap();
+    fs::create_dir(dir.join("may")).unwrap();
+    fs::write(dir.join("may/read"), "r").unwrap();
+    for (mode, why) in REFUSED {
+        let reads = match *mode {
+            "writes-what-it-may-read" => ", isolate: {reads: [may]}",
+            _ => "",
+        };
+        let error = reached(dir, mode, reads);
+        assert!(error.contains(&format!("{mode}: {why}")), "{error}");
+    }
+    assert_eq!(fs::read_to_string(dir.join("secret")).unwrap(), "s");
+    assert_eq!(fs::read_to_string(dir.join("may/read")).unwrap(), "r");
+    for kept in ["written", "made", "linked", "taken"] {
+        assert!(!dir.join(kept).exists(), "{kept}");
+    }
+    // what it may do, and what it is granted
+    for (mode, isolate) in [
+        ("begins-a-thread", ""),
+        ("reads-what-it-may", ", isolate: {reads: [may]}"),
+        ("reads", ", isolate: {sandbox: false}"),
+        ("forks-a-child", ", isolate: {sandbox: false}"),
+        ("writes", ", isolate: false"),
+    ] {
+        let error = reached(dir, mode, isolate);
+        assert!(error.contains(&format!("{mode}: done")), "{error}");
+    }
+    // one that has closed its socket is not asked again
+    let error = reached(dir, "closes", "");
+    assert!(
+        error.contains("closes: done") || error.contains("its process"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_initialiser_is_in_the_sandbox_too() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    if !library::cc() {
+        return;
+    }
+    let source = root().join("hosts/cli/tests/program/hostile.c");
+    let flags = ["-Wno-unused-function", "-DWRITES_AT_LOAD"];
+    library::compile(&source, &dir.join("w.so"), &flags);
+    let list = ["list", "aggregator", "--plugin", "w.so"];
+    assert!(out(dir, &list).contains("hostile"));
+    assert!(!dir.join("written").exists());
+    // the user asks for it to be loaded into the program
+    out(dir, &[&list[..], &["--isolate=false"]].concat());
+    assert!(dir.join("written").exists());
+}
+
+/// Without a word about it in the spec.
+#[test]
+fn a_library_has_processes_of_its_own_unless_the_spec_or_the_user_says_otherwise() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    if !hostile(dir) {
+        return;
+    }
+    let spec = |isolate: &str| {
+        let text = format!(
+            "name: h\nplugins: [{{path: h.so{isolate}}}]\ndata: {{set: blobs, clients: 3}}\n\
+             protocol: {{use: param-rounds, rounds: 3}}\n\
+             parts: {{model: {{use: linear}}, aggregator: {{use: hostile, mode: leaves}}}}\n"
+        );
+        fs::write(dir.join("h.yaml"), text).unwrap();
+    };
+    let apart = "it ended its process with exit code 0, in the middle of a call";
+    let here = "a library ended the program with exit code 0 before it was done";
+    for (at, (isolate, flag, why)) in [
+        ("", None, apart),
+        ("", Some("--isolate"), apart),
+        ("", Some("--isolate=false"), here),
+        (", isolate: true", Some("--isolate=false"), apart),
+        (", isolate: false", None, here),
+        // the user's word counts more than the spec's
+        (", isolate: false", Some("--isolate"), apart),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        spec(isolate);
+        let out = at.to_string();
+        let args: Vec<&str> = ["run", "h.yaml", "--out", &out]
+            .into_iter()
+            .chain(flag)
+            .collect();
+        let (code, error) = fails(dir, &args);
+        assert!(
+            code == 1 && error.contains(why),
+            "{isolate} {flag:?}: {code}: {error}"
         );
     }
 }
@@ -237,7 +399,7 @@ fn a_client_whose_part_crashes_is_dropped_and_the_others_go_on() {
 /// It holds the loader's lock, which a thread needs that begins.
 #[test]
 fn a_library_that_hangs_while_it_is_loaded_does_not_outlive_the_program() {
-    use std::io::Read;
+    use std::io::{BufRead, BufReader};
     let d = tempfile::tempdir().unwrap();
     let dir = d.path();
     if !library::cc() {
@@ -248,23 +410,19 @@ fn a_library_that_hangs_while_it_is_loaded_does_not_outlive_the_program() {
     let hangs = [&flags[..], &["-Wno-infinite-recursion", "-DHANGS_AT_LOAD"]].concat();
     library::compile(&source, &dir.join("hangs.so"), &hangs);
     for _ in 0..10 {
-        let args = ["list", "--plugin", "hangs.so", "--isolate"];
-        let mut child = start(dir, &args);
-        while !dir.join("begun").exists() {
-            assert_eq!(child.try_wait().unwrap(), None, "it is to hang");
-            std::thread::yield_now();
-        }
+        let mut child = start(dir, &["list", "--plugin", "hangs.so"]);
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "begun");
         child.kill().unwrap();
         child.wait().unwrap();
         // open as long as a process of the library lives
-        let mut said = String::new();
-        child
-            .stderr
-            .take()
-            .unwrap()
-            .read_to_string(&mut said)
-            .unwrap();
-        fs::remove_file(dir.join("begun")).unwrap();
-        assert!(!dir.join("outlived").exists(), "{said}");
+        assert!(lines.next().is_none(), "it was not ended");
     }
+    let spec = "name: h\nplugins: [{path: hangs.so, isolate: {call-seconds: 0.5}}]\n";
+    fs::write(dir.join("h.yaml"), spec).unwrap();
+    let (code, error) = fails(dir, &["check", "h.yaml"]);
+    assert!(
+        code == 3 && error.contains("a call took longer than 0.5 seconds"),
+        "{code}: {error}"
+    );
 }

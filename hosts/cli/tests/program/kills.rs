@@ -468,7 +468,7 @@ fn hostile(dir: &Path) -> bool {
     library::compile(&source, &dir.join("exits.so"), &exits);
     let leaves = [&quiet[..], &["-DLEAVES_AT_LOAD"]].concat();
     library::compile(&source, &dir.join("leaves.so"), &leaves);
-    let text = "name: h\nplugins: [{path: h.so}]\ndata: {set: blobs, clients: 3}\n\
+    let text = "name: h\nplugins: [{path: h.so, isolate: false}]\ndata: {set: blobs, clients: 3}\n\
         protocol: {use: param-rounds, rounds: 3}\n\
         parts: {model: {use: linear}, aggregator: {use: hostile}}\n";
     fs::write(dir.join("h.yaml"), text).unwrap();
@@ -489,7 +489,7 @@ fn a_library_that_ends_the_program_is_named() {
     let (code, error) = fails(dir, &[&run[..], &["parts.aggregator.mode=exits"]].concat());
     let says = "aggregator `hostile` from h.so: it ended the program in the middle of a call";
     assert!(code == 1 && error.contains(says), "{code}: {error}");
-    let (code, error) = fails(dir, &["list", "--plugin", "exits.so"]);
+    let (code, error) = fails(dir, &["list", "--plugin", "exits.so", "--isolate=false"]);
     assert!(
         code == 1 && error.contains("exits.so: it ended the program"),
         "{code}: {error}"
@@ -511,7 +511,7 @@ fn a_library_that_ends_the_program_without_a_word_never_ends_it_with_success() {
         let (code, error) = fails(dir, &run);
         assert!(code == 1 && error.contains(says), "{how}: {code}: {error}");
     }
-    let (code, error) = fails(dir, &["list", "--plugin", "leaves.so"]);
+    let (code, error) = fails(dir, &["list", "--plugin", "leaves.so", "--isolate=false"]);
     assert!(code == 1 && error.contains(says), "{code}: {error}");
     let crash = ["run", "h.yaml", "--out", "c", "--set", &mode("crashes")];
     let (code, error) = fails(dir, &crash);
@@ -559,7 +559,8 @@ fn exact_a_library_that_doubles_the_process_answers_once() {
     };
     let whole = digest("as-it-is", "whole", &[]);
     assert_eq!(whole, digest("forks", "here", &[]));
-    assert_eq!(whole, digest("forks", "apart", &["--isolate"]));
+    let apart = "plugins=[{path: h.so, isolate: {sandbox: false}}]";
+    assert_eq!(whole, digest("forks", "apart", &["--set", apart]));
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn a_protocol_that_misbehaves_gets_a_clear_error() {
     let example = library::beside("fl_plugin_example_dynamic")
         .display()
         .to_string();
-    for isolate in [&[][..], &["--isolate"][..]] {
+    for isolate in [&["--isolate=false"][..], &[]] {
         for (how, more, says) in [
             ("panic", &[][..], "it panicked: in lead"),
             ("answer", &[], "it panicked: in answer"),
@@ -68,7 +68,7 @@ fn words<'a>(all: &[&'a [&'a str]], more: &'a [String]) -> Vec<&'a str> {
     all.chain(more.iter().map(String::as_str)).collect()
 }
 
-const ISOLATED: [&[&str]; 2] = [&[], &["--isolate"]];
+const ISOLATED: [&[&str]; 2] = [&["--isolate=false"], &[]];
 
 #[test]
 fn exact_a_run_of_a_loaded_protocol_goes_on_after_a_stop_and_a_kill() {

@@ -88,12 +88,12 @@ fn wherever_clients_and_parts_are_runs_verify() {
     let library = library::beside("fl_plugin_example_dynamic");
     let loaded = ["--plugin", library.to_str().unwrap()];
     let part = ["--set", "parts.aggregator={use: momentum-mean}"];
-    let isolated = [&loaded[..], &["--isolate"], &part].concat();
+    let here = [&loaded[..], &["--isolate=false"], &part].concat();
     let ways: [(&str, &str, &[&str]); 5] = [
         ("processes", "scaffold", &["--processes", "2"]),
         ("memory", "scaffold", &["--memory", "1MiB"]),
-        ("loaded", "fedavg", &[&loaded[..], &part].concat()),
-        ("isolated", "fedavg", &isolated),
+        ("loaded", "fedavg", &here),
+        ("isolated", "fedavg", &[&loaded[..], &part].concat()),
         ("exact", "fedavg", &["--set", "parts.aggregator.sum=exact"]),
     ];
     for (name, spec, how) in ways {
@@ -103,7 +103,7 @@ fn wherever_clients_and_parts_are_runs_verify() {
         let resume = ["run", "--resume", name, "--json"];
         let again = match name {
             "processes" => &how[..2],
-            "isolated" => &["--isolate"],
+            "loaded" => &["--isolate=false"],
             _ => &[],
         };
         let ended = json(dir, &[&resume[..], again].concat());
