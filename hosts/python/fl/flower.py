@@ -1,4 +1,4 @@
-"""A spec on Flower 1.41: `server_app(spec)` and `client_app(spec)` make the two sides of a Flower app.
+"""A spec on Flower, of version 1.38 or later: `server_app(spec)` and `client_app(spec)` make the two sides of a Flower app.
 
 Flower brings transport, TLS, authentication of nodes and processes; the run is the same as that of `fl.run`, to the digest.
 `fl new flower NAME` writes an app that `flwr run` takes.
@@ -11,6 +11,11 @@ import os
 import shlex
 import time
 from pathlib import Path
+
+import flwr
+
+if tuple(map(int, flwr.__version__.split(".")[:2])) < (1, 38):
+    raise ImportError(f"fl.flower needs Flower 1.38 or later, and {flwr.__version__} is installed: pip install -U 'flwr[simulation]>=1.38,<2'")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp

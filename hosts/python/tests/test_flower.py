@@ -11,43 +11,39 @@ import fl
 import pytest
 from conftest import QUICK
 
-flwr = pytest.importorskip("flwr", reason="Flower is not installed: pip install 'flwr[simulation]>=1.41,<1.42'")
-if not flwr.__version__.startswith("1.41."):
-    pytest.skip(f"fl.flower is for Flower 1.41, and {flwr.__version__} is here", allow_module_level=True)
-
-SIMULATE = """
-import sys
-from flwr.simulation import run_simulation
-from fl.flower import client_app, server_app
-for spec in sys.argv[2:]:
-    run_simulation(server_app(spec), client_app(spec), num_supernodes=int(sys.argv[1]))
-"""
+flwr = pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fl-federated[flower]'")
 
 
-def outcomes(text: str) -> list[dict]:
-    """What runs came to, of what their servers print."""
-    return [json.loads(line.split("fl: outcome ", 1)[1]) for line in text.splitlines() if "fl: outcome " in line]
+def app(folder: Path, spec: Path, *beside: Path) -> Path:
+    """An app of Flower with this spec, and these modules beside it."""
+    fl._tools.command("new", "flower", folder.name, "--out", str(folder))
+    (there,) = folder.glob("*/spec.yaml")
+    there.write_bytes(spec.read_bytes())
+    for module in beside:
+        shutil.copy(module, there.parent)
+    return folder
 
 
-def simulated(nodes: int, *specs, home) -> list[dict]:
-    """Outcomes of specs in Flower's simulation."""
-    env = os.environ | {"FL_NODE_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-    args = [sys.executable, "-c", SIMULATE, str(nodes), *map(str, specs)]
-    done = subprocess.run(args, env=env, capture_output=True, text=True)
-    if "node timed out during startup" in done.stderr:
-        pytest.skip("Ray, which Flower simulates with, did not start: this machine is too busy")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return outcomes(done.stdout)
+def outcomes(nodes: int, folder: Path, *apps: Path) -> list[dict]:
+    """What runs of apps in Flower's simulation come to."""
+    pytest.importorskip("ray", reason="Flower's simulation is not installed: pip install 'fl-federated[flower]'")
+    from cluster import Busy, Cluster
+
+    with Cluster(folder, simulated=nodes) as cluster:
+        try:
+            return [cluster.run(app).outcome() for app in apps]
+        except Busy as why:
+            pytest.skip(str(why))
 
 
 def test_exact_a_spec_has_the_same_digest_in_flowers_simulation(tmp_path):
-    pytest.importorskip("ray", reason="Flower's simulation is not installed: pip install 'flwr[simulation]'")
-    specs = [QUICK / "fedkt.yaml", Path(__file__).parent / "fedproto.yaml"]
-    there = simulated(2, *specs, home=tmp_path / "home")
-    for spec, outcome in zip(specs, there, strict=True):
+    module = Path(__file__).parent / "fedproto.py"
+    specs = [QUICK / "fedkt.yaml", module.with_suffix(".yaml")]
+    apps = [app(tmp_path / f"{spec.stem}-app", spec, module) for spec in specs]
+    for spec, there in zip(specs, outcomes(2, tmp_path / "simulation", *apps), strict=True):
         here = fl.run(spec, quiet=True)
-        assert outcome["digest"] == here.digest
-        assert outcome["bytes"] == here.outcome["bytes"] and outcome["metrics"] == here.metrics
+        assert there["digest"] == here.digest
+        assert there["bytes"] == here.outcome["bytes"] and there["metrics"] == here.metrics
 
 
 def test_exact_on_nodes_with_keys_and_nobody_else_gets_anything(tmp_path):
