@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import fl
+import numpy as np
 import pytest
 from conftest import QUICK
 
@@ -71,14 +72,12 @@ def test_exact_on_nodes_with_keys_and_nobody_else_gets_anything(tmp_path):
         cluster.until(lambda: cluster.running["stranger"].poll() is not None, "Flower to turn the unregistered node away")
 
 
-def test_a_grid_that_loses_things(tmp_path):
+def test_a_grid_that_loses_things(identity):
     """The courier alone, over a grid that takes nothing, loses nodes, and gives them back under other names."""
     from flwr.app import ConfigRecord, Error, Message, RecordDict
-    from flwr.supercore.task_identity import TaskIdentity
 
     from fl import flower, remote
 
-    TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
     spec = fl.check(QUICK / "fedavg.yaml", {"protocol.rounds": 3})
     here = fl.run(spec, quiet=True)
     node = remote.Node(spec, home="home")
@@ -151,6 +150,205 @@ def test_a_grid_that_loses_things(tmp_path):
 
     with pytest.raises(fl.RunError, match=r"client 0.*Flower did not take its request of \d+ bytes; is it too large"):
         remote.lead(spec, flower._Courier(Full(), 5, None), window=9, quiet=True)
+
+
+def trains(x, y, arrays, steps=20):
+    """Some training of a linear model, as an app of somebody else does it."""
+    weight, bias = arrays["weight"].copy(), arrays["bias"].copy()
+    for _ in range(steps):
+        scores = x @ weight + bias
+        soft = np.exp(scores - scores.max(1, keepdims=True))
+        slope = soft / soft.sum(1, keepdims=True) - np.eye(len(bias))[y]
+        weight, bias = weight - 0.1 * x.T @ slope / len(x), bias - 0.1 * slope.mean(0)
+    return {"weight": weight.astype("float32"), "bias": bias.astype("float32")}
+
+
+def plain_app(say=lambda arrays, n: {"arrays": arrays, "metrics": {"num-examples": n, "train_loss": 0.5}}):
+    """A ClientApp that knows nothing of fl."""
+    from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+    from flwr.clientapp import ClientApp
+
+    app = ClientApp()
+
+    @app.train()
+    def train(message, context):
+        assert message.content["config"]["lr"] == 0.1 and message.content["config"]["server-round"] >= 1
+        draws = np.random.default_rng(5)
+        x = draws.normal(size=(30, 8)).astype("float32")
+        arrays = {name: array.numpy() for name, array in message.content["arrays"].items()}
+        said = say(trains(x, draws.integers(4, size=30), arrays), 30)
+        content = RecordDict({"arrays": ArrayRecord({name: Array(value) for name, value in said["arrays"].items()})})
+        if "metrics" in said:
+            content["metrics"] = MetricRecord(said["metrics"])
+        return Message(content, reply_to=message)
+
+    return app
+
+
+class Mixed:
+    """A grid where clients 0 to 2 have a node of fl each, and two nodes have an app of somebody else."""
+
+    def __init__(self, spec, app):
+        from flwr.app import Context, RecordDict
+
+        from fl import flower
+
+        self.apps = {100 + k: flower.client_app(spec, home=f"home-{k}") for k in range(3)} | {7: app, 8: app}
+        self.contexts = {
+            node: Context(run_id=1, node_id=node, node_config={"clients": str(node - 100)}, state=RecordDict(), run_config={}) for node in self.apps
+        }
+        self.replies, self.sent, self.types = {}, 0, []
+
+    def get_node_ids(self):
+        return list(self.apps)
+
+    def ask(self, message):
+        from flwr.app import Error, Message
+
+        node = message.metadata.dst_node_id
+        self.sent += 1
+        message.metadata.__dict__["_message_id"] = str(self.sent)
+        self.types.append((node, message.metadata.message_type))
+        try:
+            reply = self.apps[node](message, self.contexts[node])
+        except Exception as error:
+            reply = Message(Error(2, str(error)), reply_to=message)
+        reply.metadata.__dict__["_src_node_id"] = node
+        return reply
+
+    def send_and_receive(self, messages, timeout):
+        return [self.ask(message) for message in messages]
+
+    def push_messages(self, messages):
+        replies = [self.ask(message) for message in messages]
+        ids = [message.metadata.message_id for message in messages]
+        self.replies |= dict(zip(ids, replies))
+        return ids
+
+    def pull_messages(self, ids):
+        return [self.replies.pop(id) for id in ids if id in self.replies]
+
+
+@pytest.fixture
+def identity():
+    """Messages can be made in this process."""
+    from flwr.supercore.task_identity import TaskIdentity
+
+    TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
+
+
+ROUNDS = {
+    "name": "mixed",
+    "data": {"set": "blobs", "clients": 5, "split": "iid"},
+    "protocol": {"use": "param-rounds", "rounds": 3, "local": {"epochs": 1, "batch": 32}},
+    "parts": {"model": {"use": "linear", "lr": 0.1}, "aggregator": {"use": "mean"}},
+}
+
+
+def mixed(spec=ROUNDS, app=None, plain=(3, 4), **more):
+    from fl import flower, remote
+
+    spec = fl.check(spec)
+    grid = Mixed(spec, app or plain_app())
+    courier = flower._Courier(grid, 5, None, flower._plain.check(spec, plain), {"lr": 0.1})
+    return grid, remote.lead(spec, courier, window=8, quiet=True, **more)
+
+
+def test_plain_clients_of_flower_take_part_in_rounds(identity):
+    grid, results = mixed()
+    assert {node for node, kind in grid.types if kind == "train"} == {7, 8}
+    assert results.metrics["accuracy"] > 0.5
+    assert any("plain client of Flower" in note for note in results.notes)
+    assert "plain client of Flower" in (results.folder / "report.md").read_text()
+    # what they train counts: the model is the weighted mean of theirs and ours
+    steps = {}
+
+    @fl.aggregator("watching-mean")
+    class Watching:
+        """The mean, watched."""
+
+        needs = ["samples", "training_loss"]
+
+        def aggregate(self, round, inbox):
+            steps[round.number] = [(mail.sender, mail.weight, mail.training_loss, {name: np.array(value) for name, value in mail.items()}) for mail in inbox]
+            return inbox.mean([mail.weight for mail in inbox])
+
+    _, watched = mixed({**ROUNDS, "parts": {**ROUNDS["parts"], "aggregator": {"use": "watching-mean"}}})
+    last = [steps[k] for k in sorted(steps)][-1]
+    assert [said[:3] for said in last][3:] == [(3, 30.0, 0.5), (4, 30.0, 0.5)]
+    final = watched.model("final").arrays()
+    for name, value in final.items():
+        total = sum(weight for _, weight, *_ in last)
+        np.testing.assert_allclose(value, sum(weight / total * sent[name] for _, weight, _, sent in last), rtol=1e-4, atol=1e-6)
+
+
+def test_exact_a_run_with_plain_clients_goes_on(identity):
+    _, whole = mixed()
+    _, first = mixed(stop_after=1, out="stopped")
+    assert first.stopped
+    from fl import flower, remote
+
+    spec = fl.check(ROUNDS)
+    courier = flower._Courier(Mixed(spec, plain_app()), 5, None, (3, 4), {"lr": 0.1})
+    assert remote.lead(None, courier, window=8, quiet=True, resume="stopped").digest == whole.digest
+
+
+def test_a_plain_client_that_replies_something_else_is_named(identity):
+    bad = {
+        "has no `num-examples`": lambda arrays, n: {"arrays": arrays},
+        "must be a whole number of examples, got 1.5": lambda arrays, n: {"arrays": arrays, "metrics": {"num-examples": 1.5}},
+        "other tensors: `0` here": lambda arrays, n: {"arrays": {"0": arrays["weight"]}, "metrics": {"num-examples": n}},
+    }
+    for text, say in bad.items():
+        with pytest.raises(fl.RunError, match=f"client 3(.|\n)*{text}"):
+            mixed(app=plain_app(say))
+    # and `faults` decides, as about any client
+    _, results = mixed({**ROUNDS, "faults": {"on-error": "drop"}}, plain_app(bad["has no `num-examples`"]))
+    assert results.metrics["accuracy"] > 0.5
+    with pytest.raises(fl.RunError, match="name as many plain clients as there are such nodes"):
+        mixed(plain=())
+
+
+def test_plain_clients_are_refused_where_a_spec_promises_something_of_clients():
+    from fl import flower
+
+    for spec, text in {
+        "dp-sgd": "parts.accountant: no client that is not fl's keeps it",
+        "dp-fedavg": "parts.server-privacy: no client that is not fl's keeps it",
+        "scaffold": "protocol.correction",
+        "fedkt": "plain clients take part in `param-rounds`, and this is `two-tier-vote`",
+    }.items():
+        with pytest.raises(fl.SpecError, match=text):
+            flower._plain.check(fl.check(QUICK / f"{spec}.yaml"), [0])
+    with pytest.raises(fl.SpecError, match="there is no client 5; the spec has 5, from 0"):
+        flower._plain.check(fl.check(ROUNDS), [5])
+
+
+def test_requests_and_replies_are_those_of_a_node():
+    """The wire form of plain clients beside what a node reads and writes."""
+    from fl import _plain, remote
+
+    node, seen = remote.Node(ROUNDS, home="home"), []
+
+    class Compared(Here):
+        def receive(self):
+            client, head, body = self.sent.pop()
+            reply = self.nodes[client].answer(head, body)
+            request = _plain.read(head)
+            if request.want == _plain.ANSWER:
+                assert request.label == _plain.TRAIN and request.client == client
+                assert _plain.message(_plain.parameters(body)) == body and _plain.message(_plain.parameters(reply[1])) == reply[1]
+                ours = _plain.answer(request, head, 200, None)
+                # as far as the node's name, and after it with the number of examples
+                size = len(reply[0]) - 16 - len(reply[0].split(bytes(_plain.hashlib.sha256(head).digest()))[1]) + 16
+                assert ours[:size] == reply[0][:size]
+                assert ours[size + 16 :].startswith(reply[0][size + 16 :][:4])
+                seen.append(request.number)
+            return client, reply, ""
+
+    spec = {**ROUNDS, "data": {**ROUNDS["data"]}}
+    remote.lead(spec, Compared(node), quiet=True)
+    assert sorted({*seen}) == [1, 2, 3]
 
 
 class Here:
