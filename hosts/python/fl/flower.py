@@ -1,4 +1,4 @@
-"""A spec on Flower, of version 1.38 or later: `server_app(spec)` and `client_app(spec)` make the two sides of a Flower app.
+"""A spec on Flower, of version 1.40 or later: `server_app(spec)` and `client_app(spec)` make the two sides of a Flower app.
 
 Flower brings transport, TLS, authentication of nodes and processes; the run is the same as that of `fl.run`, to the digest.
 `fl new flower NAME` writes an app that `flwr run` takes.
@@ -17,8 +17,8 @@ from typing import Any
 import flwr
 import numpy as np
 
-if tuple(map(int, flwr.__version__.split(".")[:2])) < (1, 38):
-    raise ImportError(f"fl.flower needs Flower 1.38 or later, and {flwr.__version__} is installed: pip install -U 'flwr[simulation]>=1.38,<2'")
+if tuple(map(int, flwr.__version__.split(".")[:2])) < (1, 40):
+    raise ImportError(f"fl.flower needs Flower 1.40 or later, and {flwr.__version__} is installed: pip install -U 'flwr[simulation]>=1.40,<2'")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -81,6 +81,7 @@ class _Courier:
         self.plain, self.config, self.round = plain, dict(config or {}), 0
         self.nodes: dict[int, int] = {}  # of clients
         self.asked: set[int] = set()  # nodes that have said who they are
+        self.settled: set[int] = set()  # nodes with an app that knows nothing of fl
         self.new: list[_Job] = []
         self.out: dict[str, _Job] = {}  # by the message's id
         self.done: list[tuple[int, tuple[bytes, bytes] | None, str]] = []
@@ -150,39 +151,43 @@ class _Courier:
         """Asks nodes that have come who lives there. Flower's names of nodes are random."""
         here = set(self.grid.get_node_ids())
         self.asked &= here
-        messages = [Message(RecordDict(), dst_node_id=node, message_type="query.who", ttl=AGAIN) for node in sorted(here - self.asked)]
+        about = RecordDict({"who": ConfigRecord({"plain": list(self.plain)})}) if self.plain else RecordDict()
+        messages = [Message(about, dst_node_id=node, message_type="query.who", ttl=AGAIN) for node in sorted(here - self.asked)]
         if not messages:
             return
+        strange: list[tuple[int, str]] = []
         for reply in self.grid.send_and_receive(messages, timeout=min(self.wait, AGAIN)):
             node = reply.metadata.src_node_id
             if reply.has_error():
                 if reply.error.code in LOST:
                     continue
-                if reply.error.code == ErrorCode.CLIENT_APP_RAISED_EXCEPTION and self.is_plain(node):
-                    continue
-                hint = "; if its app is not fl's, name as many plain clients as there are such nodes: server_app(spec, plain=[..])"
-                raise RuntimeError(f"node {node} cannot take part: {reply.error.reason} (code {reply.error.code}){hint}")
-            who = reply.content["who"]
-            if "plain" in who:
-                if not self.is_plain(node):
-                    raise RuntimeError(f"node {node} has a plain client of Flower, and the server expects {len(self.plain)}: server_app(spec, plain=[..])")
+                if reply.error.code != ErrorCode.CLIENT_APP_RAISED_EXCEPTION:
+                    raise RuntimeError(f"node {node} cannot take part: {reply.error.reason} (code {reply.error.code})")
+                strange.append((node, reply.error.reason))
                 continue
+            who = reply.content["who"]
             if "wrong" in who:
                 raise RuntimeError(f"node {node} cannot take part: {who['wrong']}")
             self.asked.add(node)
-            for client in map(int, str(who["clients"]).split()):
+            for client in map(int, f"{who['clients']} {who.get('plain', '')}".split()):
                 other = self.nodes.get(client)
-                if other in here and other != node:
+                if other in here and other != node and other not in self.settled:
                     raise RuntimeError(f"nodes {other} and {node} both say that client {client} lives there; end one of them")
+                if other != node:
+                    self.asked.discard(other)  # if it was settled, it looks for another client
                 self.nodes[client] = node
+        for node, reason in sorted(strange):
+            self.settle(node, reason)
 
-    def is_plain(self, node: int) -> bool:
-        """Lets the next plain client without a node live at this one, whose app is not fl's."""
-        free = [client for client in self.plain if self.nodes.get(client, node) == node]
-        if free:
-            self.asked.add(node)
-            self.nodes[free[0]] = node
-        return bool(free)
+    def settle(self, node: int, reason: str) -> None:
+        """Lets the next plain client without a node live at this one, whose app knows nothing of fl."""
+        free = [client for client in self.plain if client not in self.nodes]
+        if not free:
+            hint = "if its app is not fl's, name as many plain clients as there are such nodes: server_app(spec, plain=[..])"
+            raise RuntimeError(f"node {node} cannot take part: {reason}; {hint}")
+        self.asked.add(node)
+        self.settled.add(node)
+        self.nodes[free[0]] = node
 
     def push(self, jobs: list[_Job]) -> None:
         message = lambda job: Message(job.content, dst_node_id=self.nodes[job.client], message_type=job.kind, ttl=self.deadline)  # noqa: E731
@@ -278,8 +283,8 @@ def _overrides(config) -> list[str]:
 def server_app(spec, *, data_dir=None, plain: Sequence[int] | None = None, train_config: Mapping[str, Any] | None = None) -> ServerApp:
     """The server's side of a spec as a Flower ServerApp.
 
-    `plain` names clients of the spec that are plain ones of Flower: nodes with any ClientApp that has `@app.train()`. Such a client
-    gets the parameters of `param-rounds` as an ArrayRecord, with `train_config` and `server-round` in a ConfigRecord, and gives an
+    `plain` names clients of the spec that are plain ones of Flower: any ClientApp that has `@app.train()`, alone or given to
+    `client_app`. Such a client gets the parameters of `param-rounds` as an ArrayRecord, with `train_config` and `server-round` in a ConfigRecord, and gives an
     ArrayRecord with the same names and a MetricRecord with `num-examples`. None of fl's guarantees is about it, so a spec with a
     privacy mechanism, an accountant or anything else that clients would have to do is refused.
 
@@ -366,7 +371,7 @@ def _clients(node: Node, context: Context, own) -> list[int]:
 def client_app(spec, *, home=None, own=None, data_dir=None, plain: ClientApp | None = None) -> ClientApp:
     """The clients' side of a spec as a Flower ClientApp.
 
-    `plain` is the ClientApp of an app that exists. It trains at nodes whose configuration says `plain=true`, as plain client.
+    `plain` is the ClientApp of an app that exists. It trains where a client lives that the server calls plain.
 
     A node's configuration (`flower-supernode --node-config`) says which clients live there: `clients`, such as `"0 2"`; or Flower's
     `partition-id` and `num-partitions`, as its simulation has them. `fl-home` is the folder where what lasts is kept (otherwise `home`,
@@ -376,11 +381,17 @@ def client_app(spec, *, home=None, own=None, data_dir=None, plain: ClientApp | N
 
     @app.query("who")
     def who(message: Message, context: Context) -> Message:
-        if plain is not None and context.node_config.get("plain"):
-            return Message(RecordDict({"who": ConfigRecord({"plain": True})}), reply_to=message)
         try:
             clients = _clients(_node(spec, context, home, own, data_dir), context, own)
-            said = {"clients": " ".join(map(str, clients))}
+            strangers = set(message.content["who"]["plain"]) if "who" in message.content else set()
+            here = [client for client in clients if client in strangers]
+            if here and plain is None:
+                raise SpecError(f"client {here[0]} is a plain one for the server, and this node has no app for it: client_app(spec, plain=..)")
+            if len(here) > 1:
+                raise SpecError(f"clients {', '.join(map(str, here))} are plain ones, and an app is one client: begin a node for each")
+            said = {"clients": " ".join(str(client) for client in clients if client not in strangers)}
+            if here:
+                said["plain"] = str(here[0])
         except Error as error:
             said = {"wrong": str(error)}
         return Message(RecordDict({"who": ConfigRecord(said)}), reply_to=message)

@@ -74,7 +74,8 @@ class Cluster:
             trust = f'root-certificates = "{tls / "ca.crt"}"'
             how = ["--ssl-ca-certfile", tls / "ca.crt", "--ssl-certfile", tls / "server.crt", "--ssl-keyfile", tls / "server.key"]
             how.append("--enable-supernode-auth")
-        text = f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n{trust}\n'
+        here = f'address = "127.0.0.1:{self.port}"\n{trust}\n'
+        text = f'[superlink]\ndefault = "here"\n[superlink.here]\n{here}[superlink.local]\n{here}'
         (self.folder / "flwr/config.toml").write_text(text)
         self.begin(
             "superlink", BIN / "flower-superlink", "--host", "127.0.0.1", "--port", self.port, *how,

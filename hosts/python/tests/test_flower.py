@@ -1,7 +1,7 @@
 """A spec on Flower: the same digest in its simulation, and on a SuperLink with TLS and authenticated SuperNodes."""
 
 import json
-import os
+import re
 import shutil
 import subprocess
 import sys
@@ -152,6 +152,32 @@ def test_a_grid_that_loses_things(identity):
         remote.lead(spec, flower._Courier(Full(), 5, None), window=9, quiet=True)
 
 
+def test_exact_the_page_from_an_app_to_a_spec(tmp_path):
+    pytest.importorskip("ray", reason="Flower's simulation is not installed: pip install 'fl-federated[flower]'")
+    pytest.importorskip("torch")
+    pytest.importorskip("sklearn")
+    from cluster import Cluster
+
+    page = (Path(__file__).parents[3] / "specs/book/src/from-flower.md").read_text()
+    folder = tmp_path / "app"
+    (folder / "quickstart").mkdir(parents=True)
+    (folder / "quickstart/__init__.py").touch()
+    with Cluster(tmp_path / "simulation", simulated=3) as cluster:
+        for what, name, code in re.findall(r"<!-- (file|append|run)(?:: (\S+))? -->\n```\w+\n(.*?)```", page, re.S):
+            if what != "run":
+                with (folder / name).open("a" if what == "append" else "w") as file:
+                    file.write(code)
+                continue
+            done = subprocess.run(["bash", "-euc", code], cwd=folder, env=cluster.env, capture_output=True, text=True)
+            if "node timed out during startup" in done.stdout + done.stderr:
+                pytest.skip("Ray, which Flower simulates with, did not start: this machine is too busy")
+            assert done.returncode == 0, done.stdout + done.stderr
+    first, second, third, here = (fl.open(folder / name) for name in ("first", "second", "third", "here"))
+    for run in (first, second):
+        assert run.metrics["accuracy"] > 0.5 and any("plain client of Flower" in note for note in run.notes)
+    assert third.digest == here.digest and not any("plain client" in note for note in third.notes)
+
+
 def trains(x, y, arrays, steps=20):
     """Some training of a linear model, as an app of somebody else does it."""
     weight, bias = arrays["weight"].copy(), arrays["bias"].copy()
@@ -186,14 +212,14 @@ def plain_app(say=lambda arrays, n: {"arrays": arrays, "metrics": {"num-examples
 
 
 class Mixed:
-    """A grid where clients 0 to 2 have a node of fl each, and two nodes have an app of somebody else."""
+    """A grid where clients 0 to 3 have a node each with both apps, and another node has one of somebody else."""
 
     def __init__(self, spec, app):
         from flwr.app import Context, RecordDict
 
         from fl import flower
 
-        self.apps = {100 + k: flower.client_app(spec, home=f"home-{k}") for k in range(3)} | {7: app, 8: app}
+        self.apps = {100 + k: flower.client_app(spec, home=f"home-{k}", plain=app) for k in range(4)} | {7: app}
         self.contexts = {
             node: Context(run_id=1, node_id=node, node_config={"clients": str(node - 100)}, state=RecordDict(), run_config={}) for node in self.apps
         }
@@ -256,7 +282,8 @@ def mixed(spec=ROUNDS, app=None, plain=(3, 4), **more):
 
 def test_plain_clients_of_flower_take_part_in_rounds(identity):
     grid, results = mixed()
-    assert {node for node, kind in grid.types if kind == "train"} == {7, 8}
+    assert {node for node, kind in grid.types if kind == "train"} == {103, 7}
+    assert ("query.fl" in {kind for node, kind in grid.types if node == 102}) and not any(kind == "query.fl" for node, kind in grid.types if node == 103)
     assert results.metrics["accuracy"] > 0.5
     assert any("plain client of Flower" in note for note in results.notes)
     assert "plain client of Flower" in (results.folder / "report.md").read_text()
@@ -306,7 +333,7 @@ def test_a_plain_client_that_replies_something_else_is_named(identity):
     _, results = mixed({**ROUNDS, "faults": {"on-error": "drop"}}, plain_app(bad["has no `num-examples`"]))
     assert results.metrics["accuracy"] > 0.5
     with pytest.raises(fl.RunError, match="name as many plain clients as there are such nodes"):
-        mixed(plain=())
+        mixed(plain=(3,))
 
 
 def test_plain_clients_are_refused_where_a_spec_promises_something_of_clients():
