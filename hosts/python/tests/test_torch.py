@@ -1,5 +1,6 @@
 """Networks of PyTorch in every protocol, beside those of others."""
 
+import os
 import threading
 from pathlib import Path
 from typing import Annotated
@@ -132,3 +133,91 @@ def test_parameters_go_out_by_the_names_of_the_network():
     held = results.model().arrays()
     assert {"1.weight", "2.running_var", "2.num_batches_tracked", "4.bias"} <= set(held)
     assert all(np.isfinite(value).all() for value in held.values())
+
+
+def nets(count, device="cpu"):
+    """Trainers as the program makes them."""
+    from fl import _bridge
+
+    index = next(at for at, cls in enumerate(_bridge.CLASSES) if cls is Adaptive)
+    task = '{"input": [6], "kind": {"Classes": 3}}'
+    settings = f'{{"lr": 0.01, "momentum": 0.0, "weight-decay": 0.0, "device": "{device}"}}'
+    return [_bridge.create(index, settings, task, bytes([k] * 32)) for k in range(count)]
+
+
+@fl.trainer("torch-adaptive")
+class Adaptive(fl.torch.Trainer):
+    """Adam, whose state moves with the network."""
+
+    def net(self):
+        return nn.Sequential(nn.Linear(self.task.input[0], 8), nn.Tanh(), nn.Linear(8, self.task.outputs))
+
+    def optimiser(self, parameters):
+        return torch.optim.Adam(parameters, self.lr)
+
+
+def fitted(net, seed=0, rounds=2):
+    from fl._given import Pass, Stream
+
+    draws = np.random.default_rng(seed)
+    x, y = draws.normal(size=(40, 6)).astype("float32"), draws.integers(3, size=40).astype("uint32")
+    how = Pass(target="classes", loss="cross-entropy", batch=8, epochs=1, steps=None, fresh=False)
+    for k in range(rounds):
+        net.fit(x, y, how, Stream(bytes([seed, k] + [0] * 30)))
+    return x
+
+
+def test_no_more_networks_than_its_share_are_on_a_card(monkeypatch):
+    cards, moved = fl.torch._Cards(), []
+    monkeypatch.setattr(fl.torch, "_CARDS", cards)
+    monkeypatch.setattr(Adaptive, "_move", lambda net, device: moved.append((all.index(net), device)))
+    all = nets(4)
+    before = all[0]._bytes()
+    [fitted(net) for net in all]
+    size = all[0]._bytes()
+    assert size > 1.5 * before  # with Adam's two moments
+    monkeypatch.setattr(cards, "limit", lambda device, share: 2.5 * size)
+    moved.clear()
+    for at in (0, 1, 0, 2, 3):
+        fitted(all[at], rounds=1)
+    # where it trains is the processor too, so whoever goes there and is not used then has left
+    held = lambda: [all.index(ref()) for ref in cards.held["cpu"].values()]  # noqa: E731
+    assert held() == [2, 3] and [at for at, _ in moved] == [0, 1, 0, 1, 2, 0, 3]
+    with cards.use(all[2]), cards.use(all[3]), cards.use(all[0]), cards.use(all[1]):
+        assert held() == [2, 3, 0, 1]  # nobody who is at work leaves
+    assert not cards.users
+
+
+def test_other_generators_are_left_alone():
+    from fl._given import Stream
+
+    before, seeded = torch.get_rng_state(), []
+    lazily = torch.cuda._lazy_call
+    torch.cuda._lazy_call = lambda *given, **more: seeded.append(given)  # what `torch.manual_seed` asks of cards
+    try:
+        with fl.torch._drawing(Stream(bytes(32)).seed):
+            drawn = torch.rand(3)
+        with fl.torch._drawing(Stream(bytes(32)).seed):
+            assert torch.equal(drawn, torch.rand(3))
+    finally:
+        torch.cuda._lazy_call = lazily
+    assert not seeded and torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch has no card here")
+def test_a_card_trains_as_the_processor_does(monkeypatch):
+    assert os.environ.get("CUBLAS_WORKSPACE_CONFIG") in (None, ":4096:8", ":16:8")
+    before = torch.cuda.get_rng_state()
+    here, there = nets(3), nets(3, "cuda")
+    # a bound that has room for one: the others wait in the processor's memory
+    monkeypatch.setattr(fl.torch._CARDS, "limit", lambda device, share: there[0]._bytes() * 3 if device == "cuda" else None)
+    for _ in range(2):
+        for seed, (one, other) in enumerate(zip(here, there)):
+            x = fitted(one, seed)
+            fitted(other, seed)
+            np.testing.assert_allclose(other.predict(x), one.predict(x), rtol=1e-3, atol=1e-4)
+    assert sum(next(net._model.parameters()).is_cuda for net in there) == 1
+    assert torch.equal(before, torch.cuda.get_rng_state())
+    digests = {fl.run(QUICK / "fedavg.yaml", {"parts.model": {"use": "torch-small", "dropout": 0.3, "device": "cuda"}}, quiet=True).digest for _ in range(2)}
+    assert len(digests) == 1 and not torch.backends.cuda.matmul.allow_tf32
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] in (":4096:8", ":16:8")
