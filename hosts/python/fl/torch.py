@@ -162,6 +162,114 @@ class _Cards:
 _CARDS = _Cards()
 
 
+class _Seat:
+    """A client that trains, and what comes of it."""
+
+    def __init__(self, trainer: Trainer, learning: Any, how: Pass):
+        self.trainer, self.learning, self.how = trainer, learning, how
+        self.batch: tuple[Any, ...] | None = None
+        self.done: tuple[int, float] | None = None
+        self.error: BaseException | None = None
+        self.send(None)
+
+    def send(self, value: float | None) -> None:
+        """The loss of its last mini-batch, whose gradients are there; it takes its step and the next one."""
+        try:
+            self.batch = self.learning.send(value)
+        except StopIteration as end:
+            self.batch, self.done = None, end.value
+        except BaseException as error:  # its own call raises it
+            self.batch, self.error = None, error
+
+
+class _Together:
+    """Clients with equal networks, whose trainings are called at the same time, take their steps together. Whoever calls last trains
+    all of them; the others wait."""
+
+    #: Whoever waits for others begins after so many seconds in which none came.
+    PAUSE = 0.05
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.tables: dict[Any, list[_Seat]] = {}
+        self.alone: set[type] = set()
+
+    def fit(self, trainer: Trainer, learning: Any, how: Pass) -> tuple[int, float]:
+        seat = _Seat(trainer, learning, how)
+        key = (trainer._fl_made.arguments[:3], how.target, how.loss, how.tau)
+        mine: list[_Seat] = []
+        if seat.error is not None:
+            raise seat.error
+        if seat.done is not None:
+            return seat.done
+        with self.changed:
+            table = self.tables.setdefault(key, [])
+            table.append(seat)
+            self.changed.notify_all()
+            while seat in table:
+                seats = len(table)
+                if seats >= trainer.together or (not self.changed.wait(self.PAUSE) and seats == len(table)):
+                    mine = self.tables.pop(key)[:]
+                    table.clear()
+            if not mine:
+                self.changed.wait_for(lambda: seat.batch is None)
+        if mine:
+            try:
+                self.train(mine)
+            finally:
+                with self.changed:
+                    for one in mine:
+                        if one.batch is not None:
+                            one.batch, one.error = None, RuntimeError("the training beside it was stopped")
+                    self.changed.notify_all()
+        if seat.error is not None:
+            raise seat.error
+        assert seat.done is not None
+        return seat.done
+
+    def train(self, seats: list[_Seat]) -> None:
+        while busy := [seat for seat in seats if seat.batch is not None]:
+            sizes: dict[int, list[_Seat]] = {}
+            for seat in busy:
+                sizes.setdefault(len(seat.batch[1]), []).append(seat)  # type: ignore[index]
+            for group in sizes.values():
+                values = self.slopes(group) if len(group) > 1 and type(group[0].trainer) not in self.alone else None
+                for at, seat in enumerate(group):
+                    try:
+                        value = values[at] if values else seat.trainer._slopes(*seat.batch, seat.how)  # type: ignore[misc]
+                    except BaseException as error:
+                        seat.batch, seat.error = None, error
+                        continue
+                    seat.send(value)
+
+    def slopes(self, group: list[_Seat]) -> list[float] | None:
+        """Losses of a mini-batch of each, and their gradients in the networks; `None`: the network does nothing that `vmap` knows."""
+        nets = [seat.trainer._model for seat in group]
+        first, how = group[0].trainer, group[0].how
+
+        def loss(parameters, buffers, batch, wanted):
+            return first.loss(_scores(torch.func.functional_call(first._model, (parameters, buffers), (batch,))), wanted, how)
+
+        try:
+            parameters, buffers = torch.func.stack_module_state(nets)
+            batches, targets = (torch.stack([seat.batch[at] for seat in group]) for at in (0, 1))  # type: ignore[index]
+            losses = torch.func.vmap(loss)(parameters, buffers, batches, targets)
+            trained = {name: p for name, p in parameters.items() if p.requires_grad}
+            slopes = torch.autograd.grad(losses.sum(), list(trained.values()), allow_unused=True)
+        except (RuntimeError, ValueError, NotImplementedError) as error:
+            self.alone.add(type(first))
+            warnings.warn(f"{type(first).__name__} trains one client at a time, for `torch.func.vmap` says: {error}", stacklevel=2)
+            return None
+        for at, net in enumerate(nets):
+            own = dict(net.named_parameters())
+            for name, slope in zip(trained, slopes):
+                own[name].grad = None if slope is None else slope[at]
+        return losses.tolist()
+
+
+_TOGETHER = _Together()
+
+
 def _repeatable(device: str) -> None:
     """cuBLAS adds in one order only with a workspace of its own, which must be said before its first product."""
     if os.environ.get("CUBLAS_WORKSPACE_CONFIG") in (":4096:8", ":16:8"):
@@ -220,6 +328,10 @@ class Trainer:
     schedule_by: ClassVar[str] = "epoch"
     """When the schedule takes its step: after each `epoch` (one that has begun counts when `fit`
     ends), or each `batch`."""
+    together: ClassVar[int] = 1
+    """So many clients that train at the same time (`fl.run(threads=..)`) and have equal networks take their steps together, by
+    `torch.func.vmap`. Sums are then made in another order, so digests differ from those of one by one in last bits, and may differ
+    with `threads`. It pays for small networks and on cards. Networks that draw or normalise batches train one by one."""
     device_memory: ClassVar[float] = 0.5
     """The share of a card's memory that networks may take while they wait: of more clients than fit, those that were used last stay
     there. What a network computes comes on top."""
@@ -404,12 +516,44 @@ class Trainer:
         # what a loss of the author's does is not known
         draws = self._draws or type(self).loss is not Trainer.loss if self.draws is None else self.draws
         with _ONE, _CARDS.use(self), _drawing(stream.child("draws").seed, self.device) if draws else nullcontext():
-            done = self._fit(x, target, how, stream)
+            if self._joins(how, draws):
+                done = _TOGETHER.fit(self, self._learn(x, target, how, stream), how)
+            else:
+                done = self._fit(x, target, how, stream)
             self._round()
             self._keep_home()
             return done
 
+    def _joins(self, how: Pass, draws: bool) -> bool:
+        """Can it train together with others? Not what draws, has statistics of a batch, or looks at single numbers."""
+        return self.together > 1 and not draws and how.feature_loss is None and how.target != "multi-label" and not self._has_batch_norm()
+
     def _fit(self, x, target, how, stream):
+        learning = self._learn(x, target, how, stream)
+        try:
+            batch = next(learning)
+            while True:
+                batch = learning.send(self._slopes(*batch, how))
+        except StopIteration as end:
+            return end.value
+
+    def _slopes(self, batch, wanted, target, stream, how) -> float:
+        """The loss of a mini-batch, and its gradients in the parameters."""
+        scores, features = self._with_features(batch) if how.feature_loss else (self._scores(batch), None)
+        loss = self.loss(scores, wanted, how)
+        value = loss.item()
+        if how.feature_loss:
+            more, slope = how.feature_loss(_numpy(features), target, stream)
+            value += more
+            loss = loss + (features * torch.from_numpy(slope).to(features)).sum()
+        if math.isfinite(value):
+            self._steps.zero_grad()
+            loss.backward()
+        return value
+
+    def _learn(self, x, target, how, stream):
+        """Gives each mini-batch, its targets as tensors and as they came, and a stream for it; is sent the loss when the gradients are
+        there."""
         if len(x) == 0:
             return 0, 0.0
         inputs, wanted = self._inputs(x), self._target(target, how)
@@ -434,18 +578,10 @@ class Trainer:
             alone = len(at) == 1 and self._has_batch_norm()
             self._model.train(not alone)
             batch = inputs[at] if generator is None else self.augment(inputs[at], generator)
-            scores, features = self._with_features(batch) if how.feature_loss else (self._scores(batch), None)
-            loss = self.loss(scores, wanted[at], how)
-            value = loss.item()
-            if how.feature_loss:
-                more, slope = how.feature_loss(_numpy(features), target[positions], stream.child("feature-loss", len(losses)))
-                value += more
-                loss = loss + (features * torch.from_numpy(slope).to(features)).sum()
+            value = yield batch, wanted[at], target[positions], stream.child("feature-loss", len(losses)) if how.feature_loss else None
             if not math.isfinite(value):
                 raise FloatingPointError(f"the loss is {value}; a smaller learning rate, or clipping, may help")
             losses.append(value)
-            self._steps.zero_grad()
-            loss.backward()
             if how.clip is not None:
                 nn.utils.clip_grad_norm_(named.values(), how.clip)
             for name, p in named.items():

@@ -135,11 +135,11 @@ def test_parameters_go_out_by_the_names_of_the_network():
     assert all(np.isfinite(value).all() for value in held.values())
 
 
-def nets(count, device="cpu"):
+def nets(count, device="cpu", of=None):
     """Trainers as the program makes them."""
     from fl import _bridge
 
-    index = next(at for at, cls in enumerate(_bridge.CLASSES) if cls is Adaptive)
+    index = next(at for at, cls in enumerate(_bridge.CLASSES) if cls is (of or Adaptive))
     task = '{"input": [6], "kind": {"Classes": 3}}'
     settings = f'{{"lr": 0.01, "momentum": 0.0, "weight-decay": 0.0, "device": "{device}"}}'
     return [_bridge.create(index, settings, task, bytes([k] * 32)) for k in range(count)]
@@ -156,12 +156,12 @@ class Adaptive(fl.torch.Trainer):
         return torch.optim.Adam(parameters, self.lr)
 
 
-def fitted(net, seed=0, rounds=2):
+def fitted(net, seed=0, rounds=2, rows=40, **more):
     from fl._given import Pass, Stream
 
     draws = np.random.default_rng(seed)
-    x, y = draws.normal(size=(40, 6)).astype("float32"), draws.integers(3, size=40).astype("uint32")
-    how = Pass(target="classes", loss="cross-entropy", batch=8, epochs=1, steps=None, fresh=False)
+    x, y = draws.normal(size=(rows, 6)).astype("float32"), draws.integers(3, size=rows).astype("uint32")
+    how = Pass(**{"target": "classes", "loss": "cross-entropy", "batch": 8, "epochs": 1, "steps": None, "fresh": False} | more)
     for k in range(rounds):
         net.fit(x, y, how, Stream(bytes([seed, k] + [0] * 30)))
     return x
@@ -221,3 +221,107 @@ def test_a_card_trains_as_the_processor_does(monkeypatch):
     digests = {fl.run(QUICK / "fedavg.yaml", {"parts.model": {"use": "torch-small", "dropout": 0.3, "device": "cuda"}}, quiet=True).digest for _ in range(2)}
     assert len(digests) == 1 and not torch.backends.cuda.matmul.allow_tf32
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] in (":4096:8", ":16:8")
+
+
+@fl.trainer("torch-together")
+class Together(Adaptive):
+    """The same, with nine others."""
+
+    together = 10
+
+
+@fl.trainer("torch-looks")
+class Looks(Together):
+    """Looks at a number, which `vmap` does not know."""
+
+    class Net(nn.Linear):
+        def forward(self, x):
+            return super().forward(x * (2 if x.sum().item() > 0 else 1))
+
+    def net(self):
+        return self.Net(self.task.input[0], self.task.outputs)
+
+
+@fl.trainer("torch-looks-alone")
+class LooksAlone(Looks):
+    """The same, one by one."""
+
+    together = 1
+
+
+def all_fitted(all, **more):
+    """Trains networks at the same time, on rows of different numbers; gives what went wrong with each."""
+    wrong, ready = [None] * len(all), threading.Barrier(len(all))
+
+    def one(k):
+        ready.wait()
+        try:
+            fitted(all[k], k, rows=20 + 7 * k, **more)
+        except Exception as error:
+            wrong[k] = error
+
+    threads = [threading.Thread(target=one, args=(k,)) for k in range(len(all))]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    return wrong
+
+
+@pytest.mark.parametrize("more", [{}, {"clip": 0.1, "batch": 16}, {"fresh": True, "epochs": 2}], ids=str)
+def test_equal_networks_train_together_as_one_by_one(monkeypatch, more):
+    alone, beside = nets(10), nets(10, of=Together)
+    for k, net in enumerate(alone):
+        fitted(net, k, rows=20 + 7 * k, **more)
+    groups, slopes = [], fl.torch._TOGETHER.slopes
+    monkeypatch.setattr(fl.torch._TOGETHER, "slopes", lambda group: groups.append(len(group)) or slopes(group))
+    # nobody begins before all ten are there
+    monkeypatch.setattr(fl.torch._TOGETHER, "PAUSE", 600)
+    assert all_fitted(beside, **more) == [None] * 10
+    assert max(groups) == 10 and not fl.torch._TOGETHER.tables
+    for one, other in zip(alone, beside):
+        for name, value in one.params().items():
+            np.testing.assert_allclose(other.params()[name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_one_that_fails_beside_others_fails_alone(monkeypatch):
+    monkeypatch.setattr(fl.torch._TOGETHER, "PAUSE", 600)
+    all = nets(10, of=Together)
+    all[3].set_params({name: np.full_like(value, np.nan) for name, value in all[3].params().items()})
+    wrong = all_fitted(all)
+    assert isinstance(wrong[3], FloatingPointError) and sum(one is not None for one in wrong) == 1
+
+
+def test_exact_a_network_that_vmap_does_not_know_trains_alone():
+    from fl import _bridge
+
+    for cls in (Looks, LooksAlone):
+        assert cls in _bridge.CLASSES
+    alone, beside = nets(4, of=LooksAlone), nets(4, of=Looks)
+    for k, net in enumerate(alone):
+        fitted(net, k, rows=20 + 7 * k)
+    with pytest.warns(UserWarning, match="Looks trains one client at a time, for `torch.func.vmap` says"):
+        assert all_fitted(beside) == [None] * 4
+    for one, other in zip(alone, beside):
+        assert all(np.array_equal(other.params()[name], value) for name, value in one.params().items())
+    fl.torch._TOGETHER.alone.clear()
+
+
+def test_a_run_with_networks_together_is_near_the_one_without():
+    use = lambda of: {"parts.model": {"use": of}, "protocol.rounds": 3}  # noqa: E731
+    one, other = (fl.run(QUICK / "fedavg.yaml", use(of), threads=4, quiet=True) for of in ("torch-adaptive-flat", "torch-together-flat"))
+    for name, value in one.model().arrays().items():
+        np.testing.assert_allclose(other.model().arrays()[name], value, rtol=1e-3, atol=1e-5)
+
+
+@fl.trainer("torch-adaptive-flat")
+class Flat(Adaptive):
+    """For inputs of any shape."""
+
+    def net(self):
+        return nn.Sequential(nn.Flatten(), nn.LazyLinear(8), nn.Tanh(), nn.Linear(8, self.task.outputs))
+
+
+@fl.trainer("torch-together-flat")
+class TogetherFlat(Flat):
+    """The same, together."""
+
+    together = 4
