@@ -35,6 +35,8 @@ __all__ = ["client_app", "server_app"]
 #: Seconds between two looks for replies: the first, twice as many each time nothing has come, and the most. A simulation answers within
 #: milliseconds; nodes of Flower look for work every three seconds.
 SOON, POLL = 0.01, 0.2
+#: Of so many replies that are due, one is worth a look by itself.
+MANY = 8
 #: A request without a reply is made again after so many seconds, then twice as many: a node that was ended and begun anew has lost it.
 AGAIN = 60.0
 #: So many processes of a node may end over one request.
@@ -86,6 +88,7 @@ class _Courier:
         self.out: dict[str, _Job] = {}  # by the message's id
         self.done: list[tuple[int, tuple[bytes, bytes] | None, str]] = []
         self.last: tuple[bytes, Array] | None = None
+        self.looked: float | None = None
         self.lent: tuple[bytes, ArrayRecord] | None = None  # to plain clients
 
     def send(self, client: int, head: bytes, body: bytes) -> None:
@@ -123,7 +126,11 @@ class _Courier:
             if self.new:
                 jobs, self.new = self.new, []
                 self.push(self.find(jobs))
+            # a look costs Flower as much as it holds messages, so fewer looks are taken while many replies are due
+            if (due := len(self.out)) > MANY and self.looked is not None:
+                time.sleep(max(0.0, self.looked + SOON * due / MANY - time.monotonic()))
             self.pull()
+            self.looked = time.monotonic()
             if not self.done:
                 time.sleep(pause)
                 pause = min(2 * pause, POLL)
