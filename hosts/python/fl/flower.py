@@ -113,7 +113,8 @@ class _Courier:
             case _plain.ANSWER if request.label == _plain.TRAIN:
                 if self.lent is None or self.lent[0] is not body:
                     arrays = {name: Array(np.array(value)) for name, value in _plain.parameters(body).items()}
-                    self.lent, self.round = (body, ArrayRecord(arrays)), self.round + 1
+                    # who is asked each round says which it is, after a stop too
+                    self.lent, self.round = (body, ArrayRecord(arrays)), max(self.round + 1, request.number)
                 content = RecordDict({"arrays": self.lent[1], "config": ConfigRecord({"server-round": self.round, **self.config})})
                 read = lambda reply: _plain_reply(request, head, reply)  # noqa: E731
                 self.new.append(_Job(client, "train", content, len(body), read))
