@@ -160,10 +160,6 @@ def message(arrays: Mapping[str, np.ndarray]) -> bytes:
     return b"".join([struct.pack("<I", len(head)), head, *numbers])
 
 
-def _settings(part: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
-    return [name for name, value in plain.items() if part.get(name, value) != value]
-
-
 def check(spec: Mapping[str, Any], clients: Iterable[int]) -> Sequence[int]:
     """Plain clients of a resolved spec, if it promises nothing that they would not keep.
 
@@ -174,8 +170,10 @@ def check(spec: Mapping[str, Any], clients: Iterable[int]) -> Sequence[int]:
     protocol = spec["protocol"]
     if protocol["use"] != "param-rounds":
         wrong.append(f"protocol: plain clients take part in `param-rounds`, and this is `{protocol['use']}`")
-    kept = {"correction": "none", "mu": 0.0, "adaptive": None, "generate": None}
-    wrong += [f"protocol.{name}: a plain client does not do that; leave it out" for name in _settings(protocol, kept)]
+    # the server's own, and what the client's app decides in its place; anything else is off
+    free = {"use", "rounds", "local", "fresh", "initial", "initial-is-public", "attacker-trainings"}
+    on = [name for name, value in protocol.items() if name not in free and value not in (None, "none", 0, False)]
+    wrong += [f"protocol.{name}: a plain client does not do that; leave it out" for name in on]
     if (protocol.get("local") or {}).get("clip") is not None:
         wrong.append("protocol.local.clip: a plain client does not clip; leave it out")
     # the server's own; any other part would be a promise about clients

@@ -343,6 +343,8 @@ def test_plain_clients_are_refused_where_a_spec_promises_something_of_clients():
         "dp-sgd": "parts.accountant: no client that is not fl's keeps it",
         "dp-fedavg": "parts.server-privacy: no client that is not fl's keeps it",
         "scaffold": "protocol.correction",
+        "feddf": "protocol.fuse",
+        "fedgen": "protocol.generate",
         "fedkt": "plain clients take part in `param-rounds`, and this is `two-tier-vote`",
     }.items():
         with pytest.raises(fl.SpecError, match=text):
