@@ -24,8 +24,8 @@ HERE, ANSWERED, FORGOTTEN = 0, 1, 4
 #: The exchange that such a client answers.
 TRAIN = "parameters after local training"
 NOTE = (
-    "this is a plain client of Flower: how it trains, what it says and what it sends to others is its own affair, "
-    "and the run comes to the same result again only if it does the same again"
+    "plain client of Flower, without fl's guarantees: its own app decides how it trains and what leaves it, so the same spec and seed "
+    "need not come to the same result"
 )
 
 
@@ -128,8 +128,9 @@ def answer(request: Request, head: bytes, samples: int | None, loss: float | Non
     said += b"\1" + _number(samples or 0) if request.needs_samples else b"\0"
     said += b"\0"  # examples by class
     said += b"\1" + struct.pack("<f", loss) if request.needs_loss else b"\0"
-    said += _number(0) + _number(1) + _text(NOTE) + _number(0)  # what it spent, notes, measures
-    return _reply(request, head, said + b"\0")
+    # what it spent, notes, measures; whether it has a lasting state
+    said += b"\0" + (_number(1) + _text(NOTE) if request.number == 1 else b"\0") + b"\0\0"
+    return _reply(request, head, said)
 
 
 def parameters(body: bytes) -> dict[str, np.ndarray]:

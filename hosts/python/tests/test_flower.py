@@ -285,7 +285,8 @@ def test_plain_clients_of_flower_take_part_in_rounds(identity):
     assert {node for node, kind in grid.types if kind == "train"} == {103, 7}
     assert ("query.fl" in {kind for node, kind in grid.types if node == 102}) and not any(kind == "query.fl" for node, kind in grid.types if node == 103)
     assert results.metrics["accuracy"] > 0.5
-    assert any("plain client of Flower" in note for note in results.notes)
+    assert sum("clients 3, 4: plain client of Flower, without fl's guarantees" in note for note in results.notes) == 1
+    assert "nothing differs" in fl._tools.command("verify", str(results.folder))
     assert "plain client of Flower" in (results.folder / "report.md").read_text()
     # what they train counts: the model is the weighted mean of theirs and ours
     steps = {}
