@@ -116,7 +116,7 @@ class _Courier:
                     # who is asked each round says which it is, after a stop too
                     self.lent, self.round = (body, ArrayRecord(arrays)), max(self.round + 1, request.number)
                 content = RecordDict({"arrays": self.lent[1], "config": ConfigRecord({"server-round": self.round, **self.config})})
-                read = lambda reply: _plain_reply(request, head, reply)  # noqa: E731
+                read = lambda reply, sent={*self.lent[1]}: _plain_reply(request, head, sent, reply)  # noqa: E731
                 self.new.append(_Job(client, "train", content, len(body), read))
             case _:
                 raise _plain.Wrong(f"a plain client of Flower trains parameters, and is asked for something else{f' ({request.label})' if request.label else ''}")
@@ -264,12 +264,14 @@ class _Courier:
         job.ids.clear()
 
 
-def _plain_reply(request: _plain.Request, head: bytes, content: RecordDict) -> tuple[bytes, bytes]:
-    """The reply of a plain client as that of a client of fl."""
+def _plain_reply(request: _plain.Request, head: bytes, names: set[str], content: RecordDict) -> tuple[bytes, bytes]:
+    """The reply of a plain client, which was sent parameters of these names, as that of a client of fl."""
     records = list(content.array_records.values())
     if len(records) != 1:
         raise _plain.Wrong(f"its reply has {len(records)} ArrayRecords, and one with the parameters is due")
-    sent = {name: array.numpy() for name, array in records[0].items()}
+    arrays = {name: array.numpy() for name, array in records[0].items()}
+    # counters of a network (`num_batches_tracked`) are no parameters, and were not sent
+    sent = {name: array for name, array in arrays.items() if name in names or array.dtype.kind == "f"}
     said: dict[str, Any] = {}
     for record in content.metric_records.values():
         said |= record

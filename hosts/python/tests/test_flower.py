@@ -330,6 +330,8 @@ def test_a_plain_client_that_replies_something_else_is_named(identity):
     for text, say in bad.items():
         with pytest.raises(fl.RunError, match=f"client 3(.|\n)*{text}"):
             mixed(app=plain_app(say))
+    counted = lambda arrays, n: {"arrays": arrays | {"batches": np.array(3)}, "metrics": {"num-examples": n, "train_loss": 0.5}}  # noqa: E731
+    assert mixed(app=plain_app(counted))[1].digest == mixed()[1].digest
     # and `faults` decides, as about any client
     _, results = mixed({**ROUNDS, "faults": {"on-error": "drop"}}, plain_app(bad["has no `num-examples`"]))
     assert results.metrics["accuracy"] > 0.5
