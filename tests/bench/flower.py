@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Specs on Flower: `pip install fl_federated-*.whl 'flwr[simulation]>=1.41,<1.42'`, then
+"""Specs on Flower: `pip install fl_federated-*.whl 'fl-federated[flower]'`, then
 
     tests/bench/flower.py specs [SPEC ..]     each (all of specs/quick) in Flower's simulation, on three nodes: the digest of fl.run
     tests/bench/flower.py nodes [SPEC ..]     each (MNIST's FedKD) on a SuperLink with TLS and five authenticated SuperNodes, all of the specs at

@@ -4,10 +4,12 @@ import os
 import signal
 import sys
 
-from . import _fl
+from . import _fl, _forks
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["client-process"] and (code := _forks.elsewhere()) is not None:
+        sys.exit(code)
     # before the program listens, and after it is done, Ctrl-C ends it as it ends other programs, without a traceback
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.stdout.flush()

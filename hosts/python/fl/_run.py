@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import _data, _fl
+from . import _data, _fl, _forks
 from ._display import Display, terminal
 from ._errors import RunError, SpecError, spec_error
 from ._results import Results, read, remove_before
@@ -121,6 +121,13 @@ def run(
     )
 
 
+def _imports(spec, given: list[str]) -> bool:
+    """Does the spec name modules or packages of Python, which are here then?"""
+    name, text, _ = source(spec)
+    resolved, _ = _fl.check(name, text, given)
+    return resolved is not None and bool(json.loads(resolved[0]).get("plugins"))
+
+
 def begin(
     spec=None,
     set=None,
@@ -165,36 +172,38 @@ def begin(
         written = _data.write(data, Path("runs" if out is None else Path(out).parent) / "data")
         given = written.overrides + given
     events = Live(sinks) if sinks else None
-    native = _fl.Run(
-        name,
-        text,
-        given,
-        resume=path(resume),
-        locked=bool(locked),
-        out=path(out),
-        threads=threads,
-        stop_after=stop_after,
-        wire=wire,
-        processes=_at_least_one("processes", processes),
-        courier=courier,
-        deadline=_seconds(processes, deadline),
-        memory=memory,
-        data_dir=path(data_dir),
-        command=["fl", "run", name] if resume is None else ["fl", "run", "--resume", os.fspath(resume)],
-        bar=not quiet and terminal(),
-        steps=on_step is not None,
-        events=events,
-    )
-    try:
-        results = _Watch(native, Display(quiet), on_step, mapping).wait()
-    except BaseException as error:
-        if isinstance(error, SpecError) and data is not None and resume is None:
-            written.discard()
-        if temporary is not None:
-            temporary.cleanup()
-            if isinstance(error, RunError):
-                error.folder = None
-        raise
+    plugins = processes is not None and _imports(Path(resume) / "spec.yaml" if resume is not None else spec, given)
+    with _forks.shared(plugins):
+        native = _fl.Run(
+            name,
+            text,
+            given,
+            resume=path(resume),
+            locked=bool(locked),
+            out=path(out),
+            threads=threads,
+            stop_after=stop_after,
+            wire=wire,
+            processes=_at_least_one("processes", processes),
+            courier=courier,
+            deadline=_seconds(processes, deadline),
+            memory=memory,
+            data_dir=path(data_dir),
+            command=["fl", "run", name] if resume is None else ["fl", "run", "--resume", os.fspath(resume)],
+            bar=not quiet and terminal(),
+            steps=on_step is not None,
+            events=events,
+        )
+        try:
+            results = _Watch(native, Display(quiet), on_step, mapping).wait()
+        except BaseException as error:
+            if isinstance(error, SpecError) and data is not None and resume is None:
+                written.discard()
+            if temporary is not None:
+                temporary.cleanup()
+                if isinstance(error, RunError):
+                    error.folder = None
+            raise
     if temporary is not None:
         return dataclasses.replace(results, _temporary=temporary)
     if keep == "last" and not results.stopped:

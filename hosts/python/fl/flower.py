@@ -1,4 +1,4 @@
-"""A spec on Flower 1.41: `server_app(spec)` and `client_app(spec)` make the two sides of a Flower app.
+"""A spec on Flower, of version 1.40 or later: `server_app(spec)` and `client_app(spec)` make the two sides of a Flower app.
 
 Flower brings transport, TLS, authentication of nodes and processes; the run is the same as that of `fl.run`, to the digest.
 `fl new flower NAME` writes an app that `flwr run` takes.
@@ -10,13 +10,22 @@ import json
 import os
 import shlex
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import flwr
+import numpy as np
+
+if tuple(map(int, flwr.__version__.split(".")[:2])) < (1, 40):
+    raise ImportError(f"fl.flower needs Flower 1.40 or later, and {flwr.__version__} is installed: pip install -U 'flwr[simulation]>=1.40,<2'")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid, ServerApp
 
+from . import _plain
 from ._errors import Error, SpecError
 from ._tools import check
 from .remote import Node, lead
@@ -26,6 +35,8 @@ __all__ = ["client_app", "server_app"]
 #: Seconds between two looks for replies: the first, twice as many each time nothing has come, and the most. A simulation answers within
 #: milliseconds; nodes of Flower look for work every three seconds.
 SOON, POLL = 0.01, 0.2
+#: Of so many replies that are due, one is worth a look by itself.
+MANY = 8
 #: A request without a reply is made again after so many seconds, then twice as many: a node that was ended and begun anew has lost it.
 AGAIN = 60.0
 #: So many processes of a node may end over one request.
@@ -57,8 +68,8 @@ def _unpack(content: RecordDict) -> tuple[bytes, bytes]:
 class _Job:
     """A request to a client, and its state."""
 
-    def __init__(self, client: int, head: bytes, array: Array):
-        self.client, self.content, self.size = client, _pack(head, array), len(head) + len(array.data)
+    def __init__(self, client: int, kind: str, content: RecordDict, size: int, read):
+        self.client, self.kind, self.content, self.size, self.read = client, kind, content, size, read
         self.began, self.ended = time.monotonic(), 0
         self.ids: list[str] = []
         self.again, self.pause = 0.0, AGAIN
@@ -67,19 +78,48 @@ class _Job:
 class _Courier:
     """Carries a run's packets over a grid."""
 
-    def __init__(self, grid: Grid, wait: float, deadline: float | None):
+    def __init__(self, grid: Grid, wait: float, deadline: float | None, plain: Sequence[int] = (), config: Mapping[str, Any] | None = None):
         self.grid, self.wait, self.deadline = grid, wait, deadline
+        self.plain, self.config, self.round = plain, dict(config or {}), 0
         self.nodes: dict[int, int] = {}  # of clients
         self.asked: set[int] = set()  # nodes that have said who they are
+        self.settled: set[int] = set()  # nodes with an app that knows nothing of fl
         self.new: list[_Job] = []
         self.out: dict[str, _Job] = {}  # by the message's id
         self.done: list[tuple[int, tuple[bytes, bytes] | None, str]] = []
         self.last: tuple[bytes, Array] | None = None
+        self.looked: float | None = None
+        self.lent: tuple[bytes, ArrayRecord] | None = None  # to plain clients
 
     def send(self, client: int, head: bytes, body: bytes) -> None:
+        if client in self.plain:
+            try:
+                self.send_plain(client, head, body)
+            except _plain.Wrong as why:
+                self.done.append((client, None, str(why)))
+            return
         if self.last is None or self.last[0] is not body:
             self.last = body, _array(body)
-        self.new.append(_Job(client, head, self.last[1]))
+        self.new.append(_Job(client, "query.fl", _pack(head, self.last[1]), len(head) + len(body), _unpack))
+
+    def send_plain(self, client: int, head: bytes, body: bytes) -> None:
+        """A request as Flower's FedAvg would make it. Only a training is one; the rest is answered here."""
+        request = _plain.read(head)
+        match request.want:
+            case _plain.HELLO:
+                self.done.append((client, (_plain.here(request, head), b""), ""))
+            case _plain.OVER:
+                self.done.append((client, (_plain.forgotten(request, head), b""), ""))
+            case _plain.ANSWER if request.label == _plain.TRAIN:
+                if self.lent is None or self.lent[0] is not body:
+                    arrays = {name: Array(np.array(value)) for name, value in _plain.parameters(body).items()}
+                    # who is asked each round says which it is, after a stop too
+                    self.lent, self.round = (body, ArrayRecord(arrays)), max(self.round + 1, request.number)
+                content = RecordDict({"arrays": self.lent[1], "config": ConfigRecord({"server-round": self.round, **self.config})})
+                read = lambda reply, sent={*self.lent[1]}: _plain_reply(request, head, sent, reply)  # noqa: E731
+                self.new.append(_Job(client, "train", content, len(body), read))
+            case _:
+                raise _plain.Wrong(f"a plain client of Flower trains parameters, and is asked for something else{f' ({request.label})' if request.label else ''}")
 
     def receive(self):
         pause = SOON
@@ -87,7 +127,11 @@ class _Courier:
             if self.new:
                 jobs, self.new = self.new, []
                 self.push(self.find(jobs))
+            # a look costs Flower as much as it holds messages, so fewer looks are taken while many replies are due
+            if (due := len(self.out)) > MANY and self.looked is not None:
+                time.sleep(max(0.0, self.looked + SOON * due / MANY - time.monotonic()))
             self.pull()
+            self.looked = time.monotonic()
             if not self.done:
                 time.sleep(pause)
                 pause = min(2 * pause, POLL)
@@ -115,27 +159,46 @@ class _Courier:
         """Asks nodes that have come who lives there. Flower's names of nodes are random."""
         here = set(self.grid.get_node_ids())
         self.asked &= here
-        messages = [Message(RecordDict(), dst_node_id=node, message_type="query.who", ttl=AGAIN) for node in sorted(here - self.asked)]
+        about = RecordDict({"who": ConfigRecord({"plain": list(self.plain)})}) if self.plain else RecordDict()
+        messages = [Message(about, dst_node_id=node, message_type="query.who", ttl=AGAIN) for node in sorted(here - self.asked)]
         if not messages:
             return
+        strange: list[tuple[int, str]] = []
         for reply in self.grid.send_and_receive(messages, timeout=min(self.wait, AGAIN)):
             node = reply.metadata.src_node_id
             if reply.has_error():
                 if reply.error.code in LOST:
                     continue
-                raise RuntimeError(f"node {node} cannot take part: {reply.error.reason} (code {reply.error.code})")
+                if reply.error.code != ErrorCode.CLIENT_APP_RAISED_EXCEPTION:
+                    raise RuntimeError(f"node {node} cannot take part: {reply.error.reason} (code {reply.error.code})")
+                strange.append((node, reply.error.reason))
+                continue
             who = reply.content["who"]
             if "wrong" in who:
                 raise RuntimeError(f"node {node} cannot take part: {who['wrong']}")
             self.asked.add(node)
-            for client in map(int, str(who["clients"]).split()):
+            for client in map(int, f"{who['clients']} {who.get('plain', '')}".split()):
                 other = self.nodes.get(client)
-                if other in here and other != node:
+                if other in here and other != node and other not in self.settled:
                     raise RuntimeError(f"nodes {other} and {node} both say that client {client} lives there; end one of them")
+                if other != node:
+                    self.asked.discard(other)  # if it was settled, it looks for another client
                 self.nodes[client] = node
+        for node, reason in sorted(strange):
+            self.settle(node, reason)
+
+    def settle(self, node: int, reason: str) -> None:
+        """Lets the next plain client without a node live at this one, whose app knows nothing of fl."""
+        free = [client for client in self.plain if client not in self.nodes]
+        if not free:
+            hint = "if its app is not fl's, name as many plain clients as there are such nodes: server_app(spec, plain=[..])"
+            raise RuntimeError(f"node {node} cannot take part: {reason}; {hint}")
+        self.asked.add(node)
+        self.settled.add(node)
+        self.nodes[free[0]] = node
 
     def push(self, jobs: list[_Job]) -> None:
-        message = lambda job: Message(job.content, dst_node_id=self.nodes[job.client], message_type="query.fl", ttl=self.deadline)  # noqa: E731
+        message = lambda job: Message(job.content, dst_node_id=self.nodes[job.client], message_type=job.kind, ttl=self.deadline)  # noqa: E731
         if not jobs:
             return
         ids = list(self.grid.push_messages([message(job) for job in jobs]))
@@ -165,8 +228,13 @@ class _Courier:
             if job is None:
                 continue  # it has been answered
             if not reply.has_error():
+                try:
+                    said = job.read(reply.content)
+                except _plain.Wrong as why:
+                    self.fail(job, str(why))
+                    continue
                 self.close(job)
-                self.done.append((job.client, _unpack(reply.content), ""))
+                self.done.append((job.client, said, ""))
                 continue
             why = f"Flower: {reply.error.reason} (code {reply.error.code})"
             if reply.error.code not in LOST:
@@ -196,13 +264,39 @@ class _Courier:
         job.ids.clear()
 
 
+def _plain_reply(request: _plain.Request, head: bytes, names: set[str], content: RecordDict) -> tuple[bytes, bytes]:
+    """The reply of a plain client, which was sent parameters of these names, as that of a client of fl."""
+    records = list(content.array_records.values())
+    if len(records) != 1:
+        raise _plain.Wrong(f"its reply has {len(records)} ArrayRecords, and one with the parameters is due")
+    arrays = {name: array.numpy() for name, array in records[0].items()}
+    # counters of a network (`num_batches_tracked`) are no parameters, and were not sent
+    sent = {name: array for name, array in arrays.items() if name in names or array.dtype.kind == "f"}
+    said: dict[str, Any] = {}
+    for record in content.metric_records.values():
+        said |= record
+    samples, loss = said.get("num-examples"), said.get("train_loss", said.get("train-loss"))
+    if samples is not None and not (float(samples).is_integer() and 0 <= samples < 2**63):
+        raise _plain.Wrong(f"`num-examples` must be a whole number of examples, got {samples!r}")
+    try:
+        body = _plain.message(sent)
+    except (ValueError, TypeError) as error:
+        raise _plain.Wrong(f"its parameters are not arrays of numbers: {error}") from None
+    return _plain.answer(request, head, None if samples is None else int(samples), loss), body
+
+
 def _overrides(config) -> list[str]:
     """What the run's configuration sets: `set = "seed=3 protocol.rounds=20"`."""
     return shlex.split(str(config.get("set", "")))
 
 
-def server_app(spec, *, data_dir=None) -> ServerApp:
+def server_app(spec, *, data_dir=None, plain: Sequence[int] | None = None, train_config: Mapping[str, Any] | None = None) -> ServerApp:
     """The server's side of a spec as a Flower ServerApp.
+
+    `plain` names clients of the spec that are plain ones of Flower: any ClientApp that has `@app.train()`, alone or given to
+    `client_app`. Such a client gets the parameters of `param-rounds` as an ArrayRecord, with `train_config` and `server-round` in a ConfigRecord, and gives an
+    ArrayRecord with the same names and a MetricRecord with `num-examples`. None of fl's guarantees is about it, so a spec with a
+    privacy mechanism, an accountant or anything else that clients would have to do is refused.
 
     The run's configuration (`flwr run --run-config`) may say: `set`, values to change, such as `"seed=3 protocol.rounds=20"`, quoted as in a
     shell where there are spaces in one; `out`, the run folder; `resume`, the folder of a run that was stopped; `stop-after`, so many steps; `deadline`, the seconds after which a client
@@ -216,7 +310,8 @@ def server_app(spec, *, data_dir=None) -> ServerApp:
         set, resume = _overrides(config), config.get("resume") or None
         resolved = check(Path(resume) / "spec.yaml" if resume else spec, set)
         own = resolved["data"].get("split") == "own"
-        courier = _Courier(grid, float(config.get("wait") or 300), float(config.get("deadline") or 0) or None)
+        strangers = _plain.check(resolved, plain) if plain else ()
+        courier = _Courier(grid, float(config.get("wait") or 300), float(config.get("deadline") or 0) or None, strangers, train_config)
         step = lambda s: print(f"fl: {s['step']}" + (f" of {s['of']}" if s["of"] else ""), flush=True)  # noqa: E731
         results = lead(
             None if resume else spec,
@@ -231,10 +326,23 @@ def server_app(spec, *, data_dir=None) -> ServerApp:
             quiet=True,
             on_step=step,
         )
-        print("fl: outcome", json.dumps(results.outcome), flush=True)
+        outcome = results.outcome | ({"plain-clients": list(strangers)} if strangers else {})
+        print("fl: outcome", json.dumps(outcome), flush=True)
         context.state["fl"] = MetricRecord({name: float(value) for name, value in results.metrics.items()})
 
     return app
+
+
+class _Both(ClientApp):
+    """fl's answers, and those of another app to whatever Flower asks itself."""
+
+    def __init__(self, other: ClientApp):
+        super().__init__()
+        self._other = other
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        ours = message.metadata.message_type.startswith("query.")
+        return super().__call__(message, context) if ours else self._other(message, context)
 
 
 #: The node that was asked last: a process of Flower's simulation answers many times.
@@ -270,20 +378,30 @@ def _clients(node: Node, context: Context, own) -> list[int]:
     return [client for client in all if client in here]  # without an accountant, one without examples takes no part
 
 
-def client_app(spec, *, home=None, own=None, data_dir=None) -> ClientApp:
+def client_app(spec, *, home=None, own=None, data_dir=None, plain: ClientApp | None = None) -> ClientApp:
     """The clients' side of a spec as a Flower ClientApp.
+
+    `plain` is the ClientApp of an app that exists. It trains where a client lives that the server calls plain.
 
     A node's configuration (`flower-supernode --node-config`) says which clients live there: `clients`, such as `"0 2"`; or Flower's
     `partition-id` and `num-partitions`, as its simulation has them. `fl-home` is the folder where what lasts is kept (otherwise `home`,
     FL_NODE_HOME, `~/.local/state/fl/node`), `fl-node` the file of a node with data of its own, `fl-data` the data directory.
     """
-    app = ClientApp()
+    app = ClientApp() if plain is None else _Both(plain)
 
     @app.query("who")
     def who(message: Message, context: Context) -> Message:
         try:
             clients = _clients(_node(spec, context, home, own, data_dir), context, own)
-            said = {"clients": " ".join(map(str, clients))}
+            strangers = set(message.content["who"]["plain"]) if "who" in message.content else set()
+            here = [client for client in clients if client in strangers]
+            if here and plain is None:
+                raise SpecError(f"client {here[0]} is a plain one for the server, and this node has no app for it: client_app(spec, plain=..)")
+            if len(here) > 1:
+                raise SpecError(f"clients {', '.join(map(str, here))} are plain ones, and an app is one client: begin a node for each")
+            said = {"clients": " ".join(str(client) for client in clients if client not in strangers)}
+            if here:
+                said["plain"] = str(here[0])
         except Error as error:
             said = {"wrong": str(error)}
         return Message(RecordDict({"who": ConfigRecord(said)}), reply_to=message)

@@ -30,6 +30,8 @@ import re
 import threading
 import types
 import warnings
+import weakref
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
@@ -45,7 +47,8 @@ from ._parts import between
 
 _GENERATOR = threading.RLock()
 _DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
-_GUARDED = ("setup", "fit", "predict", "features", "gradient", "vjp", "params", "set_params")
+_COMPUTE = ("fit", "predict", "features", "gradient", "vjp")
+_GUARDED = ("setup", *_COMPUTE, "params", "set_params")
 
 
 class _OneThread:
@@ -92,11 +95,192 @@ _ONE = _OneThread()
 
 @contextmanager
 def _drawing(seed: int, device: str = "cpu"):
-    """Who draws from PyTorch's own generators has them alone, and leaves them as they were."""
-    cards = [torch.device(device)] if device.startswith("cuda") else []
-    with _GENERATOR, torch.random.fork_rng(devices=cards):
-        torch.manual_seed(seed)
-        yield
+    """Who draws from PyTorch's own generators has them alone, and leaves them as they were: that of the processor and that of this
+    device. Those of other devices are not touched (`torch.manual_seed` would seed all)."""
+    with _GENERATOR:
+        generators = [torch.default_generator]
+        if device.startswith("cuda"):
+            torch.cuda.init()
+            at = torch.device(device).index
+            generators.append(torch.cuda.default_generators[torch.cuda.current_device() if at is None else at])
+        elif device == "mps":
+            generators.append(torch.mps._get_default_mps_generator())
+        before = [one.get_state() for one in generators]
+        try:
+            for one in generators:
+                one.manual_seed(seed)
+            yield
+        finally:
+            for one, state in zip(generators, before):
+                one.set_state(state)
+
+
+class _Cards:
+    """Which networks are on a card. The least recently used ones go to the processor's memory when those on a card, with their
+    gradients and optimisers, would take more than their share of it."""
+
+    def __init__(self):
+        self.lock = threading.RLock()
+        self.held: dict[str, OrderedDict[int, weakref.ref[Trainer]]] = {}
+        self.users: Counter[int] = Counter()
+
+    def limit(self, device: str, share: float) -> float | None:
+        """Bytes that networks may take of this device; `None`: nobody counts."""
+        return share * torch.cuda.mem_get_info(device)[1] if device.startswith("cuda") else None
+
+    @contextmanager
+    def use(self, trainer: Trainer):
+        """The trainer's network is on its card and stays there."""
+        limit = self.limit(trainer.device, trainer.device_memory)
+        if limit is None:
+            trainer._move(trainer.device)
+            yield
+            return
+        with self.lock:
+            held = self.held.setdefault(trainer.device, OrderedDict())
+            held.pop(id(trainer), None)
+            self.users[id(trainer)] += 1
+            here = {at: one for at, ref in held.items() if (one := ref()) is not None}
+            room = limit - trainer._bytes() - sum(one._bytes() for one in here.values())
+            for at in [*held]:
+                if at not in here:  # it is no more
+                    del held[at]
+                elif room < 0 and not self.users[at]:
+                    room += here[at]._bytes()
+                    here[at]._move("cpu")
+                    del held[at]
+            held[id(trainer)] = weakref.ref(trainer)
+            trainer._move(trainer.device)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.users[id(trainer)] -= 1
+                self.users += Counter()  # without zeros
+
+
+_CARDS = _Cards()
+
+
+class _Seat:
+    """A client that trains, and what comes of it."""
+
+    def __init__(self, trainer: Trainer, learning: Any, how: Pass):
+        self.trainer, self.learning, self.how = trainer, learning, how
+        self.batch: tuple[Any, ...] | None = None
+        self.done: tuple[int, float] | None = None
+        self.error: BaseException | None = None
+        self.send(None)
+
+    def send(self, value: float | None) -> None:
+        """The loss of its last mini-batch, whose gradients are there; it takes its step and the next one."""
+        try:
+            self.batch = self.learning.send(value)
+        except StopIteration as end:
+            self.batch, self.done = None, end.value
+        except BaseException as error:  # its own call raises it
+            self.batch, self.error = None, error
+
+
+class _Together:
+    """Clients with equal networks, whose trainings are called at the same time, take their steps together. Whoever calls last trains
+    all of them; the others wait."""
+
+    #: Whoever waits for others begins after so many seconds in which none came.
+    PAUSE = 0.05
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.tables: dict[Any, list[_Seat]] = {}
+        self.alone: set[type] = set()
+
+    def fit(self, trainer: Trainer, learning: Any, how: Pass) -> tuple[int, float]:
+        seat = _Seat(trainer, learning, how)
+        key = (trainer._fl_made.arguments[:3], how.target, how.loss, how.tau)
+        mine: list[_Seat] = []
+        if seat.error is not None:
+            raise seat.error
+        if seat.done is not None:
+            return seat.done
+        with self.changed:
+            table = self.tables.setdefault(key, [])
+            table.append(seat)
+            self.changed.notify_all()
+            while seat in table:
+                seats = len(table)
+                if seats >= trainer.together or (not self.changed.wait(self.PAUSE) and seats == len(table)):
+                    mine = self.tables.pop(key)[:]
+                    table.clear()
+            if not mine:
+                self.changed.wait_for(lambda: seat.batch is None)
+        if mine:
+            try:
+                self.train(mine)
+            finally:
+                with self.changed:
+                    for one in mine:
+                        if one.batch is not None:
+                            one.batch, one.error = None, RuntimeError("the training beside it was stopped")
+                    self.changed.notify_all()
+        if seat.error is not None:
+            raise seat.error
+        assert seat.done is not None
+        return seat.done
+
+    def train(self, seats: list[_Seat]) -> None:
+        while busy := [seat for seat in seats if seat.batch is not None]:
+            sizes: dict[int, list[_Seat]] = {}
+            for seat in busy:
+                sizes.setdefault(len(seat.batch[1]), []).append(seat)  # type: ignore[index]
+            for group in sizes.values():
+                values = self.slopes(group) if len(group) > 1 and type(group[0].trainer) not in self.alone else None
+                for at, seat in enumerate(group):
+                    try:
+                        value = values[at] if values else seat.trainer._slopes(*seat.batch, seat.how)  # type: ignore[misc]
+                    except BaseException as error:
+                        seat.batch, seat.error = None, error
+                        continue
+                    seat.send(value)
+
+    def slopes(self, group: list[_Seat]) -> list[float] | None:
+        """Losses of a mini-batch of each, and their gradients in the networks; `None`: the network does nothing that `vmap` knows."""
+        nets = [seat.trainer._model for seat in group]
+        first, how = group[0].trainer, group[0].how
+
+        def loss(parameters, buffers, batch, wanted):
+            return first.loss(_scores(torch.func.functional_call(first._model, (parameters, buffers), (batch,))), wanted, how)
+
+        try:
+            parameters, buffers = torch.func.stack_module_state(nets)
+            batches, targets = (torch.stack([seat.batch[at] for seat in group]) for at in (0, 1))  # type: ignore[index]
+            losses = torch.func.vmap(loss)(parameters, buffers, batches, targets)
+            trained = {name: p for name, p in parameters.items() if p.requires_grad}
+            slopes = torch.autograd.grad(losses.sum(), list(trained.values()), allow_unused=True)
+        except (RuntimeError, ValueError, NotImplementedError) as error:
+            self.alone.add(type(first))
+            warnings.warn(f"{type(first).__name__} trains one client at a time, for `torch.func.vmap` says: {error}", stacklevel=2)
+            return None
+        for at, net in enumerate(nets):
+            own = dict(net.named_parameters())
+            for name, slope in zip(trained, slopes):
+                own[name].grad = None if slope is None else slope[at]
+        return losses.tolist()
+
+
+_TOGETHER = _Together()
+
+
+def _repeatable(device: str) -> None:
+    """cuBLAS adds in one order only with a workspace of its own, which must be said before its first product."""
+    if os.environ.get("CUBLAS_WORKSPACE_CONFIG") in (":4096:8", ":16:8"):
+        return
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        warnings.warn(
+            "CUBLAS_WORKSPACE_CONFIG is not :4096:8, and PyTorch has used a card in this process already, so sums on it may differ from run to "
+            "run; set it before Python starts, or import and run fl first",
+            stacklevel=2,
+        )
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
 
 
 def _guarded(method):
@@ -107,7 +291,8 @@ def _guarded(method):
     def on_one_thread(self, *args, **kwargs):
         stream = next((one for one in (*args, *kwargs.values()) if isinstance(one, Stream)), None)
         draws = stream is not None and (method.__name__ == "setup" or self.draws is not False)
-        with _ONE, _drawing(stream.child("draws").seed, self.device) if draws else nullcontext():
+        on_card = method.__name__ in _COMPUTE
+        with _ONE, _CARDS.use(self) if on_card else nullcontext(), _drawing(stream.child("draws").seed, self.device) if draws else nullcontext():
             return method(self, *args, **kwargs)
 
     on_one_thread.guards = True
@@ -143,6 +328,13 @@ class Trainer:
     schedule_by: ClassVar[str] = "epoch"
     """When the schedule takes its step: after each `epoch` (one that has begun counts when `fit`
     ends), or each `batch`."""
+    together: ClassVar[int] = 1
+    """So many clients that train at the same time (`fl.run(threads=..)`) and have equal networks take their steps together, by
+    `torch.func.vmap`. Sums are then made in another order, so digests differ from those of one by one in last bits, and may differ
+    with `threads`. It pays for small networks and on cards. Networks that draw or normalise batches train one by one."""
+    device_memory: ClassVar[float] = 0.5
+    """The share of a card's memory that networks may take while they wait: of more clients than fit, those that were used last stay
+    there. What a network computes comes on top."""
     integers: ClassVar[bool | None] = None
     """Does the network take whole numbers, as one that begins with an embedding? `None`: try."""
     _holds = ("_model", "_draws", "_steps", "_schedule", "_last", "_words", "_kind", "_out")  # save_state() holds these, or setup() makes them
@@ -193,7 +385,8 @@ class Trainer:
         if not _DEVICE.fullmatch(self.device):
             raise ValueError(f"device must be `cpu`, `cuda`, `cuda:1` or `mps`, got {self.device!r}")
         if self.device.startswith("cuda"):
-            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # otherwise its sums depend on the moment
+            _repeatable(self.device)
+        torch.empty(1, device=self.device)  # a device that is not there is found now
         with _ONE:
             with _drawing(stream.seed):
                 self._model = self.net()
@@ -210,7 +403,6 @@ class Trainer:
                 raise Shape(f"net() gives scores of shape {list(scores.shape)} for 2 samples, and the task needs {[2, self.task.outputs]}")
             self._out = scores.dtype
             self._draws = self._does_draw(two)
-            self._model.to(self.device)
             if self._partly() and not any(self.travels(name) for name in self._floats()):
                 raise ValueError(f"travels() of {type(self).__name__} lets no parameter travel; there are {', '.join([*self._floats()][:5])}, ..")
             self._begin()
@@ -240,7 +432,7 @@ class Trainer:
         hooks = [m.register_forward_hook(lambda module, *_: seen.append(module)) for m in self._model.modules() if isinstance(m, nn.Linear)]
         try:
             with torch.no_grad():
-                self._model.eval()(samples.to(self.device))
+                self._model.eval()(samples)
         finally:
             for hook in hooks:
                 hook.remove()
@@ -274,6 +466,23 @@ class Trainer:
             travelling, frozen = self._travelling(), {*self._frozen_at_home()}
             self._home = {name: _plain(value) for name, value in self._model.state_dict().items() if name not in travelling and name not in frozen}
 
+    def _bytes(self) -> int:
+        """What the network takes with its gradients and its optimiser."""
+        size = lambda tensors: sum(t.numel() * t.element_size() for t in tensors if isinstance(t, torch.Tensor))  # noqa: E731
+        state = [value for held in self._steps.state.values() for value in held.values()]
+        return size(self._model.state_dict().values()) + size(p for p in self._model.parameters() if p.requires_grad) + size(state)
+
+    def _move(self, device: str):
+        """Takes the network and its optimiser there; parameters stay the same objects."""
+        if all(tensor.device.type == "cpu" for tensor in self._model.state_dict().values()) and device == "cpu":
+            return
+        self._model.to(device)
+        for p, held in self._steps.state.items():
+            for name, value in held.items():
+                # `step` of some optimisers stays on the processor
+                if isinstance(value, torch.Tensor) and value.dim() > 0:
+                    held[name] = value.to(p.device)
+
     def _begin(self):
         """A new optimiser, and its schedule."""
         if self.schedule_by not in ("epoch", "batch"):
@@ -306,13 +515,45 @@ class Trainer:
     def fit(self, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> tuple[int, float]:
         # what a loss of the author's does is not known
         draws = self._draws or type(self).loss is not Trainer.loss if self.draws is None else self.draws
-        with _ONE, _drawing(stream.child("draws").seed, self.device) if draws else nullcontext():
-            done = self._fit(x, target, how, stream)
+        with _ONE, _CARDS.use(self), _drawing(stream.child("draws").seed, self.device) if draws else nullcontext():
+            if self._joins(how, draws):
+                done = _TOGETHER.fit(self, self._learn(x, target, how, stream), how)
+            else:
+                done = self._fit(x, target, how, stream)
             self._round()
             self._keep_home()
             return done
 
+    def _joins(self, how: Pass, draws: bool) -> bool:
+        """Can it train together with others? Not what draws, has statistics of a batch, or looks at single numbers."""
+        return self.together > 1 and not draws and how.feature_loss is None and how.target != "multi-label" and not self._has_batch_norm()
+
     def _fit(self, x, target, how, stream):
+        learning = self._learn(x, target, how, stream)
+        try:
+            batch = next(learning)
+            while True:
+                batch = learning.send(self._slopes(*batch, how))
+        except StopIteration as end:
+            return end.value
+
+    def _slopes(self, batch, wanted, target, stream, how) -> float:
+        """The loss of a mini-batch, and its gradients in the parameters."""
+        scores, features = self._with_features(batch) if how.feature_loss else (self._scores(batch), None)
+        loss = self.loss(scores, wanted, how)
+        value = loss.item()
+        if how.feature_loss:
+            more, slope = how.feature_loss(_numpy(features), target, stream)
+            value += more
+            loss = loss + (features * torch.from_numpy(slope).to(features)).sum()
+        if math.isfinite(value):
+            self._steps.zero_grad()
+            loss.backward()
+        return value
+
+    def _learn(self, x, target, how, stream):
+        """Gives each mini-batch, its targets as tensors and as they came, and a stream for it; is sent the loss when the gradients are
+        there."""
         if len(x) == 0:
             return 0, 0.0
         inputs, wanted = self._inputs(x), self._target(target, how)
@@ -337,18 +578,10 @@ class Trainer:
             alone = len(at) == 1 and self._has_batch_norm()
             self._model.train(not alone)
             batch = inputs[at] if generator is None else self.augment(inputs[at], generator)
-            scores, features = self._with_features(batch) if how.feature_loss else (self._scores(batch), None)
-            loss = self.loss(scores, wanted[at], how)
-            value = loss.item()
-            if how.feature_loss:
-                more, slope = how.feature_loss(_numpy(features), target[positions], stream.child("feature-loss", len(losses)))
-                value += more
-                loss = loss + (features * torch.from_numpy(slope).to(features)).sum()
+            value = yield batch, wanted[at], target[positions], stream.child("feature-loss", len(losses)) if how.feature_loss else None
             if not math.isfinite(value):
                 raise FloatingPointError(f"the loss is {value}; a smaller learning rate, or clipping, may help")
             losses.append(value)
-            self._steps.zero_grad()
-            loss.backward()
             if how.clip is not None:
                 nn.utils.clip_grad_norm_(named.values(), how.clip)
             for name, p in named.items():
@@ -391,7 +624,7 @@ class Trainer:
         raise Lacks(f"there is no loss called {how.loss} here")
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        with _ONE, torch.no_grad():
+        with _ONE, _CARDS.use(self), torch.no_grad():
             self._model.eval()
             return self._in_turn(x, self.task.outputs, self._scores)
 
@@ -399,7 +632,7 @@ class Trainer:
         """What goes into the last linear layer."""
         if not self._last:
             return None
-        with _ONE, torch.no_grad():
+        with _ONE, _CARDS.use(self), torch.no_grad():
             self._model.eval()
             return self._in_turn(x, self._last[0].in_features, lambda samples: self._with_features(samples)[1])
 
@@ -423,7 +656,7 @@ class Trainer:
         return torch.cat(parts).numpy() if parts else np.zeros((0, columns), np.float32)
 
     def gradient(self, x: np.ndarray, target: np.ndarray, how: Pass) -> dict[str, np.ndarray]:
-        with _ONE:
+        with _ONE, _CARDS.use(self):
             wanted = self._target(target, how)
             self._model.eval()
             loss = self.loss(self._scores(self._inputs(x)), wanted, how)
@@ -438,7 +671,7 @@ class Trainer:
         return self._kind != torch.int64
 
     def vjp(self, x: np.ndarray, slope: np.ndarray) -> np.ndarray:
-        with _ONE:
+        with _ONE, _CARDS.use(self):
             inputs = self._inputs(x).requires_grad_()
             if len(x) == 0:
                 return np.zeros((0, inputs[:1].numel() or math.prod(self.task.input)), np.float32)

@@ -1,4 +1,4 @@
-"""A SuperLink and SuperNodes of Flower on loopback, with TLS and authentication of nodes, for tests and measurements."""
+"""A SuperLink of Flower on loopback, for tests and measurements: with TLS and SuperNodes that have keys, or with Flower's simulation."""
 
 import datetime
 import ipaddress
@@ -49,28 +49,36 @@ def authority(folder: Path) -> None:
 
 
 class Cluster:
-    """A SuperLink, and the nodes that were begun; `with` ends all of them."""
+    """A SuperLink, and the nodes that were begun; `with` ends all of them. `simulated` is how many nodes Flower simulates, on one
+    processor each; there are no others then."""
 
-    def __init__(self, folder: Path):
-        self.folder, self.port, self.running = folder, free_port(), {}
+    def __init__(self, folder: Path, simulated: int = 0):
+        self.folder, self.port, self.running, self.simulated = folder, free_port(), {}, simulated
         self.env = os.environ | {
             "FLWR_HOME": str(folder / "flwr"),
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
+            "FL_NODE_HOME": str(folder / "home"),
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         }
-        authority(folder / "tls")
 
     def __enter__(self):
         tls = self.folder / "tls"
-        (self.folder / "flwr").mkdir()
-        text = f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\nroot-certificates = "{tls / "ca.crt"}"\n'
+        (self.folder / "flwr").mkdir(parents=True)
+        if self.simulated:
+            trust, how = "insecure = true", ["--insecure", "--simulation", "--control-api-address", f"127.0.0.1:{free_port()}"]
+        else:
+            authority(tls)
+            trust = f'root-certificates = "{tls / "ca.crt"}"'
+            how = ["--ssl-ca-certfile", tls / "ca.crt", "--ssl-certfile", tls / "server.crt", "--ssl-keyfile", tls / "server.key"]
+            how.append("--enable-supernode-auth")
+        here = f'address = "127.0.0.1:{self.port}"\n{trust}\n'
+        text = f'[superlink]\ndefault = "here"\n[superlink.here]\n{here}[superlink.local]\n{here}'
         (self.folder / "flwr/config.toml").write_text(text)
-        secure = ["--ssl-ca-certfile", tls / "ca.crt", "--ssl-certfile", tls / "server.crt", "--ssl-keyfile", tls / "server.key"]
         self.begin(
-            "superlink", BIN / "flower-superlink", "--host", "127.0.0.1", "--port", self.port, *secure, "--enable-supernode-auth",
+            "superlink", BIN / "flower-superlink", "--host", "127.0.0.1", "--port", self.port, *how,
             "--isolation", "subprocess", "--disable-runtime-dependency-installation",
         )  # fmt: skip
         self.until(lambda: socket.create_connection(("127.0.0.1", self.port), 1).close() or True, "the SuperLink to listen")
@@ -142,12 +150,18 @@ class Cluster:
         return Running(self, app, config)
 
 
+class Busy(Exception):
+    """The machine is too busy for Flower's simulation."""
+
+
 class Running:
     """A run of an app, and what it prints."""
 
     def __init__(self, cluster: Cluster, app: Path, config):
         told = " ".join(f"{key.replace('_', '-')}={json.dumps(value)}" for key, value in config.items())
         args = [BIN / "flwr", "run", app, "here", "--stream", *(["--run-config", told] if told else [])]
+        if cluster.simulated:
+            args += ["--federation-config", f"num-supernodes={cluster.simulated} client-resources-num-cpus=1"]
         self.cluster, self.lines = cluster, []
         self.process = subprocess.Popen(args, env=cluster.env, cwd=cluster.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -155,6 +169,8 @@ class Running:
         """Reads on until a line has this in it."""
         for line in self.process.stdout:
             self.lines.append(line)
+            if "node timed out during startup" in line:
+                raise Busy("Ray, which Flower simulates with, did not start: this machine is too busy")
             if found := re.search(pattern, line):
                 return found
         raise AssertionError(f"no line has {pattern!r} in it:\n{''.join(self.lines)}\n{self.cluster.log('superlink')[-3000:]}")

@@ -1,53 +1,50 @@
 """A spec on Flower: the same digest in its simulation, and on a SuperLink with TLS and authenticated SuperNodes."""
 
 import json
-import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import fl
+import numpy as np
 import pytest
 from conftest import QUICK
 
-flwr = pytest.importorskip("flwr", reason="Flower is not installed: pip install 'flwr[simulation]>=1.41,<1.42'")
-if not flwr.__version__.startswith("1.41."):
-    pytest.skip(f"fl.flower is for Flower 1.41, and {flwr.__version__} is here", allow_module_level=True)
-
-SIMULATE = """
-import sys
-from flwr.simulation import run_simulation
-from fl.flower import client_app, server_app
-for spec in sys.argv[2:]:
-    run_simulation(server_app(spec), client_app(spec), num_supernodes=int(sys.argv[1]))
-"""
+flwr = pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fl-federated[flower]'")
 
 
-def outcomes(text: str) -> list[dict]:
-    """What runs came to, of what their servers print."""
-    return [json.loads(line.split("fl: outcome ", 1)[1]) for line in text.splitlines() if "fl: outcome " in line]
+def app(folder: Path, spec: Path, *beside: Path) -> Path:
+    """An app of Flower with this spec, and these modules beside it."""
+    fl._tools.command("new", "flower", folder.name, "--out", str(folder))
+    (there,) = folder.glob("*/spec.yaml")
+    there.write_bytes(spec.read_bytes())
+    for module in beside:
+        shutil.copy(module, there.parent)
+    return folder
 
 
-def simulated(nodes: int, *specs, home) -> list[dict]:
-    """Outcomes of specs in Flower's simulation."""
-    env = os.environ | {"FL_NODE_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-    args = [sys.executable, "-c", SIMULATE, str(nodes), *map(str, specs)]
-    done = subprocess.run(args, env=env, capture_output=True, text=True)
-    if "node timed out during startup" in done.stderr:
-        pytest.skip("Ray, which Flower simulates with, did not start: this machine is too busy")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return outcomes(done.stdout)
+def outcomes(nodes: int, folder: Path, *apps: Path) -> list[dict]:
+    """What runs of apps in Flower's simulation come to."""
+    pytest.importorskip("ray", reason="Flower's simulation is not installed: pip install 'fl-federated[flower]'")
+    from cluster import Busy, Cluster
+
+    with Cluster(folder, simulated=nodes) as cluster:
+        try:
+            return [cluster.run(app).outcome() for app in apps]
+        except Busy as why:
+            pytest.skip(str(why))
 
 
 def test_exact_a_spec_has_the_same_digest_in_flowers_simulation(tmp_path):
-    pytest.importorskip("ray", reason="Flower's simulation is not installed: pip install 'flwr[simulation]'")
-    specs = [QUICK / "fedkt.yaml", Path(__file__).parent / "fedproto.yaml"]
-    there = simulated(2, *specs, home=tmp_path / "home")
-    for spec, outcome in zip(specs, there, strict=True):
+    module = Path(__file__).parent / "fedproto.py"
+    specs = [QUICK / "fedkt.yaml", module.with_suffix(".yaml")]
+    apps = [app(tmp_path / f"{spec.stem}-app", spec, module) for spec in specs]
+    for spec, there in zip(specs, outcomes(2, tmp_path / "simulation", *apps), strict=True):
         here = fl.run(spec, quiet=True)
-        assert outcome["digest"] == here.digest
-        assert outcome["bytes"] == here.outcome["bytes"] and outcome["metrics"] == here.metrics
+        assert there["digest"] == here.digest
+        assert there["bytes"] == here.outcome["bytes"] and there["metrics"] == here.metrics
 
 
 def test_exact_on_nodes_with_keys_and_nobody_else_gets_anything(tmp_path):
@@ -75,14 +72,12 @@ def test_exact_on_nodes_with_keys_and_nobody_else_gets_anything(tmp_path):
         cluster.until(lambda: cluster.running["stranger"].poll() is not None, "Flower to turn the unregistered node away")
 
 
-def test_a_grid_that_loses_things(tmp_path):
+def test_a_grid_that_loses_things(identity):
     """The courier alone, over a grid that takes nothing, loses nodes, and gives them back under other names."""
     from flwr.app import ConfigRecord, Error, Message, RecordDict
-    from flwr.supercore.task_identity import TaskIdentity
 
     from fl import flower, remote
 
-    TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
     spec = fl.check(QUICK / "fedavg.yaml", {"protocol.rounds": 3})
     here = fl.run(spec, quiet=True)
     node = remote.Node(spec, home="home")
@@ -155,6 +150,237 @@ def test_a_grid_that_loses_things(tmp_path):
 
     with pytest.raises(fl.RunError, match=r"client 0.*Flower did not take its request of \d+ bytes; is it too large"):
         remote.lead(spec, flower._Courier(Full(), 5, None), window=9, quiet=True)
+
+
+def test_exact_the_page_from_an_app_to_a_spec(tmp_path):
+    pytest.importorskip("ray", reason="Flower's simulation is not installed: pip install 'fl-federated[flower]'")
+    pytest.importorskip("torch")
+    pytest.importorskip("sklearn")
+    from cluster import Cluster
+
+    page = (Path(__file__).parents[3] / "specs/book/src/from-flower.md").read_text()
+    folder = tmp_path / "app"
+    (folder / "quickstart").mkdir(parents=True)
+    (folder / "quickstart/__init__.py").touch()
+    with Cluster(tmp_path / "simulation", simulated=3) as cluster:
+        for what, name, code in re.findall(r"<!-- (file|append|run)(?:: (\S+))? -->\n```\w+\n(.*?)```", page, re.S):
+            if what != "run":
+                with (folder / name).open("a" if what == "append" else "w") as file:
+                    file.write(code)
+                continue
+            done = subprocess.run(["bash", "-euc", code], cwd=folder, env=cluster.env, capture_output=True, text=True)
+            if "node timed out during startup" in done.stdout + done.stderr:
+                pytest.skip("Ray, which Flower simulates with, did not start: this machine is too busy")
+            assert done.returncode == 0, done.stdout + done.stderr
+    first, second, third, here = (fl.open(folder / name) for name in ("first", "second", "third", "here"))
+    for run in (first, second):
+        assert run.metrics["accuracy"] > 0.5 and any("plain client of Flower" in note for note in run.notes)
+    assert third.digest == here.digest and not any("plain client" in note for note in third.notes)
+
+
+def trains(x, y, arrays, steps=20):
+    """Some training of a linear model, as an app of somebody else does it."""
+    weight, bias = arrays["weight"].copy(), arrays["bias"].copy()
+    for _ in range(steps):
+        scores = x @ weight + bias
+        soft = np.exp(scores - scores.max(1, keepdims=True))
+        slope = soft / soft.sum(1, keepdims=True) - np.eye(len(bias))[y]
+        weight, bias = weight - 0.1 * x.T @ slope / len(x), bias - 0.1 * slope.mean(0)
+    return {"weight": weight.astype("float32"), "bias": bias.astype("float32")}
+
+
+def plain_app(say=lambda arrays, n: {"arrays": arrays, "metrics": {"num-examples": n, "train_loss": 0.5}}):
+    """A ClientApp that knows nothing of fl."""
+    from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+    from flwr.clientapp import ClientApp
+
+    app = ClientApp()
+
+    @app.train()
+    def train(message, context):
+        assert message.content["config"]["lr"] == 0.1 and message.content["config"]["server-round"] >= 1
+        draws = np.random.default_rng(5)
+        x = draws.normal(size=(30, 8)).astype("float32")
+        arrays = {name: array.numpy() for name, array in message.content["arrays"].items()}
+        said = say(trains(x, draws.integers(4, size=30), arrays), 30)
+        content = RecordDict({"arrays": ArrayRecord({name: Array(value) for name, value in said["arrays"].items()})})
+        if "metrics" in said:
+            content["metrics"] = MetricRecord(said["metrics"])
+        return Message(content, reply_to=message)
+
+    return app
+
+
+class Mixed:
+    """A grid where clients 0 to 3 have a node each with both apps, and another node has one of somebody else."""
+
+    def __init__(self, spec, app):
+        from flwr.app import Context, RecordDict
+
+        from fl import flower
+
+        self.apps = {100 + k: flower.client_app(spec, home=f"home-{k}", plain=app) for k in range(4)} | {7: app}
+        self.contexts = {
+            node: Context(run_id=1, node_id=node, node_config={"clients": str(node - 100)}, state=RecordDict(), run_config={}) for node in self.apps
+        }
+        self.replies, self.sent, self.types = {}, 0, []
+
+    def get_node_ids(self):
+        return list(self.apps)
+
+    def ask(self, message):
+        from flwr.app import Error, Message
+
+        node = message.metadata.dst_node_id
+        self.sent += 1
+        message.metadata.__dict__["_message_id"] = str(self.sent)
+        self.types.append((node, message.metadata.message_type))
+        try:
+            reply = self.apps[node](message, self.contexts[node])
+        except Exception as error:
+            reply = Message(Error(2, str(error)), reply_to=message)
+        reply.metadata.__dict__["_src_node_id"] = node
+        return reply
+
+    def send_and_receive(self, messages, timeout):
+        return [self.ask(message) for message in messages]
+
+    def push_messages(self, messages):
+        replies = [self.ask(message) for message in messages]
+        ids = [message.metadata.message_id for message in messages]
+        self.replies |= dict(zip(ids, replies))
+        return ids
+
+    def pull_messages(self, ids):
+        return [self.replies.pop(id) for id in ids if id in self.replies]
+
+
+@pytest.fixture
+def identity():
+    """Messages can be made in this process."""
+    from flwr.supercore.task_identity import TaskIdentity
+
+    TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
+
+
+ROUNDS = {
+    "name": "mixed",
+    "data": {"set": "blobs", "clients": 5, "split": "iid"},
+    "protocol": {"use": "param-rounds", "rounds": 3, "local": {"epochs": 1, "batch": 32}},
+    "parts": {"model": {"use": "linear", "lr": 0.1}, "aggregator": {"use": "mean"}},
+}
+
+
+def mixed(spec=ROUNDS, app=None, plain=(3, 4), **more):
+    from fl import flower, remote
+
+    spec = fl.check(spec)
+    grid = Mixed(spec, app or plain_app())
+    courier = flower._Courier(grid, 5, None, flower._plain.check(spec, plain), {"lr": 0.1})
+    return grid, remote.lead(spec, courier, window=8, quiet=True, **more)
+
+
+def test_plain_clients_of_flower_take_part_in_rounds(identity):
+    grid, results = mixed()
+    assert {node for node, kind in grid.types if kind == "train"} == {103, 7}
+    assert ("query.fl" in {kind for node, kind in grid.types if node == 102}) and not any(kind == "query.fl" for node, kind in grid.types if node == 103)
+    assert results.metrics["accuracy"] > 0.5
+    assert sum("clients 3, 4: plain client of Flower, without fl's guarantees" in note for note in results.notes) == 1
+    assert "nothing differs" in fl._tools.command("verify", str(results.folder))
+    assert "plain client of Flower" in (results.folder / "report.md").read_text()
+    # what they train counts: the model is the weighted mean of theirs and ours
+    steps = {}
+
+    @fl.aggregator("watching-mean")
+    class Watching:
+        """The mean, watched."""
+
+        needs = ["samples", "training_loss"]
+
+        def aggregate(self, round, inbox):
+            steps[round.number] = [(mail.sender, mail.weight, mail.training_loss, {name: np.array(value) for name, value in mail.items()}) for mail in inbox]
+            return inbox.mean([mail.weight for mail in inbox])
+
+    _, watched = mixed({**ROUNDS, "parts": {**ROUNDS["parts"], "aggregator": {"use": "watching-mean"}}})
+    last = [steps[k] for k in sorted(steps)][-1]
+    assert [said[:3] for said in last][3:] == [(3, 30.0, 0.5), (4, 30.0, 0.5)]
+    final = watched.model("final").arrays()
+    for name, value in final.items():
+        total = sum(weight for _, weight, *_ in last)
+        np.testing.assert_allclose(value, sum(weight / total * sent[name] for _, weight, _, sent in last), rtol=1e-4, atol=1e-6)
+
+
+def test_exact_a_run_with_plain_clients_goes_on(identity):
+    _, whole = mixed()
+    _, first = mixed(stop_after=1, out="stopped")
+    assert first.stopped
+    from fl import flower, remote
+
+    spec = fl.check(ROUNDS)
+    courier = flower._Courier(Mixed(spec, plain_app()), 5, None, (3, 4), {"lr": 0.1})
+    assert remote.lead(None, courier, window=8, quiet=True, resume="stopped").digest == whole.digest
+
+
+def test_a_plain_client_that_replies_something_else_is_named(identity):
+    bad = {
+        "has no `num-examples`": lambda arrays, n: {"arrays": arrays},
+        "must be a whole number of examples, got 1.5": lambda arrays, n: {"arrays": arrays, "metrics": {"num-examples": 1.5}},
+        "other tensors: `0` here": lambda arrays, n: {"arrays": {"0": arrays["weight"]}, "metrics": {"num-examples": n}},
+    }
+    for text, say in bad.items():
+        with pytest.raises(fl.RunError, match=f"client 3(.|\n)*{text}"):
+            mixed(app=plain_app(say))
+    counted = lambda arrays, n: {"arrays": arrays | {"batches": np.array(3)}, "metrics": {"num-examples": n, "train_loss": 0.5}}  # noqa: E731
+    assert mixed(app=plain_app(counted))[1].digest == mixed()[1].digest
+    # and `faults` decides, as about any client
+    _, results = mixed({**ROUNDS, "faults": {"on-error": "drop"}}, plain_app(bad["has no `num-examples`"]))
+    assert results.metrics["accuracy"] > 0.5
+    with pytest.raises(fl.RunError, match="name as many plain clients as there are such nodes"):
+        mixed(plain=(3,))
+
+
+def test_plain_clients_are_refused_where_a_spec_promises_something_of_clients():
+    from fl import flower
+
+    for spec, text in {
+        "dp-sgd": "parts.accountant: no client that is not fl's keeps it",
+        "dp-fedavg": "parts.server-privacy: no client that is not fl's keeps it",
+        "scaffold": "protocol.correction",
+        "feddf": "protocol.fuse",
+        "fedgen": "protocol.generate",
+        "fedkt": "plain clients take part in `param-rounds`, and this is `two-tier-vote`",
+    }.items():
+        with pytest.raises(fl.SpecError, match=text):
+            flower._plain.check(fl.check(QUICK / f"{spec}.yaml"), [0])
+    with pytest.raises(fl.SpecError, match="there is no client 5; the spec has 5, from 0"):
+        flower._plain.check(fl.check(ROUNDS), [5])
+
+
+def test_requests_and_replies_are_those_of_a_node():
+    """The wire form of plain clients beside what a node reads and writes."""
+    from fl import _plain, remote
+
+    node, seen = remote.Node(ROUNDS, home="home"), []
+
+    class Compared(Here):
+        def receive(self):
+            client, head, body = self.sent.pop()
+            reply = self.nodes[client].answer(head, body)
+            request = _plain.read(head)
+            if request.want == _plain.ANSWER:
+                assert request.label == _plain.TRAIN and request.client == client
+                assert _plain.message(_plain.parameters(body)) == body and _plain.message(_plain.parameters(reply[1])) == reply[1]
+                ours = _plain.answer(request, head, 200, None)
+                # as far as the node's name, and after it with the number of examples
+                size = len(reply[0]) - 16 - len(reply[0].split(bytes(_plain.hashlib.sha256(head).digest()))[1]) + 16
+                assert ours[:size] == reply[0][:size]
+                assert ours[size + 16 :].startswith(reply[0][size + 16 :][:4])
+                seen.append(request.number)
+            return client, reply, ""
+
+    spec = {**ROUNDS, "data": {**ROUNDS["data"]}}
+    remote.lead(spec, Compared(node), quiet=True)
+    assert sorted({*seen}) == [1, 2, 3]
 
 
 class Here:

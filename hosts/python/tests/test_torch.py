@@ -1,5 +1,6 @@
 """Networks of PyTorch in every protocol, beside those of others."""
 
+import os
 import threading
 from pathlib import Path
 from typing import Annotated
@@ -132,3 +133,195 @@ def test_parameters_go_out_by_the_names_of_the_network():
     held = results.model().arrays()
     assert {"1.weight", "2.running_var", "2.num_batches_tracked", "4.bias"} <= set(held)
     assert all(np.isfinite(value).all() for value in held.values())
+
+
+def nets(count, device="cpu", of=None):
+    """Trainers as the program makes them."""
+    from fl import _bridge
+
+    index = next(at for at, cls in enumerate(_bridge.CLASSES) if cls is (of or Adaptive))
+    task = '{"input": [6], "kind": {"Classes": 3}}'
+    settings = f'{{"lr": 0.01, "momentum": 0.0, "weight-decay": 0.0, "device": "{device}"}}'
+    return [_bridge.create(index, settings, task, bytes([k] * 32)) for k in range(count)]
+
+
+@fl.trainer("torch-adaptive")
+class Adaptive(fl.torch.Trainer):
+    """Adam, whose state moves with the network."""
+
+    def net(self):
+        return nn.Sequential(nn.Linear(self.task.input[0], 8), nn.Tanh(), nn.Linear(8, self.task.outputs))
+
+    def optimiser(self, parameters):
+        return torch.optim.Adam(parameters, self.lr)
+
+
+def fitted(net, seed=0, rounds=2, rows=40, **more):
+    from fl._given import Pass, Stream
+
+    draws = np.random.default_rng(seed)
+    x, y = draws.normal(size=(rows, 6)).astype("float32"), draws.integers(3, size=rows).astype("uint32")
+    how = Pass(**{"target": "classes", "loss": "cross-entropy", "batch": 8, "epochs": 1, "steps": None, "fresh": False} | more)
+    for k in range(rounds):
+        net.fit(x, y, how, Stream(bytes([seed, k] + [0] * 30)))
+    return x
+
+
+def test_no_more_networks_than_its_share_are_on_a_card(monkeypatch):
+    cards, moved = fl.torch._Cards(), []
+    monkeypatch.setattr(fl.torch, "_CARDS", cards)
+    monkeypatch.setattr(Adaptive, "_move", lambda net, device: moved.append((all.index(net), device)))
+    all = nets(4)
+    before = all[0]._bytes()
+    [fitted(net) for net in all]
+    size = all[0]._bytes()
+    assert size > 1.5 * before  # with Adam's two moments
+    monkeypatch.setattr(cards, "limit", lambda device, share: 2.5 * size)
+    moved.clear()
+    for at in (0, 1, 0, 2, 3):
+        fitted(all[at], rounds=1)
+    # where it trains is the processor too, so whoever goes there and is not used then has left
+    held = lambda: [all.index(ref()) for ref in cards.held["cpu"].values()]  # noqa: E731
+    assert held() == [2, 3] and [at for at, _ in moved] == [0, 1, 0, 1, 2, 0, 3]
+    with cards.use(all[2]), cards.use(all[3]), cards.use(all[0]), cards.use(all[1]):
+        assert held() == [2, 3, 0, 1]  # nobody who is at work leaves
+    assert not cards.users
+
+
+def test_other_generators_are_left_alone():
+    from fl._given import Stream
+
+    before, seeded = torch.get_rng_state(), []
+    lazily = torch.cuda._lazy_call
+    torch.cuda._lazy_call = lambda *given, **more: seeded.append(given)  # what `torch.manual_seed` asks of cards
+    try:
+        with fl.torch._drawing(Stream(bytes(32)).seed):
+            drawn = torch.rand(3)
+        with fl.torch._drawing(Stream(bytes(32)).seed):
+            assert torch.equal(drawn, torch.rand(3))
+    finally:
+        torch.cuda._lazy_call = lazily
+    assert not seeded and torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch has no card here")
+def test_a_card_trains_as_the_processor_does(monkeypatch):
+    assert os.environ.get("CUBLAS_WORKSPACE_CONFIG") in (None, ":4096:8", ":16:8")
+    before = torch.cuda.get_rng_state()
+    here, there = nets(3), nets(3, "cuda")
+    # a bound that has room for one: the others wait in the processor's memory
+    monkeypatch.setattr(fl.torch._CARDS, "limit", lambda device, share: there[0]._bytes() * 3 if device == "cuda" else None)
+    for _ in range(2):
+        for seed, (one, other) in enumerate(zip(here, there)):
+            x = fitted(one, seed)
+            fitted(other, seed)
+            np.testing.assert_allclose(other.predict(x), one.predict(x), rtol=1e-3, atol=1e-4)
+    assert sum(next(net._model.parameters()).is_cuda for net in there) == 1
+    assert torch.equal(before, torch.cuda.get_rng_state())
+    digests = {fl.run(QUICK / "fedavg.yaml", {"parts.model": {"use": "torch-small", "dropout": 0.3, "device": "cuda"}}, quiet=True).digest for _ in range(2)}
+    assert len(digests) == 1 and not torch.backends.cuda.matmul.allow_tf32
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] in (":4096:8", ":16:8")
+
+
+@fl.trainer("torch-together")
+class Together(Adaptive):
+    """The same, with nine others."""
+
+    together = 10
+
+
+@fl.trainer("torch-looks")
+class Looks(Together):
+    """Looks at a number, which `vmap` does not know."""
+
+    class Net(nn.Linear):
+        def forward(self, x):
+            return super().forward(x * (2 if x.sum().item() > 0 else 1))
+
+    def net(self):
+        return self.Net(self.task.input[0], self.task.outputs)
+
+
+@fl.trainer("torch-looks-alone")
+class LooksAlone(Looks):
+    """The same, one by one."""
+
+    together = 1
+
+
+def all_fitted(all, **more):
+    """Trains networks at the same time, on rows of different numbers; gives what went wrong with each."""
+    wrong, ready = [None] * len(all), threading.Barrier(len(all))
+
+    def one(k):
+        ready.wait()
+        try:
+            fitted(all[k], k, rows=20 + 7 * k, **more)
+        except Exception as error:
+            wrong[k] = error
+
+    threads = [threading.Thread(target=one, args=(k,)) for k in range(len(all))]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    return wrong
+
+
+@pytest.mark.parametrize("more", [{}, {"clip": 0.1, "batch": 16}, {"fresh": True, "epochs": 2}], ids=str)
+def test_equal_networks_train_together_as_one_by_one(monkeypatch, more):
+    alone, beside = nets(10), nets(10, of=Together)
+    for k, net in enumerate(alone):
+        fitted(net, k, rows=20 + 7 * k, **more)
+    groups, slopes = [], fl.torch._TOGETHER.slopes
+    monkeypatch.setattr(fl.torch._TOGETHER, "slopes", lambda group: groups.append(len(group)) or slopes(group))
+    # nobody begins before all ten are there
+    monkeypatch.setattr(fl.torch._TOGETHER, "PAUSE", 600)
+    assert all_fitted(beside, **more) == [None] * 10
+    assert max(groups) == 10 and not fl.torch._TOGETHER.tables
+    for one, other in zip(alone, beside):
+        for name, value in one.params().items():
+            np.testing.assert_allclose(other.params()[name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_one_that_fails_beside_others_fails_alone(monkeypatch):
+    monkeypatch.setattr(fl.torch._TOGETHER, "PAUSE", 600)
+    all = nets(10, of=Together)
+    all[3].set_params({name: np.full_like(value, np.nan) for name, value in all[3].params().items()})
+    wrong = all_fitted(all)
+    assert isinstance(wrong[3], FloatingPointError) and sum(one is not None for one in wrong) == 1
+
+
+def test_exact_a_network_that_vmap_does_not_know_trains_alone():
+    from fl import _bridge
+
+    for cls in (Looks, LooksAlone):
+        assert cls in _bridge.CLASSES
+    alone, beside = nets(4, of=LooksAlone), nets(4, of=Looks)
+    for k, net in enumerate(alone):
+        fitted(net, k, rows=20 + 7 * k)
+    with pytest.warns(UserWarning, match="Looks trains one client at a time, for `torch.func.vmap` says"):
+        assert all_fitted(beside) == [None] * 4
+    for one, other in zip(alone, beside):
+        assert all(np.array_equal(other.params()[name], value) for name, value in one.params().items())
+    fl.torch._TOGETHER.alone.clear()
+
+
+def test_a_run_with_networks_together_is_near_the_one_without():
+    use = lambda of: {"parts.model": {"use": of}, "protocol.rounds": 3}  # noqa: E731
+    one, other = (fl.run(QUICK / "fedavg.yaml", use(of), threads=4, quiet=True) for of in ("torch-adaptive-flat", "torch-together-flat"))
+    for name, value in one.model().arrays().items():
+        np.testing.assert_allclose(other.model().arrays()[name], value, rtol=1e-3, atol=1e-5)
+
+
+@fl.trainer("torch-adaptive-flat")
+class Flat(Adaptive):
+    """For inputs of any shape."""
+
+    def net(self):
+        return nn.Sequential(nn.Flatten(), nn.LazyLinear(8), nn.Tanh(), nn.Linear(8, self.task.outputs))
+
+
+@fl.trainer("torch-together-flat")
+class TogetherFlat(Flat):
+    """The same, together."""
+
+    together = 4
