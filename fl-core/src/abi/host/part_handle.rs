@@ -62,7 +62,8 @@ impl Functions {
             #[cfg(unix)]
             Self::IsolatedLibrary(apart) => {
                 let (code, answer) = call.run(|host| apart.describe(host));
-                let answer = checked(code, answer).context(cannot)?;
+                // its process has said already what it could not do
+                let answer = checked(code, answer)?;
                 return answer.and_then(|a| a.text).context(cannot);
             }
         };

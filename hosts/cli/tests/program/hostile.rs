@@ -341,7 +341,7 @@ fn exact_every_hostile_library_gets_a_clear_error() {
     table.files();
     for (what, flags) in TABLES {
         table.compile("lib.so", flags);
-        table.list(what, "lib.so");
+        table.called(what, &["list", "--plugin", "lib.so"]);
         fs::remove_file(path(table.dir.path(), "lib.so")).unwrap();
     }
     for mode in CALLS {
