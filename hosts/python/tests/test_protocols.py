@@ -177,6 +177,7 @@ def test_a_message_tells_its_size():
 def test_nobody_sees_what_the_mechanism_hides_and_a_leak_is_found():
     private = {f"parts.{slot}": fl.check(QUICK / "fedavg-private.yaml")["parts"][slot] for slot in ("privacy", "aggregator")}
     assert fl.testing.interference(as_python(QUICK / "fedavg.yaml"), private)
+    assert len(fl.testing.interference(as_python(QUICK / "dp-sgd.yaml"))) == 3
 
     @fl.protocol("leaks")
     class Leaks(my_protocols.PyFedAvg):
@@ -280,7 +281,7 @@ def test_what_is_not_declared_is_refused():
     slot = fl.slot("trainer", "Of another class.")
     slot.name = "teacher"
     protocol("no-slot", round=lambda self, server, round: server.evaluate(slot))
-    fails("no-slot", "the protocol has no slot `teacher`; it has model, aggregator, cohort, privacy")
+    fails("no-slot", "the protocol has no slot `teacher`; it has example-privacy, model, aggregator, cohort, privacy")
     protocol("wrong-slot", round=lambda self, server, round: server.evaluate(self.aggregator))
     fails("wrong-slot", "parts.aggregator is for aggregator parts, and this needs trainer")
     protocol("too-early", lead=lambda self, server: server.evaluate(self.model))
