@@ -227,7 +227,10 @@ impl ClientCalls for ClientCore {
         Ok(self.store.get::<Box<dyn Trainer>>(slot)?.as_mut())
     }
     fn new_model(&self, slot: &str, index: u64) -> Result<Box<dyn Trainer>> {
-        self.store.make(slot, 1 + index)
+        let number = index.checked_add(1);
+        let number =
+            number.with_context(|| format!("a model of parts.{slot} has no number {index}"))?;
+        self.store.make(slot, number)
     }
     fn set_model(&mut self, slot: &str, model: Box<dyn Trainer>) {
         self.store.put(slot, model);

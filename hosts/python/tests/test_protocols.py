@@ -97,7 +97,8 @@ def test_exact_private_samples_and_their_price_are_those_of_the_linked_protocol(
     own = {name: value for name, value in SAMPLED["protocol"].items() if name != "weight"} | {"use": "py-class-means", "resample": resample}
     spec = fl.check(QUICK / "fkd.yaml", SAMPLED) | {"protocol": own, "plugins": [{"module": "my_protocols", "path": HERE}]}
     python = fl.run(spec, quiet=True)
-    assert python.epsilon == linked.epsilon and python.outcome["guarantee"] == linked.outcome["guarantee"]
+    assert python.epsilon == linked.epsilon and python.outcome["privacy"] == linked.outcome["privacy"]
+    assert resample or linked.epsilon > 0
     assert python.models == linked.models and len(linked.models) == 4
     for name in linked.models:
         assert model_bytes(python, name) == model_bytes(linked, name), name
@@ -109,12 +110,13 @@ def model_bytes(results, name):
 
 
 def test_a_private_sample_that_was_not_drawn_is_refused():
-    protocol("never-drew", train=lambda self, client, params: client.private(self.drawn) and params, drawn=fl.slot("privacy", "Draws.", "ids"))
+    drawn = fl.slot("privacy", "Draws.", "ids")
+    protocol("never-drew", train=lambda self, client, params: client.private(drawn) and params, exchange={"through": drawn}, drawn=drawn)
     fails("never-drew", "it has drawn no private sample through parts.drawn", **{"parts.drawn": {"use": "sample-examples", "k": 5}})
 
 
 def test_steps_that_are_not_declared_or_not_released_are_refused():
-    private = {f"parts.{slot}": fl.check(QUICK / "dp-sgd.yaml")["parts"][slot] for slot in ("example-privacy", "accountant")}
+    private = {f"parts.{slot}": fl.check(QUICK / "dp-sgd.yaml")["parts"][slot] for slot in ("example-privacy", "accountant", "aggregator")}
     steps = fl.steps(my_protocols.PyFedAvg.example_privacy, steps=2, rate=0.5)
     protocol("skips-steps", exchange={"releases_steps": steps, "trains": False})
     fails("skips-steps", "`answers` declares a release through parts.example-privacy, and the answer was made without one", **private)
@@ -124,10 +126,16 @@ def test_steps_that_are_not_declared_or_not_released_are_refused():
         client.fit_private(self.model, self.example_privacy, batch=8)
         return client.model(self.model).params()
 
-    protocol("undeclared-steps", train=train, exchange={"trains": False})
+    hint = fl.exchange("a hint", times="rounds")(train)
+
+    def round(self, server, round):
+        server.collect(hint, server.everyone, server.state.params)
+
+    protocol("undeclared-steps", train=train, exchange={"releases_steps": steps, "trains": False}, hint=hint, round=round)
     fails("undeclared-steps", "this exchange declares no release through parts.example-privacy", **private)
     protocol("steps", train=train, exchange={"releases_steps": steps, "trains": False})
-    assert run("steps", **private).epsilon > 0
+    steps = run("steps", **private)
+    assert steps.epsilon, steps.outcome["privacy"]
 
 
 def test_groups_of_settings_are_checked_as_those_of_linked_parts():
@@ -144,7 +152,8 @@ def test_groups_of_settings_are_checked_as_those_of_linked_parts():
         with pytest.raises(fl.SpecError) as told:
             fl.check(as_python(QUICK / "fedavg.yaml"), f"protocol.local={local}")
         assert text in str(told.value), str(told.value)
-    assert "local" in fl.inspect("py-fedavg")
+    local = next(one for one in fl.inspect("py-fedavg")["parts"][0]["settings"] if one["name"] == "local")
+    assert local["kind"] == "mapping" and local["default"]["epochs"] == 2
 
 
 def test_a_message_tells_its_size():
@@ -168,6 +177,7 @@ def test_a_message_tells_its_size():
 def test_nobody_sees_what_the_mechanism_hides_and_a_leak_is_found():
     private = {f"parts.{slot}": fl.check(QUICK / "fedavg-private.yaml")["parts"][slot] for slot in ("privacy", "aggregator")}
     assert fl.testing.interference(as_python(QUICK / "fedavg.yaml"), private)
+    assert len(fl.testing.interference(as_python(QUICK / "dp-sgd.yaml"))) == 3
 
     @fl.protocol("leaks")
     class Leaks(my_protocols.PyFedAvg):
@@ -292,7 +302,7 @@ def test_what_is_not_declared_is_refused():
     slot = fl.slot("trainer", "Of another class.")
     slot.name = "teacher"
     protocol("no-slot", round=lambda self, server, round: server.evaluate(slot))
-    fails("no-slot", "the protocol has no slot `teacher`; it has model, aggregator, cohort, privacy")
+    fails("no-slot", "the protocol has no slot `teacher`; it has example-privacy, model, aggregator, cohort, privacy")
     protocol("wrong-slot", round=lambda self, server, round: server.evaluate(self.aggregator))
     fails("wrong-slot", "parts.aggregator is for aggregator parts, and this needs trainer")
     protocol("too-early", lead=lambda self, server: server.evaluate(self.model))
