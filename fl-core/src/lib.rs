@@ -62,12 +62,13 @@ pub mod __private {
     pub use serde_yaml::Mapping;
 }
 
-/// Everything that the author of a part needs.
+/// What nearly every part needs.
 pub mod prelude {
     pub use crate::message::{
         ClassMeans, Ids, Logits, Message, Nothing, Params, Scalar, alike, decode, encode,
     };
     pub use crate::privacy::ReleaseNoise;
+    pub use crate::settings::{above, above_to};
     pub use crate::{
         Ability, Accountant, Aggregator, AggregatorSlot, Answer, AttackSlot, BuildContext,
         Candidate, Client, ClientId, ClientMessage, ClientStat, ClientStatQuery, Cohort, Conflict,
@@ -75,7 +76,7 @@ pub mod prelude {
         MechanismSlot, Pool, PrivacyEvent, PrivacyMechanism, Properties, Protocol, RequiredInputs,
         Result, Roster, Round, Samples, SamplingScheme, Selector, SelectorSlot, Server, SlotSpec,
         Stream, Target, Task, Trainer, TrainerSlot, Training, Weigh, choices, export_plugins,
-        message, plugin, settings,
+        message, messages, plugin, settings,
     };
     pub use anyhow::{Context, bail, ensure};
 }

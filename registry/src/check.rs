@@ -202,9 +202,13 @@ impl<'a> Checker<'a> {
             None => names(catalogue.parts().iter().copied()),
         };
         let Value::Mapping(map) = value else {
+            let form = value
+                .as_str()
+                .map(|name| format!("; write `{{ use: {name} }}`"));
             let text = format!(
-                "must be a mapping whose `use` names {what}, got {}; known: {}",
+                "must be a mapping whose `use` names {what}, got {}{}; known: {}",
                 show(value),
+                form.unwrap_or_default(),
                 known()
             );
             self.note(path, text);

@@ -2,7 +2,11 @@
 //! code, so it compiles, and it is tested.
 
 use crate::federation::part;
-use fl_core::{Aggregator as _, Examples, Inputs, Labels, Parts, Protocol, Role, RunOptions};
+use fl_core::message::{Message as _, Params, Tensor, TensorMap, bytes, decode, encode};
+use fl_core::settings::defaults;
+use fl_core::{
+    Aggregator as _, Examples, Inputs, Labels, Parts, Protocol, Role, RunOptions, SlotAssignment,
+};
 use fl_sim::{Outcome, Setup, run};
 use std::sync::Arc;
 
@@ -124,6 +128,139 @@ mod protocol {
     // ANCHOR_END: protocol
 }
 
+mod packed {
+    // ANCHOR: message
+    use fl_core::message::{Bits, NamedTensors, Tensor, TensorMap, View};
+    use fl_core::prelude::*;
+    use ndarray::{Array1, ArrayD, IxDyn};
+    use std::collections::BTreeMap;
+
+    /// A bit for the sign of each change of a parameter, and the mean size of each tensor's changes.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct SignedUpdate {
+        signs: BTreeMap<String, Bits<'static>>,
+        sizes: Array1<f32>,
+    }
+
+    impl SignedUpdate {
+        /// Rounds a change to its signs.
+        pub fn of(change: &Params) -> Result<Self> {
+            let (mut signs, mut sizes) = (BTreeMap::new(), Vec::new());
+            for (name, tensor) in &change.0 {
+                let mut packed = vec![0u8; tensor.len().div_ceil(8)];
+                let mut sum = 0.0f64;
+                for (i, x) in tensor.iter().enumerate() {
+                    packed[i / 8] |= u8::from(*x >= 0.0) << (i % 8);
+                    sum += f64::from(x.abs());
+                }
+                let bits = Bits::new(tensor.shape().to_vec(), packed)?;
+                signs.insert(name.clone(), bits);
+                sizes.push((sum / tensor.len().max(1) as f64) as f32);
+            }
+            let sizes = Array1::from(sizes);
+            Ok(Self { signs, sizes })
+        }
+
+        /// Returns the change that it stands for.
+        pub fn change(&self) -> Result<Params> {
+            let mut all = Params::default();
+            for ((name, signs), size) in self.signs.iter().zip(&self.sizes) {
+                let values = signs.iter().map(|up| if up { *size } else { -size });
+                let shape = IxDyn(signs.shape());
+                let tensor = ArrayD::from_shape_vec(shape, values.collect())?;
+                all.0.insert(name.clone(), tensor);
+            }
+            Ok(all)
+        }
+    }
+
+    impl Message for SignedUpdate {
+        const KIND: &'static str = "signed-update";
+        const DOC: &'static str = "The sign of each change, and the mean size of each tensor's.";
+
+        fn tensors(&self) -> NamedTensors<'_> {
+            let mut all = NamedTensors::new();
+            for (name, signs) in &self.signs {
+                all.push((format!("signs.{name}").into(), View::Bits(signs.view())));
+            }
+            all.push(("sizes".into(), View::F32(self.sizes.view().into_dyn())));
+            all
+        }
+
+        fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
+            let sizes: Array1<f32> = parcel.f32("sizes")?.into_dimensionality()?;
+            let mut signs = BTreeMap::new();
+            for (name, tensor) in parcel.rest() {
+                match (name.strip_prefix("signs."), tensor) {
+                    (Some(of), Tensor::Bits(bits)) => signs.insert(of.to_string(), bits),
+                    _ => bail!("`{name}` is no tensor of a signed update"),
+                };
+            }
+            let (n, found) = (signs.len(), sizes.len());
+            ensure!(n == found, "`sizes` has {found} numbers for {n} tensors");
+            Ok(Self { signs, sizes })
+        }
+    }
+    messages! { SignedUpdate }
+    // ANCHOR_END: message
+
+    settings! {
+        /// Clients send the signs of their changes; the server averages what these stand for.
+        pub struct Signs {
+            /// Rounds.
+            rounds: usize = 5, in 1..;
+            /// Each client's training in a round.
+            local: Training = Training::epochs(1, 16);
+        }
+    }
+
+    const MODEL: TrainerSlot = TrainerSlot::new("model", "What every client trains.");
+    const TRAIN: Exchange<Params, SignedUpdate> = Exchange::new("signs of local changes");
+
+    impl Protocol for Signs {
+        fn declare(&self) -> Declaration<'_> {
+            // ANCHOR: remember
+            let train = TRAIN
+                .answered_by(|client, global| {
+                    client.parametric(&MODEL)?.set_params(global)?;
+                    client.fit_own(&MODEL, &self.local.pass(Loss::CrossEntropy))?;
+                    let trained = client.parametric(&MODEL)?.params();
+                    let mut change = trained.zip(global, |to, from| to - from)?;
+                    // add what earlier answers have rounded away
+                    if let Some(left) = client.stashed::<Params>("left")? {
+                        change.add_scaled(1.0, &left)?;
+                    }
+                    let answer = SignedUpdate::of(&change)?;
+                    change.add_scaled(-1.0, &answer.change()?)?;
+                    client.stash("left", &change);
+                    Ok(answer)
+                })
+                .times(self.rounds)
+                .trains();
+            // ANCHOR_END: remember
+            Declaration::new()
+                .slot(MODEL.spec().shared_parameters().at_server())
+                .exchange(train)
+        }
+
+        fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+            let mut global = server.parametric(&MODEL)?.params();
+            server.rounds(self.rounds, &mut global, |server, global, round| {
+                let (all, sent) = (server.everyone(), global.clone());
+                let inbox = server.collect(round, &TRAIN, &all, |_| &sent)?;
+                let share = 1.0 / inbox.len() as f64;
+                for mail in inbox.iter() {
+                    global.add_scaled(share, &mail.body.change()?)?;
+                }
+                server.parametric(&MODEL)?.set_params(global)?;
+                server.evaluate(round, &MODEL)
+            })?;
+            server.keep_model(&MODEL)
+        }
+    }
+    plugin!(protocol "signs" => Signs);
+}
+
 #[test]
 fn the_aggregators_keep_their_promises() {
     fl_conformance::aggregator(|| aggregator::MyMean { trim: 0.25 });
@@ -139,7 +276,7 @@ fn the_aggregators_keep_their_promises() {
 }
 
 /// Six clients, with ten points each that a line tells apart.
-fn careful(aggregator: &str) -> Outcome {
+fn six_clients(protocol: Arc<dyn Protocol>, parts: Vec<SlotAssignment>, wire: bool) -> Outcome {
     let inputs = Inputs::Dense {
         shape: vec![1],
         data: (0..60)
@@ -152,20 +289,24 @@ fn careful(aggregator: &str) -> Outcome {
     };
     let all = Examples::all(Arc::new(inputs), Arc::new(labels)).unwrap();
     let own = |k: usize| all.pick(&(10 * k..10 * (k + 1)).collect::<Vec<_>>());
-    let parts = vec![
-        part("model", Role::Trainer, "linear", "{}"),
-        part("aggregator", Role::Aggregator, aggregator, "{}"),
-    ];
-    let protocol: Arc<dyn Protocol> = Arc::new(fl_core::settings::defaults::<protocol::Careful>());
     let options = RunOptions::new(1, all.task());
-    let setup = Setup::new(
+    let mut setup = Setup::new(
         protocol,
         Arc::new(Parts::new(parts)),
         options,
         (0..6).map(own).collect(),
         all.clone(),
     );
+    setup.execution.wire = wire;
     run(setup).unwrap()
+}
+
+fn careful(aggregator: &str) -> Outcome {
+    let parts = vec![
+        part("model", Role::Trainer, "linear", "{}"),
+        part("aggregator", Role::Aggregator, aggregator, "{}"),
+    ];
+    six_clients(Arc::new(defaults::<protocol::Careful>()), parts, false)
 }
 
 #[test]
@@ -174,4 +315,43 @@ fn the_protocol_learns_with_weights_of_its_own() {
     assert!(mean.metrics["accuracy"] > 0.9, "{:?}", mean.metrics);
     assert_eq!(mean.digest, careful("mean").digest);
     assert_ne!(mean.digest, careful("median").digest);
+}
+
+#[test]
+fn exact_a_signed_update_has_a_bit_for_each_change() {
+    let params = |numbers: &[f32]| {
+        let tensor = ndarray::arr1(numbers).into_dyn();
+        Params([("w".to_string(), tensor)].into())
+    };
+    let change = params(&[1.0, -3.0, 2.0, -2.0, 0.0, 4.0, -1.0, 2.0, -3.0, 2.0]);
+    let sent = packed::SignedUpdate::of(&change).unwrap();
+    assert_eq!(bytes(&sent, None).total(), 2 + 4);
+    let due = params(&[2.0, -2.0, 2.0, -2.0, 2.0, 2.0, -2.0, 2.0, -2.0, 2.0]);
+    assert_eq!(sent.change().unwrap(), due);
+    let back = decode::<packed::SignedUpdate>(&encode(&sent)).unwrap();
+    assert_eq!(back, sent);
+    let numbers = Tensor::F32(ndarray::arr1(&[1.0f32]).into_dyn());
+    let error = |tensors: &[&str]| {
+        let tensors = tensors
+            .iter()
+            .map(|name| (name.to_string(), numbers.clone()));
+        let made = packed::SignedUpdate::from_tensors(TensorMap::new(tensors.collect()));
+        made.unwrap_err().to_string()
+    };
+    assert_eq!(error(&["w"]), "no tensor `sizes`");
+    assert_eq!(error(&["sizes"]), "`sizes` has 1 numbers for 0 tensors");
+    let due = "`signs.w` is no tensor of a signed update";
+    assert_eq!(error(&["sizes", "signs.w"]), due);
+}
+
+#[test]
+fn the_protocol_with_signs_learns_in_fewer_bytes() {
+    let signs = |wire| {
+        let parts = vec![part("model", Role::Trainer, "linear", "{}")];
+        six_clients(Arc::new(defaults::<packed::Signs>()), parts, wire)
+    };
+    let plain = signs(false);
+    assert!(plain.metrics["accuracy"] > 0.9, "{:?}", plain.metrics);
+    assert_eq!(plain.digest, signs(true).digest);
+    assert!(plain.bytes.up < plain.bytes.down, "{:?}", plain.bytes);
 }

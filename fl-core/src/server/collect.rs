@@ -52,7 +52,7 @@ impl RunState<'_> {
         }
         let told = format!("`{}`, above what is declared", exchange.label);
         if above && self.told.insert(told, BTreeSet::new()).is_none() {
-            self.warn(&format!(
+            self.host.warn(&format!(
                 "the protocol declares `{}` {} times and asks a client again: `fl plan` counts fewer bytes, and fewer releases, than happen",
                 exchange.label, exchange.times
             ));

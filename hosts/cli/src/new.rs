@@ -269,6 +269,9 @@ pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
     };
     if args.wheel {
         files.extend(wheel::files(role, args)?);
+        if let Some((_, text)) = files.iter_mut().find(|(path, _)| path == "README.md") {
+            text.push_str(&fill(wheel::README, &[("name", args.name.clone())]));
+        }
         let ignored = "build/\ndist/\n*.egg-info/\n";
         match files.iter_mut().find(|(path, _)| path == ".gitignore") {
             Some((_, text)) => text.push_str(ignored),

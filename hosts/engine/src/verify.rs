@@ -235,10 +235,18 @@ fn read_chain(folder: &Path, pinned: Option<&str>, done: bool) -> anyhow::Result
                 if let Some(pinned) = pinned
                     && session.key.as_deref() != Some(pinned)
                 {
-                    let found = session
-                        .key
-                        .map_or("no key".into(), |key| format!("the key {key}"));
-                    return differs(place, found, format!("the key {pinned}"));
+                    return match session.key {
+                        Some(key) => {
+                            differs(place, format!("the key {key}"), format!("the key {pinned}"))
+                        }
+                        None => differs(
+                            place,
+                            "no key",
+                            format!(
+                                "the key {pinned}; this run is not signed (`fl run --sign FILE` signs one)"
+                            ),
+                        ),
+                    };
                 }
                 key.clone_from(&session.key);
                 all.keys.extend(session.key.clone());
@@ -324,12 +332,17 @@ fn check_file(folder: &Path, file: &FileHash, by: &str) -> anyhow::Result<()> {
         .all(|part| matches!(part, std::path::Component::Normal(_)));
     ensure!(plain, "{by}: `{}` is no name in the folder", file.path);
     if !folder.join(&file.path).is_file() {
-        return differs(&file.path, "no file", format!("{} ({by})", file.sha256));
+        let expected = format!("the SHA-256 {} ({by})", file.sha256);
+        return differs(&file.path, "no file", expected);
     }
     let found = hash_of(folder, &file.path)?;
     match found == file.sha256 {
         true => Ok(()),
-        false => differs(&file.path, found, format!("{} ({by})", file.sha256)),
+        false => differs(
+            &file.path,
+            format!("the SHA-256 {found}"),
+            format!("{} ({by})", file.sha256),
+        ),
     }
 }
 

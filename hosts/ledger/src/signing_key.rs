@@ -35,7 +35,11 @@ impl SigningKey {
     pub fn make(path: &Path) -> Result<Self> {
         let public = PathBuf::from(format!("{}.pub", path.display()));
         for path in [path, &public] {
-            ensure!(!path.exists(), "{} is there already", path.display());
+            ensure!(
+                !path.exists(),
+                "{} is there already; name another file for the key",
+                path.display()
+            );
         }
         let keys = KeyPair::generate_unencrypted_keypair().context("making a key")?;
         let secret = keys.sk.to_box(Some("signs receipts of runs of fl"))?;

@@ -278,7 +278,7 @@ def exchange(
     """Declares an exchange, before the method that makes a client's answer:
     `answer(self, client, sent) -> message`.
 
-    `sends` and `answers` are kinds of messages: the core's (`fl inspect params`) or those of
+    `sends` and `answers` are kinds of messages: the core's (fl-core/MESSAGES.md) or those of
     `fl.message`. Further:
 
     * `to`: the selector of the clients; `into`: the aggregator of the answers; `trains`: the client
@@ -293,8 +293,11 @@ def exchange(
       `trains` may be functions of the protocol; `releases_within`: the method itself calls
       `client.release`;
       `releases_at_server`: the server releases its result; `bounds`: a mechanism clips without
-      noise; `public`: it uses no private data; `through`, `learnt_through`, `beside`, `partly` and
-      `sent_back_unreleased` as in plugins/README.md;
+      noise; `public`: it uses no private data; `through`: it depends on the data only through
+      earlier results of this mechanism; `learnt_through`: it is post-processing of a model that was
+      trained through this mechanism; `beside`: if this slot is filled, part of the answer bypasses
+      the mechanism; `partly`: part of it does in any case; `sent_back_unreleased`: the server sends
+      values derived from the answer back to clients before it releases them;
     * `forged_by`: the attack that makes what attackers answer;
     * `class_counts`: the server needs each sender's examples per class; `if_filled`,
       `unless_filled`, `if_requested_by`, `when`: the condition of the exchange; `model`, `voices`,

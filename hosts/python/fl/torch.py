@@ -371,8 +371,8 @@ class Trainer:
 
     def travels(self, name: str) -> bool:
         """Does this parameter, or running statistic, go to the server and come back? By default all do. The others stay at home, as
-        the client's memory: a head of its own, normalisation (`"norm" not in name`). Of a frozen body that stays at home every
-        client has the same: what `net` draws for it follows from a seed that no run changes."""
+        the client's memory: a head of its own, normalisation (`"norm" not in name`). Every client gets the same frozen body that
+        stays at home: what `net` draws for it follows from a seed that no run changes."""
         return True
 
     def augment(self, inputs: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

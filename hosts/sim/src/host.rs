@@ -336,7 +336,7 @@ impl Host for Sim<'_> {
         }
         let rule = self.stop_when.as_ref();
         let why = match rule.and_then(|rule| rule.reason(&self.metrics)) {
-            None if self.ending => "the program that began it said so".into(),
+            None if self.ending => "`on_step` ended the rounds".into(),
             None => return Ok(false),
             Some(why) => why,
         };

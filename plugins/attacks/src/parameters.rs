@@ -1,7 +1,6 @@
 //! Attacks on the parameters of an answer.
 use fl_core::message::alike;
 use fl_core::prelude::*;
-use fl_core::settings::above;
 
 /// An attacker's knowledge about one number of the model.
 pub struct AttackerView {

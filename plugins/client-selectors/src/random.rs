@@ -1,6 +1,5 @@
 //! Random draws that a privacy analysis covers.
 use fl_core::prelude::*;
-use fl_core::settings::above_to;
 
 settings! {
     /// A uniformly random share of the clients, at least one (FedAvg; McMahan et al. 2017).

@@ -3,7 +3,6 @@ use crate::rows::{MeanOfRows, RowSums};
 use fl_core::Weigh;
 use fl_core::message::SoftLabels;
 use fl_core::prelude::*;
-use fl_core::settings::above;
 
 const CLAIMS: Properties = Properties {
     order_free: true,

@@ -2,7 +2,6 @@
 use fl_core::message::{SoftLabels, Votes};
 use fl_core::prelude::*;
 use fl_core::privacy::{NoiseDraws, Unit};
-use fl_core::settings::above;
 
 /// L1 sensitivity of a row of probabilities. A client's data can move it from any corner of the
 /// simplex to any other: by 2 in the L1 norm, by sqrt(2) in the L2 norm. That holds for all its

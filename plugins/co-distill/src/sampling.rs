@@ -1,6 +1,5 @@
 //! Privacy by sampling alone.
 use fl_core::prelude::*;
-use fl_core::settings::above_to;
 
 /// The most draws of one client.
 const MOST: usize = 10_000_000;

@@ -1,6 +1,5 @@
 //! The settings of `co-distill`.
 use fl_core::prelude::*;
-use fl_core::settings::above;
 
 choices! {
     /// A client's label of a public sample.

@@ -7,7 +7,6 @@ pub use sum::{Sum, finite};
 use fl_core::message::GradientSum;
 use fl_core::prelude::*;
 use fl_core::privacy::{LEAST_CLIP, MinibatchSampling, Unit};
-use fl_core::settings::{above, above_to};
 use fl_core::{Examples, Parametric};
 
 /// The slot of the mechanism that clips the gradient of every example, and adds noise to their sum.

@@ -1,7 +1,6 @@
 //! Laplace noise on parameters.
 use fl_core::prelude::*;
 use fl_core::privacy::{LEAST_CLIP, Unit};
-use fl_core::settings::above;
 
 // ANCHOR: part
 settings! {

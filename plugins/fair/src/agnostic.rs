@@ -1,7 +1,6 @@
 //! AFL: the algorithm Stochastic-AFL of Mohri et al. 2019.
 use fl_core::ClientId;
 use fl_core::prelude::*;
-use fl_core::settings::above_to;
 use std::collections::BTreeMap;
 
 settings! {

@@ -1,7 +1,6 @@
 //! q-FedAvg: algorithm 2 of Li et al. 2020.
 use fl_core::Weigh;
 use fl_core::prelude::*;
-use fl_core::settings::above;
 
 /// Addend to each loss, as in the published code: a power of 0 may be infinite.
 const LEAST: f64 = 1e-10;

@@ -12,7 +12,7 @@ pub struct InputValues {
     pub values: Array2<f32>,
 }
 
-fl_core::messages! {
+messages! {
     InputValues, Answers, SlopeRequest, ClassCounts, LabelMaps, ImagesOfMaps
 }
 

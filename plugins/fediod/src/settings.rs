@@ -1,7 +1,6 @@
 //! The settings of the method.
 use crate::image_translator;
 use fl_core::prelude::*;
-use fl_core::settings::above;
 use fl_plugin_dp_sgd::Sampling;
 
 settings! {

@@ -3,7 +3,6 @@
 use fl_core::message::Counts;
 use fl_core::prelude::*;
 use fl_core::privacy::{Unit, at_most};
-use fl_core::settings::{above, above_to};
 
 settings! {
     /// Laplace noise of scale `1 / gamma` on every score of the ensemble, drawn once (FedKD, Eq. 2;

@@ -4,7 +4,6 @@ use fl_core::TaskKind;
 use fl_core::augment::{Augment, Augmenter};
 use fl_core::message::{ExchangeShape, NamedTensors, TensorMap, View};
 use fl_core::prelude::*;
-use fl_core::settings::above;
 use fl_plugin_dp_sgd::{self as dp_sgd, Sampling};
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
@@ -79,7 +78,7 @@ struct Look {
     stream: Array1<u32>,
 }
 
-fl_core::messages! { Look }
+messages! { Look }
 
 impl Message for Look {
     const KIND: &'static str = "look";

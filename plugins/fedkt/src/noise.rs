@@ -2,7 +2,6 @@
 use fl_core::message::Counts;
 use fl_core::prelude::*;
 use fl_core::privacy::{NoiseDraws, VoteNoise, VoteRelease};
-use fl_core::settings::above;
 
 /// Returns the cost of releasing the winners of these counts. `tell`: whether the ledger may hold
 /// the counts.

@@ -3,7 +3,6 @@
 use crate::rounds::Family;
 use crate::server_sum::{SERVER_PRIVACY, expected, sum, summed, update};
 use fl_core::prelude::*;
-use fl_core::settings::{above, above_to};
 use fl_plugin_dp_sgd::finite;
 use std::f64::consts::FRAC_1_SQRT_2;
 

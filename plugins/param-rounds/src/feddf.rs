@@ -1,7 +1,7 @@
 //! FedDF: ensemble distillation at the server (Lin et al. 2020, algorithm 1).
 use crate::rounds::{AGGREGATOR, Family, MODEL, RoundRule, Rounds, Shared, TRAIN};
 use fl_core::prelude::*;
-use fl_core::settings::{above, between};
+use fl_core::settings::between;
 use fl_core::{Length, loss};
 use ndarray::{Array2, ArrayView2, Axis};
 

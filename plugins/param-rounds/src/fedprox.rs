@@ -1,7 +1,6 @@
 //! FedProx (Li et al. 2020): FedAvg with a local loss that pulls towards the server's parameters.
 use crate::rounds::{RoundRule, Rounds, Shared};
 use fl_core::prelude::*;
-use fl_core::settings::above_to;
 
 settings! {
     /// FedAvg with `mu / 2 * |w - w_server|^2` in the local loss (FedProx, Li et al. 2020).

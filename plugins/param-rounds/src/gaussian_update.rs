@@ -1,7 +1,6 @@
 //! Gaussian noise on updates: at each client, or on the sum at the server.
 use fl_core::prelude::*;
 use fl_core::privacy::{LEAST_CLIP, Unit};
-use fl_core::settings::above;
 use fl_plugin_dp_sgd::finite;
 
 settings! {

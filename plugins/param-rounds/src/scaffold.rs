@@ -3,7 +3,6 @@ use crate::local::{Extra, gradient, learnt, zip};
 use crate::rounds::{AGGREGATOR, COHORT, Family, MODEL, RoundRule, Rounds, Shared};
 use fl_core::MeanOfParams;
 use fl_core::prelude::*;
-use fl_core::settings::above;
 
 choices! {
     /// A client's next control variate.

@@ -1,7 +1,6 @@
 //! Means that limit the influence of each client by a radius.
 use fl_core::message::alike;
 use fl_core::prelude::*;
-use fl_core::settings::above;
 use fl_core::{ClientMessage, Weigh};
 
 settings! {

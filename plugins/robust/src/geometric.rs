@@ -1,7 +1,6 @@
 //! The geometric median.
 use fl_core::Weigh;
 use fl_core::prelude::*;
-use fl_core::settings::above;
 use fl_core::squared_distance;
 
 /// A step this small relative to the distance of the answers is the last.

@@ -9,7 +9,6 @@ use crate::kulsif::{Method, Ratios};
 use crate::width::Width;
 use anyhow::anyhow;
 use fl_core::prelude::*;
-use fl_core::settings::{above, above_to};
 use fl_core::{Examples, Problem};
 use ndarray::{Array2, ArrayView2};
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,6 @@
 use crate::accept::{accept, quantile};
 use crate::density_ratio::blocks;
 use fl_core::prelude::*;
-use fl_core::settings::above_to;
 use fl_core::{Examples, Problem, TaskKind};
 use ndarray::ArrayView1;
 use serde::{Deserialize, Serialize};

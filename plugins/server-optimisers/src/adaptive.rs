@@ -3,7 +3,6 @@
 use crate::{Moments, Rule, ServerOptimiser};
 use fl_core::Weigh;
 use fl_core::prelude::*;
-use fl_core::settings::above;
 
 /// `m <- beta1 m + (1 - beta1) d`, `v <- second(v, d^2)`, `x <- x + lr m / (sqrt(v) + tau)`, with
 /// `d = mean - sent`.

@@ -2,7 +2,6 @@
 use crate::{Moments, Rule, ServerOptimiser};
 use fl_core::Weigh;
 use fl_core::prelude::*;
-use fl_core::settings::above;
 
 settings! {
     /// Momentum at the server (FedAvgM; Hsu et al. 2019): adds the round's change, `mean - sent`,

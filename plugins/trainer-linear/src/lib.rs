@@ -3,7 +3,6 @@
 use fl_core::message::Params;
 use fl_core::portable::product;
 use fl_core::prelude::*;
-use fl_core::settings::above;
 use fl_core::{Differentiable, FitReport, Parametric, Problem, TaskKind, loss};
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 use std::collections::BTreeMap;

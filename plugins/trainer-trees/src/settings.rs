@@ -2,7 +2,6 @@
 //! (boosting); depth, number of trees and rate are those of FedKT (Li, He, Song 2021).
 
 use fl_core::prelude::*;
-use fl_core::settings::{above, above_to};
 
 choices! {
     /// The features that a node searches, drawn anew for every node.

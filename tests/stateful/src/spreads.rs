@@ -5,7 +5,6 @@ use fl_core::message::{
     Column, Dtype, ExchangeShape, Message, NamedTensors, SampleShape, Tensor, TensorMap, View,
 };
 use fl_core::prelude::*;
-use fl_core::settings::above;
 use ndarray::{Array1, Array2};
 
 /// How far the scores of samples lie apart.
@@ -17,7 +16,7 @@ pub struct Spreads {
     pub moves: Array1<i64>,
 }
 
-fl_core::messages! { Spreads }
+messages! { Spreads }
 
 impl Message for Spreads {
     const KIND: &'static str = "test-spreads";

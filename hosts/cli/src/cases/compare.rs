@@ -32,11 +32,31 @@ pub fn outside(case: &Case, found: &Json) -> Vec<String> {
             let below = path.split('.').try_fold(answer, |at, key| at.get(key));
             match below {
                 Some(found) => out_of(&format!("{round}{path}"), found, *bounds, &mut lines),
-                None => lines.push(format!("{round}{path}: the answer has no such value")),
+                None => lines.push(format!("{round}{path}: {}", no_such_value(answer, path))),
             }
         }
     }
     lines
+}
+
+/// What the answer has where the path leaves it.
+fn no_such_value(answer: &Json, path: &str) -> String {
+    let mut place = answer;
+    for key in path.split('.') {
+        match place.get(key) {
+            Some(below) => place = below,
+            None => break,
+        }
+    }
+    let known = place.as_object().into_iter().flat_map(Map::keys);
+    let known: Vec<&str> = known.map(String::as_str).collect();
+    match known.is_empty() {
+        true => "the answer has no such value".into(),
+        false => format!(
+            "the answer has no such value; there are {}",
+            known.join(", ")
+        ),
+    }
 }
 
 /// The answer of each round with its name, or the only one.
@@ -426,6 +446,15 @@ mod tests {
 
     fn params(w: Json) -> Json {
         json!({ "kind": "params", "tensors": { "w": w } })
+    }
+
+    #[test]
+    fn exact_a_path_that_no_answer_has_names_what_is_there() {
+        let answer = json!({ "metrics": { "accuracy": 1.0, "auc": 0.5 } });
+        let due = "the answer has no such value; there are accuracy, auc";
+        assert_eq!(no_such_value(&answer, "metrics.acuracy"), due);
+        let due = "the answer has no such value";
+        assert_eq!(no_such_value(&answer, "metrics.auc.mean"), due);
     }
 
     #[test]

@@ -84,20 +84,23 @@ pub fn files(role: Role, name: &str, option: bool) -> Result<Files, Failure> {
     check_name(name)?;
     let file = name.replace('-', "_");
     let article = role.with_article();
-    let (protocol, test) = match role {
+    let (protocol, test, tests) = match role {
         Role::Protocol => (
             "{ use: {{name}}, rounds: 5, epochs: 2, batch: 16 }",
             TEST_PROTOCOL,
+            "one digest for every way of running, and what observers see",
         ),
         _ => (
             "{ use: param-rounds, rounds: 5, local: { epochs: 2, batch: 16 } }",
             TEST,
+            "the conformance kit, and the same run twice",
         ),
     };
     let values = [
         // first, for there are names in it
         ("parts", parts.to_string()),
         ("protocol", protocol.into()),
+        ("tests", tests.into()),
         ("name", name.into()),
         ("Type", type_name(name, source)),
         ("Article", article.replacen('a', "A", 1)),

@@ -7,6 +7,16 @@ use fl_core::Role;
 
 const PROJECT: &str = include_str!("../../templates/pyproject.toml.in");
 const SETUP: &str = include_str!("../../templates/setup.py.in");
+/// At the end of the project's README.
+pub const README: &str = "
+## Share it
+
+```sh
+pip wheel . --no-deps -w dist      # a wheel of the package fl-{{name}}, which others install with pip
+```
+
+A spec then names it: `plugins: [{ package: fl-{{name}} }]`.
+";
 const INIT: &str =
     "\"\"\"The plugin is `plugin.so` beside this file. fl loads it; nothing imports this.\"\"\"\n";
 

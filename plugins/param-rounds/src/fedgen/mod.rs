@@ -6,7 +6,6 @@ use crate::local::{Extra, Trained};
 use crate::rounds::{AGGREGATOR, Family, MODEL, RoundRule, Rounds, Shared, TRAIN};
 use client_loss::GeneratedFeatures;
 use fl_core::prelude::*;
-use fl_core::settings::above_to;
 use fl_core::{AuxiliaryLoss, Examples, TaskKind, parametric};
 use loss::Teachers;
 use ndarray::Array2;
