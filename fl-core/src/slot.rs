@@ -187,12 +187,6 @@ impl<K: SlotKind + ?Sized> From<&Slot<K>> for SlotSpec {
     }
 }
 
-impl<K: SlotKind + ?Sized> From<Slot<K>> for SlotSpec {
-    fn from(slot: Slot<K>) -> Self {
-        slot.spec()
-    }
-}
-
 /// A slot of a protocol with its requirements.
 #[derive(Clone, Debug)]
 pub struct SlotSpec {

@@ -86,7 +86,7 @@ pub fn files(role: Role, name: &str, option: bool) -> Result<Files, Failure> {
     let article = role.with_article();
     let (protocol, test, tests) = match role {
         Role::Protocol => (
-            "{ use: {{name}}, rounds: 5, epochs: 2, batch: 16 }",
+            "{ use: {{name}}, rounds: 5, local: { epochs: 2, batch: 16 } }",
             TEST_PROTOCOL,
             "one digest for every way of running, and what observers see",
         ),
