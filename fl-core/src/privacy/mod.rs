@@ -246,6 +246,17 @@ impl PrivacyEvent {
 }
 
 impl PrivacyEvent {
+    /// Returns whether its price for an example also holds if the example is added or removed. A
+    /// number of examples that is drawn, or split among voters, follows from the number of all: one
+    /// example more may change it, and every vote.
+    pub fn covers_removal(&self) -> bool {
+        match self {
+            Self::FixedSizeGaussian { .. } | Self::Pure { .. } | Self::Votes(_) => false,
+            Self::Repeated { event, .. } => event.covers_removal(),
+            _ => true,
+        }
+    }
+
     /// Returns this release of the server as `observer` sees it. Another client knows whether it
     /// takes part itself. So the draw is one of the other clients only.
     pub fn seen_by(&self, observer: Observer) -> Self {

@@ -7,7 +7,7 @@ use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split, fr
 use crate::public::{Public, PublicFrom};
 use crate::ranges::check_ranges;
 use crate::section::DataSpec;
-use crate::shared_rows::{digest, hashes};
+use crate::shared_rows::{digest_of_rows, hashes};
 use crate::split::{Groups, by_file, extremes, split};
 use crate::split_spec::Split;
 use crate::undersampled::{self, Undersampled, Undersampler};
@@ -123,7 +123,7 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         if compared {
             own_rows = hashes(&rows).collect();
         }
-        identity = identify.then(|| digest(&rows));
+        identity = identify.then(|| digest_of_rows(&rows));
     })
     .and_then(numbered)?;
     let mut inferred: Vec<String> = inferred.into_iter().map(|found| found.text).collect();

@@ -50,7 +50,7 @@ pub use overview::{Overview, Share};
 pub use public::{Public, PublicFrom};
 pub use ranges::check_ranges;
 pub use section::{DataSpec, Limit};
-pub use shared_rows::{owned_twice, share_a_row};
+pub use shared_rows::{digest_of_rows, owned_twice, share_a_row};
 pub use split_spec::{MAX_CLIENTS, Split};
 pub use undersampled::Undersampled;
 

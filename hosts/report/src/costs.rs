@@ -196,7 +196,7 @@ pub(crate) fn privacy(run: &Run) -> Markup {
         }
         @if told {
             div.charts {
-                (figure("Epsilon by step", "Epsilon after each step. Where there is no line, there is no guarantee.",
+                (figure("Epsilon by step", "The epsilon of all releases so far, after each step, under the conditions above. The guarantee is that of the whole run.",
                     &svg::lines(&lines, "step", "epsilon", false, svg::range("epsilon", 1.0)), &legend,
                     &html! { (table(&["after", "against", "#epsilon"], &rows)) @if !said.is_empty() { p.dim { (said) } } }))
             }

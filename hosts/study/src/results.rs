@@ -56,6 +56,30 @@ impl RunResult {
         }
     }
 
+    /// Returns what a reader must know of the epsilon against this observer (`epsilon.readers`): that
+    /// its noise is seeded, and which libraries claim it.
+    pub fn caveats(&self, name: &str) -> Vec<String> {
+        let told = || {
+            let whom = name.strip_prefix("epsilon.")?;
+            let observer = Observer::ALL.into_iter().find(|o| o.name() == whom)?;
+            let outcome = &self.run.summary.as_ref()?.outcome;
+            outcome.privacy.as_ref()?.get(&observer)
+        };
+        let Some(told) = told().filter(|told| told.get("epsilon").is_some()) else {
+            return Vec::new();
+        };
+        let seeded = told.get("noise").is_some_and(|noise| noise == "seeded");
+        let seeded = seeded.then(|| {
+            "an estimate, and no guarantee: who knows the seed can remove the noise".to_string()
+        });
+        let claims = told.get("claimed_by").and_then(|all| all.as_array());
+        let claims = claims.into_iter().flatten().filter_map(|one| one.as_str());
+        seeded
+            .into_iter()
+            .chain(claims.map(|library| format!("as claimed by {library}")))
+            .collect()
+    }
+
     /// Returns the rounds with a measurement of one of these names, in order.
     pub fn rounds(&self, names: &[String]) -> Vec<u64> {
         let of = |name: &String| {

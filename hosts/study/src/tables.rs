@@ -7,7 +7,7 @@ use crate::plots::pictures;
 use crate::results::{RunResults, values};
 use crate::stats::{Paired, Sample, paired};
 use fl_report::Section;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A finished table.
 #[derive(Clone, Debug)]
@@ -79,6 +79,7 @@ pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
     let wrong = maker.wrong();
     let wholly = failed.is_empty() && missing == 0 && wrong.is_empty();
     notes.extend(wrong);
+    notes.extend(maker.caveats());
     for note in &notes {
         markdown += &format!("\n* {}", unmarked(note));
     }
@@ -175,6 +176,34 @@ impl TableBuilder<'_> {
         };
         let values = self.values(row, across, names, *round);
         Sample::new(values.into_iter().map(|(_, v)| v * scale).collect())
+    }
+
+    /// Returns what readers must know of the epsilons in the table, with the rows that it concerns.
+    fn caveats(&self) -> Vec<String> {
+        let columns = self.table.lead.iter().chain(&self.table.columns);
+        let names = columns.flat_map(|column| match &column.what {
+            ColumnKind::RunResult { names, .. } => &names[..],
+            _ => &[],
+        });
+        let plotted = self.table.plots.iter().flat_map(|plot| &plot.names);
+        let names: BTreeSet<&String> = names.chain(plotted).collect();
+        let mut rows: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+        for (at, row) in self.table.rows.iter().enumerate() {
+            let runs = self.table.runs.get(at).into_iter().flatten().flatten();
+            let done = runs.filter_map(|run| self.answers.get(&run.1)?.as_ref().ok());
+            for caveat in done.flat_map(|run| names.iter().flat_map(|name| run.caveats(name))) {
+                rows.entry(caveat).or_default().insert(&row.name);
+            }
+        }
+        let all = self.table.rows.len();
+        let said = |(caveat, rows): (String, BTreeSet<&str>)| match rows.len() == all {
+            true => format!("Epsilon is {caveat}."),
+            false => {
+                let rows = Vec::from_iter(rows).join(", ");
+                format!("Epsilon of {rows} is {caveat}.")
+            }
+        };
+        rows.into_iter().map(said).collect()
     }
 
     /// Returns mistakes of the study's own text: a measure that no run has, and `lead` columns

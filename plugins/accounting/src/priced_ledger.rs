@@ -66,6 +66,8 @@ pub struct PricedLedger<P: Pricing> {
     clients: BTreeMap<ClientId, P::Cost>,
     unit: Option<Unit>,
     neighbours: Neighbours,
+    /// Whether a price holds for replaced units only.
+    replaced_only: bool,
     data_dependent: bool,
     /// The event that was priced last. It is quoted before it is charged, and often repeats.
     last: Mutex<Option<(PrivacyEvent, Price<P::Cost>)>>,
@@ -79,6 +81,7 @@ impl<P: Pricing> From<P> for PricedLedger<P> {
             clients: BTreeMap::new(),
             unit: None,
             neighbours: Neighbours::Replaced,
+            replaced_only: false,
             data_dependent: false,
             last: Mutex::new(None),
         }
@@ -114,9 +117,32 @@ impl<P: Pricing> PricedLedger<P> {
         Ok(price)
     }
 
+    /// Checks that all prices hold for one relation of data sets. The parties of a run are fixed, so
+    /// for them a price of replacement covers removal.
+    fn ensure_relation<'e>(
+        &self,
+        unit: Option<Unit>,
+        events: impl IntoIterator<Item = &'e PrivacyEvent>,
+    ) -> Result<()> {
+        let (mut neighbours, mut replaced_only) = (self.neighbours, self.replaced_only);
+        for event in events {
+            neighbours = weaker(neighbours, Some(event));
+            replaced_only |= !event.covers_removal();
+        }
+        ensure!(
+            unit == Some(Unit::Party) || neighbours != Neighbours::Removed || !replaced_only,
+            Problem::Unpriced(
+                "guarantees for an example that is added or removed, and for one that is replaced, do not add up"
+                    .into()
+            )
+        );
+        Ok(())
+    }
+
     fn enter(&mut self, client: Option<ClientId>, event: &PrivacyEvent, price: &Price<P::Cost>) {
         self.unit = Some(price.unit);
         self.neighbours = weaker(self.neighbours, Some(event));
+        self.replaced_only |= !event.covers_removal();
         self.data_dependent |= price.data_dependent;
         let sum = match client {
             Some(id) => self.clients.entry(id).or_default(),
@@ -129,13 +155,17 @@ impl<P: Pricing> PricedLedger<P> {
 impl<P: Pricing> Accountant for PricedLedger<P> {
     fn charge(&mut self, event: &PrivacyEvent) -> Result<()> {
         let price = self.quote(event, self.unit)?;
+        self.ensure_relation(Some(price.unit), [event])?;
         self.enter(None, event, &price);
         Ok(())
     }
 
     fn guarantee(&self, next: Option<&PrivacyEvent>) -> Result<Guarantee> {
         let neighbours = weaker(self.neighbours, next);
-        let next = next.map(|e| self.quote(e, self.unit)).transpose()?;
+        let quoted = next.map(|e| self.quote(e, self.unit)).transpose()?;
+        let unit = quoted.as_ref().map(|n| n.unit).or(self.unit);
+        self.ensure_relation(unit, next)?;
+        let next = quoted;
         let mut server = self.server.clone();
         if let Some(next) = &next {
             P::add(&mut server, &next.cost);
@@ -150,7 +180,6 @@ impl<P: Pricing> Accountant for PricedLedger<P> {
         let (epsilon, delta) = all.fold(of(&server), |(e, d), (f, g)| {
             (f64::max(e, f), f64::max(d, g))
         });
-        let unit = next.as_ref().map(|n| n.unit).or(self.unit);
         Ok(Guarantee {
             epsilon,
             delta,
@@ -174,6 +203,7 @@ impl<P: Pricing> Accountant for PricedLedger<P> {
                 prices.push((client, event, price));
             }
         }
+        self.ensure_relation(unit, ledgers.iter().flat_map(|ledger| &ledger.events))?;
         prices
             .iter()
             .for_each(|(client, event, price)| self.enter(*client, event, price));

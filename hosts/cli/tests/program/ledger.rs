@@ -269,6 +269,46 @@ fn an_older_copy_of_the_ledger_is_found_by_runs_that_know_a_newer_one() {
 }
 
 #[test]
+fn clients_are_known_by_their_rows_and_not_by_their_numbers() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    out(dir, &["ledger", "init", "l"]);
+    for (file, first) in [("a.csv", 0), ("b.csv", 40), ("test.csv", 80)] {
+        let line = |k: u32| format!("{},{},{}\n", k % 7, k, ["no", "yes"][k as usize % 2]);
+        let rows: String = (first..first + 40).map(line).collect();
+        fs::write(dir.join(file), format!("a,b,label\n{rows}")).unwrap();
+    }
+    // the second client always has the lesser noise; in the second run it has other rows
+    let run = |train: &str, name: &str| {
+        let text = format!(
+            "name: {name}\nseed: 1\nnoise: system\ndata:\n  set: {{ files: {{ format: csv, train: [{train}], test: test.csv, label: label, columns: {{ a: {{ number: {{ range: [0, 20] }} }}, b: {{ number: {{ range: [0, 200] }} }} }}, classes: [no, yes] }} }}\nprotocol: {{ use: fedavg, rounds: 1, local: {{ epochs: 1, batch: 8 }} }}\nparts:\n  model: {{ use: linear }}\n  aggregator: {{ use: mean, weigh: uniform }}\n  privacy:\n  - {{ use: gaussian-update, clip: 1, noise-multiplier: 50, clients: 0 }}\n  - {{ use: gaussian-update, clip: 1, noise-multiplier: 5, clients: 1 }}\n  accountant: {{ use: pld }}\nledger: {{ path: l, data: people }}\n"
+        );
+        let file = format!("{name}.yaml");
+        fs::write(dir.join(&file), text).unwrap();
+        json(dir, &["run", &file, "--json", "--out", name]);
+        epsilon(&show(dir)["data-sets"][0]["together"]["readers"]["epsilon"])
+    };
+    let (alone, turned) = (run("a.csv, b.csv", "one"), run("b.csv, a.csv", "two"));
+    // known by numbers, b.csv would have had the lesser noise once and the greater noise once
+    let twice = json(
+        dir,
+        &words(
+            "account gaussian --sigma 5 --sensitivity 2 --times 2 --level party --delta 1e-5 --json",
+        ),
+    );
+    let mut all = twice["all"].as_array().unwrap().iter();
+    let twice = all.find(|a| a["accountant"] == "pld").unwrap();
+    assert!(
+        (turned - epsilon(&twice["epsilon"])).abs() < 1e-3,
+        "{alone} {turned} {twice}"
+    );
+}
+
+fn words(of: &str) -> Vec<&str> {
+    of.split(' ').collect()
+}
+
+#[test]
 fn rows_are_known_by_any_name_in_any_order() {
     let d = tempfile::tempdir().unwrap();
     let (dir, ledger) = (d.path(), set(d.path()));

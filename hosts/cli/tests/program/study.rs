@@ -739,6 +739,21 @@ fn totals_are_those_that_a_hand_computes() {
     let total = "| 2 | readers of the results | epsilon 960.0000 at delta 0 for each party ";
     assert!(laplace.contains(total), "no {total} in\n{laplace}");
     assert!(!laplace.contains("| 2 | the server |"), "{laplace}");
+    // the noise of these specs is seeded, and the table says so below
+    assert!(
+        laplace.contains("Epsilon is an estimate, and no guarantee"),
+        "{laplace}"
+    );
+    // an example that is added or removed is not one that is replaced
+    let draws = study(
+        "dp-sgd",
+        [
+            "protocol.sampling.draw: poisson",
+            "protocol.sampling.draw: fixed",
+        ],
+    );
+    let none = "| 2 | readers of the results | nothing: guarantees for an example that is added or removed, and for one that is replaced, do not add up |";
+    assert!(draws.contains(none), "no {none} in\n{draws}");
     // a party is not an example
     let units = study(
         "fedkt-l1",
