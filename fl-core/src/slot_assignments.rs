@@ -106,15 +106,19 @@ impl Parts {
     }
 
     /// Returns the libraries of the parts that a guarantee rests on: the protocol, accountants,
-    /// mechanisms that release something, aggregators that count votes, and parts in the slots
-    /// `relied_on` ([`ExchangeSpec::relied_on`]).
+    /// mechanisms that release something, aggregators that count votes with the trainers that vote,
+    /// and parts in the slots `relied_on` ([`ExchangeSpec::relied_on`]).
     pub fn claimed_by(&self, relied_on: &[&str]) -> Vec<String> {
         let linked = linked_parts();
+        let counts = |f: &SlotAssignment| f.decl.role == Role::Aggregator && counts_votes(f.decl);
+        let votes = self.filled.iter().any(counts);
         let rests_on = |f: &&SlotAssignment| match f.decl.role {
             Role::Accountant => true,
             Role::Privacy => self.releases(&f.slot),
             // how many counts a vote changes is its word
             Role::Aggregator if counts_votes(f.decl) => true,
+            // that a vote follows from its own teacher's examples only is the teacher's word
+            Role::Trainer if votes => true,
             _ => relied_on.contains(&&f.slot[..]),
         };
         let all = self.filled.iter().filter(rests_on).map(|f| f.decl);

@@ -181,7 +181,7 @@ settings! {
     /// A protocol that declares as public what depends on a client's rows.
     pub struct Tattles {
         /// What it does: "" (nothing), rows (an answer is the client's number of rows, and the
-        /// server measures their sum), absent (a client without rows does not answer).
+        /// server measures their sum), absent (a client without rows is not asked).
         how: String = String::new();
     }
 }
@@ -193,12 +193,11 @@ impl Protocol for Tattles {
     fn declare(&self) -> Declaration<'_> {
         let sent = SENT.answered_by(|me, _| Ok(me.parametric(&MODEL)?.params()));
         let told = TOLD.answered_by(|me, _| {
-            let rows = me.own().len();
-            ensure!(self.how != "absent" || rows > 0, "it has no rows");
-            Ok(Scalar::new(if self.how == "rows" {
-                rows as f32
-            } else {
-                1.0
+            let rows = me.own().len() as f32;
+            Ok(Scalar::new(match &self.how[..] {
+                "rows" => rows,
+                "absent" => rows.min(1.0),
+                _ => 1.0,
             }))
         });
         Declaration::new()
@@ -210,10 +209,12 @@ impl Protocol for Tattles {
     fn lead(&self, server: &mut Server<'_>) -> Result<()> {
         let all = server.everyone();
         server.once("step", &mut (), |server, (), round| {
-            server.collect(round, &SENT, &all, |_| &Nothing)?;
             let told = server.collect(round, &TOLD, &all, |_| &Nothing)?;
             let sum = told.iter().map(|m| f64::from(m.body.value())).sum();
-            server.record(round, "told", sum)
+            server.record(round, "told", sum)?;
+            let some = told.iter().filter(|m| m.body.value() > 0.0);
+            let some = Cohort::everyone(some.map(|m| m.from).collect());
+            server.collect(round, &SENT, &some, |_| &Nothing).map(drop)
         })
     }
 }

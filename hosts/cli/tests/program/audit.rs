@@ -97,9 +97,6 @@ fn a_client_that_stays_away_and_a_number_of_rows_are_found() {
             &format!("use: tattles, how: '{how}'"),
             parts,
         );
-        // a client that cannot answer is left out
-        let text = fs::read_to_string(dir.join(&spec)).unwrap();
-        fs::write(dir.join(&spec), text + "faults: { on-error: drop }\n").unwrap();
         let args = [
             &spec, "--runs", "10", "--plugin", &hostile, "--plugin", &example,
         ];
@@ -132,7 +129,7 @@ fn a_client_that_stays_away_and_a_number_of_rows_are_found() {
         assert_eq!(finding["verdict"], "broken", "{finding}");
         assert_eq!(finding["change"], "removed", "{finding}");
         assert!(
-            found.iter().any(|f| f.starts_with("journal[1].dropped")),
+            found.iter().any(|f| f.starts_with("journal[1]")),
             "{found:?}"
         );
     }

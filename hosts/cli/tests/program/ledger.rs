@@ -298,8 +298,9 @@ fn clients_are_known_by_their_rows_and_not_by_their_numbers() {
     );
     let mut all = twice["all"].as_array().unwrap().iter();
     let twice = all.find(|a| a["accountant"] == "pld").unwrap();
+    let twice = epsilon(&twice["epsilon"]);
     assert!(
-        (turned - epsilon(&twice["epsilon"])).abs() < 1e-3,
+        alone < twice - 0.5 && turned > twice - 1e-3,
         "{alone} {turned} {twice}"
     );
 }

@@ -554,6 +554,11 @@ fn a_version_stays_what_it_was_and_does_not_go_back() {
     user.refuses(3, &["run", &spec, "--locked"], "version 1.1 is wanted");
     user.out(&["lock", &spec]);
     user.out(&["run", &spec, "--locked", "--out", "run"]);
+    // a spec that wants another version than the lock pins
+    let other = user.spec("{ package: fl-mine, version: '1.3' }", "c-mean");
+    let says = "the spec wants version 1.3, and";
+    user.refuses(3, &["run", &other, "--locked"], says);
+    let spec = user.spec("{ package: fl-mine }", "c-mean");
     // lock files with mistakes
     for (text, says) in [
         (
