@@ -14,7 +14,7 @@ fn a_good_spec_gives_everything_a_run_needs() {
     assert_eq!(spec.data.clients, 10);
     assert_eq!(
         (&spec.faults.on_nan, &spec.faults.on_error),
-        (&Fault::Drop, &Fault::Fail)
+        (&Fault::Fail, &Fault::Fail)
     );
     assert_eq!(spec.budget.as_ref().unwrap().epsilon, 8.0);
     assert_eq!(
@@ -125,7 +125,7 @@ fn the_resolved_spec_reads_back_as_itself() {
       every: 10
     faults:
       on-error: fail
-      on-nan: drop
+      on-nan: fail
       on-shape: fail
       on-weight: fail
       max-weight: 1000000.0

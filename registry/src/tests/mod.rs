@@ -30,7 +30,7 @@ parts:
   privacy: { use: gaussian, clip: 1.0 }
   accountant: { use: rdp, delta: 1e-5 }
 evaluate: { every: 10 }
-faults: { on-nan: drop, max-weight: 1e6 }
+faults: { on-nan: fail, max-weight: 1e6 }
 budget: { epsilon: 8 }
 ";
 
