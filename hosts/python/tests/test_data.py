@@ -318,7 +318,7 @@ def test_a_client_without_rows_changes_nothing_whatever_its_trainer_does():
     for full in [3, 2]:
         train = {name: rows(30 if k < full else 0, k) for k, name in enumerate("abc")}
         result = run({"train": train, "test": rows(50, 9)}, spec)
-        moved.append(result.model("final")["w"])
+        moved.append(result.model("final").arrays()["w"])
     # the sum of updates of norm 1 over three clients: one client more is one third more
     one = np.linalg.norm(moved[0] - moved[1])
     assert abs(one - 1 / 3) < 1e-3, one
