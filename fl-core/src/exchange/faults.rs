@@ -30,6 +30,16 @@ crate::choices! {
     }
 }
 
+impl QuorumPolicy {
+    /// Returns how many times a round may be repeated.
+    pub fn repeats(&self) -> usize {
+        match self {
+            Self::Stop => 0,
+            Self::Repeat(times) => *times,
+        }
+    }
+}
+
 crate::choices! {
     /// A fault injected into a client.
     pub enum FaultKind {
@@ -89,27 +99,26 @@ crate::settings! {
 }
 
 impl Faults {
+    /// Returns the policies for unusable answers, by the names of their settings.
+    pub fn policies(&self) -> [(&'static str, &Fault); 4] {
+        [
+            ("on-error", &self.on_error),
+            ("on-nan", &self.on_nan),
+            ("on-shape", &self.on_shape),
+            ("on-weight", &self.on_weight),
+        ]
+    }
+
     /// Returns whether the server may repeat a request to a client.
     pub fn ask_again(&self) -> bool {
-        let all = [
-            &self.on_error,
-            &self.on_nan,
-            &self.on_shape,
-            &self.on_weight,
-        ];
-        all.iter().any(|fault| matches!(fault, Fault::Retry(_)))
+        let retries = |(_, fault): &(_, &Fault)| matches!(fault, Fault::Retry(_));
+        self.policies().iter().any(retries)
     }
 
     /// Returns what everyone learns from a policy that leaves answers out, if there is one: whether
     /// a client can answer, and whether its numbers are finite, may depend on its data.
     pub(crate) fn leaves_out(&self) -> Option<String> {
-        let all = [
-            ("on-error", &self.on_error),
-            ("on-nan", &self.on_nan),
-            ("on-shape", &self.on_shape),
-            ("on-weight", &self.on_weight),
-        ];
-        let named: Vec<String> = (all.into_iter())
+        let named: Vec<String> = (self.policies().into_iter())
             .filter_map(|(name, fault)| match fault {
                 Fault::Fail => None,
                 Fault::Drop => Some(format!("`faults.{name}: drop`")),

@@ -139,8 +139,8 @@ impl Protection {
         }
     }
 
-    /// Returns the protection of a run that was stopped after this step. Whoever stops it may have
-    /// seen results, and no price covers a number of rounds that follows from results.
+    /// Returns the protection of a run that was stopped after this step. The user who stops it may
+    /// have seen results, and no price covers a number of rounds that follows from results.
     pub fn of_stopped(self, after: &str) -> Self {
         match self {
             Self::Holds(guarantee) => Self::Nothing {

@@ -9,7 +9,7 @@ use crate::server::receipts::{ServerStep, StepLog, shown};
 use crate::store::Store;
 use crate::{
     AnyAggregator, AnyInbox, ClientId, ClientMessage, Cohort, ExchangeSpec, Payload, Problem,
-    QuorumPolicy, Receipt, Request, RequiredInputs, Result, Role, Round, Trainer, parametric,
+    Receipt, Request, RequiredInputs, Result, Role, Round, Trainer, parametric,
 };
 use anyhow::{Context, anyhow, bail, ensure};
 use std::collections::BTreeSet;
@@ -38,11 +38,8 @@ impl RunState<'_> {
     /// Warns once if a client is asked more often than the exchange declares: then the plan is too
     /// low. Ledger and budget count what happens.
     fn count_requests(&mut self, exchange: &ExchangeSpec, to: &[ClientId]) {
-        let repeats = match self.faults.if_too_few {
-            QuorumPolicy::Stop => 0,
-            QuorumPolicy::Repeat(times) => times,
-        };
-        let most = exchange.times.saturating_mul(1 + repeats);
+        let attempts = 1 + self.faults.if_too_few.repeats();
+        let most = exchange.times.saturating_mul(attempts);
         let asked = self.asked.entry(exchange.label).or_default();
         let mut above = false;
         for id in to {

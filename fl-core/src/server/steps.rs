@@ -1,6 +1,5 @@
 //! Steps of a run: single ones, rounds, and the state that a stopped run resumes from.
 
-use crate::exchange::faults::QuorumPolicy;
 use crate::host::{StepCost, StepPosition, Totals};
 use crate::message::Params;
 use crate::privacy::{UnpricedDisclosures, epsilons};
@@ -147,10 +146,7 @@ impl Steps for RunState<'_> {
             0 => self.root.child(name, 0),
             _ => self.root.child("round", number as u64),
         };
-        let left = match self.faults.if_too_few {
-            QuorumPolicy::Stop => 0,
-            QuorumPolicy::Repeat(times) => times,
-        };
+        let left = self.faults.if_too_few.repeats();
         let (round, undoable) = self.attempt(CurrentStep {
             name: name.into(),
             number,

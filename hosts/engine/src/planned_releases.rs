@@ -5,7 +5,7 @@ use fl_core::message::{Erased, MessageType, SampleShape};
 use fl_core::privacy::{DataDependence, Guarantee, MinibatchSampling, Observer, Unit};
 use fl_core::{
     Accountant, AnyMechanism, BuildContext, COUNTS, ClientId, Cohort, Draws, Fault, Faults, Parts,
-    PrivacyEvent, QuorumPolicy, Role, TaskKind,
+    PrivacyEvent, Role, TaskKind,
 };
 use fl_ledger::{ClientReleases, Counted, Releases};
 use std::collections::BTreeSet;
@@ -93,21 +93,12 @@ fn unit(parts: &Parts, rows: &[PlannedExchange], context: &BuildContext) -> Opti
 
 /// How many times a step, and a request in it, may be done.
 fn attempts(faults: &Faults) -> (u64, u64) {
-    let step = match faults.if_too_few {
-        QuorumPolicy::Stop => 1,
-        QuorumPolicy::Repeat(times) => 1 + times as u64,
-    };
-    let policies = [
-        &faults.on_error,
-        &faults.on_nan,
-        &faults.on_shape,
-        &faults.on_weight,
-    ];
-    let retries = policies.iter().map(|policy| match policy {
+    let step = 1 + faults.if_too_few.repeats() as u64;
+    let retries = faults.policies().map(|(_, policy)| match policy {
         Fault::Retry(times) => 1 + *times as u64,
         _ => 1,
     });
-    (step, step * retries.max().unwrap_or(1))
+    (step, step * retries.into_iter().max().unwrap_or(1))
 }
 
 fn at_server(

@@ -24,9 +24,9 @@ const TENSORS: usize = 2 * (ALIGNED + MAILBOX);
 
 /// A message comes within this, or a sleeping thread may as well be woken for it.
 const LISTEN: Duration = Duration::from_micros(50);
-/// After so many messages in a row that came later, most are not listened for.
+/// After this many late messages in a row, a side that waits sleeps at once.
 const LATE: u32 = 4;
-/// Of those, one of so many is, to notice when they come sooner again.
+/// It still listens for one of this many messages, to notice when they come sooner again.
 const PROBE: u32 = 16;
 
 /// Where a message lies for one of the two sides. It holds one: a side writes another when that one
@@ -239,7 +239,7 @@ impl SharedMemory {
         let message = (length <= MAILBOX).then(|| {
             let mut message = vec![0; length];
             let from = self.message(mailbox).cast_const();
-            // SAFETY: so many bytes of the mailbox are mapped; any bytes will do.
+            // SAFETY: `length` is at most `MAILBOX`, which is mapped; any bytes will do.
             unsafe { from.copy_to_nonoverlapping(message.as_mut_ptr(), length) };
             message
         });
