@@ -12,7 +12,7 @@ use crate::split::{Groups, by_file, extremes, split};
 use crate::split_spec::Split;
 use crate::undersampled::{self, Undersampled, Undersampler};
 use anyhow::{Context, Result, bail, ensure};
-use fl_core::{Examples, Labels, Samples, Stream, Task};
+use fl_core::{Examples, Inputs, Labels, Samples, Stream, Task};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::path::Path;
@@ -102,10 +102,13 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         Ok(set)
     };
     // with `split: own` no client has these rows, and nodes compare their own
-    let other_set = spec.public_set();
-    let other_set = other_set.filter(|_| !matches!(spec.split(), Split::Own));
-    let shared = other_set.and_then(|public| spec.set.shared_source(public, dir));
-    let compared = other_set.is_some() && shared.is_none();
+    let others = match spec.split() {
+        Split::Own => Vec::new(),
+        _ => spec.public_sets().collect(),
+    };
+    let mut same = others.iter();
+    let shared = same.find_map(|public| spec.set.shared_source(public, dir));
+    let compared = !others.is_empty() && shared.is_none();
     let (mut own_rows, rows_shared) = (HashSet::new(), Cell::new(false));
     let mut identity = None;
     let Set {
@@ -142,7 +145,7 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
             let other = |set: &SetSpec| {
                 let loaded = load_seen(set, dir, normalise.as_ref(), &mut |rows| {
                     let both = compared && hashes(&rows).any(|row| own_rows.contains(&row));
-                    rows_shared.set(both);
+                    rows_shared.set(both || rows_shared.get());
                 });
                 let loaded = loaded.context("the public set")?;
                 if how.labelled {
@@ -344,19 +347,43 @@ fn take_public(
             other(set)?.train
         }
     };
+    if let Some(weights) = &how.classes {
+        public = weighted(&public, weights, &stream.child("weighted", 0))?;
+    }
     let pool = public.len() + test.len();
     let kept = match how.queries {
         Some(fraction) => Some(fedkt_queries(pool, fraction)?),
         None => how.size,
     };
-    if let Some(kept) = kept {
+    let total = kept.unwrap_or(public.len());
+    let mixed = match &how.mix {
+        Some(mix) => (mix.share * total as f64).round() as usize,
+        None => 0,
+    };
+    if kept.is_some() || mixed > 0 {
+        let kept = total - mixed;
         ensure!(
-            how.size.is_none() || kept <= public.len(),
+            how.queries.is_some() || kept <= public.len(),
             "public: a size of {kept}, but there are only {} samples",
             public.len()
         );
         let chosen = stream.child("kept", 0).draws().choose(public.len(), kept);
         public = public.pick(&chosen);
+    }
+    if let Some(mix) = how.mix.as_ref().filter(|_| mixed > 0) {
+        let more = other(&mix.set)?.train.samples;
+        ensure!(
+            mixed <= more.len(),
+            "public.mix: {mixed} samples of `{}`, which has only {}",
+            mix.set.name(),
+            more.len()
+        );
+        let chosen = stream.child("mixed", 0).draws().choose(more.len(), mixed);
+        return Ok(PublicSamples {
+            samples: joined(&public.samples, &more.pick(&chosen)),
+            labelled: None,
+            truth: None,
+        });
     }
     ensure!(
         !public.is_empty(),
@@ -371,6 +398,71 @@ fn take_public(
         labelled: how.labelled.then(|| public.clone()),
         truth: (!matches!(how.from, PublicFrom::Set(_))).then_some(public),
     })
+}
+
+/// The rows that the weights of their classes leave, drawn at random.
+fn weighted(examples: &Examples, weights: &[f64], stream: &Stream) -> Result<Examples> {
+    let classes = examples
+        .classes()
+        .context("public.classes: the samples have not one class each")?;
+    let largest = weights.iter().copied().fold(0.0, f64::max);
+    let mut rows = Vec::new();
+    for (class, weight) in weights.iter().enumerate() {
+        let of = |row: &usize| classes[*row] as usize == class;
+        let of: Vec<usize> = (0..classes.len()).filter(of).collect();
+        let kept = (weight / largest * of.len() as f64).floor() as usize;
+        let mut draws = stream.child("class", class as u64).draws();
+        rows.extend(draws.choose(of.len(), kept).into_iter().map(|at| of[at]));
+    }
+    rows.sort_unstable();
+    Ok(examples.pick(&rows))
+}
+
+/// The rows of both, those of `first` in front.
+fn joined(first: &Samples, then: &Samples) -> Samples {
+    let both = [first, then];
+    let rows = |samples: &Samples| -> Vec<usize> {
+        let ids = samples.ids().iter();
+        ids.map(|id| *id as usize).collect()
+    };
+    let parts = both.map(|samples| samples.inputs().select(&rows(samples)));
+    let inputs = match parts {
+        [
+            Inputs::Bytes {
+                shape,
+                mut data,
+                mean,
+                std,
+            },
+            Inputs::Bytes {
+                data: more,
+                mean: m,
+                std: s,
+                ..
+            },
+        ] if (&mean, &std) == (&m, &s) => {
+            data.extend(more);
+            Inputs::Bytes {
+                shape,
+                data,
+                mean,
+                std,
+            }
+        }
+        parts => {
+            let width = parts[0].width();
+            let mut data = vec![0.0; width * (parts[0].len() + parts[1].len())];
+            let mut rooms = data.chunks_mut(width.max(1));
+            for part in &parts {
+                for (row, room) in (0..part.len()).zip(&mut rooms) {
+                    part.write_row(row, room);
+                }
+            }
+            let shape = parts[0].shape();
+            Inputs::Dense { shape, data }
+        }
+    };
+    Samples::all(Arc::new(inputs))
 }
 
 /// The first rows of every class, as many of each as keep the proportions.

@@ -47,7 +47,7 @@ pub use folder::{Folder, data_dir};
 pub use load::{Set, load};
 pub use normalise::Normalise;
 pub use overview::{Overview, Share};
-pub use public::{Public, PublicFrom};
+pub use public::{Mix, Public, PublicFrom};
 pub use ranges::check_ranges;
 pub use section::{DataSpec, Limit};
 pub use shared_rows::{digest_of_rows, owned_twice, share_a_row};

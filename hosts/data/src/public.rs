@@ -2,7 +2,7 @@
 
 use crate::column_match::alike;
 use crate::dataset_spec::SetSpec;
-use fl_core::Task;
+use fl_core::{Task, TaskKind};
 use fl_core::settings::between;
 
 fl_core::settings! {
@@ -19,6 +19,25 @@ fl_core::settings! {
         /// Keep only `floor(queries * (public + test))` of them, drawn at random: FedKT's fraction
         /// of queries. The others are not used.
         queries: Option<f64> = None, in 0.0..=1.0;
+        /// The weight of each class, for public samples of other classes than the clients': of the
+        /// class with the largest weight all samples stay, of class `c`
+        /// `floor(weight[c] / largest * samples)`, drawn at random. `size` and `queries` come
+        /// after it.
+        classes: Option<Vec<f64>> = None, added "0.1";
+        /// Replaces a share of the samples by samples of another set, for public data that drift
+        /// away from the clients'.
+        mix: Option<Mix> = None, added "0.1";
+    }
+}
+
+fl_core::settings! {
+    /// Samples of another set among the public samples.
+    pub struct Mix {
+        /// The set; its training rows have inputs of the same shape. Their labels are not used.
+        set: SetSpec;
+        /// The share of the public samples that come from it: `round(share * samples)` of them,
+        /// drawn at random.
+        share: f64, in 0.0..=1.0;
     }
 }
 
@@ -48,16 +67,37 @@ impl Public {
             labelled: false,
             size: None,
             queries: None,
+            classes: None,
+            mix: None,
         }
     }
 
     fn check(&self) -> Result<(), String> {
+        let weights = self.classes.iter().flatten();
         match (self.size, self.queries) {
             (Some(_), Some(_)) => {
                 Err("`size` and `queries` both say how many to keep; give one of them".into())
             }
+            _ if self.labelled && self.mix.is_some() => Err(
+                "`mix` adds samples whose labels mean something else; leave `labelled` out".into(),
+            ),
+            _ if weights.clone().any(|w| !(w.is_finite() && *w >= 0.0)) => {
+                Err("`classes`: every weight must be a number of at least 0".into())
+            }
+            _ if self.classes.is_some() && !weights.clone().any(|w| *w > 0.0) => {
+                Err("`classes`: a weight must be above 0".into())
+            }
             _ => Ok(()),
         }
+    }
+
+    /// The sets that its samples come from, besides the clients' own.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = &SetSpec> {
+        let whole = match &self.from {
+            PublicFrom::Set(set) => Some(set),
+            _ => None,
+        };
+        whole.into_iter().chain(self.mix.iter().map(|mix| &mix.set))
     }
 }
 
@@ -71,9 +111,29 @@ impl PublicFrom {
 impl Public {
     /// Do these samples go with those of the clients?
     pub(crate) fn fits(&self, private: &SetSpec, own: &Task) -> anyhow::Result<()> {
-        let PublicFrom::Set(set) = &self.from else {
-            return Ok(());
+        for set in self.sets() {
+            self.set_fits(set, private, own)?;
+        }
+        let kind = match &self.from {
+            PublicFrom::Set(set) => set.task().map(|task| task.kind),
+            _ => Some(own.kind),
         };
+        match (&self.classes, kind) {
+            (Some(weights), Some(TaskKind::Classes(n))) => anyhow::ensure!(
+                weights.len() == n,
+                "`classes` has {} weights; there must be {n}, one for each class",
+                weights.len()
+            ),
+            (Some(_), Some(_)) => anyhow::bail!(
+                "`classes` needs samples that have one class each, and these have not; leave it out"
+            ),
+            _ => (),
+        }
+        Ok(())
+    }
+
+    /// Do samples of this set go with those of the clients?
+    fn set_fits(&self, set: &SetSpec, private: &SetSpec, own: &Task) -> anyhow::Result<()> {
         let Some(other) = set.task() else {
             return Ok(()); // as above
         };

@@ -23,7 +23,8 @@ pub(crate) fn too_many(public: &Public, own: Option<(usize, usize)>) -> Option<P
         PublicFrom::Share(_) | PublicFrom::Tabular => (own?.0, "the training rows are"),
         PublicFrom::Set(other) => (other.facts().rows?.0, "that set's training rows are"),
     };
-    let size = public.size.filter(|size| *size > most)?;
+    // fewer are there with `classes`, and fewer are needed with `mix`: the loaded rows tell
+    let size = public.size.filter(|size| *size > most && public.mix.is_none())?;
     let text = format!("must be at most {most}, got {size}: {of} {most}");
     Some((path(&["public", "size"]), text))
 }

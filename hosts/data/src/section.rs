@@ -129,17 +129,18 @@ impl DataSpec {
             problems.into_iter().map(add).collect::<Vec<Problem>>()
         };
         let mut problems = below(&["set"], self.set.resolve(folder, Use::Tested));
-        if let Some(Public {
-            from: PublicFrom::Set(set),
-            labelled,
-            ..
-        }) = &mut self.public
-        {
-            let how = match labelled {
+        if let Some(public) = &mut self.public {
+            let how = match public.labelled {
                 true => Use::Labelled,
                 false => Use::Unlabelled,
             };
-            problems.extend(below(&["public", "from", "set"], set.resolve(folder, how)));
+            if let PublicFrom::Set(set) = &mut public.from {
+                problems.extend(below(&["public", "from", "set"], set.resolve(folder, how)));
+            }
+            if let Some(mix) = &mut public.mix {
+                let found = mix.set.resolve(folder, Use::Unlabelled);
+                problems.extend(below(&["public", "mix", "set"], found));
+            }
         }
         if problems.is_empty() {
             (self.clients, self.split) = (Some(self.clients()), Some(self.split()));
@@ -156,16 +157,13 @@ impl DataSpec {
         problems
     }
 
-    /// The set that public samples come from, if they come from one of their own.
-    pub(crate) fn public_set(&self) -> Option<&SetSpec> {
-        match &self.public.as_ref()?.from {
-            PublicFrom::Set(set) => Some(set),
-            _ => None,
-        }
+    /// The sets that public samples come from, besides the clients' own.
+    pub(crate) fn public_sets(&self) -> impl Iterator<Item = &SetSpec> {
+        self.public.iter().flat_map(Public::sets)
     }
 
     fn sets(&self) -> impl Iterator<Item = &SetSpec> {
-        [&self.set].into_iter().chain(self.public_set())
+        [&self.set].into_iter().chain(self.public_sets())
     }
 
     /// Every file that the data are read from, as far as it is there; `dir` is the data directory.

@@ -1,6 +1,7 @@
-//! Attacks on the labels of training data.
-use fl_core::message::Votes;
+//! Attacks on labels: of training data, and of the samples that a client labels for others.
+use fl_core::message::{SoftLabels, Votes};
 use fl_core::prelude::*;
+use ndarray::{Array2, Axis};
 
 settings! {
     /// Two classes.
@@ -24,8 +25,57 @@ choices! {
     }
 }
 
+impl Flip {
+    /// Returns the class that class `c` of `classes` becomes.
+    fn of(&self, c: u32, classes: u32) -> u32 {
+        match self {
+            Self::Opposite => classes - 1 - c,
+            Self::Next => (c + 1) % classes,
+            Self::Pair(pair) if c == pair.from => pair.to,
+            Self::Pair(_) => c,
+        }
+    }
+
+    fn check(&self, classes: usize) -> Result<()> {
+        if let Self::Pair(pair) = self {
+            let most = pair.from.max(pair.to);
+            ensure!(
+                (most as usize) < classes,
+                "flip: there is no class {most}; there are {classes}, from 0"
+            );
+        }
+        Ok(())
+    }
+
+    /// Moves every class's column to the class that it becomes. The columns of a pair change
+    /// places, so every row keeps its numbers.
+    fn columns(&self, values: &Array2<f32>) -> Result<Array2<f32>> {
+        let classes = values.ncols();
+        self.check(classes)?;
+        let mut from: Vec<usize> = (0..classes).collect();
+        match self {
+            Self::Pair(pair) => from.swap(pair.from as usize, pair.to as usize),
+            _ => (0..classes).for_each(|c| from[self.of(c as u32, classes as u32) as usize] = c),
+        }
+        Ok(values.select(Axis(1), &from))
+    }
+}
+
+/// What an attacker would have answered, had it been honest.
+fn honest<M: Message>(inbox: &Inbox<M>) -> Result<&M> {
+    let own = inbox.iter().next().context("an inbox is never empty")?;
+    Ok(&own.body)
+}
+
+const CLAIMS: Properties = Properties {
+    order_free: false,
+    weight_scale_free: true,
+    weight_free: true,
+    within_hull: false,
+};
+
 settings! {
-    /// Trains on wrong labels (label flipping; Fang et al. 2020).
+    /// Gives every sample a wrong label (label flipping; Fang et al. 2020).
     pub struct LabelFlip {
         /// The mapping of classes.
         flip: Flip = Flip::Opposite;
@@ -37,31 +87,68 @@ impl Aggregator for LabelFlip {
     type Out = Votes;
 
     fn aggregate(&mut self, _: &Round, inbox: &Inbox<Votes>) -> Result<Votes> {
-        let own = inbox.iter().next().context("an inbox is never empty")?;
-        let (mut votes, classes) = (own.body.clone(), own.body.classes() as u32);
-        if let Flip::Pair(pair) = &self.flip {
-            let most = pair.from.max(pair.to);
-            ensure!(
-                most < classes,
-                "flip: there is no class {most}; there are {classes}, from 0"
-            );
-        }
-        votes.labels.mapv_inplace(|c| match &self.flip {
-            Flip::Opposite => classes - 1 - c,
-            Flip::Next => (c + 1) % classes,
-            Flip::Pair(pair) if c == pair.from => pair.to,
-            Flip::Pair(_) => c,
-        });
+        let mut votes = honest(inbox)?.clone();
+        let classes = votes.classes();
+        self.flip.check(classes)?;
+        votes
+            .labels
+            .mapv_inplace(|c| self.flip.of(c, classes as u32));
         Ok(votes)
     }
 
     fn claims(&self) -> Properties {
-        Properties {
-            weight_free: true,
-            weight_scale_free: true,
-            ..Properties::default()
-        }
+        CLAIMS
     }
 }
 plugin!(attack "label-flip" => LabelFlip,
+    papers: ["Fang et al. 2020"]);
+
+settings! {
+    /// Answers with the probabilities of wrong classes (label flipping in distillation).
+    pub struct SoftLabelFlip {
+        /// The mapping of classes; the probabilities of a pair change places.
+        flip: Flip = Flip::Opposite;
+    }
+}
+
+impl Aggregator for SoftLabelFlip {
+    type In = SoftLabels;
+    type Out = SoftLabels;
+
+    fn aggregate(&mut self, _: &Round, inbox: &Inbox<SoftLabels>) -> Result<SoftLabels> {
+        let own = honest(inbox)?;
+        let values = self.flip.columns(&own.values)?;
+        Ok(SoftLabels::new(own.rows.clone(), values))
+    }
+
+    fn claims(&self) -> Properties {
+        CLAIMS
+    }
+}
+plugin!(attack "soft-label-flip" => SoftLabelFlip,
+    papers: ["Fang et al. 2020"]);
+
+settings! {
+    /// Answers with the scores of wrong classes (label flipping in distillation).
+    pub struct ScoreFlip {
+        /// The mapping of classes; the scores of a pair change places.
+        flip: Flip = Flip::Opposite;
+    }
+}
+
+impl Aggregator for ScoreFlip {
+    type In = Logits;
+    type Out = Logits;
+
+    fn aggregate(&mut self, _: &Round, inbox: &Inbox<Logits>) -> Result<Logits> {
+        let own = honest(inbox)?;
+        let values = self.flip.columns(&own.values)?;
+        Ok(Logits::new(own.rows.clone(), values))
+    }
+
+    fn claims(&self) -> Properties {
+        CLAIMS
+    }
+}
+plugin!(attack "score-flip" => ScoreFlip,
     papers: ["Fang et al. 2020"]);

@@ -3,7 +3,7 @@
 mod labels;
 mod parameters;
 
-pub use labels::{Flip, LabelFlip, Pair};
+pub use labels::{Flip, LabelFlip, Pair, ScoreFlip, SoftLabelFlip};
 pub use parameters::{
     Attacker, Forge, Gaussian, InnerProduct, LittleIsEnough, Replacement, SignFlip,
 };

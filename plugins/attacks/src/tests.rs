@@ -1,6 +1,6 @@
 use super::*;
 use fl_core::ClientMessage;
-use fl_core::message::Votes;
+use fl_core::message::{SoftLabels, Votes};
 use fl_core::prelude::*;
 use fl_core::settings::{Settings, read_yaml};
 use ndarray::arr2;
@@ -22,6 +22,8 @@ fn they_are_aggregators() {
     fl_conformance::aggregator(|| attacker::<Replacement>("{}"));
     fl_conformance::aggregator(|| part::<LabelFlip>("{}"));
     fl_conformance::aggregator(|| part::<LabelFlip>("{flip: next}"));
+    fl_conformance::aggregator(|| part::<SoftLabelFlip>("{}"));
+    fl_conformance::aggregator(|| part::<ScoreFlip>("{flip: next}"));
 }
 
 #[test]
@@ -64,5 +66,31 @@ fn exact_labels_are_flipped() {
     assert_eq!(
         error.to_string(),
         "flip: there is no class 3; there are 3, from 0"
+    );
+}
+
+#[test]
+fn exact_probabilities_and_scores_go_to_wrong_classes() {
+    let values = arr2(&[[0.5, 0.25, 0.125], [1.0, 0.0, 0.0]]);
+    let flipped = |settings: &str| {
+        let soft = SoftLabels::new(vec![3, 9], values.clone());
+        let inbox = Inbox::new(vec![ClientMessage::new(0, 1.0, soft)])?;
+        let soft = part::<SoftLabelFlip>(settings).aggregate(&Round::first(), &inbox)?;
+        let scores = Logits::new(vec![3, 9], values.clone());
+        let inbox = Inbox::new(vec![ClientMessage::new(0, 1.0, scores)])?;
+        let scores = part::<ScoreFlip>(settings).aggregate(&Round::first(), &inbox)?;
+        assert_eq!((&soft.rows, &soft.values), (&scores.rows, &scores.values));
+        Ok::<_, anyhow::Error>(soft.values)
+    };
+    let opposite = arr2(&[[0.125, 0.25, 0.5], [0.0, 0.0, 1.0]]);
+    assert_eq!(flipped("{}").unwrap(), opposite);
+    let next = arr2(&[[0.125, 0.5, 0.25], [0.0, 1.0, 0.0]]);
+    assert_eq!(flipped("{flip: next}").unwrap(), next);
+    let pair = arr2(&[[0.25, 0.5, 0.125], [0.0, 1.0, 0.0]]);
+    assert_eq!(flipped("{flip: {pair: {from: 0, to: 1}}}").unwrap(), pair);
+    let error = flipped("{flip: {pair: {from: 4, to: 1}}}").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "flip: there is no class 4; there are 3, from 0"
     );
 }

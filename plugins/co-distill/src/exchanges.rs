@@ -23,6 +23,7 @@ pub(crate) const SERVER_FILTER: SelectorSlot<SoftLabels> =
 
 const COMBINES: &str = "Combines the clients' answers.";
 const NOISE: &str = "Noise on a client's answer.";
+const FORGES: &str = "Replaces the labels of attackers; name the attackers with `clients`.";
 /// The aggregator gets each hard label as a one-hot row.
 const ENSEMBLE: AggregatorSlot<SoftLabels, SoftLabels> = AggregatorSlot::new("ensemble", COMBINES);
 const ENSEMBLE_OF_SCORES: AggregatorSlot<Logits, Logits> =
@@ -30,6 +31,9 @@ const ENSEMBLE_OF_SCORES: AggregatorSlot<Logits, Logits> =
 const SOFT_PRIVACY: MechanismSlot<SoftLabels> = MechanismSlot::new("privacy", NOISE);
 const HARD_PRIVACY: MechanismSlot<Votes> = MechanismSlot::new("privacy", NOISE);
 const SCORE_PRIVACY: MechanismSlot<Logits> = MechanismSlot::new("privacy", NOISE);
+const SOFT_ATTACK: AttackSlot<SoftLabels> = AttackSlot::new("attack", FORGES);
+const HARD_ATTACK: AttackSlot<Votes> = AttackSlot::new("attack", FORGES);
+const SCORE_ATTACK: AttackSlot<Logits> = AttackSlot::new("attack", FORGES);
 
 pub(crate) const WARM_UP: Exchange<Nothing, Nothing> = Exchange::new("warm-up");
 pub(crate) const KNOWN: Exchange<Nothing, Mask> =
@@ -41,6 +45,17 @@ pub(crate) const LEARN_SOFT: Exchange<SoftLabels, Nothing> =
     Exchange::new("learning from soft labels");
 pub(crate) const LEARN_SCORES: Exchange<Logits, Nothing> = Exchange::new("learning from scores");
 pub(crate) const LEARN_HARD: Exchange<Votes, Nothing> = Exchange::new("learning from hard labels");
+
+/// Lets attackers answer with what their attack makes of their honest labels.
+fn forged<'p, M: Message>(
+    labels: Declared<'p, Ids, M>,
+    slot: &'static AttackSlot<M>,
+) -> Declared<'p, Ids, M> {
+    labels.forged_by(slot, |me, _, honest| {
+        let own = ClientMessage::new(me.id(), 1.0, honest);
+        me.attack(slot, None, &Inbox::new(vec![own])?)
+    })
+}
 
 impl CoDistill {
     pub(crate) fn declared(&self) -> Declaration<'_> {
@@ -71,16 +86,18 @@ impl CoDistill {
         let all = match self.labels {
             Labels::Soft => {
                 let said = SOFT.answered_by(|me, ids| self.label(me, ids, soft));
-                all.exchange(self.said(said).releases(&SOFT_PRIVACY).into(&ENSEMBLE))
+                let said = self.said(said).releases(&SOFT_PRIVACY).into(&ENSEMBLE);
+                all.exchange(forged(said, &SOFT_ATTACK))
             }
             Labels::Hard => {
                 let said = HARD.answered_by(|me, ids| self.label(me, ids, hard));
-                all.exchange(self.said(said).releases(&HARD_PRIVACY).into(&ENSEMBLE))
+                let said = self.said(said).releases(&HARD_PRIVACY).into(&ENSEMBLE);
+                all.exchange(forged(said, &HARD_ATTACK))
             }
             Labels::Scores(_) => {
                 let said = SCORES.answered_by(|me, ids| self.label(me, ids, |scores| scores));
                 let said = self.said(said).releases(&SCORE_PRIVACY);
-                all.exchange(said.into(&ENSEMBLE_OF_SCORES))
+                all.exchange(forged(said.into(&ENSEMBLE_OF_SCORES), &SCORE_ATTACK))
             }
         };
         match (&self.reply, &self.labels) {

@@ -3,6 +3,7 @@
 mod exchanges;
 mod filter;
 mod filter_metrics;
+mod label_metrics;
 mod labels;
 mod local_schedule;
 mod mean;

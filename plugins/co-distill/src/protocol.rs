@@ -2,6 +2,7 @@
 //! ([`crate::Labels`]), and in the parts that filter and combine them. They also differ in the
 //! teacher ([`crate::Teacher`]) and in the order of a client's training ([`crate::Order`]).
 use crate::exchanges::*;
+use crate::label_metrics;
 use crate::labels::{Lesson, Taught, one_hot, truth};
 use crate::settings::{CoDistill, Labels, Order, Reply, Teacher};
 use fl_core::message::{SoftLabels, Votes};
@@ -15,6 +16,9 @@ impl Protocol for CoDistill {
     }
 
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
+        for who in fed.who("attack") {
+            fed.warn(&format!("attackers: {who}"));
+        }
         let mut state = State::default();
         fed.once("warm-up", &mut state, |fed, state, round| {
             fed.collect(round, &WARM_UP, &fed.everyone(), |_| &Nothing)?;
@@ -28,10 +32,12 @@ impl Protocol for CoDistill {
             // each client labels the samples that its selector accepts, and the server averages the
             // labels
             let mut taught = self.collect_labels(fed, round, &batch)?;
+            self.judge(fed, round, "ensemble", &taught)?;
             // the server's selector drops the ambiguous ones
             if let Some(clear) = fed.select(&SERVER_FILTER, round, &taught.soft())? {
                 taught.retain_rows(&clear);
             }
+            self.judge(fed, round, "taught", &taught)?;
             state.count(fed, round, &taught)?;
             if self.teacher == Teacher::Truth {
                 taught = truth(fed, taught.rows().to_vec())?;
@@ -195,6 +201,20 @@ impl CoDistill {
         let mut draws = round.stream.child("public", 0).draws();
         let drawn = draws.choose(pool.len(), self.batch().min(pool.len()));
         Ids(drawn.into_iter().map(|at| pool[at]).collect())
+    }
+
+    /// Measures the harm of labels, if the spec asks for it.
+    fn judge(
+        &self,
+        fed: &mut Server<'_>,
+        round: &Round,
+        name: &str,
+        labels: &Taught,
+    ) -> Result<()> {
+        match self.judge_labels {
+            true => label_metrics::judge(fed, round, name, &labels.soft()),
+            false => Ok(()),
+        }
     }
 
     fn teach_student(&self, fed: &mut Server<'_>, round: &Round, taught: Taught) -> Result<Taught> {

@@ -128,6 +128,9 @@ settings! {
         /// Draw a new private sample in every round; the costs add up. Only if `parts.sampling`
         /// is filled.
         resample: bool = false;
+        /// Measure how many of the ensemble's labels are misleading or ambiguous, by the true
+        /// classes of the public samples: `ensemble.misleading`, `taught.misleading` and the like.
+        judge_labels: bool = false, added "0.1";
     }
 }
 

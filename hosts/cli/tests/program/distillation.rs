@@ -556,3 +556,37 @@ fn what_class_means_have_no_use_for_is_a_mistake() {
         assert!(said.contains(right), "{said}");
     }
 }
+
+#[test]
+fn attackers_mislead_the_ensemble_and_only_attacks_on_its_labels_fit() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let judged = "  judge-labels: true";
+    let misled = |labels: &str, ensemble: &str, attack: &str| {
+        let protocol = format!("  labels: {labels}\n{judged}");
+        let spec = spec(dir, &protocol, &format!("  ensemble: {ensemble}\n{attack}"));
+        let _ = fs::remove_dir_all(dir.join("out"));
+        let iid = ["--set", "data.split=iid", "--json", "--out", "out"];
+        let answer = json(dir, &[&["run", &spec][..], &iid].concat());
+        let text = answer.to_string();
+        assert_eq!(text.contains("attackers: "), !attack.is_empty(), "{text}");
+        answer["metrics"]["taught.misleading"].as_f64().unwrap()
+    };
+    for (labels, ensemble, flip) in [
+        ("soft", "{ use: mean-labels }", "soft-label-flip"),
+        ("hard", "{ use: mean-labels }", "label-flip"),
+        ("scores", "{ use: mean-logits }", "score-flip"),
+    ] {
+        let attack = format!("  attack: {{ use: {flip}, flip: next, clients: 0-2 }}");
+        let (honest, attacked) = (misled(labels, ensemble, ""), misled(labels, ensemble, &attack));
+        assert!(honest < 0.2 && attacked > 0.6, "{labels}: {honest} {attacked}");
+    }
+    let parts = format!("{MEAN}\n  attack: {{ use: sign-flip, clients: [0] }}");
+    let (code, said) = fails(dir, &["check", &spec(dir, "", &parts)]);
+    assert!(code == 2 && said.contains("soft-label-flip"), "{said}");
+    // without the true classes there is nothing to judge by
+    let spec = spec(dir, judged, MEAN);
+    let public = "data.public={from: {set: {blobs: {classes: 4, seed: 9}}}}";
+    let (code, said) = fails(dir, &["run", &spec, "--set", public, "--out", "other"]);
+    assert!(code == 2 && said.contains("judge-labels"), "{said}");
+}

@@ -488,3 +488,68 @@ fn a_normalisation_of_ones_own() {
     assert!(bad(vec![0.0; 8], vec![0.0; 8]).contains("above 0"));
     assert!(bad(vec![f32::NAN; 8], vec![1.0; 8]).contains("finite"));
 }
+
+#[test]
+fn class_weights_and_rows_of_another_set_make_public_data_drift() {
+    let read = |public: &str| DataSpec {
+        public: Some(fl_core::settings::read_yaml(public).unwrap()),
+        ..DataSpec::iid(blobs(), 3)
+    };
+    let public = |public: &str| made(&read(public)).unwrap().public.unwrap();
+    // 50 of every class; the weights are relative
+    let weighted =
+        public("{from: {share: 0.5}, labelled: true, classes: [4, 2, 0, 0.125]}").labelled;
+    assert_eq!(weighted.unwrap().class_counts(), [50, 25, 0, 1]);
+    let rest = made(&read("{from: {share: 0.5}, classes: [1, 0, 0, 0]}")).unwrap();
+    assert_eq!(ids(rest.clients.iter().map(|k| &k.samples)).len(), 200);
+
+    let values = |samples: &Samples| -> Vec<Vec<f32>> {
+        let of = |id: &u32| {
+            let mut room = vec![0.0; samples.inputs().width()];
+            samples.inputs().write_row(*id as usize, &mut room);
+            room
+        };
+        samples.ids().iter().map(of).collect()
+    };
+    let own = values(&public("{from: {share: 0.5}}").samples);
+    for share in [0.0, 0.25, 1.0] {
+        let text = format!(
+            "{{from: {{share: 0.5}}, size: 80, mix: {{set: {{blobs: {{seed: 9}}}}, share: {share}}}}}"
+        );
+        let mixed = public(&text);
+        assert_eq!(mixed.truth.is_some(), share == 0.0);
+        let rows = values(&mixed.samples);
+        let found = rows.iter().filter(|row| own.contains(row)).count();
+        assert_eq!((rows.len(), found), (80, 80 - (share * 80.0) as usize));
+    }
+    // the same rows in the clients' set are seen, whichever part of the public data they are
+    let shared = made(&read("{from: {set: {blobs: {seed: 9}}}, mix: {set: blobs, share: 0.5}}"));
+    let said = shared.unwrap().inferred.join("; ");
+    assert!(said.contains("public as well"), "{said}");
+
+    for (public, part) in [
+        ("{from: {share: 0.5}, classes: [1, 1]}", "`classes` has 2 weights; there must be 4"),
+        (
+            "{from: {share: 0.5}, size: 300, mix: {set: {blobs: {seed: 9, train: 10}}, share: 0.5}}",
+            "public.mix: 150 samples of `blobs`, which has only 10",
+        ),
+        (
+            "{from: {share: 0.5}, mix: {set: {glyphs: {}}, share: 0.5}}",
+            "they must be equal",
+        ),
+    ] {
+        let found = error(&read(public));
+        assert!(found.contains(part), "{found}");
+    }
+    for (public, part) in [
+        ("{from: {share: 0.5}, classes: [1, -1, 1, 1]}", "at least 0"),
+        ("{from: {share: 0.5}, classes: [0, 0, 0, 0]}", "must be above 0"),
+        (
+            "{from: {share: 0.5}, labelled: true, mix: {set: blobs, share: 0.5}}",
+            "leave `labelled` out",
+        ),
+    ] {
+        let found = fl_core::settings::read_yaml::<Public>(public).unwrap_err();
+        assert!(format!("{found:#}").contains(part), "{found:#}");
+    }
+}
