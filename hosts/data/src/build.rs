@@ -7,13 +7,13 @@ use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split, fr
 use crate::public::{Public, PublicFrom};
 use crate::ranges::check_ranges;
 use crate::section::DataSpec;
-use crate::shared_rows::{digest_of_rows, hashes};
+use crate::shared_rows::{RowHash, digest_of_rows, hashes, row_hashes};
 use crate::split::{Groups, by_file, extremes, split};
 use crate::split_spec::Split;
 use crate::undersampled::{self, Undersampled, Undersampler};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::{Examples, Labels, Samples, Stream, Task};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -53,8 +53,19 @@ pub struct Assembled {
     pub inferred: Vec<String>,
     /// The hash of the rows of the clients' set ([`build_identified`]).
     pub digest: Option<String>,
+    /// The hashes of single rows ([`build_identified`]).
+    pub identity: Option<RowIdentity>,
     /// A row that two clients have. A guarantee for one example assumes that it is one client's.
     pub twice: Option<String>,
+}
+
+/// The hashes of rows as they were decoded.
+#[derive(Clone, Debug)]
+pub struct RowIdentity {
+    /// Those of each client, of all its rows.
+    pub clients: Vec<Vec<RowHash>>,
+    /// Those of public rows, and of the test rows of a user's own set.
+    pub public: Vec<RowHash>,
 }
 
 /// The public samples.
@@ -107,7 +118,8 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     let shared = other_set.and_then(|public| spec.set.shared_source(public, dir));
     let compared = other_set.is_some() && shared.is_none();
     let (mut own_rows, rows_shared) = (HashSet::new(), Cell::new(false));
-    let mut identity = None;
+    // by the id of a row
+    let (mut own_hashes, mut tested) = (Vec::new(), Vec::new());
     let Set {
         train,
         test,
@@ -119,11 +131,17 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         notes,
         inferred,
         twice,
-    } = load_seen(&spec.set, dir, spec.normalise.as_ref(), &mut |rows| {
+    } = load_seen(&spec.set, dir, spec.normalise.as_ref(), &mut |rows, test| {
         if compared {
-            own_rows = hashes(&rows).collect();
+            own_rows = hashes(rows).collect();
         }
-        identity = identify.then(|| digest_of_rows(&rows));
+        if identify {
+            own_hashes = row_hashes(rows);
+            // published test rows of a set may equal its training rows by chance
+            if spec.set.of_a_user() {
+                tested = row_hashes(test);
+            }
+        }
     })
     .and_then(numbered)?;
     let mut inferred: Vec<String> = inferred.into_iter().map(|found| found.text).collect();
@@ -136,13 +154,17 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     let mut train = first(train, spec.limit.train)?;
     let mut test = first(test, spec.limit.test)?;
 
+    let other_hashes = RefCell::new(Vec::new());
     let public = match &spec.public {
         Some(how) => {
             // labels that are not used need not have the same classes
             let other = |set: &SetSpec| {
-                let loaded = load_seen(set, dir, normalise.as_ref(), &mut |rows| {
-                    let both = compared && hashes(&rows).any(|row| own_rows.contains(&row));
+                let loaded = load_seen(set, dir, normalise.as_ref(), &mut |rows, _| {
+                    let both = compared && hashes(rows).any(|row| own_rows.contains(&row));
                     rows_shared.set(both);
+                    if identify {
+                        other_hashes.replace(row_hashes(rows));
+                    }
                 });
                 let loaded = loaded.context("the public set")?;
                 if how.labelled {
@@ -203,6 +225,23 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         _ => Vec::new(),
     };
     let mut clients: Vec<Examples> = parts.clients.iter().map(|rows| train.pick(rows)).collect();
+    let identity = identify.then(|| {
+        let of = |ids: &[u32], all: &[RowHash]| ids.iter().map(|id| all[*id as usize]).collect();
+        let clients = clients.iter();
+        let clients = clients.map(|own| of(own.samples.ids(), &own_hashes)).collect();
+        let ids = public.as_ref().map_or(&[][..], |public| public.samples.ids());
+        let mut open: Vec<RowHash> = match spec.public.as_ref().map(|how| &how.from) {
+            None => Vec::new(),
+            Some(PublicFrom::Set(_)) => of(ids, &other_hashes.borrow()),
+            Some(PublicFrom::HalfOfTest) => Vec::new(),
+            Some(_) => of(ids, &own_hashes),
+        };
+        open.extend(&tested);
+        RowIdentity {
+            clients,
+            public: open,
+        }
+    });
     let mut client_validation = vec![];
     if spec.validation != 0.0 {
         for (k, own) in clients.iter_mut().enumerate() {
@@ -236,7 +275,8 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         notes,
         uneven,
         inferred,
-        digest: identity,
+        digest: identify.then(|| fl_core::hex(&digest_of_rows(own_hashes))),
+        identity,
         twice: twice.filter(|_| matches!(spec.split(), Split::ByFile)),
     };
     if let Some(how) = &spec.undersampled {

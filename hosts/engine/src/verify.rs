@@ -510,9 +510,9 @@ impl KeptRun<'_> {
 
     fn aggregate(&self, path: &Path, line: &Line, exec: &SharedExecutor) -> anyhow::Result<()> {
         let step = &line.step;
-        let mut kept = KeptMessages::open(path)?;
+        let mut kept = KeptMessages::<AggregationContext>::open(path)?;
         let salt = kept.salt;
-        let context: AggregationContext = kept.context.clone();
+        let context = kept.context.clone();
         same(line, "an aggregation in", &context.slot, &step.receipt.slot)?;
         let aggregator: Box<dyn AnyAggregator> = self.make(Role::Aggregator, &context.slot, &context.made)?;
         let of = aggregator.input();

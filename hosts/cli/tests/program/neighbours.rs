@@ -177,11 +177,13 @@ fn an_accountant_keeps_texts_of_errors_out_of_the_files_of_a_run() {
     let d = tempfile::tempdir().unwrap();
     let dir = d.path();
     six(dir);
-    // a row that no model can learn from
-    let bad = rows(0..20) + "3e38,3e38,b\n";
-    fs::write(dir.join("0.csv"), bad).unwrap();
-    let text = "is NaN at step";
-    let private = format!("faults: {{ on-error: drop, on-nan: drop }}\n{CLIENT}");
+    // client 0 cannot train
+    let client = CLIENT.replace(
+        "model: { use: linear }",
+        "model: [{ clients: 0, use: linear, lr: 1e38, l2: 1e38 }, { use: linear }]",
+    );
+    let text = "the loss is NaN at step";
+    let private = format!("faults: {{ on-error: drop, on-nan: drop }}\n{client}");
     let ways = [
         ("drop", private.clone()),
         ("retry", private.replace("on-error: drop", "on-error: { retry: 1 }")),
@@ -201,7 +203,7 @@ fn an_accountant_keeps_texts_of_errors_out_of_the_files_of_a_run() {
         assert_eq!(withheld, name != "none", "{report}");
     }
     // nor into the tables of a study, which the failing run ends at its terminal
-    fs::write(dir.join("s.yaml"), spec(CLIENT)).unwrap();
+    fs::write(dir.join("s.yaml"), spec(&client)).unwrap();
     let study = "name: st\ntables: [{ name: t, base: s.yaml, seeds: 1, rows: [{ name: one }] }]\n";
     fs::write(dir.join("st.yaml"), study).unwrap();
     let run = fl(dir, &["study", "st.yaml", "--out", "st"]);
