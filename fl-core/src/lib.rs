@@ -46,7 +46,8 @@ pub use privacy::PrivacyEvent;
 pub use roles::*;
 pub use round::{LogEvent, Round};
 pub use server::receipts::{
-    AggregationContext, Receipt, ReceiptInput, ServerStep, StepRecorder, aggregate_again,
+    AggregationContext, Receipt, ReceiptInput, ReleaseContext, ServerStep, StepRecorder,
+    aggregate_again, release_again,
 };
 pub use server::{RunState, Server};
 pub use slot::*;

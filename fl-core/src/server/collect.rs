@@ -206,7 +206,14 @@ impl RunState<'_> {
         self.ledger.expose_answers(exchange, needs, &releases)?;
         self.count_requests(exchange, to);
         let faults = self.faults.clone();
-        let mut collector = Collector::new(round, exchange, to.len(), needs, faults.clone());
+        let mut collector = Collector::new(
+            round,
+            exchange,
+            to.len(),
+            needs,
+            faults.clone(),
+            self.ledger.accounts(),
+        );
         for id in to {
             collector.send(down(*id), &mut self.step.asked_about);
         }

@@ -27,6 +27,7 @@ pub(crate) struct Collector {
     chain: Sha256,
     needs: RequiredInputs,
     faults: Faults,
+    withholds: bool,
     /// The last message, with its digest and bytes: a message that all clients get is hashed once.
     sent: Option<(*const (), [u8; 32], Bytes)>,
     spent: Vec<(ClientId, Vec<PrivacyEvent>)>,
@@ -39,13 +40,31 @@ pub(crate) fn asked(sent: &dyn AnyMessage) -> Option<&[u32]> {
     sent.as_any().downcast_ref::<Ids>().map(|ids| &ids.0[..])
 }
 
+/// Returns why an answer is unusable, for the files of a run. With an accountant (`withholds`) it
+/// is the kind of the error only, because its text may hold values of a client's data.
+pub(crate) fn reason(error: &anyhow::Error, withholds: bool) -> String {
+    if !withholds {
+        return format!("{error:#}");
+    }
+    let kind = match error.downcast_ref() {
+        Some(Problem::NotFinite { .. }) => "a number is not finite",
+        Some(Problem::Shape(_)) => "a shape does not fit",
+        Some(Problem::Weight { .. }) => "its weight cannot be used",
+        Some(Problem::Absent(_)) => "it did not answer",
+        _ => "it could not answer",
+    };
+    format!("{kind}; an accountant withholds the text of the error, which may hold private values")
+}
+
 impl Collector {
+    /// `withholds`: whether the texts of errors are kept from the files of the run.
     pub fn new(
         round: &Round,
         exchange: &ExchangeSpec,
         clients: usize,
         needs: RequiredInputs,
         faults: Faults,
+        withholds: bool,
     ) -> Self {
         Self {
             entry: JournalEntry {
@@ -67,6 +86,7 @@ impl Collector {
             chain: Sha256::new(),
             needs,
             faults,
+            withholds,
             sent: None,
             spent: Vec::new(),
             measures: BTreeMap::new(),
@@ -176,18 +196,19 @@ impl Collector {
         error: anyhow::Error,
         attempt: usize,
     ) -> Result<bool> {
+        let why = reason(&error, self.withholds);
         match self.faults.policy(&error) {
             Fault::Retry(times) if attempt < *times => {
-                self.entry.again.push((id, format!("{error:#}")));
+                self.entry.again.push((id, why));
                 return Ok(true);
             }
             Fault::Retry(times) => {
-                let why = format!("{error:#} (asked {} times)", times + 1);
+                let why = format!("{why} (asked {} times)", times + 1);
                 self.entry.dropped.push((id, why));
             }
-            Fault::Drop => self.entry.dropped.push((id, format!("{error:#}"))),
+            Fault::Drop => self.entry.dropped.push((id, why)),
             Fault::Fail => {
-                self.entry.dropped.push((id, format!("{error:#}")));
+                self.entry.dropped.push((id, why));
                 let label = self.entry.question.clone();
                 return Err(error.context(format!("client {id}")).context(label));
             }
@@ -205,7 +226,7 @@ impl Collector {
                 let why = if too {
                     "refused as well".into()
                 } else {
-                    format!("{error:#}")
+                    reason(&error, self.withholds)
                 };
                 return self.entry.dropped.push((from, why));
             }
@@ -214,7 +235,10 @@ impl Collector {
         self.spent.push((from, envelope.spent));
         match body.open_as(self.up) {
             Ok(body) => self.entry.bytes_up += message::bytes(&*body, asked(sent)),
-            Err(error) => self.entry.dropped.push((from, format!("{error:#}"))),
+            Err(error) => {
+                let why = reason(&error, self.withholds);
+                self.entry.dropped.push((from, why));
+            }
         }
     }
 

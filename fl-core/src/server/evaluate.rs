@@ -5,6 +5,7 @@ use crate::message::Params;
 use crate::privacy::Noise;
 use crate::server::RunState;
 use crate::server::calls::{Results, ServerCalls};
+use crate::server::collector::reason;
 use crate::server::steps::PendingEvaluation;
 use crate::{
     ClientId, Evaluation, Examples, Fault, Problem, Result, Round, Samples, metrics, parametric,
@@ -126,11 +127,12 @@ impl Results for RunState<'_> {
         }
         self.expose_models(slot)?;
         let (faults, mut scored, mut lost) = (self.faults.clone(), Vec::new(), Vec::new());
+        let withholds = self.ledger.accounts();
         self.host.score_clients(slot, &mut |id, score| {
             match score {
                 Ok(score) => scored.push((id, score)),
                 Err(error) if *faults.policy(&error) != Fault::Fail => {
-                    lost.push((id, format!("{error:#}")));
+                    lost.push((id, reason(&error, withholds)));
                 }
                 Err(error) => return Err(error.context(format!("evaluating client {id}"))),
             }
@@ -270,11 +272,12 @@ impl Results for RunState<'_> {
     fn keep_clients(&mut self, slot: &str) -> Result<()> {
         self.expose_models(slot)?;
         let (faults, mut lost) = (self.faults.clone(), Vec::new());
+        let withholds = self.ledger.accounts();
         self.host.keep_clients(slot, &mut |id, error| {
             if *faults.policy(&error) == Fault::Fail {
                 return Err(error.context(format!("keeping the model of client {id}")));
             }
-            lost.push((id, format!("{error:#}")));
+            lost.push((id, reason(&error, withholds)));
             Ok(())
         })?;
         for (id, why) in lost {

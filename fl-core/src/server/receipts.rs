@@ -1,9 +1,11 @@
 //! Receipts of what a run does at the server: from which messages, with which part, what was made.
 
 use crate::message::{self, AnyMessage, Erased, hex, message_type};
+use crate::privacy::ReleaseNoise;
 use crate::server::RunState;
 use crate::{
-    AnyAggregator, ClientId, ClientMessage, Problem, Result, Round, SharedExecutor, Stream, Task,
+    AnyAggregator, AnyMechanism, ClientId, ClientMessage, Cohort, Problem, Result, Round,
+    SharedExecutor, Stream, Task,
 };
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
@@ -89,9 +91,30 @@ pub struct AggregationContext {
     pub folds: bool,
 }
 
+/// What a release with seeded noise was made from: enough to repeat it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReleaseContext {
+    /// The slot of the mechanism.
+    pub slot: String,
+    /// The task that the mechanism was made for, and the key of the stream that it was made with.
+    pub made: (Task, [u8; 32]),
+    /// The mechanism's state before.
+    pub state: Vec<u8>,
+    /// The clients whose data the message was made from.
+    pub cohort: Cohort,
+    /// Whether the mechanism bounds the message first.
+    pub clips: bool,
+    /// The number of released queries, if the budget did not pay for all.
+    pub queries: Option<usize>,
+    /// The key of the noise's stream.
+    pub stream: [u8; 32],
+    /// The wire form of the message before clipping and noise.
+    pub message: Vec<u8>,
+}
+
 /// Keeps receipts. A host has one for each run.
 pub trait StepRecorder {
-    /// Returns whether it keeps the messages of aggregations.
+    /// Returns whether it keeps the messages of aggregations, and of releases that can be repeated.
     fn keeps(&self) -> bool;
 
     /// Begins a step; one that was begun before and not ended is forgotten. `secret`: hashes would
@@ -101,6 +124,16 @@ pub trait StepRecorder {
     /// # Errors
     /// If it cannot be written.
     fn begin(&mut self, secret: bool, context: Option<AggregationContext>) -> Result<()>;
+
+    /// As [`StepRecorder::begin`], of a release. `context` is what to repeat it from, if messages
+    /// are kept and the noise is seeded.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn begin_release(&mut self, secret: bool, context: Option<ReleaseContext>) -> Result<()> {
+        let _ = context;
+        self.begin(secret, None)
+    }
 
     /// Adds a message of the step.
     ///
@@ -142,6 +175,13 @@ impl<'a> StepLog<'a> {
     pub fn begin(&mut self, context: Option<AggregationContext>) -> Result<()> {
         match &mut self.recorder {
             Some(recorder) => recorder.begin(self.secret, context),
+            None => Ok(()),
+        }
+    }
+
+    pub fn begin_release(&mut self, context: Option<ReleaseContext>) -> Result<()> {
+        match &mut self.recorder {
+            Some(recorder) => recorder.begin_release(self.secret, context),
             None => Ok(()),
         }
     }
@@ -233,6 +273,27 @@ impl RunState<'_> {
         }
     }
 
+    /// What a release is made from. The noise's stream and the number of queries follow.
+    pub(crate) fn release_context(
+        &self,
+        slot: &str,
+        mechanism: &dyn AnyMechanism,
+        message: &dyn AnyMessage,
+        (cohort, clips): (&Cohort, bool),
+    ) -> ReleaseContext {
+        let context = self.store.context(slot, 0);
+        ReleaseContext {
+            slot: slot.into(),
+            made: (context.task, context.stream.key()),
+            state: mechanism.save(),
+            cohort: cohort.clone(),
+            clips,
+            queries: None,
+            stream: [0; 32],
+            message: message.encode(),
+        }
+    }
+
     /// A receipt of this step, without digests of messages.
     pub(crate) fn receipt(&self, round: &Round, did: ServerStep, slot: &str) -> Receipt {
         let (part, origin) = self.store.parts().named(slot).unwrap_or_default();
@@ -289,4 +350,30 @@ pub fn aggregate_again(
     };
     message::check(&*out)?;
     Ok(out)
+}
+
+/// Repeats a release with seeded noise. `mechanism` was made as [`ReleaseContext::made`] says.
+/// Returns the message before clipping and noise, and the released one.
+///
+/// # Errors
+/// If the mechanism fails, or the context is not one of it.
+pub fn release_again(
+    mut mechanism: Box<dyn AnyMechanism>,
+    context: &ReleaseContext,
+) -> Result<(Erased, Erased)> {
+    if !context.state.is_empty() {
+        mechanism.load(&context.state).context("its state")?;
+    }
+    let before = mechanism.on().decode(&context.message)?;
+    let mut m = before.copy();
+    if context.clips {
+        mechanism.clip(&mut *m)?;
+    }
+    if let Some(n) = context.queries {
+        mechanism.truncate(&mut *m, n);
+    }
+    let noise = ReleaseNoise::seeded(&Stream::from_key(context.stream));
+    mechanism.perturb(&mut *m, &context.cohort, &noise)?;
+    message::check(&*m)?;
+    Ok((before, m))
 }

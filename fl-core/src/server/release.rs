@@ -3,10 +3,10 @@
 use crate::ledger::budget::{PaidRelease, cost};
 use crate::ledger::exposure::shown;
 use crate::message::{self, AnyMessage, MessageType};
-use crate::privacy::{Observer, Protections};
+use crate::privacy::{Noise, Observer, Protections};
 use crate::server::RunState;
 use crate::server::calls::{Releases, Results};
-use crate::server::receipts::{ServerStep, StepLog};
+use crate::server::receipts::{ReleaseContext, ServerStep, StepLog};
 use crate::{AnyMechanism, Cohort, Receipt, Result, Round};
 use anyhow::Context;
 
@@ -17,12 +17,19 @@ impl RunState<'_> {
         round: &Round,
         mechanism: &mut dyn AnyMechanism,
         m: &mut dyn AnyMessage,
-        cohort: &Cohort,
+        (cohort, context): (&Cohort, &mut Option<ReleaseContext>),
     ) -> Result<()> {
         // two releases in one step must not share their noise
         let times = self.step.again(format!("release {slot}"));
+        let all = mechanism.queries(m);
         let PaidRelease { event, note } = self.ledger.afford(mechanism, m, cohort)?;
-        let noise = self.noise.at(&round.stream.child(slot, times));
+        let address = round.stream.child(slot, times);
+        if let Some(context) = context {
+            let paid = mechanism.queries(m);
+            context.queries = (paid < all).then_some(paid);
+            context.stream = address.key();
+        }
+        let noise = self.noise.at(&address);
         mechanism.perturb(m, cohort, &noise)?;
         let event = cost(slot, mechanism.actual_cost(event), &noise);
         self.ledger.charge(vec![event])?;
@@ -96,13 +103,17 @@ impl Releases for RunState<'_> {
         let (secret, mut recorder) = (self.secret(), self.recorder.take());
         let mut log = StepLog::new(&mut recorder, secret);
         let before = log.digest(m);
+        let repeatable = log.keeps() && self.noise.kind() == Noise::Seeded;
+        let mut context =
+            repeatable.then(|| self.release_context(slot, &*mechanism, m, (cohort, clip)));
         let clipped = if clip { mechanism.clip(m) } else { Ok(()) };
-        let released =
-            clipped.and_then(|()| self.release_through(slot, round, &mut *mechanism, m, cohort));
+        let released = clipped.and_then(|()| {
+            self.release_through(slot, round, &mut *mechanism, m, (cohort, &mut context))
+        });
         self.store.put(slot, mechanism);
         let output = log.digest(m);
         let recorded = released.and_then(|()| {
-            log.begin(None)?;
+            log.begin_release(context)?;
             log.end(|| Receipt {
                 before,
                 output,

@@ -163,6 +163,13 @@ fn ledger_text(forecast: &fl_engine::Forecast) -> String {
             width(),
         ) + "\n");
     }
+    if !forecast.publishes.is_empty() {
+        let whose = forecast.publishes.join(", ");
+        let text = format!(
+            "its public or test rows are rows of {whose}: nothing would be guaranteed for these any more"
+        );
+        out += &(fill(&text, width()) + "\n");
+    }
     if let Some(why) = &forecast.refused {
         out += &(fill(&format!("the run will be refused: {why}"), width()) + "\n");
     }
@@ -171,5 +178,5 @@ fn ledger_text(forecast: &fl_engine::Forecast) -> String {
 
 fn ledger_json(forecast: &fl_engine::Forecast) -> serde_json::Value {
     json!({ "data": forecast.data, "other-runs": forecast.others, "before": forecast.before,
-        "after": forecast.after, "refused": forecast.refused })
+        "after": forecast.after, "publishes": forecast.publishes, "refused": forecast.refused })
 }

@@ -83,10 +83,16 @@ fn text(run: &Path, found: &Verified, pinned: bool) -> String {
         true => "no file".into(),
         false => found.not_covered.join(", "),
     };
-    let releases = match (found.releases, found.secret_noise) {
-        (0, _) => "none at the server".into(),
-        (n, true) => format!("{n} not repeated: their noise was secret, and its key is gone"),
-        (n, false) => format!("{n} not repeated: the numbers before their noise are not kept"),
+    let why = match found.secret_noise {
+        true => "their noise is the system's, which nobody can draw again",
+        false => "their numbers before the noise were not kept (`keep: messages`)",
+    };
+    let open = found.releases - found.releases_repeated;
+    let releases = match (found.releases_repeated, open) {
+        (0, 0) => "none at the server".into(),
+        (0, open) => format!("{open} not repeated: {why}"),
+        (repeated, 0) => format!("{repeated} repeated, all with the same result"),
+        (repeated, open) => format!("{repeated} repeated with the same result, {open} not: {why}"),
     };
     let mut rows = vec![
         (

@@ -7,13 +7,13 @@ use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split, fr
 use crate::public::{Public, PublicFrom};
 use crate::ranges::check_ranges;
 use crate::section::DataSpec;
-use crate::shared_rows::{digest_of_rows, hashes};
+use crate::shared_rows::{RowHash, digest_of_rows, hashes, row_hashes};
 use crate::split::{Groups, by_file, extremes, split};
 use crate::split_spec::Split;
 use crate::undersampled::{self, Undersampled, Undersampler};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::{Examples, Inputs, Labels, Samples, Stream, Task};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -53,8 +53,19 @@ pub struct Assembled {
     pub inferred: Vec<String>,
     /// The hash of the rows of the clients' set ([`build_identified`]).
     pub digest: Option<String>,
+    /// The hashes of single rows ([`build_identified`]).
+    pub identity: Option<RowIdentity>,
     /// A row that two clients have. A guarantee for one example assumes that it is one client's.
     pub twice: Option<String>,
+}
+
+/// The hashes of rows as they were decoded.
+#[derive(Clone, Debug)]
+pub struct RowIdentity {
+    /// Those of each client, of all its rows.
+    pub clients: Vec<Vec<RowHash>>,
+    /// Those of public rows, and of the test rows of a user's own set.
+    pub public: Vec<RowHash>,
 }
 
 /// The public samples.
@@ -110,7 +121,8 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     let shared = same.find_map(|public| spec.set.shared_source(public, dir));
     let compared = !others.is_empty() && shared.is_none();
     let (mut own_rows, rows_shared) = (HashSet::new(), Cell::new(false));
-    let mut identity = None;
+    // by the id of a row
+    let (mut own_hashes, mut tested) = (Vec::new(), Vec::new());
     let Set {
         train,
         test,
@@ -122,11 +134,17 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         notes,
         inferred,
         twice,
-    } = load_seen(&spec.set, dir, spec.normalise.as_ref(), &mut |rows| {
+    } = load_seen(&spec.set, dir, spec.normalise.as_ref(), &mut |rows, test| {
         if compared {
-            own_rows = hashes(&rows).collect();
+            own_rows = hashes(rows).collect();
         }
-        identity = identify.then(|| digest_of_rows(&rows));
+        if identify {
+            own_hashes = row_hashes(rows);
+            // published test rows of a set may equal its training rows by chance
+            if spec.set.of_a_user() {
+                tested = row_hashes(test);
+            }
+        }
     })
     .and_then(numbered)?;
     let mut inferred: Vec<String> = inferred.into_iter().map(|found| found.text).collect();
@@ -139,13 +157,19 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     let mut train = first(train, spec.limit.train)?;
     let mut test = first(test, spec.limit.test)?;
 
+    // of each other set, in the order of loading
+    let other_hashes = RefCell::new(Vec::<Vec<RowHash>>::new());
+    let mut taken = Taken::default();
     let public = match &spec.public {
         Some(how) => {
             // labels that are not used need not have the same classes
             let other = |set: &SetSpec| {
-                let loaded = load_seen(set, dir, normalise.as_ref(), &mut |rows| {
-                    let both = compared && hashes(&rows).any(|row| own_rows.contains(&row));
+                let loaded = load_seen(set, dir, normalise.as_ref(), &mut |rows, _| {
+                    let both = compared && hashes(rows).any(|row| own_rows.contains(&row));
                     rows_shared.set(both || rows_shared.get());
+                    if identify {
+                        other_hashes.borrow_mut().push(row_hashes(rows));
+                    }
                 });
                 let loaded = loaded.context("the public set")?;
                 if how.labelled {
@@ -155,7 +179,9 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
                 }
             };
             let stream = stream.child("public", 0);
-            Some(take_public(how, &mut train, &mut test, &other, &stream)?)
+            let public = take_public(how, &mut train, &mut test, &other, &stream)?;
+            taken = public.1;
+            Some(public.0)
         }
         None => None,
     };
@@ -206,6 +232,25 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         _ => Vec::new(),
     };
     let mut clients: Vec<Examples> = parts.clients.iter().map(|rows| train.pick(rows)).collect();
+    let identity = identify.then(|| {
+        let of = |ids: &[u32], all: &[RowHash]| ids.iter().map(|id| all[*id as usize]).collect();
+        let clients = clients.iter();
+        let clients = clients.map(|own| of(own.samples.ids(), &own_hashes)).collect();
+        let others = other_hashes.borrow();
+        let mut open: Vec<RowHash> = match spec.public.as_ref().map(|how| &how.from) {
+            None | Some(PublicFrom::HalfOfTest) => Vec::new(),
+            Some(PublicFrom::Set(_)) => of(&taken.whole, &others[0]),
+            Some(_) => of(&taken.whole, &own_hashes),
+        };
+        if let Some(mixed) = others.last().filter(|_| !taken.mixed.is_empty()) {
+            open.extend::<Vec<RowHash>>(of(&taken.mixed, mixed));
+        }
+        open.extend(&tested);
+        RowIdentity {
+            clients,
+            public: open,
+        }
+    });
     let mut client_validation = vec![];
     if spec.validation != 0.0 {
         for (k, own) in clients.iter_mut().enumerate() {
@@ -239,7 +284,8 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         notes,
         uneven,
         inferred,
-        digest: identity,
+        digest: identify.then(|| fl_core::hex(&digest_of_rows(own_hashes))),
+        identity,
         twice: twice.filter(|_| matches!(spec.split(), Split::ByFile)),
     };
     if let Some(how) = &spec.undersampled {
@@ -309,6 +355,15 @@ fn renumbered(examples: &Examples, order: &[usize]) -> Result<Examples> {
     Examples::all(examples.samples.inputs().clone(), Arc::new(labels))
 }
 
+/// The ids of the public samples in the sets that they come from.
+#[derive(Default)]
+struct Taken {
+    /// Of those of `from`.
+    whole: Vec<u32>,
+    /// Of those of `mix`.
+    mixed: Vec<u32>,
+}
+
 /// Takes the public rows out of the training or test rows, or from the set that `other` loads.
 fn take_public(
     how: &Public,
@@ -316,7 +371,7 @@ fn take_public(
     test: &mut Examples,
     other: &dyn Fn(&SetSpec) -> Result<Set>,
     stream: &Stream,
-) -> Result<PublicSamples> {
+) -> Result<(PublicSamples, Taken)> {
     let mut public = match &how.from {
         PublicFrom::Share(share) => {
             let total = (share * train.len() as f64).round() as usize;
@@ -379,11 +434,15 @@ fn take_public(
             more.len()
         );
         let chosen = stream.child("mixed", 0).draws().choose(more.len(), mixed);
-        return Ok(PublicSamples {
-            samples: joined(&public.samples, &more.pick(&chosen)),
+        let more = more.pick(&chosen);
+        let samples = PublicSamples {
+            samples: joined(&public.samples, &more),
             labelled: None,
             truth: None,
-        });
+        };
+        let whole = public.samples.ids().to_vec();
+        let mixed = more.ids().to_vec();
+        return Ok((samples, Taken { whole, mixed }));
     }
     ensure!(
         !public.is_empty(),
@@ -393,11 +452,16 @@ fn take_public(
             None => String::new(),
         }
     );
-    Ok(PublicSamples {
+    let taken = Taken {
+        whole: public.samples.ids().to_vec(),
+        mixed: Vec::new(),
+    };
+    let samples = PublicSamples {
         samples: public.samples.clone(),
         labelled: how.labelled.then(|| public.clone()),
         truth: (!matches!(how.from, PublicFrom::Set(_))).then_some(public),
-    })
+    };
+    Ok((samples, taken))
 }
 
 /// The rows that the weights of their classes leave, drawn at random.

@@ -33,7 +33,7 @@ pub mod split_spec;
 pub mod text;
 mod undersampled;
 
-pub use build::{Assembled, PublicSamples, build, build_identified};
+pub use build::{Assembled, PublicSamples, RowIdentity, build, build_identified};
 pub use catalogue::{Entry, FileEntry, list};
 pub use column_match::alike;
 pub use dataset::{DataSet, Inferred, Rows, class_task};
@@ -50,7 +50,7 @@ pub use overview::{Overview, Share};
 pub use public::{Mix, Public, PublicFrom};
 pub use ranges::check_ranges;
 pub use section::{DataSpec, Limit};
-pub use shared_rows::{digest_of_rows, owned_twice, share_a_row};
+pub use shared_rows::{RowHash, digest_of_rows, owned_twice, row_hashes, share_a_row};
 pub use split_spec::{MAX_CLIENTS, Split};
 pub use undersampled::Undersampled;
 

@@ -42,15 +42,15 @@ pub struct Set {
 /// If a file is missing (says where it was looked for and how to get it) or damaged (says where and
 /// how), a setting is out of its range, or `normalise` does not fit the set.
 pub fn load(set: &SetSpec, dir: &Path, normalise: Option<&Normalise>) -> Result<Set> {
-    load_seen(set, dir, normalise, &mut |_| ())
+    load_seen(set, dir, normalise, &mut |_, _| ())
 }
 
-/// As [`load`]; `see` sees the training rows as they were read, before they are normalised.
+/// As [`load`]; `see` sees the training and test rows as they were read, before they are normalised.
 pub(crate) fn load_seen(
     set: &SetSpec,
     dir: &Path,
     normalise: Option<&Normalise>,
-    see: &mut dyn FnMut(Samples),
+    see: &mut dyn FnMut(&Samples, &Samples),
 ) -> Result<Set> {
     check_ranges(set).context("data set")?;
     let Rows {
@@ -64,7 +64,7 @@ pub(crate) fn load_seen(
         mut inferred,
         twice,
     } = set.rows(dir)?;
-    see(Samples::all(train.0.clone()));
+    see(&Samples::all(train.0.clone()), &Samples::all(test.0.clone()));
     let task = set.task().unwrap_or_else(|| task_of(&train.0, &train.1));
     if let Some(normalise) = normalise {
         check_ranges(normalise)

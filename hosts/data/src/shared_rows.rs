@@ -4,8 +4,10 @@ use crate::dataset::Source;
 use fl_core::{Inputs, Samples};
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
-use std::fmt::Write;
 use std::hash::{DefaultHasher, Hasher};
+
+/// The hash of a row.
+pub type RowHash = [u8; 32];
 
 /// Writes a row as it was decoded into `bytes`: its numbers that are not 0, and their places. Labels
 /// and the scale of bytes do not count.
@@ -58,23 +60,25 @@ pub(crate) fn hashes(samples: &Samples) -> impl Iterator<Item = u64> + '_ {
     })
 }
 
-/// The SHA-256 of all rows as they were decoded, in any order, in hexadecimal: files with another
-/// name, packing, order or format have the same.
-pub fn digest_of_rows(samples: &Samples) -> String {
+/// The SHA-256 of each row as it was decoded, in order: rows of files with another name, packing or
+/// format have the same.
+pub fn row_hashes(samples: &Samples) -> Vec<RowHash> {
     let mut room = Default::default();
-    let mut rows: Vec<[u8; 32]> = Vec::with_capacity(samples.len());
-    for id in samples.ids() {
+    let ids = samples.ids().iter();
+    ids.map(|id| {
         encode(samples.inputs(), *id as usize, &mut room);
-        rows.push(Sha256::digest(&room.1).into());
-    }
+        Sha256::digest(&room.1).into()
+    })
+    .collect()
+}
+
+/// The SHA-256 of rows by their hashes, in any order.
+pub fn digest_of_rows(mut rows: Vec<RowHash>) -> [u8; 32] {
     rows.sort_unstable();
     let all = rows
         .iter()
         .fold(Sha256::new(), |all, row| all.chain_update(row));
-    all.finalize().iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    all.finalize().into()
 }
 
 /// Is a row of `one` a row of `other` too? Memory grows with the rows of the smaller only.
@@ -149,15 +153,16 @@ mod tests {
         }
         let (both, turned) = (dense(&[0.0, 1.0, 3.0, 4.0]), dense(&[3.0, 4.0, -0.0, 1.0]));
         let other = sparse(&[0, 1, 3], &[1, 0, 1], &[1.0, 3.0, 4.0]);
-        assert_eq!(digest_of_rows(&both), digest_of_rows(&turned));
-        assert_eq!(digest_of_rows(&both), digest_of_rows(&other));
+        let digest = |rows: &Samples| digest_of_rows(row_hashes(rows));
+        assert_eq!(digest(&both), digest(&turned));
+        assert_eq!(digest(&both), digest(&other));
         // a row more, a row less, a row twice, another number
         for rows in [
             &[0.0, 1.0][..],
             &[0.0, 1.0, 3.0, 4.0, 3.0, 4.0],
             &[0.0, 1.0, 3.0, 5.0],
         ] {
-            assert_ne!(digest_of_rows(&both), digest_of_rows(&dense(rows)));
+            assert_ne!(digest(&both), digest(&dense(rows)));
         }
         assert!(!share_a_row(&numbers, &dense(&[])));
     }

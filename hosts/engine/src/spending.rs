@@ -8,7 +8,7 @@ use fl_core::{
     Accountant, Budget, BuildContext, ClientId, PartDecl, Parts, PrivacyEvent, Result, Role,
     SlotAssignment, Stream, Task, TaskKind,
 };
-use fl_data::{Assembled, DataSpec, Split};
+use fl_data::{Assembled, DataSpec, RowIdentity, Split};
 use fl_ledger::{
     AccountantId, Amount, DataId, DataLedger, Forecast, Head, Releases, Reservation, RunId,
     Spending,
@@ -98,7 +98,7 @@ impl RunSpending {
         }
         let run = known.as_ref().map(|known| Ok(known.run.clone()));
         let run = run.unwrap_or_else(fl_ledger::random_name)?;
-        let reservation = reservation(spec, wanted, run, data, plan)?;
+        let reservation = reservation(spec, (wanted, &ledger), run, data, plan)?;
         let accountants = [&fl_core::linked_parts()[..], &own_parts(spec)].concat();
         let forecast = ledger.forecast(&reservation, &|id| accountant(&accountants, id));
         if let Some(why) = forecast.refused {
@@ -237,7 +237,7 @@ pub fn forecast(
         return Ok(None);
     };
     let ledger = DataLedger::open(Path::new(&wanted.path))?;
-    let reservation = reservation(spec, wanted, "planned".into(), data, plan)?;
+    let reservation = reservation(spec, (wanted, &ledger), "planned".into(), data, plan)?;
     let forecast = ledger.forecast(&reservation, &|id| accountant(catalogue.parts(), id));
     Ok(Some(forecast))
 }
@@ -282,7 +282,7 @@ pub(crate) fn own_parts(spec: &Spec<DataSpec>) -> Vec<&'static PartDecl> {
 /// Returns all that a run may spend.
 fn reservation(
     spec: &Spec<DataSpec>,
-    wanted: &LedgerUse,
+    (wanted, ledger): (&LedgerUse, &DataLedger),
     run: String,
     data: &Assembled,
     plan: &Plan,
@@ -296,7 +296,8 @@ fn reservation(
         })
     });
     let accountant = accountant.transpose()?;
-    let rows = data.digest.clone().context("the rows were not hashed")?;
+    let rows = data.digest.clone().zip(data.identity.as_ref());
+    let (rows, identity) = rows.context("the rows were not hashed")?;
     let nothing = Observer::ALL.map(|observer| (observer, plan.exposed.to(observer)));
     Ok(Reservation {
         id: RunId {
@@ -308,9 +309,11 @@ fn reservation(
         seed: spec.seed,
         data: DataId {
             name: wanted.data.clone().unwrap_or(spec.data.set.name().into()),
-            split: split(&rows, data, plan),
+            split: split(&rows, identity, plan),
             rows,
             dealt: spec.data.split().deals(),
+            sample: ledger.sample(identity.clients.iter().flatten())?,
+            public: ledger.sample(identity.public.iter())?,
         },
         most: Spending {
             amount: amount(spec, accountant.as_ref(), plan),
@@ -364,15 +367,15 @@ fn amount(spec: &Spec<DataSpec>, id: Option<&AccountantId>, plan: &Plan) -> Amou
 }
 
 /// The hash of the split: which client has which rows.
-fn split(rows: &str, data: &Assembled, plan: &Plan) -> String {
+fn split(rows: &str, identity: &RowIdentity, plan: &Plan) -> String {
     let mut hash = Sha256::new().chain_update(rows);
     if plan.pools {
         return hex(hash.chain_update("pooled").finalize());
     }
     // by content: the same files in another order deal the rows to other clients
-    for client in &data.clients {
+    for client in &identity.clients {
         hash.update((client.len() as u64).to_le_bytes());
-        hash.update(fl_data::digest_of_rows(&client.samples));
+        hash.update(fl_data::digest_of_rows(client.clone()));
     }
     hex(hash.finalize())
 }

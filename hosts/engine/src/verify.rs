@@ -5,8 +5,8 @@ use anyhow::{Context, anyhow, ensure};
 use fl_core::message::{Erased, digest, hex};
 use fl_core::settings::Value;
 use fl_core::{
-    AggregationContext, AnyAggregator, BuildContext, ClientMessage, JournalEntry, Role, ServerStep,
-    SharedExecutor, Stream, aggregate_again,
+    AggregationContext, AnyAggregator, AnyMechanism, BoxedPart, BuildContext, ClientMessage, JournalEntry,
+    ReleaseContext, Role, ServerStep, SharedExecutor, Stream, Task, aggregate_again, release_again,
 };
 use fl_registry::{Catalogue, Document};
 use fl_sim::{
@@ -48,10 +48,12 @@ pub struct Verified {
     pub repeated: usize,
     /// Aggregations whose messages were not kept.
     pub not_repeated: usize,
-    /// Releases at the server; none is repeated.
+    /// Releases at the server.
     pub releases: usize,
-    /// Whether their noise was the system's, so that nothing can repeat it. Otherwise the numbers
-    /// before the noise are not kept.
+    /// Releases at the server that were repeated from kept messages, with the same result.
+    pub releases_repeated: usize,
+    /// Whether their noise was the system's, so that nothing can repeat it. The numbers before such
+    /// noise are not kept.
     pub secret_noise: bool,
     /// The files that the receipts cover.
     pub covered: Vec<String>,
@@ -92,7 +94,7 @@ fn differs<T>(
 }
 
 /// Checks the run in `folder`: the chain of its receipts, their signatures, and the hashes of its
-/// files; then repeats each aggregation whose messages were kept. `key` is the public key that must
+/// files; then repeats each aggregation and release whose messages were kept. `key` is the public key that must
 /// have signed it, in base64.
 ///
 /// # Errors
@@ -429,7 +431,7 @@ fn unlike(line: &Line, entry: &JournalEntry, number: usize) -> Option<Difference
     })
 }
 
-/// Repeats the aggregations whose messages were kept.
+/// Repeats the aggregations and releases whose messages were kept.
 fn repeat(
     folder: &Path,
     spec: &Path,
@@ -438,130 +440,149 @@ fn repeat(
     exec: SharedExecutor,
     all: &mut Verified,
 ) -> anyhow::Result<()> {
-    let aggregations = steps.iter();
-    let aggregations = aggregations.filter(|line| line.step.receipt.did == ServerStep::Aggregation);
-    let (kept, not): (Vec<_>, Vec<_>) = aggregations.partition(|line| line.step.kept.is_some());
-    all.not_repeated = not.len();
-    let released = |line: &&Line| line.step.receipt.did == ServerStep::Release;
+    let did = |line: &Line, step| line.step.receipt.did == step;
+    let lacks = |line: &&Line| line.step.kept.is_none() && did(line, ServerStep::Aggregation);
+    all.not_repeated = steps.iter().filter(lacks).count();
+    let released = |line: &&Line| did(line, ServerStep::Release);
     all.releases = steps.iter().filter(released).count();
     let text = fs::read(spec).with_context(|| format!("reading {}", spec.display()))?;
     let resolved: Value = serde_yaml::from_slice(&text).context("spec.yaml")?;
     all.secret_noise = resolved.get("noise").and_then(Value::as_str) == Some("system");
-    if kept.is_empty() {
+    if steps.iter().all(|line| line.step.kept.is_none()) {
         return Ok(());
     }
     let document = Document::parse(&spec.display().to_string(), &text);
     let catalogue = catalogue
         .with_plugins(&document)
         .map_err(crate::NotRun::Refused)?;
-    for line in kept {
-        let file = line.step.kept.as_ref().map_or("", |kept| &kept.path);
-        let place = line.place(None);
-        repeat_one(&folder.join(file), line, &resolved, &catalogue, &exec)
-            .with_context(|| format!("{place}: repeating it from {file}"))?;
-        all.repeated += 1;
+    let run = KeptRun {
+        resolved: &resolved,
+        catalogue: &catalogue,
+    };
+    for line in steps {
+        let Some(kept) = &line.step.kept else {
+            continue;
+        };
+        let path = folder.join(&kept.path);
+        let (again, number): (_, &mut usize) = match line.step.receipt.did {
+            ServerStep::Release => (run.release(&path, line), &mut all.releases_repeated),
+            _ => (run.aggregate(&path, line, &exec), &mut all.repeated),
+        };
+        again.with_context(|| format!("{}: repeating it from {}", line.place(None), kept.path))?;
+        *number += 1;
     }
     Ok(())
 }
 
-fn repeat_one(
-    path: &Path,
-    line: &Line,
-    resolved: &Value,
-    catalogue: &Catalogue,
-    exec: &SharedExecutor,
-) -> anyhow::Result<()> {
-    let step = &line.step;
-    let mut kept = KeptMessages::open(path)?;
-    let salt = kept.salt;
-    let hidden = |hash: String| match step.salted {
-        true => salted(&salt, &hash),
+/// Fails if a repeated step has another value than its receipt.
+fn same(line: &Line, what: &str, found: &str, due: &str) -> anyhow::Result<()> {
+    match found == due {
+        true => Ok(()),
+        false => differs(line.place(None), format!("{what} {found}"), due),
+    }
+}
+
+/// Returns a hash as the receipt of a step has it.
+fn shown(line: &Line, salt: &[u8; 32], hash: String) -> String {
+    match line.step.salted {
+        true => salted(salt, &hash),
         false => hash,
-    };
-    if kept.context.slot != step.receipt.slot {
-        return differs(line.place(None), &kept.context.slot, &step.receipt.slot);
     }
-    let context = kept.context.clone();
-    let aggregator = make(&context, resolved, catalogue)?;
-    let of = aggregator.input();
-    let mut inputs = Vec::new();
-    let mut next = || -> anyhow::Result<Option<ClientMessage<Erased>>> {
-        let Some((input, wire)) = kept.next_message()? else {
-            return Ok(None);
-        };
-        let body = of.decode(&wire)?;
-        let found = hex(&digest(&*body));
-        if found != input.sha256 {
-            return differs(line.place(Some(input.client)), found, &input.sha256);
-        }
-        let due = step.inputs.get(inputs.len()).filter(|due| **due != input);
-        if let Some(due) = due {
-            let place = line.place(Some(input.client));
-            return differs(place, format!("{input:?}"), format!("{due:?}"));
-        }
-        let mail = ClientMessage {
-            from: input.client,
-            weight: input.weight,
-            class_counts: input.class_counts.clone(),
-            training_loss: input.training_loss,
-            body,
-        };
-        inputs.push(input);
-        Ok(Some(mail))
-    };
-    let mut mail = std::iter::from_fn(|| next().transpose());
-    let out = aggregate_again(aggregator, &context, exec.clone(), &mut mail)?;
-    // whatever the aggregator did not take
-    for rest in mail {
-        rest?;
-    }
-    let found = hidden(inputs_hash(&inputs)?);
-    if found != step.inputs_sha256 {
-        return differs(
-            line.place(None),
-            format!("messages with the hash {found}"),
-            &step.inputs_sha256,
-        );
-    }
-    let found = hidden(hex(&digest(&*out)));
-    if found != step.receipt.output {
-        return differs(
-            line.place(None),
-            format!("the result {found}"),
-            &step.receipt.output,
-        );
-    }
-    Ok(())
 }
 
-/// Makes the server's aggregator of a run anew.
-fn make(
-    context: &AggregationContext,
-    resolved: &Value,
-    catalogue: &Catalogue,
-) -> anyhow::Result<Box<dyn AnyAggregator>> {
-    let slot = &context.slot;
-    let filled = resolved.get("parts").and_then(|parts| parts.get(slot));
-    let part = match filled {
-        Some(Value::Sequence(list)) => list.iter().find(|part| part.get("clients").is_none()),
-        other => other,
-    };
-    let mut settings = part
-        .and_then(Value::as_mapping)
-        .with_context(|| format!("spec.yaml has nothing for parts.{slot}"))?
-        .clone();
-    let name = settings.shift_remove("use");
-    let name = name.as_ref().and_then(Value::as_str);
-    let name = name.with_context(|| format!("parts.{slot} of spec.yaml has no `use`"))?;
-    let decl = catalogue
-        .find(Role::Aggregator, name)
-        .map_err(|why| anyhow!(why))?;
-    let (task, stream) = context.made.clone();
-    let made = BuildContext {
-        task,
-        stream: Stream::from_key(stream),
-    };
-    decl.make(&settings.into(), &made)
+/// A run whose messages were kept.
+struct KeptRun<'a> {
+    resolved: &'a Value,
+    catalogue: &'a Catalogue,
+}
+
+impl KeptRun<'_> {
+    fn release(&self, path: &Path, line: &Line) -> anyhow::Result<()> {
+        let kept = KeptMessages::<ReleaseContext>::open(path)?;
+        let (context, receipt) = (&kept.context, &line.step.receipt);
+        same(line, "a release through", &context.slot, &receipt.slot)?;
+        let mechanism: Box<dyn AnyMechanism> = self.make(Role::Privacy, &context.slot, &context.made)?;
+        let (before, after) = release_again(mechanism, context)?;
+        let hash = |of: &Erased| shown(line, &kept.salt, hex(&digest(&**of)));
+        same(line, "numbers before the noise", &hash(&before), &receipt.before)?;
+        same(line, "the result", &hash(&after), &receipt.output)
+    }
+
+    fn aggregate(&self, path: &Path, line: &Line, exec: &SharedExecutor) -> anyhow::Result<()> {
+        let step = &line.step;
+        let mut kept = KeptMessages::<AggregationContext>::open(path)?;
+        let salt = kept.salt;
+        let context = kept.context.clone();
+        same(line, "an aggregation in", &context.slot, &step.receipt.slot)?;
+        let aggregator: Box<dyn AnyAggregator> = self.make(Role::Aggregator, &context.slot, &context.made)?;
+        let of = aggregator.input();
+        let mut inputs = Vec::new();
+        let mut next = || -> anyhow::Result<Option<ClientMessage<Erased>>> {
+            let Some((input, wire)) = kept.next_message()? else {
+                return Ok(None);
+            };
+            let body = of.decode(&wire)?;
+            let found = hex(&digest(&*body));
+            if found != input.sha256 {
+                return differs(line.place(Some(input.client)), found, &input.sha256);
+            }
+            let due = step.inputs.get(inputs.len()).filter(|due| **due != input);
+            if let Some(due) = due {
+                let place = line.place(Some(input.client));
+                return differs(place, format!("{input:?}"), format!("{due:?}"));
+            }
+            let mail = ClientMessage {
+                from: input.client,
+                weight: input.weight,
+                class_counts: input.class_counts.clone(),
+                training_loss: input.training_loss,
+                body,
+            };
+            inputs.push(input);
+            Ok(Some(mail))
+        };
+        let mut mail = std::iter::from_fn(|| next().transpose());
+        let out = aggregate_again(aggregator, &context, exec.clone(), &mut mail)?;
+        // whatever the aggregator did not take
+        for rest in mail {
+            rest?;
+        }
+        let found = shown(line, &salt, inputs_hash(&inputs)?);
+        same(line, "messages with the hash", &found, &step.inputs_sha256)?;
+        let found = shown(line, &salt, hex(&digest(&*out)));
+        same(line, "the result", &found, &step.receipt.output)
+    }
+
+    /// Makes the server's part in a slot of the run anew.
+    fn make<P: BoxedPart>(
+        &self,
+        role: Role,
+        slot: &str,
+        made: &(Task, [u8; 32]),
+    ) -> anyhow::Result<P> {
+        let filled = self.resolved.get("parts").and_then(|parts| parts.get(slot));
+        let part = match filled {
+            Some(Value::Sequence(list)) => list.iter().find(|part| part.get("clients").is_none()),
+            other => other,
+        };
+        let mut settings = part
+            .and_then(Value::as_mapping)
+            .with_context(|| format!("spec.yaml has nothing for parts.{slot}"))?
+            .clone();
+        let name = settings.shift_remove("use");
+        let name = name.as_ref().and_then(Value::as_str);
+        let name = name.with_context(|| format!("parts.{slot} of spec.yaml has no `use`"))?;
+        let decl = self
+            .catalogue
+            .find(role, name)
+            .map_err(|why| anyhow!(why))?;
+        let (task, key) = made.clone();
+        let made = BuildContext {
+            task,
+            stream: Stream::from_key(key),
+        };
+        decl.make(&settings.into(), &made)
+    }
 }
 
 /// The files in `folder`, by their names from there.

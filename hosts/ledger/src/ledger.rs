@@ -7,6 +7,7 @@ use crate::total::{MakeAccountant, together};
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
 use fl_core::privacy::{Observer, Protection, Protections, short};
+use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -14,6 +15,9 @@ use std::path::{Path, PathBuf};
 
 /// The version of the records.
 const VERSION: u32 = 1;
+
+/// The most rows of a run that the ledger keeps a hash of.
+const SAMPLE: usize = 512;
 
 /// How far a run has come.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,6 +91,8 @@ pub struct DataSet<'a> {
     pub rows: BTreeSet<&'a str>,
     /// Its runs, in the order of the ledger.
     pub runs: Vec<&'a Entry>,
+    /// The runs of the ledger whose public or test rows are rows of its clients, in a text each.
+    pub published: Vec<String>,
 }
 
 impl DataSet<'_> {
@@ -98,7 +104,10 @@ impl DataSet<'_> {
 
     /// Returns what all its runs guarantee together, against each observer.
     pub fn together(&self, make: MakeAccountant<'_>) -> Protections {
-        let of = |observer| (observer, together(&self.runs, observer, make));
+        let of = |observer| match &self.published[..] {
+            [] => (observer, together(&self.runs, observer, make)),
+            published => (observer, Protection::nothing(published.to_vec())),
+        };
         Observer::ALL.into_iter().map(of).collect()
     }
 }
@@ -114,6 +123,8 @@ pub struct Forecast {
     pub before: Protections,
     /// If the run spends all that it may.
     pub after: Protections,
+    /// The names of other data sets of whose clients it would publish rows.
+    pub publishes: Vec<String>,
     /// Whether the limit forbids it, and why.
     pub refused: Option<String>,
 }
@@ -138,7 +149,14 @@ impl DataLedger {
         }
     }
 
-    /// Makes a new ledger. The file beside it ends in `.head`; only their owner may read them.
+    fn key_file(path: &Path) -> PathBuf {
+        let mut key = path.as_os_str().to_owned();
+        key.push(".key");
+        key.into()
+    }
+
+    /// Makes a new ledger. The files beside it end in `.head` and `.key`; only their owner may read
+    /// them.
     ///
     /// # Errors
     /// If one of the files exists, or cannot be written.
@@ -156,7 +174,8 @@ impl DataLedger {
         let mut options = OpenOptions::new();
         let made = fl_sim::open_own(path, options.write(true).create_new(true));
         made.with_context(|| format!("making {}", path.display()))?;
-        let first = files.begin().and_then(|()| {
+        let key = random_name().and_then(|key| fl_sim::write_secret(&Self::key_file(path), key.as_bytes()));
+        let first = key.and_then(|()| files.begin()).and_then(|()| {
             Chain::new(files.clone()).append(&Record::Begun {
                 version: VERSION,
                 ledger: random_name()?,
@@ -167,6 +186,7 @@ impl DataLedger {
             // it is of no use without its first record
             let _ = std::fs::remove_file(&files.records);
             let _ = std::fs::remove_file(&files.head);
+            let _ = std::fs::remove_file(Self::key_file(path));
         })
     }
 
@@ -206,6 +226,54 @@ impl DataLedger {
             self.apply(record)?;
         }
         Ok(())
+    }
+
+    /// Returns the key of its row hashes. A ledger of an older fl gets one.
+    fn key(&self) -> Result<Vec<u8>> {
+        let path = Self::key_file(self.path());
+        let read = || match fl_sim::read_own(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            read => read.map(Some).with_context(|| format!("reading {}", path.display())),
+        };
+        if let Some(key) = read()? {
+            return Ok(key);
+        }
+        let _lock = self.chain.files().lock()?;
+        let keyed = self.entries.iter().map(|entry| &entry.reservation.data);
+        let keyed = keyed.into_iter().any(|data| !data.sample.is_empty());
+        ensure!(
+            !keyed,
+            "{} is missing: without it the rows of a run cannot be compared with those of other runs; put it back beside {}",
+            path.display(),
+            self.path().display()
+        );
+        if let Some(key) = read()? {
+            return Ok(key);
+        }
+        let key = random_name()?.into_bytes();
+        fl_sim::write_secret(&path, &key)?;
+        Ok(key)
+    }
+
+    /// Returns hashes of up to 512 of these rows, by which the ledger finds rows that two runs have.
+    /// `rows` are the rows' own hashes. Both runs choose by the hash, so that of two sets with `n`
+    /// rows in common, of which the larger has `m`, some 512 n / m are found. The hashes have a key
+    /// that lies beside the ledger: without it, a guess of a row cannot be checked.
+    ///
+    /// # Errors
+    /// If the key cannot be read or made.
+    pub fn sample<'r>(&self, rows: impl Iterator<Item = &'r [u8; 32]>) -> Result<Vec<String>> {
+        let key = self.key()?;
+        let mut least: BTreeSet<[u8; 6]> = BTreeSet::new();
+        for row in rows {
+            let hash = Sha256::new().chain_update(&key).chain_update(row);
+            let hash = hash.finalize();
+            least.insert(std::array::from_fn(|at| hash[at]));
+            if least.len() > SAMPLE {
+                least.pop_last();
+            }
+        }
+        Ok(least.iter().map(|hash| fl_core::hex(hash)).collect())
     }
 
     /// Returns its path.
@@ -308,7 +376,7 @@ impl DataLedger {
 
     /// Returns the data sets, in the order of their first runs.
     pub fn data_sets(&self) -> Vec<DataSet<'_>> {
-        group(self.entries.iter())
+        group(&self.entries)
     }
 
     /// Returns what a run would add to its data set.
@@ -318,17 +386,20 @@ impl DataLedger {
             let data = &reservation.data;
             set.names.contains(&*data.name) || set.rows.contains(&*data.rows)
         };
+        let sets = self.data_sets();
         // a run may bring two data sets together
-        let before: Vec<&Entry> = {
-            let sets = self.data_sets();
-            let runs = sets.into_iter().filter(own).flat_map(|set| set.runs);
-            runs.collect()
+        let (mine, others): (Vec<_>, Vec<_>) = sets.into_iter().partition(own);
+        let before = DataSet {
+            names: BTreeSet::new(),
+            rows: BTreeSet::new(),
+            published: mine.iter().flat_map(|set| set.published.clone()).collect(),
+            runs: mine.into_iter().flat_map(|set| set.runs).collect(),
         };
         let mut with = Self {
             chain: Chain::new(self.chain.files().clone()),
             id: self.id.clone(),
             limit: self.limit.clone(),
-            entries: before.iter().map(|entry| (*entry).clone()).collect(),
+            entries: self.entries.clone(),
         };
         // a reservation changes nothing that could fail
         let _ = with.apply(Record::Reserved(Box::new(reservation.clone())));
@@ -336,23 +407,40 @@ impl DataLedger {
         let set = sets.iter().find(|set| own(set));
         let after: Protections =
             set.map_or_else(|| empty().into_iter().collect(), |set| set.together(make));
-        let of = |observer| (observer, together(&before, observer, make));
-        let before_all: Protections = Observer::ALL.into_iter().map(of).collect();
-        let others = before.iter().filter(|e| e.reservation.id != reservation.id);
+        let runs = before.runs.iter();
+        let other_runs = runs.filter(|e| e.reservation.id != reservation.id).count();
+        let shows = |set: &&DataSet<'_>| {
+            let mut runs = set.runs.iter();
+            runs.any(|run| reservation.data.publishes(&run.reservation.data))
+        };
+        let publishes = others.iter().filter(shows).map(DataSet::title).collect();
         let data = set.map_or_else(String::new, DataSet::title);
+        let before = before.together(make);
         Forecast {
-            others: others.count(),
-            refused: self.refused(&data, &before_all, &after),
-            before: before_all,
+            others: other_runs,
+            refused: self.refused(&data, (&before, &after), &publishes),
+            publishes,
+            before,
             after,
             data,
         }
     }
 
-    fn refused(&self, data: &str, before: &Protections, after: &Protections) -> Option<String> {
+    fn refused(
+        &self,
+        data: &str,
+        (before, after): (&Protections, &Protections),
+        publishes: &Vec<String>,
+    ) -> Option<String> {
         let limit = self.limit.as_ref()?;
         let against = limit.against;
         let ledger = self.path().display();
+        if !publishes.is_empty() {
+            return Some(format!(
+                "its public or test rows are rows of {}, for which the ledger {ledger} has a limit; take other public rows",
+                publishes.join(", ")
+            ));
+        }
         let of = format!(
             "the ledger {ledger} allows an epsilon of {} against {against} over all runs on {data}",
             limit.epsilon
@@ -453,14 +541,15 @@ impl DataLedger {
 }
 
 /// Groups runs by name and by rows.
-fn group<'a>(runs: impl Iterator<Item = &'a Entry>) -> Vec<DataSet<'a>> {
-    let mut sets: Vec<DataSet<'a>> = Vec::new();
-    for run in runs {
+fn group(all: &[Entry]) -> Vec<DataSet<'_>> {
+    let mut sets: Vec<DataSet<'_>> = Vec::new();
+    for run in all {
         let data = &run.reservation.data;
         let mut one = DataSet {
             names: BTreeSet::from([&*data.name]),
             rows: BTreeSet::from([&*data.rows]),
             runs: Vec::new(),
+            published: Vec::new(),
         };
         let same =
             |set: &DataSet<'_>| set.names.contains(&*data.name) || set.rows.contains(&*data.rows);
@@ -472,6 +561,19 @@ fn group<'a>(runs: impl Iterator<Item = &'a Entry>) -> Vec<DataSet<'a>> {
         }
         one.runs.push(run);
         sets.insert(first.unwrap_or(sets.len()), one);
+    }
+    for set in &mut sets {
+        let runs = set.runs.iter().map(|run| &run.reservation.data);
+        let shows = |run: &&Entry| {
+            let open = &run.reservation.data;
+            !open.public.is_empty() && runs.clone().any(|own| open.publishes(own))
+        };
+        let shows = all.iter().filter(shows);
+        let said = shows.map(|run| {
+            let title = run.title();
+            format!("its rows are public or test rows of {title}")
+        });
+        set.published = said.collect::<BTreeSet<_>>().into_iter().collect();
     }
     sets
 }

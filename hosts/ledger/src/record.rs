@@ -3,7 +3,7 @@
 use fl_core::privacy::{Noise, Observer, Unit};
 use fl_sim::Releases;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The limit on the releases of each data set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,22 @@ pub struct DataId {
     pub split: String,
     /// Whether a spec dealt the rows to the clients.
     pub dealt: bool,
+    /// Some of the clients' rows ([`DataLedger::sample`](crate::DataLedger::sample)).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sample: Vec<String>,
+    /// Some of the run's public and test rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub public: Vec<String>,
+}
+
+impl DataId {
+    /// Returns whether a public row of a run with these data is a row of the clients of `other`.
+    pub fn publishes(&self, other: &Self) -> bool {
+        // of one choice of public rows in one set, rows may be equal by chance
+        let same = self.rows == other.rows && self.public == other.public;
+        let sample: BTreeSet<&String> = other.sample.iter().collect();
+        !same && self.public.iter().any(|row| sample.contains(row))
+    }
 }
 
 /// An accountant and its settings.

@@ -73,6 +73,8 @@ fn reservation(run: &str, amount: Amount) -> Reservation {
             rows: "r".into(),
             split: "one".into(),
             dealt: false,
+            sample: Vec::new(),
+            public: Vec::new(),
         },
         accountant: Some(named("rdp")),
         noise: Noise::System,

@@ -121,7 +121,32 @@ fn results(runs: &[Run], names: &[&str]) -> Markup {
         outcome(run, |o| o.digest.chars().take(12).collect())
     }));
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    html! { (table(&head, &rows)) @if !said.is_empty() { p.dim { (said) } } }
+    html! {
+        (table(&head, &rows))
+        @if !said.is_empty() { p.dim { (said) } }
+        @for caveat in caveats(runs) { p.dim { (caveat) } }
+    }
+}
+
+/// Returns what readers must know of the epsilons in tables and charts.
+fn caveats(runs: &[Run]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for run in runs {
+        let Some(summary) = &run.summary else {
+            continue;
+        };
+        for observer in Observer::ALL {
+            let outcome = &summary.outcome;
+            // a cell says by itself that there is no guarantee
+            if outcome.epsilon(observer).flatten().is_some() {
+                let said = outcome.caveats(observer).into_iter();
+                all.extend(said.map(|caveat| {
+                    format!("Epsilon of {} against {observer} is {caveat}.", run.label)
+                }));
+            }
+        }
+    }
+    all
 }
 
 fn differ(runs: &[Run]) -> Markup {

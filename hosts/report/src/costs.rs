@@ -1,6 +1,6 @@
 //! Costs of a run: bytes, privacy, and dropped answers.
 
-use crate::read::{Entry, Run};
+use crate::read::{Entry, Run, UNFINISHED};
 use crate::svg::{self, Dot, Line};
 use crate::text::{count, measured, number};
 use crate::widgets::{ROWS, figure, some, table};
@@ -193,6 +193,8 @@ pub(crate) fn privacy(run: &Run) -> Markup {
             p { (open) "." }
         } @else if outcome.is_some() {
             p { "Nothing was released through a privacy mechanism, and nothing is guaranteed." }
+        } @else if run.accounts() {
+            p { "Against every observer: " (UNFINISHED) "." }
         }
         @if told {
             div.charts {

@@ -17,13 +17,22 @@ pub fn cell(text: &str) -> Cow<'_, str> {
 
 /// Returns every measurement of these runs, and their costs after each step (`bytes.up`,
 /// `bytes.down`, `epsilon.readers` and the like). One line per number; `client` is empty for the
-/// mean over clients.
+/// mean over clients. With an epsilon stands the guarantee of the whole run.
 ///
 /// # Errors
 /// If it cannot be written.
 pub fn csv(runs: &[Run]) -> Result<Vec<u8>> {
     let mut out = csv::Writer::from_writer(Vec::new());
-    out.write_record(["run", "step", "round", "measure", "client", "value", "std"])?;
+    out.write_record([
+        "run",
+        "step",
+        "round",
+        "measure",
+        "client",
+        "value",
+        "std",
+        "guarantee",
+    ])?;
     let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
     for run in runs {
         let label = cell(&run.label);
@@ -38,6 +47,7 @@ pub fn csv(runs: &[Run]) -> Result<Vec<u8>> {
                 "",
                 &number(m.value),
                 &number(m.std),
+                "",
             ])?;
             for (client, value) in of.iter().zip(&m.each) {
                 out.write_record([
@@ -48,6 +58,7 @@ pub fn csv(runs: &[Run]) -> Result<Vec<u8>> {
                     client,
                     &number(*value),
                     "",
+                    "",
                 ])?;
             }
         }
@@ -55,7 +66,8 @@ pub fn csv(runs: &[Run]) -> Result<Vec<u8>> {
             let (step, round) = (cell(&cost.step), cost.round.to_string());
             for (name, value) in cost.numbers() {
                 let value = value.to_string();
-                out.write_record([&label[..], &step, &round, &name, "", &value, ""])?;
+                let whole = run.guarantee_of(&name).unwrap_or_default();
+                out.write_record([&label[..], &step, &round, &name, "", &value, "", &whole])?;
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::files::{lines, pictures, text_of, whole};
 use crate::text;
 use anyhow::{Context, bail};
-use fl_core::privacy::{Epsilons, Observer, Protection};
+use fl_core::privacy::{Epsilons, Noise, Observer, Protection};
 use fl_core::{ClientId, Result};
 use serde::Deserialize;
 use serde_yaml::Value;
@@ -175,6 +175,24 @@ impl Outcome {
     /// Returns the guarantee against this observer; `None` if the spec has no accountant.
     pub fn protection(&self, observer: Observer) -> Option<Protection> {
         serde_json::from_value(self.privacy.as_ref()?.get(&observer)?.clone()).ok()
+    }
+
+    /// Returns what a reader must know of an epsilon against this observer: that its noise is
+    /// seeded, which libraries claim it, or why it is no guarantee.
+    pub fn caveats(&self, observer: Observer) -> Vec<String> {
+        match self.protection(observer) {
+            None => Vec::new(),
+            Some(Protection::Nothing { nothing, .. }) => {
+                vec![format!("no guarantee: {}", nothing.join("; "))]
+            }
+            Some(Protection::Holds(guarantee)) => {
+                let seeded = "an estimate, and no guarantee: who knows the seed can remove the noise";
+                let seeded = (guarantee.noise == Noise::Seeded).then(|| seeded.to_string());
+                let claims = guarantee.claimed_by.iter();
+                let claims = claims.map(|library| format!("as claimed by {library}"));
+                seeded.into_iter().chain(claims).collect()
+            }
+        }
     }
 
     /// Returns the guarantee against each observer, as text.
@@ -443,6 +461,32 @@ impl Run {
         vec![format!("{}, seed {}", self.set(), self.seed())]
     }
 
+    /// Returns identifiers of the sources of its clients' rows, and of its public and test rows: the
+    /// name of a set that fl knows, or the hash of a file.
+    pub fn sources<'r>(&'r self) -> (BTreeSet<&'r str>, BTreeSet<&'r str>) {
+        let data = self.spec.get("data");
+        let own = data.and_then(|data| data.get("set"));
+        let other = data.and_then(|data| data.get("public")?.get("from")?.get("set"));
+        let of = |set: Option<&'r Value>, parts: &[&str]| -> BTreeSet<&'r str> {
+            let named = set.and_then(Value::as_str).filter(|_| parts.contains(&"train"));
+            let settings = set.and_then(|set| set.as_mapping()?.values().next());
+            let files = parts.iter().filter_map(|part| settings?.get(part));
+            let files = files.flat_map(|found| match found {
+                Value::Sequence(all) => all.iter().collect(),
+                one => vec![one],
+            });
+            let files: Vec<&Path> = files.filter_map(|f| f.as_str().map(Path::new)).collect();
+            let read = self.origin.data.iter();
+            let read = read.filter(|f| files.iter().any(|end| Path::new(&f.path).ends_with(end)));
+            let mut all: BTreeSet<&str> = read.map(|f| &*f.sha256).collect();
+            all.extend(named);
+            all
+        };
+        let mut public = of(other, &["train"]);
+        public.extend(of(own, &["test", "validation"]));
+        (of(own, &["train"]), public)
+    }
+
     /// Returns the inputs that determine each client's rows: the data section of its spec, and the
     /// seed.
     pub fn deal(&self) -> (String, Option<&Value>) {
@@ -473,6 +517,16 @@ impl Run {
     pub fn cost_in(&self, round: u64) -> Option<&Cost> {
         let mut costs = self.costs.iter().flatten().rev();
         costs.find(|cost| cost.round == round)
+    }
+
+    /// Returns the guarantee that a measure such as `epsilon.readers` is a part of, as text, or why
+    /// there is none; `None` of any other measure, and without an accountant.
+    pub fn guarantee_of(&self, measure: &str) -> Option<String> {
+        let observer = observer_of(measure)?;
+        let Some(summary) = &self.summary else {
+            return self.accounts().then(|| UNFINISHED.into());
+        };
+        Some(summary.outcome.protection(observer)?.to_string())
     }
 
     /// Returns whether the run has an accountant.
@@ -508,6 +562,17 @@ fn journalled(journal: &[Entry]) -> Traffic {
         down: sum.down.saturating_add(e.sent()),
     };
     journal.iter().fold(Traffic::default(), add)
+}
+
+/// What a run with an accountant guarantees before its end.
+pub(crate) const UNFINISHED: &str = "nothing: the run is not done";
+
+/// Returns the observer of an epsilon or a delta (`epsilon.readers`, `data-epsilon.readers`).
+pub fn observer_of(measure: &str) -> Option<Observer> {
+    let (what, whom) = measure.split_once('.')?;
+    let cost = what.strip_prefix("data-").unwrap_or(what);
+    let cost = matches!(cost, "epsilon" | "delta");
+    cost.then(|| Observer::ALL.into_iter().find(|o| o.name() == whom))?
 }
 
 /// Describes a contradiction between the files of a finished run about its bytes and epsilons.

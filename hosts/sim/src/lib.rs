@@ -31,7 +31,7 @@ pub use manifest::{FileHash, Manifest, Session, processor, time};
 pub use outcome::{Outcome, Summary, Traffic};
 pub use pool::{executor, workers};
 pub use receipts::{
-    Countersignature, KeptMessages, MESSAGES, RECEIPTS, ReceiptOptions, ReceiptRecord,
+    Countersignature, KeptContext, KeptMessages, MESSAGES, RECEIPTS, ReceiptOptions, ReceiptRecord,
     ReceiptSession, ReceiptSignature, ReceiptSigner, RunEnd, SessionFacts, StepReceipt,
     add_answers, countersigned_text, inputs_hash, salted, signed_text,
 };

@@ -7,7 +7,10 @@ use crate::chained_line::{ChainHash, chained_line, read_chained};
 use crate::manifest::FileHash;
 use anyhow::{Context, bail, ensure};
 use fl_core::message::AnyMessage;
-use fl_core::{AggregationContext, ClientId, Receipt, ReceiptInput, Result, StepRecorder};
+use fl_core::{
+    AggregationContext, ClientId, Receipt, ReceiptInput, ReleaseContext, Result, StepRecorder,
+};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -23,8 +26,19 @@ pub const RECEIPTS: &str = "receipts.jsonl";
 /// The folder of kept messages in a run folder. Only its owner may read it.
 pub const MESSAGES: &str = "messages";
 
-/// The beginning of a file of kept messages.
-const FORMAT: &[u8] = b"fl-messages-1\n";
+/// What a step was made from besides its messages, as a file of kept messages has it.
+pub trait KeptContext: Serialize + DeserializeOwned {
+    /// The beginning of a file with such a context.
+    const FORMAT: &str;
+}
+
+impl KeptContext for AggregationContext {
+    const FORMAT: &str = "fl-messages-1\n";
+}
+
+impl KeptContext for ReleaseContext {
+    const FORMAT: &str = "fl-release-1\n";
+}
 
 /// The most inputs that a receipt lists; of more it has the hash of their list.
 const LISTED: usize = 256;
@@ -333,7 +347,7 @@ impl ReceiptLog {
         self.flush().map(drop)
     }
 
-    fn begin_step(&mut self, secret: bool, context: Option<AggregationContext>) -> Result<()> {
+    fn begin_step<C: KeptContext>(&mut self, secret: bool, context: Option<C>) -> Result<()> {
         self.begin_session()?;
         let mut salt = [0; 32];
         if secret {
@@ -404,6 +418,9 @@ impl StepRecorder for Recorder {
     fn begin(&mut self, secret: bool, context: Option<AggregationContext>) -> Result<()> {
         locked(&self.log).begin_step(secret, context)
     }
+    fn begin_release(&mut self, secret: bool, context: Option<ReleaseContext>) -> Result<()> {
+        locked(&self.log).begin_step(secret, context)
+    }
     fn input(&mut self, input: ReceiptInput, body: &dyn AnyMessage) -> Result<()> {
         let mut log = locked(&self.log);
         let step = log.step.as_mut().context("a step that has not begun")?;
@@ -425,7 +442,7 @@ struct MessageWriter {
 }
 
 impl MessageWriter {
-    fn new(folder: &Path, context: &AggregationContext, salt: &[u8; 32]) -> Result<Self> {
+    fn new<C: KeptContext>(folder: &Path, context: &C, salt: &[u8; 32]) -> Result<Self> {
         let what = || format!("writing messages into {}", folder.display());
         if !folder.is_dir() {
             let mut options = fs::DirBuilder::new();
@@ -440,7 +457,7 @@ impl MessageWriter {
             file: BufWriter::with_capacity(1 << 16, file.with_context(what)?),
             sum: Sha256::new(),
         };
-        new.write(FORMAT)?;
+        new.write(C::FORMAT.as_bytes())?;
         new.write(salt)?;
         new.part(&postcard::to_stdvec(context)?)?;
         Ok(new)
@@ -479,16 +496,16 @@ impl MessageWriter {
 }
 
 /// A file of kept messages, read one after the other.
-pub struct KeptMessages {
+pub struct KeptMessages<C = AggregationContext> {
     file: BufReader<File>,
     left: u64,
     /// The random number of its receipt.
     pub salt: [u8; 32],
-    /// What they were combined with.
-    pub context: AggregationContext,
+    /// What they were combined with, or the message of a release with its context.
+    pub context: C,
 }
 
-impl KeptMessages {
+impl<C: KeptContext> KeptMessages<C> {
     /// Opens a file.
     ///
     /// # Errors
@@ -498,11 +515,11 @@ impl KeptMessages {
             atomic_file::open(path).with_context(|| format!("reading {}", path.display()))?;
         let mut left = file.metadata()?.len();
         let mut file = BufReader::with_capacity(1 << 16, file);
-        let mut head = [0; FORMAT.len()];
+        let mut head = vec![0; C::FORMAT.len()];
         let mut salt = [0; 32];
         let no = || format!("{} is not of kept messages of this version", path.display());
         file.read_exact(&mut head).with_context(no)?;
-        ensure!(head == *FORMAT, no());
+        ensure!(head == C::FORMAT.as_bytes(), no());
         file.read_exact(&mut salt).with_context(no)?;
         left -= (head.len() + salt.len()) as u64;
         let context = part(&mut file, &mut left).with_context(no)?;

@@ -6,7 +6,8 @@ use crate::tables::BuiltTable;
 use fl_core::Result;
 use fl_report::cell;
 
-/// Every measured column of every row: one CSV.
+/// Every measured column of every row: one CSV. `caveats` says that the noise of an epsilon is
+/// seeded, which libraries claim it, or why it is no guarantee.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -26,6 +27,7 @@ pub fn tables_csv(tables: &[BuiltTable]) -> Result<Vec<u8>> {
         "published",
         "minus",
         "interval",
+        "caveats",
     ])?;
     for row in tables.iter().flat_map(|t| &t.csv) {
         out.write_record(row.iter().map(|text| cell(text).into_owned()))?;
@@ -33,8 +35,9 @@ pub fn tables_csv(tables: &[BuiltTable]) -> Result<Vec<u8>> {
     Ok(out.into_inner()?)
 }
 
-/// Writes every run of every table, one line for each number: one CSV. `key` returns the digest
-/// that a run is stored under.
+/// Writes every run of every table, one line for each number: one CSV. `guarantee` is the one that
+/// an epsilon is a part of, or says why there is none. `key` returns the digest that a run is stored
+/// under.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -45,7 +48,16 @@ pub fn runs_csv(
 ) -> Result<Vec<u8>> {
     let mut out = csv::Writer::from_writer(Vec::new());
     out.write_record([
-        "table", "row", "column", "seed", "spec", "digest", "measure", "value", "error",
+        "table",
+        "row",
+        "column",
+        "seed",
+        "spec",
+        "digest",
+        "measure",
+        "value",
+        "error",
+        "guarantee",
     ])?;
     for table in tables {
         for (row, of_row) in table.rows.iter().zip(&table.runs) {
@@ -57,15 +69,12 @@ pub fn runs_csv(
                     match answers.get(run) {
                         None => {}
                         Some(Err(error)) => {
-                            out.write_record([&begin[..], &["", "", "", &cell(error)]].concat())?
+                            out.write_record([&begin[..], &["", "", "", &cell(error), ""]].concat())?
                         }
                         Some(Ok(measured)) => {
-                            for (name, value) in measured.all() {
-                                let value = value.to_string();
-                                out.write_record(
-                                    [&begin[..], &[measured.digest(), &cell(&name), &value, ""]]
-                                        .concat(),
-                                )?;
+                            for (name, value, guarantee) in measured.lines() {
+                                let of = [measured.digest(), &cell(&name), &value, "", &guarantee];
+                                out.write_record([&begin[..], &of].concat())?;
                             }
                         }
                     }

@@ -3,7 +3,7 @@
 use crate::model::RunSpec;
 use fl_core::Result;
 use fl_core::privacy::Observer;
-use fl_report::{Metric, Run};
+use fl_report::{Metric, Run, observer_of};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -36,9 +36,8 @@ impl RunResult {
         match (name.split_once('.'), round) {
             (Some(("bytes", "up")), None) => Some(self.run.bytes().up as f64),
             (Some(("bytes", "down")), None) => Some(self.run.bytes().down as f64),
-            (Some((cost @ ("epsilon" | "delta" | "data-epsilon" | "data-delta"), whom)), None) => {
-                let observer = Observer::ALL.into_iter().find(|o| o.name() == whom)?;
-                let told = outcome()?.privacy.as_ref()?.get(&observer)?;
+            (Some((cost @ ("epsilon" | "delta" | "data-epsilon" | "data-delta"), _)), None) => {
+                let told = outcome()?.privacy.as_ref()?.get(&observer_of(name)?)?;
                 match cost.strip_prefix("data-") {
                     Some(cost) => told.get("of_these_data")?.get(cost)?.as_f64(),
                     None => told.get(cost)?.as_f64(),
@@ -56,28 +55,12 @@ impl RunResult {
         }
     }
 
-    /// Returns what a reader must know of the epsilon against this observer (`epsilon.readers`): that
-    /// its noise is seeded, and which libraries claim it.
+    /// Returns what a reader must know of an epsilon or a delta (`epsilon.readers`): that its noise is
+    /// seeded, which libraries claim it, or why it is no guarantee.
     pub fn caveats(&self, name: &str) -> Vec<String> {
-        let told = || {
-            let whom = name.strip_prefix("epsilon.")?;
-            let observer = Observer::ALL.into_iter().find(|o| o.name() == whom)?;
-            let outcome = &self.run.summary.as_ref()?.outcome;
-            outcome.privacy.as_ref()?.get(&observer)
-        };
-        let Some(told) = told().filter(|told| told.get("epsilon").is_some()) else {
-            return Vec::new();
-        };
-        let seeded = told.get("noise").is_some_and(|noise| noise == "seeded");
-        let seeded = seeded.then(|| {
-            "an estimate, and no guarantee: who knows the seed can remove the noise".to_string()
-        });
-        let claims = told.get("claimed_by").and_then(|all| all.as_array());
-        let claims = claims.into_iter().flatten().filter_map(|one| one.as_str());
-        seeded
-            .into_iter()
-            .chain(claims.map(|library| format!("as claimed by {library}")))
-            .collect()
+        let outcome = self.run.summary.as_ref().map(|summary| &summary.outcome);
+        let outcome = outcome.zip(observer_of(name));
+        outcome.map_or(Vec::new(), |(outcome, whom)| outcome.caveats(whom))
     }
 
     /// Returns the rounds with a measurement of one of these names, in order.
@@ -130,6 +113,24 @@ impl RunResult {
                 .filter_map(|name| Some((name.to_string(), self.get(name, None)?))),
         );
         all
+    }
+
+    /// Returns the last number of every measure as text, with the guarantee that it is a part of.
+    /// An epsilon that is no guarantee has no number.
+    pub(crate) fn lines(&self) -> Vec<(String, String, String)> {
+        let guarantee = |name: &str| self.run.guarantee_of(name).unwrap_or_default();
+        let numbers = self.all().into_iter();
+        let numbers = numbers.map(|(name, value)| {
+            let guarantee = guarantee(&name);
+            (name, value.to_string(), guarantee)
+        });
+        let names = Observer::ALL.map(|observer| format!("epsilon.{}", observer.name()));
+        let without = names.into_iter().filter_map(|name| {
+            let none = self.get(&name, None).is_none();
+            let why = self.run.guarantee_of(&name).filter(|_| none)?;
+            Some((name, String::new(), why))
+        });
+        numbers.chain(without).collect()
     }
 
     /// Returns the run.

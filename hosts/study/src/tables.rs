@@ -4,10 +4,13 @@ use crate::cells::{cell, minus, number, shown, signed, unmarked};
 use crate::columns::{Column, ColumnKind, Show};
 use crate::model::{RunSpec, Table};
 use crate::plots::pictures;
-use crate::results::{RunResults, values};
+use crate::results::{RunResult, RunResults, values};
 use crate::stats::{Paired, Sample, paired};
 use fl_report::Section;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// A measured column of a row, as [`crate::tables_csv`] names its cells.
+pub(crate) type CsvLine = [String; 14];
 
 /// A finished table.
 #[derive(Clone, Debug)]
@@ -19,7 +22,7 @@ pub struct BuiltTable {
     /// The same table for a page.
     pub section: Section,
     /// One row for each measured column of each row, for programs.
-    pub(crate) csv: Vec<[String; 13]>,
+    pub(crate) csv: Vec<CsvLine>,
 }
 
 /// Makes a table from the results of its runs.
@@ -191,7 +194,14 @@ impl TableBuilder<'_> {
         for (at, row) in self.table.rows.iter().enumerate() {
             let runs = self.table.runs.get(at).into_iter().flatten().flatten();
             let done = runs.filter_map(|run| self.answers.get(&run.1)?.as_ref().ok());
-            for caveat in done.flat_map(|run| names.iter().flat_map(|name| run.caveats(name))) {
+            let caveats = |run: &RunResult| {
+                let shown = |name: &&&String| name.starts_with("epsilon.");
+                let shown = names.iter().filter(shown);
+                // a cell without an epsilon is empty
+                let given = shown.filter(|name| run.get(name, None).is_some());
+                given.flat_map(|name| run.caveats(name)).collect::<Vec<_>>()
+            };
+            for caveat in done.flat_map(caveats) {
                 rows.entry(caveat).or_default().insert(&row.name);
             }
         }
@@ -381,11 +391,29 @@ impl TableBuilder<'_> {
         (failed, missing)
     }
 
-    fn csv(&self, row: usize, across: usize, column: &Column) -> Option<[String; 13]> {
+    fn csv(&self, row: usize, across: usize, column: &Column) -> Option<CsvLine> {
         let ColumnKind::RunResult { names, round, .. } = &column.what else {
             return None;
         };
-        let sample = self.sample(row, across, &column.what)?;
+        let runs = self.runs(row, across).iter();
+        let done = runs.filter_map(|(_, run)| self.answers.get(run)?.as_ref().ok());
+        let caveats = done.flat_map(|run| names.iter().flat_map(|name| run.caveats(name)));
+        let caveats = Vec::from_iter(caveats.collect::<BTreeSet<_>>()).join("; ");
+        let at = round.map_or(String::new(), |r| format!(" in round {r}"));
+        let measure = format!("{}{at}", names.join(" or "));
+        let place = [
+            self.table.name.clone(),
+            self.table.rows[row].name.clone(),
+            self.table.across[across].name.clone(),
+            measure,
+        ];
+        let Some(sample) = self.sample(row, across, &column.what) else {
+            // why there is no epsilon
+            let mut line = CsvLine::default();
+            line[..4].clone_from_slice(&place);
+            (line[4], line[13]) = ("0".into(), caveats);
+            return Some(line).filter(|line| !line[13].is_empty());
+        };
         let difference = self.difference(row, across, &column.what).map(|(d, _)| d);
         // a published number belongs to the first measure of the table
         let mut measured = self.table.columns.iter().filter_map(|c| match &c.what {
@@ -401,12 +429,12 @@ impl TableBuilder<'_> {
             }) => ((mean - half).to_string(), (mean + half).to_string()),
             _ => Default::default(),
         };
-        let at = round.map_or(String::new(), |r| format!(" in round {r}"));
+        let [table, row, across, measure] = place;
         Some([
-            self.table.name.clone(),
-            self.table.rows[row].name.clone(),
-            self.table.across[across].name.clone(),
-            format!("{}{at}", names.join(" or ")),
+            table,
+            row,
+            across,
+            measure,
             sample.count().to_string(),
             sample.mean().to_string(),
             sample.std().map_or(String::new(), |s| s.to_string()),
@@ -420,6 +448,7 @@ impl TableBuilder<'_> {
             } else {
                 format!("{low} to {high}")
             },
+            caveats,
         ])
     }
 }

@@ -3,8 +3,8 @@
 use crate::cells::cell;
 use crate::model::{RunSpec, Table};
 use crate::results::RunResults;
-use crate::tables::BuiltTable;
-use fl_core::privacy::{Noise, Observer, Protection};
+use crate::tables::{BuiltTable, CsvLine};
+use fl_core::privacy::{Guarantee, Noise, Observer, Protection};
 use fl_ledger::{
     AccountantId, Amount, DataId, Entry, MakeAccountant, Reservation, RunId, Spending, rule,
     together,
@@ -90,6 +90,8 @@ fn entry(name: &str, run: &Run, observer: Observer) -> Option<Entry> {
             rows: run.data().join(" "),
             split: format!("{data:?} {}", if dealt { &seed } else { "" }),
             dealt,
+            sample: Vec::new(),
+            public: Vec::new(),
         },
         accountant,
         noise: guarantee
@@ -99,6 +101,26 @@ fn entry(name: &str, run: &Run, observer: Observer) -> Option<Entry> {
         most: spent.clone(),
     };
     Some(Entry::ended(reservation, spent))
+}
+
+/// Returns why a client's rows of one of these runs are public in another, if they are: a file is
+/// private in one and public in the other, or seeds draw the public rows from the clients' set.
+fn shown_elsewhere(runs: &[(String, &Run)]) -> Option<String> {
+    let drawn = |run: &Run| {
+        let from = run.spec.get("data")?.get("public")?.get("from")?;
+        let from = from.as_str().or_else(|| from.as_mapping()?.keys().next()?.as_str())?;
+        matches!(from, "share" | "count" | "tabular").then(|| run.seed())
+    };
+    let seeds: BTreeSet<String> = runs.iter().filter_map(|(_, run)| drawn(run)).collect();
+    if seeds.len() > 1 {
+        return Some("each seed draws public rows that are clients' rows with another".into());
+    }
+    let files: Vec<_> = runs.iter().map(|(name, run)| (name, run.sources())).collect();
+    files.iter().find_map(|(name, (_, public))| {
+        let shows = |(_, (own, _)): &&(_, (BTreeSet<&str>, _))| !own.is_disjoint(public);
+        let (other, _) = files.iter().find(shows)?;
+        Some(format!("a file of clients in {other} is public in {name}"))
+    })
 }
 
 /// Returns the joint guarantees of the runs of these tables, as [`joint`]. `place` names a run's
@@ -160,22 +182,30 @@ pub fn joint<'a>(
                 .collect();
             let entries = entries?;
             let entries: Vec<&Entry> = entries.iter().collect();
-            let all = together(&entries, observer, make);
+            let all = match shown_elsewhere(&group.runs) {
+                Some(why) => Protection::nothing(vec![why]),
+                None => together(&entries, observer, make),
+            };
             let how = match all {
                 Protection::Holds(_) => rule(&entries),
                 Protection::Nothing { .. } => String::new(),
             };
             let runs = group.runs.len().to_string();
-            if let Some(guarantee) = all.guarantee() {
-                for (what, number) in [("epsilon", guarantee.epsilon), ("delta", guarantee.delta)] {
-                    let measure = format!("{what}.{}", observer.name());
-                    let about = [title, &set, "all", &measure, &runs, &number.to_string()];
-                    let mut line: [String; 13] = Default::default();
-                    line.iter_mut()
-                        .zip(about)
-                        .for_each(|(cell, text)| *cell = text.into());
-                    csv.push(line);
-                }
+            let number = |of: fn(&Guarantee) -> f64| {
+                let number = all.guarantee().map(of);
+                number.map_or(String::new(), |number| number.to_string())
+            };
+            let numbers: [(&str, fn(&Guarantee) -> f64); 2] =
+                [("epsilon", |g| g.epsilon), ("delta", |g| g.delta)];
+            for (what, of) in numbers {
+                let measure = format!("{what}.{}", observer.name());
+                let about = [title, &set, "all", &measure, &runs, &number(of)];
+                let mut line = CsvLine::default();
+                line.iter_mut()
+                    .zip(about)
+                    .for_each(|(cell, text)| *cell = text.into());
+                line[13] = all.to_string();
+                csv.push(line);
             }
             rows.push(vec![
                 set.clone(),

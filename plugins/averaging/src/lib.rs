@@ -10,7 +10,7 @@ choices! {
         F64 = "f64",
         /// Without rounding: the result is the exact mean, rounded once to the nearest 32-bit
         /// float. It does not depend on the order of clients or on how they are grouped. Products
-        /// with weights are exact for weights of 0 and from 2^-800 to 2^800; others are refused.
+        /// with weights are exact for weights of 0 and from 2^-700 to 2^700; others are refused.
         Exact = "exact",
     }
 }

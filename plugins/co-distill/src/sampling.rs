@@ -12,9 +12,9 @@ settings! {
     pub struct SampleExamples {
         /// Number of examples to draw.
         k: Option<usize> = None, in 1..=MOST;
-        /// A public lower bound of every client's number of examples, even without one of them. It
-        /// sets the price of the sample; without it the price reveals a client's number of
-        /// examples, and nothing is guaranteed.
+        /// A public lower bound of every client's number of examples without one of them: every
+        /// client has more. It sets the price of the sample; without it the price reveals a
+        /// client's number of examples, and nothing is guaranteed.
         min_examples: Option<usize> = None, in 1..=MOST, was "of-at-least";
         /// Share of the client's examples to draw, rounded down, at least one. The sample then
         /// grows with their number, which reveals an additional example: nothing is guaranteed.
@@ -62,9 +62,10 @@ impl PrivacyMechanism for SampleExamples {
     fn price(&self, own: &Ids, _: &Cohort) -> Result<PrivacyEvent> {
         let (n, least) = (own.0.len(), self.min_examples);
         let k = self.size(n)?;
+        // the theorem compares n examples with one more: also without one there must be `least`
         ensure!(
-            least.is_none_or(|least| n >= least),
-            "`sample-examples` has a price for at least {} examples, and a client has fewer; set `min-examples` to what every client is known to have",
+            least.is_none_or(|least| n > least),
+            "`sample-examples` has a price for more than {} examples, and a client has no more; set `min-examples` to what every client is known to have without one of them",
             least.unwrap_or_default()
         );
         Ok(match self.k {
@@ -124,11 +125,14 @@ mod tests {
             public: true,
             replacement: false,
         };
-        for n in [11, 12, 13, 500] {
+        for n in [12, 13, 500] {
             assert_eq!(event(&few, n).unwrap(), due);
         }
-        let refused = event(&few, 10).unwrap_err().to_string();
-        assert!(refused.contains("for at least 11 examples"), "{refused}");
+        // without one of 11 there are 10, whose sample costs more than that of 11
+        for n in [10, 11] {
+            let refused = event(&few, n).unwrap_err().to_string();
+            assert!(refused.contains("for more than 11 examples"), "{refused}");
+        }
     }
 
     #[test]

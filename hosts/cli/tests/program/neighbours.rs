@@ -171,6 +171,51 @@ fn where_answers_may_be_left_out_nothing_is_guaranteed() {
     }
 }
 
+/// The text of an error may hold values of a client's rows, and a report is published.
+#[test]
+fn an_accountant_keeps_texts_of_errors_out_of_the_files_of_a_run() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    six(dir);
+    // client 0 cannot train
+    let client = CLIENT.replace(
+        "model: { use: linear }",
+        "model: [{ clients: 0, use: linear, lr: 1e38, l2: 1e38 }, { use: linear }]",
+    );
+    let text = "the loss is NaN at step";
+    let private = format!("faults: {{ on-error: drop, on-nan: drop }}\n{client}");
+    let ways = [
+        ("drop", private.clone()),
+        ("retry", private.replace("on-error: drop", "on-error: { retry: 1 }")),
+        ("none", private.replace("accountant:", "# accountant:")),
+    ];
+    for (name, body) in ways {
+        fs::write(dir.join("s.yaml"), spec(&body)).unwrap();
+        let run = fl(dir, &["run", "s.yaml", "--out", name]);
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+        for file in ["report.md", "report.html", "journal.jsonl", "outcome.json"] {
+            let read = fs::read_to_string(dir.join(name).join(file)).unwrap();
+            let shown = name == "none" && file != "outcome.json";
+            assert_eq!(read.contains(text), shown, "{name}/{file}: {read}");
+        }
+        let report = fs::read_to_string(dir.join(name).join("report.md")).unwrap();
+        let withheld = report.contains("an accountant withholds the text of the error");
+        assert_eq!(withheld, name != "none", "{report}");
+    }
+    // nor into the tables of a study, which the failing run ends at its terminal
+    fs::write(dir.join("s.yaml"), spec(&client)).unwrap();
+    let study = "name: st\ntables: [{ name: t, base: s.yaml, seeds: 1, rows: [{ name: one }] }]\n";
+    fs::write(dir.join("st.yaml"), study).unwrap();
+    let run = fl(dir, &["study", "st.yaml", "--out", "st"]);
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(said.contains(text), "{said}");
+    let tables = fs::read_to_string(dir.join("st/st.md")).unwrap();
+    assert!(
+        tables.contains("stays at the terminal") && !tables.contains(text),
+        "{tables}"
+    );
+}
+
 #[test]
 fn a_stopped_run_guarantees_nothing_until_it_is_resumed_to_its_end() {
     let d = tempfile::tempdir().unwrap();

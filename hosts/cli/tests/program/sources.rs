@@ -12,6 +12,12 @@ const OBSERVERS: [(&str, &str); 3] = [
     ("readers", "readers of the results"),
 ];
 
+/// The noise of every quick spec is seeded. Text, page and CSV say so where they show an epsilon.
+const SEEDED: &str = "noise from the run's seed (reproducible, for research: not a guarantee)";
+
+/// Tables and comparisons say it in a line below.
+const ESTIMATE: &str = "an estimate, and no guarantee: who knows the seed can remove the noise";
+
 /// A run that is done, and what was printed of it.
 struct Done {
     name: String,
@@ -46,6 +52,12 @@ impl Done {
 
     fn bytes(&self, side: &str) -> f64 {
         self.outcome["bytes"][side].as_f64().unwrap()
+    }
+
+    /// The guarantee against an observer, as the run printed it.
+    fn guarantee(&self, words: &str) -> &str {
+        let said = between(&self.printed, &format!("against {words}: "), "\n");
+        said.unwrap_or_else(|| panic!("{}: no guarantee against {words}", self.name))
     }
 
     /// `shown` is this number, to as many digits as it has.
@@ -137,6 +149,7 @@ fn text_says_what_the_outcome_does(run: &Done) {
                 Some(epsilon) => {
                     let shown = between(said, "epsilon ", " at delta").unwrap();
                     run.same(&what, shown, Some(epsilon));
+                    assert!(said.contains(SEEDED), "{what}: {said}");
                 }
                 None => assert!(said.starts_with("nothing: "), "{what}: {said}"),
             }
@@ -187,7 +200,13 @@ fn page_says_what_the_outcome_does(run: &Done) {
         Some(run.bytes("down")),
     );
     let privacy = between(&page, "<h2>Privacy</h2>", "<h2>").unwrap();
+    let accounts = !run.outcome["privacy"].is_null();
     for (observer, words) in OBSERVERS {
+        if accounts {
+            let said = format!("against {words}: {}", run.guarantee(words));
+            let said = said.replace('"', "&quot;");
+            assert!(privacy.contains(&said), "{}: no {said} in {privacy}", run.name);
+        }
         let what = |place: &str| format!("epsilon against {observer} in {place} of the page");
         let Some(epsilon) = run.epsilon(observer) else {
             // nothing is guaranteed at the end, so no line reaches it
@@ -250,6 +269,9 @@ fn comparison_says_what_the_outcomes_do(dir: &Path, runs: &[Done]) {
                 let shown = rows.get(&format!("epsilon, against {words}")[..]);
                 let shown = shown.map_or("", |row| &row[at]);
                 run.same(&what, shown, run.epsilon(observer));
+                let caveat = format!("Epsilon of {} against {words} is {ESTIMATE}.", run.name);
+                let has = page.contains(&caveat);
+                assert_eq!(has, run.epsilon(observer).is_some(), "{caveat}");
                 // where models are drawn against epsilon, they stand at that of their step
                 let costs = run.costs();
                 let begins = format!("<title>{}, ", run.name);
@@ -312,11 +334,45 @@ fn study_says_what_the_outcomes_do(dir: &Path, runs: &[Done]) {
     );
     let printed = String::from_utf8(done.stdout).unwrap();
     let csv = fs::read_to_string(dir.join("runs/studies/s-runs.csv")).unwrap();
+    let tables = fs::read_to_string(dir.join("runs/studies/s.csv")).unwrap();
+    let page = fs::read_to_string(dir.join("runs/studies/s.html")).unwrap();
     for run in runs {
+        let line = |text: &str, cells: &[&str]| {
+            let begins = |line: &&str| {
+                let mut found = line.split(',');
+                cells.iter().all(|due| found.next() == Some(due))
+            };
+            text.lines().find(begins).map(String::from)
+        };
+        let accounts = !run.outcome["privacy"].is_null();
+        let (mut priced, seed) = (false, run.outcome["seed"].to_string());
+        for (observer, words) in OBSERVERS.iter().filter(|_| accounts) {
+            let (name, measure) = (&run.name[..], format!("epsilon.{observer}"));
+            let manifest: Value = serde_json::from_str(&run.read("run.json")).unwrap();
+            let key = &manifest["spec_sha256"].as_str().unwrap()[..24];
+            let digest = run.outcome["digest"].as_str().unwrap();
+            // with its number, or with the reason that there is none
+            let of_run = [name, name, "", &seed, key, digest, &measure];
+            let of_run = line(&csv, &of_run).unwrap_or_else(|| panic!("no {of_run:?} in {csv}"));
+            let said = run.guarantee(words);
+            assert!(of_run.contains(said), "{of_run}: no {said}");
+            if run.epsilon(observer).is_some() {
+                let of_row = line(&tables, &[name, name, "", &measure]).unwrap();
+                assert!(of_row.ends_with(ESTIMATE), "{of_row}");
+                priced = true;
+            }
+        }
+        // a table of each text and page has it once
+        let section = |text: &str, begins: &str, ends: &str| {
+            let found = between(text, &format!("{begins}{}", run.name), ends);
+            found.unwrap_or_else(|| panic!("no table {}", run.name)).contains(ESTIMATE)
+        };
+        assert_eq!(section(&printed, "### ", "\n### "), priced, "{}", run.name);
+        assert_eq!(section(&page, "<h2>", "<h2>"), priced, "{}", run.name);
         let mut all: BTreeMap<&str, &str> = BTreeMap::new();
         for line in csv.lines() {
             let cells: Vec<&str> = line.split(',').collect();
-            if cells[0] == run.name {
+            if cells[0] == run.name && !cells[7].is_empty() {
                 assert_eq!(cells[5], run.outcome["digest"].as_str().unwrap());
                 all.insert(cells[6], cells[7]);
             }
@@ -415,6 +471,13 @@ fn export_says_what_the_outcomes_do(dir: &Path, runs: &[Done]) {
                 if let Ok(std) = cells[6].parse() {
                     table.insert(format!("{}.std", cells[3]), Some(std));
                 }
+            }
+        }
+        for line in csv.lines() {
+            let cells: Vec<&str> = line.split(',').collect();
+            let words = OBSERVERS.iter().find(|(o, _)| cells[3] == format!("epsilon.{o}"));
+            if let (Some((_, words)), true) = (words, cells[0] == run.name) {
+                assert!(line.contains(run.guarantee(words)), "{line}");
             }
         }
         let begins = format!("tb/{}/", run.name);

@@ -74,6 +74,10 @@ fn every_quick_spec_verifies_with_its_messages_and_without() {
         let text = fs::read_to_string(&spec).unwrap();
         let releases = at_server.iter().any(|part| text.contains(part));
         assert_eq!(with["releases"] != 0, releases, "{spec}");
+        // the noise of quick specs is seeded, so every release is repeated, or none
+        assert_eq!(with["releases_repeated"], with["releases"], "{spec}");
+        assert_eq!(without["releases"], with["releases"], "{spec}");
+        assert_eq!(without["releases_repeated"], 0, "{spec}");
         assert_eq!(with["repeated"], without["not_repeated"], "{spec}");
         assert_eq!(without["repeated"], 0, "{spec}");
         assert_eq!(with["keys"].as_array().unwrap().len(), 0, "{spec}");
@@ -280,6 +284,62 @@ fn what_a_forger_says_is_not_what_the_messages_say() {
     verified(dir, "r");
 }
 
+/// A server that draws other noise than the seed's, or from other numbers, is found.
+#[test]
+fn a_release_is_repeated_from_the_numbers_before_its_noise() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    // the budget pays for some of the votes only
+    let cut = ["budget.epsilon=6", "protocol.noise=server", "protocol.partitions=1"];
+    let cut = [&cut[..], &["parts.accountant.unit=example", "parts.privacy.gamma=0.1"]].concat();
+    let cut: Vec<&str> = cut.iter().flat_map(|set| ["--set", *set]).collect();
+    for (spec, more) in [("dp-fedavg", &[][..]), ("fedkt-l1", &[]), ("fedkt-l1", &cut)] {
+        let _ = fs::remove_dir_all(dir.join("r"));
+        run(dir, &quick(spec), "r", &[&KEEP[..], more].concat());
+        let found = verified(dir, "r");
+        let releases = found["releases"].as_u64().unwrap();
+        assert!(releases > 0 && found["releases_repeated"] == releases, "{found}");
+        let folder = dir.join("r");
+        let own = receipts(&folder);
+        let released = |record: &&ReceiptRecord| match record {
+            ReceiptRecord::Step(step) => step.receipt.did == ServerStep::Release,
+            _ => false,
+        };
+        let at = own.iter().position(|record| released(&record)).unwrap();
+        // another result, and another number before, each with a chain that fits
+        for (other, due) in [("output", "found the result"), ("before", "before the noise")] {
+            let mut wrong = own.clone();
+            if let ReceiptRecord::Step(step) = &mut wrong[at] {
+                let receipt = &mut step.receipt;
+                let hash = match other {
+                    "output" => &mut receipt.output,
+                    _ => &mut receipt.before,
+                };
+                assert!(!hash.is_empty());
+                *hash = "00".repeat(32);
+            }
+            forge(&folder, &wrong);
+            let (code, said) = fails(dir, &["verify", "r"]);
+            assert!(code == 1 && flat(&said).contains(due), "{spec}: {said}");
+        }
+        // other numbers in the file, whose hash fits
+        let mut wrong = own.clone();
+        let ReceiptRecord::Step(step) = &mut wrong[at] else {
+            unreachable!()
+        };
+        let kept = step.kept.as_mut().unwrap();
+        let path = folder.join(&kept.path);
+        let mut bytes = fs::read(&path).unwrap();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        kept.sha256 = fl_sim::FileHash::of(&path).unwrap().sha256;
+        forge(&folder, &wrong);
+        let (code, said) = fails(dir, &["verify", "r"]);
+        assert!(code == 1 && said.contains("messages/"), "{spec}: {said}");
+    }
+}
+
 #[test]
 fn nodes_with_data_of_their_own_sign_what_they_sent() {
     let d = tempfile::tempdir().unwrap();
@@ -354,14 +414,27 @@ fn receipts_of_private_runs_name_no_client_and_no_hash() {
                     continue;
                 };
                 assert_eq!(step.messages, None, "{folder}");
-                let has = kept == "kept" && step.receipt.did == ServerStep::Aggregation;
+                // the system's noise cannot be drawn again
+                let release = step.receipt.did == ServerStep::Release;
+                let again = !release || name == "seeded";
+                let has = kept == "kept" && again && step.receipt.did != ServerStep::Collection;
                 assert_eq!(step.salted, has, "{folder}");
                 assert_eq!(!step.receipt.output.is_empty(), has, "{folder}");
-                assert_eq!(!step.inputs_sha256.is_empty(), has, "{folder}");
-                assert_eq!(step.receipt.before, "", "{folder}");
+                assert_eq!(!step.inputs_sha256.is_empty(), has && !release, "{folder}");
+                assert_eq!(!step.receipt.before.is_empty(), has && release, "{folder}");
             }
-            let repeated = found["repeated"].as_u64().unwrap();
-            assert_eq!(repeated > 0, kept == "kept", "{folder}: {found}");
+            let number = |what: &str| found[what].as_u64().unwrap();
+            assert_eq!(number("repeated") > 0, kept == "kept", "{folder}: {found}");
+            let again = number("releases_repeated");
+            let due = (kept == "kept" && name == "seeded").then(|| number("releases"));
+            assert_eq!(again, due.unwrap_or(0), "{folder}: {found}");
+            let said = flat(&out(dir, &["verify", &folder]));
+            let why = match (name, kept) {
+                ("system", _) => "20 not repeated: their noise is the system's",
+                (_, "bare") => "20 not repeated: their numbers before the noise were not kept",
+                _ => "20 repeated, all with the same result",
+            };
+            assert!(said.contains(why), "{folder}: {said}");
             let report = fs::read_to_string(path.join("report.md")).unwrap();
             assert_eq!(
                 report.contains("`keep: messages`"),
