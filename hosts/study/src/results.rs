@@ -56,8 +56,8 @@ impl RunResult {
         }
     }
 
-    /// Returns what a reader must know of the epsilon against this observer (`epsilon.readers`): that
-    /// its noise is seeded, and which libraries claim it.
+    /// Returns what a reader must know of the epsilon against this observer (`epsilon.readers`):
+    /// that its noise is seeded, and which libraries claim it.
     pub fn caveats(&self, name: &str) -> Vec<String> {
         let told = || {
             let whom = name.strip_prefix("epsilon.")?;
