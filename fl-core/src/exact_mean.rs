@@ -2,10 +2,10 @@
 //!
 //! The sum of each number is two f64, `high + low`, exactly: Knuth's two-sum gives the rounding
 //! error of each addition, and `low` takes it. Products of a few clients whose exponents lie close
-//! together are added up first, where that is exact. What does not fit `low` goes to an exact accumulator
-//! of that number (Neal 2015, the crate `xsum`). A weight is cut into two parts of at most 27 bits,
-//! so that its products with an f32 (24 bits) are exact. The quotient is rounded once, to the
-//! nearest f32, ties to even.
+//! together are added up first, where that is exact. What does not fit `low` goes to an exact
+//! accumulator of that number (Neal 2015, the crate `xsum`). A weight is cut into two parts of at
+//! most 27 bits, so that its products with an f32 (24 bits) are exact. The quotient is rounded
+//! once, to the nearest f32, ties to even.
 
 use crate::kernels::twice;
 use crate::message::Params;

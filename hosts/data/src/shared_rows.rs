@@ -7,8 +7,8 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hasher};
 
-/// Writes a row as it was decoded into `bytes`: its numbers that are not 0, and their places. Labels
-/// and the scale of bytes do not count.
+/// Writes a row as it was decoded into `bytes`: its numbers that are not 0, and their places.
+/// Labels and the scale of bytes do not count.
 fn encode(inputs: &Inputs, row: usize, (room, bytes): &mut (Vec<f32>, Vec<u8>)) {
     // all of a row at once: a hasher takes longer for many small pieces
     bytes.clear();
