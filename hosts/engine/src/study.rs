@@ -415,12 +415,11 @@ fn checked(
     };
     let mut parsed: BTreeMap<&Path, Document> = BTreeMap::new();
     let mut refused: BTreeMap<String, NotRun> = BTreeMap::new();
+    let mut bases: BTreeSet<&PathBuf> = BTreeSet::new();
     for TablePart { at, rows, table } in chosen {
-        if let Some(into) = table
-            .into
-            .as_ref()
-            .filter(|into| as_written && into.is_file())
-        {
+        let marked = as_written && !table.name.is_empty();
+        let into = table.into.as_ref().filter(|into| marked && into.is_file());
+        if let Some(into) = into {
             let held = std::fs::read_to_string(into).map_err(anyhow::Error::from);
             if let Err(error) =
                 held.and_then(|text| fl_study::section(&text, &table.name).map(drop))
@@ -443,8 +442,10 @@ fn checked(
                     false => format!("{}, {}", row.name, other.name),
                 };
                 for (seed, run) in runs {
-                    // a spec that is not there is a mistake of the file
-                    if check.runs.contains_key(run) || !run.base.is_file() {
+                    // a spec that is not there is a mistake of the file, and a library that cannot
+                    // be loaded is not tried for each run
+                    let left = bases.contains(&run.base) || !run.base.is_file();
+                    if left || check.runs.contains_key(run) {
                         continue;
                     }
                     let base = match parsed.entry(&run.base) {
@@ -467,7 +468,8 @@ fn checked(
                         Err(why) => {
                             let mistake = file.of_row(cell, why.to_string());
                             check.note(cell, mistake, &table.name, &name);
-                            refused.entry(why.to_string()).or_insert(why);
+                            refused.insert(why.to_string(), why);
+                            bases.insert(&run.base);
                         }
                     }
                 }
@@ -482,11 +484,12 @@ fn checked(
             }
         }
     }
-    let libraries = refused.len();
+    let libraries = |(mistake, _): &(Mistake, _)| refused.contains_key(&mistake.text);
+    let only_libraries = check.mistakes.iter().all(libraries);
     match refused.into_values().next() {
         None if check.mistakes.is_empty() => Ok(check.runs),
         // what is wrong with a library alone is no mistake of a spec
-        Some(why) if check.mistakes.len() == libraries => Err(why.into()),
+        Some(why) if only_libraries => Err(why.into()),
         _ => Err(NotRun::Mistakes(check.sorted()).into()),
     }
 }
