@@ -1,9 +1,10 @@
 //! Arithmetic with the same bits on every processor: fused multiply-adds, with or without an
 //! instruction for them, and matrix products.
 //!
-//! `+ - * /`, square roots and conversions are exact everywhere. A multiply-add rounds once where it
-//! is fused and twice where it is not; a product of matrices from a library has the order, and the
-//! fusing, of the kernel that the library picks for the processor. Other functions (`exp`, `ln`,
+//! `+ - * /`, square roots and conversions are exact everywhere. A multiply-add rounds once where
+//! it is fused and twice where it is not; a product of matrices from a library has the order, and
+//! the fusing, of the kernel that the library picks for the processor. Other functions (`exp`,
+//! `ln`,
 //! `powf`, `sin`, ..) come from the crate `libm`: those of the system differ from processor to
 //! processor in the last bit, and `clippy.toml` refuses them.
 

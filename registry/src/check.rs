@@ -1,7 +1,7 @@
 //! Checks a spec and notes every mistake with its place.
 
 use crate::catalogue::{Catalogue, any_make, example, names};
-use crate::diagnostics::{Mistake, Mistakes, SourcePosition};
+use crate::diagnostics::{Mistake, Mistakes};
 use crate::document::Document;
 use crate::sections::{Clients, DataSection};
 use crate::spanned_value::{Node, below, key};
@@ -111,37 +111,38 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// Something wrong with the value at `at`, or with its key.
     fn push(
         &mut self,
-        place: SourcePosition,
+        at: (Vec<Step>, bool),
         path: &[Step],
         text: String,
         part: Option<(usize, String)>,
     ) {
         self.mistakes.push(Mistake {
             file: self.file.into(),
-            place,
+            place: self.root.place(&at.0, at.1),
             path: path.to_vec(),
             text: text.replace('\n', "; "),
             part,
+            at,
         });
     }
 
     /// The value at `path` is wrong, or missing.
     pub fn note(&mut self, path: &[Step], text: impl Into<String>) {
-        self.push(self.root.place(path, false), path, text.into(), None);
+        self.push((path.to_vec(), false), path, text.into(), None);
     }
 
     /// The key at `path` is wrong.
     pub fn note_key(&mut self, path: &[Step], text: impl Into<String>) {
-        self.push(self.root.place(path, true), path, text.into(), None);
+        self.push((path.to_vec(), true), path, text.into(), None);
     }
 
     /// The part chosen at `path` is wrong: its `use` is to blame.
     pub fn note_use(&mut self, path: &[Step], text: impl Into<String>, part: Option<&PartDecl>) {
-        let place = self.root.place(&below(path, key("use")), false);
         self.push(
-            place,
+            (below(path, key("use")), false),
             path,
             text.into(),
             part.map(|p| (path.len(), label(p))),
@@ -165,12 +166,13 @@ impl<'a> Checker<'a> {
                 path: note.path,
                 text: note.text,
                 part: None,
+                at: (Vec::new(), false),
             };
             self.notes.push(note.to_string());
         }
         for m in reader.mistakes {
-            let place = self.root.place(&m.path, m.on_key);
-            self.push(place, &m.path, m.text, part.map(|p| (path.len(), label(p))));
+            let at = (m.path.clone(), m.on_key);
+            self.push(at, &m.path, m.text, part.map(|p| (path.len(), label(p))));
         }
         read
     }

@@ -44,6 +44,8 @@ pub struct Mistake {
     pub text: String,
     /// The number of steps of the path that lead to this part, and its name.
     pub(crate) part: Option<(usize, String)>,
+    /// The path whose position is `place`, and whether it is that of the path's last key.
+    pub(crate) at: (Vec<Step>, bool),
 }
 
 impl Mistake {

@@ -9,12 +9,15 @@ use crate::spanned_value::{Body, Node, key};
 use crate::trust::Trust;
 use crate::yaml::{self, Wrong};
 use fl_core::settings::{self, Reader, Setting, Step, Value, show, show_path};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Where the values of a document stand.
 pub struct Places {
     file: String,
     root: Node,
+    /// Values that could not be read.
+    left_out: BTreeSet<Vec<Step>>,
 }
 
 impl Places {
@@ -26,7 +29,38 @@ impl Places {
             path: path.to_vec(),
             text: text.into(),
             part: None,
+            at: (path.to_vec(), false),
         }
+    }
+
+    /// The same mistake of a spec, at the place where this document changes the spec: `at` is the
+    /// path of the new value here. A mistake in the spec's own text stays where it is.
+    pub fn of_change(&self, at: &[Step], mistake: Mistake) -> Mistake {
+        let SourcePosition::Set(set) = &mistake.place else {
+            return mistake;
+        };
+        let (path, on_key) = &mistake.at;
+        let inside = overrides::steps(set).ok();
+        let place = match inside.and_then(|set| path.strip_prefix(&set[..])) {
+            Some(inside) => self.root.place(&[at, inside].concat(), *on_key),
+            None => self.root.place(at, true),
+        };
+        Mistake {
+            file: self.file.clone(),
+            place,
+            ..mistake
+        }
+    }
+
+    /// Is the value at `path`, or one that it is in, left out because it could not be read?
+    pub fn left_out(&self, path: &[Step]) -> bool {
+        (1..=path.len()).any(|steps| self.left_out.contains(&path[..steps]))
+    }
+
+    /// The paths that were left out inside the value at `path`, from there.
+    pub fn left_out_in<'p>(&'p self, path: &'p [Step]) -> impl Iterator<Item = &'p [Step]> {
+        let after = self.left_out.range(path.to_vec()..);
+        after.map_while(|out| out.strip_prefix(path).filter(|inside| !inside.is_empty()))
     }
 
     /// What a [`Reader`] that began at the root found wrong.
@@ -36,6 +70,16 @@ impl Places {
             ..self.mistake(&m.path, m.text)
         })
     }
+}
+
+/// A document that has been read as far as it can be.
+pub struct ReadableSettings<T> {
+    /// Its settings. A setting that cannot be read has its default, or is an empty text.
+    pub settings: T,
+    /// Where they stand.
+    pub places: Places,
+    /// What is wrong with it.
+    pub mistakes: Vec<Mistake>,
 }
 
 /// A parsed spec and the overrides that were applied to it. Cheap to clone.
@@ -82,22 +126,59 @@ impl Document {
     /// # Errors
     /// Every mistake at once.
     pub fn settings<T: Setting>(&self, what: &str) -> Result<(T, Places), Mistakes> {
+        let read = self.readable_settings(what)?;
+        match read.mistakes.is_empty() {
+            true => Ok((read.settings, read.places)),
+            false => Err(Mistakes::sorted(read.mistakes)),
+        }
+    }
+
+    /// As [`Document::settings`], but reads the rest if some values are wrong, so that it can be
+    /// checked too.
+    ///
+    /// # Errors
+    /// If the text is no mapping, or its values cannot be told apart from a spec's.
+    pub fn readable_settings<T: Setting>(
+        &self,
+        what: &str,
+    ) -> Result<ReadableSettings<T>, Mistakes> {
         let (root, mut mistakes) = self.tree(what)?;
-        let value = root.value();
-        let places = Places {
+        let mut value = root.value();
+        let mut places = Places {
             file: self.file.clone(),
             root,
+            left_out: BTreeSet::new(),
         };
         if value.get("protocol").is_some() && value.get("data").is_some() {
             let text = format!("this is a spec, which `fl run` runs; {what}");
             return Err(Mistakes::sorted(vec![places.mistake(&[], text)]));
         }
-        let mut reader = Reader::default();
-        let read = T::read(&value, &mut reader);
-        mistakes.extend(places.located(reader.mistakes));
-        match read {
-            Some(read) if mistakes.is_empty() => Ok((read, places)),
-            _ => Err(Mistakes::sorted(mistakes)),
+        let mut tried = BTreeMap::new();
+        loop {
+            let mut reader = Reader::default();
+            let read = T::read(&value, &mut reader);
+            if let Some(settings) = read.filter(|_| reader.mistakes.is_empty()) {
+                return Ok(ReadableSettings {
+                    settings,
+                    places,
+                    mistakes,
+                });
+            }
+            let wrong: Vec<Vec<Step>> = reader.mistakes.iter().map(|m| m.path.clone()).collect();
+            // the rest is there because of what was left out before
+            let new = reader.mistakes.into_iter();
+            let follows = |m: &settings::Mistake| {
+                places.left_out(&m.path) || places.left_out_in(&m.path).next().is_some()
+            };
+            let new: Vec<_> = new.filter(|m| !follows(m)).collect();
+            mistakes.extend(places.located(new));
+            let left = wrong
+                .iter()
+                .all(|path| leave_out(&mut value, path, &mut tried));
+            if wrong.is_empty() || !left {
+                return Err(Mistakes::sorted(mistakes));
+            }
+            places.left_out.extend(wrong);
         }
     }
 
@@ -131,6 +212,7 @@ impl Document {
             path: wrong.path,
             text: wrong.text,
             part: None,
+            at: (Vec::new(), false),
         }
     }
 
@@ -188,4 +270,46 @@ impl Document {
         };
         named.into_iter().enumerate().map(library).collect()
     }
+}
+
+/// Makes `value` readable at `path`: takes the value there away; if one must be there, puts an
+/// empty text in its place; and if that does not help, does the same one step up. Returns false at
+/// the root. `tried` counts what was done before.
+fn leave_out(value: &mut Value, path: &[Step], tried: &mut BTreeMap<Vec<Step>, usize>) -> bool {
+    let Some((last, above)) = path.split_last() else {
+        return false;
+    };
+    let tries = tried.entry(path.to_vec()).or_default();
+    *tries += 1;
+    let new = match *tries {
+        1 => Value::Null,
+        2 => "".into(),
+        _ => return leave_out(value, above, tried),
+    };
+    let mut inside = Some(value);
+    for step in above {
+        inside = inside.and_then(|value| match step {
+            Step::Key(key) => value.get_mut(key.as_str()),
+            Step::Item(at) => value.get_mut(at),
+        });
+    }
+    match (inside, last) {
+        (Some(Value::Mapping(map)), Step::Key(key)) if new.is_null() => {
+            // what is missing is not taken away
+            if map.shift_remove(key.as_str()).is_none() {
+                map.insert(key.as_str().into(), "".into());
+            }
+        }
+        (Some(Value::Mapping(map)), Step::Key(key)) => {
+            map.insert(key.as_str().into(), new);
+        }
+        (Some(Value::Sequence(list)), Step::Item(at)) => {
+            if let Some(item) = list.get_mut(*at) {
+                *item = new;
+            }
+        }
+        // taken away with something around it
+        _ => {}
+    }
+    true
 }

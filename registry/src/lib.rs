@@ -51,7 +51,7 @@ mod tests;
 pub use catalogue::{Catalogue, settings_json, settings_table};
 pub use diagnostics::{Mistake, Mistakes, SourcePosition};
 pub use docs::columns::{columns, fill};
-pub use document::{Document, Places};
+pub use document::{Document, Places, ReadableSettings};
 pub use enum_options::Choice;
 #[cfg(unix)]
 pub use isolate::{ARGUMENT, isolate_with, isolation_note, library_process};
@@ -70,5 +70,5 @@ pub use schema::schema_of;
 pub use sections::{DataSection, Isolate, Isolation, Keep, LedgerUse, Plugin};
 pub use sinks::{FileSink, FolderSink, MlFlowSink, Sink, WandbMode, WandbSink};
 pub use spec::Spec;
-pub use trust::{Attest, Trust, TrustPolicy};
+pub use trust::{Attest, SignedEntries, Trust, TrustPolicy, on_signed_entries};
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_VALUES};

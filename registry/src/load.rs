@@ -6,7 +6,7 @@ use crate::document::Document;
 use crate::library::{Library, PackageRequest, Refusal, other_hash};
 use crate::library_file::table;
 use crate::lock::Lock;
-use crate::package::{Announced, Package};
+use crate::package::{Announced, Package, plugin_dir};
 use crate::python_module;
 use crate::sealed_memfd::{copy, hash, open};
 use crate::sections::{Isolate, Isolation};
@@ -18,11 +18,12 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 impl Library {
     /// The library itself: of a package, where it is installed.
-    fn located(&self) -> Result<Self, Refusal> {
+    fn located(&self, trust: &TrustPolicy) -> Result<Self, Refusal> {
         let Some(wanted) = &self.package else {
             return Ok(self.clone());
         };
-        let found = Package::find(&wanted.name, wanted.version.as_deref());
+        let admits = |package: &Package| trust.admits(package);
+        let found = Package::find(&wanted.name, wanted.version.as_deref(), &admits);
         let found = found.map_err(|text| Refusal {
             place: None,
             path: wanted.name.clone().into(),
@@ -39,6 +40,25 @@ impl Library {
                 version: Some(found.version),
             }),
             ..self.clone()
+        })
+    }
+
+    /// The package that it is from, once it is located.
+    pub(crate) fn of_package(&self) -> Option<Package> {
+        let package = self.package.as_ref()?;
+        let plugin = match &self.module {
+            Some(name) => Announced::Module(name.clone()),
+            None => Announced::Library(self.path.file_name()?.into()),
+        };
+        let dir = plugin_dir().unwrap_or_default();
+        // of the folder of plugins, the package's own folder
+        let inside = self.path.strip_prefix(&dir).ok();
+        let own = inside.and_then(|path| path.iter().next());
+        Some(Package {
+            name: package.name.clone(),
+            version: package.version.clone().unwrap_or_default(),
+            folder: own.map_or_else(|| self.path.clone(), |own| dir.join(own)),
+            plugin,
         })
     }
 
@@ -86,7 +106,7 @@ impl Library {
 
 /// A library that is loaded: it stays for ever.
 #[derive(Clone)]
-struct Loaded {
+struct LoadedLibrary {
     hash: String,
     path: PathBuf,
     isolate: Option<Isolate>,
@@ -127,7 +147,7 @@ impl Catalogue {
     pub fn with(&self, libraries: &[Library]) -> Result<Self, Refusal> {
         let (mut all, linked) = (self.clone(), fl_core::linked_parts());
         for library in libraries {
-            let library = &library.located()?;
+            let library = &library.located(&all.trust)?;
             let path = library.path.canonicalize();
             let path = path.unwrap_or_else(|_| library.path.clone());
             let here = |l: &Library| l.path == path && l.module == library.module;
@@ -251,7 +271,7 @@ fn load_hashed(
     library: &Library,
     asked: Option<&Isolation>,
     trust: &TrustPolicy,
-) -> Result<Loaded, Refusal> {
+) -> Result<LoadedLibrary, Refusal> {
     let refused = |text: String| Refusal {
         place: None,
         path: library.path.clone(),
@@ -268,22 +288,24 @@ fn load_hashed(
     {
         return Err(refused(other_hash(&hash, wanted)));
     }
-    let trust = trust.judge(&hash).map_err(refused)?;
+    let trust = trust.judge(&hash, library.of_package().as_ref());
+    let trust = trust.map_err(refused)?;
     #[cfg(unix)]
     let can = crate::isolate::can();
     #[cfg(not(unix))]
     let can = false;
     let isolate = library.isolation(asked, &trust, can);
     // a study names a library for each of its runs
-    static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
+    static LOADED: Mutex<Vec<LoadedLibrary>> = Mutex::new(Vec::new());
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    let same = |l: &&Loaded| (&l.hash, &l.path, &l.isolate) == (&hash, &library.path, &isolate);
+    let same =
+        |l: &&LoadedLibrary| (&l.hash, &l.path, &l.isolate) == (&hash, &library.path, &isolate);
     if let Some(known) = loaded.iter().find(same) {
         let known = known.clone();
-        return Ok(Loaded { trust, ..known });
+        return Ok(LoadedLibrary { trust, ..known });
     }
     let mut keep = |parts: Vec<&'static PartDecl>, interface: Option<u32>| {
-        let new = Loaded {
+        let new = LoadedLibrary {
             hash: hash.clone(),
             path: library.path.clone(),
             isolate: isolate.clone(),

@@ -38,7 +38,7 @@ pub(crate) fn apply(root: &mut Node, set: &str) -> Vec<Wrong> {
 }
 
 /// `parts.model[0].net`
-fn steps(path: &str) -> Result<Vec<Step>, String> {
+pub(crate) fn steps(path: &str) -> Result<Vec<Step>, String> {
     let bad = || {
         Err(format!(
             "`{path}` is no path; one looks like protocol.rounds or parts.model[0].net"

@@ -277,6 +277,19 @@ pub fn packages() -> Vec<Result<Package, String>> {
     all.collect()
 }
 
+/// What a user who lacks a package does.
+fn to_install(name: &str, version: Option<&str>) -> String {
+    let add = match version {
+        Some(version) => format!("fl plugin add {name} --version {version}"),
+        None => format!("fl plugin add {name}"),
+    };
+    let python = match FOLDERS.get() {
+        Some(_) => "`pip install` it",
+        None => "activate the environment that has it (VIRTUAL_ENV), or run `python -m fl` there",
+    };
+    format!("`{add}`, or {python}")
+}
+
 impl Package {
     /// The package of this name in one folder; `None` if it has none that announces a plugin.
     ///
@@ -297,11 +310,16 @@ impl Package {
         }
     }
 
-    /// The newest installed package of this name that meets `version`.
+    /// The newest installed package of this name that meets `version`. Of equal ones it is the
+    /// first that `admits` allows, or else the first, as Python's path has it.
     ///
     /// # Errors
     /// Says where it was looked for, which versions are there, and what to do.
-    pub fn find(name: &str, version: Option<&str>) -> Result<Self, String> {
+    pub(crate) fn find(
+        name: &str,
+        version: Option<&str>,
+        admits: &dyn Fn(&Self) -> bool,
+    ) -> Result<Self, String> {
         let name = normalised(name)?;
         let folders = package_folders();
         let mut all = Vec::new();
@@ -309,37 +327,54 @@ impl Package {
             all.extend(Self::in_folder(folder, Some(&name))?);
         }
         let fits = |p: &&Self| version.is_none_or(|wanted| meets(&p.version, wanted));
-        // of equal ones the first, as Python's path has it
-        let best = all.iter().filter(fits).rev();
-        if let Some(best) = best.max_by(|a, b| compare_versions(&a.version, &b.version)) {
-            return Ok(best.clone());
-        }
-        let add = match version {
-            Some(version) => format!("fl plugin add {name} --version {version}"),
-            None => format!("fl plugin add {name}"),
-        };
-        let python = match FOLDERS.get() {
-            Some(_) => "`pip install` it".to_string(),
-            None => "activate the environment that has it (VIRTUAL_ENV), or run `python -m fl` \
-                there"
-                .into(),
-        };
-        let there: Vec<&str> = all.iter().map(|p| &p.version[..]).collect();
-        let found = match there[..] {
-            [] => {
-                let looked: Vec<_> = folders.iter().map(|f| f.display().to_string()).collect();
-                match looked[..] {
-                    [] => "it is not installed, for there is no folder of packages".to_string(),
-                    _ => format!("it is not installed in {}", looked.join(", ")),
-                }
+        let newest = all.iter().filter(fits);
+        let newest = newest.max_by(|a, b| compare_versions(&a.version, &b.version));
+        if let Some(newest) = newest {
+            let equal = |p: &&Self| compare_versions(&p.version, &newest.version).is_eq();
+            let mut equal: Vec<&Self> = all.iter().filter(fits).filter(equal).collect();
+            if equal.len() > 1 {
+                equal.sort_by_key(|p| !admits(p));
             }
-            _ => format!(
-                "version {} is wanted, and {} is installed",
-                version.unwrap_or_default(),
-                there.join(", ")
-            ),
+            return Ok(equal[0].clone());
+        }
+        let there: Vec<&str> = all.iter().map(|p| &p.version[..]).collect();
+        if !there.is_empty() {
+            let (wanted, there) = (version.unwrap_or_default(), there.join(", "));
+            let todo = to_install(&name, version);
+            return Err(format!(
+                "version {wanted} is wanted, and {there} is installed; {todo}"
+            ));
+        }
+        let others = folders.iter().flat_map(|folder| in_folder(folder, None));
+        let others: Vec<String> = others.flatten().map(|p| p.name).collect();
+        if let Some(near) = fl_core::settings::nearest(&name, others.iter().map(String::as_str)) {
+            let todo = to_install(&name, version);
+            return Err(format!(
+                "it is not installed; did you mean `{near}`? If not: {todo}"
+            ));
+        }
+        // Python also names folders that hold no packages
+        let infos = |folder: &&PathBuf| {
+            let entries = folder.read_dir().into_iter().flatten().flatten();
+            let mut names = entries.map(|entry| PathBuf::from(entry.file_name()));
+            names.any(|name| name.extension().is_some_and(|end| end == "dist-info"))
         };
-        Err(format!("{found}; `{add}`, or {python}"))
+        let looked = folders.iter().filter(infos);
+        let looked: Vec<_> = looked.map(|f| f.display().to_string()).collect();
+        let found = match looked.is_empty() {
+            true => "it is not installed, for there is no folder of packages".to_string(),
+            false => format!("it is not installed in {}", looked.join(", ")),
+        };
+        Err(format!("{found}; {}", to_install(&name, version)))
+    }
+
+    /// How a user removes it: an order, such as "run `pip uninstall NAME`".
+    pub(crate) fn removal(&self) -> String {
+        let own = plugin_dir().is_some_and(|dir| self.folder.starts_with(dir));
+        match own {
+            true => format!("remove {}", self.folder.display()),
+            false => format!("run `pip uninstall {}`", self.name),
+        }
     }
 
     /// The file of its library, or the first source of its module.

@@ -84,9 +84,9 @@ pub(crate) fn load(
     }
     let trust = match before
         .as_ref()
-        .filter(|_| package.is_some_and(|p| p.is_whole()))
+        .filter(|_| package.as_ref().is_some_and(Package::is_whole))
     {
-        Some(hash) => trust.judge(hash).map_err(refused)?,
+        Some(hash) => trust.judge(hash, package.as_ref()).map_err(refused)?,
         None => trust.unattested().map_err(refused)?,
     };
     let module = import(name, &library.path).map_err(refused)?;

@@ -42,6 +42,10 @@ impl Checker<'_> {
             let slot = protocol.and_then(|p| p.slots.iter().find(|s| s.name == name));
             if let (Some(protocol), None) = (protocol, slot) {
                 self.unknown_slot(&below(&path, key(name)), name, protocol);
+                // a slot that is misspelt in `--set` has nothing but the setting
+                if value.get("use").is_none() {
+                    continue;
+                }
             }
             // what the server releases through, it needs
             let slot = slot.map(|slot| SlotSpec {

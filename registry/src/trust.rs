@@ -1,8 +1,10 @@
 //! How far a plugin must be trusted to be loaded, and how far it is.
 
+use crate::package::Package;
 use fl_core::settings::{Reader, Setting, Value};
 use std::fmt::{Display, Formatter};
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 fl_core::choices! {
     /// The plugins that may be loaded. The strictest of the spec's, the user's and the command
@@ -44,6 +46,10 @@ impl Trust {
         }
         match found.rank() >= self.rank() {
             true => Ok(()),
+            false if found == &Self::Published => Err(format!(
+                "plugins-trust is `{self}`, and this plugin is `{found}`: its entry does not say \
+                 that the keepers of the index reviewed it; ask for less trust where the level is set"
+            )),
             false => Err(format!(
                 "plugins-trust is `{self}`, and this plugin is `{found}`: add it from an index with \
                  a key (`fl plugin add`), or ask for less trust where the level is set"
@@ -75,6 +81,32 @@ impl FromStr for Trust {
 /// has it.
 pub type Attest = fn(sha256: &str) -> Trust;
 
+/// The plugins that signed entries give a package of this name and version: the SHA-256 of each,
+/// and its level.
+pub type SignedEntries = fn(name: &str, version: &str) -> Vec<(String, Trust)>;
+
+static SIGNED: OnceLock<SignedEntries> = OnceLock::new();
+
+/// Says where signed entries are, for errors about packages that were changed after they were
+/// installed. The first call counts.
+pub fn on_signed_entries(entries: SignedEntries) {
+    let _ = SIGNED.set(entries);
+}
+
+/// What to do about a package of a signed entry that has another hash; `None` if no entry is known,
+/// or one has this hash.
+pub(crate) fn changed(package: &Package, sha256: &str) -> Option<String> {
+    let Package { name, version, .. } = package;
+    let signed = SIGNED.get().map(|entries| entries(name, version))?;
+    let same = |(of, _): &(String, Trust)| of.eq_ignore_ascii_case(sha256);
+    let (due, _) = signed.first().filter(|_| !signed.iter().any(same))?;
+    Some(format!(
+        "its SHA-256 is {sha256}, and the signed entry of {name} {version} has {due}: the file was \
+         changed after it was installed; {}, and run `fl plugin add {name}`",
+        package.removal()
+    ))
+}
+
 /// What a host asks of plugins.
 #[derive(Clone)]
 pub struct TrustPolicy {
@@ -100,9 +132,20 @@ impl TrustPolicy {
         self.level.admit(&Trust::Any).map(|()| Trust::Any)
     }
 
-    /// The level of a plugin, if it may be loaded.
-    pub(crate) fn judge(&self, sha256: &str) -> Result<Trust, String> {
+    /// The level of a plugin, if it may be loaded. `package` is the one that it is from.
+    pub(crate) fn judge(&self, sha256: &str, package: Option<&Package>) -> Result<Trust, String> {
         let found = (self.attest)(sha256);
-        self.level.admit(&found).map(|()| found)
+        let admitted = self.level.admit(&found);
+        let changed = || package.and_then(|package| changed(package, sha256));
+        admitted.map_err(|why| changed().unwrap_or(why))?;
+        Ok(found)
+    }
+
+    /// May this package be loaded, as far as its hash is known?
+    pub(crate) fn admits(&self, package: &Package) -> bool {
+        let hash = package.sha256().ok().flatten();
+        let hash = hash.filter(|_| package.is_whole());
+        let found = hash.map_or(Trust::Any, |hash| (self.attest)(&hash));
+        self.level.admit(&found).is_ok()
     }
 }

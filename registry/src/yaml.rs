@@ -29,10 +29,31 @@ pub(crate) struct Wrong {
 pub(crate) fn parse(bytes: &[u8]) -> (Option<Node>, Vec<Wrong>) {
     let mut reader = Reader::default();
     let tree = plain_text(bytes)
-        .and_then(|text| reader.document(text))
+        .and_then(|text| reader.document(text).map_err(|wrong| at_tab(text, wrong)))
         .map_err(|wrong| reader.wrong.push(wrong))
         .ok();
     (tree, reader.wrong)
+}
+
+/// The same, or the tab that indents a line and is why: YAML indents with spaces.
+fn at_tab(text: &str, wrong: Wrong) -> Wrong {
+    let SourcePosition::Text { line, .. } = wrong.at else {
+        return wrong;
+    };
+    // the parser may stop at the end of the line before
+    let mut lines = text.lines().enumerate().skip(line - 1).take(2);
+    let tab = lines.find_map(|(at, line)| {
+        let indent = line.chars().take_while(|c| c.is_whitespace());
+        Some((at + 1, indent.clone().position(|c| c == '\t')? + 1))
+    });
+    match tab.filter(|_| wrong.text.contains("tab")) {
+        Some((line, column)) => Wrong {
+            at: SourcePosition::Text { line, column },
+            path: Vec::new(),
+            text: "not YAML: a tab indents this line; indent with spaces".into(),
+        },
+        None => wrong,
+    }
 }
 
 /// Text without a byte-order mark and without control characters.

@@ -123,7 +123,8 @@ def faults(folder):
         run.until("fl: round 3 of")
         cluster.kill("node-2")
         print("node 2 was killed in round 3", flush=True)
-        # Flower lets a key in again when it has missed the node's heartbeat; until then its log says exit code 305
+        # Flower lets a key in again when it has missed the node's heartbeat; until then its log
+        # says exit code 305
         cluster.node("node-2", config[2], again=True)
         run.until("fl: round 6 of")
         os.kill(server_process(cluster), signal.SIGKILL)

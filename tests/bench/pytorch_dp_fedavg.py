@@ -45,7 +45,8 @@ def pytorch(train, test, sigma, seed):
     for _ in range(ROUNDS):
         total = torch.zeros_like(server)
         for client in torch.nonzero(torch.rand(CLIENTS) < RATE).flatten().tolist():
-            # a copy: the parameters become views of what they are given, and training would move the server
+            # a copy: the parameters become views of what they are given, and training would move
+            # the server
             vector_to_parameters(server.clone(), model.parameters())
             optimiser = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
             for _ in range(EPOCHS):

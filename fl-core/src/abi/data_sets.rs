@@ -83,7 +83,7 @@ struct HandedSet {
 }
 
 /// What the program remembers of a set that it handed out, so that a library fetches it once.
-struct Numbered {
+struct SetEntry {
     number: u64,
     rows: Visible,
     labelled: Vec<Visible>,
@@ -101,7 +101,7 @@ struct Alive {
 struct AllNumbered {
     last: u64,
     /// By the addresses of inputs, ids and labels.
-    sets: HashMap<Vec<usize>, Numbered>,
+    sets: HashMap<Vec<usize>, SetEntry>,
     /// Those that have ended are looked for at this number of sets.
     full: usize,
 }
@@ -109,7 +109,7 @@ struct AllNumbered {
 static NUMBERED: Mutex<Option<AllNumbered>> = Mutex::new(None);
 
 /// A view of a set that is handed out, with its labels or without.
-type Shown<'x> = (&'x Samples, Option<&'x Arc<Labels>>);
+type SetView<'x> = (&'x Samples, Option<&'x Arc<Labels>>);
 
 /// The rows of several views, each once.
 fn union<'x>(views: impl Iterator<Item = &'x Samples>) -> Visible {
@@ -144,7 +144,7 @@ impl HandedOut {
     }
 
     fn make(&self) -> Vec<HandedSet> {
-        let mut shown: Vec<Shown<'_>> = Vec::new();
+        let mut shown: Vec<SetView<'_>> = Vec::new();
         let public = self.public.as_deref().map(Public::whole);
         shown.extend(public.map(|(samples, ..)| (samples, None)));
         let labelled = public.into_iter().flat_map(|(_, a, b)| [a, b]).flatten();
@@ -154,7 +154,7 @@ impl HandedOut {
         for (samples, _) in &shown {
             let inputs = samples.inputs();
             if !sets.iter().any(|set| Arc::ptr_eq(&set.inputs, inputs)) {
-                let of_set = |(of, _): &&Shown<'_>| Arc::ptr_eq(of.inputs(), inputs);
+                let of_set = |(of, _): &&SetView<'_>| Arc::ptr_eq(of.inputs(), inputs);
                 let views: Vec<_> = shown.iter().filter(of_set).copied().collect();
                 sets.push(HandedSet::new(inputs, &views));
             }
@@ -195,7 +195,7 @@ impl HandedOut {
 }
 
 impl HandedSet {
-    fn new(inputs: &Arc<Inputs>, views: &[Shown<'_>]) -> Self {
+    fn new(inputs: &Arc<Inputs>, views: &[SetView<'_>]) -> Self {
         let mut labels: Vec<&Arc<Labels>> = Vec::new();
         for of in views.iter().filter_map(|(_, labels)| *labels) {
             if !labels.iter().any(|known| Arc::ptr_eq(known, of)) {
@@ -226,11 +226,11 @@ impl HandedSet {
         let known = all.sets.entry(key).or_insert_with(|| {
             *last += 1;
             let of = |of: &&Arc<Labels>| {
-                let with = |(_, own): &&Shown<'_>| own.is_some_and(|own| Arc::ptr_eq(own, of));
+                let with = |(_, own): &&SetView<'_>| own.is_some_and(|own| Arc::ptr_eq(own, of));
                 union(views.iter().filter(with).map(|(samples, _)| *samples))
             };
             let ids = views.iter().map(|(of, _)| Arc::downgrade(of.shared_ids()));
-            Numbered {
+            SetEntry {
                 number: *last,
                 rows: union(views.iter().map(|(samples, _)| *samples)),
                 labelled: labels.iter().map(of).collect(),
@@ -400,9 +400,9 @@ const KEPT: usize = 64 << 20;
 type SetPart = (u64, Option<usize>);
 
 /// Inputs and labels that this library has fetched, with their bytes, the last used at the end.
-static FETCHED: Mutex<Vec<Fetched>> = Mutex::new(Vec::new());
+static FETCHED: Mutex<Vec<CachedSet>> = Mutex::new(Vec::new());
 
-type Fetched = (SetPart, Arc<dyn Any + Send + Sync>, usize);
+type CachedSet = (SetPart, Arc<dyn Any + Send + Sync>, usize);
 
 /// Returns what has this number, and fetches it if this library has it no more.
 fn fetched<T: Any + Send + Sync>(

@@ -140,7 +140,8 @@ impl Answer {
         Ok(seen)
     }
 
-    /// Reads the output of [`Answer::seen`]: the kind of the message, its tensors, and the envelope.
+    /// Reads the output of [`Answer::seen`]: the kind of the message, its tensors, and the
+    /// envelope.
     ///
     /// # Errors
     /// If `seen` is not the output of [`Answer::seen`].

@@ -41,7 +41,9 @@ pub fn of_batch(
         let class = usize::from(*class);
         ensure!(
             class < classes,
-            Problem::Shape(format!("class {class} for a model of {classes} classes"))
+            Problem::Shape(format!(
+                "class {class} is none of the model's {classes} classes, which begin at 0"
+            ))
         );
         for (c, s) in one.iter_mut().enumerate() {
             *s = f64::from(scores[[i, c * pixels + at]]);

@@ -21,10 +21,12 @@ pub(super) fn example(of: &'static MessageType) -> Option<Erased> {
 pub fn table() -> String {
     let (rows, classes, voters) = EXAMPLE;
     let head = format!(
-        "# Messages\n\nWhat may cross between a client and the server, and through the C interface; `fl try` reads and writes the same\n\
-         tensors as JSON. Generated from the messages themselves: `FL_UPDATE=1 cargo test -p fl-core messages_md`.\n\n\
-         A tensor whose name begins with a dot is known to the receiver from the spec and not counted. `rows` costs nothing where\n\
-         it holds the ids that were asked about. The example is about {rows} samples, {classes} classes and {voters} voters.\n\n"
+        "# Messages\n\nThe messages between a client and the server, which also pass the C interface. `fl try` reads and\n\
+         writes the same tensors as JSON. Generated from the messages themselves:\n\
+         `FL_UPDATE=1 cargo test -p fl-core messages_md`.\n\n\
+         The receiver knows a tensor whose name begins with a dot from the spec, so it is not counted. `rows`\n\
+         costs nothing where it holds the ids of the request. The examples have {rows} samples, {classes} classes and\n\
+         {voters} voters.\n\n"
     );
     let all: Vec<String> = CORE.iter().map(|of| about(of)).collect();
     head + &all.join("\n")

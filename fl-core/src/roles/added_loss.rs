@@ -9,7 +9,8 @@ use std::fmt::Debug;
 
 /// A loss that a method adds to that of each mini-batch
 /// ([`FitOptions::auxiliary`](crate::FitOptions::auxiliary)). It may train the whole model through
-/// the scores of the batch, and the last layer directly. For a loss on features see [`FeatureLoss`].
+/// the scores of the batch, and the last layer directly. For a loss on features see
+/// [`FeatureLoss`].
 pub trait AuxiliaryLoss: Debug {
     /// Returns the term for a mini-batch with this `target`, for which the model gives these
     /// `scores`. `head` is the model's last layer before the step. Randomness comes from `stream`
@@ -91,7 +92,8 @@ impl FeatureTerm {
     ) -> Result<Self> {
         let term = loss.of_features(features, target, stream)?;
         let (found, due) = (term.by_features.dim(), features.dim());
-        let text = || format!("a loss on features gave slopes of {found:?} where {due:?} were due");
+        let text =
+            || format!("a loss on features gave slopes of shape {found:?}; expected {due:?}");
         ensure!(found == due, Problem::Shape(text()));
         Ok(term)
     }

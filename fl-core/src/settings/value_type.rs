@@ -1,5 +1,5 @@
-//! [`ValueType`]: what a setting accepts. Errors, tables, pages, suggestions and the JSON Schema are
-//! made from it.
+//! [`ValueType`]: what a setting accepts. Errors, tables, pages, suggestions and the JSON Schema
+//! are made from it.
 
 use super::{Range, Value};
 use serde::{Deserialize, Deserializer, Serialize};

@@ -29,7 +29,7 @@ struct Canary {
 }
 
 /// Data with canaries.
-struct Planted {
+struct DataWithCanaries {
     data: Assembled,
     canaries: Vec<Canary>,
     coins: Vec<bool>,
@@ -129,7 +129,7 @@ fn plant(
     (unit, change): (Unit, Neighbours),
     canaries: usize,
     stream: &Stream,
-) -> Result<Planted> {
+) -> Result<DataWithCanaries> {
     // the same canaries for any coins
     let mut coins = stream.child("coins", 0).draws();
     let coins: Vec<bool> = (0..canaries).map(|_| coins.below(2) == 1).collect();
@@ -239,7 +239,7 @@ fn plant(
         let first = has.next().context("a client with rows")?;
         data.clients[owner] = has.try_fold(first, |sum, more| sum.join(&more))?;
     }
-    Ok(Planted {
+    Ok(DataWithCanaries {
         data,
         canaries: planted,
         coins,
@@ -250,7 +250,7 @@ fn plant(
 /// for one that takes the place of another, minus the loss of that one.
 fn losses(
     runner: &Runner<'_>,
-    planted: &Planted,
+    planted: &DataWithCanaries,
     canaries: &[Canary],
     key: &Stream,
 ) -> Result<Option<BTreeMap<Observer, Vec<f64>>>> {

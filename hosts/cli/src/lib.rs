@@ -11,9 +11,9 @@
 //! `fl new protocol` writes such a crate. Parts are found by being linked: those of `fl-plugins`
 //! are there only if the program names it.
 //!
-//! Exit codes: 0 done, 1 the run failed, two runs differ or an audit broke a claim, 2 wrong usage or wrong spec and nothing
-//! was run, 3 a plugin was refused, 128 and the signal's number: a signal stopped the run, which
-//! can go on.
+//! Exit codes: 0 done, 1 the run failed, two runs differ or an audit broke a claim, 2 wrong usage
+//! or wrong spec and nothing was run, 3 a plugin was refused, 128 and the signal's number: a signal
+//! stopped the run, which can go on.
 #![warn(clippy::print_stderr)]
 
 mod account;
@@ -49,6 +49,7 @@ pub use cases::{Snapshot, answer_of, snapshot, unused_answers};
 pub use export::kept_model;
 pub use progress::progress;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use fl_core::PartDecl;
 use fl_data::DataSpec;
@@ -186,8 +187,8 @@ enum Command {
     /// Compare two run folders: specs, steps and measurements. Exit code 1 if their results differ.
     #[command(after_help = "Example:\n  fl compare runs/hello-1 runs/hello-2")]
     Compare(report::CompareArgs),
-    /// Check a run by its receipts: chain, signatures, files; repeat aggregations from messages that
-    /// it kept. Exit code 1 at the first difference, which is named.
+    /// Check a run by its receipts: chain, signatures, files; repeat aggregations from messages
+    /// that it kept. Exit code 1 at the first difference, which is named.
     #[command(after_help = "Examples:\n  fl verify runs/hello-1\n  fl verify --new-key me.key")]
     Verify(verify::VerifyArgs),
     /// Write measurements and models in formats of other tools.
@@ -217,11 +218,11 @@ enum Command {
     /// Audit the guarantees of a spec: prove a lower bound of epsilon for each observer, beside the
     /// claim. Exit code 1 if a claim is broken.
     ///
-    /// The program runs the spec many times on two data sets that differ in one unit, each time with
-    /// other secret noise, and looks for whatever separates the two: messages, models, the journal,
-    /// bytes, the report. Half of the runs select what to look at, the other half are counted. A
-    /// bound is not larger than the true epsilon, except with the probability that --confidence
-    /// leaves. An audit that finds nothing proves nothing.
+    /// The program runs the spec many times on two data sets that differ in one unit, each time
+    /// with other secret noise, and looks for whatever separates the two: messages, models, the
+    /// journal, bytes, the report. Half of the runs select what to look at, the other half are
+    /// counted. A bound is not larger than the true epsilon, except with the probability that
+    /// --confidence leaves. An audit that finds nothing proves nothing.
     ///
     /// Runs of an audit are not kept, and are in no ledger. An audit that was stopped goes on with
     /// the same command.
@@ -537,7 +538,14 @@ fn run_with(args: Vec<OsString>, more: &[&'static PartDecl]) -> u8 {
         .collect();
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        Err(asked) => {
+        Err(mut asked) => {
+            // `--epsilon` is what a mechanism without noise of its own has
+            let unknown = asked.get(ContextKind::InvalidArg);
+            let epsilon = unknown.is_some_and(|arg| arg.to_string().starts_with("--epsilon"));
+            if epsilon && command.iter().any(|word| word == "account") {
+                let suggested = ContextValue::String("--target".into());
+                asked.insert(ContextKind::SuggestedArg, suggested);
+            }
             if !capture::keep(capture::Stream::Err, &asked.render().to_string()) {
                 let _ = asked.print();
             }

@@ -62,10 +62,11 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
             json!({ "without-price": seen, "reached": reached, "ledger": forecast.as_ref().map(ledger_json), "name": spec.name, "protocol": spec.protocol.name, "questions": questions, "bytes": { "up": up, "down": down } }),
         );
     }
-    let mut out = format!(
-        "{}: protocol `{}`, {everyone} clients, {public} public samples\n",
+    let line = |text: String| fill(&text, width()) + "\n";
+    let mut out = line(format!(
+        "{}: protocol `{}`, {everyone} clients, {public} public samples",
         spec.name, spec.protocol.name
-    );
+    ));
     let heads = [
         "exchange",
         "times",
@@ -81,29 +82,24 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
     table.extend(rows.iter().map(|row| cells(row, everyone)));
     out += &columns(&table, width());
     for (observer, what) in &seen {
-        out += &match what[..] {
-            [] => format!("all that {observer} will see has a price\n"),
-            _ => {
-                fill(
-                    &format!("{observer} will see without a price: {}", what.join("; ")),
-                    width(),
-                ) + "\n"
-            }
-        };
+        out += &line(match what[..] {
+            [] => format!("all that {observer} will see has a price"),
+            _ => format!("{observer} will see without a price: {}", what.join("; ")),
+        });
     }
     for (observer, guarantee) in reached {
         let budget = spec.budget.as_ref();
         let budget = budget.filter(|b| Observer::from(&b.against) == *observer);
-        out += &match guarantee {
+        out += &line(match guarantee {
             Some(guarantee) => match budget.filter(|b| !b.allows(guarantee.epsilon)) {
                 Some(budget) => format!(
-                    "against {observer} at most {guarantee}: more than the budget of {}, which may end the run early\n",
+                    "against {observer} at most {guarantee}: more than the budget of {}, which may end the run early",
                     budget.epsilon
                 ),
-                None => format!("against {observer} at most {guarantee}\n"),
+                None => format!("against {observer} at most {guarantee}"),
             },
-            None => format!("epsilon against {observer} is known only after the run\n"),
-        };
+            None => format!("epsilon against {observer} is known only after the run"),
+        });
     }
     if let Some(forecast) = &forecast {
         out += &ledger_text(forecast);

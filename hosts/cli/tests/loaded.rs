@@ -1,8 +1,8 @@
 //! A program that links no parts runs every quick spec with parts from libraries, one for each
 //! crate of ours, and gets the digest of the program that links them.
 //!
-//! This test is such a program: it links data sets and measures, and no part. The libraries are made of what
-//! cargo has compiled already, so each costs its linking alone.
+//! This test is such a program: it links data sets and measures, and no part. The libraries are
+//! made of what cargo has compiled already, so each costs its linking alone.
 #![cfg(target_os = "linux")]
 
 use fl_engine::{ExecuteOptions, Folder};

@@ -448,7 +448,9 @@ fn take_public(
         !public.is_empty(),
         "there are no public samples{}; take a larger share",
         match how.queries {
-            Some(share) => format!(": public.queries {share} of {pool} (public and test) is none"),
+            Some(share) => format!(
+                ": a share of {share} (`public.queries`) of {pool} public and test samples is less than one"
+            ),
             None => String::new(),
         }
     );

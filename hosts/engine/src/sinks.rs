@@ -46,8 +46,8 @@ pub fn step_json(report: &StepReport<'_>) -> Json {
 /// The sinks of a run.
 pub(crate) struct Sinks(Option<Rc<RefCell<TakeEvent>>>);
 
-/// Opens the sinks of a spec and lets them, and the listener of the options, hear of the run's begin
-/// and of each step.
+/// Opens the sinks of a spec and lets them, and the listener of the options, hear of the run's
+/// begin and of each step.
 ///
 /// # Errors
 /// When a sink cannot be opened.

@@ -7,17 +7,14 @@ use crate::{NotRun, prepare, tidy};
 use anyhow::Context;
 use fl_data::DataSpec;
 use fl_ledger::AccountantId;
-use fl_registry::{Catalogue, Document, Spec};
-use fl_study::{BuiltTable, RunResults, RunSpec, Study, Table};
+use fl_registry::{Catalogue, Document, Mistake, Mistakes, SourcePosition, Spec};
+use fl_study::{BuiltTable, Cell, RunResults, RunSpec, Study, StudyFile, Table};
 use sha2::{Digest, Sha256};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// How many mistakes are shown.
-const SHOWN: usize = 40;
 
 /// What tables say of a failed run with an accountant.
 const WITHHELD: &str =
@@ -90,22 +87,27 @@ impl<'a> CheckedStudy<'a> {
         if request.set.iter().any(|set| set.starts_with("seed=")) {
             return Err(NotRun::usage("--set seed: a study has its own `seeds`"));
         }
-        let study =
-            Study::read(&request.file).map_err(|error| NotRun::usage(format!("{error:#}")))?;
-        let mut tables = chosen(&study, &request.only)?;
-        for (_, run) in tables
-            .iter_mut()
-            .flat_map(|t| t.runs.iter_mut().flatten().flatten())
-        {
+        let file = StudyFile::read(&request.file).map_err(|error| match error.downcast() {
+            Ok(mistakes) => NotRun::Mistakes(mistakes).into(),
+            Err(error) => NotRun::usage(format!("{error:#}")),
+        })?;
+        // of a study with mistakes, everything is checked
+        let only: &[String] = match file.mistakes.is_empty() {
+            true => &request.only,
+            false => &[],
+        };
+        let mut chosen = chosen(&file.study, only)?;
+        let tables = chosen.iter_mut().map(|chosen| &mut chosen.table);
+        for (_, run) in tables.flat_map(|t| t.runs.iter_mut().flatten().flatten()) {
             run.set.extend(request.set.iter().cloned());
         }
         let whole_tables = request.only.iter().all(|only| !only.contains('/'));
         let as_written = whole_tables && request.set.is_empty();
         Ok(Self {
             request,
-            name: study.name,
-            runs: checked(&tables, as_written, catalogue)?,
-            tables,
+            runs: checked(&file, &chosen, &request.set, as_written, catalogue)?,
+            name: file.study.name,
+            tables: chosen.into_iter().map(|chosen| chosen.table).collect(),
             results: RunResults::new(),
             cached: CachedRuns::new(&request.data_dir, &request.command),
             as_written,
@@ -335,9 +337,16 @@ fn read(readme: &Path) -> anyhow::Result<String> {
 }
 
 /// The tables that were asked for; of a part of a table, the row that others are compared with too.
-fn chosen(study: &Study, only: &[String]) -> anyhow::Result<Vec<Table>> {
+fn chosen(study: &Study, only: &[String]) -> anyhow::Result<Vec<TablePart>> {
+    let part = |(at, rows): (usize, BTreeSet<usize>)| TablePart {
+        at,
+        table: study.tables[at].part(&rows),
+        rows: rows.into_iter().collect(),
+    };
     if only.is_empty() {
-        return Ok(study.tables.clone());
+        let all = study.tables.iter().enumerate();
+        let all = all.map(|(at, table)| (at, (0..table.rows.len()).collect()));
+        return Ok(all.map(part).collect());
     }
     let mut wanted: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     for text in only {
@@ -367,80 +376,205 @@ fn chosen(study: &Study, only: &[String]) -> anyhow::Result<Vec<Table>> {
             .or_default()
             .extend(found.into_iter().chain(against));
     }
-    let part = |(at, rows): (usize, BTreeSet<usize>)| study.tables[at].part(&rows);
     Ok(wanted.into_iter().map(part).collect())
 }
 
-/// Reads every spec of every run: all mistakes at once, before anything runs.
+/// Part of a table, with its place in the study's file.
+struct TablePart {
+    /// The number of the table.
+    at: usize,
+    /// The numbers of its rows.
+    rows: Vec<usize>,
+    table: Table,
+}
+
+/// Where a mistake of a spec occurs.
+struct Occurrence {
+    table: String,
+    row: String,
+    /// Further rows.
+    more: usize,
+}
+
+/// The check of the specs of a study.
+struct SpecCheck<'a> {
+    file: &'a StudyFile,
+    /// Overrides from outside the study.
+    set: &'a [String],
+    runs: BTreeMap<RunSpec, CheckedRun>,
+    /// The seeds of a row have the same mistakes, and rows have many in common.
+    mistakes: Vec<(Mistake, Option<Occurrence>)>,
+}
+
+/// Checks the study, and the specs of all its runs.
+///
+/// # Errors
+/// Every mistake of the study's file and of the specs at once.
 fn checked(
-    tables: &[Table],
+    file: &StudyFile,
+    chosen: &[TablePart],
+    set: &[String],
     as_written: bool,
     catalogue: &Catalogue,
 ) -> anyhow::Result<BTreeMap<RunSpec, CheckedRun>> {
-    let mut runs = BTreeMap::new();
+    let own = file.mistakes.iter().cloned();
+    let mut check = SpecCheck {
+        file,
+        set,
+        runs: BTreeMap::new(),
+        mistakes: own.map(|mistake| (mistake, None)).collect(),
+    };
     let mut parsed: BTreeMap<&Path, Document> = BTreeMap::new();
-    // seeds of a row have the same mistakes
-    let mut wrong: Vec<String> = Vec::new();
-    for table in tables {
-        if let Some(into) = table.into.as_ref().filter(|_| as_written) {
+    let mut refused: BTreeMap<String, NotRun> = BTreeMap::new();
+    let mut bases: BTreeSet<&PathBuf> = BTreeSet::new();
+    for TablePart { at, rows, table } in chosen {
+        let marked = as_written && !table.name.is_empty();
+        let into = table.into.as_ref().filter(|into| marked && into.is_file());
+        if let Some(into) = into {
             let held = std::fs::read_to_string(into).map_err(anyhow::Error::from);
             if let Err(error) =
-                held.and_then(|text| fl_study::section(&text, &table.name).map(|_| ()))
+                held.and_then(|text| fl_study::section(&text, &table.name).map(drop))
             {
-                wrong.push(format!(
-                    "table `{}`, into {}: {error:#}",
-                    table.name,
-                    into.display()
-                ));
+                let text = format!("{}: {error:#}", into.display());
+                check.mistakes.push((file.of_readme(*at, text), None));
             }
         }
-        for (item, of_row) in table.rows.iter().zip(&table.runs) {
-            for (across, of_cell) in table.across.iter().zip(of_row) {
-                for (seed, run) in of_cell {
-                    if runs.contains_key(run) {
+        let mut only_linked = true;
+        for ((nth, row), of_row) in rows.iter().zip(&table.rows).zip(&table.runs) {
+            for (across, of_cell) in table.across.iter().zip(of_row).enumerate() {
+                let (other, runs) = of_cell;
+                let cell = Cell {
+                    table: *at,
+                    row: *nth,
+                    across,
+                };
+                let name = match other.name.is_empty() {
+                    true => row.name.clone(),
+                    false => format!("{}, {}", row.name, other.name),
+                };
+                for (seed, run) in runs {
+                    // a spec that is not there is a mistake of the file, and a library that cannot
+                    // be loaded is not tried for each run
+                    let left = bases.contains(&run.base) || !run.base.is_file();
+                    if left || check.runs.contains_key(run) {
                         continue;
                     }
-                    let cell = match across.name.is_empty() {
-                        true => item.name.clone(),
-                        false => format!("{}, {}", item.name, across.name),
-                    };
                     let base = match parsed.entry(&run.base) {
                         Entry::Occupied(base) => base.into_mut(),
                         Entry::Vacant(place) => place.insert(prepare::parse(&run.base)?),
                     };
-                    match prepare::check(&base.clone().set(&run.set), catalogue)? {
-                        Ok(spec) => {
-                            let digest = Sha256::digest(spec.yaml()?);
-                            let key = digest.iter().take(12).map(|b| format!("{b:02x}")).collect();
-                            let checked = CheckedRun {
-                                key,
-                                spec: Arc::new(spec),
-                                place: format!("{}, {cell}, seed {seed}", table.name),
-                                table: table.name.clone(),
-                                at: runs.len(),
-                            };
-                            runs.insert(run.clone(), checked);
+                    only_linked &= base.libraries().is_empty();
+                    match prepare::check(&base.clone().set(&run.set), catalogue) {
+                        Ok(Ok(spec)) => {
+                            let own = prepare::session_parts(&spec);
+                            only_linked &= own.is_ok_and(|parts| parts.is_empty());
+                            let place = format!("{}, {name}, seed {seed}", table.name);
+                            check.add(run, spec, place, &table.name)?;
                         }
-                        Err(mistakes) => wrong.extend(
-                            mistakes
-                                .0
-                                .iter()
-                                .map(|m| format!("table `{}`, row `{cell}`: {m}", table.name)),
-                        ),
+                        Ok(Err(mistakes)) => {
+                            for mistake in mistakes.0 {
+                                check.note(cell, mistake, &table.name, &name);
+                            }
+                        }
+                        Err(why) => {
+                            let mistake = file.of_row(cell, why.to_string());
+                            check.note(cell, mistake, &table.name, &name);
+                            refused.insert(why.to_string(), why);
+                            bases.insert(&run.base);
+                        }
                     }
                 }
             }
         }
+        if only_linked {
+            for mistake in file.measures(*at, &fl_study::misspelt) {
+                // that of the defaults is one for all tables
+                if !check.mistakes.iter().any(|(known, _)| *known == mistake) {
+                    check.mistakes.push((mistake, None));
+                }
+            }
+        }
     }
-    let mut seen = BTreeSet::new();
-    wrong.retain(|text| seen.insert(text.clone()));
-    if wrong.is_empty() {
-        return Ok(runs);
+    let libraries = |(mistake, _): &(Mistake, _)| refused.contains_key(&mistake.text);
+    let only_libraries = check.mistakes.iter().all(libraries);
+    match refused.into_values().next() {
+        None if check.mistakes.is_empty() => Ok(check.runs),
+        // what is wrong with a library alone is no mistake of a spec
+        Some(why) if only_libraries => Err(why.into()),
+        _ => Err(NotRun::Mistakes(check.sorted()).into()),
     }
-    let more = wrong.len().saturating_sub(SHOWN);
-    wrong.truncate(SHOWN);
-    if more > 0 {
-        wrong.push(format!("... and {more} more mistakes"));
+}
+
+impl SpecCheck<'_> {
+    fn add(
+        &mut self,
+        run: &RunSpec,
+        spec: Spec<DataSpec>,
+        place: String,
+        table: &str,
+    ) -> anyhow::Result<()> {
+        let digest = Sha256::digest(spec.yaml()?);
+        let checked = CheckedRun {
+            key: digest.iter().take(12).map(|b| format!("{b:02x}")).collect(),
+            spec: Arc::new(spec),
+            place,
+            table: table.into(),
+            at: self.runs.len(),
+        };
+        self.runs.insert(run.clone(), checked);
+        Ok(())
     }
-    Err(NotRun::usage(wrong.join("\n")))
+
+    /// Adds a mistake of a row's spec, at its place in the study if the study sets the value.
+    fn note(&mut self, cell: Cell, mistake: Mistake, table: &str, row: &str) {
+        let outside = |set: &str| {
+            let mut all = self
+                .set
+                .iter()
+                .filter_map(|set| Some(set.split_once('=')?.0));
+            all.any(|path| path == set)
+        };
+        let mistake = match &mistake.place {
+            SourcePosition::Set(set) if outside(set) => mistake,
+            _ => self.file.place(cell, mistake),
+        };
+        let known = |(of, _): &&mut (Mistake, Option<Occurrence>)| {
+            (&of.file, &of.place, &of.text) == (&mistake.file, &mistake.place, &mistake.text)
+        };
+        match self.mistakes.iter_mut().find(known) {
+            Some((_, Some(first))) if (&first.table[..], &first.row[..]) != (table, row) => {
+                first.more += 1;
+            }
+            Some(_) => {}
+            None => {
+                let first = Occurrence {
+                    table: table.into(),
+                    row: row.into(),
+                    more: 0,
+                };
+                self.mistakes.push((mistake, Some(first)));
+            }
+        }
+    }
+
+    /// The mistakes of the study's file, then those of its specs, each with its row.
+    fn sorted(self) -> Mistakes {
+        let mut mistakes: Vec<Mistake> = Vec::new();
+        for (mut mistake, first) in self.mistakes {
+            if let Some(Occurrence { table, row, more }) = first {
+                let more = match more {
+                    0 => String::new(),
+                    n => format!(" and {n} more"),
+                };
+                mistake.text += &format!(" (table `{table}`, row `{row}`{more})");
+            }
+            mistakes.push(mistake);
+        }
+        let study = self.file.name();
+        mistakes.sort_by(|a, b| {
+            let key = |m: &Mistake| (m.file != study, m.file.clone(), m.place.clone());
+            key(a).cmp(&key(b))
+        });
+        Mistakes(mistakes)
+    }
 }

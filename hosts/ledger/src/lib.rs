@@ -1,6 +1,7 @@
-//! What was released over all runs. A [`Chain`] is a file of records that only grows and finds every
-//! change. A [`DataLedger`] keeps the releases of runs by data set, and says what they guarantee
-//! together. Nodes keep their own releases in a [`Chain`] too. A [`SigningKey`] signs receipts.
+//! What was released over all runs. A [`Chain`] is a file of records that only grows and finds
+//! every change. A [`DataLedger`] keeps the releases of runs by data set, and says what they
+//! guarantee together. Nodes keep their own releases in a [`Chain`] too. A [`SigningKey`] signs
+//! receipts.
 mod chain;
 mod ledger;
 mod record;

@@ -10,7 +10,8 @@ from . import _fl, _forks
 def main() -> None:
     if sys.argv[1:2] == ["client-process"] and (code := _forks.elsewhere()) is not None:
         sys.exit(code)
-    # before the program listens, and after it is done, Ctrl-C ends it as it ends other programs, without a traceback
+    # before the program listens, and after it is done, Ctrl-C ends it as it ends other programs,
+    # without a traceback
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.stdout.flush()
     name = os.path.basename(sys.argv[0])

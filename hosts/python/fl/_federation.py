@@ -253,6 +253,8 @@ class Model:
             if not isinstance(x, Examples):
                 raise ValueError("these samples bring no target: give one")
             kind, target = cast("TargetKind", x._target()[0]), x.y
+        if proximal is not None and not (isinstance(proximal, (tuple, list)) and len(proximal) == 2):
+            raise TypeError(f"`proximal` must be a pair, FedProx's weight and the parameters to stay near, such as (0.1, sent); got {type(proximal).__name__}")
         target = np.asarray(target)
         kind = kind or ("classes" if target.dtype.kind in "iu" and target.ndim == 1 else "soft")
         dtype = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}.get(kind, np.float32)

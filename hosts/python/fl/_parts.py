@@ -20,6 +20,7 @@ from . import _fl, _metric, _protocol, _source
 from ._spec import flow, plain
 
 CLASSES: list[type] = []  # a part's number is its position, so nothing is ever taken out
+_PACKAGES = {"sklearn": "scikit-learn", "PIL": "pillow", "cv2": "opencv-python", "yaml": "pyyaml"}  # whose module has another name
 MESSAGES: dict[str, dict] = {}  # by kind: what was declared of it
 SIZES: dict[str, typing.Any] = {}  # by kind: its `size`
 LOADED: set[str] = set()  # modules that specs have named
@@ -130,7 +131,7 @@ def _declared(role: str, name: str, signature: str) -> typing.Any:
         about = {"role": role, "name": name, "signature": signature, "doc": doc, "settings": list(settings.values())}
         module = cls.__module__
         if role == "protocol":
-            _protocol.check(cls)
+            _protocol.check(cls, MESSAGES)
         kinds = _protocol.kinds(cls) if role == "protocol" else signature.split(" -> ")
         with _LOCK:
             messages = [MESSAGES[kind] for kind in dict.fromkeys(kinds) if kind in MESSAGES]
@@ -345,7 +346,9 @@ def load(name: str, folder) -> tuple[str | None, str, str, list[str], bool]:
             module = _imported(name, folder)
         except ModuleNotFoundError as error:
             if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
-                return (f"it cannot be imported: {error}{_where(error)}", "", "", [], False)
+                lacks = (error.name or "").partition(".")[0]
+                install = f"; `pip install {_PACKAGES.get(lacks, lacks)}`" if lacks else ""
+                return (f"it cannot be imported: {error}{_where(error)}{install}", "", "", [], False)
             return (f"no module of Python is called so, neither in {folder} nor where Python looks", "", "", [], False)
         except KeyboardInterrupt:
             raise

@@ -30,6 +30,7 @@ running.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
@@ -200,6 +201,11 @@ class Exchange:
     def declared(self, part: Part) -> dict[str, Any]:
         of = {name: _value(part, value) if name in _OF_SETTINGS else value for name, value in self.options.items()}
 
+        for option in ("times", "rows"):
+            found = of[option]
+            if isinstance(found, bool) or not (isinstance(found, int) or (option == "rows" and found == "all")):
+                raise TypeError(f"exchange `{self.label}`: `{option}` {_no_number(part, found)}")
+
         def name(slot: Slot | None) -> str | None:
             return None if slot is None else slot.name
 
@@ -317,18 +323,33 @@ def _value(part: Part, value: Any) -> Any:
     return value
 
 
+def _no_number(part: Part, found: Any) -> str:
+    """What is wrong with a value that is no whole number."""
+    if not isinstance(found, str):
+        return f"must be a whole number, the name of a setting, or a function of the protocol, got {found!r}"
+    near = difflib.get_close_matches(found, part._fl["fields"], 1)
+    return f"names the setting `{found}`, which the protocol does not have{f'; did you mean `{near[0]}`?' if near else ''}"
+
+
 def members(cls: type, kind: type[T]) -> list[T]:
     """The slots or exchanges of a class, in the order in which it has them."""
     found = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items() if not name.startswith("__")}
     return [value for value in found.values() if isinstance(value, kind)]
 
 
-def check(cls: type) -> None:
-    """Raises `TypeError` if the class does not hang together."""
+def check(cls: type, messages: Mapping[str, Any]) -> None:
+    """Raises `TypeError` if the class does not hang together. `messages` are those of
+    `fl.message`."""
+    from . import _fl
+
     slots, exchanges = members(cls, Slot), members(cls, Exchange)
     if not exchanges:
         raise TypeError(f"{cls.__name__}: a protocol has at least one exchange: put `@fl.exchange(\"label\")` before the method of a client's answer")
     for one in exchanges:
+        for kind in (one.sends, one.answers):
+            near = None if kind in messages else _fl.near_kind(kind)
+            if near is not None:
+                raise TypeError(f"{cls.__name__}.{one.name}: no message is called `{kind}`; did you mean `{near}`? `fl.message` declares one of your own")
         for option, value in one.options.items():
             held = value.slot if isinstance(value, (Release, Steps)) else value
             for used in held if isinstance(held, (list, tuple)) else [held]:

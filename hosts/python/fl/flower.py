@@ -127,7 +127,8 @@ class _Courier:
             if self.new:
                 jobs, self.new = self.new, []
                 self.push(self.find(jobs))
-            # a look costs Flower as much as it holds messages, so fewer looks are taken while many replies are due
+            # a look costs Flower as much as it holds messages, so fewer looks are taken while many
+            # replies are due
             if (due := len(self.out)) > MANY and self.looked is not None:
                 time.sleep(max(0.0, self.looked + SOON * due / MANY - time.monotonic()))
             self.pull()
@@ -203,7 +204,8 @@ class _Courier:
             return
         ids = list(self.grid.push_messages([message(job) for job in jobs]))
         if len(ids) != len(jobs):
-            # too much at once, and which were taken is not said: whoever is asked twice answers once
+            # too much at once, and which were taken is not said: whoever is asked twice answers
+            # once
             ids = [next(iter(self.grid.push_messages([message(job)])), None) for job in jobs]
         for job, id in zip(jobs, ids):
             if id is not None:

@@ -14,7 +14,7 @@ use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
 /// A message that Python sends: sender, weight, class counts, training loss, and arrays by name.
-pub type Sent<'py> = (u32, f64, Option<Vec<u32>>, Option<f64>, Bound<'py, PyDict>);
+pub type SentMessage<'py> = (u32, f64, Option<Vec<u32>>, Option<f64>, Bound<'py, PyDict>);
 
 /// What the program answers: an error as JSON or a text, the text, and arrays by name.
 pub type Answer<'py> = (Option<String>, Option<String>, Bound<'py, PyDict>);
@@ -176,7 +176,7 @@ pub fn ask<'py>(
     host: &FlHost,
     operation: u32,
     json: &str,
-    messages: &[Sent<'py>],
+    messages: &[SentMessage<'py>],
     back: Option<Py<PyAny>>,
 ) -> PyResult<Answer<'py>> {
     let Some(call) = host.call else {

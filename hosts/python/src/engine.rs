@@ -17,13 +17,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A courier in Python: an object with `send(client, head, body)`,
 /// `receive() -> (client, (head, body) | None, why)` and `end(keep)`; whom it reaches (nobody:
 /// whoever the spec knows); and how many requests it takes at once.
-pub type Given = (Py<PyAny>, Vec<ClientId>, usize);
+pub type PythonCourier = (Py<PyAny>, Vec<ClientId>, usize);
 
 /// The engine that it is.
-pub fn engine((courier, clients, window): Given) -> EngineFactory {
+pub fn engine((courier, clients, window): PythonCourier) -> EngineFactory {
     let courier = Arc::new(courier);
     EngineFactory(Arc::new(move |leader, spec, folder| {
-        let carried = Carried {
+        let carried = PythonTransport {
             courier: courier.clone(),
             clients: clients.clone(),
             window,
@@ -34,7 +34,7 @@ pub fn engine((courier, clients, window): Given) -> EngineFactory {
     }))
 }
 
-struct Carried {
+struct PythonTransport {
     courier: Arc<Py<PyAny>>,
     clients: Vec<ClientId>,
     window: usize,
@@ -45,7 +45,7 @@ struct Carried {
 }
 
 /// A packet as Python has it, or why there is none.
-type Received<'py> = (ClientId, Option<Bytes<'py>>, String);
+type ReceivedPacket<'py> = (ClientId, Option<Bytes<'py>>, String);
 
 /// A head and a body.
 type Bytes<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
@@ -58,7 +58,7 @@ fn packet((head, body): &Bytes<'_>) -> Packet {
     }
 }
 
-impl Transport for Carried {
+impl Transport for PythonTransport {
     fn clients(&self) -> Vec<ClientId> {
         self.clients.clone()
     }
@@ -90,7 +90,7 @@ impl Transport for Carried {
     fn receive(&mut self) -> Result<(ClientId, Result<Packet>)> {
         Python::attach(|py| {
             let received = self.courier.call_method0(py, "receive").map_err(said(py))?;
-            let received: PyResult<Received<'_>> = received.extract(py);
+            let received: PyResult<ReceivedPacket<'_>> = received.extract(py);
             let (from, said, why) = received.map_err(said(py)).context("of `receive`")?;
             let packet = said.as_ref().map(packet);
             Ok((from, packet.ok_or(Problem::Absent(why).into())))

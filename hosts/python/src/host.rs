@@ -1,7 +1,7 @@
 //! What a part may ask of the program during a call.
 #![allow(unsafe_code, reason = "a C interface")]
 
-use crate::ask::{Answer, Sent, ask};
+use crate::ask::{Answer, SentMessage, ask};
 use crate::buffer::Buffer;
 use fl_core::Executor;
 use fl_core::abi::raw::*;
@@ -109,7 +109,7 @@ impl Host {
         &self,
         py: Python<'py>,
         json: &str,
-        messages: Vec<Sent<'py>>,
+        messages: Vec<SentMessage<'py>>,
         back: Option<Py<PyAny>>,
     ) -> PyResult<Answer<'py>> {
         self.in_call()?;

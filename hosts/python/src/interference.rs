@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 type Views = BTreeMap<Observer, Vec<(String, Vec<u8>)>>;
 
 /// What [`compared`] found.
-type Compared = (Vec<String>, Vec<String>);
+type Interference = (Vec<String>, Vec<String>);
 
 /// Runs the spec; with `changed`, this client has every second one of its examples only.
 fn world(
@@ -45,7 +45,7 @@ fn world(
 }
 
 /// Observers who are promised something, and what those of them see that they should not.
-fn compared(spec: &Spec<DataSpec>, data_dir: &Path, folder: &Path) -> anyhow::Result<Compared> {
+fn compared(spec: &Spec<DataSpec>, data_dir: &Path, folder: &Path) -> anyhow::Result<Interference> {
     let clients = fl_engine::data(spec, data_dir)?.clients;
     let client = clients.iter().position(|own| own.len() > 1);
     let client = client.context("no client has two examples, so none can have others")?;
@@ -85,7 +85,7 @@ pub fn interference(
     set: Vec<String>,
     folder: PathBuf,
     data_dir: Option<PathBuf>,
-) -> (Option<Compared>, Option<Wrong>) {
+) -> (Option<Interference>, Option<Wrong>) {
     let both = || -> anyhow::Result<_> {
         let spec = Document::parse(&name, text.as_bytes()).set(&set);
         let spec = fl_engine::read(&spec, &catalogue()?)?;

@@ -82,7 +82,8 @@ mod _fl {
     use super::{
         buffer::Buffer, check, command, engine::Node, host::Host, interference::interference,
         metrics::metric_declared, model::Model, parts::columns, parts::conformance, parts::declare,
-        parts::settings, parts::snapshot, parts::unused_answers, program, run::Run, speed::seconds,
+        parts::near_kind, parts::settings, parts::snapshot, parts::unused_answers, program,
+        run::Run, speed::seconds,
     };
 
     use pyo3::types::PyAnyMethods as _;

@@ -15,16 +15,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The last part of each role, name and origin, in the order in which they were declared: in a
 /// notebook a class is declared again and again.
-static DECLARED: Mutex<Vec<Declared>> = Mutex::new(Vec::new());
+static DECLARED: Mutex<Vec<PythonPart>> = Mutex::new(Vec::new());
 
 /// A part, and its number in `fl._parts.CLASSES`.
 #[derive(Clone, Copy)]
-struct Declared {
+struct PythonPart {
     part: &'static PartDecl,
     index: usize,
 }
 
-fn declared() -> MutexGuard<'static, Vec<Declared>> {
+fn declared() -> MutexGuard<'static, Vec<PythonPart>> {
     DECLARED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -72,7 +72,7 @@ pub fn declare(json: String, origin: &str, index: usize) -> PyResult<()> {
         }
         let mut all = declared();
         all.retain(|d| !twin(&d.part) || d.part.origin != part.origin);
-        all.push(Declared { part, index });
+        all.push(PythonPart { part, index });
     }
     Ok(())
 }
@@ -193,6 +193,18 @@ pub fn unused_answers(
     remove: bool,
 ) -> PyResult<Vec<String>> {
     fl_cli::unused_answers(&answers, &used, remove).map_err(PyValueError::new_err)
+}
+
+/// The kind of messages whose name is nearest to an unknown one. `None`: `kind` is known, or none
+/// is near.
+#[pyfunction]
+pub fn near_kind(kind: &str) -> Option<String> {
+    // a short name is near to too many
+    if kind.len() < 4 || fl_core::message::message_type(kind).is_some() {
+        return None;
+    }
+    let known = fl_core::message::known_kinds();
+    fl_core::settings::nearest(kind, known.split(", ")).map(String::from)
 }
 
 /// The tensors of messages of this kind, by name: the types of their numbers, such as `f32`.

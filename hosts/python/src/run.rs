@@ -1,6 +1,6 @@
 //! A run on a thread of its own; Python takes its events.
 
-use crate::engine::{Given, engine};
+use crate::engine::{PythonCourier, engine};
 use crate::{Wrong, catalogue, wrong};
 use fl_engine::{DataOwnership, ExecuteOptions, Placement, RunRequest, Source};
 use fl_sim::{Execution, Next, OnStep, Outcome};
@@ -105,7 +105,7 @@ impl Run {
         stop_after: Option<usize>,
         wire: bool,
         processes: Option<usize>,
-        courier: Option<Given>,
+        courier: Option<PythonCourier>,
         deadline: Option<f64>,
         memory: Option<u64>,
         data_dir: Option<PathBuf>,

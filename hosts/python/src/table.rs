@@ -49,22 +49,23 @@ fn bridge<'py>(
     Ok(found.bind(py))
 }
 
-/// What the host is told of an exception: a code, a text, and for a protocol the program's own error
-/// as JSON. Nothing of the exception's frames is left afterwards, for they hold what was lent.
-type Explained = (i32, String, Option<String>);
+/// What the host is told of an exception: a code, a text, and for a protocol the program's own
+/// error as JSON. Nothing of the exception's frames is left afterwards, for they hold what was
+/// lent.
+type ExceptionText = (i32, String, Option<String>);
 
-fn explained(py: Python<'_>, error: &PyErr) -> Explained {
+fn explained(py: Python<'_>, error: &PyErr) -> ExceptionText {
     static EXPLAIN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let explain = bridge(py, "explain", &EXPLAIN);
     let told = explain.and_then(|explain| explain.call1((error.value(py), error.traceback(py))));
-    told.and_then(|told| told.extract::<Explained>())
+    told.and_then(|told| told.extract::<ExceptionText>())
         .unwrap_or_else(|_| (FL_ERROR, error.to_string(), None))
 }
 
 /// Runs `f`; what goes wrong is told to the host.
 fn guarded(
     host: *const FlHost,
-    f: impl FnOnce(Python<'_>, &FlHost) -> Result<i32, Explained>,
+    f: impl FnOnce(Python<'_>, &FlHost) -> Result<i32, ExceptionText>,
 ) -> i32 {
     // SAFETY: the host lends this for the call.
     let host = unsafe { &*host };

@@ -107,7 +107,8 @@ def test_a_grid_that_loses_things(identity):
             self.pushes += 1
             message.metadata.__dict__["_message_id"] = str(self.pushes)
             if self.pushes % 7 == 3:
-                # it was answered, and the reply was lost with the node, which comes back under another name
+                # it was answered, and the reply was lost with the node, which comes back under
+                # another name
                 name = message.metadata.dst_node_id
                 (client,) = [c for c, n in self.names.items() if n == name]
                 self.names[client] = name + 1000

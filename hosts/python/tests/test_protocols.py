@@ -413,6 +413,14 @@ def test_classes_that_cannot_be_protocols_are_refused_at_once():
     protocol("no-such-message", exchange={"answers": "odd"})
     with pytest.raises(fl.SpecError, match="no message is called `odd`"):
         run("no-such-message")
+    with pytest.raises(TypeError, match="no message is called `parms`; did you mean `params`"):
+        protocol("misspelt-message", exchange={"answers": "parms"})
+    protocol("misspelt-times", exchange={"times": "round"})
+    with pytest.raises(fl.SpecError, match="`times` names the setting `round`, which the protocol does not have; did you mean `rounds`"):
+        run("misspelt-times")
+    protocol("times-of-text", exchange={"times": 1.5})
+    with pytest.raises(fl.SpecError, match="`times` must be a whole number, .* got 1.5"):
+        run("times-of-text")
     with pytest.raises(TypeError, match="a protocol is tried in a run of its own"):
         fl.testing.conformance(my_protocols.PyFedAvg)
     with pytest.raises(fl.SpecError, match="rounds: must be at least 1, got 0"):

@@ -219,7 +219,7 @@ pub(crate) struct Origin {
     pub libraries: Vec<FileHash>,
     pub data: Vec<FileHash>,
     pub rows: Option<String>,
-    pub resumed: Vec<Worked>,
+    pub resumed: Vec<ProcessSpan>,
     /// SHA-256 of the program, from the receipts.
     #[serde(skip)]
     pub program: String,
@@ -228,7 +228,7 @@ pub(crate) struct Origin {
 /// A process that went on with a run.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Worked {
+pub(crate) struct ProcessSpan {
     pub version: String,
     pub processor: String,
 }
@@ -244,7 +244,7 @@ impl Origin {
                 all => sha256(&all.join(" ")).chars().take(12).collect(),
             }
         };
-        let each = |first: &String, of: fn(&Worked) -> &String| {
+        let each = |first: &String, of: fn(&ProcessSpan) -> &String| {
             let mut all: Vec<&str> = vec![first];
             all.extend(self.resumed.iter().map(|worked| &of(worked)[..]));
             all.dedup();

@@ -72,7 +72,7 @@ pub fn study(name: &str, sections: &[Section]) -> String {
 
 pub(crate) fn rows(section: &Section) -> Markup {
     // a column of numbers begins with digits, signs or brackets in every row
-    let number = |cell: &String| !cell.starts_with(|c: char| c.is_alphabetic());
+    let number = |cell: &String| !cell.starts_with(|c: char| c.is_alphabetic() || c == '`');
     let numbers = |at: usize| {
         let cells = section.rows.iter().filter_map(|row| row.get(at));
         at > 0 && cells.into_iter().all(number)

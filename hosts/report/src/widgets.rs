@@ -95,18 +95,39 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> Markup {
             table {
                 thead { tr {
                     @for (at, name) in head.iter().enumerate() {
-                        th class=[number(at).then_some("n")] { (name.trim_start_matches('#')) }
+                        th class=[number(at).then_some("n")] { (coded(name.trim_start_matches('#'))) }
                     }
                 } }
                 tbody {
                     @for row in rows {
                         tr {
                             @for (at, cell) in row.iter().enumerate() {
-                                td class=(if number(at) { "n" } else { "v" }) { (cell) }
+                                td class=(if number(at) { "n" } else { width(cell) }) { (coded(cell)) }
                             }
                         }
                     }
                 }
+            }
+        }
+    }
+}
+
+/// The class of a cell of text: a short one stays on a line, a long one gets room for its words.
+fn width(cell: &str) -> &'static str {
+    match cell.chars().count() {
+        0..=24 => "v",
+        25..=60 => "w",
+        _ => "t",
+    }
+}
+
+/// A text whose parts between backticks are code.
+fn coded(text: &str) -> Markup {
+    let parts: Vec<&str> = text.split('`').collect();
+    html! {
+        @if parts.len() % 2 == 0 { (text) } @else {
+            @for (at, part) in parts.iter().enumerate() {
+                @if at % 2 == 1 { code { (part) } } @else { (part) }
             }
         }
     }

@@ -60,9 +60,9 @@ pub trait ExternalClients {
         each: &mut dyn FnMut(ClientId, Result<Vec<u8>>) -> Result<()>,
     ) -> Result<()>;
 
-    /// Asks clients whose data are their own to countersign the receipts of the run up to the record
-    /// with this hash, which say that these are digests of their answers. Passes public keys and
-    /// signatures to `each`.
+    /// Asks clients whose data are their own to countersign the receipts of the run up to the
+    /// record with this hash, which say that these are digests of their answers. Passes public keys
+    /// and signatures to `each`.
     ///
     /// # Errors
     /// As [`ExternalClients::ask`].

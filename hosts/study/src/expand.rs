@@ -1,70 +1,20 @@
-//! [`Study`]: from a study's text to its runs.
+//! The tables of a study, and the runs of their rows.
 
 use crate::MAX_RUNS;
 use crate::columns::{Column, ColumnKind, columns};
 use crate::file::{File, RawColumn, RawItem, RawTable, Scalar};
 use crate::grid::{At, PlannedRow, grid, key};
-use crate::model::{Item, Position, RunSpec, Study, Table};
+use crate::model::{Item, Position, RunSpec, Table};
 use crate::plots::plots;
 use crate::seeds::text;
-use fl_core::settings::Step;
-use fl_registry::{Document, Mistakes};
+use fl_core::settings::{Settings, Step};
+use fl_registry::Places;
 use serde_yaml::{Mapping, Value};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-impl Study {
-    /// Reads a study's file. The specs and READMEs that it names must exist.
-    ///
-    /// # Errors
-    /// When the file cannot be read, or is no study: every mistake, and where.
-    pub fn read(path: &Path) -> fl_core::Result<Self> {
-        use std::io::Read;
-        let name = path.display().to_string();
-        let mut text = Vec::new();
-        let file = std::fs::File::open(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => anyhow::anyhow!(
-                "{name}: there is no such file; give the path of a study, such as specs/studies/quick.yaml"
-            ),
-            _ => anyhow::anyhow!("{name}: {error}"),
-        })?;
-        let most = fl_registry::MAX_BYTES as u64 + 1;
-        let read = file.take(most).read_to_end(&mut text);
-        read.map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
-        Ok(Self::from(&Document::parse(&name, &text), true)?)
-    }
-
-    /// Reads a study's text; its files are relative to the document's folder.
-    ///
-    /// # Errors
-    /// When it is no study: every mistake, and where.
-    pub fn parse(document: &Document) -> Result<Self, Mistakes> {
-        Self::from(document, false)
-    }
-
-    fn from(document: &Document, files: bool) -> Result<Self, Mistakes> {
-        let what = "a study is a mapping with `name` and `tables`";
-        let (file, places) = document.settings::<File>(what)?;
-        let folder = Path::new(document.file()).parent().unwrap_or(Path::new(""));
-        let mut wrong = if files {
-            missing(&file, folder)
-        } else {
-            Vec::new()
-        };
-        let tables = tables(&file, folder, &mut wrong);
-        let mistakes = wrong.iter().map(|(path, text)| places.mistake(path, text));
-        match wrong.is_empty() {
-            true => Ok(Self {
-                name: file.name,
-                tables,
-            }),
-            false => Err(Mistakes::sorted(mistakes.collect())),
-        }
-    }
-}
-
 /// The specs and READMEs that a study names and that do not exist.
-fn missing(file: &File, folder: &Path) -> Vec<At> {
+pub(crate) fn missing(file: &File, folder: &Path) -> Vec<At> {
     let mut wrong = Vec::new();
     let mut look = |path: Vec<Step>, name: Option<&String>| {
         let Some(found) = name.map(|name| folder.join(name)) else {
@@ -119,8 +69,14 @@ fn missing(file: &File, folder: &Path) -> Vec<At> {
     wrong
 }
 
-/// The tables of a study; every mistake goes to `wrong`.
-fn tables(file: &File, folder: &Path, wrong: &mut Vec<At>) -> Vec<Table> {
+/// The tables of a study, in the order of the file; every mistake goes to `wrong`. A table with a
+/// mistake has the runs that are known.
+pub(crate) fn tables(
+    file: &File,
+    folder: &Path,
+    places: &Places,
+    wrong: &mut Vec<At>,
+) -> Vec<Table> {
     let plain = |name: &str| {
         let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         !name.is_empty() && name.chars().all(fine) && !name.starts_with('.')
@@ -141,14 +97,12 @@ fn tables(file: &File, folder: &Path, wrong: &mut Vec<At>) -> Vec<Table> {
     let (mut tables, mut runs) = (Vec::new(), 0);
     for (at, raw) in file.tables.iter().enumerate() {
         let here = |field: &str| vec![key("tables"), Step::Item(at), key(field)];
-        let Some(name) = &raw.name else {
+        let name = raw.name.as_deref().unwrap_or_default();
+        if raw.name.is_none() {
             wrong.push((here("name"), "is missing (text)".into()));
-            continue;
-        };
-        if !plain(name) {
+        } else if !plain(name) {
             wrong.push((here("name"), unfit(name)));
-        }
-        if !seen.insert(name) {
+        } else if !seen.insert(name) {
             let text = format!("`{name}` is another table's name too");
             wrong.push((here("name"), text));
         }
@@ -159,15 +113,13 @@ fn tables(file: &File, folder: &Path, wrong: &mut Vec<At>) -> Vec<Table> {
             defaults: &file.defaults,
             folder,
             most: MAX_RUNS - runs,
+            places,
+            grid_is_wrong: false,
             wrong,
         };
         let table = of_table.read();
-        runs += table
-            .iter()
-            .flat_map(|t| t.runs.iter().flatten())
-            .map(Vec::len)
-            .sum::<usize>();
-        tables.extend(table);
+        runs += table.runs.iter().flatten().map(Vec::len).sum::<usize>();
+        tables.push(table);
     }
     tables
 }
@@ -182,6 +134,9 @@ struct OneTable<'a> {
     folder: &'a Path,
     /// The most runs that it may have.
     most: usize,
+    places: &'a Places,
+    /// Is a path of its grid wrong, and so left out?
+    grid_is_wrong: bool,
     wrong: &'a mut Vec<At>,
 }
 
@@ -197,8 +152,25 @@ impl OneTable<'_> {
         self.wrong.push((path, text.into()));
     }
 
-    fn read(&mut self) -> Option<Table> {
-        let before = self.wrong.len();
+    /// Are these fields of the table as the file has them, and none that is unknown?
+    fn whole(&self, fields: &[&str]) -> bool {
+        let table = [key("tables"), Step::Item(self.at)];
+        let mut out = self.places.left_out_in(&table);
+        out.all(|path| match path.first() {
+            Some(Step::Key(field)) => {
+                let known = RawTable::names().iter().any(|(name, _)| name == field);
+                known && !fields.contains(&field.as_str())
+            }
+            _ => true,
+        })
+    }
+
+    /// Are all rows, and their names, as the file has them?
+    fn has_rows(&self) -> bool {
+        self.whole(&["rows", "grid", "across"]) && !self.grid_is_wrong
+    }
+
+    fn read(&mut self) -> Table {
         let (raw, defaults) = (self.raw, self.defaults);
         let mut all = raw.clone();
         all.base = raw.base.clone().or(defaults.base.clone());
@@ -229,7 +201,7 @@ impl OneTable<'_> {
         let against = all.against.as_ref().and_then(|of| {
             let found = rows.iter().position(|r| r.item.name == *of);
             // a table without rows has its own mistake
-            if found.is_none() && !rows.is_empty() {
+            if found.is_none() && !rows.is_empty() && self.has_rows() {
                 let text = format!("no row is called `{of}`; rows: {}", list(&names));
                 self.note(raw.against.is_some(), &[key("against")], text);
             }
@@ -243,7 +215,9 @@ impl OneTable<'_> {
             let mut fine = Vec::new();
             for (nth, column) in all.into_iter().enumerate() {
                 let unknown = |column: &Column| match &column.what {
-                    ColumnKind::Text(name) if !texts().any(|i| i.text.contains_key(name)) => {
+                    ColumnKind::Text(name)
+                        if !texts().any(|i| i.text.contains_key(name)) && self.has_rows() =>
+                    {
                         Some(format!("no row has a text `{name}`"))
                     }
                     _ => None,
@@ -279,6 +253,7 @@ impl OneTable<'_> {
         for (nth, plot) in plots(&all, &items).into_iter().enumerate() {
             match plot {
                 Ok(plot) => pictures.push(plot),
+                Err(_) if self.grid_is_wrong => {}
                 Err(text) => {
                     let own = !raw.plots.is_empty();
                     self.note(own, &[key("plots"), Step::Item(nth)], text);
@@ -286,7 +261,7 @@ impl OneTable<'_> {
             }
         }
         let lead = kept.pop().unwrap_or_default();
-        (self.wrong.len() == before).then(|| Table {
+        Table {
             title: all.title.clone().unwrap_or(self.name.into()),
             name: self.name.into(),
             plots: pictures,
@@ -301,7 +276,7 @@ impl OneTable<'_> {
                 .unwrap_or(0.0),
             into: all.into.as_ref().map(|into| self.folder.join(into)),
             runs,
-        })
+        }
     }
 
     /// Those of the list, or of the grid.
@@ -314,15 +289,19 @@ impl OneTable<'_> {
         };
         match (raw.rows.is_empty(), raw.grid.is_empty()) {
             (false, true) => raw.rows.iter().map(planned).collect(),
-            (true, false) => match grid(&raw.grid, raw.label.as_deref(), self.most) {
-                Ok(rows) => rows,
-                Err((path, text)) => {
+            (true, false) => {
+                let mut wrong = Vec::new();
+                let rows = grid(&raw.grid, raw.label.as_deref(), self.most, &mut wrong);
+                self.grid_is_wrong = !wrong.is_empty();
+                for (path, text) in wrong {
                     self.note(true, &path, text);
-                    Vec::new()
                 }
-            },
+                rows
+            }
             (true, true) => {
-                self.note(true, &[], "it has neither `rows` nor a `grid`");
+                if self.whole(&["rows", "grid"]) {
+                    self.note(true, &[], "it has neither `rows` nor a `grid`");
+                }
                 Vec::new()
             }
             (false, false) => {
@@ -344,7 +323,7 @@ impl OneTable<'_> {
                 true => &[key("grid")],
                 false => &named("rows", nth),
             };
-            if name.is_empty() {
+            if name.is_empty() && !self.grid_is_wrong {
                 self.note(true, path, "a row has no name");
             }
             if !names.insert(name.clone()) {
@@ -372,7 +351,7 @@ impl OneTable<'_> {
         for (name, value) in &raw.published {
             let name = text(name);
             let path = [key("published"), key(&name)];
-            if !names.contains(&name) {
+            if !names.contains(&name) && self.has_rows() {
                 let text = format!("no row is called `{name}`; rows: {}", list(&names));
                 self.note(true, &path, text);
             } else if !(value.is_string() || value.is_number()) {
@@ -416,6 +395,7 @@ impl OneTable<'_> {
         let count = rows.len().saturating_mul(across.len());
         let mut runs = Vec::new();
         let mut left = self.most;
+        let mut without_spec = None;
         for (nth, row) in rows.iter().enumerate() {
             let mut of_row = Vec::new();
             for other in &across {
@@ -428,19 +408,24 @@ impl OneTable<'_> {
                     return Vec::new();
                 }
                 left -= seeds.len();
-                let Some(of_cell) = self.cell(all, row, other, &seeds) else {
-                    let name = &row.item.name;
-                    let path: &[Step] = match self.raw.rows.is_empty() {
-                        true => &[],
-                        false => &[key("rows"), Step::Item(nth)],
-                    };
-                    let text = format!("row `{name}`: no `base` says which spec it runs");
-                    self.note(true, path, text);
-                    return Vec::new();
-                };
+                let of_cell = self.cell(all, row, other, &seeds).unwrap_or_else(|| {
+                    without_spec.get_or_insert(nth);
+                    Vec::new()
+                });
                 of_row.push(of_cell);
             }
             runs.push(of_row);
+        }
+        let usual = [key("defaults"), key("base")];
+        let readable = !self.places.left_out(&usual) && self.whole(&["base", "grid"]);
+        if let Some(nth) = without_spec.filter(|_| readable) {
+            let name = &rows[nth].item.name;
+            let path: &[Step] = match self.raw.rows.is_empty() {
+                true => &[],
+                false => &[key("rows"), Step::Item(nth)],
+            };
+            let text = format!("row `{name}`: no `base` says which spec it runs");
+            self.note(true, path, text);
         }
         runs
     }

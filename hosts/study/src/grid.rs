@@ -25,18 +25,19 @@ pub(crate) struct PlannedRow {
     pub places: Vec<Position>,
 }
 
-/// Returns every combination of a grid's values; the last path varies fastest. An error has its
-/// path below the table.
+/// Returns every combination of a grid's values; the last path varies fastest. Mistakes have their
+/// path below the table, and a wrong path of the grid is left out.
 pub(crate) fn grid(
     grid: &Mapping,
     label: Option<&str>,
     most: usize,
-) -> Result<Vec<PlannedRow>, At> {
+    wrong: &mut Vec<At>,
+) -> Vec<PlannedRow> {
     for place in label.iter().flat_map(|label| label.split('{').skip(1)) {
         let path = place.split('}').next().unwrap_or_default();
         if !grid.contains_key(path) {
             let text = format!("the grid has no path `{path}`");
-            return Err((vec![key("label")], text));
+            wrong.push((vec![key("label")], text));
         }
     }
     let mut rows = vec![PlannedRow {
@@ -47,7 +48,7 @@ pub(crate) fn grid(
     let mut names: Vec<Vec<(String, String)>> = vec![Vec::new()];
     for (path, values) in grid {
         let path = path.as_str().unwrap_or_default();
-        let wrong = |text: String| Err((vec![key("grid"), key(path)], text));
+        let mut wrong = |text: String| wrong.push((vec![key("grid"), key(path)], text));
         let values: Vec<(Option<String>, Value)> = match values {
             Value::Sequence(values) => values.iter().map(|v| (None, v.clone())).collect(),
             Value::Mapping(values) => values
@@ -55,17 +56,20 @@ pub(crate) fn grid(
                 .map(|(name, v)| (Some(text(name)), v.clone()))
                 .collect(),
             other => {
-                return wrong(format!(
+                wrong(format!(
                     "must be a list of values, or values by name, got {}",
                     text(other)
                 ));
+                continue;
             }
         };
         if values.is_empty() {
-            return wrong("there is no value; give at least one".into());
+            wrong("there is no value; give at least one".into());
+            continue;
         }
         if rows.len().saturating_mul(values.len()) > most {
-            return wrong(format!("the study has more than {MAX_RUNS} runs"));
+            wrong(format!("the study has more than {MAX_RUNS} runs"));
+            return Vec::new();
         }
         let (mut next, mut next_names) = (Vec::new(), Vec::new());
         for (row, named) in rows.iter().zip(&names) {
@@ -108,5 +112,5 @@ pub(crate) fn grid(
                 .join(", "),
         };
     }
-    Ok(rows)
+    rows
 }

@@ -34,6 +34,7 @@ mod readme_tables;
 mod results;
 mod seeds;
 mod stats;
+mod study_file;
 mod tables;
 mod totals;
 
@@ -45,6 +46,7 @@ pub use plots::pictures;
 pub use readme_tables::{replaced, section, table};
 pub use results::{RunResult, RunResults};
 pub use stats::{Paired, Sample, paired};
+pub use study_file::{Cell, StudyFile, misspelt};
 pub use tables::{BuiltTable, made};
 pub use totals::{joint, totals};
 

@@ -66,7 +66,9 @@ impl Table {
             .filter(|at| *at < self.rows.len())
             .collect();
         part.rows = kept.iter().map(|at| self.rows[*at].clone()).collect();
-        part.runs = kept.iter().map(|at| self.runs[*at].clone()).collect();
+        // a study with too many runs has none
+        let runs = kept.iter().map(|at| self.runs.get(*at).cloned());
+        part.runs = runs.map(Option::unwrap_or_default).collect();
         part.against = self
             .against
             .and_then(|of| kept.iter().position(|at| *at == of));

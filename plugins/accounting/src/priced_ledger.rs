@@ -117,8 +117,8 @@ impl<P: Pricing> PricedLedger<P> {
         Ok(price)
     }
 
-    /// Checks that all prices hold for one relation of data sets. The parties of a run are fixed, so
-    /// for them a price of replacement covers removal.
+    /// Checks that all prices hold for one relation of data sets. The parties of a run are fixed,
+    /// so for them a price of replacement covers removal.
     fn ensure_relation<'e>(
         &self,
         unit: Option<Unit>,

@@ -74,13 +74,13 @@ impl Lesson for Logits {
 }
 
 /// The labels that all clients learn in a round.
-pub(crate) enum Taught {
+pub(crate) enum RoundLabels {
     Soft(SoftLabels),
     Scores(Logits),
     Hard(Votes),
 }
 
-impl Lesson for Taught {
+impl Lesson for RoundLabels {
     fn rows(&self) -> &[u32] {
         match self {
             Self::Soft(soft) => soft.rows(),
@@ -104,7 +104,7 @@ impl Lesson for Taught {
     }
 }
 
-impl Taught {
+impl RoundLabels {
     /// Returns them as probabilities, for parts that judge them.
     pub fn soft(&self) -> SoftLabels {
         match self {
@@ -135,7 +135,7 @@ impl Taught {
 }
 
 /// Returns the true labels of these public samples, as probabilities.
-pub(crate) fn truth(fed: &Server<'_>, ids: Vec<u32>) -> Result<Taught> {
+pub(crate) fn truth(fed: &Server<'_>, ids: Vec<u32>) -> Result<RoundLabels> {
     let public = fed.public()?;
     let of = public.examples()?.classes().with_context(|| {
         Problem::Lacks(
@@ -144,5 +144,5 @@ pub(crate) fn truth(fed: &Server<'_>, ids: Vec<u32>) -> Result<Taught> {
     })?;
     let labels = ids.iter().map(|id| of[*id as usize]).collect();
     let outputs = fed.task().kind.outputs();
-    Ok(Taught::Soft(one_hot(&votes(ids, labels, outputs))))
+    Ok(RoundLabels::Soft(one_hot(&votes(ids, labels, outputs))))
 }

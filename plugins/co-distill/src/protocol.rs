@@ -3,7 +3,7 @@
 //! teacher ([`crate::Teacher`]) and in the order of a client's training ([`crate::Order`]).
 use crate::exchanges::*;
 use crate::label_metrics;
-use crate::labels::{Lesson, Taught, one_hot, truth};
+use crate::labels::{Lesson, RoundLabels, one_hot, truth};
 use crate::settings::{CoDistill, Labels, Order, Reply, Teacher};
 use fl_core::message::{SoftLabels, Votes};
 use fl_core::prelude::*;
@@ -113,12 +113,17 @@ plugin!(protocol "co-distill" => CoDistill,
 
 impl CoDistill {
     /// Collects the clients' labels of these samples, combined by `parts.ensemble`.
-    fn collect_labels(&self, fed: &mut Server<'_>, round: &Round, ids: &Ids) -> Result<Taught> {
+    fn collect_labels(
+        &self,
+        fed: &mut Server<'_>,
+        round: &Round,
+        ids: &Ids,
+    ) -> Result<RoundLabels> {
         let all = fed.everyone();
         let mut soft: SoftLabels = match self.labels {
             Labels::Scores(_) => {
                 let scores = fed.run(round, &SCORES, &all, |_| ids)?;
-                return Ok(Taught::Scores(scores));
+                return Ok(RoundLabels::Scores(scores));
             }
             Labels::Soft => fed.run(round, &SOFT, &all, |_| ids)?,
             // the ensemble gets each vote as a one-hot row
@@ -144,7 +149,7 @@ impl CoDistill {
         if fed.has("privacy") {
             soft.project(); // noise leaves the simplex
         }
-        Ok(Taught::Soft(soft))
+        Ok(RoundLabels::Soft(soft))
     }
 }
 
@@ -158,7 +163,7 @@ struct State {
 }
 
 impl State {
-    fn count(&mut self, fed: &mut Server<'_>, round: &Round, taught: &Taught) -> Result<()> {
+    fn count(&mut self, fed: &mut Server<'_>, round: &Round, taught: &RoundLabels) -> Result<()> {
         let n = taught.rows().len();
         self.silent += usize::from(n == 0);
         fed.record(round, "taught.samples", n as f64)
@@ -209,7 +214,7 @@ impl CoDistill {
         fed: &mut Server<'_>,
         round: &Round,
         name: &str,
-        labels: &Taught,
+        labels: &RoundLabels,
     ) -> Result<()> {
         match self.judge_labels {
             true => label_metrics::judge(fed, round, name, &labels.soft()),
@@ -217,7 +222,12 @@ impl CoDistill {
         }
     }
 
-    fn teach_student(&self, fed: &mut Server<'_>, round: &Round, taught: Taught) -> Result<Taught> {
+    fn teach_student(
+        &self,
+        fed: &mut Server<'_>,
+        round: &Round,
+        taught: RoundLabels,
+    ) -> Result<RoundLabels> {
         if !fed.has(&STUDENT) || taught.rows().is_empty() {
             return Ok(taught);
         }
@@ -230,19 +240,27 @@ impl CoDistill {
             return Ok(taught);
         }
         let scores = fed.model(&STUDENT)?.predict(&x)?;
-        Ok(Taught::Soft(SoftLabels::of_scores(ids.0, scores.view())))
+        Ok(RoundLabels::Soft(SoftLabels::of_scores(
+            ids.0,
+            scores.view(),
+        )))
     }
 
-    fn teach_clients(&self, fed: &mut Server<'_>, round: &Round, taught: Taught) -> Result<()> {
+    fn teach_clients(
+        &self,
+        fed: &mut Server<'_>,
+        round: &Round,
+        taught: RoundLabels,
+    ) -> Result<()> {
         let all = fed.everyone();
         let taught = match self.reply {
             Reply::Ensemble => taught,
             Reply::Hard => taught.hard(),
         };
         match &taught {
-            Taught::Soft(soft) => fed.collect(round, &LEARN_SOFT, &all, |_| soft)?,
-            Taught::Scores(scores) => fed.collect(round, &LEARN_SCORES, &all, |_| scores)?,
-            Taught::Hard(labels) => fed.collect(round, &LEARN_HARD, &all, |_| labels)?,
+            RoundLabels::Soft(soft) => fed.collect(round, &LEARN_SOFT, &all, |_| soft)?,
+            RoundLabels::Scores(scores) => fed.collect(round, &LEARN_SCORES, &all, |_| scores)?,
+            RoundLabels::Hard(labels) => fed.collect(round, &LEARN_HARD, &all, |_| labels)?,
         };
         Ok(())
     }

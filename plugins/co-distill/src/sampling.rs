@@ -42,7 +42,7 @@ impl SampleExamples {
         let k = self.k.unwrap_or_else(|| share(self.share.unwrap_or(1.0)));
         ensure!(
             n > 0,
-            "`sample-examples` draws {k} examples, and there are none"
+            "`sample-examples` draws {k} examples, and the client has none"
         );
         ensure!(
             self.replacement || k <= n,

@@ -5,7 +5,7 @@ use crate::column_kinds::{Column, Number, Text};
 use crate::literal::Literal;
 use crate::rows::Part;
 use crate::settings::Files;
-use crate::table::Table;
+use crate::table::{Table, WrongRows};
 use anyhow::{Result, bail, ensure};
 use fl_core::Inputs;
 use fl_data::column_match::{CLASS, SKIPPED};
@@ -74,7 +74,7 @@ impl<'a> Plan<'a> {
             found: Vec::new(),
             notes: Vec::new(),
         };
-        let mut inferred = Vec::new();
+        let (mut inferred, mut doubts) = (Vec::new(), Vec::new());
         for (column, name) in first.names.iter().enumerate() {
             if Some(column) == label {
                 plan.described.push((name.clone(), CLASS.into()));
@@ -89,6 +89,7 @@ impl<'a> Plan<'a> {
                 Some((_, how)) => how.clone(),
                 None => {
                     inferred.push(name.as_str());
+                    doubts.extend(plan.doubt(name, cells()));
                     plan.guess(name, cells())?
                 }
             };
@@ -142,8 +143,9 @@ impl<'a> Plan<'a> {
             ));
         }
         if !inferred.is_empty() {
+            let doubts: String = doubts.iter().map(|doubt| format!("; {doubt}")).collect();
             plan.notes.push(format!(
-                "kinds of columns were inferred from the clients' rows: {}; if the rows are private, list them in `columns`; \
+                "kinds of columns were inferred from the clients' rows: {}{doubts}; if the rows are private, list them in `columns`; \
                  for a network or a linear model, `{{number: {{range: [..]}}}}` scales numbers to 0 to 1",
                 inferred.join(", ")
             ));
@@ -166,6 +168,44 @@ impl<'a> Plan<'a> {
         Ok(match present.all(|cell| number(cell).is_some()) {
             true => Column::Number(fl_core::settings::defaults()),
             false => Column::Category(fl_core::settings::defaults()),
+        })
+    }
+
+    /// Why a column of categories may be something else: most of its texts are numbers, or nearly
+    /// every row has one of its own.
+    fn doubt<'c>(&self, name: &str, cells: impl Iterator<Item = &'c str>) -> Option<String> {
+        let (mut numbers, mut others, mut rows) = (0, BTreeMap::<&str, usize>::new(), 0);
+        for cell in cells.filter(|cell| !self.is_missing(cell)) {
+            rows += 1;
+            match number(cell) {
+                Some(_) => numbers += 1,
+                // enough to know what the column is
+                None if others.len() > MAX_CATEGORIES => {}
+                None => *others.entry(cell).or_default() += 1,
+            }
+        }
+        if others.is_empty() || rows < 10 {
+            return None;
+        }
+        if 2 * numbers > rows {
+            let mut most: Vec<(&str, usize)> = others.into_iter().collect();
+            most.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+            let shown = most.iter().take(3);
+            let shown: Vec<_> = shown
+                .map(|(cell, n)| format!("`{}` ({n})", short(cell)))
+                .collect();
+            return Some(format!(
+                "in column `{name}`, {numbers} of {rows} fields are numbers, and others are {}: if these mean \
+                 that a number is missing, add them to `missing`",
+                shown.join(", ")
+            ));
+        }
+        let own = numbers == 0 && 10 * others.len() > 9 * rows;
+        own.then(|| {
+            let texts = others.len();
+            format!(
+                "column `{name}` has {texts} different texts in {rows} rows: say `columns: {{{name}: skip}}` if it is an id"
+            )
         })
     }
 
@@ -229,17 +269,16 @@ impl<'a> Plan<'a> {
         let mut dense = Vec::with_capacity(if self.sparse { 0 } else { rows * self.width });
         let (mut starts, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
         let mut row_values: Vec<(u32, f32)> = Vec::new();
+        let mut wrong = WrongRows::default();
         for row in 0..rows {
-            of.push(match label {
-                Some(label) => self.class(table, row, label, classes)?,
-                None => 0,
-            });
+            let class = label.map(|label| self.class(table, row, label, classes));
+            of.push(wrong.take(class.unwrap_or(Ok(0))).unwrap_or_default());
             row_values.clear();
             let mut from = 0u32;
             for (column, encoding) in &self.columns {
                 let at = order[*column];
-                self.field(encoding, table.cell(row, at), from, &mut row_values)
-                    .map_err(|text| table.wrong(row, at, text))?;
+                let field = self.field(encoding, table.cell(row, at), from, &mut row_values);
+                wrong.take(field.map_err(|text| table.wrong(row, at, text)));
                 from += encoding.width() as u32;
             }
             if self.sparse {
@@ -262,6 +301,7 @@ impl<'a> Plan<'a> {
                 }
             }
         }
+        wrong.none()?;
         let inputs = match self.sparse {
             true => Inputs::Sparse {
                 width: self.width,
@@ -295,6 +335,9 @@ impl<'a> Plan<'a> {
                     ),
                     (false, _) => match number(cell) {
                         Some(number) => number,
+                        None if cell.parse::<f32>().is_ok_and(f32::is_infinite) => {
+                            bail!("`{}` is larger than a 32-bit number can be", short(cell))
+                        }
                         None => bail!("`{}` is not a number", short(cell)),
                     },
                 };

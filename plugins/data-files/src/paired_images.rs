@@ -95,7 +95,7 @@ fn source<T: Targets>(
         let other = others.iter().find(|other| stem(other) == stem(image));
         let other = other.with_context(|| {
             format!(
-                "{}: there is no {word} of its name in {labels}; it would be {}{}",
+                "{}: there is no {word} of its name in {labels}; expected {}{}",
                 image.display(),
                 stem(image).unwrap_or_default().to_string_lossy(),
                 T::ENDING

@@ -3,7 +3,7 @@
 use crate::content::content;
 use crate::format::{Csv, Format};
 use crate::settings::Files;
-use crate::table::Table;
+use crate::table::{Table, WrongRows};
 use anyhow::{Context, Result, bail, ensure};
 use fl_data::format::csv::{MAX_COLUMNS, records, utf8};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -52,6 +52,7 @@ fn csv(path: &Path, bytes: &[u8], how: &Csv) -> Result<Table> {
         .map_or(own, |text| text.as_bytes()[0]);
     let reader = csv_core::ReaderBuilder::new().delimiter(separator).build();
     let mut table: Option<Table> = None;
+    let mut wrong = WrongRows::default();
     let at = |line| format!("{}:{line}", path.display());
     records(text, reader, at, |line, row| {
         let Some(table) = &mut table else {
@@ -70,20 +71,26 @@ fn csv(path: &Path, bytes: &[u8], how: &Csv) -> Result<Table> {
         if row == [""] {
             return Ok(()); // an empty line
         }
-        ensure!(
-            found == wanted,
-            "{}:{line}: {found} fields; {} has {wanted} columns",
-            path.display(),
-            if how.header {
-                "the header"
-            } else {
-                "the first row"
-            }
-        );
+        if found != wanted {
+            let of = match how.header {
+                true => "the header",
+                false => "the first row",
+            };
+            // a field with line breaks takes up rows that were meant to be others
+            let quote = match row.iter().any(|field| field.contains('\n')) {
+                true => "; a field goes over several lines: is its closing `\"` missing?",
+                false => "",
+            };
+            let path = path.display();
+            let error = format!("{path}:{line}: {found} fields; {of} has {wanted} columns{quote}");
+            wrong.take::<()>(Err(anyhow::Error::msg(error)));
+            return Ok(());
+        }
         table.lines.push(line as u32);
         row.iter().for_each(|field| table.field(field));
         Ok(())
     })?;
+    wrong.none()?;
     table.with_context(|| format!("{}: the file is empty", path.display()))
 }
 

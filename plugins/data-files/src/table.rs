@@ -77,6 +77,16 @@ impl Table {
     /// The position of a column.
     pub fn find(&self, name: &str) -> Result<usize> {
         self.index.get(name).copied().with_context(|| {
+            // one column with the names of several
+            if let [only] = &self.names[..]
+                && let Some(other) = only.chars().find(|c| ",;\t|".contains(*c))
+            {
+                return format!(
+                    "{}: there is no column `{name}`; the header has one column, `{only}`: if {other:?} separates \
+                     its columns, say `format: {{ csv: {{ separator: {other:?} }} }}`",
+                    self.path.display()
+                );
+            }
             let near = fl_core::settings::nearest(name, self.names.iter().map(String::as_str));
             let near = match near {
                 Some(near) => format!("; did you mean `{near}`? It has"),
@@ -106,6 +116,42 @@ impl Table {
             (Some(name), _) => bail!("{path}:1: there is no column `{name}`, which {other} has"),
             (_, Some(name)) => bail!("{path}:1: column `{name}` is not in {other}"),
             _ => first.names.iter().map(|name| self.find(name)).collect(),
+        }
+    }
+}
+
+/// Mistakes in rows: the first are named, the others counted.
+#[derive(Default)]
+pub(crate) struct WrongRows {
+    first: Vec<String>,
+    more: usize,
+}
+
+impl WrongRows {
+    const NAMED: usize = 5;
+
+    /// Keeps the error, if it is one.
+    pub fn take<T>(&mut self, read: Result<T>) -> Option<T> {
+        let error = match read {
+            Ok(read) => return Some(read),
+            Err(error) => error,
+        };
+        match self.first.len() < Self::NAMED {
+            true => self.first.push(format!("{error:#}")),
+            false => self.more += 1,
+        }
+        None
+    }
+
+    /// Fails if there is a mistake.
+    pub fn none(self) -> Result<()> {
+        let more = match self.more {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        match self.first.is_empty() {
+            true => Ok(()),
+            false => bail!("{}{more}", self.first.join("; ")),
         }
     }
 }

@@ -239,6 +239,35 @@ fn a_table_is_read_as_it_looks_and_says_what_was_inferred() {
 }
 
 #[test]
+fn a_column_that_looks_like_something_else_is_named() {
+    let row = |k: usize| {
+        let age = if k % 4 == 1 {
+            "n/a".into()
+        } else {
+            format!("{}", 20 + k)
+        };
+        format!(
+            "patient {k},{age},{},{}\n",
+            ["cook", "nurse"][k % 2],
+            ["low", "high"][k / 2 % 2]
+        )
+    };
+    let table = "id,age,job,income\n".to_string() + &(0..20).map(row).collect::<String>();
+    let case = Case::new(&[
+        ("people.csv", &table[..]),
+        ("test.csv", "id,age,job,income\npatient x,5,cook,low\n"),
+    ]);
+    let found = case.data(&csv(""), "").inferred.join("; ");
+    for said in [
+        "column `id` has 20 different texts in 20 rows: say `columns: {id: skip}` if it is an id",
+        "in column `age`, 15 of 20 fields are numbers, and others are `n/a` (5): if these mean that a number is missing, add them to `missing`",
+    ] {
+        assert!(found.contains(said), "{found}");
+    }
+    assert!(!found.contains("column `job`"), "{found}");
+}
+
+#[test]
 fn what_the_spec_says_is_not_inferred() {
     let all = ", classes: [low, high], columns: {age: {number: {range: [20, 60]}}, job: {category: {of: [nurse, cook, pilot]}}}";
     let data = people().data(&csv(all), ", clients: 1");
@@ -319,6 +348,27 @@ fn mistakes_say_file_line_and_column() {
             "header",
             "years,job,income\n1,a,low\n",
             "there is no column `age`",
+        ),
+        (
+            "two rows",
+            "age,job,income\nold,a,low\n1e400,b,high\n3,c,\n",
+            "people.csv:2: column `age`: `old` is not a number; people.csv:3: column `age`: `1e400` is larger than a 32-bit \
+             number can be; people.csv:4: column `income`: the class is missing",
+        ),
+        (
+            "many rows",
+            "age,job,income\n1,a\n2,b\n3\n4\n5\n6\n7\n",
+            "people.csv:6: 1 fields; the header has 3 columns; and 2 more",
+        ),
+        (
+            "quote",
+            "age,job,income\n1,\"a,low\n2,b,high\n",
+            "people.csv:2: 2 fields; the header has 3 columns; a field goes over several lines: is its closing `\"` missing?",
+        ),
+        (
+            "separator",
+            "age;job;income\n1;a;low\n",
+            "the header has one column, `age;job;income`: if ';' separates its columns, say `format: { csv: { separator: ';' } }`",
         ),
         ("nothing", "", "people.csv: the file is empty"),
         ("no rows", "age,job,income\n", "people.csv: holds no rows"),

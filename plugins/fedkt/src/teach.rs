@@ -47,7 +47,7 @@ pub(crate) fn asked_about(public: &Samples, queries: Option<usize>) -> Samples {
 }
 
 /// The teachers' labels.
-pub(crate) struct Taught {
+pub(crate) struct TeacherLabels {
     /// The label of every query, teacher by teacher.
     pub said: Vec<Vec<u32>>,
     /// Number of teachers that saw examples of one class only, and so always predict it.
@@ -63,7 +63,7 @@ pub(crate) fn teachers(
     partition: usize,
     t: usize,
     pass: &FitOptions<'_>,
-) -> Result<Taught> {
+) -> Result<TeacherLabels> {
     let stream = me.stream("teachers").child("partition", partition as u64);
     let parts = subsets(me.own().len(), t, &stream.child("subsets", 0));
     let mut constant = 0;
@@ -82,7 +82,7 @@ pub(crate) fn teachers(
             .with_context(|| format!("teacher {i} of partition {partition}"))
     };
     let said = parts.iter().enumerate().map(speak).collect::<Result<_>>()?;
-    Ok(Taught { said, constant })
+    Ok(TeacherLabels { said, constant })
 }
 
 /// The advice for a party with fewer examples than teachers.

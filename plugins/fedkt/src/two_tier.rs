@@ -1,6 +1,7 @@
 //! FedKT, Algorithm 1.
 use crate::teach::{
-    self, PRIVACY, TEACHER, TOO_FEW, Taught, asked_about, ballots, check, classes, learn, teachers,
+    self, PRIVACY, TEACHER, TOO_FEW, TeacherLabels, asked_about, ballots, check, classes, learn,
+    teachers,
 };
 use fl_core::message::{Counts, Models, VoteSensitivity, Votes};
 use fl_core::prelude::*;
@@ -136,7 +137,8 @@ impl TwoTierVote {
         let queries = asked_about(me.public()?.samples(), self.party_queries);
         for partition in 0..self.partitions {
             let pass = self.teacher.pass(Loss::CrossEntropy);
-            let Taught { said, constant } = teachers(me, &queries, partition, self.subsets, &pass)?;
+            let TeacherLabels { said, constant } =
+                teachers(me, &queries, partition, self.subsets, &pass)?;
             constants += constant;
             let classes = me.own().task().kind.outputs();
             let mail = said

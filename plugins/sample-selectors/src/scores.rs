@@ -95,7 +95,7 @@ impl Filter {
     fn fit(&mut self, own: &Examples) -> Result<()> {
         let TaskKind::Classes(classes) = own.task().kind else {
             bail!(
-                "`{}` needs one class per sample; findings have no softmax",
+                "`{}` needs one class for each sample, and this task has another target",
                 self.name
             );
         };

@@ -274,8 +274,7 @@ impl ScoredBatch {
                 at: 0,
                 value,
             };
-            let hint =
-                format!("the loss is {loss}; a smaller learning rate, or clipping, may help");
+            let hint = "training diverged; a smaller learning rate, or clipping, may help";
             return Err(anyhow::Error::from(problem).context(hint));
         }
         Ok(Self {

@@ -1,5 +1,5 @@
-//! Pages made from what the parts and their settings say: every field of a spec, and an index of all
-//! parts.
+//! Pages made from what the parts and their settings say: every field of a spec, and an index of
+//! all parts.
 
 pub(crate) mod columns;
 pub(crate) mod table;

@@ -149,7 +149,8 @@ impl Functions {
             }
             #[cfg(unix)]
             Self::IsolatedLibrary(apart) => {
-                // a failure is no error of this part: the next call of another part in the process reports it
+                // a failure is no error of this part: the next call of another part in the process
+                // reports it
                 _ = Call::new(who, None, None).run(|host| {
                     // SAFETY: a call gave it, and it is dropped once.
                     unsafe { apart.drop(part, host) };

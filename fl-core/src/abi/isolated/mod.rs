@@ -1,9 +1,10 @@
 //! Libraries in processes of their own: the same table of functions, asked through shared memory,
 //! which holds messages and tensors.
 //!
-//! A side that waits listens for some microseconds, then sleeps until something comes over a socket:
-//! a word that wakes it, a line of the log, a message that is too long for its place in shared
-//! memory, or the end of the other side. On one core, and while answers come late, it sleeps at once.
+//! A side that waits listens for some microseconds, then sleeps until something comes over a
+//! socket: a word that wakes it, a line of the log, a message that is too long for its place in
+//! shared memory, or the end of the other side. On one core, and while answers come late, it sleeps
+//! at once.
 //!
 //! The program keeps a few processes for each library ([`IsolatedLibrary`]); each loads it and
 //! answers one question at a time ([`serve()`]). A part lives in the process that made it. What the

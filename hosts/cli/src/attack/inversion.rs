@@ -25,12 +25,12 @@ pub struct InversionArgs {
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
     #[command(flatten)]
-    how: Inverting,
+    how: InversionOptions,
 }
 
 /// How models are inverted.
 #[derive(Args)]
-pub struct Inverting {
+pub struct InversionOptions {
     /// Steps of the search.
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     steps: u32,
@@ -52,7 +52,7 @@ pub struct Inverting {
 
 /// What an attack on a model came to, class by class.
 #[derive(Serialize)]
-pub struct Inverted {
+pub struct InversionResult {
     pub model: String,
     /// Mean cross-entropy of what was found.
     loss: f64,
@@ -127,7 +127,7 @@ pub fn invertible(model: &mut dyn Trainer, name: &str) -> Result<(), Failure> {
     }
 }
 
-impl Inverting {
+impl InversionOptions {
     /// The generator of an attack that has one.
     pub fn learn(&self, data: &Assembled, asked: &Signals) -> Result<Option<Prior>, Failure> {
         let Some(steps) = self.prior else {
@@ -151,7 +151,7 @@ impl Inverting {
         prior: &mut Option<Prior>,
         data: &Assembled,
         asked: &Signals,
-    ) -> Result<Inverted, Failure> {
+    ) -> Result<InversionResult, Failure> {
         let classes = classes(data)?;
         let known = class_means(&data.test, &classes);
         let stream = Stream::root(self.common.seed).child("inversion", 0);
@@ -172,7 +172,7 @@ impl Inverting {
             let all = Samples::fresh(all, shape.clone())?;
             write(path, &picture(&all, Some(classes.len()))?)?;
         }
-        Ok(Inverted {
+        Ok(InversionResult {
             model: name.into(),
             loss: found.distance,
             like,
@@ -228,7 +228,7 @@ pub fn beside(
     Ok((all.context("a task has at least one class")?, nearest))
 }
 
-pub fn text(found: &[Inverted]) -> String {
+pub fn text(found: &[InversionResult]) -> String {
     let width = found
         .iter()
         .map(|f| f.model.len())

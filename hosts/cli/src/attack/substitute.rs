@@ -1,6 +1,6 @@
 //! `fl attack substitute`: what a client's answers about public samples give away of its examples.
 
-use super::inversion::{Inverted, Inverting, classes, invertible, text};
+use super::inversion::{InversionOptions, InversionResult, classes, invertible, text};
 use super::search::{drawable, searching, spec_of, watched};
 use crate::{Done, Failure, Overrides, print};
 use anyhow::{Context, Result};
@@ -40,7 +40,7 @@ pub struct SubstituteArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=250_000))]
     ask: Option<u32>,
     #[command(flatten)]
-    how: Inverting,
+    how: InversionOptions,
 }
 
 /// What a model came to: the client's own, or a substitute of it.
@@ -54,7 +54,7 @@ struct ModelResult {
     /// The share of them about which it says what the client's model says.
     agreement: f64,
     /// `None`: it gives no slopes by its input, which its substitutes do.
-    inversion: Option<Inverted>,
+    inversion: Option<InversionResult>,
 }
 
 pub fn substitute(args: &SubstituteArgs, catalogue: &Catalogue, line: &[String]) -> Done {
@@ -276,7 +276,8 @@ fn table(args: &SubstituteArgs, kind: &str, found: Vec<ModelResult>) -> String {
             one.model, one.accuracy, one.agreement
         );
     }
-    let inverted: Vec<Inverted> = found.into_iter().filter_map(|one| one.inversion).collect();
+    let inverted: Vec<InversionResult> =
+        found.into_iter().filter_map(|one| one.inversion).collect();
     out + "both on test examples; agreement: the share of examples that it labels as the client's model does\n\n"
         + &text(&inverted)
 }

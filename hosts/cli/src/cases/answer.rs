@@ -5,7 +5,7 @@ use super::file::Case;
 use crate::Failure;
 use crate::part_trial::{Between, guarded, rounds, settings, trial};
 use crate::show::part;
-use fl_core::settings::{Value, to_json};
+use fl_core::settings::Value;
 use fl_core::{PartDecl, Role};
 use fl_engine::{ExecuteOptions, RunRequest, Source};
 use fl_registry::Catalogue;
@@ -66,10 +66,6 @@ pub(super) fn run(
     let words = |error: anyhow::Error| Failure::from(error).text();
     let folder = tempfile::tempdir().map_err(|e| words(e.into()))?;
     let out = folder.path().join("run");
-    let set = case.set.iter().map(|(path, value)| {
-        let path = path.as_str().unwrap_or_default();
-        format!("{path}={}", to_json(value))
-    });
     let execution = Execution {
         threads: fl_engine::threads(None),
         ..Execution::default()
@@ -77,7 +73,7 @@ pub(super) fn run(
     let command = vec!["fl".into(), "test".into()];
     let request = RunRequest {
         source: Source::File(spec.into()),
-        set: set.collect(),
+        set: case.changes(),
         locked: false,
         out: Some(out.clone()),
         options: ExecuteOptions::new(data.into(), command, execution),
@@ -148,7 +144,7 @@ pub(super) fn broken(decl: &'static PartDecl, given: &Value) -> Result<Option<St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cases::file::Checked;
+    use crate::cases::file::CaseFile;
     use fl_core::prelude::*;
 
     settings! {
@@ -202,7 +198,7 @@ mod tests {
                 "cases: [{{ name: a, part: aggregator counter, settings: {{ saves: {saves} }}, rounds: [&r {round}, *r, *r] }}]"
             );
             std::fs::write(&path, text).unwrap();
-            let file = Checked::read(&path, &catalogue).unwrap().unwrap();
+            let file = CaseFile::read(&path, &catalogue).unwrap().unwrap();
             let answer = ask(&file.cases[0], &catalogue).unwrap();
             assert_eq!(answer["rounds"][2]["tensors"]["w"], json!([3]));
             lost_state(&file.cases[0], &answer, &catalogue)

@@ -2,8 +2,9 @@
 
 use crate::part_trial::{Input, read_settings};
 use crate::show::part;
-use fl_core::settings::{Reader, Setting, Step, Value, ValueType, to_json};
-use fl_registry::{Catalogue, Mistake, Mistakes, Places, Plugin, SourcePosition};
+use fl_core::settings::{Reader, Setting, Settings, Step, Value, ValueType, to_json};
+use fl_engine::NotRun;
+use fl_registry::{Catalogue, Mistake, Mistakes, Places, Plugin, ReadableSettings, SourcePosition};
 use serde_json::Value as Json;
 use serde_yaml::Mapping;
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,6 +166,15 @@ impl Case {
             .collect()
     }
 
+    /// The changes to its spec, as `--set` takes them.
+    pub fn changes(&self) -> Vec<String> {
+        let set = self.set.iter().map(|(path, value)| {
+            let path = path.as_str().unwrap_or_default();
+            format!("{path}={}", to_json(value))
+        });
+        set.collect()
+    }
+
     pub fn settings(&self) -> Value {
         let nothing = || Value::Mapping(Mapping::new());
         self.settings.clone().unwrap_or_else(nothing)
@@ -229,7 +239,7 @@ impl Case {
 }
 
 /// A file of cases that has no mistake.
-pub struct Checked {
+pub struct CaseFile {
     pub path: PathBuf,
     /// With the parts of its plugins.
     pub catalogue: Catalogue,
@@ -238,7 +248,7 @@ pub struct Checked {
     pub lines: Vec<usize>,
 }
 
-impl Checked {
+impl CaseFile {
     /// Reads and checks a file.
     ///
     /// # Errors
@@ -246,19 +256,38 @@ impl Checked {
     pub fn read(path: &Path, catalogue: &Catalogue) -> anyhow::Result<Result<Self, Mistakes>> {
         let document = fl_engine::parse(path)?;
         let what = "a file of cases is a mapping with `cases`, a list";
-        let (file, places) = match document.settings::<File>(what) {
+        let ReadableSettings {
+            settings: file,
+            places,
+            mut mistakes,
+        } = match document.readable_settings::<File>(what) {
             Ok(read) => read,
             Err(mistakes) => return Ok(Err(mistakes)),
         };
-        let catalogue = catalogue
-            .with_plugins(&document)
-            .map_err(fl_engine::NotRun::Refused)?;
+        let catalogue = match catalogue.with_plugins(&document) {
+            Ok(catalogue) => catalogue,
+            Err(why) if mistakes.is_empty() => return Err(NotRun::Refused(why).into()),
+            Err(why) => {
+                let plugins = [Step::Key("plugins".into())];
+                mistakes.push(places.mistake(&plugins, why.to_string()));
+                return Ok(Err(Mistakes::sorted(mistakes)));
+            }
+        };
         let folder = path.parent().unwrap_or(Path::new(""));
-        let mut mistakes = check(&file.cases, folder, &catalogue, &places);
+        mistakes.extend(check(&file.cases, folder, &catalogue, &places));
         if !mistakes.is_empty() {
             // what is wrong in an anchored value is wrong in every case that uses it
-            mistakes.sort_by(|a, b| (&a.place, &a.text).cmp(&(&b.place, &b.text)));
-            mistakes.dedup_by(|a, b| (&a.place, &a.text) == (&b.place, &b.text));
+            let name = document.file();
+            let key = |m: &Mistake| {
+                (
+                    m.file != name,
+                    m.file.clone(),
+                    m.place.clone(),
+                    m.text.clone(),
+                )
+            };
+            mistakes.sort_by_key(key);
+            mistakes.dedup_by_key(|m| key(m));
             return Ok(Err(Mistakes(mistakes)));
         }
         let line = |at| match places.mistake(&[Step::Key("cases".into()), Step::Item(at)], "") {
@@ -279,8 +308,9 @@ impl Checked {
 
 fn check(cases: &[Case], folder: &Path, catalogue: &Catalogue, places: &Places) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
-    if cases.is_empty() {
-        mistakes.push(places.mistake(&[Step::Key("cases".into())], "it has no cases"));
+    let list = [Step::Key("cases".into())];
+    if cases.is_empty() && !places.left_out(&list) {
+        mistakes.push(places.mistake(&list, "it has no cases"));
     }
     let mut names = BTreeSet::new();
     for (at, case) in cases.iter().enumerate() {
@@ -288,33 +318,37 @@ fn check(cases: &[Case], folder: &Path, catalogue: &Catalogue, places: &Places) 
             let field = Step::Key(field.into());
             vec![Step::Key("cases".into()), Step::Item(at), field]
         };
-        let mut wrong = |path: &[Step], text: String| mistakes.push(places.mistake(path, text));
+        let mut mistaken = Vec::new();
+        let mut wrong = |path: &[Step], text: String| mistaken.push((path.to_vec(), text));
         if !names.insert(&case.name) {
             wrong(
                 &here("name"),
                 format!("two cases are called `{}`", case.name),
             );
         }
-        for (field, text) in case.faults() {
-            wrong(&here(field), text.into());
-        }
-        if let Some(spec) = &case.run
-            && !folder.join(spec).is_file()
-        {
-            let spec = folder.join(spec);
-            wrong(&here("run"), format!("there is no spec {}", spec.display()));
-        }
-        let decl = match case.part.as_deref().map(|name| part(name, catalogue)) {
-            Some(Ok(decl)) => decl,
-            Some(Err(text)) => {
-                wrong(&here("part"), text);
-                continue;
+        if as_written(places, at) {
+            for (field, text) in case.faults() {
+                wrong(&here(field), text.into());
             }
-            None => continue,
-        };
-        if case.refused.is_some() {
-            continue;
         }
+        if let Some(spec) = &case.run {
+            let path = folder.join(spec);
+            match path.is_file() {
+                true => mistakes.extend(of_run(case, at, &path, catalogue, places)),
+                false => wrong(&here("run"), format!("there is no spec {}", path.display())),
+            }
+        }
+        let decl = case.part.as_deref().map(|name| part(name, catalogue));
+        let decl = decl.and_then(|decl| decl.map_err(|text| wrong(&here("part"), text)).ok());
+        mistaken.retain(|(path, _)| !places.left_out(path));
+        mistakes.extend(
+            mistaken
+                .iter()
+                .map(|(path, text)| places.mistake(path, text)),
+        );
+        let Some(decl) = decl.filter(|_| case.refused.is_none()) else {
+            continue;
+        };
         let inputs = [(&case.input, here("input"))].into_iter();
         let inputs = inputs.filter_map(|(input, path)| Some((input.as_ref()?, path)));
         let rounds = case.rounds.iter().flatten().enumerate();
@@ -335,4 +369,58 @@ fn check(cases: &[Case], folder: &Path, catalogue: &Catalogue, places: &Places) 
         }
     }
     mistakes
+}
+
+/// Does a case ask for what its text says? A field that is unknown or cannot be read is left out.
+fn as_written(places: &Places, at: usize) -> bool {
+    let case = [Step::Key("cases".into()), Step::Item(at)];
+    let asks = ["part", "run", "input", "rounds", "conformance"];
+    let known = Case::names();
+    let mut out = places.left_out_in(&case);
+    let whole = out.all(|path| match path.first() {
+        Some(Step::Key(field)) => {
+            known.iter().any(|(name, _)| name == field) && !asks.contains(&field.as_str())
+        }
+        _ => true,
+    });
+    whole && !places.left_out(&case)
+}
+
+/// The mistakes of the spec that a case runs: those in the case's `set` at their places there.
+fn of_run(
+    case: &Case,
+    at: usize,
+    spec: &Path,
+    catalogue: &Catalogue,
+    places: &Places,
+) -> Vec<Mistake> {
+    // a spec with a mistake may be what the case is about
+    if case.refused.is_some() {
+        return Vec::new();
+    }
+    let here = |field: &str| {
+        let keys = ["cases", field].map(|key| Step::Key(key.into()));
+        let [cases, field] = keys;
+        vec![cases, Step::Item(at), field]
+    };
+    let document = fl_engine::parse(spec);
+    let checked = document.and_then(|document| {
+        let checked = fl_engine::check(&document.set(&case.changes()), catalogue)?;
+        Ok(checked.err())
+    });
+    let mistakes = match checked {
+        Ok(mistakes) => mistakes.map_or(Vec::new(), |all| all.0),
+        Err(error) => return vec![places.mistake(&here("run"), format!("{error:#}"))],
+    };
+    let placed = |mut mistake: Mistake| match &mistake.place {
+        SourcePosition::Set(set) => {
+            let path = [here("set"), vec![Step::Key(set.to_string())]].concat();
+            places.of_change(&path, mistake)
+        }
+        SourcePosition::Text { .. } => {
+            mistake.text += &format!(" (case `{}`)", case.name);
+            mistake
+        }
+    };
+    mistakes.into_iter().map(placed).collect()
 }

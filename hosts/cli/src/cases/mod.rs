@@ -12,7 +12,7 @@ pub use answer::answer_of;
 use answers::Answers;
 use clap::{Args, ValueEnum};
 use console::style;
-use file::Checked;
+use file::CaseFile;
 pub use file::File;
 use fl_core::settings::{Value, nearest};
 use fl_engine::NotRun;
@@ -20,7 +20,7 @@ use fl_registry::{Catalogue, Mistakes};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use verdict::{Outcome, Tested, Verdict, verdict};
+use verdict::{CaseResult, Outcome, Verdict, verdict};
 pub use verdict::{Snapshot, snapshot, unused_answers};
 
 /// How files of cases end, files of their answers, and those of what was found instead.
@@ -94,12 +94,12 @@ pub fn test(args: &TestArgs, catalogue: &Catalogue) -> Done {
             )));
         }
     }
-    let chosen = Chosen::new(&args.only, names());
+    let chosen = CaseFilter::new(&args.only, names());
     if args.list {
         return list(&files, &chosen, args.json);
     }
     let accepted =
-        (!args.accept.iter().any(String::is_empty)).then(|| Chosen::new(&args.accept, names()));
+        (!args.accept.iter().any(String::is_empty)).then(|| CaseFilter::new(&args.accept, names()));
     let accepts = |name: &str| match &accepted {
         None => true,
         Some(chosen) => !args.accept.is_empty() && chosen.has(name),
@@ -113,7 +113,7 @@ pub fn test(args: &TestArgs, catalogue: &Catalogue) -> Done {
         for (case, line) in file.cases.iter().zip(&file.lines) {
             if chosen.has(&case.name) {
                 let verdict = verdict(case, file, answers.get(&case.name), &args.data.path());
-                of_file.push(Tested {
+                of_file.push(CaseResult {
                     place: Some((file.path.clone(), *line)),
                     name: case.name.clone(),
                     verdict,
@@ -188,7 +188,7 @@ pub fn test(args: &TestArgs, catalogue: &Catalogue) -> Done {
 }
 
 /// Every file that was named or is in a folder that was named; all their mistakes at once.
-fn checked_files(args: &TestArgs, catalogue: &Catalogue) -> Result<Vec<Checked>, Failure> {
+fn checked_files(args: &TestArgs, catalogue: &Catalogue) -> Result<Vec<CaseFile>, Failure> {
     let mut files = BTreeSet::new();
     for path in &args.paths {
         if path.is_dir() {
@@ -202,7 +202,7 @@ fn checked_files(args: &TestArgs, catalogue: &Catalogue) -> Result<Vec<Checked>,
     }
     let (mut checked, mut mistakes) = (Vec::new(), Vec::new());
     for path in files {
-        match Checked::read(&path, catalogue) {
+        match CaseFile::read(&path, catalogue) {
             Ok(Ok(file)) => checked.push(file),
             Ok(Err(Mistakes(of_file))) => mistakes.extend(of_file),
             Err(error) if !path.exists() && args.accept.iter().any(String::is_empty) => {
@@ -220,9 +220,9 @@ fn checked_files(args: &TestArgs, catalogue: &Catalogue) -> Result<Vec<Checked>,
 }
 
 /// The cases that a user named.
-struct Chosen(Option<BTreeSet<String>>);
+struct CaseFilter(Option<BTreeSet<String>>);
 
-impl Chosen {
+impl CaseFilter {
     /// All if none is `wanted`; the case of a name, or else the cases whose names contain it.
     fn new<'n>(wanted: &[String], names: impl Iterator<Item = &'n str> + Clone) -> Self {
         if wanted.is_empty() {
@@ -248,7 +248,7 @@ impl Chosen {
     }
 }
 
-fn list(files: &[Checked], chosen: &Chosen, json: bool) -> Done {
+fn list(files: &[CaseFile], chosen: &CaseFilter, json: bool) -> Done {
     let all = files.iter().flat_map(|file| {
         let cases = file.cases.iter().zip(&file.lines);
         let chosen = cases.filter(|(case, _)| chosen.has(&case.name));
@@ -266,13 +266,13 @@ fn list(files: &[Checked], chosen: &Chosen, json: bool) -> Done {
     }
 }
 
-fn conformance(args: &TestArgs, catalogue: &Catalogue) -> Result<Vec<Tested>, Failure> {
+fn conformance(args: &TestArgs, catalogue: &Catalogue) -> Result<Vec<CaseResult>, Failure> {
     let given: Value = serde_yaml::from_str(&args.settings)
         .map_err(|e| Failure::usage(format!("--settings: {e}")))?;
     let one = |part: &String| {
         let decl = crate::show::part(part, catalogue).map_err(Failure::usage)?;
         let broken = answer::broken(decl, &given).map_err(Failure::usage)?;
-        Ok(Tested {
+        Ok(CaseResult {
             place: None,
             name: format!(
                 "{} {}: fulfils its role and its properties",
@@ -322,7 +322,7 @@ fn orphans(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         .collect())
 }
 
-fn report(args: &TestArgs, tested: &[Tested], unused: &[(PathBuf, Option<String>)]) -> Done {
+fn report(args: &TestArgs, tested: &[CaseResult], unused: &[(PathBuf, Option<String>)]) -> Done {
     let count = |outcome| {
         tested
             .iter()
@@ -334,11 +334,11 @@ fn report(args: &TestArgs, tested: &[Tested], unused: &[(PathBuf, Option<String>
             .iter()
             .map(|(file, case)| json!({ "file": file, "case": case }));
         print(json!({
-            "cases": tested.iter().map(Tested::json).collect::<Vec<_>>(),
+            "cases": tested.iter().map(CaseResult::json).collect::<Vec<_>>(),
             "unreferenced": unreferenced.collect::<Vec<_>>(),
         }))?;
     } else {
-        let line = |tested: &Tested| match args.review {
+        let line = |tested: &CaseResult| match args.review {
             // the differences have been shown
             true if tested.verdict.answer.is_some() => tested.headline(),
             _ => tested.text(),

@@ -1,7 +1,7 @@
 //! `fl test --review`: one difference after the other, with the keys of `cargo insta review`.
 
 use super::answers::pretty;
-use super::verdict::Tested;
+use super::verdict::CaseResult;
 use crate::{Failure, print};
 use console::{Key, Term, style};
 use serde_json::Value as Json;
@@ -62,7 +62,7 @@ impl<'k> Review<'k> {
     /// Shows a difference and asks until a key says what to do.
     pub fn ask(
         &mut self,
-        tested: &Tested,
+        tested: &CaseResult,
         expected: Option<&Json>,
         found: &Json,
     ) -> Result<Choice, Failure> {
@@ -108,8 +108,8 @@ mod tests {
     use crate::cases::verdict::{Outcome, Verdict};
     use serde_json::json;
 
-    fn one() -> Tested {
-        Tested {
+    fn one() -> CaseResult {
+        CaseResult {
             place: None,
             name: "one".into(),
             verdict: Verdict {

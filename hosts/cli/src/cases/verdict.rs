@@ -3,7 +3,7 @@
 use super::answer::{ask, lost_state, run};
 use super::answers::{Answers, made_here, pretty};
 use super::compare::{compare, outside};
-use super::file::{Case, Checked};
+use super::file::{Case, CaseFile};
 use crate::Failure;
 use console::style;
 use fl_core::settings::{Reader, Setting, Value};
@@ -56,14 +56,14 @@ pub struct Verdict {
 }
 
 /// A tested case, or a part of `--conformance`.
-pub struct Tested {
+pub struct CaseResult {
     /// `a.cases.yaml:4`, and the case's name.
     pub place: Option<(PathBuf, usize)>,
     pub name: String,
     pub verdict: Verdict,
 }
 
-impl Tested {
+impl CaseResult {
     fn title(&self) -> String {
         match &self.place {
             Some((file, line)) => format!("{}:{line}: {}", file.display(), self.name),
@@ -100,7 +100,7 @@ impl Tested {
 /// The answer of a case, and what is not as it should be.
 pub fn verdict(
     case: &Case,
-    file: &Checked,
+    file: &CaseFile,
     held: Option<(&Json, Option<&str>)>,
     data: &Path,
 ) -> Verdict {

@@ -56,8 +56,13 @@ pub fn files(role: Option<Role>, args: &NewArgs) -> Result<Files, Failure> {
             format!("packages = [\"{module}\"]"),
         ),
     };
+    let needs = match args.lang {
+        Language::Python => "dependencies = [\"numpy\"] # and fl itself\n",
+        _ => "",
+    };
     let values = [
         ("name", args.name.clone()),
+        ("needs", needs.into()),
         ("Article", role.with_article().replacen('a', "A", 1)),
         ("plugin", plugin),
         ("packages", packages),

@@ -132,6 +132,7 @@ fn what_makes_no_sense_is_said() {
             "--level: a sample of examples protects an example, and no whole client",
         ),
         ("laplace", "--scale"),
+        ("gaussian --epsilon 2", "'--target'"),
     ] {
         let mut all = vec!["account"];
         all.extend(args.split(' '));

@@ -576,3 +576,40 @@ fn every_mistake_of_all_files_is_told_with_its_place() {
         assert!(error.contains(said), "no {said} in\n{error}");
     }
 }
+
+#[test]
+fn mistakes_of_every_kind_come_at_once_each_with_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = fs::read_to_string(root().join("specs/quick/fedavg.yaml")).unwrap();
+    fs::write(dir.path().join("spec.yaml"), spec).unwrap();
+    let cases = "cases:
+- name: a
+  part: aggregator mena
+  input: {}
+- name: b
+  part: aggregator trimmed-mean
+  settings: { trim: 0.75, trom: 1 }
+  input: { messages: [{ form: 0, tensors: { w: [1] } }] }
+- name: b
+  part: aggregator mean
+- name: c
+  sede: 1
+  part: aggregator mean
+  conformance: maybe
+- name: d
+  run: nowhere.yaml
+- name: e
+  run: spec.yaml
+  set: { protocol.rounds: 0, parts.agregator.trim: 0.1 }
+- close: -1
+";
+    fs::write(dir.path().join("a.cases.yaml"), cases).unwrap();
+    let (code, error) = fails(dir.path(), &["test", "."]);
+    assert_eq!(code, 2, "{error}");
+    let lines: Vec<&str> = error.trim_end().lines().collect();
+    let begin = [""];
+    for (line, begin) in lines.iter().zip(begin) {
+        assert!(line.starts_with(begin), "{begin}\nnot in\n{error}");
+    }
+    assert_eq!(lines.len(), begin.len(), "{error}");
+}

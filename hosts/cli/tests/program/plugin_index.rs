@@ -595,6 +595,69 @@ fn a_version_stays_what_it_was_and_does_not_go_back() {
 }
 
 #[test]
+fn a_changed_package_is_named_as_changed_and_a_trusted_copy_is_preferred() {
+    if !library::cc() {
+        return;
+    }
+    let user = User::new();
+    let bytes = c_mean(&user.at("."));
+    let file: &[(&str, &[u8])] = &[("fl_mine/plugin.so", &bytes)];
+    let (index, module) = (user.at("index"), "fl_mine:plugin.so");
+    let wheel = wheel(&index, "fl-mine", "1.0", module, file);
+    let head = "name: fl-mine\nversion: '1.0'\nabout: A mean.\nlicence: MIT\nsource: here\n";
+    let head = format!("{head}commit: {}\n", "c".repeat(40));
+    user.publish("index", "fl-mine-1.0", &(head + &user.files(&wheel)));
+    user.out(&["plugin", "add", "fl-mine"]);
+    user.configure("published", &[("index", true)]);
+    let spec = user.spec("{ package: fl-mine }", "c-mean");
+    // another copy of the same version, which nothing vouches for, comes first
+    let added = user.at("plugins/fl-mine-1.0");
+    let site = user.at("env/lib/python3.12/site-packages");
+    for folder in ["fl_mine", "fl_mine-1.0.dist-info"] {
+        fs::create_dir_all(site.join(folder)).unwrap();
+        for entry in fs::read_dir(added.join(folder)).unwrap() {
+            let from = entry.unwrap().path();
+            fs::copy(&from, site.join(folder).join(from.file_name().unwrap())).unwrap();
+        }
+    }
+    let append = |library: &Path| {
+        let bytes = [&fs::read(library).unwrap()[..], b"\n"].concat();
+        fs::write(library, bytes).unwrap();
+    };
+    append(&site.join("fl_mine/plugin.so"));
+    let mut both = user.command(&["check", &spec]);
+    let both = both.env("VIRTUAL_ENV", user.at("env")).output().unwrap();
+    let error = String::from_utf8_lossy(&both.stderr);
+    assert!(both.status.success(), "{error}");
+    user.refuses(
+        3,
+        &["check", &user.spec("{ package: fl-mime }", "c-mean")],
+        "it is not installed; did you mean `fl-mine`?",
+    );
+    // the added one is changed too
+    append(&added.join("fl_mine/plugin.so"));
+    let spec = user.spec("{ package: fl-mine }", "c-mean");
+    let remove = format!("remove {}", added.display());
+    for (code, args) in [
+        (3, &["check", &spec][..]),
+        (1, &["plugin", "add", "fl-mine"]),
+    ] {
+        let error = user.fails(code, args);
+        for said in ["was changed after it was installed", &remove] {
+            assert!(error.contains(said), "{args:?}: {error}");
+        }
+    }
+    user.refuses(
+        1,
+        &["plugin", "verify"],
+        "if it was installed from there, it was changed",
+    );
+    fs::remove_dir_all(&added).unwrap();
+    user.out(&["plugin", "add", "fl-mine"]);
+    user.out(&["check", &spec]);
+}
+
+#[test]
 fn trust_is_only_ever_tightened() {
     if !library::cc() {
         return;

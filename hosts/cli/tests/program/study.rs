@@ -472,8 +472,8 @@ fn mistakes_of_all_runs_come_before_the_first() {
         "seeds have the same mistakes: {error}"
     );
     for said in [
-        "table `t`, row `bad`: --set protocol.rounds",
-        "into here.md: the file has no place for the table: put `<!-- fl study: t -->`",
+        "s.yaml:8:36  protocol `fedavg`: rounds: must be in",
+        "s.yaml:5:9  tables[0].into: here.md: the file has no place for the table: put `<!-- fl study: t -->`",
     ] {
         assert!(error.contains(said), "{said} is not in\n{error}");
     }
@@ -498,6 +498,39 @@ fn mistakes_of_all_runs_come_before_the_first() {
         code == 2 && error.contains("no table is called `tt`; did you mean `t`?"),
         "{code}: {error}"
     );
+}
+
+#[test]
+fn mistakes_of_every_kind_come_at_once_each_with_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = fs::read_to_string(root().join("specs/quick/fedavg.yaml")).unwrap();
+    fs::write(dir.path().join("spec.yaml"), base).unwrap();
+    let study = "name: s
+defaults: { base: spec.yaml, seeds: 3-1, set: { protocol.local.epoch: 2 } }
+tables:
+- name: t
+  mesure: accuracy
+  digits: many
+  columns: [mode, { measure: acuracy }]
+  rows:
+  - { name: a, set: { parts.aggregator: { use: trimmed-mean, trim: 0.7 } } }
+  - { name: a, base: none.yaml }
+  - { name: c, set: { parts.agregator.trim: 0.1 } }
+- name: u
+  into: none.md
+  grid: { protocol.rounds: { few: 2, none: 0 } }
+  against: [few]
+";
+    fs::write(dir.path().join("s.yaml"), study).unwrap();
+    let (code, error) = fails(dir.path(), &["study", "s.yaml"]);
+    assert_eq!(code, 2, "{error}");
+    let lines: Vec<&str> = error.trim_end().lines().collect();
+    let begin = [""];
+    for (line, begin) in lines.iter().zip(begin) {
+        assert!(line.starts_with(begin), "{begin}\nnot in\n{error}");
+    }
+    assert_eq!(lines.len(), begin.len(), "{error}");
+    assert!(!dir.path().join("runs").exists());
 }
 
 #[test]

@@ -43,18 +43,32 @@ fn hash(package: &Package) -> anyhow::Result<String> {
     hash.with_context(|| format!("the module of {} is not in its folder", package.name))
 }
 
+/// The SHA-256 of the plugins that stored entries give a package of this name and version.
+fn stored_files(package: &Package) -> impl Iterator<Item = String> + use<> {
+    let Package { name, version, .. } = package.clone();
+    let all = super::stored().into_iter().map(|(entry, _)| entry);
+    let here = all.filter(move |entry| entry.name == name && entry.version == version);
+    here.flat_map(|entry| entry.files).map(|file| file.sha256)
+}
+
 /// Puts an unpacked package where it stays. Says whether it was there already.
 fn keep(new: tempfile::TempDir, package: &Package, dir: &Path) -> anyhow::Result<bool> {
     let to = dir.join(format!("{}-{}", package.name, package.version));
     let there = Package::in_folder(&to, Some(&package.name)).map_err(anyhow::Error::msg)?;
     if let Some(there) = there {
         let (old, now) = (hash(&there)?, hash(package)?);
+        let Package { name, version, .. } = package;
+        let what = format!("{name} {version} is installed with SHA-256 {old}, and");
+        let to = to.display();
+        // what was installed from an index had the hash of its entry
+        let known = |sha256: &str| stored_files(package).any(|of| of.eq_ignore_ascii_case(sha256));
+        ensure!(
+            old == now || known(&old) || !known(&now),
+            "{what} its entry has {now}: the file was changed after it was installed; remove {to}, and run the same again"
+        );
         ensure!(
             old == now,
-            "{} {} is installed with sha256 {old}, and this wheel has {now}: a version must not change; if you trust the new one, remove {}",
-            package.name,
-            package.version,
-            to.display()
+            "{what} this wheel has {now}: a version must not change; if you trust the new one, remove {to}"
         );
         return Ok(true);
     }
@@ -295,6 +309,21 @@ pub fn draft(path: &Path) -> anyhow::Result<String> {
     yaml(&entry)
 }
 
+/// How an installed package differs from its entry in an index, and what to do.
+fn differs(package: &Package, sha256: &str, found: &Found) -> String {
+    let index = &found.index;
+    let files = found.entry.files.iter().map(|file| &file.sha256[..]);
+    let due = files.collect::<Vec<_>>().join(" or ");
+    match stored_files(package).any(|of| of.eq_ignore_ascii_case(sha256)) {
+        true => format!("it is not what index {index} says now: SHA-256 {due}"),
+        false => format!(
+            "it is not what index {index} says: SHA-256 {due}; if it was installed from there, it was \
+             changed: remove it, and run `fl plugin add {}`",
+            package.name
+        ),
+    }
+}
+
 /// Compares installed packages with the entries of indexes: one line for each package, and whether
 /// all of them are what their entries say and trusted as far as `required`. `names` chooses some.
 ///
@@ -336,10 +365,7 @@ pub fn verify(
         let (good, text) = match entries[..] {
             [] => (true, "no index has it".to_string()),
             _ => match entries.iter().find(|f| has(f)) {
-                None => (
-                    false,
-                    format!("it is not what index {} says", entries[0].index),
-                ),
+                None => (false, differs(&one.package, sha256, entries[0])),
                 Some(found) => match &found.level {
                     Ok(level) => (
                         true,
@@ -350,11 +376,12 @@ pub fn verify(
             },
         };
         let enough = one.level.clone().stricter(required.clone()) == one.level;
-        let more = match enough {
-            true => String::new(),
-            false => {
-                format!("; plugins-trust is {required}: `fl plugin add {name}` fetches its entry")
-            }
+        let more = match &one.level {
+            _ if enough || !good => String::new(),
+            Trust::Published => format!(
+                "; plugins-trust is {required}, and its entry does not say that the keepers reviewed it"
+            ),
+            _ => format!("; plugins-trust is {required}: `fl plugin add {name}` fetches its entry"),
         };
         fine &= good && enough;
         lines.push(format!(

@@ -111,32 +111,49 @@ pub fn plugin_policy(asked: Option<Trust>) -> anyhow::Result<TrustPolicy> {
             .map_err(|why| NotRun::usage(format!("FL_PLUGINS_TRUST: {why}")));
         level = level.stricter(of_env?);
     }
+    fl_registry::on_signed_entries(signed);
     Ok(TrustPolicy { level, attest })
+}
+
+/// The entries of installed packages, each with the level that it gives its plugins. What cannot be
+/// read proves nothing.
+fn stored() -> Vec<(Entry, Trust)> {
+    let found = || -> anyhow::Result<Vec<(Entry, Trust)>> {
+        let keys = config()?.indexes.into_iter().filter_map(|index| index.key);
+        let keys: Vec<String> = keys.collect();
+        let dir = plugin_dir().context("no folder of plugins")?.join(ENTRIES);
+        let found = index::folder(&dir, None)?.into_iter().flatten();
+        let of = |found: Found| {
+            let levels = keys
+                .iter()
+                .filter_map(|key| found.signed_by(Some(key)).ok());
+            let level = levels.fold(Trust::Any, Trust::stricter);
+            (found.entry, level)
+        };
+        Ok(found.map(of).collect())
+    };
+    found().unwrap_or_default()
 }
 
 /// The highest level that a stored entry gives the plugin with this hash.
 fn attest(sha256: &str) -> Trust {
-    let found = || -> anyhow::Result<Trust> {
-        let keys = config()?.indexes.into_iter().filter_map(|index| index.key);
-        let keys: Vec<String> = keys.collect();
-        let dir = plugin_dir().context("no folder of plugins")?.join(ENTRIES);
-        let mut level = Trust::Any;
-        for found in index::folder(&dir, None)? {
-            let Ok(found) = found else { continue };
-            let mut files = found.entry.files.iter();
-            if !files.any(|file| file.sha256.eq_ignore_ascii_case(sha256)) {
-                continue;
-            }
-            for key in &keys {
-                if let Ok(now) = found.signed_by(Some(key)) {
-                    level = level.stricter(now);
-                }
-            }
-        }
-        Ok(level)
+    let has = |entry: &Entry| {
+        let mut files = entry.files.iter();
+        files.any(|file| file.sha256.eq_ignore_ascii_case(sha256))
     };
-    // what cannot be read proves nothing
-    found().unwrap_or(Trust::Any)
+    let all = stored().into_iter().filter(|(entry, _)| has(entry));
+    all.map(|(_, level)| level)
+        .fold(Trust::Any, Trust::stricter)
+}
+
+/// The plugins that signed entries of installed packages give a package.
+fn signed(name: &str, version: &str) -> Vec<(String, Trust)> {
+    let of = |(entry, level): (Entry, Trust)| {
+        let here = entry.name == name && entry.version == version && level != Trust::Any;
+        let files = entry.files.into_iter().filter(move |_| here);
+        files.map(move |file| (file.sha256, level.clone()))
+    };
+    stored().into_iter().flat_map(of).collect()
 }
 
 /// Fails unless `signature` is one of minisign by `key` over exactly these bytes.
