@@ -43,7 +43,7 @@ from torch.nn import functional as F
 
 from . import _state, _tensors
 from ._given import Lacks, Pass, Shape, Stream
-from ._parts import between
+from ._range import between
 
 _GENERATOR = threading.RLock()
 _DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
