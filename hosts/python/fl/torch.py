@@ -32,7 +32,7 @@ import types
 import warnings
 import weakref
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
@@ -42,7 +42,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from . import _state, _tensors
-from ._given import Lacks, Pass, Shape, Stream
+from ._given import Lacks, Pass, Shape, Stream, number_of
 from ._range import between
 
 _GENERATOR = threading.RLock()
@@ -115,14 +115,55 @@ def _drawing(seed: int, device: str = "cpu"):
                 one.set_state(state)
 
 
+def _size(tensors: Iterable[Any]) -> int:
+    return sum(t.numel() * t.element_size() for t in tensors if isinstance(t, torch.Tensor))
+
+
 class _Cards:
-    """Which networks are on a card. The least recently used ones go to the processor's memory when those on a card, with their
-    gradients and optimisers, would take more than their share of it."""
+    """Which networks and which samples are on a card. When those on a card would take more than their share of it, first samples go,
+    and then networks with their optimisers to the processor's memory, the least recently used ones first."""
 
     def __init__(self):
         self.lock = threading.RLock()
         self.held: dict[str, OrderedDict[int, weakref.ref[Trainer]]] = {}
         self.users: Counter[int] = Counter()
+        self.samples: dict[str, OrderedDict[Any, torch.Tensor]] = {}
+        self.alive: dict[str, weakref.WeakSet[Trainer]] = {}
+
+    def keeps(self, trainer: Trainer, x: np.ndarray) -> bool:
+        """Do these samples stay on the trainer's card, so that nothing may write into them?"""
+        return number_of(x) is not None and self.limit(trainer.device, trainer.device_memory) is not None
+
+    def inputs(self, trainer: Trainer, x: np.ndarray, make: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """These samples on the trainer's card: those of a call before, or what `make` gives, which stays if there is room."""
+        if not self.keeps(trainer, x):
+            return make()
+        key = number_of(x), trainer._kind
+        with self.lock:
+            here = self.samples.setdefault(trainer.device, OrderedDict())
+            if key in here:
+                here.move_to_end(key)
+                return here[key]
+        made = make()
+        with self.lock:
+            nets = [one for ref in self.held.get(trainer.device, {}).values() if (one := ref()) is not None]
+            limit = self.limit(trainer.device, trainer.device_memory) or 0
+            room = limit - sum(one._bytes() for one in nets) - _size(here.values()) - _size([made])
+            if self.drop(here, room) >= 0:
+                here[key] = made
+        return made
+
+    def drop(self, samples: OrderedDict[Any, torch.Tensor], room: float) -> float:
+        """Makes room, if there is less than none; says how much there is then."""
+        while room < 0 and samples:
+            room += _size([samples.popitem(last=False)[1]])
+        return room
+
+    def gone(self, device: str) -> None:
+        """With the last trainer of a run its samples go."""
+        with self.lock:
+            if not self.alive.get(device):
+                self.samples.pop(device, None)
 
     def limit(self, device: str, share: float) -> float | None:
         """Bytes that networks may take of this device; `None`: nobody counts."""
@@ -140,8 +181,14 @@ class _Cards:
             held = self.held.setdefault(trainer.device, OrderedDict())
             held.pop(id(trainer), None)
             self.users[id(trainer)] += 1
+            alive = self.alive.setdefault(trainer.device, weakref.WeakSet())
+            if trainer not in alive:
+                alive.add(trainer)
+                weakref.finalize(trainer, self.gone, trainer.device).atexit = False
             here = {at: one for at, ref in held.items() if (one := ref()) is not None}
-            room = limit - trainer._bytes() - sum(one._bytes() for one in here.values())
+            samples = self.samples.setdefault(trainer.device, OrderedDict())
+            room = limit - trainer._bytes() - sum(one._bytes() for one in here.values()) - _size(samples.values())
+            room = self.drop(samples, room)
             for at in [*held]:
                 if at not in here:  # it is no more
                     del held[at]
@@ -333,8 +380,8 @@ class Trainer:
     `torch.func.vmap`. Sums are then made in another order, so digests differ from those of one by one in last bits, and may differ
     with `threads`. It pays for small networks and on cards. Networks that draw or normalise batches train one by one."""
     device_memory: ClassVar[float] = 0.5
-    """The share of a card's memory that networks may take while they wait: of more clients than fit, those that were used last stay
-    there. What a network computes comes on top."""
+    """The share of a card's memory that networks and samples may take while they wait: of more than fit, those that were used last
+    stay there. What a network computes comes on top."""
     integers: ClassVar[bool | None] = None
     """Does the network take whole numbers, as one that begins with an embedding? `None`: try."""
     _holds = ("_model", "_draws", "_steps", "_schedule", "_last", "_words", "_kind", "_out")  # save_state() holds these, or setup() makes them
@@ -468,9 +515,8 @@ class Trainer:
 
     def _bytes(self) -> int:
         """What the network takes with its gradients and its optimiser."""
-        size = lambda tensors: sum(t.numel() * t.element_size() for t in tensors if isinstance(t, torch.Tensor))  # noqa: E731
         state = [value for held in self._steps.state.values() for value in held.values()]
-        return size(self._model.state_dict().values()) + size(p for p in self._model.parameters() if p.requires_grad) + size(state)
+        return _size(self._model.state_dict().values()) + _size(p for p in self._model.parameters() if p.requires_grad) + _size(state)
 
     def _move(self, device: str):
         """Takes the network and its optimiser there; parameters stay the same objects."""
@@ -651,8 +697,10 @@ class Trainer:
         return any(id(p) not in last and p.requires_grad for p in self._model.parameters())
 
     def _in_turn(self, x, columns: int, f) -> np.ndarray:
-        inputs = self._inputs(x)
-        parts = [f(inputs[at : at + 256]).float().cpu() for at in range(0, len(x), 256)]
+        inputs, kept = self._inputs(x), _CARDS.keeps(self, x)
+        batches = (inputs[at : at + 256] for at in range(0, len(x), 256))
+        # a network may write into what it is given
+        parts = [f(batch.clone() if kept else batch).float().cpu() for batch in batches]
         return torch.cat(parts).numpy() if parts else np.zeros((0, columns), np.float32)
 
     def gradient(self, x: np.ndarray, target: np.ndarray, how: Pass) -> dict[str, np.ndarray]:
@@ -737,6 +785,10 @@ class Trainer:
         return self._words
 
     def _inputs(self, x: np.ndarray) -> torch.Tensor:
+        """These samples on the device."""
+        return _CARDS.inputs(self, x, lambda: self._copied(x))
+
+    def _copied(self, x: np.ndarray) -> torch.Tensor:
         if tuple(x.shape[1:]) != self.task.input:
             raise Shape(f"samples of shape {list(x.shape[1:])}, and the network takes {list(self.task.input)}")
         if self._kind == torch.int64:
