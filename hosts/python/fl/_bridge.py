@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from . import _federation, _keep, _state
+from . import _asked, _federation, _keep, _state
 from ._given import Inbox, Lacks, Mail, Message, Noise, Pass, Pool, Round, Shape, Stream, Unpriced, numbered
 from ._parts import CLASSES, size_of, typed  # noqa: F401  the program calls `size_of`
 
@@ -337,7 +337,7 @@ def _feature_loss(kind: str, host):
         sent = {"features": _array("features", features), "target": np.ascontiguousarray(target, types.get(kind, np.float32))}
         error, _, found = host.ask_back(text, sent)
         if error is not None:
-            raise _federation._refused(error)
+            raise _asked._refused(error)
         value, slope = (np.asarray(memoryview(found[name])) for name in ("loss", "by-features"))
         return float(value[0]), slope
 

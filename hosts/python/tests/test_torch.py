@@ -170,7 +170,7 @@ def fitted(net, seed=0, rounds=2, rows=40, **more):
 
 
 def test_no_more_networks_than_its_share_are_on_a_card(monkeypatch):
-    cards, moved = fl.torch._Cards(), []
+    cards, moved = fl._devices._Cards(), []
     monkeypatch.setattr(fl.torch, "_CARDS", cards)
     monkeypatch.setattr(Adaptive, "_move", lambda net, device: moved.append((all.index(net), device)))
     all = nets(4)
@@ -352,7 +352,7 @@ def test_exact_samples_stay_on_a_card_while_there_is_room(monkeypatch, room, cop
     class Net(OnCard):
         """As if on a card."""
 
-    cards = fl.torch._Cards()
+    cards = fl._devices._Cards()
     monkeypatch.setattr(fl.torch, "_CARDS", cards)
     seen = {}
     for limit in (None, room):
