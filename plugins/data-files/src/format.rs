@@ -1,7 +1,5 @@
 //! How files are written.
 
-use crate::leaf::ALPHABET;
-
 fl_core::choices! {
     /// How files are written.
     pub enum Format {
@@ -64,8 +62,8 @@ fl_core::settings! {
         /// Rows that are texts become the numbers of their characters in this alphabet, from 1; 0
         /// is any other character. Where `y` is a text too and the spec has no `classes`, these
         /// characters are the classes, and any other character has the last class, as in LEAF's
-        /// code. The default is LEAF's.
-        alphabet: String = ALPHABET.into();
+        /// code. If not given, the 80 characters of LEAF's model of Shakespeare.
+        alphabet: Option<String> = None;
     }
 }
 

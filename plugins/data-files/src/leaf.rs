@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The characters of LEAF's model of Shakespeare's plays, in its order.
-pub(crate) const ALPHABET: &str =
+const ALPHABET: &str =
     "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}";
 
 /// What a file holds, as far as it is read.
@@ -63,6 +63,13 @@ impl<'de> Deserialize<'de> for Row {
             }
         }
         from.deserialize_any(Either)
+    }
+}
+
+impl Leaf {
+    /// The characters, in order.
+    pub(crate) fn characters(&self) -> std::str::Chars<'_> {
+        self.alphabet.as_deref().unwrap_or(ALPHABET).chars()
     }
 }
 
@@ -172,7 +179,7 @@ impl Form {
                 );
                 Ok(Self {
                     shape: vec![text.chars().count()],
-                    characters: Some(how.alphabet.chars().zip(1..).collect()),
+                    characters: Some(how.characters().zip(1..).collect()),
                 })
             }
         }
@@ -290,7 +297,7 @@ pub(crate) fn read(files: &Files, how: &Leaf, classes: &mut Classes) -> Result<F
         .flat_map(|user| user.columns.y.first())
         .any(Json::is_string);
     if form.characters.is_some() && of_texts && !classes.given {
-        classes.give(how.alphabet.chars().map(named));
+        classes.give(how.characters().map(named));
         classes.given_by_format = true;
     }
     let mut train = Vec::with_capacity(own.len());

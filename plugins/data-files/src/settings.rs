@@ -147,7 +147,7 @@ impl Files {
         }
         if let Format::Leaf(how) = format {
             let mut seen = std::collections::BTreeSet::new();
-            if let Some(twice) = how.alphabet.chars().find(|c| !seen.insert(*c)) {
+            if let Some(twice) = how.characters().find(|c| !seen.insert(*c)) {
                 return Err(format!("`alphabet` has {twice:?} twice"));
             }
             if seen.len() < 2 {
