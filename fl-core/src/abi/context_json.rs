@@ -106,6 +106,15 @@ pub(super) struct FitOptionsText {
     pub auxiliary: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub feature_loss: bool,
+    /// See [`super::marshal_samples::number`].
+    #[serde(default)]
+    pub samples: u64,
+}
+
+/// Which samples a model is to see, as it crosses.
+#[derive(Serialize)]
+pub(super) struct SamplesText {
+    pub samples: u64,
 }
 
 /// The place of a step in its pass, as it crosses.

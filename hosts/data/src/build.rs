@@ -8,7 +8,7 @@ use crate::public::{Public, PublicFrom};
 use crate::ranges::check_ranges;
 use crate::section::DataSpec;
 use crate::shared_rows::{RowHash, digest_of_rows, hashes, row_hashes};
-use crate::split::{Groups, by_file, extremes, split};
+use crate::split::{Groups, by_file, by_user, extremes, split};
 use crate::split_spec::Split;
 use crate::undersampled::{self, Undersampled, Undersampler};
 use anyhow::{Context, Result, bail, ensure};
@@ -37,7 +37,7 @@ pub struct Assembled {
     pub validation: Option<Examples>,
     /// What is to be learned.
     pub task: Task,
-    /// With `split: by-file`, the file of each client; empty otherwise.
+    /// The file or user of each client, if each has one of its own; empty otherwise.
     pub owners: Vec<String>,
     /// Names of the classes, if the files give them.
     pub classes: Vec<String>,
@@ -213,22 +213,20 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
             "rows of `{name}` are the clients' and public as well"
         ));
     }
+    let (drawn, owner_of) = (stream.child("split", 0), || origins(&train, &sources));
     let parts = match spec.split() {
-        Split::ByFile => by_file(&origins(&train, &sources), sources.len(), number, name),
-        how => split(
-            &Groups::of(&train),
-            &how,
-            number,
-            name,
-            &stream.child("split", 0),
-        ),
+        Split::ByFile => by_file(&owner_of(), sources.len(), number, name),
+        Split::ByUser => by_user(&owner_of(), sources.len(), number, name, &drawn),
+        how => split(&Groups::of(&train), &how, number, name, &drawn),
     }
     .with_context(|| format!("splitting `{name}`"))?;
     if !matches!(spec.split(), Split::Own) {
         uneven.extend(extremes(&parts.sizes()));
     }
     let owners = match spec.split() {
-        Split::ByFile => sources.into_iter().map(|source| source.name).collect(),
+        Split::ByFile | Split::ByUser if sources.len() == number => {
+            sources.into_iter().map(|source| source.name).collect()
+        }
         _ => Vec::new(),
     };
     let mut clients: Vec<Examples> = parts.clients.iter().map(|rows| train.pick(rows)).collect();
@@ -286,7 +284,7 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         inferred,
         digest: identify.then(|| fl_core::hex(&digest_of_rows(own_hashes))),
         identity,
-        twice: twice.filter(|_| matches!(spec.split(), Split::ByFile)),
+        twice: twice.filter(|_| matches!(spec.split(), Split::ByFile | Split::ByUser)),
     };
     if let Some(how) = &spec.undersampled {
         undersample(&mut all, how)?;
@@ -324,7 +322,7 @@ fn undersample(all: &mut Assembled, how: &Undersampled) -> Result<()> {
     Ok(())
 }
 
-/// The file that each row comes from; row ids count through all files.
+/// The file or user that each row comes from; row ids count through all of them.
 fn origins(train: &Examples, sources: &[Source]) -> Vec<usize> {
     let ends: Vec<usize> = sources
         .iter()

@@ -4,6 +4,8 @@ use anyhow::{Result, bail, ensure};
 
 /// How the column with the classes is read.
 pub const CLASS: &str = "the class";
+/// How a column is read that says whether one of several labels is present.
+pub const LABEL: &str = "a label, 0 or 1";
 /// How one is read that is left out.
 pub const SKIPPED: &str = "not used";
 
@@ -18,7 +20,9 @@ type Columns<'a> = &'a [(String, String)];
 /// Says which column differs, and how.
 pub fn alike(here: Columns<'_>, due: Columns<'_>) -> Result<()> {
     fn read(of: Columns<'_>) -> (Vec<&str>, Vec<&str>) {
-        let used = of.iter().filter(|(_, how)| how != CLASS && how != SKIPPED);
+        let used = of
+            .iter()
+            .filter(|(_, how)| ![CLASS, LABEL, SKIPPED].contains(&&how[..]));
         used.map(|(name, how)| (&name[..], &how[..])).unzip()
     }
     let ((names, hows), (due_names, due_hows)) = (read(here), read(due));

@@ -77,7 +77,7 @@ pub trait DataSet: Debug + Send + Sync + 'static {
     }
 
     /// How many files (or folders) with training rows its settings name, for `split: by-file`;
-    /// `None` if the set is one whole.
+    /// `None` if the set is one whole, or if its rows name their users: see [`Rows::sources`].
     fn sources(&self) -> Option<usize> {
         None
     }
@@ -108,7 +108,8 @@ pub struct Rows {
     pub test: (Arc<Inputs>, Arc<Labels>),
     /// Rows that the set itself sets aside for validation.
     pub validation: Option<(Arc<Inputs>, Arc<Labels>)>,
-    /// Training rows of each source, in order, for `split: by-file`.
+    /// Training rows of each source, in order: of each file, for `split: by-file`, or, for a set
+    /// without [`DataSet::sources`], of each user, for `split: by-user`.
     pub sources: Vec<Source>,
     /// Names of the classes, if the files give them.
     pub classes: Vec<String>,
@@ -142,7 +143,7 @@ impl Inferred {
     }
 }
 
-/// A file or folder with training rows.
+/// A file or folder with training rows, or a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// Its name.

@@ -116,6 +116,12 @@ impl SetSpec {
         self.set.sources()
     }
 
+    /// How many users its rows name, for `split: by-user`, once they have been read.
+    pub fn users(&self) -> Option<usize> {
+        let rows = self.once_read().filter(|_| self.set.sources().is_none())?;
+        Some(rows.sources.len()).filter(|users| *users > 0)
+    }
+
     /// The files that it reads, as far as they are there.
     pub fn paths(&self, dir: &Path) -> Vec<PathBuf> {
         self.set.paths(&self.folder(dir))

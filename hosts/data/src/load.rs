@@ -20,7 +20,7 @@ pub struct Set {
     pub validation: Option<Examples>,
     /// What was taken from each value; `None` if the values are as in the files.
     pub normalise: Option<Normalise>,
-    /// Training rows of each source, in order, for `split: by-file`.
+    /// Training rows of each source, in order: see [`Rows::sources`].
     pub sources: Vec<Source>,
     /// Names of the classes, if the files give them.
     pub classes: Vec<String>,

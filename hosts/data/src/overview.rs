@@ -38,7 +38,7 @@ pub struct Overview {
 /// What one client gets.
 #[derive(Clone, Debug)]
 pub struct Share {
-    /// The file that its rows come from, with `split: by-file`.
+    /// The file or user that its rows come from, if it is one.
     pub file: Option<String>,
     /// Rows to train with.
     pub rows: usize,

@@ -17,7 +17,9 @@ use crate::partition::check_covering;
 use crate::public::{Public, PublicFrom};
 use crate::public_size::too_many;
 use crate::published;
-use crate::split_spec::{MAX_CLIENTS, PublishedSplit, Sizes, Split, check_files, check_shares};
+use crate::split_spec::{
+    MAX_CLIENTS, PublishedSplit, Sizes, Split, check_files, check_shares, check_users,
+};
 use crate::undersampled::Undersampled;
 use fl_core::settings::Step;
 use fl_core::{Task, TaskKind};
@@ -32,15 +34,16 @@ fl_core::settings! {
     pub struct DataSpec {
         /// The set that the clients' data come from: its name, or `{name: settings}`.
         set: SetSpec;
-        /// Number of clients; if not given 10, or with `split: by-file` one for each file.
+        /// Number of clients; if not given 10, or one for each file with `split: by-file`,
+        /// and for each user with `by-user`.
         clients: Option<usize> = None, in 1..=MAX_CLIENTS;
         /// Renumbers the classes first of all: class `class-order[i]` of the
         /// files becomes class `i`. Ties (the lowest class wins) and splits class by class
         /// depend on the numbers.
         class_order: Option<Vec<usize>> = None;
         /// Which client owns which samples. Every sample that is not public goes to exactly one
-        /// client. If not given `iid`, or `by-file` for a set whose training rows are in several
-        /// files.
+        /// client. If not given `iid`; `by-file` for a set whose training rows are in several
+        /// files; `by-user` for one whose rows name their users.
         split: Option<Split> = None;
         /// Samples that all clients and the server may see.
         public: Option<Public> = None;
@@ -104,17 +107,19 @@ impl DataSpec {
 
     /// How many clients there are.
     pub fn clients(&self) -> usize {
-        let files = || match self.split() {
+        let owners = || match self.split() {
             Split::ByFile => self.set.sources(),
+            Split::ByUser => self.set.users(),
             _ => None,
         };
-        self.clients.or_else(files).unwrap_or(CLIENTS)
+        self.clients.or_else(owners).unwrap_or(CLIENTS)
     }
 
     /// How the samples are split.
     pub fn split(&self) -> Split {
-        let own = || match self.set.sources() {
-            Some(2..) => Split::ByFile,
+        let own = || match (self.set.sources(), self.set.users()) {
+            (Some(2..), _) => Split::ByFile,
+            (_, Some(2..)) => Split::ByUser,
             _ => Split::Iid,
         };
         self.split.clone().unwrap_or_else(own)
@@ -219,6 +224,7 @@ impl DataSpec {
                     .and_then(|table| table.check(clients))
             }
             Split::ByFile => check_files(self.set.name(), self.set.sources(), clients),
+            Split::ByUser => check_users(self.set.name(), self.set.users(), clients),
             Split::Own => check_own(self),
             Split::Iid | Split::Dirichlet(_) | Split::Size(Sizes::Power(_)) => Ok(()),
         };

@@ -8,6 +8,7 @@ use crate::published;
 use crate::ranges::check_ranges;
 use crate::split_spec::{
     Dirichlet, MAX_CLIENTS, PublishedSplit, Reading, Sizes, Split, check_files, check_shares,
+    check_users,
 };
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::{Examples, Stream};
@@ -133,7 +134,9 @@ pub fn split(
         Split::Own => Ok(Partition {
             clients: vec![Vec::new(); clients],
         }),
-        Split::ByFile => bail!("a split by file needs the files, not the classes of their rows"),
+        Split::ByFile | Split::ByUser => {
+            bail!("a split by file or user needs these, not the classes of the rows")
+        }
         Split::Published(PublishedSplit { alpha, seed }) => {
             published::find(set, *alpha, *seed)?.deal(&groups.of, clients)
         }
@@ -149,6 +152,36 @@ pub fn by_file(of: &[usize], files: usize, clients: usize, set: &str) -> Result<
     check_files(set, (files > 0).then_some(files), clients)?;
     Ok(Partition {
         clients: by_class(of, files)?,
+    })
+}
+
+/// Each client gets the samples of whole users, as [`Split::ByUser`] says; `of` is the user of each
+/// sample, `users` how many there are.
+///
+/// # Errors
+/// If there are more clients than users.
+pub fn by_user(
+    of: &[usize],
+    users: usize,
+    clients: usize,
+    set: &str,
+    stream: &Stream,
+) -> Result<Partition> {
+    check_users(set, (users > 0).then_some(users), clients)?;
+    let dealt: Vec<usize> = match clients == users {
+        true => (0..users).collect(),
+        false => {
+            let mut client_of = vec![0; users];
+            let parts = at_random(&iid_sizes(users, clients)?, stream);
+            for (client, own) in parts.clients.iter().enumerate() {
+                own.iter().for_each(|user| client_of[*user] = client);
+            }
+            client_of
+        }
+    };
+    let of: Vec<usize> = of.iter().map(|user| dealt[*user]).collect();
+    Ok(Partition {
+        clients: by_class(&of, clients)?,
     })
 }
 

@@ -21,6 +21,10 @@ fl_core::choices! {
         Size(Sizes) = "size",
         /// Client `k` owns the rows of the set's training file (or folder) `k`: for `files`.
         ByFile = "by-file",
+        /// Each client owns the rows of whole users, where the set's rows name theirs, as LEAF's
+        /// files do. Client `k` is user `k`; if `clients` says fewer, users are dealt at random, as
+        /// evenly as can be.
+        ByUser = "by-user",
         /// Each client owns the rows of its node file (`fl run --node`). The set gives the task,
         /// the test rows and the public samples; its other training rows are not used.
         Own = "own",
@@ -32,7 +36,7 @@ fl_core::choices! {
 impl Split {
     /// Does it deal the rows of one set to the clients? One row less would deal all of them anew.
     pub fn deals(&self) -> bool {
-        !matches!(self, Self::ByFile | Self::Own)
+        !matches!(self, Self::ByFile | Self::ByUser | Self::Own)
     }
 }
 
@@ -106,6 +110,21 @@ pub(crate) fn check_files(set: &str, files: Option<usize>, clients: usize) -> an
         files == clients,
         "by-file gives each client a file of its own, and there are {files} training files for {clients} clients; leave \
          `clients` out"
+    );
+    Ok(())
+}
+
+/// At least one user for each client.
+pub(crate) fn check_users(set: &str, users: Option<usize>, clients: usize) -> anyhow::Result<()> {
+    let Some(users) = users else {
+        anyhow::bail!(
+            "by-user is for sets whose rows name their users, such as files of `leaf`, and `{set}` does not; take another split"
+        );
+    };
+    anyhow::ensure!(
+        clients <= users,
+        "by-user gives each client the rows of whole users, and there are {users} users for {clients} clients; take fewer \
+         clients, or leave `clients` out"
     );
     Ok(())
 }

@@ -13,8 +13,8 @@ function. `fl.torch` and `fl.sklearn` have trainers.
 
 from . import sinks
 from ._errors import Error, Mistake, RunError, SpecError
-from ._federation import Answers, Client, Cohort, Examples, Generator, Model, Public, Samples, Server
 from ._given import Inbox, Lacks, Mail, Message, Pass, Pool, Refused, Round, Shape, Stream, Unpriced
+from ._lent import Examples, Generator, Model, Public, Samples
 from ._metric import metric
 from ._model import KeptModel
 from ._parts import aggregator, attack, message, privacy, protocol, selector, trainer
@@ -22,6 +22,7 @@ from ._protocol import Arrays, Exchange, Release, Slot, Steps, Training, differe
 from ._range import between
 from ._results import Results, open
 from ._run import STOP, run
+from ._sides import Answers, Client, Cohort, Server
 from ._tools import Study, account, audit, check, inspect, parts, schema, study
 
 __all__ = [

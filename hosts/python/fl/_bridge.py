@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from . import _federation, _keep, _state
-from ._given import Inbox, Lacks, Mail, Message, Noise, Pass, Pool, Round, Shape, Stream, Unpriced
+from . import _asked, _federation, _keep, _state
+from ._given import Inbox, Lacks, Mail, Message, Noise, Pass, Pool, Round, Shape, Stream, Unpriced, numbered
 from ._parts import CLASSES, size_of, typed  # noqa: F401  the program calls `size_of`
 
 _HERE = os.path.dirname(__file__) + os.sep
@@ -323,7 +323,8 @@ def _train(part, text, messages, host):
         clip=facts["clip"],
         feature_loss=_feature_loss(facts["target"], host) if facts.get("feature_loss") else None,
     )
-    steps, loss = part.fit(first["values"], first["target"], how, Stream(host.key()))
+    with numbered(first["values"], facts.get("samples")):
+        steps, loss = part.fit(first["values"], first["target"], how, Stream(host.key()))
     return json.dumps({"steps": int(steps), "loss": float(loss)}), {}, None
 
 
@@ -336,7 +337,7 @@ def _feature_loss(kind: str, host):
         sent = {"features": _array("features", features), "target": np.ascontiguousarray(target, types.get(kind, np.float32))}
         error, _, found = host.ask_back(text, sent)
         if error is not None:
-            raise _federation._refused(error)
+            raise _asked._refused(error)
         value, slope = (np.asarray(memoryview(found[name])) for name in ("loss", "by-features"))
         return float(value[0]), slope
 
@@ -354,11 +355,12 @@ def _gradient(part, text, messages, _):
 def _gives(method, name):
     """Operations that take samples and give one array."""
 
-    def run(part, _, messages, __):
+    def run(part, text, messages, __):
         if not hasattr(part, method):
             return None
         first = _samples(messages)
-        given = getattr(part, method)(*(first[name] for name in ("values", "slope") if name in first))
+        with numbered(first["values"], json.loads(text)["samples"] if text else None):
+            given = getattr(part, method)(*(first[name] for name in ("values", "slope") if name in first))
         return None, {} if given is None else {name: _array(name, given)}, None
 
     return run

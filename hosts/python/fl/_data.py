@@ -28,7 +28,7 @@ from ._errors import Mistake, SpecError
 from ._spec import flow
 
 _ROWS = ("train", "test", "public")
-_OPTIONS = ("label", "inputs", "classes", "columns", "holdout", "missing")
+_OPTIONS = ("label", "inputs", "classes", "findings", "columns", "holdout", "missing")
 _MAX_BYTES = (1 << 32) - 1
 _KINDS = (
     "(inputs, labels), an array, a frame of pandas or polars, a Dataset of PyTorch or of Hugging Face, or a partitioner of flwr-datasets; "
@@ -60,6 +60,8 @@ class _Options:
     label: str | None
     inputs: str | None
     classes: list[str] | None = None
+    findings: list[str] | None = None
+    """The labels of which a row can have several."""
 
 
 @dataclass
@@ -95,8 +97,8 @@ def _rows(source, where: str, options: _Options) -> _Arrays | _Table:
             raise _wrong(where, f"rows are (inputs, labels), got {len(source)} things; a list gives each client its own rows")
         inputs, labels = source
         if _is_frame(inputs):
-            return _labelled_frame(inputs, labels, where)
-        return _checked(_numbers(inputs, where), None if labels is None else _labels(labels, where), where)
+            return _labelled_frame(inputs, labels, where, options)
+        return _checked(_numbers(inputs, where), None if labels is None else _labels(labels, where, options), where)
     if isinstance(source, np.ndarray) or _is_tensor(source):
         return _checked(_numbers(source, where), None, where)
     if hasattr(source, "column_names") and hasattr(source, "features"):
@@ -104,7 +106,7 @@ def _rows(source, where: str, options: _Options) -> _Arrays | _Table:
     if _is_frame(source):
         return _Table(_columns(source, where), options.label)
     if hasattr(source, "__getitem__") or hasattr(source, "__iter__"):
-        return _items(source, where)
+        return _items(source, where, options)
     raise _wrong(where, f"rows are {_KINDS}; got {type(source).__name__}")
 
 
@@ -143,12 +145,29 @@ def _numbers(value, where: str) -> np.ndarray:
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<") if array.dtype.byteorder == ">" else array.dtype)
 
 
-def _labels(value, where: str) -> np.ndarray:
+def _findings(value, where: str, names: list[str]) -> np.ndarray:
+    """Labels of which a row can have several: 1 present, 0 absent, -1 unknown."""
+    array = _plain(value)
+    if array.ndim != 2 or array.shape[1] != len(names):
+        raise _wrong(where, f"labels of shape {list(array.shape)}; with the {len(names)} `findings` it must be [{len(array) if array.ndim else 'rows'}, {len(names)}]")
+    if array.dtype.kind not in "biuf":
+        raise _wrong(where, f"labels of which a row can have several must be 0, 1 or -1, got {array.dtype}")
+    unknown = np.isnan(array) if array.dtype.kind == "f" else np.zeros(array.shape, bool)
+    bad = np.argwhere(~unknown & ~np.isin(array, (0, 1, -1)))
+    if len(bad):
+        row, at = bad[0]
+        raise _wrong(f"{where}, row {row}", f"the label `{names[at]}` is {array[row, at]}; it must be 1, 0, or -1 or NaN where it is unknown")
+    return np.where(unknown, -1, array).astype(np.int8)
+
+
+def _labels(value, where: str, options: _Options) -> np.ndarray:
+    if options.findings is not None:
+        return _findings(value, where, options.findings)
     array = np.array([*value], object) if isinstance(value, (list, tuple)) and any(isinstance(one, str) for one in value) else _plain(value)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        more = "; of one-hot rows give `labels.argmax(1)`" if array.ndim == 2 else ""
+        more = "; of one-hot rows give `labels.argmax(1)`; if a row can have several labels, name them: data={.., 'findings': [..]}" if array.ndim == 2 else ""
         raise _wrong(where, f"labels of shape {list(array.shape)}; there must be one class for each row{more}")
     if array.dtype.kind in "OT":
         for row, one in enumerate(array):
@@ -171,7 +190,7 @@ def _checked(inputs: np.ndarray, labels: np.ndarray | None, where: str) -> _Arra
     return _Arrays(inputs, labels)
 
 
-def _items(source, where: str) -> _Arrays:
+def _items(source, where: str, options: _Options) -> _Arrays:
     """A `Dataset` of PyTorch, or anything with rows in turn: each is `(input, label)`, or an input."""
     inputs, labels = [], []
     rows: Iterable = (source[at] for at in range(len(source))) if hasattr(source, "__len__") and hasattr(source, "__getitem__") else source
@@ -182,9 +201,11 @@ def _items(source, where: str) -> _Arrays:
                 raise _wrong(here, f"an item is (input, label), got {len(item)} things")
             item, label = item
             label = _plain(label)
-            if label.ndim != 0:
-                raise _wrong(here, f"a label of shape {list(label.shape)}; there must be one class for each row")
-            labels.append(label.item())
+            if label.ndim != 0 and options.findings is None:
+                raise _wrong(here, f"a label of shape {list(label.shape)}; there must be one class for each row, or `findings` must name the labels")
+            if labels and label.shape != labels[0].shape:
+                raise _wrong(here, f"a label of shape {list(label.shape)}, and that of the first row has {list(labels[0].shape)}")
+            labels.append(label)
         elif labels:
             raise _wrong(here, "it has no label, and the rows before have one")
         one = _plain(item)
@@ -199,7 +220,7 @@ def _items(source, where: str) -> _Arrays:
         raise _wrong(where, "some rows have a label and others have none")
     stacked = np.stack(inputs)
     stacked = stacked.reshape(len(stacked), -1) if stacked.ndim == 1 else stacked
-    return _checked(_numbers(stacked, where), _labels(labels, where) if labels else None, where)
+    return _checked(_numbers(stacked, where), _labels([one.tolist() for one in labels], where, options) if labels else None, where)
 
 
 def _columns(frame, where: str) -> dict[str, Any]:
@@ -212,16 +233,23 @@ def _columns(frame, where: str) -> dict[str, Any]:
     return {str(name): frame[name] for name in names}
 
 
-def _labelled_frame(frame, labels, where: str) -> _Table:
+def _labelled_frame(frame, labels, where: str, options: _Options) -> _Table:
     columns = _columns(frame, where)
     if isinstance(labels, str):
         return _Table(columns, labels)
     if labels is None:
         return _Table(columns, None)
+    if options.findings is not None:
+        if twice := [name for name in options.findings if name in columns]:
+            raise _wrong(where, f"the inputs have the column `{twice[0]}` of the labels too; drop it, or give the frame alone")
+        found = _findings(labels, where, options.findings)
+        if len(found) != len(frame):
+            raise _wrong(where, f"{len(frame)} rows and {len(found)} rows of labels; there must be one for each row")
+        return _Table(columns | dict(zip(options.findings, found.T)), None)
     name = str(getattr(labels, "name", None) or "label")
     if name in columns:
         raise _wrong(where, f"the inputs have the column `{name}` of the labels too; drop it, or give the frame and the name")
-    labels = _labels(labels, where)
+    labels = _labels(labels, where, options)
     if len(labels) != len(frame):
         raise _wrong(where, f"{len(frame)} rows and {len(labels)} labels; there must be one for each row")
     return _Table(columns | {name: labels}, name)
@@ -233,7 +261,7 @@ def _hugging_face(data, where: str, options: _Options) -> _Arrays | _Table:
     names, features = [*data.column_names], data.features
     kinds = {name: type(feature).__name__ for name, feature in features.items()}
     label = options.label
-    if label is None:
+    if label is None and options.findings is None:
         found = [name for name in names if kinds[name] == "ClassLabel"]
         label = found[0] if len(found) == 1 else next((name for name in names if name == "label"), None)
     for name in (label, options.inputs):
@@ -247,6 +275,11 @@ def _hugging_face(data, where: str, options: _Options) -> _Arrays | _Table:
         if bad is not None:
             raise _wrong(f"{where}, row {bad}", f"it has no class (`{label}` is {labels[bad]})")
         labels, options.classes = [classes[one] for one in labels], options.classes or classes
+    if label is None and options.inputs is not None and options.findings is not None:
+        for name in options.findings:
+            if name not in names:
+                raise _wrong(where, f"it has no column `{name}`; it has {', '.join(names)}")
+        labels = [*zip(*(data[name] for name in options.findings))]
     others = [name for name in names if name != label]
     inputs = options.inputs
     if inputs is None and len(others) == 1 and kinds[others[0]] != "Value":
@@ -257,8 +290,8 @@ def _hugging_face(data, where: str, options: _Options) -> _Arrays | _Table:
     rows = [*data[inputs]]
     if not rows:
         raise _wrong(where, "there are no rows")
-    made = _items([(row, 0) for row in rows], where)  # a row may be a list
-    return _checked(made.inputs, None if labels is None else _labels(labels, where), where)
+    made = _items([(row, 0) for row in rows], where, _Options(None, None))  # a row may be a list
+    return _checked(made.inputs, None if labels is None else _labels(labels, where, options), where)
 
 
 # ---- all rows of a run
@@ -417,7 +450,7 @@ def _text(value, name: str, row: int, where: str) -> str:
 def write(data, folder: Path) -> Written:
     """Writes rows into files of the folder, which stay."""
     given = _sections(data)
-    options = _Options(given.get("label"), given.get("inputs"), None if given.get("classes") is None else [str(one) for one in given["classes"]])
+    options = _Options(given.get("label"), given.get("inputs"), *(None if given.get(key) is None else [str(one) for one in given[key]] for key in ("classes", "findings")))
     files = _Files(Path(folder))
     try:
         return _write(given, options, files)
@@ -441,6 +474,11 @@ def _write(given: dict[str, Any], options: _Options, files: _Files) -> Written:
                 raise _wrong(where, f"its labels are `{rows.label}`, those of the rows before `{label[0]}`; give them one name")
             label[0] = rows.label if rows.label in rows.columns else label[0]
             labelled = rows.label in rows.columns
+            if options.findings is not None:
+                missing = [name for name in options.findings if name not in rows.columns]
+                if missing and role != "public":
+                    raise _wrong(where, f"it has no column `{missing[0]}`; it has {', '.join(rows.columns)}")
+                labelled = not missing
         else:
             labelled = rows.labels is not None
         if role != "public" and not labelled:
@@ -468,7 +506,7 @@ def _write(given: dict[str, Any], options: _Options, files: _Files) -> Written:
     table = isinstance(files.first[1], _Table)
     common = {"format": "csv" if table else "npy", "max-bytes": max(1 << 28, 2 * files.bytes + (1 << 20)) if 2 * files.bytes < _MAX_BYTES - (1 << 20) else _MAX_BYTES}
     common |= {key: given[key] for key in ("columns", "missing") if given.get(key) is not None}
-    classes = {} if options.classes is None else {"classes": options.classes}
+    classes = {key: found for key in ("classes", "findings") if (found := getattr(options, key)) is not None}
     of_label = {"label": label[0]} if table and label[0] is not None else {}
     about |= common | classes | of_label
     if given.get("holdout") is not None:

@@ -1,4 +1,4 @@
-"""Protocols in Python: what a class declares. What its methods are given is in `_federation`.
+"""Protocols in Python: what a class declares. What its methods are given is in `_sides`.
 
     @fl.protocol("my-fedavg")
     class MyFedAvg:

@@ -25,15 +25,11 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import os
 import re
-import threading
 import types
 import warnings
-import weakref
-from collections import Counter, OrderedDict
 from collections.abc import Iterable
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 import numpy as np
@@ -42,245 +38,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from . import _state, _tensors
+from ._devices import _CARDS, _GENERATOR, _ONE, _drawing, _repeatable, _size
 from ._given import Lacks, Pass, Shape, Stream
-from ._parts import between
+from ._range import between
+from ._together import _TOGETHER, _scores
 
-_GENERATOR = threading.RLock()
 _DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
 _COMPUTE = ("fit", "predict", "features", "gradient", "vjp")
 _GUARDED = ("setup", *_COMPUTE, "params", "set_params")
-
-
-class _OneThread:
-    """PyTorch adds in the same order only on one thread. How many it uses is said once for a process, so the first call says one,
-    and the last says what was before."""
-
-    def __init__(self):
-        self.lock, self.calls = threading.Lock(), 0
-
-    def __enter__(self):
-        with self.lock:
-            if self.calls == 0:
-                self.before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), _exact()
-                torch.use_deterministic_algorithms(True, warn_only=True)
-            self.calls += 1
-            if torch.get_num_threads() != 1:  # a thread asks for itself the first time
-                torch.set_num_threads(1)
-
-    def __exit__(self, *_):
-        with self.lock:
-            self.calls -= 1
-            if self.calls == 0:
-                torch.set_num_threads(self.before[0])
-                torch.use_deterministic_algorithms(self.before[1])
-                for holder, name, value in self.before[2]:
-                    setattr(holder, name, value)
-
-
-def _exact() -> list[tuple[Any, str, Any]]:
-    """Turns TF32 off, which rounds products to ten bits; gives what was set."""
-    backends = torch.backends
-    if hasattr(backends.cuda.matmul, "fp32_precision"):
-        wanted = [(holder, "fp32_precision", "ieee") for holder in (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn)]
-    else:
-        wanted = [(backends.cuda.matmul, "allow_tf32", False), (backends.cudnn, "allow_tf32", False)]
-    before = [(holder, name, getattr(holder, name)) for holder, name, _ in wanted]
-    for holder, name, value in wanted:
-        setattr(holder, name, value)
-    return before
-
-
-_ONE = _OneThread()
-
-
-@contextmanager
-def _drawing(seed: int, device: str = "cpu"):
-    """Who draws from PyTorch's own generators has them alone, and leaves them as they were: that of the processor and that of this
-    device. Those of other devices are not touched (`torch.manual_seed` would seed all)."""
-    with _GENERATOR:
-        generators = [torch.default_generator]
-        if device.startswith("cuda"):
-            torch.cuda.init()
-            at = torch.device(device).index
-            generators.append(torch.cuda.default_generators[torch.cuda.current_device() if at is None else at])
-        elif device == "mps":
-            generators.append(torch.mps._get_default_mps_generator())
-        before = [one.get_state() for one in generators]
-        try:
-            for one in generators:
-                one.manual_seed(seed)
-            yield
-        finally:
-            for one, state in zip(generators, before):
-                one.set_state(state)
-
-
-class _Cards:
-    """Which networks are on a card. The least recently used ones go to the processor's memory when those on a card, with their
-    gradients and optimisers, would take more than their share of it."""
-
-    def __init__(self):
-        self.lock = threading.RLock()
-        self.held: dict[str, OrderedDict[int, weakref.ref[Trainer]]] = {}
-        self.users: Counter[int] = Counter()
-
-    def limit(self, device: str, share: float) -> float | None:
-        """Bytes that networks may take of this device; `None`: nobody counts."""
-        return share * torch.cuda.mem_get_info(device)[1] if device.startswith("cuda") else None
-
-    @contextmanager
-    def use(self, trainer: Trainer):
-        """The trainer's network is on its card and stays there."""
-        limit = self.limit(trainer.device, trainer.device_memory)
-        if limit is None:
-            trainer._move(trainer.device)
-            yield
-            return
-        with self.lock:
-            held = self.held.setdefault(trainer.device, OrderedDict())
-            held.pop(id(trainer), None)
-            self.users[id(trainer)] += 1
-            here = {at: one for at, ref in held.items() if (one := ref()) is not None}
-            room = limit - trainer._bytes() - sum(one._bytes() for one in here.values())
-            for at in [*held]:
-                if at not in here:  # it is no more
-                    del held[at]
-                elif room < 0 and not self.users[at]:
-                    room += here[at]._bytes()
-                    here[at]._move("cpu")
-                    del held[at]
-            held[id(trainer)] = weakref.ref(trainer)
-            trainer._move(trainer.device)
-        try:
-            yield
-        finally:
-            with self.lock:
-                self.users[id(trainer)] -= 1
-                self.users += Counter()  # without zeros
-
-
-_CARDS = _Cards()
-
-
-class _Seat:
-    """A client that trains, and what comes of it."""
-
-    def __init__(self, trainer: Trainer, learning: Any, how: Pass):
-        self.trainer, self.learning, self.how = trainer, learning, how
-        self.batch: tuple[Any, ...] | None = None
-        self.done: tuple[int, float] | None = None
-        self.error: BaseException | None = None
-        self.send(None)
-
-    def send(self, value: float | None) -> None:
-        """The loss of its last mini-batch, whose gradients are there; it takes its step and the next one."""
-        try:
-            self.batch = self.learning.send(value)
-        except StopIteration as end:
-            self.batch, self.done = None, end.value
-        except BaseException as error:  # its own call raises it
-            self.batch, self.error = None, error
-
-
-class _Together:
-    """Clients with equal networks, whose trainings are called at the same time, take their steps together. Whoever calls last trains
-    all of them; the others wait."""
-
-    #: Whoever waits for others begins after so many seconds in which none came.
-    PAUSE = 0.05
-
-    def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self.tables: dict[Any, list[_Seat]] = {}
-        self.alone: set[type] = set()
-
-    def fit(self, trainer: Trainer, learning: Any, how: Pass) -> tuple[int, float]:
-        seat = _Seat(trainer, learning, how)
-        key = (trainer._fl_made.arguments[:3], how.target, how.loss, how.tau)
-        mine: list[_Seat] = []
-        if seat.error is not None:
-            raise seat.error
-        if seat.done is not None:
-            return seat.done
-        with self.changed:
-            table = self.tables.setdefault(key, [])
-            table.append(seat)
-            self.changed.notify_all()
-            while seat in table:
-                seats = len(table)
-                if seats >= trainer.together or (not self.changed.wait(self.PAUSE) and seats == len(table)):
-                    mine = self.tables.pop(key)[:]
-                    table.clear()
-            if not mine:
-                self.changed.wait_for(lambda: seat.batch is None)
-        if mine:
-            try:
-                self.train(mine)
-            finally:
-                with self.changed:
-                    for one in mine:
-                        if one.batch is not None:
-                            one.batch, one.error = None, RuntimeError("the training beside it was stopped")
-                    self.changed.notify_all()
-        if seat.error is not None:
-            raise seat.error
-        assert seat.done is not None
-        return seat.done
-
-    def train(self, seats: list[_Seat]) -> None:
-        while busy := [seat for seat in seats if seat.batch is not None]:
-            sizes: dict[int, list[_Seat]] = {}
-            for seat in busy:
-                sizes.setdefault(len(seat.batch[1]), []).append(seat)  # type: ignore[index]
-            for group in sizes.values():
-                values = self.slopes(group) if len(group) > 1 and type(group[0].trainer) not in self.alone else None
-                for at, seat in enumerate(group):
-                    try:
-                        value = values[at] if values else seat.trainer._slopes(*seat.batch, seat.how)  # type: ignore[misc]
-                    except BaseException as error:
-                        seat.batch, seat.error = None, error
-                        continue
-                    seat.send(value)
-
-    def slopes(self, group: list[_Seat]) -> list[float] | None:
-        """Losses of a mini-batch of each, and their gradients in the networks; `None`: the network does nothing that `vmap` knows."""
-        nets = [seat.trainer._model for seat in group]
-        first, how = group[0].trainer, group[0].how
-
-        def loss(parameters, buffers, batch, wanted):
-            return first.loss(_scores(torch.func.functional_call(first._model, (parameters, buffers), (batch,))), wanted, how)
-
-        try:
-            parameters, buffers = torch.func.stack_module_state(nets)
-            batches, targets = (torch.stack([seat.batch[at] for seat in group]) for at in (0, 1))  # type: ignore[index]
-            losses = torch.func.vmap(loss)(parameters, buffers, batches, targets)
-            trained = {name: p for name, p in parameters.items() if p.requires_grad}
-            slopes = torch.autograd.grad(losses.sum(), list(trained.values()), allow_unused=True)
-        except (RuntimeError, ValueError, NotImplementedError) as error:
-            self.alone.add(type(first))
-            warnings.warn(f"{type(first).__name__} trains one client at a time, for `torch.func.vmap` says: {error}", stacklevel=2)
-            return None
-        for at, net in enumerate(nets):
-            own = dict(net.named_parameters())
-            for name, slope in zip(trained, slopes):
-                own[name].grad = None if slope is None else slope[at]
-        return losses.tolist()
-
-
-_TOGETHER = _Together()
-
-
-def _repeatable(device: str) -> None:
-    """cuBLAS adds in one order only with a workspace of its own, which must be said before its first product."""
-    if os.environ.get("CUBLAS_WORKSPACE_CONFIG") in (":4096:8", ":16:8"):
-        return
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        warnings.warn(
-            "CUBLAS_WORKSPACE_CONFIG is not :4096:8, and PyTorch has used a card in this process already, so sums on it may differ from run to "
-            "run; set it before Python starts, or import and run fl first",
-            stacklevel=2,
-        )
-    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
 
 
 def _guarded(method):
@@ -333,8 +98,8 @@ class Trainer:
     `torch.func.vmap`. Sums are then made in another order, so digests differ from those of one by one in last bits, and may differ
     with `threads`. It pays for small networks and on cards. Networks that draw or normalise batches train one by one."""
     device_memory: ClassVar[float] = 0.5
-    """The share of a card's memory that networks may take while they wait: of more clients than fit, those that were used last stay
-    there. What a network computes comes on top."""
+    """The share of a card's memory that networks and samples may take while they wait: of more than fit, those that were used last
+    stay there. What a network computes comes on top."""
     integers: ClassVar[bool | None] = None
     """Does the network take whole numbers, as one that begins with an embedding? `None`: try."""
     _holds = ("_model", "_draws", "_steps", "_schedule", "_last", "_words", "_kind", "_out")  # save_state() holds these, or setup() makes them
@@ -468,9 +233,8 @@ class Trainer:
 
     def _bytes(self) -> int:
         """What the network takes with its gradients and its optimiser."""
-        size = lambda tensors: sum(t.numel() * t.element_size() for t in tensors if isinstance(t, torch.Tensor))  # noqa: E731
         state = [value for held in self._steps.state.values() for value in held.values()]
-        return size(self._model.state_dict().values()) + size(p for p in self._model.parameters() if p.requires_grad) + size(state)
+        return _size(self._model.state_dict().values()) + _size(p for p in self._model.parameters() if p.requires_grad) + _size(state)
 
     def _move(self, device: str):
         """Takes the network and its optimiser there; parameters stay the same objects."""
@@ -651,8 +415,10 @@ class Trainer:
         return any(id(p) not in last and p.requires_grad for p in self._model.parameters())
 
     def _in_turn(self, x, columns: int, f) -> np.ndarray:
-        inputs = self._inputs(x)
-        parts = [f(inputs[at : at + 256]).float().cpu() for at in range(0, len(x), 256)]
+        inputs, kept = self._inputs(x), _CARDS.keeps(self, x)
+        batches = (inputs[at : at + 256] for at in range(0, len(x), 256))
+        # a network may write into what it is given
+        parts = [f(batch.clone() if kept else batch).float().cpu() for batch in batches]
         return torch.cat(parts).numpy() if parts else np.zeros((0, columns), np.float32)
 
     def gradient(self, x: np.ndarray, target: np.ndarray, how: Pass) -> dict[str, np.ndarray]:
@@ -737,6 +503,10 @@ class Trainer:
         return self._words
 
     def _inputs(self, x: np.ndarray) -> torch.Tensor:
+        """These samples on the device."""
+        return _CARDS.inputs(self, x, lambda: self._copied(x))
+
+    def _copied(self, x: np.ndarray) -> torch.Tensor:
         if tuple(x.shape[1:]) != self.task.input:
             raise Shape(f"samples of shape {list(x.shape[1:])}, and the network takes {list(self.task.input)}")
         if self._kind == torch.int64:
@@ -783,20 +553,6 @@ class Trainer:
 
 def _numpy(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().float().cpu().numpy()
-
-
-def _scores(output) -> torch.Tensor:
-    """The scores in what a network gives."""
-    if not isinstance(output, torch.Tensor):
-        if hasattr(output, "logits"):
-            output = output.logits
-        elif isinstance(output, dict) and "logits" in output:
-            output = output["logits"]
-        elif isinstance(output, (tuple, list)) and output:
-            output = output[0]
-    if not isinstance(output, torch.Tensor):
-        raise TypeError(f"net() gives {type(output).__name__}; it must give scores as a tensor, first in a tuple, or as `.logits`")
-    return output
 
 
 def _plain(state):

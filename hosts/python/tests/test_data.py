@@ -322,3 +322,69 @@ def test_a_client_without_rows_changes_nothing_whatever_its_trainer_does():
     # the sum of updates of norm 1 over three clients: one client more is one third more
     one = np.linalg.norm(moved[0] - moved[1])
     assert abs(one - 1 / 3) < 1e-3, one
+
+
+def several(n, seed):
+    draws = np.random.default_rng(seed)
+    labels = draws.integers(0, 2, (n, 3))
+    inputs = (draws.normal(size=(n, 4)) + np.pad(2 * labels, ((0, 0), (0, 1)))).astype(np.float32)
+    return inputs, np.where(draws.random((n, 3)) < 0.1, -1, labels)
+
+
+NAMES = ["cough", "fever", "rash"]
+
+
+def test_exact_rows_have_several_labels_in_arrays_frames_and_data_sets():
+    pandas = pytest.importorskip("pandas")
+    data = {"train": {"alice": several(40, 1), "bob": several(60, 2)}, "test": several(200, 3), "findings": NAMES}
+    results = run(data)
+    assert results.metrics["auc"] > 0.8
+    whole = {"train": {name: [*zip(*rows)] for name, rows in data["train"].items()}, "test": [*zip(*data["test"])]}
+    assert run({**data, **{role: _Items(rows) if role == "test" else {name: _Items(own) for name, own in rows.items()} for role, rows in whole.items()}}).digest == results.digest
+    frame = lambda rows: pandas.DataFrame(rows[0], columns=[*"abcd"]).assign(**dict(zip(NAMES, rows[1].T)))  # noqa: E731
+    in_frames = {"train": {name: frame(own) for name, own in data["train"].items()}, "test": frame(data["test"]), "findings": NAMES, "columns": {name: "number" for name in "abcd"}}
+    assert run(in_frames).digest == results.digest
+    apart = lambda rows: (frame(rows)[[*"abcd"]], rows[1])  # noqa: E731
+    assert run({**in_frames, "train": {name: apart(own) for name, own in data["train"].items()}, "test": apart(data["test"])}).digest == results.digest
+
+
+class _Items:
+    """A data set of PyTorch, as far as it is one."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, at):
+        return self.rows[at]
+
+
+@pytest.mark.parametrize("labels, told", [
+    (np.zeros((30, 2)), r"client `a`: labels of shape \[30, 2\]; with the 3 `findings` it must be \[30, 3\]"),
+    (np.full((30, 3), 0.5), r"client `a`, row 0: the label `cough` is 0.5; it must be 1, 0, or -1 or NaN"),
+    (np.full((30, 3), "yes"), r"client `a`: labels of which a row can have several must be 0, 1 or -1"),
+], ids=["shape", "half", "text"])  # fmt: skip
+def test_wrong_labels_of_which_a_row_can_have_several_are_told(labels, told):
+    with pytest.raises(fl.SpecError, match=told):
+        run({"train": {"a": (several(30, 1)[0], labels)}, "holdout": 0.5, "findings": NAMES})
+
+
+def test_rows_with_several_labels_need_their_names():
+    with pytest.raises(fl.SpecError, match=r"if a row can have several labels, name them: data=\{.., 'findings': \[..\]\}"):
+        run({"train": {"a": several(30, 1)}, "holdout": 0.5})
+
+
+def test_exact_users_of_leafs_files_are_clients_and_their_arrays_have_the_same_digest():
+    draws = np.random.default_rng(1)
+    own = {f"f{user:04}_{user}": (draws.random((20, 4)).round(3).tolist(), draws.integers(0, 3, 20).tolist()) for user in range(3)}
+    users = {"users": [*own], "num_samples": [20] * 3, "user_data": {name: {"x": x, "y": y} for name, (x, y) in own.items()}}
+    Path("train").mkdir()
+    Path("train", "all_data_0_niid_0_keep_0_train_9.json").write_text(json.dumps(users))
+    test = rows(30, 5)
+    Path("test.json").write_text(json.dumps({"users": ["x"], "num_samples": [30], "user_data": {"x": {"x": test[0].tolist(), "y": test[1].tolist()}}}))
+    spec = {**SPEC, "data": {"set": {"files": {"format": "leaf", "train": "train", "test": "test.json"}}}}
+    by_files = fl.run(spec, quiet=True)
+    in_memory = run({"train": {name: (np.array(x, np.float32), y) for name, (x, y) in own.items()}, "test": test})
+    assert by_files.digest == in_memory.digest

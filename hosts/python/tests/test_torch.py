@@ -1,7 +1,9 @@
 """Networks of PyTorch in every protocol, beside those of others."""
 
+import gc
 import os
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -168,7 +170,7 @@ def fitted(net, seed=0, rounds=2, rows=40, **more):
 
 
 def test_no_more_networks_than_its_share_are_on_a_card(monkeypatch):
-    cards, moved = fl.torch._Cards(), []
+    cards, moved = fl._devices._Cards(), []
     monkeypatch.setattr(fl.torch, "_CARDS", cards)
     monkeypatch.setattr(Adaptive, "_move", lambda net, device: moved.append((all.index(net), device)))
     all = nets(4)
@@ -286,7 +288,8 @@ def test_one_that_fails_beside_others_fails_alone(monkeypatch):
     monkeypatch.setattr(fl.torch._TOGETHER, "PAUSE", 600)
     all = nets(10, of=Together)
     all[3].set_params({name: np.full_like(value, np.nan) for name, value in all[3].params().items()})
-    wrong = all_fitted(all)
+    # in a second round only nine would come, and wait for a tenth
+    wrong = all_fitted(all, rounds=1)
     assert isinstance(wrong[3], FloatingPointError) and sum(one is not None for one in wrong) == 1
 
 
@@ -325,3 +328,41 @@ class TogetherFlat(Flat):
     """The same, together."""
 
     together = 4
+
+
+class OnCard(fl.torch.Trainer):
+    """As if the processor were a card; its network writes into its inputs."""
+
+    lr: Annotated[float, "Learning rate.", fl.between(gt=0)] = 0.1
+
+    def net(self):
+        return nn.Sequential(nn.ReLU(inplace=True), nn.Flatten(), nn.LazyLinear(self.task.outputs))
+
+    def _copied(self, x):
+        COPIED[threading.get_ident()] += 1
+        return super()._copied(x)
+
+
+COPIED = Counter()
+
+
+@pytest.mark.parametrize("room, copies", [(1e9, "few"), (30_000, "some"), (0, "all")])
+def test_exact_samples_stay_on_a_card_while_there_is_room(monkeypatch, room, copies):
+    @fl.trainer(f"on-card-{copies}")
+    class Net(OnCard):
+        """As if on a card."""
+
+    cards = fl._devices._Cards()
+    monkeypatch.setattr(fl.torch, "_CARDS", cards)
+    seen = {}
+    for limit in (None, room):
+        monkeypatch.setattr(cards, "limit", lambda *_, limit=limit: limit)
+        COPIED.clear()
+        results = fl.run(QUICK / "fedavg.yaml", {"parts.model": {"use": f"on-card-{copies}"}, "protocol.rounds": 5}, threads=1, quiet=True)
+        seen[limit] = results.digest, sum(COPIED.values())
+        assert all(sum(t.numel() * t.element_size() for t in held.values()) <= room for held in cards.samples.values())
+    assert seen[None][0] == seen[room][0]
+    least, most = {"few": (0.0, 0.5), "some": (0.2, 1.0), "all": (1.0, 1.0)}[copies]
+    assert least * seen[None][1] <= seen[room][1] <= most * seen[None][1], seen
+    gc.collect()
+    assert not any(cards.samples.values())  # the run is over

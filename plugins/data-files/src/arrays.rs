@@ -207,12 +207,15 @@ pub(crate) fn npz(
     })
 }
 
-/// One class a row.
+/// One class a row, or a combination of labels.
 fn labelled(array: &npy::Array, classes: &mut Classes) -> Result<Vec<u32>> {
     let rows = array.shape[0];
+    if let Some(findings) = classes.findings() {
+        return combinations(array, findings.len(), classes);
+    }
     ensure!(
         array.shape.iter().product::<usize>() == rows,
-        "labels of shape {:?}; there must be one for each row",
+        "labels of shape {:?}; there must be one for each row, or `findings` must name the labels of which a row can have several",
         array.shape
     );
     let class = |row: usize| {
@@ -227,6 +230,31 @@ fn labelled(array: &npy::Array, classes: &mut Classes) -> Result<Vec<u32>> {
         class.with_context(|| format!("label {row}"))
     };
     (0..rows).map(class).collect()
+}
+
+fn combinations(array: &npy::Array, labels: usize, classes: &mut Classes) -> Result<Vec<u32>> {
+    let rows = array.shape[0];
+    ensure!(
+        array.shape == [rows, labels],
+        "labels of shape {:?}; with the {labels} `findings` of the spec it must be {:?}",
+        array.shape,
+        [rows, labels]
+    );
+    let known = |(row, label): (usize, usize)| {
+        let number = array.number(row * labels + label);
+        match number {
+            1.0 => Ok(Some(true)),
+            0.0 => Ok(Some(false)),
+            -1.0 => Ok(None),
+            // of texts no number is known, of numbers it is unknown
+            _ if number.is_nan() && !matches!(array.data, npy::Data::Texts(_)) => Ok(None),
+            _ => bail!(
+                "row {row}, label {label} is {number}; it must be 1, 0, or -1 or NaN where it is unknown"
+            ),
+        }
+    };
+    let combination = |row| classes.combination((0..labels).map(|label| known((row, label))));
+    (0..rows).map(combination).collect()
 }
 
 /// Rows as inputs: bytes of three or four dimensions are images, `rows x height x width`, with the

@@ -2,7 +2,9 @@
 
 use crate::settings::Files;
 use anyhow::{Result, bail, ensure};
+use fl_core::Labels;
 use fl_core::settings::show;
+use ndarray::Array2;
 use std::collections::BTreeMap;
 
 /// More classes than this are numbers to be predicted, or ids.
@@ -14,6 +16,45 @@ pub(crate) struct Classes {
     /// No class is added any more.
     pub(crate) closed: bool,
     pub(crate) given: bool,
+    /// They are those of the format and not of the rows.
+    pub(crate) given_by_format: bool,
+    /// Labels of which a row can have several; then what stands in place of a class is the number of
+    /// a combination of them.
+    findings: Option<Findings>,
+}
+
+/// Combinations of labels: 1 present, 0 absent, -1 unknown.
+struct Findings {
+    names: Vec<String>,
+    number: BTreeMap<Vec<i8>, u32>,
+}
+
+/// What numbers in place of classes stand for.
+pub(crate) enum Meaning {
+    /// The place of each found class among all.
+    Classes(Vec<u32>, usize),
+    /// The labels of each combination.
+    Findings(Vec<Vec<i8>>, usize),
+}
+
+impl Meaning {
+    /// The labels of rows with these numbers.
+    pub(crate) fn of(&self, numbers: &[u32]) -> Labels {
+        match self {
+            // rows without a label are all of class 0, which is never read
+            Self::Classes(place, classes) => Labels::Classes {
+                of: numbers
+                    .iter()
+                    .map(|at| place.get(*at as usize).copied().unwrap_or(0))
+                    .collect(),
+                classes: (*classes).max(1),
+            },
+            Self::Findings(all, width) => Labels::Multi(Array2::from_shape_fn(
+                (numbers.len(), *width),
+                |(row, at)| all[numbers[row] as usize][at],
+            )),
+        }
+    }
 }
 
 impl Classes {
@@ -25,8 +66,38 @@ impl Classes {
                 .map(|(word, at)| (word.0.clone(), at))
                 .collect(),
             closed: files.classes.is_some(),
-            given: files.classes.is_some(),
+            given: files.classes.is_some() || files.findings.is_some(),
+            given_by_format: false,
+            findings: files.findings.as_ref().map(|names| Findings {
+                names: names.iter().map(|name| name.0.clone()).collect(),
+                number: BTreeMap::new(),
+            }),
         }
+    }
+
+    /// The names of the labels of which a row can have several.
+    pub(crate) fn findings(&self) -> Option<&[String]> {
+        self.findings.as_ref().map(|findings| &findings.names[..])
+    }
+
+    /// The number of the combination of labels with these values, `None` where one is unknown.
+    pub(crate) fn combination(
+        &mut self,
+        of: impl Iterator<Item = Result<Option<bool>>>,
+    ) -> Result<u32> {
+        let value = |label: Result<Option<bool>>| label.map(|label| label.map_or(-1, i8::from));
+        let found = of.map(value).collect::<Result<Vec<i8>>>()?;
+        let Some(known) = self.findings.as_mut().map(|findings| &mut findings.number) else {
+            bail!("the rows have classes");
+        };
+        let next = known.len() as u32;
+        Ok(*known.entry(found).or_insert(next))
+    }
+
+    /// These are the classes, in their order.
+    pub(crate) fn give(&mut self, names: impl Iterator<Item = String>) {
+        self.index = names.zip(0..).collect();
+        (self.closed, self.given) = (true, true);
     }
 
     /// The number of a class.
@@ -60,9 +131,15 @@ impl Classes {
         self.index.len()
     }
 
-    /// Names in order (numbers by size, others by letters), and the place of each found class in
-    /// it.
-    pub(crate) fn finish(&self) -> (Vec<String>, Vec<u32>) {
+    /// Names in order (numbers by size, others by letters), and what the numbers of rows stand for.
+    pub(crate) fn finish(&self) -> (Vec<String>, Meaning) {
+        if let Some(Findings { names, number }) = &self.findings {
+            let mut all = vec![Vec::new(); number.len()];
+            for (labels, at) in number {
+                all[*at as usize].clone_from(labels);
+            }
+            return (names.clone(), Meaning::Findings(all, names.len()));
+        }
         let mut names: Vec<(&String, &u32)> = self.index.iter().collect();
         let as_number = |name: &str| name.parse::<f64>().ok().filter(|n| n.is_finite());
         if self.given {
@@ -77,10 +154,9 @@ impl Classes {
         for (new, (_, old)) in names.iter().enumerate() {
             place[**old as usize] = new as u32;
         }
-        (
-            names.into_iter().map(|(name, _)| name.clone()).collect(),
-            place,
-        )
+        let names: Vec<String> = names.into_iter().map(|(name, _)| name.clone()).collect();
+        let meaning = Meaning::Classes(place, names.len());
+        (names, meaning)
     }
 }
 

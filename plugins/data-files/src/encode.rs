@@ -8,7 +8,7 @@ use crate::settings::Files;
 use crate::table::{Table, WrongRows};
 use anyhow::{Result, bail, ensure};
 use fl_core::Inputs;
-use fl_data::column_match::{CLASS, SKIPPED};
+use fl_data::column_match::{CLASS, LABEL, SKIPPED};
 use std::collections::BTreeMap;
 
 /// A column with more categories than this is text, or an id.
@@ -18,8 +18,8 @@ const MAX_CATEGORIES: usize = 1000;
 pub(crate) struct Plan<'a> {
     files: &'a Files,
     first: &'a Table,
-    /// The column with the classes.
-    label: Option<usize>,
+    /// The column with the classes, or those with the labels of which a row can have several.
+    labels: Vec<usize>,
     /// In the order of the first table.
     columns: Vec<(usize, Encoding)>,
     width: usize,
@@ -61,12 +61,15 @@ impl<'a> Plan<'a> {
         for (name, _) in &files.columns.0 {
             first.find(name)?;
         }
-        let label = files.label.as_ref().map(|label| first.find(&label.0));
-        let label = label.transpose()?;
+        let labels = files.label.iter().chain(files.findings.iter().flatten());
+        let labels = labels
+            .map(|label| first.find(&label.0))
+            .collect::<Result<Vec<_>>>()?;
+        let label = [CLASS, LABEL][usize::from(files.findings.is_some())];
         let mut plan = Self {
             files,
             first,
-            label,
+            labels,
             columns: Vec::new(),
             width: 0,
             sparse: false,
@@ -76,8 +79,8 @@ impl<'a> Plan<'a> {
         };
         let (mut inferred, mut doubts) = (Vec::new(), Vec::new());
         for (column, name) in first.names.iter().enumerate() {
-            if Some(column) == label {
-                plan.described.push((name.clone(), CLASS.into()));
+            if plan.labels.contains(&column) {
+                plan.described.push((name.clone(), label.into()));
                 continue;
             }
             let given = files.columns.0.iter().find(|(known, _)| known == name);
@@ -243,7 +246,32 @@ impl<'a> Plan<'a> {
         Ok((Encoding::Category { index, given }, text))
     }
 
-    fn class(&self, table: &Table, row: usize, label: usize, classes: &mut Classes) -> Result<u32> {
+    /// The class, or the combination of labels, of a row.
+    fn class(
+        &self,
+        table: &Table,
+        row: usize,
+        labels: &[usize],
+        classes: &mut Classes,
+    ) -> Result<u32> {
+        if self.files.findings.is_some() {
+            return classes.combination(labels.iter().map(|at| match table.cell(row, *at) {
+                "1" => Ok(Some(true)),
+                "0" => Ok(Some(false)),
+                "-1" => Ok(None),
+                cell if self.is_missing(cell) => Ok(None),
+                cell => {
+                    let text = format!(
+                        "`{}` is no label; it must be 1, 0, or -1 or missing where it is unknown",
+                        short(cell)
+                    );
+                    Err(table.wrong(row, *at, text))
+                }
+            }));
+        }
+        let Some(label) = labels.first().copied() else {
+            return Ok(0);
+        };
         let class = table.cell(row, label);
         if self.is_missing(class) {
             return Err(table.wrong(row, label, "the class is missing"));
@@ -255,7 +283,8 @@ impl<'a> Plan<'a> {
     /// The rows of a table as numbers, and their classes.
     pub fn encode(&self, table: &Table, classes: &mut Classes, limit: u64) -> Result<Part> {
         let order = table.order(self.first)?;
-        let (rows, label) = (table.len(), self.label.map(|label| order[label]));
+        let labels: Vec<usize> = self.labels.iter().map(|label| order[*label]).collect();
+        let rows = table.len();
         let bytes = (rows as u64)
             .saturating_mul(self.width as u64)
             .saturating_mul(4);
@@ -271,8 +300,8 @@ impl<'a> Plan<'a> {
         let mut row_values: Vec<(u32, f32)> = Vec::new();
         let mut wrong = WrongRows::default();
         for row in 0..rows {
-            let class = label.map(|label| self.class(table, row, label, classes));
-            of.push(wrong.take(class.unwrap_or(Ok(0))).unwrap_or_default());
+            let class = self.class(table, row, &labels, classes);
+            of.push(wrong.take(class).unwrap_or_default());
             row_values.clear();
             let mut from = 0u32;
             for (column, encoding) in &self.columns {

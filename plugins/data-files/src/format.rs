@@ -18,6 +18,10 @@ fl_core::choices! {
         Parquet = "parquet",
         /// A table: one JSON object a line.
         Jsonl = "jsonl",
+        /// Rows of users by name, in JSON as LEAF's scripts write FEMNIST, Shakespeare and Synthetic:
+        /// `{users: [..], num_samples: [..], user_data: {USER: {x: [..], y: [..]}}}`. Each user is a
+        /// client (`split: by-user`).
+        Leaf(Leaf) = "leaf",
         /// PNG or JPEG files of one size, a folder per class; or all in one folder, as only a
         /// public set may have them.
         Images = "images",
@@ -47,6 +51,19 @@ fl_core::settings! {
     pub struct Libsvm {
         /// Features; if not given, the largest index in any file.
         width: Option<u32> = None, in 1..=MAX_WIDTH;
+    }
+}
+
+fl_core::settings! {
+    /// Rows of LEAF.
+    pub struct Leaf {
+        /// The shape of a row of numbers, such as `[1, 28, 28]` for FEMNIST; if empty, a list.
+        shape: Vec<usize> = Vec::new(), in 1..=MAX_WIDTH as usize;
+        /// Rows that are texts become the numbers of their characters in this alphabet, from 1; 0
+        /// is any other character. Where `y` is a text too and the spec has no `classes`, these
+        /// characters are the classes, and any other character has the last class, as in LEAF's
+        /// code. If not given, the 80 characters of LEAF's model of Shakespeare.
+        alphabet: Option<String> = None;
     }
 }
 
@@ -84,6 +101,11 @@ impl Format {
         matches!(self, Self::Csv(_) | Self::Jsonl | Self::Parquet)
     }
 
+    /// Do its files say which user a row is of?
+    pub(crate) fn names_users(&self) -> bool {
+        matches!(self, Self::Leaf(_))
+    }
+
     /// Does a file hold many rows? Then one with the same content is the same; images are alike
     /// more easily.
     pub(crate) fn of_many_rows(&self) -> bool {
@@ -96,6 +118,7 @@ impl Format {
             Self::Csv(_) => &["csv", "tsv"],
             Self::Jsonl => &["jsonl", "ndjson"],
             Self::Parquet => &["parquet"],
+            Self::Leaf(_) => &["json"],
             Self::Npy => &["npy"],
             Self::Npz(_) => &["npz"],
             Self::Images | Self::Masks(_) | Self::Pairs => &["png", "jpg", "jpeg"],

@@ -7,6 +7,7 @@ mod content;
 mod encode;
 mod format;
 mod images;
+mod leaf;
 mod literal;
 mod load;
 mod masks;
@@ -24,7 +25,7 @@ mod train_test;
 mod parquet;
 
 pub use column_kinds::{Category, Column, Columns, Number, Text};
-pub use format::{Csv, Format, Libsvm, MaskPixels, Masks, Npz};
+pub use format::{Csv, Format, Leaf, Libsvm, MaskPixels, Masks, Npz};
 pub use literal::Literal;
 pub use paths::{Pair, Paths, Source};
 pub use settings::{Files, MAX_BYTES};
@@ -85,7 +86,8 @@ impl DataSet for Files {
     }
 
     fn sources(&self) -> Option<usize> {
-        self.train.clients()
+        // only the files say how many users there are
+        self.train.clients().filter(|_| !self.format.names_users())
     }
 
     fn private(&self, _: &Folder<'_>) -> Vec<PathBuf> {

@@ -2,15 +2,15 @@
 
 use crate::classes::Classes;
 use crate::encode::Plan;
-use crate::format::Format;
+use crate::format::{Format, Leaf};
 use crate::paths::{Pair, Paths, Source};
 use crate::rows::{Part, joined};
 use crate::settings::Files;
 use crate::table::Table;
 use crate::train_test::{TrainTest, hold_out, labelled, with_inferred};
-use crate::{arrays, images, read_table};
+use crate::{arrays, images, leaf, read_table};
 use anyhow::{Context, Result, bail, ensure};
-use fl_core::{Inputs, Labels};
+use fl_core::Inputs;
 use fl_data::Rows;
 use std::path::Path;
 
@@ -29,9 +29,10 @@ pub(crate) fn read(files: &Files) -> Result<Rows> {
         test,
         columns,
         mut notes,
-    } = match files.format.is_table() {
-        true => tables(files, &mut classes)?,
-        false => parts(files, &mut classes)?,
+    } = match &files.format {
+        Format::Leaf(how) => users(files, how, &mut classes)?,
+        format if format.is_table() => tables(files, &mut classes)?,
+        _ => parts(files, &mut classes)?,
     };
     if !classes.given && !files.unlabelled() {
         notes.push(format!(
@@ -39,21 +40,13 @@ pub(crate) fn read(files: &Files) -> Result<Rows> {
             classes.len()
         ));
     }
-    let (names, place) = classes.finish();
     let TrainTest {
         own,
         tested,
         sources,
     } = hold_out(files, train, test);
-    // rows without a label are all of class 0, which is never read
-    let labels = |of: &[u32], _: &[usize]| {
-        let place = |class: &u32| place.get(*class as usize).copied().unwrap_or(0);
-        Ok(Labels::Classes {
-            of: of.iter().map(place).collect(),
-            classes: names.len().max(1),
-        })
-    };
-    let (train, test) = labelled(own, tested, "rows", labels)?;
+    let (names, labels) = classes.finish();
+    let (train, test) = labelled(own, tested, "rows", |of, _| Ok(labels.of(of)))?;
     let rows = Rows {
         sources,
         classes: names,
@@ -89,7 +82,7 @@ fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
         bail!(bare(none));
     }
     // what columns and classes are must follow from something
-    let said = files.classes.is_some() && all[0].names.iter().all(|name| files.says(name));
+    let said = classes.given && all[0].names.iter().all(|name| files.says(name));
     ensure!(
         said || all.iter().any(|table| table.len() > 0),
         bare(&all[0])
@@ -123,6 +116,19 @@ fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
         },
         columns: std::mem::take(&mut plan.described),
         notes: std::mem::take(&mut plan.notes),
+    })
+}
+
+fn users(files: &Files, how: &Leaf, classes: &mut Classes) -> Result<All> {
+    let found = leaf::read(files, how, classes)?;
+    Ok(All {
+        columns: vec![("inputs".into(), found.described)],
+        train: found.train,
+        test: match found.test.is_empty() {
+            true => None,
+            false => Some(joined(found.test)?),
+        },
+        notes: Vec::new(),
     })
 }
 

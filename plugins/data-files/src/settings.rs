@@ -41,6 +41,10 @@ fl_core::settings! {
         label: Option<Literal> = None;
         /// The classes in their order; if not given, those in the training rows, sorted.
         classes: Option<Vec<Literal>> = None;
+        /// In place of classes: labels of which a row can have several. Each is 1 (present), 0
+        /// (absent), or -1 or missing (unknown). They are columns of `csv`, `jsonl` or `parquet`, or
+        /// the columns of the array of labels of `npy` or `npz`, in its order.
+        findings: Option<Vec<Literal>> = None, added "0.1";
         /// How columns are read:
         /// `{age: number, job: category, sex: {category: {of: [female, male]}}, notes: text, id: skip}`.
         /// The others are numbers if every row has one there, categories otherwise.
@@ -58,8 +62,13 @@ impl Files {
     pub(crate) fn unlabelled(&self) -> bool {
         let pairs = self.train.sources().iter().all(Source::is_pair);
         match self.format {
-            Format::Libsvm(_) | Format::Images | Format::Masks(_) | Format::Pairs => false,
+            Format::Libsvm(_)
+            | Format::Images
+            | Format::Leaf(_)
+            | Format::Masks(_)
+            | Format::Pairs => false,
             Format::Idx | Format::Npy if pairs => false,
+            _ if self.format.is_table() => self.label.is_none() && self.findings.is_none(),
             _ => self.label.is_none(),
         }
     }
@@ -67,7 +76,12 @@ impl Files {
     /// Does the spec say how this column is read, or that it holds the class?
     pub(crate) fn says(&self, column: &str) -> bool {
         let label = self.label.iter().any(|label| label.0 == column);
-        label || self.columns.0.iter().any(|(name, _)| name == column)
+        let finding = self
+            .findings
+            .iter()
+            .flatten()
+            .any(|label| label.0 == column);
+        label || finding || self.columns.0.iter().any(|(name, _)| name == column)
     }
 
     /// The files that rows stand in.
@@ -110,7 +124,7 @@ impl Files {
                         .into(),
                 );
             }
-            Format::Libsvm(_) | Format::Images if label => {
+            Format::Libsvm(_) | Format::Images | Format::Leaf(_) if label => {
                 return Err(LABEL_IN_FORMAT.into());
             }
             _ => {}
@@ -128,6 +142,18 @@ impl Files {
                 "`separator` must be one ASCII character (`\"\\t\"` is a tab), got {text:?}"
             ));
         }
+        if let Some(findings) = &self.findings {
+            self.check_findings(findings, all_pairs)?;
+        }
+        if let Format::Leaf(how) = format {
+            let mut seen = std::collections::BTreeSet::new();
+            if let Some(twice) = how.characters().find(|c| !seen.insert(*c)) {
+                return Err(format!("`alphabet` has {twice:?} twice"));
+            }
+            if seen.len() < 2 {
+                return Err("`alphabet` must have at least two characters".into());
+            }
+        }
         let classes = self.classes.iter().flatten();
         let mut seen = std::collections::BTreeSet::new();
         match classes.clone().find(|class| !seen.insert(*class)) {
@@ -135,6 +161,34 @@ impl Files {
             None if self.classes.is_some() && classes.count() < 2 => {
                 Err("`classes` must name at least two".into())
             }
+            None => Ok(()),
+        }
+    }
+
+    /// Labels of which a row can have several, where they can be.
+    fn check_findings(&self, findings: &[Literal], pairs: bool) -> Result<(), String> {
+        let label = self.label.is_some();
+        let wrong = match &self.format {
+            _ if findings.is_empty() => Some("`findings` must name at least one label"),
+            _ if self.classes.is_some() => {
+                Some("`findings` and `classes`: rows have labels or a class; give one of them")
+            }
+            format if format.is_table() => label.then_some(
+                "`findings` are the columns of the labels, and `label` is that of the class; give one of them",
+            ),
+            Format::Npy => (!pairs).then_some(
+                "`findings` of `npy` are in a file of their own: `{inputs: x.npy, labels: y.npy}`",
+            ),
+            Format::Npz(_) => (!label)
+                .then_some("`findings` of `npz`: `label` must name the array of the labels"),
+            _ => Some("`findings`: rows of this format have classes; leave it out"),
+        };
+        if let Some(text) = wrong {
+            return Err(text.into());
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        match findings.iter().find(|name| !seen.insert(*name)) {
+            Some(twice) => Err(format!("`findings` names {twice} twice")),
             None => Ok(()),
         }
     }

@@ -1024,3 +1024,6 @@ fn a_row_of_too_many_fields_is_refused_before_it_is_held() {
     assert!(error.contains(too_many), "{error}");
     assert!(work.bytes_max < 8 << 20, "{} bytes", work.bytes_max);
 }
+
+#[path = "leaf_tests.rs"]
+mod leaf;

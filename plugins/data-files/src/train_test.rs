@@ -74,7 +74,7 @@ pub(crate) fn hold_out(files: &Files, train: Vec<(String, Part)>, test: Option<P
         tested.extend(held);
     }
     tested.extend(test);
-    if matches!(files.train, Paths::One(_)) {
+    if matches!(files.train, Paths::One(_)) && !files.format.names_users() {
         sources.clear();
     }
     TrainTest {

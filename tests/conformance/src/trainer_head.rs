@@ -5,8 +5,8 @@ use crate::compare::digits;
 use crate::trainer::Bench;
 use anyhow::ensure;
 use fl_core::{
-    AuxiliaryLoss, AuxiliaryTerm, FeatureLoss, FeatureTerm, FitOptions, Head, Loss, Problem,
-    Result, Stream, Target, TaskKind, loss,
+    AuxiliaryLoss, AuxiliaryTerm, FeatureLoss, FeatureTerm, FitOptions, Head, Length, Loss,
+    Problem, Result, Stream, Target, TaskKind, loss,
 };
 use ndarray::{Array2, ArrayView2};
 use std::sync::atomic::AtomicUsize;
@@ -78,8 +78,10 @@ impl Bench<'_> {
         };
         let taught = |loss: Option<&dyn FeatureLoss>| -> Held<Array2<f32>> {
             let mut model = self.model(0)?;
+            // running statistics of a network that normalises batches must settle
             let pass = FitOptions {
                 feature_loss: loss,
+                length: Length::Epochs(5),
                 ..self.short()
             };
             self.fit(FEATURES, &mut model, &pass, 9)?;

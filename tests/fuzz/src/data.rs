@@ -87,6 +87,7 @@ pub(crate) fn csv(data: &[u8]) {
             "format: {csv: {header: false}}, label: 1, columns: {2: text}",
             "format: {csv: {separator: ';'}}, label: class, classes: [a, b]",
             "format: csv, label: class, columns: {a: number, b: category, c: skip}",
+            "format: csv, findings: [class]",
         ],
     );
 }
@@ -99,6 +100,14 @@ pub(crate) fn jsonl(data: &[u8]) {
             "format: jsonl, label: class",
             "format: jsonl, label: class, columns: {a: text, b: number}",
         ],
+    );
+}
+
+pub(crate) fn leaf(data: &[u8]) {
+    one(
+        "a.json",
+        data,
+        &["format: leaf", "format: {leaf: {shape: [1, 2]}}"],
     );
 }
 

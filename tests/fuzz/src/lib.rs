@@ -43,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     target("wire", wire::wire, 300),
     target("csv", data::csv, 100),
     target("jsonl", data::jsonl, 100),
+    target("leaf", data::leaf, 100),
     target("libsvm", data::libsvm, 100),
     target("npy", data::npy, 100),
     target("npz", data::npz, 100),

@@ -69,6 +69,7 @@ smoke! {
     wire => "wire",
     csv => "csv",
     jsonl => "jsonl",
+    leaf => "leaf",
     libsvm => "libsvm",
     npy => "npy",
     npz => "npz",

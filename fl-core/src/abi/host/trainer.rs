@@ -3,10 +3,10 @@
 use super::deferred_error::DeferredError;
 use super::part_handle::PartHandle;
 use crate::abi::auxiliary::{LossesBack, head_of};
-use crate::abi::context_json::{FitOptionsText, GradientText, StepText};
+use crate::abi::context_json::{FitOptionsText, GradientText, SamplesText, StepText};
 use crate::abi::marshal::{OutgoingMessage, content, shorter};
 use crate::abi::marshal_data::with_target;
-use crate::abi::marshal_samples::with_values;
+use crate::abi::marshal_samples::{number, with_values};
 use crate::abi::raw::*;
 use crate::message::{Message, NamedTensors, Params, Tensor, TensorMap, View};
 use crate::{
@@ -56,7 +56,8 @@ impl LoadedTrainer {
         self.late.check().context(self.remote.who())?;
         let answer = with_values(x, |values| {
             let tensors: NamedTensors<'_> = vec![("values".into(), View::F32(values))];
-            self.remote.ask(operation, "", &[tensors])
+            let text = serde_json::to_string(&SamplesText { samples: number(x) })?;
+            self.remote.ask(operation, &text, &[tensors])
         })?;
         let Some(answer) = answer.filter(|a| operation != FL_FEATURES || !a.tensors.is_empty())
         else {
@@ -138,6 +139,7 @@ impl Trainer for LoadedTrainer {
             target: String::new(),
             auxiliary: pass.auxiliary.is_some(),
             feature_loss: pass.feature_loss.is_some(),
+            samples: number(x),
         };
         let back = LossesBack::of(pass);
         let anchors = [pass.proximal.map(|(_, p)| p), pass.gradient_offset];

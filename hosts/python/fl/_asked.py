@@ -1,0 +1,179 @@
+"""What the methods of a protocol in Python ask of the program, in the middle of its call."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from . import _state
+from ._given import Mail, Message, Refused, Stream
+from ._protocol import Array, Arrays, Part, Slot, members
+
+
+class _Program:
+    """The program, during one call of a protocol."""
+
+    def __init__(self, part: Part, host: Any, facts: dict[str, Any]):
+        self.part, self.host = part, host
+        self.filled = frozenset(facts["filled"])
+
+    def ask(self, do: str, *messages: tuple[Any, ...], back: Any = None, **more: Any) -> tuple[Any, dict[str, Array]]:
+        """What the program answers: a value, and arrays of ours by name."""
+        why, text, tensors = self.host.ask(json.dumps({"do": do, **more}), list(messages), back)
+        if why is not None:
+            raise _refused(why)
+        return (None if text is None else json.loads(text)), {name: np.asarray(memoryview(held)) for name, held in tensors.items()}
+
+    def slot(self, slot: Slot | str, role: str = "") -> Slot:
+        """The protocol's own slot of this name, for parts of this role."""
+        known = {one.name: one for one in members(type(self.part), Slot)}
+        name = slot if isinstance(slot, str) else slot.name
+        if name not in known:
+            raise LookupError(f"the protocol has no slot `{name}`; it has {', '.join(known)}")
+        if role and known[name].role != role:
+            raise TypeError(f"parts.{name} is for {known[name].role} parts, and this needs {role}")
+        return known[name]
+
+    def name(self, slot: Slot | str, role: str = "") -> str:
+        return self.slot(slot, role).name
+
+
+def _refused(why: str) -> Refused:
+    try:
+        told = json.loads(why)
+        return Refused(told["text"], told["problem"])
+    except (ValueError, TypeError, KeyError):
+        return Refused(why)
+
+
+_COLUMNS: dict[str, dict[str, str]] = {}
+
+
+def packed(kind: str, message: Any) -> dict[str, Array]:
+    """The arrays of a message of this kind, in the types that it declares, without a copy where
+    they have them."""
+    from . import _fl
+    from ._bridge import _array, _declared
+
+    if kind not in _COLUMNS:
+        _COLUMNS[kind] = dict(_fl.columns(kind))
+    columns = _COLUMNS[kind]
+    if message is None and not columns:
+        return {}
+    if not isinstance(message, Mapping):
+        if len(columns) != 1 or "*" in columns or message is None:
+            raise TypeError(f"a message of kind `{kind}` is arrays by name ({', '.join(columns) or 'any'}), got {type(message).__name__}")
+        message = {next(iter(columns)): message}
+    out: dict[str, Array] = {}
+    for name, array in message.items():
+        if not isinstance(name, str):
+            raise TypeError(f"an array's name must be text, got {name!r}")
+        declared = columns.get(name, columns.get("*"))
+        if declared == "u32" and columns.get(name) and np.ndim(array) == 0:
+            array = np.reshape(array, 1)
+        if kind == "scalar":
+            array = np.reshape(array, 1)
+        out[name] = _declared(name, array, declared) if declared else _array(name, array)
+    return out
+
+
+def _sent(tensors: Arrays, sender: int = 0, weight: float = 1.0, counts: Any = None, loss: float | None = None) -> tuple[Any, ...]:
+    """A message as the program takes it."""
+    return (sender, float(weight), counts, loss, tensors)
+
+
+def _child(key: bytes, label: str, index: int = 0) -> bytes:
+    """The key of the program's own stream below this one."""
+    word = label.encode()
+    return hashlib.sha256(key + len(word).to_bytes(8, "little") + word + index.to_bytes(8, "little")).digest()
+
+
+def _fresh(x: Array) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Samples that are in no set of the program."""
+    return {"set": None, "first": len(x), "shape": list(x.shape[1:])}, {"values": np.ascontiguousarray(x, dtype=np.float32).ravel()}
+
+
+def _finite(value: float) -> float | None:
+    """A number that JSON has."""
+    value = float(value)
+    return value if np.isfinite(value) else None
+
+
+def _form_back(form: Callable[[Mail], Any], kind: str) -> Callable[..., Any]:
+    def back(_text: str, messages: list[Any]) -> Any:
+        mail = Mail(*messages[0])
+        made = form(mail)
+        made, weight = made if isinstance(made, tuple) else (made, mail.weight)
+        about = {"from": mail.sender, "weight": float(weight), "class_counts": mail.class_counts, "training_loss": mail.training_loss}
+        return json.dumps(about), packed(kind, made), None
+
+    return back
+
+
+def _losses_back(auxiliary: Any, feature_loss: Any) -> Callable[..., Any]:
+    """Answers what the program asks about added losses."""
+
+    def back(text: str, messages: list[Any]) -> Any:
+        facts, seen = json.loads(text), Message(messages[0][3])
+        stream = Stream(bytes(facts["key"]))
+        if facts["call"] == "feature-loss":
+            loss, slope = feature_loss(seen["features"], seen["target"], stream)
+            return None, {"loss": np.reshape(np.asarray(loss, np.float64), 1), "by-features": np.ascontiguousarray(slope, np.float32)}, None
+        term = auxiliary(seen, stream)
+        out = {"loss": np.reshape(np.asarray(term["loss"], np.float64), 1), "by-scores": np.ascontiguousarray(term["by-scores"], np.float32)}
+        for name in ("weight", "bias"):
+            slope = term.get(name)
+            out[name] = np.zeros(seen[name].shape) if slope is None else np.ascontiguousarray(slope, np.float64)
+        return None, out, None
+
+    return back
+
+
+def who(part: Part) -> str:
+    from ._parts import origin
+
+    return f"protocol `{part._fl['name']}` from {origin(type(part).__module__)}"
+
+
+def told(part: Part, error: BaseException, method: str) -> dict[str, Any]:
+    """An exception as the program's error: with the part and the method that it came from, and what
+    the program itself said of it."""
+    from ._bridge import explain
+
+    named = f"{who(part)}: {method}(): "
+    if isinstance(error, Refused):
+        text = str(error)
+        explain(error)
+        return {"text": text if who(part) in text else named + text, "problem": error.problem}
+    problems = {"Lacks": "Lacks", "Shape": "Shape", "Unpriced": "Unpriced"}
+    problem = next((word for kind in type(error).__mro__ if (word := problems.get(kind.__name__)) and kind.__module__.startswith("fl.")), None)
+    text = explain(error)[1]
+    return {"text": named + text, "problem": None if problem is None else {problem: text}}
+
+
+def _held(part: Part) -> dict[str, Any]:
+    held: dict[str, Any] = {}
+    for name, value in vars(part).items():
+        if name in ("task", "_fl_made", "_fl_held"):
+            continue
+        try:
+            held[name] = _state.save({"": value})
+        except _state.Unsavable:
+            held[name] = id(value)
+    return held
+
+
+def unchanged(part: Part) -> None:
+    """A part keeps nothing on itself: other calls, of clients and of runs that resume, have parts
+    of their own."""
+    before, now = part._fl_held, _held(part)
+    for name in {**before, **now}:
+        if before.get(name) != now.get(name):
+            raise TypeError(
+                f"it keeps `{name}` on self, which is not there for another client, in another process, or after a stop: keep what the server "
+                "remembers in `server.state`, and what a client remembers with `client.stash`"
+            )

@@ -1,0 +1,262 @@
+"""Samples, public data, models and generators of the program, as a protocol in Python has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from ._asked import _fresh, _losses_back, _Program, _sent, packed
+from ._given import Lacks, Stream
+from ._protocol import _LOSSES, Array, Arrays, LossName, TargetKind, Training
+
+
+class Samples(Sequence[Any]):
+    """Samples of the program. A model takes them as they are; `x` has their numbers."""
+
+    def __init__(self, program: _Program, ask: dict[str, Any], tensors: Arrays, ids: Array | None = None):
+        self._program, self._ask, self._tensors = program, ask, dict(tensors)
+        self._x: Array | None = None
+        self._ids = ids
+
+    @property
+    def ids(self) -> Array:
+        """Their numbers in their set, `uint32`: those of public samples mean the same
+        everywhere."""
+        return self._rows if self._ids is None else self._ids
+
+    @property
+    def _rows(self) -> Array:
+        """The program's numbers of them, during this call."""
+        first = self._ask["first"]
+        return self._tensors["ids"] if first is None else np.arange(first, dtype=np.uint32)
+
+    @property
+    def x(self) -> Array:
+        """Their numbers, `samples x ..`, fetched at the first use."""
+        if self._x is None:
+            self._x = self._program.ask("values", _sent(self._tensors), x=self._ask)[1]["values"]
+        return self._x
+
+    def _pick(self, positions: Any) -> tuple[dict[str, Any], dict[str, Array], Array]:
+        ids = np.ascontiguousarray(self.ids[positions], dtype=np.uint32)
+        if self._ask["set"] is None:  # they cross with their numbers
+            return *_fresh(self.x[positions]), ids
+        rows = np.ascontiguousarray(self._rows[positions], dtype=np.uint32)
+        return {**self._ask, "first": None}, {**self._tensors, "ids": rows}, ids
+
+    def pick(self, positions: Any) -> Samples:
+        """Those at these positions, or where this mask is true."""
+        return Samples(self._program, *self._pick(positions))
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.x[at]
+
+    def __len__(self) -> int:
+        return len(self._tensors["ids"]) if self._ask["first"] is None else int(self._ask["first"])
+
+
+class Examples(Samples):
+    """Samples and what is known of them."""
+
+    def __init__(self, program: _Program, ask: dict[str, Any], tensors: Arrays, ids: Array | None = None):
+        super().__init__(program, ask["samples"], tensors, ids)
+        self._labels = ask["labels"]
+        self._known: tuple[str, Array] | None = None
+
+    def _target(self) -> tuple[str, Array]:
+        if self._known is None:
+            of = {"samples": self._ask, "labels": self._labels}
+            kind, tensors = self._program.ask("targets", _sent(self._tensors), of=of)
+            self._known = (kind, tensors["target"])
+        return self._known
+
+    @property
+    def y(self) -> Array:
+        """What is known of each: its class, or one number for each label (1, 0, -1 for unknown)."""
+        return self._target()[1]
+
+    def pick(self, positions: Any) -> Examples:
+        """Those at these positions, or where this mask is true."""
+        if self._ask["set"] is None:
+            raise TypeError("these examples are in no set of the program, so none can be picked")
+        ask, tensors, ids = self._pick(positions)
+        return Examples(self._program, {"samples": ask, "labels": self._labels}, tensors, ids)
+
+
+class Public:
+    """The public data: all `samples`; `labelled`, those whose labels everybody may use, if there
+    are any."""
+
+    def __init__(self, program: _Program):
+        text, tensors = program.ask("public")
+        parts: list[dict[str, Array]] = [{}, {}, {}]
+        for name, array in tensors.items():
+            at, _, inner = name.partition("/")
+            parts[int(at)][inner] = array
+        self.samples = Samples(program, text["samples"], parts[0])
+        # the program numbers rows anew for each side; these numbers are the same at all
+        ids = np.arange(len(self.samples), dtype=np.uint32)
+        self.samples._ids = ids
+        self.labelled = Examples(program, text["labelled"], parts[1], ids) if text["labelled"] else None
+        self._program = program
+
+    def pick(self, ids: Any) -> Samples:
+        """Those with these ids."""
+        return self.samples.pick(np.asarray(ids, np.int64))
+
+
+class Model:
+    """A model of the server or of a client: the part of a trainer's slot."""
+
+    def __init__(self, program: _Program, of: dict[str, Any], slot: str):
+        self._program, self._of, self._slot = program, of, slot
+
+    def _ask(self, what: str, *messages: tuple[Any, ...], back: Any = None, **more: Any) -> tuple[Any, dict[str, Array]]:
+        return self._program.ask("model", *messages, back=back, of=self._of, what={"model": what, **more})
+
+    def _samples(self, x: Samples | Array) -> tuple[dict[str, Any], dict[str, Array]]:
+        if isinstance(x, Samples):
+            return x._ask, x._tensors
+        return _fresh(np.asarray(x, np.float32))
+
+    def fit(
+        self,
+        x: Samples | Array,
+        target: Array | None = None,
+        *,
+        stream: Stream,
+        kind: TargetKind | None = None,
+        epochs: int | None = None,
+        steps: int | None = None,
+        batch: int = 32,
+        training: Training | None = None,
+        loss: LossName | None = None,
+        tau: float = 1.0,
+        fresh: bool = False,
+        proximal: tuple[float, Arrays] | None = None,
+        gradient_offset: Arrays | None = None,
+        clip: float | None = None,
+        auxiliary: Callable[[Arrays, Stream], Mapping[str, Any]] | None = None,
+        feature_loss: Callable[[Array, Array, Stream], tuple[float, Array]] | None = None,
+    ) -> SimpleNamespace:
+        """Trains on samples, or on an array `samples x ..`; gives `steps` and the mean `loss`.
+
+        `target` is one entry for each sample, of this `kind`: by itself classes (whole numbers) or
+        `soft` probabilities; examples bring their own. Give `epochs` or `steps`, or a setting of
+        type `fl.Training` as `training`, which has these, `batch` and `clip`. `proximal` is
+        FedProx's weight and anchor, `gradient_offset` SCAFFOLD's addend, `clip` the largest norm of
+        a gradient. `auxiliary` is a loss that is added to each mini-batch's, for trainers that show
+        their last layer: it gets `weight`, `bias`, `scores` and `target`, and gives `loss`, and the
+        slopes `by-scores`, `weight` and `bias`. `feature_loss` is a loss on features: it gets the
+        features (`samples x features`) and the target of a mini-batch, and gives the loss and its
+        slope by each feature. A slot says which of the two it `needs`.
+        """
+        if training is not None:
+            if epochs is not None or steps is not None or clip is not None:
+                raise ValueError("give `training`, or `epochs` or `steps` and `clip`")
+            epochs, steps, batch, clip = training.epochs, training.steps, training.batch, training.clip
+        if (epochs is None) == (steps is None):
+            raise ValueError("give `epochs` or `steps`, one of them")
+        if target is None:
+            if not isinstance(x, Examples):
+                raise ValueError("these samples bring no target: give one")
+            kind, target = cast("TargetKind", x._target()[0]), x.y
+        if proximal is not None and not (isinstance(proximal, (tuple, list)) and len(proximal) == 2):
+            raise TypeError(f"`proximal` must be a pair, FedProx's weight and the parameters to stay near, such as (0.1, sent); got {type(proximal).__name__}")
+        target = np.asarray(target)
+        kind = kind or ("classes" if target.dtype.kind in "iu" and target.ndim == 1 else "soft")
+        dtype = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}.get(kind, np.float32)
+        ask, tensors = self._samples(x)
+        letters = [_sent({**tensors, "target": np.ascontiguousarray(target, dtype=dtype)})]
+        letters += [_sent(packed("params", of)) for of in (proximal and proximal[1], gradient_offset) if of is not None]
+        how = {
+            "length": {"Epochs": epochs} if epochs is not None else {"Steps": steps},
+            "batch": batch,
+            "loss": {"Kl": {"tau": tau}} if loss == "kl" else _LOSSES[loss or self._program.part.task.loss],
+            "fresh": fresh,
+            "proximal": proximal[0] if proximal else None,
+            "offset": gradient_offset is not None,
+            "clip": clip,
+            "auxiliary": auxiliary is not None,
+            "feature_loss": feature_loss is not None,
+        }
+        back = _losses_back(auxiliary, feature_loss) if auxiliary or feature_loss else None
+        taken, report = self._ask("fit", *letters, back=back, x=ask, target=kind, **{"pass": how}, key=list(stream.key))
+        return SimpleNamespace(steps=taken, loss=float(report["loss"][0]))
+
+    def predict(self, x: Samples | Array) -> Array:
+        """Scores (logits), `samples x outputs`."""
+        ask, tensors = self._samples(x)
+        return self._ask("predict", _sent(tensors), x=ask)[1]["scores"]
+
+    def features(self, x: Samples | Array) -> Array:
+        """The inputs of the last layer, `samples x features`. Raises `fl.Lacks` if the trainer
+        shows none."""
+        ask, tensors = self._samples(x)
+        found = self._ask("features", _sent(tensors), x=ask)[1]
+        if "features" not in found:
+            raise Lacks(f"parts.{self._slot}: this trainer has no features; use a neural trainer")
+        return found["features"]
+
+    def params(self) -> dict[str, Array]:
+        """Its parameters by name: copies that are yours. Raises `fl.Refused` if it has none."""
+        return self._ask("params")[1]
+
+    def set_params(self, params: Arrays) -> None:
+        """Replaces them; names and shapes stay."""
+        self._ask("set-params", _sent(packed("params", params)))
+
+    def gradient(self, x: Samples | Array, target: Array | None = None, *, kind: TargetKind | None = None, loss: LossName | None = None) -> dict[str, Array]:
+        """The gradient of the mean loss by every parameter."""
+        if target is None:
+            kind, target = cast("TargetKind", cast("Examples", x)._target()[0]), cast("Examples", x).y
+        kind = kind or ("classes" if target.ndim == 1 else "soft")
+        dtype = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}.get(kind, np.float32)
+        ask, tensors = self._samples(x)
+        tensors = {**tensors, "target": np.ascontiguousarray(target, dtype=dtype)}
+        return self._ask("gradient", _sent(tensors), x=ask, target=kind, loss=_LOSSES[loss or self._program.part.task.loss])[1]
+
+    def descend(self, gradient: Arrays, at: int, of: int) -> None:
+        """Takes one step of the optimiser along a gradient, as after batch `at` (from 0) of
+        `of`."""
+        self._ask("descend", _sent(packed("params", gradient)), at=at, of=of)
+
+    def vjp(self, x: Samples | Array, slope: Array) -> Array:
+        """A loss's slope by each number of the inputs, `samples x width`, from its slope by each
+        score."""
+        ask, tensors = self._samples(x)
+        sent = _sent({**tensors, "slope": np.ascontiguousarray(slope, np.float32)})
+        return self._ask("vjp", sent, x=ask)[1]["slopes"]
+
+    def step_size(self) -> float | None:
+        """The learning rate, if each step is that times the gradient and nothing else."""
+        return cast("float | None", self._ask("step-size")[0])
+
+    def save(self) -> bytes:
+        """The model in its trainer's own format, without training state."""
+        return self._ask("save")[1]["state"].tobytes()
+
+    def load(self, model: bytes) -> None:
+        """Takes back what `save` gave."""
+        self._ask("load", _sent({"state": np.frombuffer(model, np.uint8)}))
+
+
+class Generator:
+    """A generator of inputs: the part of a generator's slot."""
+
+    def __init__(self, program: _Program, slot: str):
+        self._program, self._slot = program, slot
+
+    def sample(self, n: int, stream: Stream) -> Samples:
+        """Makes `n` inputs from a stream."""
+        what = {"generator": "sample", "n": n, "key": list(stream.key)}
+        ask, tensors = self._program.ask("generator", slot=self._slot, what=what)
+        return Samples(self._program, ask, tensors)
+
+    def learn(self, made: Samples, slope: Array) -> None:
+        """Takes a step along a loss's slope by each number of the inputs made last."""
+        sent = _sent({**made._tensors, "slope": np.ascontiguousarray(slope, np.float32)})
+        self._program.ask("generator", sent, slot=self._slot, what={"generator": "learn", "made": made._ask})
