@@ -11,7 +11,7 @@ function. `fl.torch` and `fl.sklearn` have trainers.
 `fl.sinks` has where events go while a run goes on. `fl.flower` runs a spec on Flower, `fl.remote` on an engine of one's own.
 """
 
-from . import sinks
+from . import _isolated, sinks
 from ._errors import Error, Mistake, RunError, SpecError
 from ._federation import Answers, Client, Cohort, Examples, Generator, Model, Public, Samples, Server
 from ._given import Inbox, Lacks, Mail, Message, Pass, Pool, Refused, Round, Shape, Stream, Unpriced
@@ -23,6 +23,8 @@ from ._range import between
 from ._results import Results, open
 from ._run import STOP, run
 from ._tools import Study, account, audit, check, inspect, parts, schema, study
+
+_isolated.begin()
 
 __all__ = [
     "Answers", "Arrays", "Client", "Cohort", "Error", "Examples", "Exchange", "Generator", "Inbox", "KeptModel", "Lacks", "Mail", "Message", "Mistake", "Model", "Pass", "Pool",
