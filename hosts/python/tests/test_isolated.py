@@ -1,5 +1,6 @@
 """Libraries in processes of their own, which Python begins."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -48,3 +49,22 @@ def test_what_a_library_does_is_an_error_of_its_part(hostile, mode, why):
 def test_a_run_has_one_digest_wherever_its_library_is(hostile):
     apart = fl.run(hostile("as-it-is"), quiet=True)
     assert fl.run(hostile("as-it-is", isolate=False), quiet=True).digest == apart.digest
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_fork_leaves_the_processes_of_its_parent_alone(hostile):
+    before = fl.run(hostile("as-it-is"), quiet=True).digest
+    ends, begins = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(begins, fl.run(hostile("as-it-is"), quiet=True).digest.encode())
+        finally:
+            os._exit(0)
+    os.close(begins)
+    # both at once
+    beside = fl.run(hostile("as-it-is"), quiet=True).digest
+    with os.fdopen(ends) as told:
+        assert told.read() == beside == before
+    os.waitpid(child, 0)
+    assert fl.run(hostile("as-it-is"), quiet=True).digest == before
