@@ -38,7 +38,7 @@ pub(crate) fn can() -> bool {
 pub fn isolation_notes<D>(spec: &Spec<D>) -> Vec<String> {
     let isolated = |library: &Library| {
         let isolate = library.isolated.clone().filter(|isolate| isolate.sandbox);
-        isolate.map(|isolate| (&library.path, isolate))
+        isolate.map(|isolate| (library.path.clone(), isolate))
     };
     let sandboxed: Vec<_> = spec.libraries.iter().filter_map(isolated).collect();
     let gap = linux::gap().filter(|_| !sandboxed.is_empty());
@@ -54,7 +54,7 @@ pub fn isolation_notes<D>(spec: &Spec<D>) -> Vec<String> {
         let origin = Path::new(part.origin).canonicalize().ok();
         let of = sandboxed
             .iter()
-            .find(|(path, _)| origin.as_ref() == Some(*path));
+            .find(|(path, _)| origin.as_ref() == Some(path));
         let refused = of.map(|(_, isolate)| refused(&settings.value, isolate));
         let who = format!("{} `{}` from {}", part.role, part.name, part.origin);
         let refused = refused.unwrap_or_default().into_iter();
