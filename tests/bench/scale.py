@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 # registered clients, cohort, hidden units, rounds
-FITTED = [(1_000, 100, 900, 5), (100_000, 1_000, 700, 5), (10_000, 100, 80_000, 3), (300_000, 3_000, 80, 10)]
+FITTED = [(1_000, 100, 900, 5), (100_000, 1_000, 7_000, 3), (10_000, 100, 80_000, 3), (300_000, 3_000, 80, 10)]
 TESTED = (1_000_000, 10_000, 7_000, 3)
 FEATURES, CLASSES = 8, 4
 
