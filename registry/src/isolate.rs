@@ -6,8 +6,10 @@
 
 use crate::library::Library;
 use crate::sections::Isolate;
+use crate::spec::Spec;
 use fl_core::Executor;
 use fl_core::abi::{IsolatedLibrary, Process, Refused};
+use fl_core::settings::Value;
 use fl_core::{PartDecl, Result};
 use std::ffi::OsString;
 use std::fs::File;
@@ -32,13 +34,73 @@ pub(crate) fn can() -> bool {
 }
 
 /// What a user should know of libraries in processes of their own: what this system cannot refuse
-/// to them.
-pub fn isolation_note<'l>(mut libraries: impl Iterator<Item = &'l Library>) -> Option<String> {
-    let sandboxed = |l: &Library| l.isolated.as_ref().is_some_and(|isolate| isolate.sandbox);
-    let gap = linux::gap().filter(|_| libraries.any(sandboxed))?;
-    Some(format!(
-        "this kernel cannot keep libraries in a sandbox: {gap}; load only libraries that you trust"
-    ))
+/// to them, and what the sandbox refuses although a setting asks for it.
+pub fn isolation_notes<D>(spec: &Spec<D>) -> Vec<String> {
+    let isolated = |library: &Library| {
+        let isolate = library.isolated.clone().filter(|isolate| isolate.sandbox);
+        isolate.map(|isolate| (library.path.clone(), isolate))
+    };
+    let sandboxed: Vec<_> = spec.libraries.iter().filter_map(isolated).collect();
+    let gap = linux::gap().filter(|_| !sandboxed.is_empty());
+    let gap = gap.map(|gap| {
+        format!(
+            "this kernel cannot keep libraries in a sandbox: {gap}; load only libraries that you trust"
+        )
+    });
+    let parts = spec.parts.iter().map(|part| (part.decl, &part.settings));
+    let protocol = std::iter::once((spec.protocol, &spec.protocol_settings));
+    let refused = protocol.chain(parts).flat_map(|(part, settings)| {
+        // a part's origin is the path as it was given
+        let origin = Path::new(part.origin).canonicalize().ok();
+        let of = sandboxed
+            .iter()
+            .find(|(path, _)| origin.as_ref() == Some(path));
+        let refused = of.map(|(_, isolate)| refused(&settings.value, isolate));
+        let who = format!("{} `{}` from {}", part.role, part.name, part.origin);
+        let refused = refused.unwrap_or_default().into_iter();
+        refused.map(move |what| format!("{who}: {what}"))
+    });
+    gap.into_iter().chain(refused).collect()
+}
+
+/// What settings ask for and the sandbox refuses.
+fn refused(settings: &Value, isolate: &Isolate) -> Vec<String> {
+    let text = |key: &str, text: &str| {
+        if key == "device" {
+            return (text != "cpu").then(|| {
+                format!(
+                    "`device` is `{text}`, and the sandbox of its library refuses devices; write \
+                     `isolate: {{ sandbox: false }}` beside the library"
+                )
+            });
+        }
+        // a name without a folder is a name of something else more often
+        let path = Path::new(text);
+        let named = path.is_file() || (path.is_dir() && text.contains('/'));
+        let path = path.canonicalize().ok().filter(|_| named)?;
+        let may = |folder: &String| path.starts_with(folder);
+        (!isolate.reads.iter().any(may)).then(|| {
+            format!(
+                "`{key}` names {}, which the sandbox of its library keeps it from reading; write \
+                 `isolate: {{ reads: [{}] }}` beside the library",
+                if path.is_dir() { "a folder" } else { "a file" },
+                path.display()
+            )
+        })
+    };
+    let mut all = Vec::new();
+    let mut left = vec![("", settings)];
+    while let Some((key, value)) = left.pop() {
+        match value {
+            Value::Mapping(map) => {
+                left.extend(map.iter().map(|(k, v)| (k.as_str().unwrap_or(key), v)))
+            }
+            Value::Sequence(values) => left.extend(values.iter().map(|value| (key, value))),
+            Value::String(value) => all.extend(text(key, value)),
+            _ => {}
+        }
+    }
+    all
 }
 
 /// The parts of the library in `file`, a sealed copy, in processes of their own, and the interface
@@ -63,6 +125,17 @@ pub(crate) fn import(
     let interface = library.interface().map_err(refused)?;
     let parts = fl_core::abi::import_isolated(library, &origin).map_err(refused)?;
     Ok((parts, interface))
+}
+
+/// The parts that are linked into this program, as those of a library in processes of its own.
+///
+/// # Errors
+/// Says why this program cannot begin such processes.
+pub fn isolated_program() -> Result<Vec<&'static PartDecl>, String> {
+    // a library without a name is the program
+    let none = File::open("/dev/null").map_err(|e| e.to_string())?;
+    let parts = import(none, Path::new(""), &fl_core::settings::defaults())?.0;
+    Ok(parts)
 }
 
 /// Serves a library to the program that has begun this process with these arguments, which follow
@@ -225,6 +298,9 @@ mod linux {
         let socket = UnixStream::from(socket);
         watch(socket.try_clone()?)?;
         let load = || {
+            if path.is_empty() {
+                return Ok(std::ptr::from_ref(fl_core::abi::library()));
+            }
             let table = crate::library_file::table(library, Path::new(path));
             table.map_err(
                 |why| match sandboxed && why.contains("cannot open shared object file") {

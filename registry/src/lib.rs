@@ -54,7 +54,7 @@ pub use docs::columns::{columns, fill};
 pub use document::{Document, Places, ReadableSettings};
 pub use enum_options::Choice;
 #[cfg(unix)]
-pub use isolate::{ARGUMENT, isolate_with, isolation_note, library_process};
+pub use isolate::{ARGUMENT, isolate_with, isolated_program, isolation_notes, library_process};
 pub use library::{Library, PackageRequest, Refusal, is_sha256};
 pub use load::{before_loading, load};
 pub use lock::{LOCK_FILE, Lock, PlatformHash};

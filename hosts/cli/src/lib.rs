@@ -20,6 +20,7 @@ mod account;
 #[cfg(feature = "plugins")]
 mod attack;
 mod audit;
+mod bench;
 mod capture;
 mod cases;
 mod doctor;
@@ -233,6 +234,10 @@ enum Command {
     /// Report what this machine has for a run: data folder, graphics cards, Python.
     #[command(after_help = "Example:\n  fl doctor")]
     Doctor(doctor::DoctorArgs),
+    /// Measure this machine, in half a minute: aggregation, training steps, the C interface and the
+    /// disk, beside the figures of our benchmarks.
+    #[command(after_help = "Example:\n  fl bench --dir runs")]
+    Bench(bench::BenchArgs),
     /// Print the JSON Schema of a spec, with every known part, for editors.
     #[command(after_help = "Example:\n  fl schema > schema.json")]
     Schema {
@@ -416,6 +421,7 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
         Command::Completions { shell } => completions(shell),
         Command::Man { dir } => man(&dir),
         Command::Doctor(args) => doctor::doctor(&args),
+        Command::Bench(args) => bench::bench(&args, &catalogue),
         Command::Study(args) => study::study(&args, &catalogue, command),
         Command::Check { specs, set, json } => show::check(&specs, &set.set, json, &catalogue),
         Command::Plan(args) => plan::plan(&args, &catalogue),

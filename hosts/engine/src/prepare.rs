@@ -78,17 +78,19 @@ pub fn check(
             )));
         }
         read.notes.iter().for_each(|note| note_once(note));
-        isolation_note(read).iter().for_each(|note| note_once(note));
+        isolation_notes(read)
+            .iter()
+            .for_each(|note| note_once(note));
     }
     Ok(read)
 }
 
 /// What a user should know of the processes of the spec's libraries.
-fn isolation_note(spec: &Spec<DataSpec>) -> Option<String> {
+fn isolation_notes(spec: &Spec<DataSpec>) -> Vec<String> {
     #[cfg(unix)]
-    return fl_registry::isolation_note(spec.libraries.iter());
+    return fl_registry::isolation_notes(spec);
     #[cfg(not(unix))]
-    None
+    Vec::new()
 }
 
 /// Logs a note that this process has not logged before: a study checks one spec many times.
@@ -187,7 +189,7 @@ pub fn manifest(
         sha256: part.sha256,
     });
     let mut now = Session::now(env!("CARGO_PKG_VERSION"), command);
-    now.notes.extend(isolation_note(spec));
+    now.notes.extend(isolation_notes(spec));
     now.notes.iter().for_each(|note| note_once(note));
     ensure!(
         !now.started.is_empty(),

@@ -28,8 +28,8 @@ pub(crate) fn signer(path: &Path) -> anyhow::Result<Box<dyn ReceiptSigner>> {
 
 /// Returns what receipts say of this process, once one is due.
 pub(crate) fn session(manifest: &Manifest) -> SessionFacts {
-    // while the run begins
-    std::thread::spawn(program);
+    // while the run begins; without a thread it is hashed when the first receipt is due
+    let _ = std::thread::Builder::new().spawn(program);
     let session = ReceiptSession {
         version: manifest.begun.version.clone(),
         spec: manifest.spec_sha256.clone(),

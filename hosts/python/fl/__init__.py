@@ -11,7 +11,7 @@ function. `fl.torch` and `fl.sklearn` have trainers.
 `fl.sinks` has where events go while a run goes on. `fl.flower` runs a spec on Flower, `fl.remote` on an engine of one's own.
 """
 
-from . import sinks
+from . import _isolated, sinks
 from ._errors import Error, Mistake, RunError, SpecError
 from ._given import Inbox, Lacks, Mail, Message, Pass, Pool, Refused, Round, Shape, Stream, Unpriced
 from ._lent import Examples, Generator, Model, Public, Samples
@@ -24,6 +24,8 @@ from ._results import Results, open
 from ._run import STOP, run
 from ._sides import Answers, Client, Cohort, Server
 from ._tools import Study, account, audit, check, inspect, parts, schema, study
+
+_isolated.begin()
 
 __all__ = [
     "Answers", "Arrays", "Client", "Cohort", "Error", "Examples", "Exchange", "Generator", "Inbox", "KeptModel", "Lacks", "Mail", "Message", "Mistake", "Model", "Pass", "Pool",

@@ -75,6 +75,22 @@ fn program(py: Python<'_>, args: Vec<OsString>) -> u8 {
     py.detach(|| fl_cli::run_for_exit_code(args))
 }
 
+/// Libraries get processes of their own, which `command` begins.
+#[pyfunction]
+fn isolate_with(command: Vec<OsString>) {
+    #[cfg(unix)]
+    fl_registry::isolate_with(command);
+    #[cfg(not(unix))]
+    let _ = command;
+}
+
+/// What such a process does with its arguments; gives its exit code.
+#[cfg(unix)]
+#[pyfunction]
+fn library_process(py: Python<'_>, args: Vec<OsString>) -> u8 {
+    py.detach(|| fl_cli::library_process(args.get(1..).unwrap_or_default()))
+}
+
 /// The native half of the package `fl`.
 #[pymodule]
 mod _fl {
@@ -85,6 +101,10 @@ mod _fl {
         parts::near_kind, parts::settings, parts::snapshot, parts::unused_answers, program,
         run::Run, speed::seconds,
     };
+
+    #[cfg(unix)]
+    #[pymodule_export]
+    use super::library_process;
 
     use pyo3::types::PyAnyMethods as _;
 

@@ -60,15 +60,8 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     let idle = idle.filter(|(_, data)| data.is_empty() && !accounts);
     let idle: Vec<String> = idle.map(|(id, _)| id.to_string()).collect();
     if !idle.is_empty() {
-        let (told, rest) = idle.split_at(idle.len().min(TOLD));
-        let more = match rest.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        warn(&format!(
-            "clients without examples take no part: {}{more}",
-            told.join(", ")
-        ));
+        let told = told(&idle);
+        warn(&format!("clients without examples take no part: {told}"));
     }
     let owners = match setup.elsewhere.is_some() && setup.clients.is_empty() {
         true => Vec::new(),
@@ -376,7 +369,17 @@ fn one_class(owners: &[(ClientId, Examples)], kind: TaskKind) -> Option<String> 
             "{} of {} clients hold examples of one class only: {}",
             ids.len(),
             owners.len(),
-            ids.join(", ")
+            told(&ids)
         )
     })
+}
+
+/// Names the first of these clients, and counts the others.
+fn told(ids: &[String]) -> String {
+    let (told, rest) = ids.split_at(ids.len().min(TOLD));
+    let more = match rest.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", told.join(", "))
 }

@@ -2,7 +2,7 @@
 
 use super::foreign_call_guard::{CallbackGuard, Rounding};
 #[cfg(unix)]
-use crate::abi::isolated::CallInput;
+use crate::abi::isolated::{AnswerRooms, CallInput, SharedTensor};
 use crate::abi::library::{Host, Input};
 #[cfg(unix)]
 use crate::abi::raw::FlMessage;
@@ -29,6 +29,9 @@ enum AnswerBuffer {
     U8(Vec<u8>),
     I64(Vec<i64>),
     Bits(Vec<u8>),
+    /// In memory that the process shares with the program: of this type, at this place.
+    #[cfg(unix)]
+    Shared(u32, usize),
 }
 
 /// What came back from one call.
@@ -36,6 +39,9 @@ enum AnswerBuffer {
 pub(in crate::abi) struct Answer {
     pub text: Option<String>,
     pub tensors: Vec<(String, Tensor)>,
+    /// The tensors, where the call had [`AnswerRooms`].
+    #[cfg(unix)]
+    pub shared: Vec<SharedTensor>,
     pub parts: Vec<*mut c_void>,
     /// Setting and reason.
     pub failure: Option<(String, String)>,
@@ -62,6 +68,9 @@ pub(in crate::abi) struct Call<'a> {
     pub(super) noise: Noise,
     /// Who answers what is asked in the middle of it.
     pub(super) answers: Option<&'a dyn Answers>,
+    /// Where tensors of the answer are written, if not into memory of their own.
+    #[cfg(unix)]
+    rooms: Option<&'a AnswerRooms<'a>>,
     /// How the host rounds.
     rounding: Rounding,
     state: Mutex<CallState>,
@@ -75,6 +84,8 @@ impl<'a> Call<'a> {
             exec,
             noise: Noise::Seeded,
             answers: None,
+            #[cfg(unix)]
+            rooms: None,
             rounding: Rounding::now(),
             state: Mutex::default(),
         }
@@ -89,6 +100,13 @@ impl<'a> Call<'a> {
     pub fn with_answers(self, answers: &'a dyn Answers) -> Self {
         let answers = Some(answers);
         Self { answers, ..self }
+    }
+
+    /// The same call, the tensors of whose answer are written there.
+    #[cfg(unix)]
+    pub fn with_rooms(self, rooms: &'a AnswerRooms<'a>) -> Self {
+        let rooms = Some(rooms);
+        Self { rooms, ..self }
     }
 
     /// A call back, in the middle of one of the other side's.
@@ -126,6 +144,16 @@ impl<'a> Call<'a> {
         }
         answer.tensors.reserve_exact(state.rooms.len());
         for (name, shape, room) in state.rooms {
+            #[cfg(unix)]
+            if let AnswerBuffer::Shared(dtype, at) = room {
+                answer.shared.push(SharedTensor {
+                    name,
+                    dtype,
+                    shape,
+                    at,
+                });
+                continue;
+            }
             let shape = IxDyn(&shape);
             let made = match room {
                 AnswerBuffer::F32(v) => ArrayD::from_shape_vec(shape, v).map(Tensor::F32),
@@ -140,6 +168,8 @@ impl<'a> Call<'a> {
                         continue;
                     }
                 },
+                #[cfg(unix)]
+                AnswerBuffer::Shared(..) => continue,
             };
             match made {
                 Ok(tensor) => answer.tensors.push((name, tensor)),
@@ -190,6 +220,14 @@ impl<'a> Call<'a> {
         if state.rooms.len() >= TENSORS {
             return Err(format!("an answer may have {TENSORS} tensors"));
         }
+        #[cfg(unix)]
+        if let Some(rooms) = self.rooms {
+            let (at, data) = rooms.room(n * size).map_err(|e| format!("{e:#}"))?;
+            state.bytes = all;
+            let room = AnswerBuffer::Shared(dtype, at);
+            state.rooms.push((name.into(), shape.to_vec(), room));
+            return Ok(data.cast());
+        }
         let mut room = match dtype {
             FL_F32 => AnswerBuffer::F32(zeros(n)?),
             FL_F64 => AnswerBuffer::F64(zeros(n)?),
@@ -204,6 +242,8 @@ impl<'a> Call<'a> {
             AnswerBuffer::U32(v) => v.as_mut_ptr().cast(),
             AnswerBuffer::U8(v) | AnswerBuffer::Bits(v) => v.as_mut_ptr().cast(),
             AnswerBuffer::I64(v) => v.as_mut_ptr().cast(),
+            #[cfg(unix)]
+            AnswerBuffer::Shared(..) => std::ptr::null_mut(),
         };
         state.bytes = all;
         // a vector's numbers stay where they are when it is moved

@@ -99,7 +99,8 @@ impl Functions {
             #[cfg(unix)]
             Self::IsolatedLibrary(apart) => {
                 let asked = call.asked(&[]);
-                call.run(|host| apart.create(index, settings, task, alone, asked, host))
+                // no code of the library runs here
+                call.run_back(|host| apart.create(index, settings, task, alone, asked, host))
             }
         }
     }
@@ -130,7 +131,7 @@ impl Functions {
             #[cfg(unix)]
             Self::IsolatedLibrary(apart) => {
                 let asked = call.asked(messages);
-                call.run(|host| {
+                call.run_back(|host| {
                     // SAFETY: the part is one that a call gave, and `messages` are valid through
                     // the call.
                     unsafe { apart.call(part, operation, text, asked, host) }

@@ -1,6 +1,6 @@
 //! The process that has the library.
 
-use super::shared_memory::{Mailbox, SharedMemory};
+use super::shared_memory::{AnswerRooms, Mailbox, SharedMemory};
 use super::{
     CallRequest, Incoming, Operation, OwnedMessage, ProcessMessage, Reply, copied, frame, shared,
     shared_tensors, with_owned,
@@ -302,9 +302,15 @@ impl Child<'_> {
                             tensors,
                         });
                 let letters: Vec<OutgoingMessage<'_, '_>> = letters.collect();
-                with_messages(&letters, |messages| {
-                    functions.call_raw(*part as *mut c_void, *operation, text, messages, call())
-                })
+                let given = ask.messages.iter().flat_map(|message| &message.tensors);
+                let rooms = AnswerRooms::behind(&self.area, given)?;
+                let outcome = with_messages(&letters, |messages| {
+                    let (part, call) = (*part as *mut c_void, call().with_rooms(&rooms));
+                    functions.call_raw(part, *operation, text, messages, call)
+                });
+                let length = rooms.length();
+                self.area.see(length)?;
+                outcome
             }
             Operation::Drop { part } => {
                 if self.parts.remove(part) {
@@ -347,7 +353,10 @@ impl Child<'_> {
             parts,
             ..Reply::default()
         };
-        reply.tensors = shared_tensors(&mut self.area, &answer.tensors)?;
+        reply.tensors = match answer.tensors.is_empty() {
+            true => answer.shared,
+            false => shared_tensors(&mut self.area, &answer.tensors)?,
+        };
         Ok(reply)
     }
 }

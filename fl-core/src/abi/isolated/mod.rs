@@ -23,6 +23,7 @@ mod shared_memory;
 pub use child::serve;
 pub(in crate::abi) use parent::CallInput;
 pub use parent::{IsolatedLibrary, Process};
+pub(in crate::abi) use shared_memory::AnswerRooms;
 
 use super::ask::ErrorText;
 use super::marshal::{OutgoingMessage, slice, view};
@@ -98,12 +99,12 @@ struct SharedMessage {
 
 /// A tensor in the shared memory, in row order.
 #[derive(Serialize, Deserialize)]
-struct SharedTensor {
-    name: String,
-    dtype: u32,
-    shape: Vec<usize>,
+pub(in crate::abi) struct SharedTensor {
+    pub name: String,
+    pub dtype: u32,
+    pub shape: Vec<usize>,
     /// Where its first number is; a multiple of 64.
-    at: usize,
+    pub at: usize,
 }
 
 /// What a process answers.

@@ -177,7 +177,12 @@ impl IsolatedLibrary {
                 alone[at]
             }
         };
-        worker.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
+        // a fork of the program begins processes of its own
+        if let Some(other) = worker.running.take_if(|running| !running.is_ours()) {
+            other.leave();
+        }
+        worker
     }
 
     /// The place of a process for one part alone.

@@ -29,6 +29,8 @@ pub(super) struct LibraryProcess {
     area: SharedMemory,
     /// The number of the last question.
     asked: u64,
+    /// The process that asks.
+    program: u32,
 }
 
 /// A process that ends with this value.
@@ -72,7 +74,19 @@ impl LibraryProcess {
             to,
             area,
             asked: 0,
+            program: std::process::id(),
         })
+    }
+
+    /// Has this process begun it? A fork of the program has a copy of what its parent uses.
+    pub fn is_ours(&self) -> bool {
+        self.program == std::process::id()
+    }
+
+    /// Leaves it to the process that has begun it.
+    pub fn leave(self) {
+        // its socket is closed here, and it is not ended
+        std::mem::forget(self.child);
     }
 
     /// Sends a question.

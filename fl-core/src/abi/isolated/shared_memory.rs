@@ -5,11 +5,12 @@ use crate::Result;
 use crate::abi::raw::{FL_BITS, FL_F32, FL_F64, FL_I64, FL_U8, FL_U32};
 use crate::message::{Bits, View};
 use anyhow::{Context, bail, ensure};
-use memmap2::MmapRaw;
+use memmap2::{MmapOptions, MmapRaw};
 use ndarray::{ArrayView, ArrayViewD, ArrayViewMutD, IxDyn};
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A tensor begins where its numbers are aligned whatever they are, and where a vector register
@@ -367,6 +368,91 @@ impl SharedTensor {
     }
 }
 
+/// Where the tensors of an answer are written, behind those of the request, which the library still
+/// reads.
+pub(in crate::abi) struct AnswerRooms<'a> {
+    area: &'a SharedMemory,
+    state: Mutex<RoomState>,
+}
+
+struct RoomState {
+    /// Where the next tensor begins, and where the mapping ends that it lies in.
+    next: usize,
+    end: usize,
+    /// What was mapped when there was no more room, until the call has ended; each with its place.
+    beyond: Vec<(usize, MmapRaw)>,
+}
+
+impl<'a> AnswerRooms<'a> {
+    /// Room behind these tensors.
+    pub(super) fn behind(
+        area: &'a SharedMemory,
+        tensors: impl Iterator<Item = &'a SharedTensor>,
+    ) -> Result<Self> {
+        let mut next = TENSORS;
+        for tensor in tensors {
+            next = next.max(tensor.at.saturating_add(tensor.bytes()?));
+        }
+        let next = next.checked_next_multiple_of(ALIGNED);
+        Ok(Self {
+            area,
+            state: Mutex::new(RoomState {
+                next: next.context("too many bytes")?,
+                end: area.len(),
+                beyond: Vec::new(),
+            }),
+        })
+    }
+
+    /// Room for so many bytes, zeros, and where it is. It stays until the call has ended.
+    pub(in crate::abi) fn room(&self, bytes: usize) -> Result<(usize, *mut u8)> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let behind = |at: usize| {
+            let next = at.checked_add(bytes);
+            let next = next.and_then(|next| next.checked_next_multiple_of(ALIGNED));
+            next.context("too many bytes")
+        };
+        if behind(state.next)? > state.end {
+            // nothing was ever written behind the end of the memory: it is zeros
+            let file = &self.area.file;
+            let there = usize::try_from(file.metadata()?.len())?;
+            let at = there.next_multiple_of(STEP);
+            // as much as there is, so that many tensors do not map it anew each time
+            let end = behind(at)?.max(at.saturating_add(there));
+            let end = end.checked_next_multiple_of(STEP);
+            let end = end.context("too many bytes")?;
+            file.set_len(end as u64).context("making shared memory")?;
+            let map = MmapOptions::new()
+                .offset(at as u64)
+                .len(end - at)
+                .map_raw(file);
+            let map = map.context("mapping shared memory")?;
+            state.beyond.push((at, map));
+            (state.next, state.end) = (at, end);
+        }
+        let at = state.next;
+        state.next = behind(at)?;
+        let room = match state.beyond.last() {
+            // SAFETY: `next` was at most `end`, which is where this mapping ends.
+            Some((from, map)) => unsafe { map.as_mut_ptr().add(at - from) },
+            None => {
+                let room = self.area.address(at, bytes)?;
+                // SAFETY: `address` has looked that the bytes are mapped. Nobody else uses them:
+                // they lie behind the request, and the program waits for the answer.
+                unsafe { room.write_bytes(0, bytes) };
+                room
+            }
+        };
+        Ok((at, room))
+    }
+
+    /// How long the memory is by now. What was given is used no more.
+    pub(super) fn length(self) -> u64 {
+        let state = self.state.into_inner();
+        state.unwrap_or_else(PoisonError::into_inner).end as u64
+    }
+}
+
 /// The type's number.
 pub(super) fn dtype(view: &View<'_>) -> u32 {
     match view {
@@ -376,5 +462,69 @@ pub(super) fn dtype(view: &View<'_>) -> u32 {
         View::U8(_) => FL_U8,
         View::I64(_) => FL_I64,
         View::Bits(_) => FL_BITS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads what was written there by the other side, which has mapped the memory anew.
+    fn bytes(area: &SharedMemory, at: usize, n: usize) -> Vec<u8> {
+        let from = area.address(at, n).expect("it is inside");
+        // SAFETY: `address` has looked that the bytes are mapped; there are no writes meanwhile.
+        unsafe { std::slice::from_raw_parts(from, n) }.to_vec()
+    }
+
+    #[test]
+    fn answers_lie_behind_the_request_and_are_zeros_until_they_are_written() {
+        let mut area = SharedMemory::new(tempfile::tempfile().unwrap()).unwrap();
+        let mut other = SharedMemory::made(area.file.try_clone().unwrap()).unwrap();
+        let request = SharedTensor {
+            name: "w".into(),
+            dtype: FL_F32,
+            shape: vec![500],
+            at: TENSORS,
+        };
+        let sent: Vec<f32> = (0..500).map(|n| n as f32).collect();
+        let sent = ArrayView::from(&sent).into_dyn();
+        area.write(TENSORS, &View::F32(sent.clone())).unwrap();
+        // more than there is, small ones after large ones, and some without bytes
+        let sizes = [10, 0, 3 * STEP, 64, 10 * STEP + 1, 1, 0, 2000];
+        for turn in 0..3u8 {
+            let rooms = AnswerRooms::behind(&area, [&request].into_iter()).unwrap();
+            let mut given = Vec::new();
+            for size in sizes {
+                let (at, room) = rooms.room(size).unwrap();
+                assert_eq!(at % ALIGNED, 0);
+                // SAFETY: so many bytes were given, and stay until the rooms are dropped.
+                let room = unsafe { std::slice::from_raw_parts_mut(room, size) };
+                assert!(room.iter().all(|byte| *byte == 0), "turn {turn}, {size}");
+                given.push((at, room));
+            }
+            for (n, (_, room)) in given.iter_mut().enumerate() {
+                room.fill(turn + n as u8 + 1);
+            }
+            let given: Vec<_> = given.iter().map(|(at, room)| (*at, room.len())).collect();
+            let length = rooms.length();
+            area.see(length).unwrap();
+            other.see(length).unwrap();
+            for (n, (at, size)) in given.into_iter().enumerate() {
+                assert_eq!(bytes(&other, at, size), vec![turn + n as u8 + 1; size]);
+            }
+            // SAFETY: there are no writes to it.
+            let kept = unsafe { other.view(&request) }.unwrap();
+            let View::F32(kept) = kept else {
+                panic!("the request is f32");
+            };
+            assert_eq!(kept, sent, "the request is still there");
+        }
+        // nothing is mapped anew when there is room
+        let before = area.len();
+        let rooms = AnswerRooms::behind(&area, [&request].into_iter()).unwrap();
+        sizes.iter().for_each(|size| _ = rooms.room(*size).unwrap());
+        assert_eq!(rooms.length(), before as u64);
+        let rooms = AnswerRooms::behind(&area, [].into_iter()).unwrap();
+        assert!(rooms.room(usize::MAX).is_err());
     }
 }

@@ -349,3 +349,24 @@ fn loaded_parts_appear_as_linked_ones_do() {
         "{code}: {error}"
     );
 }
+
+/// No figure is a promise, so that nothing is asserted of one but that it is there.
+#[test]
+fn bench_measures_this_machine() {
+    let d = dir();
+    let measured = json(d.path(), &["bench", "--quick", "--json"]);
+    let rows = measured["rows"].as_array().unwrap();
+    assert!(measured["threads"].as_u64().unwrap() > 0 && rows.len() > 20);
+    for row in rows {
+        // all of it is linked here; other systems have no processes for libraries
+        let millis = row["milliseconds"].as_f64();
+        let linux = cfg!(target_os = "linux");
+        assert!(millis.is_some_and(|m| m > 0.0) || !linux, "{row}");
+        assert!(row["page"].is_null(), "the sizes are others: {row}");
+    }
+    let table = out(d.path(), &["bench", "--quick", "--dir", "."]);
+    assert!(table.contains("mean of 1 x 10, in a process of its own"));
+    assert_eq!(fs::read_dir(d.path()).unwrap().count(), 0, "nothing stays");
+    let (code, error) = fails(d.path(), &["bench", "--quick", "--dir", "nowhere"]);
+    assert!(code == 1 && error.contains("nowhere"), "{error}");
+}

@@ -1,6 +1,6 @@
 //! Libraries in processes of their own: by default, and with `--isolate`.
 #![cfg(target_os = "linux")]
-use crate::common::{fails, json, out, root, start};
+use crate::common::{fails, fl, json, out, root, start};
 use crate::library;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -369,6 +369,54 @@ fn a_library_has_processes_of_its_own_unless_the_spec_or_the_user_says_otherwise
             code == 1 && error.contains(why),
             "{isolate} {flag:?}: {code}: {error}"
         );
+    }
+}
+
+/// What a setting asks for and the sandbox refuses is said before the run.
+#[test]
+fn fl_check_says_which_settings_need_more_than_the_sandbox_gives() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    if !hostile(dir) {
+        return;
+    }
+    let source = root().join("hosts/cli/tests/program/hostile.c");
+    let setting = r#"-DSETTING="{\"name\": \"device\", \"doc\": \"Where.\", \"schema\": {\"type\": \"string\", \"default\": \"cpu\"}}""#;
+    let flags = [setting, "-Wno-unused-function", "-lm"];
+    library::compile(&source, &dir.join("card.so"), &flags);
+    fs::create_dir(dir.join("may")).unwrap();
+    fs::write(dir.join("may/read"), "r").unwrap();
+    let noted = |library: &str, isolate: &str, setting: &str| {
+        let text = format!(
+            "name: h\nplugins: [{{path: {library}{isolate}}}]\ndata: {{set: blobs, clients: 3}}\n\
+             protocol: {{use: param-rounds, rounds: 3}}\n\
+             parts: {{model: {{use: linear}}, aggregator: {{use: hostile{setting}}}}}\n"
+        );
+        fs::write(dir.join("h.yaml"), text).unwrap();
+        let output = fl(dir, &["check", "h.yaml"]);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{text}");
+        text
+    };
+    let card = noted("card.so", "", ", device: cuda");
+    let advice = "`device` is `cuda`, and the sandbox of its library refuses devices; write `isolate: { sandbox: false }`";
+    assert!(card.contains(advice), "{card}");
+    let file = noted("h.so", "", ", mode: may/read");
+    let (advice, place) = (
+        "`mode` names a file, which the sandbox of its library keeps it from reading; write `isolate: { reads: [",
+        dir.canonicalize().unwrap().join("may/read"),
+    );
+    let place = place.display().to_string();
+    assert!(file.contains(advice) && file.contains(&place), "{file}");
+    for (library, isolate, setting) in [
+        ("card.so", "", ", device: cpu"),
+        ("card.so", ", isolate: {sandbox: false}", ", device: cuda"),
+        ("card.so", ", isolate: false", ", device: cuda"),
+        ("h.so", ", isolate: {reads: [may]}", ", mode: may/read"),
+        ("h.so", "", ", mode: may"),
+    ] {
+        let text = noted(library, isolate, setting);
+        assert!(!text.contains("sandbox"), "{isolate} {setting}: {text}");
     }
 }
 

@@ -1,0 +1,426 @@
+//! `fl bench`: how fast this machine is, beside the machine of the benchmarks' page.
+
+use crate::{Done, print};
+use anyhow::Context;
+use clap::Args;
+use fl_core::message::Params;
+use fl_core::settings::Value;
+use fl_core::{
+    BoxedAggregator, BuildContext, ClientMessage, FitOptions, Inbox, Length, Loss, PartDecl,
+    Result, Role, Round, Samples, SharedExecutor, Stream, Target, Task, TaskKind, Trainer,
+};
+use fl_registry::Catalogue;
+use ndarray::{Array2, ArrayD, IxDyn};
+use serde_json::json;
+use std::fs::File;
+use std::hint::black_box;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[derive(Args)]
+pub struct BenchArgs {
+    /// The folder whose disk is measured. Nothing stays in it.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// Sizes so small that it takes a second or two, and has no figures of the page beside it.
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the page says of its machine.
+const PAGE: &str = "two cores of a Zen 4, tests/bench/README.md";
+
+/// What is measured, in milliseconds of the best of several repetitions, and what the page says.
+const ROWS: [(Kind, &str, Option<f64>); 21] = [
+    (Kind::Read, "read 400 MB, one thread", Some(37.5)),
+    (
+        Kind::Mean(false),
+        "mean of 10 x 10M, one thread",
+        Some(34.2),
+    ),
+    (
+        Kind::Mean(true),
+        "mean of 10 x 10M, all threads",
+        Some(25.6),
+    ),
+    (
+        Kind::Robust("median", false),
+        "median of 50 x 1M, one thread",
+        Some(179.8),
+    ),
+    (
+        Kind::Robust("median", true),
+        "median of 50 x 1M, all threads",
+        Some(87.8),
+    ),
+    (
+        Kind::Robust("krum", false),
+        "Krum of 50 x 1M, one thread",
+        Some(250.0),
+    ),
+    (
+        Kind::Robust("krum", true),
+        "Krum of 50 x 1M, all threads",
+        Some(136.5),
+    ),
+    (
+        Kind::Step("lenet", 32),
+        "step of LeNet, batch 32",
+        Some(1.39),
+    ),
+    (
+        Kind::Step("lenet", 512),
+        "step of LeNet, batch 512",
+        Some(23.6),
+    ),
+    (
+        Kind::Step("mlp", 32),
+        "step of MLP 1024-512-256, batch 32",
+        Some(5.1),
+    ),
+    (
+        Kind::Step("mlp", 512),
+        "step of MLP 1024-512-256, batch 512",
+        Some(37.7),
+    ),
+    (
+        Kind::Step("resnet-8", 32),
+        "step of ResNet-8, batch 32",
+        Some(33.8),
+    ),
+    (
+        Kind::Step("resnet-8", 512),
+        "step of ResNet-8, batch 512",
+        Some(670.0),
+    ),
+    (
+        Kind::Call(Way::Linked, 1, 10),
+        "mean of 1 x 10, linked",
+        None,
+    ),
+    (
+        Kind::Call(Way::Loaded, 1, 10),
+        "mean of 1 x 10, through the C interface",
+        None,
+    ),
+    (
+        Kind::Call(Way::Isolated, 1, 10),
+        "mean of 1 x 10, in a process of its own",
+        None,
+    ),
+    (
+        Kind::Call(Way::Linked, 10, 1_000),
+        "mean of 10 x 1000, linked",
+        None,
+    ),
+    (
+        Kind::Call(Way::Loaded, 10, 1_000),
+        "mean of 10 x 1000, through the C interface",
+        None,
+    ),
+    (
+        Kind::Call(Way::Isolated, 10, 1_000),
+        "mean of 10 x 1000, in a process of its own",
+        None,
+    ),
+    (Kind::Write(64 << 20), "write and sync 64 MiB", None),
+    (Kind::Write(4 << 10), "write, sync and rename 4 KiB", None),
+];
+
+#[derive(Clone, Copy)]
+enum Kind {
+    /// The numbers of ten messages are added up, as a limit for the mean.
+    Read,
+    /// Does it use all threads?
+    Mean(bool),
+    Robust(&'static str, bool),
+    /// A network and its batch, on one thread.
+    Step(&'static str, usize),
+    /// Of so many clients and parameters.
+    Call(Way, u32, usize),
+    /// Of so many bytes.
+    Write(usize),
+}
+
+/// How a part is called.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Linked,
+    Loaded,
+    Isolated,
+}
+
+pub fn bench(args: &BenchArgs, catalogue: &Catalogue) -> Done {
+    let threads = fl_engine::threads(None);
+    let bench = Bench {
+        args,
+        catalogue,
+        all: fl_sim::executor(threads)?,
+    };
+    let load = std::fs::read_to_string("/proc/loadavg").ok();
+    let load = load.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
+    let mut rows = Vec::new();
+    for (kind, name, page) in ROWS {
+        // the sizes are others
+        let page = page.filter(|_| !args.quick);
+        let (millis, why) = match bench.measured(kind).context(name)? {
+            Ok(seconds) => (Some(seconds * 1e3), None),
+            Err(why) => (None, Some(why)),
+        };
+        rows.push((name, millis, page, why));
+    }
+    if args.json {
+        let row = |(name, millis, page, why): &(_, _, _, _)| json!({ "name": name, "milliseconds": millis, "page": page, "why": why });
+        let rows: Vec<_> = rows.iter().map(row).collect();
+        return print(json!({
+            "fl": env!("CARGO_PKG_VERSION"), "processor": fl_sim::processor(), "threads": threads,
+            "load": load, "quick": args.quick, "rows": rows,
+        }));
+    }
+    let load = load.map_or(String::new(), |load| format!(", load {load}"));
+    let mut lines = vec![
+        format!(
+            "fl {}, {}, {threads} threads{load}",
+            env!("CARGO_PKG_VERSION"),
+            fl_sim::processor()
+        ),
+        format!(
+            "{:<46}{:>14}{:>12}",
+            "milliseconds, the least of several", "this machine", "the page"
+        ),
+    ];
+    for (name, millis, page, why) in rows {
+        let page = page.map_or(String::new(), |page| number(page));
+        let here = millis.map(number).or(why).unwrap_or_default();
+        lines.push(format!("{name:<46}{here:>14}{page:>12}").trim_end().into());
+    }
+    match args.quick {
+        true => lines.push("sizes are smaller than their names say: --quick".into()),
+        false => lines.push(format!("the page: {PAGE}")),
+    }
+    print(lines.join("\n"))
+}
+
+/// Three digits that count.
+fn number(millis: f64) -> String {
+    let digits = match millis {
+        m if m >= 100.0 => 0,
+        m if m >= 10.0 => 1,
+        m if m >= 1.0 => 2,
+        m if m >= 0.1 => 3,
+        _ => 5,
+    };
+    format!("{millis:.digits$}")
+}
+
+struct Bench<'a> {
+    args: &'a BenchArgs,
+    catalogue: &'a Catalogue,
+    /// Every thread.
+    all: SharedExecutor,
+}
+
+impl Bench<'_> {
+    /// Seconds; or why this program or this system cannot do it.
+    fn measured(&self, kind: Kind) -> Result<Result<f64, String>> {
+        let small = |size: usize| match self.args.quick {
+            true => size.div_ceil(1000),
+            false => size,
+        };
+        Ok(Ok(match kind {
+            Kind::Read => {
+                let inbox = inbox(10, small(10_000_000))?;
+                self.least(|| {
+                    let sums = inbox.iter().map(|mail| sum(&mail.body));
+                    black_box(sums.sum::<f32>());
+                    Ok(())
+                })?
+            }
+            Kind::Mean(all) => {
+                let part = self.part(Role::Aggregator, "mean");
+                return self.aggregated(part, 10, small(10_000_000), all);
+            }
+            Kind::Robust(name, all) => {
+                let part = self.part(Role::Aggregator, name);
+                return self.aggregated(part, 50, small(1_000_000), all);
+            }
+            Kind::Call(way, clients, numbers) => {
+                let part = self.called(way);
+                return self.aggregated(part, clients, numbers, false);
+            }
+            Kind::Step(net, batch) => {
+                let part = match self.part(Role::Trainer, "dfdx") {
+                    Ok(part) => part,
+                    Err(why) => return Ok(Err(why)),
+                };
+                let batch = match self.args.quick {
+                    true => batch.div_ceil(64),
+                    false => batch,
+                };
+                self.step(part, net, batch)?
+            }
+            Kind::Write(bytes) => {
+                let bytes = vec![7; small(bytes)];
+                let folder = tempfile::tempdir_in(&self.args.dir);
+                let place = || format!("making a folder in {}", self.args.dir.display());
+                let folder = folder.with_context(place)?;
+                self.least(|| written(folder.path(), &bytes))?
+            }
+        }))
+    }
+
+    /// The seconds of the fastest of several repetitions; the first is not counted.
+    fn least(&self, mut once: impl FnMut() -> Result<()>) -> Result<f64> {
+        let longest = Duration::from_millis(if self.args.quick { 10 } else { 1000 });
+        once()?;
+        let (began, mut least) = (Instant::now(), f64::INFINITY);
+        for turn in 0.. {
+            if turn >= 2 && began.elapsed() >= longest {
+                break;
+            }
+            let began = Instant::now();
+            once()?;
+            least = least.min(began.elapsed().as_secs_f64());
+        }
+        Ok(least)
+    }
+
+    fn part(&self, role: Role, name: &str) -> Result<&'static PartDecl, String> {
+        let part = self.catalogue.find(role, name);
+        part.map_err(|_| "not linked".into())
+    }
+
+    /// The mean, called so.
+    fn called(&self, way: Way) -> Result<&'static PartDecl, String> {
+        let linked = self.part(Role::Aggregator, "mean")?;
+        let parts = match way {
+            Way::Linked => return Ok(linked),
+            Way::Loaded => fl_core::abi::import_linked("this program"),
+            #[cfg(unix)]
+            Way::Isolated => fl_registry::isolated_program()?,
+            #[cfg(not(unix))]
+            Way::Isolated => return Err("Linux only".into()),
+        };
+        let same = |part: &&&PartDecl| (part.role, part.name) == (linked.role, linked.name);
+        let found = parts.iter().find(same).copied();
+        found.ok_or_else(|| "not exported".into())
+    }
+
+    fn aggregated(
+        &self,
+        part: Result<&'static PartDecl, String>,
+        clients: u32,
+        numbers: usize,
+        all: bool,
+    ) -> Result<Result<f64, String>> {
+        let part = match part {
+            Ok(part) => part,
+            Err(why) => return Ok(Err(why)),
+        };
+        let mut part: BoxedAggregator<Params, Params> = part.make(&Value::Null, &context(&[1]))?;
+        let inbox = inbox(clients, numbers)?;
+        let exec = match all {
+            true => self.all.clone(),
+            false => Arc::new(fl_core::Serial),
+        };
+        let round = Round::new("round 1", 1, true, Stream::root(0), exec);
+        // the clock is too coarse for one small call
+        let times = (10_000 / (clients as usize * numbers)).clamp(1, 100);
+        let took = self.least(|| {
+            for _ in 0..times {
+                black_box(part.aggregate(&round, &inbox)?);
+            }
+            Ok(())
+        })?;
+        Ok(Ok(took / times as f64))
+    }
+
+    fn step(&self, part: &'static PartDecl, net: &str, batch: usize) -> Result<f64> {
+        let input: &[usize] = match net {
+            "resnet-8" => &[3, 32, 32],
+            _ => &[1, 28, 28],
+        };
+        let settings: Value =
+            serde_yaml::from_str(&format!("{{net: {net}, optimiser: {{adam: {{}}}}}}"))?;
+        let mut model: Box<dyn Trainer> = part.make(&settings, &context(input))?;
+        let mut draws = Stream::root(0).draws();
+        let size = (batch, input.iter().product());
+        let values = Array2::from_shape_simple_fn(size, || draws.normal() as f32);
+        let x = Samples::fresh(values, input.to_vec())?;
+        let classes: Vec<u32> = (0..batch as u32).map(|i| i * 7919 % 10).collect();
+        let pass = FitOptions::new(Length::Steps(1), batch, Loss::CrossEntropy);
+        self.least(|| {
+            let target = Target::Classes(&classes);
+            black_box(model.fit(&x, target, &pass, &Stream::root(1))?);
+            Ok(())
+        })
+    }
+}
+
+fn context(input: &[usize]) -> BuildContext {
+    BuildContext {
+        task: Task {
+            input: input.to_vec(),
+            kind: TaskKind::Classes(10),
+        },
+        stream: Stream::root(7),
+    }
+}
+
+/// Messages of normal numbers; beyond a thousand they come again.
+fn inbox(clients: u32, numbers: usize) -> Result<Inbox<Params>> {
+    let mail = |client: u32| {
+        let mut draws = Stream::root(7).child("client", client.into()).draws();
+        let some: Vec<f32> = (0..1013).map(|_| draws.normal() as f32).collect();
+        let all = some.iter().cycle().take(numbers).copied().collect();
+        let tensor = ArrayD::from_shape_vec(IxDyn(&[numbers]), all)?;
+        let weight = 1.0 + f64::from(client);
+        let body = Params([("w".to_string(), tensor)].into());
+        Ok(ClientMessage::new(client, weight, body))
+    };
+    Inbox::new((0..clients).map(mail).collect::<Result<_>>()?)
+}
+
+/// Reads everything once, with as many sums in flight as hide the latency of an addition.
+fn sum(params: &Params) -> f32 {
+    let mut sums = [0.0f32; 64];
+    for tensor in params.0.values() {
+        for block in tensor.as_slice().unwrap_or_default().chunks_exact(64) {
+            sums.iter_mut().zip(block).for_each(|(sum, x)| *sum += x);
+        }
+    }
+    sums.iter().sum()
+}
+
+/// As a checkpoint is written: a new file, on the disk, in the place of the last.
+fn written(folder: &Path, bytes: &[u8]) -> Result<()> {
+    let (new, name) = (folder.join("new"), folder.join("file"));
+    let mut file = File::create(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    Ok(std::fs::rename(new, name)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figures_are_those_of_the_page() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/bench/README.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        for (_, name, figure) in ROWS {
+            let figure = figure.map_or("-".into(), number);
+            let row = format!("| {name} | {figure} |");
+            assert!(
+                page.contains(&row),
+                "tests/bench/README.md has no row {row}"
+            );
+        }
+    }
+}
