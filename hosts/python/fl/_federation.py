@@ -301,10 +301,18 @@ class Model:
         if target is None:
             kind, target = cast("TargetKind", cast("Examples", x)._target()[0]), cast("Examples", x).y
         kind = kind or ("classes" if target.ndim == 1 else "soft")
+        return self._gradient("gradient", x, target, kind, loss)
+
+    def _clipped_gradients(self, x: Samples, target: Array, kind: TargetKind, clip: float) -> dict[str, Array]:
+        """The sum of the gradients of single examples, each shortened to the norm `clip`; nothing
+        if its trainer computes them one by one only."""
+        return self._gradient("clipped-gradients", x, target, kind, None, clip=clip)
+
+    def _gradient(self, what: str, x: Samples | Array, target: Array, kind: TargetKind, loss: LossName | None, **more: Any) -> dict[str, Array]:
         dtype = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}.get(kind, np.float32)
         ask, tensors = self._samples(x)
         tensors = {**tensors, "target": np.ascontiguousarray(target, dtype=dtype)}
-        return self._ask("gradient", _sent(tensors), x=ask, target=kind, loss=_LOSSES[loss or self._program.part.task.loss])[1]
+        return self._ask(what, _sent(tensors), x=ask, target=kind, loss=_LOSSES[loss or self._program.part.task.loss], **more)[1]
 
     def descend(self, gradient: Arrays, at: int, of: int) -> None:
         """Takes one step of the optimiser along a gradient, as after batch `at` (from 0) of
@@ -812,6 +820,17 @@ class Client(_Side):
         `then(at, released, of)` gets that with noise: step `at`, from 0, of `of`. Raises
         `fl.Refused` if the exchange does not declare it, or the budget does not pay for it.
         """
+        self._release_steps(slot, like, lambda positions, clip, _: step(positions, clip), then)
+
+    def _release_steps(
+        self,
+        slot: Slot,
+        like: Any,
+        step: Callable[[Array, Callable[[Any], dict[str, Array]], float | None], Any],
+        then: Callable[[int, dict[str, Array], int], None],
+    ) -> None:
+        """As `release_steps`; `step` also gets the norm to which the mechanism clips, if it does
+        nothing else."""
         of = self._program.slot(slot, "privacy")
         ask, kind = self._program.ask, of.takes
         (held, steps), _ = ask("begin-steps", _sent(packed(kind, like)), slot=of.name, kind=kind)
@@ -820,9 +839,10 @@ class Client(_Side):
             return ask("clip-held", _sent(packed(kind, message)), mechanism=held, kind=kind)[1]
 
         try:
+            bound = ask("norm-bound-held", mechanism=held)[0]
             for at in range(steps):
                 positions = np.array(ask("draw-lot", at=at)[0], dtype=np.int64)
-                seen = packed(kind, step(positions, clip))
+                seen = packed(kind, step(positions, clip, bound))
                 then(at, ask("release-step", _sent(seen), at=at, mechanism=held, kind=kind)[1], steps)
         finally:
             ask("end-steps", slot=of.name, mechanism=held)
@@ -836,7 +856,11 @@ class Client(_Side):
         kind, known = own._target()
         shapes = {name: array.shape for name, array in model.params().items()}
 
-        def step(positions: Array, clip: Callable[[Any], dict[str, Array]]) -> dict[str, Array]:
+        def step(positions: Array, clip: Callable[[Any], dict[str, Array]], bound: float | None) -> dict[str, Array]:
+            if bound is not None and len(positions):
+                together = model._clipped_gradients(own.pick(positions), known[positions], cast("TargetKind", kind), bound)
+                if together:
+                    return together
             sums = {name: np.zeros(shape) for name, shape in shapes.items()}
             for at in positions:
                 of_one = model.gradient(own.pick([at]), known[[at]], kind=cast("TargetKind", kind))
@@ -847,7 +871,7 @@ class Client(_Side):
         def then(at: int, released: dict[str, Array], of: int) -> None:
             model.descend({name: (1 / batch * array.astype(float)).astype(np.float32) for name, array in released.items()}, at, of)
 
-        self.release_steps(privacy, {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}, step, then)
+        self._release_steps(privacy, {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}, step, then)
 
     def clip(self, slot: Slot, message: Any, agreed: float | None = None) -> dict[str, Array]:
         """The message within the bound of the mechanism in this slot, without noise; `agreed` is
