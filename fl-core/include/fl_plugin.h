@@ -140,6 +140,10 @@ extern "C" {
 #define FL_TRUNCATE 36u
 /* Mechanism, optional. Text: a privacy event; gives the text of the event to charge. */
 #define FL_ACTUAL_COST 37u
+/* Mechanism, optional. Gives the text of the largest Euclidean norm that `FL_CLIP` lets pass, if
+ * that only shortens longer messages to it and replaces those that are not finite by zeros; or
+ * `null`. */
+#define FL_NORM_BOUND 38u
 
 /* Accountant. Text: a privacy event. */
 #define FL_CHARGE 40u
@@ -198,6 +202,9 @@ extern "C" {
 /* Trainer, optional. Gives the last layer on the features of `FL_FEATURES`: the tensors `weight`
  * (`outputs x features`) and `bias` of doubles, or none. */
 #define FL_HEAD 73u
+/* Parametric trainer, optional. As `FL_GRADIENT`, and the text has a `clip`: gives the sum of the
+ * gradients of single samples, each shortened to this Euclidean norm, or no tensor. */
+#define FL_CLIPPED_GRADIENTS 74u
 
 /* Protocol. Gives the text of what it declares: `{"slots": [..], "exchanges": [..], "grows": null,
  * "begins_with": null, "pooled": false}`, as fl-core/src/abi/declaration.rs has them. */

@@ -268,6 +268,9 @@ pub(super) enum Ask {
         mechanism: u64,
         kind: String,
     },
+    NormBoundHeld {
+        mechanism: u64,
+    },
     // of a selector
     SelectorFit {
         selector: u64,
@@ -350,6 +353,12 @@ pub(super) enum ModelAsk {
         x: SamplesAsk,
         target: String,
         loss: Loss,
+    },
+    ClippedGradients {
+        x: SamplesAsk,
+        target: String,
+        loss: Loss,
+        clip: f64,
     },
     Descend {
         at: usize,

@@ -89,6 +89,9 @@ impl CohortText {
 pub(super) struct GradientText {
     pub loss: crate::Loss,
     pub target: String,
+    /// Of single samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip: Option<f64>,
 }
 
 /// The facts of a [`crate::FitOptions`], as they cross.

@@ -130,6 +130,10 @@ pub const FL_QUERIES: u32 = 35;
 pub const FL_TRUNCATE: u32 = 36;
 /// Mechanism, optional. Text: a privacy event; gives the text of the event to charge.
 pub const FL_ACTUAL_COST: u32 = 37;
+/// Mechanism, optional. Gives the text of the largest Euclidean norm that `FL_CLIP` lets pass, if
+/// that only shortens longer messages to it and replaces those that are not finite by zeros; or
+/// `null`.
+pub const FL_NORM_BOUND: u32 = 38;
 
 /// Accountant. Text: a privacy event.
 pub const FL_CHARGE: u32 = 40;
@@ -191,6 +195,9 @@ pub const FL_DESCEND: u32 = 72;
 /// Trainer, optional. Gives the last layer on the features of `FL_FEATURES`: the tensors `weight`
 /// (`outputs x features`) and `bias` of doubles, or none.
 pub const FL_HEAD: u32 = 73;
+/// Parametric trainer, optional. As `FL_GRADIENT`, and the text has a `clip`: gives the sum of the
+/// gradients of single samples, each shortened to this Euclidean norm, or no tensor.
+pub const FL_CLIPPED_GRADIENTS: u32 = 74;
 
 /// Protocol. Gives the text of what it declares: `{"slots": [..], "exchanges": [..], "grows": null,
 /// "begins_with": null, "pooled": false}`, as fl-core/src/abi/declaration.rs has them.

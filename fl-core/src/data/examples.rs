@@ -6,6 +6,9 @@ use anyhow::ensure;
 use ndarray::{Array2, Axis};
 use std::sync::Arc;
 
+/// Rows that are loaded into the caches before they are written: few enough to stay there.
+const PRELOADED: usize = 64;
+
 /// Rows of an [`Inputs`]: shared storage and the ids of the rows. Cloning copies neither values nor
 /// bytes.
 #[derive(Clone, Debug)]
@@ -99,8 +102,14 @@ impl Samples {
     /// Writes the rows at `positions`, one after the other, into `out` (`positions.len() * width`
     /// long).
     pub fn write(&self, positions: &[usize], out: &mut [f32]) {
-        for (p, row) in positions.iter().zip(out.chunks_mut(self.width().max(1))) {
-            self.inputs.write_row(self.ids[*p] as usize, row);
+        let width = self.width().max(1);
+        let some = positions.chunks(PRELOADED);
+        for (positions, out) in some.zip(out.chunks_mut(PRELOADED * width)) {
+            let row = |p: &usize| self.ids[*p] as usize;
+            self.inputs.preload(positions.iter().map(row));
+            for (p, out) in positions.iter().zip(out.chunks_mut(width)) {
+                self.inputs.write_row(row(p), out);
+            }
         }
     }
 

@@ -157,6 +157,31 @@ impl Inputs {
         }
     }
 
+    /// Loads some sparse rows into the caches; does nothing for other inputs. The rows of a sample
+    /// are far apart in memory. Here loads do not wait for each other, as they do while a row is
+    /// written.
+    pub fn preload(&self, rows: impl Iterator<Item = usize>) {
+        let Self::Sparse {
+            starts,
+            columns,
+            values,
+            ..
+        } = self
+        else {
+            return;
+        };
+        let mut read = 0;
+        for row in rows {
+            // a row seldom has more than two cache lines
+            let (first, end) = (starts[row], starts[row + 1]);
+            if first < end {
+                read ^= columns[first] ^ columns[end - 1];
+                read ^= values[first].to_bits() ^ values[end - 1].to_bits();
+            }
+        }
+        std::hint::black_box(read);
+    }
+
     /// Writes row `row` as `f32` into `out`, which is [`Inputs::width`] long.
     pub fn write_row(&self, row: usize, out: &mut [f32]) {
         let width = self.width();

@@ -3,9 +3,11 @@
 use super::{AnyMessage, NamedTensors, View};
 use crate::{Problem, Result};
 use anyhow::{bail, ensure};
+use ndarray::ArrayViewD;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
+use std::fmt::Display;
 
 /// Checks that all numbers are finite, and runs the message's own check.
 ///
@@ -14,16 +16,8 @@ use std::collections::BTreeSet;
 pub fn check(message: &dyn AnyMessage) -> Result<()> {
     for (name, view) in &message.content() {
         let bad = match view {
-            View::F32(a) => a
-                .iter()
-                .enumerate()
-                .find(|(_, x)| !x.is_finite())
-                .map(|(at, x)| (at, x.to_string())),
-            View::F64(a) => a
-                .iter()
-                .enumerate()
-                .find(|(_, x)| !x.is_finite())
-                .map(|(at, x)| (at, x.to_string())),
+            View::F32(a) => first_not_finite(a, |x| x.is_finite()),
+            View::F64(a) => first_not_finite(a, |x| x.is_finite()),
             View::U32(_) | View::U8(_) | View::I64(_) | View::Bits(_) => None,
         };
         if let Some((at, value)) = bad {
@@ -35,6 +29,23 @@ pub fn check(message: &dyn AnyMessage) -> Result<()> {
         }
     }
     message.check_content()
+}
+
+/// Returns the position and the text of the first number that is not finite.
+fn first_not_finite<T: Copy + Display>(
+    numbers: &ArrayViewD<'_, T>,
+    is_finite: impl Fn(T) -> bool,
+) -> Option<(usize, String)> {
+    // without a branch for each number, which takes a sixth of the time
+    let all = |some: &[T]| some.iter().fold(true, |all, x| all & is_finite(*x));
+    if let Some(numbers) = numbers.as_slice()
+        && numbers.chunks(1024).all(all)
+    {
+        return None;
+    }
+    let mut numbers = numbers.iter().enumerate();
+    let (at, x) = numbers.find(|(_, x)| !is_finite(**x))?;
+    Some((at, x.to_string()))
 }
 
 /// Checks that a row-keyed answer holds only requested samples, each at most once. Other messages

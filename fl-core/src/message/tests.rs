@@ -109,6 +109,21 @@ fn nan_is_found_where_it_stands() {
 }
 
 #[test]
+fn one_nan_among_many_numbers_is_found_in_any_layout() {
+    let mut numbers = ArrayD::<f32>::zeros(IxDyn(&[50, 60]));
+    numbers[[41, 7]] = f32::NEG_INFINITY;
+    let turned = numbers.clone().reversed_axes();
+    for (numbers, at) in [(numbers, 41 * 60 + 7), (turned, 7 * 50 + 41)] {
+        let message = Params([("w".to_string(), numbers)].into());
+        let text = check(&message).unwrap_err().to_string();
+        assert!(
+            text.contains(&format!("holds -inf at position {at};")),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn only_trailing_shapes_of_row_keyed_messages_must_agree() {
     let few = Logits::new(vec![9], Array2::zeros((1, 5)));
     assert!(alike(&logits(), &few).is_ok());

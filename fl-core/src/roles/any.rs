@@ -86,6 +86,9 @@ pub trait AnyMechanism: Send + Sealed {
     /// If the message cannot be bounded.
     fn clip(&self, message: &mut dyn AnyMessage) -> Result<()>;
 
+    /// See [`PrivacyMechanism::norm_bound`].
+    fn norm_bound(&self) -> Option<f64>;
+
     /// See [`PrivacyMechanism::range`].
     fn range(&self, message: &dyn AnyMessage) -> Option<f32>;
 
@@ -331,6 +334,9 @@ impl<M: Message> AnyMechanism for Typed<dyn PrivacyMechanism<On = M>> {
     fn clip(&self, message: &mut dyn AnyMessage) -> Result<()> {
         self.0.clip(message.get_mut()?)
     }
+    fn norm_bound(&self) -> Option<f64> {
+        self.0.norm_bound()
+    }
     fn range(&self, message: &dyn AnyMessage) -> Option<f32> {
         self.0.range(message.get().ok()?)
     }
@@ -374,6 +380,9 @@ impl<M: Message> PrivacyMechanism for Through<dyn AnyMechanism, M> {
     type On = M;
     fn clip(&self, message: &mut M) -> Result<()> {
         self.0.clip(message)
+    }
+    fn norm_bound(&self) -> Option<f64> {
+        self.0.norm_bound()
     }
     fn range(&self, message: &M) -> Option<f32> {
         self.0.range(message)

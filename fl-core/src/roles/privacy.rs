@@ -15,6 +15,13 @@ pub trait PrivacyMechanism: Send {
     /// If the message cannot be bounded.
     fn clip(&self, message: &mut Self::On) -> Result<()>;
 
+    /// Returns the largest Euclidean norm that [`PrivacyMechanism::clip`] lets pass, if it only
+    /// shortens longer messages to it and replaces those that are not finite by zeros. A trainer
+    /// may then clip for it ([`crate::Parametric::clipped_gradients`]).
+    fn norm_bound(&self) -> Option<f64> {
+        None
+    }
+
     /// Returns a number that every client reports, so that all use one bound (FedKD's `z_max`).
     /// [`PrivacyMechanism::agree`] gets the largest. `None`: no such number is needed.
     fn range(&self, _message: &Self::On) -> Option<f32> {

@@ -314,6 +314,27 @@ pub trait Parametric {
         Err(Problem::Lacks("this trainer gives no gradients".into()).into())
     }
 
+    /// Returns the sum over the samples of `min(1, clip / |g|) g`, where `g` is the gradient of the
+    /// loss of one sample alone by every parameter, and `|g|` its Euclidean norm (DP-SGD; Abadi et
+    /// al. 2016). `None` if this trainer computes gradients sample by sample only: its caller then
+    /// asks for the [`Parametric::gradient`] of each.
+    ///
+    /// One sample more or less must move the sum by at most `clip`, rounding included. So the
+    /// addend of a sample must be the same bits whatever the other samples are, no longer than
+    /// `clip`, and 0 if its gradient is not finite; and sums are in 64 bits.
+    ///
+    /// # Errors
+    /// As [`Parametric::gradient`].
+    fn clipped_gradients(
+        &mut self,
+        _x: &Samples,
+        _target: Target<'_>,
+        _loss: Loss,
+        _clip: f64,
+    ) -> Result<Option<Params>> {
+        Ok(None)
+    }
+
     /// Takes one step of its optimiser along this gradient, named and shaped as
     /// [`Parametric::params`], as after batch `at` of `of` of a pass. Buffers stay as they are.
     ///

@@ -160,11 +160,27 @@ fn specs(dir: &Path) -> Vec<PathBuf> {
         std::fs::write(&own, text.replace("\n  steps: 25\n", "\n  steps: 5\n")).unwrap();
         *spec = own;
     }
+    // a trainer that clips the gradients of examples together
+    let text = std::fs::read_to_string(dir.join("dp-sgd.yaml")).unwrap();
+    let (linear, network) = (
+        "{ use: linear, lr: 0.5 }",
+        "{ use: dfdx, net: [{ linear: 8 }, relu, outputs], optimiser: { sgd: { lr: 0.5 } } }",
+    );
+    assert!(text.contains(linear), "{text}");
+    let own = dir.join("dp-sgd-network.yaml");
+    std::fs::write(&own, text.replace(linear, network)).unwrap();
+    all.push(own);
     all
 }
 
 /// Specs that a part of ours is asked back in the middle of; `FL_ISOLATE_ALL=1` isolates every one.
-const ISOLATED: [&str; 4] = ["fedgen", "fedkd", "dp-sgd", "selective-fd"];
+const ISOLATED: [&str; 5] = [
+    "fedgen",
+    "fedkd",
+    "dp-sgd",
+    "dp-sgd-network",
+    "selective-fd",
+];
 
 /// Specs that are stopped and go on: with states at clients, at the server, and with a model.
 const STOPPED: [&str; 3] = ["scaffold", "fesem", "fedgen"];

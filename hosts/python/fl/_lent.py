@@ -214,10 +214,18 @@ class Model:
         if target is None:
             kind, target = cast("TargetKind", cast("Examples", x)._target()[0]), cast("Examples", x).y
         kind = kind or ("classes" if target.ndim == 1 else "soft")
+        return self._gradient("gradient", x, target, kind, loss)
+
+    def _clipped_gradients(self, x: Samples, target: Array, kind: TargetKind, clip: float) -> dict[str, Array]:
+        """The sum of the gradients of single examples, each shortened to the norm `clip`; nothing
+        if its trainer computes them one by one only."""
+        return self._gradient("clipped-gradients", x, target, kind, None, clip=clip)
+
+    def _gradient(self, what: str, x: Samples | Array, target: Array, kind: TargetKind, loss: LossName | None, **more: Any) -> dict[str, Array]:
         dtype = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}.get(kind, np.float32)
         ask, tensors = self._samples(x)
         tensors = {**tensors, "target": np.ascontiguousarray(target, dtype=dtype)}
-        return self._ask("gradient", _sent(tensors), x=ask, target=kind, loss=_LOSSES[loss or self._program.part.task.loss])[1]
+        return self._ask(what, _sent(tensors), x=ask, target=kind, loss=_LOSSES[loss or self._program.part.task.loss], **more)[1]
 
     def descend(self, gradient: Arrays, at: int, of: int) -> None:
         """Takes one step of the optimiser along a gradient, as after batch `at` (from 0) of

@@ -459,6 +459,17 @@ class Client(_Side):
         `then(at, released, of)` gets that with noise: step `at`, from 0, of `of`. Raises
         `fl.Refused` if the exchange does not declare it, or the budget does not pay for it.
         """
+        self._release_steps(slot, like, lambda positions, clip, _: step(positions, clip), then)
+
+    def _release_steps(
+        self,
+        slot: Slot,
+        like: Any,
+        step: Callable[[Array, Callable[[Any], dict[str, Array]], float | None], Any],
+        then: Callable[[int, dict[str, Array], int], None],
+    ) -> None:
+        """As `release_steps`; `step` also gets the norm to which the mechanism clips, if it does
+        nothing else."""
         of = self._program.slot(slot, "privacy")
         ask, kind = self._program.ask, of.takes
         (held, steps), _ = ask("begin-steps", _sent(packed(kind, like)), slot=of.name, kind=kind)
@@ -467,9 +478,10 @@ class Client(_Side):
             return ask("clip-held", _sent(packed(kind, message)), mechanism=held, kind=kind)[1]
 
         try:
+            bound = ask("norm-bound-held", mechanism=held)[0]
             for at in range(steps):
                 positions = np.array(ask("draw-lot", at=at)[0], dtype=np.int64)
-                seen = packed(kind, step(positions, clip))
+                seen = packed(kind, step(positions, clip, bound))
                 then(at, ask("release-step", _sent(seen), at=at, mechanism=held, kind=kind)[1], steps)
         finally:
             ask("end-steps", slot=of.name, mechanism=held)
@@ -483,7 +495,11 @@ class Client(_Side):
         kind, known = own._target()
         shapes = {name: array.shape for name, array in model.params().items()}
 
-        def step(positions: Array, clip: Callable[[Any], dict[str, Array]]) -> dict[str, Array]:
+        def step(positions: Array, clip: Callable[[Any], dict[str, Array]], bound: float | None) -> dict[str, Array]:
+            if bound is not None and len(positions):
+                together = model._clipped_gradients(own.pick(positions), known[positions], cast("TargetKind", kind), bound)
+                if together:
+                    return together
             sums = {name: np.zeros(shape) for name, shape in shapes.items()}
             for at in positions:
                 of_one = model.gradient(own.pick([at]), known[[at]], kind=cast("TargetKind", kind))
@@ -494,7 +510,7 @@ class Client(_Side):
         def then(at: int, released: dict[str, Array], of: int) -> None:
             model.descend({name: (1 / batch * array.astype(float)).astype(np.float32) for name, array in released.items()}, at, of)
 
-        self.release_steps(privacy, {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}, step, then)
+        self._release_steps(privacy, {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}, step, then)
 
     def clip(self, slot: Slot, message: Any, agreed: float | None = None) -> dict[str, Array]:
         """The message within the bound of the mechanism in this slot, without noise; `agreed` is

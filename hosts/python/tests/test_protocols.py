@@ -32,6 +32,12 @@ def test_exact_fedavg_in_python_has_the_digest_of_the_linked_one_in_every_way_of
     assert results[0].epsilon == linked.epsilon
 
 
+def test_exact_gradients_that_a_trainer_clips_together_give_the_digest_of_the_linked_protocol():
+    network = {"parts.model": {"use": "dfdx", "net": [{"linear": 8}, "relu", "outputs"], "optimiser": {"sgd": {"lr": 0.5}}}}
+    linked, spec = fl.run(QUICK / "dp-sgd.yaml", network, quiet=True), as_python(fl.check(QUICK / "dp-sgd.yaml", network))
+    assert set(fl.testing.ways(spec).values()) == {linked.digest}
+
+
 class Carried:
     """An engine: a courier to one node of this process. Flower is another one."""
 

@@ -63,6 +63,10 @@ impl PrivacyMechanism for GaussianGradients {
         Ok(())
     }
 
+    fn norm_bound(&self) -> Option<f64> {
+        Some(self.clip)
+    }
+
     fn price(&self, _: &GradientSum, lot: &Cohort) -> Result<PrivacyEvent> {
         let (clip, unit) = (self.clip, Unit::Example);
         let sigma = self.noise_multiplier * clip;
@@ -162,6 +166,13 @@ fn clipped_sum(
     mechanism: &dyn PrivacyMechanism<On = GradientSum>,
 ) -> Result<GradientSum> {
     let (mut sum, loss) = (Sum::like(&model.params()), examples.task().kind.loss());
+    if let Some(clip) = mechanism.norm_bound().filter(|_| !lot.is_empty()) {
+        let all = examples.pick(lot);
+        let target = all.target();
+        if let Some(sum) = model.clipped_gradients(&all.samples, target.view(), loss, clip)? {
+            return Ok(GradientSum { sum });
+        }
+    }
     for at in lot {
         let one = examples.pick(&[*at]);
         let mut gradient = GradientSum {

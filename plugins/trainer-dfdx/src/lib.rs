@@ -3,6 +3,7 @@
 mod buffer;
 mod cuda;
 mod curves;
+mod examples;
 mod net;
 mod network;
 mod ops;

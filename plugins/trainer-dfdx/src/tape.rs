@@ -6,12 +6,15 @@
 //! writes slices and puts its derivative on an [`OwnedTape`]; nothing is copied between the two.
 
 use crate::buffer::Buffer;
+use crate::examples::{ExampleSlopes, ROWS};
 use crate::simd::vectorised;
 use anyhow::anyhow;
 use dfdx::prelude::{
     Backward, Cpu, Gradients, OwnedTape, PutTape, Rank0, Tape, Tensor, TensorFrom, TensorFromVec,
 };
 use fl_core::Result;
+use std::cell::{RefCell, RefMut};
+use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 
 /// dfdx needs a device for every tensor; its random numbers are not used.
@@ -64,11 +67,24 @@ pub struct Weights {
 }
 
 /// The gradients during the backward pass.
-pub struct Grads<'a>(&'a mut Gradients<f32, Cpu>);
+pub struct Grads<'a> {
+    all: &'a mut Gradients<f32, Cpu>,
+    examples: Option<&'a RefCell<ExampleSlopes>>,
+}
 
-impl Grads<'_> {
+impl<'a> Grads<'a> {
+    fn of(all: &'a mut Gradients<f32, Cpu>) -> Self {
+        let examples = None;
+        Self { all, examples }
+    }
+
     fn slot(&mut self, key: &Key) -> Result<&mut Vec<f32>, dfdx::tensor::CpuError> {
-        self.0.get_or_alloc_mut(&key.0).map(|v| &mut **v)
+        self.all.get_or_alloc_mut(&key.0).map(|v| &mut **v)
+    }
+
+    /// Returns where the gradients of weights go, if the pass keeps those of single examples.
+    pub fn examples(&self) -> Option<RefMut<'a, ExampleSlopes>> {
+        self.examples.map(RefCell::borrow_mut)
     }
 
     /// Takes the gradient out; empty if nothing downstream depends on it.
@@ -100,6 +116,7 @@ impl Grads<'_> {
 /// One pass through a network, recorded or not.
 pub struct Record {
     tape: Option<OwnedTape<f32, Cpu>>,
+    examples: Option<Rc<RefCell<ExampleSlopes>>>,
 }
 
 impl Record {
@@ -107,12 +124,30 @@ impl Record {
     pub fn on() -> Self {
         Self {
             tape: Some(OwnedTape::default()),
+            examples: None,
         }
+    }
+
+    /// Makes a record whose backward pass gives the gradients of weights to `examples`, example by
+    /// example.
+    pub fn of_examples(examples: &Rc<RefCell<ExampleSlopes>>) -> Self {
+        Self {
+            examples: Some(examples.clone()),
+            ..Self::on()
+        }
+    }
+
+    /// Returns the number of rows that decides the order of sums.
+    pub fn rows(&self, rows: usize) -> usize {
+        self.examples.as_ref().map_or(rows, |_| ROWS)
     }
 
     /// Makes a record that only computes.
     pub fn off() -> Self {
-        Self { tape: None }
+        Self {
+            tape: None,
+            examples: None,
+        }
     }
 
     /// Stores how the gradient of an operation's output becomes that of its inputs. Returns the
@@ -124,8 +159,10 @@ impl Record {
         let tape = self.tape.as_mut().filter(|_| wanted)?;
         let key = Key::new();
         let own = key.clone();
-        tape.add_backward_op(move |gradients| {
-            let mut grads = Grads(gradients);
+        let examples = self.examples.clone();
+        tape.add_backward_op(move |all| {
+            let examples = examples.as_deref();
+            let mut grads = Grads { all, examples };
             let slope = grads.take(&own)?;
             if slope.is_empty() {
                 Ok(())
@@ -140,7 +177,7 @@ impl Record {
     pub fn add_slope(&mut self, value: &Value, slope: Vec<f32>) {
         if let (Some(tape), Some(key)) = (&mut self.tape, value.key.clone()) {
             // the last operation of a tape is the first of its backward pass
-            tape.add_backward_op(move |gradients| Grads(gradients).give(&key, slope.into()));
+            tape.add_backward_op(move |all| Grads::of(all).give(&key, slope.into()));
         }
     }
 
@@ -163,8 +200,8 @@ impl Record {
             output.key.clone().ok_or_else(nothing)?,
         );
         let weights = of.clone();
-        tape.add_backward_op(move |gradients| {
-            let mut grads = Grads(gradients);
+        tape.add_backward_op(move |all| {
+            let mut grads = Grads::of(all);
             *grads.slot(&weights)? = buffer;
             grads.give(&key, slope.into())
         });
@@ -173,7 +210,7 @@ impl Record {
             .put_tape(tape)
             .try_backward()
             .map_err(|e| anyhow!("dfdx: {e}"))?;
-        Grads(&mut gradients)
+        Grads::of(&mut gradients)
             .take(of)
             .map(Buffer::into_vec)
             .map_err(|e| anyhow!("dfdx: {e}"))

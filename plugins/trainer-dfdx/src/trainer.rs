@@ -306,7 +306,10 @@ fn copy(entry: &Entry, tensor: &ArrayD<f32>, to: &mut [f32]) -> Result<()> {
         )
     };
     ensure!(tensor.shape() == entry.shape, Problem::Shape(text()));
-    to.iter_mut().zip(tensor).for_each(|(t, v)| *t = *v);
+    match tensor.as_slice() {
+        Some(values) => to.copy_from_slice(values),
+        None => to.iter_mut().zip(tensor).for_each(|(t, v)| *t = *v),
+    }
     Ok(())
 }
 

@@ -244,8 +244,9 @@ impl Columns {
         };
         let range = |id: &u32| row_starts[*id as usize]..row_starts[*id as usize + 1];
         let mut starts = vec![0; width + 1];
-        for id in x.ids() {
-            for column in &columns[range(id)] {
+        for ids in x.ids().chunks(64) {
+            x.inputs().preload(ids.iter().map(|id| *id as usize));
+            for column in ids.iter().flat_map(|id| &columns[range(id)]) {
                 starts[*column as usize + 1] += 1;
             }
         }

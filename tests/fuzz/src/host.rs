@@ -199,6 +199,7 @@ const OPERATIONS: [(u32, &str); 46] = [
     (FL_CLIP, ""),
     (FL_RANGE, ""),
     (FL_AGREE, "2.5"),
+    (FL_NORM_BOUND, ""),
     (FL_PRICE, COHORT),
     (FL_PERTURB, COHORT),
     (FL_QUERIES, ""),
@@ -230,6 +231,10 @@ const OPERATIONS: [(u32, &str); 46] = [
     (
         FL_GRADIENT,
         r#"{"loss": "CrossEntropy", "target": "classes"}"#,
+    ),
+    (
+        FL_CLIPPED_GRADIENTS,
+        r#"{"loss": "CrossEntropy", "target": "classes", "clip": 1.5}"#,
     ),
     (FL_STEP_SIZE, ""),
     (FL_DESCEND, r#"{"at": 0, "of": 1}"#),

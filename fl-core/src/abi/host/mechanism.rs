@@ -56,6 +56,11 @@ impl AnyMechanism for LoadedMechanism {
         done.ok_or_else(|| self.lacks(FL_CLIP))
     }
 
+    fn norm_bound(&self) -> Option<f64> {
+        let bound = self.late.keep(self.remote.value(FL_NORM_BOUND, "", &[]));
+        bound.flatten().flatten()
+    }
+
     fn range(&self, message: &dyn AnyMessage) -> Option<f32> {
         let range = self.late.keep(self.about(FL_RANGE, "", message));
         range.flatten().flatten().map(|range: f64| range as f32)

@@ -60,6 +60,13 @@ impl Answers for AnswerSide<'_> {
                 say(reply, &*message)?;
                 return Ok(true);
             }
+            Ask::NormBoundHeld { mechanism } => {
+                let bound = self
+                    .mechanisms
+                    .with(*mechanism, |part| Ok(part.norm_bound()))?;
+                reply.json(&bound)?;
+                return Ok(true);
+            }
             Ask::SelectorFit { selector, own, key } => {
                 let own = examples_of(sets, own, &mut input.parcel(0)?)?;
                 let stream = Stream::from_key(*key);

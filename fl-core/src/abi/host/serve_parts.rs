@@ -192,6 +192,19 @@ pub(super) fn ask_model(
             let gradient = able(model)?.gradient(&x, target.view(), loss)?;
             reply.tensors(&gradient.tensors())
         }
+        ModelAsk::ClippedGradients {
+            x,
+            target,
+            loss,
+            clip,
+        } => {
+            let mut parcel = input.parcel(0)?;
+            let (x, target) = (samples(&x, &mut parcel)?, target_of(&target, &mut parcel)?);
+            match able(model)?.clipped_gradients(&x, target.view(), loss, clip)? {
+                Some(sum) => reply.tensors(&sum.tensors()),
+                None => Ok(()),
+            }
+        }
         ModelAsk::Descend { at, of } => able(model)?.descend(&input.message(0)?, at, of),
         ModelAsk::StepSize => reply.json(&able(model)?.step_size()),
         ModelAsk::Vjp { x } => {

@@ -1,5 +1,6 @@
 //! Trainers of a library as parts of this program.
 
+use super::call::Answer;
 use super::deferred_error::DeferredError;
 use super::part_handle::PartHandle;
 use crate::abi::auxiliary::{LossesBack, head_of};
@@ -89,6 +90,37 @@ impl LoadedTrainer {
             ))
         );
         Ok(table)
+    }
+
+    /// Asks for a gradient, or for the sum of the clipped ones of single samples.
+    fn ask_gradient(
+        &self,
+        operation: u32,
+        x: &Samples,
+        target: Target<'_>,
+        loss: Loss,
+        clip: Option<f64>,
+    ) -> Result<Option<Answer>> {
+        self.late.check().context(self.remote.who())?;
+        with_values(x, |values| {
+            with_floats(target, |kind, view| {
+                let target = kind.into();
+                let text = serde_json::to_string(&GradientText { loss, target, clip })?;
+                let tensors: NamedTensors<'_> = vec![
+                    ("values".into(), View::F32(values.view())),
+                    ("target".into(), shorter(&view)),
+                ];
+                self.remote.ask(operation, &text, &[tensors])
+            })
+        })
+    }
+
+    /// Reads a gradient that fits the parameters.
+    fn checked_gradient(&self, answer: Answer) -> Result<Params> {
+        let gradient: Params = self.remote.message(answer)?;
+        super::same_shape::like(&self.params(), &gradient).context(self.remote.who())?;
+        crate::message::check(&gradient).context(self.remote.who())?;
+        Ok(gradient)
     }
 }
 
@@ -281,26 +313,25 @@ impl Parametric for LoadedTrainer {
     }
 
     fn gradient(&mut self, x: &Samples, target: Target<'_>, loss: Loss) -> Result<Params> {
-        let answer = with_values(x, |values| {
-            with_floats(target, |kind, view| {
-                let text = serde_json::to_string(&GradientText {
-                    loss,
-                    target: kind.into(),
-                })?;
-                let tensors: NamedTensors<'_> = vec![
-                    ("values".into(), View::F32(values.view())),
-                    ("target".into(), shorter(&view)),
-                ];
-                self.remote.ask(FL_GRADIENT, &text, &[tensors])
-            })
-        })?;
+        let answer = self.ask_gradient(FL_GRADIENT, x, target, loss, None)?;
         let answer = answer.with_context(|| {
             Problem::Lacks(format!("{}: it gives no gradients", self.remote.who()))
         })?;
-        let gradient: Params = self.remote.message(answer)?;
-        super::same_shape::like(&self.params(), &gradient).context(self.remote.who())?;
-        crate::message::check(&gradient).context(self.remote.who())?;
-        Ok(gradient)
+        self.checked_gradient(answer)
+    }
+
+    fn clipped_gradients(
+        &mut self,
+        x: &Samples,
+        target: Target<'_>,
+        loss: Loss,
+        clip: f64,
+    ) -> Result<Option<Params>> {
+        let answer = self.ask_gradient(FL_CLIPPED_GRADIENTS, x, target, loss, Some(clip))?;
+        let answer = answer.filter(|answer| !answer.tensors.is_empty());
+        answer
+            .map(|answer| self.checked_gradient(answer))
+            .transpose()
     }
 
     fn descend(&mut self, gradient: &Params, at: usize, of: usize) -> Result<()> {

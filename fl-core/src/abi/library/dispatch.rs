@@ -245,6 +245,7 @@ impl Object for OfMechanism {
                 self.0.clip(&mut *m)?;
                 host.tensors(&content(&*m))?;
             }
+            FL_NORM_BOUND => host.json(&self.0.norm_bound())?,
             FL_RANGE => {
                 let range = self.0.range(&*message()?);
                 host.json(&range.map(f64::from))?;

@@ -84,11 +84,15 @@ impl OfTrainer {
     }
 
     fn gradient(&mut self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
-        let GradientText { loss, target } = input.json()?;
+        let GradientText { loss, target, clip } = input.json()?;
         let mut parcel = input.parcel(0)?;
         let (x, target) = (samples(&mut parcel)?, target_of(&target, &mut parcel)?);
-        let gradient = self.parametric()?.gradient(&x, target.view(), loss)?;
-        host.tensors(&content(&gradient))
+        let model = self.parametric()?;
+        let gradient = match clip {
+            Some(clip) => model.clipped_gradients(&x, target.view(), loss, clip)?,
+            None => Some(model.gradient(&x, target.view(), loss)?),
+        };
+        gradient.map_or(Ok(()), |gradient| host.tensors(&content(&gradient)))
     }
 
     fn parametric(&mut self) -> Result<&mut dyn crate::Parametric> {
@@ -134,7 +138,7 @@ impl Object for OfTrainer {
                 let params: Params = input.message(0)?;
                 self.parametric()?.set_params(&params)?;
             }
-            FL_GRADIENT => self.gradient(input, host)?,
+            FL_GRADIENT | FL_CLIPPED_GRADIENTS => self.gradient(input, host)?,
             FL_DESCEND => {
                 let StepText { at, of } = input.json()?;
                 let gradient: Params = input.message(0)?;

@@ -311,6 +311,32 @@ impl Parametric for RemoteModel {
         })
     }
 
+    fn clipped_gradients(
+        &mut self,
+        x: &Samples,
+        target: Target<'_>,
+        loss: Loss,
+        clip: f64,
+    ) -> Result<Option<Params>> {
+        with_samples(&*self.link, x, |x, tensors| {
+            with_target(&target, |kind, view| {
+                let tensors = with_more(&tensors, [("target", shorter(&view))]);
+                let target = kind.into();
+                let what = ModelAsk::ClippedGradients {
+                    x,
+                    target,
+                    loss,
+                    clip,
+                };
+                let answer = self.ask(what, &[tensors])?;
+                if answer.tensors.is_empty() {
+                    return Ok(None);
+                }
+                Params::from_tensors(TensorMap::new(answer.tensors)).map(Some)
+            })
+        })
+    }
+
     fn descend(&mut self, gradient: &Params, at: usize, of: usize) -> Result<()> {
         let what = ModelAsk::Descend { at, of };
         self.ask(what, &[gradient.tensors()]).map(drop)
@@ -503,6 +529,15 @@ impl AnyMechanism for RemoteMechanism {
             kind: message.kind().into(),
         };
         self.link.change(&ask, message)
+    }
+    fn norm_bound(&self) -> Option<f64> {
+        let ask = Ask::NormBoundHeld {
+            mechanism: self.held,
+        };
+        let bound = self.link.ask(&ask, &[]);
+        self.link
+            .keep(bound.and_then(|answer| read(&answer)))
+            .flatten()
     }
     fn range(&self, _: &dyn AnyMessage) -> Option<f32> {
         None

@@ -17,6 +17,7 @@ use crate::tape::{Record, Value, Weights};
 use anyhow::{Context, bail, ensure};
 use build::End;
 use fl_core::{Problem, Result, Stream, Task};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -168,7 +169,10 @@ impl Net {
     ///
     /// # Errors
     /// If a tensor is missing, has another shape, or does not belong to this network.
-    pub fn arrange(&self, mut tensors: Tensors) -> Result<(Vec<f32>, Vec<f32>)> {
+    pub fn arrange<T: AsRef<[f32]>>(
+        &self,
+        mut tensors: BTreeMap<String, (Vec<usize>, T)>,
+    ) -> Result<(Vec<f32>, Vec<f32>)> {
         let (mut weights, mut buffers) = (vec![0.0; self.weights], vec![0.0; self.buffers]);
         for entry in &self.entries {
             let lacks = || Problem::Shape(format!("`{}` is missing", entry.name));
@@ -185,7 +189,7 @@ impl Net {
             } else {
                 &mut buffers
             };
-            all[entry.range.clone()].copy_from_slice(&values);
+            all[entry.range.clone()].copy_from_slice(values.as_ref());
         }
         match tensors.keys().next() {
             Some(name) => bail!(Problem::Shape(format!(
@@ -203,6 +207,11 @@ impl Net {
     /// Returns the number of trainable numbers.
     pub fn weights(&self) -> usize {
         self.weights
+    }
+
+    /// Returns the number of weights outside fully connected layers.
+    pub fn summed_weights(&self) -> usize {
+        self.weights - connected(&self.ops)
     }
 
     /// Returns the number of inputs of the last layer for one sample.
@@ -331,6 +340,18 @@ impl Net {
         let trunk = &self.ops[..self.trunk];
         run(trunk, &mut Record::off(), x, weights, mode, &padding).map(|v| ops::flatten(&v))
     }
+}
+
+/// Returns the number of weights of fully connected layers.
+fn connected(ops: &[Op]) -> usize {
+    let of = |op: &Op| match op {
+        Op::Linear { weight, bias, .. } => weight.len() + bias.len(),
+        Op::Chain(ops) | Op::Skip(ops) => connected(ops),
+        Op::Residual { body, shortcut } => connected(body) + connected(shortcut),
+        Op::Branches(all) => all.iter().map(|ops| connected(ops)).sum(),
+        _ => 0,
+    };
+    ops.iter().map(of).sum()
 }
 
 fn run(

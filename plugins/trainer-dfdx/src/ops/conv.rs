@@ -1,6 +1,7 @@
 //! Two-dimensional convolution: sums and dot products of shifted rows on a [`Grid`].
 
 use super::grid::{Grid, Shape};
+use super::product::{matrix, product};
 use super::{channel_sums, relu_back};
 use crate::buffer::Buffer;
 use crate::simd::{
@@ -12,6 +13,11 @@ use std::sync::Arc;
 
 /// Numbers of one group of samples for the weight gradient: half of a small second-level cache.
 const GROUP: usize = 64 * 1024;
+
+/// Inputs of one sample, repeated for every tap, up to which the gradient of its weights is a
+/// product of matrices: a dot product of few places spends its time on adding lanes. They fit a
+/// small second-level cache.
+const UNFOLDED: usize = 64 * 1024;
 
 /// Computes `relu?(conv(x, weight) + bias)`; `weight` is `out x channels x kernel x kernel`, as in
 /// PyTorch.
@@ -80,6 +86,38 @@ pub fn conv2d(
         }
         let mut back = Back::new(&grid, &x, &weights.data[weight.clone()]);
         let want_weights = weights.key.is_some();
+        if let Some(mut examples) = grads.examples().filter(|_| want_weights) {
+            let bias = bias.unwrap_or(weight.end..weight.end);
+            let (places, taps) = (size_out / shape.out, shape.taps());
+            let unfolds = places * taps <= UNFOLDED;
+            let mut columns = vec![0.0; if unfolds { places * taps } else { 0 }];
+            examples.add_each([weight, bias], |row, [by_weight, by_bias]| {
+                if !unfolds || x.key.is_some() {
+                    back.place(&slope, row..row + 1, !unfolds);
+                }
+                let slope = &slope[row * size_out..][..size_out];
+                if unfolds {
+                    unfold(&shape, &x.data[row * size_in..][..size_in], &mut columns);
+                    let (slope, columns) = (matrix(slope, places), matrix(&columns, taps));
+                    let size = [shape.out, places, taps];
+                    product(size, &slope, &columns, by_weight, false);
+                } else {
+                    back.weight_slope.fill(0.0);
+                    back.weights(1);
+                    by_weight.copy_from_slice(&back.weight_slope);
+                }
+                if !by_bias.is_empty() {
+                    channel_sums(slope, shape.out, places, by_bias);
+                }
+                if x.key.is_some() {
+                    back.input(1);
+                }
+            });
+            return match &x.key {
+                Some(key) => grads.give(key, back.input_slope),
+                None => Ok(()),
+            };
+        }
         let group = if want_weights {
             conv_group(&shape, rows)
         } else {
@@ -117,6 +155,39 @@ pub fn conv2d(
         rows,
         shape: vec![shape.out, shape.out_height(), shape.out_width()],
         key,
+    }
+}
+
+/// Writes the inputs of each place of a sample, `places x taps`.
+fn unfold(shape: &Shape, sample: &[f32], columns: &mut [f32]) {
+    let Shape {
+        channels,
+        height,
+        width,
+        kernel,
+        stride,
+        pad,
+        ..
+    } = *shape;
+    let mut runs = columns.chunks_exact_mut(kernel);
+    for y in 0..shape.out_height() {
+        for x in 0..shape.out_width() {
+            let left = x * stride;
+            // columns of the kernel that lie within the image
+            let inside = pad.saturating_sub(left)..kernel.min((width + pad).saturating_sub(left));
+            let rows = (0..channels).flat_map(|c| (0..kernel).map(move |ky| (c, ky)));
+            for ((c, ky), run) in rows.zip(&mut runs) {
+                let row = y * stride + ky;
+                if row < pad || row >= height + pad || inside.is_empty() {
+                    run.fill(0.0);
+                    continue;
+                }
+                let from = (c * height + row - pad) * width + left + inside.start - pad;
+                run[..inside.start].fill(0.0);
+                run[inside.end..].fill(0.0);
+                run[inside.clone()].copy_from_slice(&sample[from..][..inside.len()]);
+            }
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Fully connected layers.
 
-use super::product::{matrix, product};
+use super::product::{matrix, product, product_as};
 use super::{channel_sums, relu_back};
 use crate::buffer::Buffer;
 use crate::simd::at_least;
@@ -25,7 +25,9 @@ pub fn linear(
     };
     let w = matrix(&weights.data[weight.clone()], inputs);
     let all = matrix(&x.data, inputs);
-    product(
+    let as_rows = record.rows(rows);
+    product_as(
+        as_rows,
         [rows, inputs, outputs],
         &all,
         &w.transposed(),
@@ -44,25 +46,32 @@ pub fn linear(
             relu_back(&mut slope, &out);
         }
         let g = matrix(&slope, outputs);
-        if let Some(key) = &weights.key {
-            let all = grads.weights(key)?;
-            let x = matrix(&x.data, inputs);
-            product(
-                [outputs, rows, inputs],
-                &g.transposed(),
-                &x,
-                &mut all[weight.clone()],
-                false,
-            );
-            if let Some(bias) = &bias {
-                channel_sums(&slope, outputs, 1, &mut all[bias.clone()]);
-            }
+        if let Some(key) = &x.key {
+            let mut back = Buffer::filled(rows * inputs, 0.0);
+            let w = matrix(&weights.data[weight.clone()], inputs);
+            let size = [rows, outputs, inputs];
+            product_as(as_rows, size, &g, &w, &mut back, false);
+            grads.give(key, back)?;
         }
-        let Some(key) = &x.key else { return Ok(()) };
-        let mut back = Buffer::filled(rows * inputs, 0.0);
-        let w = matrix(&weights.data[weight], inputs);
-        product([rows, outputs, inputs], &g, &w, &mut back, false);
-        grads.give(key, back)
+        let Some(key) = &weights.key else {
+            return Ok(());
+        };
+        if let Some(mut examples) = grads.examples() {
+            examples.add_outer(slope, x.data.clone(), weight, bias);
+            return Ok(());
+        }
+        let all = grads.weights(key)?;
+        product(
+            [outputs, rows, inputs],
+            &g.transposed(),
+            &matrix(&x.data, inputs),
+            &mut all[weight],
+            false,
+        );
+        if let Some(bias) = bias {
+            channel_sums(&slope, outputs, 1, &mut all[bias]);
+        }
+        Ok(())
     });
     Value {
         data,

@@ -102,23 +102,32 @@ pub fn batch_norm(
         if relu {
             relu_back(&mut slope, &out);
         }
+        let sums = |slope: &[f32], x: &[f32], by_weight: &mut [f32], by_bias: &mut [f32]| {
+            for (i, (g, x)) in slope.chunks_exact(run).zip(x.chunks_exact(run)).enumerate() {
+                let c = i % channels;
+                let mean = means[c];
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        by_bias[c] += sum2(g, g, |g, _| g);
+                        by_weight[c] += sum2(g, x, |g, x| g * (x - mean));
+                    },
+                );
+            }
+            by_weight.iter_mut().zip(&scales).for_each(|(w, s)| *w *= s);
+        };
         let (mut by_weight, mut by_bias) = (vec![0.0; channels], vec![0.0; channels]);
-        for (i, (g, x)) in slope
-            .chunks_exact(run)
-            .zip(x.data.chunks_exact(run))
-            .enumerate()
-        {
-            let c = i % channels;
-            let mean = means[c];
-            vectorised(
-                #[inline(always)]
-                || {
-                    by_bias[c] += sum2(g, g, |g, _| g);
-                    by_weight[c] += sum2(g, x, |g, x| g * (x - mean));
-                },
-            );
+        let examples = grads.examples();
+        if examples.is_none() {
+            sums(&slope, &x.data, &mut by_weight, &mut by_bias);
         }
-        by_weight.iter_mut().zip(&scales).for_each(|(w, s)| *w *= s);
+        if let (Some(mut examples), Some(_), Some(affine)) = (examples, &weights.key, &affine) {
+            let width = channels * run;
+            examples.add_each(affine.clone(), |row, [by_weight, by_bias]| {
+                let of = row * width..(row + 1) * width;
+                sums(&slope[of.clone()], &x.data[of], by_weight, by_bias);
+            });
+        }
         if x.key.is_some() {
             for (i, (g, x)) in slope
                 .chunks_exact_mut(run)
@@ -143,6 +152,9 @@ pub fn batch_norm(
                     },
                 );
             }
+        }
+        if grads.examples().is_some() {
+            return x.key.as_ref().map_or(Ok(()), |key| grads.give(key, slope));
         }
         if let (Some(key), Some([weight, bias])) = (&weights.key, affine) {
             let all = grads.weights(key)?;

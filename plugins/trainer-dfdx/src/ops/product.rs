@@ -100,7 +100,19 @@ pub fn order(
 
 /// Computes `out = a b`, or `out += a b`, for `a` of `m x k` and `b` of `k x n`; `out` is
 /// row-major.
-pub fn product([m, k, n]: [usize; 3], a: &Matrix<'_>, b: &Matrix<'_>, out: &mut [f32], add: bool) {
+pub fn product(size: [usize; 3], a: &Matrix<'_>, b: &Matrix<'_>, out: &mut [f32], add: bool) {
+    product_as(size[0], size, a, b, out, add);
+}
+
+/// As [`product`], with the order of sums of an `a` of `rows` rows.
+pub fn product_as(
+    rows: usize,
+    [m, k, n]: [usize; 3],
+    a: &Matrix<'_>,
+    b: &Matrix<'_>,
+    out: &mut [f32],
+    add: bool,
+) {
     assert!(
         a.holds(m, k) && b.holds(k, n) && m * n == out.len(),
         "misshapen matrices"
@@ -113,6 +125,7 @@ pub fn product([m, k, n]: [usize; 3], a: &Matrix<'_>, b: &Matrix<'_>, out: &mut 
     }
     run(Product {
         size: [m, k, n],
+        order: order([rows, k, n], a.steps(), b.steps()),
         a,
         b,
         out,
@@ -122,6 +135,7 @@ pub fn product([m, k, n]: [usize; 3], a: &Matrix<'_>, b: &Matrix<'_>, out: &mut 
 
 struct Product<'a> {
     size: [usize; 3],
+    order: Order,
     a: &'a Matrix<'a>,
     b: &'a Matrix<'a>,
     out: &'a mut [f32],
@@ -132,7 +146,7 @@ impl Work for Product<'_> {
     type Output = ();
     #[inline(always)]
     fn run<M: Machine>(self, machine: M) {
-        match order(self.size, self.a.steps(), self.b.steps()) {
+        match self.order {
             Order::Outer => self.outer(),
             Order::Column => self.column(machine),
             Order::Row => self.row(machine),

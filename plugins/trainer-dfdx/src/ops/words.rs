@@ -58,14 +58,24 @@ pub fn embedding(
     let (x, rows, to) = (x.data.clone(), x.rows, weights.key.clone());
     let key = record.note(to.is_some(), move |slope, grads| {
         let Some(key) = to else { return Ok(()) };
+        let add = |sums: &mut [f32], x: &[f32], slope: &[f32]| {
+            for (n, slope) in x.iter().zip(slope.chunks_exact(width)) {
+                if let Some(entry) = (*n as usize).checked_sub(1) {
+                    let sums = &mut sums[entry * width..][..width];
+                    sums.iter_mut().zip(slope).for_each(|(s, g)| *s += g);
+                }
+            }
+        };
+        if let Some(mut examples) = grads.examples() {
+            examples.add_each([table], |row, [sums]| {
+                let slope = &slope[row * words * width..][..words * width];
+                add(sums, &x[row * words..][..words], slope);
+            });
+            return Ok(());
+        }
         let sums = &mut grads.weights(&key)?[table];
         sums.fill(0.0);
-        for (n, slope) in x.iter().zip(slope.chunks_exact(width)) {
-            if let Some(entry) = (*n as usize).checked_sub(1) {
-                let sums = &mut sums[entry * width..][..width];
-                sums.iter_mut().zip(slope).for_each(|(s, g)| *s += g);
-            }
-        }
+        add(sums, &x, &slope);
         Ok(())
     });
     Ok(Value {
@@ -106,25 +116,29 @@ pub fn conv1d(
     let (x, weights) = (x.clone(), weights.clone());
     let key = record.note(wanted, move |slope, grads| {
         let slopes = || slope.chunks_exact(size_out).zip(&counts);
+        let mut of_one = vec![0.0; out];
+        let mut add = |row: usize, by_weight: &mut [f32], by_bias: &mut [f32]| {
+            let x = &x.data[row * size_in..][..size_in];
+            let (slope, n) = (&slope[row * size_out..][..counts[row] * out], counts[row]);
+            let (by_window, windows) = (matrix(slope, out), matrix(x, channels));
+            let size = [out, n, taps];
+            product(size, &by_window.transposed(), &windows, by_weight, true);
+            channel_sums(slope, out, 1, &mut of_one);
+            by_bias.iter_mut().zip(&of_one).for_each(|(s, g)| *s += g);
+        };
         if let Some(key) = &weights.key {
-            let all = grads.weights(key)?;
-            all[weight.clone()].fill(0.0);
-            all[bias.clone()].fill(0.0);
-            let mut of_one = vec![0.0; out];
-            for (x, (slope, n)) in x.data.chunks_exact(size_in).zip(slopes()) {
-                let slope = &slope[..n * out];
-                let (by_window, windows) = (matrix(slope, out), matrix(x, channels));
-                let sums = &mut all[weight.clone()];
-                product(
-                    [out, *n, taps],
-                    &by_window.transposed(),
-                    &windows,
-                    sums,
-                    true,
-                );
-                channel_sums(slope, out, 1, &mut of_one);
-                let sums = all[bias.clone()].iter_mut();
-                sums.zip(&of_one).for_each(|(s, g)| *s += g);
+            let ranges = [weight.clone(), bias];
+            match grads.examples() {
+                Some(mut examples) => examples.add_each(ranges, |row, [w, b]| add(row, w, b)),
+                None => {
+                    let all = grads.weights(key)?;
+                    let [by_weight, by_bias] = all
+                        .get_disjoint_mut(ranges)
+                        .expect("tensors of a network do not overlap");
+                    by_weight.fill(0.0);
+                    by_bias.fill(0.0);
+                    (0..rows).for_each(|row| add(row, by_weight, by_bias));
+                }
             }
         }
         let Some(key) = &x.key else { return Ok(()) };

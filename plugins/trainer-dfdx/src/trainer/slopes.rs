@@ -2,6 +2,7 @@
 
 use super::Dfdx;
 use crate::buffer::{self, Buffer};
+use crate::examples::{self, ExampleSlopes};
 use crate::net::{Entry, Mode, batch};
 use crate::tape::{Key, Record, Weights};
 use crate::target;
@@ -9,6 +10,10 @@ use anyhow::ensure;
 use fl_core::message::Params;
 use fl_core::{Differentiable, Loss, Parametric, Problem, Result, Samples, Target, Trainer, loss};
 use ndarray::{Array2, ArrayD, ArrayView2, IxDyn, s};
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 impl Parametric for Dfdx {
@@ -26,13 +31,16 @@ impl Parametric for Dfdx {
     }
 
     fn set_params(&mut self, params: &Params) -> Result<()> {
-        let tensor = |(name, a): (&String, &ArrayD<f32>)| {
-            (
-                name.clone(),
-                (a.shape().to_vec(), a.iter().copied().collect()),
-            )
-        };
-        self.set_tensors(params.0.iter().map(tensor).collect())
+        let mut tensors = BTreeMap::new();
+        for (name, a) in &params.0 {
+            let values = match a.as_slice() {
+                Some(values) => Cow::from(values),
+                None => Cow::from_iter(a.iter().copied()),
+            };
+            tensors.insert(name.clone(), (a.shape().to_vec(), values));
+        }
+        self.numbers.set(self.net.arrange(tensors)?);
+        Ok(())
     }
 
     fn gradient(&mut self, x: &Samples, target: Target<'_>, loss: Loss) -> Result<Params> {
@@ -45,16 +53,52 @@ impl Parametric for Dfdx {
                 .zip(some)
                 .for_each(|(s, g)| *s += f64::from(g));
         })?;
-        let entry = |e: &Entry| {
-            let values = match e.trainable {
-                true => sum[e.range.clone()].iter().map(|g| *g as f32).collect(),
-                false => vec![0.0; e.range.len()],
+        self.gradient_of(&sum)
+    }
+
+    /// Computes on the processor, wherever the network runs.
+    fn clipped_gradients(
+        &mut self,
+        x: &Samples,
+        target: Target<'_>,
+        loss: Loss,
+        clip: f64,
+    ) -> Result<Option<Params>> {
+        self.checked(x)?;
+        target::check(loss, self.task.kind, &target, x.len())?;
+        let mut sums = vec![0.0; self.net.weights()];
+        let _pass = buffer::BufferScope;
+        let at_once = examples::at_once(self.net.summed_weights(), self.predict_batch);
+        let all: Vec<usize> = (0..x.len()).collect();
+        for some in all.chunks(at_once) {
+            let mut inputs = Buffer::filled(some.len() * x.width(), 0.0);
+            x.write(some, &mut inputs);
+            let slopes = Rc::new(RefCell::new(ExampleSlopes::new(some.len())));
+            let (key, mut record) = (Key::new(), Record::of_examples(&slopes));
+            let weights = Weights {
+                key: Some(key.clone()),
+                ..self.frozen()
             };
-            let tensor = ArrayD::from_shape_vec(IxDyn(&e.shape), values)?;
-            Ok((e.name.clone(), tensor))
-        };
-        let all: Result<_> = self.net.entries().iter().map(entry).collect();
-        all.map(Params)
+            let scores = self.net.forward(
+                &mut record,
+                batch(inputs, &self.task.input, None)?,
+                &weights,
+                &mut Mode::Evaluate(&self.numbers.of(&self.net).buffers),
+            )?;
+            // the loss of each example by itself: a mean over several would depend on their number
+            let table = ArrayView2::from_shape((scores.rows, scores.width()), &scores.data)?;
+            let mut slope = Vec::with_capacity(table.len());
+            for (row, at) in some.iter().enumerate() {
+                let (of_one, scores) = (target.pick(&[*at]), table.slice(s![row..=row, ..]));
+                let (_, by_scores) =
+                    loss::of_task(self.task.kind, self.dice, loss, of_one.view(), scores)?;
+                slope.extend(by_scores);
+            }
+            record.backward(&scores, slope, &key, Vec::new())?;
+            let slopes = slopes.borrow();
+            slopes.add_to(&slopes.factors(clip), &mut sums);
+        }
+        self.gradient_of(&sums).map(Some)
     }
 
     fn descend(&mut self, gradient: &Params, at: usize, of: usize) -> Result<()> {
@@ -86,6 +130,20 @@ enum Of {
 }
 
 impl Dfdx {
+    /// Returns a gradient, laid out as the weights, by name; 0 for buffers.
+    fn gradient_of(&self, sums: &[f64]) -> Result<Params> {
+        let entry = |e: &Entry| {
+            let values = match e.trainable {
+                true => sums[e.range.clone()].iter().map(|g| *g as f32).collect(),
+                false => vec![0.0; e.range.len()],
+            };
+            let tensor = ArrayD::from_shape_vec(IxDyn(&e.shape), values)?;
+            Ok((e.name.clone(), tensor))
+        };
+        let all: Result<_> = self.net.entries().iter().map(entry).collect();
+        all.map(Params)
+    }
+
     /// Passes the derivative of `sum(slope * scores)` to `take`, some samples at a time, with
     /// running statistics.
     fn backwards(

@@ -631,3 +631,125 @@ fn only_plain_gradient_descent_has_a_step_size() {
     assert_eq!(size("optimiser: {adam: {lr: 0.1}}"), None);
     assert_eq!(size("optimiser: {sgd: {lr: 0.1}}, schedule: cosine"), None);
 }
+
+/// Networks with every layer that has weights, and the shape of their inputs.
+const WEIGHTED: [(&str, &[usize]); 6] = [
+    ("lenet", &[1, 28, 28]),
+    (
+        "[{conv: {out: 4, kernel: 3}}, batch-norm, relu, {max-pool: {kernel: 2, stride: 2}}, {linear: 5}, relu, outputs]",
+        &[1, 28, 28],
+    ),
+    // more inputs than are unfolded
+    (
+        "[{conv: {out: 12, kernel: 3, pad: 1}}, tanh, {conv: {out: 3, kernel: 3}}, outputs]",
+        &[1, 28, 28],
+    ),
+    ("[{linear: 7}, tanh, {dropout: 0.5}, outputs]", &[784]),
+    (
+        "[{residual: {body: [{conv: {out: 2, kernel: 3, stride: 2, pad: 1, bias: false}}, relu], shortcut: [{conv: {out: 2, kernel: 1, stride: 2}}]}}, outputs]",
+        &[1, 28, 28],
+    ),
+    (
+        "[{embedding: {vocabulary: 20, width: 3}}, {branches: [[{conv1d: {out: 4, kernel: 2}}, relu, max-over-time], [{conv1d: {out: 3, kernel: 3}}, relu, max-over-time]]}, outputs]",
+        &[12],
+    ),
+];
+
+/// Returns a model and `n` samples for it; those of texts are numbers of words.
+fn weighted((net, input): (&str, &[usize]), n: usize) -> (Dfdx, Array2<f32>, Vec<u32>) {
+    let optimiser = "optimiser: {sgd: {lr: 0.5}}";
+    let model = trainer(
+        &format!("{{net: {net}, {optimiser}}}"),
+        input,
+        TaskKind::Classes(4),
+    );
+    let (mut draws, width) = (Stream::root(2).draws(), input.iter().product());
+    let x = Array2::from_shape_simple_fn((n, width), || match net.contains("embedding") {
+        true => draws.below(21) as f32,
+        false => draws.normal() as f32,
+    });
+    let classes = (0..n).map(|at| (at % 4) as u32).collect();
+    (model, x, classes)
+}
+
+#[test]
+fn close_clipped_gradients_are_the_sum_of_single_ones_that_are_clipped() {
+    for of in WEIGHTED {
+        for clip in [0.01, 1.3, 1e9] {
+            let (mut model, x, classes) = weighted(of, 9);
+            let x = Samples::fresh(x, of.1.to_vec()).unwrap();
+            let loss = Loss::CrossEntropy;
+            let found = model
+                .clipped_gradients(&x, Target::Classes(&classes), loss, clip)
+                .unwrap()
+                .unwrap();
+            let mut due = found.zeros_like();
+            for (at, class) in classes.iter().enumerate() {
+                let one = model
+                    .gradient(&x.pick(&[at]), Target::Classes(&[*class]), loss)
+                    .unwrap();
+                due.add_scaled((clip / one.norm()).min(1.0), &one).unwrap();
+            }
+            let off = found.zip(&due, |a, b| a - b).unwrap().norm();
+            assert!(off < 1e-5 * due.norm(), "{}, {clip}: {off}", of.0);
+        }
+    }
+}
+
+/// Its numbers are infinite, and it is left out: all others give the bits that they give without
+/// it, in other groups and at other positions.
+#[test]
+fn exact_the_gradient_of_an_example_does_not_depend_on_other_examples() {
+    for of in WEIGHTED
+        .iter()
+        .filter(|(net, _)| !net.contains("embedding"))
+    {
+        for n in [2, 40, 70] {
+            let (mut model, mut x, classes) = weighted(*of, n);
+            let mut sum = |x: Array2<f32>, classes: &[u32]| {
+                let x = Samples::fresh(x, of.1.to_vec()).unwrap();
+                let target = Target::Classes(classes);
+                let sum = model.clipped_gradients(&x, target, Loss::CrossEntropy, 0.7);
+                sum.unwrap().unwrap()
+            };
+            let rest = x.slice(s![1.., ..]).to_owned();
+            let without = sum(rest, &classes[1..]);
+            for wild in [f32::INFINITY, f32::NAN, f32::MAX] {
+                x.row_mut(0).fill(wild);
+                let found = sum(x.clone(), &classes);
+                if wild == f32::MAX {
+                    let moved = found.zip(&without, |a, b| a - b).unwrap().norm();
+                    // each number of both sums is rounded once
+                    let most = 0.7 + 1e-6 * without.norm();
+                    assert!(moved <= most, "{}, {n}: moved by {moved}", of.0);
+                } else {
+                    let bits =
+                        |of: &Params| -> Vec<u32> { of.iter().map(|x| x.to_bits()).collect() };
+                    assert!(bits(&found) == bits(&without), "{}, {n}, {wild}", of.0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_clipped_gradient_is_longer_than_its_bound() {
+    for of in WEIGHTED
+        .iter()
+        .filter(|(net, _)| !net.contains("embedding"))
+    {
+        for scale in [1e-20, 1e-3, 1.0, 1e5, 1e15] {
+            for clip in [1e-30, 1e-12, 0.1, 1.0, 3.7, 1e6, 1e30] {
+                let (mut model, x, classes) = weighted(*of, 3);
+                let x = Samples::fresh(x * scale, of.1.to_vec()).unwrap();
+                for at in 0..3 {
+                    let target = Target::Classes(&classes[at..=at]);
+                    let one = x.pick(&[at]);
+                    let found = model.clipped_gradients(&one, target, Loss::CrossEntropy, clip);
+                    let norm = found.unwrap().unwrap().norm();
+                    assert!(norm <= clip, "{}, {scale}: {norm} for {clip}", of.0);
+                }
+            }
+        }
+    }
+}
