@@ -345,6 +345,7 @@ impl Sums {
         for (at, odd) in self.odd {
             out[at] = single(odd);
         }
+        one_zero(out);
     }
 }
 
@@ -368,6 +369,11 @@ fn quotient(mut acc: XsumSmall, total: f64, weights: &Weights) -> f32 {
     }
     let middle = f64::midpoint(f64::from(inner), f64::from(outer));
     nearest(inner, outer, beyond(acc, middle, weights))
+}
+
+/// Makes -0 0: a mean that is rounded to it has one sign, whichever way it was found.
+fn one_zero(out: &mut [f32]) {
+    out.iter_mut().for_each(|out| *out += 0.0);
 }
 
 /// Returns a number that is not finite in single precision. There is one NaN.
@@ -556,6 +562,7 @@ fn enclosed(
     for at in unclear {
         out[at] = exactly(from + at);
     }
+    one_zero(out);
     Some(())
 }
 
