@@ -30,7 +30,7 @@ const STEP: i32 = 44;
 /// Products that a lane takes before it must carry: each is below 2^44 units, and a f64 holds 2^53.
 const ROOM: usize = 500;
 /// Weights between these have exact products with every f32.
-const WEIGHTS: std::ops::RangeInclusive<f64> = { power(-700)..=power(700) };
+const WEIGHTS: std::ops::RangeInclusive<f64> = power(-700)..=power(700);
 
 /// A message's numbers, and a part of its weight.
 type Share<'a> = (&'a [f32], f64);
@@ -334,7 +334,7 @@ impl Sums {
                     let (high, low) = two_sum(high[at], low[at]);
                     (high - middle * total) + low
                 } else {
-                    let mut sum = group.exact(n, at);
+                    let sum = group.exact(n, at);
                     // the ends of the bounds may lie farther apart than two neighbours
                     *out = quotient(sum, total, weights);
                     continue;
@@ -447,7 +447,7 @@ twice! {
     ) {
         let n = sent[0].len();
         let sent = sent.map(|s| &s[..n]);
-        let mut lanes: [&mut [f64]; L] = lanes_of(all, n);
+        let lanes: [&mut [f64]; L] = lanes_of(all, n);
         for i in 0..n {
             let mut sums: [f64; L] = std::array::from_fn(|lane| lanes[lane][i]);
             for k in 0..K {
@@ -467,7 +467,7 @@ twice! {
     ) {
         let n = sent[0].len();
         let sent = sent.map(|s| &s[..n]);
-        let mut lanes: [&mut [f64]; L] = lanes_of(all, n);
+        let lanes: [&mut [f64]; L] = lanes_of(all, n);
         for i in 0..n {
             let mut sum = 0.0;
             for k in 0..K {
@@ -582,7 +582,7 @@ pub fn exact_weighted_mean(
     let counted = sent.iter().copied().zip(weights.iter().copied());
     let (sent, mut weights): (Vec<&[f32]>, Vec<f64>) = counted.filter(counts).unzip();
     for weight in &weights {
-        parts(*weight)?;
+        parts(*weight).map(drop)?;
     }
     if weights.iter().all(|weight| *weight == weights[0]) {
         weights.fill(1.0); // the same mean

@@ -205,7 +205,11 @@ fn page_says_what_the_outcome_does(run: &Done) {
         if accounts {
             let said = format!("against {words}: {}", run.guarantee(words));
             let said = said.replace('"', "&quot;");
-            assert!(privacy.contains(&said), "{}: no {said} in {privacy}", run.name);
+            assert!(
+                privacy.contains(&said),
+                "{}: no {said} in {privacy}",
+                run.name
+            );
         }
         let what = |place: &str| format!("epsilon against {observer} in {place} of the page");
         let Some(epsilon) = run.epsilon(observer) else {
@@ -365,7 +369,9 @@ fn study_says_what_the_outcomes_do(dir: &Path, runs: &[Done]) {
         // a table of each text and page has it once
         let section = |text: &str, begins: &str, ends: &str| {
             let found = between(text, &format!("{begins}{}", run.name), ends);
-            found.unwrap_or_else(|| panic!("no table {}", run.name)).contains(ESTIMATE)
+            found
+                .unwrap_or_else(|| panic!("no table {}", run.name))
+                .contains(ESTIMATE)
         };
         assert_eq!(section(&printed, "### ", "\n### "), priced, "{}", run.name);
         assert_eq!(section(&page, "<h2>", "<h2>"), priced, "{}", run.name);
@@ -475,7 +481,9 @@ fn export_says_what_the_outcomes_do(dir: &Path, runs: &[Done]) {
         }
         for line in csv.lines() {
             let cells: Vec<&str> = line.split(',').collect();
-            let words = OBSERVERS.iter().find(|(o, _)| cells[3] == format!("epsilon.{o}"));
+            let words = OBSERVERS
+                .iter()
+                .find(|(o, _)| cells[3] == format!("epsilon.{o}"));
             if let (Some((_, words)), true) = (words, cells[0] == run.name) {
                 assert!(line.contains(run.guarantee(words)), "{line}");
             }
