@@ -366,15 +366,23 @@ fn study_says_what_the_outcomes_do(dir: &Path, runs: &[Done]) {
                 priced = true;
             }
         }
-        // a table of each text and page has it once
-        let section = |text: &str, begins: &str, ends: &str| {
-            let found = between(text, &format!("{begins}{}", run.name), ends);
-            found
-                .unwrap_or_else(|| panic!("no table {}", run.name))
+        // text and page have it below the table
+        let below = |text: &str, heading: &str| {
+            let mut parts = text.split(heading).skip(1);
+            let title = format!("{}, seed {seed}", run.name);
+            // the page gives headings an id
+            let named = |part: &&str| match part.strip_prefix("table-") {
+                Some(rest) => rest
+                    .split_once('>')
+                    .is_some_and(|(_, of)| of.starts_with(&title)),
+                None => part.starts_with(&title),
+            };
+            let part = parts.find(named);
+            part.unwrap_or_else(|| panic!("no table {title}"))
                 .contains(ESTIMATE)
         };
-        assert_eq!(section(&printed, "### ", "\n### "), priced, "{}", run.name);
-        assert_eq!(section(&page, "<h2>", "<h2>"), priced, "{}", run.name);
+        assert_eq!(below(&printed, "### "), priced, "{}", run.name);
+        assert_eq!(below(&page, "<h2 id=\""), priced, "{}", run.name);
         let mut all: BTreeMap<&str, &str> = BTreeMap::new();
         for line in csv.lines() {
             let cells: Vec<&str> = line.split(',').collect();
