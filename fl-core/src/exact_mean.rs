@@ -30,7 +30,7 @@ const STEP: i32 = 44;
 /// Products that a lane takes before it must carry: each is below 2^44 units, and a f64 holds 2^53.
 const ROOM: usize = 500;
 /// Weights between these have exact products with every f32.
-const WEIGHTS: std::ops::RangeInclusive<f64> = { power(-700)..=power(700) };
+const WEIGHTS: std::ops::RangeInclusive<f64> = power(-700)..=power(700);
 
 /// A message's numbers, and a part of its weight.
 type Share<'a> = (&'a [f32], f64);
@@ -334,7 +334,7 @@ impl Sums {
                     let (high, low) = two_sum(high[at], low[at]);
                     (high - middle * total) + low
                 } else {
-                    let mut sum = group.exact(n, at);
+                    let sum = group.exact(n, at);
                     // the ends of the bounds may lie farther apart than two neighbours
                     *out = quotient(sum, total, weights);
                     continue;
@@ -345,6 +345,7 @@ impl Sums {
         for (at, odd) in self.odd {
             out[at] = single(odd);
         }
+        one_zero(out);
     }
 }
 
@@ -368,6 +369,11 @@ fn quotient(mut acc: XsumSmall, total: f64, weights: &Weights) -> f32 {
     }
     let middle = f64::midpoint(f64::from(inner), f64::from(outer));
     nearest(inner, outer, beyond(acc, middle, weights))
+}
+
+/// Makes -0 0: a mean that is rounded to it has one sign, whichever way it was found.
+fn one_zero(out: &mut [f32]) {
+    out.iter_mut().for_each(|out| *out += 0.0);
 }
 
 /// Returns a number that is not finite in single precision. There is one NaN.
@@ -441,7 +447,7 @@ twice! {
     ) {
         let n = sent[0].len();
         let sent = sent.map(|s| &s[..n]);
-        let mut lanes: [&mut [f64]; L] = lanes_of(all, n);
+        let lanes: [&mut [f64]; L] = lanes_of(all, n);
         for i in 0..n {
             let mut sums: [f64; L] = std::array::from_fn(|lane| lanes[lane][i]);
             for k in 0..K {
@@ -461,7 +467,7 @@ twice! {
     ) {
         let n = sent[0].len();
         let sent = sent.map(|s| &s[..n]);
-        let mut lanes: [&mut [f64]; L] = lanes_of(all, n);
+        let lanes: [&mut [f64]; L] = lanes_of(all, n);
         for i in 0..n {
             let mut sum = 0.0;
             for k in 0..K {
@@ -556,6 +562,7 @@ fn enclosed(
     for at in unclear {
         out[at] = exactly(from + at);
     }
+    one_zero(out);
     Some(())
 }
 
@@ -575,7 +582,7 @@ pub fn exact_weighted_mean(
     let counted = sent.iter().copied().zip(weights.iter().copied());
     let (sent, mut weights): (Vec<&[f32]>, Vec<f64>) = counted.filter(counts).unzip();
     for weight in &weights {
-        parts(*weight)?;
+        parts(*weight).map(drop)?;
     }
     if weights.iter().all(|weight| *weight == weights[0]) {
         weights.fill(1.0); // the same mean

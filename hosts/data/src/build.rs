@@ -134,18 +134,23 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         notes,
         inferred,
         twice,
-    } = load_seen(&spec.set, dir, spec.normalise.as_ref(), &mut |rows, test| {
-        if compared {
-            own_rows = hashes(rows).collect();
-        }
-        if identify {
-            own_hashes = row_hashes(rows);
-            // published test rows of a set may equal its training rows by chance
-            if spec.set.of_a_user() {
-                tested = row_hashes(test);
+    } = load_seen(
+        &spec.set,
+        dir,
+        spec.normalise.as_ref(),
+        &mut |rows, test| {
+            if compared {
+                own_rows = hashes(rows).collect();
             }
-        }
-    })
+            if identify {
+                own_hashes = row_hashes(rows);
+                // published test rows of a set may equal its training rows by chance
+                if spec.set.of_a_user() {
+                    tested = row_hashes(test);
+                }
+            }
+        },
+    )
     .and_then(numbered)?;
     let mut inferred: Vec<String> = inferred.into_iter().map(|found| found.text).collect();
     if let Some(order) = spec.class_order.as_ref().filter(|_| !classes.is_empty()) {
@@ -233,7 +238,9 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     let identity = identify.then(|| {
         let of = |ids: &[u32], all: &[RowHash]| ids.iter().map(|id| all[*id as usize]).collect();
         let clients = clients.iter();
-        let clients = clients.map(|own| of(own.samples.ids(), &own_hashes)).collect();
+        let clients = clients
+            .map(|own| of(own.samples.ids(), &own_hashes))
+            .collect();
         let others = other_hashes.borrow();
         let mut open: Vec<RowHash> = match spec.public.as_ref().map(|how| &how.from) {
             None | Some(PublicFrom::HalfOfTest) => Vec::new(),

@@ -64,7 +64,10 @@ pub(crate) fn load_seen(
         mut inferred,
         twice,
     } = set.rows(dir)?;
-    see(&Samples::all(train.0.clone()), &Samples::all(test.0.clone()));
+    see(
+        &Samples::all(train.0.clone()),
+        &Samples::all(test.0.clone()),
+    );
     let task = set.task().unwrap_or_else(|| task_of(&train.0, &train.1));
     if let Some(normalise) = normalise {
         check_ranges(normalise)

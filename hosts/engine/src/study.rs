@@ -17,8 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What tables say of a failed run with an accountant.
-const WITHHELD: &str =
-    "with an accountant the text of an error stays at the terminal, because it may hold private values";
+const WITHHELD: &str = "with an accountant the text of an error stays at the terminal, because it may hold private values";
 
 /// Which study, and where its runs are.
 pub struct StudyRequest {

@@ -5,8 +5,9 @@ use anyhow::{Context, anyhow, ensure};
 use fl_core::message::{Erased, digest, hex};
 use fl_core::settings::Value;
 use fl_core::{
-    AggregationContext, AnyAggregator, AnyMechanism, BoxedPart, BuildContext, ClientMessage, JournalEntry,
-    ReleaseContext, Role, ServerStep, SharedExecutor, Stream, Task, aggregate_again, release_again,
+    AggregationContext, AnyAggregator, AnyMechanism, BoxedPart, BuildContext, ClientMessage,
+    JournalEntry, ReleaseContext, Role, ServerStep, SharedExecutor, Stream, Task, aggregate_again,
+    release_again,
 };
 use fl_registry::{Catalogue, Document};
 use fl_sim::{
@@ -501,10 +502,16 @@ impl KeptRun<'_> {
         let kept = KeptMessages::<ReleaseContext>::open(path)?;
         let (context, receipt) = (&kept.context, &line.step.receipt);
         same(line, "a release through", &context.slot, &receipt.slot)?;
-        let mechanism: Box<dyn AnyMechanism> = self.make(Role::Privacy, &context.slot, &context.made)?;
+        let mechanism: Box<dyn AnyMechanism> =
+            self.make(Role::Privacy, &context.slot, &context.made)?;
         let (before, after) = release_again(mechanism, context)?;
         let hash = |of: &Erased| shown(line, &kept.salt, hex(&digest(&**of)));
-        same(line, "numbers before the noise", &hash(&before), &receipt.before)?;
+        same(
+            line,
+            "numbers before the noise",
+            &hash(&before),
+            &receipt.before,
+        )?;
         same(line, "the result", &hash(&after), &receipt.output)
     }
 
@@ -514,7 +521,8 @@ impl KeptRun<'_> {
         let salt = kept.salt;
         let context = kept.context.clone();
         same(line, "an aggregation in", &context.slot, &step.receipt.slot)?;
-        let aggregator: Box<dyn AnyAggregator> = self.make(Role::Aggregator, &context.slot, &context.made)?;
+        let aggregator: Box<dyn AnyAggregator> =
+            self.make(Role::Aggregator, &context.slot, &context.made)?;
         let of = aggregator.input();
         let mut inputs = Vec::new();
         let mut next = || -> anyhow::Result<Option<ClientMessage<Erased>>> {

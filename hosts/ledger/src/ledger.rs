@@ -104,9 +104,17 @@ impl DataSet<'_> {
 
     /// Returns what all its runs guarantee together, against each observer.
     pub fn together(&self, make: MakeAccountant<'_>) -> Protections {
-        let of = |observer| match &self.published[..] {
-            [] => (observer, together(&self.runs, observer, make)),
-            published => (observer, Protection::nothing(published.to_vec())),
+        let of = |observer| {
+            let runs = together(&self.runs, observer, make);
+            if self.published.is_empty() {
+                return (observer, runs);
+            }
+            let mut why = match runs {
+                Protection::Nothing { nothing, .. } => nothing,
+                Protection::Holds(_) => Vec::new(),
+            };
+            why.extend(self.published.clone());
+            (observer, Protection::nothing(why))
         };
         Observer::ALL.into_iter().map(of).collect()
     }
@@ -174,7 +182,8 @@ impl DataLedger {
         let mut options = OpenOptions::new();
         let made = fl_sim::open_own(path, options.write(true).create_new(true));
         made.with_context(|| format!("making {}", path.display()))?;
-        let key = random_name().and_then(|key| fl_sim::write_secret(&Self::key_file(path), key.as_bytes()));
+        let key = random_name()
+            .and_then(|key| fl_sim::write_secret(&Self::key_file(path), key.as_bytes()));
         let first = key.and_then(|()| files.begin()).and_then(|()| {
             Chain::new(files.clone()).append(&Record::Begun {
                 version: VERSION,
@@ -233,7 +242,9 @@ impl DataLedger {
         let path = Self::key_file(self.path());
         let read = || match fl_sim::read_own(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            read => read.map(Some).with_context(|| format!("reading {}", path.display())),
+            read => read
+                .map(Some)
+                .with_context(|| format!("reading {}", path.display())),
         };
         if let Some(key) = read()? {
             return Ok(key);

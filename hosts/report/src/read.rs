@@ -186,7 +186,8 @@ impl Outcome {
                 vec![format!("no guarantee: {}", nothing.join("; "))]
             }
             Some(Protection::Holds(guarantee)) => {
-                let seeded = "an estimate, and no guarantee: who knows the seed can remove the noise";
+                let seeded =
+                    "an estimate, and no guarantee: who knows the seed can remove the noise";
                 let seeded = (guarantee.noise == Noise::Seeded).then(|| seeded.to_string());
                 let claims = guarantee.claimed_by.iter();
                 let claims = claims.map(|library| format!("as claimed by {library}"));
@@ -468,7 +469,9 @@ impl Run {
         let own = data.and_then(|data| data.get("set"));
         let other = data.and_then(|data| data.get("public")?.get("from")?.get("set"));
         let of = |set: Option<&'r Value>, parts: &[&str]| -> BTreeSet<&'r str> {
-            let named = set.and_then(Value::as_str).filter(|_| parts.contains(&"train"));
+            let named = set
+                .and_then(Value::as_str)
+                .filter(|_| parts.contains(&"train"));
             let settings = set.and_then(|set| set.as_mapping()?.values().next());
             let files = parts.iter().filter_map(|part| settings?.get(part));
             let files = files.flat_map(|found| match found {

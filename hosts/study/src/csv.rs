@@ -68,9 +68,8 @@ pub fn runs_csv(
                     let begin = [&names[0][..], &names[1], &names[2], &seed, &key];
                     match answers.get(run) {
                         None => {}
-                        Some(Err(error)) => {
-                            out.write_record([&begin[..], &["", "", "", &cell(error), ""]].concat())?
-                        }
+                        Some(Err(error)) => out
+                            .write_record([&begin[..], &["", "", "", &cell(error), ""]].concat())?,
                         Some(Ok(measured)) => {
                             for (name, value, guarantee) in measured.lines() {
                                 let of = [measured.digest(), &cell(&name), &value, "", &guarantee];

@@ -108,14 +108,19 @@ fn entry(name: &str, run: &Run, observer: Observer) -> Option<Entry> {
 fn shown_elsewhere(runs: &[(String, &Run)]) -> Option<String> {
     let drawn = |run: &Run| {
         let from = run.spec.get("data")?.get("public")?.get("from")?;
-        let from = from.as_str().or_else(|| from.as_mapping()?.keys().next()?.as_str())?;
+        let from = from
+            .as_str()
+            .or_else(|| from.as_mapping()?.keys().next()?.as_str())?;
         matches!(from, "share" | "count" | "tabular").then(|| run.seed())
     };
     let seeds: BTreeSet<String> = runs.iter().filter_map(|(_, run)| drawn(run)).collect();
     if seeds.len() > 1 {
         return Some("each seed draws public rows that are clients' rows with another".into());
     }
-    let files: Vec<_> = runs.iter().map(|(name, run)| (name, run.sources())).collect();
+    let files: Vec<_> = runs
+        .iter()
+        .map(|(name, run)| (name, run.sources()))
+        .collect();
     files.iter().find_map(|(name, (_, public))| {
         let shows = |(_, (own, _)): &&(_, (BTreeSet<&str>, _))| !own.is_disjoint(public);
         let (other, _) = files.iter().find(shows)?;

@@ -416,3 +416,73 @@ fn a_ledger_is_refused_where_it_could_not_be_kept() {
         assert!(!dir.join("m").exists());
     }
 }
+
+/// Ten rows of clients are the public, or the test rows, of another run before or after.
+#[test]
+fn rows_that_another_run_publishes_have_no_guarantee() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let files = [
+        ("own", 0..60),
+        ("other", 100..160),
+        ("part", 10..20),
+        ("test", 300..330),
+    ];
+    for (file, rows) in files {
+        let line = |k: u32| format!("{},{k},{}\n", k % 7, ["no", "yes"][k as usize % 2]);
+        let rows: String = rows.map(line).collect();
+        fs::write(
+            dir.join(format!("{file}.csv")),
+            format!("a,b,label\n{rows}"),
+        )
+        .unwrap();
+    }
+    let set = |train: &str, test: &str| {
+        format!(
+            "{{ files: {{ format: csv, train: [{train}.csv], test: {test}.csv, label: label, columns: {{ a: {{ number: {{ range: [0, 20] }} }}, b: {{ number: {{ range: [0, 400] }} }} }}, classes: [no, yes] }} }}"
+        )
+    };
+    let spec = |name: &str, data: &str| {
+        let text = format!(
+            "name: {name}\nseed: 1\nnoise: system\ndata:\n{data}\nprotocol: {{ use: fedavg, rounds: 1, local: {{ epochs: 1, batch: 8 }} }}\nparts:\n  model: {{ use: linear }}\n  aggregator: {{ use: mean, weigh: uniform }}\n  privacy: {{ use: gaussian-update, clip: 1, noise-multiplier: 50 }}\n  accountant: {{ use: pld }}\nledger: {{ path: l, data: {name} }}\n"
+        );
+        fs::write(dir.join(format!("{name}.yaml")), text).unwrap();
+    };
+    spec("own", &format!("  set: {}", set("own", "test")));
+    spec("tested", &format!("  set: {}", set("other", "part")));
+    let public = format!("  public: {{ from: {{ set: {} }} }}", set("part", "test"));
+    spec(
+        "shown",
+        &format!("  set: {}\n{public}", set("other", "test")),
+    );
+    spec("apart", &format!("  set: {}", set("other", "test")));
+    for (other, publishes) in [("tested", true), ("shown", true), ("apart", false)] {
+        for order in [["own", other], [other, "own"]] {
+            for file in ["l", "l.head", "l.key"] {
+                let _ = fs::remove_file(dir.join(file));
+            }
+            out(dir, &["ledger", "init", "l"]);
+            for name in order {
+                out(dir, &["run", &format!("{name}.yaml")]);
+            }
+            for set in show(dir)["data-sets"].as_array().unwrap() {
+                let own = set["names"][0] == "own";
+                let nothing = &set["together"]["readers"]["nothing"][0];
+                let due = format!("its rows are public or test rows of {other} (seed 1)");
+                let found = nothing.as_str() == Some(&due);
+                assert_eq!(found, own && publishes, "{order:?}: {set}");
+            }
+        }
+    }
+    // a limit refuses the run that would publish them
+    for file in ["l", "l.head", "l.key"] {
+        fs::remove_file(dir.join(file)).unwrap();
+    }
+    out(dir, &["ledger", "init", "l", "--epsilon", "9"]);
+    out(dir, &["run", "own.yaml"]);
+    let (code, said) = fails(dir, &["run", "shown.yaml"]);
+    assert!(
+        code == 1 && flat(&said).contains("are rows of `own`"),
+        "{said}"
+    );
+}

@@ -205,7 +205,11 @@ fn page_says_what_the_outcome_does(run: &Done) {
         if accounts {
             let said = format!("against {words}: {}", run.guarantee(words));
             let said = said.replace('"', "&quot;");
-            assert!(privacy.contains(&said), "{}: no {said} in {privacy}", run.name);
+            assert!(
+                privacy.contains(&said),
+                "{}: no {said} in {privacy}",
+                run.name
+            );
         }
         let what = |place: &str| format!("epsilon against {observer} in {place} of the page");
         let Some(epsilon) = run.epsilon(observer) else {
@@ -362,13 +366,23 @@ fn study_says_what_the_outcomes_do(dir: &Path, runs: &[Done]) {
                 priced = true;
             }
         }
-        // a table of each text and page has it once
-        let section = |text: &str, begins: &str, ends: &str| {
-            let found = between(text, &format!("{begins}{}", run.name), ends);
-            found.unwrap_or_else(|| panic!("no table {}", run.name)).contains(ESTIMATE)
+        // text and page have it below the table
+        let below = |text: &str, heading: &str| {
+            let mut parts = text.split(heading).skip(1);
+            let title = format!("{}, seed {seed}", run.name);
+            // the page gives headings an id
+            let named = |part: &&str| match part.strip_prefix("table-") {
+                Some(rest) => rest
+                    .split_once('>')
+                    .is_some_and(|(_, of)| of.starts_with(&title)),
+                None => part.starts_with(&title),
+            };
+            let part = parts.find(named);
+            part.unwrap_or_else(|| panic!("no table {title}"))
+                .contains(ESTIMATE)
         };
-        assert_eq!(section(&printed, "### ", "\n### "), priced, "{}", run.name);
-        assert_eq!(section(&page, "<h2>", "<h2>"), priced, "{}", run.name);
+        assert_eq!(below(&printed, "### "), priced, "{}", run.name);
+        assert_eq!(below(&page, "<h2 id=\""), priced, "{}", run.name);
         let mut all: BTreeMap<&str, &str> = BTreeMap::new();
         for line in csv.lines() {
             let cells: Vec<&str> = line.split(',').collect();
@@ -475,7 +489,9 @@ fn export_says_what_the_outcomes_do(dir: &Path, runs: &[Done]) {
         }
         for line in csv.lines() {
             let cells: Vec<&str> = line.split(',').collect();
-            let words = OBSERVERS.iter().find(|(o, _)| cells[3] == format!("epsilon.{o}"));
+            let words = OBSERVERS
+                .iter()
+                .find(|(o, _)| cells[3] == format!("epsilon.{o}"));
             if let (Some((_, words)), true) = (words, cells[0] == run.name) {
                 assert!(line.contains(run.guarantee(words)), "{line}");
             }

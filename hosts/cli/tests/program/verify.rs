@@ -290,15 +290,30 @@ fn a_release_is_repeated_from_the_numbers_before_its_noise() {
     let d = tempfile::tempdir().unwrap();
     let dir = d.path();
     // the budget pays for some of the votes only
-    let cut = ["budget.epsilon=6", "protocol.noise=server", "protocol.partitions=1"];
-    let cut = [&cut[..], &["parts.accountant.unit=example", "parts.privacy.gamma=0.1"]].concat();
+    let cut = [
+        "budget.epsilon=6",
+        "protocol.noise=server",
+        "protocol.partitions=1",
+    ];
+    let cut = [
+        &cut[..],
+        &["parts.accountant.unit=example", "parts.privacy.gamma=0.1"],
+    ]
+    .concat();
     let cut: Vec<&str> = cut.iter().flat_map(|set| ["--set", *set]).collect();
-    for (spec, more) in [("dp-fedavg", &[][..]), ("fedkt-l1", &[]), ("fedkt-l1", &cut)] {
+    for (spec, more) in [
+        ("dp-fedavg", &[][..]),
+        ("fedkt-l1", &[]),
+        ("fedkt-l1", &cut),
+    ] {
         let _ = fs::remove_dir_all(dir.join("r"));
         run(dir, &quick(spec), "r", &[&KEEP[..], more].concat());
         let found = verified(dir, "r");
         let releases = found["releases"].as_u64().unwrap();
-        assert!(releases > 0 && found["releases_repeated"] == releases, "{found}");
+        assert!(
+            releases > 0 && found["releases_repeated"] == releases,
+            "{found}"
+        );
         let folder = dir.join("r");
         let own = receipts(&folder);
         let released = |record: &&ReceiptRecord| match record {
@@ -307,7 +322,10 @@ fn a_release_is_repeated_from_the_numbers_before_its_noise() {
         };
         let at = own.iter().position(|record| released(&record)).unwrap();
         // another result, and another number before, each with a chain that fits
-        for (other, due) in [("output", "found the result"), ("before", "before the noise")] {
+        for (other, due) in [
+            ("output", "found the result"),
+            ("before", "before the noise"),
+        ] {
             let mut wrong = own.clone();
             if let ReceiptRecord::Step(step) = &mut wrong[at] {
                 let receipt = &mut step.receipt;
