@@ -2,8 +2,8 @@
 
 use crate::column_match::alike;
 use crate::dataset_spec::SetSpec;
-use fl_core::{Task, TaskKind};
 use fl_core::settings::between;
+use fl_core::{Task, TaskKind};
 
 fl_core::settings! {
     /// The public samples.

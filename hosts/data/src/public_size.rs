@@ -24,7 +24,9 @@ pub(crate) fn too_many(public: &Public, own: Option<(usize, usize)>) -> Option<P
         PublicFrom::Set(other) => (other.facts().rows?.0, "that set's training rows are"),
     };
     // fewer are there with `classes`, and fewer are needed with `mix`: the loaded rows tell
-    let size = public.size.filter(|size| *size > most && public.mix.is_none())?;
+    let size = public
+        .size
+        .filter(|size| *size > most && public.mix.is_none())?;
     let text = format!("must be at most {most}, got {size}: {of} {most}");
     Some((path(&["public", "size"]), text))
 }

@@ -580,8 +580,14 @@ fn attackers_mislead_the_ensemble_and_only_attacks_on_its_labels_fit() {
         ("scores", "{ use: mean-logits }", "score-flip"),
     ] {
         let attack = format!("  attack: {{ use: {flip}, flip: next, clients: 0-2 }}");
-        let (honest, attacked) = (misled(labels, ensemble, ""), misled(labels, ensemble, &attack));
-        assert!(honest < 0.2 && attacked > 0.6, "{labels}: {honest} {attacked}");
+        let (honest, attacked) = (
+            misled(labels, ensemble, ""),
+            misled(labels, ensemble, &attack),
+        );
+        assert!(
+            honest < 0.2 && attacked > 0.6,
+            "{labels}: {honest} {attacked}"
+        );
     }
     let parts = format!("{MEAN}\n  attack: {{ use: sign-flip, clients: [0] }}");
     let (code, said) = fails(dir, &["check", &spec(dir, "", &parts)]);

@@ -523,12 +523,17 @@ fn class_weights_and_rows_of_another_set_make_public_data_drift() {
         assert_eq!((rows.len(), found), (80, 80 - (share * 80.0) as usize));
     }
     // the same rows in the clients' set are seen, whichever part of the public data they are
-    let shared = made(&read("{from: {set: {blobs: {seed: 9}}}, mix: {set: blobs, share: 0.5}}"));
+    let shared = made(&read(
+        "{from: {set: {blobs: {seed: 9}}}, mix: {set: blobs, share: 0.5}}",
+    ));
     let said = shared.unwrap().inferred.join("; ");
     assert!(said.contains("public as well"), "{said}");
 
     for (public, part) in [
-        ("{from: {share: 0.5}, classes: [1, 1]}", "`classes` has 2 weights; there must be 4"),
+        (
+            "{from: {share: 0.5}, classes: [1, 1]}",
+            "`classes` has 2 weights; there must be 4",
+        ),
         (
             "{from: {share: 0.5}, size: 300, mix: {set: {blobs: {seed: 9, train: 10}}, share: 0.5}}",
             "public.mix: 150 samples of `blobs`, which has only 10",
@@ -543,7 +548,10 @@ fn class_weights_and_rows_of_another_set_make_public_data_drift() {
     }
     for (public, part) in [
         ("{from: {share: 0.5}, classes: [1, -1, 1, 1]}", "at least 0"),
-        ("{from: {share: 0.5}, classes: [0, 0, 0, 0]}", "must be above 0"),
+        (
+            "{from: {share: 0.5}, classes: [0, 0, 0, 0]}",
+            "must be above 0",
+        ),
         (
             "{from: {share: 0.5}, labelled: true, mix: {set: blobs, share: 0.5}}",
             "leave `labelled` out",
