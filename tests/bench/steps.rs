@@ -4,7 +4,8 @@
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use fl_core::settings::read_yaml;
 use fl_core::{
-    BuildContext, FitOptions, Length, Loss, Samples, Stream, Target, Task, TaskKind, Trainer,
+    BuildContext, FitOptions, Length, Loss, Parametric, Samples, Stream, Target, Task, TaskKind,
+    Trainer,
 };
 use fl_plugin_trainer_dfdx::Dfdx;
 use ndarray::Array2;
@@ -96,5 +97,47 @@ fn clients(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, steps, clients);
+/// The gradients of a lot, each clipped, in one pass and one after another (DP-SGD).
+fn clipped(c: &mut Criterion) {
+    // Opacus's network for MNIST
+    const OPACUS: &str = "[{conv: {out: 16, kernel: 8, stride: 2, pad: 3}}, relu, {max-pool: {kernel: 2, stride: 1}}, {conv: {out: 32, kernel: 4, stride: 2}}, relu, {max-pool: {kernel: 2, stride: 1}}, {linear: 32}, relu, outputs]";
+    let mut group = c.benchmark_group("clipped");
+    group
+        .sample_size(10)
+        .warm_up_time(Duration::from_secs(1))
+        .measurement_time(Duration::from_secs(4));
+    for (name, net, input, lot) in [
+        ("opacus", OPACUS, [1, 28, 28], 600),
+        ("lenet", "lenet", [1, 28, 28], 600),
+        (
+            "mlp",
+            "[{linear: 200}, relu, {linear: 200}, relu, outputs]",
+            [1, 28, 28],
+            600,
+        ),
+        ("resnet-8", "resnet-8", [3, 32, 32], 64),
+    ] {
+        let (mut model, (x, classes)) = (trainer(net, &input, 7), data(lot, &input));
+        let loss = Loss::CrossEntropy;
+        group.bench_function(BenchmarkId::new(format!("{name}, together"), lot), |b| {
+            b.iter(|| {
+                let target = Target::Classes(&classes);
+                let sum = model.clipped_gradients(&x, target, loss, 1.0);
+                black_box(sum.expect("a gradient"))
+            });
+        });
+        group.bench_function(BenchmarkId::new(format!("{name}, one by one"), lot), |b| {
+            b.iter(|| {
+                for at in 0..lot {
+                    let target = Target::Classes(&classes[at..=at]);
+                    let one = model.gradient(&x.pick(&[at]), target, loss);
+                    black_box(one.expect("a gradient").norm());
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, steps, clients, clipped);
 criterion_main!(benches);

@@ -88,6 +88,11 @@ impl Model {
     pub fn predict(&self, x: &Samples) -> Array2<f32> {
         let mut scores = Array2::zeros((x.len(), self.classes));
         let walks: Vec<Walk> = self.trees.iter().map(Walk::new).collect();
+        // the scores of a single tree are those of its leaves: one logarithm for each of them
+        let of_leaves = match &self.trees[..] {
+            [tree] => self.scores_of_leaves(tree),
+            _ => Vec::new(),
+        };
         // a block's numbers stay in cache while all trees use them
         let width = self.width.max(1);
         let block = (16_384 / width).clamp(1, 256);
@@ -96,42 +101,74 @@ impl Model {
         let blocks = scores.axis_chunks_iter_mut(Axis(0), block);
         for (b, mut out) in blocks.enumerate() {
             let at: Vec<usize> = (b * block..).take(out.nrows()).collect();
-            x.write(&at, &mut values);
+            x.write(&at, &mut values[..at.len() * self.width]);
+            if let [walk] = &walks[..] {
+                self.visit(walk, &values, at.len(), |row, leaf| {
+                    let scores = &of_leaves[leaf * self.classes..];
+                    out.row_mut(row)
+                        .iter_mut()
+                        .zip(scores)
+                        .for_each(|(o, s)| *o = *s);
+                });
+                continue;
+            }
             let sums = &mut sums[..at.len() * self.classes];
             sums.fill(0.0);
             for (t, (walk, tree)) in walks.iter().zip(&self.trees).enumerate() {
-                self.add(t, walk, &tree.leaves, &values, sums);
+                self.visit(walk, &values, at.len(), |row, leaf| {
+                    let sum = &mut sums[row * self.classes..][..self.classes];
+                    self.add_leaf(t, leaf, &tree.leaves, sum);
+                });
             }
             for (sum, mut row) in sums.chunks(self.classes).zip(out.rows_mut()) {
-                let top = sum.iter().copied().fold(0.0, f64::max);
-                for ((score, s), base) in row.iter_mut().zip(sum).zip(&self.base) {
-                    *score = match self.sum {
-                        Sum::Votes if top > 0.0 => libm::log((s / top).max(FLOOR)) as f32,
-                        Sum::Votes => 0.0,
-                        Sum::Margins => (f64::from(*base) + s) as f32,
-                    };
-                }
+                self.score(sum, row.iter_mut());
             }
         }
         scores
     }
 
-    /// Adds the output of tree `t` for a block of rows.
-    fn add(&self, t: usize, walk: &Walk, leaves: &[f32], values: &[f32], sums: &mut [f64]) {
-        let row = |i: usize| &values[i * self.width..(i + 1) * self.width];
-        let mut groups = sums.chunks_exact_mut(ABREAST * self.classes);
-        let mut i = 0;
-        for group in &mut groups {
-            let at = walk.leaves::<ABREAST>(std::array::from_fn(|k| row(i + k)));
-            for (sum, leaf) in group.chunks_exact_mut(self.classes).zip(at) {
-                self.add_leaf(t, leaf, leaves, sum);
-            }
-            i += ABREAST;
+    /// Returns the scores of the rows of each leaf of a tree that is alone, leaf after leaf.
+    fn scores_of_leaves(&self, tree: &Grown) -> Vec<f32> {
+        let each = match self.sum {
+            Sum::Votes => self.classes,
+            Sum::Margins => 1,
+        };
+        let leaves = tree.leaves.len() / each.max(1);
+        let mut scores = vec![0.0; leaves * self.classes];
+        for (leaf, scores) in scores.chunks_mut(self.classes.max(1)).enumerate() {
+            let mut sum = vec![0.0; self.classes];
+            self.add_leaf(0, leaf, &tree.leaves, &mut sum);
+            self.score(&sum, scores.iter_mut());
         }
-        for sum in groups.into_remainder().chunks_exact_mut(self.classes) {
+        scores
+    }
+
+    /// Writes the scores of a row from the sum of its leaves.
+    fn score<'s>(&self, sum: &[f64], scores: impl Iterator<Item = &'s mut f32>) {
+        let top = sum.iter().copied().fold(0.0, f64::max);
+        for ((score, s), base) in scores.zip(sum).zip(&self.base) {
+            *score = match self.sum {
+                Sum::Votes if top > 0.0 => libm::log((s / top).max(FLOOR)) as f32,
+                Sum::Votes => 0.0,
+                Sum::Margins => (f64::from(*base) + s) as f32,
+            };
+        }
+    }
+
+    /// Calls `f` with each of the first `rows` rows and its leaf.
+    fn visit(&self, walk: &Walk, values: &[f32], rows: usize, mut f: impl FnMut(usize, usize)) {
+        let row = |i: usize| &values[i * self.width..(i + 1) * self.width];
+        let together = rows - rows % ABREAST;
+        for i in (0..together).step_by(ABREAST) {
+            let leaves = walk.leaves::<ABREAST>(std::array::from_fn(|k| row(i + k)));
+            leaves
+                .into_iter()
+                .enumerate()
+                .for_each(|(k, leaf)| f(i + k, leaf));
+        }
+        for i in together..rows {
             let [leaf] = walk.leaves([row(i)]);
-            self.add_leaf(t, leaf, leaves, sum);
-            i += 1;
+            f(i, leaf);
         }
     }
 

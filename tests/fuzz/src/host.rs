@@ -181,7 +181,7 @@ const COHORT: &str = r#"{"clients": 3, "of": 5, "draw": "everyone"}"#;
 const EVENT: &str = r#"{"Laplace": {"sensitivity": 1, "scale": 2, "unit": "party"}}"#;
 
 /// Every operation with a text that it may be given.
-const OPERATIONS: [(u32, &str); 46] = [
+const OPERATIONS: [(u32, &str); 48] = [
     (FL_CHECK, r#"{"part": 0, "settings": {}}"#),
     (FL_DESCRIBE, ""),
     (FL_SAVE, ""),

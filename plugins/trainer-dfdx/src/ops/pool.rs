@@ -52,12 +52,10 @@ pub fn max_pool(record: &mut Record, x: &Value, shape: &PoolShape) -> Value {
     let (mut data, mut from) = (Buffer::filled(size, f32::NEG_INFINITY), vec![0; size]);
     vectorised(
         #[inline(always)]
-        || {
-            if (shape.kernel, shape.stride) == (2, 2) {
-                largest_of_four(&x.data, shape, &mut data, &mut from);
-            } else {
-                largest(&x.data, shape, &mut data, &mut from);
-            }
+        || match (shape.kernel, shape.stride) {
+            (2, 2) => largest_of_four(&x.data, shape, &mut data, &mut from),
+            (_, 1) => largest_nearby(&x.data, shape, &mut data, &mut from),
+            _ => largest(&x.data, shape, &mut data, &mut from),
         },
     );
     let (to, len) = (x.key.clone(), x.data.len());
@@ -95,6 +93,40 @@ fn largest(x: &[f32], shape: &PoolShape, most: &mut [f32], from: &mut [u32]) {
             for ((most, from), (v, at)) in most.iter_mut().zip(from.iter_mut()).zip(row) {
                 (*most, *from) = larger((*most, *from), (*v, at));
             }
+        }
+    }
+}
+
+/// [`largest`] for windows one pixel apart, a plane at a time. The windows of a plane follow one
+/// another in memory, so vectors run over the ends of rows; those that cross one are dropped.
+#[inline(always)]
+fn largest_nearby(x: &[f32], shape: &PoolShape, most: &mut [f32], from: &mut [u32]) {
+    let ([_, out_height, out_width], width) = (shape.out(), shape.width);
+    let (plane, span) = (shape.height * width, (out_height - 1) * width + out_width);
+    let (mut wide_most, mut wide_from) = (vec![0.0; span], vec![0; span]);
+    let planes = most
+        .chunks_exact_mut(out_height * out_width)
+        .zip(from.chunks_exact_mut(out_height * out_width));
+    for (i, (most, from)) in planes.enumerate() {
+        let start = (i * plane) as u32;
+        wide_most.fill(f32::NEG_INFINITY);
+        wide_from
+            .iter_mut()
+            .zip(start..)
+            .for_each(|(at, p)| *at = p);
+        for tap in 0..shape.kernel * shape.kernel {
+            let shift = tap / shape.kernel * width + tap % shape.kernel;
+            let row = &x[i * plane + shift..][..span];
+            let first = start + shift as u32;
+            let both = wide_most.iter_mut().zip(&mut wide_from);
+            for (p, ((most, from), v)) in both.zip(row).enumerate() {
+                (*most, *from) = larger((*most, *from), (*v, first + p as u32));
+            }
+        }
+        for y in 0..out_height {
+            let (to, wide) = (y * out_width.., y * width..);
+            most[to.clone()][..out_width].copy_from_slice(&wide_most[wide.clone()][..out_width]);
+            from[to][..out_width].copy_from_slice(&wide_from[wide][..out_width]);
         }
     }
 }
