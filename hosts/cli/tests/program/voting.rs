@@ -320,7 +320,11 @@ fn teachers_and_parties_of_one_class_are_listed_in_the_report() {
         assert!(report.contains(line), "{report}");
     }
     // a million clients are counted
-    let many = ["data.clients=60", "data.split={classes: 1}", "protocol.rounds=1"];
+    let many = [
+        "data.clients=60",
+        "data.split={classes: 1}",
+        "protocol.rounds=1",
+    ];
     json(dir.path(), &with(&quick("fedavg.yaml"), "many", &many));
     let report = fs::read_to_string(dir.path().join("many/report.md")).unwrap();
     let line = "60 of 60 clients hold examples of one class only: 0, 1, 2";
