@@ -97,9 +97,9 @@ mod _fl {
     #[pymodule_export]
     use super::{
         buffer::Buffer, check, command, engine::Node, host::Host, interference::interference,
-        metrics::metric_declared, model::Model, parts::columns, parts::conformance, parts::declare,
-        parts::near_kind, parts::settings, parts::snapshot, parts::unused_answers, program,
-        run::Run, speed::seconds,
+        isolate_with, metrics::metric_declared, model::Model, parts::columns, parts::conformance,
+        parts::declare, parts::near_kind, parts::settings, parts::snapshot, parts::unused_answers,
+        program, run::Run, speed::seconds,
     };
 
     #[cfg(unix)]
