@@ -464,6 +464,7 @@ mod tests {
                         b: &b,
                         out: &mut plain,
                         add,
+                        order,
                     }
                     .run(Plain);
                     let case = format!("{m} x {k} times {k} x {n}, {order:?}, add {add}");
