@@ -204,6 +204,11 @@ fn number(text: &str, line: &str) -> Result<usize, String> {
         .map_err(|_| format!("not a number, `{text}`: `{line}`"))
 }
 
+fn signed(text: &str, line: &str) -> Result<i64, String> {
+    text.parse()
+        .map_err(|_| format!("not a number, `{text}`: `{line}`"))
+}
+
 /// Parameters, and where each starts by its name.
 fn parameters(list: &str) -> Result<(Vec<Parameter>, HashMap<String, usize>), String> {
     let (mut all, mut names, mut at) = (Vec::new(), HashMap::new(), 0usize);
@@ -352,10 +357,10 @@ fn parts(line: String) -> Result<Vec<String>, String> {
     if registers.split(',').any(|r| r.trim() == base) {
         return bad(&line, "a load over its own address");
     }
-    let (name, offset) = (name.replace(vector, ""), number(offset, &line)?);
+    let (name, offset) = (name.replace(vector, ""), signed(offset, &line)?);
     let bytes = if name.ends_with("64") { 8 } else { 4 };
-    let each = registers.split(',').enumerate();
-    let one = |(at, register): (usize, &str)| {
+    let each = (0..).zip(registers.split(','));
+    let one = |(at, register): (i64, &str)| {
         format!(
             "{name} {}, [{base}+{}]",
             register.trim(),
@@ -410,7 +415,7 @@ fn instruction(line: &str, names: &Names) -> Result<Instruction, String> {
                 (Some(at), _) => Op::Param(at + number(offset, line)?),
                 (None, Some(register @ Operand::D(_))) => {
                     ins.from[0] = *register;
-                    Op::ParamAt(number(offset, line)? as i64)
+                    Op::ParamAt(signed(offset, line)?)
                 }
                 _ => return bad(line, "no such parameter"),
             };
