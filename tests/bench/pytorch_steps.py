@@ -2,8 +2,9 @@
 
     pip install torch
     cargo bench -p fl-bench --bench steps
-    python tests/bench/pytorch_steps.py target/criterion
+    python tests/bench/pytorch_steps.py target/criterion [cuda]
 
+With `cuda` PyTorch's steps run on a card; measure ours there with `FL_BENCH_DEVICE=cuda` first.
 Prints the median time of each workload; with criterion's folder (its `estimates.json` files), also ours and the ratio.
 Medians of the same machine only: close everything else.
 """
@@ -49,9 +50,9 @@ def resnet8():
         Block(32, 64, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
-def stepper(net, shape, batch, channels_last=False):
+def stepper(net, shape, batch, channels_last=False, device="cpu"):
     torch.manual_seed(7)
-    model, x, y = net(), torch.randn(batch, *shape), torch.arange(batch) * 7919 % 10
+    model, x, y = net().to(device), torch.randn(batch, *shape).to(device), (torch.arange(batch) * 7919 % 10).to(device)
     if channels_last:
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     optimiser, loss = torch.optim.Adam(model.parameters(), lr=1e-3), nn.CrossEntropyLoss()
@@ -60,6 +61,8 @@ def stepper(net, shape, batch, channels_last=False):
         optimiser.zero_grad()
         loss(model(x), y).backward()
         optimiser.step()
+        if device != "cpu":
+            torch.cuda.synchronize()
     return step
 
 
@@ -73,9 +76,9 @@ def median(step, seconds=4.0):
     return statistics.median(times)
 
 
-def clients(count):
+def clients(count, device="cpu"):
     for _ in range(count):
-        step = stepper(lenet, (1, 28, 28), 64)
+        step = stepper(lenet, (1, 28, 28), 64, device=device)
         for _ in range(200):
             step()
 
@@ -96,24 +99,29 @@ def two_processes():
     return time.perf_counter() - start
 
 
-def main(criterion):
+def main(criterion, device="cpu"):
     torch.set_num_threads(1)
     theirs = {}
     for name, net, shape in (("lenet", lenet, (1, 28, 28)), ("mlp", mlp, (1, 28, 28)), ("resnet-8", resnet8, (3, 32, 32))):
-        for batch in (32, 512):
-            best = median(stepper(net, shape, batch))
+        for batch in (32, 64, 512):
+            best = median(stepper(net, shape, batch, device=device))
             note = ""
             if name != "mlp":
-                last = median(stepper(net, shape, batch, channels_last=True))
+                last = median(stepper(net, shape, batch, channels_last=True, device=device))
                 note = f"channels first {best * 1e3:.2f} ms, last {last * 1e3:.2f} ms"
                 best = min(best, last)
             theirs[f"step/{name}/{batch}"] = (best, note)
-    torch.set_num_threads(2)
-    start = time.perf_counter()
-    clients(10)
-    one = time.perf_counter() - start
-    two = two_processes()
-    theirs["clients/lenet-10x200"] = (min(one, two), f"one process of two threads {one:.2f} s, two processes of one {two:.2f} s")
+    if device == "cpu":
+        torch.set_num_threads(2)
+        start = time.perf_counter()
+        clients(10)
+        one = time.perf_counter() - start
+        two = two_processes()
+        theirs["clients/lenet-10x200"] = (min(one, two), f"one process of two threads {one:.2f} s, two processes of one {two:.2f} s")
+    else:
+        start = time.perf_counter()
+        clients(10, device)
+        theirs["clients/lenet-10x200"] = (time.perf_counter() - start, "one after the other")
 
     for name, (seconds, note) in theirs.items():
         line = f"{name:24} PyTorch {seconds * 1e3:9.2f} ms"
@@ -131,4 +139,4 @@ if __name__ == "__main__":
         sys.stdin.readline()
         clients(int(sys.argv[2]))
     else:
-        main(sys.argv[1] if len(sys.argv) > 1 else None)
+        main(*sys.argv[1:] or [None])

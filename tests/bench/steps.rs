@@ -57,7 +57,7 @@ fn steps(c: &mut Criterion) {
         ("mlp", [1, 28, 28]),
         ("resnet-8", [3, 32, 32]),
     ] {
-        for batch in [32, 512] {
+        for batch in [32, 64, 512] {
             let (mut model, (x, classes)) = (trainer(net, &input, 7), data(batch, &input));
             group.bench_function(BenchmarkId::new(net, batch), |b| {
                 b.iter(|| fit(&mut model, &x, &classes, batch, 1))

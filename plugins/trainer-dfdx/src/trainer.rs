@@ -82,6 +82,11 @@ impl Dfdx {
         self.net.weights()
     }
 
+    #[cfg(test)]
+    pub(crate) fn net(&self) -> &Net {
+        &self.net
+    }
+
     fn checked(&self, x: &Samples) -> Result<()> {
         let (wanted, found) = (&self.task.input, x.shape());
         ensure!(
@@ -353,7 +358,7 @@ impl Trainer for Dfdx {
         let alone = self.net.normalises() && pass.batch > 1 && x.len() > 1;
         let reported_from = of.saturating_sub(x.len().div_ceil(pass.batch));
         let (mut steps, mut sum, mut count) = (0, 0.0, 0usize);
-        let mut card = self.on_card(&plan)?;
+        let mut card = self.on_card(x, pass, &plan)?;
         for (at, positions) in pass.batches(x.len(), stream).enumerate() {
             if alone && positions.len() == 1 {
                 continue;

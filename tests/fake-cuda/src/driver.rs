@@ -8,11 +8,13 @@
 )]
 
 use crate::memory::Memory;
+use crate::order::Order;
 use crate::ptx::{self, Kernel};
-use crate::run::Launch;
+use crate::run::{Counts, Launch};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::fs::File;
+use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -27,8 +29,10 @@ const NOT_FOUND: Code = 500;
 const LAUNCH_FAILED: Code = 719;
 
 static MEMORY: LazyLock<Memory> = LazyLock::new(Memory::default);
+static ORDER: LazyLock<Order> = LazyLock::new(Order::default);
 static LAUNCHES: AtomicU32 = AtomicU32::new(0);
-static RUN: Mutex<BTreeMap<String, (u64, u64)>> = Mutex::new(BTreeMap::new());
+/// Why memory could not be freed, first.
+static WRONG: Mutex<Option<String>> = Mutex::new(None);
 
 thread_local! {
     /// Why the last call of this thread was refused.
@@ -46,14 +50,25 @@ fn seed() -> u64 {
     text.parse().unwrap_or_default()
 }
 
-/// Names of kernels with the number of their launches and of their instructions.
-pub fn launches() -> BTreeMap<String, (u64, u64)> {
-    RUN.lock().unwrap_or_else(PoisonError::into_inner).clone()
-}
-
-/// Number of live buffers.
-pub fn live_buffers() -> usize {
-    MEMORY.live()
+/// Appends a launch to the file that `FAKE_CUDA_COUNTS` names: kernel, blocks, instructions of all
+/// threads, words read and written, bytes of the buffers.
+fn count(kernel: &str, grid: [u32; 3], counts: Counts) {
+    static FILE: LazyLock<Option<Mutex<File>>> = LazyLock::new(|| {
+        let path = std::env::var_os("FAKE_CUDA_COUNTS")?;
+        let file = File::options().create(true).append(true).open(path);
+        file.ok().map(Mutex::new)
+    });
+    let Some(file) = &*FILE else { return };
+    let blocks: u64 = grid.iter().map(|n| u64::from(*n)).product();
+    let Counts {
+        instructions,
+        accesses,
+        bytes,
+    } = counts;
+    let line = format!("{kernel} {blocks} {instructions} {accesses} {bytes}\n");
+    let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+    // a count that cannot be written is missed by whoever reads the file
+    let _ = file.write_all(line.as_bytes());
 }
 
 // SAFETY of all functions below: the caller keeps to the contract of the driver's function of the
@@ -71,8 +86,8 @@ does_nothing! {
     cuInit(c_uint);
     cuCtxSetCurrent(Handle);
     cuDevicePrimaryCtxRelease_v2(c_int);
-    cuStreamSynchronize(Handle);
     cuStreamDestroy_v2(Handle);
+    cuEventDestroy_v2(Handle);
     cuModuleUnload(Handle);
     cuMemPoolSetAttribute(Handle, c_int, *mut c_void);
 }
@@ -155,14 +170,50 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(to: *mut Handle, _: c_int) -> 
     unsafe { put(to, 8 as Handle) }
 }
 
-/// A stream; everything runs at once, in the order of the calls.
+/// A stream. Its work runs at once, in the order of the calls; what must not depend on that order
+/// is checked.
 ///
 /// # Safety
 /// As the driver's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamCreate(to: *mut Handle, _: c_uint) -> Code {
     // SAFETY: see the top of the file
-    unsafe { put(to, 16 as Handle) }
+    unsafe { put(to, ORDER.handle() as Handle) }
+}
+
+/// Waits for a stream. Fails if memory was freed before the work on it.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamSynchronize(stream: Handle) -> Code {
+    ORDER.wait(stream as u64);
+    let wrong = WRONG.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*wrong {
+        Some(why) => refuse(LAUNCH_FAILED, format!("freed too early: {why}")),
+        None => OK,
+    }
+}
+
+/// An event.
+///
+/// # Safety
+/// As the driver's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventCreate(to: *mut Handle, _: c_uint) -> Code {
+    // SAFETY: see the top of the file
+    unsafe { put(to, ORDER.handle() as Handle) }
+}
+
+/// An event happens after all work of a stream so far.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> Code {
+    ORDER.record(event as u64, stream as u64);
+    OK
+}
+
+/// Later work of a stream comes after an event.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamWaitEvent(stream: Handle, event: Handle, _: c_uint) -> Code {
+    ORDER.wait_for(stream as u64, event as u64);
+    OK
 }
 
 /// A pool of memory.
@@ -208,20 +259,30 @@ pub unsafe extern "C" fn cuGetErrorString(_: Code, to: *mut *const c_char) -> Co
 /// # Safety
 /// As the driver's function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemAllocAsync(to: *mut u64, bytes: usize, _: Handle) -> Code {
+pub unsafe extern "C" fn cuMemAllocAsync(to: *mut u64, bytes: usize, stream: Handle) -> Code {
     if bytes == 0 {
         return refuse(INVALID_VALUE, "a buffer of 0 bytes".into());
     }
     // SAFETY: see the top of the file
-    unsafe { put(to, MEMORY.allocate(bytes as u64)) }
+    unsafe {
+        put(
+            to,
+            MEMORY.allocate(bytes as u64, &ORDER.work(stream as u64)),
+        )
+    }
 }
 
 /// Frees memory.
 #[unsafe(no_mangle)]
-pub extern "C" fn cuMemFreeAsync(at: u64, _: Handle) -> Code {
-    match MEMORY.free(at) {
-        true => OK,
-        false => refuse(INVALID_VALUE, format!("no buffer begins at {at:#x}")),
+pub extern "C" fn cuMemFreeAsync(at: u64, stream: Handle) -> Code {
+    match MEMORY.free(at, &ORDER.work(stream as u64)) {
+        Ok(()) => OK,
+        Err(why) => {
+            // a program frees memory where it cannot say that it failed: every later wait says so
+            let mut first = WRONG.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert_with(|| why.clone());
+            refuse(INVALID_VALUE, why)
+        }
     }
 }
 
@@ -234,7 +295,7 @@ pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(
     to: u64,
     from: *const u8,
     bytes: usize,
-    _: Handle,
+    stream: Handle,
 ) -> Code {
     // SAFETY: see the top of the file; bytes have no alignment
     let bytes = unsafe { std::slice::from_raw_parts(from, bytes) };
@@ -243,7 +304,7 @@ pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(
         return refuse(INVALID_VALUE, "a copy of no whole words".into());
     }
     let words: Vec<u32> = words.iter().map(|b| u32::from_le_bytes(*b)).collect();
-    match MEMORY.write(to, &words) {
+    match MEMORY.write(to, &words, &ORDER.work(stream as u64)) {
         Ok(()) => OK,
         Err(why) => refuse(INVALID_VALUE, why),
     }
@@ -258,10 +319,10 @@ pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
     to: *mut u8,
     from: u64,
     bytes: usize,
-    _: Handle,
+    stream: Handle,
 ) -> Code {
     let mut words = vec![0; bytes / 4];
-    if let Err(why) = MEMORY.read(from, &mut words) {
+    if let Err(why) = MEMORY.read(from, &mut words, &ORDER.work(stream as u64)) {
         return refuse(INVALID_VALUE, why);
     }
     let all: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
@@ -270,21 +331,10 @@ pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
     OK
 }
 
-/// Copies whole words on the card.
-#[unsafe(no_mangle)]
-pub extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, _: Handle) -> Code {
-    let mut words = vec![0; bytes / 4];
-    let copied = MEMORY.read(from, &mut words);
-    match copied.and_then(|()| MEMORY.write(to, &words)) {
-        Ok(()) => OK,
-        Err(why) => refuse(INVALID_VALUE, why),
-    }
-}
-
 /// Fills words.
 #[unsafe(no_mangle)]
-pub extern "C" fn cuMemsetD32Async(to: u64, value: c_uint, n: usize, _: Handle) -> Code {
-    match MEMORY.write(to, &vec![value; n]) {
+pub extern "C" fn cuMemsetD32Async(to: u64, value: c_uint, n: usize, stream: Handle) -> Code {
+    match MEMORY.write(to, &vec![value; n], &ORDER.work(stream as u64)) {
         Ok(()) => OK,
         Err(why) => refuse(INVALID_VALUE, why),
     }
@@ -340,7 +390,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
     block_y: c_uint,
     block_z: c_uint,
     _shared_bytes: c_uint,
-    _: Handle,
+    stream: Handle,
     arguments: *const *const u8,
     _: Handle,
 ) -> Code {
@@ -358,12 +408,11 @@ pub unsafe extern "C" fn cuLaunchKernel(
         block: [block_x, block_y, block_z],
         number: LAUNCHES.fetch_add(1, Relaxed).wrapping_add(1).max(1),
         shuffle: seed(),
+        moment: ORDER.work(stream as u64),
     };
-    match kernel.run(launch, &parameters, &MEMORY) {
-        Ok(instructions) => {
-            let mut run = RUN.lock().unwrap_or_else(PoisonError::into_inner);
-            let entry = run.entry(kernel.name.clone()).or_default();
-            *entry = (entry.0 + 1, entry.1 + instructions);
+    match kernel.run(&launch, &parameters, &MEMORY) {
+        Ok(counts) => {
+            count(&kernel.name, launch.grid, counts);
             OK
         }
         Err(why) => refuse(LAUNCH_FAILED, why),

@@ -10,11 +10,15 @@
 //! * a read of memory that no one wrote, or an access outside the buffers given to the launch;
 //! * two threads of a block at one word of shared memory without a barrier between them;
 //! * a read of a word that another block of the same launch wrote;
-//! * a barrier that not all threads of a block reach.
+//! * a barrier that not all threads of a block reach;
+//! * work of a stream that uses what another stream writes, without an event or a wait between them.
 //!
 //! `FAKE_CUDA_SHUFFLE=n` runs blocks and warps in another order for each `n`, as a card does.
+//! `FAKE_CUDA_COUNTS=FILE` appends a line for each launch: kernel, blocks, instructions, words read
+//! and written, bytes of buffers.
 
 pub mod driver;
 pub mod memory;
+pub mod order;
 pub mod ptx;
 pub mod run;

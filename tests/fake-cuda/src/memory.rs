@@ -1,8 +1,9 @@
 //! The card's memory: buffers with a note for each word of who wrote it.
 
+use crate::order::{Moment, Uses};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The note of a word that the host wrote.
 const HOST: u64 = u64::MAX;
@@ -17,6 +18,7 @@ pub struct Buffer {
     words: Box<[AtomicU32]>,
     /// For each word: 0 when no one wrote it, [`HOST`], or launch and block of the last writer.
     writers: Box<[AtomicU64]>,
+    uses: Mutex<Uses>,
 }
 
 /// One block of one launch, as the writer of a word.
@@ -42,7 +44,26 @@ impl Buffer {
             bytes,
             words: (0..n).map(|_| AtomicU32::new(u32::MAX)).collect(),
             writers: (0..n).map(|_| AtomicU64::new(0)).collect(),
+            uses: Mutex::default(),
         }
+    }
+
+    /// Notes that work reads it.
+    ///
+    /// # Errors
+    /// When work of another stream writes it, and may come later.
+    pub fn read(&self, moment: &Moment) -> Result<(), String> {
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        uses.read(moment)
+    }
+
+    /// Notes that work writes or frees it.
+    ///
+    /// # Errors
+    /// When work of another stream uses it, and may come later.
+    pub fn written(&self, moment: &Moment) -> Result<(), String> {
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        uses.write(moment)
     }
 
     /// The word at index `at`, read by a block.
@@ -94,26 +115,27 @@ impl Default for Memory {
 
 impl Memory {
     /// A new buffer of `bytes`, whose words no one has written; its address.
-    pub fn allocate(&self, bytes: u64) -> u64 {
+    pub fn allocate(&self, bytes: u64, moment: &Moment) -> u64 {
         let bytes = bytes.next_multiple_of(4);
         // a gap behind each buffer: an index out of range meets no other buffer
         let room = (bytes + 4096).next_multiple_of(256);
         let start = self.next.fetch_add(room, Relaxed);
         let mut all = self.buffers.write().unwrap_or_else(PoisonError::into_inner);
-        all.insert(start, Arc::new(Buffer::new(start, bytes)));
+        let buffer = Buffer::new(start, bytes);
+        buffer.written(moment).unwrap_or_default();
+        all.insert(start, Arc::new(buffer));
         start
     }
 
-    /// Frees the buffer at `start`; `false` when there is none.
-    pub fn free(&self, start: u64) -> bool {
+    /// Frees the buffer at `start`.
+    ///
+    /// # Errors
+    /// When there is none, or work of another stream may still use it.
+    pub fn free(&self, start: u64, moment: &Moment) -> Result<(), String> {
         let mut all = self.buffers.write().unwrap_or_else(PoisonError::into_inner);
-        all.remove(&start).is_some()
-    }
-
-    /// Number of live buffers.
-    pub fn live(&self) -> usize {
-        let all = self.buffers.read().unwrap_or_else(PoisonError::into_inner);
-        all.len()
+        let buffer = all.remove(&start);
+        let buffer = buffer.ok_or_else(|| format!("no buffer begins at {start:#x}"))?;
+        buffer.written(moment)
     }
 
     /// The buffer that holds the byte at `address`.
@@ -140,9 +162,10 @@ impl Memory {
     /// Copies words from the host.
     ///
     /// # Errors
-    /// When they do not fit the buffer at `address`.
-    pub fn write(&self, address: u64, values: &[u32]) -> Result<(), String> {
+    /// When they do not fit the buffer at `address`, or work of another stream may use it later.
+    pub fn write(&self, address: u64, values: &[u32], moment: &Moment) -> Result<(), String> {
         let (buffer, first) = self.words(address, values.len())?;
+        buffer.written(moment)?;
         for (at, value) in values.iter().enumerate() {
             buffer.words[first + at].store(*value, Relaxed);
             buffer.writers[first + at].store(HOST, Relaxed);
@@ -154,8 +177,9 @@ impl Memory {
     ///
     /// # Errors
     /// When they do not lie in one buffer, or no one wrote one of them.
-    pub fn read(&self, address: u64, values: &mut [u32]) -> Result<(), String> {
+    pub fn read(&self, address: u64, values: &mut [u32], moment: &Moment) -> Result<(), String> {
         let (buffer, first) = self.words(address, values.len())?;
+        buffer.read(moment)?;
         for (at, value) in values.iter_mut().enumerate() {
             if buffer.writers[first + at].load(Relaxed) == 0 {
                 return Err(format!(

@@ -51,16 +51,29 @@ pub(crate) enum Type {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Op {
+    /// A parameter at this position.
     Param(usize),
-    Load { shared: bool, offset: i64 },
-    Store { shared: bool, offset: i64 },
+    /// A parameter at the position in a register, this many bytes further on.
+    ParamAt(i64),
+    Load {
+        shared: bool,
+        offset: i64,
+    },
+    Store {
+        shared: bool,
+        offset: i64,
+    },
     Mov,
     Add,
     Sub,
     Mul,
     MulHigh,
-    MulWide { signed: bool },
-    MadWide { signed: bool },
+    MulWide {
+        signed: bool,
+    },
+    MadWide {
+        signed: bool,
+    },
     Mad,
     Div,
     Rem,
@@ -90,10 +103,14 @@ pub(crate) enum Op {
     DoubleSub,
     DoubleMul,
     DoubleDiv,
-    Widen { signed: bool },
+    Widen {
+        signed: bool,
+    },
     DoubleFromFloat,
     FloatFromDouble,
-    FloatFromInt { signed: bool },
+    FloatFromInt {
+        signed: bool,
+    },
     DoubleFromInt,
     IntFromFloat,
     Branch(usize),
@@ -118,8 +135,6 @@ pub struct Parameter {
     pub at: usize,
     /// Its length in bytes.
     pub bytes: usize,
-    /// Is it a number of 64 bits, as addresses are?
-    pub address: bool,
 }
 
 /// One kernel of a module.
@@ -189,6 +204,11 @@ fn number(text: &str, line: &str) -> Result<usize, String> {
         .map_err(|_| format!("not a number, `{text}`: `{line}`"))
 }
 
+fn signed(text: &str, line: &str) -> Result<i64, String> {
+    text.parse()
+        .map_err(|_| format!("not a number, `{text}`: `{line}`"))
+}
+
 /// Parameters, and where each starts by its name.
 fn parameters(list: &str) -> Result<(Vec<Parameter>, HashMap<String, usize>), String> {
     let (mut all, mut names, mut at) = (Vec::new(), HashMap::new(), 0usize);
@@ -208,8 +228,7 @@ fn parameters(list: &str) -> Result<(Vec<Parameter>, HashMap<String, usize>), St
             _ => return bad(line, "unknown parameter"),
         };
         at = at.next_multiple_of(align);
-        let address = words[1] == ".u64";
-        all.push(Parameter { at, bytes, address });
+        all.push(Parameter { at, bytes });
         names.insert(name.to_string(), at);
         at += bytes;
     }
@@ -230,7 +249,8 @@ impl Names {
         if let Some(register) = self.registers.get(text) {
             return Ok(*register);
         }
-        if let Some(at) = self.shared.get(text) {
+        // the address of a parameter is its position among all
+        if let Some(at) = self.shared.get(text).or(self.parameters.get(text)) {
             return Ok(Operand::Number(*at as u64));
         }
         if let Some(at) = SPECIAL.iter().position(|s| *s == text) {
@@ -303,7 +323,8 @@ fn kernel(name: &str, list: &str, body: &str) -> Result<Kernel, String> {
         } else if line.starts_with('.') {
             return bad(line, "unknown declaration");
         } else {
-            text.push(line.split_whitespace().collect::<Vec<_>>().join(" "));
+            let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+            text.extend(parts(line)?);
         }
     }
     let code = text.iter().map(|line| instruction(line, &names));
@@ -315,6 +336,38 @@ fn kernel(name: &str, list: &str, body: &str) -> Result<Kernel, String> {
         shared,
         registers,
     })
+}
+
+/// A load of several registers as one load for each.
+fn parts(line: String) -> Result<Vec<String>, String> {
+    let Some((name, list)) = line.split_once(" {") else {
+        return Ok(vec![line]);
+    };
+    let vector = [".v2", ".v4"].into_iter().find(|v| name.contains(v));
+    let (registers, address) = list
+        .split_once("}, [")
+        .ok_or_else(|| format!("unknown instruction: `{line}`"))?;
+    let Some(vector) = vector.filter(|_| name.starts_with("ld.")) else {
+        return bad(&line, "unknown instruction");
+    };
+    let (base, offset) = address
+        .trim_end_matches(']')
+        .split_once('+')
+        .unwrap_or((address.trim_end_matches(']'), "0"));
+    if registers.split(',').any(|r| r.trim() == base) {
+        return bad(&line, "a load over its own address");
+    }
+    let (name, offset) = (name.replace(vector, ""), signed(offset, &line)?);
+    let bytes = if name.ends_with("64") { 8 } else { 4 };
+    let each = (0..).zip(registers.split(','));
+    let one = |(at, register): (i64, &str)| {
+        format!(
+            "{name} {}, [{base}+{}]",
+            register.trim(),
+            offset + at * bytes
+        )
+    };
+    Ok(each.map(one).collect())
 }
 
 fn instruction(line: &str, names: &Names) -> Result<Instruction, String> {
@@ -358,9 +411,14 @@ fn instruction(line: &str, names: &Names) -> Result<Instruction, String> {
         ("ld", Some(&"param")) => {
             let inner = operands[1].trim_start_matches('[').trim_end_matches(']');
             let (id, offset) = inner.split_once('+').unwrap_or((inner, "0"));
-            let at = names.parameters.get(id);
-            let at = at.ok_or_else(|| format!("no such parameter: `{line}`"))?;
-            ins.op = Op::Param(at + number(offset, line)?);
+            ins.op = match (names.parameters.get(id), names.registers.get(id)) {
+                (Some(at), _) => Op::Param(at + number(offset, line)?),
+                (None, Some(register @ Operand::D(_))) => {
+                    ins.from[0] = *register;
+                    Op::ParamAt(signed(offset, line)?)
+                }
+                _ => return bad(line, "no such parameter"),
+            };
             ins.to = names.operand(operands[0])?;
         }
         ("ld" | "st", Some(space)) => {

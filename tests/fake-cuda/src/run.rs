@@ -1,6 +1,7 @@
 //! Runs a kernel: 32 threads at a time in lockstep, those that are furthest behind first.
 
 use crate::memory::{Buffer, Memory, Writer};
+use crate::order::Moment;
 use crate::ptx::{Comparison, Instruction, Kernel, Op, Operand, Type};
 use pulp::Arch;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ type Lanes64 = [u64; 32];
 const BEFORE: u64 = 16;
 
 /// The size of a launch.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Launch {
     /// Blocks in each direction.
     pub grid: [u32; 3],
@@ -22,6 +23,19 @@ pub struct Launch {
     pub number: u32,
     /// Blocks and warps run in another order for each seed; 0: in their own.
     pub shuffle: u64,
+    /// When it runs.
+    pub moment: Moment,
+}
+
+/// What a launch did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Instructions of all threads.
+    pub instructions: u64,
+    /// Words that threads read and wrote in the buffers.
+    pub accesses: u64,
+    /// Bytes of the buffers that were used, each once for reads and once for writes.
+    pub bytes: u64,
 }
 
 /// A word of shared memory. Epochs count barriers, from 1; 0 is never.
@@ -57,17 +71,22 @@ struct Warp {
 }
 
 impl Kernel {
-    /// Runs a grid with these parameters. Returns the number of instructions of all threads.
+    /// Runs a grid with these parameters.
     ///
     /// # Errors
     /// Names the kernel and what it must not do.
-    pub fn run(&self, launch: Launch, parameters: &[u8], memory: &Memory) -> Result<u64, String> {
+    pub fn run(
+        &self,
+        launch: &Launch,
+        parameters: &[u8],
+        memory: &Memory,
+    ) -> Result<Counts, String> {
         self.grid(launch, parameters, memory)
             .map_err(|e| format!("kernel `{}`: {e}", self.name))
     }
 
-    fn grid(&self, launch: Launch, parameters: &[u8], memory: &Memory) -> Result<u64, String> {
-        let Launch { grid, block, .. } = launch;
+    fn grid(&self, launch: &Launch, parameters: &[u8], memory: &Memory) -> Result<Counts, String> {
+        let Launch { grid, block, .. } = *launch;
         let blocks: u64 = grid.iter().map(|n| u64::from(*n)).product();
         let threads: u64 = block.iter().map(|n| u64::from(*n)).product();
         if threads == 0 || threads > 1024 || blocks == 0 || grid[1] > 65535 || grid[2] > 65535 {
@@ -76,31 +95,48 @@ impl Kernel {
             ));
         }
         // a launch may touch the buffers that it was given, and no others
-        let addresses = self.parameters.iter().filter(|p| p.address);
         let mut buffers: Vec<Arc<Buffer>> = Vec::new();
-        for parameter in addresses {
-            let bytes = parameters[parameter.at..].first_chunk().copied();
-            let found = memory.find(u64::from_le_bytes(bytes.unwrap_or_default()));
+        for bytes in parameters.as_chunks().0 {
+            let found = memory.find(u64::from_le_bytes(*bytes));
             buffers.extend(found.filter(|f| buffers.iter().all(|b| b.start != f.start)));
         }
         let mut run = Run {
             kernel: self,
             launch,
             parameters,
+            uses: vec![(false, false); buffers.len()],
+            accesses: 0,
             buffers: &buffers,
         };
-        Arch::new().dispatch(
+        let instructions = Arch::new().dispatch(
             #[inline(always)]
             || run.all(blocks, threads as u32),
-        )
+        )?;
+        let mut bytes = 0;
+        for (buffer, (read, written)) in buffers.iter().zip(&run.uses) {
+            bytes += buffer.bytes * (u64::from(*read) + u64::from(*written));
+            match (read, written) {
+                (_, true) => buffer.written(&launch.moment)?,
+                (true, false) => buffer.read(&launch.moment)?,
+                (false, false) => {}
+            }
+        }
+        Ok(Counts {
+            instructions,
+            accesses: run.accesses,
+            bytes,
+        })
     }
 }
 
 struct Run<'a> {
     kernel: &'a Kernel,
-    launch: Launch,
+    launch: &'a Launch,
     parameters: &'a [u8],
     buffers: &'a [Arc<Buffer>],
+    /// Whether each buffer was read, and written.
+    uses: Vec<(bool, bool)>,
+    accesses: u64,
 }
 
 impl Run<'_> {
@@ -111,7 +147,7 @@ impl Run<'_> {
             number,
             shuffle,
             ..
-        } = self.launch;
+        } = *self.launch;
         let (width, height) = (u64::from(grid[0]), u64::from(grid[1]));
         let count = u64::from(threads.div_ceil(32));
         let mut warps: Vec<Warp> = (0..count).map(|_| Warp::new(self.kernel)).collect();
@@ -128,7 +164,7 @@ impl Run<'_> {
                 },
             };
             for (at, warp) in warps.iter_mut().enumerate() {
-                warp.begin(at as u32 * 32, threads, place, &self.launch);
+                warp.begin(at as u32 * 32, threads, place, self.launch);
             }
             while warps.iter().any(|w| w.live != 0) {
                 for w in 0..count {
@@ -149,7 +185,7 @@ impl Run<'_> {
 
     /// Runs a warp until every thread has ended or waits.
     #[inline(always)]
-    fn until_it_waits(&self, w: &mut Warp, block: &mut Block) -> Result<u64, String> {
+    fn until_it_waits(&mut self, w: &mut Warp, block: &mut Block) -> Result<u64, String> {
         let code = &self.kernel.code;
         let mut done = 0;
         loop {
@@ -218,7 +254,7 @@ impl Run<'_> {
 
     #[inline(always)]
     fn access(
-        &self,
+        &mut self,
         w: &mut Warp,
         ins: &Instruction,
         on: u32,
@@ -227,7 +263,10 @@ impl Run<'_> {
     ) -> Result<(), String> {
         let base = w.v64(ins.from[0]);
         let mut v = if store { w.v32(ins.from[1]) } else { [0; 32] };
-        let mut buffer = None::<&Buffer>;
+        let mut buffer = None::<(usize, &Buffer)>;
+        if !shared {
+            self.accesses += u64::from(on.count_ones());
+        }
         for l in (0..32).filter(|l| on >> l & 1 == 1) {
             let address = base[l].wrapping_add(offset as u64);
             // addresses of shared memory have 32 bits
@@ -264,11 +303,16 @@ impl Run<'_> {
                 }
                 continue;
             }
-            let holds = |b: &&Buffer| (b.start..b.start + b.bytes).contains(&address);
-            if !buffer.is_some_and(|b| holds(&b)) {
-                buffer = self.buffers.iter().map(|b| &**b).find(holds);
+            let holds = |b: &Buffer| (b.start..b.start + b.bytes).contains(&address);
+            if !buffer.is_some_and(|(_, b)| holds(b)) {
+                let found = self.buffers.iter().position(|b| holds(b));
+                buffer = found.map(|at| (at, &*self.buffers[at]));
+                if let Some((at, _)) = buffer {
+                    self.uses[at].0 |= !store;
+                    self.uses[at].1 |= store;
+                }
             }
-            let Some(b) = buffer else {
+            let Some((_, b)) = buffer else {
                 let outside = "an access outside the buffers given to the launch";
                 return Err(format!("{outside}, at {address:#x} by lane {l}"));
             };
@@ -287,7 +331,7 @@ impl Run<'_> {
 
     #[inline(always)]
     fn step(
-        &self,
+        &mut self,
         w: &mut Warp,
         ins: &Instruction,
         on: u32,
@@ -302,6 +346,23 @@ impl Run<'_> {
             Op::Param(at) => {
                 let bytes = self.parameters[at..].first_chunk().copied();
                 w.put32(to, on, [u32::from_le_bytes(bytes.unwrap_or_default()); 32]);
+            }
+            Op::ParamAt(offset) => {
+                let places = w
+                    .v64(from[0])
+                    .map(|at| at.wrapping_add(offset as u64) as usize);
+                let words = match wide {
+                    true => places.map(|at| word(self.parameters, at)),
+                    false => places.map(|at| word(self.parameters, at).map(|v| v & 0xffff_ffff)),
+                };
+                if (0..32).any(|l| on >> l & 1 == 1 && words[l].is_none()) {
+                    return Err("reads behind the last parameter".into());
+                }
+                let words = words.map(Option::unwrap_or_default);
+                match wide {
+                    true => w.put64(to, on, words),
+                    false => w.put32(to, on, words.map(|v| v as u32)),
+                }
             }
             Op::Load { shared, offset } => {
                 return self.access(w, ins, on, block, (shared, offset, false));
@@ -442,6 +503,16 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+/// The eight bytes at `at`; 0 for those of the last four that are missing.
+fn word(parameters: &[u8], at: usize) -> Option<u64> {
+    let low: [u8; 4] = parameters.get(at..)?.first_chunk().copied()?;
+    let high = parameters
+        .get(at + 4..)
+        .and_then(|rest| rest.first_chunk().copied());
+    let [low, high] = [low, high.unwrap_or_default()].map(u32::from_le_bytes);
+    Some(u64::from(high) << 32 | u64::from(low))
 }
 
 /// Position `i` of a permutation of `0..n`.

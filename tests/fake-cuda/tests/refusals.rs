@@ -1,6 +1,7 @@
 //! What the interpreter runs and what it refuses, with kernels that are written by hand.
 
 use fake_cuda::memory::Memory;
+use fake_cuda::order::{Moment, Order};
 use fake_cuda::ptx::{self, Kernel};
 use fake_cuda::run::Launch;
 
@@ -75,6 +76,7 @@ fn launch(blocks: u32, threads: u32, shuffle: u64) -> Launch {
         block: [threads, 1, 1],
         number: 1,
         shuffle,
+        moment: Moment::default(),
     }
 }
 
@@ -82,24 +84,27 @@ fn launch(blocks: u32, threads: u32, shuffle: u64) -> Launch {
 fn double(text: &str, n: u32, shuffle: u64) -> Result<Vec<u32>, String> {
     let memory = Memory::default();
     let values: Vec<u32> = (0..100).map(|i| (i as f32).to_bits()).collect();
-    let (from, to) = (memory.allocate(400), memory.allocate(400));
-    memory.write(from, &values)?;
+    let (from, to) = (
+        memory.allocate(400, &Moment::default()),
+        memory.allocate(400, &Moment::default()),
+    );
+    memory.write(from, &values, &Moment::default())?;
     let mut parameters = u64::from(n).to_le_bytes().to_vec();
     parameters.extend(from.to_le_bytes());
     parameters.extend(to.to_le_bytes());
     let kernel = ptx::read(text)?.remove(0);
-    kernel.run(launch(4, 32, shuffle), &parameters, &memory)?;
+    kernel.run(&launch(4, 32, shuffle), &parameters, &memory)?;
     let mut out = vec![0; 100];
-    memory.read(to, &mut out)?;
+    memory.read(to, &mut out, &Moment::default())?;
     Ok(out)
 }
 
 fn turn(text: &str, threads: u32, shuffle: u64) -> Result<Vec<u32>, String> {
     let memory = Memory::default();
-    let to = memory.allocate(256);
-    kernel(text).run(launch(1, threads, shuffle), &to.to_le_bytes(), &memory)?;
+    let to = memory.allocate(256, &Moment::default());
+    kernel(text).run(&launch(1, threads, shuffle), &to.to_le_bytes(), &memory)?;
     let mut out = vec![0; 64];
-    memory.read(to, &mut out)?;
+    memory.read(to, &mut out, &Moment::default())?;
     Ok(out)
 }
 
@@ -155,11 +160,14 @@ fn an_access_outside_the_buffers_is_refused() {
     );
     // a buffer that is live, and was not given to the launch
     let memory = Memory::default();
-    let (mine, other) = (memory.allocate(256), memory.allocate(256));
-    memory.write(other, &[7; 64]).unwrap();
+    let (mine, other) = (
+        memory.allocate(256, &Moment::default()),
+        memory.allocate(256, &Moment::default()),
+    );
+    memory.write(other, &[7; 64], &Moment::default()).unwrap();
     let far = other - mine;
     let text = TURN.replace("[%rd3]", &format!("[%rd3+{far}]"));
-    let run = kernel(&text).run(launch(1, 64, 0), &mine.to_le_bytes(), &memory);
+    let run = kernel(&text).run(&launch(1, 64, 0), &mine.to_le_bytes(), &memory);
     assert!(
         run.unwrap_err()
             .starts_with("kernel `turn`: an access outside the buffers")
@@ -258,6 +266,53 @@ fn what_is_no_ptx_is_an_error_that_names_the_line() {
         let why = ptx::read(&DOUBLE.replace(from, to)).unwrap_err();
         assert!(why.contains(wanted), "{from} -> {to}: {why}");
     }
-    let huge = kernel(DOUBLE).run(launch(1, 2048, 0), &[0; 24], &Memory::default());
+    let huge = kernel(DOUBLE).run(&launch(1, 2048, 0), &[0; 24], &Memory::default());
     assert!(huge.unwrap_err().contains("cannot launch"));
+}
+
+#[test]
+fn streams_that_meet_at_a_buffer_without_an_event_are_refused() {
+    let (memory, order, event) = (Memory::default(), Order::default(), 100);
+    let (a, b) = (order.handle(), order.handle());
+    let buffer = memory.allocate(256, &order.work(a));
+    let turn = |stream: u64| {
+        let mut launch = launch(1, 64, 0);
+        launch.moment = order.work(stream);
+        kernel(TURN).run(&launch, &buffer.to_le_bytes(), &memory)
+    };
+    let unordered = |result: Result<(), String>, wanted: &str| {
+        let why = result.unwrap_err();
+        assert!(
+            why.contains(wanted) && why.ends_with("without an event between them"),
+            "{why}"
+        );
+    };
+    turn(a).unwrap();
+    // `b` does not wait for `a`
+    let mut out = [0; 64];
+    unordered(
+        memory.read(buffer, &mut out, &order.work(b)),
+        &format!("stream {b} reads a buffer that stream {a} writes"),
+    );
+    unordered(
+        turn(b).map(|_| ()),
+        &format!("kernel `turn`: stream {b} writes a buffer that stream {a} writes"),
+    );
+    order.record(event, a);
+    unordered(turn(b).map(|_| ()), "kernel `turn`: ");
+    order.wait_for(b, event);
+    memory.read(buffer, &mut out, &order.work(b)).unwrap();
+    // `a` must not write what `b` still reads, nor free it, until the host has waited for `b`
+    unordered(
+        turn(a).map(|_| ()),
+        &format!("stream {a} writes a buffer that stream {b} reads"),
+    );
+    order.wait(b);
+    turn(a).unwrap();
+    // an event that was recorded before the work does not help
+    order.wait_for(b, event);
+    unordered(
+        memory.free(buffer, &order.work(b)),
+        &format!("stream {b} writes a buffer that stream {a} writes"),
+    );
 }

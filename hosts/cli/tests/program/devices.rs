@@ -60,6 +60,12 @@ fn same(name: &str, set: &[&str]) {
         wanted,
         "{name}"
     );
+    let bound = "parts.model.device={cuda: 0, memory: 0.5}";
+    if name == "fednova" {
+        // clients that train at once share launches
+        let all = ["--threads", "6", "--set", bound];
+        assert_eq!(run(&cpu, "bound", "0", &all), wanted, "{name}: a bound");
+    }
     let shuffled = run(&card, "shuffled", "5", &["--threads", "1"]);
     assert_eq!(shuffled, wanted, "{name}: blocks in another order");
 }

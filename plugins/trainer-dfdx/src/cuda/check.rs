@@ -152,8 +152,9 @@ impl Card {
     /// Names card, driver and kernel if a number differs.
     pub fn checked(self: &Arc<Self>) -> Result<()> {
         let found = self.check.get_or_init(|| {
-            let queue = Queue::new(self.clone()).map_err(|e| format!("{e:#}"))?;
+            let queue = Queue::new(self.clone(), None).map_err(|e| format!("{e:#}"))?;
             let done = every_layer(&queue).and_then(|()| three_steps(&queue));
+            let done = done.and_then(|()| shared_launches(self));
             done.map_err(|e| format!("{e:#}"))
         });
         let hint = || {
@@ -222,7 +223,7 @@ fn every_layer(queue: &Queue) -> Result<()> {
     for of_batch in [true, false] {
         compare(
             queue,
-            ["norm_forward", "norm_back", "plane_sums"],
+            ["norm_forward", "norm_back", "norm_back_sums"],
             &Case::new(3, &[4, 5, 5], 8, d),
             &|r, x, w| {
                 let (mean, variance) = (&mut [0.2; 4], &mut [1.7; 4]);
@@ -244,9 +245,42 @@ fn every_layer(queue: &Queue) -> Result<()> {
             },
         )?;
     }
+    compare(
+        queue,
+        ["scale_columns", "norm_back", "column_sums"],
+        &Case::new(3, &[2, 5], 20, d),
+        &|r, x, w| ops::layer_norm(r, x, w, [0..10, 10..20]),
+        &|q, r, x, w| norm::layer_norm(q, r, x, w, [0..10, 10..20]),
+    )?;
+    large_convolution(queue, d)?;
     images(queue, d)?;
     texts(queue, d)?;
     optimisers(queue, d)
+}
+
+/// Compares a convolution that is large enough for the kernels of large batches.
+fn large_convolution(queue: &Queue, d: &mut Draws) -> Result<()> {
+    let s = ConvShape {
+        channels: 2,
+        height: 128,
+        width: 128,
+        out: 2,
+        kernel: 2,
+        stride: 1,
+        pad: 1,
+    };
+    let n = s.out * s.taps();
+    compare(
+        queue,
+        [
+            "conv_forward_wide",
+            "conv_back_input_wide",
+            "conv_back_weight",
+        ],
+        &Case::new(4, &[2, 128, 128], n, d),
+        &|r, x, w| Ok(ops::conv2d(r, x, w, &s, 0..n, None, true)),
+        &|q, r, x, w| conv::conv2d(q, r, x, w, &s, (0..n, None), true),
+    )
 }
 
 fn images(queue: &Queue, d: &mut Draws) -> Result<()> {
@@ -283,7 +317,7 @@ fn images(queue: &Queue, d: &mut Draws) -> Result<()> {
     let draws = || Stream::root(9).draws();
     compare(
         queue,
-        ["copy_rows, times, add or accumulate"; 3],
+        ["copy_rows, times, add, add_back or accumulate"; 3],
         &case,
         &|r, x, _| {
             let kept = ops::dropout(r, x, 0.3, &mut draws());
@@ -414,9 +448,45 @@ fn optimisers(queue: &Queue, d: &mut Draws) -> Result<()> {
     )
 }
 
+/// Compares the numbers of models that share launches, each with its own number of numbers.
+fn shared_launches(card: &Arc<Card>) -> Result<()> {
+    let d = &mut Stream::root(12).draws();
+    let (mut queues, mut lists, mut made) = (Vec::new(), Vec::new(), Vec::new());
+    for n in [300, 7, 1000] {
+        let (queue, x) = (Queue::new(card.clone(), None)?, numbers(n, d));
+        queue.keep(true)?;
+        let value = tape::Value {
+            data: Arc::new(queue.upload(&x)?),
+            rows: 1,
+            shape: vec![n],
+            key: None,
+        };
+        let record = &mut tape::Record::new(false);
+        let y = pointwise::activate(&queue, record, &value, Activation::Tanh)?;
+        lists.push(queue.taken());
+        queues.push(queue);
+        made.push((x, y));
+    }
+    let all: Vec<_> = lists.iter().map(Vec::as_slice).collect();
+    Queue::together(&queues, &all)?;
+    for (queue, (x, y)) in queues.iter().zip(made) {
+        let value = Value {
+            rows: 1,
+            shape: vec![x.len()],
+            data: Arc::new(x.into()),
+            key: None,
+        };
+        let wanted = ops::activate(&mut Record::off(), &value, Activation::Tanh);
+        if let Some(how) = differ(&wanted.data, &queue.download(&y.data, 0, y.data.len())?) {
+            bail!("kernel `activate`, shared by three models: {how}");
+        }
+    }
+    Ok(())
+}
+
 /// A network of several kinds of layers.
 const NET: &str = "{net: [{conv: {out: 3, kernel: 3, pad: 1, bias: false}}, batch-norm, relu, \
-    {residual: {body: [{conv: {out: 3, kernel: 3, pad: 1}}, tanh]}}, {pool: 2}, {dropout: 0.2}, \
+    {residual: {body: [{conv: {out: 3, kernel: 3, pad: 1}}, tanh]}}, layer-norm, {pool: 2}, {dropout: 0.2}, \
     {linear: 9}, sigmoid, outputs], optimiser: {adam: {lr: 0.01}}}";
 
 /// Compares three steps of a network on both, from initial weights to scores.
@@ -437,7 +507,8 @@ fn three_steps(queue: &Queue) -> Result<()> {
         };
         let mut model = Dfdx::new(settings, &context)?;
         if let Some(queue) = card {
-            model.put_on(Device::Cuda(0), queue.clone());
+            let (index, memory) = (0, None);
+            model.put_on(Device::Cuda { index, memory }, queue.clone());
         }
         model.fit(&x, Target::Classes(&labels), &pass, &Stream::root(4))?;
         model.predict(&x)

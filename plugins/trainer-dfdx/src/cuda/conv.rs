@@ -2,7 +2,7 @@
 
 use super::driver::{Argument, Buffer, Position, Queue, int};
 use super::pointwise::relu_back;
-use super::sums::channel_sums;
+use super::sums::{Term, plane_sums};
 use super::tape::{Record, Value, Weights};
 use crate::ops::{ConvShape, conv_grid, conv_group};
 use fl_core::Result;
@@ -19,6 +19,36 @@ fn shape_argument(s: &ConvShape) -> Result<Argument<'static>> {
         *to = int(n)?;
     }
     Ok(ints.into())
+}
+
+/// Channels and places of a block of the kernels for large batches, and the weights that it keeps
+/// of each channel (kernels/conv.cu).
+const WIDE: [usize; 3] = [8, 512, 512];
+
+/// The fewest blocks that occupy a card.
+const BLOCKS: usize = 128;
+
+/// Runs a kernel that makes `channels` channels of `places` places, or its form for large batches.
+/// Small ones get more blocks: a thread for four channels of one place.
+fn channels_of_places(
+    queue: &Queue,
+    kernel: [&str; 2],
+    channels: usize,
+    places: usize,
+    area: usize,
+    arguments: &[Argument<'_>],
+) -> Result<()> {
+    let [some, at_once, weights] = WIDE;
+    let grid = [places.div_ceil(at_once), channels.div_ceil(some)];
+    let wide = grid[0] * grid[1] >= BLOCKS && area <= weights && grid[1] <= 65535;
+    match wide {
+        true => queue.launch(
+            kernel[1],
+            [int(grid[0])? as u32, int(grid[1])? as u32],
+            arguments,
+        ),
+        false => queue.each(kernel[0], places * channels.div_ceil(4), arguments),
+    }
 }
 
 /// Computes `relu?(conv(x, weight) + bias)`.
@@ -39,12 +69,14 @@ pub fn conv2d(
     let out = queue.room(rows * size_out)?;
     let biased = bias.is_some();
     let start = bias.as_ref().map_or(weight.start, |b| b.start);
-    // one thread computes four channels
-    let plane = s.out_height() * s.out_width();
+    let (plane, area) = (s.out_height() * s.out_width(), s.kernel * s.kernel);
     int(rows * size_out)?;
-    queue.each(
-        "conv_forward",
-        rows * s.out.div_ceil(4) * plane,
+    channels_of_places(
+        queue,
+        ["conv_forward", "conv_forward_wide"],
+        s.out,
+        rows * plane,
+        area,
         &[
             shape_argument(&s)?,
             int(rows)?.into(),
@@ -60,10 +92,17 @@ pub fn conv2d(
     let wanted = x.key.is_some() || weights.gradient.is_some();
     let (x, weights, out, queue) = (x.clone(), weights.clone(), data.clone(), queue.clone());
     let key = record.note(wanted, move |slope: Buffer, grads| {
-        if relu {
-            relu_back(&queue, &slope, &out)?;
+        let relu = relu.then_some(&*out);
+        if let Some(out) = relu.filter(|_| weights.gradient.is_none() || bias.is_none()) {
+            relu_back(&queue, &slope, out)?;
         }
         if let Some(gradient) = &weights.gradient {
+            let term = relu.map_or(Term::Values, Term::Masked);
+            let sums = match &bias {
+                Some(_) => plane_sums(&queue, &slope, (s.out, plane), term)?,
+                None => queue.room(0)?,
+            };
+            let biases = bias.as_ref().map_or(0..0, Clone::clone);
             let group = conv_group(&s, rows);
             let groups = rows.div_ceil(group);
             let lanes = queue.room(groups * weight.len() * 8)?;
@@ -83,25 +122,28 @@ pub fn conv2d(
             )?;
             queue.each(
                 "conv_back_weight",
-                weight.len(),
+                weight.len() + biases.len(),
                 &[
                     int(weight.len())?.into(),
                     int(groups)?.into(),
+                    int(biases.len())?.into(),
+                    int(rows)?.into(),
                     (&lanes).into(),
+                    (&sums).into(),
                     Position(gradient, weight.start).into(),
+                    Position(gradient, biases.start).into(),
                 ],
             )?;
-            if let Some(bias) = &bias {
-                let to = Position(gradient, bias.start);
-                channel_sums(&queue, &slope, rows, s.out, size_out / s.out, to)?;
-            }
         }
         let Some(key) = x.key else { return Ok(()) };
         let back = queue.room(x.data.len())?;
         int(x.data.len())?;
-        queue.each(
-            "conv_back_input",
-            rows * s.channels.div_ceil(4) * s.height * s.width,
+        channels_of_places(
+            &queue,
+            ["conv_back_input", "conv_back_input_wide"],
+            s.channels,
+            rows * s.height * s.width,
+            area,
             &[
                 shape_argument(&s)?,
                 int(rows)?.into(),

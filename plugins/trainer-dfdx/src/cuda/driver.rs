@@ -1,11 +1,13 @@
-//! The CUDA driver, opened at the first use of a card: functions, buffers, launches.
+//! The CUDA driver, opened at the first use of a card: functions, streams, buffers, launches.
 //!
 //! It is not needed to build, or to run without a card. All unsafe code for the card is in this
 //! file. A program cannot corrupt its own memory with it. Lengths of copies come from slices, and
 //! the arguments of a launch have the lengths that the kernel's text declares.
 #![allow(unsafe_code, reason = "the driver's interface is C")]
 
-use anyhow::{Context, anyhow, ensure};
+use super::meeting::Meetings;
+use super::sets::Sets;
+use anyhow::{Context, anyhow, bail, ensure};
 use fl_core::Result;
 use libloading::Library;
 use std::collections::{BTreeMap, HashMap};
@@ -13,7 +15,8 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Names another library with the driver's functions, for tests.
 const DRIVER: &str = "FL_CUDA_DRIVER";
@@ -58,6 +61,10 @@ functions! {
     stream = c"cuStreamCreate"(*mut Handle, c_uint);
     end_stream = c"cuStreamDestroy_v2"(Handle);
     wait = c"cuStreamSynchronize"(Handle);
+    event = c"cuEventCreate"(*mut Handle, c_uint);
+    end_event = c"cuEventDestroy_v2"(Handle);
+    record = c"cuEventRecord"(Handle, Handle);
+    wait_event = c"cuStreamWaitEvent"(Handle, Handle, c_uint);
     allocate = c"cuMemAllocAsync"(*mut u64, usize, Handle);
     free = c"cuMemFreeAsync"(u64, Handle);
     to_card = c"cuMemcpyHtoDAsync_v2"(u64, *const c_void, usize, Handle);
@@ -141,13 +148,16 @@ fn open() -> Result<Functions> {
     Ok(all)
 }
 
+/// The most models that one launch works for (`MEMBERS` in kernels/common.cuh).
+pub(super) const MEMBERS: usize = 8;
+
 /// A loaded kernel.
-#[derive(Clone, Debug)]
-struct Kernel {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kernel {
     /// The driver's handle.
     handle: usize,
-    /// Length of each parameter in bytes.
-    parameters: Vec<usize>,
+    /// Length of the arguments for one model, in words of eight bytes.
+    words: usize,
 }
 
 /// One card of this machine, with the kernels.
@@ -162,6 +172,13 @@ pub struct Card {
     device: c_int,
     context: usize,
     kernels: HashMap<String, Kernel>,
+    /// Bytes in all buffers.
+    held: AtomicU64,
+    launches: AtomicU64,
+    /// The data sets that stay on the card.
+    pub(super) sets: Sets,
+    /// The models that train together.
+    pub(super) meetings: Meetings,
     /// The result of [`Card::checked`].
     pub(super) check: OnceLock<Result<(), String>>,
 }
@@ -217,6 +234,10 @@ impl Card {
             device,
             context: context as usize,
             kernels: HashMap::new(),
+            held: AtomicU64::new(0),
+            launches: AtomicU64::new(0),
+            sets: Sets::default(),
+            meetings: Meetings::default(),
             check: OnceLock::new(),
         };
         card.describe(all)?;
@@ -228,7 +249,7 @@ impl Card {
             card.capability.1
         );
         card.enter(all)?;
-        card.keep_memory(all);
+        card.keep_memory(all, u64::MAX);
         for module in modules {
             card.load(all, module)?;
         }
@@ -252,16 +273,16 @@ impl Card {
         Ok(())
     }
 
-    /// Keeps freed memory with the process for the next step; without it every step requests memory
-    /// from the system.
-    fn keep_memory(&self, all: &Functions) {
+    /// Keeps this many bytes of freed memory with the process for the next step; without it every
+    /// step requests memory from the system.
+    fn keep_memory(&self, all: &Functions, mut bytes: u64) {
         const RELEASE_THRESHOLD: c_int = 4;
-        let (mut pool, mut all_of_it) = (null_mut(), u64::MAX);
+        let mut pool = null_mut();
         // SAFETY: the pool is written first, and the attribute is a number of 64 bits. A card
         // without pools gives an error, and works without
         unsafe {
             if (all.device_pool)(&mut pool, self.device) == 0 {
-                (all.pool_attribute)(pool, RELEASE_THRESHOLD, (&raw mut all_of_it).cast());
+                (all.pool_attribute)(pool, RELEASE_THRESHOLD, (&raw mut bytes).cast());
             }
         }
     }
@@ -273,16 +294,28 @@ impl Card {
         // SAFETY: the image ends in 0, as the text of a module must
         let code = unsafe { (all.load_module)(&mut module, image.as_ptr()) };
         all.check(code, "cannot load the kernels")?;
-        for (name, parameters) in declared(text)? {
+        for (name, words) in declared(text)? {
             let symbol = CString::new(name.as_str())?;
             let mut handle = null_mut();
             // SAFETY: the module is loaded, the name ends in 0
             let code = unsafe { (all.function)(&mut handle, module, symbol.as_ptr()) };
             all.check(code, &format!("no kernel `{name}`"))?;
             let handle = handle as usize;
-            self.kernels.insert(name, Kernel { handle, parameters });
+            self.kernels.insert(name, Kernel { handle, words });
         }
         Ok(())
+    }
+
+    /// Returns the bytes in all buffers.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many kernels were launched.
+    #[cfg(test)]
+    pub(super) fn launches(&self) -> u64 {
+        self.launches.load(Ordering::Relaxed)
     }
 
     /// Makes the driver use this card on the calling thread.
@@ -293,24 +326,19 @@ impl Card {
     }
 }
 
-/// Returns the kernels of a module, with the length of each parameter in bytes.
-fn declared(text: &str) -> Result<Vec<(String, Vec<usize>)>> {
+/// Returns the kernels of a module, with the words of the arguments for one model. A kernel has one
+/// parameter, the arguments of all models of a launch.
+fn declared(text: &str) -> Result<Vec<(String, usize)>> {
     let one = |part: &str| {
         let (name, list) = part
             .split_once('(')
             .context("a kernel without parameters")?;
         let list = list.split_once(')').context("parameters without an end")?.0;
-        let length = |line: &str| {
-            let array = line.trim_end_matches(']').rsplit_once('[').map(|(_, n)| n);
-            match (array, line.contains(".u64")) {
-                (Some(n), _) => n.parse().context("a parameter without a length"),
-                (None, true) => Ok(8),
-                (None, false) => Ok(4),
-            }
-        };
-        let lines = list.split(',').map(str::trim).filter(|l| !l.is_empty());
-        let lengths: Result<_> = lines.map(length).collect();
-        Ok((name.trim().to_string(), lengths?))
+        let bytes = list.trim().trim_end_matches(']').rsplit_once('[');
+        let bytes = bytes.and_then(|(_, n)| n.parse::<usize>().ok());
+        let bytes = bytes.filter(|n| n.is_multiple_of(8 * MEMBERS));
+        let bytes = bytes.with_context(|| format!("kernel {name}: not made by `KERNEL`"))?;
+        Ok((name.trim().to_string(), bytes / 8 / MEMBERS))
     };
     text.split(".visible .entry ").skip(1).map(one).collect()
 }
@@ -399,6 +427,41 @@ pub struct Queue(Arc<Stream>);
 struct Stream {
     card: Arc<Card>,
     handle: usize,
+    /// Marks how far its work is, for other streams.
+    event: usize,
+    /// The most bytes of all buffers on the card when this queue makes one.
+    most: u64,
+    /// The work that waits for that of other models; `None` if work begins at once.
+    later: Mutex<Option<Vec<Work>>>,
+}
+
+/// One piece of work that may be done together with that of other models.
+#[derive(Debug)]
+pub(super) enum Work {
+    Launch {
+        kernel: Kernel,
+        grid: [u32; 2],
+        arguments: Vec<u64>,
+    },
+    Clear {
+        address: u64,
+        n: usize,
+    },
+    Free {
+        address: u64,
+        bytes: u64,
+    },
+}
+
+impl Work {
+    /// Returns what must agree for pieces of work to be one launch: the kernel, or 0 and 1.
+    pub fn kind(&self) -> usize {
+        match self {
+            Self::Launch { kernel, .. } => kernel.handle,
+            Self::Clear { .. } => 0,
+            Self::Free { .. } => 1,
+        }
+    }
 }
 
 impl Drop for Stream {
@@ -406,9 +469,114 @@ impl Drop for Stream {
         if let Ok(all) = functions()
             && self.card.enter(all).is_ok()
         {
-            // SAFETY: the stream was made by `Queue::new`; no buffer holds it any more
-            unsafe { (all.end_stream)(self.handle as Handle) };
+            // SAFETY: both were made by `Queue::new`; no buffer holds the stream any more
+            unsafe {
+                (all.end_event)(self.event as Handle);
+                (all.end_stream)(self.handle as Handle);
+            }
         }
+    }
+}
+
+impl Stream {
+    fn later(&self) -> MutexGuard<'_, Option<Vec<Work>>> {
+        self.later.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self) -> Result<&'static Functions> {
+        let all = functions()?;
+        self.card.enter(all)?;
+        Ok(all)
+    }
+
+    /// Does this work now, or later together with that of other models.
+    fn does(&self, work: Work) -> Result<()> {
+        match &mut *self.later() {
+            Some(later) => {
+                later.push(work);
+                Ok(())
+            }
+            None => self.now(&[&work]),
+        }
+    }
+
+    /// Does one piece of work of several models, which all have the same kind: one launch.
+    fn now(&self, works: &[&Work]) -> Result<()> {
+        let (all, stream) = (self.begin()?, self.handle as Handle);
+        let mut launch = None::<(Kernel, [u32; 2], Vec<u64>, u32)>;
+        for work in works {
+            match work {
+                Work::Clear { address, n } => {
+                    // SAFETY: the numbers lie in a buffer, see `Queue::clear`; it is freed later
+                    let code = unsafe { (all.fill)(*address, 0, *n, stream) };
+                    all.check(code, "cannot clear memory of the card")?;
+                }
+                Work::Free { address, bytes } => {
+                    self.card.held.fetch_sub(*bytes, Ordering::Relaxed);
+                    // SAFETY: a buffer that was dropped; all work on it comes before
+                    let code = unsafe { (all.free)(*address, stream) };
+                    all.check(code, "cannot free memory of the card")?;
+                }
+                Work::Launch {
+                    kernel,
+                    grid,
+                    arguments,
+                } => {
+                    let room = || (*kernel, [0, 0], vec![0; kernel.words * MEMBERS], 0);
+                    let (_, largest, block, members) = launch.get_or_insert_with(room);
+                    block[*members as usize * kernel.words..][..kernel.words]
+                        .copy_from_slice(arguments);
+                    *largest = [0, 1].map(|i| largest[i].max(grid[i]));
+                    *members += 1;
+                }
+            }
+        }
+        let Some((kernel, grid, block, members)) = launch else {
+            return Ok(());
+        };
+        self.card.launches.fetch_add(1, Ordering::Relaxed);
+        let block: [*const c_void; 1] = [block.as_ptr().cast()];
+        // SAFETY: the kernel is loaded in this context; its one parameter is as long as `block`,
+        // whose buffers are freed later; the driver copies it before it returns
+        let code = unsafe {
+            (all.launch)(
+                kernel.handle as Handle,
+                grid[0],
+                grid[1],
+                members,
+                THREADS,
+                1,
+                1,
+                0,
+                stream,
+                block.as_ptr(),
+                std::ptr::null(),
+            )
+        };
+        let text = || {
+            let mut known = self.card.kernels.iter();
+            let name = known.find(|(_, k)| k.handle == kernel.handle);
+            let name = name.map_or("", |(name, _)| name);
+            format!("kernel `{name}` on {}", self.card.name)
+        };
+        match code {
+            0 => Ok(()),
+            _ => all.check(code, &text()),
+        }
+    }
+
+    /// Lets later work of this stream wait for the work of another one so far.
+    fn follow(&self, other: &Self) -> Result<()> {
+        let all = self.begin()?;
+        // SAFETY: streams and event live as long as their queues
+        let codes = unsafe {
+            [
+                (all.record)(other.event as Handle, other.handle as Handle),
+                (all.wait_event)(self.handle as Handle, other.event as Handle, 0),
+            ]
+        };
+        let check = |code| all.check(code, "cannot order two streams");
+        codes.into_iter().try_for_each(check)
     }
 }
 
@@ -422,12 +590,9 @@ pub struct Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let Ok(all) = functions()
-            && self.stream.card.enter(all).is_ok()
-        {
-            // SAFETY: the buffer was made on this stream; all work on it comes before
-            unsafe { (all.free)(self.address, self.stream.handle as Handle) };
-        }
+        let (address, bytes) = (self.address, 4 * self.len.max(1) as u64);
+        // a card that fails says so at its next work
+        let _ = self.stream.does(Work::Free { address, bytes });
     }
 }
 
@@ -439,49 +604,142 @@ impl Buffer {
 }
 
 impl Queue {
-    /// Makes a new queue.
+    /// Makes a new queue. `most`: of all buffers on the card together, in bytes.
     ///
     /// # Errors
     /// If the driver has none left.
-    pub fn new(card: Arc<Card>) -> Result<Self> {
+    pub fn new(card: Arc<Card>, most: Option<u64>) -> Result<Self> {
         // work on it does not wait for other streams
         const NON_BLOCKING: c_uint = 1;
-        let (all, mut handle) = (functions()?, null_mut());
+        const NO_TIMES: c_uint = 2;
+        let (all, mut handle, mut event) = (functions()?, null_mut(), null_mut());
         card.enter(all)?;
-        // SAFETY: `handle` is good for a write
-        let code = unsafe { (all.stream)(&mut handle, NON_BLOCKING) };
-        all.check(code, "no stream")?;
-        let handle = handle as usize;
-        Ok(Self(Arc::new(Stream { card, handle })))
+        if let Some(most) = most {
+            card.keep_memory(all, most);
+        }
+        // SAFETY: `handle` and `event` are good for a write
+        unsafe {
+            all.check((all.stream)(&mut handle, NON_BLOCKING), "no stream")?;
+            all.check((all.event)(&mut event, NO_TIMES), "no event")?;
+        }
+        Ok(Self(Arc::new(Stream {
+            card,
+            handle: handle as usize,
+            event: event as usize,
+            most: most.unwrap_or(u64::MAX),
+            later: Mutex::new(None),
+        })))
+    }
+
+    /// Returns the most bytes of all buffers on the card, if there is such a bound.
+    pub(super) fn most(&self) -> Option<u64> {
+        (self.0.most < u64::MAX).then_some(self.0.most)
+    }
+
+    /// Keeps work from now on, until [`Queue::taken`], or does it at once again.
+    pub(super) fn keep(&self, keep: bool) -> Result<()> {
+        let mut later = self.0.later();
+        if keep {
+            later.get_or_insert_default();
+            return Ok(());
+        }
+        let kept = later.take().unwrap_or_default();
+        kept.iter().try_for_each(|work| self.0.now(&[work]))
+    }
+
+    /// Takes the kept work, in its order.
+    pub(super) fn taken(&self) -> Vec<Work> {
+        let mut later = self.0.later();
+        later.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Does the work of several queues together, piece by piece: at most [`MEMBERS`], whose lists
+    /// have pieces of the same kinds. The streams of all follow.
+    ///
+    /// # Errors
+    /// If the card refuses.
+    pub(super) fn together(queues: &[Self], lists: &[&[Work]]) -> Result<()> {
+        let Some((first, others)) = queues.split_first() else {
+            return Ok(());
+        };
+        others.iter().try_for_each(|q| first.0.follow(&q.0))?;
+        for at in 0..lists
+            .iter()
+            .map(|list| list.len())
+            .min()
+            .unwrap_or_default()
+        {
+            let works: Vec<&Work> = lists.iter().map(|list| &list[at]).collect();
+            first.0.now(&works)?;
+        }
+        others.iter().try_for_each(|q| q.0.follow(&first.0))
+    }
+
+    /// Waits until all work so far is done.
+    ///
+    /// # Errors
+    /// If it failed.
+    pub fn wait(&self) -> Result<()> {
+        let (all, stream) = self.begin()?;
+        // SAFETY: the stream lives as long as the queue
+        all.check(unsafe { (all.wait)(stream) }, "the card failed")
     }
 
     /// Returns the card that does the work.
-    pub fn card(&self) -> &Card {
+    pub fn card(&self) -> &Arc<Card> {
         &self.0.card
     }
 
+    /// Returns whether both are the same queue.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     fn begin(&self) -> Result<(&'static Functions, Handle)> {
-        let all = functions()?;
-        self.0.card.enter(all)?;
-        Ok((all, self.0.handle as Handle))
+        Ok((self.0.begin()?, self.0.handle as Handle))
     }
 
     /// Allocates `n` numbers, which must be written before they are read.
     ///
     /// # Errors
-    /// If the card has no memory left, or kernels cannot count so far.
+    /// If the card or its bound has no memory left, or kernels cannot count so far.
     pub fn room(&self, n: usize) -> Result<Buffer> {
         int(n)?;
         let (all, stream) = self.begin()?;
         let (mut address, bytes) = (0, 4 * n.max(1));
+        self.reserve(bytes as u64)?;
         // SAFETY: `address` is good for a write
         let code = unsafe { (all.allocate)(&mut address, bytes, stream) };
-        all.check(code, &format!("no room for {n} numbers on the card"))?;
+        if code != 0 {
+            self.0.card.held.fetch_sub(bytes as u64, Ordering::Relaxed);
+            all.check(code, &format!("no room for {n} numbers on the card"))?;
+        }
         Ok(Buffer {
             stream: self.0.clone(),
             address,
             len: n,
         })
+    }
+
+    /// Counts bytes of a new buffer. Data sets leave the card first if it would hold too many.
+    fn reserve(&self, bytes: u64) -> Result<()> {
+        let Stream { card, most, .. } = &*self.0;
+        let fits = || {
+            let add = |held: u64| held.checked_add(bytes).filter(|sum| sum <= most);
+            let both = (Ordering::Relaxed, Ordering::Relaxed);
+            card.held.fetch_update(both.0, both.1, add).is_ok()
+        };
+        if fits() || (card.sets.clear() && fits()) {
+            return Ok(());
+        }
+        let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+        bail!(
+            "device: memory: all models on {} hold {} MiB, and {} MiB more are too many for a bound of {} MiB; raise it, use smaller batches, or train fewer clients at once (`--threads`)",
+            card.name,
+            mib(card.held.load(Ordering::Relaxed)),
+            mib(bytes),
+            mib(*most)
+        )
     }
 
     /// Allocates `n` zeros.
@@ -506,10 +764,8 @@ impl Queue {
         if n == 0 {
             return Ok(());
         }
-        let (all, stream) = self.begin()?;
-        // SAFETY: the numbers lie in the buffer, see above
-        let code = unsafe { (all.fill)(buffer.address + 4 * at as u64, 0, n, stream) };
-        all.check(code, "cannot clear memory of the card")
+        let address = buffer.address + 4 * at as u64;
+        self.0.does(Work::Clear { address, n })
     }
 
     /// Copies numbers to the card.
@@ -545,7 +801,26 @@ impl Queue {
         Ok(buffer)
     }
 
-    /// Copies numbers from `at` on to the host, after all work so far.
+    /// Copies numbers to the card, into a buffer from `at` on, before all kept work.
+    ///
+    /// # Errors
+    /// If they do not fit, or the driver fails.
+    pub fn write(&self, values: &[f32], buffer: &Buffer, at: usize) -> Result<()> {
+        let n = values.len();
+        ensure!(
+            at + n <= buffer.len,
+            "{n} numbers from {at} on lie in no buffer"
+        );
+        let (all, stream) = self.begin()?;
+        let to = buffer.address + 4 * at as u64;
+        // SAFETY: the numbers lie in the buffer, see above; the driver reads all of `values`, which
+        // is no page-locked memory, before it returns
+        let code = unsafe { (all.to_card)(to, values.as_ptr().cast(), 4 * n, stream) };
+        all.check(code, "cannot copy to the card")
+    }
+
+    /// Copies numbers from `at` on to the host, after all work so far. Kept work is done first,
+    /// together with that of the other models of a meeting.
     ///
     /// # Errors
     /// If the work or the copy failed.
@@ -558,6 +833,7 @@ impl Queue {
         if n == 0 {
             return Ok(values);
         }
+        Meetings::flush(self)?;
         let (all, stream) = self.begin()?;
         let (to, from) = (values.as_mut_ptr().cast(), buffer.address + 4 * at as u64);
         // SAFETY: `to` has room for `n` words, the numbers lie in the buffer, and `values` lives
@@ -589,33 +865,19 @@ impl Queue {
     pub fn launch(&self, kernel: &str, grid: [u32; 2], arguments: &[Argument<'_>]) -> Result<()> {
         let found = self.0.card.kernels.get(kernel);
         let found = found.with_context(|| format!("there is no kernel `{kernel}`"))?;
-        let lengths = arguments.iter().map(|a| a.bytes);
+        let words = |a: &Argument<'_>| a.storage.into_iter().take(a.bytes.div_ceil(8));
+        let arguments: Vec<u64> = arguments.iter().flat_map(words).collect();
         ensure!(
-            found.parameters.iter().copied().eq(lengths),
-            "kernel `{kernel}` takes {:?} bytes, and was given other arguments",
-            found.parameters
+            found.words == arguments.len(),
+            "kernel `{kernel}` takes arguments of {} words, and was given {}",
+            found.words,
+            arguments.len()
         );
-        let places = arguments.iter().map(|a| a.storage.as_ptr().cast());
-        let places: Vec<*const c_void> = places.collect();
-        let (all, stream) = self.begin()?;
-        // SAFETY: the kernel is loaded in this context; there is an argument as long as it for each
-        // parameter, see above; the driver copies them before it returns
-        let code = unsafe {
-            (all.launch)(
-                found.handle as Handle,
-                grid[0],
-                grid[1],
-                1,
-                THREADS,
-                1,
-                1,
-                0,
-                stream,
-                places.as_ptr(),
-                std::ptr::null(),
-            )
-        };
-        all.check(code, &format!("kernel `{kernel}` on {}", self.card().name))
+        self.0.does(Work::Launch {
+            kernel: *found,
+            grid,
+            arguments,
+        })
     }
 }
 

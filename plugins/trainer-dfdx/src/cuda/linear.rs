@@ -173,18 +173,18 @@ pub fn linear(
     let wanted = x.key.is_some() || weights.gradient.is_some();
     let (x, weights, out, queue) = (x.clone(), weights.clone(), data.clone(), queue.clone());
     let key = record.note(wanted, move |slope: Buffer, grads| {
-        if relu {
-            relu_back(&queue, &slope, &out)?;
-        }
         let g = matrix(Position(&slope, 0), outputs);
+        let relu = relu.then_some(&*out);
         if let Some(gradient) = &weights.gradient {
+            let to = Position(gradient, bias.start);
+            column_sums(&queue, &slope, [rows, outputs], relu, to)?;
             let (both, to) = (
                 [g.transposed(), matrix(Position(&x.data, 0), inputs)],
                 Position(gradient, weight.start),
             );
             product(&queue, [outputs, rows, inputs], both, None, false, to, None)?;
-            let to = Position(gradient, bias.start);
-            column_sums(&queue, &slope, rows, outputs, to)?;
+        } else if let Some(out) = relu {
+            relu_back(&queue, &slope, out)?;
         }
         let Some(key) = x.key else { return Ok(()) };
         let back = queue.room(rows * inputs)?;

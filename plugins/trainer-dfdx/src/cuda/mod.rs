@@ -10,11 +10,13 @@ mod conv;
 mod device;
 mod driver;
 mod linear;
+mod meeting;
 mod net;
 mod norm;
 mod optim;
 mod pointwise;
 mod pool;
+mod sets;
 mod sums;
 mod tape;
 #[cfg(test)]
@@ -23,8 +25,10 @@ mod words;
 
 pub use device::Device;
 pub use driver::{Buffer, Card, Position, Queue, int};
+pub use meeting::Seat;
 pub use net::ForwardPass;
 pub use optim::{Moments, clip, gradient_offset, proximal, step};
+pub use sets::Set;
 pub use tape::{Record, Value, Weights};
 
 /// All kernels.

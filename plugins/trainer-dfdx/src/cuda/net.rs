@@ -1,7 +1,7 @@
 //! A network on a card: its operations in the order of [`crate::net`].
 
 use super::driver::{Buffer, Queue};
-use super::norm::{Statistics, batch_norm};
+use super::norm::{Statistics, batch_norm, layer_norm};
 use super::tape::{Record, Value, Weights};
 use super::{conv, linear, pointwise, pool, words};
 use crate::net::{Net, Op, counted};
@@ -19,7 +19,7 @@ pub struct ForwardPass<'a> {
     pub buffers: &'a Buffer,
     /// Training: statistics of the batch, and dropout from this stream.
     pub train: Option<&'a Stream>,
-    /// The numbers of the batch, on the host.
+    /// The numbers of the batch, on the host; only networks that take words read them.
     pub inputs: &'a [f32],
 }
 
@@ -90,6 +90,7 @@ impl ForwardPass<'_> {
                 let affine = affine.clone();
                 batch_norm(queue, self.record, &x, weights, affine, statistics, *relu)
             }
+            Op::LayerNorm { affine } => layer_norm(queue, self.record, &x, weights, affine.clone()),
             Op::Activate(f) => pointwise::activate(queue, self.record, &x, *f),
             Op::Flatten => Ok(pointwise::flatten(&x)),
             Op::MaxPool(shape) => pool::max_pool(queue, self.record, &x, shape),

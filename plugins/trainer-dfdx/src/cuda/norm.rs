@@ -1,8 +1,8 @@
 //! Batch normalisation on a card: kernels/norm.cu, as [`crate::ops::batch_norm`].
 
 use super::driver::{Buffer, Position, Queue, int};
-use super::pointwise::{relu_back, times};
-use super::sums::{Term, column_sums, plane_sums};
+use super::pointwise::scale_columns;
+use super::sums::{Term, plane_sums};
 use super::tape::{Record, Value, Weights};
 use anyhow::ensure;
 use fl_core::{Problem, Result};
@@ -50,28 +50,34 @@ pub fn batch_norm(
     let sizes = [int(rows)?, int(channels)?, int(run)?].map(Into::into);
     if of_batch {
         ensure!(count > 1, Problem::Shape(crate::ops::one_number(&x.shape)));
-        let variances = queue.room(channels)?;
-        for (term, to) in [(Term::Values, &means), (Term::Spread(&means), &variances)] {
-            let sums = plane_sums(queue, &x.data, (channels, run), term)?;
-            let arguments = [sizes[0], sizes[1], sizes[2], (&sums).into(), to.into()];
-            queue.each("norm_mean", channels, &arguments)?;
-        }
+        let of_plane = (channels, run);
+        let sums = plane_sums(queue, &x.data, of_plane, Term::Values)?;
+        let arguments = [
+            sizes[0],
+            sizes[1],
+            sizes[2],
+            (&sums).into(),
+            (&means).into(),
+        ];
+        queue.each("norm_mean", channels, &arguments)?;
+        let sums = plane_sums(queue, &x.data, of_plane, Term::Spread(&means))?;
         queue.each(
             "norm_batch",
             channels,
             &[
+                sizes[0],
                 sizes[1],
-                int(count)?.into(),
+                sizes[2],
+                (&sums).into(),
                 (&means).into(),
-                (&variances).into(),
                 running[0],
                 running[1],
                 (&scales).into(),
             ],
         )?;
     } else {
-        queue.copy_rows([1, channels], [0, 0], running[0], (&means).into())?;
-        let arguments = [sizes[1], running[1], (&scales).into()];
+        let both = [(&means).into(), (&scales).into()];
+        let arguments = [sizes[1], running[0], running[1], both[0], both[1]];
         queue.each("norm_running", channels, &arguments)?;
     }
     let out = queue.room(n)?;
@@ -101,16 +107,44 @@ pub fn batch_norm(
     let (out, shape) = (data.clone(), x.shape.clone());
     let (x, weights, queue) = (x.clone(), weights.clone(), queue.clone());
     let key = record.note(wanted, move |slope: Buffer, grads| {
-        if relu {
-            relu_back(&queue, &slope, &out)?;
-        }
         let (by_weight, by_bias) = (queue.room(channels)?, queue.room(channels)?);
-        let tilt = Term::Tilt(&x.data, &means);
-        for (term, to) in [(Term::Values, &by_bias), (tilt, &by_weight)] {
-            let sums = plane_sums(&queue, &slope, (channels, run), term)?;
-            column_sums(&queue, &sums, rows, channels, Position(to, 0))?;
-        }
-        times(&queue, &by_weight, &scales)?;
+        let planes = rows * channels;
+        let sums = queue.room(2 * planes)?;
+        queue.planes(
+            "norm_back_sums",
+            planes,
+            &[
+                int(planes)?.into(),
+                int(channels)?.into(),
+                int(run)?.into(),
+                relu.into(),
+                (&*x.data).into(),
+                (&means).into(),
+                (&*out).into(),
+                (&slope).into(),
+                (&sums).into(),
+            ],
+        )?;
+        let learns = weights.gradient.as_deref().zip(affine.as_ref());
+        let [to_weight, to_bias] = match learns {
+            Some((gradient, all)) => [0, 1].map(|at| Position(gradient, all[at].start)),
+            None => [Position(&by_weight, 0), Position(&by_bias, 0)],
+        };
+        queue.each(
+            "norm_back_channels",
+            channels,
+            &[
+                int(rows)?.into(),
+                int(channels)?.into(),
+                learns.is_some().into(),
+                (&sums).into(),
+                (&scales).into(),
+                (&by_weight).into(),
+                (&by_bias).into(),
+                to_weight.into(),
+                to_bias.into(),
+            ],
+        )?;
         if x.key.is_some() {
             let count = if of_batch {
                 count as f32
@@ -137,12 +171,6 @@ pub fn batch_norm(
                 ],
             )?;
         }
-        if let (Some(gradient), Some(affine)) = (&weights.gradient, affine) {
-            for (from, to) in [&by_weight, &by_bias].into_iter().zip(affine) {
-                let to = Position(gradient, to.start).into();
-                queue.copy_rows([1, channels], [0, 0], from.into(), to)?;
-            }
-        }
         x.key.map_or(Ok(()), |key| grads.give(key, slope))
     });
     Ok(Value {
@@ -151,4 +179,37 @@ pub fn batch_norm(
         shape,
         key,
     })
+}
+
+/// Normalises each sample, as [`crate::ops::layer_norm`].
+///
+/// # Errors
+/// If a sample is one number, or the card fails.
+pub fn layer_norm(
+    queue: &Queue,
+    record: &mut Record,
+    x: &Value,
+    weights: &Weights,
+    affine: [Range<usize>; 2],
+) -> Result<Value> {
+    let (rows, width) = (x.rows, x.width());
+    let samples = Value {
+        rows: 1,
+        shape: vec![rows, width],
+        ..x.clone()
+    };
+    let buffers = &queue.zeros(2 * rows)?;
+    let statistics = Statistics {
+        buffers,
+        mean: 0,
+        variance: rows,
+        of_batch: true,
+    };
+    let normed = batch_norm(queue, record, &samples, weights, None, statistics, false)?;
+    let normed = Value {
+        rows,
+        shape: x.shape.clone(),
+        ..normed
+    };
+    scale_columns(queue, record, &normed, weights, affine)
 }

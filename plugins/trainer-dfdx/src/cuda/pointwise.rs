@@ -2,9 +2,11 @@
 //! [`crate::ops`] has them in `pointwise.rs`.
 
 use super::driver::{Argument, Buffer, Position, Queue, int};
-use super::tape::{Record, Value};
+use super::sums::column_sums;
+use super::tape::{Record, Value, Weights};
 use crate::ops::{self, Activation};
 use fl_core::{Draws, Result};
+use std::ops::Range;
 use std::sync::Arc;
 
 impl Queue {
@@ -24,25 +26,78 @@ impl Queue {
         let [n_, width_, from_ld, to_ld]: [Argument<'_>; 4] = sizes;
         self.each("copy_rows", n, &[n_, width_, from_ld, to_ld, from, to])
     }
-
-    /// Returns a copy of a whole buffer.
-    ///
-    /// # Errors
-    /// As [`Queue::room`].
-    pub fn copy(&self, from: &Buffer) -> Result<Buffer> {
-        let to = self.room(from.len())?;
-        self.copy_rows([1, from.len()], [0, 0], from.into(), (&to).into())?;
-        Ok(to)
-    }
 }
 
-/// Computes `values *= factors`, one by one.
+/// Computes `out = values * factors`, one by one; `out` may be `values`.
+fn times(queue: &Queue, values: &Buffer, factors: &Buffer, out: &Buffer) -> Result<()> {
+    let n = values.len();
+    let arguments = [int(n)?.into(), factors.into(), values.into(), out.into()];
+    queue.each("times", n, &arguments)
+}
+
+/// Computes `from * weight`, number by number of a sample of `width`, and adds the bias if `shifts`.
+fn scaled(
+    queue: &Queue,
+    (width, shifts): (usize, bool),
+    from: &Buffer,
+    [weight, bias]: [Position<'_>; 2],
+) -> Result<Buffer> {
+    let n = from.len();
+    let to = queue.room(n)?;
+    let sizes = [int(n)?.into(), int(width)?.into(), shifts.into()];
+    let [n_, width, shifts]: [Argument<'_>; 3] = sizes;
+    let arguments = [
+        n_,
+        width,
+        shifts,
+        from.into(),
+        weight.into(),
+        bias.into(),
+        (&to).into(),
+    ];
+    queue.each("scale_columns", n, &arguments)?;
+    Ok(to)
+}
+
+/// Returns two positions in a buffer.
+fn both(of: &Buffer, starts: [usize; 2]) -> [Position<'_>; 2] {
+    starts.map(|at| Position(of, at))
+}
+
+/// Computes `x * weight + bias`, number by number of a sample: the end of layer normalisation.
 ///
 /// # Errors
 /// If the card fails.
-pub fn times(queue: &Queue, values: &Buffer, factors: &Buffer) -> Result<()> {
-    let n = values.len();
-    queue.each("times", n, &[int(n)?.into(), factors.into(), values.into()])
+pub fn scale_columns(
+    queue: &Queue,
+    record: &mut Record,
+    x: &Value,
+    weights: &Weights,
+    affine: [Range<usize>; 2],
+) -> Result<Value> {
+    let (rows, width, shape) = (x.rows, x.width(), x.shape.clone());
+    let starts = [affine[0].start, affine[1].start];
+    let out = scaled(queue, (width, true), &x.data, both(&weights.data, starts))?;
+    let wanted = x.key.is_some() || weights.gradient.is_some();
+    let (x, weights, queue) = (x.clone(), weights.clone(), queue.clone());
+    let key = record.note(wanted, move |slope: Buffer, grads| {
+        if let Some(gradient) = &weights.gradient {
+            let products = queue.room(slope.len())?;
+            times(&queue, &slope, &x.data, &products)?;
+            for (values, to) in [&products, &slope].into_iter().zip(both(gradient, starts)) {
+                column_sums(&queue, values, [rows, width], None, to)?;
+            }
+        }
+        let Some(key) = x.key else { return Ok(()) };
+        let back = scaled(&queue, (width, false), &slope, both(&weights.data, starts))?;
+        grads.give(key, back)
+    });
+    Ok(Value {
+        data: Arc::new(out),
+        rows,
+        shape,
+        key,
+    })
 }
 
 /// Keeps the slope where the output of a relu is positive.
@@ -106,14 +161,19 @@ pub fn add(queue: &Queue, record: &mut Record, a: &Value, b: &Value, relu: bool)
     let data = Arc::new(out);
     let (to, out, queue) = ([a.key, b.key], data.clone(), queue.clone());
     let key = record.note(a.key.is_some() || b.key.is_some(), move |slope, grads| {
+        if let [Some(a), Some(b)] = to {
+            let copy = queue.room(n)?;
+            let places = [(&*out).into(), (&slope).into(), (&copy).into()];
+            let arguments = [int(n)?.into(), relu.into(), places[0], places[1], places[2]];
+            queue.each("add_back", n, &arguments)?;
+            grads.give(a, copy)?;
+            return grads.give(b, slope);
+        }
         if relu {
             relu_back(&queue, &slope, &out)?;
         }
         match to {
-            [Some(a), Some(b)] => {
-                grads.give(a, queue.copy(&slope)?)?;
-                grads.give(b, slope)
-            }
+            [Some(a), Some(_)] => grads.give(a, slope),
             [Some(only), None] | [None, Some(only)] => grads.give(only, slope),
             [None, None] => Ok(()),
         }
@@ -169,11 +229,11 @@ pub fn dropout(
     draws: &mut Draws,
 ) -> Result<Value> {
     let mask = queue.upload(&ops::dropout_mask(x.data.len(), p, draws))?;
-    let out = queue.copy(&x.data)?;
-    times(queue, &out, &mask)?;
+    let out = queue.room(x.data.len())?;
+    times(queue, &x.data, &mask, &out)?;
     let (to, queue) = (x.key, queue.clone());
     let key = record.note(to.is_some(), move |slope, grads| {
-        times(&queue, &slope, &mask)?;
+        times(&queue, &slope, &mask, &slope)?;
         to.map_or(Ok(()), |to| grads.give(to, slope))
     });
     Ok(Value {

@@ -1,7 +1,10 @@
 //! Sums over a batch on a card: kernels/sums.cu, as `channel_sums` in [`crate::ops`].
 
-use super::driver::{Buffer, Position, Queue, int};
+use super::driver::{Argument, Buffer, Position, Queue, int};
 use fl_core::Result;
+
+/// Planes that one block sums (kernels/strands.cuh).
+const PLANES: usize = 16;
 
 /// The terms to sum over each plane.
 #[derive(Clone, Copy)]
@@ -10,10 +13,10 @@ pub enum Term<'a> {
     Values,
     /// Their squared distances to the mean of their channel.
     Spread(&'a Buffer),
-    /// The values times the distance of these other values to the mean of their channel.
-    Tilt(&'a Buffer, &'a Buffer),
     /// The squares of the values.
     Squares,
+    /// The values where this output of a relu is above 0; the others become 0 in place.
+    Masked(&'a Buffer),
 }
 
 /// Computes the sums of planes of `run` numbers; the last may be shorter.
@@ -32,10 +35,10 @@ pub fn plane_sums(
     let (what, others, means) = match term {
         Term::Values => (0, values, values),
         Term::Spread(means) => (1, values, means),
-        Term::Tilt(others, means) => (2, others, means),
-        Term::Squares => (3, values, values),
+        Term::Squares => (2, values, values),
+        Term::Masked(out) => (3, out, values),
     };
-    queue.each(
+    queue.planes(
         "plane_sums",
         planes,
         &[
@@ -53,37 +56,38 @@ pub fn plane_sums(
     Ok(sums)
 }
 
-/// Computes the sums of columns of `rows x columns` numbers.
+impl Queue {
+    /// Runs a kernel with sixteen threads for each of `planes` planes.
+    ///
+    /// # Errors
+    /// As [`Queue::launch`].
+    pub fn planes(&self, kernel: &str, planes: usize, arguments: &[Argument<'_>]) -> Result<()> {
+        match planes {
+            0 => Ok(()),
+            _ => self.launch(kernel, [int(planes.div_ceil(PLANES))? as u32, 1], arguments),
+        }
+    }
+}
+
+/// Computes the sums of columns of `rows x columns` numbers. With `relu`, the output of one, only of
+/// the values where it is above 0; the others become 0 in place.
 ///
 /// # Errors
 /// If the card fails.
 pub fn column_sums(
     queue: &Queue,
     values: &Buffer,
-    rows: usize,
-    columns: usize,
+    [rows, columns]: [usize; 2],
+    relu: Option<&Buffer>,
     to: Position<'_>,
 ) -> Result<()> {
-    let sizes = [int(rows)?.into(), int(columns)?.into()];
-    let arguments = [sizes[0], sizes[1], values.into(), to.into()];
+    let arguments = [
+        int(rows)?.into(),
+        int(columns)?.into(),
+        relu.is_some().into(),
+        relu.unwrap_or(values).into(),
+        values.into(),
+        to.into(),
+    ];
     queue.each("column_sums", columns, &arguments)
-}
-
-/// Computes the sums over a batch of each of `channels` channels of `run` numbers.
-///
-/// # Errors
-/// If the card fails.
-pub fn channel_sums(
-    queue: &Queue,
-    values: &Buffer,
-    rows: usize,
-    channels: usize,
-    run: usize,
-    to: Position<'_>,
-) -> Result<()> {
-    if run == 1 {
-        return column_sums(queue, values, rows, channels, to);
-    }
-    let sums = plane_sums(queue, values, (channels, run), Term::Values)?;
-    column_sums(queue, &sums, rows, channels, to)
 }

@@ -264,6 +264,20 @@ impl Builder {
                     relu,
                 }
             }
+            Layer::LayerNorm => {
+                let text = || format!("needs an image or a row of numbers, got a text {shape:?}");
+                ensure!(!self.text || shape.len() != 2, Problem::Shape(text()));
+                let width = volume(shape, 0)?;
+                let text = || "layer-norm: a sample of one number has no variance";
+                ensure!(width > 1, Problem::Shape(text().into()));
+                let mut tensor = |part, start| self.tensor(name, part, shape.clone(), start, true);
+                Op::LayerNorm {
+                    affine: [
+                        tensor("weight", Start::Ones)?,
+                        tensor("bias", Start::Zeros)?,
+                    ],
+                }
+            }
             Layer::Pool(kernel) => Op::MaxPool(pool("pool", shape, *kernel, *kernel)?),
             Layer::MaxPool(window) => {
                 Op::MaxPool(pool("max-pool", shape, window.kernel, window.stride)?)

@@ -43,6 +43,9 @@ choices! {
         BatchNorm = "batch-norm",
         /// Batch normalisation without a learnt scale and shift (`affine=False`).
         Standardise = "standardise",
+        /// Layer normalisation of each sample, with a learnt scale and shift for each of its numbers
+        /// (PyTorch's `LayerNorm` of the whole shape; epsilon 1e-5).
+        LayerNorm = "layer-norm",
         /// During training, sets numbers to 0 with this probability (at least 0, below 1), and
         /// divides the rest by its complement.
         Dropout(f64) = "dropout",

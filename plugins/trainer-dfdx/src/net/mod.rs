@@ -66,6 +66,10 @@ pub(crate) enum Op {
         variance: Range<usize>,
         relu: bool,
     },
+    LayerNorm {
+        /// Weight and bias.
+        affine: [Range<usize>; 2],
+    },
     Activate(Activation),
     Flatten,
     MaxPool(PoolShape),
@@ -408,6 +412,7 @@ fn run(
                 };
                 ops::batch_norm(record, &x, weights, affine.clone(), statistics, *relu)?
             }
+            Op::LayerNorm { affine } => ops::layer_norm(record, &x, weights, affine.clone())?,
             Op::Activate(f) => ops::activate(record, &x, *f),
             Op::Flatten => ops::flatten(&x),
             Op::MaxPool(shape) => ops::max_pool(record, &x, shape),

@@ -194,6 +194,16 @@ fn what_does_not_fit_is_named_with_its_place() {
             "net: layer 1: needs an image or a row of numbers, got a text [7, 2]",
         ),
         (
+            "[{embedding: {vocabulary: 9, width: 2}}, layer-norm, outputs]",
+            &[7],
+            "net: layer 1: needs an image or a row of numbers, got a text [7, 2]",
+        ),
+        (
+            "[{linear: 1}, layer-norm, outputs]",
+            &[7],
+            "net: layer 1: layer-norm: a sample of one number has no variance",
+        ),
+        (
             "[{embedding: {vocabulary: 9, width: 2}}, {conv: {out: 4, kernel: 1}}, outputs]",
             &[7],
             "net: layer 1: conv: needs an image [channels, height, width], got [7, 2]",

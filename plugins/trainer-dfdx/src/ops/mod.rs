@@ -5,6 +5,7 @@
 
 mod conv;
 mod grid;
+mod layer_norm;
 mod linear;
 mod norm;
 mod pointwise;
@@ -16,6 +17,7 @@ mod words;
 
 pub use conv::{conv_grid, conv_group, conv2d};
 pub use grid::Shape as ConvShape;
+pub use layer_norm::layer_norm;
 pub use linear::linear;
 pub use norm::{Statistics, batch_norm, one_number};
 pub use pointwise::{

@@ -1,15 +1,25 @@
-//! The trainer on a card: numbers are copied there at the start of a call and back at its end.
+//! The trainer on a card: numbers are copied there at the start of a call and back at its end. Data
+//! sets stay there.
 
 use super::{Dfdx, Plan, ScoredBatch};
 use crate::buffer::Buffer;
-use crate::cuda::{self, Card, Device, Moments, Position, Queue, Record, Value, Weights, int};
+use crate::cuda::{
+    self, Card, Device, Moments, Position, Queue, Record, Seat, Set, Value, Weights, int,
+};
 use anyhow::Context;
 use fl_core::{FitOptions, Result, Samples, Target};
 use ndarray::{Array2, ArrayView2, s};
 use std::sync::Arc;
 
+/// Numbers of a batch and of a model up to which it shares launches with others: alone it leaves
+/// most of a card idle.
+const SMALL: usize = 1 << 20;
+
 /// A model that is trained on a card.
 pub(super) struct OnCard {
+    /// Dropped first: it puts the work that was kept on the card.
+    seat: Option<Seat>,
+    set: Option<Set>,
     queue: Queue,
     weights: Arc<cuda::Buffer>,
     buffers: cuda::Buffer,
@@ -22,7 +32,7 @@ pub(super) struct OnCard {
 impl Dfdx {
     /// Returns the queue of its card; `None` if it runs on the processor.
     pub(super) fn queue(&self) -> Result<Option<&Queue>> {
-        let Device::Cuda(index) = self.device else {
+        let Device::Cuda { index, memory } = self.device else {
             return Ok(None);
         };
         if let Some(queue) = self.queue.get() {
@@ -30,7 +40,7 @@ impl Dfdx {
         }
         let card = Card::open(index)?;
         card.checked()?;
-        let queue = Queue::new(card)?;
+        let queue = Queue::new(card, memory)?;
         Ok(Some(self.queue.get_or_init(|| queue)))
     }
 
@@ -41,10 +51,23 @@ impl Dfdx {
     }
 
     /// Copies the model to its card for a pass; `None` if it runs on the processor.
-    pub(super) fn on_card(&self, plan: &Plan) -> Result<Option<OnCard>> {
+    pub(super) fn on_card(
+        &self,
+        x: &Samples,
+        pass: &FitOptions<'_>,
+        plan: &Plan,
+    ) -> Result<Option<OnCard>> {
         let Some(queue) = self.queue()? else {
             return Ok(None);
         };
+        let set = match self.augmenter.is_empty() {
+            true => self.set(queue, x)?,
+            false => None,
+        };
+        // losses of other parts may wait for another model, so these models meet nobody
+        let own = pass.auxiliary.is_none() && pass.feature_loss.is_none();
+        let small = x.width().saturating_mul(pass.batch).max(self.net.weights()) <= SMALL;
+        let kind = || format!("{:?} {}", self.net.ops(), pass.batch);
         let (numbers, n) = (self.numbers.of(&self.net), self.net.weights());
         let moment = |values: &[f32]| match values.is_empty() {
             true => queue.zeros(n),
@@ -68,12 +91,16 @@ impl Dfdx {
             },
             proximal: proximal.transpose()?,
             gradient_offset: gradient_offset.transpose()?,
+            set,
+            seat: (own && small).then(|| Seat::take(queue, kind())),
             queue: queue.clone(),
         }))
     }
 
     /// Copies a model back from its card.
-    pub(super) fn take_back(&mut self, card: OnCard) -> Result<()> {
+    pub(super) fn take_back(&mut self, mut card: OnCard) -> Result<()> {
+        // the others go on without this model
+        card.seat = None;
         let all = |buffer: &cuda::Buffer| card.queue.download(buffer, 0, buffer.len());
         self.numbers.set((all(&card.weights)?, all(&card.buffers)?));
         let [first, second] = self.optimiser.moments();
@@ -96,9 +123,15 @@ impl Dfdx {
         plan: &Plan,
         at: usize,
     ) -> Result<f64> {
-        let inputs = self.inputs(x, plan, at);
+        if let Some(seat) = &card.seat {
+            seat.begin_step()?;
+        }
         let stream = plan.stream.child("step", at as u64);
         let (queue, ranges) = (&card.queue, self.net.head());
+        let inputs = match &card.set {
+            Some(_) => Buffer::default(),
+            None => self.inputs(x, plan, at),
+        };
         let part = |range: &std::ops::Range<usize>| {
             queue.download(&card.weights, range.start, range.len())
         };
@@ -112,7 +145,10 @@ impl Dfdx {
             gradient: Some(card.gradient.clone()),
         };
         let mut record = Record::new(true);
-        let batch = self.value(queue, &inputs, None)?;
+        let batch = match &card.set {
+            Some(set) => self.picked(set, x, &plan.positions, None)?,
+            None => self.value(queue, &inputs, None)?,
+        };
         let [features, scores] = cuda::ForwardPass {
             queue,
             record: &mut record,
@@ -171,6 +207,50 @@ impl Dfdx {
         Ok(loss)
     }
 
+    /// Returns the data set of these samples on a card; `None` if it is not there, or its rows are
+    /// words, which the host reads too.
+    fn set(&self, queue: &Queue, x: &Samples) -> Result<Option<Set>> {
+        match self.net.takes_words() {
+            true => Ok(None),
+            false => Set::of(queue, x.inputs()),
+        }
+    }
+
+    /// Returns a batch of a set on a card; `key` names its gradient.
+    fn picked(
+        &self,
+        set: &Set,
+        x: &Samples,
+        positions: &[usize],
+        key: Option<usize>,
+    ) -> Result<Value> {
+        let ids = positions.iter().map(|p| int(x.ids()[*p] as usize));
+        Ok(Value {
+            data: Arc::new(set.pick(&ids.collect::<Result<Vec<i32>>>()?)?),
+            rows: positions.len(),
+            shape: self.task.input.clone(),
+            key,
+        })
+    }
+
+    /// Returns a batch of samples on a card, and its numbers on the host, if the network reads them
+    /// there; `key` names its gradient.
+    fn batch(
+        &self,
+        queue: &Queue,
+        set: Option<&Set>,
+        x: &Samples,
+        positions: &[usize],
+        key: Option<usize>,
+    ) -> Result<(Value, Buffer)> {
+        if let Some(set) = set {
+            return Ok((self.picked(set, x, positions, key)?, Buffer::default()));
+        }
+        let mut inputs = Buffer::filled(positions.len() * x.width(), 0.0);
+        x.write(positions, &mut inputs);
+        Ok((self.value(queue, &inputs, key)?, inputs))
+    }
+
     /// Returns a batch on a card; `key` names its gradient.
     fn value(&self, queue: &Queue, inputs: &[f32], key: Option<usize>) -> Result<Value> {
         let shape = self.task.input.clone();
@@ -199,6 +279,7 @@ impl Dfdx {
         x: &Samples,
         features: bool,
     ) -> Result<Array2<f32>> {
+        let set = self.set(queue, x)?;
         let (weights, buffers) = self.frozen_on_card(queue)?;
         let width = match features {
             true => self.net.features_width(),
@@ -207,9 +288,7 @@ impl Dfdx {
         let mut out = Vec::with_capacity(x.len() * width);
         let all: Vec<usize> = (0..x.len()).collect();
         for some in all.chunks(self.predict_batch) {
-            let mut inputs = Buffer::filled(some.len() * x.width(), 0.0);
-            x.write(some, &mut inputs);
-            let batch = self.value(queue, &inputs, None)?;
+            let (batch, inputs) = self.batch(queue, set.as_ref(), x, some, None)?;
             let mut record = Record::new(false);
             let mut pass = cuda::ForwardPass {
                 queue,
@@ -237,17 +316,16 @@ impl Dfdx {
         by_weights: bool,
         mut take: impl FnMut(Vec<f32>),
     ) -> Result<()> {
+        let set = self.set(queue, x)?;
         let (mut weights, buffers) = self.frozen_on_card(queue)?;
         if by_weights {
             weights.gradient = Some(Arc::new(queue.zeros(self.net.weights())?));
         }
         for first in (0..x.len()).step_by(self.predict_batch) {
             let some: Vec<usize> = (first..x.len().min(first + self.predict_batch)).collect();
-            let mut inputs = Buffer::filled(some.len() * x.width(), 0.0);
-            x.write(&some, &mut inputs);
             let mut record = Record::new(true);
             let key = (!by_weights).then(|| record.key());
-            let batch = self.value(queue, &inputs, key)?;
+            let (batch, inputs) = self.batch(queue, set.as_ref(), x, &some, key)?;
             let scores = cuda::ForwardPass {
                 queue,
                 record: &mut record,

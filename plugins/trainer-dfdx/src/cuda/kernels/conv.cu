@@ -9,8 +9,8 @@ struct Conv {
 #define FOUR 4
 
 // Each output is one chain of fma over its taps (`shifted_sums`).
-extern "C" __global__ void conv_forward(Conv s, int rows, int relu, int biased, const float *x,
-                                        const float *w, const float *bias, float *out) {
+KERNEL(conv_forward, Conv s, int rows, int relu, int biased, const float *x, const float *w,
+       const float *bias, float *out) {
     const int plane = s.out_height * s.out_width, taps = s.channels * s.kernel * s.kernel;
     const int fours = (s.out + FOUR - 1) / FOUR;
     EACH(i, rows * fours * plane);
@@ -40,8 +40,7 @@ extern "C" __global__ void conv_forward(Conv s, int rows, int relu, int biased, 
     }
 }
 
-extern "C" __global__ void conv_back_input(Conv s, int rows, const float *slope, const float *w,
-                                           float *back) {
+KERNEL(conv_back_input, Conv s, int rows, const float *slope, const float *w, float *back) {
     const int plane = s.height * s.width, fours = (s.channels + FOUR - 1) / FOUR;
     EACH(i, rows * fours * plane);
     const int x = i % s.width + s.pad, y = i / s.width % s.height + s.pad;
@@ -70,12 +69,121 @@ extern "C" __global__ void conv_back_input(Conv s, int rows, const float *slope,
     }
 }
 
+// The same for large batches. A block makes EIGHT channels of PLACES * 256 places, and keeps their
+// weights in shared memory, WEIGHTS of each channel at once. `blockIdx.y` is the first channel.
+#define EIGHT 8
+#define PLACES 2
+#define WEIGHTS 512
+
+// Copies `n` weights of the EIGHT channels: `from(channel, at)` is where weight `at` is.
+template <class From>
+__device__ inline void weights_of(float (*tile)[EIGHT], int n, From from) {
+    __syncthreads();
+    for (int e = threadIdx.x; e < n * EIGHT; e += blockDim.x) tile[e % n][e / n] = from(e / n, e % n);
+    __syncthreads();
+}
+
+KERNEL(conv_forward_wide, Conv s, int rows, int relu, int biased, const float *x, const float *w,
+       const float *bias, float *out) {
+    __shared__ alignas(16) float tile[WEIGHTS][EIGHT];
+    const int plane = s.out_height * s.out_width, area = s.kernel * s.kernel;
+    const int first = blockIdx.y * EIGHT, start = blockIdx.x * PLACES * blockDim.x;
+    if (first >= s.out || start >= rows * plane) return;
+    int ys[PLACES], xs[PLACES];
+    const float *samples[PLACES];
+#pragma unroll
+    for (int p = 0; p < PLACES; p++) {
+        const int i = start + p * blockDim.x + threadIdx.x, at = i < rows * plane ? i : 0;
+        ys[p] = at / s.out_width % s.out_height * s.stride - s.pad;
+        xs[p] = at % s.out_width * s.stride - s.pad;
+        samples[p] = x + at / plane * s.channels * s.height * s.width;
+    }
+    float sums[EIGHT][PLACES] = {};
+    const int step = WEIGHTS / area;
+    for (int from = 0; from < s.channels; from += step) {
+        const int to = from + step < s.channels ? from + step : s.channels;
+        weights_of(tile, (to - from) * area, [&](int j, int at) {
+            return w[((first + j < s.out ? first + j : first) * s.channels + from) * area + at];
+        });
+        int tap = 0;
+        for (int c = from; c < to; c++)
+            for (int ky = 0; ky < s.kernel; ky++)
+                for (int kx = 0; kx < s.kernel; kx++, tap++) {
+                    float v[PLACES];
+#pragma unroll
+                    for (int p = 0; p < PLACES; p++) {
+                        const int y = ys[p] + ky, xx = xs[p] + kx;
+                        const bool in = y >= 0 && y < s.height && xx >= 0 && xx < s.width;
+                        v[p] = in ? samples[p][(c * s.height + y) * s.width + xx] : 0.0f;
+                    }
+#pragma unroll
+                    for (int j = 0; j < EIGHT; j++)
+#pragma unroll
+                        for (int p = 0; p < PLACES; p++)
+                            sums[j][p] = fmaf(tile[tap][j], v[p], sums[j][p]);
+                }
+    }
+#pragma unroll
+    for (int p = 0; p < PLACES; p++) {
+        const int i = start + p * blockDim.x + threadIdx.x;
+#pragma unroll
+        for (int j = 0; j < EIGHT; j++) {
+            const int o = first + j;
+            if (i >= rows * plane || o >= s.out) break;
+            const float sum = sums[j][p] + (biased ? bias[o] : 0.0f);
+            out[(i / plane * s.out + o) * plane + i % plane] = relu ? at_least(sum, 0.0f) : sum;
+        }
+    }
+}
+
+KERNEL(conv_back_input_wide, Conv s, int rows, const float *slope, const float *w, float *back) {
+    __shared__ alignas(16) float tile[WEIGHTS][EIGHT];
+    const int plane = s.height * s.width, area = s.kernel * s.kernel;
+    const int first = blockIdx.y * EIGHT, start = blockIdx.x * PLACES * blockDim.x;
+    if (first >= s.channels || start >= rows * plane) return;
+    float sums[EIGHT][PLACES] = {};
+    const int step = WEIGHTS / area;
+    for (int from = 0; from < s.out; from += step) {
+        const int to = from + step < s.out ? from + step : s.out;
+        weights_of(tile, (to - from) * area, [&](int j, int at) {
+            const int c = first + j < s.channels ? first + j : first;
+            return w[((from + at / area) * s.channels + c) * area + at % area];
+        });
+#pragma unroll
+        for (int p = 0; p < PLACES; p++) {
+            const int i = start + p * blockDim.x + threadIdx.x, place = i < rows * plane ? i : 0;
+            const int x = place % s.width + s.pad, y = place / s.width % s.height + s.pad;
+            const float *slopes = slope + place / plane * s.out * s.out_height * s.out_width;
+            for (int o = from; o < to; o++)
+                for (int ky = y % s.stride; ky < s.kernel; ky += s.stride)
+                    for (int kx = x % s.stride; kx < s.kernel; kx += s.stride) {
+                        const int oy = (y - ky) / s.stride, ox = (x - kx) / s.stride;
+                        const bool in =
+                            y >= ky && oy < s.out_height && x >= kx && ox < s.out_width;
+                        const float g =
+                            in ? slopes[(o * s.out_height + oy) * s.out_width + ox] : 0.0f;
+                        const float *tap = tile[(o - from) * area + ky * s.kernel + kx];
+#pragma unroll
+                        for (int j = 0; j < EIGHT; j++) sums[j][p] = fmaf(tap[j], g, sums[j][p]);
+                    }
+        }
+    }
+#pragma unroll
+    for (int p = 0; p < PLACES; p++) {
+        const int i = start + p * blockDim.x + threadIdx.x;
+#pragma unroll
+        for (int j = 0; j < EIGHT; j++) {
+            if (i >= rows * plane || first + j >= s.channels) break;
+            back[(i / plane * s.channels + first + j) * plane + i % plane] = sums[j][p];
+        }
+    }
+}
+
 // The gradient by a weight is summed in eight lanes for each group of samples (`shifted_dots`): a
 // thread for each lane of four channels out. `ld`: from one row of the grid to the next; `group`:
 // samples of a group.
-extern "C" __global__ void conv_back_weight_lanes(Conv s, int rows, int ld, int group,
-                                                  const float *x, const float *slope,
-                                                  float *lanes) {
+KERNEL(conv_back_weight_lanes, Conv s, int rows, int ld, int group, const float *x,
+       const float *slope, float *lanes) {
     const int taps = s.channels * s.kernel * s.kernel, fours = (s.out + FOUR - 1) / FOUR;
     EACH(i, (rows + group - 1) / group * fours * taps * 8);
     const int lane = i % 8, tap = i / 8 % taps, first = i / 8 / taps % fours * FOUR;
@@ -107,10 +215,17 @@ extern "C" __global__ void conv_back_weight_lanes(Conv s, int rows, int ld, int 
     }
 }
 
-extern "C" __global__ void conv_back_weight(int weights, int groups, const float *lanes,
-                                            float *gradient) {
-    EACH(i, weights);
+// The sums of the lanes; then, for `biases` channels, those of `sums`, the sums of planes, over
+// `rows` samples.
+KERNEL(conv_back_weight, int weights, int groups, int biases, int rows, const float *lanes,
+       const float *sums, float *gradient, float *bias_gradient) {
+    EACH(i, weights + biases);
     float sum = 0.0f;
-    for (int g = 0; g < groups; g++) sum += fold(lanes + (g * weights + i) * 8);
-    gradient[i] = sum;
+    if (i < weights) {
+        for (int g = 0; g < groups; g++) sum += fold(lanes + (g * weights + i) * 8);
+        gradient[i] = sum;
+        return;
+    }
+    for (int row = 0; row < rows; row++) sum += sums[row * biases + i - weights];
+    bias_gradient[i - weights] = sum;
 }

@@ -7,12 +7,13 @@ struct Steps {
 
 // `out = relu?(bias? + a b)`, `m x k` times `k x n`, in the order BLOCKS: blocks of 16x16 numbers.
 #define TILE 16
-extern "C" __global__ void product_blocks(int m, int k, int n, int block, Steps sa, Steps sb,
-                                          int relu, int biased, const float *a, const float *b,
-                                          const float *bias, float *out) {
+KERNEL(product_blocks, int m, int k, int n, int block, Steps sa, Steps sb, int relu, int biased,
+       const float *a, const float *b, const float *bias, float *out) {
     __shared__ float left[TILE][TILE], right[TILE][TILE + 1];
     const int tx = threadIdx.x % TILE, ty = threadIdx.x / TILE;
     const int column = blockIdx.x * TILE + tx, row = blockIdx.y * TILE + ty;
+    // another member of the launch is larger
+    if (blockIdx.x * TILE >= n || blockIdx.y * TILE >= m) return;
     float total = biased && column < n ? bias[column] : 0.0f;
     for (int from = 0; from < k; from += block) {
         const int to = from + block < k ? from + block : k;
@@ -34,12 +35,12 @@ extern "C" __global__ void product_blocks(int m, int k, int n, int block, Steps 
 // The same for large products: blocks of 64x64 numbers, sixteen of them for each thread.
 #define WIDE 64
 #define EVERY 16
-extern "C" __global__ void product_wide(int m, int k, int n, int block, Steps sa, Steps sb,
-                                        int relu, int biased, const float *a, const float *b,
-                                        const float *bias, float *out) {
+KERNEL(product_wide, int m, int k, int n, int block, Steps sa, Steps sb, int relu, int biased, const
+       float *a, const float *b, const float *bias, float *out) {
     __shared__ float left[TILE][WIDE + 1], right[TILE][WIDE + 1];
     const int tx = threadIdx.x % EVERY, ty = threadIdx.x / EVERY;
     const int column = blockIdx.x * WIDE, row = blockIdx.y * WIDE;
+    if (column >= n || row >= m) return;
     float totals[4][4], sums[4][4];
 #pragma unroll
     for (int i = 0; i < 16; i++) {
@@ -95,10 +96,9 @@ struct Texts {
     int items, a_ld, counted, zeros;
 };
 
-extern "C" __global__ void product_each(int m, int k, int n, Order order, Steps sa, Steps sb,
-                                        int relu, int biased, Texts texts, const int *counts,
-                                        const Order *orders, const float *a, const float *b,
-                                        const float *bias, float *out) {
+KERNEL(product_each, int m, int k, int n, Order order, Steps sa, Steps sb, int relu, int biased,
+       Texts texts, const int *counts, const Order *orders, const float *a, const float *b, const
+       float *bias, float *out) {
     EACH(i, texts.items * m * n);
     const int column = i % n, row = i / n % m, item = i / n / m;
     if (texts.counted) {

@@ -1,13 +1,13 @@
 // Optimisers, and what is done to a gradient before: optim.rs.
 #include "common.cuh"
 
-extern "C" __global__ void sgd(int n, float rate, float decay, const float *gradient, float *w) {
+KERNEL(sgd, int n, float rate, float decay, const float *gradient, float *w) {
     EACH(i, n);
     w[i] -= rate * (gradient[i] + decay * w[i]);
 }
 
-extern "C" __global__ void momentum(int n, float rate, float decay, float keep, int nesterov,
-                                    const float *gradient, float *w, float *first) {
+KERNEL(momentum, int n, float rate, float decay, float keep, int nesterov, const float *gradient,
+       float *w, float *first) {
     EACH(i, n);
     const float g = gradient[i] + decay * w[i], m = keep * first[i] + g;
     first[i] = m;
@@ -18,8 +18,7 @@ struct Rates {
     float rate, root, beta1, beta2, rest1, rest2, eps, decay;
 };
 
-extern "C" __global__ void adam(int n, Rates r, const float *gradient, float *w, float *first,
-                                float *second) {
+KERNEL(adam, int n, Rates r, const float *gradient, float *w, float *first, float *second) {
     EACH(i, n);
     const float g = gradient[i] + r.decay * w[i];
     const float m = r.beta1 * first[i] + r.rest1 * g;
@@ -30,14 +29,13 @@ extern "C" __global__ void adam(int n, Rates r, const float *gradient, float *w,
 }
 
 // Clipping.
-extern "C" __global__ void scale(int n, float factor, float *gradient) {
+KERNEL(scale, int n, float factor, float *gradient) {
     EACH(i, n);
     gradient[i] *= factor;
 }
 
 // FedProx.
-extern "C" __global__ void pull(int n, float factor, const float *w, const float *anchor,
-                                float *gradient) {
+KERNEL(pull, int n, float factor, const float *w, const float *anchor, float *gradient) {
     EACH(i, n);
     gradient[i] = gradient[i] + factor * (w[i] - anchor[i]);
 }

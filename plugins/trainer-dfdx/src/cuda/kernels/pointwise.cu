@@ -35,7 +35,7 @@ __device__ inline float tangent(float x) {
 }
 
 // 0 relu, 1 leaky relu with slope `a`, 2 tanh, 3 sigmoid
-extern "C" __global__ void activate(int n, int what, float a, const float *x, float *out) {
+KERNEL(activate, int n, int what, float a, const float *x, float *out) {
     EACH(i, n);
     const float v = x[i];
     out[i] = what == 0   ? at_least(v, 0.0f)
@@ -44,8 +44,7 @@ extern "C" __global__ void activate(int n, int what, float a, const float *x, fl
                          : 1.0f / (1.0f + exponential(-v));
 }
 
-extern "C" __global__ void activate_back(int n, int what, float a, const float *out,
-                                         float *slope) {
+KERNEL(activate_back, int n, int what, float a, const float *out, float *slope) {
     EACH(i, n);
     const float y = out[i], g = slope[i];
     slope[i] = what == 0   ? (y > 0.0f ? g : 0.0f)
@@ -54,33 +53,48 @@ extern "C" __global__ void activate_back(int n, int what, float a, const float *
                            : g * (y * (1.0f - y));
 }
 
-extern "C" __global__ void add(int n, int relu, const float *a, const float *b, float *out) {
+KERNEL(add, int n, int relu, const float *a, const float *b, float *out) {
     EACH(i, n);
     const float sum = a[i] + b[i];
     out[i] = relu ? at_least(sum, 0.0f) : sum;
 }
 
 // `values += more`
-extern "C" __global__ void accumulate(int n, const float *more, float *values) {
+KERNEL(accumulate, int n, const float *more, float *values) {
     EACH(i, n);
     values[i] += more[i];
 }
 
-// `values *= factors`: a dropout's mask, or the scales of channels
-extern "C" __global__ void times(int n, const float *factors, float *values) {
+// The slope of `add`, which both addends get; `copy`: the second's.
+KERNEL(add_back, int n, int relu, const float *out, float *slope, float *copy) {
     EACH(i, n);
-    values[i] *= factors[i];
+    const float g = slope[i], kept = relu ? (out[i] > 0.0f ? g : 0.0f) : g;
+    slope[i] = kept;
+    copy[i] = kept;
+}
+
+// A dropout's mask.
+KERNEL(times, int n, const float *factors, const float *values, float *out) {
+    EACH(i, n);
+    out[i] = values[i] * factors[i];
+}
+
+// Each number of a sample times its own weight; with `shifts`, plus its own bias.
+KERNEL(scale_columns, int n, int width, int shifts, const float *x, const float *weight,
+       const float *bias, float *out) {
+    EACH(i, n);
+    const int c = i % width;
+    const float y = x[i] * weight[c];
+    out[i] = shifts ? y + bias[c] : y;
 }
 
 // Rows of `width` numbers, from one to the next `from_ld` and `to_ld` numbers.
-extern "C" __global__ void copy_rows(int n, int width, int from_ld, int to_ld, const float *from,
-                                     float *to) {
+KERNEL(copy_rows, int n, int width, int from_ld, int to_ld, const float *from, float *to) {
     EACH(i, n);
     to[i / width * to_ld + i % width] = from[i / width * from_ld + i % width];
 }
 
-extern "C" __global__ void upsample(int n, int height, int width, int factor, const float *x,
-                                    float *out) {
+KERNEL(upsample, int n, int height, int width, int factor, const float *x, float *out) {
     EACH(i, n);
     const int out_width = width * factor, out_height = height * factor;
     const int plane = i / out_width / out_height;
@@ -88,8 +102,7 @@ extern "C" __global__ void upsample(int n, int height, int width, int factor, co
     out[i] = x[(plane * height + y) * width + xx];
 }
 
-extern "C" __global__ void upsample_back(int n, int height, int width, int factor,
-                                         const float *slope, float *back) {
+KERNEL(upsample_back, int n, int height, int width, int factor, const float *slope, float *back) {
     EACH(i, n);
     const int out_width = width * factor;
     slope += i / width * factor * out_width + i % width * factor;
@@ -99,8 +112,7 @@ extern "C" __global__ void upsample_back(int n, int height, int width, int facto
     back[i] = sum;
 }
 
-extern "C" __global__ void spread(int n, int height, int width, int stride, const float *x,
-                                  float *out) {
+KERNEL(spread, int n, int height, int width, int stride, const float *x, float *out) {
     EACH(i, n);
     const int out_width = (width - 1) * stride + 1, out_height = (height - 1) * stride + 1;
     const int plane = i / out_width / out_height;
@@ -109,10 +121,15 @@ extern "C" __global__ void spread(int n, int height, int width, int stride, cons
     out[i] = pixel ? x[(plane * height + y / stride) * width + xx / stride] : 0.0f;
 }
 
-extern "C" __global__ void spread_back(int n, int height, int width, int stride,
-                                       const float *slope, float *back) {
+KERNEL(spread_back, int n, int height, int width, int stride, const float *slope, float *back) {
     EACH(i, n);
     const int out_width = (width - 1) * stride + 1, out_height = (height - 1) * stride + 1;
     const int plane = i / width / height, y = i / width % height, x = i % width;
     back[i] = slope[(plane * out_height + y * stride) * out_width + x * stride];
+}
+
+// A batch of a data set: the rows `ids` of `all`.
+KERNEL(pick_rows, int n, int width, const int *ids, const float *all, float *out) {
+    EACH(i, n);
+    out[i] = all[ids[i / width] * width + i % width];
 }

@@ -6,7 +6,7 @@ struct Pool {
 };
 
 // The first of the largest, row by row; NaN is above all.
-extern "C" __global__ void max_pool(int n, Pool s, const float *x, float *out, int *from) {
+KERNEL(max_pool, int n, Pool s, const float *x, float *out, int *from) {
     EACH(i, n);
     const int plane = i / s.out_width / s.out_height;
     const int y = i / s.out_width % s.out_height * s.stride, xx = i % s.out_width * s.stride;
@@ -33,8 +33,7 @@ __device__ inline int last_window(int at, const Pool &s, int windows) {
     return at / s.stride < windows ? at / s.stride + 1 : windows;
 }
 
-extern "C" __global__ void max_pool_back(int n, Pool s, const float *slope, const int *from,
-                                         float *back) {
+KERNEL(max_pool_back, int n, Pool s, const float *slope, const int *from, float *back) {
     EACH(i, n);
     const int plane = i / s.width / s.height, y = i / s.width % s.height, x = i % s.width;
     const int oy_end = last_window(y, s, s.out_height), ox_end = last_window(x, s, s.out_width);
@@ -47,7 +46,7 @@ extern "C" __global__ void max_pool_back(int n, Pool s, const float *slope, cons
     back[i] = sum;
 }
 
-extern "C" __global__ void average_pool(int n, Pool s, const float *x, float *out) {
+KERNEL(average_pool, int n, Pool s, const float *x, float *out) {
     EACH(i, n);
     const int plane = i / s.out_width / s.out_height;
     const int y = i / s.out_width % s.out_height * s.stride, xx = i % s.out_width * s.stride;
@@ -61,7 +60,7 @@ extern "C" __global__ void average_pool(int n, Pool s, const float *x, float *ou
     out[i] = all * (1.0f / (float)(s.kernel * s.kernel));
 }
 
-extern "C" __global__ void average_pool_back(int n, Pool s, const float *slope, float *back) {
+KERNEL(average_pool_back, int n, Pool s, const float *slope, float *back) {
     EACH(i, n);
     const int plane = i / s.width / s.height, y = i / s.width % s.height, x = i % s.width;
     const int oy_end = last_window(y, s, s.out_height), ox_end = last_window(x, s, s.out_width);

@@ -1,42 +1,48 @@
 // Sums over a batch: ops/mod.rs (`channel_sums`), simd.rs (`sum2`).
-#include "common.cuh"
+#include "strands.cuh"
 
-// Of one plane the sum of: 0 its values, 1 their squared distance to the channel's mean, 2 its
-// values times the distance of `others` to the mean, 3 the squares of its values.
-__device__ inline float term(int what, float v, float other, float mean) {
-    return what == 0   ? v
-           : what == 1 ? (v - mean) * (v - mean)
-           : what == 2 ? v * (other - mean)
-                       : v * v;
+// Of one plane the sum of: 0 its values, 1 their squared distance to the channel's mean, 2 the
+// squares of its values, 3 its values where `others`, the output of a relu, is above 0. The others
+// become 0 in place.
+__device__ inline float term(int what, float &value, float other, float mean) {
+    if (what == 3) value = other > 0.0f ? value : 0.0f;
+    const float v = value;
+    return what == 1 ? (v - mean) * (v - mean) : what == 2 ? v * v : v;
 }
 
 // The sum of each plane of `run` numbers in sixteen strands; the last plane may be shorter.
-extern "C" __global__ void plane_sums(int planes, int channels, int run, int n, int what,
-                                      const float *values, const float *others,
-                                      const float *means, float *sums) {
-    EACH(i, planes);
-    const int length = n - i * run < run ? n - i * run : run;
-    values += i * run;
-    others += i * run;
-    const float mean = what == 1 || what == 2 ? means[i % channels] : 0.0f;
-    float strands[16] = {}, rest = -0.0f;
-    for (int at = 0; at + 16 <= length; at += 16) {
-#pragma unroll
-        for (int j = 0; j < 16; j++)
-            strands[j] += term(what, values[at + j], others[at + j], mean);
-    }
-    for (int at = length / 16 * 16; at < length; at++)
-        rest += term(what, values[at], others[at], mean);
-    float sum = -0.0f;
-#pragma unroll
-    for (int j = 0; j < 16; j++) sum += strands[j];
-    sums[i] = sum + rest;
+KERNEL(plane_sums, int planes, int channels, int run, int n, int what, float *values,
+       const float *others, const float *means, float *sums) {
+    __shared__ float strands[PLANES][STRANDS + 1];
+    const Plane p(planes, run, n);
+    values += p.start;
+    others += p.start;
+    const float mean = what == 1 && p.length > 0 ? means[p.at % channels] : 0.0f;
+    const auto one = [&](int at) {
+        float v = values[at];
+        const float added = term(what, v, what == 3 ? others[at] : v, mean);
+        if (what == 3) values[at] = v;
+        return added;
+    };
+    float sum = 0.0f, rest = -0.0f;
+    for (int at = p.strand; at < p.whole; at += STRANDS) sum += one(at);
+    strands[p.slot][p.strand] = sum;
+    __syncthreads();
+    if (p.strand > 0 || p.length == 0) return;
+    for (int at = p.whole; at < p.length; at++) rest += one(at);
+    sums[p.at] = together(strands[p.slot], rest);
 }
 
-// The sum of each column, row after row.
-extern "C" __global__ void column_sums(int rows, int columns, const float *values, float *sums) {
+// The sum of each column, row after row. With `relu`, only of the values where `out` is above 0;
+// the others become 0 in place.
+KERNEL(column_sums, int rows, int columns, int relu, const float *out, float *values,
+       float *sums) {
     EACH(i, columns);
     float sum = 0.0f;
-    for (int row = 0; row < rows; row++) sum += values[row * columns + i];
+    for (int at = i; at < rows * columns; at += columns) {
+        float v = values[at];
+        if (relu) values[at] = v = out[at] > 0.0f ? v : 0.0f;
+        sum += v;
+    }
     sums[i] = sum;
 }

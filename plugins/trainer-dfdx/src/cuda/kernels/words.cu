@@ -2,8 +2,7 @@
 // `counts`: how many positions of each sample count.
 #include "product.cuh"
 
-extern "C" __global__ void embedding(int n, int width, const float *x, const float *table,
-                                     float *out) {
+KERNEL(embedding, int n, int width, const float *x, const float *table, float *out) {
     EACH(i, n);
     const int word = (int)x[i / width];
     out[i] = word > 0 ? table[(word - 1) * width + i % width] : 0.0f;
@@ -12,9 +11,8 @@ extern "C" __global__ void embedding(int n, int width, const float *x, const flo
 // The sums of the slopes of each word that is there, in the order of the batch. The places of word
 // `at` are `places[starts[at]]` to before `places[starts[at + 1]]`; its row of the table is
 // `rows[at]`.
-extern "C" __global__ void embedding_back(int n, int width, const int *rows, const int *starts,
-                                          const int *places, const float *slope,
-                                          float *gradient) {
+KERNEL(embedding_back, int n, int width, const int *rows, const int *starts, const int *places,
+       const float *slope, float *gradient) {
     EACH(i, n);
     const int at = i / width, c = i % width;
     float sum = 0.0f;
@@ -27,9 +25,8 @@ struct Text {
 };
 
 // Sample after sample, as the CPU adds to the gradient.
-extern "C" __global__ void conv1d_back_weight(int rows, Text s, const int *counts,
-                                              const Order *orders, const float *x,
-                                              const float *slope, float *gradient) {
+KERNEL(conv1d_back_weight, int rows, Text s, const int *counts, const Order *orders, const float *x,
+       const float *slope, float *gradient) {
     const int taps = s.kernel * s.channels;
     EACH(i, s.out * taps);
     const int o = i / taps, tap = i % taps;
@@ -40,8 +37,7 @@ extern "C" __global__ void conv1d_back_weight(int rows, Text s, const int *count
     gradient[i] = total;
 }
 
-extern "C" __global__ void conv1d_back_bias(int rows, Text s, const int *counts,
-                                            const float *slope, float *gradient) {
+KERNEL(conv1d_back_bias, int rows, Text s, const int *counts, const float *slope, float *gradient) {
     EACH(i, s.out);
     float total = 0.0f;
     for (int row = 0; row < rows; row++) {
@@ -54,8 +50,7 @@ extern "C" __global__ void conv1d_back_bias(int rows, Text s, const int *counts,
 }
 
 // `by_window`: the slope of each number of each window, before windows are laid over each other.
-extern "C" __global__ void conv1d_back_input(int n, Text s, const int *counts,
-                                             const float *by_window, float *back) {
+KERNEL(conv1d_back_input, int n, Text s, const int *counts, const float *by_window, float *back) {
     EACH(i, n);
     const int c = i % s.channels, at = i / s.channels % s.positions;
     const int row = i / s.channels / s.positions, taps = s.kernel * s.channels;
@@ -67,8 +62,8 @@ extern "C" __global__ void conv1d_back_input(int n, Text s, const int *counts,
 }
 
 // The first of the largest; NaN is above all.
-extern "C" __global__ void max_over_time(int n, int positions, int channels, const int *counts,
-                                         const float *x, float *out, int *from) {
+KERNEL(max_over_time, int n, int positions, int channels, const int *counts, const float *x, float
+       *out, int *from) {
     EACH(i, n);
     const int c = i % channels, row = i / channels, start = row * positions * channels + c;
     int best = start;
@@ -84,9 +79,8 @@ extern "C" __global__ void max_over_time(int n, int positions, int channels, con
     from[i] = best;
 }
 
-extern "C" __global__ void max_over_time_back(int n, int positions, int channels,
-                                              const float *slope, const int *from,
-                                              float *back) {
+KERNEL(max_over_time_back, int n, int positions, int channels, const float *slope, const int *from,
+       float *back) {
     EACH(i, n);
     const int at = i / channels / positions * channels + i % channels;
     back[i] = from[at] == i ? 0.0f + slope[at] : 0.0f;

@@ -4,13 +4,18 @@ mod kernels;
 mod mutants;
 mod nets;
 mod operations;
+mod together;
 
 use super::check::{Case, NO_KERNEL, compare, differ, numbers};
 use super::driver::{Card, Queue};
 use std::path::PathBuf;
 
-/// Returns the driver for tests: the interpreter, which lies beside this program.
+/// Returns the driver for tests: the interpreter, which lies beside this program. `None` if the
+/// environment names another one, such as that of a real card.
 pub(super) fn fake_driver() -> Option<PathBuf> {
+    if std::env::var_os("FL_CUDA_DRIVER").is_some() {
+        return None;
+    }
     let here = std::env::current_exe().ok()?;
     let name = format!(
         "{}fake_cuda{}",
@@ -21,5 +26,5 @@ pub(super) fn fake_driver() -> Option<PathBuf> {
 }
 
 fn queue() -> Queue {
-    Queue::new(Card::open(0).unwrap()).unwrap()
+    Queue::new(Card::open(0).unwrap(), None).unwrap()
 }

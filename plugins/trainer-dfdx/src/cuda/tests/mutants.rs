@@ -31,7 +31,7 @@ fn rewritten(kernel: &str, f: impl Fn(&str) -> String) -> Vec<String> {
 /// Returns the results of a convolution forward and backward, and of a product of long sums.
 fn work(modules: &[String]) -> Result<Vec<f32>> {
     let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
-    let queue = Queue::new(Arc::new(Card::with_kernels(0, &modules)?))?;
+    let queue = Queue::new(Arc::new(Card::with_kernels(0, &modules)?), None)?;
     let draws = &mut Stream::root(3).draws();
     let shape = ConvShape {
         channels: 2,

@@ -23,7 +23,7 @@ fn twice(settings: &str, input: &[usize], kind: TaskKind) -> [Dfdx; 2] {
     })
 }
 
-fn images(n: usize, input: &[usize]) -> Samples {
+pub(super) fn images(n: usize, input: &[usize]) -> Samples {
     let mut draws = Stream::root(5).draws();
     let width = input.iter().product();
     let x = Array2::from_shape_fn((n, width), |_| draws.normal() as f32);
@@ -41,7 +41,7 @@ fn texts(n: usize, words: usize, vocabulary: usize) -> Samples {
     Samples::fresh(x, vec![words]).unwrap()
 }
 
-fn classes(n: usize, of: usize) -> Vec<u32> {
+pub(super) fn classes(n: usize, of: usize) -> Vec<u32> {
     (0..n).map(|i| (i * 7 % of) as u32).collect()
 }
 
@@ -54,7 +54,7 @@ fn same_params(name: &str, a: &Params, b: &Params) {
     }
 }
 
-fn flat(a: &Array2<f32>) -> Vec<f32> {
+pub(super) fn flat(a: &Array2<f32>) -> Vec<f32> {
     a.iter().copied().collect()
 }
 
@@ -162,7 +162,7 @@ const EVERY_LAYER: &str = "[{skip: [{conv: {out: 4, kernel: 3, pad: 1, stride: 2
     shortcut: [{conv: {out: 5, kernel: 1, bias: false}}, sigmoid]}}, {max-pool: {kernel: 3, stride: 2}}, \
     {upsample: 2}, {dropout: 0.2}, {average-pool: 2}, \
     {branches: [[flatten, {linear: 6}], [{conv: {out: 2, kernel: 2}}, flatten], [global-pool, flatten]]}, \
-    batch-norm, {linear: 9}, relu, outputs]";
+    batch-norm, {linear: 9}, relu, layer-norm, outputs]";
 
 #[test]
 fn exact_every_layer_optimiser_and_change_of_a_gradient() {

@@ -211,6 +211,58 @@ fn exact_batch_normalisation() {
 }
 
 #[test]
+fn exact_layer_normalisation() {
+    let d = &mut draws(11);
+    for at in 0..60 {
+        let shape = match at % 3 {
+            0 => vec![1 + up_to(40, d)],
+            _ => vec![1 + up_to(3, d), up_to(7, d), up_to(7, d)],
+        };
+        let n = shape.iter().product::<usize>();
+        let case = Case::new(up_to(9, d), &shape, 2 * n, d);
+        same(
+            &format!("{shape:?}"),
+            &case,
+            false,
+            &|r, x, w| ops::layer_norm(r, x, w, [0..n, n..2 * n]).unwrap(),
+            &|q, r, x, w| norm::layer_norm(q, r, x, w, [0..n, n..2 * n]),
+        );
+    }
+}
+
+/// Sizes of large batches, whose kernels keep weights in shared memory.
+#[test]
+fn exact_large_convolutions() {
+    let d = &mut draws(12);
+    for (channels, out, kernel, stride, pad, side, rows) in [
+        (1, 9, 3, 1, 1, 64, 9),
+        // more weights than are kept at once: in several parts
+        (60, 1, 3, 1, 1, 48, 29),
+        (3, 5, 5, 2, 2, 60, 77),
+        (17, 20, 1, 1, 0, 31, 30),
+    ] {
+        let s = ConvShape {
+            channels,
+            height: side,
+            width: side + 1,
+            out,
+            kernel,
+            stride,
+            pad,
+        };
+        let n = s.out * s.taps();
+        let case = Case::new(rows, &[channels, side, side + 1], n + out, d);
+        same(
+            &format!("{s:?}"),
+            &case,
+            false,
+            &|r, x, w| ops::conv2d(r, x, w, &s, 0..n, Some(n..n + out), true),
+            &|q, r, x, w| conv::conv2d(q, r, x, w, &s, (0..n, Some(n..n + out)), true),
+        );
+    }
+}
+
+#[test]
 fn exact_single_numbers_and_moved_ones() {
     let d = &mut draws(4);
     for at in 0..60 {

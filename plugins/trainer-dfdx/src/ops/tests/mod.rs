@@ -431,3 +431,33 @@ fn batch_norm_refuses_a_single_number() {
     );
     assert!(one.unwrap_err().to_string().contains("larger batches"));
 }
+
+#[test]
+fn layer_norm_is_the_formula_and_its_derivative_the_difference() {
+    for shape in [vec![2, 3, 4], vec![5]] {
+        let width = shape.iter().product::<usize>();
+        let x = value(random(4 * width, 1), &shape);
+        let w: Vec<f32> = random(2 * width, 2).iter().map(|v| v + 1.5).collect();
+        let weights = Weights {
+            data: Arc::new(w.clone()),
+            key: None,
+        };
+        let norm = |r: &mut Record, x: &Value, w: &Weights| {
+            layer_norm(r, x, w, [0..width, width..2 * width]).unwrap()
+        };
+        let y = norm(&mut Record::off(), &x, &weights);
+        assert_eq!((y.rows, &y.shape), (4, &shape));
+        for (from, to) in x.data.chunks(width).zip(y.data.chunks(width)) {
+            let from: Vec<f64> = from.iter().map(|v| f64::from(*v)).collect();
+            let n = width as f64;
+            let m = from.iter().sum::<f64>() / n;
+            let v = from.iter().map(|x| (x - m).powi(2)).sum::<f64>() / n;
+            for (at, (x, y)) in from.iter().zip(to).enumerate() {
+                let (scale, shift) = (f64::from(w[at]), f64::from(w[width + at]));
+                let exact = (x - m) / (v + 1e-5).sqrt() * scale + shift;
+                assert!((f64::from(*y) - exact).abs() < 1e-5, "{y} {exact}");
+            }
+        }
+        check("layer norm", &x, w, 5e-3, norm);
+    }
+}
