@@ -119,7 +119,12 @@ impl Meetings {
             for me in meeting.iter_mut().filter(|m| m.queue.is(queue)) {
                 match &me.turn {
                     Turn::Alone => return Ok(()),
-                    Turn::Busy => me.turn = Turn::Waits(queue.taken()),
+                    Turn::Busy => {
+                        me.turn = Turn::Waits(queue.taken());
+                        // `wait_for` counts those that wait; the models need no notice
+                        #[cfg(test)]
+                        meetings.changed.notify_all();
+                    }
                     Turn::Waits(_) => {}
                     Turn::Done(result) => {
                         let result = result.clone().map_err(|why| anyhow!(why));
