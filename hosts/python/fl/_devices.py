@@ -148,7 +148,7 @@ class _Cards:
     def gone(self, device: str) -> None:
         """With the last trainer of a run its samples go."""
         with self.lock:
-            if not self.alive.get(device):
+            if not [*self.alive.get(device, ())]:  # one that goes is still counted by `len`
                 self.samples.pop(device, None)
 
     def limit(self, device: str, share: float) -> float | None:

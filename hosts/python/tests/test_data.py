@@ -338,7 +338,7 @@ def test_exact_rows_have_several_labels_in_arrays_frames_and_data_sets():
     pandas = pytest.importorskip("pandas")
     data = {"train": {"alice": several(40, 1), "bob": several(60, 2)}, "test": several(200, 3), "findings": NAMES}
     results = run(data)
-    assert results.metrics["auc"] > 0.8
+    assert results.metrics["mauc"] > 0.8
     whole = {"train": {name: [*zip(*rows)] for name, rows in data["train"].items()}, "test": [*zip(*data["test"])]}
     assert run({**data, **{role: _Items(rows) if role == "test" else {name: _Items(own) for name, own in rows.items()} for role, rows in whole.items()}}).digest == results.digest
     frame = lambda rows: pandas.DataFrame(rows[0], columns=[*"abcd"]).assign(**dict(zip(NAMES, rows[1].T)))  # noqa: E731
