@@ -607,7 +607,21 @@ fn mistakes_of_every_kind_come_at_once_each_with_its_place() {
     let (code, error) = fails(dir.path(), &["test", "."]);
     assert_eq!(code, 2, "{error}");
     let lines: Vec<&str> = error.trim_end().lines().collect();
-    let begin = [""];
+    let begin = [
+        "./a.cases.yaml:3:9  cases[0].part: no aggregator is called `mena`; did you mean `mean`?",
+        "./a.cases.yaml:7:21  cases[1].settings.trim: must be in 0.0..0.5, got 0.75",
+        "./a.cases.yaml:7:27  cases[1].settings.trom: no such setting; did you mean `trim`?",
+        "./a.cases.yaml:8:25  cases[1].input.messages[0].form: unknown field `form`",
+        "./a.cases.yaml:9:9  cases[2].name: a case of a part has either an `input`, `rounds` or",
+        "./a.cases.yaml:9:9  cases[2].name: two cases are called `b`",
+        "./a.cases.yaml:12:3  cases[3].sede: no such setting; did you mean `seed`?",
+        "./a.cases.yaml:14:16  cases[3].conformance: must be true or false, got `maybe`",
+        "./a.cases.yaml:16:8  cases[4].run: there is no spec ./nowhere.yaml",
+        "./a.cases.yaml:19:27  protocol `param-rounds`: rounds: must be in 1..=1000000, got 0",
+        "./a.cases.yaml:19:30  parts.agregator: protocol `param-rounds` has no slot `agregator`; did you mean",
+        "./a.cases.yaml:20:3  cases[6].name: is missing (text)",
+        "./a.cases.yaml:20:10  cases[6].close: must be at least 0.0, got -1.0",
+    ];
     for (line, begin) in lines.iter().zip(begin) {
         assert!(line.starts_with(begin), "{begin}\nnot in\n{error}");
     }

@@ -314,8 +314,8 @@ fn what_no_run_has_measured_is_said() {
     let dir = tempfile::tempdir().unwrap();
     for (table, says) in [
         (
-            "  rows: [{ name: a }]\n  measure: acuracy\n",
-            "No run has measured `acuracy`; there are accuracy",
+            "  rows: [{ name: a }]\n  measure: f-one\n",
+            "No run has measured `f-one`; there are accuracy",
         ),
         (
             "  rows: [{ name: a }]\n  columns: [{ round: 99 }]\n",
@@ -472,7 +472,7 @@ fn mistakes_of_all_runs_come_before_the_first() {
         "seeds have the same mistakes: {error}"
     );
     for said in [
-        "s.yaml:8:36  protocol `fedavg`: rounds: must be in",
+        "s.yaml:8:42  protocol `param-rounds`: rounds: must be in",
         "s.yaml:5:9  tables[0].into: here.md: the file has no place for the table: put `<!-- fl study: t -->`",
     ] {
         assert!(error.contains(said), "{said} is not in\n{error}");
@@ -525,7 +525,21 @@ tables:
     let (code, error) = fails(dir.path(), &["study", "s.yaml"]);
     assert_eq!(code, 2, "{error}");
     let lines: Vec<&str> = error.trim_end().lines().collect();
-    let begin = [""];
+    let begin = [
+        "s.yaml:2:37  defaults.seeds: must be a number, a range",
+        "s.yaml:2:49  protocol `param-rounds`: local.epoch: no such setting; did you mean `epochs`?",
+        "s.yaml:5:3  tables[0].mesure: no such setting; did you mean `measure`?",
+        "s.yaml:6:11  tables[0].digits: must be a whole number, got `many`",
+        "s.yaml:7:13  tables[0].columns[0]: no column is called `mode`",
+        "s.yaml:7:30  tables[0].columns[1].measure: no part measures `acuracy`; did you mean `accuracy`?",
+        "s.yaml:9:68  parts.aggregator (aggregator `trimmed-mean`): trim: must be in 0.0..0.5, got 0.7",
+        "s.yaml:10:13  tables[0].rows[1].name: two rows are called `a`",
+        "s.yaml:10:22  tables[0].rows[1].base: there is no file none.yaml",
+        "s.yaml:11:23  parts.agregator: protocol `param-rounds` has no slot `agregator`; did you mean",
+        "s.yaml:13:9  tables[1].into: there is no file none.md",
+        "s.yaml:14:44  protocol `param-rounds`: rounds: must be in 1..=1000000, got 0 (table `u`, row `none`)",
+        "s.yaml:15:12  tables[1].against: must be text, got a list of 1",
+    ];
     for (line, begin) in lines.iter().zip(begin) {
         assert!(line.starts_with(begin), "{begin}\nnot in\n{error}");
     }
