@@ -163,15 +163,18 @@ extern "C" {
 /* Trainer. A message with `values` and `target`, then the anchor's parameters if `proximal` is not
  * null, then the offset's if `gradient_offset` is true; text
  * `{"length": {"Steps": 5}, "batch": 16, "loss": "CrossEntropy", "fresh": false, "proximal": null, "gradient_offset": false, "clip": null, "target": "classes"}`,
- * where a target is of `classes`, `multi-label`, `pixels` (floats), `soft` or `scores`. Gives the
- * text `{"steps": 5, "loss": 0.3}`. With `"auxiliary": true`, which only a trainer with `FL_HEAD`
- * is told, it asks `FlHost.call` for a loss to add in every mini-batch: FL_BACK. The same with
+ * where a target is of `classes`, `multi-label`, `pixels` (floats), `soft` or `scores`, and
+ * `"samples": 7`, a number from 1 that no other samples of the program have: who keeps what it made
+ * of samples, such as a copy on a card, knows them again. Gives the text
+ * `{"steps": 5, "loss": 0.3}`. With `"auxiliary": true`, which only a trainer with `FL_HEAD` is
+ * told, it asks `FlHost.call` for a loss to add in every mini-batch: FL_BACK. The same with
  * `"feature_loss": true`, which only a trainer is told that has `"feature_loss": true` in the text
  * of FL_DESCRIBE. */
 #define FL_TRAIN 60u
-/* Trainer. One message with `values`; gives the tensor `scores`, `samples x outputs`. */
+/* Trainer. One message with `values`, text `{"samples": 7}` as in FL_TRAIN; gives the tensor
+ * `scores`, `samples x outputs`. */
 #define FL_PREDICT 61u
-/* Trainer, optional. One message with `values`; gives the tensor `features`, or none. */
+/* Trainer, optional. As FL_PREDICT; gives the tensor `features`, or none. */
 #define FL_FEATURES 62u
 /* Trainer, optional. Model and optimiser: gives the tensor `state`. */
 #define FL_SAVE_STATE 63u
