@@ -244,7 +244,7 @@ fn a_client_that_is_missing_is_not_another() {
         let each = m["each"].as_array().unwrap();
         assert_eq!(each.len(), present.len());
         for (client, value) in present.iter().zip(each) {
-            let row = format!("r,round {round},{round},attack.shift,{client},{value},");
+            let row = format!("r,round {round},{round},attack.shift,{client},{value},,");
             assert!(csv.lines().any(|line| line == row), "no {row} in\n{csv}");
             if round == 2 {
                 let bar = format!("client {client}: {}<", shown(value));

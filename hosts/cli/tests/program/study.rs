@@ -140,7 +140,7 @@ fn a_page_draws_what_the_tables_say() {
         .lines()
         .find(|l| l.contains("\"rounds = 3, mu = 0.5\""))
         .unwrap();
-    let mean: f64 = of.rsplit(',').nth(7).unwrap().parse().unwrap();
+    let mean: f64 = of.rsplit(',').nth(8).unwrap().parse().unwrap();
     let drawn: f64 = rows[5][2].parse().unwrap();
     assert!((100.0 * mean - drawn).abs() < 0.01, "{of}\n{drawn}");
     // six rows by round: one, two and three rounds
