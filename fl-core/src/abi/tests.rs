@@ -547,7 +547,7 @@ fn a_loaded_trainer_asks_for_the_loss_on_its_features() {
     );
     let found = error("{}", true);
     assert!(
-        found.contains("slopes of (2, 1) where (2, 2) were due"),
+        found.contains("slopes of shape (2, 1); expected (2, 2)"),
         "{found}"
     );
 }

@@ -122,7 +122,7 @@ fn what_is_wrong_with_masks_names_the_file() {
     let swapped = |dir: &Path| fs::rename(dir.join("t/y/1.png"), dir.join("t/y/2.png")).unwrap();
     assert_eq!(
         said(&swapped, masks),
-        "t/x/1.png: there is no mask of its name in t/y; it would be 1.png"
+        "t/x/1.png: there is no mask of its name in t/y; expected 1.png"
     );
     let more = |dir: &Path| write(dir, "b/y/8.png", &good(0));
     assert!(read(folders(good).path(), masks).is_ok());
@@ -173,7 +173,7 @@ fn images_are_read_with_those_to_be_made_of_them() {
     let swapped = |dir: &Path| fs::rename(dir.join("t/y/1.png"), dir.join("t/y/2.png")).unwrap();
     assert_eq!(
         said(&swapped, "format: pairs"),
-        "t/x/1.png: there is no second image of its name in t/y; it would be 1.png, .jpg or .jpeg"
+        "t/x/1.png: there is no second image of its name in t/y; expected 1.png, .jpg or .jpeg"
     );
     assert!(said(&none, "format: pairs, label: x").contains("two folders"));
     assert!(said(&none, "format: pairs, classes: [a, b]").contains("have none"));
