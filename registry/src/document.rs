@@ -294,14 +294,13 @@ fn leave_out(value: &mut Value, path: &[Step], tried: &mut BTreeMap<Vec<Step>, u
         });
     }
     match (inside, last) {
-        (Some(Value::Mapping(map)), Step::Key(key)) if new.is_null() => {
-            // what is missing is not taken away
-            if map.shift_remove(key.as_str()).is_none() {
-                map.insert(key.as_str().into(), "".into());
-            }
-        }
         (Some(Value::Mapping(map)), Step::Key(key)) => {
-            map.insert(key.as_str().into(), new);
+            let taken = new.is_null() && map.shift_remove(key.as_str()).is_some();
+            // what is missing is not taken away
+            let new = if new.is_null() { "".into() } else { new };
+            if !taken {
+                map.insert(key.as_str().into(), new);
+            }
         }
         (Some(Value::Sequence(list)), Step::Item(at)) => {
             if let Some(item) = list.get_mut(*at) {

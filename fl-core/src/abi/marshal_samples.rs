@@ -27,9 +27,12 @@ pub(super) fn with_values<R>(x: &Samples, f: impl FnOnce(ArrayViewD<'_, f32>) ->
     }
 }
 
+/// The number of samples, and what keeps their addresses.
+type Entry = (u64, Weak<Inputs>, Weak<[u32]>);
+
 /// The samples that have a number. Who is here keeps its address, so no others are taken for it.
 struct Numbered {
-    of: BTreeMap<(usize, usize), (u64, Weak<Inputs>, Weak<[u32]>)>,
+    of: BTreeMap<(usize, usize), Entry>,
     given: u64,
     /// As many entries before those of samples that are no more go.
     room: usize,
@@ -46,9 +49,7 @@ pub(super) fn number(x: &Samples) -> u64 {
     let all = &mut *NUMBERED.lock().unwrap_or_else(PoisonError::into_inner);
     let (inputs, ids) = (x.inputs(), x.shared_ids());
     if all.of.len() >= all.room {
-        let there = |of: &(u64, Weak<Inputs>, Weak<[u32]>)| {
-            of.1.strong_count() > 0 && of.2.strong_count() > 0
-        };
+        let there = |of: &Entry| of.1.strong_count() > 0 && of.2.strong_count() > 0;
         all.of.retain(|_, of| there(of));
         all.room = (2 * all.of.len()).max(256);
     }

@@ -424,7 +424,7 @@ impl DataLedger {
             let mut runs = set.runs.iter();
             runs.any(|run| reservation.data.publishes(&run.reservation.data))
         };
-        let publishes = others.iter().filter(shows).map(DataSet::title).collect();
+        let publishes: Vec<String> = others.iter().filter(shows).map(DataSet::title).collect();
         let data = set.map_or_else(String::new, DataSet::title);
         let before = before.together(make);
         Forecast {
@@ -441,7 +441,7 @@ impl DataLedger {
         &self,
         data: &str,
         (before, after): (&Protections, &Protections),
-        publishes: &Vec<String>,
+        publishes: &[String],
     ) -> Option<String> {
         let limit = self.limit.as_ref()?;
         let against = limit.against;

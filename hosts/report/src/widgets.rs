@@ -125,7 +125,7 @@ fn width(cell: &str) -> &'static str {
 fn coded(text: &str) -> Markup {
     let parts: Vec<&str> = text.split('`').collect();
     html! {
-        @if parts.len() % 2 == 0 { (text) } @else {
+        @if parts.len().is_multiple_of(2) { (text) } @else {
             @for (at, part) in parts.iter().enumerate() {
                 @if at % 2 == 1 { code { (part) } } @else { (part) }
             }

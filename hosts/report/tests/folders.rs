@@ -358,7 +358,7 @@ fn exact_no_cell_of_a_csv_is_a_formula() {
     let csv = fl_report::csv(&[Run::open(&path).unwrap()]).unwrap();
     let text = String::from_utf8(csv).unwrap();
     assert!(
-        text.contains("\n'=cmd|calc,'+1+1,1,'@sum,,0.5,\n"),
+        text.contains("\n'=cmd|calc,'+1+1,1,'@sum,,0.5,,\n"),
         "{text}"
     );
     let mut cells = text.split([',', '\n']);

@@ -4,7 +4,7 @@ use crate::cells::cell;
 use crate::model::{RunSpec, Table};
 use crate::results::RunResults;
 use crate::tables::{BuiltTable, CsvLine};
-use fl_core::privacy::{Guarantee, Noise, Observer, Protection};
+use fl_core::privacy::{Noise, Observer, Protection};
 use fl_ledger::{
     AccountantId, Amount, DataId, Entry, MakeAccountant, Reservation, RunId, Spending, rule,
     together,
@@ -196,15 +196,14 @@ pub fn joint<'a>(
                 Protection::Nothing { .. } => String::new(),
             };
             let runs = group.runs.len().to_string();
-            let number = |of: fn(&Guarantee) -> f64| {
-                let number = all.guarantee().map(of);
-                number.map_or(String::new(), |number| number.to_string())
-            };
-            let numbers: [(&str, fn(&Guarantee) -> f64); 2] =
-                [("epsilon", |g| g.epsilon), ("delta", |g| g.delta)];
-            for (what, of) in numbers {
+            let priced = all.guarantee();
+            for (what, number) in [
+                ("epsilon", priced.map(|guarantee| guarantee.epsilon)),
+                ("delta", priced.map(|guarantee| guarantee.delta)),
+            ] {
                 let measure = format!("{what}.{}", observer.name());
-                let about = [title, &set, "all", &measure, &runs, &number(of)];
+                let number = number.map_or(String::new(), |number| number.to_string());
+                let about = [title, &set, "all", &measure, &runs, &number];
                 let mut line = CsvLine::default();
                 line.iter_mut()
                     .zip(about)

@@ -571,7 +571,11 @@ fn attackers_mislead_the_ensemble_and_only_attacks_on_its_labels_fit() {
         let iid = ["--set", "data.split=iid", "--json", "--out", "out"];
         let answer = json(dir, &[&["run", &spec][..], &iid].concat());
         let report = fs::read_to_string(dir.join("out/report.md")).unwrap();
-        assert_eq!(report.contains("attackers: "), !attack.is_empty(), "{report}");
+        assert_eq!(
+            report.contains("attackers: "),
+            !attack.is_empty(),
+            "{report}"
+        );
         answer["metrics"]["taught.misleading"].as_f64().unwrap()
     };
     for (labels, ensemble, flip) in [

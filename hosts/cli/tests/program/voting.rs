@@ -268,7 +268,10 @@ fn what_cannot_be_voted_on_is_said() {
         "zero",
         &[skip, "data.public={from: {share: 0.3}, queries: 0.0}"],
     );
-    assert!(text.contains("a share of 0 (`public.queries`) of"), "{text}");
+    assert!(
+        text.contains("a share of 0 (`public.queries`) of"),
+        "{text}"
+    );
     let (code, text) = said("queries", &[skip, "protocol.server-queries=9999"]);
     assert!(
         code == 1 && text.contains("protocol.server-queries: 9999, but there are only"),

@@ -247,7 +247,9 @@ fn a_table_is_split_in_three_and_queries_count_the_pool() {
         ..DataSpec::iid(blobs(), 3)
     });
     assert!(
-        error.contains("a share of 0.005 (`public.queries`) of 100 public and test samples is less than one"),
+        error.contains(
+            "a share of 0.005 (`public.queries`) of 100 public and test samples is less than one"
+        ),
         "{error}"
     );
 }

@@ -463,7 +463,10 @@ fn a_loss_on_features_of_another_shape_is_refused() {
     };
     let error = model.fit(&x, Target::Classes(&classes), &pass, &Stream::root(1));
     let error = format!("{:#}", error.unwrap_err());
-    assert!(error.contains("slopes of shape (4, 1); expected (4, "), "{error}");
+    assert!(
+        error.contains("slopes of shape (4, 1); expected (4, "),
+        "{error}"
+    );
     let logistic = trainer("{net: logistic}", &[3, 8, 8], TaskKind::Classes(4));
     assert!(!logistic.takes_feature_loss());
 }
