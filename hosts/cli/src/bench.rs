@@ -195,7 +195,7 @@ pub fn bench(args: &BenchArgs, catalogue: &Catalogue) -> Done {
         ),
     ];
     for (name, millis, page, why) in rows {
-        let page = page.map_or(String::new(), |page| number(page));
+        let page = page.map_or(String::new(), number);
         let here = millis.map(number).or(why).unwrap_or_default();
         lines.push(format!("{name:<46}{here:>14}{page:>12}").trim_end().into());
     }
