@@ -44,6 +44,18 @@ impl Harm {
     }
 }
 
+/// Returns the class of each public sample.
+///
+/// # Errors
+/// If they are not known.
+pub(crate) fn truth(fed: &Server<'_>) -> Result<Vec<u32>> {
+    fed.public()?.truth().with_context(|| {
+        Problem::Lacks(
+            "protocol.judge-labels: the classes of the public samples are not known; take them from the clients' set, or leave it out".into(),
+        )
+    })
+}
+
 /// Records the harm of labels in this round as `NAME.misleading`, `NAME.ambiguous`,
 /// `NAME.misleading-loss` and `NAME.ambiguous-loss`; nothing without any label.
 ///
@@ -55,11 +67,7 @@ pub(crate) fn judge(
     name: &str,
     labels: &SoftLabels,
 ) -> Result<()> {
-    let truth = fed.public()?.truth().with_context(|| {
-        Problem::Lacks(
-            "protocol.judge-labels: the classes of the public samples are not known; take them from the clients' set, or leave it out".into(),
-        )
-    })?;
+    let truth = truth(fed)?;
     if labels.rows.is_empty() {
         return Ok(());
     }

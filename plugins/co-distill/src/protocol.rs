@@ -19,6 +19,9 @@ impl Protocol for CoDistill {
         for who in fed.who("attack") {
             fed.warn(&format!("attackers: {who}"));
         }
+        if self.judge_labels {
+            label_metrics::truth(fed)?;
+        }
         let mut state = State::default();
         fed.once("warm-up", &mut state, |fed, state, round| {
             fed.collect(round, &WARM_UP, &fed.everyone(), |_| &Nothing)?;
