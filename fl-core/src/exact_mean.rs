@@ -528,7 +528,8 @@ twice! {
 }
 
 /// The exact mean of a block by rounded sums and a bound of their error: it decides all numbers but
-/// those near the middle of two f32, for which `exactly` is called. Returns `None` if these are many.
+/// those near the middle of two f32, for which `exactly` is called. Returns `None` if these are
+/// many.
 fn enclosed(
     sent: &[&[f32]],
     weights: &[f64],

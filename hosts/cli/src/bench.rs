@@ -141,9 +141,9 @@ enum Kind {
     Robust(&'static str, bool),
     /// A network and its batch, on one thread.
     Step(&'static str, usize),
-    /// Of so many clients and parameters.
+    /// A mean; the numbers are those of clients and of parameters.
     Call(Way, u32, usize),
-    /// Of so many bytes.
+    /// A file; the number is its bytes.
     Write(usize),
 }
 

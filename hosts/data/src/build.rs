@@ -430,6 +430,7 @@ fn take_public(
         let chosen = stream.child("kept", 0).draws().choose(public.len(), kept);
         public = public.pick(&chosen);
     }
+    let whole = public.samples.ids().to_vec();
     if let Some(mix) = how.mix.as_ref().filter(|_| mixed > 0) {
         let more = other(&mix.set)?.train.samples;
         ensure!(
@@ -445,7 +446,6 @@ fn take_public(
             labelled: None,
             truth: None,
         };
-        let whole = public.samples.ids().to_vec();
         let mixed = more.ids().to_vec();
         return Ok((samples, Taken { whole, mixed }));
     }
@@ -460,7 +460,7 @@ fn take_public(
         }
     );
     let taken = Taken {
-        whole: public.samples.ids().to_vec(),
+        whole,
         mixed: Vec::new(),
     };
     let samples = PublicSamples {

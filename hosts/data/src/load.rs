@@ -45,7 +45,8 @@ pub fn load(set: &SetSpec, dir: &Path, normalise: Option<&Normalise>) -> Result<
     load_seen(set, dir, normalise, &mut |_, _| ())
 }
 
-/// As [`load`]; `see` sees the training and test rows as they were read, before they are normalised.
+/// As [`load`]; `see` sees the training and test rows as they were read, before they are
+/// normalised.
 pub(crate) fn load_seen(
     set: &SetSpec,
     dir: &Path,

@@ -242,7 +242,7 @@ impl<'a> CheckedStudy<'a> {
             }
             let folder = self.folder(&checked.key);
             let result = match failed.get(&folder) {
-                // whoever gets the tables is a reader; the terminal has shown the error
+                // tables are for readers; the terminal has shown the error
                 Some(_) if accounts(&checked.spec) => Err(WITHHELD.into()),
                 Some(why) => Err(why.clone()),
                 None => self.cached.read(&folder, &checked.spec),

@@ -95,8 +95,8 @@ fn differs<T>(
 }
 
 /// Checks the run in `folder`: the chain of its receipts, their signatures, and the hashes of its
-/// files; then repeats each aggregation and release whose messages were kept. `key` is the public key that must
-/// have signed it, in base64.
+/// files; then repeats each aggregation and release whose messages were kept. `key` is the
+/// public key that must have signed it, in base64.
 ///
 /// # Errors
 /// [`Difference`] for the first thing that is not as the receipts say; another error if something

@@ -152,7 +152,7 @@ class _Cards:
                 self.samples.pop(device, None)
 
     def limit(self, device: str, share: float) -> float | None:
-        """Bytes that networks may take of this device; `None`: nobody counts."""
+        """Bytes that networks may take of this device; `None` if there is no limit."""
         return share * torch.cuda.mem_get_info(device)[1] if device.startswith("cuda") else None
 
     @contextmanager

@@ -404,7 +404,8 @@ impl<'a> AnswerRooms<'a> {
         })
     }
 
-    /// Room for so many bytes, zeros, and where it is. It stays until the call has ended.
+    /// Returns a place for `bytes` zeros, as its offset and its address. The place stays until the
+    /// call has ended.
     pub(in crate::abi) fn room(&self, bytes: usize) -> Result<(usize, *mut u8)> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let behind = |at: usize| {
@@ -437,7 +438,7 @@ impl<'a> AnswerRooms<'a> {
             Some((from, map)) => unsafe { map.as_mut_ptr().add(at - from) },
             None => {
                 let room = self.area.address(at, bytes)?;
-                // SAFETY: `address` has looked that the bytes are mapped. Nobody else uses them:
+                // SAFETY: `address` checked that the bytes are mapped. No other code uses them:
                 // they lie behind the request, and the program waits for the answer.
                 unsafe { room.write_bytes(0, bytes) };
                 room
@@ -497,7 +498,7 @@ mod tests {
             for size in sizes {
                 let (at, room) = rooms.room(size).unwrap();
                 assert_eq!(at % ALIGNED, 0);
-                // SAFETY: so many bytes were given, and stay until the rooms are dropped.
+                // SAFETY: `room` gave this many bytes, and they stay until the rooms are dropped.
                 let room = unsafe { std::slice::from_raw_parts_mut(room, size) };
                 assert!(room.iter().all(|byte| *byte == 0), "turn {turn}, {size}");
                 given.push((at, room));

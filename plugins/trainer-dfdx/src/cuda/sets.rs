@@ -12,10 +12,11 @@ const AT_ONCE: usize = 1 << 20;
 
 /// The data sets of one card.
 #[derive(Debug, Default)]
-pub struct Sets(Mutex<Vec<Kept>>);
+pub struct Sets(Mutex<Vec<UsedSet>>);
 
+/// A data set that calls have used.
 #[derive(Debug)]
-struct Kept {
+struct UsedSet {
     of: Weak<Inputs>,
     /// All rows, from the second call on.
     rows: Option<Arc<Buffer>>,
@@ -28,7 +29,7 @@ impl Sets {
         let Ok(mut all) = self.0.try_lock() else {
             return false;
         };
-        let unused = |kept: &mut Kept| {
+        let unused = |kept: &mut UsedSet| {
             let rows = kept.rows.take_if(|rows| Arc::strong_count(rows) == 1);
             rows.is_some()
         };
@@ -76,7 +77,7 @@ impl Set {
             .iter_mut()
             .find(|k| k.of.as_ptr() == Arc::as_ptr(inputs));
         let Some(kept) = known else {
-            all.push(Kept {
+            all.push(UsedSet {
                 of: Arc::downgrade(inputs),
                 rows: None,
             });
