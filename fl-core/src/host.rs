@@ -3,8 +3,8 @@
 use crate::message::Bytes;
 use crate::privacy::{Epsilons, NoiseSource, Observer};
 use crate::{
-    Answer, ClientId, Evaluation, Examples, Faults, Public, Request, Result, Round, Samples,
-    SharedExecutor, Task, metrics,
+    Answer, ClientId, Evaluation, Examples, Faults, PrivacyEvent, Public, Request, Result, Round,
+    Samples, SharedExecutor, Task, metrics,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
@@ -410,6 +410,9 @@ pub struct RunOptions {
     /// Whether the clients' data were split from one set
     /// ([`Guarantee::after_split`](crate::privacy::Guarantee::after_split)).
     pub after_split: bool,
+    /// Releases of earlier runs whose results every observer of this run sees, such as public
+    /// samples that a run made from private rows. They count as releases of each client.
+    pub inherited: Vec<PrivacyEvent>,
 }
 
 impl RunOptions {
@@ -424,6 +427,7 @@ impl RunOptions {
             budget: None,
             evaluate_every: 1,
             after_split: false,
+            inherited: Vec::new(),
         }
     }
 }

@@ -87,6 +87,12 @@ impl<'h> RunState<'h> {
             told: BTreeMap::new(),
             asked: BTreeMap::new(),
         };
+        if state.is_none() && fed.ledger.accounts() {
+            for (id, _) in fed.host.roster() {
+                let charged = fed.ledger.charge_client(*id, options.inherited.clone());
+                charged.context("the releases of the run that made public samples")?;
+            }
+        }
         if let Some(state) = state {
             let saved: SavedServer =
                 postcard::from_bytes(state).context("the saved state of the server")?;

@@ -1,12 +1,14 @@
 //! `fl export`.
 
+use crate::attack::{FinishedRun, kept_generator, samples};
 use crate::{DataDir, Done, Failure, Overrides, print, say};
 use anyhow::{Context, bail};
 use clap::Args;
-use fl_core::{BuildContext, ClientId, Role, Stream, Trainer};
+use fl_core::{BuildContext, ClientId, Role, Samples, Stream, TaskKind, Trainer};
 use fl_data::DataSpec;
 use fl_registry::{Catalogue, Spec};
 use fl_report::Run;
+use ndarray::Axis;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -18,7 +20,7 @@ pub struct ExportArgs {
     dirs: Vec<PathBuf>,
     /// Every measurement of all of them, also of single clients, and bytes and epsilon after each
     /// step, as one CSV.
-    #[arg(long, value_name = "FILE", required_unless_present_any = ["tensorboard", "safetensors"])]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["tensorboard", "safetensors", "made"])]
     csv: Option<PathBuf>,
     /// An event file for each, below this folder: `tensorboard --logdir DIR`.
     #[arg(long, value_name = "DIR")]
@@ -26,11 +28,17 @@ pub struct ExportArgs {
     /// Kept models as safetensors files, below this folder.
     #[arg(long, value_name = "DIR")]
     safetensors: Option<PathBuf>,
+    /// Let the kept generator of each make this many inputs, in its own folder: the data set `made`.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    made: Option<u32>,
+    /// The made inputs follow from it.
+    #[arg(long, default_value_t = 0, requires = "made")]
+    seed: u64,
     #[command(flatten)]
     data: DataDir,
 }
 
-pub fn export(args: &ExportArgs, catalogue: &Catalogue) -> Done {
+pub fn export(args: &ExportArgs, catalogue: &Catalogue, line: &[String]) -> Done {
     let runs = Run::open_all(&args.dirs).map_err(|e| Failure::usage(format!("{e:#}")))?;
     for run in &runs {
         for notice in &run.notices {
@@ -59,8 +67,64 @@ pub fn export(args: &ExportArgs, catalogue: &Catalogue) -> Done {
             written.extend(models(run, &dir, args, catalogue)?);
         }
     }
+    for run in runs.iter().filter(|_| args.made.is_some()) {
+        written.push(make_inputs(&run.path, args, catalogue, line)?);
+    }
     let written: Vec<String> = written.iter().map(|p| p.display().to_string()).collect();
     print(written.join("\n"))
+}
+
+/// What a made input is asked about at once.
+const BATCH: usize = 100;
+
+/// Lets the generator of a run make inputs, and its final model name their classes. Returns the
+/// file.
+fn make_inputs(
+    dir: &Path,
+    args: &ExportArgs,
+    catalogue: &Catalogue,
+    line: &[String],
+) -> Result<PathBuf, Failure> {
+    let finished = FinishedRun::open(dir, &args.data, catalogue, line)?;
+    let (spec, data) = (&finished.spec, &finished.data);
+    let TaskKind::Classes(classes) = data.task.kind else {
+        return Err(Failure::usage(format!(
+            "{}: made inputs have one class each, and this run has {}",
+            dir.display(),
+            data.task.kind
+        )));
+    };
+    let mut generator = kept_generator(dir, spec, data)?;
+    let mut targets = finished.targets.iter();
+    let last = targets.find(|target| target.client.is_none());
+    let last = last.context("the server of this run has kept no model that names classes")?;
+    let mut model = last.load(dir, spec, data)?;
+    let stream = Stream::root(args.seed).child("made", 0);
+    let n = args.made.unwrap_or_default() as usize;
+    let rows = samples(generator.as_mut(), n, &stream)?;
+    let mut labels = Vec::new();
+    for rows in rows.axis_chunks_iter(Axis(0), BATCH) {
+        let samples = Samples::fresh(rows.to_owned(), data.task.input.clone())?;
+        let scores = model.predict(&samples)?;
+        labels.extend(
+            scores
+                .rows()
+                .into_iter()
+                .map(|row| fl_core::metrics::argmax(row) as u32),
+        );
+    }
+    // another run takes away what it takes from its own inputs
+    let (mut rows, _) = rows.into_raw_vec_and_offset();
+    if let Some(normalise) = &data.normalise {
+        let width = data.task.width();
+        rows.chunks_mut(width).for_each(|row| normalise.undo(row));
+    }
+    let path = fl_data::made_path(dir);
+    fl_sim::write(
+        &path,
+        &fl_data::made_file(&data.task.input, &rows, &labels, classes)?,
+    )?;
+    Ok(path)
 }
 
 /// Every model of a run that has parameters; says which have none.

@@ -416,7 +416,7 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
         Command::Report(args) => report::report(&args, &catalogue),
         Command::Compare(args) => report::compare(&args),
         Command::Verify(args) => verify::verify(&args, &catalogue),
-        Command::Export(args) => export::export(&args, &catalogue),
+        Command::Export(args) => export::export(&args, &catalogue, command),
         Command::Test(args) => cases::test(&args, &catalogue),
         Command::Completions { shell } => completions(shell),
         Command::Man { dir } => man(&dir),

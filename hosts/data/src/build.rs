@@ -3,6 +3,7 @@
 use crate::dataset::Source;
 use crate::dataset_spec::SetSpec;
 use crate::load::{Set, load_seen};
+use crate::normalise::Normalise;
 use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split, fraction_split};
 use crate::public::{Public, PublicFrom};
 use crate::ranges::check_ranges;
@@ -12,7 +13,7 @@ use crate::split::{Groups, by_file, by_user, extremes, split};
 use crate::split_spec::Split;
 use crate::undersampled::{self, Undersampled, Undersampler};
 use anyhow::{Context, Result, bail, ensure};
-use fl_core::{Examples, Inputs, Labels, Samples, Stream, Task};
+use fl_core::{Examples, Inputs, Labels, PrivacyEvent, Samples, Stream, Task};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::path::Path;
@@ -55,6 +56,10 @@ pub struct Assembled {
     pub digest: Option<String>,
     /// The hashes of single rows ([`build_identified`]).
     pub identity: Option<RowIdentity>,
+    /// What was taken from each value; `None` if the values are as in the files.
+    pub normalise: Option<Normalise>,
+    /// What the runs released that made some of these rows from clients' rows.
+    pub inherited: Vec<PrivacyEvent>,
     /// A row that two clients have. A guarantee for one example assumes that it is one client's.
     pub twice: Option<String>,
 }
@@ -291,6 +296,8 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         inferred,
         digest: identify.then(|| fl_core::hex(&digest_of_rows(own_hashes))),
         identity,
+        normalise,
+        inherited: Vec::new(),
         twice: twice.filter(|_| matches!(spec.split(), Split::ByFile | Split::ByUser)),
     };
     if let Some(how) = &spec.undersampled {

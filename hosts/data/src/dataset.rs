@@ -87,6 +87,12 @@ pub trait DataSet: Debug + Send + Sync + 'static {
         folder.found()
     }
 
+    /// The folder of the run that made its rows from clients' rows. What that run released counts in
+    /// the guarantees of every run with these rows.
+    fn made_by(&self) -> Option<&Path> {
+        None
+    }
+
     /// The files of its training rows, from which no public samples may come.
     fn private(&self, folder: &Folder<'_>) -> Vec<PathBuf> {
         self.paths(folder)

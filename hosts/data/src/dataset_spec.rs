@@ -127,6 +127,11 @@ impl SetSpec {
         self.set.paths(&self.folder(dir))
     }
 
+    /// The folder of the run that made its rows: see [`crate::DataSet::made_by`].
+    pub(crate) fn made_by(&self) -> Option<&Path> {
+        self.set.made_by()
+    }
+
     /// Are they a user's own files, of which only the files say what is to be learnt?
     pub(crate) fn of_a_user(&self) -> bool {
         self.set.task().is_none()

@@ -176,6 +176,11 @@ impl DataSpec {
         self.sets().flat_map(|set| set.paths(dir)).collect()
     }
 
+    /// The folders of the runs that made rows of it from clients' rows.
+    pub fn made_by(&self) -> impl Iterator<Item = &Path> {
+        self.sets().filter_map(SetSpec::made_by)
+    }
+
     /// Which published file is not in the data directory `dir`, and where to get it, before
     /// anything is read.
     pub fn missing(&self, dir: &Path) -> Option<String> {

@@ -9,7 +9,7 @@ use crate::sinks::TakeEvent;
 use crate::spending::RunSpending;
 use anyhow::bail;
 use fl_core::privacy::NoiseSource;
-use fl_core::{Problem, Protocol, RunOptions, Task};
+use fl_core::{PrivacyEvent, Problem, Protocol, RunOptions, Task};
 use fl_data::{Assembled, DataSpec, Split};
 use fl_registry::{Keep, LedgerUse, Spec};
 use fl_sim::{
@@ -141,7 +141,7 @@ pub fn execute(
         parts: spec.parts.clone(),
         options: run_options(
             spec,
-            data.task,
+            (data.task, data.inherited),
             options
                 .noise
                 .map_or_else(|| prepare::noise_source(spec), Ok)?,
@@ -253,7 +253,7 @@ fn open_spending(
 
 fn run_options(
     spec: &Spec<DataSpec>,
-    task: Task,
+    (task, inherited): (Task, Vec<PrivacyEvent>),
     noise: NoiseSource,
     spending: Option<&RunSpending>,
 ) -> RunOptions {
@@ -266,5 +266,6 @@ fn run_options(
         budget: spending.map_or(own.cloned(), |spending| spending.budget(own)),
         evaluate_every: spec.evaluate_every,
         after_split: spec.data.split().deals(),
+        inherited,
     }
 }

@@ -15,6 +15,7 @@ mod cached_runs;
 mod client_process;
 mod error;
 mod execute;
+mod inherited;
 mod node;
 mod node_file;
 mod placement;

@@ -148,6 +148,7 @@ impl Plan {
         let mut reached = Vec::new();
         if accounts {
             releases = planned(parts, &exchanges, everyone, &spec.faults, &make);
+            releases.inherit(&data.inherited);
             let open = Observer::ALL.into_iter();
             for observer in open.filter(|observer| exposed.to(*observer).is_empty()) {
                 let accountant: fl_core::Result<Box<dyn Accountant>> =

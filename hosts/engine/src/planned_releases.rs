@@ -34,6 +34,23 @@ impl PlannedReleases {
         })
     }
 
+    /// Adds releases of earlier runs: each counts as one of every client.
+    pub fn inherit(&mut self, earlier: &[PrivacyEvent]) {
+        let Some(clients) = self.clients.as_mut().filter(|_| !earlier.is_empty()) else {
+            return;
+        };
+        let own = Releases {
+            clients: std::mem::take(clients),
+            ..Releases::default()
+        };
+        let mut events = own.of_any_client();
+        events.extend(fl_ledger::counted(earlier));
+        clients.push(ClientReleases {
+            clients: vec![(0, ClientId::MAX)],
+            events,
+        });
+    }
+
     /// Returns the guarantee for them.
     pub fn price(&self, accountant: Box<dyn Accountant>, observer: Observer) -> Option<Guarantee> {
         fl_ledger::price(accountant, &self.seen_by(observer)?, observer).ok()

@@ -1,6 +1,7 @@
 //! Everything that is made before a run begins: the checked spec, its data, and its manifest.
 
 use crate::NotRun;
+use crate::inherited::inherit;
 use anyhow::{Context, ensure};
 use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::{BuildContext, Public, Stream, Task};
@@ -121,7 +122,10 @@ pub fn data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Assembled> {
         true => fl_data::build_identified,
         false => fl_data::build,
     };
-    build(&spec.data, dir, &Stream::root(spec.seed).child("data", 0)).context("data")
+    let stream = Stream::root(spec.seed).child("data", 0);
+    let mut data = build(&spec.data, dir, &stream).context("data")?;
+    inherit(spec, &mut data)?;
+    Ok(data)
 }
 
 /// What the protocol of a spec is made from: at the server and at the clients the same.

@@ -3,10 +3,12 @@
 mod blobs;
 mod cells;
 mod glyphs;
+mod made;
 mod multi_label;
 mod synthetic;
 
 pub use blobs::Blobs;
 pub use cells::Cells;
 pub use glyphs::Glyphs;
+pub use made::Made;
 pub use multi_label::MultiLabel;

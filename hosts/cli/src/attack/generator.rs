@@ -7,12 +7,13 @@ use anyhow::{Context, Result};
 use clap::Args;
 use fl_attack::{Likeness, frechet, likeness, ranges};
 use fl_core::{BuildContext, Examples, Generator, Role, Samples, Stream, Trainer};
-use fl_registry::Catalogue;
+use fl_data::{Assembled, DataSpec};
+use fl_registry::{Catalogue, Spec};
 use fl_report::Run;
 use fl_sim::{picture, write};
 use ndarray::{Array2, Axis, concatenate};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What a generator makes at once, and what a model is asked about at once.
 const BATCH: usize = 100;
@@ -35,6 +36,34 @@ pub struct GeneratorArgs {
     common: Common,
 }
 
+/// Returns the generator of inputs that a run has kept.
+pub fn kept_generator(
+    dir: &Path,
+    spec: &Spec<DataSpec>,
+    data: &Assembled,
+) -> Result<Box<dyn Generator>, Failure> {
+    let mut parts = spec.parts.iter();
+    let filled = parts.find(|part| part.decl.role == Role::Generator);
+    let slot = &filled
+        .ok_or_else(|| {
+            Failure::usage("this run's spec has no generator that makes inputs from noise (generators of features, and of images from label maps, do not count)")
+        })?
+        .slot;
+    let make = BuildContext {
+        task: data.task.clone(),
+        stream: Stream::root(spec.seed),
+    };
+    let path = dir.join("models").join(slot);
+    let state = std::fs::read(&path).map_err(|error| {
+        let path = path.display();
+        Failure::usage(format!("{path}: {error}: the run has kept no generator"))
+    })?;
+    let mut generator: Box<dyn Generator> = spec.parts.build(Role::Generator, slot, None, &make)?;
+    let loaded = generator.load(&state);
+    loaded.with_context(|| path.display().to_string())?;
+    Ok(generator)
+}
+
 /// Made inputs compared with private examples.
 #[derive(Serialize)]
 struct NearestPrivate {
@@ -54,28 +83,7 @@ pub fn made(args: &GeneratorArgs, catalogue: &Catalogue, line: &[String]) -> Don
         data,
         targets,
     } = FinishedRun::open(&args.dir, &args.common.data, catalogue, line)?;
-    let slot = spec
-        .parts
-        .iter()
-        .find(|part| part.decl.role == Role::Generator)
-        .map(|part| part.slot.clone())
-        .ok_or_else(|| {
-            Failure::usage("this run's spec has no generator that makes inputs from noise (generators of features, and of images from label maps, do not count)")
-        })?;
-    let make = BuildContext {
-        task: data.task.clone(),
-        stream: Stream::root(spec.seed),
-    };
-    let path = args.dir.join("models").join(&slot);
-    let state = std::fs::read(&path).map_err(|error| {
-        let path = path.display();
-        Failure::usage(format!("{path}: {error}: the run has kept no generator"))
-    })?;
-    let mut generator: Box<dyn Generator> =
-        spec.parts.build(Role::Generator, &slot, None, &make)?;
-    generator
-        .load(&state)
-        .with_context(|| path.display().to_string())?;
+    let mut generator = kept_generator(&args.dir, &spec, &data)?;
     let stream = Stream::root(args.common.seed).child("made", 0);
     let made = samples(generator.as_mut(), args.inputs as usize, &stream)?;
     let some = |what: &str, of: Array2<f32>| {
@@ -130,7 +138,8 @@ fn values(of: &Examples) -> Array2<f32> {
     of.samples.values()
 }
 
-fn samples(generator: &mut dyn Generator, n: usize, stream: &Stream) -> Result<Array2<f32>> {
+/// Makes `n` inputs, one row each.
+pub fn samples(generator: &mut dyn Generator, n: usize, stream: &Stream) -> Result<Array2<f32>> {
     let mut all = Vec::new();
     for (at, from) in (0..n).step_by(BATCH).enumerate() {
         let batch = BATCH.min(n - from);

@@ -9,6 +9,9 @@ mod slopes;
 mod substitute;
 mod target;
 
+pub use generator::{kept_generator, samples};
+pub use target::FinishedRun;
+
 use crate::Done;
 use clap::Subcommand;
 use fl_registry::Catalogue;

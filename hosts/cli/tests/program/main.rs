@@ -21,6 +21,7 @@ mod isolation;
 mod kills;
 mod ledger;
 mod library;
+mod made;
 mod methods;
 mod mistakes;
 mod neighbours;

@@ -1,0 +1,71 @@
+//! What a run released whose made inputs another run uses.
+
+use anyhow::{Context, bail};
+use fl_core::PrivacyEvent;
+use fl_core::privacy::{Noise, Observer, Protection};
+use fl_data::{Assembled, DataSpec};
+use fl_registry::Spec;
+use fl_report::Run;
+use fl_sim::{Releases, as_event};
+use std::path::Path;
+
+/// Adds to `data` what the runs released that made rows of it. Readers of such a run may have these
+/// rows, and every observer of this run sees results of them.
+///
+/// # Errors
+/// If such a run is not done, or the spec has a budget, which counts the releases of one run only.
+pub(crate) fn inherit(spec: &Spec<DataSpec>, data: &mut Assembled) -> anyhow::Result<()> {
+    if !spec.parts.has("accountant") {
+        return Ok(());
+    }
+    for folder in spec.data.made_by() {
+        let run = folder.display();
+        if spec.budget.is_some() {
+            bail!(
+                "budget: it counts the releases of this run only, and {run} released what its made inputs show; leave `budget` out"
+            );
+        }
+        match released(folder, spec)? {
+            Ok(releases) => {
+                let of_clients = releases.of_any_client();
+                let all = releases.server.iter().chain(&of_clients);
+                let shown = |event: &PrivacyEvent| event.seen_by(Observer::Readers);
+                data.inherited
+                    .extend(all.map(as_event).map(|event| shown(&event)));
+            }
+            Err(why) => data.inferred.push(format!(
+                "the run in {run} made samples from clients' rows, {why}"
+            )),
+        }
+    }
+    Ok(())
+}
+
+/// Returns what readers of the results of a run saw, or why no guarantee covers it.
+fn released(folder: &Path, spec: &Spec<DataSpec>) -> anyhow::Result<Result<Releases, String>> {
+    let run = Run::open_brief(folder)?;
+    let not_done = || format!("{}: the run is not done", folder.display());
+    let summary = run.summary.as_ref().with_context(not_done)?;
+    let holds = match summary.outcome.protection(Observer::Readers) {
+        Some(Protection::Holds(holds)) => holds,
+        Some(Protection::Nothing { nothing, .. }) => {
+            let why = nothing.join("; ");
+            return Ok(Err(format!("without a guarantee against readers: {why}")));
+        }
+        None => return Ok(Err("without an accountant".into())),
+    };
+    let why = if holds.noise == Noise::Seeded && spec.noise != Noise::Seeded {
+        "with noise from its seed"
+    } else if !holds.claimed_by.is_empty() {
+        "and its guarantee rests on claims of loaded parts"
+    } else if holds.after_split && !spec.data.split().deals() {
+        "and its guarantee is one for rows after a split"
+    } else {
+        let releases = summary.releases.clone().map(serde_json::from_value);
+        return Ok(match releases {
+            Some(Ok(releases)) => Ok(releases),
+            _ => Err("and its folder does not list the releases".into()),
+        });
+    };
+    Ok(Err(why.into()))
+}
