@@ -16,6 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// What a client measures when it trains a model on examples.
+const TRAINING_LOSS: &str = "training-loss";
+
 /// A client whose host is in this process.
 pub(crate) struct ClientCore {
     pub(super) id: ClientId,
@@ -240,6 +243,11 @@ impl ClientCalls for ClientCore {
     }
     fn fitted(&mut self, loss: Option<f64>) {
         self.training_loss = loss;
+        // of several trainings the last counts, as in the message
+        self.measures.retain(|(name, _)| name != TRAINING_LOSS);
+        if let Some(loss) = loss {
+            self.measure(TRAINING_LOSS, loss);
+        }
     }
     fn aggregate(&mut self, slot: &str, round: Round, inbox: &dyn AnyInbox) -> Result<Erased> {
         let part = self.store.get::<Box<dyn AnyAggregator>>(slot)?;

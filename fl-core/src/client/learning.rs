@@ -16,7 +16,8 @@ impl Client {
     }
 
     /// Trains a model on these labelled examples. Its mean loss is the training loss of the answer
-    /// ([`crate::ClientMessage::training_loss`]).
+    /// ([`crate::ClientMessage::training_loss`]), and the measure `training-loss` of the client
+    /// ([`Client::measure`]).
     ///
     /// # Errors
     /// As [`Client::fit_own`].
