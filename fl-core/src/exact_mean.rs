@@ -420,24 +420,102 @@ twice! {
     }
 }
 
-/// Adds a number to the lanes of a sum, the highest first.
+/// Numbers that are added at once: a loop over so many has a vector for each step. The loops over
+/// them have no closures and no iterators, because the compiler does not always inline these, and
+/// then adds one number at a time.
+const WIDE: usize = 8;
+
+/// Returns the `W` numbers from `at` on.
 #[inline(always)]
-fn add_to_lanes<const L: usize>(sums: &mut [f64; L], number: f64, anchors: &[f64; L]) {
-    let mut rest = number;
-    for lane in (1..L).rev() {
-        let part = (anchors[lane] + rest) - anchors[lane];
-        sums[lane] += part;
-        rest -= part;
-    }
-    sums[0] += rest;
+fn some<const W: usize>(of: &[f32], at: usize) -> &[f32; W] {
+    of[at..].first_chunk().expect("as many as are asked for")
 }
 
-/// Returns the lanes of `n` sums.
+/// Adds `W` numbers to the lanes of as many sums, the highest lane first.
 #[inline(always)]
-fn lanes_of<const L: usize>(all: &mut [f64], n: usize) -> [&mut [f64]; L] {
-    let mut lanes = all.chunks_exact_mut(n);
-    // slices of one length, so that the compiler needs no further checks
-    std::array::from_fn(|_| &mut lanes.next().unwrap_or_default()[..n])
+#[allow(clippy::needless_range_loop, reason = "see `WIDE`")]
+fn add_to_lanes<const W: usize, const L: usize>(
+    sums: &mut [[f64; W]; L],
+    numbers: [f64; W],
+    anchors: &[f64; L],
+) {
+    let mut rest = numbers;
+    for lane in (1..L).rev() {
+        for i in 0..W {
+            let part = (anchors[lane] + rest[i]) - anchors[lane];
+            sums[lane][i] += part;
+            rest[i] -= part;
+        }
+    }
+    for i in 0..W {
+        sums[0][i] += rest[i];
+    }
+}
+
+/// Returns the lanes of the `W` sums from `at` on, of `n`.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "see `WIDE`")]
+fn lanes_of<const W: usize, const L: usize>(all: &[f64], n: usize, at: usize) -> [[f64; W]; L] {
+    let mut sums = [[0.0; W]; L];
+    for lane in 0..L {
+        sums[lane].copy_from_slice(&all[lane * n + at..][..W]);
+    }
+    sums
+}
+
+/// Writes them back.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "see `WIDE`")]
+fn keep_lanes<const W: usize, const L: usize>(
+    all: &mut [f64],
+    n: usize,
+    at: usize,
+    sums: &[[f64; W]; L],
+) {
+    for lane in 0..L {
+        all[lane * n + at..][..W].copy_from_slice(&sums[lane]);
+    }
+}
+
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "see `WIDE`")]
+fn add_some_products<const W: usize, const K: usize, const L: usize>(
+    all: &mut [f64],
+    (n, at): (usize, usize),
+    sent: &[&[f32]; K],
+    w: &[f64; K],
+    anchors: &[f64; L],
+) {
+    let mut sums = lanes_of::<W, L>(all, n, at);
+    for k in 0..K {
+        let (sent, mut products) = (some::<W>(sent[k], at), [0.0; W]);
+        for i in 0..W {
+            products[i] = w[k] * f64::from(sent[i]);
+        }
+        add_to_lanes(&mut sums, products, anchors);
+    }
+    keep_lanes(all, n, at, &sums);
+}
+
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "see `WIDE`")]
+fn add_some_sums<const W: usize, const K: usize, const L: usize>(
+    all: &mut [f64],
+    (n, at): (usize, usize),
+    sent: &[&[f32]; K],
+    w: &[f64; K],
+    anchors: &[f64; L],
+) {
+    let mut sum = [0.0; W];
+    for k in 0..K {
+        let sent = some::<W>(sent[k], at);
+        for i in 0..W {
+            sum[i] += w[k] * f64::from(sent[i]);
+        }
+    }
+    let mut sums = lanes_of::<W, L>(all, n, at);
+    add_to_lanes(&mut sums, sum, anchors);
+    keep_lanes(all, n, at, &sums);
 }
 
 twice! {
@@ -446,16 +524,12 @@ twice! {
         all: &mut [f64], sent: [&[f32]; K], w: [f64; K], anchors: [f64; L]
     ) {
         let n = sent[0].len();
-        let sent = sent.map(|s| &s[..n]);
-        let lanes: [&mut [f64]; L] = lanes_of(all, n);
-        for i in 0..n {
-            let mut sums: [f64; L] = std::array::from_fn(|lane| lanes[lane][i]);
-            for k in 0..K {
-                add_to_lanes(&mut sums, w[k] * f64::from(sent[k][i]), &anchors);
-            }
-            for lane in 0..L {
-                lanes[lane][i] = sums[lane];
-            }
+        let whole = n - n % WIDE;
+        for at in (0..whole).step_by(WIDE) {
+            add_some_products::<WIDE, K, L>(all, (n, at), &sent, &w, &anchors);
+        }
+        for at in whole..n {
+            add_some_products::<1, K, L>(all, (n, at), &sent, &w, &anchors);
         }
     }
 }
@@ -466,18 +540,12 @@ twice! {
         all: &mut [f64], sent: [&[f32]; K], w: [f64; K], anchors: [f64; L]
     ) {
         let n = sent[0].len();
-        let sent = sent.map(|s| &s[..n]);
-        let lanes: [&mut [f64]; L] = lanes_of(all, n);
-        for i in 0..n {
-            let mut sum = 0.0;
-            for k in 0..K {
-                sum += w[k] * f64::from(sent[k][i]);
-            }
-            let mut sums: [f64; L] = std::array::from_fn(|lane| lanes[lane][i]);
-            add_to_lanes(&mut sums, sum, &anchors);
-            for lane in 0..L {
-                lanes[lane][i] = sums[lane];
-            }
+        let whole = n - n % WIDE;
+        for at in (0..whole).step_by(WIDE) {
+            add_some_sums::<WIDE, K, L>(all, (n, at), &sent, &w, &anchors);
+        }
+        for at in whole..n {
+            add_some_sums::<1, K, L>(all, (n, at), &sent, &w, &anchors);
         }
     }
 }

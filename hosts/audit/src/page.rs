@@ -5,6 +5,7 @@ use crate::judge::Difference;
 use anyhow::Result;
 use fl_core::privacy::short;
 use fl_report::Section;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The files of a finished audit: JSON, Markdown and a page.
@@ -74,8 +75,13 @@ impl Audit {
         all
     }
 
-    /// The notes, and why observers have no claim.
+    /// The notes, whose word the claims are, and why observers have none.
     pub fn remarks(&self) -> Vec<String> {
+        let by = self.findings.iter().flat_map(|f| &f.claim);
+        let by: BTreeSet<&String> = by.flat_map(|claim| &claim.claimed_by).collect();
+        let by = by.into_iter().map(|library| {
+            format!("the guarantee is as claimed by {library}, whose parts may behave otherwise outside of an audit")
+        });
         let none = self.findings.iter().filter(|f| f.claim.is_none());
         let none = none.map(|f| {
             format!(
@@ -85,7 +91,7 @@ impl Audit {
                 f.no_claim.join("; ")
             )
         });
-        self.notes.iter().cloned().chain(none).collect()
+        self.notes.iter().cloned().chain(by).chain(none).collect()
     }
 
     fn markdown(&self) -> String {

@@ -3,10 +3,11 @@
 use crate::{Done, Failure, print, width};
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
-use fl_core::privacy::{Observer, Protections, short};
+use fl_core::privacy::{Observer, Protection, Protections, short};
 use fl_ledger::{AccountantId, Amount, DataLedger, DataSet, Entry, Head, Limit, State};
 use fl_registry::{Catalogue, columns, fill};
 use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 #[derive(Subcommand)]
@@ -166,6 +167,7 @@ fn show(
             "id", "run", "began", "state", "server", "clients", "readers",
         ];
         let mut table = vec![heads.map(String::from)];
+        let mut caveats: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
         for run in &set.runs {
             let alone = alone(run, &make);
             let epsilon = |observer| match alone.get(&observer).and_then(|p| p.guarantee()) {
@@ -173,8 +175,13 @@ fn show(
                 None => "nothing".into(),
             };
             let id = &run.reservation.id.run;
+            let id = &id[..id.len().min(8)];
+            let holds = alone.values().filter(|of| of.guarantee().is_some());
+            for caveat in holds.flat_map(Protection::caveats) {
+                caveats.entry(caveat).or_default().insert(id);
+            }
             table.push([
-                id[..id.len().min(8)].into(),
+                id.into(),
                 run.title(),
                 run.reservation.time.clone(),
                 state(run).into(),
@@ -184,6 +191,10 @@ fn show(
             ]);
         }
         out += &columns(&table, width());
+        for (caveat, ids) in caveats {
+            let ids = Vec::from_iter(ids).join(", ");
+            out += &(fill(&format!("epsilon of {ids} is {caveat}"), width()) + "\n");
+        }
         for (observer, together) in set.together(&make) {
             let text = format!("together, against {observer}: {together}");
             out += &(fill(&text, width()) + "\n");

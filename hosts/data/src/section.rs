@@ -125,6 +125,14 @@ impl DataSpec {
         self.split.clone().unwrap_or_else(own)
     }
 
+    /// Does it deal rows, or users, to the clients at random? One less would deal all of them anew.
+    pub fn deals(&self) -> bool {
+        match self.split() {
+            Split::ByUser => self.set.users() != Some(self.clients()),
+            split => split.deals(),
+        }
+    }
+
     /// Settles what depends on where the spec is (relative paths: `folder` is the spec's) and on
     /// the files that it names. Returns what is wrong: where below `data`, and the mistake.
     pub fn resolve(&mut self, folder: &Path) -> Vec<Problem> {

@@ -35,7 +35,8 @@ fl_core::choices! {
 
 impl Split {
     /// Does it deal the rows of one set to the clients? One row less would deal all of them anew.
-    pub fn deals(&self) -> bool {
+    /// [`DataSpec::deals`](crate::DataSpec::deals) knows of users too.
+    pub(crate) fn deals(&self) -> bool {
         !matches!(self, Self::ByFile | Self::ByUser | Self::Own)
     }
 }

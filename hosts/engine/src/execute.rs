@@ -265,7 +265,7 @@ fn run_options(
         faults: spec.faults.clone(),
         budget: spending.map_or(own.cloned(), |spending| spending.budget(own)),
         evaluate_every: spec.evaluate_every,
-        after_split: spec.data.split().deals(),
+        after_split: spec.data.deals(),
         inherited,
     }
 }

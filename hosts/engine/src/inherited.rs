@@ -58,7 +58,7 @@ fn released(folder: &Path, spec: &Spec<DataSpec>) -> anyhow::Result<Result<Relea
         "with noise from its seed"
     } else if !holds.claimed_by.is_empty() {
         "and its guarantee rests on claims of loaded parts"
-    } else if holds.after_split && !spec.data.split().deals() {
+    } else if holds.after_split && !spec.data.deals() {
         "and its guarantee is one for rows after a split"
     } else {
         let releases = summary.releases.clone().map(serde_json::from_value);

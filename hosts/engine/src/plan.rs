@@ -156,7 +156,7 @@ impl Plan {
                 let guarantee = accountant.ok().and_then(|a| releases.price(a, observer));
                 let told = |guarantee| Guarantee {
                     noise: spec.noise,
-                    after_split: spec.data.split().deals(),
+                    after_split: spec.data.deals(),
                     claimed_by: claimed_by.clone(),
                     ..guarantee
                 };

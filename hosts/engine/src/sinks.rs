@@ -1,5 +1,6 @@
 //! Sends the events of a run to the sinks of its spec, while it runs.
 
+use crate::study::WITHHELD;
 use crate::{ExecuteOptions, NotRun};
 use fl_data::DataSpec;
 use fl_registry::Spec;
@@ -40,11 +41,16 @@ pub fn step_json(report: &StepReport<'_>) -> Json {
         "step": cost.step, "number": number, "of": of, "metrics": metrics,
         "accuracy": accuracy, "seconds": seconds,
         "bytes_up": cost.bytes_up, "bytes_down": cost.bytes_down, "epsilon": cost.privacy,
+        "guarantees": cost.protections,
     })
 }
 
 /// The sinks of a run.
-pub(crate) struct Sinks(Option<Rc<RefCell<TakeEvent>>>);
+pub(crate) struct Sinks {
+    take: Option<Rc<RefCell<TakeEvent>>>,
+    /// Whether the text of an error may hold private values.
+    withholds: bool,
+}
 
 /// Opens the sinks of a spec and lets them, and the listener of the options, hear of the run's
 /// begin and of each step.
@@ -55,6 +61,7 @@ pub(crate) fn open<'a>(
     spec: &Spec<DataSpec>,
     options: &mut ExecuteOptions<'a>,
 ) -> anyhow::Result<Sinks> {
+    let withholds = spec.parts.has("accountant");
     let mut listeners: Vec<TakeEvent> = options.events.take().into_iter().collect();
     if !spec.sinks.is_empty() {
         let open = OPEN.get().ok_or_else(|| NotRun::usage(NO_PYTHON))?;
@@ -63,7 +70,10 @@ pub(crate) fn open<'a>(
         listeners.push(take);
     }
     if listeners.is_empty() {
-        return Ok(Sinks(None));
+        return Ok(Sinks {
+            take: None,
+            withholds,
+        });
     }
     let take: TakeEvent =
         Box::new(move |event| listeners.iter_mut().for_each(|listener| listener(event)));
@@ -89,15 +99,20 @@ pub(crate) fn open<'a>(
             .as_mut()
             .map_or(Next::GoOn, |on_step| on_step(report))
     }));
-    Ok(Sinks(Some(take)))
+    Ok(Sinks {
+        take: Some(take),
+        withholds,
+    })
 }
 
 impl Sinks {
     /// The run has ended.
     pub(crate) fn end(self, outcome: &anyhow::Result<Outcome>) {
-        let Some(take) = self.0 else { return };
+        let Some(take) = self.take else { return };
         let event = match outcome {
             Ok(outcome) => json!({"event": "end", "outcome": outcome}),
+            // sinks write it into files
+            Err(_) if self.withholds => json!({"event": "end", "error": WITHHELD}),
             Err(error) => json!({"event": "end", "error": format!("{error:#}")}),
         };
         take.borrow_mut()(&event);

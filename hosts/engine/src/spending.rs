@@ -311,7 +311,7 @@ fn reservation(
             name: wanted.data.clone().unwrap_or(spec.data.set.name().into()),
             split: split(&rows, identity, plan),
             rows,
-            dealt: spec.data.split().deals(),
+            dealt: spec.data.deals(),
             sample: ledger.sample(identity.clients.iter().flatten())?,
             public: ledger.sample(identity.public.iter())?,
         },

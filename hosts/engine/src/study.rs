@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What tables say of a failed run with an accountant.
-const WITHHELD: &str = "with an accountant the text of an error stays at the terminal, because it may hold private values";
+/// What tables and sinks say of a failed run with an accountant.
+pub(crate) const WITHHELD: &str = "with an accountant the text of an error stays at the terminal, because it may hold private values";
 
 /// Which study, and where its runs are.
 pub struct StudyRequest {

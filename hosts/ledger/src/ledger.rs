@@ -142,6 +142,8 @@ pub struct DataLedger {
     chain: Chain,
     id: String,
     limit: Option<Limit>,
+    /// Digest of the key of the row hashes; empty in a ledger of an older fl.
+    key: String,
     entries: Vec<Entry>,
 }
 
@@ -163,6 +165,10 @@ impl DataLedger {
         key.into()
     }
 
+    fn digest_of_key(key: &[u8]) -> String {
+        fl_core::hex(&Sha256::digest(key))
+    }
+
     /// Makes a new ledger. The files beside it end in `.head` and `.key`; only their owner may read
     /// them.
     ///
@@ -182,13 +188,17 @@ impl DataLedger {
         let mut options = OpenOptions::new();
         let made = fl_sim::open_own(path, options.write(true).create_new(true));
         made.with_context(|| format!("making {}", path.display()))?;
-        let key = random_name()
-            .and_then(|key| fl_sim::write_secret(&Self::key_file(path), key.as_bytes()));
-        let first = key.and_then(|()| files.begin()).and_then(|()| {
+        let key = random_name().and_then(|key| {
+            fl_sim::write_secret(&Self::key_file(path), key.as_bytes())?;
+            Ok(Self::digest_of_key(key.as_bytes()))
+        });
+        let first = key.and_then(|key| {
+            files.begin()?;
             Chain::new(files.clone()).append(&Record::Begun {
                 version: VERSION,
                 ledger: random_name()?,
                 limit,
+                key,
             })
         });
         first.inspect_err(|_| {
@@ -219,6 +229,7 @@ impl DataLedger {
             chain: Chain::new(files),
             id: String::new(),
             limit: None,
+            key: String::new(),
             entries: Vec::new(),
         };
         ledger.read_new()?;
@@ -247,13 +258,19 @@ impl DataLedger {
                 .with_context(|| format!("reading {}", path.display())),
         };
         if let Some(key) = read()? {
+            ensure!(
+                self.key.is_empty() || self.key == Self::digest_of_key(&key),
+                "{} is not the key of {}: with another key its rows cannot be compared with those of other runs; put the right one back",
+                path.display(),
+                self.path().display()
+            );
             return Ok(key);
         }
         let _lock = self.chain.files().lock()?;
         let keyed = self.entries.iter().map(|entry| &entry.reservation.data);
         let keyed = keyed.into_iter().any(|data| !data.sample.is_empty());
         ensure!(
-            !keyed,
+            self.key.is_empty() && !keyed,
             "{} is missing: without it the rows of a run cannot be compared with those of other runs; put it back beside {}",
             path.display(),
             self.path().display()
@@ -335,6 +352,7 @@ impl DataLedger {
                 version,
                 ledger,
                 limit,
+                key,
             } => {
                 ensure!(
                     version == VERSION,
@@ -342,7 +360,7 @@ impl DataLedger {
                     self.path().display()
                 );
                 ensure!(self.id.is_empty(), "{} begins twice", self.path().display());
-                (self.id, self.limit) = (ledger, limit);
+                (self.id, self.limit, self.key) = (ledger, limit, key);
             }
             Record::Reserved(reservation) => {
                 // a run that stopped in order continues from there with another spec, and draws
@@ -410,6 +428,7 @@ impl DataLedger {
             chain: Chain::new(self.chain.files().clone()),
             id: self.id.clone(),
             limit: self.limit.clone(),
+            key: self.key.clone(),
             entries: self.entries.clone(),
         };
         // a reservation changes nothing that could fail

@@ -145,6 +145,9 @@ pub(crate) enum Record {
         /// Tells ledgers apart.
         ledger: String,
         limit: Option<Limit>,
+        /// Digest of the key of the row hashes.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        key: String,
     },
     /// A run begins, or resumes.
     Reserved(Box<Reservation>),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import _data, _model
+from . import _data, _fl, _model
 from ._errors import RunError
 
 
@@ -68,7 +68,8 @@ class Results:
 
     @property
     def epsilon(self) -> float | None:
-        """Epsilon against readers of the results, who see least; `None`: nothing is guaranteed. For the others see `guarantees`."""
+        """Epsilon against readers of the results, who see least; `None`: nothing is guaranteed. With seeded noise, or as the claim of a
+        library, it is an estimate: see `guarantees`, also for the other observers."""
         readers = self.guarantees.get("readers", {})
         if "nothing" in readers or not readers:
             return None
@@ -186,8 +187,9 @@ class Results:
                 std = self.metrics.get(f"{key}.std")
                 more = "" if std is None else f" &plusmn; {std:.4f}"
                 rows += f"<tr><td>{html.escape(key)}</td><td>{value:.4f}{more}</td></tr>"
-        privacy = "nothing is guaranteed" if self.epsilon is None else f"epsilon {self.epsilon:.4g}"
-        rows += f"<tr><td>privacy</td><td>{privacy}</td></tr>"
+        readers = self.guarantees.get("readers")
+        privacy = f"against readers: {_fl.guarantee(json.dumps(readers))[0]}" if readers else "nothing is guaranteed"
+        rows += f"<tr><td>privacy</td><td>{html.escape(privacy)}</td></tr>"
         rows += f"<tr><td>bytes</td><td>{self.bytes['up']:,} up, {self.bytes['down']:,} down</td></tr>"
         head = f"{html.escape(self.name)} (seed {self.outcome['seed']}, {self.rounds} steps, {self.seconds:.1f} s)"
         foot = f"<code>{self.digest[:16]}</code> {html.escape(str(self.folder))}"

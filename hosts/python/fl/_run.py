@@ -81,7 +81,8 @@ def run(
     `memory` is how many bytes the program is to hold at most (what Python holds counts too). `on_step` is called after each step with a mapping:
     `step`, its `number` of `of` rounds (0: it runs once), `metrics` (each measure of the step; deviations over clients end in
     `.std`), `each` (values by client of measures that have them), `accuracy` (the last score), `bytes_up`, `bytes_down` and their
-    sum `bytes` so far, `epsilon` by observer so far (`None` without an accountant) and `seconds` so far. When it returns `fl.STOP`,
+    sum `bytes` so far, `epsilon` by observer so far (`None` without an accountant), the `guarantees` that it is a part of, as in
+    `Results.guarantees`, and `seconds` so far. When it returns `fl.STOP`,
     the rounds end and the run comes to its results; a run with an accountant fails then, for its epsilon would follow from results.
     `stop-when` in a spec does the same by a rule. An exception in `on_step` ends the run as Ctrl-C does.
 

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from . import _fl
 from ._errors import SpecError
 
 
@@ -30,8 +31,9 @@ class Sink:
     """Hears of a run: once of its begin, of each step, and of its end.
 
     `begin` is a mapping with `name`, `seed`, `folder` and the resolved `spec`. `step` is as `fl.run` gives it to `on_step`: `step`,
-    `number`, `of`, `metrics` by name, `each` by client, `accuracy`, `bytes_up`, `bytes_down`, `epsilon` by observer, `seconds`.
-    `end` has the `outcome` as in `outcome.json`, or an `error`.
+    `number`, `of`, `metrics` by name, `each` by client, `accuracy`, `bytes_up`, `bytes_down`, `epsilon` by observer, `guarantees` that
+    they are a part of, `seconds`. `end` has the `outcome` as in `outcome.json`, or an `error`; with an accountant the text of an error
+    stays at the terminal. `caveats` says what a reader must know of an epsilon.
     """
 
     def begin(self, run: dict[str, Any]) -> None:
@@ -49,6 +51,21 @@ def scalars(step: Mapping[str, Any]) -> dict[str, float]:
     found = {**step["metrics"], "bytes.up": step["bytes_up"], "bytes.down": step["bytes_down"], "seconds": step["seconds"]}
     found |= {f"epsilon.{observer}": value for observer, value in (step["epsilon"] or {}).items() if value is not None}
     return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def guarantees(told: Mapping[str, Any]) -> dict[str, str]:
+    """The guarantee against each observer, or why there is none, in a text, as the program prints it: of a step, or of `end`."""
+    return {observer: _fl.guarantee(json.dumps(one))[0] for observer, one in _told(told).items()}
+
+
+def caveats(told: Mapping[str, Any]) -> dict[str, str]:
+    """What a reader must know of the epsilon against each observer: that its noise is seeded, who claims it, or why there is no
+    guarantee. Empty if there is nothing to know."""
+    return {observer: "; ".join(_fl.guarantee(json.dumps(one))[1]) for observer, one in _told(told).items()}
+
+
+def _told(told: Mapping[str, Any]) -> dict[str, Any]:
+    return (told["outcome"].get("privacy") if "outcome" in told else told.get("guarantees")) or {}
 
 
 class JsonLines(Sink):
@@ -90,14 +107,20 @@ class Prometheus(Sink):
         rows: list[tuple[str, dict[str, str], float]] = [("fl_run_running", {}, 1.0), ("fl_round", {}, float(step["number"])), ("fl_rounds", {}, float(step["of"]))]
         rows += [("fl_metric", {"metric": name}, value) for name, value in step["metrics"].items() if value is not None]
         rows += [("fl_bytes_total", {"direction": way}, float(step[f"bytes_{way}"])) for way in ("up", "down")]
-        rows += [("fl_epsilon", {"observer": who}, value) for who, value in (step["epsilon"] or {}).items() if value is not None]
         rows += [("fl_run_seconds", {}, float(step["seconds"]))]
         self._last = rows
-        self._write(rows)
+        self._write(rows + self._epsilons(step["guarantees"] or {}, caveats(step)))
 
     def end(self, end: dict[str, Any]) -> None:
         last = [row for row in getattr(self, "_last", []) if row[0] != "fl_run_running"]
-        self._write([("fl_run_running", {}, 0.0), ("fl_run_failed", {}, float("error" in end)), *last])
+        # a run that failed guarantees nothing
+        told = _told(end)
+        self._write([("fl_run_running", {}, 0.0), ("fl_run_failed", {}, float("error" in end)), *last, *self._epsilons(told, caveats(end))])
+
+    def _epsilons(self, told: Mapping[str, Any], known: Mapping[str, str]) -> list[tuple[str, dict[str, str], float]]:
+        """The epsilon against each observer, with what a reader must know of it; none where there is no guarantee."""
+        holds = {who: one["epsilon"] for who, one in told.items() if one.get("epsilon") is not None}
+        return [("fl_epsilon", {"observer": who} | ({"caveats": known[who]} if known[who] else {}), value) for who, value in holds.items()]
 
     def _write(self, rows: Iterable[tuple[str, dict[str, str], float]]) -> None:
         lines, seen = [], set()
@@ -112,10 +135,31 @@ class Prometheus(Sink):
         os.replace(part, self._path)
 
 
-class TensorBoard(Sink):
+class _Scalars(Sink):
+    """A sink that cannot take numbers back: where the run ends without a guarantee, the last epsilon is NaN."""
+
+    def __init__(self) -> None:
+        self._number, self._held, self._last = 0, set[str](), dict[str, str]()
+
+    def _scalars(self, step: Mapping[str, Any]) -> dict[str, float]:
+        found = scalars(step)
+        self._number = step["number"]
+        self._held |= {name for name in found if name.startswith("epsilon.")}
+        self._last = guarantees(step)
+        return found
+
+    def _ended(self, end: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, float]]:
+        """The guarantee against each observer, in a text, and the epsilons that are none after all."""
+        told = dict.fromkeys(self._last, "nothing: the run failed") if "error" in end else guarantees(end)
+        holds = {f"epsilon.{who}" for who, one in _told(end).items() if one.get("epsilon") is not None}
+        return told, dict.fromkeys(sorted(self._held - holds), math.nan)
+
+
+class TensorBoard(_Scalars):
     """Scalars for TensorBoard, in a folder of events for each run. Needs `tensorboard`."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None):
+        super().__init__()
         _needs("tensorboard", "tensorboard")
         self.path = path
 
@@ -129,18 +173,39 @@ class TensorBoard(Sink):
         self._writer = EventFileWriter(str(folder))
 
     def step(self, step: dict[str, Any]) -> None:
-        values = [self._summary.Value(tag=name.replace(".", "/"), simple_value=value) for name, value in scalars(step).items()]
-        self._writer.add_event(self._event(step=step["number"], wall_time=time.time(), summary=self._summary(value=values)))
-        self._writer.flush()
+        known = {f"epsilon.{who}": text for who, text in caveats(step).items()}
+        self._write(self._value(name, value, known.get(name, "")) for name, value in self._scalars(step).items())
 
     def end(self, end: dict[str, Any]) -> None:
+        from tensorboard.compat.proto.summary_pb2 import SummaryMetadata
+        from tensorboard.compat.proto.tensor_pb2 import TensorProto
+        from tensorboard.compat.proto.types_pb2 import DT_STRING
+
+        texts = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
+        told, lost = self._ended(end)
+        for who, text in told.items():
+            tensor = TensorProto(dtype=DT_STRING, string_val=[text.encode()])
+            self._write([self._summary.Value(tag=f"guarantee/{who}", tensor=tensor, metadata=texts)])
+        self._write(self._value(name, value, "") for name, value in lost.items())
         self._writer.close()
 
+    def _value(self, name: str, value: float, about: str) -> Any:
+        found = self._summary.Value(tag=name.replace(".", "/"), simple_value=value)
+        if about:
+            found.metadata.summary_description = about
+        return found
 
-class MlFlow(Sink):
-    """A run of MLflow: settings as parameters, measures by round, the digest as a tag. Needs `mlflow` or `mlflow-skinny`."""
+    def _write(self, values: Iterable[Any]) -> None:
+        event = self._event(step=self._number, wall_time=time.time(), summary=self._summary(value=values))
+        self._writer.add_event(event)
+        self._writer.flush()
+
+
+class MlFlow(_Scalars):
+    """A run of MLflow: settings as parameters, measures by round, digest and guarantees as tags. Needs `mlflow` or `mlflow-skinny`."""
 
     def __init__(self, uri: str | None = None, experiment: str | None = None):
+        super().__init__()
         _needs("mlflow", "mlflow-skinny")
         self.uri, self.experiment = uri, experiment
 
@@ -156,12 +221,22 @@ class MlFlow(Sink):
             self._client.log_param(self._run, path, str(value)[:500])
 
     def step(self, step: dict[str, Any]) -> None:
-        for name, value in scalars(step).items():
+        before = self._last
+        for name, value in self._scalars(step).items():
             if math.isfinite(value):
                 self._client.log_metric(self._run, name, value, step=step["number"])
+        self._tags({who: text for who, text in self._last.items() if before.get(who) != text})
+
+    def _tags(self, told: Mapping[str, str]) -> None:
+        for who, text in told.items():
+            self._client.set_tag(self._run, f"fl.guarantee.{who}", text[:5000])
 
     def end(self, end: dict[str, Any]) -> None:
         outcome = end.get("outcome")
+        told, lost = self._ended(end)
+        self._tags(told)
+        for name, value in lost.items():
+            self._client.log_metric(self._run, name, value, step=self._number)
         if outcome:
             self._client.set_tag(self._run, "fl.digest", outcome["digest"])
             self._client.set_tag(self._run, "fl.folder", outcome["out"] or "")
@@ -169,10 +244,11 @@ class MlFlow(Sink):
         self._client.set_terminated(self._run, "KILLED" if stopped else "FINISHED" if outcome else "FAILED")
 
 
-class Wandb(Sink):
+class Wandb(_Scalars):
     """A run of Weights & Biases, offline in the run folder unless `mode` is `online`; `wandb sync` uploads it later. Needs `wandb`."""
 
     def __init__(self, project: str | None = None, mode: Literal["offline", "online"] = "offline"):
+        super().__init__()
         _needs("wandb", "wandb")
         if mode not in ("offline", "online"):
             raise SpecError(f"sinks: mode must be `offline` or `online`, got {mode!r}")
@@ -185,10 +261,13 @@ class Wandb(Sink):
         self._run = wandb.init(**about, dir=run["folder"], mode=self.mode, reinit="create_new", settings=wandb.Settings(console="off", silent=True))
 
     def step(self, step: dict[str, Any]) -> None:
-        self._run.log(scalars(step), step=step["number"])
+        self._run.log(self._scalars(step), step=step["number"])
+        self._run.summary.update({f"guarantee.{who}": text for who, text in self._last.items()})
 
     def end(self, end: dict[str, Any]) -> None:
         outcome = end.get("outcome")
+        told, lost = self._ended(end)
+        self._run.summary.update({f"guarantee.{who}": text for who, text in told.items()} | lost)
         if outcome:
             self._run.summary["digest"] = outcome["digest"]
         self._run.finish(exit_code=0 if outcome else 1)

@@ -15,9 +15,11 @@ mod sinks;
 mod speed;
 mod table;
 
+use fl_core::privacy::Protection;
 use fl_engine::NotRun;
 use fl_plugins as _;
 use fl_registry::{Catalogue, Document};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 
@@ -61,6 +63,15 @@ fn check(
     }
 }
 
+/// A guarantee, or why there is none, as the program prints it, with what a reader must know of its
+/// epsilon.
+#[pyfunction]
+fn guarantee(json: &str) -> PyResult<(String, Vec<String>)> {
+    let read: Result<Protection, _> = serde_json::from_str(json);
+    let of = read.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok((of.to_string(), of.caveats()))
+}
+
 /// A command of the program, such as `["fl", "list"]`: its exit code, and what it would have
 /// printed.
 #[pyfunction]
@@ -96,10 +107,10 @@ fn library_process(py: Python<'_>, args: Vec<OsString>) -> u8 {
 mod _fl {
     #[pymodule_export]
     use super::{
-        buffer::Buffer, check, command, engine::Node, host::Host, interference::interference,
-        isolate_with, metrics::metric_declared, model::Model, parts::columns, parts::conformance,
-        parts::declare, parts::near_kind, parts::settings, parts::snapshot, parts::unused_answers,
-        program, run::Run, speed::seconds,
+        buffer::Buffer, check, command, engine::Node, guarantee, host::Host,
+        interference::interference, isolate_with, metrics::metric_declared, model::Model,
+        parts::columns, parts::conformance, parts::declare, parts::near_kind, parts::settings,
+        parts::snapshot, parts::unused_answers, program, run::Run, speed::seconds,
     };
 
     #[cfg(unix)]

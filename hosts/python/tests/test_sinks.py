@@ -1,6 +1,7 @@
 """Where events go while a run goes on."""
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import pytest
 from conftest import QUICK
 
 ALL = ["json-lines", "prometheus"]
+ESTIMATE = "an estimate, and no guarantee: who knows the seed can remove the noise"
+STOPPED = "nothing: the run was stopped after round 2"
 
 
 class Recorded(fl.sinks.Sink):
@@ -89,11 +92,102 @@ def test_prometheus_reads_what_it_writes():
     labels = f'run="{results.name}",seed="{results.outcome["seed"]}"'
     assert value(f'fl_metric{{{labels},metric="accuracy"}}') == results.metrics["accuracy"]
     assert value(f'fl_bytes_total{{{labels},direction="up"}}') == results.bytes["up"]
-    assert value(f'fl_epsilon{{{labels},observer="readers"}}') == results.epsilon
+    assert value(f'fl_epsilon{{{labels},observer="readers",caveats="{ESTIMATE}"}}') == results.epsilon
+    assert 'observer="server"' not in text, "nothing is guaranteed against it"
     assert value(f"fl_run_running{{{labels}}}") == 0
     parser = pytest.importorskip("prometheus_client.parser")
     families = {family.name for family in parser.text_string_to_metric_families(text)}
     assert {"fl_metric", "fl_round", "fl_epsilon"} <= families
+
+
+@fl.selector("takes-all")
+class TakesAll:
+    """Says that each client was drawn by chance."""
+
+    draw = {"poisson": {"rate": 0.2}}
+
+    def select(self, round, pool):
+        import numpy as np
+
+        return np.arange(len(pool.clients))
+
+
+def test_what_is_no_guarantee_is_said_with_every_epsilon():
+    claimed = {"noise": "system", "parts.cohort": {"use": "takes-all"}, "protocol.rounds": 2}
+    for settings, said in [({"protocol.rounds": 2}, ESTIMATE), (claimed, "as claimed by ")]:
+        results = fl.run(QUICK / "dp-fedavg.yaml", settings, sinks=[fl.sinks.JsonLines("e.jsonl"), fl.sinks.Prometheus("m.prom")], quiet=True)
+        events = [json.loads(line) for line in Path("e.jsonl").read_text().splitlines()]
+        for step in events[1:-1]:
+            assert step["guarantees"]["readers"]["epsilon"] == step["epsilon"]["readers"], "one source"
+            assert fl.sinks.caveats(step)["readers"].startswith(said)
+            assert fl.sinks.caveats(step)["server"].startswith("no guarantee: clients answer")
+        assert events[-2]["guarantees"] == results.guarantees and fl.sinks.guarantees(events[-1])["readers"].startswith("epsilon ")
+        (line,) = [line for line in Path("m.prom").read_text().splitlines() if 'observer="readers"' in line]
+        assert f'caveats="{said}' in line
+        shown = results._repr_html_()
+        assert ("not a guarantee" if said == ESTIMATE else said) in shown
+        Path("e.jsonl").unlink()
+
+
+def test_a_run_that_was_stopped_or_failed_shows_no_epsilon():
+    def shown():
+        return "fl_epsilon" in Path("m.prom").read_text()
+
+    seen = []
+    sinks = [fl.sinks.Prometheus("m.prom")]
+    fl.run(QUICK / "dp-fedavg.yaml", stop_after=2, out="stopped", sinks=sinks, on_step=lambda _: seen.append(shown()), quiet=True)
+    assert any(seen) and not shown()
+
+    @fl.aggregator("fails-in-round-2")
+    class Fails:
+        """Fails."""
+
+        def aggregate(self, round, inbox):
+            if round.number == 2:
+                raise ZeroDivisionError(f"of {inbox[0]}")
+            return {name: inbox[0][name] for name in inbox[0]}
+
+    sinks.append(fl.sinks.JsonLines("e.jsonl"))
+    with pytest.raises(fl.RunError, match="ZeroDivisionError"):
+        fl.run(QUICK / "fedavg-private.yaml", {"parts.aggregator": {"use": "fails-in-round-2"}}, sinks=sinks, quiet=True)
+    assert not shown()
+    # which may hold values of private rows
+    last = Path("e.jsonl").read_text().splitlines()[-1]
+    assert "ZeroDivisionError" not in last and "stays at the terminal" in last
+
+
+def test_tensorboard_describes_an_epsilon_and_takes_it_back():
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+
+    def run(**how):
+        results = fl.run(QUICK / "dp-fedavg.yaml", {"protocol.rounds": 3}, sinks=[fl.sinks.TensorBoard("events")], quiet=True, **how)
+        events = accumulator.EventAccumulator(f"events/{results.folder.name}")
+        events.Reload()
+        (text,) = events.Tensors("guarantee/readers")
+        return results, events, text.tensor_proto.string_val[0].decode()
+
+    results, events, told = run(out="whole")
+    assert events.SummaryMetadata("epsilon/readers").summary_description == ESTIMATE
+    assert events.Scalars("epsilon/readers")[-1].value == pytest.approx(results.epsilon, rel=1e-6)
+    assert told.startswith("epsilon ") and "not a guarantee" in told
+    _, events, told = run(out="half", stop_after=2)
+    *before, last = [one.value for one in events.Scalars("epsilon/readers")]
+    assert math.isnan(last) and all(map(math.isfinite, before)) and told.startswith(STOPPED)
+
+
+def test_mlflow_tells_the_guarantee_and_takes_an_epsilon_back(monkeypatch):
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    uri = Path("mlruns").absolute().as_uri()
+    client = mlflow.tracking.MlflowClient(tracking_uri=uri)
+    for how, said in [({}, "epsilon "), ({"stop_after": 2}, STOPPED)]:
+        sinks = [fl.sinks.MlFlow(uri, f"of {said}")]
+        results = fl.run(QUICK / "dp-fedavg.yaml", {"protocol.rounds": 3}, sinks=sinks, quiet=True, **how)
+        (found,) = client.search_runs([client.get_experiment_by_name(f"of {said}").experiment_id])
+        assert found.data.tags["fl.guarantee.readers"].startswith(said)
+        last = client.get_metric_history(found.info.run_id, "epsilon.readers")[-1].value
+        assert math.isnan(last) if how else last == results.epsilon
+        assert how or "not a guarantee" in found.data.tags["fl.guarantee.readers"]
 
 
 def test_tensorboard_reads_what_it_writes(fedavg):
@@ -151,6 +245,24 @@ def test_wandb_writes_offline_into_the_run_folder(fedavg, monkeypatch):
         if record.WhichOneof("record_type") == "history":
             seen.append({item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item})
     assert [one["accuracy"] for one in seen if "accuracy" in one] == [row["value"] for row in results.rows if row["name"] == "accuracy"]
+
+
+def test_wandb_tells_the_guarantee_and_takes_an_epsilon_back(monkeypatch):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    from wandb.proto import wandb_internal_pb2 as proto
+
+    for how, said in [({}, "epsilon "), ({"stop_after": 2}, STOPPED)]:
+        results = fl.run(QUICK / "dp-fedavg.yaml", {"protocol.rounds": 3}, sinks=[fl.sinks.Wandb("mine")], quiet=True, **how)
+        (file,) = (results.folder / "wandb").glob("offline-run-*/run-*.wandb")
+        summary = {}
+        for data in records(file.read_bytes()):
+            record = proto.Record()
+            record.ParseFromString(data)
+            summary |= {item.key or item.nested_key[0]: item.value_json for item in record.summary.update}
+        assert json.loads(summary["guarantee.readers"]).startswith(said)
+        last = summary["epsilon.readers"]
+        assert ("NaN" in last) if how else float(last) == results.epsilon
 
 
 def test_the_program_of_the_package_has_them_too(fedavg):

@@ -130,23 +130,14 @@ fn results(runs: &[Run], names: &[&str]) -> Markup {
 
 /// Returns what readers must know of the epsilons in tables and charts.
 fn caveats(runs: &[Run]) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
-    for run in runs {
-        let Some(summary) = &run.summary else {
-            continue;
-        };
-        for observer in Observer::ALL {
-            let outcome = &summary.outcome;
-            // a cell says by itself that there is no guarantee
-            if outcome.epsilon(observer).flatten().is_some() {
-                let said = outcome.caveats(observer).into_iter();
-                all.extend(said.map(|caveat| {
-                    format!("Epsilon of {} against {observer} is {caveat}.", run.label)
-                }));
-            }
-        }
-    }
-    all
+    let of = |(run, observer): (&Run, Observer)| {
+        let said = run.caveats(observer).into_iter();
+        let label = run.label.clone();
+        said.map(move |caveat| format!("Epsilon of {label} against {observer} is {caveat}."))
+    };
+    let all = runs.iter();
+    let all = all.flat_map(|run| Observer::ALL.map(|observer| (run, observer)));
+    all.flat_map(of).collect()
 }
 
 fn differ(runs: &[Run]) -> Markup {

@@ -1,7 +1,7 @@
 //! Export of measurements to the formats of other tools.
 
 use crate::curves::{curves, positions};
-use crate::read::Run;
+use crate::read::{Run, observer_of};
 use fl_core::Result;
 use std::borrow::Cow;
 
@@ -75,8 +75,9 @@ pub fn csv(runs: &[Run]) -> Result<Vec<u8>> {
 }
 
 /// Returns an event file of TensorBoard: every measurement as a scalar over its rounds, deviations
-/// over clients as `NAME.std`, and the costs after each step. `began` is the start of the run in
-/// seconds since 1970.
+/// over clients as `NAME.std`, and the costs after each step. What a reader must know of an epsilon
+/// is the description of its tag; of an observer without a guarantee there is none. `began` is the
+/// start of the run in seconds since 1970.
 pub fn tensorboard(run: &Run, began: f64) -> Vec<u8> {
     let mut out = Vec::new();
     // Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5 }
@@ -91,12 +92,18 @@ pub fn tensorboard(run: &Run, began: f64) -> Vec<u8> {
         bytes(field, content, &mut event);
         event
     };
-    let scalar = |at: f64, tag: &str, value: f64| {
-        // Summary { repeated Value value = 1 }, Value { string tag = 1; float simple_value = 2 }
+    let scalar = |at: f64, tag: &str, value: f64, about: &str| {
+        // Summary { repeated Value value = 1 }, Value { string tag = 1; float simple_value = 2;
+        // SummaryMetadata metadata = 9 }, SummaryMetadata { string summary_description = 3 }
         let (mut one, mut summary, mut out) = (Vec::new(), Vec::new(), Vec::new());
         bytes(0x0a, tag.as_bytes(), &mut one);
         one.push(0x15);
         one.extend((value as f32).to_le_bytes());
+        if !about.is_empty() {
+            let mut metadata = Vec::new();
+            bytes(0x1a, about.as_bytes(), &mut metadata);
+            bytes(0x4a, &metadata, &mut one);
+        }
         bytes(0x0a, &one, &mut summary);
         record(&event(at as u64, 0x2a, &summary), &mut out);
         out
@@ -107,15 +114,24 @@ pub fn tensorboard(run: &Run, began: f64) -> Vec<u8> {
             let std = format!("{}.std", curve.name);
             for (tag, value) in [(curve.name, point.metric.value), (&std, point.metric.std)] {
                 let Some(value) = value else { continue };
-                out.extend(scalar(at, tag, value));
+                out.extend(scalar(at, tag, value, ""));
             }
         }
     }
+    let holds = |observer| {
+        let outcome = run.summary.as_ref().map(|summary| &summary.outcome);
+        outcome.is_some_and(|outcome| outcome.epsilon(observer).flatten().is_some())
+    };
     let costs = run.costs.as_deref().unwrap_or_default();
     let rounds: Vec<u64> = costs.iter().map(|cost| cost.round).collect();
     for (at, cost) in positions(&rounds).into_iter().zip(costs) {
         for (name, value) in cost.numbers() {
-            out.extend(scalar(at, &name, value));
+            let about = match observer_of(&name) {
+                None => String::new(),
+                Some(observer) if holds(observer) => run.caveats(observer).join("; "),
+                Some(_) => continue,
+            };
+            out.extend(scalar(at, &name, value, &about));
         }
     }
     out

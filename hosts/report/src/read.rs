@@ -3,7 +3,7 @@
 use crate::files::{lines, pictures, text_of, whole};
 use crate::text;
 use anyhow::{Context, bail};
-use fl_core::privacy::{Epsilons, Noise, Observer, Protection};
+use fl_core::privacy::{Epsilons, Observer, Protection};
 use fl_core::{ClientId, Result};
 use serde::Deserialize;
 use serde_yaml::Value;
@@ -177,23 +177,11 @@ impl Outcome {
         serde_json::from_value(self.privacy.as_ref()?.get(&observer)?.clone()).ok()
     }
 
-    /// Returns what a reader must know of an epsilon against this observer: that its noise is
-    /// seeded, which libraries claim it, or why it is no guarantee.
+    /// Returns what a reader must know of an epsilon against this observer
+    /// ([`Protection::caveats`]).
     pub fn caveats(&self, observer: Observer) -> Vec<String> {
-        match self.protection(observer) {
-            None => Vec::new(),
-            Some(Protection::Nothing { nothing, .. }) => {
-                vec![format!("no guarantee: {}", nothing.join("; "))]
-            }
-            Some(Protection::Holds(guarantee)) => {
-                let seeded =
-                    "an estimate, and no guarantee: who knows the seed can remove the noise";
-                let seeded = (guarantee.noise == Noise::Seeded).then(|| seeded.to_string());
-                let claims = guarantee.claimed_by.iter();
-                let claims = claims.map(|library| format!("as claimed by {library}"));
-                seeded.into_iter().chain(claims).collect()
-            }
-        }
+        let found = self.protection(observer);
+        found.map_or(Vec::new(), |protection| protection.caveats())
     }
 
     /// Returns the guarantee against each observer, as text.
@@ -530,6 +518,22 @@ impl Run {
             return self.accounts().then(|| UNFINISHED.into());
         };
         Some(summary.outcome.protection(observer)?.to_string())
+    }
+
+    /// Returns what a reader must know of the epsilons of the run against this observer; empty if
+    /// none is known, after a step or at the end.
+    pub fn caveats(&self, observer: Observer) -> Vec<String> {
+        let after_step = |cost: &Cost| cost.epsilon(observer).is_some();
+        let after_steps = || self.costs.iter().flatten().any(after_step);
+        match &self.summary {
+            None if after_steps() => vec!["no guarantee: the run is not done".into()],
+            Some(Summary { outcome, .. })
+                if outcome.epsilon(observer).flatten().is_some() || after_steps() =>
+            {
+                outcome.caveats(observer)
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Returns whether the run has an accountant.

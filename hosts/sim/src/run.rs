@@ -200,6 +200,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
             bytes_up: up,
             bytes_down: down,
             privacy: privacy.as_ref().map(epsilons),
+            protections: privacy.clone(),
         };
         let last = sim.cost.as_ref();
         let of = |c: &StepCost| (c.bytes_up, c.bytes_down, c.privacy.clone());

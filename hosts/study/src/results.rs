@@ -3,7 +3,7 @@
 use crate::model::RunSpec;
 use fl_core::Result;
 use fl_core::privacy::Observer;
-use fl_report::{Metric, Run, observer_of};
+use fl_report::{Cost, Metric, Run, observer_of};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -61,6 +61,14 @@ impl RunResult {
         let outcome = self.run.summary.as_ref().map(|summary| &summary.outcome);
         let outcome = outcome.zip(observer_of(name));
         outcome.map_or(Vec::new(), |(outcome, whom)| outcome.caveats(whom))
+    }
+
+    /// Returns whether it has a number of this name that is a part of a guarantee, of the whole run
+    /// or after a step.
+    pub(crate) fn shows_cost(&self, name: &str) -> bool {
+        let of_step = |cost: &Cost| cost.numbers().iter().any(|(of, _)| of == name);
+        let after_steps = || self.run.costs.iter().flatten().any(of_step);
+        observer_of(name).is_some() && (self.get(name, None).is_some() || after_steps())
     }
 
     /// Returns the rounds with a measurement of one of these names, in order.

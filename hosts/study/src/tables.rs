@@ -195,10 +195,8 @@ impl TableBuilder<'_> {
             let runs = self.table.runs.get(at).into_iter().flatten().flatten();
             let done = runs.filter_map(|run| self.answers.get(&run.1)?.as_ref().ok());
             let caveats = |run: &RunResult| {
-                let shown = |name: &&&String| name.starts_with("epsilon.");
-                let shown = names.iter().filter(shown);
                 // a cell without an epsilon is empty
-                let given = shown.filter(|name| run.get(name, None).is_some());
+                let given = names.iter().filter(|name| run.shows_cost(name));
                 given.flat_map(|name| run.caveats(name)).collect::<Vec<_>>()
             };
             for caveat in done.flat_map(caveats) {

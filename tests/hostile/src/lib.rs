@@ -1,5 +1,6 @@
 //! Parts that panic wherever they can or claim what is not so, to be loaded by the tests of the C
 //! interface.
+use fl_core::message::{Counts, Votes};
 use fl_core::prelude::*;
 use fl_core::privacy::Unit;
 use fl_core::settings::{Reader, Setting, Value, ValueType};
@@ -109,6 +110,31 @@ impl PrivacyMechanism for Lies {
 }
 plugin!(privacy "lies" => Lies);
 export_plugins!();
+
+settings! {
+    /// Counts every vote, perhaps many times.
+    pub struct LoudVote {
+        /// How many times.
+        times: f64 = 1.0;
+    }
+}
+
+impl Aggregator for LoudVote {
+    type In = Votes;
+    type Out = Counts;
+
+    fn aggregate(&mut self, _: &Round, inbox: &Inbox<Votes>) -> Result<Counts> {
+        let first = &inbox.iter().next().context("the inbox is empty")?.body;
+        let mut counts = ndarray::Array2::zeros((first.rows.len(), first.classes()));
+        for mail in inbox.iter() {
+            for ((row, _), label) in mail.body.labels.indexed_iter() {
+                counts[[row, *label as usize]] += self.times;
+            }
+        }
+        Ok(Counts::new(first.rows.clone(), counts))
+    }
+}
+plugin!(aggregator "loud-vote" => LoudVote);
 
 settings! {
     /// A protocol that does what no protocol may.

@@ -80,6 +80,8 @@ fn a_part_that_claims_noise_and_adds_none_is_found() {
         "{text}"
     );
     assert!(text.contains("of 12 runs"), "{text}");
+    let claimed = format!("the guarantee is as claimed by {hostile}");
+    assert!(text.contains(&claimed), "{text}");
 }
 
 #[test]

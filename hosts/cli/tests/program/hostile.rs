@@ -431,3 +431,75 @@ fn a_guarantee_of_a_loaded_part_is_its_librarys_claim() {
         assert_eq!(told.matches(&claimed).count(), 3, "{told}");
     }
 }
+
+const PATE: &str = "
+name: pate
+seed: 1
+data: { set: blobs, clients: 5, public: { from: { share: 0.2 } } }
+protocol: { use: pate, teachers: 10, teacher: {epochs: 1}, student: {epochs: 1} }
+parts: { teacher: {use: linear}, student: {use: linear}, vote: {use: majority-vote},
+  privacy: {use: laplace-votes, gamma: 0.5, data-dependent: false}, accountant: {use: pate-moments} }
+";
+
+/// How much a vote weighs is the word of the part that counts it, in whatever language it is
+/// written: it may count each a thousand times.
+#[test]
+fn a_guarantee_on_votes_that_a_library_counts_is_its_claim() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("pate.yaml"), PATE).unwrap();
+    let fedkt = common::quick("fedkt-l1");
+    let example = "parts.accountant.unit=example";
+    let cases = [
+        (&fedkt[..], "tier2", &[][..]),
+        (&fedkt, "tier1", &["protocol.noise=party", example][..]),
+        ("pate.yaml", "vote", &[][..]),
+    ];
+    let rust = library::beside("fl_hostile");
+    let mut counters = vec![(rust, "{use: loud-vote, times: 1000}")];
+    if library::cc() {
+        let source = root().join("hosts/cli/tests/program/vote_counter.c");
+        let c = dir.path().join("vote_counter.so");
+        library::compile(&source, &c, &[]);
+        counters.push((c, "{use: c-loud-vote}"));
+    }
+    let told = |name: &str, spec: &str, set: &[&str], more: &[&str]| {
+        let mut args = vec![
+            "run",
+            spec,
+            "--out",
+            name,
+            "--json",
+            "--set",
+            "noise=system",
+        ];
+        set.iter().for_each(|set| args.extend(["--set", set]));
+        args.extend(more);
+        let all = common::json(dir.path(), &args)["privacy"].clone();
+        let all = all.as_object().unwrap().values().cloned();
+        let holds: Vec<_> = all.filter(|told| told["epsilon"].is_f64()).collect();
+        assert!(!holds.is_empty(), "{name}: something is guaranteed");
+        holds
+    };
+    for (spec, slot, set) in cases {
+        for linked in told(&format!("{slot}-linked"), spec, set, &[]) {
+            assert!(linked["claimed_by"].is_null(), "{slot}: {linked}");
+        }
+        for (at, (library, part)) in counters.iter().enumerate() {
+            let (library, part) = (
+                library.display().to_string(),
+                format!("parts.{slot}={part}"),
+            );
+            let set = [set, &[&part[..]]].concat();
+            let plugin = ["--plugin", &library];
+            for holds in told(&format!("{slot}-{at}"), spec, &set, &plugin) {
+                assert_eq!(holds["claimed_by"], serde_json::json!([library]), "{slot}");
+            }
+            let report = dir.path().join(format!("{slot}-{at}/report.md"));
+            let report = fs::read_to_string(report).unwrap();
+            assert!(
+                report.contains(&format!("as claimed by {library}")),
+                "{report}"
+            );
+        }
+    }
+}

@@ -69,6 +69,14 @@ fn runs_on_the_same_rows_cost_what_one_run_of_all_their_releases_costs() {
         "{text}"
     );
     assert_eq!(text.matches(&format!(" {single:.4}")).count(), 9, "{text}");
+    let ids = sets[0]["runs"].as_array().unwrap().iter();
+    let mut ids: Vec<&str> = ids.map(|run| &run["run"].as_str().unwrap()[..8]).collect();
+    ids.sort_unstable();
+    let caveat = format!(
+        "epsilon of {} is an estimate, and no guarantee",
+        ids.join(", ")
+    );
+    assert!(text.contains(&caveat), "{text}");
 }
 
 #[test]
@@ -485,4 +493,22 @@ fn rows_that_another_run_publishes_have_no_guarantee() {
         code == 1 && flat(&said).contains("are rows of `own`"),
         "{said}"
     );
+    // nor does it admit that run with the key of another ledger, or a changed one
+    out(dir, &["ledger", "init", "m"]);
+    let (key, head) = (dir.join("l.key"), fs::read(dir.join("l.head")).unwrap());
+    let right = fs::read(&key).unwrap();
+    let mut changed = right.clone();
+    changed[0] ^= 1;
+    for wrong in [fs::read(dir.join("m.key")).unwrap(), changed, Vec::new()] {
+        fs::write(&key, wrong).unwrap();
+        let (code, said) = fails(dir, &["run", "shown.yaml"]);
+        let said = flat(&said);
+        assert!(code == 1 && said.contains("is not the key of"), "{said}");
+    }
+    fs::remove_file(&key).unwrap();
+    let (code, said) = fails(dir, &["run", "shown.yaml"]);
+    assert!(code == 1 && said.contains("l.key is missing"), "{said}");
+    assert_eq!(fs::read(dir.join("l.head")).unwrap(), head);
+    fs::write(&key, right).unwrap();
+    out(dir, &["run", "apart.yaml"]);
 }

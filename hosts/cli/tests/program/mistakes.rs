@@ -196,6 +196,20 @@ fn what_cannot_work_is_found_before_the_run() {
             &["parts.accountant={use: analytic-gaussian}"],
             "its release has no price in accountant `analytic-gaussian`",
         ),
+        // which draws more examples than a made-up client has
+        (
+            "fedmd-nfdp.yaml",
+            &["parts.accountant={use: rdp}"],
+            "its release has no price in accountant `rdp`",
+        ),
+        (
+            "fedmd-nfdp.yaml",
+            &[
+                "parts.sampling={use: sample-examples, k: 55}",
+                "budget={epsilon: 5}",
+            ],
+            "its price depends on the data, so no budget can be kept",
+        ),
         (
             "fedavg.yaml",
             &["protocol.initial=nowhere"],

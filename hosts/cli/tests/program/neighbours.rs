@@ -304,6 +304,42 @@ fn what_follows_all_rows_of_a_file_has_no_price_and_a_split_is_named() {
     let plan = out(dir, &["plan", "dealt.yaml"]);
     let plan = plan.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(plan.contains("for each party after the split ("), "{plan}");
+    // so are users, where there are fewer clients
+    let users = |names: &[&str]| {
+        let numbers = |k: usize| format!("[{k}.5, {}]", 7 * k % 5);
+        let rows = |u: usize| (10 * u..10 * u + 10).map(numbers).collect::<Vec<_>>();
+        let user = |u: usize| {
+            format!(
+                "\"{}\": {{\"x\": [{}], \"y\": [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]}}",
+                names[u],
+                rows(u + names[0].len()).join(", ")
+            )
+        };
+        let all: Vec<String> = (0..names.len()).map(user).collect();
+        let counts = vec!["10"; names.len()].join(", ");
+        format!(
+            "{{\"users\": {names:?}, \"num_samples\": [{counts}], \"user_data\": {{{}}}}}",
+            all.join(", ")
+        )
+    };
+    fs::write(dir.join("users.json"), users(&["a", "b", "c", "d"])).unwrap();
+    fs::write(dir.join("tested.json"), users(&["another"])).unwrap();
+    for (clients, dealt) in [
+        ("", false),
+        ("  clients: 4\n", false),
+        ("  clients: 2\n", true),
+    ] {
+        let set = "{ files: { format: leaf, train: users.json, test: tested.json, classes: ['0', '1'] } }";
+        let text = format!("name: users\ndata:\n  set: {set}\n{clients}{EXAMPLE}");
+        fs::write(dir.join("users.yaml"), text).unwrap();
+        let _ = fs::remove_dir_all(dir.join("users"));
+        let told = json(dir, &["run", "users.yaml", "--out", "users", "--json"]);
+        let readers = &told["privacy"]["readers"];
+        assert!(readers["epsilon"].is_f64(), "{clients}: {told}");
+        assert_eq!(readers["after_split"] == true, dealt, "{clients}: {told}");
+        let plan = out(dir, &["plan", "users.yaml"]);
+        assert_eq!(plan.contains("after the split"), dealt, "{plan}");
+    }
     // a client's own file is what it is
     six(dir);
     fs::write(dir.join("own.yaml"), spec(CLIENT)).unwrap();

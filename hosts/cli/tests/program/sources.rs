@@ -419,8 +419,8 @@ fn study_says_what_the_outcomes_do(dir: &Path, runs: &[Done]) {
     }
 }
 
-/// Tag, step and value of everything in an event file of TensorBoard.
-fn events(bytes: &[u8]) -> Vec<(String, u64, f32)> {
+/// Tag, step, value and description of everything in an event file of TensorBoard.
+fn events(bytes: &[u8]) -> Vec<(String, u64, f32, String)> {
     /// Fields of a message: number, wire type 0 as a number, others as bytes.
     fn fields(mut rest: &[u8]) -> Vec<(u64, u64, &[u8])> {
         fn varint(rest: &mut &[u8]) -> u64 {
@@ -460,7 +460,10 @@ fn events(bytes: &[u8]) -> Vec<(String, u64, f32)> {
                 let value = fields(value);
                 let tag = String::from_utf8(value[0].2.to_vec()).unwrap();
                 let number = f32::from_le_bytes(value[1].2.try_into().unwrap());
-                all.push((tag, step, number));
+                let about = value.iter().find(|field| field.0 == 9);
+                let about = about.and_then(|of| fields(of.2).into_iter().find(|f| f.0 == 3));
+                let about = about.map_or("", |text| std::str::from_utf8(text.2).unwrap());
+                all.push((tag, step, number, about.into()));
             }
         }
         rest = &rest[16 + length..];
@@ -500,7 +503,12 @@ fn export_says_what_the_outcomes_do(dir: &Path, runs: &[Done]) {
         let file = written.lines().find(|l| l.starts_with(&begins)).unwrap();
         let all = events(&fs::read(dir.join(file)).unwrap());
         let mut board: BTreeMap<String, f32> = BTreeMap::new();
-        for (tag, _, value) in all {
+        for (tag, _, value, about) in all {
+            assert_eq!(
+                about == ESTIMATE,
+                tag.starts_with("epsilon."),
+                "{tag}: {about}"
+            );
             board.insert(tag, value);
         }
         let mut expected = run.metrics();
@@ -518,6 +526,7 @@ fn export_says_what_the_outcomes_do(dir: &Path, runs: &[Done]) {
                         "{}: {name}",
                         run.name
                     );
+                    assert_eq!(board.get(&name), None, "{}: {name}", run.name);
                 }
             }
         }

@@ -6,6 +6,7 @@ use crate::nodes::{own, towns};
 use fl_core::{ServerStep, Stream};
 use fl_sim::{ReceiptRecord, chained_line};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -141,7 +142,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// FL_CHANGES=1000 makes as many changes as the book's page reports.
+/// Runs with signatures, kept messages and releases at the server, and one with receipts alone.
+/// FL_CHANGES=1000 makes as many changes in all, and prints how many were found in which files.
 #[test]
 fn a_byte_that_changes_in_any_file_is_found() {
     let changes = std::env::var("FL_CHANGES").ok();
@@ -149,43 +151,63 @@ fn a_byte_that_changes_in_any_file_is_found() {
     let d = tempfile::tempdir().unwrap();
     let dir = d.path();
     let public = key(dir, "k");
-    let more = [&KEEP[..], &["--sign", "k"]].concat();
-    run(dir, &quick("fedavg"), "r", &more);
-    let found = verified(dir, "r");
-    let names = |of: &str| -> Vec<String> {
-        let all = found[of].as_array().unwrap().iter();
-        all.map(|name| name.as_str().unwrap().into()).collect()
-    };
-    let (covered, not) = (names("covered"), names("not_covered"));
-    // what the page says, and what only a run that goes on reads
-    let others =
-        |name: &String| name == "report.html" || name == "state" || name.starts_with("clients-");
-    assert!(not.iter().all(others), "{not:?}");
-    let mut there: Vec<String> = [covered.clone(), not].concat();
-    there.sort();
-    let short = |path: &PathBuf| {
-        path.strip_prefix(dir.join("r"))
-            .unwrap()
-            .display()
-            .to_string()
-    };
-    let mut all: Vec<String> = files(&dir.join("r")).iter().map(short).collect();
-    all.sort();
-    assert_eq!(there, all, "every file is covered or not");
+    let signed = [&KEEP[..], &["--sign", "k"]].concat();
+    let runs = [
+        ("fedavg", &signed[..]),
+        ("dp-fedavg", &signed),
+        ("fedkt-l1", &signed),
+        ("dp-sgd", &[]),
+    ];
     let mut draws = Stream::root(36).draws();
-    for change in 0..changes {
-        let name = &covered[change % covered.len()];
-        let path = dir.join("r").join(name);
-        let whole = fs::read(&path).unwrap();
-        let mut changed = whole.clone();
-        let at = draws.below(changed.len());
-        changed[at] ^= 1 + draws.below(255) as u8;
-        fs::write(&path, &changed).unwrap();
-        let (code, said) = fails(dir, &["verify", "r", "--key", &public]);
-        assert_eq!(code, 1, "{name}, byte {at}: {said}");
-        fs::write(&path, &whole).unwrap();
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    for (at, (name, more)) in runs.into_iter().enumerate() {
+        run(dir, &quick(name), name, more);
+        let check = match more {
+            [] => vec!["verify", name],
+            _ => vec!["verify", name, "--key", &public],
+        };
+        let found = verified(dir, name);
+        let names = |of: &str| -> Vec<String> {
+            let all = found[of].as_array().unwrap().iter();
+            all.map(|name| name.as_str().unwrap().into()).collect()
+        };
+        let (covered, not) = (names("covered"), names("not_covered"));
+        // what the page says, and what only a run that goes on reads
+        let others = |name: &String| {
+            name == "report.html" || name == "state" || name.starts_with("clients-")
+        };
+        assert!(not.iter().all(others), "{not:?}");
+        let mut there: Vec<String> = [covered.clone(), not].concat();
+        there.sort();
+        let folder = dir.join(name);
+        let short = |path: &PathBuf| path.strip_prefix(&folder).unwrap().display().to_string();
+        let mut all: Vec<String> = files(&folder).iter().map(short).collect();
+        all.sort();
+        assert_eq!(there, all, "every file of {name} is covered or not");
+        let kept = found["releases_repeated"].as_u64().unwrap();
+        assert_eq!(
+            kept > 0,
+            matches!(name, "dp-fedavg" | "fedkt-l1"),
+            "{found}"
+        );
+        for change in 0..(changes + at) / 4 {
+            let file = &covered[change % covered.len()];
+            let path = folder.join(file);
+            let whole = fs::read(&path).unwrap();
+            let mut changed = whole.clone();
+            let byte = draws.below(changed.len());
+            changed[byte] ^= 1 + draws.below(255) as u8;
+            fs::write(&path, &changed).unwrap();
+            let (code, said) = fails(dir, &check);
+            assert_eq!(code, 1, "{name}: {file}, byte {byte}: {said}");
+            fs::write(&path, &whole).unwrap();
+            let kind = file.split('/').next().unwrap_or_default();
+            *places.entry(format!("{name}/{kind}")).or_default() += 1;
+        }
+        assert_eq!(verified(dir, name), found);
     }
-    assert_eq!(verified(dir, "r"), found);
+    assert_eq!(places.values().sum::<usize>(), changes);
+    eprintln!("{changes} changes, all found: {places:?}");
 }
 
 #[test]
