@@ -223,14 +223,8 @@ fn described(folder: &Path, info: &str) -> Result<Option<Package>, String> {
         return Ok(None);
     };
     let metadata = at("METADATA")?;
-    let header = metadata.lines().take_while(|line| !line.trim().is_empty());
-    let field = |name: &str| {
-        let mut lines = header.clone().filter_map(|line| line.split_once(':'));
-        let found = lines.find(|(key, _)| key.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value.trim().to_string())
-    };
-    let (name, version) = field("Name")
-        .zip(field("Version"))
+    let (name, version) = field(&metadata, "Name")
+        .zip(field(&metadata, "Version"))
         .ok_or_else(|| "METADATA: it has no `Name` and `Version`".to_string())?;
     let (called, name) = (info_name(info), normalised(&name)?);
     if called.as_deref() != Some(&name) {
@@ -245,6 +239,14 @@ fn described(folder: &Path, info: &str) -> Result<Option<Package>, String> {
         folder: folder.into(),
         plugin,
     }))
+}
+
+/// A field of the header of a METADATA.
+fn field(metadata: &str, name: &str) -> Option<String> {
+    let header = metadata.lines().take_while(|line| !line.trim().is_empty());
+    let mut lines = header.filter_map(|line| line.split_once(':'));
+    let (_, value) = lines.find(|(key, _)| key.eq_ignore_ascii_case(name))?;
+    Some(value.trim().to_string())
 }
 
 /// The name in `fl_trimmed-1.2.dist-info`.
@@ -366,6 +368,14 @@ impl Package {
             false => format!("it is not installed in {}", looked.join(", ")),
         };
         Err(format!("{found}; {}", to_install(&name, version)))
+    }
+
+    /// A field of its metadata, such as `Summary`.
+    pub fn field(&self, name: &str) -> Option<String> {
+        let entries = self.folder.read_dir().ok()?.flatten();
+        let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let info = names.find(|info| info_name(info).as_deref() == Some(&self.name))?;
+        field(&text(&self.folder.join(info).join("METADATA")).ok()?, name)
     }
 
     /// How a user removes it: an order, such as "run `pip uninstall NAME`".

@@ -2,7 +2,7 @@
 //! server's model, or from the task. The first answer only serves for comparison.
 
 use crate::data::TaskKind;
-use crate::message::{self, AnyMessage, Erased, Message, NamedTensors};
+use crate::message::{self, AnyMessage, Erased, Message};
 use crate::{ClientId, ClientMessage, Problem, Result};
 
 /// The sources of the expected shape of an answer.
@@ -64,7 +64,7 @@ impl ExpectedShape<'_> {
             );
         }
         if let Some(params) = sent.as_any().downcast_ref::<message::Params>() {
-            return within(params, &answer.content());
+            return within(params, answer);
         }
         let of_params = answer.kind() == message::Params::KIND;
         let model = of_params.then(|| (self.model)());
@@ -76,18 +76,17 @@ impl ExpectedShape<'_> {
     }
 }
 
-/// Returns whether a field of a composite answer holds parameters with the shapes of those sent.
-fn within(sent: &message::Params, tensors: &NamedTensors<'_>) -> Result<bool> {
-    let fields = tensors
-        .iter()
-        .filter_map(|(name, _)| Some(name.split_once('.')?.0));
-    let mut fields: Vec<&str> = fields.collect();
-    fields.dedup();
-    for field in fields {
+/// Returns whether a message in the answer holds parameters with the names and shapes of those
+/// sent. Tensors of another form may have such names too, so only declared fields count.
+fn within(sent: &message::Params, answer: &dyn AnyMessage) -> Result<bool> {
+    let tensors = answer.content();
+    let fields = answer.message_type().fields.iter();
+    let params = fields.filter(|(_, kind)| *kind == message::Params::KIND);
+    for (field, _) in params {
         let inside = |name: &str| {
             let tensor = tensors.iter().find(|(n, _)| {
                 n.split_once('.')
-                    .is_some_and(|(f, rest)| f == field && rest == name)
+                    .is_some_and(|(f, rest)| f == *field && rest == name)
             });
             tensor.map(|(_, view)| view.shape())
         };
@@ -107,4 +106,69 @@ fn within(sent: &message::Params, tensors: &NamedTensors<'_>) -> Result<bool> {
         return Ok(true);
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{NamedTensors, TensorMap, View};
+    use ndarray::{Array1, ArrayD, IxDyn};
+
+    crate::message! {
+        /// Parameters and a number.
+        struct Shown: "test-shown" { model: message::Params, loss: message::Scalar }
+    }
+
+    /// Some numbers of each tensor, under names that a message of messages could have too.
+    #[derive(Clone, Debug)]
+    struct Sparse(Array1<f32>);
+
+    impl Message for Sparse {
+        const KIND: &'static str = "test-sparse";
+
+        fn tensors(&self) -> NamedTensors<'_> {
+            vec![("values.w".into(), View::F32(self.0.view().into_dyn()))]
+        }
+
+        fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
+            Ok(Self(parcel.f32("values.w")?.into_dimensionality()?))
+        }
+    }
+
+    fn params(shape: &[usize]) -> message::Params {
+        message::Params([("w".to_string(), ArrayD::zeros(IxDyn(shape)))].into())
+    }
+
+    fn check(answers: Vec<Erased>) -> Result<()> {
+        let mut shape = ExpectedShape {
+            task: TaskKind::Classes(2),
+            model: &mut || None,
+            first: None,
+        };
+        let mail = (0..).zip(answers);
+        let mut mail = mail.map(|(from, body)| ClientMessage::new(from, 1.0, body));
+        mail.try_for_each(|mail| shape.check(&params(&[2, 2]), &mail))
+    }
+
+    fn shown(shape: &[usize]) -> Erased {
+        let loss = message::Scalar::new(1.0);
+        Box::new(Shown {
+            model: params(shape),
+            loss,
+        })
+    }
+
+    fn sparse(n: usize) -> Erased {
+        Box::new(Sparse(Array1::zeros(n)))
+    }
+
+    #[test]
+    fn parameters_in_an_answer_have_the_shape_of_those_sent_and_other_tensors_any() {
+        check(vec![shown(&[2, 2]), shown(&[2, 2])]).unwrap();
+        let error = check(vec![shown(&[4])]).unwrap_err().to_string();
+        assert_eq!(error, "`model.w` is [4] here, [2, 2] in the message sent");
+        check(vec![sparse(3), sparse(3)]).unwrap();
+        let error = check(vec![sparse(3), sparse(2)]).unwrap_err().to_string();
+        assert!(error.contains("that of client 0"), "{error}");
+    }
 }

@@ -41,6 +41,8 @@ macro_rules! message {
         impl $crate::message::Message for $name {
             const KIND: &'static str = $kind;
             const DOC: &'static str = concat!($($doc),*);
+            const FIELDS: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($field), <$ty as $crate::message::Message>::KIND)),+];
             fn tensors(&self) -> $crate::message::NamedTensors<'_> {
                 let mut all = Vec::new();
                 $($crate::message::put_under(&mut all, stringify!($field), self.$field.tensors());)+

@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 
 /// A library's declaration of a message kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct MessageDecl {
     /// Its name: 1 to 64 of `a-z`, `0-9` and `-`.
     pub kind: String,
@@ -30,11 +29,13 @@ pub struct MessageDecl {
     /// What one unit of data can change.
     #[serde(default)]
     pub reach: SensitivityNorm,
+    /// Name and kind of each message in it, whose tensors are `NAME.tensor`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<(String, String)>,
 }
 
 /// A tensor of a [`MessageDecl`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ColumnDecl {
     /// Its name; `*` stands for any name, and for any number of tensors. `rows` holds ids of
     /// samples and makes the message row-keyed. A name that begins with a dot marks a tensor that
@@ -59,12 +60,14 @@ impl From<&MessageType> for MessageDecl {
             shape: c.shape.into(),
             doc: c.doc.into(),
         };
+        let own = |(name, kind): &(&str, &str)| (name.to_string(), kind.to_string());
         Self {
             kind: of.kind.into(),
             doc: of.doc.into(),
             tensors: of.columns.iter().map(column).collect(),
             open: of.columns.is_empty(),
             reach: of.reach,
+            fields: of.fields.iter().map(own).collect(),
         }
     }
 }
@@ -91,7 +94,8 @@ impl MessageDecl {
             .tensors
             .iter()
             .flat_map(|c| [&c.name, &c.shape, &c.doc]);
-        for text in texts.chain([&self.doc]) {
+        let fields = self.fields.iter().flat_map(|(name, kind)| [name, kind]);
+        for text in texts.chain(fields).chain([&self.doc]) {
             let bad = text.len() > TEXT || text.chars().any(char::is_control);
             ensure!(
                 !bad,
@@ -102,6 +106,11 @@ impl MessageDecl {
             (usize::from(!self.open)..=TENSORS).contains(&self.tensors.len()),
             "message `{kind}` has {} tensors; 1 to {TENSORS} are possible",
             self.tensors.len()
+        );
+        ensure!(
+            self.fields.len() <= TENSORS,
+            "message `{kind}` has {} messages in it; at most {TENSORS} are possible",
+            self.fields.len()
         );
         let one = |(at, c): (usize, &ColumnDecl)| {
             let twin = self.tensors[..at].iter().any(|other| other.name == c.name);

@@ -131,6 +131,9 @@ pub trait Message: Clone + Debug + Send + Sync + 'static {
     /// What one unit of data can change in it.
     const REACH: SensitivityNorm = SensitivityNorm::Any;
 
+    /// Name and kind of each message in it: [`message!`](crate::message!) lists them.
+    const FIELDS: &'static [(&'static str, &'static str)] = &[];
+
     /// Returns its content. A tensor called `rows` holds sample ids and makes the message
     /// row-keyed: senders may send different samples, and only the other tensors' trailing
     /// dimensions must agree.

@@ -43,6 +43,8 @@ pub struct MessageType {
     pub columns: &'static [Column],
     /// The sensitivity to one unit of data.
     pub reach: SensitivityNorm,
+    /// See [`Message::FIELDS`].
+    pub fields: &'static [(&'static str, &'static str)],
     /// The constructor of its messages.
     source: Source,
 }
@@ -89,6 +91,7 @@ impl<M: Message> TypeOf<M> {
         doc: M::DOC,
         columns: M::COLUMNS,
         reach: M::REACH,
+        fields: M::FIELDS,
         source: Source::Rust(Functions {
             name: type_name::<M>,
             from_tensors: |parcel| Ok(Box::new(M::from_tensors(parcel)?)),
@@ -271,11 +274,14 @@ impl MessageType {
         let column =
             |c: &ColumnDecl| Column::new(kept(&c.name), c.dtype, kept(&c.shape), kept(&c.doc));
         let columns: Vec<Column> = decl.tensors.iter().map(column).collect();
+        let field = |(name, kind): &(String, String)| (kept(name), kept(kind));
+        let fields: Vec<_> = decl.fields.iter().map(field).collect();
         let declared: &'static Self = Box::leak(Box::new(Self {
             kind: kept(&decl.kind),
             doc: kept(&decl.doc),
             columns: columns.leak(),
             reach: decl.reach,
+            fields: fields.leak(),
             source: Source::Declared {
                 origin: kept(origin),
                 shapes,

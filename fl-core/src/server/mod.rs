@@ -418,7 +418,10 @@ impl Server<'_> {
         let (mut round, mut undoable) = match self.0.begin_step(name, number, of)? {
             StepStart::Skipped => return Ok(()),
             StepStart::Restored(kept) => {
-                *state = postcard::from_bytes(&kept).context("the saved state of the protocol")?;
+                *state = postcard::from_bytes(&kept).context(
+                    "the saved state of the protocol cannot be read back; a state must read \
+                     what it has written, and only the protocol that wrote it can go on",
+                )?;
                 return Ok(());
             }
             StepStart::Attempt { round, undoable } => (round, undoable),

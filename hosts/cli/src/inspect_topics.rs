@@ -1,5 +1,7 @@
-//! `fl inspect` of what is no part: data sets, and words such as splits, networks and layers.
+//! `fl inspect` of what is no part: data sets, kinds of messages, and words such as splits, networks
+//! and layers.
 
+use fl_core::message::{MessageType, message_type, message_types};
 use fl_core::settings::Field;
 use fl_data::{DataSpec, SetSpec, linked_sets};
 use fl_registry::{Catalogue, columns, fill, settings_json, settings_table};
@@ -12,7 +14,7 @@ pub struct Topic {
     what: String,
     doc: String,
     fields: Vec<Field>,
-    /// Where its data come from, for a data set.
+    /// Where the data of a data set come from; the tensors of a message.
     facts: Vec<(&'static str, String)>,
 }
 
@@ -44,9 +46,10 @@ impl Topic {
     }
 }
 
-/// Everything of this name: data sets first, then words in settings.
+/// Everything of this name: data sets first, then kinds of messages, and words in settings.
 pub fn find(name: &str, catalogue: &Catalogue) -> Vec<Topic> {
     let mut topics = sets(name);
+    topics.extend(message_type(name).map(kind));
     for choice in catalogue.choices::<DataSpec>() {
         // a word of several parts (`sgd`) often means the same everywhere
         let known = |topic: &&mut Topic| topic.doc == choice.doc && topic.fields == choice.fields;
@@ -75,7 +78,24 @@ pub fn names(catalogue: &Catalogue) -> Vec<String> {
         .choices::<DataSpec>()
         .into_iter()
         .map(|choice| choice.name);
-    sets.chain(words).collect()
+    let kinds = message_types().into_iter().map(|of| of.kind.to_string());
+    sets.chain(kinds).chain(words).collect()
+}
+
+fn kind(of: &'static MessageType) -> Topic {
+    let tensor = |c: &fl_core::message::Column| {
+        let text = format!("{} [{}]: {}", c.dtype, c.shape, c.doc);
+        (c.name, text)
+    };
+    let parts = of.fields.iter();
+    let parts = parts.map(|(name, kind)| (*name, format!("a {kind} message")));
+    Topic {
+        name: of.kind.into(),
+        what: format!("a kind of message, from {}", of.origin()),
+        doc: of.doc.into(),
+        fields: Vec::new(),
+        facts: of.columns.iter().map(tensor).chain(parts).collect(),
+    }
 }
 
 fn sets(name: &str) -> Vec<Topic> {

@@ -3,7 +3,7 @@
 use crate::Failure;
 use anyhow::{Context, bail, ensure};
 use fl_core::message::{
-    self, AnyMessage, Ids, MessageType, Params, SoftLabels, from_json, to_json,
+    self, AnyMessage, Ids, MessageType, Params, SoftLabels, from_json, message_type, to_json,
 };
 use fl_core::privacy::ReleaseNoise;
 use fl_core::settings::{Mistake, Reader, Step, Value};
@@ -22,7 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Arc;
 
 /// A client's answer.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CaseMessage {
     from: ClientId,
@@ -85,7 +85,7 @@ pub struct Rows {
 }
 
 /// A client's own examples.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OwnExamples {
     samples: Json,
@@ -180,6 +180,109 @@ impl Input {
             }
         }
     }
+
+    /// What no part of this signature could take: numbers that make no message, or shapes that do
+    /// not fit each other.
+    pub fn faults(&self, decl: &PartDecl) -> Vec<Mistake> {
+        let signature = (decl.describe)().signature;
+        let kind = signature.split(" -> ").next().and_then(message_type);
+        let mut faults = Faults::default();
+        match (self, kind) {
+            (Self::Messages(input), Some(of)) => faults.in_messages(input, of),
+            (Self::Release(input), Some(of)) => {
+                faults.read("tensors", || of.from_json(&input.tensors));
+            }
+            (Self::Rows(input), _) => {
+                faults.optional("samples", &input.samples, samples);
+                faults.optional("tensors", &input.tensors, |of| from_json::<SoftLabels>(&of));
+                faults.optional("own", &input.own, examples);
+            }
+            (Self::Lesson(input), _) => faults.in_lesson(input),
+            (Self::Wish(input), _) => {
+                faults.optional("slopes", &input.slopes, samples);
+            }
+            _ => {}
+        }
+        faults.0
+    }
+}
+
+/// The mistakes found in an input.
+#[derive(Default)]
+struct Faults(Vec<Mistake>);
+
+impl Faults {
+    fn at(&mut self, path: Vec<Step>, error: &anyhow::Error) {
+        self.0.push(Mistake {
+            path,
+            text: format!("{error:#}"),
+            on_key: false,
+        });
+    }
+
+    /// Notes why the field cannot be read.
+    fn read<T>(&mut self, field: &str, read: impl FnOnce() -> Result<T>) -> Option<T> {
+        read()
+            .map_err(|error| self.at(vec![Step::Key(field.into())], &error))
+            .ok()
+    }
+
+    fn optional<V: Clone, T>(
+        &mut self,
+        field: &str,
+        value: &Option<V>,
+        read: impl FnOnce(V) -> Result<T>,
+    ) -> Option<T> {
+        let value = value.clone()?;
+        self.read(field, || read(value))
+    }
+
+    fn in_messages(&mut self, input: &Messages, of: &'static MessageType) {
+        self.optional("sent", &input.sent, |sent| of.from_json(&sent));
+        let mut first = None;
+        for (at, message) in input.messages.iter().enumerate() {
+            let read = of.from_json(&message.tensors).and_then(|read| {
+                let first = first.get_or_insert_with(|| read.clone());
+                message::alike_to(&**first, &*read, "the first message")
+            });
+            if let Err(error) = read {
+                let steps = ["messages", "tensors"].map(|key| Step::Key(key.into()));
+                let [messages, tensors] = steps;
+                self.at(vec![messages, Step::Item(at), tensors], &error);
+            }
+        }
+        if self.0.is_empty() {
+            let all = input.messages.clone();
+            self.read("messages", || inbox(of, all, RequiredInputs::default()));
+        }
+    }
+
+    fn in_lesson(&mut self, input: &Lesson) {
+        let height = |of: Json| Ok(samples(of)?.len());
+        let given = self.read("samples", || height(input.samples.clone()));
+        self.optional("predict", &input.predict, height);
+        let targets = [
+            ("classes", input.classes.as_ref().map(Vec::len)),
+            (
+                "labels",
+                self.optional("labels", &input.labels, |of| Ok(table(of)?.nrows())),
+            ),
+            ("scores", self.optional("scores", &input.scores, height)),
+        ];
+        for (field, found) in targets {
+            if let (Some(given), Some(found)) = (given, found) {
+                self.read(field, || one_each(given, found));
+            }
+        }
+    }
+}
+
+fn one_each(samples: usize, targets: usize) -> Result<()> {
+    ensure!(
+        samples == targets,
+        "{samples} samples and {targets} targets"
+    );
+    Ok(())
 }
 
 fn typed<T: DeserializeOwned>(input: &Json) -> std::result::Result<T, Mistake> {
@@ -383,12 +486,7 @@ fn teach(part: &mut dyn Trainer, round: &Round, input: Lesson) -> Result<Json> {
     };
     let mut out = json!({});
     if let Some((target, usual)) = target {
-        ensure!(
-            target.len() == x.len(),
-            "{} samples and {} targets",
-            x.len(),
-            target.len()
-        );
+        one_each(x.len(), target.len())?;
         ensure!(input.batch > 0, "`batch` must be at least 1");
         let length = match (input.epochs, input.steps) {
             (Some(_), Some(_)) => bail!("a pass has `epochs` or `steps`, not both"),

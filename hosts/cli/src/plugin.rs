@@ -20,7 +20,8 @@ pub enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Print the index entry of a plugin; of a wheel, the beginning of one.
+    /// Print the index entry of a plugin; of a wheel, the beginning of one. A process of its own
+    /// loads the wheel's library, to list its parts.
     #[command(
         after_help = "Examples:\n  fl plugin show fl-trimmed\n  fl plugin show dist/fl_trimmed-1.2.0-py3-none-any.whl"
     )]
@@ -165,7 +166,7 @@ fn search(words: &[String], index: &IndexArg, json: bool) -> Done {
 
 fn show(name: &str, version: Option<&str>, index: &IndexArg) -> Done {
     if name.ends_with(".whl") {
-        return print(plugins::draft(Path::new(name))?.trim_end());
+        return print(plugins::draft(Path::new(name), &mut note)?.trim_end());
     }
     let found = plugins::choose(index.entries()?, name, version)?;
     let level = match &found.level {

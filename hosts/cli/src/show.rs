@@ -104,7 +104,7 @@ pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
                 "`fl list` and `fl data list` show all; --plugin adds those of a library".into()
             }
         };
-        let what = "no part, data set or choice is called";
+        let what = "no part, data set, message or choice is called";
         return Err(Failure::usage(format!("{what} `{name}`; {hint}")));
     }
     if json {

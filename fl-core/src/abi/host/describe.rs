@@ -31,7 +31,6 @@ struct LibraryText {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct PartText {
     role: String,
     name: String,

@@ -104,6 +104,16 @@ fn errors_do_not_steer_the_terminal() {
 }
 
 #[test]
+fn keys_of_a_later_description_are_ignored() {
+    let text = r#"{"later": 1, "messages": [{"kind": "test-later", "doc": "c", "later": [], "tensors":
+        [{"name": "w", "type": "f32", "shape": "2", "later": {}}]}],
+        "parts": [{"role": "accountant", "name": "a", "doc": "b", "later": "x"}]}"#;
+    let parts = describe::read(text, "here", functions()).unwrap();
+    assert_eq!(parts[0].name, "a");
+    assert!(crate::message::message_type("test-later").is_some());
+}
+
+#[test]
 fn descriptions_are_held_to_their_own_schemas() {
     let with = |settings: &str| {
         let text = format!(

@@ -357,12 +357,15 @@ fn check(cases: &[Case], folder: &Path, catalogue: &Catalogue, places: &Places) 
             path.push(Step::Item(at));
             (input, path)
         });
-        for (input, mut path) in inputs.chain(rounds) {
-            if let Err(mut mistake) = Input::read(decl, &to_json(input)) {
-                path.append(&mut mistake.path);
-                mistake.path = path;
-                mistakes.extend(places.located(vec![mistake]));
+        for (input, path) in inputs.chain(rounds) {
+            let mut faults = match Input::read(decl, &to_json(input)) {
+                Ok(input) => input.faults(decl),
+                Err(mistake) => vec![mistake],
+            };
+            for fault in &mut faults {
+                fault.path.splice(0..0, path.iter().cloned());
             }
+            mistakes.extend(places.located(faults));
         }
         if let Err(all) = read_settings(decl, &case.settings(), here("settings")) {
             mistakes.extend(places.located(all));

@@ -627,3 +627,56 @@ fn mistakes_of_every_kind_come_at_once_each_with_its_place() {
     }
     assert_eq!(lines.len(), begin.len(), "{error}");
 }
+
+#[test]
+fn inputs_that_no_part_could_take_are_mistakes_with_their_places() {
+    let dir = tempfile::tempdir().unwrap();
+    let cases = "cases:
+- name: shapes
+  part: aggregator mean
+  input:
+    messages:
+    - { from: 0, tensors: { w: [1, 2] } }
+    - { from: 1, tensors: { w: [1, 2, 3] } }
+    - { from: 2, tensors: { v: [1, 2] } }
+    - { from: 3, tensors: { w: [[1], [1, 2]] } }
+- name: rounds
+  part: aggregator mean
+  rounds:
+  - messages: [{ from: 0, tensors: { w: [1] } }]
+  - messages: []
+  - messages: [{ from: 0, tensors: { w: [1] } }, { from: 0, tensors: { w: [1] } }]
+- name: lengths
+  part: trainer linear
+  input: { samples: [[1], [2]], classes: [0, 1, 1] }
+- name: ragged
+  part: selector density-ratio
+  input: { samples: [[1], [1, 2]] }
+- name: meant
+  part: aggregator mean
+  refused: '`w` is [3] here, [2] in the first answer'
+  input: { messages: [{ from: 0, tensors: { w: [1, 2] } }, { from: 1, tensors: { w: [1, 2, 3] } }] }
+";
+    fs::write(dir.path().join("a.cases.yaml"), cases).unwrap();
+    let (code, error) = fails(dir.path(), &["test", "."]);
+    assert_eq!(code, 2, "{error}");
+    let lines: Vec<&str> = error.trim_end().lines().collect();
+    let begin = [
+        "./a.cases.yaml:7:27  cases[0].input.messages[1].tensors: `w` is [3] here, [2] in the first",
+        "./a.cases.yaml:8:27  cases[0].input.messages[2].tensors: other tensors: `v` here, `w` in",
+        "./a.cases.yaml:9:27  cases[0].input.messages[3].tensors: a params message: ",
+        "./a.cases.yaml:14:15  cases[1].rounds[1].messages: no usable answer",
+        "./a.cases.yaml:15:15  cases[1].rounds[2].messages: client 0 answered twice",
+        "./a.cases.yaml:18:42  cases[2].input.classes: 2 samples and 3 targets",
+        "./a.cases.yaml:21:21  cases[3].input.samples: ",
+    ];
+    for (line, begin) in lines.iter().zip(begin) {
+        assert!(line.starts_with(begin), "{begin}\nnot in\n{error}");
+    }
+    assert_eq!(lines.len(), begin.len(), "{error}");
+    // the last case means its input
+    let meant = cases.split("- name: meant").nth(1).unwrap();
+    let meant = format!("cases:\n- name: meant{meant}");
+    fs::write(dir.path().join("a.cases.yaml"), meant).unwrap();
+    out(dir.path(), &["test", "."]);
+}

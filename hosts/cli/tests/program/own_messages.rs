@@ -131,6 +131,13 @@ fn the_kit_and_files_of_cases_take_a_message_of_a_library() {
             shown.contains("test-spreads -> test-spreads"),
             "{language}: {shown}"
         );
+        let kind = ["inspect", "test-spreads", "--plugin", &library];
+        let kind = flat(&out(dir, &kind));
+        assert!(
+            kind.contains("test-spreads: a kind of message, from"),
+            "{language}: {kind}"
+        );
+        assert!(kind.contains("spread f64 [rows x 2]"), "{language}: {kind}");
         fs::remove_file(dir.join("a.cases.answers.json")).unwrap();
     }
 }

@@ -4,6 +4,7 @@
 use crate::{common, library};
 use minisign::KeyPair;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
@@ -204,8 +205,18 @@ fn the_example_index_is_built_signed_added_verified_and_run() {
         if file.ends_with(".so") {
             let library = user.at("built.so");
             fs::write(&library, bytes).unwrap();
-            let parts: serde_yaml::Value = serde_yaml::from_str(&entry).unwrap();
-            for part in parts["parts"].as_sequence().unwrap() {
+            let written: serde_yaml::Value = serde_yaml::from_str(&entry).unwrap();
+            let draft = user.out(&["plugin", "show", wheel.to_str().unwrap()]);
+            let draft: serde_yaml::Value = serde_yaml::from_str(&draft).unwrap();
+            assert_eq!(draft["interface"], written["interface"], "{name}");
+            let [drafted, due] = [&draft, &written].map(|entry| {
+                let parts = entry["parts"].as_sequence().unwrap().iter();
+                parts
+                    .map(|part| part.as_str().unwrap())
+                    .collect::<BTreeSet<_>>()
+            });
+            assert_eq!(drafted, due, "{name}");
+            for part in written["parts"].as_sequence().unwrap() {
                 let (_, part) = part.as_str().unwrap().split_once(' ').unwrap();
                 let library = library.to_str().unwrap();
                 user.out(&["test", "--conformance", part, "--plugin", library]);

@@ -5,7 +5,11 @@ use super::{ENTRIES, attest, wheel, yaml};
 use crate::NotRun;
 use anyhow::{Context, bail, ensure};
 use fl_core::abi::raw::{FL_OLDEST, FL_VERSION};
-use fl_registry::{Announced, Package, Trust, compare_versions, meets, normalised, plugin_dir};
+use fl_core::settings::defaults;
+use fl_registry::{
+    Announced, Catalogue, Isolation, Library, Package, Trust, compare_versions, meets, normalised,
+    plugin_dir,
+};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -269,12 +273,25 @@ pub fn installed(note: &mut dyn FnMut(String)) -> anyhow::Result<Vec<Installed>>
     Ok(all)
 }
 
-/// The beginning of an index entry for a wheel: its name, version and hashes. Its author fills in
-/// the rest.
+/// The parts of a package's library and its interface. Only a process of its own loads the library.
+fn contents(package: &Package) -> anyhow::Result<(Vec<String>, Option<u64>)> {
+    let linked = Catalogue::linked()?.isolating(Isolation::On(defaults()));
+    let all = linked.with(&[Library::at(package.path())])?;
+    let own = all.parts().iter().filter(|part| {
+        let mut linked = linked.parts().iter();
+        !linked.any(|linked| std::ptr::eq(*linked, **part))
+    });
+    let parts = own.map(|part| format!("{} {}", part.role.name(), part.name));
+    let interface = all.libraries().last().and_then(|of| of.interface);
+    Ok((parts.collect(), interface.map(u64::from)))
+}
+
+/// The beginning of an index entry for a wheel: what its metadata and its library say. Its author
+/// fills in the rest.
 ///
 /// # Errors
 /// When it is no wheel with a plugin.
-pub fn draft(path: &Path) -> anyhow::Result<String> {
+pub fn draft(path: &Path, note: &mut dyn FnMut(String)) -> anyhow::Result<String> {
     let bytes = super::read(path, MOST_WHEEL)?;
     let place = || path.display().to_string();
     let (new, package) = unpacked(&bytes, &std::env::temp_dir()).with_context(place)?;
@@ -291,21 +308,44 @@ pub fn draft(path: &Path) -> anyhow::Result<String> {
         wheel_sha256: hex(&bytes),
         sha256: hash(&package)?,
     };
-    drop(new);
+    let (parts, interface) = match package.plugin {
+        Announced::Module(_) => Default::default(),
+        Announced::Library(_) => contents(&package).unwrap_or_else(|why| {
+            note(format!(
+                "{}: {why:#}; `parts` and `interface` are left out",
+                place()
+            ));
+            Default::default()
+        }),
+    };
+    let field = |name: &str| package.field(name).unwrap_or_default();
+    let [licence, home] = ["License-Expression", "Home-page"].map(field);
+    // `Source, https://..`
+    let project = field("Project-URL");
+    let project = project.rsplit(", ").next().unwrap_or_default();
     let entry = index::Entry {
-        name: package.name,
-        version: package.version,
-        about: String::new(),
-        parts: Vec::new(),
-        interface: None,
-        licence: String::new(),
+        name: package.name.clone(),
+        version: package.version.clone(),
+        about: field("Summary"),
+        parts,
+        interface,
+        licence: if licence.is_empty() {
+            field("License")
+        } else {
+            licence
+        },
         paper: None,
-        source: String::new(),
+        source: if home.is_empty() {
+            project.into()
+        } else {
+            home
+        },
         commit: String::new(),
         conformance: index::Conformance::Untried,
         reviewed: None,
         files: vec![file],
     };
+    drop(new);
     yaml(&entry)
 }
 
