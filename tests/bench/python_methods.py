@@ -51,11 +51,11 @@ class LeNet(fl.torch.Trainer):
 
 def moon(seed, method):
     """MOON's section 4: 10 clients, Dirichlet 0.5, batch 64, SGD 0.01 with momentum 0.9, weight decay 1e-5, tau 0.5. Its images are
-    50,000 and its rounds 100 of 10 epochs; here they are 10,000 images and 20 rounds of 5 epochs."""
+    50,000 and its rounds 100 of 10 epochs; here they are 5,000 images, tested on 2,000, and 20 rounds of 5 epochs."""
     spec = {
         "name": "moon",
         "seed": seed,
-        "data": {"set": "cifar10", "clients": 10, "split": {"dirichlet": {"alpha": 0.5, "min-size": 64}}, "limit": {"train": 10_000}},
+        "data": {"set": "cifar10", "clients": 10, "split": {"dirichlet": {"alpha": 0.5, "min-size": 64}}, "limit": {"train": 5_000, "test": 2_000}},
         "protocol": {"use": "param-rounds", "rounds": 20, "local": {"epochs": 5, "batch": 64}},
         "parts": {
             "model": {"use": "bench-moon", "lr": 0.01, "momentum": 0.9, "weight-decay": 1e-5, "mu": method},
@@ -100,7 +100,7 @@ def fedproto_(seed, method):
 
 
 BENCHES = {
-    "moon": (moon, {"FedAvg": 0.0, "MOON, mu 1": 1.0, "MOON, mu 5": 5.0}),
+    "moon": (moon, {"FedAvg": 0.0, "MOON, mu 5": 5.0}),
     "fedproto": (fedproto_, {"alone": 0.0, "FedProto, pull 1": 1.0, "FedAvg": "FedAvg"}),
 }
 
