@@ -134,7 +134,7 @@ def _numbers(value, where: str) -> np.ndarray:
         raise _wrong(where, f"inputs of shape {list(array.shape)}; the first dimension is the rows, so there must be two at least")
     if array.dtype.kind not in "biuf":
         row = next((at for at, one in enumerate(array) if np.asarray(one.tolist()).dtype.kind not in "biuf"), 0) if array.dtype == object else 0
-        raise _wrong(f"{where}, row {row}", f"inputs must be numbers, got {array.dtype}; give a frame for a table with texts")
+        raise _wrong(f"{where}, row {row}", f"inputs must be numbers, got {'texts' if array.dtype.kind in 'SU' else array.dtype}; give a frame for a table with texts")
     if array.dtype.kind == "f":
         array = array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64, copy=False) if array.dtype.itemsize not in (4, 8) else array
         bad = np.argwhere(~np.isfinite(array))

@@ -142,7 +142,7 @@ def find(folder: Path, name: str, client, clients: list[str]) -> str:
     """The file that `results.model(name, client)` means."""
     all = names(folder)
     if not all:
-        raise RunError(f"the run in {folder} has kept no model", str(folder))
+        raise RunError(f"the run in {folder} has kept no model: it did not come to its end, or its protocol keeps none", str(folder))
     shown = ", ".join(all[:20]) + (", .." if len(all) > 20 else "")
     if client is None and name in all:
         return name

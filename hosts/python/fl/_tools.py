@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import _data, _fl
+from . import _data, _fl, _metric, _parts
 from ._errors import RunError, SpecError, spec_error
 from ._spec import overrides, source
 
@@ -136,8 +138,17 @@ def _other_process(args: list[str], quiet: bool) -> tuple[int, str, list[str]]:
         printed.seek(0)
         text = printed.read()
     if program.returncode not in (0, 1):
-        raise SpecError("".join(said).strip())
+        wrong = "".join(said).strip()
+        here = _of_session(wrong, ((cls._fl["role"], cls._fl["name"], cls.__module__) for cls in _parts.CLASSES))
+        raise SpecError("\n".join([wrong, *here]))
     return program.returncode, text, said
+
+
+def _of_session(text: str, known: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Of these parts or measures (what it is, its name, its module): what to do about those of a notebook that `text` names, for
+    another process does not know them."""
+    found = {f"{what} `{name}`" for what, name, module in known if module == "__main__" and re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)}
+    return [f"{one} is from this session, and the runs are done by another process: put it in a module and name it under `plugins`" for one in sorted(found)]
 
 
 def audit(spec, set=None, *, quiet: bool = False, **options) -> dict:
@@ -162,6 +173,9 @@ def study(file, set=None, *, only=(), out="runs/studies", threads: int | None = 
     The runs are done by another process, so parts in Python come from modules that specs name under `plugins`. Ctrl-C lets the runs
     that are going on end their step, a second one does not; what was done is kept, and the next call goes on.
     """
+    measures = [("metric", one.name, one.module) for one in _metric._METRICS.values()]
+    if os.path.isfile(file) and (here := _of_session(Path(file).read_text(encoding="utf-8"), measures)):
+        raise SpecError("\n".join(here))
     args = ["study", os.fspath(file), "--check", "--out", os.fspath(out)]
     for one in overrides(set):
         args += ["--set", one]

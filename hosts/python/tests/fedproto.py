@@ -41,6 +41,7 @@ class FedProto:
         classes = server.task.outputs
         server.state.known = {"means": np.zeros((classes, 0)), "counts": np.zeros(classes, int)}
         server.rounds(self.rounds, self.round)
+        server.keep_clients(self.model)
 
     def round(self, server: fl.Server, round: fl.Round) -> None:
         answers = server.collect(self.train, server.everyone, server.state.known)

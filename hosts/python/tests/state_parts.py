@@ -145,3 +145,16 @@ class Privacy:
             self.sigma *= 1.5
         return out
 # ANCHOR_END: privacy
+
+
+@fl.attack("state-attack", on="params")
+class Attack:
+    """Turns the honest answer around, a little more each time."""
+
+    forgets: bool = False
+
+    def aggregate(self, round, inbox):
+        if self.forgets or not hasattr(self, "_times"):
+            self._times = 0
+        self._times += 1
+        return {name: array * np.float32(1 - 0.1 * self._times) for name, array in inbox[0].items()}

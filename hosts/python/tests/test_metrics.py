@@ -134,3 +134,20 @@ def test_a_study_has_a_column_for_it(tmp_path):
     (tmp_path / "study.yaml").write_text(fl._spec.flow({"name": "small", "defaults": {"seeds": "1-2", "digits": 1}, "tables": [table]}))
     found = fl.study(tmp_path / "study.yaml", quiet=True)
     assert "0.5" in found.text and {float(row["value"]) for row in found.rows if "half" in row.values()} == {0.5}
+
+
+def test_a_study_says_that_it_does_not_know_a_notebook(fedavg, tmp_path, monkeypatch):
+    function = declare()
+    monkeypatch.setattr(function, "__module__", "__main__")
+    cls = type("OfNotebook", (), {"__module__": "__main__", "__doc__": "A mean.", "aggregate": lambda self, round, inbox: inbox.mean()})
+    fl.aggregator("nb-mean")(cls)
+    (tmp_path / "one.yaml").write_text(fl._spec.flow(fedavg))
+    for row, measure, text in [
+        ({}, "worst-class", "metric `worst-class` is from this session, and the runs are done by another process: put it in a module"),
+        ({"set": {"parts.aggregator": {"use": "nb-mean"}}}, "accuracy", "(?s)no aggregator is called `nb-mean`.*\naggregator `nb-mean` is from this session"),
+    ]:
+        table = {"name": "t", "title": "T", "base": "one.yaml", "rows": [{"name": "one", **row}], "measure": measure}
+        (tmp_path / "study.yaml").write_text(fl._spec.flow({"name": "small", "defaults": {"seeds": "1-2"}, "tables": [table]}))
+        with pytest.raises(fl.SpecError, match=text):
+            fl.study(tmp_path / "study.yaml", quiet=True)
+    assert not (tmp_path / "runs").exists()

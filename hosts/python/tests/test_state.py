@@ -19,6 +19,7 @@ ROLES = {
     "aggregator": ("aggregator", "state-aggregator", {}),
     "selector": ("cohort", "state-selector", {}),
     "privacy": ("privacy", "state-privacy", {}),
+    "attack": ("attack", "state-attack", {}),
 }
 
 

@@ -40,29 +40,33 @@ class AdamW(Net):
 
 @fl.trainer("torch-moon")
 class Moon(Net):
-    """MOON (Li et al. 2021): scores like those of the server's model, and unlike those of its own of the round before."""
+    """MOON (Li et al. 2021): features like those of the server's model, and unlike those of its own of the round before."""
 
     mu: Annotated[float, "Weight of the contrast.", fl.between(ge=0)] = 1.0
+    tau: Annotated[float, "Temperature of the contrast.", fl.between(gt=0)] = 0.5
 
     def fit(self, x, target, how, stream):
-        server = {name: value.clone() for name, value in self._model.state_dict().items()}
+        *body, head = self._model
+        features = nn.Sequential(*body)
+        server = {name: value.clone() for name, value in features.state_dict().items()}
         before = getattr(self, "previous", server)
         inputs, wanted = torch.tensor(x), torch.tensor(target.astype("int64"))
         steps = self.optimiser(self._model.parameters())
         losses = []
         for at in how.batches(len(x), stream):
             at = torch.from_numpy(at)
-            scores = self._model(inputs[at])
-            with torch.no_grad():
-                anchors = [torch.func.functional_call(self._model, held, (inputs[at],)) for held in (server, before)]
-            near, far = (F.cosine_similarity(scores, anchor, dim=1) / 0.5 for anchor in anchors)
-            contrast = -torch.log_softmax(torch.stack([near, far]), 0)[0].mean()
-            loss = F.cross_entropy(scores, wanted[at]) + self.mu * contrast
+            own = features(inputs[at])
+            loss = F.cross_entropy(head(own), wanted[at])
+            if self.mu:
+                with torch.no_grad():
+                    others = [torch.func.functional_call(features, held, (inputs[at],)) for held in (server, before)]
+                near, far = (F.cosine_similarity(own, other, dim=1) / self.tau for other in others)
+                loss = loss - self.mu * torch.log_softmax(torch.stack([near, far]), 0)[0].mean()
             steps.zero_grad()
             loss.backward()
             steps.step()
             losses.append(loss.item())
-        self.previous = {name: value.clone() for name, value in self._model.state_dict().items()}
+        self.previous = {name: value.clone() for name, value in features.state_dict().items()}
         return len(losses), losses[-1] if losses else 0.0
 
 
