@@ -292,7 +292,11 @@ fn describe(package: &Package, policy: &TrustPolicy) -> anyhow::Result<(Vec<Stri
         .with(&[Library::at(package.path())])
         .map_err(|refusal| anyhow::Error::msg(refusal.text))?;
     let own = loaded.parts().iter().filter(|part| !part.brought);
-    let parts = own.map(|part| format!("{} {}", part.role, part.name));
+    let parts = own.map(|part| {
+        // as commands name the role: `privacy`
+        let role = part.role.name().split(' ').next().unwrap_or_default();
+        format!("{role} {}", part.name)
+    });
     let interface = loaded.libraries().last().and_then(|one| one.interface);
     Ok((parts.collect(), interface.map(u64::from)))
 }
