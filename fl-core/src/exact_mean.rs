@@ -717,7 +717,9 @@ impl ExactMeanOfParams {
         let same = self.sums.iter().all(due);
         ensure!(
             same && shapes.next().is_none(),
-            Problem::Shape("parameters of other names or shapes than those before".into())
+            Problem::Shape(
+                "names or shapes of parameters differ from those of the messages before".into()
+            )
         );
         Ok(())
     }

@@ -150,7 +150,9 @@ impl Fold<Params, Params> for MeanOfParams {
                 shapes
                     .map(|(name, t)| (name, t.raw_dim()))
                     .eq(due.map(|(name, dim)| (name, dim.clone()))),
-                Problem::Shape("parameters of other names or shapes than those before".into())
+                Problem::Shape(
+                    "names or shapes of parameters differ from those of the messages before".into()
+                )
             );
         }
         self.waiting.push(mail);
@@ -289,7 +291,9 @@ mod tests {
         fold.add(ClientMessage::new(0, 1.0, sent(2))).unwrap();
         let error = fold.add(ClientMessage::new(1, 1.0, sent(3))).unwrap_err();
         assert!(
-            error.to_string().contains("other names or shapes"),
+            error
+                .to_string()
+                .contains("names or shapes of parameters differ"),
             "{error}"
         );
         assert!(Box::<MeanOfParams>::default().finish().is_err());

@@ -6,5 +6,3 @@ pub trait Sealed {}
 
 /// Supertrait of [`crate::message::AnyMessage`], which every message implements.
 pub trait SealedMessage {}
-
-impl<M: crate::message::Message> SealedMessage for M {}

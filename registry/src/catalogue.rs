@@ -1,22 +1,14 @@
-//! The parts that a spec can name: found by name, listed, and described.
+//! The parts that a spec can name, found by name.
 
-use crate::compatibility::release;
-use crate::docs::columns::{columns, fill};
-use crate::docs::table::yaml;
 use crate::library::Library;
 use crate::lock::Lock;
-use crate::schema::any_slots;
 use crate::sections::Isolation;
 use crate::trust::TrustPolicy;
-use fl_core::settings::{Field, Range, Value, ValueType, keyed, nearest, show, to_json};
-use fl_core::{
-    AnyAggregator, AnyMechanism, BuildContext, Cohort, ExchangeSpec, PartDecl, Protocol, Role,
-    Round, SlotSpec, Stream, Task, TaskKind,
-};
-use serde_json::{Number, Value as Json, json};
+use fl_core::settings::{Range, Value, ValueType, keyed, nearest, show};
+use fl_core::{BuildContext, PartDecl, Protocol, Role, SlotSpec, Stream, Task, TaskKind};
+use serde_json::Number;
 use serde_yaml::Mapping;
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// What to do if a name is unknown, and no known one is near.
@@ -37,11 +29,6 @@ pub struct Catalogue {
     pub(crate) lock: Option<Lock>,
     /// Those parts.
     pub(crate) loaded: Vec<&'static PartDecl>,
-}
-
-/// The slots that a question's answers are released through.
-fn releases(asked: &ExchangeSpec) -> Vec<&'static str> {
-    asked.flow.slots().collect()
 }
 
 impl Catalogue {
@@ -133,204 +120,6 @@ impl Catalogue {
             |p: &&PartDecl| slot.signature.is_empty() || (p.describe)().signature == slot.signature;
         self.of_role(slot.role).filter(fits).collect()
     }
-
-    /// One row a part, by role: its name, what goes in and out, and what it does; at most `width`
-    /// characters wide.
-    pub fn list(&self, role: Option<Role>, width: usize) -> String {
-        let mut out = String::new();
-        for role in Role::ALL
-            .into_iter()
-            .filter(|r| role.is_none_or(|wanted| wanted == *r))
-        {
-            let rows: Vec<_> = self
-                .of_role(role)
-                .map(|p| (p, (p.describe)()))
-                .map(|(p, about)| {
-                    [
-                        p.names().join(", "),
-                        about.signature,
-                        first_sentence(&about.doc),
-                    ]
-                })
-                .collect();
-            if !rows.is_empty() {
-                let _ = writeln!(out, "{role}");
-                out += &columns(&rows, width);
-            }
-        }
-        out
-    }
-
-    /// [`Catalogue::inspect_json`] of every part of a role, or of all.
-    pub fn list_json(&self, role: Option<Role>) -> Json {
-        let wanted = |p: &&&PartDecl| role.is_none_or(|wanted| wanted == p.role);
-        self.parts
-            .iter()
-            .filter(wanted)
-            .map(|p| self.inspect_json(p))
-            .collect()
-    }
-
-    /// The slots that accept this part, as `protocol.slot`, whatever the settings of the protocol.
-    fn accepted_by(&self, part: &PartDecl) -> Vec<String> {
-        let signature = (part.describe)().signature;
-        let accepts = |slot: &SlotSpec| {
-            slot.role == part.role && (slot.signature.is_empty() || slot.signature == signature)
-        };
-        let protocols = self.of_role(Role::Protocol);
-        let slots = protocols.flat_map(|protocol| {
-            let slots = any_slots(protocol).into_iter().filter(accepts);
-            let names: BTreeSet<&str> = slots.map(|slot| slot.name).collect();
-            names
-                .into_iter()
-                .map(|slot| format!("{}.{slot}", protocol.name))
-        });
-        slots.collect()
-    }
-
-    /// Describes one part, as text at most `width` characters wide.
-    pub fn inspect(&self, part: &PartDecl, width: usize) -> String {
-        let about = (part.describe)();
-        let mut head = format!("{}: {}", part.name, part.role.with_article());
-        if let [_, aliases @ ..] = &part.names()[..]
-            && !aliases.is_empty()
-        {
-            let _ = write!(head, " (also called {})", aliases.join(", "));
-        }
-        if !about.signature.is_empty() {
-            let _ = write!(head, ", {}", about.signature);
-        }
-        let _ = write!(head, ", from {}", part.origin);
-        let mut out = format!("{}\n\n{}\n\n", fill(&head, width), fill(&about.doc, width));
-        out += &settings_table(&about.fields, width);
-        if part.role == Role::Protocol {
-            match example(part) {
-                None => out += "\nIts slots and exchanges depend on its settings.\n",
-                Some(protocol) => {
-                    let mut rows = vec![["slot", "takes", "", "for"].map(String::from)];
-                    rows.extend(protocol.slots().iter().map(|s| {
-                        let optional = if s.optional { "optional" } else { "" };
-                        [s.name.into(), takes(s), optional.to_string(), s.doc.into()]
-                    }));
-                    out += "\n";
-                    out += &columns(&rows, width);
-                    let heads = ["exchange", "payload", "times", "releases"];
-                    let mut rows = vec![heads.map(String::from)];
-                    rows.extend(protocol.exchanges().iter().map(|q| {
-                        [
-                            q.label.into(),
-                            format!("{} -> {}", q.down, q.up),
-                            q.times.to_string(),
-                            releases(q).join(", "),
-                        ]
-                    }));
-                    out += "\n";
-                    out += &columns(&rows, width);
-                }
-            }
-        }
-        let mut facts: Vec<[String; 2]> = facts(part)
-            .into_iter()
-            .map(|(name, values)| {
-                let none = || "none".to_string();
-                let values = Some(values.join(", ")).filter(|v| !v.is_empty());
-                [name.to_string(), values.unwrap_or_else(none)]
-            })
-            .collect();
-        let slots = self.accepted_by(part);
-        if !slots.is_empty() {
-            facts.push(["accepted by".into(), slots.join(", ")]);
-        }
-        if !facts.is_empty() {
-            out += "\n";
-            out += &columns(&facts, width);
-        }
-        out
-    }
-
-    /// The same as [`Catalogue::inspect`], for programs.
-    pub fn inspect_json(&self, part: &PartDecl) -> Json {
-        let about = (part.describe)();
-        let mut out = json!({
-            "name": part.name, "role": part.role.name(), "origin": part.origin,
-            "aliases": &part.names()[1..], "papers": part.papers, "signature": about.signature,
-            "doc": about.doc, "settings": settings_json(&about.fields),
-            "accepted-by": self.accepted_by(part),
-        });
-        for (name, values) in facts(part) {
-            out[name] = json!(values);
-        }
-        if let Some(protocol) = (part.role == Role::Protocol)
-            .then(|| example(part))
-            .flatten()
-        {
-            let slot = |s: &SlotSpec| {
-                json!({
-                    "name": s.name, "role": s.role.name(), "signature": s.signature, "optional": s.optional, "about": s.doc
-                })
-            };
-            let question = |q: &ExchangeSpec| {
-                json!({
-                    "label": q.label, "down": q.down, "up": q.up, "times": q.times, "releases": releases(q)
-                })
-            };
-            out["slots"] = protocol.slots().iter().map(slot).collect();
-            out["questions"] = protocol.exchanges().iter().map(question).collect();
-        }
-        out
-    }
-}
-
-/// What an aggregator or a mechanism says about itself when it is made with its defaults: each fact
-/// with its values. Nothing of other roles, and of parts that need more than defaults.
-fn facts(part: &PartDecl) -> Vec<(&'static str, Vec<String>)> {
-    let settings = sample(&(part.describe)().group());
-    let names = |all: &[(&str, bool)]| {
-        let true_ones = all.iter().filter(|(_, is)| *is);
-        true_ones.map(|(name, _)| name.to_string()).collect()
-    };
-    match part.role {
-        Role::Aggregator => {
-            let made = part.make::<Box<dyn AnyAggregator>>(&settings, &any_make());
-            let Ok(aggregator) = made else {
-                return Vec::new();
-            };
-            let (properties, needs) = (aggregator.claims(), aggregator.needs());
-            let folds = aggregator.fold(&Round::first()).is_some();
-            vec![
-                (
-                    "properties",
-                    names(&[
-                        ("order-free", properties.order_free),
-                        ("weight-scale-free", properties.weight_scale_free),
-                        ("weight-free", properties.weight_free),
-                        ("within-hull", properties.within_hull),
-                    ]),
-                ),
-                (
-                    "needs",
-                    names(&[
-                        ("number of examples", needs.samples),
-                        ("examples per class", needs.class_counts),
-                        ("training loss", needs.training_loss),
-                        ("message sent to clients", needs.sent),
-                    ]),
-                ),
-                ("folds", vec![if folds { "yes" } else { "no" }.into()]),
-            ]
-        }
-        Role::Privacy => {
-            let made = part.make::<Box<dyn AnyMechanism>>(&settings, &any_make());
-            let made = made
-                .ok()
-                .and_then(|mechanism| release(mechanism, &any_make().task, &Cohort::all(1), None));
-            let event = made.and_then(Result::ok);
-            event.map_or(Vec::new(), |event| {
-                vec![("release", vec![event.to_string()])]
-            })
-        }
-        _ => Vec::new(),
-    }
 }
 
 /// `mean, median`, or `none`.
@@ -341,42 +130,6 @@ pub(crate) fn names(parts: impl IntoIterator<Item = &'static PartDecl>) -> Strin
     } else {
         names.join(", ")
     }
-}
-
-/// One row a setting: its name, kind, default, range and meaning.
-pub fn settings_table(fields: &[Field], width: usize) -> String {
-    let mut rows = vec![["setting", "kind", "default", "range", "meaning"].map(String::from)];
-    rows.extend(fields.iter().map(|f| {
-        let default = f
-            .default
-            .as_ref()
-            .map_or("must be given".into(), |d| match d.is_null() {
-                true => "none".into(),
-                false => yaml(&to_json(d)),
-            });
-        [
-            f.name.clone(),
-            f.accepts.kind(),
-            default,
-            f.accepts.range().unwrap_or_default(),
-            f.doc.clone(),
-        ]
-    }));
-    match fields.is_empty() {
-        true => "It has no settings.\n".into(),
-        false => columns(&rows, width),
-    }
-}
-
-/// The same as [`settings_table`], for programs.
-pub fn settings_json(fields: &[Field]) -> Json {
-    let one = |f: &Field| {
-        json!({
-            "name": f.name, "kind": f.accepts.kind(), "required": f.default.is_none(),
-            "default": f.default.as_ref().map(to_json), "range": f.accepts.range(), "meaning": f.doc,
-        })
-    };
-    fields.iter().map(one).collect()
 }
 
 /// `an aggregator, params -> params`
@@ -446,18 +199,4 @@ pub(crate) fn sample(of: &ValueType) -> Value {
         },
         ValueType::Described(_, of) => sample(of),
     }
-}
-
-fn first_sentence(text: &str) -> String {
-    // a full stop in brackets ends no sentence: "(FedKD, Eq. 2)"
-    let mut open = 0usize;
-    let end = text.char_indices().find(|(at, c)| {
-        match c {
-            '(' => open += 1,
-            ')' => open = open.saturating_sub(1),
-            _ => {}
-        }
-        *c == '.' && open == 0 && text[at + 1..].starts_with(' ')
-    });
-    text[..end.map_or(text.len(), |(at, _)| at + 1)].to_string()
 }

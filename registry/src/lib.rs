@@ -17,6 +17,7 @@ mod check;
 mod client_groups;
 mod compatibility;
 mod conflicts;
+mod describe;
 mod diagnostics;
 mod docs;
 mod document;
@@ -48,14 +49,15 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
-pub use catalogue::{Catalogue, settings_json, settings_table};
+pub use catalogue::Catalogue;
+pub use describe::{settings_json, settings_table};
 pub use diagnostics::{Mistake, Mistakes, SourcePosition};
 pub use docs::columns::{columns, fill};
 pub use document::{Document, Places, ReadableSettings};
 pub use enum_options::Choice;
 #[cfg(unix)]
 pub use isolate::{ARGUMENT, isolate_with, isolated_program, isolation_notes, library_process};
-pub use library::{Library, PackageRequest, Refusal, is_sha256};
+pub use library::{Library, PackageRequest, Refusal};
 pub use load::{before_loading, load};
 pub use lock::{LOCK_FILE, Lock, PlatformHash};
 pub use package::{
@@ -67,6 +69,7 @@ pub use python_module::{
     on_session, session_parts,
 };
 pub use schema::schema_of;
+pub use sealed_memfd::is_sha256;
 pub use sections::{DataSection, Isolate, Isolation, Keep, LedgerUse, Plugin};
 pub use sinks::{FileSink, FolderSink, MlFlowSink, Sink, WandbMode, WandbSink};
 pub use spec::Spec;

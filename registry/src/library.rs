@@ -126,17 +126,6 @@ impl Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Fails unless this is a SHA-256 in hexadecimal.
-///
-/// # Errors
-/// Says what one looks like.
-pub fn is_sha256(hash: &str) -> Result<(), String> {
-    match hash.len() == 64 && hash.chars().all(|c| c.is_ascii_hexdigit()) {
-        true => Ok(()),
-        false => Err("`sha256` must have 64 hexadecimal digits".into()),
-    }
-}
-
 pub(crate) fn other_hash(found: &str, wanted: &str) -> String {
     format!("its sha256 is {found}, and the pinned one is {wanted}")
 }

@@ -1,8 +1,9 @@
 //! `fl.lock`: the plugins that the specs of a folder were checked with, pinned by version and hash.
 
 use crate::document::Document;
-use crate::library::{Library, is_sha256};
+use crate::library::Library;
 use crate::package::{compare_versions, meets, platform};
+use crate::sealed_memfd::is_sha256;
 use fl_core::abi::raw::{FL_OLDEST, FL_VERSION};
 use fl_core::settings::{Setting, to_yaml};
 use std::cmp::Ordering;

@@ -1,4 +1,4 @@
-//! The bytes of a library: their owner, and a copy that cannot be changed.
+//! The bytes of a library: their owner, a copy that cannot be changed, and their hash.
 
 use sha2::{Digest, Sha256};
 use std::fs::File;
@@ -69,6 +69,17 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         let _ = write!(out, "{b:02x}");
         out
     })
+}
+
+/// Fails unless this is a SHA-256 in hexadecimal.
+///
+/// # Errors
+/// Says what one looks like.
+pub fn is_sha256(hash: &str) -> Result<(), String> {
+    match hash.len() == 64 && hash.chars().all(|c| c.is_ascii_hexdigit()) {
+        true => Ok(()),
+        false => Err("`sha256` must have 64 hexadecimal digits".into()),
+    }
 }
 
 /// Does this text occur in the file?

@@ -1,7 +1,7 @@
 //! The sections of a spec that do not belong to a part or to the host.
 
-use crate::library::is_sha256;
 use crate::package::{is_version, normalised};
+use crate::sealed_memfd::is_sha256;
 use crate::sinks::Sink;
 use crate::trust::Trust;
 use fl_core::privacy::Noise;

@@ -42,6 +42,8 @@ pub trait AnyMessage: Any + Debug + Send + Sync + SealedMessage {
 /// A message that owns its numbers, of any Rust type. Conversions in and out copy no numbers.
 pub type Erased = Box<dyn AnyMessage>;
 
+impl<M: Message> SealedMessage for M {}
+
 impl<M: Message> AnyMessage for M {
     fn message_type(&self) -> &'static MessageType {
         MessageType::of::<M>()

@@ -2,7 +2,7 @@
 
 use super::{
     Column, Dtype, ExchangeShape, Message, NamedTensors, SampleShape, Tensor, TensorMap, View,
-    alike,
+    alike, alike_to,
 };
 use crate::{Problem, Result};
 use anyhow::{Context, bail, ensure};
@@ -99,7 +99,8 @@ impl Params {
     /// # Errors
     /// If names or shapes differ; nothing is added then.
     pub fn add_scaled(&mut self, factor: f64, other: &Self) -> Result<()> {
-        alike(other, self).context("parameters that are to be added")?;
+        alike_to(self, other, "the parameters that they are added to")
+            .context("parameters to add")?;
         for (a, b) in self.0.values_mut().zip(other.0.values()) {
             a.zip_mut_with(b, |x, y| {
                 *x = (f64::from(*x) + factor * f64::from(*y)) as f32;
@@ -115,7 +116,8 @@ impl Params {
     /// # Errors
     /// If names or shapes differ.
     pub fn dot(&self, other: &Self) -> Result<f64> {
-        alike(other, self).context("parameters that are to be multiplied")?;
+        alike_to(self, other, "the parameters that they are multiplied by")
+            .context("parameters to multiply")?;
         let products = self.iter().zip(other.iter());
         Ok(products
             .map(|(x, y)| f64::from(*x) * f64::from(*y))

@@ -130,7 +130,7 @@ impl Message for Votes {
         ensure!(
             counts.is_some_and(|n| n <= MOST),
             Problem::Shape(format!(
-                "votes on {} samples among {} classes; at most {MOST} counts can be made of votes",
+                "votes on {} samples among {} classes; at most {MOST} counts (samples x classes) are allowed",
                 self.rows.len(),
                 self.classes()
             ))

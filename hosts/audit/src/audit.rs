@@ -4,29 +4,24 @@
 use crate::bounds;
 use crate::canaries;
 use crate::directions::{Directions, Observation, Pilots};
-use crate::judge::{LowerBound, judge};
+use crate::finding::{Audit, Finding, Game, OBSERVERS, Verdict, claim_of};
+use crate::judge::judge;
 use crate::neighbours::{self, Pair};
-use crate::views::{self, View, Views, Watcher};
+use crate::runner::{AuditOptions, AuditProgress, Method, Runner, WORK, key};
 use anyhow::{Context, Result, ensure};
-use fl_core::privacy::{
-    Guarantee, Neighbours, Noise, NoiseSource, Observer, Protection, Protections, Unit,
-};
-use fl_core::{Examples, Stream, hex};
+use fl_core::privacy::{Neighbours, Noise, Observer, Protections, Unit};
+use fl_core::{Stream, hex};
 use fl_data::{Assembled, DataSpec, Split};
-use fl_engine::{ExecuteOptions, Folder, NotRun};
+use fl_engine::NotRun;
 use fl_registry::Spec;
-use fl_sim::{Execution, Outcome, Watch};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fmt::{Display, Formatter};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-use tempfile::TempDir;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 /// The number of pairs of pilot runs, which show where to look.
 const PILOTS: usize = 4;
@@ -38,143 +33,6 @@ const DELTA: f64 = 1e-5;
 const PLAN: &str = "plan.json";
 /// What the runs showed, a line each.
 const RUNS: &str = "runs.jsonl";
-/// The folder of runs that go on.
-const WORK: &str = "work";
-
-/// How the two data sets come about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// Many runs of each of two worlds: this number.
-    Runs(usize),
-    /// One run with this number of canaries.
-    Canaries(usize),
-}
-
-/// What to audit, and how.
-pub struct AuditOptions<'a> {
-    /// The number of runs or of canaries.
-    pub method: Method,
-    /// The unit and the change of neighbours; otherwise those of the claim.
-    pub unit: Option<Unit>,
-    /// As `unit`.
-    pub change: Option<Neighbours>,
-    /// The client that has the unit; otherwise one is drawn.
-    pub client: Option<usize>,
-    /// The first rows of every client that are kept.
-    pub rows: Option<usize>,
-    /// A neighbour that the user gives, and its name.
-    pub neighbour: Option<(Spec<DataSpec>, String)>,
-    /// The probability that no bound of this audit is wrong.
-    pub confidence: f64,
-    /// All draws of the audit follow from it.
-    pub seed: u64,
-    /// The folder of the audit.
-    pub out: PathBuf,
-    /// The data directory.
-    pub data_dir: PathBuf,
-    /// The number of runs at the same time.
-    pub threads: usize,
-    /// Once this is set, the audit stops.
-    pub stop: Arc<AtomicBool>,
-    /// Called after each run.
-    pub progress: &'a (dyn Fn(AuditProgress) + Sync),
-}
-
-/// How far an audit is.
-#[derive(Clone, Copy, Debug)]
-pub struct AuditProgress {
-    /// Number of runs done.
-    pub done: usize,
-    /// Number of runs in all.
-    pub of: usize,
-    /// How long the others will take, once a few are done.
-    pub left: Option<Duration>,
-}
-
-/// Whether a claim holds as far as the audit can tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// The bound is above the claim, or something differs in every run.
-    Broken,
-    /// The audit has found nothing against the claim.
-    NotRefuted,
-    /// There is no claim for this observer and unit.
-    NoClaim,
-    /// The observer sees nothing that this method can judge.
-    NotJudged,
-}
-
-/// What two neighbours differ in, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Game {
-    /// The unit.
-    pub unit: Unit,
-    /// The change.
-    pub change: Neighbours,
-}
-
-impl Display for Game {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match (self.unit, self.change) {
-            (Unit::Example, Neighbours::Removed) => "example added or removed",
-            (Unit::Example, Neighbours::Replaced) => "example replaced",
-            (Unit::Party, Neighbours::Removed) => "party with its data or none",
-            (Unit::Party, Neighbours::Replaced) => "party replaced",
-        })
-    }
-}
-
-/// What an audit has found about one observer.
-#[derive(Clone, Debug, Serialize)]
-pub struct Finding {
-    /// The observer.
-    pub observer: Observer,
-    /// What the neighbours differ in.
-    #[serde(flatten)]
-    pub game: Game,
-    /// The claimed guarantee against it.
-    pub claim: Option<Guarantee>,
-    /// The reasons if there is none.
-    pub no_claim: Vec<String>,
-    /// The delta of the bound.
-    pub delta: f64,
-    /// What was shown.
-    pub shown: LowerBound,
-    /// What follows.
-    pub verdict: Verdict,
-}
-
-/// What an audit has found.
-#[derive(Clone, Debug, Serialize)]
-pub struct Audit {
-    /// The name of the spec.
-    pub name: String,
-    /// The method and its size, for people.
-    pub method: String,
-    /// The differences of the neighbours, for people.
-    pub compared: Vec<String>,
-    /// The probability that all bounds are right.
-    pub confidence: f64,
-    /// The seed of the audit.
-    pub seed: u64,
-    /// The source of noise in the spec.
-    pub noise: Noise,
-    /// By observer.
-    pub findings: Vec<Finding>,
-    /// What a user should know.
-    pub notes: Vec<String>,
-    /// The digest of everything that the runs showed.
-    pub digest: String,
-}
-
-impl Audit {
-    /// Returns whether a claim is broken.
-    pub fn broken(&self) -> bool {
-        let mut findings = self.findings.iter();
-        findings.any(|finding| finding.verdict == Verdict::Broken)
-    }
-}
 
 /// One run of one world, in `runs.jsonl`.
 #[derive(Serialize, Deserialize)]
@@ -182,21 +40,6 @@ struct RunRecord {
     world: usize,
     run: usize,
     views: BTreeMap<Observer, Observation>,
-}
-
-/// What one run showed.
-pub(crate) struct Observed {
-    pub views: Views,
-    pub outcome: Option<Outcome>,
-    /// Why it failed.
-    pub failure: Option<String>,
-}
-
-/// What runs of an audit have in common.
-pub(crate) struct Runner<'a> {
-    pub spec: &'a Spec<DataSpec>,
-    pub rows: Option<Examples>,
-    pub options: &'a AuditOptions<'a>,
 }
 
 /// Audits a spec. Gives `None` when it was stopped; with the same options it goes on.
@@ -264,9 +107,6 @@ pub fn audit(spec: Spec<DataSpec>, options: &AuditOptions<'_>) -> Result<Option<
     remove(&work)?;
     Ok(done.then_some(audit))
 }
-
-/// The number of observers, whose bounds share the probability of an error.
-pub(crate) const OBSERVERS: f64 = Observer::ALL.len() as f64;
 
 fn notes(spec: &Spec<DataSpec>) -> Vec<String> {
     let mut notes = Vec::new();
@@ -358,11 +198,6 @@ fn games(claims: &Protections, options: &AuditOptions<'_>) -> Vec<Game> {
     games
 }
 
-/// Secret randomness of one run.
-pub(crate) fn key(stream: &Stream, what: &str, run: usize) -> Stream {
-    stream.child(what, run as u64)
-}
-
 fn remove(dir: &Path) -> Result<()> {
     match std::fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -417,80 +252,6 @@ fn open(spec: &Spec<DataSpec>, options: &AuditOptions<'_>) -> Result<()> {
         Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
     }
     fl_sim::write(&path, &serde_json::to_vec_pretty(&plan)?)
-}
-
-impl Runner<'_> {
-    /// Runs the spec on these data with this secret randomness, in the folder `run` of the one that
-    /// it returns with the outcome. Gives `None` when the audit was stopped.
-    ///
-    /// # Errors
-    /// If the machine fails; that says nothing about the data.
-    pub fn execute(
-        &self,
-        data: &Assembled,
-        key: &Stream,
-        watch: Watch<'_>,
-    ) -> Result<Option<(TempDir, Result<Outcome>)>> {
-        let stop = &self.options.stop;
-        if stop.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        let folder = tempfile::tempdir_in(self.options.out.join(WORK));
-        let folder = folder.context("making a folder for a run")?;
-        let execution = Execution {
-            stop: stop.clone(),
-            watch: Some(watch),
-            ..Execution::default()
-        };
-        let options = ExecuteOptions {
-            noise: Some(NoiseSource::System(key.clone())),
-            ..ExecuteOptions::new(self.options.data_dir.clone(), Vec::new(), execution)
-        };
-        let dir = Folder::New(folder.path().join("run"));
-        match fl_engine::execute(self.spec, data.clone(), dir, options) {
-            Ok(outcome) if outcome.stopped.is_some() => Ok(None),
-            Err(error) if error.chain().any(|e| e.is::<std::io::Error>()) => Err(error),
-            outcome => Ok(Some((folder, outcome))),
-        }
-    }
-
-    /// Runs the spec, and collects what observers see. A run that fails is a fact that all see.
-    ///
-    /// # Errors
-    /// As [`Runner::execute`].
-    pub fn run(&self, data: &Assembled, key: &Stream) -> Result<Option<Observed>> {
-        let watcher = Arc::new(Mutex::new(Watcher::default()));
-        let watching = watcher.clone();
-        let watch = move |observer, what: &str, bytes: &[u8]| {
-            let mut watcher = watching.lock().unwrap_or_else(PoisonError::into_inner);
-            watcher.see(observer, what, bytes);
-        };
-        let Some((folder, outcome)) = self.execute(data, key, Box::new(watch))? else {
-            return Ok(None);
-        };
-        let watcher = std::mem::take(&mut *watcher.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut views = watcher.finish();
-        let (outcome, failure) = match outcome {
-            Ok(outcome) => {
-                let (dir, rows) = (folder.path().join("run"), self.rows.as_ref());
-                views::add_files(&mut views, &dir, self.spec, &data.task, (rows, &data.test))?;
-                (Some(outcome), None)
-            }
-            Err(error) => {
-                let why = format!("{error:#}");
-                for observer in Observer::ALL {
-                    let view: &mut View = views.entry(observer).or_default();
-                    view.facts.insert("the run fails".into(), why.clone());
-                }
-                (None, Some(why))
-            }
-        };
-        Ok(Some(Observed {
-            views,
-            outcome,
-            failure,
-        }))
-    }
 }
 
 /// Many runs of neighbouring data sets.
@@ -615,27 +376,6 @@ impl Many<'_> {
             shown,
             verdict,
         }
-    }
-}
-
-/// The claim against an observer for these neighbours, or why there is none.
-pub(crate) fn claim_of(
-    claims: &Protections,
-    observer: Observer,
-    game: Game,
-) -> (Option<Guarantee>, Vec<String>) {
-    let claim = match claims.get(&observer) {
-        None => return (None, vec!["the spec has no accountant".into()]),
-        Some(Protection::Nothing { nothing, .. }) => return (None, nothing.clone()),
-        Some(Protection::Holds(claim)) => claim,
-    };
-    // what holds when a row is replaced does not hold with the same epsilon for one row more; a
-    // party may be replaced by one without data
-    let covers = claim.neighbours == game.change
-        || (claim.unit == Unit::Party && claim.neighbours == Neighbours::Replaced);
-    match claim.unit == game.unit && covers {
-        true => (Some(claim.clone()), Vec::new()),
-        false => (None, vec![format!("its claim is another: {claim}")]),
     }
 }
 

@@ -1,10 +1,11 @@
 //! One run with canaries (Steinke, Nasr and Jagielski 2023, "Privacy auditing with one (1) training
 //! run"): each is in the data by the toss of a coin, and an observer guesses which.
 
-use crate::audit::{Audit, Finding, Game, OBSERVERS, Runner, Verdict, claim_of, key};
 use crate::bounds::of_canaries;
+use crate::finding::{Audit, Finding, Game, OBSERVERS, Verdict, claim_of};
 use crate::judge::LowerBound;
 use crate::neighbours::add_mislabelled;
+use crate::runner::{Runner, key};
 use crate::views;
 use anyhow::{Context, Result, ensure};
 use fl_core::loss::softmax;

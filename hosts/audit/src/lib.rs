@@ -4,12 +4,14 @@ mod audit;
 mod bounds;
 mod canaries;
 mod directions;
+mod finding;
 mod judge;
 mod neighbours;
 mod page;
+mod runner;
 mod views;
 
-pub use audit::{
-    Audit, AuditOptions, AuditProgress, Finding, Game, LEAST_RUNS, Method, Verdict, audit,
-};
+pub use audit::{LEAST_RUNS, audit};
+pub use finding::{Audit, Finding, Game, Verdict};
 pub use judge::{Difference, LowerBound};
+pub use runner::{AuditOptions, AuditProgress, Method};

@@ -1,6 +1,6 @@
 //! An audit for people: text, Markdown and a page.
 
-use crate::audit::{Audit, Finding, Verdict};
+use crate::finding::{Audit, Finding, Verdict};
 use crate::judge::Difference;
 use anyhow::Result;
 use fl_core::privacy::short;

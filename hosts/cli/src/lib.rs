@@ -402,8 +402,7 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
     let libraries: Vec<_> = cli.plugins.iter().map(Library::at).collect();
     let mut catalogue = Catalogue::new([&fl_core::linked_parts(), more].concat())?;
     let policy = fl_engine::plugins::plugin_policy(cli.plugins_trust)?;
-    let required = policy.level.clone();
-    catalogue = catalogue.trusting(policy);
+    catalogue = catalogue.trusting(policy.clone());
     if let Some(isolate) = cli.isolate {
         catalogue = catalogue.isolating(match isolate {
             true => Isolation::On(fl_core::settings::defaults()),
@@ -440,7 +439,7 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
             print(serde_json::to_string_pretty(&schema)?)
         }
         Command::New(args) => new::new(&args, &catalogue),
-        Command::Plugin { command } => plugin::plugin(&command, &required),
+        Command::Plugin { command } => plugin::plugin(&command, &policy),
         Command::Lock(args) => plugin::lock(&args, &catalogue),
         Command::Try(args) => try_part::try_part(&args, &catalogue),
         Command::ClientProcess(args) => run::serve(args, &catalogue),

@@ -162,7 +162,15 @@ impl Input {
     pub fn read(decl: &PartDecl, input: &Json) -> std::result::Result<Self, Mistake> {
         let signature = (decl.describe)().signature;
         match decl.role {
-            Role::Aggregator | Role::Attack => typed(input).map(Self::Messages),
+            Role::Aggregator | Role::Attack => match typed::<Messages>(input)? {
+                // a run fails before an aggregator would get no answer
+                given if given.messages.is_empty() => Err(Mistake {
+                    path: vec![Step::Key("messages".into())],
+                    text: "must have an answer of at least one client".into(),
+                    on_key: false,
+                }),
+                given => Ok(Self::Messages(given)),
+            },
             Role::Privacy => typed(input).map(Self::Release),
             Role::Selector if signature == Roster::NAME => typed(input).map(Self::Clients),
             Role::Selector if AnyPool::NAMES.contains(&&*signature) => typed(input).map(Self::Rows),

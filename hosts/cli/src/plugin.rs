@@ -3,7 +3,7 @@
 use crate::{Done, Failure, Overrides, print, say, width};
 use clap::{Args, Subcommand};
 use fl_engine::plugins::{self, Found};
-use fl_registry::{Announced, Catalogue, Trust, columns};
+use fl_registry::{Announced, Catalogue, TrustPolicy, columns};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -20,8 +20,8 @@ pub enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Print the index entry of a plugin; of a wheel, the beginning of one. A process of its own
-    /// loads the wheel's library, to list its parts.
+    /// Print the index entry of a plugin; of a wheel, the beginning of one. A library in a wheel is
+    /// loaded in a sandbox to list its parts.
     #[command(
         after_help = "Examples:\n  fl plugin show fl-trimmed\n  fl plugin show dist/fl_trimmed-1.2.0-py3-none-any.whl"
     )]
@@ -91,14 +91,14 @@ fn note(why: String) {
     say(format_args!("note: {why}"));
 }
 
-pub fn plugin(command: &PluginCommand, required: &Trust) -> Done {
+pub fn plugin(command: &PluginCommand, policy: &TrustPolicy) -> Done {
     match command {
         PluginCommand::Search { words, index, json } => search(words, index, *json),
         PluginCommand::Show {
             name,
             version,
             index,
-        } => show(name, version.as_deref(), index),
+        } => show(name, version.as_deref(), index, policy),
         PluginCommand::Add {
             name,
             version,
@@ -109,7 +109,7 @@ pub fn plugin(command: &PluginCommand, required: &Trust) -> Done {
         }
         PluginCommand::Verify { names, index } => {
             let at = index.at.as_deref();
-            let (text, fine) = plugins::verify_installed(names, at, required, &mut note)?;
+            let (text, fine) = plugins::verify_installed(names, at, &policy.level, &mut note)?;
             print(text)?;
             match fine {
                 true => Ok(()),
@@ -164,9 +164,10 @@ fn search(words: &[String], index: &IndexArg, json: bool) -> Done {
     }
 }
 
-fn show(name: &str, version: Option<&str>, index: &IndexArg) -> Done {
+fn show(name: &str, version: Option<&str>, index: &IndexArg, policy: &TrustPolicy) -> Done {
     if name.ends_with(".whl") {
-        return print(plugins::draft(Path::new(name), &mut note)?.trim_end());
+        let draft = plugins::draft(Path::new(name), policy, &mut note)?;
+        return print(draft.trim_end());
     }
     let found = plugins::choose(index.entries()?, name, version)?;
     let level = match &found.level {

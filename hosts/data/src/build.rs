@@ -482,7 +482,7 @@ fn take_public(
 fn weighted(examples: &Examples, weights: &[f64], stream: &Stream) -> Result<Examples> {
     let classes = examples
         .classes()
-        .context("public.classes: the samples have not one class each")?;
+        .context("public.classes: the samples do not have one class each")?;
     let largest = weights.iter().copied().fold(0.0, f64::max);
     let mut rows = Vec::new();
     for (class, weight) in weights.iter().enumerate() {

@@ -140,7 +140,9 @@ impl<'a> Undersampler<'a> {
             std,
         } = &**of
         else {
-            bail!("only images of bytes have frequencies to leave out");
+            bail!(
+                "`undersampled` leaves out frequencies of images, and these inputs are no images of bytes"
+            );
         };
         let volume: usize = shape.iter().product();
         // one for every run: methods and seeds are compared on the same images
@@ -191,7 +193,9 @@ impl<'a> Undersampler<'a> {
 /// What images without all their frequencies score by themselves.
 pub(crate) fn psnr(of: &Examples) -> Result<f64> {
     let (Inputs::Bytes { data, .. }, Some(truth)) = (&**of.samples.inputs(), of.images()) else {
-        bail!("only images of bytes have frequencies to leave out");
+        bail!(
+            "`undersampled` leaves out frequencies of images, and these inputs are no images of bytes"
+        );
     };
     let volume = of.samples.width();
     let rows = of.samples.ids().iter().map(|id| *id as usize * volume);

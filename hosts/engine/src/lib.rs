@@ -20,6 +20,7 @@ mod node;
 mod node_file;
 mod placement;
 mod plan;
+mod planned_exchange;
 mod planned_releases;
 pub mod plugins;
 mod prepare;
@@ -42,7 +43,8 @@ pub use execute::{ExecuteOptions, Folder, MOST_THREADS, ProtocolOverride, execut
 pub use fl_ledger::{Forecast, SigningKey};
 pub use node::{NodeConfig, node};
 pub use placement::{DataOwnership, EngineFactory, Placement, start_processes_with};
-pub use plan::{Plan, PlannedCohort, PlannedExchange};
+pub use plan::Plan;
+pub use planned_exchange::{PlannedCohort, PlannedExchange};
 pub use prepare::{check, data, data_files, data_with_notes, manifest, open, parse, read};
 pub use request::{RunRequest, Source, run};
 pub use run_folder::{RUN_PAGE, tidy};

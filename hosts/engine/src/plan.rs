@@ -1,48 +1,18 @@
 //! [`Plan`]: what a run will exchange and release, as far as it is known before.
 
+use crate::planned_exchange::{PlannedCohort, PlannedExchange};
 use crate::planned_releases::{PlannedReleases, planned};
 use fl_core::message::ExchangeShape;
 use fl_core::privacy::{Guarantee, Observer, Unit, UnpricedDisclosures};
 use fl_core::{
-    Accountant, BoxedSelector, BuildContext, COUNTS, Candidate, ClientId, ExchangeSpec, Parts,
-    Role, Roster, Round, SamplingScheme, Stream, Trainer,
+    Accountant, BoxedSelector, BuildContext, COUNTS, Candidate, ClientId, Parts, Role, Roster,
+    Round, SamplingScheme, Stream, Trainer,
 };
 use fl_data::{Assembled, DataSpec, Split};
 use fl_registry::Spec;
 
 /// Rounds whose cohorts are drawn to see how large they are.
 const DRAWS: usize = 32;
-
-/// How many clients are asked in one round.
-#[derive(Clone, Copy, PartialEq)]
-pub enum PlannedCohort {
-    /// Always this number.
-    Fixed(usize),
-    /// Between these numbers, in the rounds that were drawn.
-    Drawn(usize, usize),
-    /// The selector must see more than there is before a run.
-    Unknown,
-}
-
-/// One exchange of the plan.
-pub struct PlannedExchange {
-    /// Its declaration.
-    pub asked: ExchangeSpec,
-    /// The size of its cohorts.
-    pub cohort: PlannedCohort,
-    /// How they are drawn.
-    pub draw: SamplingScheme,
-    /// Clients asked each time, at most.
-    pub clients: usize,
-    /// Bytes to one client, at most.
-    pub down: Option<u64>,
-    /// Bytes of one answer, at most.
-    pub up: Option<u64>,
-    /// Samples that it is about, at most.
-    pub rows: usize,
-    /// Filled slots through which it is released.
-    pub releases: Vec<&'static str>,
-}
 
 /// What a run will exchange and release.
 pub struct Plan {

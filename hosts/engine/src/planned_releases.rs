@@ -1,6 +1,6 @@
 //! [`PlannedReleases`]: all that a run may release, where that can be known before.
 
-use crate::plan::PlannedExchange;
+use crate::planned_exchange::PlannedExchange;
 use fl_core::message::{Erased, MessageType, SampleShape};
 use fl_core::privacy::{DataDependence, Guarantee, MinibatchSampling, Observer, Unit};
 use fl_core::{

@@ -1,8 +1,9 @@
 //! [`DataLedger`]: the releases of all runs, by data set.
 
 use crate::chain::{Chain, ChainFiles, Head};
+use crate::entry::{Entry, State};
 use crate::random_name;
-use crate::record::{Amount, Limit, Record, Reservation, RunId, Spending};
+use crate::record::{Limit, Record, Reservation, RunId, Spending};
 use crate::total::{MakeAccountant, together};
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
@@ -18,69 +19,6 @@ const VERSION: u32 = 1;
 
 /// The most rows of a run that the ledger keeps a hash of.
 const SAMPLE: usize = 512;
-
-/// How far a run has come.
-#[derive(Clone, Debug, PartialEq)]
-pub enum State {
-    /// It works, or its process ended early. All that it may spend counts.
-    Open,
-    /// It stopped at a checkpoint. All that it may spend counts.
-    Stopped,
-    /// It is done; this counts.
-    Settled(Spending),
-}
-
-/// A run in the ledger.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
-    /// Its beginning.
-    pub reservation: Reservation,
-    /// How far it has come.
-    pub state: State,
-    seen: BTreeMap<Observer, BTreeSet<String>>,
-}
-
-impl Entry {
-    /// Describes a run that is done, without a record of it.
-    pub fn ended(reservation: Reservation, spent: Spending) -> Self {
-        Self {
-            reservation,
-            state: State::Settled(spent),
-            seen: BTreeMap::new(),
-        }
-    }
-
-    /// Returns the releases that count.
-    pub fn amount(&self) -> &Amount {
-        &self.spending().amount
-    }
-
-    fn spending(&self) -> &Spending {
-        match &self.state {
-            State::Settled(spent) => spent,
-            _ => &self.reservation.most,
-        }
-    }
-
-    /// Returns why nothing is guaranteed against an observer; empty if something is.
-    pub fn nothing(&self, observer: Observer) -> BTreeSet<&str> {
-        let mut why: BTreeSet<&str> = BTreeSet::new();
-        if self.reservation.accountant.is_none() {
-            why.insert("the run has no accountant");
-        }
-        let declared = self.spending().nothing.get(&observer);
-        why.extend(declared.into_iter().flatten().map(String::as_str));
-        let seen = self.seen.get(&observer);
-        why.extend(seen.into_iter().flatten().map(String::as_str));
-        why
-    }
-
-    /// Returns its name and seed.
-    pub fn title(&self) -> String {
-        let Reservation { name, seed, .. } = &self.reservation;
-        format!("{name} (seed {seed})")
-    }
-}
 
 /// The runs on the same rows: those with equal rows, or with one name for them.
 #[derive(Clone, Debug)]

@@ -3,14 +3,16 @@
 //! guarantee together. Nodes keep their own releases in a [`Chain`] too. A [`SigningKey`] signs
 //! receipts.
 mod chain;
+mod entry;
 mod ledger;
 mod record;
 mod signing_key;
 mod total;
 
 pub use chain::{Chain, ChainFiles, Head};
+pub use entry::{Entry, State};
 pub use fl_sim::{ClientReleases, Counted, Releases, counted};
-pub use ledger::{DataLedger, DataSet, Entry, Forecast, State};
+pub use ledger::{DataLedger, DataSet, Forecast};
 pub use record::{AccountantId, Amount, DataId, Limit, Reservation, RunId, Spending};
 pub use signing_key::SigningKey;
 pub use total::{MakeAccountant, price, rule, together};

@@ -1,6 +1,6 @@
 //! The joint guarantee of several runs on the same rows.
 
-use crate::ledger::Entry;
+use crate::entry::Entry;
 use crate::record::{AccountantId, Amount};
 use fl_core::privacy::{
     Composition, Guarantee, Ledger, Neighbours, Noise, Observer, Protection, Unit,

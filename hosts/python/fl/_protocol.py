@@ -288,7 +288,8 @@ def exchange(
     `fl.message`. Further:
 
     * `to`: the selector of the clients; `into`: the aggregator of the answers; `trains`: the client
-      trains for its answer; `times` and `rows`: how often, and for how many samples (`"all"`: all
+      trains for its answer, so an aggregator may request the loss of that training (nothing else
+      depends on it); `times` and `rows`: how often, and for how many samples (`"all"`: all
       public ones; with `made`, those that the run generates): a number, the name of a setting, or a
       function of the protocol;
     * how the answer depends on the client's data. Without any of these it carries no guarantee.

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "a C interface")]
 
 use crate::buffer::Buffer;
-use crate::table::{answer_back, copied_text};
+use crate::marshal::{deliver, explained, guarded, received, take_back, text};
 use fl_core::abi::raw::*;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
@@ -260,3 +260,34 @@ pub fn ask<'py>(
 struct Pointers(*mut c_void, *const FlInput, *const FlHost);
 // SAFETY: they are used on the thread that made them, during the call that made them.
 unsafe impl Send for Pointers {}
+
+/// # Safety
+/// The text is one of the host's, and lives as long as the call.
+unsafe fn copied_text(of: FlText) -> String {
+    // SAFETY: as the caller says.
+    unsafe { text(of) }.to_string()
+}
+
+/// Lets `back` answer what the program asks in the middle of a request: it gets the text and the
+/// messages, and gives what `fl._bridge.call` gives.
+///
+/// # Safety
+/// `input` and `host` live through the call.
+unsafe fn answer_back(back: &Py<PyAny>, input: *const FlInput, host: *const FlHost) -> i32 {
+    guarded(host, |py, host| {
+        // SAFETY: as the caller says.
+        let input = unsafe { &*input };
+        let mut lent = Vec::new();
+        let done = received(py, input, &mut lent).and_then(|messages| {
+            // SAFETY: the program's, for the call.
+            let text = unsafe { text(input.text) };
+            deliver(py, host, &back.bind(py).call1((text, messages))?)
+        });
+        let done = done.map_err(|error| explained(py, &error));
+        let kept = "it still uses arrays that were lent for a call: keep copies (`array.copy()`)";
+        match take_back(py, &lent) {
+            0 => done,
+            _ => done.and(Err((FL_ERROR, kept.into(), None))),
+        }
+    })
+}

@@ -3,6 +3,7 @@
 
 use crate::ask::{Answer, SentMessage, ask};
 use crate::buffer::Buffer;
+use crate::marshal::text;
 use fl_core::Executor;
 use fl_core::abi::raw::*;
 use ndarray::{ArrayView, IxDyn, ShapeBuilder};
@@ -14,13 +15,6 @@ use std::borrow::Cow;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::thread::ThreadId;
-
-/// # Safety
-/// The text is one of the host's, and lives as long as the call.
-pub unsafe fn text<'a>(text: FlText) -> &'a str {
-    // SAFETY: as the caller says.
-    unsafe { text.read("a text") }.unwrap_or_default()
-}
 
 /// The program, for one call.
 #[pyclass(frozen)]

@@ -48,7 +48,7 @@ fn world(
 fn compared(spec: &Spec<DataSpec>, data_dir: &Path, folder: &Path) -> anyhow::Result<Interference> {
     let clients = fl_engine::data(spec, data_dir)?.clients;
     let client = clients.iter().position(|own| own.len() > 1);
-    let client = client.context("no client has two examples, so none can have others")?;
+    let client = client.context("this check gives one client other examples, and no client has two or more; give a client at least two")?;
     let (outcome, here) = world(spec, data_dir, folder.join("here"), None)?;
     let (_, there) = world(spec, data_dir, folder.join("there"), Some(client))?;
     let protections = outcome.privacy.context("the run has no accountant")?;

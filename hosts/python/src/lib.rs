@@ -1,5 +1,7 @@
 //! The native half of the package `fl`: runs and commands, and parts that are written in Python.
 #![allow(missing_docs, reason = "nobody links this; Python has the docs")]
+// only Python can link it: `cargo test --workspace --lib` gets an empty program
+#![cfg(not(test))]
 
 mod ask;
 mod buffer;
@@ -7,6 +9,7 @@ mod engine;
 mod host;
 mod interference;
 mod keep;
+mod marshal;
 mod metrics;
 mod model;
 mod parts;

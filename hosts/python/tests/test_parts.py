@@ -243,7 +243,7 @@ def test_cases_hold_a_part_to_what_it_answered():
     Path("mine.cases.yaml").write_text(
         "cases:\n  - name: two\n    part: aggregator py-mean\n    input: { messages: [{ from: 0, weight: 1, tensors: { w: [1, 2] } },"
         " { from: 1, weight: 3, tensors: { w: [3, 0.4] } }] }\n  - name: range\n    part: aggregator py-mean\n    settings: { scale: 0 }\n"
-        "    input: { messages: [] }\n    refused: must be above 0\n"
+        "    input: { messages: [{ from: 0, tensors: { w: [1] } }] }\n    refused: must be above 0\n"
     )
     with pytest.raises(AssertionError, match="two"):
         fl.testing.cases("mine.cases.yaml")

@@ -77,7 +77,7 @@ impl NodeData {
             _ if !seen.is_empty() => {
                 format!("the server sees something without a price: {}", seen.join("; "))
             }
-            _ if !parts.has("accountant") => "the spec has no accountant that could keep it".into(),
+            _ if !parts.has("accountant") => "the spec has no accountant to add up prices; fill `parts.accountant`".into(),
             _ if noise == Noise::Seeded => {
                 "the noise follows the seed, so anyone with the spec can remove it; set `noise: system`".into()
             }

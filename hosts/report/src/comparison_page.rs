@@ -7,7 +7,7 @@ use crate::specs::differences;
 use crate::study_page;
 use crate::svg::{self, Dot, Line};
 use crate::text::{count, measured, number, with_std};
-use crate::widgets::{ROWS, Section, figure, flow, some, table};
+use crate::widgets::{ROWS, Section, coded, figure, flow, some, table};
 use fl_core::privacy::Observer;
 use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,7 +44,7 @@ pub(crate) fn page(runs: &[Run], joint: Option<&study_page::Section>) -> Markup 
             html! {
                 @if let Some(joint) = joint {
                     (study_page::rows(joint))
-                    @for note in &joint.notes { p.dim { (note) } }
+                    @for note in &joint.notes { p.dim { (coded(note)) } }
                 }
             },
         ),
@@ -64,7 +64,7 @@ pub(crate) fn page(runs: &[Run], joint: Option<&study_page::Section>) -> Markup 
     all.retain(|section| !section.body.0.is_empty());
     html! {
         h1 { (runs.len()) " runs" }
-        @for run in runs { @for notice in &run.notices { p.notice { strong { (run.label) } ": " (notice) } } }
+        @for run in runs { @for notice in &run.notices { p.notice { strong { (run.label) } ": " (coded(notice)) } } }
         (flow(&all, true))
     }
 }
@@ -124,7 +124,7 @@ fn results(runs: &[Run], names: &[&str]) -> Markup {
     html! {
         (table(&head, &rows))
         @if !said.is_empty() { p.dim { (said) } }
-        @for caveat in caveats(runs) { p.dim { (caveat) } }
+        @for caveat in caveats(runs) { p.dim { (coded(&caveat)) } }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::curves::{Curve, curves};
 use crate::read::{Metric, Run};
 use crate::svg::{self, Dot, Heat, Line};
 use crate::text::{count, measured, number, with_std};
-use crate::widgets::{ROWS, Section, figure, flow, some, table};
+use crate::widgets::{ROWS, Section, coded, figure, flow, some, table};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
 use maud::{Markup, html};
@@ -82,6 +82,14 @@ fn head(run: &Run) -> Markup {
     // what models are compared by comes first
     last.sort_by_key(|metric| svg::range(&metric.name, 1.0)[0] != 0.0);
     let guarantees = outcome.and_then(|o| o.guarantees()).unwrap_or_default();
+    // observers with one guarantee share a headline
+    let mut headlines: Vec<(String, String)> = Vec::new();
+    for (observer, words) in guarantees {
+        match headlines.iter_mut().find(|(_, of)| *of == words) {
+            Some((observers, _)) => *observers += &format!(", {observer}"),
+            None => headlines.push((observer.to_string(), words)),
+        }
+    }
     html! {
         p.dim {
             "Protocol " code { (run.protocol()) } ", seed " (run.seed())
@@ -94,16 +102,16 @@ fn head(run: &Run) -> Markup {
             }
             div { dt { "bytes from clients" } dd { (count(bytes.up)) } }
             div { dt { "bytes to clients" } dd { (count(bytes.down)) } }
-            @if guarantees.is_empty() && outcome.is_some() {
+            @if headlines.is_empty() && outcome.is_some() {
                 div { dt { "privacy" } dd { "no guarantee" } }
             }
-            @for (observer, words) in &guarantees {
-                div { dt { "privacy against " (observer) } dd.words { (words) } }
+            @for (observers, words) in &headlines {
+                div { dt { "privacy against " (observers) } dd.words { (words) } }
             }
         }
         @if let Some(o) = outcome { p { "Digest " span.digest { (o.digest) } } }
-        @for notice in &run.notices { p.notice { (notice) } }
-        @for note in run.summary.iter().flat_map(|s| &s.notes) { p.notice { (note) } }
+        @for notice in &run.notices { p.notice { (coded(notice)) } }
+        @for note in run.summary.iter().flat_map(|s| &s.notes) { p.notice { (coded(note)) } }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::svg::{self, Dot, Line};
 use crate::text::number;
-use crate::widgets::{contents, figure, table, whole};
+use crate::widgets::{coded, contents, figure, table, whole};
 use maud::{Markup, html};
 
 /// A table of a study, for a page.
@@ -61,7 +61,7 @@ pub fn study(name: &str, sections: &[Section]) -> String {
         @for (id, section) in ids.iter().zip(sections) {
             h2 id=(id) { (section.title) }
             (rows(section))
-            @for note in &section.notes { p.notice { (note) } }
+            @for note in &section.notes { p.notice { (coded(note)) } }
             @if !section.pictures.is_empty() {
                 div.charts { @for picture in &section.pictures { (drawn(picture)) } }
             }

@@ -122,7 +122,7 @@ fn width(cell: &str) -> &'static str {
 }
 
 /// A text whose parts between backticks are code.
-fn coded(text: &str) -> Markup {
+pub(crate) fn coded(text: &str) -> Markup {
     let parts: Vec<&str> = text.split('`').collect();
     html! {
         @if parts.len().is_multiple_of(2) { (text) } @else {

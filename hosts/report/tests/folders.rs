@@ -10,7 +10,7 @@ const ASK: &str = r#"{"step":"round 1","question":"train & <b>tell</b>","down":"
 const ACCURACY: &str = r#"{"step":"round 1","round":1,"name":"accuracy","value":0.5,"std":null,"confusion":[[4,1],[2,3]]}"#;
 const EACH: &str = r#"{"step":"round 1","round":1,"name":"clients.accuracy","value":0.4,"std":0.1,"each":[0.3,0.5,null],"clients":[0,1,2]}"#;
 const COST: &str = r#"{"step":"round 1","round":1,"bytes_up":29,"bytes_down":33,"privacy":{"readers":2.5,"server":null,"clients":null}}"#;
-const DONE: &str = r#"{"outcome":{"rounds":1,"digest":"d1","seconds":2.5,"metrics":{},"bytes":{"up":29,"down":33},"privacy":{"readers":{"epsilon":2.5},"server":{"nothing":["seen"]},"clients":{"nothing":["seen"]}}},"held":{"0":[5,6],"1":[7,8],"2":[0,9]},"notes":["take <care>"],"unaccounted":null}"#;
+const DONE: &str = r#"{"outcome":{"rounds":1,"digest":"d1","seconds":2.5,"metrics":{},"bytes":{"up":29,"down":33},"privacy":{"readers":{"epsilon":2.5},"server":{"nothing":["seen"]},"clients":{"nothing":["seen"]}}},"held":{"0":[5,6],"1":[7,8],"2":[0,9]},"notes":["take <care> of `keep`"],"unaccounted":null}"#;
 
 fn folder(dir: &Path, name: &str, files: &[(&str, &str)]) -> PathBuf {
     let path = dir.join(name);
@@ -48,7 +48,9 @@ fn everything_that_a_folder_tells_is_on_its_page_and_nothing_in_it_is_markup() {
             "a &lt;script&gt;alert(1)&lt;/script&gt; &amp; co",
             "train &amp; &lt;b&gt;tell&lt;/b&gt;",
             "not finite: &lt;img src=x&gt;",
-            "take &lt;care&gt;",
+            "take &lt;care&gt; of <code>keep</code>",
+            // observers with one guarantee share a headline
+            "privacy against the server, the other clients",
             "<td class=\"n\">33</td>", // bytes down
             "<td class=\"n\">29</td>", // bytes up, with envelopes
             "true class 1, predicted class 0: 2",

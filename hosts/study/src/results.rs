@@ -7,6 +7,17 @@ use fl_report::{Cost, Metric, Run, observer_of};
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// The numbers besides measurements that a table of runs shows.
+pub(crate) const COSTS: [&str; 7] = [
+    "bytes.up",
+    "bytes.down",
+    "seconds",
+    "epsilon.server",
+    "epsilon.clients",
+    "epsilon.readers",
+    "data-epsilon.readers",
+];
+
 /// Everything of a run that a table may use.
 #[derive(Clone, Debug)]
 pub struct RunResult {
@@ -106,20 +117,8 @@ impl RunResult {
                 .chain(std)
         };
         let mut all: Vec<(String, f64)> = last.iter().flat_map(both).collect();
-        let others = [
-            "bytes.up",
-            "bytes.down",
-            "seconds",
-            "epsilon.server",
-            "epsilon.clients",
-            "epsilon.readers",
-            "data-epsilon.readers",
-        ];
-        all.extend(
-            others
-                .iter()
-                .filter_map(|name| Some((name.to_string(), self.get(name, None)?))),
-        );
+        let costs = COSTS.iter();
+        all.extend(costs.filter_map(|name| Some((name.to_string(), self.get(name, None)?))));
         all
     }
 

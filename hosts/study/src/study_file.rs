@@ -4,6 +4,7 @@ use crate::expand::{missing, tables};
 use crate::file::{File, Names, RawColumn, RawTable};
 use crate::grid::{At, key};
 use crate::model::Study;
+use crate::results::COSTS;
 use fl_core::settings::Step;
 use fl_registry::{Document, Mistake, Mistakes, Places, ReadableSettings, SourcePosition};
 use serde_yaml::{Mapping, Value};
@@ -224,20 +225,14 @@ fn measures(raw: &RawTable) -> Vec<(Vec<Step>, &Names)> {
     all
 }
 
-/// Numbers of runs with names that are long enough to tell a misspelt one from another measurement.
-const USUAL: [&str; 13] = [
+/// Further numbers of runs with names that are long enough to tell a misspelt one from another
+/// measurement.
+const USUAL: [&str; 6] = [
     "accuracy",
     "clients.accuracy",
-    "bytes.up",
-    "bytes.down",
-    "seconds",
-    "epsilon.server",
-    "epsilon.clients",
-    "epsilon.readers",
     "delta.server",
     "delta.clients",
     "delta.readers",
-    "data-epsilon.readers",
     "data-delta.readers",
 ];
 
@@ -245,6 +240,6 @@ const USUAL: [&str; 13] = [
 /// not fl's own may measure anything.
 pub fn misspelt(name: &str) -> Option<String> {
     let plain = name.strip_suffix(".std").unwrap_or(name);
-    let near = fl_core::settings::nearest(plain, USUAL)?;
+    let near = fl_core::settings::nearest(plain, USUAL.into_iter().chain(COSTS))?;
     (near != plain).then(|| format!("no part measures `{name}`; did you mean `{near}`?"))
 }

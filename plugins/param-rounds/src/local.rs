@@ -141,7 +141,7 @@ pub(crate) fn learnt(me: &mut Client) -> Result<Examples> {
     let (true, Labels::Classes { of, classes }) = (me.has(&LABELS), &**own.labels()) else {
         ensure!(
             !me.has(&LABELS),
-            "parts.labels changes classes, and these examples have not one class each"
+            "parts.labels changes classes, and these examples do not have one class each"
         );
         return Ok(own);
     };

@@ -1,8 +1,9 @@
 //! Gaussian kernel matrices by blocked matrix products, in `f64` and on one thread.
 
 use crate::exp::gaussians;
+use anyhow::{Context, Result};
 use fl_core::portable::add_product;
-use fl_linalg::{add_gram, dot};
+use fl_linalg::{Cholesky, add_gram, dot};
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, s};
 use std::ops::Range;
 
@@ -121,4 +122,15 @@ impl Gaussian {
         let n = over.len().max(1) as f64;
         sums.into_iter().map(|s| s / n).collect()
     }
+}
+
+/// Replaces each row `b` of `right` by the `x` with `matrix x = b`.
+pub(crate) fn solve(matrix: Array2<f64>, right: &mut Array2<f64>) -> Result<()> {
+    let n = matrix.nrows();
+    let factor = Cholesky::factor(matrix).with_context(|| {
+        format!(
+            "the kernel system of {n} points is not positive definite in f64; give a larger `beta` or a smaller `width`"
+        )
+    })?;
+    Ok(factor.solve_rows(right.view_mut())?)
 }

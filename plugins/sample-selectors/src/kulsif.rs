@@ -10,13 +10,13 @@
 //! Several sets `S` share `U`: the matrix is factored once, and there is one right-hand side for
 //! each.
 
-use crate::kernel::{BLOCK, Gaussian, Points, middle};
+use crate::kernel::{BLOCK, Gaussian, Points, middle, solve};
 use crate::landmarks;
 use crate::width::check as check_width;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use fl_core::Stream;
 use fl_core::portable::product;
-use fl_linalg::{Cholesky, dot};
+use fl_linalg::dot;
 use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 use serde::{Deserialize, Serialize};
 
@@ -242,17 +242,6 @@ fn exact<T: Copy + Into<f64>>(
     let mut coefficients = Array2::zeros((sets.len() - 1, total));
     coefficients.slice_mut(s![.., ..n]).assign(&alpha);
     Ok(coefficients)
-}
-
-/// Replaces each row `b` of `right` by the `x` with `matrix x = b`.
-pub(crate) fn solve(matrix: Array2<f64>, right: &mut Array2<f64>) -> Result<()> {
-    let n = matrix.nrows();
-    let factor = Cholesky::factor(matrix).with_context(|| {
-        format!(
-            "the kernel system of {n} points is not positive definite in f64; give a larger `beta` or a smaller `width`"
-        )
-    })?;
-    Ok(factor.solve_rows(right.view_mut())?)
 }
 
 #[cfg(test)]

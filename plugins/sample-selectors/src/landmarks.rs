@@ -1,8 +1,7 @@
 //! KuLSIF among sums of kernels on a few landmarks (Nystrom; Williams and Seeger 2001): `n m`
 //! kernel values in place of `n^2`.
 
-use crate::kernel::{BLOCK, Gaussian, Points, middle};
-use crate::kulsif::solve;
+use crate::kernel::{BLOCK, Gaussian, Points, middle, solve};
 use anyhow::Result;
 use fl_core::Stream;
 use fl_linalg::add_gram;

@@ -72,10 +72,12 @@ impl LinearModel {
         let (value, mut weight, mut bias) = self.slopes(x, target, pass.loss)?;
         weight.scaled_add(self.settings.l2 as f32, &self.weight);
         if let Some((mu, anchor)) = pass.proximal {
-            self.add(anchor, mu, -mu, &mut weight, &mut bias)?;
+            self.add(anchor, mu, -mu, &mut weight, &mut bias)
+                .context("the anchor of `proximal`")?;
         }
         if let Some(gradient_offset) = pass.gradient_offset {
-            self.add(gradient_offset, 0.0, 1.0, &mut weight, &mut bias)?;
+            self.add(gradient_offset, 0.0, 1.0, &mut weight, &mut bias)
+                .context("`gradient_offset`")?;
         }
         if let Some(clip) = pass.clip {
             let norm = (weight.iter().chain(&bias).map(|g| g * g).sum::<f32>()).sqrt();
@@ -107,7 +109,7 @@ impl LinearModel {
     }
 
     fn parts_of(&self, params: &Params) -> Result<(Array2<f32>, Array1<f32>)> {
-        fl_core::message::alike(&self.params(), params)?;
+        fl_core::message::alike_to(&self.params(), params, "the model")?;
         Ok((
             params.0["weight"].clone().into_dimensionality()?,
             params.0["bias"].clone().into_dimensionality()?,
@@ -235,5 +237,38 @@ mod tests {
     fn it_is_a_trainer() {
         fl_conformance::trainer(|make| LinearModel::new(Linear { lr: 0.1, l2: 0.0 }, make));
         fl_conformance::trainer(|make| LinearModel::new(Linear { lr: 0.01, l2: 0.1 }, make));
+    }
+
+    #[test]
+    fn parameters_that_are_not_the_models_are_named_by_their_use() {
+        let task = Task {
+            input: vec![2],
+            kind: TaskKind::Classes(2),
+        };
+        let stream = Stream::root(0);
+        let make = BuildContext { task, stream };
+        let mut model = LinearModel::new(Linear { lr: 0.1, l2: 0.0 }, &make).unwrap();
+        let x = Samples::fresh(ndarray::array![[1.0, 2.0]], vec![2]).unwrap();
+        let other = Params([("w".into(), ndarray::arr1(&[0.0]).into_dyn())].into());
+        let fit = || FitOptions::new(fl_core::Length::Steps(1), 1, Loss::CrossEntropy);
+        for (pass, says) in [
+            (
+                FitOptions {
+                    gradient_offset: Some(&other),
+                    ..fit()
+                },
+                "`gradient_offset`: other tensors: `w` here, `bias`, `weight` in the model",
+            ),
+            (
+                FitOptions {
+                    proximal: Some((0.1, &other)),
+                    ..fit()
+                },
+                "the anchor of `proximal`: other tensors: `w` here, `bias`, `weight` in the model",
+            ),
+        ] {
+            let error = model.fit(&x, Target::Classes(&[0]), &pass, &make.stream);
+            assert_eq!(format!("{:#}", error.unwrap_err()), says);
+        }
     }
 }

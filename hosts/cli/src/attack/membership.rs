@@ -243,8 +243,8 @@ fn text(found: &[AttackResult], kept: Option<(&Guarantee, f64)>) -> String {
         );
     }
     out += &match kept {
-        Some((Guarantee { noise: Noise::Seeded, .. }, bound)) => format!("by the run's epsilon and delta against readers, an advantage would be at most {bound:.4} if its noise did not follow a seed that an attacker may know"),
-        Some((_, bound)) => format!("by the run's epsilon and delta against readers an advantage is at most {bound:.4}"),
+        Some((Guarantee { noise: Noise::Seeded, .. }, bound)) => format!("the run's epsilon and delta against readers would limit the advantage to {bound:.4} if its noise did not follow a seed that an attacker may know"),
+        Some((_, bound)) => format!("the run's epsilon and delta against readers limit the advantage to {bound:.4}"),
         None => "the run has no guarantee for one example against readers, so nothing limits the advantage".into(),
     };
     out

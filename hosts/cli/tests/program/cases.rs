@@ -18,8 +18,8 @@ const CASES: &str = "cases:
   within: { tensors.w: [1, 4] }
 - name: refused
   part: aggregator mean
-  input: { messages: [] }
-  refused: no usable answer
+  input: { messages: [{ from: 0, tensors: { w: [1e300] } }] }
+  refused: holds inf
 ";
 
 #[test]
@@ -166,7 +166,10 @@ fn answers_are_taken_held_and_their_differences_shown() {
     let other = CASES
         .replace("trim: 0.25", "trim: 0.0")
         .replace("[1, 4]", "[1, 2]");
-    let other = other.replace("{ messages: [] }", "*in");
+    let other = other.replace(
+        "{ messages: [{ from: 0, tensors: { w: [1e300] } }] }",
+        "*in",
+    );
     fs::write(&file, other).unwrap();
     let (code, said) = test(&[]);
     assert_eq!(code, 1, "{said}");
@@ -570,6 +573,7 @@ fn every_mistake_of_all_files_is_told_with_its_place() {
         "./one.cases.yaml:8:28  cases[1].input.klasses: unknown field `klasses`",
         "./one.cases.yaml:10:8  cases[2].run: there is no spec ./nowhere.yaml",
         "cases[3].name: a case has either a `part` or a `run`",
+        "./one.cases.yaml:16:24  cases[4].rounds[0].messages: must have an answer of at least one client",
         "./one.cases.yaml:16:51  cases[4].rounds[1].messages[0].from: invalid type: string",
         "./two.cases.yaml:1:8  cases: it has no cases",
     ] {

@@ -250,6 +250,21 @@ fn the_example_index_is_built_signed_added_verified_and_run() {
         &["run", &spec],
         "`fl plugin add fl-example-c --version 0.1`",
     );
+    for (name, parts) in [
+        (
+            "fl_example_c",
+            "parts:\n- aggregator c-mean\ninterface: 3\n",
+        ),
+        (
+            "fl_example_dynamic",
+            "parts:\n- aggregator momentum-mean\n- selector by-size\n- privacy laplace-params\ninterface: 3\n",
+        ),
+        ("py_trimmed", "parts: []\nlicence:"),
+    ] {
+        let wheel = user.at(&format!("index/{}-0.1.0-py3-none-any.whl", name));
+        let draft = user.out(&["plugin", "show", wheel.to_str().unwrap()]);
+        assert!(draft.contains(parts), "{draft}");
+    }
     for (name, ..) in &built {
         let added = user.out(&["plugin", "add", name]);
         assert!(
@@ -516,7 +531,7 @@ fn a_version_stays_what_it_was_and_does_not_go_back() {
             file,
         );
         let head = format!(
-            "name: fl-mine\nversion: '{version}'\nabout: A mean.\nlicence: MIT\nsource: here\ncommit: {}\n",
+            "name: fl-mine\nversion: '{version}'\nabout: A mean.\nlicence: MIT\nsource: here\ninterface: 3\ncommit: {}\n",
             "c".repeat(40)
         );
         user.publish(
@@ -615,11 +630,28 @@ fn a_changed_package_is_named_as_changed_and_a_trusted_copy_is_preferred() {
     let file: &[(&str, &[u8])] = &[("fl_mine/plugin.so", &bytes)];
     let (index, module) = (user.at("index"), "fl_mine:plugin.so");
     let wheel = wheel(&index, "fl-mine", "1.0", module, file);
-    let head = "name: fl-mine\nversion: '1.0'\nabout: A mean.\nlicence: MIT\nsource: here\n";
+    let head =
+        "name: fl-mine\nversion: '1.0'\nabout: A mean.\nlicence: MIT\nsource: here\ninterface: 3\n";
     let head = format!("{head}commit: {}\n", "c".repeat(40));
-    user.publish("index", "fl-mine-1.0", &(head + &user.files(&wheel)));
+    let entry = head + &user.files(&wheel);
+    // the entry of a library says which interface it needs
+    user.publish("index", "fl-mine-1.0", &entry.replace("interface: 3\n", ""));
+    user.refuses(1, &["plugin", "add", "fl-mine"], "has no `interface`: ask");
+    assert!(!user.at("plugins/fl-mine-1.0").exists());
+    user.publish("index", "fl-mine-1.0", &entry);
     user.out(&["plugin", "add", "fl-mine"]);
     user.configure("published", &[("index", true)]);
+    // a wheel that is trusted less than the user asks is not loaded to be described
+    let other = user.at("other");
+    fs::create_dir(&other).unwrap();
+    let changed = [&bytes[..], b"\n"].concat();
+    let changed: &[(&str, &[u8])] = &[("fl_mine/plugin.so", &changed)];
+    let changed = self::wheel(&other, "fl-mine", "2.0", module, changed);
+    let shown = user.fl(&["plugin", "show", changed.to_str().unwrap()]);
+    let [draft, notes] = [&shown.stdout, &shown.stderr].map(|o| String::from_utf8_lossy(o));
+    assert!(draft.contains("parts: []\nlicence:"), "{draft}");
+    let why = "the parts are left out: plugins-trust is `published`";
+    assert!(common::flat(&notes).contains(why), "{notes}");
     let spec = user.spec("{ package: fl-mine }", "c-mean");
     // another copy of the same version, which nothing vouches for, comes first
     let added = user.at("plugins/fl-mine-1.0");
@@ -683,7 +715,8 @@ fn trust_is_only_ever_tightened() {
         "fl_mine:plugin.so",
         file,
     );
-    let head = "name: fl-mine\nversion: '1.0'\nabout: A mean.\nlicence: MIT\nsource: here\n";
+    let head =
+        "name: fl-mine\nversion: '1.0'\nabout: A mean.\nlicence: MIT\nsource: here\ninterface: 3\n";
     let head = format!("{head}commit: {}\n", "c".repeat(40));
     user.publish("index", "fl-mine-1.0", &(head + &user.files(&wheel)));
     user.out(&["plugin", "add", "fl-mine"]);

@@ -159,7 +159,7 @@ fn what_cannot_be_is_an_error_and_never_a_panic() {
             "mean",
             "{}",
             messages(json!([])),
-            "no usable answer",
+            "messages: must have an answer of at least one client",
         ),
         (
             "aggregator",

@@ -42,7 +42,7 @@ fl_core::settings! {
         about: String;
         /// Its parts: role and name, such as `aggregator my-mean`.
         parts: Vec<String> = Vec::new();
-        /// The number of the C interface of its library.
+        /// The number of the C interface of its library; none for a module.
         interface: Option<u64> = None;
         /// Its licence, as SPDX names it.
         licence: String;

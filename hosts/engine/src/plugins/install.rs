@@ -5,10 +5,9 @@ use super::{ENTRIES, attest, wheel, yaml};
 use crate::NotRun;
 use anyhow::{Context, bail, ensure};
 use fl_core::abi::raw::{FL_OLDEST, FL_VERSION};
-use fl_core::settings::defaults;
 use fl_registry::{
-    Announced, Catalogue, Isolation, Library, Package, Trust, compare_versions, meets, normalised,
-    plugin_dir,
+    Announced, Catalogue, Isolation, Library, Package, Trust, TrustPolicy, compare_versions, meets,
+    normalised, plugin_dir,
 };
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -168,6 +167,12 @@ pub fn add(
         what(),
         file.sha256
     );
+    ensure!(
+        entry.interface.is_some() || matches!(package.plugin, Announced::Module(_)),
+        "{} has a library in it, and its entry has no `interface`: ask the keepers of index {place} to \
+         add it (`fl plugin show WHEEL` prints it)",
+        what()
+    );
     let there = keep(new, &package, &dir)?;
     let entries = dir.join(ENTRIES);
     fs::create_dir_all(&entries)?;
@@ -273,25 +278,39 @@ pub fn installed(note: &mut dyn FnMut(String)) -> anyhow::Result<Vec<Installed>>
     Ok(all)
 }
 
-/// The parts of a package's library and its interface. Only a process of its own loads the library.
-fn contents(package: &Package) -> anyhow::Result<(Vec<String>, Option<u64>)> {
-    let linked = Catalogue::linked()?.isolating(Isolation::On(defaults()));
-    let all = linked.with(&[Library::at(package.path())])?;
-    let own = all.parts().iter().filter(|part| {
-        let mut linked = linked.parts().iter();
-        !linked.any(|linked| std::ptr::eq(*linked, **part))
+/// The parts of an unpacked plugin, such as `aggregator my-mean`, and the number of its interface. A
+/// library is loaded for that, in a sandbox. A module would run in this process, so it is not.
+fn describe(package: &Package, policy: &TrustPolicy) -> anyhow::Result<(Vec<String>, Option<u64>)> {
+    ensure!(
+        matches!(package.plugin, Announced::Library(_)),
+        "fl does not run a module to describe it; `fl list --plugin FILE.py` lists its parts"
+    );
+    let sandbox = Isolation::On(fl_core::settings::defaults());
+    let none = Catalogue::default().trusting(policy.clone());
+    let loaded = none
+        .isolating(sandbox)
+        .with(&[Library::at(package.path())])
+        .map_err(|refusal| anyhow::Error::msg(refusal.text))?;
+    let own = loaded.parts().iter().filter(|part| !part.brought);
+    let parts = own.map(|part| {
+        // as commands name the role: `privacy`
+        let role = part.role.name().split(' ').next().unwrap_or_default();
+        format!("{role} {}", part.name)
     });
-    let parts = own.map(|part| format!("{} {}", part.role.name(), part.name));
-    let interface = all.libraries().last().and_then(|of| of.interface);
+    let interface = loaded.libraries().last().and_then(|one| one.interface);
     Ok((parts.collect(), interface.map(u64::from)))
 }
 
-/// The beginning of an index entry for a wheel: what its metadata and its library say. Its author
-/// fills in the rest.
+/// The beginning of an index entry for a wheel: its metadata and hashes; of a library also its parts
+/// and its interface. Its author fills in the rest. Passes to `note` why parts are left out.
 ///
 /// # Errors
 /// When it is no wheel with a plugin.
-pub fn draft(path: &Path, note: &mut dyn FnMut(String)) -> anyhow::Result<String> {
+pub fn draft(
+    path: &Path,
+    policy: &TrustPolicy,
+    note: &mut dyn FnMut(String),
+) -> anyhow::Result<String> {
     let bytes = super::read(path, MOST_WHEEL)?;
     let place = || path.display().to_string();
     let (new, package) = unpacked(&bytes, &std::env::temp_dir()).with_context(place)?;
@@ -308,16 +327,10 @@ pub fn draft(path: &Path, note: &mut dyn FnMut(String)) -> anyhow::Result<String
         wheel_sha256: hex(&bytes),
         sha256: hash(&package)?,
     };
-    let (parts, interface) = match package.plugin {
-        Announced::Module(_) => Default::default(),
-        Announced::Library(_) => contents(&package).unwrap_or_else(|why| {
-            note(format!(
-                "{}: {why:#}; `parts` and `interface` are left out",
-                place()
-            ));
-            Default::default()
-        }),
-    };
+    let (parts, interface) = describe(&package, policy).unwrap_or_else(|why| {
+        note(format!("the parts are left out: {why:#}"));
+        (Vec::new(), None)
+    });
     let field = |name: &str| package.field(name).unwrap_or_default();
     let [licence, home] = ["License-Expression", "Home-page"].map(field);
     // `Source, https://..`

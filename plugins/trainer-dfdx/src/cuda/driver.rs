@@ -123,15 +123,15 @@ fn library() -> PathBuf {
 
 fn open() -> Result<Functions> {
     let path = library();
-    let hint = || {
-        format!(
-            "device: cuda needs NVIDIA's driver, and {} cannot be opened; install it, or use `device: cpu`",
-            path.display()
-        )
+    let unusable = |error: libloading::Error| {
+        // the system's own text, which names the file or the function
+        let why = std::error::Error::source(&error)
+            .map_or_else(|| error.to_string(), ToString::to_string);
+        anyhow!("device: cuda needs NVIDIA's driver: {why}; install it, or use `device: cpu`")
     };
     // SAFETY: loading NVIDIA's driver runs its own initialisation, as every program of CUDA does
-    let library = unsafe { Library::new(&path) }.with_context(hint)?;
-    let all = Functions::of(&library).with_context(hint)?;
+    let library = unsafe { Library::new(&path) }.map_err(unusable)?;
+    let all = Functions::of(&library).map_err(unusable)?;
     // its functions are used until the process ends
     std::mem::forget(library);
     // SAFETY: flags must be 0
