@@ -2,14 +2,15 @@
 
 1. Registers, shared memory and occupancy of each kernel for eight architectures, by `ptxas`
    (`pip install nvidia-cuda-nvcc-cu12==12.9.86`, or `PTXAS=path`).
-2. Launches, instructions and bytes of one training step, counted by the PTX interpreter, and a
-   roofline of them for two cards: an ESTIMATE. No card has run these kernels.
+2. Launches, instructions and bytes of one training step and of its kernels, counted by the PTX
+   interpreter, and a roofline of them for two cards: an ESTIMATE. No card has run these kernels.
 
 Step 2 runs an ignored test of the trainer (`cargo test -p fl-plugin-trainer-dfdx --lib`, or the
 program of these tests in `FL_STEP_TEST`).
 """
 
 import collections
+import gzip
 import importlib.util
 import os
 import pathlib
@@ -59,8 +60,11 @@ def assembled(program):
     """(kernel, architecture) -> registers, bytes of shared memory, bytes of spills."""
     found = {}
     for arch in ARCHITECTURES:
-        for ptx in sorted(KERNELS.glob("*.ptx")):
-            done = subprocess.run([program, f"-arch=sm_{arch}", "-v", ptx, "-o", os.devnull], capture_output=True, text=True, check=True)
+        for packed in sorted(KERNELS.glob("*.ptx.gz")):
+            with tempfile.NamedTemporaryFile(suffix=".ptx") as ptx:
+                ptx.write(gzip.decompress(packed.read_bytes()))
+                ptx.flush()
+                done = subprocess.run([program, f"-arch=sm_{arch}", "-v", ptx.name, "-o", os.devnull], capture_output=True, text=True, check=True)
             entries = re.split(r"Compiling entry function '", done.stderr)[1:]
             for entry in entries:
                 name = entry.split("'")[0]
@@ -108,11 +112,27 @@ def seconds(card, launch, members=1):
     return times[bound], bound
 
 
-def steps_table():
+def of_step_table(steps):
+    """Launches, instructions and bytes of each kernel in some steps, and its share of their estimate on each card."""
+    for (net, _, batch), launches in steps:
+        print(f"| kernel in a step of {net}, {batch} | launches | instructions | bytes | " + " | ".join(f"share, {card}" for card in CARDS) + " |")
+        print("|---|---|---|---|" + "---|" * len(CARDS))
+        of = collections.defaultdict(list)
+        for launch in launches:
+            of[launch[0]].append(launch)
+        times = {card: {name: sum(seconds(card, launch)[0] for launch in all) for name, all in of.items()} for card in CARDS}
+        first = next(iter(CARDS))
+        for name in sorted(of, key=times[first].get, reverse=True):
+            instructions, size = (sum(launch[i] for launch in of[name]) for i in (2, 4))
+            shares = " | ".join(f"{times[card][name] / sum(times[card].values()):.0%}" for card in CARDS)
+            print(f"| `{name}` | {len(of[name])} | {instructions / 1e6:,.1f} M | {size / 1e6:,.2f} MB | {shares} |")
+        print()
+
+
+def steps_table(steps):
     print("| network, batch | launches | instructions | bytes | card | a step | bound by | each of eight together |")
     print("|---|---|---|---|---|---|---|---|")
-    for net, shape, batch in STEPS:
-        launches = counts(net, shape, batch)
+    for (net, _, batch), launches in steps:
         instructions, size = (sum(launch[i] for launch in launches) for i in (2, 4))
         for card in CARDS:
             shares, total, together = collections.Counter(), 0.0, 0.0
@@ -133,4 +153,7 @@ if __name__ == "__main__":
         kernels_table(assembled(program))
         print()
     print("An estimate, from counts of the interpreter; no card has run these kernels.\n")
-    steps_table()
+    steps = [(step, counts(*step)) for step in STEPS]
+    steps_table(steps)
+    print()
+    of_step_table(steps)

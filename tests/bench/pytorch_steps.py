@@ -1,4 +1,4 @@
-"""The workloads of plugins/trainer-dfdx/benches/steps.rs in PyTorch, and how many times as fast ours are.
+"""The workloads of tests/bench/steps.rs in PyTorch, and how many times as fast ours are.
 
     pip install torch
     cargo bench -p fl-bench --bench steps

@@ -11,6 +11,7 @@ use fl_core::{AnyMechanism, Cohort, PrivacyEvent, Stream};
 const BOUND: &str = "bounds any legal message";
 const BOUND_SAME: &str = "bounds to the same bits";
 const BOUND_TWICE: &str = "bounding twice is bounding once";
+const NORM: &str = "bounds only the norm, if it says so";
 const PRICE: &str = "prices a bounded message";
 const PERTURB: &str = "perturbs a bounded message";
 const SANE: &str = "gives a sane message";
@@ -151,6 +152,13 @@ impl Bench<'_> {
         )?;
         let again = self.clip(BOUND_SAME, &place, &*self.agreed(&[&message]), &message)?;
         broken(BOUND_SAME, difference(&*bounded, &*again, 0.0))?;
+
+        if let Some(most) = part.norm_bound() {
+            let squares = floats(&*message).into_iter().map(|x| x * x);
+            let factor = (most / squares.sum::<f64>().sqrt()).min(1.0);
+            let due = run(NORM, &place, || map(&*message, |x| factor * x))?;
+            broken(NORM, difference(&*bounded, &*due, 1e-5 * most))?;
+        }
 
         let event = run(PRICE, &place, || part.price(&*bounded, &Cohort::all(1)))?;
         let again = run(PRICE, &place, || part.price(&*bounded, &Cohort::all(1)))?;

@@ -11,6 +11,7 @@ use ndarray::{Array2, ArrayD, IxDyn};
 
 const SLOPES: &str = "vjp is the slope of its predictions";
 const GRADIENT: &str = "gradient is the slope of its mean loss";
+const CLIPPED: &str = "clipped gradients are those of single samples";
 const REFUSES: &str = "unsuitable input is an error";
 const UNCHANGED: &str = "an error changes nothing";
 const WHOLE: &str = "set_params takes all or nothing";
@@ -26,6 +27,7 @@ impl Bench<'_> {
         self.empty(&mut model)?;
         self.slopes(&mut model)?;
         self.gradient(&mut model)?;
+        self.clipped(&mut model)?;
         self.refuses(&mut model)?;
         self.whole(&mut model)
     }
@@ -204,6 +206,57 @@ impl Bench<'_> {
                 .transpose()
         })?;
         Ok(())
+    }
+
+    /// Compares a sum of clipped gradients with the gradients of single samples, of which about half
+    /// are longer than the bound. Skips trainers that leave such a sum to their caller.
+    fn clipped(&self, model: &mut Model) -> Held {
+        let loss = self.task.kind.loss();
+        let at: Vec<usize> = (0..9).collect();
+        let (x, target) = (self.toy.x.pick(&at), self.toy.target().pick(&at));
+        let before = self.predict(CLIPPED, model)?;
+        let found = run(CLIPPED, &self.place, || {
+            let Some(able) = model.parametric() else {
+                return Ok(None);
+            };
+            if able
+                .clipped_gradients(&x, target.view(), loss, 1.0)?
+                .is_none()
+            {
+                return Ok(None);
+            }
+            let of_one = |at| {
+                let target = self.toy.target().pick(&[at]);
+                able.gradient(&self.toy.x.pick(&[at]), target.view(), loss)
+            };
+            let single = at.iter().copied().map(of_one).collect::<Result<Vec<_>>>()?;
+            let mut norms: Vec<f64> = single.iter().map(Params::norm).collect();
+            norms.sort_by(f64::total_cmp);
+            let clip = norms[norms.len() / 2].max(1e-3);
+            let mut due = able.params().zeros_like();
+            for one in &single {
+                due.add_scaled((clip / one.norm()).min(1.0), one)?;
+            }
+            let sum = able.clipped_gradients(&x, target.view(), loss, clip)?;
+            Ok(Some((sum.context("it gave one before")?, due, clip)))
+        })?;
+        let Some((sum, due, clip)) = found else {
+            return Ok(());
+        };
+        self.equal(CLIPPED, &before, &self.predict(CLIPPED, model)?, 0.0)?;
+        let alike = message::alike(&due, &sum);
+        self.must(CLIPPED, alike.is_ok(), || format!("{alike:?}"))?;
+        let apart = sum.iter().zip(due.iter());
+        let apart = apart.map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2));
+        let apart = apart.sum::<f64>().sqrt();
+        self.must(CLIPPED, apart <= 1e-4 * clip, || {
+            format!(
+                "the sum for a bound of {} is {} from theirs, which is {} long",
+                digits(clip),
+                digits(apart),
+                digits(due.norm())
+            )
+        })
     }
 
     fn refuses(&self, model: &mut Model) -> Held {

@@ -23,6 +23,7 @@ type Handle = *mut c_void;
 
 const OK: Code = 0;
 const INVALID_VALUE: Code = 1;
+const OUT_OF_MEMORY: Code = 2;
 const INVALID_DEVICE: Code = 101;
 const INVALID_PTX: Code = 218;
 const NOT_FOUND: Code = 500;
@@ -31,6 +32,11 @@ const LAUNCH_FAILED: Code = 719;
 static MEMORY: LazyLock<Memory> = LazyLock::new(Memory::default);
 static ORDER: LazyLock<Order> = LazyLock::new(Order::default);
 static LAUNCHES: AtomicU32 = AtomicU32::new(0);
+/// After this many launches no memory is left.
+static MEMORY_ENDS: LazyLock<u32> = LazyLock::new(|| {
+    let text = std::env::var("FAKE_CUDA_MEMORY_ENDS").unwrap_or_default();
+    text.parse().unwrap_or(u32::MAX)
+});
 /// Why memory could not be freed, first.
 static WRONG: Mutex<Option<String>> = Mutex::new(None);
 
@@ -235,6 +241,7 @@ pub unsafe extern "C" fn cuGetErrorName(code: Code, to: *mut *const c_char) -> C
     let name = match code {
         OK => c"CUDA_SUCCESS",
         INVALID_VALUE => c"CUDA_ERROR_INVALID_VALUE",
+        OUT_OF_MEMORY => c"CUDA_ERROR_OUT_OF_MEMORY",
         INVALID_DEVICE => c"CUDA_ERROR_INVALID_DEVICE",
         INVALID_PTX => c"CUDA_ERROR_INVALID_PTX",
         NOT_FOUND => c"CUDA_ERROR_NOT_FOUND",
@@ -262,6 +269,9 @@ pub unsafe extern "C" fn cuGetErrorString(_: Code, to: *mut *const c_char) -> Co
 pub unsafe extern "C" fn cuMemAllocAsync(to: *mut u64, bytes: usize, stream: Handle) -> Code {
     if bytes == 0 {
         return refuse(INVALID_VALUE, "a buffer of 0 bytes".into());
+    }
+    if LAUNCHES.load(Relaxed) >= *MEMORY_ENDS {
+        return refuse(OUT_OF_MEMORY, "out of memory".into());
     }
     // SAFETY: see the top of the file
     unsafe {

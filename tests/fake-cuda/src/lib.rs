@@ -15,7 +15,7 @@
 //!
 //! `FAKE_CUDA_SHUFFLE=n` runs blocks and warps in another order for each `n`, as a card does.
 //! `FAKE_CUDA_COUNTS=FILE` appends a line for each launch: kernel, blocks, instructions, words read
-//! and written, bytes of buffers.
+//! and written, bytes of buffers. `FAKE_CUDA_MEMORY_ENDS=n` leaves no memory after `n` launches.
 
 pub mod driver;
 pub mod memory;

@@ -21,6 +21,7 @@ enum Flaw {
     NoBound,
     HalfReach,
     Shrinks,
+    SaysNorm,
     KeepsMore,
     Subsampled,
     Grows,
@@ -40,6 +41,10 @@ impl PrivacyMechanism for Noise {
             _ => z.values.mapv_inplace(|v| v.clamp(-CLIP, CLIP)),
         }
         Ok(())
+    }
+
+    fn norm_bound(&self) -> Option<f64> {
+        (self.0 == Flaw::SaysNorm).then_some(f64::from(CLIP))
     }
 
     fn price(&self, z: &Logits, _: &Cohort) -> Result<PrivacyEvent> {
@@ -144,6 +149,11 @@ pub fn all() -> Vec<Mutant> {
             "bounds more every time",
             Some("bounding twice is bounding once"),
             Shrinks,
+        ),
+        (
+            "clamps each number, and says that it bounds the norm",
+            Some("bounds only the norm, if it says so"),
+            SaysNorm,
         ),
         (
             "one query too many",

@@ -20,6 +20,8 @@ enum Flaw {
     LoadsHalf,
     SlopeTooLarge,
     GradientTooLarge,
+    ClipsTheSum,
+    ClipsToTwice,
     SetsHalf,
     PullsAway,
     IgnoresDrift,
@@ -326,6 +328,30 @@ impl Parametric for Model {
         Ok(self.named(&gradient))
     }
 
+    fn clipped_gradients(
+        &mut self,
+        x: &Samples,
+        target: Target<'_>,
+        loss: Loss,
+        clip: f64,
+    ) -> Result<Option<Params>> {
+        let of_each = match self.flaw {
+            Flaw::ClipsTheSum => f64::INFINITY,
+            Flaw::ClipsToTwice => 2.0 * clip,
+            _ => clip,
+        };
+        let mut sum = self.params().zeros_like();
+        for at in 0..x.len() {
+            let of_one = target.pick(&[at]);
+            let one = self.gradient(&x.pick(&[at]), of_one.view(), loss)?;
+            sum.add_scaled((of_each / one.norm()).min(1.0), &one)?;
+        }
+        if self.flaw == Flaw::ClipsTheSum {
+            sum.scale((clip / sum.norm()).min(1.0));
+        }
+        Ok(Some(sum))
+    }
+
     fn set_params(&mut self, params: &Params) -> Result<()> {
         if let (Flaw::SetsHalf, Some(bias)) = (self.flaw, params.0.get("bias")) {
             let bias = bias.view().into_dimensionality::<ndarray::Ix2>()?;
@@ -413,6 +439,16 @@ pub fn all() -> Vec<Mutant> {
             "a gradient a tenth too large",
             Some("gradient is the slope of its mean loss"),
             GradientTooLarge,
+        ),
+        (
+            "clips the sum of all gradients, and not each",
+            Some("clipped gradients are those of single samples"),
+            ClipsTheSum,
+        ),
+        (
+            "clips to twice the bound",
+            Some("clipped gradients are those of single samples"),
+            ClipsToTwice,
         ),
         (
             "takes the bias before it looks at the weight",

@@ -3,7 +3,7 @@
 use crate::common::{quick, root};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// The interpreter, which is built with these tests.
 fn driver() -> PathBuf {
@@ -16,15 +16,25 @@ fn driver() -> PathBuf {
     here.with_file_name(name)
 }
 
+fn command(dir: &Path, driver: &Path, args: &[&str]) -> Command {
+    let mut fl = Command::new(env!("CARGO_BIN_EXE_fl"));
+    fl.args(args).current_dir(dir);
+    fl.env("NO_COLOR", "1").env("FL_CUDA_DRIVER", driver);
+    fl.stdout(Stdio::piped()).stderr(Stdio::piped());
+    fl
+}
+
 fn fl(dir: &Path, driver: &Path, shuffle: &str, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_fl"))
-        .args(args)
-        .current_dir(dir)
-        .env("NO_COLOR", "1")
-        .env("FL_CUDA_DRIVER", driver)
-        .env("FAKE_CUDA_SHUFFLE", shuffle)
-        .output()
-        .expect("fl starts")
+    let mut fl = command(dir, driver, args);
+    fl.env("FAKE_CUDA_SHUFFLE", shuffle);
+    fl.output().expect("fl starts")
+}
+
+/// Why a command failed.
+fn failure(done: &Output) -> String {
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(!done.status.success(), "{said}");
+    said
 }
 
 fn digest(done: &Output) -> String {
@@ -65,6 +75,8 @@ fn same(name: &str, set: &[&str]) {
         // clients that train at once share launches
         let all = ["--threads", "6", "--set", bound];
         assert_eq!(run(&cpu, "bound", "0", &all), wanted, "{name}: a bound");
+        let apart = run(&card, "apart", "0", &["--processes", "2"]);
+        assert_eq!(apart, wanted, "{name}: processes on one card");
     }
     let shuffled = run(&card, "shuffled", "5", &["--threads", "1"]);
     assert_eq!(shuffled, wanted, "{name}: blocks in another order");
@@ -104,11 +116,80 @@ fn exact_a_run_goes_on_where_it_is_told_to_on_either_device() {
     let (dir, driver, spec) = (dir.path(), driver(), quick("fednova"));
     let fl = |args: &[&str]| fl(dir, &driver, "0", args);
     let wanted = digest(&fl(&["run", &spec, "--json", "--out", "whole"]));
-    let half = ["run", &spec, "--out", "half", "--stop-after", "2"];
-    assert!(fl(&half).status.success());
-    let device = "parts.model.device=cuda";
-    let rest = ["run", "--json", "--resume", "half", "--set", device];
-    assert_eq!(digest(&fl(&rest)), wanted);
+    let [cpu, card] = ["cpu", "cuda"].map(|device| format!("parts.model.device={device}"));
+    for (folder, first, then) in [("up", &cpu, &card), ("down", &card, &cpu)] {
+        let half = ["run", &spec, "--out", folder, "--stop-after", "2"];
+        assert!(
+            fl(&[&half[..], &["--set", first]].concat())
+                .status
+                .success()
+        );
+        let rest = ["run", "--json", "--resume", folder, "--set", then];
+        assert_eq!(digest(&fl(&rest)), wanted, "{then}");
+    }
+}
+
+#[test]
+fn exact_two_runs_at_once_and_one_that_is_killed_on_a_card() {
+    let dir = tempfile::tempdir().unwrap();
+    let (dir, driver) = (dir.path(), driver());
+    let (spec, card) = (quick("fednova"), on_card(dir, "fednova"));
+    let run = |spec: &str, out: &str| {
+        let args = ["run", spec, "--json", "--out", out];
+        command(dir, &driver, &args).spawn().unwrap()
+    };
+    let [whole, one, other] = [(&spec, "whole"), (&card, "one"), (&card, "other")]
+        .map(|(spec, out)| run(spec, out))
+        .map(|child| digest(&child.wait_with_output().unwrap()));
+    assert_eq!([&one, &other], [&whole; 2]);
+    // the card is checked after this file is there
+    let mut child = run(&card, "killed");
+    while !dir.join("killed/run.json").exists() {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended first");
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let rest = ["run", "--json", "--resume", "killed"];
+    assert_eq!(digest(&fl(dir, &driver, "0", &rest)), whole);
+}
+
+#[test]
+fn exact_a_run_goes_on_after_its_card_was_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let (dir, driver) = (dir.path(), driver());
+    let card = on_card(dir, "fednova");
+    let run = |out: &str, variable: &str, value: &str| {
+        let args = ["run", &card, "--json", "--out", out, "--threads", "1"];
+        let mut run = command(dir, &driver, &args);
+        run.env(variable, value).output().unwrap()
+    };
+    let counts = dir.join("counts");
+    let wanted = digest(&run("whole", "FAKE_CUDA_COUNTS", counts.to_str().unwrap()));
+    let launches = std::fs::read_to_string(counts).unwrap().lines().count();
+    let most = (launches * 3 / 4).to_string();
+    let why = failure(&run("full", "FAKE_CUDA_MEMORY_ENDS", &most));
+    let advice = "device: cuda: PTX interpreter has no memory left; use smaller batches, train fewer \
+                  clients at once (`--threads`), or end what else uses it";
+    assert!(why.contains(advice), "{why}");
+    assert!(why.contains("CUDA_ERROR_OUT_OF_MEMORY"), "{why}");
+    let rest = ["run", "--json", "--resume", "full"];
+    assert_eq!(digest(&fl(dir, &driver, "0", &rest)), wanted);
+}
+
+#[test]
+fn a_card_that_is_not_there_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let (dir, driver, spec) = (dir.path(), driver(), quick("fednova"));
+    let set = ["--set", "parts.model.device=cuda:7"];
+    let why = failure(&fl(
+        dir,
+        &driver,
+        "0",
+        &[&["run", &spec, "--out", "run"][..], &set].concat(),
+    ));
+    let wanted = "device: cuda:7: this machine has 1 cards, from cuda:0 on";
+    assert!(why.contains(wanted), "{why}");
 }
 
 #[test]
@@ -118,9 +199,7 @@ fn a_card_without_a_driver_is_said() {
     let card = on_card(dir, "fednova");
     // a check makes every model, and needs no card
     assert!(fl(dir, missing, "0", &["check", &card]).status.success());
-    let done = fl(dir, missing, "0", &["run", &card, "--out", "run"]);
-    assert!(!done.status.success());
-    let said = String::from_utf8_lossy(&done.stderr);
+    let said = failure(&fl(dir, missing, "0", &["run", &card, "--out", "run"]));
     // the system says which file it is, once
     let (_, said) = said
         .split_once("device: cuda needs NVIDIA's driver: ")

@@ -31,17 +31,31 @@ pub use optim::{Moments, clip, gradient_offset, proximal, step};
 pub use sets::Set;
 pub use tape::{Record, Value, Weights};
 
-/// All kernels.
-const PTX: [&str; 8] = [
-    include_str!("kernels/conv.ptx"),
-    include_str!("kernels/linear.ptx"),
-    include_str!("kernels/norm.ptx"),
-    include_str!("kernels/optim.ptx"),
-    include_str!("kernels/pointwise.ptx"),
-    include_str!("kernels/pool.ptx"),
-    include_str!("kernels/sums.ptx"),
-    include_str!("kernels/words.ptx"),
+use anyhow::Context;
+use fl_core::Result;
+use flate2::read::GzDecoder;
+
+/// The PTX of all kernels, a module for each file: compressed, because text is five times as long.
+const KERNELS: [&[u8]; 8] = [
+    include_bytes!("kernels/conv.ptx.gz"),
+    include_bytes!("kernels/linear.ptx.gz"),
+    include_bytes!("kernels/norm.ptx.gz"),
+    include_bytes!("kernels/optim.ptx.gz"),
+    include_bytes!("kernels/pointwise.ptx.gz"),
+    include_bytes!("kernels/pool.ptx.gz"),
+    include_bytes!("kernels/sums.ptx.gz"),
+    include_bytes!("kernels/words.ptx.gz"),
 ];
+
+/// Returns the PTX of all kernels.
+///
+/// # Errors
+/// If the program's file is damaged.
+fn modules() -> Result<Vec<String>> {
+    let text = |packed: &[u8]| std::io::read_to_string(GzDecoder::new(packed));
+    let all: Result<_, _> = KERNELS.into_iter().map(text).collect();
+    all.context("the kernels of this program are damaged")
+}
 
 /// One NVIDIA card of this machine.
 #[derive(Clone, Debug)]
@@ -63,7 +77,7 @@ pub struct CardReport {
 ///
 /// # Errors
 /// If there is no driver, or a card cannot be used.
-pub fn cards() -> fl_core::Result<Vec<CardReport>> {
+pub fn cards() -> Result<Vec<CardReport>> {
     let one = |index| {
         let card = Card::open(index)?;
         let wrong = card.checked().err().map(|e| format!("{e:#}"));

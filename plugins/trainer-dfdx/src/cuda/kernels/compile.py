@@ -1,11 +1,12 @@
 """Compiles the kernels to PTX, without a GPU: `python compile.py [OUT]`.
 
-Needs NVRTC 12.1: `pip install nvidia-cuda-nvrtc-cu12==12.1.105`. Writes NAME.ptx for each NAME.cu
+Needs NVRTC 12.1: `pip install nvidia-cuda-nvrtc-cu12==12.1.105`. Writes NAME.ptx.gz for each NAME.cu
 here into OUT, by default this folder, and sources.sha256, which says what they are made of. The
-same sources give the same bytes on every machine.
+same sources give the same PTX on every machine; `zcat NAME.ptx.gz` shows it.
 """
 
 import ctypes
+import gzip
 import hashlib
 import importlib.util
 import pathlib
@@ -54,7 +55,8 @@ if __name__ == "__main__":
     out = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
     library = nvrtc()
     for source in sorted(HERE.glob("*.cu")):
-        (out / f"{source.stem}.ptx").write_bytes(compile(library, source))
+        packed = gzip.compress(compile(library, source), mtime=0)
+        (out / f"{source.stem}.ptx.gz").write_bytes(packed)
     sources = sorted(HERE.glob("*.cu")) + sorted(HERE.glob("*.cuh"))
     hashes = [f"{hashlib.sha256(s.read_bytes()).hexdigest()}  {s.name}\n" for s in sources]
     (out / "sources.sha256").write_text("".join(hashes))

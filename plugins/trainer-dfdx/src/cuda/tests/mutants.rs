@@ -2,7 +2,7 @@
 
 use crate::cuda::driver::{Card, Position, Queue};
 use crate::cuda::linear::{matrix, product};
-use crate::cuda::{self, PTX, conv};
+use crate::cuda::{self, conv, modules};
 use crate::ops::ConvShape;
 use fl_core::{Result, Stream};
 use std::sync::Arc;
@@ -25,13 +25,12 @@ fn rewritten(kernel: &str, f: impl Fn(&str) -> String) -> Vec<String> {
             format!("{before}{entry}{}{}", f(&rest[..end]), &rest[end..])
         }
     };
-    PTX.iter().map(|text| one(text)).collect()
+    modules().unwrap().iter().map(|text| one(text)).collect()
 }
 
 /// Returns the results of a convolution forward and backward, and of a product of long sums.
 fn work(modules: &[String]) -> Result<Vec<f32>> {
-    let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
-    let queue = Queue::new(Arc::new(Card::with_kernels(0, &modules)?), None)?;
+    let queue = Queue::new(Arc::new(Card::with_kernels(0, modules)?), None)?;
     let draws = &mut Stream::root(3).draws();
     let shape = ConvShape {
         channels: 2,
@@ -84,7 +83,7 @@ fn work(modules: &[String]) -> Result<Vec<f32>> {
 /// Returns the results of the unchanged kernels; the operations' own tests compare them with the
 /// processor.
 fn right() -> Vec<f32> {
-    work(&PTX.map(String::from)).unwrap()
+    work(&modules().unwrap()).unwrap()
 }
 
 /// Checks that a mutant is refused.
@@ -112,7 +111,8 @@ fn a_sum_that_may_be_contracted_is_refused() {
 fn a_missing_barrier_is_refused() {
     let barrier = "bar.sync \t0;";
     for kernel in ["product_blocks", "product_wide"] {
-        let original = PTX[1].split_once(&format!(".entry {kernel}(")).unwrap().1;
+        let linear = &modules().unwrap()[1];
+        let original = linear.split_once(&format!(".entry {kernel}(")).unwrap().1;
         let all = original[..original.find("\n}").unwrap()]
             .matches(barrier)
             .count();
@@ -235,7 +235,7 @@ fn owned(list: Vec<&str>) -> Vec<String> {
 
 #[test]
 fn the_first_use_of_a_card_finds_a_kernel_with_other_bits() {
-    let original = Arc::new(Card::with_kernels(0, &PTX).unwrap());
+    let original = Arc::new(Card::with_kernels(0, &modules().unwrap()).unwrap());
     original.checked().unwrap();
     let fused = |kernel| {
         each(kernel, "add.rn.f32", |r| {
@@ -249,9 +249,7 @@ fn the_first_use_of_a_card_finds_a_kernel_with_other_bits() {
         "embedding_back",
         "upsample_back",
     ] {
-        let modules = fused(kernel);
-        let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
-        let card = Arc::new(Card::with_kernels(0, &modules).unwrap());
+        let card = Arc::new(Card::with_kernels(0, &fused(kernel)).unwrap());
         let why = format!("{:#}", card.checked().unwrap_err());
         let card = "device: cuda: PTX interpreter (compute capability 7.0, driver for CUDA 12.1) ";
         assert!(why.starts_with(card), "{why}");

@@ -4,7 +4,7 @@ use super::differ;
 use super::nets::{classes, flat, images};
 use crate::Dfdx;
 use crate::cuda::driver::{Card, Queue};
-use crate::cuda::{Device, PTX, Seat};
+use crate::cuda::{Device, Seat, modules};
 use fl_core::settings::read_yaml;
 use fl_core::{
     BuildContext, FitOptions, Length, Loss, Samples, Stream, Target, Task, TaskKind, Trainer,
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Returns a card of its own, so that tests beside this one meet nobody and fill nothing.
 fn card() -> Arc<Card> {
-    Arc::new(Card::with_kernels(0, &PTX).unwrap())
+    Arc::new(Card::with_kernels(0, &modules().unwrap()).unwrap())
 }
 
 const NET: &str = "[{conv: {out: 3, kernel: 3}}, batch-norm, relu, {pool: 2}, layer-norm, \
