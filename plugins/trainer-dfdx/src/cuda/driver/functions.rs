@@ -1,6 +1,6 @@
 //! The driver's functions, by the names of `cuda.h`, and how the library with them is found.
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{anyhow, ensure};
 use fl_core::Result;
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
