@@ -229,7 +229,10 @@ mod tests {
         assert_eq!(x, y.zeros_like());
         let (before, other) = (x.clone(), Params::default());
         let error = format!("{:#}", x.add_scaled(1.0, &other).unwrap_err());
-        assert!(error.contains("other tensors: `b`, `w` here"), "{error}");
+        assert!(
+            error.contains("`b`, `w` in the parameters that they are added to"),
+            "{error}"
+        );
         assert!(x.dot(&other).is_err());
         assert_eq!(x, before);
     }
