@@ -4,6 +4,7 @@ use super::index::{self, Found, MOST_WHEEL};
 use super::{ENTRIES, attest, wheel, yaml};
 use crate::NotRun;
 use anyhow::{Context, bail, ensure};
+use fl_core::PartDecl;
 use fl_core::abi::raw::{FL_OLDEST, FL_VERSION};
 use fl_core::settings::defaults;
 use fl_registry::{
@@ -281,7 +282,9 @@ fn contents(package: &Package) -> anyhow::Result<(Vec<String>, Option<u64>)> {
         let mut linked = linked.parts().iter();
         !linked.any(|linked| std::ptr::eq(*linked, **part))
     });
-    let parts = own.map(|part| format!("{} {}", part.role.name(), part.name));
+    // `privacy`, as commands and entries have it
+    let role = |part: &PartDecl| part.role.name().split(' ').next().unwrap_or_default();
+    let parts = own.map(|part| format!("{} {}", role(part), part.name));
     let interface = all.libraries().last().and_then(|of| of.interface);
     Ok((parts.collect(), interface.map(u64::from)))
 }
