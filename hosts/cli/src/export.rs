@@ -1,6 +1,6 @@
 //! `fl export`.
 
-use crate::attack::{FinishedRun, kept_generator, samples};
+use crate::finished_run::{FinishedRun, kept_generator, samples};
 use crate::{DataDir, Done, Failure, Overrides, print, say};
 use anyhow::{Context, bail};
 use clap::Args;

@@ -25,6 +25,7 @@ mod capture;
 mod cases;
 mod doctor;
 mod export;
+mod finished_run;
 mod inspect_topics;
 #[cfg(unix)]
 mod lazy_executor;

@@ -1,21 +1,20 @@
 //! `fl attack made`: how like private examples is what a run's generator makes?
 
 use super::search::{Common, drawable};
-use super::target::FinishedRun;
+use crate::finished_run::{FinishedRun, kept_generator, samples};
 use crate::{Done, Failure, print};
 use anyhow::{Context, Result};
 use clap::Args;
 use fl_attack::{Likeness, frechet, likeness, ranges};
-use fl_core::{BuildContext, Examples, Generator, Role, Samples, Stream, Trainer};
-use fl_data::{Assembled, DataSpec};
-use fl_registry::{Catalogue, Spec};
+use fl_core::{Examples, Samples, Stream, Trainer};
+use fl_registry::Catalogue;
 use fl_report::Run;
 use fl_sim::{picture, write};
 use ndarray::{Array2, Axis, concatenate};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// What a generator makes at once, and what a model is asked about at once.
+/// What a model is asked about at once.
 const BATCH: usize = 100;
 /// Columns of a picture.
 const SHOWN: usize = 16;
@@ -34,34 +33,6 @@ pub struct GeneratorArgs {
     picture: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
-}
-
-/// Returns the generator of inputs that a run has kept.
-pub fn kept_generator(
-    dir: &Path,
-    spec: &Spec<DataSpec>,
-    data: &Assembled,
-) -> Result<Box<dyn Generator>, Failure> {
-    let mut parts = spec.parts.iter();
-    let filled = parts.find(|part| part.decl.role == Role::Generator);
-    let slot = &filled
-        .ok_or_else(|| {
-            Failure::usage("this run's spec has no generator that makes inputs from noise (generators of features, and of images from label maps, do not count)")
-        })?
-        .slot;
-    let make = BuildContext {
-        task: data.task.clone(),
-        stream: Stream::root(spec.seed),
-    };
-    let path = dir.join("models").join(slot);
-    let state = std::fs::read(&path).map_err(|error| {
-        let path = path.display();
-        Failure::usage(format!("{path}: {error}: the run has kept no generator"))
-    })?;
-    let mut generator: Box<dyn Generator> = spec.parts.build(Role::Generator, slot, None, &make)?;
-    let loaded = generator.load(&state);
-    loaded.with_context(|| path.display().to_string())?;
-    Ok(generator)
 }
 
 /// Made inputs compared with private examples.
@@ -136,21 +107,6 @@ pub fn made(args: &GeneratorArgs, catalogue: &Catalogue, line: &[String]) -> Don
 
 fn values(of: &Examples) -> Array2<f32> {
     of.samples.values()
-}
-
-/// Makes `n` inputs, one row each.
-pub fn samples(generator: &mut dyn Generator, n: usize, stream: &Stream) -> Result<Array2<f32>> {
-    let mut all = Vec::new();
-    for (at, from) in (0..n).step_by(BATCH).enumerate() {
-        let batch = BATCH.min(n - from);
-        all.push(
-            generator
-                .sample(batch, &stream.child("batch", at as u64))?
-                .values(),
-        );
-    }
-    let all: Vec<_> = all.iter().map(|rows| rows.view()).collect();
-    Ok(concatenate(Axis(0), &all)?)
 }
 
 /// The layer before the last of a model, or its scores if it has none, and which of them it is.

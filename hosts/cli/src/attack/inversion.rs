@@ -1,7 +1,7 @@
 //! `fl attack inversion`: what the models of a run take each class to look like.
 
 use super::search::{Common, drawable, searching, weight};
-use super::target::{FinishedRun, Target};
+use crate::finished_run::{FinishedRun, Target};
 use crate::{Done, Failure, print};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;

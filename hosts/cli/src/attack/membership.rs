@@ -1,7 +1,7 @@
 //! `fl attack membership`: who is among those that a run's models learnt from.
 
 use super::search::{Common, RemovedOnDrop};
-use super::target::{FinishedRun, Target};
+use crate::finished_run::{FinishedRun, Target};
 use crate::{DataDir, Done, Failure, print};
 use anyhow::{Context, Result};
 use clap::Args;

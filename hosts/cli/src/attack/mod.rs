@@ -7,10 +7,6 @@ mod membership;
 mod search;
 mod slopes;
 mod substitute;
-mod target;
-
-pub use generator::{kept_generator, samples};
-pub use target::FinishedRun;
 
 use crate::Done;
 use clap::Subcommand;

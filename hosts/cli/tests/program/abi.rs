@@ -355,7 +355,7 @@ fn exact_every_part_of_the_bundle_is_the_same_through_the_c_interface() {
         assert_eq!(papers(part), papers(linked), "{}", part.name);
     }
     let whole = library::beside("fl_hostile");
-    assert_eq!(load(&Library::at(whole)).unwrap().len(), 5);
+    assert_eq!(load(&Library::at(whole)).unwrap().len(), 6);
     let imported = abi::import_linked("here");
     assert!(imported.len() > 15, "{}", imported.len());
     for part in imported {

@@ -669,7 +669,7 @@ fn inputs_that_no_part_could_take_are_mistakes_with_their_places() {
         "./a.cases.yaml:7:27  cases[0].input.messages[1].tensors: `w` is [3] here, [2] in the first",
         "./a.cases.yaml:8:27  cases[0].input.messages[2].tensors: other tensors: `v` here, `w` in",
         "./a.cases.yaml:9:27  cases[0].input.messages[3].tensors: a params message: ",
-        "./a.cases.yaml:14:15  cases[1].rounds[1].messages: no usable answer",
+        "./a.cases.yaml:14:15  cases[1].rounds[1].messages: must have an answer of at least one client",
         "./a.cases.yaml:15:15  cases[1].rounds[2].messages: client 0 answered twice",
         "./a.cases.yaml:18:42  cases[2].input.classes: 2 samples and 3 targets",
         "./a.cases.yaml:21:21  cases[3].input.samples: ",

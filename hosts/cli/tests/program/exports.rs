@@ -57,8 +57,12 @@ fn measurements_and_models_go_to_other_tools() {
     assert!(contents[0].ends_with(b"\x1a\x0dbrain.Event:2"));
     let measured = fs::read_to_string(at("linear/metrics.jsonl")).unwrap();
     let costs = fs::read_to_string(at("linear/costs.jsonl")).unwrap();
+    let spreads = measured.lines().filter(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        line["std"].is_f64()
+    });
     // bytes up and down after each step; there is no accountant
-    let expected = 1 + measured.lines().count() + 2 * costs.lines().count();
+    let expected = 1 + measured.lines().count() + spreads.count() + 2 * costs.lines().count();
     assert_eq!(contents.len(), expected);
     // the sum that TensorBoard checks of eight bytes 24, 0, ..: taken from one of its own files
     assert_eq!(&bytes[..8], &24_u64.to_le_bytes());

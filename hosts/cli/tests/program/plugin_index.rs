@@ -259,7 +259,7 @@ fn the_example_index_is_built_signed_added_verified_and_run() {
             "fl_example_dynamic",
             "parts:\n- aggregator momentum-mean\n- selector by-size\n- privacy laplace-params\ninterface: 3\n",
         ),
-        ("py_trimmed", "parts: []\nlicence:"),
+        ("fl_py_trimmed", "parts: []\nlicence:"),
     ] {
         let wheel = user.at(&format!("index/{}-0.1.0-py3-none-any.whl", name));
         let draft = user.out(&["plugin", "show", wheel.to_str().unwrap()]);

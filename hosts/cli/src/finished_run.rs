@@ -2,9 +2,10 @@
 
 use crate::{DataDir, Failure, Overrides};
 use anyhow::{Context, Result, ensure};
-use fl_core::{BuildContext, ClientId, Role, Stream, Trainer};
+use fl_core::{BuildContext, ClientId, Generator, Role, Stream, Trainer};
 use fl_data::{Assembled, DataSpec, Split};
 use fl_registry::{Catalogue, Spec};
+use ndarray::{Array2, Axis, concatenate};
 use std::path::Path;
 
 /// A run that is done, with its data.
@@ -104,10 +105,57 @@ impl Target {
     }
 
     /// Whom it learnt from, by their numbers.
+    #[cfg(feature = "plugins")]
     pub fn owners(&self, data: &Assembled) -> Vec<usize> {
         match self.client {
             Some(id) => vec![id as usize],
             None => (0..data.clients.len()).collect(),
         }
     }
+}
+
+/// What a generator makes at once.
+const BATCH: usize = 100;
+
+/// Returns the generator of inputs that a run has kept.
+pub fn kept_generator(
+    dir: &Path,
+    spec: &Spec<DataSpec>,
+    data: &Assembled,
+) -> Result<Box<dyn Generator>, Failure> {
+    let mut parts = spec.parts.iter();
+    let filled = parts.find(|part| part.decl.role == Role::Generator);
+    let slot = &filled
+        .ok_or_else(|| {
+            Failure::usage("this run's spec has no generator that makes inputs from noise (generators of features, and of images from label maps, do not count)")
+        })?
+        .slot;
+    let make = BuildContext {
+        task: data.task.clone(),
+        stream: Stream::root(spec.seed),
+    };
+    let path = dir.join("models").join(slot);
+    let state = std::fs::read(&path).map_err(|error| {
+        let path = path.display();
+        Failure::usage(format!("{path}: {error}: the run has kept no generator"))
+    })?;
+    let mut generator: Box<dyn Generator> = spec.parts.build(Role::Generator, slot, None, &make)?;
+    let loaded = generator.load(&state);
+    loaded.with_context(|| path.display().to_string())?;
+    Ok(generator)
+}
+
+/// Makes `n` inputs, one row each.
+pub fn samples(generator: &mut dyn Generator, n: usize, stream: &Stream) -> Result<Array2<f32>> {
+    let mut all = Vec::new();
+    for (at, from) in (0..n).step_by(BATCH).enumerate() {
+        let batch = BATCH.min(n - from);
+        all.push(
+            generator
+                .sample(batch, &stream.child("batch", at as u64))?
+                .values(),
+        );
+    }
+    let all: Vec<_> = all.iter().map(|rows| rows.view()).collect();
+    Ok(concatenate(Axis(0), &all)?)
 }
