@@ -315,7 +315,7 @@ fn what_no_run_has_measured_is_said() {
     for (table, says) in [
         (
             "  rows: [{ name: a }]\n  measure: f-one\n",
-            "No run has measured `f-one`; there are accuracy",
+            "No run has measured `f-one`; there are training-loss, training-loss.std, accuracy",
         ),
         (
             "  rows: [{ name: a }]\n  columns: [{ round: 99 }]\n",
