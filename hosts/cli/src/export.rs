@@ -1,6 +1,6 @@
 //! `fl export`.
 
-use crate::finished_run::{FinishedRun, kept_generator, samples};
+use crate::finished_run::{BATCH, FinishedRun, kept_generator, samples};
 use crate::{DataDir, Done, Failure, Overrides, print, say};
 use anyhow::{Context, bail};
 use clap::Args;
@@ -73,9 +73,6 @@ pub fn export(args: &ExportArgs, catalogue: &Catalogue, line: &[String]) -> Done
     let written: Vec<String> = written.iter().map(|p| p.display().to_string()).collect();
     print(written.join("\n"))
 }
-
-/// What a made input is asked about at once.
-const BATCH: usize = 100;
 
 /// Lets the generator of a run make inputs, and its final model name their classes. Returns the
 /// file.

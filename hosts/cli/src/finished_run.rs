@@ -89,10 +89,7 @@ impl Target {
         spec: &Spec<DataSpec>,
         data: &Assembled,
     ) -> Result<Box<dyn Trainer>> {
-        let make = BuildContext {
-            task: data.task.clone(),
-            stream: Stream::root(spec.seed),
-        };
+        let make = context(spec, data);
         let path = dir.join("models").join(&self.name);
         let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
         let mut model: Box<dyn Trainer> =
@@ -114,8 +111,16 @@ impl Target {
     }
 }
 
-/// What a generator makes at once.
-const BATCH: usize = 100;
+/// Returns what the parts of a run are made with.
+fn context(spec: &Spec<DataSpec>, data: &Assembled) -> BuildContext {
+    BuildContext {
+        task: data.task.clone(),
+        stream: Stream::root(spec.seed),
+    }
+}
+
+/// The number of inputs that a generator makes, or a model predicts, in one call.
+pub const BATCH: usize = 100;
 
 /// Returns the generator of inputs that a run has kept.
 pub fn kept_generator(
@@ -130,10 +135,7 @@ pub fn kept_generator(
             Failure::usage("this run's spec has no generator that makes inputs from noise (generators of features, and of images from label maps, do not count)")
         })?
         .slot;
-    let make = BuildContext {
-        task: data.task.clone(),
-        stream: Stream::root(spec.seed),
-    };
+    let make = context(spec, data);
     let path = dir.join("models").join(slot);
     let state = std::fs::read(&path).map_err(|error| {
         let path = path.display();

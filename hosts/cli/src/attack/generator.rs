@@ -1,7 +1,7 @@
 //! `fl attack made`: how like private examples is what a run's generator makes?
 
 use super::search::{Common, drawable};
-use crate::finished_run::{FinishedRun, kept_generator, samples};
+use crate::finished_run::{BATCH, FinishedRun, kept_generator, samples};
 use crate::{Done, Failure, print};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -14,8 +14,6 @@ use ndarray::{Array2, Axis, concatenate};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// What a model is asked about at once.
-const BATCH: usize = 100;
 /// Columns of a picture.
 const SHOWN: usize = 16;
 
