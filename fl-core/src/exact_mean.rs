@@ -420,9 +420,9 @@ twice! {
     }
 }
 
-/// Numbers that are added at once: a loop over so many has a vector for each step. The loops over
-/// them have no closures and no iterators, because the compiler does not always inline these, and
-/// then adds one number at a time.
+/// The number of values that one loop adds: the compiler turns a loop of this length into vector
+/// instructions. These loops have no closures and no iterators. The compiler does not always inline
+/// those, and then adds one value at a time.
 const WIDE: usize = 8;
 
 /// Returns the `W` numbers from `at` on.

@@ -107,12 +107,12 @@ pub fn received<'py>(
 ) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
     for at in 0..input.count {
-        // SAFETY: the host lends so many messages.
+        // SAFETY: the host lends `input.count` messages, and `at` is below that.
         let message = unsafe { &*input.messages.add(at) };
         let tensors = PyDict::new(py);
         for at in 0..message.count {
-            // SAFETY: a message has so many tensors; what is lent is taken back before the call
-            // ends.
+            // SAFETY: a message has `message.count` tensors, and `at` is below that. The caller
+            // takes the lent buffers back before the call ends.
             let (name, view) = unsafe {
                 let tensor = &*message.tensors.add(at);
                 (text(tensor.name), Py::new(py, Buffer::lent(tensor))?)
