@@ -53,10 +53,9 @@ KERNEL(conv_back_input, Conv s, int rows, const float *slope, const float *w, fl
         channels[j] = (first + j < s.channels ? first + j : first) * kernel;
     float sums[FOUR] = {};
     for (int o = 0; o < s.out; o++)
-        for (int ky = y % s.stride; ky < s.kernel; ky += s.stride)
-            for (int kx = x % s.stride; kx < s.kernel; kx += s.stride) {
-                const int oy = (y - ky) / s.stride, ox = (x - kx) / s.stride;
-                const bool in = y >= ky && oy < s.out_height && x >= kx && ox < s.out_width;
+        for (int ky = y % s.stride, oy = y / s.stride; ky < s.kernel; ky += s.stride, oy--)
+            for (int kx = x % s.stride, ox = x / s.stride; kx < s.kernel; kx += s.stride, ox--) {
+                const bool in = oy >= 0 && oy < s.out_height && ox >= 0 && ox < s.out_width;
                 const float g = in ? slope[(o * s.out_height + oy) * s.out_width + ox] : 0.0f;
                 const float *tap = w + o * s.channels * kernel + ky * s.kernel + kx;
 #pragma unroll
@@ -154,12 +153,13 @@ KERNEL(conv_back_input_wide, Conv s, int rows, const float *slope, const float *
             const int i = start + p * blockDim.x + threadIdx.x, place = i < rows * plane ? i : 0;
             const int x = place % s.width + s.pad, y = place / s.width % s.height + s.pad;
             const float *slopes = slope + place / plane * s.out * s.out_height * s.out_width;
+            const int low_y = y % s.stride, high_y = y / s.stride;
+            const int low_x = x % s.stride, high_x = x / s.stride;
             for (int o = from; o < to; o++)
-                for (int ky = y % s.stride; ky < s.kernel; ky += s.stride)
-                    for (int kx = x % s.stride; kx < s.kernel; kx += s.stride) {
-                        const int oy = (y - ky) / s.stride, ox = (x - kx) / s.stride;
+                for (int ky = low_y, oy = high_y; ky < s.kernel; ky += s.stride, oy--)
+                    for (int kx = low_x, ox = high_x; kx < s.kernel; kx += s.stride, ox--) {
                         const bool in =
-                            y >= ky && oy < s.out_height && x >= kx && ox < s.out_width;
+                            oy >= 0 && oy < s.out_height && ox >= 0 && ox < s.out_width;
                         const float g =
                             in ? slopes[(o * s.out_height + oy) * s.out_width + ox] : 0.0f;
                         const float *tap = tile[(o - from) * area + ky * s.kernel + kx];
@@ -182,6 +182,7 @@ KERNEL(conv_back_input_wide, Conv s, int rows, const float *slope, const float *
 // The gradient by a weight is summed in eight lanes for each group of samples (`shifted_dots`): a
 // thread for each lane of four channels out. `ld`: from one row of the grid to the next; `group`:
 // samples of a group.
+#define AHEAD 4
 KERNEL(conv_back_weight_lanes, Conv s, int rows, int ld, int group, const float *x,
        const float *slope, float *lanes) {
     const int taps = s.channels * s.kernel * s.kernel, fours = (s.out + FOUR - 1) / FOUR;
@@ -197,15 +198,27 @@ KERNEL(conv_back_weight_lanes, Conv s, int rows, int ld, int group, const float 
     for (int row = which * group; row < (which + 1) * group && row < rows; row++) {
         const float *values = x + (row * s.channels + c) * s.height * s.width;
         const float *slopes = slope + row * s.out * plane;
-        for (int at = lane; at < (s.out_height - 1) * ld + s.out_width; at += 8) {
-            const int oy = at / ld, ox = at % ld;
-            if (ox >= s.out_width) continue;
-            const int y = oy * s.stride + ky - s.pad, xx = ox * s.stride + kx - s.pad;
-            const bool in = y >= 0 && y < s.height && xx >= 0 && xx < s.width;
-            const float v = in ? values[y * s.width + xx] : 0.0f;
-            const float *place = slopes + oy * s.out_width + ox;
+        // AHEAD places are read before the first is added: the memory answers them together
+        int oy = lane / ld, ox = lane % ld;
+        while (oy < s.out_height) {
+            float v[AHEAD], g[AHEAD][FOUR];
+            bool adds[AHEAD];
 #pragma unroll
-            for (int j = 0; j < FOUR; j++) sums[j] = fmaf(place[places[j]], v, sums[j]);
+            for (int k = 0; k < AHEAD; k++) {
+                const int y = oy * s.stride + ky - s.pad, xx = ox * s.stride + kx - s.pad;
+                adds[k] = oy < s.out_height && ox < s.out_width;
+                const bool in = adds[k] && y >= 0 && y < s.height && xx >= 0 && xx < s.width;
+                v[k] = in ? values[y * s.width + xx] : 0.0f;
+                const int place = oy * s.out_width + ox;
+#pragma unroll
+                for (int j = 0; j < FOUR; j++) g[k][j] = adds[k] ? slopes[place + places[j]] : 0.0f;
+                for (ox += 8; ox >= ld; ox -= ld) oy++;
+            }
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++)
+#pragma unroll
+                for (int j = 0; j < FOUR; j++)
+                    if (adds[k]) sums[j] = fmaf(g[k][j], v[k], sums[j]);
         }
     }
 #pragma unroll
