@@ -1,6 +1,6 @@
 #!/bin/sh
 # What a card has to show, as one Markdown file: OUT/report.md (OUT: cuda-results by default).
-# Run it from the repository's root on a machine with an NVIDIA card. IT HAS NOT RUN ON A CARD.
+# Run it from the repository's root on a machine with an NVIDIA card.
 #
 # The self-check comes first, and nothing after it where it fails. Each step has a limit, and BUDGET
 # (3600 by default) is the limit of all, in seconds; the report names what was cut off or left out.

@@ -3,7 +3,7 @@
 1. Registers, shared memory and occupancy of each kernel for eight architectures, by `ptxas`
    (`pip install nvidia-cuda-nvcc-cu12==12.9.86`, or `PTXAS=path`).
 2. Launches, instructions and bytes of one training step and of its kernels, counted by the PTX
-   interpreter, and a roofline of them for two cards: an ESTIMATE. No card has run these kernels.
+   interpreter, and the least time that a card can take for them (a roofline).
 
 Step 2 runs an ignored test of the trainer (`cargo test -p fl-plugin-trainer-dfdx --lib`, or the
 program of these tests in `FL_STEP_TEST`).
@@ -28,7 +28,7 @@ ARCHITECTURES = {"70": (64, 96), "75": (32, 64), "80": (64, 164), "86": (48, 100
 WARPS = 8  # of a block
 
 # NVIDIA's data sheets: SMs, GHz, GB/s
-CARDS = {"A100 SXM 80 GB": (108, 1.41, 2039), "RTX 4060 Laptop": (24, 2.37, 256)}
+CARDS = {"H100 SXM 80 GB": (132, 1.98, 3352)}
 LAUNCH = 2.5e-6  # seconds between two small launches of one stream
 LANES = 128  # instructions of threads that an SM begins in a cycle
 
@@ -113,7 +113,7 @@ def seconds(card, launch, members=1):
 
 
 def of_step_table(steps):
-    """Launches, instructions and bytes of each kernel in some steps, and its share of their estimate on each card."""
+    """Launches, instructions and bytes of each kernel in some steps, and its share of the least time on each card."""
     for (net, _, batch), launches in steps:
         print(f"| kernel in a step of {net}, {batch} | launches | instructions | bytes | " + " | ".join(f"share, {card}" for card in CARDS) + " |")
         print("|---|---|---|---|" + "---|" * len(CARDS))
@@ -130,7 +130,7 @@ def of_step_table(steps):
 
 
 def steps_table(steps):
-    print("| network, batch | launches | instructions | bytes | card | a step | bound by | each of eight together |")
+    print("| network, batch | launches | instructions | bytes | card | least time of a step | bound by | each of eight together |")
     print("|---|---|---|---|---|---|---|---|")
     for (net, _, batch), launches in steps:
         instructions, size = (sum(launch[i] for launch in launches) for i in (2, 4))
@@ -152,7 +152,7 @@ if __name__ == "__main__":
     else:
         kernels_table(assembled(program))
         print()
-    print("An estimate, from counts of the interpreter; no card has run these kernels.\n")
+    print("The least times, from counts of the interpreter. A card takes longer.\n")
     steps = [(step, counts(*step)) for step in STEPS]
     steps_table(steps)
     print()

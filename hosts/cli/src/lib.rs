@@ -23,6 +23,7 @@ mod audit;
 mod bench;
 mod capture;
 mod cases;
+mod distance;
 mod doctor;
 mod export;
 mod finished_run;
@@ -294,6 +295,16 @@ enum DataCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Measure how well a model tells the clients' samples of a spec from its public ones.
+    ///
+    /// The proxy A-distance 2 (1 - 2 e) (Ben-David et al. 2007): `e` is the share of samples of
+    /// which the model, trained on one half of both kinds for 20 epochs, says the wrong kind on the
+    /// other half. It reads the clients' rows on this machine, so it is for simulations: nothing
+    /// prices what the number says of them.
+    #[command(
+        after_help = "Examples:\n  fl data distance hello.yaml\n  fl data distance hello.yaml --model '{use: dfdx, net: lenet, optimiser: {adam: {}}}' --clients"
+    )]
+    Distance(distance::DistanceArgs),
 }
 
 /// Changes to a spec from the command line.
@@ -461,6 +472,9 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
                     json,
                 },
         } => show::split(&spec, &set, &place, json, &catalogue),
+        Command::Data {
+            command: DataCommand::Distance(args),
+        } => distance::distance(&args, &catalogue),
     }
 }
 

@@ -166,3 +166,81 @@ budget: { epsilon: 1000, against: readers }";
     );
     assert!(!dir.join("r").exists(), "{error}");
 }
+
+const APART: &str = "name: apart
+data:
+  set: { glyphs: { train: 600, test: 50 } }
+  clients: 3
+  split: iid
+  public: { from: { count: 300 } }
+protocol: { use: one-shot-distill, local: { epochs: 1, batch: 16 }, student: { epochs: 1, batch: 32 } }
+parts:
+  teacher: { use: linear }
+  student: { use: linear }
+  ensemble: { use: mean-logits }
+";
+
+#[test]
+fn a_distance_says_how_far_public_samples_are_from_the_clients() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::write(dir.join("apart.yaml"), APART).unwrap();
+    let measure = ["data", "distance", "apart.yaml", "--json", "--clients"];
+    let near = json(dir, &measure);
+    let noisy = "data.public={from: {set: {glyphs: {train: 300, noise: 0.5, seed: 5}}}}";
+    let far = json(dir, &[&measure[..], &["--set", noisy]].concat());
+    let of = |found: &serde_json::Value| found["distance"].as_f64().unwrap();
+    assert!(of(&near["distance"]).abs() < 0.4, "{near}");
+    assert!(of(&far["distance"]) > 1.8, "{far}");
+    assert!(near["mean"].as_f64().unwrap().abs() < 0.6, "{near}");
+    let each = far["clients"].as_array().unwrap();
+    assert!(each.len() == 3 && each.iter().all(|client| of(client) > 1.8));
+    // half of the public samples are of the clients' kind, and these come first: of 300 and 300, a
+    // good judge takes 150 for the other kind, which is a distance of 1
+    let mixed = "data.public.mix={set: {glyphs: {train: 300, noise: 0.5, seed: 5}}, share: 0.5}";
+    let mixed = json(dir, &[&measure[..], &["--set", mixed]].concat());
+    assert!(
+        (0.5..1.3).contains(&of(&mixed["distance"])),
+        "{mixed}, rows of which the order must not matter"
+    );
+    assert_eq!(json(dir, &measure), near, "the same seed, the same numbers");
+}
+
+#[test]
+fn a_distance_that_cannot_be_measured_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::write(dir.join("apart.yaml"), APART).unwrap();
+    fs::write(dir.join("plain.yaml"), SPEC).unwrap();
+    people(dir);
+    for (more, says) in [
+        (&["people.yaml"][..], "no public samples; add `data.public`"),
+        (
+            &["apart.yaml", "--samples", "5"],
+            "--samples must be at least 20, got 5",
+        ),
+        (
+            &["apart.yaml", "--repeats", "0"],
+            "--repeats must be at least 1, got 0",
+        ),
+        (
+            &["apart.yaml", "--model", "{use: lineal}"],
+            "did you mean `linear`?",
+        ),
+        (
+            &["apart.yaml", "--model", "{use: linear, lr: -1}"],
+            "--model: lr: must be above 0",
+        ),
+        (
+            &["apart.yaml", "--model", "linear"],
+            "must be a trainer with its settings",
+        ),
+        (
+            &["apart.yaml", "--set", "data.public.from.count=10"],
+            "at least 20 of each",
+        ),
+    ] {
+        let (code, error) = fails(dir, &[&["data", "distance"], more].concat());
+        assert!(code == 2 && error.contains(says), "{more:?}: {error}");
+    }
+}

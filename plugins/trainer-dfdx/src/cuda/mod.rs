@@ -2,8 +2,8 @@
 //!
 //! One kernel file for each file of `ops`, compiled to PTX ahead of time (`kernels/compile.py`).
 //! The driver is opened at the first use of a card, see [`driver`]. Each sum has the order of the
-//! processor's, so a card changes only the duration of a run. The kernels have been executed from
-//! their PTX by the interpreter of `tests/fake-cuda`, on no card yet.
+//! processor's, so a card changes only the duration of a run. Tests execute the kernels from their
+//! PTX by the interpreter of `tests/fake-cuda`; the README says which cards have run them.
 
 mod check;
 mod conv;
