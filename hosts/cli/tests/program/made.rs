@@ -100,6 +100,13 @@ fn made_inputs_cost_what_their_run_released() {
     out(dir, &stop);
     let resumed = json(dir, &["run", "--resume", "cut", "--json", "--wire"]);
     assert_eq!(answer["privacy"], resumed["privacy"]);
+    // whoever knows the first run's spec knows its noise
+    let hidden = ["--set", "noise=system", "--out", "hidden", "--json"];
+    let hidden = json(dir, &[&["run", "user.yaml"], &hidden[..]].concat());
+    for observer in ["server", "clients", "readers"] {
+        let nothing = hidden["privacy"][observer]["nothing"].to_string();
+        assert!(nothing.contains("with noise from its seed"), "{hidden}");
+    }
 }
 
 #[test]
