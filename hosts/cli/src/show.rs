@@ -52,6 +52,11 @@ pub fn role(name: &str) -> Result<Role, Failure> {
         .copied()
         .find(|r| short(r) == name || r.name() == name)
         .ok_or_else(|| {
+            if let "data-set" | "data set" | "dataset" | "set" = name {
+                return Failure::usage(
+                    "a data set is no part: `fl data list` shows the sets, and the book's page `A data set` how to write one",
+                );
+            }
             let known: Vec<&str> = Role::ALL.iter().map(short).collect();
             let near = match name {
                 "method" => Some("protocol"),

@@ -89,7 +89,7 @@ impl RoundRule for FedDf {
     fn conflicts(&self, _: Family<'_>, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let alone = Conflict::at(
             "fuse",
-            "learns from public samples, and there are none: set `data.public`, or leave `fuse` out",
+            "learns from public samples, and there are none: set `data.public`, or leave `fuse` (and so FedDF) out",
         );
         alone.when(!has("data.public")).into_iter().collect()
     }

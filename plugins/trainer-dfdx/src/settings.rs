@@ -10,7 +10,7 @@ use fl_core::settings::above;
 settings! {
     /// A neural network, trained on one thread or on one card.
     pub struct DfdxSettings {
-        /// Name of a network, or its layers.
+        /// Name of a network, such as `lenet` (`fl inspect lenet`), or its layers.
         net: NetSpec;
         /// The optimiser. Default: Adam with rate 0.001 (FedMD; FedKT; FedKD's and FedDF's
         /// distillation).

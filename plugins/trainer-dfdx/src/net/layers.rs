@@ -165,7 +165,7 @@ impl Setting for NetSpec {
         let near = fl_core::settings::nearest(name, super::presets::NAMES.iter().map(|(n, _)| *n));
         let hint = near
             .map(|n| format!("; did you mean `{n}`?"))
-            .unwrap_or_default();
+            .unwrap_or(";".into());
         let known: Vec<&str> = super::presets::NAMES.iter().map(|(n, _)| *n).collect();
         reader.wrong(format!(
             "no network is called `{name}`{hint} known: {}; or give a list of layers",
