@@ -81,6 +81,8 @@ mod tests {
 
     #[test]
     fn a_fork_inside_of_a_call_ends_with_the_call_even_after_calls_of_its_own() {
+        // what the first call of a process makes must not be half made by another test's thread
+        drop(ForeignCallGuard::with("first"));
         let code = forked(|| {
             let call = ForeignCallGuard::with("outer");
             let twin = forked(|| {
