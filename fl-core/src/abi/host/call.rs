@@ -56,8 +56,9 @@ pub(super) struct CallState {
     pub answer: Answer,
     rooms: Vec<(String, Vec<usize>, AnswerBuffer)>,
     bytes: usize,
-    pub draws: Option<Draws>,
-    pub noise: Option<NoiseDraws>,
+    // boxed, for few calls draw, and every call moves its state
+    pub draws: Option<Box<Draws>>,
+    pub noise: Option<Box<NoiseDraws>>,
 }
 
 /// One call.

@@ -1,5 +1,6 @@
 //! What a library must not take with it: the end of the program, and how this thread rounds.
 
+use super::process_mark::process_mark;
 use std::cell::Cell;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -40,7 +41,7 @@ thread_local! {
 pub(crate) struct ForeignCallGuard {
     before: Option<(*const u8, usize)>,
     rounding: Rounding,
-    /// The process that has called.
+    /// The process that has called, see [`process_mark`].
     process: u32,
 }
 
@@ -60,7 +61,7 @@ impl ForeignCallGuard {
         Self {
             before: IN.replace(Some((who.as_ptr(), who.len()))),
             rounding: Rounding::now(),
-            process: std::process::id(),
+            process: process_mark(),
         }
     }
 }
@@ -68,7 +69,7 @@ impl ForeignCallGuard {
 impl Drop for ForeignCallGuard {
     fn drop(&mut self) {
         #[cfg(unix)]
-        if std::process::id() != self.process {
+        if process_mark() != self.process {
             leave();
         }
         self.rounding.set();

@@ -12,6 +12,7 @@ mod generator;
 mod import;
 mod mechanism;
 mod part_handle;
+mod process_mark;
 mod protocol;
 mod rng_callbacks;
 mod same_shape;
@@ -36,4 +37,7 @@ pub(super) use {
     part_handle::checked,
 };
 #[cfg(unix)]
-pub(super) use {foreign_call_guard::own_process, import::checked_table, part_handle::Functions};
+pub(super) use {
+    foreign_call_guard::own_process, import::checked_table, part_handle::Functions,
+    process_mark::process_mark,
+};

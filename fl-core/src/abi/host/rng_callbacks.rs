@@ -17,7 +17,7 @@ impl Call<'_> {
         let mut state = self.state();
         let draws = state
             .draws
-            .get_or_insert_with(|| Stream::from_key(key).draws());
+            .get_or_insert_with(|| Stream::from_key(key).draws().into());
         out.fill_with(|| one(draws));
     }
 
@@ -33,7 +33,11 @@ impl Call<'_> {
             return;
         }
         let mut state = self.state();
-        let noise = || ReleaseNoise::of(Stream::from_key(key), self.noise).draws();
+        let noise = || {
+            ReleaseNoise::of(Stream::from_key(key), self.noise)
+                .draws()
+                .into()
+        };
         let draws = state.noise.get_or_insert_with(noise);
         for x in values {
             *x = one(draws, *x, scale);

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::abi::ask::ErrorText;
 use crate::abi::host::{
-    Answer, Answers, Call, Functions, Refused, checked_table, on_log, own_process,
+    Answer, Answers, Call, Functions, Refused, checked_table, on_log, own_process, process_mark,
 };
 use crate::abi::library::link::ask_other;
 use crate::abi::library::{Host, Input};
@@ -94,7 +94,7 @@ pub unsafe fn serve(
         area: SharedMemory::made(memory)?,
         exec,
         from,
-        process: std::process::id(),
+        process: process_mark(),
     };
     loop {
         let ask = match child.next() {
@@ -127,7 +127,8 @@ struct Child<'e> {
     area: SharedMemory,
     exec: &'e dyn Executor,
     from: Incoming,
-    /// This process: a library may make a copy of it, which is to answer nothing.
+    /// This process, see [`process_mark`]: a library may make a copy of it, which is to answer
+    /// nothing.
     process: u32,
 }
 
@@ -171,7 +172,7 @@ impl Child<'_> {
     }
 
     fn tell(&self, told: &ProcessMessage) -> Result<()> {
-        if std::process::id() != self.process {
+        if process_mark() != self.process {
             crate::abi::leave();
         }
         let mut to = TO.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::Result;
 use crate::abi::ask::ErrorText;
-use crate::abi::host::Answers;
+use crate::abi::host::{Answers, process_mark};
 use crate::abi::library::link::ask_other;
 use crate::abi::library::{Host, Input};
 use crate::abi::raw::{FL_OK, FlHost, FlText};
@@ -29,7 +29,7 @@ pub(super) struct LibraryProcess {
     area: SharedMemory,
     /// The number of the last question.
     asked: u64,
-    /// The process that asks.
+    /// The process that asks, see [`process_mark`].
     program: u32,
 }
 
@@ -74,13 +74,13 @@ impl LibraryProcess {
             to,
             area,
             asked: 0,
-            program: std::process::id(),
+            program: process_mark(),
         })
     }
 
     /// Has this process begun it? A fork of the program has a copy of what its parent uses.
     pub fn is_ours(&self) -> bool {
-        self.program == std::process::id()
+        self.program == process_mark()
     }
 
     /// Leaves it to the process that has begun it.

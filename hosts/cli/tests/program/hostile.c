@@ -9,16 +9,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <signal.h>
+#include <sys/syscall.h>
+#endif
 
 #ifdef REACHES
 #include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #endif
@@ -259,7 +261,11 @@ static int32_t aggregate(Part *part, const FlInput *input, const FlHost *host) {
 #endif
   ends(part, host);
   if (is(part, "forks") && fork() < 0) return fl_fail(host, "", "it could not fork");
-  if (is(part, "rounds-up") || is(part, "as-it-is") || is(part, "forks")) {
+#ifdef __linux__
+  /* without the C library, which would know of it */
+  if (is(part, "forks-raw") && syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) < 0) return fl_fail(host, "", "it could not fork");
+#endif
+  if (is(part, "rounds-up") || is(part, "as-it-is") || is(part, "forks") || is(part, "forks-raw")) {
     /* a model that the next round's training moves, in numbers that have to be rounded */
     for (size_t t = 0; t < input->messages[0].count; t++) {
       const FlTensor *of = &input->messages[0].tensors[t];

@@ -558,9 +558,12 @@ fn exact_a_library_that_doubles_the_process_answers_once() {
         json(dir, &[&run[..], more].concat())["digest"].clone()
     };
     let whole = digest("as-it-is", "whole", &[]);
-    assert_eq!(whole, digest("forks", "here", &[]));
     let apart = "plugins=[{path: h.so, isolate: {sandbox: false}}]";
-    assert_eq!(whole, digest("forks", "apart", &["--set", apart]));
+    for mode in ["forks", "forks-raw"] {
+        let (here, isolated) = (format!("{mode}-here"), format!("{mode}-apart"));
+        assert_eq!(whole, digest(mode, &here, &[]), "{mode}");
+        assert_eq!(whole, digest(mode, &isolated, &["--set", apart]), "{mode}");
+    }
 }
 
 #[test]
