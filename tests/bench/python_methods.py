@@ -101,7 +101,7 @@ def fedproto_(seed, method):
 
 
 BENCHES = {
-    "moon": (moon, {"FedAvg": 0.0, "MOON, mu 5": 5.0}),
+    "moon": (moon, {"FedAvg": 0.0, "MOON, mu 1": 1.0, "MOON, mu 5": 5.0}),
     "fedproto": (fedproto_, {"alone": 0.0, "FedProto, pull 1": 1.0, "FedAvg": "FedAvg"}),
 }
 
