@@ -2,12 +2,11 @@
 """Ten clients with equal networks whose steps `fl.torch` takes together (`torch.func.vmap`), beside one by one, and beside plain PyTorch:
 `pip install fl_federated-*.whl torch`, then
 
-    tests/bench/together.py [DEVICE]     milliseconds of processor time (with a card: of the clock) for a mini-batch of all ten, medians of five in turn
+    tests/bench/together.py [DEVICE]     milliseconds of processor time (with a card: of the clock) for a mini-batch of all ten, the least of five in turn
 
 The ten are called from ten threads, as a program with ten processors calls them. Results are compared too.
 """
 
-import statistics
 import sys
 import threading
 import time
@@ -101,7 +100,7 @@ def measure(batch):
             if turn:
                 found[name].append(1000 * (now() - begin) / STEPS)
     apart = max(np.abs(a.params()[n] - b.params()[n]).max() for a, b in zip(nets[Alone], nets[Together]) for n in a.params())
-    print(f"{Alone.make.__name__}, batch {batch}: " + ", ".join(f"{name} {statistics.median(ms):.1f} ms" for name, ms in found.items()) + f"; apart {apart:.1e}", flush=True)
+    print(f"{Alone.make.__name__}, batch {batch}: " + ", ".join(f"{name} {min(ms):.1f} ms" for name, ms in found.items()) + f"; apart {apart:.1e}", flush=True)
 
 
 if __name__ == "__main__":

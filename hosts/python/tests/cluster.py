@@ -60,6 +60,7 @@ class Cluster:
             "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_worker_niceness": "0",  # 15 by default: on a busy machine its workers never start
             "FL_NODE_HOME": str(folder / "home"),
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         }

@@ -1,6 +1,7 @@
 """Type checkers accept what the page and the examples show."""
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 """
-CHECKERS = {"mypy": ["--strict", "--follow-imports=silent"], "pyright": ["--level", "error", "--pythonpath", sys.executable]}
+CHECKERS = {"mypy": ["--strict", "--follow-imports=silent", f"--cache-dir={os.devnull}"], "pyright": ["--level", "error", "--pythonpath", sys.executable]}
 
 
 def page(folder: Path) -> Path:

@@ -9,6 +9,8 @@ settings! {
     pub struct Solo {
         /// Each client's training.
         local: Training = Training::epochs(10, 32);
+        /// Keep the clients' models as results of the run.
+        keep_clients: bool = false, added "0.1";
     }
 }
 
@@ -17,18 +19,24 @@ settings! {
     pub struct Centralised {
         /// The training.
         local: Training = Training::epochs(10, 32);
+        /// Keep the model as a result of the run, as that of client 0.
+        keep_clients: bool = false, added "0.1";
     }
 }
 
 const MODEL: TrainerSlot = TrainerSlot::new("model", "The model.");
 const TRAIN: Exchange<Nothing, Nothing> = Exchange::new("training");
 
-fn lead(fed: &mut Server<'_>) -> Result<()> {
+fn lead(fed: &mut Server<'_>, keep_clients: bool) -> Result<()> {
     fed.once("training", &mut (), |fed, (), round| {
         let all = fed.everyone();
         fed.collect(round, &TRAIN, &all, |_| &Nothing)?;
         fed.evaluate_clients(round, &MODEL)
-    })
+    })?;
+    match keep_clients {
+        true => fed.keep_clients(&MODEL),
+        false => Ok(()),
+    }
 }
 
 fn declare(local: &Training) -> Declaration<'_> {
@@ -48,7 +56,7 @@ macro_rules! trains_alone {
                 declare(&self.local)$(.$pools())?
             }
             fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
-                lead(fed)
+                lead(fed, self.keep_clients)
             }
             fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
                 Ok(())

@@ -40,7 +40,8 @@ impl Protocol for GenerateAndDistill {
         let steps = self.rounds * self.steps;
         let warming = self.warm_up * self.steps;
         let sampling = self.sampling.as_ref();
-        let teacher = TEACHER.spec().lasting().published_if(self.evaluate_clients);
+        let published = self.evaluate_clients || self.keep_clients;
+        let teacher = TEACHER.spec().lasting().published_if(published);
         let teacher = teacher.needs(Ability::InputGradient);
         let mut student = STUDENT.spec().at_server();
         student = student.needs(Ability::Loss(self.mimic.loss()));
@@ -164,6 +165,9 @@ impl Protocol for GenerateAndDistill {
             fed.keep_images("made", made.inputs())?;
         }
         self.keep_maker(fed)?;
+        if self.keep_clients {
+            fed.keep_clients(&TEACHER)?;
+        }
         fed.keep_model(&STUDENT)
     }
 

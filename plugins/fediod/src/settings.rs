@@ -222,6 +222,8 @@ settings! {
         patches: Patches = Patches::Whole;
         /// Evaluate the teachers too.
         evaluate_clients: bool = true;
+        /// Keep the teachers as results of the run.
+        keep_clients: bool = false, added "0.1";
         /// DP-SGD, with `parts.example-privacy`: how each of `local.steps` steps of a teacher draws
         /// examples.
         sampling: Option<Sampling> = None;

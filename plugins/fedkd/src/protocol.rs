@@ -63,6 +63,8 @@ settings! {
         passes: usize = 1, in 1..=10_000;
         /// Evaluate the clients' own models too.
         evaluate_clients: bool = true;
+        /// Keep the clients' own models as results of the run.
+        keep_clients: bool = false, added "0.1";
         /// DP-SGD, with `parts.example-privacy`: how each of `local.steps` steps draws examples.
         sampling: Option<Sampling> = None;
     }
@@ -227,7 +229,8 @@ impl OneShotDistill {
 impl Protocol for OneShotDistill {
     fn declare(&self) -> Declaration<'_> {
         let (sampling, local) = (self.sampling.as_ref(), &self.local);
-        let teacher = TEACHER.spec().lasting().published_if(self.evaluate_clients);
+        let published = self.evaluate_clients || self.keep_clients;
+        let teacher = TEACHER.spec().lasting().published_if(published);
         let student = STUDENT.spec().at_server();
         Declaration::new()
             .slot(dp_sgd::learner(teacher, sampling))
@@ -296,6 +299,9 @@ impl Protocol for OneShotDistill {
             self.distil(fed, round, targets)?;
             fed.evaluate(round, &STUDENT)
         })?;
+        if self.keep_clients {
+            fed.keep_clients(&TEACHER)?;
+        }
         fed.keep_model(&STUDENT)
     }
 

@@ -79,6 +79,8 @@ settings! {
         close_gap: usize = 2, in 1..=2;
         /// Evaluate the first student of every party too.
         evaluate_clients: bool = true;
+        /// Keep the first student of every party as a result of the run.
+        keep_clients: bool = false, added "0.1";
     }
 }
 
@@ -248,10 +250,8 @@ impl Protocol for TwoTierVote {
     }
 
     fn declare(&self) -> Declaration<'_> {
-        let student = STUDENT
-            .spec()
-            .lasting_if(self.evaluate_clients)
-            .published_if(self.evaluate_clients);
+        let shown = self.evaluate_clients || self.keep_clients;
+        let student = STUDENT.spec().lasting_if(shown).published_if(shown);
         let (student, noise) = match self.noise {
             NoiseAt::None => (student, PRIVACY.spec()),
             NoiseAt::Server => (student, PRIVACY.spec().required()),
@@ -350,6 +350,9 @@ impl Protocol for TwoTierVote {
             }
             Ok(())
         })?;
+        if self.keep_clients {
+            fed.keep_clients(&STUDENT)?;
+        }
         fed.keep_model(&FINAL)
     }
 }
@@ -385,10 +388,10 @@ impl TwoTierVote {
         ballots(&said, classes)
     }
 
-    /// Keeps the first student, if it is evaluated; drops the others.
+    /// Keeps the first student, if it is evaluated or a result; drops the others.
     fn keep(&self, me: &mut Client, students: Vec<Box<dyn Trainer>>) {
         let first = students.into_iter().next();
-        if let Some(first) = first.filter(|_| self.evaluate_clients) {
+        if let Some(first) = first.filter(|_| self.evaluate_clients || self.keep_clients) {
             me.set_model(&STUDENT, first);
         }
     }

@@ -1,8 +1,9 @@
 //! Federated distillation as a user runs it: bytes, filters, privacy, and mistakes reported
 //! clearly.
 
-use crate::common::{fails, fl, json, root};
+use crate::common::{fails, fl, json, quick, root};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -604,4 +605,67 @@ fn attackers_mislead_the_ensemble_and_only_attacks_on_its_labels_fit() {
         code == 1 && said.contains("judge-labels") && !said.contains("round 1"),
         "{said}"
     );
+}
+
+#[test]
+fn exact_clients_models_are_results_if_the_spec_keeps_them() {
+    let kept = |out: &Path| {
+        let models = fs::read_dir(out.join("models")).into_iter().flatten();
+        let models = models.map(|file| {
+            let file = file.unwrap();
+            let name = file.file_name().into_string().unwrap();
+            (name, fs::read(file.path()).unwrap())
+        });
+        models.collect::<BTreeMap<_, _>>()
+    };
+    for (name, slot, clients) in [
+        ("solo", "model", 5),
+        ("centralised", "model", 1),
+        ("fedkd", "teacher", 5),
+        ("fedkt", "student", 5),
+        ("fediod", "teacher", 3),
+    ] {
+        let (dir, path) = (tempfile::tempdir().unwrap(), quick(name));
+        let run = |out: &str, more: &[&str]| {
+            let mut args = vec!["run", &path, "--json", "--quiet", "--out", out];
+            if name == "fediod" {
+                args.extend(["--set", "protocol.rounds=1", "--set", "protocol.steps=1"]);
+            }
+            args.extend(more);
+            let digest = json(dir.path(), &args)["digest"].clone();
+            (digest, kept(&dir.path().join(out)))
+        };
+        let keep = ["--set", "protocol.keep-clients=true"];
+        let (plain, all) = (run("plain", &[]), run("all", &keep));
+        assert_eq!(plain.0, all.0, "{name}");
+        let mut more = all.1.clone();
+        more.retain(|model, _| !plain.1.contains_key(model));
+        let names: Vec<_> = (0..clients).map(|id| format!("{slot}-{id}")).collect();
+        assert_eq!(
+            more.keys().collect::<Vec<_>>(),
+            names.iter().collect::<Vec<_>>()
+        );
+        let apart = run("apart", &[&keep[..], &["--processes", "2"]].concat());
+        assert!(
+            all == apart,
+            "{name}: models of clients in processes differ"
+        );
+    }
+}
+
+#[test]
+fn kept_models_of_parties_leave_readers_no_guarantee() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = quick("fedkt-l1");
+    let run = |keep: &str| {
+        let keep = format!("protocol.keep-clients={keep}");
+        let unseen = "protocol.evaluate-clients=false";
+        let args = [
+            "run", &path, "--json", "--set", unseen, "--set", &keep, "--out", &keep,
+        ];
+        json(dir.path(), &args)["privacy"]["readers"].clone()
+    };
+    assert!(run("false")["epsilon"].as_f64().is_some_and(|e| e > 0.0));
+    let why = "results show the clients' own models (`student`)";
+    assert_eq!(run("true")["nothing"], serde_json::json!([why]));
 }
