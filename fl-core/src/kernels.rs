@@ -4,7 +4,7 @@
 use crate::message::Params;
 use crate::{ClientMessage, Executor, Fold, Problem, Result};
 use anyhow::ensure;
-use ndarray::{ArrayD, IxDyn};
+use ndarray::{ArrayD, Dimension, IxDyn};
 use std::collections::BTreeMap;
 
 /// Numbers of one block. Its f64 sums (512 KiB) stay in the second-level cache while the clients'
@@ -31,14 +31,20 @@ pub fn weighted_mean(sent: &[&[f32]], weights: &[f64], exec: &dyn Executor) -> V
             let from = chunk * CHUNK + i * BLOCK;
             let sums = &mut sums[..out.len()];
             sums.fill(0.0);
-            // several clients at once: the sums are loaded and stored once for all of them
-            let rest = abreast::<8>(sums, sent, weights, from);
-            let rest = rest + abreast::<2>(sums, &sent[rest..], &weights[rest..], from);
-            abreast::<1>(sums, &sent[rest..], &weights[rest..], from);
+            add_all(sums, sent, weights, from);
             divide(sums, total, out);
         }
     });
     out
+}
+
+/// Adds the numbers of all clients from `from` on. Several clients at once: the sums are loaded and
+/// stored once for all of them.
+fn add_all(sums: &mut [f64], sent: &[&[f32]], weights: &[f64], from: usize) {
+    let rest = abreast::<8>(sums, sent, weights, from);
+    let rest = rest + abreast::<4>(sums, &sent[rest..], &weights[rest..], from);
+    let rest = rest + abreast::<2>(sums, &sent[rest..], &weights[rest..], from);
+    abreast::<1>(sums, &sent[rest..], &weights[rest..], from);
 }
 
 /// Adds as many whole groups of `K` clients as there are. Returns the number of clients added.
@@ -101,15 +107,23 @@ pub fn weighted_mean_f64(sent: &[&[f64]], weights: &[f64]) -> Vec<f64> {
 }
 
 /// Answers that a fold buffers before it adds them. Its sums are too long for any cache, and this
-/// way they are loaded and stored once for all buffered answers. A larger buffer would save little
-/// time and cost a model's memory per answer.
-const WAITING: usize = 4;
+/// way they are loaded and stored once for all buffered answers.
+const WAITING: usize = 8;
+
+/// As [`WAITING`], of models with more numbers than [`LARGE`]: a buffered answer takes a model's
+/// memory.
+const WAITING_LARGE: usize = 4;
+
+/// 64 MiB of numbers.
+const LARGE: usize = 1 << 24;
 
 /// A fold that adds parameters to a weighted mean, used by aggregators that are means. It has the
-/// bits of [`weighted_mean`], and uses the memory of six models for any number of answers.
+/// bits of [`weighted_mean`], and uses the memory of ten models for any number of answers; of six
+/// models if one is larger than 64 MiB.
 #[derive(Default)]
 pub struct MeanOfParams {
     waiting: Vec<ClientMessage<Params>>,
+    /// Shape and sums of each tensor; no sums before the buffer was full once.
     sums: BTreeMap<String, (IxDyn, Vec<f64>)>,
     total: f64,
 }
@@ -117,24 +131,29 @@ pub struct MeanOfParams {
 impl MeanOfParams {
     /// Adds the buffered answers to the sums.
     fn flush(&mut self) {
-        let weights: Vec<f64> = self.waiting.iter().map(|m| m.weight).collect();
-        self.total = weights.iter().fold(self.total, |total, w| total + w);
-        for (name, (_, sums)) in &mut self.sums {
-            let sent: Vec<_> = self
-                .waiting
-                .iter()
+        let weights = self.weigh();
+        for (name, (dim, sums)) in &mut self.sums {
+            if sums.is_empty() {
+                *sums = room(dim.size());
+            }
+            let sent: Vec<_> = (self.waiting.iter())
                 .map(|m| m.body.0[name].as_standard_layout())
                 .collect();
-            let sent: Vec<&[f32]> = sent
-                .iter()
+            let sent: Vec<&[f32]> = (sent.iter())
                 .map(|t| t.as_slice().expect("standard layout"))
                 .collect();
             for (i, sums) in sums.chunks_mut(BLOCK).enumerate() {
-                let rest = abreast::<WAITING>(sums, &sent, &weights, i * BLOCK);
-                abreast::<1>(sums, &sent[rest..], &weights[rest..], i * BLOCK);
+                add_all(sums, &sent, &weights, i * BLOCK);
             }
         }
         self.waiting.clear();
+    }
+
+    /// Returns the weights of the buffered answers, and adds them to their total.
+    fn weigh(&mut self) -> Vec<f64> {
+        let weights: Vec<f64> = self.waiting.iter().map(|m| m.weight).collect();
+        self.total = weights.iter().fold(self.total, |total, w| total + w);
+        weights
     }
 }
 
@@ -142,8 +161,8 @@ impl Fold<Params, Params> for MeanOfParams {
     fn add(&mut self, mail: ClientMessage<Params>) -> Result<()> {
         let shapes = mail.body.0.iter();
         if self.waiting.is_empty() && self.sums.is_empty() {
-            let sums = shapes.map(|(name, t)| (name.clone(), (t.raw_dim(), room(t.len()))));
-            self.sums = sums.collect();
+            let shapes = shapes.map(|(name, t)| (name.clone(), (t.raw_dim(), Vec::new())));
+            self.sums = shapes.collect();
         } else {
             let due = self.sums.iter().map(|(name, (dim, _))| (name, dim));
             ensure!(
@@ -155,8 +174,12 @@ impl Fold<Params, Params> for MeanOfParams {
                 )
             );
         }
+        let most = match mail.body.0.values().map(ArrayD::len).sum::<usize>() > LARGE {
+            true => WAITING_LARGE,
+            false => WAITING,
+        };
         self.waiting.push(mail);
-        if self.waiting.len() == WAITING {
+        if self.waiting.len() == most {
             self.flush();
         }
         Ok(())
@@ -167,14 +190,47 @@ impl Fold<Params, Params> for MeanOfParams {
             !(self.waiting.is_empty() && self.sums.is_empty()),
             Problem::NoAnswer(String::new())
         );
-        self.flush();
-        let total = self.total;
+        let weights = self.weigh();
+        let (total, mut waiting) = (self.total, self.waiting);
+        let mut block = vec![0.0f64; BLOCK];
         let means = self.sums.into_iter().map(|(name, (dim, sums))| {
-            let mut out = room(sums.len());
-            divide(&sums, total, &mut out);
+            // the last answers are added where the sums are divided, so that these are not stored
+            // once more, and the first of them gives its memory to the mean
+            let mut last = (waiting.iter_mut())
+                .map(|m| m.body.0.remove(&name).expect("every answer has this shape"))
+                .map(standard);
+            let mut out = last.next().unwrap_or_else(|| room(dim.size()));
+            let last: Vec<Vec<f32>> = last.collect();
+            for (i, out) in out.chunks_mut(BLOCK).enumerate() {
+                let at = i * BLOCK..i * BLOCK + out.len();
+                let block = &mut block[..out.len()];
+                match sums.get(at.clone()) {
+                    Some(sums) => block.copy_from_slice(sums),
+                    None => block.fill(0.0),
+                }
+                if !weights.is_empty() {
+                    let rest = last.iter().map(|sent| &sent[at.clone()]);
+                    let sent: Vec<&[f32]> = std::iter::once(&*out).chain(rest).collect();
+                    add_all(block, &sent, &weights, 0);
+                }
+                divide(block, total, out);
+            }
             Ok((name, ArrayD::from_shape_vec(dim, out)?))
         });
         Ok(Params(means.collect::<Result<_>>()?))
+    }
+}
+
+/// Returns the numbers of a tensor, row after row; its own memory if they are that.
+fn standard(tensor: ArrayD<f32>) -> Vec<f32> {
+    let size = tensor.len();
+    if !tensor.is_standard_layout() {
+        return tensor.iter().copied().collect();
+    }
+    let (numbers, from) = tensor.into_raw_vec_and_offset();
+    match (from.unwrap_or(0), numbers.len() == size) {
+        (0, true) => numbers,
+        (from, _) => numbers[from..from + size].to_vec(),
     }
 }
 
@@ -281,6 +337,30 @@ mod tests {
             );
             assert_eq!(folded[i].to_bits(), plain.to_bits(), "fold, number {i}");
             assert_eq!(wide[i], sum / total, "in f64, number {i}");
+        }
+    }
+
+    #[test]
+    fn exact_a_fold_of_any_number_of_answers_is_the_mean() {
+        let sent = |k: usize| {
+            let of = |shape: &[usize], add: f32| {
+                let number = |at: IxDyn| add + (k as f32 + 0.1) * (1.0 + at[0] as f32);
+                ArrayD::from_shape_fn(IxDyn(shape), number)
+            };
+            // the second is not in the order of its memory, the third is a part of its memory
+            let turned = of(&[5, 3], 0.5).reversed_axes();
+            let part = of(&[9], -1.0).slice_move(ndarray::s![2..6]).into_dyn();
+            let tensors = [("a", of(&[7, 2], 0.0)), ("b", turned), ("c", part)];
+            Params(tensors.map(|(name, t)| (name.to_string(), t)).into())
+        };
+        for n in 1..=2 * WAITING + 3 {
+            let mail = |k: usize| ClientMessage::new(k as u32, 0.3 + k as f64, sent(k));
+            let mut fold = Box::<MeanOfParams>::default();
+            (0..n).for_each(|k| fold.add(mail(k)).unwrap());
+            let inbox = crate::Inbox::new((0..n).map(mail).collect()).unwrap();
+            let weights: Vec<f64> = inbox.iter().map(|m| m.weight).collect();
+            let due = inbox.weighted_mean(&weights, &Serial);
+            assert_eq!(fold.finish().unwrap(), due, "{n} answers");
         }
     }
 

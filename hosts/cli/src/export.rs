@@ -47,7 +47,7 @@ pub fn export(args: &ExportArgs, catalogue: &Catalogue, line: &[String]) -> Done
     }
     let mut written = Vec::new();
     if let Some(file) = &args.csv {
-        fl_sim::write(file, &fl_report::csv(&runs)?)?;
+        fl_sim::write_with(file, |out| fl_report::csv(&runs, out))?;
         written.push(file.clone());
     }
     for run in &runs {
@@ -59,7 +59,9 @@ pub fn export(args: &ExportArgs, catalogue: &Catalogue, line: &[String]) -> Done
             let began = began.unwrap_or_default();
             std::fs::create_dir_all(&dir)?;
             let file = dir.join(format!("events.out.tfevents.{:010}.fl", began.as_secs()));
-            fl_sim::write(&file, &fl_report::tensorboard(run, began.as_secs_f64()))?;
+            fl_sim::write_with(&file, |out| {
+                fl_report::tensorboard(run, began.as_secs_f64(), out)
+            })?;
             written.push(file);
         }
         if let Some(dir) = args.safetensors.as_ref().map(|dir| dir.join(&name)) {

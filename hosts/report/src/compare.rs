@@ -98,8 +98,8 @@ fn parting(a: &[Entry], b: &[Entry]) -> Option<FirstDivergence> {
     };
     let at = a.iter().zip(b).position(|pair| !same(pair));
     let at = at.or_else(|| (a.len() != b.len()).then_some(a.len().min(b.len())))?;
-    let name = |of: fn(&Entry) -> &String| {
-        [a, b].map(|all| all.get(at).map_or("nothing more".into(), |e| of(e).clone()))
+    let name = |of: fn(&Entry) -> &str| {
+        [a, b].map(|all| all.get(at).map_or("nothing more", of).to_string())
     };
     let how = match (a.get(at), b.get(at)) {
         (Some(a), Some(b)) => how(a, b),
@@ -184,26 +184,26 @@ fn measurements(a: &Run, b: &Run) -> (Vec<LargestGap>, Vec<(String, usize)>) {
     let (values_a, values_b) = (values(&last_a), values(&last_b));
     let (mut apart, mut only) = (Vec::new(), Vec::new());
     for metric in &last_a {
-        let name = &metric.name;
-        let Some(last) = values_b.get(&name[..]).copied() else {
-            only.push((name.clone(), 0));
+        let name = &metric.name[..];
+        let Some(last) = values_b.get(name).copied() else {
+            only.push((name.to_string(), 0));
             continue;
         };
-        let pairs = of_a.range((&name[..], "", 0, 0)..);
+        let pairs = of_a.range((name, "", 0, 0)..);
         let pairs = pairs
             .take_while(|(key, _)| key.0 == name)
             .filter_map(|(key, m)| Some((*m, *of_b.get(key)?)));
         let pairs: Vec<(&Metric, &Metric)> = pairs.collect();
-        let same = |(a, b): &&(&Metric, &Metric)| a.value == b.value && a.each == b.each;
+        let same = |(a, b): &&(&Metric, &Metric)| a.value == b.value && a.each() == b.each();
         let mut largest = (0.0_f64, String::new());
         for (a, b) in &pairs {
             let difference = b.value.unwrap_or(f64::NAN) - a.value.unwrap_or(f64::NAN);
             if difference.abs() > largest.0.abs() {
-                largest = (difference, a.step.clone());
+                largest = (difference, a.step.to_string());
             }
         }
         apart.push(LargestGap {
-            name: name.clone(),
+            name: name.to_string(),
             both: pairs.len(),
             differs: pairs.len() - pairs.iter().filter(same).count(),
             largest,
@@ -214,7 +214,7 @@ fn measurements(a: &Run, b: &Run) -> (Vec<LargestGap>, Vec<(String, usize)>) {
         last_b
             .iter()
             .filter(|m| !values_a.contains_key(&m.name[..]))
-            .map(|m| (m.name.clone(), 1)),
+            .map(|m| (m.name.to_string(), 1)),
     );
     (apart, only)
 }

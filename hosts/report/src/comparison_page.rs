@@ -177,7 +177,7 @@ fn overlaid(runs: &[Run], curves: &[NamedCurves<'_, '_>], names: &[&str]) -> Mar
         let points = of.iter().flat_map(|(at, c)| c.points.iter().map(|p| (*at, p)));
         let (rows, said) = some(points, of.iter().map(|(_, c)| c.points.len()).sum(), 500);
         let rows: Vec<_> = rows.into_iter().map(|(at, p)| {
-            vec![runs[at].label.clone(), p.metric.step.clone(), measured(p.metric.value), p.metric.std.map_or(String::new(), number)]
+            vec![runs[at].label.clone(), p.metric.step.to_string(), measured(p.metric.value), p.metric.std.map_or(String::new(), number)]
         }).collect();
         let numbers = html! { (table(&["run", "step", "#value", "#std"], &rows)) @if !said.is_empty() { p.dim { (said) } } };
         let axis = of.first().map_or("round", |(_, c)| c.axis());
@@ -202,49 +202,50 @@ fn against(runs: &[Run], curves: &[NamedCurves<'_, '_>], names: &[&str]) -> Mark
                  x: &str,
                  log: bool,
                  cost: &dyn Fn(&crate::curves::Point<'_>) -> Option<f64>| {
-        let lines: Vec<Line> = curves
-            .iter()
-            .enumerate()
-            .filter_map(|(at, all)| {
-                let curve = all.get(name)?;
-                let dots: Vec<Dot> = curve
-                    .points
-                    .iter()
-                    .filter_map(|p| {
-                        let x = cost(p)?;
-                        let title = svg::title(curve.points.len(), || {
-                            format!(
-                                "{}, {}: {} at {} {what}",
-                                runs[at].label,
-                                p.metric.step,
-                                measured(p.metric.value),
-                                number(x)
-                            )
-                        });
-                        Some(Dot {
-                            x,
-                            y: p.metric.value.unwrap_or(f64::NAN),
-                            spread: 0.0,
-                            title,
-                        })
-                    })
-                    .collect();
-                (!dots.is_empty()).then(|| Line {
-                    label: runs[at].label.clone(),
-                    style: at,
-                    dots,
-                })
-            })
-            .collect();
-        if lines.is_empty() {
+        // of each run the points that have a cost
+        let points = curves.iter().enumerate().filter_map(|(at, all)| {
+            let points = all.get(name)?.points.iter();
+            let points: Vec<_> = points.filter_map(|p| Some((cost(p)?, p.metric))).collect();
+            (!points.is_empty()).then_some((at, points))
+        });
+        let points: Vec<(usize, Vec<(f64, &Metric)>)> = points.collect();
+        if points.is_empty() {
             return None;
         }
-        let dots = lines
+        let line = |(at, points): &(usize, Vec<(f64, &Metric)>)| {
+            let label = &runs[*at].label;
+            let dot = |(x, metric): (f64, &Metric)| Dot {
+                x,
+                y: metric.value.unwrap_or(f64::NAN),
+                spread: 0.0,
+                title: svg::title(points.len(), || {
+                    format!(
+                        "{label}, {}: {} at {} {what}",
+                        metric.step,
+                        measured(metric.value),
+                        number(x)
+                    )
+                }),
+            };
+            Line {
+                label: label.clone(),
+                style: *at,
+                dots: svg::shown(points.len()).map(|n| dot(points[n])).collect(),
+            }
+        };
+        let lines: Vec<Line> = points.iter().map(line).collect();
+        let all = points
             .iter()
-            .flat_map(|l| l.dots.iter().map(move |d| (l, d)));
-        let (rows, said) = some(dots, lines.iter().map(|l| l.dots.len()).sum(), 500);
+            .flat_map(|(at, points)| points.iter().map(move |point| (at, point)));
+        let (rows, said) = some(all, points.iter().map(|(_, of)| of.len()).sum(), 500);
         let rows = rows.into_iter();
-        let rows = rows.map(|(l, d)| vec![l.label.clone(), number(d.x), measured(Some(d.y))]);
+        let rows = rows.map(|(at, (x, metric))| {
+            vec![
+                runs[*at].label.clone(),
+                number(*x),
+                measured(Some(metric.value.unwrap_or(f64::NAN))),
+            ]
+        });
         let rows: Vec<_> = rows.collect();
         let numbers = html! { (table(&["run", &format!("#{x}"), &format!("#{name}")], &rows)) @if !said.is_empty() { p.dim { (said) } } };
         Some(figure(

@@ -83,8 +83,8 @@ pub(crate) fn communication(run: &Run) -> Markup {
     let picture = |up: bool| {
         let value = |s: &(usize, u64, u64)| if up { s.2 } else { s.1 };
         let dots = |q: &ExchangeCost<'_>| {
-            q.steps
-                .iter()
+            let steps = svg::shown(q.steps.len()).map(|at| &q.steps[at]);
+            steps
                 .map(|s| Dot {
                     x: s.0 as f64,
                     y: value(s) as f64,
@@ -158,8 +158,8 @@ pub(crate) fn privacy(run: &Run) -> Markup {
         .map(|(at, (observer, all))| Line {
             label: format!("against {observer}"),
             style: at * 9,
-            dots: all
-                .iter()
+            dots: svg::shown(all.len())
+                .map(|at| &all[at])
                 .map(|(n, step, e)| Dot {
                     x: *n as f64,
                     y: e.unwrap_or(f64::NAN),
@@ -217,8 +217,8 @@ pub(crate) fn dropped(run: &Run) -> Markup {
     let of: usize = run.journal.iter().map(|e| e.dropped.len()).sum();
     let all = dropped.take(ROWS).map(|(e, id, why)| {
         vec![
-            e.step.clone(),
-            e.question.clone(),
+            e.step.to_string(),
+            e.question.to_string(),
             id.to_string(),
             why.clone(),
         ]

@@ -1,9 +1,11 @@
 //! Export of measurements to the formats of other tools.
 
 use crate::curves::{curves, positions};
-use crate::read::{Run, observer_of};
+use crate::read::{Metric, Run, observer_of};
+use crc::Crc;
 use fl_core::Result;
 use std::borrow::Cow;
+use std::io::Write;
 
 /// Returns a cell of a CSV. A text that a spreadsheet would read as a formula, and that is no
 /// number, gets a `'` in front.
@@ -15,14 +17,15 @@ pub fn cell(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns every measurement of these runs, and their costs after each step (`bytes.up`,
+/// Writes every measurement of these runs, and their costs after each step (`bytes.up`,
 /// `bytes.down`, `epsilon.readers` and the like). One line per number; `client` is empty for the
-/// mean over clients. With an epsilon stands the guarantee of the whole run.
+/// mean over clients. With an epsilon stands the guarantee of the whole run. Measurements are read
+/// again from the folders, so that memory does not grow with their number.
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn csv(runs: &[Run]) -> Result<Vec<u8>> {
-    let mut out = csv::Writer::from_writer(Vec::new());
+pub fn csv(runs: &[Run], out: &mut dyn Write) -> Result<()> {
+    let mut out = csv::Writer::from_writer(out);
     out.write_record([
         "run",
         "step",
@@ -36,32 +39,24 @@ pub fn csv(runs: &[Run]) -> Result<Vec<u8>> {
     let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
     for run in runs {
         let label = cell(&run.label);
-        for m in &run.metrics {
+        let mut write = |m: &Metric| -> Result<()> {
             let (step, name) = (cell(&m.step), cell(&m.name));
             let (round, of) = (m.round.to_string(), run.clients_of(m));
-            out.write_record([
-                &label[..],
-                &step,
-                &round,
-                &name,
-                "",
-                &number(m.value),
-                &number(m.std),
-                "",
-            ])?;
-            for (client, value) in of.iter().zip(&m.each) {
-                out.write_record([
-                    &label[..],
-                    &step,
-                    &round,
-                    &name,
-                    client,
-                    &number(*value),
-                    "",
-                    "",
-                ])?;
+            let mut line = |client: &str, value: Option<f64>, std: Option<f64>| {
+                let (value, std) = (number(value), number(std));
+                out.write_record([&label[..], &step, &round, &name, client, &value, &std, ""])
+            };
+            line("", m.value, m.std)?;
+            let mut each = of.iter().zip(m.each());
+            Ok(each.try_for_each(|(client, value)| line(client, *value, None))?)
+        };
+        let mut written = Ok(());
+        run.each_metric(&mut |metric| {
+            if written.is_ok() {
+                written = write(&metric);
             }
-        }
+        });
+        written?;
         for cost in run.costs.iter().flatten() {
             let (step, round) = (cell(&cost.step), cost.round.to_string());
             for (name, value) in cost.numbers() {
@@ -71,15 +66,17 @@ pub fn csv(runs: &[Run]) -> Result<Vec<u8>> {
             }
         }
     }
-    Ok(out.into_inner()?)
+    Ok(out.flush()?)
 }
 
-/// Returns an event file of TensorBoard: every measurement as a scalar over its rounds, deviations
+/// Writes an event file of TensorBoard: every measurement as a scalar over its rounds, deviations
 /// over clients as `NAME.std`, and the costs after each step. What a reader must know of an epsilon
 /// is the description of its tag; of an observer without a guarantee there is none. `began` is the
 /// start of the run in seconds since 1970.
-pub fn tensorboard(run: &Run, began: f64) -> Vec<u8> {
-    let mut out = Vec::new();
+///
+/// # Errors
+/// If it cannot be written.
+pub fn tensorboard(run: &Run, began: f64, out: &mut dyn Write) -> Result<()> {
     // Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5 }
     let event = |step: u64, field: u8, content: &[u8]| {
         let mut event = vec![0x09];
@@ -95,7 +92,7 @@ pub fn tensorboard(run: &Run, began: f64) -> Vec<u8> {
     let scalar = |at: f64, tag: &str, value: f64, about: &str| {
         // Summary { repeated Value value = 1 }, Value { string tag = 1; float simple_value = 2;
         // SummaryMetadata metadata = 9 }, SummaryMetadata { string summary_description = 3 }
-        let (mut one, mut summary, mut out) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut one, mut summary) = (Vec::new(), Vec::new());
         bytes(0x0a, tag.as_bytes(), &mut one);
         one.push(0x15);
         one.extend((value as f32).to_le_bytes());
@@ -105,16 +102,15 @@ pub fn tensorboard(run: &Run, began: f64) -> Vec<u8> {
             bytes(0x4a, &metadata, &mut one);
         }
         bytes(0x0a, &one, &mut summary);
-        record(&event(at as u64, 0x2a, &summary), &mut out);
-        out
+        event(at as u64, 0x2a, &summary)
     };
-    record(&event(0, 0x1a, b"brain.Event:2"), &mut out);
+    record(&event(0, 0x1a, b"brain.Event:2"), out)?;
     for curve in curves(run) {
         for (at, point) in curve.at().into_iter().zip(&curve.points) {
             let std = format!("{}.std", curve.name);
             for (tag, value) in [(curve.name, point.metric.value), (&std, point.metric.std)] {
                 let Some(value) = value else { continue };
-                out.extend(scalar(at, tag, value, ""));
+                record(&scalar(at, tag, value, ""), out)?;
             }
         }
     }
@@ -131,10 +127,10 @@ pub fn tensorboard(run: &Run, began: f64) -> Vec<u8> {
                 Some(observer) if holds(observer) => run.caveats(observer).join("; "),
                 Some(_) => continue,
             };
-            out.extend(scalar(at, &name, value, &about));
+            record(&scalar(at, &name, value, &about), out)?;
         }
     }
-    out
+    Ok(())
 }
 
 fn varint(mut value: u64, out: &mut Vec<u8>) {
@@ -151,15 +147,16 @@ fn bytes(field: u8, content: &[u8], out: &mut Vec<u8>) {
     out.extend(content);
 }
 
-/// Appends a TFRecord: length and content, each with its masked CRC-32C.
-fn record(content: &[u8], out: &mut Vec<u8>) {
+/// Writes a TFRecord: length and content, each with its masked CRC-32C.
+fn record(content: &[u8], out: &mut dyn Write) -> Result<()> {
+    static CRC_32C: Crc<u32> = Crc::<u32>::new(&crc::CRC_32_ISCSI);
     let masked = |bytes: &[u8]| {
-        let sum = crc::Crc::<u32>::new(&crc::CRC_32_ISCSI).checksum(bytes);
+        let sum = CRC_32C.checksum(bytes);
         sum.rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
     };
     let length = (content.len() as u64).to_le_bytes();
-    out.extend(length);
-    out.extend(masked(&length));
-    out.extend(content);
-    out.extend(masked(content));
+    out.write_all(&length)?;
+    out.write_all(&masked(&length))?;
+    out.write_all(content)?;
+    Ok(out.write_all(&masked(content))?)
 }

@@ -58,57 +58,49 @@ pub(crate) fn pictures(folder: &Path, notices: &mut Vec<String>) -> Vec<(String,
     all
 }
 
-/// Returns the lines of a file up to the first unreadable one. `each` first removes unneeded data
-/// from each line.
+/// Hands over the lines of a file up to the first unreadable one, one at a time.
 pub(crate) fn lines<T: DeserializeOwned>(
     folder: &Path,
     name: &str,
     notices: &mut Vec<String>,
-    each: &dyn Fn(&mut T),
-) -> Vec<T> {
-    let mut all = Vec::new();
+    take: &mut dyn FnMut(T),
+) {
     let file = match File::open(folder.join(name)) {
         Ok(file) => file,
         Err(error) => {
             notices.push(format!("{name} cannot be read: {error}."));
-            return all;
+            return;
         }
     };
     let long = file.metadata().is_ok_and(|about| about.len() > MOST);
     let mut lines = BufReader::new(file.take(MOST));
     let mut line = Vec::new();
-    loop {
+    for read in 0_usize.. {
         line.clear();
-        let read = lines
-            .read_until(b'\n', &mut line)
-            .map_err(anyhow::Error::from);
-        let found = match read {
+        let found = match lines.read_until(b'\n', &mut line) {
             Ok(0) => break,
-            read => read.and_then(|_| Ok(serde_json::from_slice(&line)?)),
+            Ok(_) => serde_json::from_slice(&line).map_err(anyhow::Error::from),
+            Err(error) => Err(error.into()),
         };
         match found {
-            Ok(mut found) => {
-                each(&mut found);
-                all.push(found);
+            Ok(found) => take(found),
+            Err(_) if long => {
+                notices.push(format!(
+                    "{name} is longer than 256 MiB; only its first {read} lines are shown."
+                ));
+                break;
             }
-            Err(_) if long || !line.ends_with(b"\n") => {
-                let read = all.len();
-                notices.push(match long {
-                    true => format!(
-                        "{name} is longer than 256 MiB; only its first {read} lines are shown."
-                    ),
-                    false => {
-                        format!("{name} is cut short: its last line is not whole, and is left out.")
-                    }
-                });
+            Err(_) if !line.ends_with(b"\n") => {
+                notices.push(format!(
+                    "{name} is cut short: its last line is not whole, and is left out."
+                ));
                 break;
             }
             Err(error) => {
-                let at = all.len() + 1;
+                let at = read + 1;
                 notices.push(format!("line {at} of {name} cannot be read ({error}); it and what follows are left out."));
                 break;
             }
         }
     }
-    all
 }

@@ -24,5 +24,7 @@ mod widgets;
 pub use compare::{Comparison, compare};
 pub use export::{cell, csv, tensorboard};
 pub use page::{MOST, page, page_with};
-pub use read::{Bytes, Cost, Entry, Metric, Outcome, Run, Summary, Traffic, observer_of};
+pub use read::{
+    Bytes, Cost, Entry, Metric, MetricDetails, Outcome, Run, Summary, Traffic, observer_of,
+};
 pub use study_page::{Picture, Section, Spot, study};

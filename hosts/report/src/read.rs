@@ -5,25 +5,37 @@ use crate::text;
 use anyhow::{Context, bail};
 use fl_core::privacy::{Epsilons, Observer, Protection};
 use fl_core::{ClientId, Result};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_yaml::Value;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::io::{BufRead, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// A line of `journal.jsonl`: one request.
+/// The file of the measurements.
+const METRICS: &str = "metrics.jsonl";
+
+fn shared<'de, D: Deserializer<'de>>(text: D) -> std::result::Result<Arc<str>, D::Error> {
+    String::deserialize(text).map(Arc::from)
+}
+
+/// A line of `journal.jsonl`: one request. Lines share equal texts.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Entry {
     /// The step.
-    pub step: String,
+    #[serde(deserialize_with = "shared")]
+    pub step: Arc<str>,
     /// The label of the exchange.
-    pub question: String,
+    #[serde(deserialize_with = "shared")]
+    pub question: Arc<str>,
     /// Kind of the messages to the clients.
-    pub down: String,
+    #[serde(deserialize_with = "shared")]
+    pub down: Arc<str>,
     /// Kind of the answers.
-    pub up: String,
+    #[serde(deserialize_with = "shared")]
+    pub up: Arc<str>,
     /// The number of clients that got the request.
     pub clients: u64,
     /// The clients whose answers were dropped, and why.
@@ -100,24 +112,102 @@ impl Entry {
 
 /// A line of `metrics.jsonl`: one measured number; `None` if it is not finite.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(from = "MetricLine")]
 pub struct Metric {
-    /// The step.
-    pub step: String,
+    /// The step. Lines of one step share it.
+    pub step: Arc<str>,
     /// Number of the round; 0 for a step that runs once.
     pub round: u64,
-    /// The name of the measure.
-    pub name: String,
-    /// The number, or the mean over clients if `each` is filled.
+    /// The name of the measure. Lines of one name share it.
+    pub name: Arc<str>,
+    /// The number, or the mean over clients.
     pub value: Option<f64>,
     /// Standard deviation over clients.
     pub std: Option<f64>,
+    /// The numbers that it was made from; boxed because few lines have any.
+    pub details: Option<Box<MetricDetails>>,
+}
+
+/// The numbers that a measurement was made from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MetricDetails {
     /// One number for each of `clients`.
     pub each: Vec<Option<f64>>,
     /// The clients that have a number; empty in a folder of an older fl.
     pub clients: Vec<ClientId>,
     /// Examples by true and by predicted class.
     pub confusion: Vec<Vec<u64>>,
+}
+
+impl Metric {
+    /// Returns one number for each client that has one; none if it is not a mean over clients.
+    pub fn each(&self) -> &[Option<f64>] {
+        self.details.as_ref().map_or(&[], |of| &of.each)
+    }
+
+    /// Returns examples by true and by predicted class; none if they were not counted.
+    pub fn confusion(&self) -> &[Vec<u64>] {
+        self.details.as_ref().map_or(&[], |of| &of.confusion)
+    }
+}
+
+/// A measurement as it is written.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct MetricLine {
+    step: String,
+    round: u64,
+    name: String,
+    value: Option<f64>,
+    std: Option<f64>,
+    each: Vec<Option<f64>>,
+    clients: Vec<ClientId>,
+    confusion: Vec<Vec<u64>>,
+}
+
+impl From<MetricLine> for Metric {
+    fn from(line: MetricLine) -> Self {
+        let details = MetricDetails {
+            each: line.each,
+            clients: line.clients,
+            confusion: line.confusion,
+        };
+        Self {
+            step: line.step.into(),
+            round: line.round,
+            name: line.name.into(),
+            value: line.value,
+            std: line.std,
+            details: (details != MetricDetails::default()).then(|| details.into()),
+        }
+    }
+}
+
+/// Reads all measurements. Texts that are equal are kept once. With `brief`, only the last
+/// measurement of each name keeps its details.
+fn measurements(path: &Path, notices: &mut Vec<String>, brief: bool) -> Vec<Metric> {
+    let mut all: Vec<Metric> = Vec::new();
+    let mut last: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+    lines(path, METRICS, notices, &mut |mut metric: Metric| {
+        if let Some(before) = all.last().filter(|before| before.step == metric.step) {
+            metric.step = before.step.clone();
+        }
+        match last.get_mut(&metric.name) {
+            Some(at) => {
+                let before = &mut all[*at];
+                metric.name = before.name.clone();
+                if brief {
+                    before.details = None;
+                }
+                *at = all.len();
+            }
+            None => {
+                last.insert(metric.name.clone(), all.len());
+            }
+        }
+        all.push(metric);
+    });
+    all
 }
 
 /// `outcome.json` of a run that is done.
@@ -305,22 +395,19 @@ impl Run {
     /// # Errors
     /// If there is no such folder, or no run has begun in it.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::read(path, &|_| {})
+        Self::read(path, false)
     }
 
-    /// As [`Run::open`], without the digests of messages and answers, which are most of a journal
-    /// and used for comparisons only.
+    /// As [`Run::open`], without what only comparisons use: the digests of messages and answers,
+    /// which are most of a journal, and the details of all but the last measurement of each name.
     ///
     /// # Errors
     /// As [`Run::open`].
     pub fn open_brief(path: &Path) -> Result<Self> {
-        Self::read(path, &|entry: &mut Entry| {
-            entry.answers = Vec::new();
-            entry.digest = String::new();
-        })
+        Self::read(path, true)
     }
 
-    fn read(path: &Path, each: &dyn Fn(&mut Entry)) -> Result<Self> {
+    fn read(path: &Path, brief: bool) -> Result<Self> {
         let here = path.display();
         let about = match path.metadata() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -347,10 +434,15 @@ impl Run {
         let spec = serde_yaml::from_str(&spec_text)
             .with_context(|| format!("reading {here}/spec.yaml"))?;
         let mut notices = Vec::new();
-        let journal = lines(path, "journal.jsonl", &mut notices, each);
-        let metrics = lines(path, "metrics.jsonl", &mut notices, &|_| {});
+        let journal = journal(path, &mut notices, brief);
+        let metrics = measurements(path, &mut notices, brief);
         let costs = path.join("costs.jsonl").exists();
-        let costs = costs.then(|| lines(path, "costs.jsonl", &mut notices, &|_| {}));
+        let costs = costs.then(|| {
+            let mut all = Vec::new();
+            let mut take = |cost: Cost| all.push(cost);
+            lines(path, "costs.jsonl", &mut notices, &mut take);
+            all
+        });
         let mut origin: Origin = whole(path, "run.json", &mut notices).unwrap_or_default();
         origin.program = program(path).unwrap_or_default();
         let summary: Option<Summary> = match path.join("outcome.json").exists() {
@@ -423,13 +515,20 @@ impl Run {
         seed.map_or("?".into(), text::inline)
     }
 
+    /// Hands over every measurement with its details, read from the folder one at a time.
+    pub(crate) fn each_metric(&self, take: &mut dyn FnMut(Metric)) {
+        // what is wrong with the file was noticed when the run was opened
+        lines(&self.path, METRICS, &mut Vec::new(), take);
+    }
+
     /// Returns the names of the clients that have a number in `metric`. An older fl did not write
     /// them: then they are all clients if all have a number, and otherwise `1.`, `2.`, .., the
     /// position of the number.
     pub fn clients_of(&self, metric: &Metric) -> Vec<String> {
-        let each = metric.each.len();
-        if metric.clients.len() == each {
-            return metric.clients.iter().map(u32::to_string).collect();
+        let each = metric.each().len();
+        let clients = metric.details.as_ref().map_or(&[][..], |of| &of.clients);
+        if clients.len() == each {
+            return clients.iter().map(u32::to_string).collect();
         }
         let held = self.summary.iter().flat_map(|s| s.held.keys());
         let ids: Vec<String> = held.map(u32::to_string).collect();
@@ -560,6 +659,29 @@ impl Run {
 
 fn sha256(text: &str) -> String {
     fl_core::hex(&Sha256::digest(text))
+}
+
+/// Reads all requests; with `brief`, without the digests of messages and answers.
+fn journal(path: &Path, notices: &mut Vec<String>, brief: bool) -> Vec<Entry> {
+    let mut all: Vec<Entry> = Vec::new();
+    let mut known: BTreeSet<Arc<str>> = BTreeSet::new();
+    lines(path, "journal.jsonl", notices, &mut |mut entry: Entry| {
+        if let Some(before) = all.last().filter(|before| before.step == entry.step) {
+            entry.step = before.step.clone();
+        }
+        for text in [&mut entry.question, &mut entry.down, &mut entry.up] {
+            match known.get(text) {
+                Some(found) => *text = found.clone(),
+                None => _ = known.insert(text.clone()),
+            }
+        }
+        if brief {
+            entry.answers = Vec::new();
+            entry.digest = String::new();
+        }
+        all.push(entry);
+    });
+    all
 }
 
 /// Returns the bytes of all requests.

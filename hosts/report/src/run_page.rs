@@ -33,10 +33,10 @@ pub(crate) fn sections(run: &Run, links: bool) -> Markup {
     };
     let several = curves.iter().filter(|c| c.points.len() > 1).count();
     let last = run.last();
-    let by_client = last.iter().filter(|m| !m.each.is_empty()).count();
+    let by_client = last.iter().filter(|m| !m.each().is_empty()).count();
     // a matrix with more columns takes the whole width
     const HALF: usize = 12;
-    let many_classes = last.iter().any(|m| m.confusion.len() > HALF);
+    let many_classes = last.iter().any(|m| m.confusion().len() > HALF);
     let held_by = run.summary.as_ref().map_or(0, |s| s.held.len());
     let mut all = vec![
         section("results", "Results", false, results(run)),
@@ -121,7 +121,13 @@ fn results(run: &Run) -> Markup {
     let (shown, said) = some(last.iter(), last.len(), ROWS);
     let mut rows: Vec<Vec<String>> = shown
         .into_iter()
-        .map(|m| vec![m.name.clone(), with_std(m.value, m.std), m.step.clone()])
+        .map(|m| {
+            vec![
+                m.name.to_string(),
+                with_std(m.value, m.std),
+                m.step.to_string(),
+            ]
+        })
         .collect();
     rows.push(vec!["bytes up".into(), count(bytes.up), String::new()]);
     rows.push(vec!["bytes down".into(), count(bytes.down), String::new()]);
@@ -136,20 +142,19 @@ fn results(run: &Run) -> Markup {
 }
 
 fn dots(curve: &Curve<'_>) -> Vec<Dot> {
-    let at = curve.at().into_iter().zip(&curve.points);
-    at.map(|(x, point)| Dot {
-        x,
-        y: point.metric.value.unwrap_or(f64::NAN),
-        spread: point.metric.std.unwrap_or(0.0),
-        title: svg::title(curve.points.len(), || {
-            format!(
-                "{}: {}",
-                point.metric.step,
-                with_std(point.metric.value, point.metric.std)
-            )
-        }),
-    })
-    .collect()
+    let at = curve.at();
+    let dot = |n: usize| {
+        let Metric {
+            step, value, std, ..
+        } = curve.points[n].metric;
+        Dot {
+            x: at[n],
+            y: value.unwrap_or(f64::NAN),
+            spread: std.unwrap_or(0.0),
+            title: svg::title(at.len(), || format!("{step}: {}", with_std(*value, *std))),
+        }
+    };
+    svg::shown(at.len()).map(dot).collect()
 }
 
 /// Returns the line of a curve.
@@ -180,7 +185,7 @@ fn numbers(curve: &Curve<'_>) -> Markup {
     let rows = rows.into_iter().map(|p| {
         let bytes = p.bytes.map_or("unknown".into(), count);
         vec![
-            p.metric.step.clone(),
+            p.metric.step.to_string(),
             measured(p.metric.value),
             p.metric.std.map_or(String::new(), number),
             bytes,
@@ -209,7 +214,7 @@ fn clients(run: &Run) -> Markup {
     let all: Vec<&Metric> = run
         .last()
         .into_iter()
-        .filter(|m| !m.each.is_empty())
+        .filter(|m| !m.each().is_empty())
         .collect();
     html! {
         @if !all.is_empty() {
@@ -221,13 +226,13 @@ fn clients(run: &Run) -> Markup {
 }
 
 fn bars(run: &Run, metric: &Metric) -> Markup {
-    let all = run.clients_of(metric).into_iter().zip(&metric.each);
+    let all = run.clients_of(metric).into_iter().zip(metric.each());
     let all = all.map(|(name, value)| {
         let title = format!("client {name}: {}", measured(*value));
         (name, *value, title)
     });
     let all: Vec<_> = all.take(CLIENTS).collect();
-    let of = metric.each.len();
+    let of = metric.each().len();
     let shown = if of > CLIENTS {
         format!(" The first {CLIENTS} of {of} clients are shown.")
     } else {
@@ -255,21 +260,21 @@ fn confusion(run: &Run) -> Markup {
     let all: Vec<&Metric> = run
         .last()
         .into_iter()
-        .filter(|m| !m.confusion.is_empty())
+        .filter(|m| !m.confusion().is_empty())
         .collect();
     html! {
         @if all.is_empty() {
             p.dim { "No confusion matrix: " code { "metrics.jsonl" } " has none. fl counts it for models that are evaluated on test examples of up to 32 classes." }
         }
         @for metric in all {
-            @let classes: Vec<String> = (0..metric.confusion.len().min(CLASSES)).map(|c| c.to_string()).collect();
-            @let cell = |r: usize, c: usize| metric.confusion.get(r).and_then(|row| row.get(c)).copied().unwrap_or(0);
+            @let classes: Vec<String> = (0..metric.confusion().len().min(CLASSES)).map(|c| c.to_string()).collect();
+            @let cell = |r: usize, c: usize| metric.confusion().get(r).and_then(|row| row.get(c)).copied().unwrap_or(0);
             figure {
                 h3 { (metric.name) ", " (metric.step) }
                 div.wide { (Heat { rows: &classes, columns: &classes, counts: &cell, down: "true class", across: "predicted class", by_row: true }.draw()) }
                 figcaption {
                     "Test examples by true class and predicted class"
-                    @if !metric.each.is_empty() { ", all clients' models together" }
+                    @if !metric.each().is_empty() { ", all clients' models together" }
                     ". The strongest shade of a row is its largest count."
                 }
             }

@@ -97,7 +97,9 @@ fn drawn(picture: &Picture) -> Markup {
         .map(|(style, (label, spots))| Line {
             label: label.clone(),
             style,
-            dots: spots.iter().map(|spot| dot(label, spot)).collect(),
+            dots: svg::shown(spots.len())
+                .map(|at| dot(label, &spots[at]))
+                .collect(),
         })
         .collect();
     let numbers: Vec<Vec<String>> = picture

@@ -42,7 +42,7 @@ pub(crate) fn title(count: usize, text: impl FnOnce() -> String) -> String {
     }
 }
 
-/// A line, optionally with a band.
+/// A line of the points that [`shown`] names, optionally with a band.
 pub(crate) struct Line {
     pub label: String,
     /// The index of its style.
@@ -124,13 +124,11 @@ impl Scale {
     }
 }
 
-/// Returns evenly spaced dots, and the last.
-fn thinned(dots: &[Dot]) -> impl Iterator<Item = &Dot> {
-    let every = dots.len().div_ceil(POINTS).max(1);
-    let last = dots.len().saturating_sub(1);
-    let kept = dots.iter().enumerate();
-    kept.filter(move |(at, _)| at % every == 0 || *at == last)
-        .map(|(_, dot)| dot)
+/// Returns the indices of those of `count` points that a line shows: evenly spaced, and the last.
+pub(crate) fn shown(count: usize) -> impl Iterator<Item = usize> {
+    let every = count.div_ceil(POINTS).max(1);
+    let last = count.checked_sub(1).filter(|last| last % every != 0);
+    (0..count).step_by(every).chain(last)
 }
 
 /// Returns the least and the largest value that a measure of this name can have, times `scale`.
@@ -172,7 +170,7 @@ pub(crate) fn bands(all: &[Line], over: &str) -> String {
 pub(crate) fn lines(all: &[Line], x: &str, y: &str, log: bool, range: [f64; 2]) -> Markup {
     let dots = || {
         all.iter()
-            .flat_map(|line| thinned(&line.dots))
+            .flat_map(|line| &line.dots)
             .filter(|d| d.y.is_finite())
     };
     let across = Scale::of(dots().map(|d| d.x), LEFT + 6.0, WIDTH - RIGHT - 6.0, log);
@@ -201,9 +199,9 @@ pub(crate) fn lines(all: &[Line], x: &str, y: &str, log: bool, range: [f64; 2]) 
                 g class=(style(line.style)) {
                     @for part in pieces(&line.dots) {
                         @if part.iter().any(|d| d.spread > 0.0) {
-                            path class="band" d=(band(&part, &across, &up, &ends)) {}
+                            path class="band" d=(band(part, &across, &up, &ends)) {}
                         }
-                        polyline class="line" points=(path(part.iter().map(|d| place(d)))) {
+                        polyline class="line" points=(path(part.iter().map(place))) {
                             title { (line.label) }
                         }
                     }
@@ -219,12 +217,10 @@ pub(crate) fn lines(all: &[Line], x: &str, y: &str, log: bool, range: [f64; 2]) 
 }
 
 /// Splits a line at values that are not finite.
-fn pieces(dots: &[Dot]) -> Vec<Vec<&Dot>> {
-    let thin: Vec<&Dot> = thinned(dots).collect();
-    let parts = thin
-        .split(|d| !d.y.is_finite())
-        .filter(|part| !part.is_empty());
-    parts.map(<[_]>::to_vec).collect()
+fn pieces(dots: &[Dot]) -> Vec<&[Dot]> {
+    let parts = dots.split(|d| !d.y.is_finite());
+    let parts = parts.filter(|part| !part.is_empty());
+    parts.collect()
 }
 
 fn px(value: f64) -> String {
@@ -238,7 +234,7 @@ fn path(points: impl Iterator<Item = (f64, f64)>) -> String {
         .join(" ")
 }
 
-fn band(part: &[&Dot], across: &Scale, up: &Scale, ends: &dyn Fn(&Dot) -> [f64; 2]) -> String {
+fn band(part: &[Dot], across: &Scale, up: &Scale, ends: &dyn Fn(&Dot) -> [f64; 2]) -> String {
     let above = part.iter().map(|d| (across.at(d.x), up.at(ends(d)[1])));
     let below = part.iter().rev();
     let below = below.map(|d| (across.at(d.x), up.at(ends(d)[0])));

@@ -36,6 +36,12 @@ fn whole(dir: &Path, name: &str) -> PathBuf {
     folder(dir, name, &files)
 }
 
+fn csv(runs: &[Run]) -> String {
+    let mut out = Vec::new();
+    fl_report::csv(runs, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
 #[test]
 fn everything_that_a_folder_tells_is_on_its_page_and_nothing_in_it_is_markup() {
     let dir = tempfile::tempdir().unwrap();
@@ -83,7 +89,7 @@ fn bars_stand_under_the_names_of_the_clients_that_have_a_number() {
     let bars = || {
         let run = Run::open(&path).unwrap();
         let page = page(std::slice::from_ref(&run)).unwrap();
-        let csv = String::from_utf8(fl_report::csv(&[run]).unwrap()).unwrap();
+        let csv = csv(&[run]);
         (page, csv)
     };
     write(&missing.replace("[0,1,2]", "[1,2]"));
@@ -305,8 +311,8 @@ fn a_run_of_many_measurements_is_read_and_shown_in_linear_time() {
     let run = Run::open(&path).unwrap();
     assert_eq!(run.notices, [] as [&str; 0]);
     assert_eq!(run.last().len(), N);
-    let csv = fl_report::csv(std::slice::from_ref(&run)).unwrap();
-    assert_eq!(csv.iter().filter(|b| **b == b'\n').count(), N + 1);
+    let csv = csv(std::slice::from_ref(&run));
+    assert_eq!(csv.lines().count(), N + 1);
     assert!(compare(&run, &run).alike());
     page(std::slice::from_ref(&run)).unwrap();
     page(&[run.clone(), run]).unwrap();
@@ -349,6 +355,66 @@ fn bounded_a_page_of_many_rounds_takes_little_memory() {
     assert!(each < 2500, "{each} bytes a round");
 }
 
+/// Of the measurements before the last of each name a page needs two numbers, and a CSV nothing.
+#[test]
+fn bounded_many_measurements_of_many_clients_take_little_memory() {
+    const NAMES: usize = 4;
+    let dir = tempfile::tempdir().unwrap();
+    let each: Vec<String> = (0..100).map(|k| format!("0.{k}")).collect();
+    let clients: Vec<String> = (0..100).map(|k| k.to_string()).collect();
+    let (each, clients) = (each.join(","), clients.join(","));
+    let line = |k: usize| {
+        let (round, name) = (k / NAMES + 1, k % NAMES);
+        format!(
+            "{{\"step\":\"round {round}\",\"round\":{round},\"name\":\"m{name}\",\"value\":0.5,\"std\":0.1,\
+             \"each\":[{each}],\"clients\":[{clients}],\"confusion\":[[1,2],[3,4]]}}\n"
+        )
+    };
+    let take = |lines: usize| {
+        let metrics: String = (0..lines).map(line).collect();
+        let files = [
+            ("spec.yaml", SPEC),
+            ("journal.jsonl", ""),
+            ("metrics.jsonl", &metrics),
+            ("run.json", "{}"),
+        ];
+        let path = folder(dir.path(), &lines.to_string(), &files);
+        let mut shown = String::new();
+        let page = allocation_counter::measure(|| {
+            shown = page(&[Run::open_brief(&path).unwrap()]).unwrap();
+        });
+        assert!(
+            shown.contains("client 99: 0.9900")
+                && shown.contains("true class 1, predicted class 0: 3"),
+            "the last of each name is whole"
+        );
+        let runs = [Run::open_brief(&path).unwrap()];
+        let mut rows = Lines::default();
+        let csv = allocation_counter::measure(|| fl_report::csv(&runs, &mut rows).unwrap());
+        assert_eq!(rows.0, 1 + lines * 101);
+        (page.bytes_max as usize, csv.bytes_max as usize)
+    };
+    let (few, many) = (take(4_000), take(20_000));
+    let each = (many.0 - few.0) / 16_000;
+    assert!(each < 250, "{each} bytes a measurement");
+    assert!(many.1 < few.1 + 1000, "{} and {} bytes", few.1, many.1);
+}
+
+/// Counts the lines that are written.
+#[derive(Default)]
+struct Lines(usize);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.iter().filter(|byte| **byte == b'\n').count();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 #[test]
 fn exact_no_cell_of_a_csv_is_a_formula() {
     let dir = tempfile::tempdir().unwrap();
@@ -357,8 +423,7 @@ fn exact_no_cell_of_a_csv_is_a_formula() {
         .replace("round 1", "+1+1");
     let path = whole(dir.path(), "=cmd|calc");
     fs::write(path.join("metrics.jsonl"), format!("{evil}\n{EACH}\n")).unwrap();
-    let csv = fl_report::csv(&[Run::open(&path).unwrap()]).unwrap();
-    let text = String::from_utf8(csv).unwrap();
+    let text = csv(&[Run::open(&path).unwrap()]);
     assert!(
         text.contains("\n'=cmd|calc,'+1+1,1,'@sum,,0.5,,\n"),
         "{text}"

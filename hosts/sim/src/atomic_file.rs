@@ -4,7 +4,7 @@ use anyhow::{Context, bail};
 use fl_core::Result;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,19 +21,28 @@ pub(crate) const LOCK: &str = "lock";
 /// # Errors
 /// If it cannot be written; the old content is still there then.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_with(path, |out| Ok(out.write_all(bytes)?))
+}
+
+/// As [`write()`], of what `fill` writes piece by piece.
+///
+/// # Errors
+/// As [`write()`], and those of `fill`.
+pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let what = || format!("writing {}", path.display());
     match path.metadata() {
         Ok(about) if about.is_file() => {
             let real = path.canonicalize().with_context(what)?;
-            replace(&real, bytes, mode(0o600), Some(about.permissions())).with_context(what)
+            replace(&real, fill, mode(0o600), Some(about.permissions())).with_context(what)
         }
         Ok(about) if about.is_dir() => bail!("{}: it is a folder", what()),
         Ok(_) => {
             let file = OpenOptions::new().write(true).open(path);
-            file.and_then(|mut file| file.write_all(bytes))
-                .with_context(what)
+            let mut out = BufWriter::new(file.with_context(what)?);
+            fill(&mut out).with_context(what)?;
+            out.flush().with_context(what)
         }
-        Err(_) => replace(path, bytes, mode(0o666), None).with_context(what),
+        Err(_) => replace(path, fill, mode(0o666), None).with_context(what),
     }
 }
 
@@ -43,7 +52,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 /// As [`write()`].
 pub fn write_secret(path: &Path, bytes: &[u8]) -> Result<()> {
     let what = || format!("writing {}", path.display());
-    replace(path, bytes, mode(0o600), None).with_context(what)
+    let fill = |out: &mut dyn Write| Ok(out.write_all(bytes)?);
+    replace(path, fill, mode(0o600), None).with_context(what)
 }
 
 /// Opens a file that no other user can have written: a regular file of the current user or root
@@ -128,10 +138,10 @@ fn mode(_: u32) -> Option<fs::Permissions> {
 
 fn replace(
     path: &Path,
-    bytes: &[u8],
+    fill: impl FnOnce(&mut dyn Write) -> Result<()>,
     mode: Option<fs::Permissions>,
     kept: Option<fs::Permissions>,
-) -> std::io::Result<()> {
+) -> Result<()> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -145,7 +155,10 @@ fn replace(
         // not restricted by the umask
         file.as_file().set_permissions(kept)?;
     }
-    file.write_all(bytes)?;
+    let mut out = BufWriter::new(file.as_file_mut());
+    fill(&mut out)?;
+    out.flush()?;
+    drop(out);
     file.as_file().sync_all()?;
     file.persist(path)?;
     Ok(())

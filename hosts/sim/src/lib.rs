@@ -22,7 +22,7 @@ mod setup;
 
 #[cfg(unix)]
 pub use atomic_file::own;
-pub use atomic_file::{open_own, read_own, sync, write, write_secret};
+pub use atomic_file::{open_own, read_own, sync, write, write_secret, write_with};
 pub use chained_line::{ChainHash, chained_line, read_chained};
 pub use external_clients::{ClientFactory, ExternalClients, owners};
 pub use folder::{LEDGER, ResumePoint, RunFolder};

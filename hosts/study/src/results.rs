@@ -86,7 +86,7 @@ impl RunResult {
     pub fn rounds(&self, names: &[String]) -> Vec<u64> {
         let of = |name: &String| {
             let name = name.strip_suffix(".std").unwrap_or(name);
-            let all = self.run.metrics.iter().filter(|m| m.name == name);
+            let all = self.run.metrics.iter().filter(|m| *m.name == *name);
             let measured = all.map(|m| m.round);
             let costs = self.run.costs.iter().flatten();
             let costs = costs.filter(|c| c.numbers().iter().any(|(of, _)| of == name));
@@ -102,7 +102,7 @@ impl RunResult {
             None => (name, false),
         };
         let mut all = self.run.metrics.iter().rev();
-        let found = all.find(|m| m.name == name && round.is_none_or(|r| m.round == r))?;
+        let found = all.find(|m| *m.name == *name && round.is_none_or(|r| m.round == r))?;
         if std { found.std } else { found.value }
     }
 
@@ -112,7 +112,7 @@ impl RunResult {
         let both = |m: &&Metric| {
             let std = m.std.map(|std| (format!("{}.std", m.name), std));
             m.value
-                .map(|value| (m.name.clone(), value))
+                .map(|value| (m.name.to_string(), value))
                 .into_iter()
                 .chain(std)
         };

@@ -133,11 +133,22 @@ fn sparse(x: &Samples, bins: usize, codes: &mut [u8]) -> Vec<Vec<f32>> {
     let column = |(f, codes): (usize, &mut [u8])| {
         let (at, values) = by_column.of(f);
         let mut sorted = values.to_vec();
-        sorted.sort_unstable_by(f32::total_cmp);
+        // half the columns of the usual tables have one value besides 0
+        let one = values
+            .first()
+            .filter(|one| values.iter().all(|v| v.to_bits() == one.to_bits()));
+        if one.is_none() {
+            sorted.sort_unstable_by(f32::total_cmp);
+        }
         let cuts = cut(&with_zeros(runs(&sorted), x.len() - values.len()), bins);
         codes.fill(bin(&cuts, 0.0));
-        for (row, value) in at.iter().zip(values) {
-            codes[*row as usize] = bin(&cuts, *value);
+        match one.map(|one| bin(&cuts, *one)) {
+            Some(code) => at.iter().for_each(|row| codes[*row as usize] = code),
+            None => {
+                for (row, value) in at.iter().zip(values) {
+                    codes[*row as usize] = bin(&cuts, *value);
+                }
+            }
         }
         cuts
     };

@@ -2,6 +2,7 @@
 //! with exact sums. A pair packs two 32-bit numbers, of which the lower never overflows into the
 //! upper.
 
+use crate::bins::Binned;
 use crate::settings::Purity;
 
 /// The best split found so far in a node.
@@ -43,10 +44,17 @@ pub trait Criterion {
         1
     }
 
-    /// Sums the contributions of samples by bin: `codes` are the bins of all samples, `total` the
-    /// sum over `rows`.
-    fn fill(&self, codes: &[u8], rows: &[u32], stats: &[u64], total: &[u64], out: &mut [u64]) {
-        fill_pairs(codes, rows, stats, total[0], out);
+    /// Sums the contributions of samples by bin, feature after feature; `total` is the sum over
+    /// all of them. A feature with one bin keeps what is there.
+    fn fill(
+        &self,
+        binned: &Binned,
+        features: &[u32],
+        samples: (&[u32], &[u64]),
+        total: &[u64],
+        out: &mut [u64],
+    ) {
+        fill_pairs(binned, features, samples, total[0], out);
     }
 
     /// Returns the sum of the contributions of all samples of a node.
@@ -122,24 +130,66 @@ pub const fn low(pair: u64) -> u32 {
     pair as u32
 }
 
-fn fill_pairs(codes: &[u8], rows: &[u32], stats: &[u64], total: u64, out: &mut [u64]) {
-    let each = rows.iter().zip(stats);
-    if let [zeros, ones] = out {
-        // no memory is written, and no branch taken: half the features of the usual tables are
-        // binary
-        *ones = each.fold(0, |ones: u64, (row, stat)| {
-            ones.wrapping_add(stat & u64::from(codes[*row as usize]).wrapping_neg())
-        });
-        *zeros = total.wrapping_sub(*ones);
-        return;
+/// Features of two bins that are counted together.
+const TOGETHER: usize = 4;
+
+fn fill_pairs(
+    binned: &Binned,
+    features: &[u32],
+    samples: (&[u32], &[u64]),
+    total: u64,
+    out: &mut [u64],
+) {
+    let mut place = 0;
+    // half the features of the usual tables are binary: where each of some is, and its feature
+    let (mut binary, mut waiting) = ([(0, 0); TOGETHER], 0);
+    let write = |out: &mut [u64], place: usize, ones: u64| {
+        (out[place], out[place + 1]) = (total.wrapping_sub(ones), ones);
+    };
+    for feature in features {
+        let feature = *feature as usize;
+        let bins = binned.bins(feature);
+        match bins {
+            1 => {}
+            2 => {
+                binary[waiting] = (place, feature);
+                waiting += 1;
+            }
+            _ => {
+                // 256 entries, so that a byte needs no check
+                let (mut sums, codes) = ([0u64; 256], binned.column(feature));
+                for (row, stat) in samples.0.iter().zip(samples.1) {
+                    let sum = &mut sums[usize::from(codes[*row as usize])];
+                    *sum = sum.wrapping_add(*stat);
+                }
+                out[place..place + bins].copy_from_slice(&sums[..bins]);
+            }
+        }
+        if waiting == TOGETHER {
+            let ones = ones(binary.map(|(_, feature)| binned.column(feature)), samples);
+            for ((place, _), ones) in binary.iter().zip(ones) {
+                write(out, *place, ones);
+            }
+            waiting = 0;
+        }
+        place += bins;
     }
-    // 256 entries, so that a byte needs no check
-    let mut sums = [0u64; 256];
-    for (row, stat) in each {
-        let sum = &mut sums[usize::from(codes[*row as usize])];
-        *sum = sum.wrapping_add(*stat);
+    for (place, feature) in &binary[..waiting] {
+        let [ones] = ones([binned.column(*feature)], samples);
+        write(out, *place, ones);
     }
-    out.copy_from_slice(&sums[..out.len()]);
+}
+
+/// Returns the sums of the samples in bin 1 of features of two bins. No memory is written, no
+/// branch is taken, and samples are read once for all of the features.
+fn ones<const K: usize>(columns: [&[u8]; K], (rows, stats): (&[u32], &[u64])) -> [u64; K] {
+    let mut ones = [0u64; K];
+    for (row, stat) in rows.iter().zip(stats) {
+        for (ones, codes) in ones.iter_mut().zip(&columns) {
+            *ones = ones.wrapping_add(stat & u64::from(codes[*row as usize]).wrapping_neg());
+        }
+    }
+    ones
 }
 
 fn scan_pairs<C: Criterion + ?Sized>(
@@ -241,11 +291,26 @@ impl Criterion for ManyClasses {
         self.weights.len()
     }
 
-    fn fill(&self, codes: &[u8], rows: &[u32], stats: &[u64], _total: &[u64], out: &mut [u64]) {
-        out.fill(0);
-        for (row, stat) in rows.iter().zip(stats) {
-            let bin = usize::from(codes[*row as usize]);
-            out[bin * self.stride() + high(*stat) as usize] += u64::from(low(*stat));
+    fn fill(
+        &self,
+        binned: &Binned,
+        features: &[u32],
+        (rows, stats): (&[u32], &[u64]),
+        _total: &[u64],
+        mut out: &mut [u64],
+    ) {
+        for feature in features {
+            let bins = binned.bins(*feature as usize);
+            let (one, rest) = out.split_at_mut(bins * self.stride());
+            out = rest;
+            if bins > 1 {
+                one.fill(0);
+                let codes = binned.column(*feature as usize);
+                for (row, stat) in rows.iter().zip(stats) {
+                    let bin = usize::from(codes[*row as usize]);
+                    one[bin * self.stride() + high(*stat) as usize] += u64::from(low(*stat));
+                }
+            }
         }
     }
 

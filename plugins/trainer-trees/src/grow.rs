@@ -27,6 +27,16 @@ pub struct Field<'a> {
     pub scores: &'a mut [f32],
 }
 
+impl Field<'_> {
+    /// Returns samples and their contributions.
+    fn samples(&self, at: Range<usize>) -> (&[u32], &[u64]) {
+        (&self.rows[at.clone()], &self.stats[at])
+    }
+}
+
+/// Features whose histograms a node counts at once.
+const SOME: usize = 8;
+
 /// Grows trees one after the other and reuses its buffers.
 pub struct Grower<'a> {
     binned: &'a Binned,
@@ -36,12 +46,12 @@ pub struct Grower<'a> {
     /// Cost of the leaves of the last tree.
     pub cost: Cost,
     tree: Grown,
-    /// Features in the order of a node's search.
+    /// Features in the order of a node's search; ascending if a node searches all.
     order: Vec<u32>,
     /// Unused histograms of all features.
     spare: Vec<Vec<u64>>,
-    /// The histogram of one feature.
-    one: Vec<u64>,
+    /// The histograms of some features.
+    some: Vec<u64>,
     right_rows: Vec<u32>,
     right_stats: Vec<u64>,
 }
@@ -55,7 +65,7 @@ impl<'a> Grower<'a> {
             tree: Grown::default(),
             order: Vec::new(),
             spare: Vec::new(),
-            one: Vec::new(),
+            some: Vec::new(),
             right_rows: Vec::new(),
             right_stats: Vec::new(),
             plan,
@@ -71,7 +81,6 @@ impl<'a> Grower<'a> {
     ) -> Grown {
         self.cost = Cost::default();
         self.order = (0..self.binned.width() as u32).collect();
-        self.one.resize(256 * criterion.stride(), 0);
         self.right_rows.resize(field.rows.len(), 0);
         self.right_stats.resize(field.rows.len(), 0);
         let (total, all) = (criterion.total(field.stats), 0..field.rows.len());
@@ -208,23 +217,30 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
         } else {
             // As in scikit-learn: a feature with one value for all samples of the node counts as
             // searched, but the search continues until a feature with different values.
-            let (width, mut differ) = (binned.width(), false);
-            for looked in 0..width {
-                if looked >= self.grower.plan.features && differ {
-                    break;
+            let (width, mut differ, mut looked) = (binned.width(), false, 0);
+            let (wanted, samples) = (self.grower.plan.features, self.field.samples(at));
+            while looked < width && (looked < wanted || !differ) {
+                // those that are searched in any case, some at once
+                let end = (looked + SOME).min(wanted).max(looked + 1);
+                for looked in looked..end {
+                    let other = looked + self.draws.below(width - looked);
+                    self.grower.order.swap(looked, other);
                 }
-                let other = looked + self.draws.below(width - looked);
-                self.grower.order.swap(looked, other);
-                let feature = self.grower.order[looked] as usize;
-                let bins = binned.bins(feature);
-                if bins > 1 {
-                    let one = &mut self.grower.one[..bins * stride];
-                    let (rows, stats) =
-                        (&self.field.rows[at.clone()], &self.field.stats[at.clone()]);
-                    self.criterion
-                        .fill(binned.column(feature), rows, stats, total, one);
-                    differ |= self.criterion.scan(feature, one, &node, &mut best);
+                let features = &self.grower.order[looked..end];
+                let bins = features.iter().map(|f| binned.bins(*f as usize));
+                let some = &mut self.grower.some;
+                some.resize(bins.sum::<usize>() * stride, 0);
+                self.criterion.fill(binned, features, samples, total, some);
+                let mut rest = &some[..];
+                for feature in features {
+                    let feature = *feature as usize;
+                    let (one, after) = rest.split_at(binned.bins(feature) * stride);
+                    rest = after;
+                    if binned.bins(feature) > 1 {
+                        differ |= self.criterion.scan(feature, one, &node, &mut best);
+                    }
                 }
+                looked = end;
             }
         }
         (!best.left.is_empty()).then(|| {
@@ -241,16 +257,9 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
         }
         let mut all = self.grower.spare.pop().unwrap_or_default();
         all.resize(binned.all_bins() * stride, 0);
-        let (rows, stats) = (&self.field.rows[at.clone()], &self.field.stats[at]);
-        for feature in 0..binned.width() {
-            let place = binned.place(feature);
-            let one = &mut all[place.start * stride..place.end * stride];
-            // a feature with one bin has no split
-            if place.len() > 1 {
-                self.criterion
-                    .fill(binned.column(feature), rows, stats, total, one);
-            }
-        }
+        let (samples, features) = (self.field.samples(at), &self.grower.order);
+        self.criterion
+            .fill(binned, features, samples, total, &mut all);
         Some(all)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::model::{Grown, Model, Next, Sum};
 use fl_core::Samples;
-use ndarray::{Array2, Axis};
+use ndarray::Array2;
 
 /// The smallest share of the best class's probability that a class gets, so that logarithms are
 /// finite.
@@ -98,30 +98,28 @@ impl Model {
         let block = (16_384 / width).clamp(1, 256);
         let mut values = vec![0.0; block * self.width];
         let mut sums = vec![0.0; block * self.classes];
-        let blocks = scores.axis_chunks_iter_mut(Axis(0), block);
-        for (b, mut out) in blocks.enumerate() {
-            let at: Vec<usize> = (b * block..).take(out.nrows()).collect();
+        let classes = self.classes;
+        let table = scores.as_slice_mut().expect("a fresh array is contiguous");
+        for (b, out) in table.chunks_mut(block * classes).enumerate() {
+            let at: Vec<usize> = (b * block..).take(out.len() / classes).collect();
             x.write(&at, &mut values[..at.len() * self.width]);
             if let [walk] = &walks[..] {
                 self.visit(walk, &values, at.len(), |row, leaf| {
-                    let scores = &of_leaves[leaf * self.classes..];
-                    out.row_mut(row)
-                        .iter_mut()
-                        .zip(scores)
-                        .for_each(|(o, s)| *o = *s);
+                    let scores = &of_leaves[leaf * classes..(leaf + 1) * classes];
+                    out[row * classes..(row + 1) * classes].copy_from_slice(scores);
                 });
                 continue;
             }
-            let sums = &mut sums[..at.len() * self.classes];
+            let sums = &mut sums[..at.len() * classes];
             sums.fill(0.0);
             for (t, (walk, tree)) in walks.iter().zip(&self.trees).enumerate() {
                 self.visit(walk, &values, at.len(), |row, leaf| {
-                    let sum = &mut sums[row * self.classes..][..self.classes];
+                    let sum = &mut sums[row * classes..(row + 1) * classes];
                     self.add_leaf(t, leaf, &tree.leaves, sum);
                 });
             }
-            for (sum, mut row) in sums.chunks(self.classes).zip(out.rows_mut()) {
-                self.score(sum, row.iter_mut());
+            for (sum, row) in sums.chunks(classes).zip(out.chunks_mut(classes)) {
+                self.score(sum, row);
             }
         }
         scores
@@ -138,15 +136,15 @@ impl Model {
         for (leaf, scores) in scores.chunks_mut(self.classes.max(1)).enumerate() {
             let mut sum = vec![0.0; self.classes];
             self.add_leaf(0, leaf, &tree.leaves, &mut sum);
-            self.score(&sum, scores.iter_mut());
+            self.score(&sum, scores);
         }
         scores
     }
 
     /// Writes the scores of a row from the sum of its leaves.
-    fn score<'s>(&self, sum: &[f64], scores: impl Iterator<Item = &'s mut f32>) {
+    fn score(&self, sum: &[f64], scores: &mut [f32]) {
         let top = sum.iter().copied().fold(0.0, f64::max);
-        for ((score, s), base) in scores.zip(sum).zip(&self.base) {
+        for ((score, s), base) in scores.iter_mut().zip(sum).zip(&self.base) {
             *score = match self.sum {
                 Sum::Votes if top > 0.0 => libm::log((s / top).max(FLOOR)) as f32,
                 Sum::Votes => 0.0,

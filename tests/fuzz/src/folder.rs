@@ -206,9 +206,9 @@ pub(crate) fn report(data: &[u8]) {
             assert!(!apart, "a run is not like itself");
             let _ = compared.json().to_string();
             let began = 0.0;
-            let _ = fl_report::tensorboard(&run, began);
+            let _ = fl_report::tensorboard(&run, began, &mut Vec::new());
             let runs = [run];
-            let _ = fl_report::csv(&runs);
+            let _ = fl_report::csv(&runs, &mut Vec::new());
             let _ = fl_report::page(&runs);
         }
         remove(&path);

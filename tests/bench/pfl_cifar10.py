@@ -1,0 +1,233 @@
+"""pfl-research's CIFAR-10 benchmark in pfl, in plain PyTorch, in Flower's simulation and here: processor seconds a round.
+
+    pip install pfl torch            # pfl takes Python 3.10 to 3.12
+    pip install 'flwr[simulation]'   # for the column of Flower, which is left out otherwise
+    cargo build --release
+    FL_DATA_DIR=.. python tests/bench/pfl_cifar10.py target/release/fl [ROUNDS] [cnn mlp softmax] [--without flower]
+
+1,000 users of 50 images (fewer if the files have fewer) dealt at random, 50 of them a round, one epoch in batches of 10, SGD with rate 0.1, the mean of the updates. The networks are
+pfl's CNN of 1.6 million numbers, an MLP with two layers of 200, and softmax regression; in all programs without dropout, which costs nothing beside
+the rest. Everything runs on one thread, programs in turn, and a round costs the difference of a run of ROUNDS + 1 rounds and one of a single round,
+divided by ROUNDS: so neither the start nor the reading of the set counts. Each program keeps its own habits: ours writes its journal, receipts
+and checkpoints, and hashes what crosses; pfl and plain PyTorch pass tensors in one process and keep nothing. No program evaluates.
+"""
+
+import contextlib
+import io
+import lzma
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[variable] = "1"  # before NumPy and PyTorch are loaded
+os.environ |= {"PFL_PYTORCH_DEVICE": "cpu", "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+
+import numpy
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+MOST, EACH, COHORT, BATCH, RATE, TIMES = 1000, 50, 50, 10, 0.1, 3
+# as pfl's: two convolutions without padding, a pool, and a hidden layer of 128
+NETS = {
+    "cnn": "{use: dfdx, net: [{conv: {out: 32, kernel: 3}}, relu, {conv: {out: 64, kernel: 3}}, relu, {pool: 2}, "
+    "{linear: 128}, relu, outputs], optimiser: {sgd: {lr: 0.1}}}",
+    "mlp": "{use: dfdx, net: [{linear: 200}, relu, {linear: 200}, relu, outputs], optimiser: {sgd: {lr: 0.1}}}",
+    "softmax": "{use: dfdx, net: [outputs], optimiser: {sgd: {lr: 0.1}}}",
+}
+
+
+def network(name):
+    torch.manual_seed(0)
+    flat = 3 * 32 * 32
+    if name == "cnn":
+        return nn.Sequential(
+            nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(12544, 128), nn.ReLU(),
+            nn.Linear(128, 10))
+    if name == "mlp":
+        return nn.Sequential(nn.Flatten(), nn.Linear(flat, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 10))
+    return nn.Sequential(nn.Flatten(), nn.Linear(flat, 10))
+
+
+def users():
+    """Images and labels of each user."""
+    folder = Path(os.environ["FL_DATA_DIR"]) / "cifar10"
+    raw = b"".join(lzma.open(folder / f"data_batch_{n}.bin.xz").read() for n in range(1, 6))
+    rows = numpy.frombuffer(raw, numpy.uint8).reshape(-1, 3073)
+    rows = rows[numpy.random.default_rng(0).permutation(len(rows))]
+    images = torch.from_numpy(rows[:, 1:].astype(numpy.float32) / 255 - 0.5).reshape(-1, 3, 32, 32)
+    labels = torch.from_numpy(rows[:, 0].astype(numpy.int64))
+    return [(images[at : at + EACH], labels[at : at + EACH]) for at in range(0, min(MOST, len(rows) // EACH) * EACH, EACH)]
+
+
+def cpu():
+    """Processor seconds of this process and of those that it has waited for."""
+    return sum(os.times()[:4])
+
+
+def train(model, images, labels):
+    optimiser, loss = torch.optim.SGD(model.parameters(), lr=RATE), nn.CrossEntropyLoss()
+    for at in torch.randperm(EACH).split(BATCH):
+        optimiser.zero_grad()
+        loss(model(images[at]), labels[at]).backward()
+        optimiser.step()
+
+
+def plain(name, data, rounds):
+    model, draw = network(name), numpy.random.default_rng(1)
+    began = cpu()
+    for _ in range(rounds):
+        before = [p.detach().clone() for p in model.parameters()]
+        sums = [torch.zeros_like(p) for p in before]
+        for user in draw.choice(len(data), COHORT, replace=False):
+            with torch.no_grad():
+                for p, b in zip(model.parameters(), before):
+                    p.copy_(b)
+            train(model, *data[user])
+            with torch.no_grad():
+                for s, p in zip(sums, model.parameters()):
+                    s.add_(p)
+        with torch.no_grad():
+            for p, s in zip(model.parameters(), sums):
+                p.copy_(s / COHORT)
+    return cpu() - began
+
+
+def pfl(name, data, rounds):
+    from pfl.aggregate.simulate import SimulatedBackend
+    from pfl.algorithm.base import NNAlgorithmParams
+    from pfl.algorithm.federated_averaging import FederatedAveraging
+    from pfl.data.federated_dataset import FederatedDataset
+    from pfl.data.pytorch import PyTorchTensorDataset
+    from pfl.data.sampling import get_user_sampler
+    from pfl.hyperparam import NNTrainHyperParams
+    from pfl.metrics import Weighted
+    from pfl.model.pytorch import PyTorchModel
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = network(name)
+
+        def loss(self, images, labels, eval=False):
+            self.train(not eval)
+            return nn.functional.cross_entropy(self.layers(images), labels)
+
+        def metrics(self, images, labels, eval=True):
+            with torch.no_grad():
+                return {"loss": Weighted(float(self.loss(images, labels, True)) * len(labels), len(labels))}
+
+    model = Net()
+    one = PyTorchModel(model=model, local_optimizer_create=torch.optim.SGD, central_optimizer=torch.optim.SGD(model.parameters(), 1.0))
+    sampler = get_user_sampler("random", list(range(len(data))))
+    federation = FederatedDataset(lambda user: PyTorchTensorDataset(data[user], user_id=str(user)), sampler)
+    backend = SimulatedBackend(training_data=federation, val_data=federation, postprocessors=[])
+    # it evaluates models at users in the first round, which does not count
+    params = NNAlgorithmParams(central_num_iterations=rounds, evaluation_frequency=rounds + 1, train_cohort_size=COHORT, val_cohort_size=0)
+    began = cpu()
+    how = NNTrainHyperParams(local_num_epochs=1, local_learning_rate=RATE, local_batch_size=BATCH)
+    with contextlib.redirect_stdout(io.StringIO()):
+        FederatedAveraging().run(params, backend, one, model_train_params=how, model_eval_params=None, callbacks=[])
+    return cpu() - began
+
+
+def flower(name, data, rounds):
+    """Flower's simulation with one client at a time; wall-clock seconds, for its processes are Ray's. The first round, in which they begin,
+    takes no part."""
+    from flwr.client import ClientApp, NumPyClient
+    from flwr.common import Context, ndarrays_to_parameters
+    from flwr.server import ServerApp, ServerAppComponents, ServerConfig
+    from flwr.server.strategy import FedAvg
+    from flwr.simulation import run_simulation
+
+    class Client(NumPyClient):
+        def __init__(self, user):
+            self.user = user
+
+        def fit(self, parameters, config):
+            torch.set_num_threads(1)
+            model = network(name)
+            with torch.no_grad():
+                for p, value in zip(model.parameters(), parameters):
+                    p.copy_(torch.from_numpy(value.copy()))
+            folder = Path(tempfile.gettempdir()) / "fl-bench-users"
+            held = numpy.load(folder / f"{self.user}.npz")
+            train(model, torch.from_numpy(held["x"]), torch.from_numpy(held["y"]))
+            return [p.detach().numpy() for p in model.parameters()], EACH, {}
+
+    folder = Path(tempfile.gettempdir()) / "fl-bench-users"
+    folder.mkdir(exist_ok=True)
+    for user, (x, y) in enumerate(data):
+        numpy.savez(folder / f"{user}.npz", x=x.numpy(), y=y.numpy())
+    ends = []
+
+    class Timed(FedAvg):
+        def aggregate_fit(self, *args):
+            out = super().aggregate_fit(*args)
+            ends.append(time.monotonic())
+            return out
+
+    def server(context: Context):
+        first = ndarrays_to_parameters([p.detach().numpy() for p in network(name).parameters()])
+        strategy = Timed(
+            fraction_fit=COHORT / len(data), min_fit_clients=COHORT, min_available_clients=len(data), fraction_evaluate=0.0, initial_parameters=first)
+        return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=rounds + 1))
+
+    client = ClientApp(lambda context: Client(int(context.node_config["partition-id"])).to_client())
+    run_simulation(
+        ServerApp(server_fn=server), client, num_supernodes=len(data),
+        backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0}, "init_args": {"num_cpus": 1}})
+    return ends[-1] - ends[0]
+
+
+def ours(program, name, users, rounds, folder):
+    spec = Path(folder) / "spec.yaml"
+    spec.write_text(
+        f"name: pfl\nseed: 1\ndata: {{set: cifar10, clients: {users}, split: iid}}\n"
+        f"protocol: {{use: param-rounds, rounds: {rounds}, local: {{epochs: 1, batch: {BATCH}}}}}\n"
+        f"parts:\n  model: {NETS[name]}\n  cohort: {{use: uniform, share: {COHORT / users}}}\n  aggregator: {{use: mean}}\n"
+        # only the last round is evaluated, in the run of one round as in the other
+        "evaluate: {every: 1000000}\n")
+    out = Path(folder) / f"run-{time.monotonic_ns()}"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([program, "run", str(spec), "--threads", "1", "--json", "--out", str(out)], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main():
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    without = sys.argv[sys.argv.index("--without") + 1 :] if "--without" in sys.argv else []
+    words = [word for word in words if word not in without]
+    program = words[0]
+    rounds = int(words[1]) if len(words) > 1 else 10
+    data = users()
+    peers = {"plain PyTorch": plain, "pfl": pfl}
+    for name in words[2:] or NETS:
+        numbers = sum(p.numel() for p in network(name).parameters())
+        took = {peer: [] for peer in [*peers, "fl"]}
+        with tempfile.TemporaryDirectory() as folder:
+            for _ in range(TIMES):
+                for peer, run in peers.items():
+                    took[peer].append((run(name, data, rounds + 1) - run(name, data, 1)) / rounds)
+                took["fl"].append((ours(program, name, len(data), rounds + 1, folder) - ours(program, name, len(data), 1, folder)) / rounds)
+        least = {peer: min(all) for peer, all in took.items()}
+        print(f"{name}, {numbers:,} numbers, {len(data)} users, processor seconds a round, one thread, the least of {TIMES}:")
+        for peer, seconds in least.items():
+            print(f"  {peer:14} {seconds:7.3f}  {seconds / least['fl']:5.2f} x", flush=True)
+        if "flower" not in without:
+            try:
+                seconds = flower(name, data, rounds) / rounds
+            except ImportError as error:
+                print(f"  Flower         left out: {error}")
+            else:
+                print(f"  {'Flower':14} {seconds:7.3f}  {seconds / least['fl']:5.2f} x (wall-clock seconds, one client at a time)", flush=True)
+
+
+if __name__ == "__main__":
+    main()
