@@ -205,7 +205,7 @@ def main():
             # one that was killed after its outcome was written is tidied up, and a whole one says so
             was_done = one.done()
             code, out, err = finish(one.start())
-            whole = was_done and code == 1 and "is done; to give it more rounds" in err
+            whole = was_done and code == 1 and " is done" in err
             if code != 0 and not whole:
                 failed += 1
                 print(f"{one.folder.name}, {mode}: cannot go on: {err}", flush=True)
