@@ -301,9 +301,7 @@ enum DataCommand {
     /// which the model, trained on one half of both kinds for 20 epochs, says the wrong kind on the
     /// other half. It reads the clients' rows on this machine, so it is for simulations: nothing
     /// prices what the number says of them.
-    #[command(
-        after_help = "Examples:\n  fl data distance hello.yaml\n  fl data distance hello.yaml --model '{use: dfdx, net: lenet, optimiser: {adam: {}}}' --clients"
-    )]
+    #[command(after_help = "Example:\n  fl data distance hello.yaml --clients")]
     Distance(distance::DistanceArgs),
 }
 
