@@ -1,7 +1,7 @@
 //! `fl data distance`: how well a model tells the clients' samples from the public ones.
 
 use crate::part_trial::guarded;
-use crate::{DataDir, Done, Failure, Overrides, print};
+use crate::{Done, Failure, SpecDataArgs, print};
 use anyhow::{Context, Result};
 use clap::Args;
 use fl_core::settings::Value;
@@ -10,9 +10,9 @@ use fl_core::{
     TaskKind, Trainer,
 };
 use fl_registry::Catalogue;
+use fl_study::Sample;
 use ndarray::{Axis, concatenate};
 use serde_json::json;
-use std::path::PathBuf;
 
 /// With fewer samples of a kind nothing is measured.
 const FEWEST: usize = 20;
@@ -22,12 +22,12 @@ const BATCH: usize = 32;
 
 #[derive(Args)]
 pub struct DistanceArgs {
-    /// The spec.
-    spec: PathBuf,
+    #[command(flatten)]
+    of: SpecDataArgs,
     /// The trainer that tells them apart, with its settings.
     #[arg(long, value_name = "YAML", default_value = "{use: linear}")]
     model: String,
-    /// At most so many samples of each kind, the same number of both.
+    /// The most samples to draw of each kind. The command draws the same number of both.
     #[arg(long, value_name = "N", default_value_t = 2000)]
     samples: usize,
     /// How many times samples are drawn and models trained.
@@ -36,13 +36,6 @@ pub struct DistanceArgs {
     /// Also measure each client's own samples against the public ones.
     #[arg(long)]
     clients: bool,
-    #[command(flatten)]
-    set: Overrides,
-    #[command(flatten)]
-    place: DataDir,
-    /// Print one JSON object instead of text.
-    #[arg(long)]
-    json: bool,
 }
 
 /// What one comparison came to.
@@ -64,7 +57,7 @@ struct Judge {
 }
 
 pub fn distance(args: &DistanceArgs, catalogue: &Catalogue) -> Done {
-    let spec = args.set.read(&args.spec, catalogue)?;
+    let spec = args.of.read(catalogue)?;
     let out_of = |option: &str, least: usize, got: u64| {
         Failure::usage(format!("--{option} must be at least {least}, got {got}"))
     };
@@ -75,7 +68,7 @@ pub fn distance(args: &DistanceArgs, catalogue: &Catalogue) -> Done {
         return Err(out_of("repeats", 1, args.repeats));
     }
     let (decl, settings) = model(&args.model, catalogue)?;
-    let data = fl_engine::data(&spec, &args.place.path())?;
+    let data = args.of.data(&spec)?;
     let none = "this spec has no public samples; add `data.public`";
     let public = data.public.as_ref();
     let public = &public.ok_or_else(|| Failure::usage(none))?.samples;
@@ -106,7 +99,7 @@ pub fn distance(args: &DistanceArgs, catalogue: &Catalogue) -> Done {
             each.push(of(std::slice::from_ref(client), &stream)?);
         }
     }
-    if args.json {
+    if args.of.json {
         let json = |d: &Distance| json!({ "samples": d.samples, "distance": d.mean, "std": d.std });
         let mut out = json!({ "name": spec.name, "model": decl.name, "distance": json(&all) });
         if args.clients {
@@ -203,14 +196,11 @@ impl Judge {
             }
             found.push(2.0 * (1.0 - 2.0 * wrong as f64 / (2 * n) as f64));
         }
-        let count = found.len() as f64;
-        let mean = found.iter().sum::<f64>() / count;
-        let squares: f64 = found.iter().map(|d| (d - mean).powi(2)).sum();
-        let std = (squares / (count - 1.0).max(1.0)).sqrt();
-        Ok(Some(Distance {
+        let found = Sample::new(found);
+        Ok(found.map(|found| Distance {
             samples: n,
-            mean,
-            std,
+            mean: found.mean(),
+            std: found.std().unwrap_or(0.0),
         }))
     }
 

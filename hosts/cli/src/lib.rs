@@ -284,17 +284,7 @@ enum DataCommand {
     },
     /// Show what each client of a spec gets, as a table and a picture, before a run.
     #[command(after_help = "Example:\n  fl data show hello.yaml")]
-    Show {
-        /// The spec.
-        spec: PathBuf,
-        #[command(flatten)]
-        set: Overrides,
-        #[command(flatten)]
-        place: DataDir,
-        /// Print one JSON object instead of a table.
-        #[arg(long)]
-        json: bool,
-    },
+    Show(SpecDataArgs),
     /// Measure how well a model tells the clients' samples of a spec from its public ones.
     ///
     /// The proxy A-distance 2 (1 - 2 e) (Ben-David et al. 2007): `e` is the share of samples of
@@ -303,6 +293,30 @@ enum DataCommand {
     /// prices what the number says of them.
     #[command(after_help = "Example:\n  fl data distance hello.yaml --clients")]
     Distance(distance::DistanceArgs),
+}
+
+/// A spec whose data a command reads.
+#[derive(Args)]
+struct SpecDataArgs {
+    /// The spec.
+    spec: PathBuf,
+    #[command(flatten)]
+    set: Overrides,
+    #[command(flatten)]
+    place: DataDir,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+impl SpecDataArgs {
+    fn read(&self, catalogue: &Catalogue) -> Result<Spec<DataSpec>, Failure> {
+        self.set.read(&self.spec, catalogue)
+    }
+
+    fn data(&self, spec: &Spec<DataSpec>) -> anyhow::Result<fl_data::Assembled> {
+        fl_engine::data(spec, &self.place.path())
+    }
 }
 
 /// Changes to a spec from the command line.
@@ -462,14 +476,8 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
             command: DataCommand::List { place, json },
         } => show::data(&place, json),
         Command::Data {
-            command:
-                DataCommand::Show {
-                    spec,
-                    set,
-                    place,
-                    json,
-                },
-        } => show::split(&spec, &set, &place, json, &catalogue),
+            command: DataCommand::Show(args),
+        } => show::split(&args, &catalogue),
         Command::Data {
             command: DataCommand::Distance(args),
         } => distance::distance(&args, &catalogue),

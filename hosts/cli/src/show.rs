@@ -1,11 +1,11 @@
 //! `fl check`, `fl list`, `fl inspect`, `fl data list`, `fl data show`.
 
-use crate::{DataDir, Done, Failure, Overrides, inspect_topics, print, say, width};
+use crate::{DataDir, Done, Failure, SpecDataArgs, inspect_topics, print, say, width};
 use fl_core::{PartDecl, Role};
 use fl_data::Overview;
 use fl_registry::{Catalogue, columns};
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogue) -> Done {
     let mut wrong = Vec::new();
@@ -178,16 +178,10 @@ pub fn data(place: &DataDir, json: bool) -> Done {
 }
 
 /// What each client gets.
-pub fn split(
-    spec: &Path,
-    set: &Overrides,
-    place: &DataDir,
-    json: bool,
-    catalogue: &Catalogue,
-) -> Done {
-    let spec = set.read(spec, catalogue)?;
-    let data = Overview::of(&fl_engine::data(&spec, &place.path())?);
-    if json {
+pub fn split(args: &SpecDataArgs, catalogue: &Catalogue) -> Done {
+    let spec = args.read(catalogue)?;
+    let data = Overview::of(&args.data(&spec)?);
+    if args.json {
         let mut out = data.json();
         out["name"] = json!(spec.name);
         return print(out);

@@ -100,7 +100,7 @@ fn made_inputs_cost_what_their_run_released() {
     out(dir, &stop);
     let resumed = json(dir, &["run", "--resume", "cut", "--json", "--wire"]);
     assert_eq!(answer["privacy"], resumed["privacy"]);
-    // whoever knows the first run's spec knows its noise
+    // a reader of the first run's spec can draw its noise again
     let hidden = ["--set", "noise=system", "--out", "hidden", "--json"];
     let hidden = json(dir, &[&["run", "user.yaml"], &hidden[..]].concat());
     for observer in ["server", "clients", "readers"] {
