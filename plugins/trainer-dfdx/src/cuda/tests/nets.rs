@@ -141,12 +141,29 @@ fn exact_three_steps_of_every_small_network() {
     preset("logistic", &[1, 9, 9], 9, 4, 3);
 }
 
+// each takes the interpreter long, so that they run beside one another
+
 #[test]
-fn exact_three_steps_of_wide_and_of_text_networks() {
-    for name in ["selective-fd-d", "selective-fd-e", "mlp", "mlp-wide"] {
+fn exact_three_steps_of_large_networks_of_selective_fd() {
+    for name in ["selective-fd-d", "selective-fd-e"] {
         preset(name, &[1, 6, 6], 7, 3, 3);
     }
+}
+
+#[test]
+fn exact_three_steps_of_perceptrons() {
+    for name in ["mlp", "mlp-wide"] {
+        preset(name, &[1, 6, 6], 7, 3, 3);
+    }
+}
+
+#[test]
+fn exact_three_steps_of_vgg_9() {
     preset("vgg-9", &[3, 8, 8], 3, 2, 3);
+}
+
+#[test]
+fn exact_three_steps_of_a_text_network() {
     preset("text-cnn", &[12], 7, 3, 3);
 }
 
