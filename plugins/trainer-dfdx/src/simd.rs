@@ -38,65 +38,95 @@ pub fn vectorised<R>(f: impl FnOnce() -> R) -> R {
     Arch::new().dispatch(Run(f))
 }
 
-/// The instructions of a processor. All have the same results.
-pub trait Machine: Copy {
-    /// Eight numbers.
-    type Eight: Copy;
-    /// Returns eight times this number.
-    fn splat(self, x: f32) -> Self::Eight;
-    /// Returns the first eight numbers.
-    fn load(self, from: &[f32]) -> Self::Eight;
-    /// Writes over the first eight numbers.
-    fn store(self, x: Self::Eight, to: &mut [f32]);
+/// Vectors whose lanes do not meet. Each lane computes a number of its own, so the width of a vector
+/// changes no bit.
+pub trait Strip: Copy {
+    /// A vector.
+    type Vector: Copy;
+    /// Numbers of a vector.
+    const WIDTH: usize;
+    /// Vectors of sums that the registers hold, beside the factors: 12 of 16, 24 of 32.
+    const SUMS: usize;
+    /// Returns a vector of this number.
+    fn splat(self, x: f32) -> Self::Vector;
+    /// Returns the first numbers.
+    fn load(self, from: &[f32]) -> Self::Vector;
+    /// Writes over the first numbers.
+    fn store(self, x: Self::Vector, to: &mut [f32]);
     /// Returns `a + b`, each.
-    fn add_each(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+    fn add_each(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Returns `a * b + c`, each rounded once.
-    fn fused_each(self, a: Self::Eight, b: Self::Eight, c: Self::Eight) -> Self::Eight;
+    fn fused_each(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+    /// Returns [`at_least`] of `x + addend` and `floor`, each.
+    fn rectified(self, x: Self::Vector, addend: f32, floor: f32) -> Self::Vector;
+}
+
+/// The instructions of a processor, with vectors of [`LANES`]. All have the same results.
+pub trait Machine: Strip {
     /// Returns the sum: the halves are added, then their halves, then theirs.
-    fn sum(self, x: Self::Eight) -> f32;
+    fn sum(self, x: Self::Vector) -> f32;
     /// Returns `a * b + c`, rounded once.
     fn fused(self, a: f32, b: f32, c: f32) -> f32;
 }
 
-/// A processor with fused multiply-adds; a vector has `LANES / N` numbers.
+/// A processor with fused multiply-adds: a vector is `N` of its registers, of which `SUMS` vectors
+/// may be sums.
 #[derive(Clone, Copy)]
-struct Vectors<S, const N: usize>(S);
+struct Vectors<S, const N: usize, const SUMS: usize>(S);
 
-impl<S: Simd, const N: usize> Machine for Vectors<S, N> {
-    type Eight = [S::f32s; N];
+impl<S: Simd, const N: usize, const SUMS: usize> Strip for Vectors<S, N, SUMS> {
+    type Vector = [S::f32s; N];
+    const WIDTH: usize = S::F32_LANES * N;
+    const SUMS: usize = SUMS;
     #[inline(always)]
-    fn splat(self, x: f32) -> Self::Eight {
+    fn splat(self, x: f32) -> Self::Vector {
         [self.0.splat_f32s(x); N]
     }
     #[inline(always)]
-    fn load(self, from: &[f32]) -> Self::Eight {
-        let vectors = S::as_simd_f32s(&from[..LANES]).0;
+    fn load(self, from: &[f32]) -> Self::Vector {
+        let vectors = S::as_simd_f32s(&from[..Self::WIDTH]).0;
         std::array::from_fn(
             #[inline(always)]
             |i| vectors[i],
         )
     }
     #[inline(always)]
-    fn store(self, x: Self::Eight, to: &mut [f32]) {
-        let vectors = S::as_mut_simd_f32s(&mut to[..LANES]).0;
+    fn store(self, x: Self::Vector, to: &mut [f32]) {
+        let vectors = S::as_mut_simd_f32s(&mut to[..Self::WIDTH]).0;
         vectors[..N].copy_from_slice(&x[..N]);
     }
     #[inline(always)]
-    fn add_each(self, a: Self::Eight, b: Self::Eight) -> Self::Eight {
+    fn add_each(self, a: Self::Vector, b: Self::Vector) -> Self::Vector {
         std::array::from_fn(
             #[inline(always)]
             |i| self.0.add_f32s(a[i], b[i]),
         )
     }
     #[inline(always)]
-    fn fused_each(self, a: Self::Eight, b: Self::Eight, c: Self::Eight) -> Self::Eight {
+    fn fused_each(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector {
         std::array::from_fn(
             #[inline(always)]
             |i| self.0.mul_add_f32s(a[i], b[i], c[i]),
         )
     }
     #[inline(always)]
-    fn sum(self, x: Self::Eight) -> f32 {
+    fn rectified(self, x: Self::Vector, addend: f32, floor: f32) -> Self::Vector {
+        let (addend, floor) = (self.0.splat_f32s(addend), self.0.splat_f32s(floor));
+        std::array::from_fn(
+            #[inline(always)]
+            |i| {
+                let sum = self.0.add_f32s(x[i], addend);
+                let below = self.0.less_than_f32s(sum, floor);
+                self.0.select_f32s(below, floor, sum)
+            },
+        )
+    }
+}
+
+impl<S: Simd, const N: usize, const SUMS: usize> Machine for Vectors<S, N, SUMS> {
+    #[inline(always)]
+    fn sum(self, x: Self::Vector) -> f32 {
+        const { assert!(S::F32_LANES * N == LANES, "a vector of another width") };
         let mut x = x;
         let mut n = N;
         while n > 1 {
@@ -117,30 +147,39 @@ impl<S: Simd, const N: usize> Machine for Vectors<S, N> {
 #[derive(Clone, Copy)]
 pub struct Plain;
 
-impl Machine for Plain {
-    type Eight = [f32; LANES];
+impl Strip for Plain {
+    type Vector = [f32; LANES];
+    const WIDTH: usize = LANES;
+    const SUMS: usize = 12;
     #[inline(always)]
-    fn splat(self, x: f32) -> Self::Eight {
+    fn splat(self, x: f32) -> Self::Vector {
         [x; LANES]
     }
     #[inline(always)]
-    fn load(self, from: &[f32]) -> Self::Eight {
+    fn load(self, from: &[f32]) -> Self::Vector {
         std::array::from_fn(|i| from[i])
     }
     #[inline(always)]
-    fn store(self, x: Self::Eight, to: &mut [f32]) {
+    fn store(self, x: Self::Vector, to: &mut [f32]) {
         to[..LANES].copy_from_slice(&x);
     }
     #[inline(always)]
-    fn add_each(self, a: Self::Eight, b: Self::Eight) -> Self::Eight {
+    fn add_each(self, a: Self::Vector, b: Self::Vector) -> Self::Vector {
         std::array::from_fn(|i| a[i] + b[i])
     }
     #[inline(always)]
-    fn fused_each(self, a: Self::Eight, b: Self::Eight, c: Self::Eight) -> Self::Eight {
+    fn fused_each(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector {
         std::array::from_fn(|i| f32::fused(a[i], b[i], c[i]))
     }
     #[inline(always)]
-    fn sum(self, x: Self::Eight) -> f32 {
+    fn rectified(self, x: Self::Vector, addend: f32, floor: f32) -> Self::Vector {
+        x.map(|x| at_least(x + addend, floor))
+    }
+}
+
+impl Machine for Plain {
+    #[inline(always)]
+    fn sum(self, x: Self::Vector) -> f32 {
         ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]))
     }
     #[inline(always)]
@@ -157,7 +196,7 @@ pub trait Work {
     fn run<M: Machine>(self, machine: M) -> Self::Output;
 }
 
-/// Runs `work` with the best instructions of this machine.
+/// Runs `work` with the best instructions of this machine for vectors of [`LANES`].
 pub fn run<W: Work>(work: W) -> W::Output {
     #[cfg(target_arch = "x86_64")]
     if let Some(simd) = pulp::x86::V3::try_new() {
@@ -178,8 +217,45 @@ impl<W: Work, const N: usize> WithSimd for On<W, N> {
     type Output = W::Output;
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> W::Output {
-        const { assert!(S::F32_LANES * N == LANES, "a vector of another width") };
-        self.0.run(Vectors::<S, N>(simd))
+        self.0.run(Vectors::<S, N, 12>(simd))
+    }
+}
+
+/// What runs on [`Strip`]s.
+pub trait Sweep {
+    /// Runs it on vectors of [`LANES`] numbers, and on the widest of the machine. Must be marked
+    /// `#[inline(always)]`, as all that it calls.
+    fn sweep<E: Machine, W: Strip>(self, eights: E, widest: W);
+}
+
+/// Runs `work` with the best instructions of this machine.
+pub fn sweep(work: impl Sweep) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(simd) = pulp::x86::V4::try_new() {
+        return simd.vectorize(Wide(simd, work));
+    }
+    struct Short<W>(W);
+    impl<W: Sweep> Work for Short<W> {
+        type Output = ();
+        #[inline(always)]
+        fn run<M: Machine>(self, machine: M) {
+            self.0.sweep(machine, machine);
+        }
+    }
+    run(Short(work))
+}
+
+/// Work on vectors of sixteen, and of eight in as many registers.
+#[cfg(target_arch = "x86_64")]
+struct Wide<W>(pulp::x86::V4, W);
+
+#[cfg(target_arch = "x86_64")]
+impl<W: Sweep> pulp::NullaryFnOnce for Wide<W> {
+    type Output = ();
+    #[inline(always)]
+    fn call(self) {
+        let Self(simd, work) = self;
+        work.sweep(Vectors::<_, 1, 24>(*simd), Vectors::<_, 1, 24>(simd));
     }
 }
 
@@ -187,6 +263,41 @@ impl<W: Work, const N: usize> WithSimd for On<W, N> {
 #[inline(always)]
 pub fn at_least(value: f32, floor: f32) -> f32 {
     if value < floor { floor } else { value }
+}
+
+/// Copies `count` rows of `width` numbers, every `by`-th number of `from`; rows begin `steps` apart
+/// in `to` and in `from`. A call of the system's function for each row of an image would take longer
+/// than the copy.
+#[inline(always)]
+pub fn copy_rows(
+    to: &mut [f32],
+    from: &[f32],
+    [count, width, by]: [usize; 3],
+    steps: [usize; 2],
+) {
+    for row in 0..count {
+        let to = &mut to[row * steps[0]..][..width];
+        let from = &from[row * steps[1]..];
+        match by {
+            1 => {
+                let from = &from[..width];
+                let (to_eights, to_rest) = to.as_chunks_mut::<LANES>();
+                let (eights, rest) = from.as_chunks::<LANES>();
+                to_eights.iter_mut().zip(eights).for_each(|(to, x)| *to = *x);
+                to_rest.iter_mut().zip(rest).for_each(|(to, x)| *to = *x);
+            }
+            2 => {
+                let (pairs, rest) = from[..from.len().min(2 * width)].as_chunks::<2>();
+                let (to, last) = to.split_at_mut(pairs.len());
+                to.iter_mut().zip(pairs).for_each(|(to, x)| *to = x[0]);
+                last.iter_mut().zip(rest).for_each(|(to, x)| *to = *x);
+            }
+            _ => {
+                let from = from.iter().step_by(by);
+                to.iter_mut().zip(from).for_each(|(to, x)| *to = *x);
+            }
+        }
+    }
 }
 
 /// Sums `f` over both slices in sixteen running sums: a fixed order that vectorises.
@@ -224,22 +335,6 @@ impl Packed {
     }
 }
 
-/// Splits `n` into blocks of `largest` (2 or 3), then 2, then 1: (first, count).
-#[inline(always)]
-fn blocks(n: usize, largest: usize) -> impl Iterator<Item = (usize, usize)> {
-    let mut first = 0;
-    std::iter::from_fn(move || {
-        let left = n - first;
-        let count = if left >= largest {
-            largest
-        } else {
-            left.min(2)
-        };
-        first += count;
-        (count > 0).then_some((first - count, count))
-    })
-}
-
 /// Splits rows into blocks of 4, then 2, then 1. A last 6 stays in one block, because two would
 /// starve the multipliers.
 #[inline(always)]
@@ -274,51 +369,71 @@ impl Lines {
         (self.count - 1) * self.step + self.width
     }
 
-    /// Calls `f(first, eights, step)` for at most six times eight numbers at a time, `step` apart.
-    /// If lines are whole eights it skips the numbers between them, and computes them otherwise.
-    #[inline(always)]
-    fn vectors(&self, mut f: impl FnMut(usize, usize, usize)) {
-        let (runs, length, from_run, step) = if !self.width.is_multiple_of(LANES) {
-            (1, self.span().div_ceil(LANES), 0, LANES)
-        } else if self.width == LANES {
-            (1, self.count, 0, self.step)
-        } else {
-            (self.count, self.width / LANES, self.step, LANES)
-        };
-        for run in 0..runs {
-            for first in (0..length).step_by(6) {
-                f(run * from_run + first * step, (length - first).min(6), step);
-            }
+    /// Returns the same lines, joined where nothing lies between them.
+    fn joined(self) -> Self {
+        match self.step == self.width {
+            true => Self {
+                count: 1,
+                width: self.span(),
+                step: self.span(),
+            },
+            false => self,
         }
+    }
+
+    /// Returns whether vectors cover the lines and nothing between them.
+    pub fn are_whole(&self) -> bool {
+        self.joined().width.is_multiple_of(LANES)
     }
 }
 
+/// Where [`shifted_sums`] writes its rows.
+pub struct Sink<'a> {
+    /// All rows.
+    pub out: &'a mut [f32],
+    /// Step from one row to the next.
+    pub ld: usize,
+    /// What each sum becomes: the addend of its row is added, and then it is at least this number.
+    pub finish: Option<(&'a [f32], f32)>,
+}
+
 /// Computes `out[row * ld + i] = sum over taps of weights[row, tap] * source[offsets[tap] + i]` for
-/// all `i` of `lines`. The numbers between the lines are undefined afterwards.
+/// all `i` of `lines`.
 ///
-/// The span is rounded up to whole eights: `ld`, and the room after every offset, must be at least
-/// `round_up(span)`.
+/// If the lines [are whole](Lines::are_whole), a row of `out` has them one after another. If not, it
+/// has them as `source` has, and the numbers between the lines are undefined afterwards. Then `ld`,
+/// and the room after every offset, must be at least `round_up(span)`.
 pub fn shifted_sums(
     weights: &Packed,
     source: &[f32],
     offsets: &[usize],
     lines: Lines,
-    out: &mut [f32],
-    ld: usize,
+    sink: Sink<'_>,
 ) {
+    let whole = lines.are_whole();
+    let row = match whole {
+        true => lines.count * lines.width,
+        false => round_up(lines.span()),
+    };
     assert!(
         offsets.len() == weights.taps
-            && ld >= round_up(lines.span())
-            && out.len() >= weights.rows * ld,
+            && sink.ld >= row
+            && sink.out.len() >= (weights.rows.max(1) - 1) * sink.ld + row,
         "misshapen buffers"
     );
-    run(Sums {
+    sweep(Sums {
         weights,
         source,
         offsets,
-        lines,
-        out,
-        ld,
+        lines: match whole {
+            true => lines.joined(),
+            false => Lines {
+                count: 1,
+                width: row,
+                step: row,
+            },
+        },
+        sink,
     });
 }
 
@@ -327,95 +442,132 @@ struct Sums<'a> {
     source: &'a [f32],
     offsets: &'a [usize],
     lines: Lines,
-    out: &'a mut [f32],
-    ld: usize,
+    sink: Sink<'a>,
 }
 
-impl Work for Sums<'_> {
-    type Output = ();
+impl Sweep for Sums<'_> {
     #[inline(always)]
-    fn run<M: Machine>(self, machine: M) {
+    fn sweep<E: Machine, W: Strip>(self, eights: E, widest: W) {
+        match self.lines.width.is_multiple_of(W::WIDTH) {
+            true => self.on(widest),
+            false => self.on(eights),
+        }
+    }
+}
+
+/// Vectors that are computed for all rows before the next ones.
+const TOGETHER: usize = 6;
+
+impl Sums<'_> {
+    #[inline(always)]
+    fn on<S: Strip>(self, strip: S) {
         let Self {
             weights,
             source,
             offsets,
             lines,
-            out,
-            ld,
+            mut sink,
         } = self;
-        lines.vectors(
-            #[inline(always)]
-            |at, vectors, step| {
-                for (row, rows) in row_blocks(weights.rows) {
-                    let w = &weights.values[row * weights.taps..(row + rows) * weights.taps];
-                    let mut done = 0;
-                    while done < vectors {
-                        // twelve sums fill the sixteen registers; a last single vector would starve
-                        // the multipliers
-                        let v = match (rows, vectors - done) {
-                            (6, left) => left.min(2),
-                            (4, 4) => 2,
-                            (4, left) => left.min(3),
-                            (_, 6) => 6,
-                            (_, left) => left.min(3),
-                        };
-                        let from = at + done * step;
-                        let (x, out) = (&source[from..], &mut out[row * ld + from..]);
-                        let to = Target { out, ld, step };
-                        match (rows, v) {
-                            (6, 2) => sums_block::<M, 6, 2>(machine, w, x, offsets, to),
-                            (6, _) => sums_block::<M, 6, 1>(machine, w, x, offsets, to),
-                            (4, 3) => sums_block::<M, 4, 3>(machine, w, x, offsets, to),
-                            (4, 2) => sums_block::<M, 4, 2>(machine, w, x, offsets, to),
-                            (4, _) => sums_block::<M, 4, 1>(machine, w, x, offsets, to),
-                            (2, 6) => sums_block::<M, 2, 6>(machine, w, x, offsets, to),
-                            (2, 3) => sums_block::<M, 2, 3>(machine, w, x, offsets, to),
-                            (2, 2) => sums_block::<M, 2, 2>(machine, w, x, offsets, to),
-                            (2, _) => sums_block::<M, 2, 1>(machine, w, x, offsets, to),
-                            (_, 6) => sums_block::<M, 1, 6>(machine, w, x, offsets, to),
-                            (_, 3) => sums_block::<M, 1, 3>(machine, w, x, offsets, to),
-                            (_, 2) => sums_block::<M, 1, 2>(machine, w, x, offsets, to),
-                            (_, _) => sums_block::<M, 1, 1>(machine, w, x, offsets, to),
-                        }
-                        done += v;
-                    }
+        let each = lines.width / S::WIDTH;
+        let all = each * lines.count;
+        // where the next vector is read, and how many follow in its line
+        let (mut from, mut left) = (0, each);
+        for first in (0..all).step_by(TOGETHER) {
+            let count = TOGETHER.min(all - first);
+            let mut starts = [0; TOGETHER];
+            for start in &mut starts[..count] {
+                *start = from;
+                left -= 1;
+                from += S::WIDTH;
+                if left == 0 {
+                    (from, left) = (from + lines.step - lines.width, each);
                 }
-            },
-        );
+            }
+            for (row, rows) in row_blocks(weights.rows) {
+                let w = &weights.values[row * weights.taps..(row + rows) * weights.taps];
+                let mut done = 0;
+                while done < count {
+                    let v = vectors::<S>(rows, count - done);
+                    let x = (source, &starts[done..done + v]);
+                    let to = (row, (first + done) * S::WIDTH);
+                    match (rows, v) {
+                        (6, 4) if S::SUMS >= 24 => {
+                            sums_block::<S, 6, 4>(strip, w, x, offsets, &mut sink, to)
+                        }
+                        (6, 2) => sums_block::<S, 6, 2>(strip, w, x, offsets, &mut sink, to),
+                        (6, _) => sums_block::<S, 6, 1>(strip, w, x, offsets, &mut sink, to),
+                        (4, 6) if S::SUMS >= 24 => {
+                            sums_block::<S, 4, 6>(strip, w, x, offsets, &mut sink, to)
+                        }
+                        (4, 3) => sums_block::<S, 4, 3>(strip, w, x, offsets, &mut sink, to),
+                        (4, 2) => sums_block::<S, 4, 2>(strip, w, x, offsets, &mut sink, to),
+                        (4, _) => sums_block::<S, 4, 1>(strip, w, x, offsets, &mut sink, to),
+                        (2, 6) => sums_block::<S, 2, 6>(strip, w, x, offsets, &mut sink, to),
+                        (2, 3) => sums_block::<S, 2, 3>(strip, w, x, offsets, &mut sink, to),
+                        (2, 2) => sums_block::<S, 2, 2>(strip, w, x, offsets, &mut sink, to),
+                        (2, _) => sums_block::<S, 2, 1>(strip, w, x, offsets, &mut sink, to),
+                        (_, 6) => sums_block::<S, 1, 6>(strip, w, x, offsets, &mut sink, to),
+                        (_, 3) => sums_block::<S, 1, 3>(strip, w, x, offsets, &mut sink, to),
+                        (_, 2) => sums_block::<S, 1, 2>(strip, w, x, offsets, &mut sink, to),
+                        (_, _) => sums_block::<S, 1, 1>(strip, w, x, offsets, &mut sink, to),
+                    }
+                    done += v;
+                }
+            }
+        }
     }
 }
 
-/// The destination of a block of sums: rows `ld` apart, vectors `step` apart.
-struct Target<'a> {
-    out: &'a mut [f32],
-    ld: usize,
-    step: usize,
+/// Returns how many of `left` vectors a block of rows takes: its sums fill the registers, and a last
+/// single vector would starve the multipliers.
+#[inline(always)]
+fn vectors<S: Strip>(rows: usize, left: usize) -> usize {
+    let many = S::SUMS >= 24;
+    match (rows, left) {
+        (6, 4..) if many => 4,
+        (6, _) => left.min(2),
+        (4, 6..) if many => 6,
+        (4, 4) => 2,
+        (4, _) => left.min(3),
+        (_, 6..) => 6,
+        (_, _) => left.min(3),
+    }
 }
 
+/// Computes the vectors of `source` at each of `starts` for `R` rows, and writes them at a row and a
+/// place in it.
 #[inline(always)]
-fn sums_block<M: Machine, const R: usize, const V: usize>(
-    machine: M,
+fn sums_block<S: Strip, const R: usize, const V: usize>(
+    strip: S,
     weights: &[f32],
-    source: &[f32],
+    (source, starts): (&[f32], &[usize]),
     offsets: &[usize],
-    Target { out, ld, step }: Target<'_>,
+    sink: &mut Sink<'_>,
+    (row, place): (usize, usize),
 ) {
-    let mut acc = [[machine.splat(0.0); V]; R];
+    let starts: [usize; V] = std::array::from_fn(|v| starts[v]);
+    let mut acc = [[strip.splat(0.0); V]; R];
     for (w, offset) in weights.as_chunks::<R>().0.iter().zip(offsets) {
-        let x: [M::Eight; V] = std::array::from_fn(
+        let source = &source[*offset..];
+        let x: [S::Vector; V] = std::array::from_fn(
             #[inline(always)]
-            |v| machine.load(&source[offset + v * step..]),
+            |v| strip.load(&source[starts[v]..]),
         );
         for r in 0..R {
-            let w = machine.splat(w[r]);
+            let w = strip.splat(w[r]);
             for v in 0..V {
-                acc[r][v] = machine.fused_each(w, x[v], acc[r][v]);
+                acc[r][v] = strip.fused_each(w, x[v], acc[r][v]);
             }
         }
     }
     for r in 0..R {
+        let out = &mut sink.out[(row + r) * sink.ld + place..][..V * S::WIDTH];
         for v in 0..V {
-            machine.store(acc[r][v], &mut out[r * ld + v * step..]);
+            let x = match sink.finish {
+                Some((addends, floor)) => strip.rectified(acc[r][v], addends[row + r], floor),
+                None => acc[r][v],
+            };
+            strip.store(x, &mut out[v * S::WIDTH..]);
         }
     }
 }
@@ -434,7 +586,7 @@ pub fn shifted_dots(
     out: &mut [f32],
 ) {
     assert!(out.len().is_multiple_of(offsets.len()), "misshapen buffers");
-    run(Dots {
+    sweep(Dots {
         a,
         b,
         samples,
@@ -463,10 +615,9 @@ struct Dots<'a> {
     out: &'a mut [f32],
 }
 
-impl Work for Dots<'_> {
-    type Output = ();
+impl Sweep for Dots<'_> {
     #[inline(always)]
-    fn run<M: Machine>(self, machine: M) {
+    fn sweep<E: Machine, W: Strip>(self, machine: E, _: W) {
         let Self {
             a,
             b,
@@ -481,26 +632,42 @@ impl Work for Dots<'_> {
             n: n.next_multiple_of(LANES),
             taps,
         };
+        let many = E::SUMS >= 24;
         for (row, rows) in row_blocks(out.len() / taps) {
-            for (tap, count) in blocks(taps, if rows == 6 { 2 } else { 3 }) {
+            let most = match (rows, many) {
+                (6, true) => 4,
+                (6, false) => 2,
+                (4, true) => 6,
+                _ => 3,
+            };
+            let mut tap = 0;
+            while tap < taps {
+                let count = match taps - tap {
+                    left if left >= most => most,
+                    left if rows == 6 => left.min(2),
+                    left => left.min(3),
+                };
                 let (a_at, offsets, out) = (
                     row * a.ld,
                     &offsets[tap..tap + count],
                     &mut out[row * taps + tap..],
                 );
                 match (rows, count) {
-                    (6, 2) => dots_block::<M, 6, 2>(machine, a, a_at, b, offsets, &size, out),
-                    (6, _) => dots_block::<M, 6, 1>(machine, a, a_at, b, offsets, &size, out),
-                    (4, 3) => dots_block::<M, 4, 3>(machine, a, a_at, b, offsets, &size, out),
-                    (4, 2) => dots_block::<M, 4, 2>(machine, a, a_at, b, offsets, &size, out),
-                    (4, _) => dots_block::<M, 4, 1>(machine, a, a_at, b, offsets, &size, out),
-                    (2, 3) => dots_block::<M, 2, 3>(machine, a, a_at, b, offsets, &size, out),
-                    (2, 2) => dots_block::<M, 2, 2>(machine, a, a_at, b, offsets, &size, out),
-                    (2, _) => dots_block::<M, 2, 1>(machine, a, a_at, b, offsets, &size, out),
-                    (_, 3) => dots_block::<M, 1, 3>(machine, a, a_at, b, offsets, &size, out),
-                    (_, 2) => dots_block::<M, 1, 2>(machine, a, a_at, b, offsets, &size, out),
-                    (_, _) => dots_block::<M, 1, 1>(machine, a, a_at, b, offsets, &size, out),
+                    (6, 4) if many => dots_block::<E, 6, 4>(machine, a, a_at, b, offsets, &size, out),
+                    (6, 2) => dots_block::<E, 6, 2>(machine, a, a_at, b, offsets, &size, out),
+                    (6, _) => dots_block::<E, 6, 1>(machine, a, a_at, b, offsets, &size, out),
+                    (4, 6) if many => dots_block::<E, 4, 6>(machine, a, a_at, b, offsets, &size, out),
+                    (4, 3) => dots_block::<E, 4, 3>(machine, a, a_at, b, offsets, &size, out),
+                    (4, 2) => dots_block::<E, 4, 2>(machine, a, a_at, b, offsets, &size, out),
+                    (4, _) => dots_block::<E, 4, 1>(machine, a, a_at, b, offsets, &size, out),
+                    (2, 3) => dots_block::<E, 2, 3>(machine, a, a_at, b, offsets, &size, out),
+                    (2, 2) => dots_block::<E, 2, 2>(machine, a, a_at, b, offsets, &size, out),
+                    (2, _) => dots_block::<E, 2, 1>(machine, a, a_at, b, offsets, &size, out),
+                    (_, 3) => dots_block::<E, 1, 3>(machine, a, a_at, b, offsets, &size, out),
+                    (_, 2) => dots_block::<E, 1, 2>(machine, a, a_at, b, offsets, &size, out),
+                    (_, _) => dots_block::<E, 1, 1>(machine, a, a_at, b, offsets, &size, out),
                 }
+                tap += count;
             }
         }
     }
@@ -531,7 +698,7 @@ fn dots_block<M: Machine, const R: usize, const T: usize>(
         let taps: [&[[f32; LANES]]; T] =
             std::array::from_fn(|t| b.values[b_at + offsets[t]..][..size.n].as_chunks().0);
         for i in 0..size.n / LANES {
-            let x: [M::Eight; T] = std::array::from_fn(
+            let x: [M::Vector; T] = std::array::from_fn(
                 #[inline(always)]
                 |t| machine.load(&taps[t][i]),
             );
@@ -543,9 +710,16 @@ fn dots_block<M: Machine, const R: usize, const T: usize>(
             }
         }
     }
+    // written first: the sums below are no part of the loop that keeps `acc` in registers
+    let mut lanes = [[[0.0; LANES]; T]; R];
     for r in 0..R {
         for t in 0..T {
-            out[r * size.taps + t] += machine.sum(acc[r][t]);
+            machine.store(acc[r][t], &mut lanes[r][t]);
+        }
+    }
+    for (r, lanes) in lanes.iter().enumerate() {
+        for (t, lanes) in lanes.iter().enumerate() {
+            out[r * size.taps + t] += machine.sum(machine.load(lanes));
         }
     }
 }

@@ -61,23 +61,29 @@ pub fn activate(record: &mut Record, x: &Value, f: Activation) -> Value {
     }
 }
 
+/// Numbers that [`keep_positive`] writes at once.
+pub(super) const BLOCK: usize = 256;
+
 /// Keeps the gradient where the output of a relu is positive. Uses a separate block. If the choice
 /// between a number and 0 overwrites the number, the compiler emits masked stores, which cost AMD's
 /// processors ten times as much.
+#[inline(always)]
+pub(super) fn keep_positive(slope: &mut [f32], out: &[f32], block: &mut [f32; BLOCK]) {
+    for (slope, out) in slope.chunks_mut(BLOCK).zip(out.chunks(BLOCK)) {
+        let kept = &mut block[..slope.len()];
+        for ((kept, g), y) in kept.iter_mut().zip(&*slope).zip(out) {
+            *kept = if *y > 0.0 { *g } else { 0.0 };
+        }
+        slope.copy_from_slice(kept);
+    }
+}
+
+/// [`keep_positive`] for a whole batch.
 pub(super) fn relu_back(slope: &mut [f32], out: &[f32]) {
-    const BLOCK: usize = 256;
     let mut block = [0.0; BLOCK];
     vectorised(
         #[inline(always)]
-        || {
-            for (slope, out) in slope.chunks_mut(BLOCK).zip(out.chunks(BLOCK)) {
-                let kept = &mut block[..slope.len()];
-                for ((kept, g), y) in kept.iter_mut().zip(&*slope).zip(out) {
-                    *kept = if *y > 0.0 { *g } else { 0.0 };
-                }
-                slope.copy_from_slice(kept);
-            }
-        },
+        || keep_positive(slope, out, &mut block),
     );
 }
 

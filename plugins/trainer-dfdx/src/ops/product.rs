@@ -1,6 +1,7 @@
 //! Products of matrices, whose sums have one order on every processor and card.
 
-use crate::simd::{LANES, Machine, Work, run};
+use crate::buffer::Buffer;
+use crate::simd::{LANES, Machine, Strip, Sweep, Work, run, sweep};
 
 /// A matrix in a slice.
 pub(super) struct Matrix<'a> {
@@ -123,14 +124,19 @@ pub fn product_as(
     if m * n * k == 0 {
         return;
     }
-    run(Product {
-        size: [m, k, n],
-        order: order([rows, k, n], a.steps(), b.steps()),
-        a,
-        b,
-        out,
-        add,
-    });
+    let order = order([rows, k, n], a.steps(), b.steps());
+    let size = [m, k, n];
+    match order {
+        Order::Blocks(block) => sweep(Blocks::new(size, block, a, b, out, add)),
+        _ => run(Product {
+            size,
+            order,
+            a,
+            b,
+            out,
+            add,
+        }),
+    }
 }
 
 struct Product<'a> {
@@ -151,15 +157,12 @@ impl Work for Product<'_> {
             Order::Column => self.column(machine),
             Order::Row => self.row(machine),
             Order::Lanes(block) => self.lanes(machine, block),
-            Order::Blocks(block) => self.blocks(machine, block),
+            Order::Blocks(_) => unreachable!("`Blocks` computes it"),
         }
     }
 }
 
-/// Rows and columns whose numbers are computed together: twelve sums of eight fill the registers.
-const TALL: usize = 6;
-const WIDE: usize = 2 * LANES;
-/// The same for dot products.
+/// Rows and columns of dot products that are computed together.
 const DOTS: usize = 3;
 
 impl Product<'_> {
@@ -268,47 +271,6 @@ impl Product<'_> {
             }
         }
     }
-
-    #[inline(always)]
-    fn blocks<M: Machine>(self, machine: M, block: usize) {
-        let [m, k, n] = self.size;
-        let (rows, columns) = (m.next_multiple_of(TALL), n.next_multiple_of(WIDE));
-        let (mut left, mut right) = (
-            vec![0.0; rows * block.min(k)],
-            vec![0.0; columns * block.min(k)],
-        );
-        for from in (0..k).step_by(block) {
-            let count = block.min(k - from);
-            pack::<TALL>(&mut left, m, count, [self.a.by_row, self.a.by_column], {
-                &self.a.values[from * self.a.by_column..]
-            });
-            pack::<WIDE>(&mut right, n, count, [self.b.by_column, self.b.by_row], {
-                &self.b.values[from * self.b.by_row..]
-            });
-            let add = self.add || from > 0;
-            for (j, right) in right
-                .chunks_exact(WIDE * count)
-                .enumerate()
-                .take(columns / WIDE)
-            {
-                for (i, left) in left
-                    .chunks_exact(TALL * count)
-                    .enumerate()
-                    .take(rows / TALL)
-                {
-                    let sums = tile(machine, left, right);
-                    let wide = WIDE.min(n - j * WIDE);
-                    for (r, sums) in sums.iter().enumerate().take(m - i * TALL) {
-                        let out = &mut self.out[(i * TALL + r) * n + j * WIDE..][..wide];
-                        match add {
-                            true => out.iter_mut().zip(sums).for_each(|(out, x)| *out += x),
-                            false => out.copy_from_slice(&sums[..wide]),
-                        }
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// Copies `count` numbers each of `lines` slices, padded with zeros to `width`, and zeros for
@@ -338,7 +300,7 @@ fn dots<M: Machine>(machine: M, a: &[f32], b: &[f32], width: usize) -> [[f32; DO
     let (a, b) = (lines(a, width), lines(b, width));
     let mut sums = [[machine.splat(0.0); DOTS]; DOTS];
     for at in 0..width / LANES {
-        let y: [M::Eight; DOTS] = std::array::from_fn(
+        let y: [M::Vector; DOTS] = std::array::from_fn(
             #[inline(always)]
             |c| machine.load(&b[c][at]),
         );
@@ -352,34 +314,125 @@ fn dots<M: Machine>(machine: M, a: &[f32], b: &[f32], width: usize) -> [[f32; DO
     sums.map(|sums| sums.map(|sum| machine.sum(sum)))
 }
 
-/// Packs `lines` lines of `count` numbers in panels of `N` lines: number by number, the lines side
-/// by side. The numbers of a last panel without a line are not read.
-#[inline(always)]
-fn pack<const N: usize>(
-    to: &mut [f32],
-    lines: usize,
-    count: usize,
-    [by_line, by_number]: [usize; 2],
-    from: &[f32],
-) {
-    for (panel, to) in to.chunks_exact_mut(N * count).enumerate() {
-        let first = panel * N;
-        if first >= lines {
-            break;
+/// A product whose sums are [`Order::Blocks`].
+///
+/// A tile has some rows of one matrix, whose numbers lie side by side, and a panel of columns of the
+/// other, copied so that the columns lie side by side. Each number is a chain of its own, so either
+/// matrix may give the panels: the tile of `b^T a^T` is that of `a b`, turned.
+struct Blocks<'a> {
+    size: [usize; 3],
+    block: usize,
+    rows: Matrix<'a>,
+    columns: Matrix<'a>,
+    out: &'a mut [f32],
+    /// Step from one row to the next, and from one column.
+    to: [usize; 2],
+    add: bool,
+}
+
+/// Rows of a tile.
+const TALL: usize = 6;
+/// Columns of the widest tile: four vectors of sixteen.
+const WIDEST_TILE: usize = 64;
+
+impl<'a> Blocks<'a> {
+    fn new(
+        [m, k, n]: [usize; 3],
+        block: usize,
+        a: &Matrix<'a>,
+        b: &Matrix<'a>,
+        out: &'a mut [f32],
+        add: bool,
+    ) -> Self {
+        // numbers that are copied one by one; vectors are copied sixteen times as fast
+        let alone = |step: usize, numbers: usize| if step == 1 { numbers / 16 } else { numbers };
+        let turn = |numbers: usize, step: usize| if step == 1 { 0 } else { numbers };
+        let straight = alone(b.by_column, k * n) + turn(m * k, a.by_column);
+        let turned = alone(a.by_row, m * k) + turn(k * n, b.by_row) + m * n;
+        let (block, turned) = (block.min(k), turned < straight);
+        let matrices = (
+            Matrix { ..*a },
+            Matrix { ..*b },
+        );
+        let (size, rows, columns, to) = match turned {
+            false => ([m, k, n], matrices.0, matrices.1, [n, 1]),
+            true => (
+                [n, k, m],
+                matrices.1.transposed(),
+                matrices.0.transposed(),
+                [1, n],
+            ),
+        };
+        Self {
+            size,
+            block,
+            rows,
+            columns,
+            out,
+            to,
+            add,
         }
-        let whole = lines - first >= N;
-        for (at, to) in to.as_chunks_mut::<N>().0.iter_mut().enumerate() {
-            let from = &from[first * by_line + at * by_number..];
-            match (whole, by_line) {
-                (true, 1) => to.copy_from_slice(&from[..N]),
-                (true, _) => {
-                    for (line, to) in to.iter_mut().enumerate() {
-                        *to = from[line * by_line];
+    }
+
+    /// Computes the columns from `first` on, which `V` vectors hold.
+    #[inline(always)]
+    fn panel<S: Strip, const V: usize>(
+        &mut self,
+        strip: S,
+        rows: &Matrix<'_>,
+        panel: &mut [f32],
+        first: usize,
+    ) {
+        let ([m, k, n], wide) = (self.size, V * S::WIDTH);
+        let columns = wide.min(n - first);
+        pack(&mut panel[..k * wide], wide, columns, &self.columns, first);
+        let [by_row, by_column] = self.to;
+        let whole = columns == wide && by_column == 1;
+        let mut tile = [[0.0; WIDEST_TILE]; TALL];
+        for row in (0..m).step_by(TALL) {
+            let count = TALL.min(m - row);
+            for from in (0..k).step_by(self.block) {
+                let length = self.block.min(k - from);
+                // a tile of fewer rows computes its last one several times
+                let lines: [&[f32]; TALL] = std::array::from_fn(|r| {
+                    &rows.values[(row + r.min(count - 1)) * rows.by_row + from..][..length]
+                });
+                let panel = &panel[from * wide..][..length * wide];
+                let mut sums = [[strip.splat(0.0); V]; TALL];
+                match count {
+                    ..=2 => {
+                        let few = sums_of_tile::<S, 2, V>(strip, [lines[0], lines[1]], panel);
+                        sums[..2].copy_from_slice(&few);
+                    }
+                    _ => sums = sums_of_tile::<S, TALL, V>(strip, lines, panel),
+                }
+                let add = self.add || from > 0;
+                if whole {
+                    for r in 0..count {
+                        let to = &mut self.out[(row + r) * by_row + first..][..wide];
+                        for v in 0..V {
+                            let to = &mut to[v * S::WIDTH..];
+                            let sum = match add {
+                                true => strip.add_each(strip.load(to), sums[r][v]),
+                                false => sums[r][v],
+                            };
+                            strip.store(sum, to);
+                        }
+                    }
+                    continue;
+                }
+                for (line, sums) in tile.iter_mut().zip(&sums) {
+                    for v in 0..V {
+                        strip.store(sums[v], &mut line[v * S::WIDTH..]);
                     }
                 }
-                (false, _) => {
-                    for (line, to) in to.iter_mut().enumerate().take(lines - first) {
-                        *to = from[line * by_line];
+                for c in 0..columns {
+                    let to = &mut self.out[row * by_row + (first + c) * by_column..];
+                    let to = to.iter_mut().step_by(by_row);
+                    let numbers = tile.iter().map(|line| line[c]).take(count);
+                    match add {
+                        true => to.zip(numbers).for_each(|(to, x)| *to += x),
+                        false => to.zip(numbers).for_each(|(to, x)| *to = x),
                     }
                 }
             }
@@ -387,25 +440,114 @@ fn pack<const N: usize>(
     }
 }
 
-/// Returns the sums for a panel of rows and one of columns.
-#[inline(always)]
-fn tile<M: Machine>(machine: M, left: &[f32], right: &[f32]) -> [[f32; WIDE]; TALL] {
-    let mut sums = [[machine.splat(0.0); 2]; TALL];
-    let (left, right) = (left.as_chunks::<TALL>().0, right.as_chunks::<WIDE>().0);
-    for (x, y) in left.iter().zip(right) {
-        let y = [machine.load(y), machine.load(&y[LANES..])];
-        for r in 0..TALL {
-            let x = machine.splat(x[r]);
-            sums[r][0] = machine.fused_each(x, y[0], sums[r][0]);
-            sums[r][1] = machine.fused_each(x, y[1], sums[r][1]);
+impl Sweep for Blocks<'_> {
+    #[inline(always)]
+    fn sweep<E: Machine, W: Strip>(mut self, _: E, widest: W) {
+        let [m, k, n] = self.size;
+        let turned;
+        let rows = match self.rows.by_column {
+            1 => Matrix { ..self.rows },
+            _ => {
+                turned = turn(m, k, &self.rows);
+                matrix(&turned, k)
+            }
+        };
+        let many = W::SUMS >= 4 * TALL;
+        let mut panel = Buffer::any(k * W::WIDTH * if many { 4 } else { 2 });
+        let mut first = 0;
+        while first < n {
+            first += W::WIDTH
+                * match (n - first).div_ceil(W::WIDTH) {
+                    4.. if many => {
+                        self.panel::<W, 4>(widest, &rows, &mut panel, first);
+                        4
+                    }
+                    2.. => {
+                        self.panel::<W, 2>(widest, &rows, &mut panel, first);
+                        2
+                    }
+                    _ => {
+                        self.panel::<W, 1>(widest, &rows, &mut panel, first);
+                        1
+                    }
+                };
         }
     }
-    let mut out = [[0.0; WIDE]; TALL];
-    for (out, sums) in out.iter_mut().zip(&sums) {
-        machine.store(sums[0], out);
-        machine.store(sums[1], &mut out[LANES..]);
+}
+
+/// Numbers that are copied together when rows become columns: a line of a cache.
+const LINE: usize = 16;
+
+/// Copies `columns` columns from `first` on: number by number, the columns side by side, and zeros
+/// up to `wide`.
+#[inline(always)]
+fn pack(to: &mut [f32], wide: usize, columns: usize, from: &Matrix<'_>, first: usize) {
+    let values = &from.values[first * from.by_column..];
+    if from.by_column == 1 {
+        for (at, to) in to.chunks_exact_mut(wide).enumerate() {
+            let row = &values[at * from.by_row..][..columns];
+            let (to, rest) = to.split_at_mut(columns);
+            let (to_blocks, to_rest) = to.as_chunks_mut::<LANES>();
+            let (blocks, row_rest) = row.as_chunks::<LANES>();
+            to_blocks.iter_mut().zip(blocks).for_each(|(to, x)| *to = *x);
+            to_rest.iter_mut().zip(row_rest).for_each(|(to, x)| *to = *x);
+            rest.iter_mut().for_each(|to| *to = 0.0);
+        }
+        return;
     }
-    out
+    for (block, to) in to.chunks_mut(LINE * wide).enumerate() {
+        for c in 0..wide {
+            let to = to[c..].iter_mut().step_by(wide);
+            match c < columns {
+                true => {
+                    let column = &values[c * from.by_column + block * LINE * from.by_row..];
+                    let column = column.iter().step_by(from.by_row);
+                    to.zip(column).for_each(|(to, x)| *to = *x);
+                }
+                false => to.for_each(|to| *to = 0.0),
+            }
+        }
+    }
+}
+
+/// Returns a matrix of `m x k` row by row.
+#[inline(always)]
+fn turn(m: usize, k: usize, from: &Matrix<'_>) -> Buffer {
+    let mut all = Buffer::any(m * k);
+    for (block, to) in all.chunks_mut(LINE * k).enumerate() {
+        let count = to.len() / k;
+        for at in 0..k {
+            let column = &from.values[block * LINE * from.by_row + at * from.by_column..];
+            let column = column.iter().step_by(from.by_row).take(count);
+            let to = to[at..].iter_mut().step_by(k);
+            to.zip(column).for_each(|(to, x)| *to = *x);
+        }
+    }
+    all
+}
+
+/// Returns the sums of some rows and a panel of `V` vectors of columns.
+#[inline(always)]
+fn sums_of_tile<S: Strip, const R: usize, const V: usize>(
+    strip: S,
+    rows: [&[f32]; R],
+    panel: &[f32],
+) -> [[S::Vector; V]; R] {
+    let mut sums = [[strip.splat(0.0); V]; R];
+    let columns = panel.chunks_exact(V * S::WIDTH);
+    for (at, y) in columns.enumerate().take(rows[0].len()) {
+        let y: [S::Vector; V] = std::array::from_fn(
+            #[inline(always)]
+            |v| strip.load(&y[v * S::WIDTH..]),
+        );
+        for r in 0..R {
+            let x = strip.splat(rows[r][at]);
+            for v in 0..V {
+                sums[r][v] = strip.fused_each(x, y[v], sums[r][v]);
+            }
+        }
+    }
+    sums
 }
 
 #[cfg(test)]
@@ -458,15 +600,21 @@ mod tests {
                     let mut fast = before[..m * n].to_vec();
                     let mut plain = fast.clone();
                     product([m, k, n], &a, &b, &mut fast, add);
-                    Product {
-                        size: [m, k, n],
-                        a: &a,
-                        b: &b,
-                        out: &mut plain,
-                        add,
-                        order,
+                    match order {
+                        Order::Blocks(block) => {
+                            Blocks::new([m, k, n], block, &a, &b, &mut plain, add)
+                                .sweep(Plain, Plain);
+                        }
+                        _ => Product {
+                            size: [m, k, n],
+                            a: &a,
+                            b: &b,
+                            out: &mut plain,
+                            add,
+                            order,
+                        }
+                        .run(Plain),
                     }
-                    .run(Plain);
                     let case = format!("{m} x {k} times {k} x {n}, {order:?}, add {add}");
                     assert!(
                         fast.iter()
