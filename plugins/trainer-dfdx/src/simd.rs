@@ -234,6 +234,11 @@ pub fn sweep(work: impl Sweep) {
     if let Some(simd) = pulp::x86::V4::try_new() {
         return simd.vectorize(Wide(simd, work));
     }
+    sweep_eights(work);
+}
+
+/// Runs `work` with the best instructions of this machine for vectors of [`LANES`] only.
+pub fn sweep_eights(work: impl Sweep) {
     struct Short<W>(W);
     impl<W: Sweep> Work for Short<W> {
         type Output = ();
@@ -269,12 +274,7 @@ pub fn at_least(value: f32, floor: f32) -> f32 {
 /// in `to` and in `from`. A call of the system's function for each row of an image would take longer
 /// than the copy.
 #[inline(always)]
-pub fn copy_rows(
-    to: &mut [f32],
-    from: &[f32],
-    [count, width, by]: [usize; 3],
-    steps: [usize; 2],
-) {
+pub fn copy_rows(to: &mut [f32], from: &[f32], [count, width, by]: [usize; 3], steps: [usize; 2]) {
     for row in 0..count {
         let to = &mut to[row * steps[0]..][..width];
         let from = &from[row * steps[1]..];
@@ -283,7 +283,10 @@ pub fn copy_rows(
                 let from = &from[..width];
                 let (to_eights, to_rest) = to.as_chunks_mut::<LANES>();
                 let (eights, rest) = from.as_chunks::<LANES>();
-                to_eights.iter_mut().zip(eights).for_each(|(to, x)| *to = *x);
+                to_eights
+                    .iter_mut()
+                    .zip(eights)
+                    .for_each(|(to, x)| *to = *x);
                 to_rest.iter_mut().zip(rest).for_each(|(to, x)| *to = *x);
             }
             2 => {
@@ -410,31 +413,7 @@ pub fn shifted_sums(
     lines: Lines,
     sink: Sink<'_>,
 ) {
-    let whole = lines.are_whole();
-    let row = match whole {
-        true => lines.count * lines.width,
-        false => round_up(lines.span()),
-    };
-    assert!(
-        offsets.len() == weights.taps
-            && sink.ld >= row
-            && sink.out.len() >= (weights.rows.max(1) - 1) * sink.ld + row,
-        "misshapen buffers"
-    );
-    sweep(Sums {
-        weights,
-        source,
-        offsets,
-        lines: match whole {
-            true => lines.joined(),
-            false => Lines {
-                count: 1,
-                width: row,
-                step: row,
-            },
-        },
-        sink,
-    });
+    sweep(Sums::new(weights, source, offsets, lines, sink));
 }
 
 struct Sums<'a> {
@@ -458,7 +437,42 @@ impl Sweep for Sums<'_> {
 /// Vectors that are computed for all rows before the next ones.
 const TOGETHER: usize = 6;
 
-impl Sums<'_> {
+impl<'a> Sums<'a> {
+    fn new(
+        weights: &'a Packed,
+        source: &'a [f32],
+        offsets: &'a [usize],
+        lines: Lines,
+        sink: Sink<'a>,
+    ) -> Self {
+        let whole = lines.are_whole();
+        let row = match whole {
+            true => lines.count * lines.width,
+            false => round_up(lines.span()),
+        };
+        assert!(
+            offsets.len() == weights.taps
+                && sink.ld >= row
+                && sink.out.len() >= (weights.rows.max(1) - 1) * sink.ld + row,
+            "misshapen buffers"
+        );
+        let lines = match whole {
+            true => lines.joined(),
+            false => Lines {
+                count: 1,
+                width: row,
+                step: row,
+            },
+        };
+        Self {
+            weights,
+            source,
+            offsets,
+            lines,
+            sink,
+        }
+    }
+
     #[inline(always)]
     fn on<S: Strip>(self, strip: S) {
         let Self {
@@ -653,10 +667,14 @@ impl Sweep for Dots<'_> {
                     &mut out[row * taps + tap..],
                 );
                 match (rows, count) {
-                    (6, 4) if many => dots_block::<E, 6, 4>(machine, a, a_at, b, offsets, &size, out),
+                    (6, 4) if many => {
+                        dots_block::<E, 6, 4>(machine, a, a_at, b, offsets, &size, out)
+                    }
                     (6, 2) => dots_block::<E, 6, 2>(machine, a, a_at, b, offsets, &size, out),
                     (6, _) => dots_block::<E, 6, 1>(machine, a, a_at, b, offsets, &size, out),
-                    (4, 6) if many => dots_block::<E, 4, 6>(machine, a, a_at, b, offsets, &size, out),
+                    (4, 6) if many => {
+                        dots_block::<E, 4, 6>(machine, a, a_at, b, offsets, &size, out)
+                    }
                     (4, 3) => dots_block::<E, 4, 3>(machine, a, a_at, b, offsets, &size, out),
                     (4, 2) => dots_block::<E, 4, 2>(machine, a, a_at, b, offsets, &size, out),
                     (4, _) => dots_block::<E, 4, 1>(machine, a, a_at, b, offsets, &size, out),
@@ -751,10 +769,15 @@ mod tests {
             let packed = Packed::new(rows, taps, |r, t| weights[r * taps + t]);
             let lines = Lines {
                 count: 1,
-                width: n,
-                step: n,
+                width: ld,
+                step: ld,
             };
-            shifted_sums(&packed, &source, &offsets, lines, &mut out, ld);
+            let sink = Sink {
+                out: &mut out,
+                ld,
+                finish: None,
+            };
+            shifted_sums(&packed, &source, &offsets, lines, sink);
             for r in 0..rows {
                 for i in 0..n {
                     let exact: f64 = (0..taps)
@@ -792,6 +815,22 @@ mod tests {
                 ..all_b
             };
             shifted_dots(&all_a, &all_b, 2, &offsets, n, &mut dots);
+            for plain in [false, true] {
+                let mut same = vec![1.0; rows * taps];
+                let work = Dots {
+                    a: &all_a,
+                    b: &all_b,
+                    samples: 2,
+                    offsets: &offsets,
+                    n,
+                    out: &mut same,
+                };
+                match plain {
+                    true => work.sweep(Plain, Plain),
+                    false => sweep_eights(work),
+                }
+                assert_eq!(same, dots, "{rows} {taps} {n}");
+            }
             for (at, dot) in dots.iter().enumerate() {
                 let (r, t) = (at / taps, at % taps);
                 let term = |s: usize, i: usize| {
@@ -812,34 +851,65 @@ mod tests {
     }
 
     #[test]
-    fn exact_lines_of_whole_vectors_are_the_same_numbers_as_one_long_run() {
+    fn exact_sums_of_lines_on_every_processor() {
         for (rows, count, width, step) in [
             (1, 7, 8, 12),
             (2, 9, 16, 16),
+            (3, 2, 16, 17),
             (6, 8, 8, 12),
+            (6, 24, 24, 28),
             (7, 13, 24, 28),
+            (10, 12, 12, 12),
             (16, 5, 48, 53),
+            (16, 9, 32, 33),
             (3, 4, 11, 13),
         ] {
             let lines = Lines { count, width, step };
-            let (ld, taps) = (round_up(lines.span()), 9);
-            let (source, weights) = (wave(ld + 2 * step + 3, 0.7), wave(rows * taps, 0.3));
+            let (span, taps) = (round_up(lines.span()), 9);
+            let (source, weights) = (wave(span + 2 * step + 3, 0.7), wave(rows * taps, 0.3));
             let offsets: Vec<usize> = (0..taps).map(|t| t / 3 * step + t % 3).collect();
             let packed = Packed::new(rows, taps, |r, t| weights[r * taps + t]);
-            let sums = |lines: Lines| {
-                let mut out = vec![9.0; rows * ld];
-                shifted_sums(&packed, &source, &offsets, lines, &mut out, ld);
-                out
-            };
-            let long = Lines {
-                count: 1,
-                width: lines.span(),
-                step: 1,
-            };
-            let (got, wanted) = (sums(lines), sums(long));
-            for (row, line) in (0..rows).flat_map(|r| (0..count).map(move |l| (r, l))) {
-                let place = row * ld + line * step..row * ld + line * step + width;
-                assert_eq!(got[place.clone()], wanted[place], "{rows}x{count}x{width}");
+            let addends = wave(rows, 0.9);
+            for finish in [None, Some((&addends[..], 0.0))] {
+                let sums = |on: &dyn Fn(Sums<'_>)| {
+                    let ld = if lines.are_whole() {
+                        count * width
+                    } else {
+                        span
+                    };
+                    let mut out = vec![9.0; rows * ld];
+                    let sink = Sink {
+                        out: &mut out,
+                        ld,
+                        finish,
+                    };
+                    on(Sums::new(&packed, &source, &offsets, lines, sink));
+                    // the numbers between the lines are nobody's
+                    let step = if lines.are_whole() { width } else { step };
+                    let places = (0..rows).flat_map(|r| (0..count).map(move |l| r * ld + l * step));
+                    let lines = places.flat_map(|at| out[at..at + width].to_vec());
+                    lines.map(f32::to_bits).collect::<Vec<_>>()
+                };
+                let mut wanted = Vec::new();
+                for (r, l, i) in (0..rows)
+                    .flat_map(|r| (0..count).map(move |l| (r, l)))
+                    .flat_map(|(r, l)| (0..width).map(move |i| (r, l, i)))
+                {
+                    let sum = offsets.iter().enumerate().fold(0.0, |sum, (t, offset)| {
+                        f32::fused(weights[r * taps + t], source[offset + l * step + i], sum)
+                    });
+                    wanted.push(match finish {
+                        Some((addends, floor)) => at_least(sum + addends[r], floor).to_bits(),
+                        None => sum.to_bits(),
+                    });
+                }
+                let case = format!("{rows} rows of {count} x {width}, {step} apart");
+                assert!(sums(&|work| sweep(work)) == wanted, "{case}");
+                assert!(sums(&|work| sweep_eights(work)) == wanted, "{case}, eights");
+                assert!(
+                    sums(&|work| work.sweep(Plain, Plain)) == wanted,
+                    "{case}, plain"
+                );
             }
         }
     }

@@ -384,7 +384,10 @@ impl<'a> Back<'a> {
                 };
                 shifted_sums(packed, sample, offsets, lines, sink);
             }
-            let (out, sums) = (&mut self.input_slope[self.done * size..][..size], &self.sums);
+            let (out, sums) = (
+                &mut self.input_slope[self.done * size..][..size],
+                &self.sums,
+            );
             self.done += 1;
             // inputs that no output depends on
             out.fill(0.0);

@@ -210,7 +210,9 @@ fn moments(x: &Value, channels: usize, run: usize) -> (Vec<f32>, Vec<f32>) {
         for (plane, c) in x.data.chunks_exact(run).zip((0..channels).cycle()) {
             sums[c] += f64::from(term(plane, c));
         }
-        sums.iter().map(|sum| (sum / n) as f32).collect::<Vec<f32>>()
+        sums.iter()
+            .map(|sum| (sum / n) as f32)
+            .collect::<Vec<f32>>()
     };
     let means = mean_of(&|plane, _| {
         vectorised(

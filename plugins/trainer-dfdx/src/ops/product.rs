@@ -332,6 +332,10 @@ struct Blocks<'a> {
 
 /// Rows of a tile.
 const TALL: usize = 6;
+/// Vectors of a panel that fit a first-level cache.
+const PART: usize = 384;
+/// Vectors of unfinished chains of a panel that are too many to be kept.
+const MANY: usize = 4096;
 /// Columns of the widest tile: four vectors of sixteen.
 const WIDEST_TILE: usize = 64;
 
@@ -350,10 +354,7 @@ impl<'a> Blocks<'a> {
         let straight = alone(b.by_column, k * n) + turn(m * k, a.by_column);
         let turned = alone(a.by_row, m * k) + turn(k * n, b.by_row) + m * n;
         let (block, turned) = (block.min(k), turned < straight);
-        let matrices = (
-            Matrix { ..*a },
-            Matrix { ..*b },
-        );
+        let matrices = (Matrix { ..*a }, Matrix { ..*b });
         let (size, rows, columns, to) = match turned {
             false => ([m, k, n], matrices.0, matrices.1, [n, 1]),
             true => (
@@ -389,50 +390,82 @@ impl<'a> Blocks<'a> {
         let [by_row, by_column] = self.to;
         let whole = columns == wide && by_column == 1;
         let mut tile = [[0.0; WIDEST_TILE]; TALL];
-        for row in (0..m).step_by(TALL) {
-            let count = TALL.min(m - row);
-            for from in (0..k).step_by(self.block) {
-                let length = self.block.min(k - from);
-                // a tile of fewer rows computes its last one several times
-                let lines: [&[f32]; TALL] = std::array::from_fn(|r| {
-                    &rows.values[(row + r.min(count - 1)) * rows.by_row + from..][..length]
-                });
+        // a part of a block at a time, whose panel fits a first-level cache; the chains go on, and
+        // those of many rows would fill the cache in its place
+        let part = if V * m <= MANY { PART / V } else { self.block };
+        let longest = self.block.min(k);
+        let unfinished = if longest > part {
+            m.next_multiple_of(TALL) * wide
+        } else {
+            0
+        };
+        let mut chains = Buffer::any(unfinished);
+        for block in (0..k).step_by(self.block) {
+            let block_end = k.min(block + self.block);
+            for from in (block..block_end).step_by(part) {
+                let length = part.min(block_end - from);
                 let panel = &panel[from * wide..][..length * wide];
-                let mut sums = [[strip.splat(0.0); V]; TALL];
-                match count {
-                    ..=2 => {
-                        let few = sums_of_tile::<S, 2, V>(strip, [lines[0], lines[1]], panel);
-                        sums[..2].copy_from_slice(&few);
-                    }
-                    _ => sums = sums_of_tile::<S, TALL, V>(strip, lines, panel),
-                }
-                let add = self.add || from > 0;
-                if whole {
-                    for r in 0..count {
-                        let to = &mut self.out[(row + r) * by_row + first..][..wide];
-                        for v in 0..V {
-                            let to = &mut to[v * S::WIDTH..];
-                            let sum = match add {
-                                true => strip.add_each(strip.load(to), sums[r][v]),
-                                false => sums[r][v],
-                            };
-                            strip.store(sum, to);
+                let last = from + length == block_end;
+                for row in (0..m).step_by(TALL) {
+                    let count = TALL.min(m - row);
+                    let mut sums = [[strip.splat(0.0); V]; TALL];
+                    if from > block {
+                        let chains = &chains[row * wide..][..TALL * wide];
+                        for r in 0..TALL {
+                            for v in 0..V {
+                                sums[r][v] = strip.load(&chains[r * wide + v * S::WIDTH..]);
+                            }
                         }
                     }
-                    continue;
-                }
-                for (line, sums) in tile.iter_mut().zip(&sums) {
-                    for v in 0..V {
-                        strip.store(sums[v], &mut line[v * S::WIDTH..]);
+                    // a tile of fewer rows computes its last one several times
+                    let lines: [&[f32]; TALL] = std::array::from_fn(|r| {
+                        &rows.values[(row + r.min(count - 1)) * rows.by_row + from..][..length]
+                    });
+                    match count {
+                        ..=2 => {
+                            let few = [sums[0], sums[1]];
+                            let few = sums_of_tile(strip, few, [lines[0], lines[1]], panel);
+                            sums[..2].copy_from_slice(&few);
+                        }
+                        _ => sums = sums_of_tile(strip, sums, lines, panel),
                     }
-                }
-                for c in 0..columns {
-                    let to = &mut self.out[row * by_row + (first + c) * by_column..];
-                    let to = to.iter_mut().step_by(by_row);
-                    let numbers = tile.iter().map(|line| line[c]).take(count);
-                    match add {
-                        true => to.zip(numbers).for_each(|(to, x)| *to += x),
-                        false => to.zip(numbers).for_each(|(to, x)| *to = x),
+                    if !last {
+                        let chains = &mut chains[row * wide..][..TALL * wide];
+                        for r in 0..TALL {
+                            for v in 0..V {
+                                strip.store(sums[r][v], &mut chains[r * wide + v * S::WIDTH..]);
+                            }
+                        }
+                        continue;
+                    }
+                    let add = self.add || block > 0;
+                    if whole {
+                        for r in 0..count {
+                            let to = &mut self.out[(row + r) * by_row + first..][..wide];
+                            for v in 0..V {
+                                let to = &mut to[v * S::WIDTH..];
+                                let sum = match add {
+                                    true => strip.add_each(strip.load(to), sums[r][v]),
+                                    false => sums[r][v],
+                                };
+                                strip.store(sum, to);
+                            }
+                        }
+                        continue;
+                    }
+                    for (line, sums) in tile.iter_mut().zip(&sums) {
+                        for v in 0..V {
+                            strip.store(sums[v], &mut line[v * S::WIDTH..]);
+                        }
+                    }
+                    for c in 0..columns {
+                        let to = &mut self.out[row * by_row + (first + c) * by_column..];
+                        let to = to.iter_mut().step_by(by_row);
+                        let numbers = tile.iter().map(|line| line[c]).take(count);
+                        match add {
+                            true => to.zip(numbers).for_each(|(to, x)| *to += x),
+                            false => to.zip(numbers).for_each(|(to, x)| *to = x),
+                        }
                     }
                 }
             }
@@ -489,8 +522,14 @@ fn pack(to: &mut [f32], wide: usize, columns: usize, from: &Matrix<'_>, first: u
             let (to, rest) = to.split_at_mut(columns);
             let (to_blocks, to_rest) = to.as_chunks_mut::<LANES>();
             let (blocks, row_rest) = row.as_chunks::<LANES>();
-            to_blocks.iter_mut().zip(blocks).for_each(|(to, x)| *to = *x);
-            to_rest.iter_mut().zip(row_rest).for_each(|(to, x)| *to = *x);
+            to_blocks
+                .iter_mut()
+                .zip(blocks)
+                .for_each(|(to, x)| *to = *x);
+            to_rest
+                .iter_mut()
+                .zip(row_rest)
+                .for_each(|(to, x)| *to = *x);
             rest.iter_mut().for_each(|to| *to = 0.0);
         }
         return;
@@ -530,10 +569,10 @@ fn turn(m: usize, k: usize, from: &Matrix<'_>) -> Buffer {
 #[inline(always)]
 fn sums_of_tile<S: Strip, const R: usize, const V: usize>(
     strip: S,
+    mut sums: [[S::Vector; V]; R],
     rows: [&[f32]; R],
     panel: &[f32],
 ) -> [[S::Vector; V]; R] {
-    let mut sums = [[strip.splat(0.0); V]; R];
     let columns = panel.chunks_exact(V * S::WIDTH);
     for (at, y) in columns.enumerate().take(rows[0].len()) {
         let y: [S::Vector; V] = std::array::from_fn(
@@ -553,7 +592,7 @@ fn sums_of_tile<S: Strip, const R: usize, const V: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::Plain;
+    use crate::simd::{Plain, sweep_eights};
     use fl_core::Stream;
     use std::collections::BTreeSet;
 
@@ -602,8 +641,12 @@ mod tests {
                     product([m, k, n], &a, &b, &mut fast, add);
                     match order {
                         Order::Blocks(block) => {
-                            Blocks::new([m, k, n], block, &a, &b, &mut plain, add)
-                                .sweep(Plain, Plain);
+                            let mut eights = plain.clone();
+                            let size = [m, k, n];
+                            sweep_eights(Blocks::new(size, block, &a, &b, &mut eights, add));
+                            Blocks::new(size, block, &a, &b, &mut plain, add).sweep(Plain, Plain);
+                            let same = plain.iter().zip(&eights);
+                            assert!(same.clone().all(|(x, y)| x.to_bits() == y.to_bits()));
                         }
                         _ => Product {
                             size: [m, k, n],
