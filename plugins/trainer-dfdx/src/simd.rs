@@ -416,6 +416,84 @@ pub fn shifted_sums(
     sweep(Sums::new(weights, source, offsets, lines, sink));
 }
 
+/// Numbers whose taps [`Needed`] names: three vectors of eight.
+const GROUP: usize = 3 * LANES;
+
+/// The taps that read anything but zeros, for each 24 numbers of a row.
+pub struct Needed(Vec<Vec<u32>>);
+
+impl Needed {
+    /// Returns the taps for the sums of `n` numbers, or `None` if nearly all are needed.
+    /// `zeros(tap, numbers)` tells whether a tap reads only zeros for these numbers.
+    pub fn new(
+        n: usize,
+        taps: usize,
+        zeros: impl Fn(usize, std::ops::Range<usize>) -> bool,
+    ) -> Option<Self> {
+        let groups = (0..n).step_by(GROUP).map(|first| {
+            let numbers = first..n.min(first + GROUP);
+            let needed = (0..taps).filter(|tap| !zeros(*tap, numbers.clone()));
+            needed.map(|tap| tap as u32).collect::<Vec<u32>>()
+        });
+        let groups: Vec<_> = groups.collect();
+        let needed: usize = groups.iter().map(Vec::len).sum();
+        (10 * needed < 9 * groups.len() * taps).then_some(Self(groups))
+    }
+}
+
+/// [`shifted_sums`] for whole lines without gaps, by the needed taps alone. A product with a zero
+/// changes no sum, so the numbers are the same.
+pub fn needed_sums(
+    weights: &Packed,
+    source: &[f32],
+    offsets: &[usize],
+    needed: &Needed,
+    lines: Lines,
+    sink: Sink<'_>,
+) {
+    let sums = Sums::new(weights, source, offsets, lines, sink);
+    let groups = sums.lines.width.div_ceil(GROUP);
+    assert!(
+        sums.lines.count == 1 && needed.0.len() == groups && lines.are_whole(),
+        "lines with gaps"
+    );
+    sweep(NeededSums { sums, needed });
+}
+
+struct NeededSums<'a> {
+    sums: Sums<'a>,
+    needed: &'a Needed,
+}
+
+impl Sweep for NeededSums<'_> {
+    #[inline(always)]
+    fn sweep<E: Machine, W: Strip>(self, strip: E, _: W) {
+        let Self { mut sums, needed } = self;
+        let weights = sums.weights;
+        for (group, taps) in needed.0.iter().enumerate() {
+            let first = group * GROUP;
+            let count = (sums.lines.width - first).min(GROUP) / LANES;
+            for (row, rows) in row_blocks(weights.rows) {
+                let w = &weights.values[row * weights.taps..(row + rows) * weights.taps];
+                match (rows, count) {
+                    (6, 3) => sums.of::<E, 6, 3>(strip, w, taps, row, first),
+                    (6, 2) => sums.of::<E, 6, 2>(strip, w, taps, row, first),
+                    (6, _) => sums.of::<E, 6, 1>(strip, w, taps, row, first),
+                    (4, 3) => sums.of::<E, 4, 3>(strip, w, taps, row, first),
+                    (4, 2) => sums.of::<E, 4, 2>(strip, w, taps, row, first),
+                    (4, _) => sums.of::<E, 4, 1>(strip, w, taps, row, first),
+                    (2, 3) => sums.of::<E, 2, 3>(strip, w, taps, row, first),
+                    (2, 2) => sums.of::<E, 2, 2>(strip, w, taps, row, first),
+                    (2, _) => sums.of::<E, 2, 1>(strip, w, taps, row, first),
+                    (_, 3) => sums.of::<E, 1, 3>(strip, w, taps, row, first),
+                    (_, 2) => sums.of::<E, 1, 2>(strip, w, taps, row, first),
+                    (_, _) => sums.of::<E, 1, 1>(strip, w, taps, row, first),
+                }
+            }
+        }
+    }
+}
+
 struct Sums<'a> {
     weights: &'a Packed,
     source: &'a [f32],
@@ -473,6 +551,25 @@ impl<'a> Sums<'a> {
         }
     }
 
+    /// Computes `V` vectors from `first` on for `R` rows, by these taps.
+    #[inline(always)]
+    fn of<S: Strip, const R: usize, const V: usize>(
+        &mut self,
+        strip: S,
+        weights: &[f32],
+        taps: &[u32],
+        row: usize,
+        first: usize,
+    ) {
+        let weights = weights.as_chunks::<R>().0;
+        let taps = taps
+            .iter()
+            .map(|tap| (&weights[*tap as usize], self.offsets[*tap as usize]));
+        let starts: [usize; V] = std::array::from_fn(|v| first + v * S::WIDTH);
+        let (source, sink) = (self.source, &mut self.sink);
+        sums_block::<S, R, V>(strip, taps, source, starts, sink, (row, first));
+    }
+
     #[inline(always)]
     fn on<S: Strip>(self, strip: S) {
         let Self {
@@ -502,28 +599,143 @@ impl<'a> Sums<'a> {
                 let mut done = 0;
                 while done < count {
                     let v = vectors::<S>(rows, count - done);
-                    let x = (source, &starts[done..done + v]);
                     let to = (row, (first + done) * S::WIDTH);
                     match (rows, v) {
-                        (6, 4) if S::SUMS >= 24 => {
-                            sums_block::<S, 6, 4>(strip, w, x, offsets, &mut sink, to)
-                        }
-                        (6, 2) => sums_block::<S, 6, 2>(strip, w, x, offsets, &mut sink, to),
-                        (6, _) => sums_block::<S, 6, 1>(strip, w, x, offsets, &mut sink, to),
-                        (4, 6) if S::SUMS >= 24 => {
-                            sums_block::<S, 4, 6>(strip, w, x, offsets, &mut sink, to)
-                        }
-                        (4, 3) => sums_block::<S, 4, 3>(strip, w, x, offsets, &mut sink, to),
-                        (4, 2) => sums_block::<S, 4, 2>(strip, w, x, offsets, &mut sink, to),
-                        (4, _) => sums_block::<S, 4, 1>(strip, w, x, offsets, &mut sink, to),
-                        (2, 6) => sums_block::<S, 2, 6>(strip, w, x, offsets, &mut sink, to),
-                        (2, 3) => sums_block::<S, 2, 3>(strip, w, x, offsets, &mut sink, to),
-                        (2, 2) => sums_block::<S, 2, 2>(strip, w, x, offsets, &mut sink, to),
-                        (2, _) => sums_block::<S, 2, 1>(strip, w, x, offsets, &mut sink, to),
-                        (_, 6) => sums_block::<S, 1, 6>(strip, w, x, offsets, &mut sink, to),
-                        (_, 3) => sums_block::<S, 1, 3>(strip, w, x, offsets, &mut sink, to),
-                        (_, 2) => sums_block::<S, 1, 2>(strip, w, x, offsets, &mut sink, to),
-                        (_, _) => sums_block::<S, 1, 1>(strip, w, x, offsets, &mut sink, to),
+                        (6, 4) if S::SUMS >= 24 => all_taps::<S, 6, 4>(
+                            strip,
+                            w,
+                            source,
+                            &starts[done..],
+                            offsets,
+                            &mut sink,
+                            to,
+                        ),
+                        (6, 2) => all_taps::<S, 6, 2>(
+                            strip,
+                            w,
+                            source,
+                            &starts[done..],
+                            offsets,
+                            &mut sink,
+                            to,
+                        ),
+                        (6, _) => all_taps::<S, 6, 1>(
+                            strip,
+                            w,
+                            source,
+                            &starts[done..],
+                            offsets,
+                            &mut sink,
+                            to,
+                        ),
+                        (4, 6) if S::SUMS >= 24 => all_taps::<S, 4, 6>(
+                            strip,
+                            w,
+                            source,
+                            &starts[done..],
+                            offsets,
+                            &mut sink,
+                            to,
+                        ),
+                        (4, 3) => all_taps::<S, 4, 3>(
+                            strip,
+                            w,
+                            source,
+                            &starts[done..],
+                            offsets,
+                            &mut sink,
+                            to,
+                        ),
+                        (4, 2) => all_taps::<S, 4, 2>(
+                            strip,
+                            w,
+                            source,
+                            &starts[done..],
+                            offsets,
+                            &mut sink,
+                            to,
+                        ),
+                        (4, _) => all_taps::<S, 4, 1>(
+                            strip,
+                            w,
+                            source,
+                            &starts[done..],
+                            offsets,
+                            &mut sink,
+                            to,
+                        ),
+                        (2, 6) => all_taps::<S, 2, 6>(
+                            strip,
+                            w,
+                            source,
+                            &starts[done..],
+                            offsets,
+                            &mut sink,
+                            to,
+                        ),
+                        (2, 3) => all_taps::<S, 2, 3>(
+                            strip,
+                            w,
+                            source,
+                            &starts[done..],
+                            offsets,
+                            &mut sink,
+                            to,
+                        ),
+                        (2, 2) => all_taps::<S, 2, 2>(
+                            strip,
+                            w,
+                            source,
+                            &starts[done..],
+                            offsets,
+                            &mut sink,
+                            to,
+                        ),
+                        (2, _) => all_taps::<S, 2, 1>(
+                            strip,
+                            w,
+                            source,
+                            &starts[done..],
+                            offsets,
+                            &mut sink,
+                            to,
+                        ),
+                        (_, 6) => all_taps::<S, 1, 6>(
+                            strip,
+                            w,
+                            source,
+                            &starts[done..],
+                            offsets,
+                            &mut sink,
+                            to,
+                        ),
+                        (_, 3) => all_taps::<S, 1, 3>(
+                            strip,
+                            w,
+                            source,
+                            &starts[done..],
+                            offsets,
+                            &mut sink,
+                            to,
+                        ),
+                        (_, 2) => all_taps::<S, 1, 2>(
+                            strip,
+                            w,
+                            source,
+                            &starts[done..],
+                            offsets,
+                            &mut sink,
+                            to,
+                        ),
+                        (_, _) => all_taps::<S, 1, 1>(
+                            strip,
+                            w,
+                            source,
+                            &starts[done..],
+                            offsets,
+                            &mut sink,
+                            to,
+                        ),
                     }
                     done += v;
                 }
@@ -548,21 +760,39 @@ fn vectors<S: Strip>(rows: usize, left: usize) -> usize {
     }
 }
 
-/// Computes the vectors of `source` at each of `starts` for `R` rows, and writes them at a row and a
-/// place in it.
 #[inline(always)]
-fn sums_block<S: Strip, const R: usize, const V: usize>(
+fn all_taps<S: Strip, const R: usize, const V: usize>(
     strip: S,
     weights: &[f32],
-    (source, starts): (&[f32], &[usize]),
+    source: &[f32],
+    starts: &[usize],
     offsets: &[usize],
+    sink: &mut Sink<'_>,
+    to: (usize, usize),
+) {
+    let starts: [usize; V] = std::array::from_fn(|v| starts[v]);
+    let taps = weights
+        .as_chunks::<R>()
+        .0
+        .iter()
+        .zip(offsets.iter().copied());
+    sums_block::<S, R, V>(strip, taps, source, starts, sink, to);
+}
+
+/// Computes the vectors of `source` at each of `starts` for `R` rows, tap by tap, each with its
+/// weights and its offset, and writes them at a row and a place in it.
+#[inline(always)]
+fn sums_block<'a, S: Strip, const R: usize, const V: usize>(
+    strip: S,
+    taps: impl Iterator<Item = (&'a [f32; R], usize)>,
+    source: &[f32],
+    starts: [usize; V],
     sink: &mut Sink<'_>,
     (row, place): (usize, usize),
 ) {
-    let starts: [usize; V] = std::array::from_fn(|v| starts[v]);
     let mut acc = [[strip.splat(0.0); V]; R];
-    for (w, offset) in weights.as_chunks::<R>().0.iter().zip(offsets) {
-        let source = &source[*offset..];
+    for (w, offset) in taps {
+        let source = &source[offset..];
         let x: [S::Vector; V] = std::array::from_fn(
             #[inline(always)]
             |v| strip.load(&source[starts[v]..]),

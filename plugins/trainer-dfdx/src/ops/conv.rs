@@ -5,7 +5,8 @@ use super::product::{matrix, product};
 use super::{channel_sums, relu_back};
 use crate::buffer::Buffer;
 use crate::simd::{
-    Lines, Packed, Rows, Sink, copy_rows, round_up, shifted_dots, shifted_sums, vectorised,
+    LANES, Lines, Needed, Packed, Rows, Sink, copy_rows, needed_sums, round_up, shifted_dots,
+    shifted_sums, vectorised,
 };
 use crate::tape::{Record, Value, Weights};
 use std::ops::Range;
@@ -156,6 +157,26 @@ pub fn conv2d(
     }
 }
 
+/// Returns which taps of an input's gradient read more than the zeros around an output's gradient,
+/// if many read only these: a kernel without padding that is large beside its image.
+fn needed(grid: &Grid, offsets: &[usize]) -> Option<Needed> {
+    let Shape {
+        height,
+        width,
+        stride,
+        ..
+    } = grid.shape;
+    if stride > 1 || grid.ld != width || !(height * width).is_multiple_of(LANES) {
+        return None;
+    }
+    // the first and the last number of a plane that may be other than 0
+    let (first, end) = (grid.lead(), grid.lead() + grid.outputs());
+    Needed::new(height * width, offsets.len(), |tap, numbers| {
+        let from = offsets[tap] % grid.slope_plane();
+        from + numbers.end <= first || from + numbers.start >= end
+    })
+}
+
 /// Writes the inputs of each place of a sample, `places x taps`.
 fn unfold(shape: &Shape, sample: &[f32], columns: &mut [f32]) {
     let Shape {
@@ -208,6 +229,8 @@ struct Back<'a> {
     /// For each phase: the weights of its taps with input channels as rows, and where they start to
     /// read a gradient.
     turned: Vec<(Packed, Vec<usize>)>,
+    /// The taps that read no padding, if that spares work.
+    needed: Option<Needed>,
     inputs: Vec<f32>,
     slopes: Vec<f32>,
     sums: Vec<f32>,
@@ -231,6 +254,9 @@ impl<'a> Back<'a> {
             grid,
             x,
             offsets: grid.offsets(),
+            needed: turned
+                .first()
+                .and_then(|(_, offsets)| needed(grid, offsets)),
             turned,
             inputs,
             slopes,
@@ -362,7 +388,10 @@ impl<'a> Back<'a> {
                     ld: height * width,
                     finish: None,
                 };
-                shifted_sums(packed, sample, offsets, lines, sink);
+                match &self.needed {
+                    Some(taps) => needed_sums(packed, sample, offsets, taps, lines, sink),
+                    None => shifted_sums(packed, sample, offsets, lines, sink),
+                }
                 self.done += 1;
             }
             return;

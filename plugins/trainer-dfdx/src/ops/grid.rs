@@ -165,11 +165,16 @@ impl Grid {
         let blocks = (0..self.phases * self.phases).map(move |phase| {
             let (y, rows) = along(height, ends[0], phase / grid.phases);
             let (x, columns) = along(width, ends[1], phase % grid.phases);
+            // rows without a gap are one row
+            let size = match columns == grid.ld && columns == width && rows > 0 {
+                true => [1, rows * columns, 1],
+                false => [rows, columns, stride],
+            };
             Block {
                 phase,
                 place: grid.shift(y + pad, x + pad),
                 start: y * width + x,
-                size: [rows, columns, stride],
+                size,
                 steps: [grid.ld, stride * width],
             }
         });
