@@ -2,12 +2,10 @@
 
 use super::grid::{Grid, Shape};
 use super::product::{matrix, product};
+use super::shifted::{Lines, Needed, Packed, Rows, Sink, needed_sums, shifted_dots, shifted_sums};
 use super::{channel_sums, relu_back};
 use crate::buffer::Buffer;
-use crate::simd::{
-    LANES, Lines, Needed, Packed, Rows, Sink, copy_rows, needed_sums, round_up, shifted_dots,
-    shifted_sums, vectorised,
-};
+use crate::simd::{LANES, copy_rows, round_up, vectorised};
 use crate::tape::{Record, Value, Weights};
 use std::ops::Range;
 use std::sync::Arc;

@@ -3,11 +3,12 @@
 //! Images are laid out on a grid on which every tap of the kernel is a *shift*. Rows follow one
 //! another with the padding between them (the zeros that end one row begin the next). A stride of
 //! `s` splits the grid into `s x s` phases, of which a tap reads one. Output, input gradient and
-//! weight gradient are then sums and dot products of shifted rows, see [`crate::simd`]. Columns of
+//! weight gradient are then sums and dot products of shifted rows, see [`super::shifted`]. Columns of
 //! the grid that are no output are computed and dropped: 1/(width + 1) of the work for a padded 3x3
 //! kernel.
 
-use crate::simd::{Lines, copy_rows, round_up, vectorised};
+use super::shifted::Lines;
+use crate::simd::{copy_rows, round_up, vectorised};
 
 /// The shape of a convolution: `channels x height x width` in, `out` channels of `kernel x kernel`
 /// taps.

@@ -1,13 +1,14 @@
 //! Products of matrices, whose sums have one order on every processor and card.
 
-use crate::buffer::Buffer;
-use crate::simd::{LANES, Machine, Strip, Sweep, Work, run, sweep};
+use super::blocks::Blocks;
+use crate::simd::{LANES, Machine, Work, run, sweep};
 
 /// A matrix in a slice.
+#[derive(Clone, Copy)]
 pub(super) struct Matrix<'a> {
-    values: &'a [f32],
-    by_row: usize,
-    by_column: usize,
+    pub values: &'a [f32],
+    pub by_row: usize,
+    pub by_column: usize,
 }
 
 /// Returns a row-major matrix with `by_row` numbers from one row to the next.
@@ -20,11 +21,11 @@ pub(super) fn matrix(values: &[f32], by_row: usize) -> Matrix<'_> {
 }
 
 impl Matrix<'_> {
-    pub fn transposed(&self) -> Self {
+    pub fn transposed(self) -> Self {
         Self {
-            values: self.values,
             by_row: self.by_column,
             by_column: self.by_row,
+            ..self
         }
     }
 
@@ -127,7 +128,7 @@ pub fn product_as(
     let order = order([rows, k, n], a.steps(), b.steps());
     let size = [m, k, n];
     match order {
-        Order::Blocks(block) => sweep(Blocks::new(size, block, a, b, out, add)),
+        Order::Blocks(block) => sweep(Blocks::new(size, block, *a, *b, out, add)),
         _ => run(Product {
             size,
             order,
@@ -314,285 +315,10 @@ fn dots<M: Machine>(machine: M, a: &[f32], b: &[f32], width: usize) -> [[f32; DO
     sums.map(|sums| sums.map(|sum| machine.sum(sum)))
 }
 
-/// A product whose sums are [`Order::Blocks`].
-///
-/// A tile has some rows of one matrix, whose numbers lie side by side, and a panel of columns of the
-/// other, copied so that the columns lie side by side. Each number is a chain of its own, so either
-/// matrix may give the panels: the tile of `b^T a^T` is that of `a b`, turned.
-struct Blocks<'a> {
-    size: [usize; 3],
-    block: usize,
-    rows: Matrix<'a>,
-    columns: Matrix<'a>,
-    out: &'a mut [f32],
-    /// Step from one row to the next, and from one column.
-    to: [usize; 2],
-    add: bool,
-}
-
-/// Rows of a tile.
-const TALL: usize = 6;
-/// Vectors of a panel that fit a first-level cache.
-const PART: usize = 384;
-/// Vectors of unfinished chains of a panel that are too many to be kept.
-const MANY: usize = 4096;
-/// Columns of the widest tile: four vectors of sixteen.
-const WIDEST_TILE: usize = 64;
-
-impl<'a> Blocks<'a> {
-    fn new(
-        [m, k, n]: [usize; 3],
-        block: usize,
-        a: &Matrix<'a>,
-        b: &Matrix<'a>,
-        out: &'a mut [f32],
-        add: bool,
-    ) -> Self {
-        // numbers that are copied one by one; vectors are copied sixteen times as fast
-        let alone = |step: usize, numbers: usize| if step == 1 { numbers / 16 } else { numbers };
-        let turn = |numbers: usize, step: usize| if step == 1 { 0 } else { numbers };
-        let straight = alone(b.by_column, k * n) + turn(m * k, a.by_column);
-        let turned = alone(a.by_row, m * k) + turn(k * n, b.by_row) + m * n;
-        let (block, turned) = (block.min(k), turned < straight);
-        let matrices = (Matrix { ..*a }, Matrix { ..*b });
-        let (size, rows, columns, to) = match turned {
-            false => ([m, k, n], matrices.0, matrices.1, [n, 1]),
-            true => (
-                [n, k, m],
-                matrices.1.transposed(),
-                matrices.0.transposed(),
-                [1, n],
-            ),
-        };
-        Self {
-            size,
-            block,
-            rows,
-            columns,
-            out,
-            to,
-            add,
-        }
-    }
-
-    /// Computes the columns from `first` on, which `V` vectors hold.
-    #[inline(always)]
-    fn panel<S: Strip, const V: usize>(
-        &mut self,
-        strip: S,
-        rows: &Matrix<'_>,
-        panel: &mut [f32],
-        first: usize,
-    ) {
-        let ([m, k, n], wide) = (self.size, V * S::WIDTH);
-        let columns = wide.min(n - first);
-        pack(&mut panel[..k * wide], wide, columns, &self.columns, first);
-        let [by_row, by_column] = self.to;
-        let whole = columns == wide && by_column == 1;
-        let mut tile = [[0.0; WIDEST_TILE]; TALL];
-        // a part of a block at a time, whose panel fits a first-level cache; the chains go on, and
-        // those of many rows would fill the cache in its place
-        let part = if V * m <= MANY { PART / V } else { self.block };
-        let longest = self.block.min(k);
-        let unfinished = if longest > part {
-            m.next_multiple_of(TALL) * wide
-        } else {
-            0
-        };
-        let mut chains = Buffer::any(unfinished);
-        for block in (0..k).step_by(self.block) {
-            let block_end = k.min(block + self.block);
-            for from in (block..block_end).step_by(part) {
-                let length = part.min(block_end - from);
-                let panel = &panel[from * wide..][..length * wide];
-                let last = from + length == block_end;
-                for row in (0..m).step_by(TALL) {
-                    let count = TALL.min(m - row);
-                    let mut sums = [[strip.splat(0.0); V]; TALL];
-                    if from > block {
-                        let chains = &chains[row * wide..][..TALL * wide];
-                        for r in 0..TALL {
-                            for v in 0..V {
-                                sums[r][v] = strip.load(&chains[r * wide + v * S::WIDTH..]);
-                            }
-                        }
-                    }
-                    // a tile of fewer rows computes its last one several times
-                    let lines: [&[f32]; TALL] = std::array::from_fn(|r| {
-                        &rows.values[(row + r.min(count - 1)) * rows.by_row + from..][..length]
-                    });
-                    match count {
-                        ..=2 => {
-                            let few = [sums[0], sums[1]];
-                            let few = sums_of_tile(strip, few, [lines[0], lines[1]], panel);
-                            sums[..2].copy_from_slice(&few);
-                        }
-                        _ => sums = sums_of_tile(strip, sums, lines, panel),
-                    }
-                    if !last {
-                        let chains = &mut chains[row * wide..][..TALL * wide];
-                        for r in 0..TALL {
-                            for v in 0..V {
-                                strip.store(sums[r][v], &mut chains[r * wide + v * S::WIDTH..]);
-                            }
-                        }
-                        continue;
-                    }
-                    let add = self.add || block > 0;
-                    if whole {
-                        for r in 0..count {
-                            let to = &mut self.out[(row + r) * by_row + first..][..wide];
-                            for v in 0..V {
-                                let to = &mut to[v * S::WIDTH..];
-                                let sum = match add {
-                                    true => strip.add_each(strip.load(to), sums[r][v]),
-                                    false => sums[r][v],
-                                };
-                                strip.store(sum, to);
-                            }
-                        }
-                        continue;
-                    }
-                    for (line, sums) in tile.iter_mut().zip(&sums) {
-                        for v in 0..V {
-                            strip.store(sums[v], &mut line[v * S::WIDTH..]);
-                        }
-                    }
-                    for c in 0..columns {
-                        let to = &mut self.out[row * by_row + (first + c) * by_column..];
-                        let to = to.iter_mut().step_by(by_row);
-                        let numbers = tile.iter().map(|line| line[c]).take(count);
-                        match add {
-                            true => to.zip(numbers).for_each(|(to, x)| *to += x),
-                            false => to.zip(numbers).for_each(|(to, x)| *to = x),
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl Sweep for Blocks<'_> {
-    #[inline(always)]
-    fn sweep<E: Machine, W: Strip>(mut self, _: E, widest: W) {
-        let [m, k, n] = self.size;
-        let turned;
-        let rows = match self.rows.by_column {
-            1 => Matrix { ..self.rows },
-            _ => {
-                turned = turn(m, k, &self.rows);
-                matrix(&turned, k)
-            }
-        };
-        let many = W::SUMS >= 4 * TALL;
-        let mut panel = Buffer::any(k * W::WIDTH * if many { 4 } else { 2 });
-        let mut first = 0;
-        while first < n {
-            first += W::WIDTH
-                * match (n - first).div_ceil(W::WIDTH) {
-                    4.. if many => {
-                        self.panel::<W, 4>(widest, &rows, &mut panel, first);
-                        4
-                    }
-                    2.. => {
-                        self.panel::<W, 2>(widest, &rows, &mut panel, first);
-                        2
-                    }
-                    _ => {
-                        self.panel::<W, 1>(widest, &rows, &mut panel, first);
-                        1
-                    }
-                };
-        }
-    }
-}
-
-/// Numbers that are copied together when rows become columns: a line of a cache.
-const LINE: usize = 16;
-
-/// Copies `columns` columns from `first` on: number by number, the columns side by side, and zeros
-/// up to `wide`.
-#[inline(always)]
-fn pack(to: &mut [f32], wide: usize, columns: usize, from: &Matrix<'_>, first: usize) {
-    let values = &from.values[first * from.by_column..];
-    if from.by_column == 1 {
-        for (at, to) in to.chunks_exact_mut(wide).enumerate() {
-            let row = &values[at * from.by_row..][..columns];
-            let (to, rest) = to.split_at_mut(columns);
-            let (to_blocks, to_rest) = to.as_chunks_mut::<LANES>();
-            let (blocks, row_rest) = row.as_chunks::<LANES>();
-            to_blocks
-                .iter_mut()
-                .zip(blocks)
-                .for_each(|(to, x)| *to = *x);
-            to_rest
-                .iter_mut()
-                .zip(row_rest)
-                .for_each(|(to, x)| *to = *x);
-            rest.iter_mut().for_each(|to| *to = 0.0);
-        }
-        return;
-    }
-    for (block, to) in to.chunks_mut(LINE * wide).enumerate() {
-        for c in 0..wide {
-            let to = to[c..].iter_mut().step_by(wide);
-            match c < columns {
-                true => {
-                    let column = &values[c * from.by_column + block * LINE * from.by_row..];
-                    let column = column.iter().step_by(from.by_row);
-                    to.zip(column).for_each(|(to, x)| *to = *x);
-                }
-                false => to.for_each(|to| *to = 0.0),
-            }
-        }
-    }
-}
-
-/// Returns a matrix of `m x k` row by row.
-#[inline(always)]
-fn turn(m: usize, k: usize, from: &Matrix<'_>) -> Buffer {
-    let mut all = Buffer::any(m * k);
-    for (block, to) in all.chunks_mut(LINE * k).enumerate() {
-        let count = to.len() / k;
-        for at in 0..k {
-            let column = &from.values[block * LINE * from.by_row + at * from.by_column..];
-            let column = column.iter().step_by(from.by_row).take(count);
-            let to = to[at..].iter_mut().step_by(k);
-            to.zip(column).for_each(|(to, x)| *to = *x);
-        }
-    }
-    all
-}
-
-/// Returns the sums of some rows and a panel of `V` vectors of columns.
-#[inline(always)]
-fn sums_of_tile<S: Strip, const R: usize, const V: usize>(
-    strip: S,
-    mut sums: [[S::Vector; V]; R],
-    rows: [&[f32]; R],
-    panel: &[f32],
-) -> [[S::Vector; V]; R] {
-    let columns = panel.chunks_exact(V * S::WIDTH);
-    for (at, y) in columns.enumerate().take(rows[0].len()) {
-        let y: [S::Vector; V] = std::array::from_fn(
-            #[inline(always)]
-            |v| strip.load(&y[v * S::WIDTH..]),
-        );
-        for r in 0..R {
-            let x = strip.splat(rows[r][at]);
-            for v in 0..V {
-                sums[r][v] = strip.fused_each(x, y[v], sums[r][v]);
-            }
-        }
-    }
-    sums
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::{Plain, sweep_eights};
+    use crate::simd::{Plain, Sweep, sweep_eights};
     use fl_core::Stream;
     use std::collections::BTreeSet;
 
@@ -643,8 +369,8 @@ mod tests {
                         Order::Blocks(block) => {
                             let mut eights = plain.clone();
                             let size = [m, k, n];
-                            sweep_eights(Blocks::new(size, block, &a, &b, &mut eights, add));
-                            Blocks::new(size, block, &a, &b, &mut plain, add).sweep(Plain, Plain);
+                            sweep_eights(Blocks::new(size, block, a, b, &mut eights, add));
+                            Blocks::new(size, block, a, b, &mut plain, add).sweep(Plain, Plain);
                             let same = plain.iter().zip(&eights);
                             assert!(same.clone().all(|(x, y)| x.to_bits() == y.to_bits()));
                         }
