@@ -90,13 +90,17 @@ pub(super) fn relu_back(slope: &mut [f32], out: &[f32]) {
 /// Computes `relu?(a + b)`: the end of a residual block.
 pub fn add(record: &mut Record, a: &Value, b: &Value, relu: bool) -> Value {
     let floor = if relu { 0.0 } else { f32::NEG_INFINITY };
-    let data = Arc::new(vectorised(
+    let mut data = Buffer::any(a.data.len());
+    vectorised(
         #[inline(always)]
         || {
             let both = a.data.iter().zip(b.data.iter());
-            Buffer::collect(both.map(|(x, y)| at_least(x + y, floor)))
+            data.iter_mut()
+                .zip(both)
+                .for_each(|(sum, (x, y))| *sum = at_least(x + y, floor));
         },
-    ));
+    );
+    let data = Arc::new(data);
     let (out, to) = (data.clone(), [a.key.clone(), b.key.clone()]);
     let key = record.note(
         a.key.is_some() || b.key.is_some(),
