@@ -74,8 +74,10 @@ impl<'a> Blocks<'a> {
         let columns = first..n.min(first + wide);
         pack(&mut panel[..k * wide], wide, &columns, &self.columns);
         // a part of a block at a time, whose panel fits a first-level cache; the chains go on, and
-        // those of many rows would fill the cache in its place
-        let part = if V * m <= MANY { PART / V } else { self.block };
+        // those of many rows would fill the cache in its place (measured: vectors of eight gain
+        // nothing by parts)
+        let parts = S::WIDTH > LANES && V * m <= MANY;
+        let part = if parts { PART / V } else { self.block };
         let kept = self.block.min(k) > part;
         let mut chains = Buffer::any(if kept {
             m.next_multiple_of(TALL) * wide
