@@ -39,22 +39,46 @@ impl Drop for BufferScope {
 pub struct Buffer(Vec<f32>);
 
 impl Buffer {
-    /// Returns an empty buffer with room for `n` numbers.
-    pub fn room(n: usize) -> Self {
+    fn spare(n: usize) -> Option<Vec<f32>> {
         let fits = |v: &Vec<f32>| (n..=n + n / 4).contains(&v.capacity());
         let spare = (n >= LARGE).then(|| {
             SPARE.with_borrow_mut(|spare| {
                 spare.iter().rposition(fits).map(|at| spare.swap_remove(at))
             })
         });
-        Self(spare.flatten().unwrap_or_else(|| Vec::with_capacity(n)))
+        spare.flatten()
+    }
+
+    /// Returns an empty buffer with room for `n` numbers.
+    pub fn room(n: usize) -> Self {
+        let mut own = Self::spare(n).unwrap_or_else(|| Vec::with_capacity(n));
+        own.clear();
+        Self(own)
     }
 
     /// Returns a buffer of `n` numbers, all `value`.
     pub fn filled(n: usize, value: f32) -> Self {
-        let mut buffer = Self::room(n);
-        buffer.0.resize(n, value);
-        buffer
+        match Self::spare(n) {
+            Some(mut own) => {
+                own.clear();
+                own.resize(n, value);
+                Self(own)
+            }
+            None => Self(vec![value; n]),
+        }
+    }
+
+    /// Returns a buffer of `n` numbers that the caller writes over, whatever they are now.
+    pub fn any(n: usize) -> Self {
+        let mut own = Self::spare(n).unwrap_or_default();
+        match own.capacity() {
+            0 => own = vec![0.0; n],
+            _ => own.resize(n, 0.0),
+        }
+        if cfg!(debug_assertions) {
+            own.fill(f32::NAN);
+        }
+        Self(own)
     }
 
     /// Collects the numbers of `values`.
@@ -85,8 +109,7 @@ impl From<Vec<f32>> for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if self.0.capacity() >= LARGE {
-            let mut own = std::mem::take(&mut self.0);
-            own.clear();
+            let own = std::mem::take(&mut self.0);
             // fails only at the end of the thread, and then `own` is simply freed
             let _ = SPARE.try_with(|spare| spare.borrow_mut().push(own));
         }

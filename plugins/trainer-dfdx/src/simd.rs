@@ -2,12 +2,6 @@
 //!
 //! All machines give the same bits: a sum has [`LANES`] lanes whatever the width of a vector, and
 //! each multiply-add rounds once ([`Machine`]).
-//!
-//! A convolution spends its time in two loops, written here once for every geometry. A sum of
-//! shifted rows ([`shifted_sums`]) computes the output and the gradient by the input. A table of
-//! dot products between shifted rows ([`shifted_dots`]) computes the gradient by the weights.
-//! Nothing is unfolded into columns first (im2col): for the small channel counts of federated
-//! models that costs as much memory traffic as the product itself.
 
 use fl_core::portable::Fused;
 use pulp::{Arch, Simd, WithSimd};
@@ -38,65 +32,95 @@ pub fn vectorised<R>(f: impl FnOnce() -> R) -> R {
     Arch::new().dispatch(Run(f))
 }
 
-/// The instructions of a processor. All have the same results.
-pub trait Machine: Copy {
-    /// Eight numbers.
-    type Eight: Copy;
-    /// Returns eight times this number.
-    fn splat(self, x: f32) -> Self::Eight;
-    /// Returns the first eight numbers.
-    fn load(self, from: &[f32]) -> Self::Eight;
-    /// Writes over the first eight numbers.
-    fn store(self, x: Self::Eight, to: &mut [f32]);
+/// Vectors whose lanes do not meet. Each lane computes a number of its own, so the width of a vector
+/// changes no bit.
+pub trait Strip: Copy {
+    /// A vector.
+    type Vector: Copy;
+    /// Numbers of a vector.
+    const WIDTH: usize;
+    /// Vectors of sums that the registers hold, beside the factors: 12 of 16, 24 of 32.
+    const SUMS: usize;
+    /// Returns a vector of this number.
+    fn splat(self, x: f32) -> Self::Vector;
+    /// Returns the first numbers.
+    fn load(self, from: &[f32]) -> Self::Vector;
+    /// Writes over the first numbers.
+    fn store(self, x: Self::Vector, to: &mut [f32]);
     /// Returns `a + b`, each.
-    fn add_each(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+    fn add_each(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Returns `a * b + c`, each rounded once.
-    fn fused_each(self, a: Self::Eight, b: Self::Eight, c: Self::Eight) -> Self::Eight;
+    fn fused_each(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+    /// Returns [`at_least`] of `x + addend` and `floor`, each.
+    fn rectified(self, x: Self::Vector, addend: f32, floor: f32) -> Self::Vector;
+}
+
+/// The instructions of a processor, with vectors of [`LANES`]. All have the same results.
+pub trait Machine: Strip {
     /// Returns the sum: the halves are added, then their halves, then theirs.
-    fn sum(self, x: Self::Eight) -> f32;
+    fn sum(self, x: Self::Vector) -> f32;
     /// Returns `a * b + c`, rounded once.
     fn fused(self, a: f32, b: f32, c: f32) -> f32;
 }
 
-/// A processor with fused multiply-adds; a vector has `LANES / N` numbers.
+/// A processor with fused multiply-adds: a vector is `N` of its registers, of which `SUMS` vectors
+/// may be sums.
 #[derive(Clone, Copy)]
-struct Vectors<S, const N: usize>(S);
+struct Vectors<S, const N: usize, const SUMS: usize>(S);
 
-impl<S: Simd, const N: usize> Machine for Vectors<S, N> {
-    type Eight = [S::f32s; N];
+impl<S: Simd, const N: usize, const SUMS: usize> Strip for Vectors<S, N, SUMS> {
+    type Vector = [S::f32s; N];
+    const WIDTH: usize = S::F32_LANES * N;
+    const SUMS: usize = SUMS;
     #[inline(always)]
-    fn splat(self, x: f32) -> Self::Eight {
+    fn splat(self, x: f32) -> Self::Vector {
         [self.0.splat_f32s(x); N]
     }
     #[inline(always)]
-    fn load(self, from: &[f32]) -> Self::Eight {
-        let vectors = S::as_simd_f32s(&from[..LANES]).0;
+    fn load(self, from: &[f32]) -> Self::Vector {
+        let vectors = S::as_simd_f32s(&from[..Self::WIDTH]).0;
         std::array::from_fn(
             #[inline(always)]
             |i| vectors[i],
         )
     }
     #[inline(always)]
-    fn store(self, x: Self::Eight, to: &mut [f32]) {
-        let vectors = S::as_mut_simd_f32s(&mut to[..LANES]).0;
+    fn store(self, x: Self::Vector, to: &mut [f32]) {
+        let vectors = S::as_mut_simd_f32s(&mut to[..Self::WIDTH]).0;
         vectors[..N].copy_from_slice(&x[..N]);
     }
     #[inline(always)]
-    fn add_each(self, a: Self::Eight, b: Self::Eight) -> Self::Eight {
+    fn add_each(self, a: Self::Vector, b: Self::Vector) -> Self::Vector {
         std::array::from_fn(
             #[inline(always)]
             |i| self.0.add_f32s(a[i], b[i]),
         )
     }
     #[inline(always)]
-    fn fused_each(self, a: Self::Eight, b: Self::Eight, c: Self::Eight) -> Self::Eight {
+    fn fused_each(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector {
         std::array::from_fn(
             #[inline(always)]
             |i| self.0.mul_add_f32s(a[i], b[i], c[i]),
         )
     }
     #[inline(always)]
-    fn sum(self, x: Self::Eight) -> f32 {
+    fn rectified(self, x: Self::Vector, addend: f32, floor: f32) -> Self::Vector {
+        let (addend, floor) = (self.0.splat_f32s(addend), self.0.splat_f32s(floor));
+        std::array::from_fn(
+            #[inline(always)]
+            |i| {
+                let sum = self.0.add_f32s(x[i], addend);
+                let below = self.0.less_than_f32s(sum, floor);
+                self.0.select_f32s(below, floor, sum)
+            },
+        )
+    }
+}
+
+impl<S: Simd, const N: usize, const SUMS: usize> Machine for Vectors<S, N, SUMS> {
+    #[inline(always)]
+    fn sum(self, x: Self::Vector) -> f32 {
+        const { assert!(S::F32_LANES * N == LANES, "a vector of another width") };
         let mut x = x;
         let mut n = N;
         while n > 1 {
@@ -117,30 +141,39 @@ impl<S: Simd, const N: usize> Machine for Vectors<S, N> {
 #[derive(Clone, Copy)]
 pub struct Plain;
 
-impl Machine for Plain {
-    type Eight = [f32; LANES];
+impl Strip for Plain {
+    type Vector = [f32; LANES];
+    const WIDTH: usize = LANES;
+    const SUMS: usize = 12;
     #[inline(always)]
-    fn splat(self, x: f32) -> Self::Eight {
+    fn splat(self, x: f32) -> Self::Vector {
         [x; LANES]
     }
     #[inline(always)]
-    fn load(self, from: &[f32]) -> Self::Eight {
+    fn load(self, from: &[f32]) -> Self::Vector {
         std::array::from_fn(|i| from[i])
     }
     #[inline(always)]
-    fn store(self, x: Self::Eight, to: &mut [f32]) {
+    fn store(self, x: Self::Vector, to: &mut [f32]) {
         to[..LANES].copy_from_slice(&x);
     }
     #[inline(always)]
-    fn add_each(self, a: Self::Eight, b: Self::Eight) -> Self::Eight {
+    fn add_each(self, a: Self::Vector, b: Self::Vector) -> Self::Vector {
         std::array::from_fn(|i| a[i] + b[i])
     }
     #[inline(always)]
-    fn fused_each(self, a: Self::Eight, b: Self::Eight, c: Self::Eight) -> Self::Eight {
+    fn fused_each(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector {
         std::array::from_fn(|i| f32::fused(a[i], b[i], c[i]))
     }
     #[inline(always)]
-    fn sum(self, x: Self::Eight) -> f32 {
+    fn rectified(self, x: Self::Vector, addend: f32, floor: f32) -> Self::Vector {
+        x.map(|x| at_least(x + addend, floor))
+    }
+}
+
+impl Machine for Plain {
+    #[inline(always)]
+    fn sum(self, x: Self::Vector) -> f32 {
         ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]))
     }
     #[inline(always)]
@@ -157,7 +190,7 @@ pub trait Work {
     fn run<M: Machine>(self, machine: M) -> Self::Output;
 }
 
-/// Runs `work` with the best instructions of this machine.
+/// Runs `work` with the best instructions of this machine for vectors of [`LANES`].
 pub fn run<W: Work>(work: W) -> W::Output {
     #[cfg(target_arch = "x86_64")]
     if let Some(simd) = pulp::x86::V3::try_new() {
@@ -178,8 +211,50 @@ impl<W: Work, const N: usize> WithSimd for On<W, N> {
     type Output = W::Output;
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> W::Output {
-        const { assert!(S::F32_LANES * N == LANES, "a vector of another width") };
-        self.0.run(Vectors::<S, N>(simd))
+        self.0.run(Vectors::<S, N, 12>(simd))
+    }
+}
+
+/// What runs on [`Strip`]s.
+pub trait Sweep {
+    /// Runs it on vectors of [`LANES`] numbers, and on the widest of the machine. Must be marked
+    /// `#[inline(always)]`, as all that it calls.
+    fn sweep<E: Machine, W: Strip>(self, eights: E, widest: W);
+}
+
+/// Runs `work` with the best instructions of this machine.
+pub fn sweep(work: impl Sweep) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(simd) = pulp::x86::V4::try_new() {
+        return simd.vectorize(Wide(simd, work));
+    }
+    sweep_eights(work);
+}
+
+/// Runs `work` with the best instructions of this machine for vectors of [`LANES`] only.
+pub fn sweep_eights(work: impl Sweep) {
+    struct Short<W>(W);
+    impl<W: Sweep> Work for Short<W> {
+        type Output = ();
+        #[inline(always)]
+        fn run<M: Machine>(self, machine: M) {
+            self.0.sweep(machine, machine);
+        }
+    }
+    run(Short(work))
+}
+
+/// Work on vectors of sixteen, and of eight in as many registers.
+#[cfg(target_arch = "x86_64")]
+struct Wide<W>(pulp::x86::V4, W);
+
+#[cfg(target_arch = "x86_64")]
+impl<W: Sweep> pulp::NullaryFnOnce for Wide<W> {
+    type Output = ();
+    #[inline(always)]
+    fn call(self) {
+        let Self(simd, work) = self;
+        work.sweep(Vectors::<_, 1, 24>(*simd), Vectors::<_, 1, 24>(simd));
     }
 }
 
@@ -187,6 +262,39 @@ impl<W: Work, const N: usize> WithSimd for On<W, N> {
 #[inline(always)]
 pub fn at_least(value: f32, floor: f32) -> f32 {
     if value < floor { floor } else { value }
+}
+
+/// Copies `count` rows of `width` numbers, every `by`-th number of `from`; rows begin `steps` apart
+/// in `to` and in `from`. A call of the system's function for each row of an image would take longer
+/// than the copy.
+#[inline(always)]
+pub fn copy_rows(to: &mut [f32], from: &[f32], [count, width, by]: [usize; 3], steps: [usize; 2]) {
+    for row in 0..count {
+        let to = &mut to[row * steps[0]..][..width];
+        let from = &from[row * steps[1]..];
+        match by {
+            1 => {
+                let from = &from[..width];
+                let (to_eights, to_rest) = to.as_chunks_mut::<LANES>();
+                let (eights, rest) = from.as_chunks::<LANES>();
+                to_eights
+                    .iter_mut()
+                    .zip(eights)
+                    .for_each(|(to, x)| *to = *x);
+                to_rest.iter_mut().zip(rest).for_each(|(to, x)| *to = *x);
+            }
+            2 => {
+                let (pairs, rest) = from[..from.len().min(2 * width)].as_chunks::<2>();
+                let (to, last) = to.split_at_mut(pairs.len());
+                to.iter_mut().zip(pairs).for_each(|(to, x)| *to = x[0]);
+                last.iter_mut().zip(rest).for_each(|(to, x)| *to = *x);
+            }
+            _ => {
+                let from = from.iter().step_by(by);
+                to.iter_mut().zip(from).for_each(|(to, x)| *to = *x);
+            }
+        }
+    }
 }
 
 /// Sums `f` over both slices in sixteen running sums: a fixed order that vectorises.
@@ -204,475 +312,15 @@ pub fn sum2(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
-/// Weights in the order that [`shifted_sums`] reads them.
-pub struct Packed {
-    rows: usize,
-    taps: usize,
-    values: Vec<f32>,
-}
-
-impl Packed {
-    /// Packs `weight(row, tap)` for every row and tap.
-    pub fn new(rows: usize, taps: usize, weight: impl Fn(usize, usize) -> f32) -> Self {
-        let mut values = Vec::with_capacity(rows * taps);
-        for (first, count) in row_blocks(rows) {
-            for tap in 0..taps {
-                values.extend((first..first + count).map(|row| weight(row, tap)));
-            }
-        }
-        Self { rows, taps, values }
-    }
-}
-
-/// Splits `n` into blocks of `largest` (2 or 3), then 2, then 1: (first, count).
-#[inline(always)]
-fn blocks(n: usize, largest: usize) -> impl Iterator<Item = (usize, usize)> {
-    let mut first = 0;
-    std::iter::from_fn(move || {
-        let left = n - first;
-        let count = if left >= largest {
-            largest
-        } else {
-            left.min(2)
-        };
-        first += count;
-        (count > 0).then_some((first - count, count))
-    })
-}
-
-/// Splits rows into blocks of 4, then 2, then 1. A last 6 stays in one block, because two would
-/// starve the multipliers.
-#[inline(always)]
-fn row_blocks(rows: usize) -> impl Iterator<Item = (usize, usize)> {
-    let mut first = 0;
-    std::iter::from_fn(move || {
-        let count = match rows - first {
-            6 => 6,
-            left if left >= 4 => 4,
-            left => left.min(2),
-        };
-        first += count;
-        (count > 0).then_some((first - count, count))
-    })
-}
-
-/// The needed numbers of a plane: `count` lines of `width`, with `step` from the start of one to
-/// the next.
-#[derive(Clone, Copy)]
-pub struct Lines {
-    /// Number of lines, at least 1.
-    pub count: usize,
-    /// Numbers in a line.
-    pub width: usize,
-    /// Step from one line to the next, at least `width`.
-    pub step: usize,
-}
-
-impl Lines {
-    /// Returns the numbers from the first to the last needed one.
-    pub fn span(&self) -> usize {
-        (self.count - 1) * self.step + self.width
-    }
-
-    /// Calls `f(first, eights, step)` for at most six times eight numbers at a time, `step` apart.
-    /// If lines are whole eights it skips the numbers between them, and computes them otherwise.
-    #[inline(always)]
-    fn vectors(&self, mut f: impl FnMut(usize, usize, usize)) {
-        let (runs, length, from_run, step) = if !self.width.is_multiple_of(LANES) {
-            (1, self.span().div_ceil(LANES), 0, LANES)
-        } else if self.width == LANES {
-            (1, self.count, 0, self.step)
-        } else {
-            (self.count, self.width / LANES, self.step, LANES)
-        };
-        for run in 0..runs {
-            for first in (0..length).step_by(6) {
-                f(run * from_run + first * step, (length - first).min(6), step);
-            }
-        }
-    }
-}
-
-/// Computes `out[row * ld + i] = sum over taps of weights[row, tap] * source[offsets[tap] + i]` for
-/// all `i` of `lines`. The numbers between the lines are undefined afterwards.
-///
-/// The span is rounded up to whole eights: `ld`, and the room after every offset, must be at least
-/// `round_up(span)`.
-pub fn shifted_sums(
-    weights: &Packed,
-    source: &[f32],
-    offsets: &[usize],
-    lines: Lines,
-    out: &mut [f32],
-    ld: usize,
-) {
-    assert!(
-        offsets.len() == weights.taps
-            && ld >= round_up(lines.span())
-            && out.len() >= weights.rows * ld,
-        "misshapen buffers"
-    );
-    run(Sums {
-        weights,
-        source,
-        offsets,
-        lines,
-        out,
-        ld,
-    });
-}
-
-struct Sums<'a> {
-    weights: &'a Packed,
-    source: &'a [f32],
-    offsets: &'a [usize],
-    lines: Lines,
-    out: &'a mut [f32],
-    ld: usize,
-}
-
-impl Work for Sums<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn run<M: Machine>(self, machine: M) {
-        let Self {
-            weights,
-            source,
-            offsets,
-            lines,
-            out,
-            ld,
-        } = self;
-        lines.vectors(
-            #[inline(always)]
-            |at, vectors, step| {
-                for (row, rows) in row_blocks(weights.rows) {
-                    let w = &weights.values[row * weights.taps..(row + rows) * weights.taps];
-                    let mut done = 0;
-                    while done < vectors {
-                        // twelve sums fill the sixteen registers; a last single vector would starve
-                        // the multipliers
-                        let v = match (rows, vectors - done) {
-                            (6, left) => left.min(2),
-                            (4, 4) => 2,
-                            (4, left) => left.min(3),
-                            (_, 6) => 6,
-                            (_, left) => left.min(3),
-                        };
-                        let from = at + done * step;
-                        let (x, out) = (&source[from..], &mut out[row * ld + from..]);
-                        let to = Target { out, ld, step };
-                        match (rows, v) {
-                            (6, 2) => sums_block::<M, 6, 2>(machine, w, x, offsets, to),
-                            (6, _) => sums_block::<M, 6, 1>(machine, w, x, offsets, to),
-                            (4, 3) => sums_block::<M, 4, 3>(machine, w, x, offsets, to),
-                            (4, 2) => sums_block::<M, 4, 2>(machine, w, x, offsets, to),
-                            (4, _) => sums_block::<M, 4, 1>(machine, w, x, offsets, to),
-                            (2, 6) => sums_block::<M, 2, 6>(machine, w, x, offsets, to),
-                            (2, 3) => sums_block::<M, 2, 3>(machine, w, x, offsets, to),
-                            (2, 2) => sums_block::<M, 2, 2>(machine, w, x, offsets, to),
-                            (2, _) => sums_block::<M, 2, 1>(machine, w, x, offsets, to),
-                            (_, 6) => sums_block::<M, 1, 6>(machine, w, x, offsets, to),
-                            (_, 3) => sums_block::<M, 1, 3>(machine, w, x, offsets, to),
-                            (_, 2) => sums_block::<M, 1, 2>(machine, w, x, offsets, to),
-                            (_, _) => sums_block::<M, 1, 1>(machine, w, x, offsets, to),
-                        }
-                        done += v;
-                    }
-                }
-            },
-        );
-    }
-}
-
-/// The destination of a block of sums: rows `ld` apart, vectors `step` apart.
-struct Target<'a> {
-    out: &'a mut [f32],
-    ld: usize,
-    step: usize,
-}
-
-#[inline(always)]
-fn sums_block<M: Machine, const R: usize, const V: usize>(
-    machine: M,
-    weights: &[f32],
-    source: &[f32],
-    offsets: &[usize],
-    Target { out, ld, step }: Target<'_>,
-) {
-    let mut acc = [[machine.splat(0.0); V]; R];
-    for (w, offset) in weights.as_chunks::<R>().0.iter().zip(offsets) {
-        let x: [M::Eight; V] = std::array::from_fn(
-            #[inline(always)]
-            |v| machine.load(&source[offset + v * step..]),
-        );
-        for r in 0..R {
-            let w = machine.splat(w[r]);
-            for v in 0..V {
-                acc[r][v] = machine.fused_each(w, x[v], acc[r][v]);
-            }
-        }
-    }
-    for r in 0..R {
-        for v in 0..V {
-            machine.store(acc[r][v], &mut out[r * ld + v * step..]);
-        }
-    }
-}
-
-/// Computes `out[row * taps + tap] += sum over samples s and i in 0..n of a[s][row * a_ld + i] *
-/// b[s][offsets[tap] + i]`.
-///
-/// Sample `s` of `a` starts at `s * a_sample`, of `b` at `s * b_sample`. `n` is rounded up to whole
-/// eights: `a` must be 0 there, and both must have the room.
-pub fn shifted_dots(
-    a: &Rows<'_>,
-    b: &Rows<'_>,
-    samples: usize,
-    offsets: &[usize],
-    n: usize,
-    out: &mut [f32],
-) {
-    assert!(out.len().is_multiple_of(offsets.len()), "misshapen buffers");
-    run(Dots {
-        a,
-        b,
-        samples,
-        offsets,
-        n,
-        out,
-    });
-}
-
-/// Rows of several samples in one buffer.
-pub struct Rows<'a> {
-    /// All numbers.
-    pub values: &'a [f32],
-    /// Step from one row of a sample to the next.
-    pub ld: usize,
-    /// Step from one sample to the next.
-    pub sample: usize,
-}
-
-struct Dots<'a> {
-    a: &'a Rows<'a>,
-    b: &'a Rows<'a>,
-    samples: usize,
-    offsets: &'a [usize],
-    n: usize,
-    out: &'a mut [f32],
-}
-
-impl Work for Dots<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn run<M: Machine>(self, machine: M) {
-        let Self {
-            a,
-            b,
-            samples,
-            offsets,
-            n,
-            out,
-        } = self;
-        let taps = offsets.len();
-        let size = Size {
-            samples,
-            n: n.next_multiple_of(LANES),
-            taps,
-        };
-        for (row, rows) in row_blocks(out.len() / taps) {
-            for (tap, count) in blocks(taps, if rows == 6 { 2 } else { 3 }) {
-                let (a_at, offsets, out) = (
-                    row * a.ld,
-                    &offsets[tap..tap + count],
-                    &mut out[row * taps + tap..],
-                );
-                match (rows, count) {
-                    (6, 2) => dots_block::<M, 6, 2>(machine, a, a_at, b, offsets, &size, out),
-                    (6, _) => dots_block::<M, 6, 1>(machine, a, a_at, b, offsets, &size, out),
-                    (4, 3) => dots_block::<M, 4, 3>(machine, a, a_at, b, offsets, &size, out),
-                    (4, 2) => dots_block::<M, 4, 2>(machine, a, a_at, b, offsets, &size, out),
-                    (4, _) => dots_block::<M, 4, 1>(machine, a, a_at, b, offsets, &size, out),
-                    (2, 3) => dots_block::<M, 2, 3>(machine, a, a_at, b, offsets, &size, out),
-                    (2, 2) => dots_block::<M, 2, 2>(machine, a, a_at, b, offsets, &size, out),
-                    (2, _) => dots_block::<M, 2, 1>(machine, a, a_at, b, offsets, &size, out),
-                    (_, 3) => dots_block::<M, 1, 3>(machine, a, a_at, b, offsets, &size, out),
-                    (_, 2) => dots_block::<M, 1, 2>(machine, a, a_at, b, offsets, &size, out),
-                    (_, _) => dots_block::<M, 1, 1>(machine, a, a_at, b, offsets, &size, out),
-                }
-            }
-        }
-    }
-}
-
-/// Samples, numbers in a row, taps in a row of the result.
-struct Size {
-    samples: usize,
-    n: usize,
-    taps: usize,
-}
-
-#[inline(always)]
-fn dots_block<M: Machine, const R: usize, const T: usize>(
-    machine: M,
-    a: &Rows<'_>,
-    a_at: usize,
-    b: &Rows<'_>,
-    offsets: &[usize],
-    size: &Size,
-    out: &mut [f32],
-) {
-    let mut acc = [[machine.splat(0.0); T]; R];
-    for s in 0..size.samples {
-        let (a_at, b_at) = (s * a.sample + a_at, s * b.sample);
-        let rows: [&[[f32; LANES]]; R] =
-            std::array::from_fn(|r| a.values[a_at + r * a.ld..][..size.n].as_chunks().0);
-        let taps: [&[[f32; LANES]]; T] =
-            std::array::from_fn(|t| b.values[b_at + offsets[t]..][..size.n].as_chunks().0);
-        for i in 0..size.n / LANES {
-            let x: [M::Eight; T] = std::array::from_fn(
-                #[inline(always)]
-                |t| machine.load(&taps[t][i]),
-            );
-            for r in 0..R {
-                let row = machine.load(&rows[r][i]);
-                for t in 0..T {
-                    acc[r][t] = machine.fused_each(row, x[t], acc[r][t]);
-                }
-            }
-        }
-    }
-    for r in 0..R {
-        for t in 0..T {
-            out[r * size.taps + t] += machine.sum(acc[r][t]);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn wave(n: usize, step: f32) -> Vec<f32> {
-        (0..n).map(|i| libm::sinf(i as f32 * step)).collect()
-    }
-
-    #[test]
-    fn both_loops_are_what_they_say_for_every_block_shape() {
-        for (rows, taps, n) in [
-            (1, 1, 1),
-            (2, 2, 9),
-            (3, 5, 31),
-            (4, 3, 32),
-            (7, 4, 50),
-            (6, 7, 100),
-            (9, 8, 65),
-            (10, 5, 17),
-        ] {
-            let ld = round_up(n);
-            let (source, weights) = (wave(2 * ld + taps, 0.7), wave(rows * taps, 0.3));
-            let offsets: Vec<usize> = (0..taps).map(|t| (t * 7) % (taps + 1)).collect();
-            let mut out = vec![9.0; rows * ld];
-            let packed = Packed::new(rows, taps, |r, t| weights[r * taps + t]);
-            let lines = Lines {
-                count: 1,
-                width: n,
-                step: n,
-            };
-            shifted_sums(&packed, &source, &offsets, lines, &mut out, ld);
-            for r in 0..rows {
-                for i in 0..n {
-                    let exact: f64 = (0..taps)
-                        .map(|t| {
-                            f64::from(weights[r * taps + t]) * f64::from(source[offsets[t] + i])
-                        })
-                        .sum();
-                    assert!(
-                        (f64::from(out[r * ld + i]) - exact).abs() < 1e-5,
-                        "{rows} {taps} {n}: row {r}, {i}"
-                    );
-                }
-            }
-
-            let mut a = vec![0.0; 2 * rows * ld];
-            for row in a.chunks_mut(ld) {
-                row[..n].copy_from_slice(&wave(n, 0.9));
-            }
-            let mut dots = vec![1.0; rows * taps];
-            let (all_a, all_b) = (
-                Rows {
-                    values: &a,
-                    ld,
-                    sample: rows * ld,
-                },
-                Rows {
-                    values: &source,
-                    ld,
-                    sample: 5,
-                },
-            );
-            let source_long = wave(3 * ld + taps + 5, 0.7);
-            let all_b = Rows {
-                values: &source_long,
-                ..all_b
-            };
-            shifted_dots(&all_a, &all_b, 2, &offsets, n, &mut dots);
-            for (at, dot) in dots.iter().enumerate() {
-                let (r, t) = (at / taps, at % taps);
-                let term = |s: usize, i: usize| {
-                    f64::from(a[s * rows * ld + r * ld + i])
-                        * f64::from(source_long[s * 5 + offsets[t] + i])
-                };
-                let exact: f64 = 1.0
-                    + (0..2)
-                        .flat_map(|s| (0..n).map(move |i| (s, i)))
-                        .map(|(s, i)| term(s, i))
-                        .sum::<f64>();
-                assert!(
-                    (f64::from(*dot) - exact).abs() < 1e-4,
-                    "{rows} {taps} {n}: {dot} for {exact}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn exact_lines_of_whole_vectors_are_the_same_numbers_as_one_long_run() {
-        for (rows, count, width, step) in [
-            (1, 7, 8, 12),
-            (2, 9, 16, 16),
-            (6, 8, 8, 12),
-            (7, 13, 24, 28),
-            (16, 5, 48, 53),
-            (3, 4, 11, 13),
-        ] {
-            let lines = Lines { count, width, step };
-            let (ld, taps) = (round_up(lines.span()), 9);
-            let (source, weights) = (wave(ld + 2 * step + 3, 0.7), wave(rows * taps, 0.3));
-            let offsets: Vec<usize> = (0..taps).map(|t| t / 3 * step + t % 3).collect();
-            let packed = Packed::new(rows, taps, |r, t| weights[r * taps + t]);
-            let sums = |lines: Lines| {
-                let mut out = vec![9.0; rows * ld];
-                shifted_sums(&packed, &source, &offsets, lines, &mut out, ld);
-                out
-            };
-            let long = Lines {
-                count: 1,
-                width: lines.span(),
-                step: 1,
-            };
-            let (got, wanted) = (sums(lines), sums(long));
-            for (row, line) in (0..rows).flat_map(|r| (0..count).map(move |l| (r, l))) {
-                let place = row * ld + line * step..row * ld + line * step + width;
-                assert_eq!(got[place.clone()], wanted[place], "{rows}x{count}x{width}");
-            }
-        }
-    }
-
     #[test]
     fn a_sum_in_sixteen_strands_is_a_sum() {
-        let x = wave(77, 0.37);
+        let x = (0..77)
+            .map(|i| libm::sinf(i as f32 * 0.37))
+            .collect::<Vec<f32>>();
         let exact: f64 = x.iter().map(|v| f64::from(*v) * f64::from(*v)).sum();
         assert!((f64::from(sum2(&x, &x, |a, b| a * b)) - exact).abs() < 1e-5);
     }

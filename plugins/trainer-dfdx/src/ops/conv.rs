@@ -2,11 +2,10 @@
 
 use super::grid::{Grid, Shape};
 use super::product::{matrix, product};
+use super::shifted::{Lines, Needed, Packed, Rows, Sink, needed_sums, shifted_dots, shifted_sums};
 use super::{channel_sums, relu_back};
 use crate::buffer::Buffer;
-use crate::simd::{
-    Lines, Packed, Rows, at_least, round_up, shifted_dots, shifted_sums, vectorised,
-};
+use crate::simd::{LANES, copy_rows, round_up, vectorised};
 use crate::tape::{Record, Value, Weights};
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,34 +37,37 @@ pub fn conv2d(
     let w = &weights.data[weight.clone()];
     let packed = Packed::new(shape.out, shape.taps(), |o, tap| w[o * shape.taps() + tap]);
     let offsets = grid.offsets();
-    let (mut plane, mut sums) = (
-        vec![0.0; grid.input_len()],
-        vec![0.0; shape.out * grid.run()],
-    );
-    let mut data = Buffer::filled(x.rows * size_out, 0.0);
+    let lines = grid.lines();
+    let places = size_out / shape.out;
+    let row = if lines.are_whole() { 0 } else { grid.run() };
+    let (mut plane, mut sums) = (vec![0.0; grid.input_len()], vec![0.0; shape.out * row]);
+    let zeros = vec![0.0; if bias.is_none() { shape.out } else { 0 }];
+    let addends = bias
+        .as_ref()
+        .map_or(&zeros[..], |b| &weights.data[b.clone()]);
+    let floor = if relu { 0.0 } else { f32::NEG_INFINITY };
+    let finish = Some((addends, floor));
+    let mut data = Buffer::any(x.rows * size_out);
     let samples = x.data.chunks_exact(size_in);
     for (sample, out) in samples.zip(data.chunks_exact_mut(size_out)) {
         grid.place_input(sample, &mut plane);
-        shifted_sums(
-            &packed,
-            &plane,
-            &offsets,
-            grid.lines(),
-            &mut sums,
-            grid.run(),
-        );
-        let channels = out.chunks_exact_mut(size_out / shape.out);
-        for (o, (out, sums)) in channels.zip(sums.chunks_exact(grid.run())).enumerate() {
-            let b = bias.as_ref().map_or(0.0, |b| weights.data[b.start + o]);
-            let floor = if relu { 0.0 } else { f32::NEG_INFINITY };
+        let (to, ld) = match row {
+            0 => (&mut *out, places),
+            ld => (&mut sums[..], ld),
+        };
+        let sink = Sink {
+            out: to,
+            ld,
+            finish,
+        };
+        shifted_sums(&packed, &plane, &offsets, lines, sink);
+        if row > 0 {
+            let size = [shape.out_height(), shape.out_width(), 1];
             vectorised(
                 #[inline(always)]
                 || {
-                    let rows = out.chunks_exact_mut(shape.out_width());
-                    for (out, sums) in rows.zip(sums.chunks(grid.ld)) {
-                        for (out, sum) in out.iter_mut().zip(sums) {
-                            *out = at_least(sum + b, floor);
-                        }
+                    for (out, sums) in out.chunks_exact_mut(places).zip(sums.chunks_exact(row)) {
+                        copy_rows(out, sums, size, [shape.out_width(), grid.ld]);
                     }
                 },
             );
@@ -88,7 +90,7 @@ pub fn conv2d(
         let want_weights = weights.key.is_some();
         if let Some(mut examples) = grads.examples().filter(|_| want_weights) {
             let bias = bias.unwrap_or(weight.end..weight.end);
-            let (places, taps) = (size_out / shape.out, shape.taps());
+            let taps = shape.taps();
             let unfolds = places * taps <= UNFOLDED;
             let mut columns = vec![0.0; if unfolds { places * taps } else { 0 }];
             examples.add_each([weight, bias], |row, [by_weight, by_bias]| {
@@ -137,12 +139,7 @@ pub fn conv2d(
             let all = grads.weights(key)?;
             all[weight.clone()].copy_from_slice(&back.weight_slope);
             if let Some(bias) = &bias {
-                channel_sums(
-                    &slope,
-                    shape.out,
-                    size_out / shape.out,
-                    &mut all[bias.clone()],
-                );
+                channel_sums(&slope, shape.out, places, &mut all[bias.clone()]);
             }
         }
         match &x.key {
@@ -156,6 +153,26 @@ pub fn conv2d(
         shape: vec![shape.out, shape.out_height(), shape.out_width()],
         key,
     }
+}
+
+/// Returns which taps of an input's gradient read more than the zeros around an output's gradient,
+/// if many read only these: a kernel without padding that is large beside its image.
+fn needed(grid: &Grid, offsets: &[usize]) -> Option<Needed> {
+    let Shape {
+        height,
+        width,
+        stride,
+        ..
+    } = grid.shape;
+    if stride > 1 || grid.ld != width || !(height * width).is_multiple_of(LANES) {
+        return None;
+    }
+    // the first and the last number of a plane that may be other than 0
+    let (first, end) = (grid.lead(), grid.lead() + grid.outputs());
+    Needed::new(height * width, offsets.len(), |tap, numbers| {
+        let from = offsets[tap] % grid.slope_plane();
+        from + numbers.end <= first || from + numbers.start >= end
+    })
 }
 
 /// Writes the inputs of each place of a sample, `places x taps`.
@@ -210,11 +227,15 @@ struct Back<'a> {
     /// For each phase: the weights of its taps with input channels as rows, and where they start to
     /// read a gradient.
     turned: Vec<(Packed, Vec<usize>)>,
+    /// The taps that read no padding, if that spares work.
+    needed: Option<Needed>,
     inputs: Vec<f32>,
     slopes: Vec<f32>,
     sums: Vec<f32>,
     weight_slope: Vec<f32>,
     input_slope: Buffer,
+    /// Samples whose `input_slope` is there.
+    done: usize,
 }
 
 impl<'a> Back<'a> {
@@ -224,19 +245,23 @@ impl<'a> Back<'a> {
         } else {
             Vec::new()
         };
-        let input_slope = Buffer::room(if x.key.is_some() { x.data.len() } else { 0 });
+        let input_slope = Buffer::any(if x.key.is_some() { x.data.len() } else { 0 });
         let (inputs, slopes, sums) = (Vec::new(), Vec::new(), Vec::new());
         let weight_slope = vec![0.0; weight.len()];
         Self {
             grid,
             x,
             offsets: grid.offsets(),
+            needed: turned
+                .first()
+                .and_then(|(_, offsets)| needed(grid, offsets)),
             turned,
             inputs,
             slopes,
             sums,
             weight_slope,
             input_slope,
+            done: 0,
         }
     }
 
@@ -289,13 +314,17 @@ impl<'a> Back<'a> {
             0.0,
         );
         for (at, s) in samples.enumerate() {
-            for o in 0..shape.out {
-                let from = &slope[(s * shape.out + o) * height * width..][..height * width];
-                let to = &mut self.slopes[at * grid.slope_len() + o * plane + grid.lead()..];
-                for (y, row) in from.chunks_exact(width).enumerate() {
-                    to[y * grid.ld..][..width].copy_from_slice(row);
-                }
-            }
+            let from = &slope[s * shape.out * height * width..];
+            let to = &mut self.slopes[at * grid.slope_len() + grid.lead()..];
+            vectorised(
+                #[inline(always)]
+                || {
+                    for o in 0..shape.out {
+                        let (to, from) = (&mut to[o * plane..], &from[o * height * width..]);
+                        copy_rows(to, from, [height, width, 1], [grid.ld, width]);
+                    }
+                },
+            );
             if inputs_too {
                 let sample = &self.x.data[s * size_in..][..size_in];
                 grid.place_input(
@@ -340,39 +369,67 @@ impl<'a> Back<'a> {
             },
         ) = (self.grid, self.grid.shape);
         let (first, count) = grid.input_span();
+        let size = channels * height * width;
+        let lines = Lines {
+            count: height,
+            width,
+            step: grid.ld,
+        };
+        // without a stride all inputs lie on one plane, row by row
+        if stride == 1 && lines.are_whole() {
+            let [(packed, offsets)] = &self.turned[..] else {
+                unreachable!("a stride of 1 has one phase");
+            };
+            for sample in self.slopes.chunks_exact(grid.slope_len()).take(samples) {
+                let sink = Sink {
+                    out: &mut self.input_slope[self.done * size..][..size],
+                    ld: height * width,
+                    finish: None,
+                };
+                match &self.needed {
+                    Some(taps) => needed_sums(packed, sample, offsets, taps, lines, sink),
+                    None => shifted_sums(packed, sample, offsets, lines, sink),
+                }
+                self.done += 1;
+            }
+            return;
+        }
         let ld = round_up(count);
         let lines = Lines {
             count: 1,
-            width: count,
-            step: count,
+            width: ld,
+            step: ld,
         };
         self.sums.resize(self.turned.len() * channels * ld, 0.0);
         for sample in self.slopes.chunks_exact(grid.slope_len()).take(samples) {
-            for ((packed, offsets), sums) in self
-                .turned
-                .iter()
-                .zip(self.sums.chunks_exact_mut(channels * ld))
-            {
-                shifted_sums(packed, sample, offsets, lines, sums, ld);
+            let phases = self.sums.chunks_exact_mut(channels * ld);
+            for ((packed, offsets), out) in self.turned.iter().zip(phases) {
+                let sink = Sink {
+                    out,
+                    ld,
+                    finish: None,
+                };
+                shifted_sums(packed, sample, offsets, lines, sink);
             }
-            let start = self.input_slope.len();
-            self.input_slope
-                .extend(std::iter::repeat_n(0.0, channels * height * width));
-            let (out, sums) = (&mut self.input_slope[start..], &self.sums);
-            grid.stretches(|phase, place, at, count| {
-                for c in 0..channels {
-                    let from = &sums[(phase * channels + c) * ld + place - first..][..count];
-                    let to = &mut out[c * height * width + at..];
-                    if stride == 1 {
-                        to[..count].copy_from_slice(from);
-                    } else {
-                        to.iter_mut()
-                            .step_by(stride)
-                            .zip(from)
-                            .for_each(|(t, f)| *t = *f);
-                    }
+            let (out, sums) = (
+                &mut self.input_slope[self.done * size..][..size],
+                &self.sums,
+            );
+            self.done += 1;
+            // inputs that no output depends on
+            out.fill(0.0);
+            for block in grid.blocks() {
+                let [rows, columns, by] = block.size;
+                let from = &sums[block.phase * channels * ld + block.place - first..];
+                for (c, y) in (0..channels).flat_map(|c| (0..rows).map(move |y| (c, y))) {
+                    let from = &from[c * ld + y * block.steps[0]..][..columns];
+                    let to = &mut out[c * height * width + block.start + y * block.steps[1]..];
+                    to.iter_mut()
+                        .step_by(by)
+                        .zip(from)
+                        .for_each(|(t, f)| *t = *f);
                 }
-            });
+            }
         }
     }
 }

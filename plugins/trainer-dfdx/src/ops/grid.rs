@@ -3,11 +3,12 @@
 //! Images are laid out on a grid on which every tap of the kernel is a *shift*. Rows follow one
 //! another with the padding between them (the zeros that end one row begin the next). A stride of
 //! `s` splits the grid into `s x s` phases, of which a tap reads one. Output, input gradient and
-//! weight gradient are then sums and dot products of shifted rows, see [`crate::simd`]. Columns of
+//! weight gradient are then sums and dot products of shifted rows, see [`super::shifted`]. Columns of
 //! the grid that are no output are computed and dropped: 1/(width + 1) of the work for a padded 3x3
 //! kernel.
 
-use crate::simd::{Lines, round_up};
+use super::shifted::Lines;
+use crate::simd::{copy_rows, round_up, vectorised};
 
 /// The shape of a convolution: `channels x height x width` in, `out` channels of `kernel x kernel`
 /// taps.
@@ -44,6 +45,20 @@ impl Shape {
     pub fn taps(&self) -> usize {
         self.channels * self.kernel * self.kernel
     }
+}
+
+/// Inputs of one phase.
+pub struct Block {
+    /// The phase.
+    pub phase: usize,
+    /// Where the first lies on the phase's plane.
+    pub place: usize,
+    /// Where the first lies in a channel of a sample.
+    pub start: usize,
+    /// Rows, columns, and the step from one column to the next in the sample.
+    pub size: [usize; 3],
+    /// Steps from one row to the next, on the plane and in the sample.
+    pub steps: [usize; 2],
 }
 
 /// The layout of a convolution.
@@ -131,9 +146,8 @@ impl Grid {
             .collect()
     }
 
-    /// Visits the segments of input rows that any output depends on, with the phase, the position
-    /// on its plane and the step: `f(phase, place, start in the sample's channel, length, step)`.
-    pub fn stretches(&self, mut f: impl FnMut(usize, usize, usize, usize)) {
+    /// Returns the blocks of a channel of input that any output depends on: one for each phase.
+    pub fn blocks(&self) -> impl Iterator<Item = Block> + use<> {
         let Shape {
             height,
             width,
@@ -141,26 +155,31 @@ impl Grid {
             pad,
             ..
         } = self.shape;
-        let (y_end, x_end) = (
-            self.shape.out_height() + self.reach,
-            self.shape.out_width() + self.reach,
-        );
-        for y in
-            (0..height).filter(|y| (y + pad) % stride < self.phases && (y + pad) / stride < y_end)
-        {
-            for first in (0..stride.min(width)).filter(|x| (x + pad) % stride < self.phases) {
-                let count = (width - first)
-                    .div_ceil(stride)
-                    .min(x_end.saturating_sub((first + pad) / stride));
-                let place = self.shift(y + pad, first + pad);
-                f(
-                    self.phase(y + pad, first + pad),
-                    place,
-                    y * width + first,
-                    count,
-                );
+        // first input of a residue, and the number of them that lie before the end of the outputs
+        let along = move |size: usize, end: usize, residue: usize| {
+            let first = (residue + stride - pad % stride) % stride;
+            let last = end.saturating_sub((first + pad) / stride);
+            (first, size.saturating_sub(first).div_ceil(stride).min(last))
+        };
+        let ends = [self.shape.out_height(), self.shape.out_width()].map(|n| n + self.reach);
+        let grid = *self;
+        let blocks = (0..self.phases * self.phases).map(move |phase| {
+            let (y, rows) = along(height, ends[0], phase / grid.phases);
+            let (x, columns) = along(width, ends[1], phase % grid.phases);
+            // rows without a gap are one row
+            let size = match columns == grid.ld && columns == width && rows > 0 {
+                true => [1, rows * columns, 1],
+                false => [rows, columns, stride],
+            };
+            Block {
+                phase,
+                place: grid.shift(y + pad, x + pad),
+                start: y * width + x,
+                size,
+                steps: [grid.ld, stride * width],
             }
-        }
+        });
+        blocks.filter(|block| block.size[0] * block.size[1] > 0)
     }
 
     /// Lays out one sample. Leaves the padding, which is 0 from the start.
@@ -169,23 +188,21 @@ impl Grid {
             channels,
             height,
             width,
-            stride,
             ..
         } = self.shape;
         let plane = self.plane();
-        self.stretches(|phase, place, start, count| {
-            for c in 0..channels {
-                let to = &mut out[(phase * channels + c) * plane + place..][..count];
-                let from = &sample[c * height * width + start..];
-                if stride == 1 {
-                    to.copy_from_slice(&from[..count]);
-                } else {
-                    to.iter_mut()
-                        .zip(from.iter().step_by(stride))
-                        .for_each(|(t, f)| *t = *f);
-                }
-            }
-        });
+        for block in self.blocks() {
+            vectorised(
+                #[inline(always)]
+                || {
+                    for c in 0..channels {
+                        let to = &mut out[(block.phase * channels + c) * plane + block.place..];
+                        let from = &sample[c * height * width + block.start..];
+                        copy_rows(to, from, block.size, block.steps);
+                    }
+                },
+            );
+        }
     }
 
     /// Returns the zeros before the first number of an output gradient.

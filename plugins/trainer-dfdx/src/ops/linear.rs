@@ -3,7 +3,7 @@
 use super::product::{matrix, product, product_as};
 use super::{channel_sums, relu_back};
 use crate::buffer::Buffer;
-use crate::simd::at_least;
+use crate::simd::{at_least, vectorised};
 use crate::tape::{Record, Value, Weights};
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,8 +19,14 @@ pub fn linear(
 ) -> Value {
     let (rows, inputs) = (x.rows, x.width());
     let outputs = weight.len() / inputs;
-    let mut data: Buffer = match &bias {
-        Some(bias) => weights.data[bias.clone()].repeat(rows).into(),
+    let mut data = match &bias {
+        Some(bias) => {
+            let mut data = Buffer::any(rows * outputs);
+            let bias = &weights.data[bias.clone()];
+            data.chunks_exact_mut(outputs)
+                .for_each(|row| row.copy_from_slice(bias));
+            data
+        }
         None => Buffer::filled(rows * outputs, 0.0),
     };
     let w = matrix(&weights.data[weight.clone()], inputs);
@@ -35,7 +41,10 @@ pub fn linear(
         true,
     );
     if relu {
-        data.iter_mut().for_each(|v| *v = at_least(*v, 0.0));
+        vectorised(
+            #[inline(always)]
+            || data.iter_mut().for_each(|v| *v = at_least(*v, 0.0)),
+        );
     }
     let data = Arc::new(data);
 
@@ -47,7 +56,7 @@ pub fn linear(
         }
         let g = matrix(&slope, outputs);
         if let Some(key) = &x.key {
-            let mut back = Buffer::filled(rows * inputs, 0.0);
+            let mut back = Buffer::any(rows * inputs);
             let w = matrix(&weights.data[weight.clone()], inputs);
             let size = [rows, outputs, inputs];
             product_as(as_rows, size, &g, &w, &mut back, false);

@@ -3,6 +3,7 @@
 //!
 //! [`Record`]: crate::tape::Record
 
+mod blocks;
 mod conv;
 mod grid;
 mod layer_norm;
@@ -11,6 +12,7 @@ mod norm;
 mod pointwise;
 mod pool;
 mod product;
+mod shifted;
 #[cfg(test)]
 mod tests;
 mod words;

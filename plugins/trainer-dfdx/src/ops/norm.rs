@@ -1,5 +1,6 @@
 //! Batch normalisation (Ioffe and Szegedy 2015), with PyTorch's constants.
 
+use super::pointwise::{BLOCK, keep_positive};
 use super::relu_back;
 use crate::buffer::Buffer;
 use crate::simd::{at_least, sum2, vectorised};
@@ -50,110 +51,97 @@ pub fn batch_norm(
     let run = x.width() / channels;
     let count = x.rows * run;
     let from_batch = matches!(statistics, Statistics::Batch { .. });
-    let (means, scales): (Vec<f32>, Vec<f32>) = match statistics {
-        Statistics::Running { mean, variance } => (
-            mean.to_vec(),
-            variance
-                .iter()
-                .map(|v| 1.0 / (v + EPSILON).sqrt())
-                .collect(),
-        ),
+    ensure!(
+        !from_batch || count > 1,
+        Problem::Shape(one_number(&x.shape))
+    );
+    let (means, variances) = match statistics {
+        Statistics::Running { mean, variance } => (mean.to_vec(), variance.to_vec()),
         Statistics::Batch { mean, variance } => {
-            ensure!(count > 1, Problem::Shape(one_number(&x.shape)));
-            let found: Vec<(f32, f32)> = (0..channels)
-                .map(|c| moments(x, c, channels, run))
-                .collect();
-            for (c, (m, v)) in found.iter().enumerate() {
-                let unbiased = v * count as f32 / (count - 1) as f32;
-                mean[c] += MOMENTUM * (m - mean[c]);
+            let found = moments(x, channels, run);
+            for c in 0..channels {
+                let unbiased = found.1[c] * count as f32 / (count - 1) as f32;
+                mean[c] += MOMENTUM * (found.0[c] - mean[c]);
                 variance[c] += MOMENTUM * (unbiased - variance[c]);
             }
             found
-                .into_iter()
-                .map(|(m, v)| (m, 1.0 / (v + EPSILON).sqrt()))
-                .unzip()
         }
     };
+    let scales: Vec<f32> = variances
+        .iter()
+        .map(|v| 1.0 / (v + EPSILON).sqrt())
+        .collect();
     let floor = if relu { 0.0 } else { f32::NEG_INFINITY };
-    let mut data = Buffer::filled(x.data.len(), 0.0);
-    for (i, (to, from)) in data
-        .chunks_exact_mut(run)
-        .zip(x.data.chunks_exact(run))
-        .enumerate()
-    {
-        let c = i % channels;
-        let (weight, shift) = of_channel(&affine, weights, c);
-        let (mean, factor) = (means[c], scales[c] * weight);
-        vectorised(
-            #[inline(always)]
-            || {
+    let mut data = Buffer::any(x.data.len());
+    vectorised(
+        #[inline(always)]
+        || {
+            let planes = data.chunks_exact_mut(run).zip(x.data.chunks_exact(run));
+            for ((to, from), c) in planes.zip((0..channels).cycle()) {
+                let (weight, shift) = of_channel(&affine, weights, c);
+                let (mean, factor) = (means[c], scales[c] * weight);
                 to.iter_mut()
                     .zip(from)
-                    .for_each(|(y, x)| *y = at_least((x - mean) * factor + shift, floor))
-            },
-        );
-    }
+                    .for_each(|(y, x)| *y = at_least((x - mean) * factor + shift, floor));
+            }
+        },
+    );
     let data = Arc::new(data);
 
     let wanted = x.key.is_some() || (weights.key.is_some() && affine.is_some());
     let (out, rows, shape) = (data.clone(), x.rows, x.shape.clone());
     let (x, weights) = (x.clone(), weights.clone());
     let key = record.note(wanted, move |mut slope, grads| {
-        if relu {
-            relu_back(&mut slope, &out);
-        }
-        let sums = |slope: &[f32], x: &[f32], by_weight: &mut [f32], by_bias: &mut [f32]| {
-            for (i, (g, x)) in slope.chunks_exact(run).zip(x.chunks_exact(run)).enumerate() {
-                let c = i % channels;
-                let mean = means[c];
-                vectorised(
-                    #[inline(always)]
-                    || {
-                        by_bias[c] += sum2(g, g, |g, _| g);
-                        by_weight[c] += sum2(g, x, |g, x| g * (x - mean));
-                    },
-                );
-            }
-            by_weight.iter_mut().zip(&scales).for_each(|(w, s)| *w *= s);
-        };
+        // the rectifier's slope and the sums, plane by plane
+        let floor = relu.then_some(&out[..]);
         let (mut by_weight, mut by_bias) = (vec![0.0; channels], vec![0.0; channels]);
         let examples = grads.examples();
-        if examples.is_none() {
-            sums(&slope, &x.data, &mut by_weight, &mut by_bias);
-        }
-        if let (Some(mut examples), Some(_), Some(affine)) = (examples, &weights.key, &affine) {
-            let width = channels * run;
-            examples.add_each(affine.clone(), |row, [by_weight, by_bias]| {
-                let of = row * width..(row + 1) * width;
-                sums(&slope[of.clone()], &x.data[of], by_weight, by_bias);
-            });
-        }
-        if x.key.is_some() {
-            for (i, (g, x)) in slope
-                .chunks_exact_mut(run)
-                .zip(x.data.chunks_exact(run))
-                .enumerate()
-            {
-                let c = i % channels;
-                let (mean, factor) = (means[c], scales[c] * of_channel(&affine, &weights, c).0);
-                // mean and variance of the batch depend on every number in it; running ones do not
-                let n = if from_batch {
-                    count as f32
-                } else {
-                    f32::INFINITY
-                };
-                let (level, tilt) = (by_bias[c] / n, by_weight[c] * scales[c] / n);
-                vectorised(
-                    #[inline(always)]
-                    || {
-                        g.iter_mut()
-                            .zip(x)
-                            .for_each(|(g, x)| *g = factor * (*g - level - (x - mean) * tilt))
-                    },
-                );
+        let single = examples.is_some();
+        match (examples, &weights.key, &affine) {
+            (Some(mut examples), Some(_), Some(affine)) => {
+                let width = channels * run;
+                examples.add_each(affine.clone(), |row, [by_weight, by_bias]| {
+                    let of = row * width..(row + 1) * width;
+                    let floor = floor.map(|out| &out[of.clone()]);
+                    let slope = &mut slope[of.clone()];
+                    sums(slope, floor, &x.data[of], &means, run, [by_weight, by_bias]);
+                    by_weight.iter_mut().zip(&scales).for_each(|(w, s)| *w *= s);
+                });
+            }
+            (Some(_), ..) => {
+                if let Some(out) = floor {
+                    relu_back(&mut slope, out);
+                }
+            }
+            (None, ..) => {
+                let to = [&mut by_weight[..], &mut by_bias];
+                sums(&mut slope, floor, &x.data, &means, run, to);
+                by_weight.iter_mut().zip(&scales).for_each(|(w, s)| *w *= s);
             }
         }
-        if grads.examples().is_some() {
+        if x.key.is_some() {
+            // mean and variance of the batch depend on every number in it; running ones do not
+            let n = if from_batch {
+                count as f32
+            } else {
+                f32::INFINITY
+            };
+            vectorised(
+                #[inline(always)]
+                || {
+                    let planes = slope.chunks_exact_mut(run).zip(x.data.chunks_exact(run));
+                    for ((g, x), c) in planes.zip((0..channels).cycle()) {
+                        let (weight, _) = of_channel(&affine, &weights, c);
+                        let (mean, factor) = (means[c], scales[c] * weight);
+                        let (level, tilt) = (by_bias[c] / n, by_weight[c] * scales[c] / n);
+                        g.iter_mut()
+                            .zip(x)
+                            .for_each(|(g, x)| *g = factor * (*g - level - (x - mean) * tilt));
+                    }
+                },
+            );
+        }
+        if single {
             return x.key.as_ref().map_or(Ok(()), |key| grads.give(key, slope));
         }
         if let (Some(key), Some([weight, bias])) = (&weights.key, affine) {
@@ -186,17 +174,58 @@ fn of_channel(affine: &Option<[Range<usize>; 2]>, weights: &Weights, c: usize) -
     }
 }
 
-/// Returns mean and biased variance of one channel. Two passes: the difference of two large sums
-/// would cancel the variance.
-fn moments(x: &Value, channel: usize, channels: usize, run: usize) -> (f32, f32) {
-    let runs = || x.data.chunks_exact(run).skip(channel).step_by(channels);
-    let n = (x.rows * run) as f64;
+/// Keeps the slope where `out` is above 0, and adds the sums over each channel of `slope (x - mean)`
+/// and of `slope` to `to`.
+fn sums(
+    slope: &mut [f32],
+    out: Option<&[f32]>,
+    x: &[f32],
+    means: &[f32],
+    run: usize,
+    [by_weight, by_bias]: [&mut [f32]; 2],
+) {
+    let mut block = [0.0; BLOCK];
     vectorised(
         #[inline(always)]
         || {
-            let mean = (runs().map(|r| f64::from(sum2(r, r, |v, _| v))).sum::<f64>() / n) as f32;
-            let spread = |r: &[f32]| f64::from(sum2(r, r, |v, _| (v - mean) * (v - mean)));
-            (mean, (runs().map(spread).sum::<f64>() / n) as f32)
+            let planes = slope.chunks_exact_mut(run).zip(x.chunks_exact(run));
+            for (at, (slope, x)) in planes.enumerate() {
+                let c = at % means.len();
+                if let Some(out) = out {
+                    keep_positive(slope, &out[at * run..][..run], &mut block);
+                }
+                by_weight[c] += sum2(slope, x, |g, x| g * (x - means[c]));
+                by_bias[c] += sum2(slope, slope, |g, _| g);
+            }
         },
-    )
+    );
+}
+
+/// Returns means and biased variances of all channels. Two passes: the difference of two large sums
+/// would cancel the variance.
+fn moments(x: &Value, channels: usize, run: usize) -> (Vec<f32>, Vec<f32>) {
+    let n = (x.rows * run) as f64;
+    let mean_of = |term: &dyn Fn(&[f32], usize) -> f32| {
+        let mut sums = vec![0.0; channels];
+        for (plane, c) in x.data.chunks_exact(run).zip((0..channels).cycle()) {
+            sums[c] += f64::from(term(plane, c));
+        }
+        sums.iter()
+            .map(|sum| (sum / n) as f32)
+            .collect::<Vec<f32>>()
+    };
+    let means = mean_of(&|plane, _| {
+        vectorised(
+            #[inline(always)]
+            || sum2(plane, plane, |v, _| v),
+        )
+    });
+    let variances = mean_of(&|plane, c| {
+        let mean = means[c];
+        vectorised(
+            #[inline(always)]
+            || sum2(plane, plane, |v, _| (v - mean) * (v - mean)),
+        )
+    });
+    (means, variances)
 }

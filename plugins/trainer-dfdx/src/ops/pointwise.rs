@@ -61,36 +61,46 @@ pub fn activate(record: &mut Record, x: &Value, f: Activation) -> Value {
     }
 }
 
+/// Numbers that [`keep_positive`] writes at once.
+pub(super) const BLOCK: usize = 256;
+
 /// Keeps the gradient where the output of a relu is positive. Uses a separate block. If the choice
 /// between a number and 0 overwrites the number, the compiler emits masked stores, which cost AMD's
 /// processors ten times as much.
+#[inline(always)]
+pub(super) fn keep_positive(slope: &mut [f32], out: &[f32], block: &mut [f32; BLOCK]) {
+    for (slope, out) in slope.chunks_mut(BLOCK).zip(out.chunks(BLOCK)) {
+        let kept = &mut block[..slope.len()];
+        for ((kept, g), y) in kept.iter_mut().zip(&*slope).zip(out) {
+            *kept = if *y > 0.0 { *g } else { 0.0 };
+        }
+        slope.copy_from_slice(kept);
+    }
+}
+
+/// [`keep_positive`] for a whole batch.
 pub(super) fn relu_back(slope: &mut [f32], out: &[f32]) {
-    const BLOCK: usize = 256;
     let mut block = [0.0; BLOCK];
     vectorised(
         #[inline(always)]
-        || {
-            for (slope, out) in slope.chunks_mut(BLOCK).zip(out.chunks(BLOCK)) {
-                let kept = &mut block[..slope.len()];
-                for ((kept, g), y) in kept.iter_mut().zip(&*slope).zip(out) {
-                    *kept = if *y > 0.0 { *g } else { 0.0 };
-                }
-                slope.copy_from_slice(kept);
-            }
-        },
+        || keep_positive(slope, out, &mut block),
     );
 }
 
 /// Computes `relu?(a + b)`: the end of a residual block.
 pub fn add(record: &mut Record, a: &Value, b: &Value, relu: bool) -> Value {
     let floor = if relu { 0.0 } else { f32::NEG_INFINITY };
-    let data = Arc::new(vectorised(
+    let mut data = Buffer::any(a.data.len());
+    vectorised(
         #[inline(always)]
         || {
             let both = a.data.iter().zip(b.data.iter());
-            Buffer::collect(both.map(|(x, y)| at_least(x + y, floor)))
+            data.iter_mut()
+                .zip(both)
+                .for_each(|(sum, (x, y))| *sum = at_least(x + y, floor));
         },
-    ));
+    );
+    let data = Arc::new(data);
     let (out, to) = (data.clone(), [a.key.clone(), b.key.clone()]);
     let key = record.note(
         a.key.is_some() || b.key.is_some(),

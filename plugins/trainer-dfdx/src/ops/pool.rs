@@ -58,12 +58,20 @@ pub fn max_pool(record: &mut Record, x: &Value, shape: &PoolShape) -> Value {
             _ => largest(&x.data, shape, &mut data, &mut from),
         },
     );
-    let (to, len) = (x.key.clone(), x.data.len());
+    let (to, len, windows) = (x.key.clone(), x.data.len(), *shape);
     let key = record.note(to.is_some(), move |slope, grads| {
-        let mut back = Buffer::filled(len, 0.0);
-        from.iter()
-            .zip(slope.iter())
-            .for_each(|(at, g)| back[*at as usize] += g);
+        let [channels, height, width] = windows.out();
+        let mut back = Buffer::any(len);
+        let samples = from.chunks_exact(channels * height * width);
+        let samples = samples.zip(slope.chunks_exact(channels * height * width));
+        let size = channels * windows.height * windows.width;
+        for (i, (back, (from, slope))) in back.chunks_exact_mut(size).zip(samples).enumerate() {
+            back.fill(0.0);
+            let first = (i * size) as u32;
+            from.iter()
+                .zip(slope)
+                .for_each(|(at, g)| back[(at - first) as usize] += g);
+        }
         to.map_or(Ok(()), |to| grads.give(&to, back))
     });
     Value {

@@ -1,12 +1,14 @@
 //! Products of matrices, whose sums have one order on every processor and card.
 
-use crate::simd::{LANES, Machine, Work, run};
+use super::blocks::Blocks;
+use crate::simd::{LANES, Machine, Work, run, sweep};
 
 /// A matrix in a slice.
+#[derive(Clone, Copy)]
 pub(super) struct Matrix<'a> {
-    values: &'a [f32],
-    by_row: usize,
-    by_column: usize,
+    pub values: &'a [f32],
+    pub by_row: usize,
+    pub by_column: usize,
 }
 
 /// Returns a row-major matrix with `by_row` numbers from one row to the next.
@@ -19,11 +21,11 @@ pub(super) fn matrix(values: &[f32], by_row: usize) -> Matrix<'_> {
 }
 
 impl Matrix<'_> {
-    pub fn transposed(&self) -> Self {
+    pub fn transposed(self) -> Self {
         Self {
-            values: self.values,
             by_row: self.by_column,
             by_column: self.by_row,
+            ..self
         }
     }
 
@@ -123,14 +125,19 @@ pub fn product_as(
     if m * n * k == 0 {
         return;
     }
-    run(Product {
-        size: [m, k, n],
-        order: order([rows, k, n], a.steps(), b.steps()),
-        a,
-        b,
-        out,
-        add,
-    });
+    let order = order([rows, k, n], a.steps(), b.steps());
+    let size = [m, k, n];
+    match order {
+        Order::Blocks(block) => sweep(Blocks::new(size, block, *a, *b, out, add)),
+        _ => run(Product {
+            size,
+            order,
+            a,
+            b,
+            out,
+            add,
+        }),
+    }
 }
 
 struct Product<'a> {
@@ -151,15 +158,12 @@ impl Work for Product<'_> {
             Order::Column => self.column(machine),
             Order::Row => self.row(machine),
             Order::Lanes(block) => self.lanes(machine, block),
-            Order::Blocks(block) => self.blocks(machine, block),
+            Order::Blocks(_) => unreachable!("`Blocks` computes it"),
         }
     }
 }
 
-/// Rows and columns whose numbers are computed together: twelve sums of eight fill the registers.
-const TALL: usize = 6;
-const WIDE: usize = 2 * LANES;
-/// The same for dot products.
+/// Rows and columns of dot products that are computed together.
 const DOTS: usize = 3;
 
 impl Product<'_> {
@@ -268,47 +272,6 @@ impl Product<'_> {
             }
         }
     }
-
-    #[inline(always)]
-    fn blocks<M: Machine>(self, machine: M, block: usize) {
-        let [m, k, n] = self.size;
-        let (rows, columns) = (m.next_multiple_of(TALL), n.next_multiple_of(WIDE));
-        let (mut left, mut right) = (
-            vec![0.0; rows * block.min(k)],
-            vec![0.0; columns * block.min(k)],
-        );
-        for from in (0..k).step_by(block) {
-            let count = block.min(k - from);
-            pack::<TALL>(&mut left, m, count, [self.a.by_row, self.a.by_column], {
-                &self.a.values[from * self.a.by_column..]
-            });
-            pack::<WIDE>(&mut right, n, count, [self.b.by_column, self.b.by_row], {
-                &self.b.values[from * self.b.by_row..]
-            });
-            let add = self.add || from > 0;
-            for (j, right) in right
-                .chunks_exact(WIDE * count)
-                .enumerate()
-                .take(columns / WIDE)
-            {
-                for (i, left) in left
-                    .chunks_exact(TALL * count)
-                    .enumerate()
-                    .take(rows / TALL)
-                {
-                    let sums = tile(machine, left, right);
-                    let wide = WIDE.min(n - j * WIDE);
-                    for (r, sums) in sums.iter().enumerate().take(m - i * TALL) {
-                        let out = &mut self.out[(i * TALL + r) * n + j * WIDE..][..wide];
-                        match add {
-                            true => out.iter_mut().zip(sums).for_each(|(out, x)| *out += x),
-                            false => out.copy_from_slice(&sums[..wide]),
-                        }
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// Copies `count` numbers each of `lines` slices, padded with zeros to `width`, and zeros for
@@ -338,7 +301,7 @@ fn dots<M: Machine>(machine: M, a: &[f32], b: &[f32], width: usize) -> [[f32; DO
     let (a, b) = (lines(a, width), lines(b, width));
     let mut sums = [[machine.splat(0.0); DOTS]; DOTS];
     for at in 0..width / LANES {
-        let y: [M::Eight; DOTS] = std::array::from_fn(
+        let y: [M::Vector; DOTS] = std::array::from_fn(
             #[inline(always)]
             |c| machine.load(&b[c][at]),
         );
@@ -352,66 +315,10 @@ fn dots<M: Machine>(machine: M, a: &[f32], b: &[f32], width: usize) -> [[f32; DO
     sums.map(|sums| sums.map(|sum| machine.sum(sum)))
 }
 
-/// Packs `lines` lines of `count` numbers in panels of `N` lines: number by number, the lines side
-/// by side. The numbers of a last panel without a line are not read.
-#[inline(always)]
-fn pack<const N: usize>(
-    to: &mut [f32],
-    lines: usize,
-    count: usize,
-    [by_line, by_number]: [usize; 2],
-    from: &[f32],
-) {
-    for (panel, to) in to.chunks_exact_mut(N * count).enumerate() {
-        let first = panel * N;
-        if first >= lines {
-            break;
-        }
-        let whole = lines - first >= N;
-        for (at, to) in to.as_chunks_mut::<N>().0.iter_mut().enumerate() {
-            let from = &from[first * by_line + at * by_number..];
-            match (whole, by_line) {
-                (true, 1) => to.copy_from_slice(&from[..N]),
-                (true, _) => {
-                    for (line, to) in to.iter_mut().enumerate() {
-                        *to = from[line * by_line];
-                    }
-                }
-                (false, _) => {
-                    for (line, to) in to.iter_mut().enumerate().take(lines - first) {
-                        *to = from[line * by_line];
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Returns the sums for a panel of rows and one of columns.
-#[inline(always)]
-fn tile<M: Machine>(machine: M, left: &[f32], right: &[f32]) -> [[f32; WIDE]; TALL] {
-    let mut sums = [[machine.splat(0.0); 2]; TALL];
-    let (left, right) = (left.as_chunks::<TALL>().0, right.as_chunks::<WIDE>().0);
-    for (x, y) in left.iter().zip(right) {
-        let y = [machine.load(y), machine.load(&y[LANES..])];
-        for r in 0..TALL {
-            let x = machine.splat(x[r]);
-            sums[r][0] = machine.fused_each(x, y[0], sums[r][0]);
-            sums[r][1] = machine.fused_each(x, y[1], sums[r][1]);
-        }
-    }
-    let mut out = [[0.0; WIDE]; TALL];
-    for (out, sums) in out.iter_mut().zip(&sums) {
-        machine.store(sums[0], out);
-        machine.store(sums[1], &mut out[LANES..]);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::Plain;
+    use crate::simd::{Plain, Sweep, sweep_eights};
     use fl_core::Stream;
     use std::collections::BTreeSet;
 
@@ -458,15 +365,25 @@ mod tests {
                     let mut fast = before[..m * n].to_vec();
                     let mut plain = fast.clone();
                     product([m, k, n], &a, &b, &mut fast, add);
-                    Product {
-                        size: [m, k, n],
-                        a: &a,
-                        b: &b,
-                        out: &mut plain,
-                        add,
-                        order,
+                    match order {
+                        Order::Blocks(block) => {
+                            let mut eights = plain.clone();
+                            let size = [m, k, n];
+                            sweep_eights(Blocks::new(size, block, a, b, &mut eights, add));
+                            Blocks::new(size, block, a, b, &mut plain, add).sweep(Plain, Plain);
+                            let same = plain.iter().zip(&eights);
+                            assert!(same.clone().all(|(x, y)| x.to_bits() == y.to_bits()));
+                        }
+                        _ => Product {
+                            size: [m, k, n],
+                            a: &a,
+                            b: &b,
+                            out: &mut plain,
+                            add,
+                            order,
+                        }
+                        .run(Plain),
                     }
-                    .run(Plain);
                     let case = format!("{m} x {k} times {k} x {n}, {order:?}, add {add}");
                     assert!(
                         fast.iter()
