@@ -83,7 +83,7 @@ impl Parts {
 
     /// Returns whether this slot is filled for this client.
     pub fn has_for(&self, slot: &str, client: ClientId) -> bool {
-        self.find(slot, Some(client)).is_ok()
+        self.of(slot, Some(client)).is_some()
     }
 
     /// Returns the clients that have a part in this slot, such as `sign-flip for clients 0-1`.
@@ -250,14 +250,17 @@ impl Parts {
         }
     }
 
-    fn find(&self, slot: &str, client: Option<ClientId>) -> Result<&SlotAssignment> {
+    fn of(&self, slot: &str, client: Option<ClientId>) -> Option<&SlotAssignment> {
         let mut of_slot = self.filled.iter().filter(|f| f.slot == slot);
-        let fits = |f: &&SlotAssignment| match (&f.clients, client) {
+        of_slot.find(|f| match (&f.clients, client) {
             (Some(groups), Some(id)) => groups.iter().any(|g| g.contains(&id)),
             (Some(_), None) => false,
             (None, _) => true,
-        };
-        of_slot.find(fits).with_context(|| match client {
+        })
+    }
+
+    fn find(&self, slot: &str, client: Option<ClientId>) -> Result<&SlotAssignment> {
+        self.of(slot, client).with_context(|| match client {
             Some(id) => format!("parts.{slot} has nothing for client {id}"),
             None => format!(
                 "parts.{slot} has nothing for the server; leave out `clients` in one of its parts"

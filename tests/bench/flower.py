@@ -8,6 +8,8 @@
                                               begun anew, then the ServerApp is killed and the run gone on with: the digest of fl.run
     tests/bench/flower.py own                 five authenticated SuperNodes, each with a file of rows that nobody else has (census rows by FL_DATA_DIR)
                                               and a node's file: the digest of fl run with the same files
+    tests/bench/flower.py supernodes [N ..]   10, then 20, 40 .. authenticated SuperNodes, a client each, until a round takes over 60 s: seconds a round
+                                              and of the processor, memory
     tests/bench/flower.py overhead [NODES ..] seconds per round (median) in the simulation beside Flower's own FedAvg with the same payload
 """
 
@@ -19,6 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -179,6 +182,88 @@ parts: {{ model: {{ use: linear, lr: 0.05 }}, aggregator: {{ use: mean }} }}
     sys.exit(not same)
 
 
+def processes(name) -> list[Path]:
+    """The processes of this machine whose command has this in it."""
+    found = []
+    for one in Path("/proc").glob("[0-9]*"):
+        try:
+            found += [one] if name in (one / "cmdline").read_text() else []
+        except OSError:  # it has ended
+            pass
+    return found
+
+
+def megabytes(of) -> list[float]:
+    """Memory of each, with its share of pages that several have."""
+    found = []
+    for one in of:
+        try:
+            found.append(int(re.search(r"Pss:\s+(\d+)", (one / "smaps_rollup").read_text())[1]) / 1024)
+        except OSError:
+            pass
+    return found
+
+
+def processor_seconds(of) -> float:
+    try:
+        words = (of / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def supernodes(folder, *counts):
+    """As many real SuperNodes as this machine bears."""
+    from cluster import Cluster
+
+    import fl
+    from fl._tools import command
+
+    rounds, begun = 3, 0
+    command("new", "flower", "app", "--out", str(folder / "app"))
+    (app,) = (folder / "app").glob("*/spec.yaml")
+    with Cluster(folder) as cluster:
+        for n in map(int, counts or [10, 20, 40, 80, 160]):
+            while begun < n:
+                cluster.register(f"node-{begun}")
+                cluster.node(f"node-{begun}", {"clients": str(begun), "fl-home": str(folder / f"home-{begun}")})
+                begun += 1
+            spec = {
+                "name": "supernodes",
+                "seed": 1,
+                "data": {"set": {"blobs": {"features": 8, "train": n, "test": 8}}, "clients": n, "split": "iid"},
+                "protocol": {"use": "param-rounds", "rounds": rounds, "local": {"epochs": 1, "batch": 64}},
+                "parts": {"model": {"use": "linear", "lr": 0.1}, "aggregator": {"use": "mean"}},
+            }
+            app.write_text(json.dumps(spec))
+            here = fl.run(spec, quiet=True, out=folder / f"here-{n}")
+            run = cluster.run(folder / "app", out=str(folder / f"there-{n}"))
+            begins, apps, took, over = [], [[]], {}, threading.Event()
+
+            def watch(apps=apps, took=took, over=over):
+                while not over.wait(0.5):
+                    found = processes("flwr-clientapp")
+                    apps.append(megabytes(found))
+                    took.update((one, seconds) for one in found if (seconds := processor_seconds(one)))
+
+            watcher = threading.Thread(target=watch)
+            watcher.start()
+            for number in range(1, rounds + 1):
+                run.until(f"fl: round {number} of")
+                begins.append(time.monotonic())
+            over.set()
+            watcher.join()
+            nodes = sum(megabytes(processes("flower-supernode") + processes("flower-superexec"))) / n
+            there = run.outcome()
+            steps = sorted(b - a for a, b in zip(begins, begins[1:]))
+            print(
+                f"{n} SuperNodes: {steps[len(steps) // 2]:.1f} s a round, {sum(took.values()) / len(took):.1f} s of the processor an answer,",
+                f"{nodes:.0f} MB a node, at most {max(map(len, apps))} ClientApps at once with {max(map(sum, apps)):.0f} MB,",
+                "the digest of fl.run" if there["digest"] == here.digest else "ANOTHER DIGEST", flush=True)
+            if steps[len(steps) // 2] > 60:
+                return
+
+
 OURS = """
 import sys, json
 from flwr.simulation import run_simulation
@@ -239,7 +324,7 @@ def overhead(folder, *nodes):
 
 
 if __name__ == "__main__":
-    modes = {"specs": specs, "nodes": nodes, "faults": faults, "own": own, "overhead": overhead}
+    modes = {"specs": specs, "nodes": nodes, "faults": faults, "own": own, "supernodes": supernodes, "overhead": overhead}
     if len(sys.argv) < 2 or sys.argv[1] not in modes:
         sys.exit(__doc__)
     with tempfile.TemporaryDirectory(prefix="flower") as made:

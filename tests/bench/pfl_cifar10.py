@@ -1,37 +1,42 @@
-"""pfl-research's CIFAR-10 benchmark in pfl, in plain PyTorch, in Flower's simulation and here: processor seconds a round.
+"""pfl-research's CIFAR-10 benchmark in pfl, in plain PyTorch, in Flower's simulation and here: seconds a round.
 
     pip install pfl torch            # pfl takes Python 3.10 to 3.12
     pip install 'flwr[simulation]'   # for the column of Flower, which is left out otherwise
     cargo build --release
-    FL_DATA_DIR=.. python tests/bench/pfl_cifar10.py target/release/fl [ROUNDS] [cnn mlp softmax] [--without flower]
+    FL_DATA_DIR=.. python tests/bench/pfl_cifar10.py target/release/fl [ROUNDS] [cnn mlp softmax] [--threads N] [--without flower ..]
 
-1,000 users of 50 images (fewer if the files have fewer) dealt at random, 50 of them a round, one epoch in batches of 10, SGD with rate 0.1, the mean of the updates. The networks are
-pfl's CNN of 1.6 million numbers, an MLP with two layers of 200, and softmax regression; in all programs without dropout, which costs nothing beside
-the rest. Everything runs on one thread, programs in turn, and a round costs the difference of a run of ROUNDS + 1 rounds and one of a single round,
-divided by ROUNDS: so neither the start nor the reading of the set counts. Each program keeps its own habits: ours writes its journal, receipts
-and checkpoints, and hashes what crosses; pfl and plain PyTorch pass tensors in one process and keep nothing. No program evaluates.
+1,000 users of 50 images (fewer if the files have fewer) dealt at random, 50 of them a round, one epoch in batches of 10, SGD with rate 0.1, the
+mean of the updates. The networks are pfl's CNN of 1.6 million numbers, an MLP with two layers of 200, and softmax regression; in all programs
+without dropout, which costs nothing beside the rest. Programs run in turn, three times, each on N threads (1): PyTorch and pfl give them to the
+products, Flower and fl to clients. A round costs the difference of a run of ROUNDS + 1 rounds and one of a single round, divided by ROUNDS: so
+neither the start nor the reading of the set counts. Each program keeps its own habits: ours writes its journal, receipts and checkpoints, and hashes
+what crosses; pfl and plain PyTorch pass tensors in one process and keep nothing. No program evaluates. On a busy machine only the processor's
+seconds on one thread can be compared.
 """
 
 import contextlib
 import io
 import lzma
 import os
-import resource
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+THREADS = int(sys.argv[sys.argv.index("--threads") + 1]) if "--threads" in sys.argv else 1
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ[variable] = "1"  # before NumPy and PyTorch are loaded
+    os.environ[variable] = str(THREADS)  # before NumPy and PyTorch are loaded
 os.environ |= {"PFL_PYTORCH_DEVICE": "cpu", "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+# as flower.py: Ray gives its workers niceness 15 otherwise, and on a busy machine they never start
+os.environ["RAY_worker_niceness"] = "0"
 
 import numpy
 import torch
 from torch import nn
 
-torch.set_num_threads(1)
+torch.set_num_threads(THREADS)
 MOST, EACH, COHORT, BATCH, RATE, TIMES = 1000, 50, 50, 10, 0.1, 3
 # as pfl's: two convolutions without padding, a pool, and a hidden layer of 128
 NETS = {
@@ -65,9 +70,23 @@ def users():
     return [(images[at : at + EACH], labels[at : at + EACH]) for at in range(0, min(MOST, len(rows) // EACH) * EACH, EACH)]
 
 
-def cpu():
-    """Processor seconds of this process and of those that it has waited for."""
-    return sum(os.times()[:4])
+def clocks():
+    """Seconds of the processor, for this process and those that it has waited for, and of the wall's clock."""
+    return numpy.array([sum(os.times()[:4]), time.monotonic()])
+
+
+def descendants(pid):
+    """Processor seconds of this process and of all under it that run."""
+    stats = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            words = entry.read_text().rpartition(")")[2].split()
+            stats[int(entry.parent.name)] = int(words[1]), int(words[11]) + int(words[12])
+    of, some = 0, {pid}
+    while some:
+        of += sum(stats[one][1] for one in some)
+        some = {one for one, (parent, _) in stats.items() if parent in some}
+    return of / os.sysconf("SC_CLK_TCK")
 
 
 def train(model, images, labels):
@@ -80,7 +99,7 @@ def train(model, images, labels):
 
 def plain(name, data, rounds):
     model, draw = network(name), numpy.random.default_rng(1)
-    began = cpu()
+    began = clocks()
     for _ in range(rounds):
         before = [p.detach().clone() for p in model.parameters()]
         sums = [torch.zeros_like(p) for p in before]
@@ -95,7 +114,7 @@ def plain(name, data, rounds):
         with torch.no_grad():
             for p, s in zip(model.parameters(), sums):
                 p.copy_(s / COHORT)
-    return cpu() - began
+    return clocks() - began
 
 
 def pfl(name, data, rounds):
@@ -129,16 +148,15 @@ def pfl(name, data, rounds):
     backend = SimulatedBackend(training_data=federation, val_data=federation, postprocessors=[])
     # it evaluates models at users in the first round, which does not count
     params = NNAlgorithmParams(central_num_iterations=rounds, evaluation_frequency=rounds + 1, train_cohort_size=COHORT, val_cohort_size=0)
-    began = cpu()
+    began = clocks()
     how = NNTrainHyperParams(local_num_epochs=1, local_learning_rate=RATE, local_batch_size=BATCH)
     with contextlib.redirect_stdout(io.StringIO()):
         FederatedAveraging().run(params, backend, one, model_train_params=how, model_eval_params=None, callbacks=[])
-    return cpu() - began
+    return clocks() - began
 
 
-def flower(name, data, rounds):
-    """Flower's simulation with one client at a time; wall-clock seconds, for its processes are Ray's. The first round, in which they begin,
-    takes no part."""
+def flower(name, data, rounds, folder):
+    """Flower's simulation, a client on each thread. The first round, in which its processes begin, takes no part."""
     from flwr.client import ClientApp, NumPyClient
     from flwr.common import Context, ndarrays_to_parameters
     from flwr.server import ServerApp, ServerAppComponents, ServerConfig
@@ -155,21 +173,18 @@ def flower(name, data, rounds):
             with torch.no_grad():
                 for p, value in zip(model.parameters(), parameters):
                     p.copy_(torch.from_numpy(value.copy()))
-            folder = Path(tempfile.gettempdir()) / "fl-bench-users"
-            held = numpy.load(folder / f"{self.user}.npz")
+            held = numpy.load(f"{folder}/{self.user}.npz")
             train(model, torch.from_numpy(held["x"]), torch.from_numpy(held["y"]))
             return [p.detach().numpy() for p in model.parameters()], EACH, {}
 
-    folder = Path(tempfile.gettempdir()) / "fl-bench-users"
-    folder.mkdir(exist_ok=True)
     for user, (x, y) in enumerate(data):
-        numpy.savez(folder / f"{user}.npz", x=x.numpy(), y=y.numpy())
+        numpy.savez(f"{folder}/{user}.npz", x=x.numpy(), y=y.numpy())
     ends = []
 
     class Timed(FedAvg):
         def aggregate_fit(self, *args):
             out = super().aggregate_fit(*args)
-            ends.append(time.monotonic())
+            ends.append(numpy.array([descendants(os.getpid()), time.monotonic()]))
             return out
 
     def server(context: Context):
@@ -181,7 +196,7 @@ def flower(name, data, rounds):
     client = ClientApp(lambda context: Client(int(context.node_config["partition-id"])).to_client())
     run_simulation(
         ServerApp(server_fn=server), client, num_supernodes=len(data),
-        backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0}, "init_args": {"num_cpus": 1}})
+        backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0}, "init_args": {"num_cpus": THREADS}})
     return ends[-1] - ends[0]
 
 
@@ -194,20 +209,24 @@ def ours(program, name, users, rounds, folder):
         # only the last round is evaluated, in the run of one round as in the other
         "evaluate: {every: 1000000}\n")
     out = Path(folder) / f"run-{time.monotonic_ns()}"
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([program, "run", str(spec), "--threads", "1", "--json", "--out", str(out)], check=True, capture_output=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    began = clocks()
+    subprocess.run([program, "run", str(spec), "--threads", str(THREADS), "--json", "--out", str(out)], check=True, capture_output=True)
+    took = clocks() - began
+    shutil.rmtree(out)
+    return took
 
 
 def main():
-    words = [word for word in sys.argv[1:] if not word.startswith("--")]
-    without = sys.argv[sys.argv.index("--without") + 1 :] if "--without" in sys.argv else []
-    words = [word for word in words if word not in without]
-    program = words[0]
-    rounds = int(words[1]) if len(words) > 1 else 10
+    words = sys.argv[1:]
+    without = words[words.index("--without") + 1 :] if "--without" in words else []
+    words = words[: words.index("--without")] if without else words
+    if "--threads" in words:
+        at = words.index("--threads")
+        words = words[:at] + words[at + 2 :]
+    program, rounds = words[0], int(words[1]) if len(words) > 1 else 10
     data = users()
     peers = {"plain PyTorch": plain, "pfl": pfl}
+    peers = {peer: run for peer, run in peers.items() if peer not in without}
     for name in words[2:] or NETS:
         numbers = sum(p.numel() for p in network(name).parameters())
         took = {peer: [] for peer in [*peers, "fl"]}
@@ -216,17 +235,19 @@ def main():
                 for peer, run in peers.items():
                     took[peer].append((run(name, data, rounds + 1) - run(name, data, 1)) / rounds)
                 took["fl"].append((ours(program, name, len(data), rounds + 1, folder) - ours(program, name, len(data), 1, folder)) / rounds)
-        least = {peer: min(all) for peer, all in took.items()}
-        print(f"{name}, {numbers:,} numbers, {len(data)} users, processor seconds a round, one thread, the least of {TIMES}:")
-        for peer, seconds in least.items():
-            print(f"  {peer:14} {seconds:7.3f}  {seconds / least['fl']:5.2f} x", flush=True)
         if "flower" not in without:
             try:
-                seconds = flower(name, data, rounds) / rounds
+                with tempfile.TemporaryDirectory() as folder:
+                    took["Flower, once"] = [flower(name, data, rounds, folder) / rounds]
             except ImportError as error:
-                print(f"  Flower         left out: {error}")
-            else:
-                print(f"  {'Flower':14} {seconds:7.3f}  {seconds / least['fl']:5.2f} x (wall-clock seconds, one client at a time)", flush=True)
+                print(f"Flower is left out: {error}")
+        # the least of each clock by itself
+        least = {peer: numpy.min(all, axis=0) for peer, all in took.items()}
+        print(f"{name}, {numbers:,} numbers, {len(data)} users, {THREADS} thread(s), seconds a round, the least of {TIMES}:")
+        print(f"  {'':14} {'processor':>18} {'wall':>18}")
+        for peer, seconds in least.items():
+            shown = "  ".join(f"{one:8.3f} {one / own:5.2f} x" for one, own in zip(seconds, least["fl"]))
+            print(f"  {peer:14} {shown}", flush=True)
 
 
 if __name__ == "__main__":

@@ -177,7 +177,8 @@ impl Net {
         &self,
         mut tensors: BTreeMap<String, (Vec<usize>, T)>,
     ) -> Result<(Vec<f32>, Vec<f32>)> {
-        let (mut weights, mut buffers) = (vec![0.0; self.weights], vec![0.0; self.buffers]);
+        let mut weights = Vec::with_capacity(self.weights);
+        let mut buffers = Vec::with_capacity(self.buffers);
         for entry in &self.entries {
             let lacks = || Problem::Shape(format!("`{}` is missing", entry.name));
             let (shape, values) = tensors.remove(&entry.name).with_context(lacks)?;
@@ -193,7 +194,9 @@ impl Net {
             } else {
                 &mut buffers
             };
-            all[entry.range.clone()].copy_from_slice(values.as_ref());
+            // entries are in the order of their ranges, which leave no gaps
+            debug_assert_eq!(all.len(), entry.range.start);
+            all.extend_from_slice(values.as_ref());
         }
         match tensors.keys().next() {
             Some(name) => bail!(Problem::Shape(format!(
