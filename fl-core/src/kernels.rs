@@ -65,33 +65,11 @@ fn abreast<const K: usize>(
         * K
 }
 
-/// Allocates zeros for a result. A large one requests huge pages: otherwise the system spends
-/// longer on allocating 4 KiB pages than the sums take (10 clients x 10 million numbers: 20 of 60
-/// ms).
+/// Allocates zeros for a result, in huge pages in a library or program without
+/// [`HugePages`](crate::HugePages), too.
 fn room<T: Copy + Default>(n: usize) -> Vec<T> {
-    #[cfg_attr(
-        not(target_os = "linux"),
-        allow(unused_mut, reason = "only Linux is asked")
-    )]
     let mut out = vec![T::default(); n];
-    #[cfg(target_os = "linux")]
-    {
-        const HUGE: usize = 2 << 20;
-        let start = out.as_mut_ptr().cast::<u8>();
-        let skip = start.align_offset(HUGE);
-        let length = (size_of::<T>() * n).saturating_sub(skip) / HUGE * HUGE;
-        if length > 0 {
-            #[allow(
-                unsafe_code,
-                reason = "measured: a third off a mean of 10 million numbers"
-            )]
-            // SAFETY: the range lies inside `out`, which only this thread has yet, and the advice
-            // changes no contents.
-            unsafe {
-                libc::madvise(start.add(skip).cast(), length, libc::MADV_HUGEPAGE)
-            };
-        }
-    }
+    crate::huge_pages::request(out.as_mut_ptr().cast(), size_of::<T>() * n);
     out
 }
 

@@ -18,6 +18,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+#[global_allocator]
+static MEMORY: fl_core::HugePages = fl_core::HugePages;
+
 settings! {
     /// The weighted mean.
     pub struct Mean {}

@@ -13,6 +13,9 @@ use threads::Threads;
 
 mod threads;
 
+#[global_allocator]
+static MEMORY: fl_core::HugePages = fl_core::HugePages;
+
 fn params(client: usize, numbers: usize) -> Params {
     let value = |i: usize| (i % 1013) as f32 * 1e-3 + client as f32;
     let tensor = ArrayD::from_shape_fn(IxDyn(&[numbers]), |i| value(i[0]));

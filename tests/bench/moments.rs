@@ -6,6 +6,9 @@ use fl_core::Stream;
 use fl_plugin_accounting::pate::{Orders, epsilon, moments};
 use std::hint::black_box;
 
+#[global_allocator]
+static MEMORY: fl_core::HugePages = fl_core::HugePages;
+
 const QUERIES: usize = 1_000_000;
 
 /// `voters` votes over `classes`, most for the first.

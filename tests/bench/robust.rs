@@ -16,6 +16,9 @@ use threads::Threads;
 
 mod threads;
 
+#[global_allocator]
+static MEMORY: fl_core::HugePages = fl_core::HugePages;
+
 const CLIENTS: u32 = 50;
 const NUMBERS: usize = 1_000_000;
 

@@ -13,6 +13,9 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+#[global_allocator]
+static MEMORY: fl_core::HugePages = fl_core::HugePages;
+
 fn trainer(net: &str, input: &[usize], seed: u64) -> Dfdx {
     let make = BuildContext {
         task: Task {

@@ -17,6 +17,9 @@ use ndarray::Array2;
 use std::hint::black_box;
 use std::time::Duration;
 
+#[global_allocator]
+static MEMORY: fl_core::HugePages = fl_core::HugePages;
+
 fn make(width: usize) -> BuildContext {
     BuildContext {
         task: Task {

@@ -3,7 +3,8 @@
 //! numbers. The run has failed by then, so this happens once.
 #![allow(unsafe_code, reason = "an allocator")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use fl_core::HugePages as System;
+use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A stretch of memory; they form a list that only grows.

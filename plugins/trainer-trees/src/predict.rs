@@ -65,14 +65,14 @@ impl Walk {
         }
     }
 
-    /// Returns the leaves of rows. Several rows walk together: a step waits for memory, and steps
-    /// of different rows do not wait for each other.
-    fn leaves<const N: usize>(&self, rows: [&[f32]; N]) -> [usize; N] {
+    /// Returns the leaves of `N` adjacent rows. Several rows walk together: a step waits for
+    /// memory, and steps of different rows do not wait for each other.
+    fn leaves<const N: usize>(&self, rows: &[f32], width: usize) -> [usize; N] {
         let mut at = [0; N];
         for _ in 0..self.depth {
-            for (at, row) in at.iter_mut().zip(&rows) {
+            for (k, at) in at.iter_mut().enumerate() {
                 let node = &self.nodes[*at];
-                let right = row[node.feature as usize] > node.threshold;
+                let right = rows[k * width + node.feature as usize] > node.threshold;
                 *at = node.next as usize + usize::from(right);
             }
         }
@@ -113,6 +113,17 @@ impl Model {
             let sums = &mut sums[..at.len() * classes];
             sums.fill(0.0);
             for (t, (walk, tree)) in walks.iter().zip(&self.trees).enumerate() {
+                if self.sum == Sum::Votes && classes == 2 {
+                    // without a slice for each row
+                    let (sums, leaves) = (sums.as_chunks_mut().0, tree.leaves.as_chunks().0);
+                    self.visit(walk, &values, at.len(), |row, leaf| {
+                        let ([a, b], [p, q]): (&mut [f64; 2], &[f32; 2]) =
+                            (&mut sums[row], &leaves[leaf]);
+                        *a += f64::from(*p);
+                        *b += f64::from(*q);
+                    });
+                    continue;
+                }
                 self.visit(walk, &values, at.len(), |row, leaf| {
                     let sum = &mut sums[row * classes..(row + 1) * classes];
                     self.add_leaf(t, leaf, &tree.leaves, sum);
@@ -155,17 +166,17 @@ impl Model {
 
     /// Calls `f` with each of the first `rows` rows and its leaf.
     fn visit(&self, walk: &Walk, values: &[f32], rows: usize, mut f: impl FnMut(usize, usize)) {
-        let row = |i: usize| &values[i * self.width..(i + 1) * self.width];
+        let from = |i: usize| &values[i * self.width..];
         let together = rows - rows % ABREAST;
         for i in (0..together).step_by(ABREAST) {
-            let leaves = walk.leaves::<ABREAST>(std::array::from_fn(|k| row(i + k)));
+            let leaves: [usize; ABREAST] = walk.leaves(from(i), self.width);
             leaves
                 .into_iter()
                 .enumerate()
                 .for_each(|(k, leaf)| f(i + k, leaf));
         }
         for i in together..rows {
-            let [leaf] = walk.leaves([row(i)]);
+            let [leaf] = walk.leaves(from(i), self.width);
             f(i, leaf);
         }
     }
