@@ -37,66 +37,66 @@ const PAGE: &str = "two cores of a Zen 4, tests/bench/README.md";
 
 /// What is measured, in milliseconds of the best of several repetitions, and what the page says.
 const ROWS: [(Kind, &str, Option<f64>); 21] = [
-    (Kind::Read, "read 400 MB, one thread", Some(37.5)),
+    (Kind::Read, "read 400 MB, one thread", Some(14.8)),
     (
         Kind::Mean(false),
         "mean of 10 x 10M, one thread",
-        Some(34.2),
+        Some(29.8),
     ),
     (
         Kind::Mean(true),
         "mean of 10 x 10M, all threads",
-        Some(25.6),
+        Some(17.6),
     ),
     (
         Kind::Robust("median", false),
         "median of 50 x 1M, one thread",
-        Some(179.8),
+        Some(104.0),
     ),
     (
         Kind::Robust("median", true),
         "median of 50 x 1M, all threads",
-        Some(87.8),
+        Some(63.8),
     ),
     (
         Kind::Robust("krum", false),
         "Krum of 50 x 1M, one thread",
-        Some(250.0),
+        Some(149.0),
     ),
     (
         Kind::Robust("krum", true),
         "Krum of 50 x 1M, all threads",
-        Some(136.5),
+        Some(78.7),
     ),
     (
         Kind::Step("lenet", 32),
         "step of LeNet, batch 32",
-        Some(1.39),
+        Some(0.88),
     ),
     (
         Kind::Step("lenet", 512),
         "step of LeNet, batch 512",
-        Some(23.6),
+        Some(15.4),
     ),
     (
         Kind::Step("mlp", 32),
         "step of MLP 1024-512-256, batch 32",
-        Some(5.1),
+        Some(4.35),
     ),
     (
         Kind::Step("mlp", 512),
         "step of MLP 1024-512-256, batch 512",
-        Some(37.7),
+        Some(41.7),
     ),
     (
         Kind::Step("resnet-8", 32),
         "step of ResNet-8, batch 32",
-        Some(33.8),
+        Some(33.1),
     ),
     (
         Kind::Step("resnet-8", 512),
         "step of ResNet-8, batch 512",
-        Some(670.0),
+        Some(578.0),
     ),
     (
         Kind::Call(Way::Linked, 1, 10),
