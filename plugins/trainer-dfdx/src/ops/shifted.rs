@@ -131,8 +131,8 @@ impl Needed {
     }
 }
 
-/// [`shifted_sums`] for whole lines without gaps, by the needed taps alone. A product with a zero
-/// changes no sum, so the numbers are the same.
+/// [`shifted_sums`] for whole lines without gaps, by the needed taps alone. The product of a finite
+/// weight and a zero changes no sum, so the numbers are the same.
 pub fn needed_sums(
     weights: &Packed,
     source: &[f32],
@@ -289,143 +289,29 @@ impl<'a> Sums<'a> {
                 let mut done = 0;
                 while done < count {
                     let v = vectors::<S>(rows, count - done);
-                    let to = (row, (first + done) * S::WIDTH);
+                    let tile = Tile {
+                        weights: w,
+                        offsets,
+                        source,
+                        starts: &starts[done..],
+                        to: (row, (first + done) * S::WIDTH),
+                    };
                     match (rows, v) {
-                        (6, 4) if S::SUMS >= 24 => all_taps::<S, 6, 4>(
-                            strip,
-                            w,
-                            source,
-                            &starts[done..],
-                            offsets,
-                            &mut sink,
-                            to,
-                        ),
-                        (6, 2) => all_taps::<S, 6, 2>(
-                            strip,
-                            w,
-                            source,
-                            &starts[done..],
-                            offsets,
-                            &mut sink,
-                            to,
-                        ),
-                        (6, _) => all_taps::<S, 6, 1>(
-                            strip,
-                            w,
-                            source,
-                            &starts[done..],
-                            offsets,
-                            &mut sink,
-                            to,
-                        ),
-                        (4, 6) if S::SUMS >= 24 => all_taps::<S, 4, 6>(
-                            strip,
-                            w,
-                            source,
-                            &starts[done..],
-                            offsets,
-                            &mut sink,
-                            to,
-                        ),
-                        (4, 3) => all_taps::<S, 4, 3>(
-                            strip,
-                            w,
-                            source,
-                            &starts[done..],
-                            offsets,
-                            &mut sink,
-                            to,
-                        ),
-                        (4, 2) => all_taps::<S, 4, 2>(
-                            strip,
-                            w,
-                            source,
-                            &starts[done..],
-                            offsets,
-                            &mut sink,
-                            to,
-                        ),
-                        (4, _) => all_taps::<S, 4, 1>(
-                            strip,
-                            w,
-                            source,
-                            &starts[done..],
-                            offsets,
-                            &mut sink,
-                            to,
-                        ),
-                        (2, 6) => all_taps::<S, 2, 6>(
-                            strip,
-                            w,
-                            source,
-                            &starts[done..],
-                            offsets,
-                            &mut sink,
-                            to,
-                        ),
-                        (2, 3) => all_taps::<S, 2, 3>(
-                            strip,
-                            w,
-                            source,
-                            &starts[done..],
-                            offsets,
-                            &mut sink,
-                            to,
-                        ),
-                        (2, 2) => all_taps::<S, 2, 2>(
-                            strip,
-                            w,
-                            source,
-                            &starts[done..],
-                            offsets,
-                            &mut sink,
-                            to,
-                        ),
-                        (2, _) => all_taps::<S, 2, 1>(
-                            strip,
-                            w,
-                            source,
-                            &starts[done..],
-                            offsets,
-                            &mut sink,
-                            to,
-                        ),
-                        (_, 6) => all_taps::<S, 1, 6>(
-                            strip,
-                            w,
-                            source,
-                            &starts[done..],
-                            offsets,
-                            &mut sink,
-                            to,
-                        ),
-                        (_, 3) => all_taps::<S, 1, 3>(
-                            strip,
-                            w,
-                            source,
-                            &starts[done..],
-                            offsets,
-                            &mut sink,
-                            to,
-                        ),
-                        (_, 2) => all_taps::<S, 1, 2>(
-                            strip,
-                            w,
-                            source,
-                            &starts[done..],
-                            offsets,
-                            &mut sink,
-                            to,
-                        ),
-                        (_, _) => all_taps::<S, 1, 1>(
-                            strip,
-                            w,
-                            source,
-                            &starts[done..],
-                            offsets,
-                            &mut sink,
-                            to,
-                        ),
+                        (6, 4) if S::SUMS >= 24 => tile.sums::<S, 6, 4>(strip, &mut sink),
+                        (6, 2) => tile.sums::<S, 6, 2>(strip, &mut sink),
+                        (6, _) => tile.sums::<S, 6, 1>(strip, &mut sink),
+                        (4, 6) if S::SUMS >= 24 => tile.sums::<S, 4, 6>(strip, &mut sink),
+                        (4, 3) => tile.sums::<S, 4, 3>(strip, &mut sink),
+                        (4, 2) => tile.sums::<S, 4, 2>(strip, &mut sink),
+                        (4, _) => tile.sums::<S, 4, 1>(strip, &mut sink),
+                        (2, 6) => tile.sums::<S, 2, 6>(strip, &mut sink),
+                        (2, 3) => tile.sums::<S, 2, 3>(strip, &mut sink),
+                        (2, 2) => tile.sums::<S, 2, 2>(strip, &mut sink),
+                        (2, _) => tile.sums::<S, 2, 1>(strip, &mut sink),
+                        (_, 6) => tile.sums::<S, 1, 6>(strip, &mut sink),
+                        (_, 3) => tile.sums::<S, 1, 3>(strip, &mut sink),
+                        (_, 2) => tile.sums::<S, 1, 2>(strip, &mut sink),
+                        (_, _) => tile.sums::<S, 1, 1>(strip, &mut sink),
                     }
                     done += v;
                 }
@@ -450,23 +336,24 @@ fn vectors<S: Strip>(rows: usize, left: usize) -> usize {
     }
 }
 
-#[inline(always)]
-fn all_taps<S: Strip, const R: usize, const V: usize>(
-    strip: S,
-    weights: &[f32],
-    source: &[f32],
-    starts: &[usize],
-    offsets: &[usize],
-    sink: &mut Sink<'_>,
+/// Some rows and vectors whose sums are computed together, by all taps.
+struct Tile<'a> {
+    weights: &'a [f32],
+    offsets: &'a [usize],
+    source: &'a [f32],
+    starts: &'a [usize],
+    /// Row, and place in it.
     to: (usize, usize),
-) {
-    let starts: [usize; V] = std::array::from_fn(|v| starts[v]);
-    let taps = weights
-        .as_chunks::<R>()
-        .0
-        .iter()
-        .zip(offsets.iter().copied());
-    sums_block::<S, R, V>(strip, taps, source, starts, sink, to);
+}
+
+impl Tile<'_> {
+    #[inline(always)]
+    fn sums<S: Strip, const R: usize, const V: usize>(self, strip: S, sink: &mut Sink<'_>) {
+        let starts: [usize; V] = std::array::from_fn(|v| self.starts[v]);
+        let weights = self.weights.as_chunks::<R>().0.iter();
+        let taps = weights.zip(self.offsets.iter().copied());
+        sums_block::<S, R, V>(strip, taps, self.source, starts, sink, self.to);
+    }
 }
 
 /// Computes the vectors of `source` at each of `starts` for `R` rows, tap by tap, each with its
