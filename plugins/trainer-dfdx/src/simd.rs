@@ -264,6 +264,18 @@ pub fn at_least(value: f32, floor: f32) -> f32 {
     if value < floor { floor } else { value }
 }
 
+/// Copies a short row in vectors, without a call of the system's function.
+#[inline(always)]
+pub fn copy_row(to: &mut [f32], from: &[f32]) {
+    let (to_eights, to_rest) = to.as_chunks_mut::<LANES>();
+    let (eights, rest) = from.as_chunks::<LANES>();
+    to_eights
+        .iter_mut()
+        .zip(eights)
+        .for_each(|(to, x)| *to = *x);
+    to_rest.iter_mut().zip(rest).for_each(|(to, x)| *to = *x);
+}
+
 /// Copies `count` rows of `width` numbers, every `by`-th number of `from`; rows begin `steps` apart
 /// in `to` and in `from`. A call of the system's function for each row of an image would take longer
 /// than the copy.
@@ -273,16 +285,7 @@ pub fn copy_rows(to: &mut [f32], from: &[f32], [count, width, by]: [usize; 3], s
         let to = &mut to[row * steps[0]..][..width];
         let from = &from[row * steps[1]..];
         match by {
-            1 => {
-                let from = &from[..width];
-                let (to_eights, to_rest) = to.as_chunks_mut::<LANES>();
-                let (eights, rest) = from.as_chunks::<LANES>();
-                to_eights
-                    .iter_mut()
-                    .zip(eights)
-                    .for_each(|(to, x)| *to = *x);
-                to_rest.iter_mut().zip(rest).for_each(|(to, x)| *to = *x);
-            }
+            1 => copy_row(to, &from[..width]),
             2 => {
                 let (pairs, rest) = from[..from.len().min(2 * width)].as_chunks::<2>();
                 let (to, last) = to.split_at_mut(pairs.len());

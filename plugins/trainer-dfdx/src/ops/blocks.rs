@@ -2,7 +2,7 @@
 
 use super::product::{Matrix, matrix};
 use crate::buffer::Buffer;
-use crate::simd::{LANES, Machine, Strip, Sweep};
+use crate::simd::{LANES, Machine, Strip, Sweep, copy_row};
 use std::ops::Range;
 
 /// A product whose sums are [`Order::Blocks`](super::Order::Blocks).
@@ -227,16 +227,7 @@ fn pack(to: &mut [f32], wide: usize, columns: &Range<usize>, from: &Matrix<'_>) 
         for (at, to) in to.chunks_exact_mut(wide).enumerate() {
             let row = &values[at * from.by_row..][..columns];
             let (to, rest) = to.split_at_mut(columns);
-            let (to_blocks, to_rest) = to.as_chunks_mut::<LANES>();
-            let (blocks, row_rest) = row.as_chunks::<LANES>();
-            to_blocks
-                .iter_mut()
-                .zip(blocks)
-                .for_each(|(to, x)| *to = *x);
-            to_rest
-                .iter_mut()
-                .zip(row_rest)
-                .for_each(|(to, x)| *to = *x);
+            copy_row(to, row);
             rest.iter_mut().for_each(|to| *to = 0.0);
         }
         return;

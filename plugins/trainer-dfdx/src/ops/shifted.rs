@@ -693,7 +693,7 @@ mod tests {
                         finish,
                     };
                     on(Sums::new(&packed, &source, &offsets, lines, sink));
-                    // the numbers between the lines are nobody's
+                    // the numbers between the lines are undefined
                     let step = if lines.are_whole() { width } else { step };
                     let places = (0..rows).flat_map(|r| (0..count).map(move |l| r * ld + l * step));
                     let lines = places.flat_map(|at| out[at..at + width].to_vec());
