@@ -45,6 +45,10 @@ pub trait Strip: Copy {
     fn splat(self, x: f32) -> Self::Vector;
     /// Returns the first numbers.
     fn load(self, from: &[f32]) -> Self::Vector;
+    /// Returns the numbers in vectors, without a rest.
+    fn vectors(self, from: &[f32]) -> &[Self::Vector];
+    /// Returns the first eight numbers of `low` and, in a vector of sixteen, of `high`.
+    fn halves(self, low: &[f32], high: &[f32]) -> Self::Vector;
     /// Writes over the first numbers.
     fn store(self, x: Self::Vector, to: &mut [f32]);
     /// Returns `a + b`, each.
@@ -83,6 +87,21 @@ impl<S: Simd, const N: usize, const SUMS: usize> Strip for Vectors<S, N, SUMS> {
             #[inline(always)]
             |i| vectors[i],
         )
+    }
+    #[inline(always)]
+    fn vectors(self, from: &[f32]) -> &[Self::Vector] {
+        S::as_simd_f32s(from).0.as_chunks().0
+    }
+    #[inline(always)]
+    fn halves(self, low: &[f32], high: &[f32]) -> Self::Vector {
+        const { assert!(Self::WIDTH == LANES || Self::WIDTH == 2 * LANES) };
+        match Self::WIDTH {
+            LANES => self.load(low),
+            _ => {
+                let both = [low.as_chunks::<LANES>().0[0], high.as_chunks().0[0]];
+                self.load(both.as_flattened())
+            }
+        }
     }
     #[inline(always)]
     fn store(self, x: Self::Vector, to: &mut [f32]) {
@@ -152,6 +171,14 @@ impl Strip for Plain {
     #[inline(always)]
     fn load(self, from: &[f32]) -> Self::Vector {
         std::array::from_fn(|i| from[i])
+    }
+    #[inline(always)]
+    fn vectors(self, from: &[f32]) -> &[Self::Vector] {
+        from.as_chunks().0
+    }
+    #[inline(always)]
+    fn halves(self, low: &[f32], _: &[f32]) -> Self::Vector {
+        self.load(low)
     }
     #[inline(always)]
     fn store(self, x: Self::Vector, to: &mut [f32]) {

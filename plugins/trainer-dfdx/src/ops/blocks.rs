@@ -25,8 +25,12 @@ pub(super) struct Blocks<'a> {
 const TALL: usize = 6;
 /// Vectors of a panel that fit a first-level cache.
 const PART: usize = 384;
-/// Vectors of unfinished chains of a panel that are too many to be kept.
-const MANY: usize = 4096;
+/// Rows whose unfinished chains leave room for a panel in a cache.
+const MANY: usize = 1024;
+/// Numbers of rows that a second-level cache holds beside a panel.
+const ROWS: usize = 128 * 1024;
+/// Numbers of panels that are kept for further rows.
+const PANELS: usize = 1024 * 1024;
 /// Columns of the widest tile: four vectors of sixteen.
 const WIDEST_TILE: usize = 64;
 
@@ -61,39 +65,38 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Computes the columns from `first` on, which `V` vectors hold.
+    /// Computes the columns from `first` on, which `V` vectors hold, of some rows. The first rows
+    /// write the panel.
     #[inline(always)]
     fn panel<S: Strip, const V: usize>(
         &mut self,
         strip: S,
         rows: &Matrix<'_>,
+        here: Range<usize>,
         panel: &mut [f32],
         first: usize,
+        chains: &mut [f32],
     ) {
-        let ([m, k, n], wide) = (self.size, V * S::WIDTH);
+        let ([_, k, n], wide) = (self.size, V * S::WIDTH);
         let columns = first..n.min(first + wide);
-        pack(&mut panel[..k * wide], wide, &columns, &self.columns);
-        // a part of a block at a time, whose panel fits a first-level cache; the chains go on, and
-        // those of many rows would fill the cache in its place (measured: vectors of eight gain
-        // nothing by parts)
-        let parts = S::WIDTH > LANES && V * m <= MANY;
+        let panel = &mut panel[..k * wide];
+        if here.start == 0 {
+            pack(panel, wide, &columns, &self.columns);
+        }
+        // a part of a block at a time, whose panel fits a first-level cache; the chains go on
+        // (measured: vectors of eight gain nothing by parts)
+        let parts = S::WIDTH > LANES;
         let part = if parts { PART / V } else { self.block };
-        let kept = self.block.min(k) > part;
-        let mut chains = Buffer::any(if kept {
-            m.next_multiple_of(TALL) * wide
-        } else {
-            0
-        });
         for block in (0..k).step_by(self.block) {
             let block_end = k.min(block + self.block);
             for from in (block..block_end).step_by(part) {
                 let numbers = from..block_end.min(from + part);
                 let panel = &panel[numbers.start * wide..numbers.end * wide];
-                for row in (0..m).step_by(TALL) {
-                    let here = row..m.min(row + TALL);
+                let chains = chains.chunks_exact_mut(TALL * wide);
+                for (row, chains) in here.clone().step_by(TALL).zip(chains) {
+                    let here = row..here.end.min(row + TALL);
                     let mut sums = [[strip.splat(0.0); V]; TALL];
-                    let chains = chains.chunks_exact_mut(TALL * wide).nth(row / TALL);
-                    if let Some(chains) = chains.as_deref().filter(|_| from > block) {
+                    if from > block {
                         for r in 0..TALL {
                             for v in 0..V {
                                 sums[r][v] = strip.load(&chains[(r * V + v) * S::WIDTH..]);
@@ -101,9 +104,9 @@ impl<'a> Blocks<'a> {
                         }
                     }
                     sums = tile(strip, sums, rows, &here, &numbers, panel);
-                    match chains.filter(|_| numbers.end < block_end) {
-                        Some(chains) => write(strip, &sums, chains),
-                        None => self.finish(strip, &sums, here, &columns, block > 0),
+                    match numbers.end < block_end {
+                        true => write(strip, &sums, chains),
+                        false => self.finish(strip, &sums, here, &columns, block > 0),
                     }
                 }
             }
@@ -193,24 +196,44 @@ impl Sweep for Blocks<'_> {
             }
         };
         let many = W::SUMS >= 4 * TALL;
-        let mut panel = Buffer::any(k * W::WIDTH * if many { 4 } else { 2 });
-        let mut first = 0;
-        while first < n {
-            first += W::WIDTH
-                * match (n - first).div_ceil(W::WIDTH) {
-                    4.. if many => {
-                        self.panel::<W, 4>(widest, &rows, &mut panel, first);
-                        4
-                    }
-                    2.. => {
-                        self.panel::<W, 2>(widest, &rows, &mut panel, first);
-                        2
-                    }
-                    _ => {
-                        self.panel::<W, 1>(widest, &rows, &mut panel, first);
-                        1
-                    }
-                };
+        let wide = W::WIDTH * if many { 4 } else { 2 };
+        // some rows at a time, which stay in a cache while all panels of a group pass
+        let tall = (ROWS / k).clamp(1, MANY).next_multiple_of(TALL).min(m);
+        let group = match tall < m {
+            true => (PANELS / (k * wide)).max(1) * wide,
+            false => wide,
+        };
+        let group = group.min(n.next_multiple_of(W::WIDTH));
+        let mut chains = Buffer::any(tall.next_multiple_of(TALL) * wide);
+        let mut panels = Buffer::any(k * group + LINE);
+        // no vector of a panel lies on two lines of a cache
+        let start = panels.as_ptr().align_offset(size_of::<[f32; LINE]>());
+        let panels = &mut panels[start.min(LINE)..];
+        for first in (0..n).step_by(group) {
+            let end = n.min(first + group);
+            for row in (0..m).step_by(tall) {
+                let here = row..m.min(row + tall);
+                let mut at = first;
+                while at < end {
+                    let panel = &mut panels[(at - first) * k..];
+                    let (rows, here, chains) = (&rows, here.clone(), &mut chains[..]);
+                    at += W::WIDTH
+                        * match (end - at).div_ceil(W::WIDTH) {
+                            4.. if many => {
+                                self.panel::<W, 4>(widest, rows, here, panel, at, chains);
+                                4
+                            }
+                            2.. => {
+                                self.panel::<W, 2>(widest, rows, here, panel, at, chains);
+                                2
+                            }
+                            _ => {
+                                self.panel::<W, 1>(widest, rows, here, panel, at, chains);
+                                1
+                            }
+                        };
+                }
+            }
         }
     }
 }

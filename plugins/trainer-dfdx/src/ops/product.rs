@@ -337,6 +337,10 @@ mod tests {
             [2, 1, 200],
             [20, 3, 20],
             [1, 600, 70],
+            // rows in several parts, and columns in several groups
+            [300, 1400, 40],
+            [1030, 20, 70],
+            [8, 20_000, 70],
         ];
         let sides = [1, 2, 3, 5, 6, 7, 12, 16, 17, 31, 66];
         for _ in 0..300 {

@@ -6,7 +6,8 @@
 //! Nothing is unfolded into columns first (im2col): for the small channel counts of federated
 //! models that costs as much memory traffic as the product itself.
 
-use crate::simd::{LANES, Machine, Strip, Sweep, round_up, sweep};
+use crate::buffer::Buffer;
+use crate::simd::{LANES, Machine, Strip, Sweep, WIDEST, round_up, sweep};
 
 /// Weights in the order that [`shifted_sums`] reads them.
 pub struct Packed {
@@ -25,6 +26,57 @@ impl Packed {
             }
         }
         Self { rows, taps, values }
+    }
+
+    /// Returns the weights of a block of rows, tap by tap.
+    #[inline(always)]
+    fn of<const R: usize>(&self, row: usize) -> &[[f32; R]] {
+        let rows = row * self.taps..(row + R) * self.taps;
+        self.values[rows].as_chunks().0
+    }
+}
+
+/// Sums that the registers hold together: some rows, and some vectors of each.
+trait Tiles<S: Strip> {
+    /// Computes `V` vectors, from vector `at` on, of `R` rows from `row` on. Must be marked
+    /// `#[inline(always)]`, as all that it calls.
+    fn tile<const R: usize, const V: usize>(&mut self, strip: S, row: usize, at: usize);
+}
+
+/// Computes this many vectors of each row in tiles that fill the registers. A last single vector
+/// would starve the multipliers.
+#[inline(always)]
+fn tiles<S: Strip>(strip: S, rows: usize, vectors: usize, work: &mut impl Tiles<S>) {
+    let many = S::SUMS >= 24;
+    for (row, rows) in row_blocks(rows) {
+        let mut at = 0;
+        macro_rules! tile {
+            ($rows:literal, $vectors:literal) => {{
+                work.tile::<$rows, $vectors>(strip, row, at);
+                $vectors
+            }};
+        }
+        while at < vectors {
+            at += match (rows, vectors - at) {
+                (6, 4..) if many => tile!(6, 4),
+                (6, 3) if many => tile!(6, 3),
+                (6, 2..) => tile!(6, 2),
+                (6, _) => tile!(6, 1),
+                (4, 6..) if many => tile!(4, 6),
+                (4, 4) => tile!(4, 2),
+                (4, 3..) => tile!(4, 3),
+                (4, 2) => tile!(4, 2),
+                (4, _) => tile!(4, 1),
+                (2, 6..) => tile!(2, 6),
+                (2, 3..) => tile!(2, 3),
+                (2, 2) => tile!(2, 2),
+                (2, _) => tile!(2, 1),
+                (_, 6..) => tile!(1, 6),
+                (_, 3..) => tile!(1, 3),
+                (_, 2) => tile!(1, 2),
+                (_, _) => tile!(1, 1),
+            }
+        }
     }
 }
 
@@ -159,28 +211,44 @@ impl Sweep for NeededSums<'_> {
     #[inline(always)]
     fn sweep<E: Machine, W: Strip>(self, strip: E, _: W) {
         let Self { mut sums, needed } = self;
-        let weights = sums.weights;
         for (group, taps) in needed.0.iter().enumerate() {
             let first = group * GROUP;
             let count = (sums.lines.width - first).min(GROUP) / LANES;
-            for (row, rows) in row_blocks(weights.rows) {
-                let w = &weights.values[row * weights.taps..(row + rows) * weights.taps];
-                match (rows, count) {
-                    (6, 3) => sums.of::<E, 6, 3>(strip, w, taps, row, first),
-                    (6, 2) => sums.of::<E, 6, 2>(strip, w, taps, row, first),
-                    (6, _) => sums.of::<E, 6, 1>(strip, w, taps, row, first),
-                    (4, 3) => sums.of::<E, 4, 3>(strip, w, taps, row, first),
-                    (4, 2) => sums.of::<E, 4, 2>(strip, w, taps, row, first),
-                    (4, _) => sums.of::<E, 4, 1>(strip, w, taps, row, first),
-                    (2, 3) => sums.of::<E, 2, 3>(strip, w, taps, row, first),
-                    (2, 2) => sums.of::<E, 2, 2>(strip, w, taps, row, first),
-                    (2, _) => sums.of::<E, 2, 1>(strip, w, taps, row, first),
-                    (_, 3) => sums.of::<E, 1, 3>(strip, w, taps, row, first),
-                    (_, 2) => sums.of::<E, 1, 2>(strip, w, taps, row, first),
-                    (_, _) => sums.of::<E, 1, 1>(strip, w, taps, row, first),
-                }
-            }
+            let (rows, sums) = (sums.weights.rows, &mut sums);
+            tiles(strip, rows, count, &mut NeededTiles { sums, taps, first });
         }
+    }
+}
+
+/// Some numbers of all rows, by these taps.
+struct NeededTiles<'s, 'a> {
+    sums: &'s mut Sums<'a>,
+    taps: &'s [u32],
+    first: usize,
+}
+
+impl<S: Strip> Tiles<S> for NeededTiles<'_, '_> {
+    #[inline(always)]
+    fn tile<const R: usize, const V: usize>(&mut self, strip: S, row: usize, at: usize) {
+        let Sums {
+            weights,
+            source,
+            offsets,
+            sink,
+            ..
+        } = &mut *self.sums;
+        let weights = weights.of::<R>(row);
+        let first = self.first + at * S::WIDTH;
+        let taps = self.taps.iter().map(|tap| *tap as usize);
+        let taps = taps.map(|tap| (&weights[tap], &source[offsets[tap] + first..]));
+        sums_block::<S, R, V>(
+            strip,
+            taps,
+            #[inline(always)]
+            |source, v| strip.load(&source[v * S::WIDTH..]),
+            sink,
+            (row, first),
+        );
     }
 }
 
@@ -195,9 +263,12 @@ struct Sums<'a> {
 impl Sweep for Sums<'_> {
     #[inline(always)]
     fn sweep<E: Machine, W: Strip>(self, eights: E, widest: W) {
-        match self.lines.width.is_multiple_of(W::WIDTH) {
-            true => self.on(widest),
-            false => self.on(eights),
+        let Lines { count, width, .. } = self.lines;
+        match (width % W::WIDTH, width * count % W::WIDTH) {
+            (0, _) => self.on(widest, W::WIDTH),
+            // a vector has the end of a line and the beginning of the next
+            (_, 0) => self.on(widest, LANES),
+            _ => self.on(eights, LANES),
         }
     }
 }
@@ -241,27 +312,9 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// Computes `V` vectors from `first` on for `R` rows, by these taps.
+    /// Computes all vectors, which consist of one piece of a line, or of two.
     #[inline(always)]
-    fn of<S: Strip, const R: usize, const V: usize>(
-        &mut self,
-        strip: S,
-        weights: &[f32],
-        taps: &[u32],
-        row: usize,
-        first: usize,
-    ) {
-        let weights = weights.as_chunks::<R>().0;
-        let taps = taps
-            .iter()
-            .map(|tap| (&weights[*tap as usize], self.offsets[*tap as usize]));
-        let starts: [usize; V] = std::array::from_fn(|v| first + v * S::WIDTH);
-        let (source, sink) = (self.source, &mut self.sink);
-        sums_block::<S, R, V>(strip, taps, source, starts, sink, (row, first));
-    }
-
-    #[inline(always)]
-    fn on<S: Strip>(self, strip: S) {
+    fn on<S: Strip>(self, strip: S, piece: usize) {
         let Self {
             weights,
             source,
@@ -269,111 +322,87 @@ impl<'a> Sums<'a> {
             lines,
             mut sink,
         } = self;
-        let each = lines.width / S::WIDTH;
-        let all = each * lines.count;
-        // where the next vector is read, and how many follow in its line
+        let all = lines.width * lines.count / S::WIDTH;
+        // where the next piece is read, and how many follow in its line
+        let each = lines.width / piece;
         let (mut from, mut left) = (0, each);
         for first in (0..all).step_by(TOGETHER) {
             let count = TOGETHER.min(all - first);
-            let mut starts = [0; TOGETHER];
-            for start in &mut starts[..count] {
-                *start = from;
-                left -= 1;
-                from += S::WIDTH;
-                if left == 0 {
-                    (from, left) = (from + lines.step - lines.width, each);
-                }
-            }
-            for (row, rows) in row_blocks(weights.rows) {
-                let w = &weights.values[row * weights.taps..(row + rows) * weights.taps];
-                let mut done = 0;
-                while done < count {
-                    let v = vectors::<S>(rows, count - done);
-                    let tile = Tile {
-                        weights: w,
-                        offsets,
-                        source,
-                        starts: &starts[done..],
-                        to: (row, (first + done) * S::WIDTH),
-                    };
-                    match (rows, v) {
-                        (6, 4) if S::SUMS >= 24 => tile.sums::<S, 6, 4>(strip, &mut sink),
-                        (6, 2) => tile.sums::<S, 6, 2>(strip, &mut sink),
-                        (6, _) => tile.sums::<S, 6, 1>(strip, &mut sink),
-                        (4, 6) if S::SUMS >= 24 => tile.sums::<S, 4, 6>(strip, &mut sink),
-                        (4, 3) => tile.sums::<S, 4, 3>(strip, &mut sink),
-                        (4, 2) => tile.sums::<S, 4, 2>(strip, &mut sink),
-                        (4, _) => tile.sums::<S, 4, 1>(strip, &mut sink),
-                        (2, 6) => tile.sums::<S, 2, 6>(strip, &mut sink),
-                        (2, 3) => tile.sums::<S, 2, 3>(strip, &mut sink),
-                        (2, 2) => tile.sums::<S, 2, 2>(strip, &mut sink),
-                        (2, _) => tile.sums::<S, 2, 1>(strip, &mut sink),
-                        (_, 6) => tile.sums::<S, 1, 6>(strip, &mut sink),
-                        (_, 3) => tile.sums::<S, 1, 3>(strip, &mut sink),
-                        (_, 2) => tile.sums::<S, 1, 2>(strip, &mut sink),
-                        (_, _) => tile.sums::<S, 1, 1>(strip, &mut sink),
+            let mut starts = [[0; 2]; TOGETHER];
+            for starts in &mut starts[..count] {
+                for start in &mut starts[..S::WIDTH / piece] {
+                    *start = from;
+                    left -= 1;
+                    from += piece;
+                    if left == 0 {
+                        (from, left) = (from + lines.step - lines.width, each);
                     }
-                    done += v;
                 }
             }
+            let mut work = SumsTiles {
+                weights,
+                offsets,
+                source,
+                starts: &starts[..count],
+                pieces: S::WIDTH / piece,
+                sink: &mut sink,
+                first,
+            };
+            tiles(strip, weights.rows, count, &mut work);
         }
     }
 }
 
-/// Returns how many of `left` vectors a block of rows takes: its sums fill the registers, and a last
-/// single vector would starve the multipliers.
-#[inline(always)]
-fn vectors<S: Strip>(rows: usize, left: usize) -> usize {
-    let many = S::SUMS >= 24;
-    match (rows, left) {
-        (6, 4..) if many => 4,
-        (6, _) => left.min(2),
-        (4, 6..) if many => 6,
-        (4, 4) => 2,
-        (4, _) => left.min(3),
-        (_, 6..) => 6,
-        (_, _) => left.min(3),
-    }
-}
-
-/// Some rows and vectors whose sums are computed together, by all taps.
-struct Tile<'a> {
-    weights: &'a [f32],
+/// Vectors of all rows from `first` on, whose pieces begin at `starts`, by all taps.
+struct SumsTiles<'s, 'a> {
+    weights: &'a Packed,
     offsets: &'a [usize],
     source: &'a [f32],
-    starts: &'a [usize],
-    /// Row, and place in it.
-    to: (usize, usize),
+    starts: &'s [[usize; 2]],
+    pieces: usize,
+    sink: &'s mut Sink<'a>,
+    first: usize,
 }
 
-impl Tile<'_> {
+impl<S: Strip> Tiles<S> for SumsTiles<'_, '_> {
     #[inline(always)]
-    fn sums<S: Strip, const R: usize, const V: usize>(self, strip: S, sink: &mut Sink<'_>) {
-        let starts: [usize; V] = std::array::from_fn(|v| self.starts[v]);
-        let weights = self.weights.as_chunks::<R>().0.iter();
-        let taps = weights.zip(self.offsets.iter().copied());
-        sums_block::<S, R, V>(strip, taps, self.source, starts, sink, self.to);
+    fn tile<const R: usize, const V: usize>(&mut self, strip: S, row: usize, at: usize) {
+        let mut starts = [[0; 2]; V];
+        starts.copy_from_slice(&self.starts[at..at + V]);
+        let pieces = self.pieces;
+        let weights = self.weights.of::<R>(row).iter();
+        let taps = weights.zip(self.offsets.iter().map(|offset| &self.source[*offset..]));
+        let to = (row, (self.first + at) * S::WIDTH);
+        sums_block::<S, R, V>(
+            strip,
+            taps,
+            #[inline(always)]
+            |source, v| match pieces {
+                1 => strip.load(&source[starts[v][0]..]),
+                _ => strip.halves(&source[starts[v][0]..], &source[starts[v][1]..]),
+            },
+            self.sink,
+            to,
+        );
     }
 }
 
-/// Computes the vectors of `source` at each of `starts` for `R` rows, tap by tap, each with its
-/// weights and its offset, and writes them at a row and a place in it.
+/// Computes `V` vectors of `R` rows, tap by tap, each with its weights and its source, and writes
+/// them at a row and a place in it.
 #[inline(always)]
 fn sums_block<'a, S: Strip, const R: usize, const V: usize>(
     strip: S,
-    taps: impl Iterator<Item = (&'a [f32; R], usize)>,
-    source: &[f32],
-    starts: [usize; V],
+    taps: impl Iterator<Item = (&'a [f32; R], &'a [f32])>,
+    load: impl Fn(&[f32], usize) -> S::Vector,
     sink: &mut Sink<'_>,
     (row, place): (usize, usize),
 ) {
     let mut acc = [[strip.splat(0.0); V]; R];
-    for (w, offset) in taps {
-        let source = &source[offset..];
-        let x: [S::Vector; V] = std::array::from_fn(
-            #[inline(always)]
-            |v| strip.load(&source[starts[v]..]),
-        );
+    for (w, source) in taps {
+        let mut x = [strip.splat(0.0); V];
+        for v in 0..V {
+            x[v] = load(source, v);
+        }
         for r in 0..R {
             let w = strip.splat(w[r]);
             for v in 0..V {
@@ -438,117 +467,122 @@ struct Dots<'a> {
 
 impl Sweep for Dots<'_> {
     #[inline(always)]
-    fn sweep<E: Machine, W: Strip>(self, machine: E, _: W) {
-        let Self {
+    fn sweep<E: Machine, W: Strip>(self, eights: E, widest: W) {
+        match self.out.len() > self.offsets.len() {
+            true => self.on(eights, widest),
+            false => self.on(eights, eights),
+        }
+    }
+}
+
+impl Dots<'_> {
+    /// Computes the eight lanes of one row, or of several, in each vector.
+    #[inline(always)]
+    fn on<E: Machine, S: Strip>(self, eights: E, strip: S) {
+        let (each, n) = (S::WIDTH / LANES, self.n.next_multiple_of(LANES));
+        let count = (self.out.len() / self.offsets.len()).div_ceil(each);
+        let (values, together);
+        let a = match each {
+            1 => self.a,
+            _ => {
+                values = self.together(each, count, n);
+                together = Rows {
+                    values: &values,
+                    ld: each * n,
+                    sample: count * each * n,
+                };
+                &together
+            }
+        };
+        let mut work = DotsTiles {
+            dots: Dots { a, n, ..self },
+            eights,
+        };
+        tiles(strip, count, work.dots.offsets.len(), &mut work);
+    }
+
+    /// Copies `each` rows into one, eight numbers of each in turn, for all samples; zeros for a row
+    /// that is missing.
+    #[inline(always)]
+    fn together(&self, each: usize, count: usize, n: usize) -> Buffer {
+        let (a, rows) = (self.a, self.out.len() / self.offsets.len());
+        let mut all = Buffer::any(self.samples * count * each * n);
+        for (at, to) in all.chunks_exact_mut(each * n).enumerate() {
+            let (sample, first) = (at / count, at % count * each);
+            for r in 0..each {
+                let to = to.as_chunks_mut::<LANES>().0[r..].iter_mut().step_by(each);
+                match first + r < rows {
+                    true => {
+                        let from = sample * a.sample + (first + r) * a.ld;
+                        let from = a.values[from..][..n].as_chunks().0;
+                        to.zip(from).for_each(|(to, x)| *to = *x);
+                    }
+                    false => to.for_each(|to| *to = [0.0; LANES]),
+                }
+            }
+        }
+        all
+    }
+}
+
+struct DotsTiles<'a, E> {
+    /// Whose rows of `a` are those of one vector, and `n` whole eights.
+    dots: Dots<'a>,
+    eights: E,
+}
+
+impl<S: Strip, E: Machine> Tiles<S> for DotsTiles<'_, E> {
+    #[inline(always)]
+    fn tile<const R: usize, const V: usize>(&mut self, strip: S, row: usize, at: usize) {
+        let Dots {
             a,
             b,
             samples,
             offsets,
             n,
             out,
-        } = self;
-        let taps = offsets.len();
-        let size = Size {
-            samples,
-            n: n.next_multiple_of(LANES),
-            taps,
-        };
-        let many = E::SUMS >= 24;
-        for (row, rows) in row_blocks(out.len() / taps) {
-            let most = match (rows, many) {
-                (6, true) => 4,
-                (6, false) => 2,
-                (4, true) => 6,
-                _ => 3,
-            };
-            let mut tap = 0;
-            while tap < taps {
-                let count = match taps - tap {
-                    left if left >= most => most,
-                    left if rows == 6 => left.min(2),
-                    left => left.min(3),
-                };
-                let (a_at, offsets, out) = (
-                    row * a.ld,
-                    &offsets[tap..tap + count],
-                    &mut out[row * taps + tap..],
-                );
-                match (rows, count) {
-                    (6, 4) if many => {
-                        dots_block::<E, 6, 4>(machine, a, a_at, b, offsets, &size, out)
-                    }
-                    (6, 2) => dots_block::<E, 6, 2>(machine, a, a_at, b, offsets, &size, out),
-                    (6, _) => dots_block::<E, 6, 1>(machine, a, a_at, b, offsets, &size, out),
-                    (4, 6) if many => {
-                        dots_block::<E, 4, 6>(machine, a, a_at, b, offsets, &size, out)
-                    }
-                    (4, 3) => dots_block::<E, 4, 3>(machine, a, a_at, b, offsets, &size, out),
-                    (4, 2) => dots_block::<E, 4, 2>(machine, a, a_at, b, offsets, &size, out),
-                    (4, _) => dots_block::<E, 4, 1>(machine, a, a_at, b, offsets, &size, out),
-                    (2, 3) => dots_block::<E, 2, 3>(machine, a, a_at, b, offsets, &size, out),
-                    (2, 2) => dots_block::<E, 2, 2>(machine, a, a_at, b, offsets, &size, out),
-                    (2, _) => dots_block::<E, 2, 1>(machine, a, a_at, b, offsets, &size, out),
-                    (_, 3) => dots_block::<E, 1, 3>(machine, a, a_at, b, offsets, &size, out),
-                    (_, 2) => dots_block::<E, 1, 2>(machine, a, a_at, b, offsets, &size, out),
-                    (_, _) => dots_block::<E, 1, 1>(machine, a, a_at, b, offsets, &size, out),
-                }
-                tap += count;
-            }
-        }
-    }
-}
-
-/// Samples, numbers in a row, taps in a row of the result.
-struct Size {
-    samples: usize,
-    n: usize,
-    taps: usize,
-}
-
-#[inline(always)]
-fn dots_block<M: Machine, const R: usize, const T: usize>(
-    machine: M,
-    a: &Rows<'_>,
-    a_at: usize,
-    b: &Rows<'_>,
-    offsets: &[usize],
-    size: &Size,
-    out: &mut [f32],
-) {
-    let mut acc = [[machine.splat(0.0); T]; R];
-    for s in 0..size.samples {
-        let (a_at, b_at) = (s * a.sample + a_at, s * b.sample);
-        let rows: [&[[f32; LANES]]; R] =
-            std::array::from_fn(|r| a.values[a_at + r * a.ld..][..size.n].as_chunks().0);
-        let taps: [&[[f32; LANES]]; T] =
-            std::array::from_fn(|t| b.values[b_at + offsets[t]..][..size.n].as_chunks().0);
-        for i in 0..size.n / LANES {
-            let x: [M::Vector; T] = std::array::from_fn(
+        } = &mut self.dots;
+        let (each, count, n) = (S::WIDTH / LANES, *n / LANES, *n);
+        let mut acc = [[strip.splat(0.0); V]; R];
+        for s in 0..*samples {
+            let (a_at, b_at) = (s * a.sample + row * a.ld, s * b.sample);
+            let rows: [&[S::Vector]; R] = std::array::from_fn(
                 #[inline(always)]
-                |t| machine.load(&taps[t][i]),
+                |r| &strip.vectors(&a.values[a_at + r * a.ld..][..each * n])[..count],
             );
-            for r in 0..R {
-                let row = machine.load(&rows[r][i]);
-                for t in 0..T {
-                    acc[r][t] = machine.fused_each(row, x[t], acc[r][t]);
+            let taps: [&[[f32; LANES]]; V] =
+                std::array::from_fn(|t| b.values[b_at + offsets[at + t]..][..n].as_chunks().0);
+            for i in 0..count {
+                let x: [S::Vector; V] = std::array::from_fn(
+                    #[inline(always)]
+                    |t| strip.halves(&taps[t][i], &taps[t][i]),
+                );
+                for r in 0..R {
+                    for t in 0..V {
+                        acc[r][t] = strip.fused_each(rows[r][i], x[t], acc[r][t]);
+                    }
+                }
+            }
+        }
+        // written first: the sums below are no part of the loop that keeps `acc` in registers
+        let mut lanes = [[[0.0; WIDEST]; V]; R];
+        for r in 0..R {
+            for t in 0..V {
+                strip.store(acc[r][t], &mut lanes[r][t]);
+            }
+        }
+        for (r, lanes) in lanes.iter().enumerate() {
+            for (t, lanes) in lanes.iter().enumerate() {
+                // of a missing row there is no place in `out`
+                let places = out[(row + r) * each * offsets.len()..].iter_mut();
+                let places = places.skip(at + t).step_by(offsets.len()).take(each);
+                for (out, lanes) in places.zip(lanes.as_chunks::<LANES>().0) {
+                    *out += self.eights.sum(self.eights.load(lanes));
                 }
             }
         }
     }
-    // written first: the sums below are no part of the loop that keeps `acc` in registers
-    let mut lanes = [[[0.0; LANES]; T]; R];
-    for r in 0..R {
-        for t in 0..T {
-            machine.store(acc[r][t], &mut lanes[r][t]);
-        }
-    }
-    for (r, lanes) in lanes.iter().enumerate() {
-        for (t, lanes) in lanes.iter().enumerate() {
-            out[r * size.taps + t] += machine.sum(machine.load(lanes));
-        }
-    }
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
