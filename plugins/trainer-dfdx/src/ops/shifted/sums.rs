@@ -1,13 +1,7 @@
-//! The inner loops of convolutions: sums and dot products of shifted rows.
-//!
-//! A convolution spends its time in two loops, written here once for every geometry. A sum of
-//! shifted rows ([`shifted_sums`]) computes the output and the gradient by the input. A table of
-//! dot products between shifted rows ([`shifted_dots`]) computes the gradient by the weights.
-//! Nothing is unfolded into columns first (im2col): for the small channel counts of federated
-//! models that costs as much memory traffic as the product itself.
+//! Sums of shifted rows.
 
-use crate::buffer::Buffer;
-use crate::simd::{LANES, Machine, Strip, Sweep, WIDEST, round_up, sweep};
+use super::{Tiles, row_blocks, tiles};
+use crate::simd::{LANES, Machine, Strip, Sweep, round_up, sweep};
 
 /// Weights in the order that [`shifted_sums`] reads them.
 pub struct Packed {
@@ -34,66 +28,6 @@ impl Packed {
         let rows = row * self.taps..(row + R) * self.taps;
         self.values[rows].as_chunks().0
     }
-}
-
-/// Sums that the registers hold together: some rows, and some vectors of each.
-trait Tiles<S: Strip> {
-    /// Computes `V` vectors, from vector `at` on, of `R` rows from `row` on. Must be marked
-    /// `#[inline(always)]`, as all that it calls.
-    fn tile<const R: usize, const V: usize>(&mut self, strip: S, row: usize, at: usize);
-}
-
-/// Computes this many vectors of each row in tiles that fill the registers. A last single vector
-/// would starve the multipliers.
-#[inline(always)]
-fn tiles<S: Strip>(strip: S, rows: usize, vectors: usize, work: &mut impl Tiles<S>) {
-    let many = S::SUMS >= 24;
-    for (row, rows) in row_blocks(rows) {
-        let mut at = 0;
-        macro_rules! tile {
-            ($rows:literal, $vectors:literal) => {{
-                work.tile::<$rows, $vectors>(strip, row, at);
-                $vectors
-            }};
-        }
-        while at < vectors {
-            at += match (rows, vectors - at) {
-                (6, 4..) if many => tile!(6, 4),
-                (6, 3) if many => tile!(6, 3),
-                (6, 2..) => tile!(6, 2),
-                (6, _) => tile!(6, 1),
-                (4, 6..) if many => tile!(4, 6),
-                (4, 4) => tile!(4, 2),
-                (4, 3..) => tile!(4, 3),
-                (4, 2) => tile!(4, 2),
-                (4, _) => tile!(4, 1),
-                (2, 6..) => tile!(2, 6),
-                (2, 3..) => tile!(2, 3),
-                (2, 2) => tile!(2, 2),
-                (2, _) => tile!(2, 1),
-                (_, 6..) => tile!(1, 6),
-                (_, 3..) => tile!(1, 3),
-                (_, 2) => tile!(1, 2),
-                (_, _) => tile!(1, 1),
-            }
-        }
-    }
-}
-
-/// Splits rows into blocks of 4, then 2, then 1. A last 6 stays in one block, because two would
-/// starve the multipliers.
-#[inline(always)]
-fn row_blocks(rows: usize) -> impl Iterator<Item = (usize, usize)> {
-    let mut first = 0;
-    std::iter::from_fn(move || {
-        let count = match rows - first {
-            6 => 6,
-            left if left >= 4 => 4,
-            left => left.min(2),
-        };
-        first += count;
-        (count > 0).then_some((first - count, count))
-    })
 }
 
 /// The needed numbers of a plane: `count` lines of `width`, with `step` from the start of one to
@@ -422,179 +356,15 @@ fn sums_block<'a, S: Strip, const R: usize, const V: usize>(
     }
 }
 
-/// Computes `out[row * taps + tap] += sum over samples s and i in 0..n of a[s][row * a_ld + i] *
-/// b[s][offsets[tap] + i]`.
-///
-/// Sample `s` of `a` starts at `s * a_sample`, of `b` at `s * b_sample`. `n` is rounded up to whole
-/// eights: `a` must be 0 there, and both must have the room.
-pub fn shifted_dots(
-    a: &Rows<'_>,
-    b: &Rows<'_>,
-    samples: usize,
-    offsets: &[usize],
-    n: usize,
-    out: &mut [f32],
-) {
-    assert!(out.len().is_multiple_of(offsets.len()), "misshapen buffers");
-    sweep(Dots {
-        a,
-        b,
-        samples,
-        offsets,
-        n,
-        out,
-    });
-}
-
-/// Rows of several samples in one buffer.
-pub struct Rows<'a> {
-    /// All numbers.
-    pub values: &'a [f32],
-    /// Step from one row of a sample to the next.
-    pub ld: usize,
-    /// Step from one sample to the next.
-    pub sample: usize,
-}
-
-struct Dots<'a> {
-    a: &'a Rows<'a>,
-    b: &'a Rows<'a>,
-    samples: usize,
-    offsets: &'a [usize],
-    n: usize,
-    out: &'a mut [f32],
-}
-
-impl Sweep for Dots<'_> {
-    #[inline(always)]
-    fn sweep<E: Machine, W: Strip>(self, eights: E, widest: W) {
-        match self.out.len() > self.offsets.len() {
-            true => self.on(eights, widest),
-            false => self.on(eights, eights),
-        }
-    }
-}
-
-impl Dots<'_> {
-    /// Computes the eight lanes of one row, or of several, in each vector.
-    #[inline(always)]
-    fn on<E: Machine, S: Strip>(self, eights: E, strip: S) {
-        let (each, n) = (S::WIDTH / LANES, self.n.next_multiple_of(LANES));
-        let count = (self.out.len() / self.offsets.len()).div_ceil(each);
-        let (values, together);
-        let a = match each {
-            1 => self.a,
-            _ => {
-                values = self.together(each, count, n);
-                together = Rows {
-                    values: &values,
-                    ld: each * n,
-                    sample: count * each * n,
-                };
-                &together
-            }
-        };
-        let mut work = DotsTiles {
-            dots: Dots { a, n, ..self },
-            eights,
-        };
-        tiles(strip, count, work.dots.offsets.len(), &mut work);
-    }
-
-    /// Copies `each` rows into one, eight numbers of each in turn, for all samples; zeros for a row
-    /// that is missing.
-    #[inline(always)]
-    fn together(&self, each: usize, count: usize, n: usize) -> Buffer {
-        let (a, rows) = (self.a, self.out.len() / self.offsets.len());
-        let mut all = Buffer::any(self.samples * count * each * n);
-        for (at, to) in all.chunks_exact_mut(each * n).enumerate() {
-            let (sample, first) = (at / count, at % count * each);
-            for r in 0..each {
-                let to = to.as_chunks_mut::<LANES>().0[r..].iter_mut().step_by(each);
-                match first + r < rows {
-                    true => {
-                        let from = sample * a.sample + (first + r) * a.ld;
-                        let from = a.values[from..][..n].as_chunks().0;
-                        to.zip(from).for_each(|(to, x)| *to = *x);
-                    }
-                    false => to.for_each(|to| *to = [0.0; LANES]),
-                }
-            }
-        }
-        all
-    }
-}
-
-struct DotsTiles<'a, E> {
-    /// Whose rows of `a` are those of one vector, and `n` whole eights.
-    dots: Dots<'a>,
-    eights: E,
-}
-
-impl<S: Strip, E: Machine> Tiles<S> for DotsTiles<'_, E> {
-    #[inline(always)]
-    fn tile<const R: usize, const V: usize>(&mut self, strip: S, row: usize, at: usize) {
-        let Dots {
-            a,
-            b,
-            samples,
-            offsets,
-            n,
-            out,
-        } = &mut self.dots;
-        let (each, count, n) = (S::WIDTH / LANES, *n / LANES, *n);
-        let mut acc = [[strip.splat(0.0); V]; R];
-        for s in 0..*samples {
-            let (a_at, b_at) = (s * a.sample + row * a.ld, s * b.sample);
-            let rows: [&[S::Vector]; R] = std::array::from_fn(
-                #[inline(always)]
-                |r| &strip.vectors(&a.values[a_at + r * a.ld..][..each * n])[..count],
-            );
-            let taps: [&[[f32; LANES]]; V] =
-                std::array::from_fn(|t| b.values[b_at + offsets[at + t]..][..n].as_chunks().0);
-            for i in 0..count {
-                let x: [S::Vector; V] = std::array::from_fn(
-                    #[inline(always)]
-                    |t| strip.halves(&taps[t][i], &taps[t][i]),
-                );
-                for r in 0..R {
-                    for t in 0..V {
-                        acc[r][t] = strip.fused_each(rows[r][i], x[t], acc[r][t]);
-                    }
-                }
-            }
-        }
-        // written first: the sums below are no part of the loop that keeps `acc` in registers
-        let mut lanes = [[[0.0; WIDEST]; V]; R];
-        for r in 0..R {
-            for t in 0..V {
-                strip.store(acc[r][t], &mut lanes[r][t]);
-            }
-        }
-        for (r, lanes) in lanes.iter().enumerate() {
-            for (t, lanes) in lanes.iter().enumerate() {
-                // of a missing row there is no place in `out`
-                let places = out[(row + r) * each * offsets.len()..].iter_mut();
-                let places = places.skip(at + t).step_by(offsets.len()).take(each);
-                for (out, lanes) in places.zip(lanes.as_chunks::<LANES>().0) {
-                    *out += self.eights.sum(self.eights.load(lanes));
-                }
-            }
-        }
-    }
-}
 #[cfg(test)]
 mod tests {
+    use super::super::wave;
     use super::*;
     use crate::simd::{Plain, at_least, sweep_eights};
     use fl_core::portable::Fused;
 
-    fn wave(n: usize, step: f32) -> Vec<f32> {
-        (0..n).map(|i| libm::sinf(i as f32 * step)).collect()
-    }
-
     #[test]
-    fn both_loops_are_what_they_say_for_every_block_shape() {
+    fn sums_are_what_they_say_for_every_shape_of_a_tile() {
         for (rows, taps, n) in [
             (1, 1, 1),
             (2, 2, 9),
@@ -633,62 +403,6 @@ mod tests {
                         "{rows} {taps} {n}: row {r}, {i}"
                     );
                 }
-            }
-
-            let mut a = vec![0.0; 2 * rows * ld];
-            for row in a.chunks_mut(ld) {
-                row[..n].copy_from_slice(&wave(n, 0.9));
-            }
-            let mut dots = vec![1.0; rows * taps];
-            let (all_a, all_b) = (
-                Rows {
-                    values: &a,
-                    ld,
-                    sample: rows * ld,
-                },
-                Rows {
-                    values: &source,
-                    ld,
-                    sample: 5,
-                },
-            );
-            let source_long = wave(3 * ld + taps + 5, 0.7);
-            let all_b = Rows {
-                values: &source_long,
-                ..all_b
-            };
-            shifted_dots(&all_a, &all_b, 2, &offsets, n, &mut dots);
-            for plain in [false, true] {
-                let mut same = vec![1.0; rows * taps];
-                let work = Dots {
-                    a: &all_a,
-                    b: &all_b,
-                    samples: 2,
-                    offsets: &offsets,
-                    n,
-                    out: &mut same,
-                };
-                match plain {
-                    true => work.sweep(Plain, Plain),
-                    false => sweep_eights(work),
-                }
-                assert_eq!(same, dots, "{rows} {taps} {n}");
-            }
-            for (at, dot) in dots.iter().enumerate() {
-                let (r, t) = (at / taps, at % taps);
-                let term = |s: usize, i: usize| {
-                    f64::from(a[s * rows * ld + r * ld + i])
-                        * f64::from(source_long[s * 5 + offsets[t] + i])
-                };
-                let exact: f64 = 1.0
-                    + (0..2)
-                        .flat_map(|s| (0..n).map(move |i| (s, i)))
-                        .map(|(s, i)| term(s, i))
-                        .sum::<f64>();
-                assert!(
-                    (f64::from(*dot) - exact).abs() < 1e-4,
-                    "{rows} {taps} {n}: {dot} for {exact}"
-                );
             }
         }
     }
