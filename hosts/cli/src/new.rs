@@ -354,11 +354,13 @@ fn rust(role: Role, args: &NewArgs, core: Option<&Path>) -> Result<Files, Failur
         Role::Protocol => files.extend(PROGRAM),
         _ => files.extend([("Cargo.toml", MANIFEST), ("README.md", README)]),
     }
-    if role == Role::Aggregator && !args.stateful {
+    let cases = role == Role::Aggregator && !args.stateful;
+    if cases {
         files.extend(CASES);
     }
     let filled = files.into_iter().map(|(path, text)| {
         let text = section(text, "sources", core.is_some());
+        let text = section(&text, "cases", cases);
         (path.into(), fill(&text, &values))
     });
     Ok(filled
@@ -454,6 +456,8 @@ mod tests {
             );
             assert!(!manifest.contains("path ="), "{manifest}");
             assert!(!text("README.md").contains("the path of fl's sources"));
+            let cases = files.iter().any(|(path, _)| path == "aggregator.cases.yaml");
+            assert_eq!(text("README.md").contains("fl test ."), cases);
             assert!(!files.iter().any(|(path, _)| path == "Cargo.lock"));
         }
     }
