@@ -7,7 +7,7 @@ mod slopes;
 use crate::buffer::{self, Buffer};
 use crate::cuda;
 use crate::net::{Entry, Mode, Net, Numbers, batch};
-use crate::optim::{self, Optimiser};
+use crate::optim::{self, Descent, Move, Optimiser};
 use crate::settings::DfdxSettings;
 use crate::store::{self, Tensors};
 use crate::tape::{Key, Record, Value, Weights};
@@ -21,6 +21,7 @@ use fl_core::{
     Parametric, Problem, Result, Samples, Stream, Target, Task, TaskKind, Trainer,
 };
 use ndarray::{Array2, ArrayD, ArrayView2};
+use std::cell::OnceCell;
 use std::sync::{Arc, OnceLock};
 
 /// A network that learns.
@@ -178,10 +179,25 @@ impl Dfdx {
         }
         self.gradient.resize(self.net.weights(), 0.0);
         let key = weights.key.clone().unwrap_or_default();
+        let how = self.optimiser.advance(at, plan.of);
+        let changed = added.is_some() || pass.clip.is_some();
+        let changed = changed || plan.proximal.is_some() || plan.gradient_offset.is_some();
+        let descending = match how {
+            Move::Plain { rate, decay } if !changed => {
+                Some(record.descend(Descent { rate, decay }))
+            }
+            _ => None,
+        };
         let gradient = record.backward(&scores, slope, &key, std::mem::take(&mut self.gradient))?;
-        // the tape, which held the weights, is dropped, so they are updated in place
+        // the tape, which held the weights, is dropped, so their memory can be written
         drop((weights, features, scores));
         self.gradient = gradient;
+        if let Some(descending) = descending.as_deref().and_then(OnceCell::get) {
+            descending.finish_rest(&mut self.gradient, &numbers.weights);
+            let weights: &mut Vec<f32> = Arc::make_mut(&mut numbers.weights);
+            std::mem::swap(weights, &mut self.gradient);
+            return Ok(loss);
+        }
         if let Some(added) = &added {
             auxiliary::add(&self.net, &added.by_head, &mut self.gradient);
         }
@@ -195,7 +211,7 @@ impl Dfdx {
             optim::gradient_offset(&mut self.gradient, gradient_offset);
         }
         let weights: &mut Vec<f32> = Arc::make_mut(&mut numbers.weights);
-        self.optimiser.step(weights, &self.gradient, at, plan.of);
+        how.apply(weights, &self.gradient, &mut self.optimiser.state);
         Ok(loss)
     }
 
