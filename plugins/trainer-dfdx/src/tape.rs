@@ -79,8 +79,8 @@ pub struct Descending {
 
 impl Descending {
     /// Records that an operation has given the next weights in these places.
-    pub fn finish(&self, ranges: impl IntoIterator<Item = Range<usize>>) {
-        self.done.borrow_mut().extend(ranges);
+    pub fn finish(&self, range: Range<usize>) {
+        self.done.borrow_mut().push(range);
     }
 
     /// After the pass, turns what operations gave as gradients into next weights.

@@ -38,7 +38,7 @@ pub struct Dfdx {
     predict_batch: usize,
     /// Weight of the Dice loss.
     dice: f64,
-    /// Buffer for the gradient, kept between steps.
+    /// Memory for the gradient, kept between the steps of a pass.
     gradient: Vec<f32>,
     /// Where it runs.
     device: cuda::Device,
@@ -177,7 +177,9 @@ impl Dfdx {
         if let Some(by_features) = by_features {
             record.add_slope(&features, by_features);
         }
-        self.gradient.resize(self.net.weights(), 0.0);
+        if self.gradient.len() != self.net.weights() {
+            self.gradient = Buffer::any(self.net.weights()).into_vec();
+        }
         let key = weights.key.clone().unwrap_or_default();
         let how = self.optimiser.advance(at, plan.of);
         let changed = added.is_some() || pass.clip.is_some();
@@ -217,7 +219,7 @@ impl Dfdx {
 
     /// Returns the batch of a step, changed by `augment`.
     fn inputs(&self, x: &Samples, plan: &Plan, at: usize) -> Buffer {
-        let mut inputs = Buffer::filled(plan.positions.len() * x.width(), 0.0);
+        let mut inputs = Buffer::any(plan.positions.len() * x.width());
         x.write(&plan.positions, &mut inputs);
         if !self.augmenter.is_empty() {
             let mut draws = plan.stream.child("augment", at as u64).draws();
@@ -394,6 +396,8 @@ impl Trainer for Dfdx {
         if let Some(card) = card {
             self.take_back(card)?;
         }
+        // for the next model of this thread
+        drop(Buffer::from(std::mem::take(&mut self.gradient)));
         Ok(FitReport {
             steps,
             loss: sum / count.max(1) as f64,

@@ -26,7 +26,7 @@ pub(super) struct Blocks<'a> {
 
 /// Rows of a tile.
 const TALL: usize = 6;
-/// Rows of a tile of one vector, as many as there are registers for their places.
+/// Rows of a tile of one vector: as many as there are registers for their addresses.
 const TALLEST: usize = 10;
 /// Vectors of a panel that fit a first-level cache.
 const PART: usize = 384;
@@ -36,8 +36,6 @@ const MANY: usize = 4096;
 const LARGEST_TILE: usize = TALL * 64;
 /// Numbers of a row or column of factors up to which all panels are packed before the first tile.
 const SHORT: usize = 32;
-/// Rows that are computed together, panel after panel, if all panels are packed.
-const GROUP: usize = TALL;
 
 impl<'a> Blocks<'a> {
     /// Plans `out = a b`, or `out += a b`, in blocks of this many products.
@@ -94,22 +92,16 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Computes tiles of packed rows and a packed panel, whose chains are whole.
+    /// Computes the tile of packed rows and a packed panel, whose chains are whole.
     #[inline(always)]
-    fn tiles<S: Strip, const V: usize>(
+    fn short_tile<S: Strip, const V: usize>(
         &mut self,
         strip: S,
-        lines: &[f32],
-        panel: &[f32],
-        columns: &Range<usize>,
-        group: Range<usize>,
+        (rows, lines): (Range<usize>, &[f32]),
+        (columns, panel): (Range<usize>, &[f32]),
     ) {
-        let lines = lines.chunks_exact(TALL * self.size[1]);
-        for (row, lines) in group.clone().step_by(TALL).zip(lines) {
-            let sums = sums_of_lines::<S, TALL, V>(strip, lines, panel);
-            let here = row..group.end.min(row + TALL);
-            self.finish(strip, &sums, here, columns, false);
-        }
+        let sums = sums_of_lines::<S, TALL, V>(strip, lines, panel);
+        self.finish(strip, &sums, rows, &columns, false);
     }
 
     /// Computes all of a product of few numbers for each sum: such a product reads and writes more
@@ -141,18 +133,19 @@ impl<'a> Blocks<'a> {
             );
             first += wide;
         }
-        for group in (0..m).step_by(GROUP).rev() {
-            let group = group..m.min(group + GROUP);
+        for (tile, lines) in lines.chunks_exact(k * TALL).enumerate().rev() {
+            let rows = tile * TALL..m.min((tile + 1) * TALL);
             let mut first = 0;
             while first < n {
                 let vectors = self.vectors::<S>(first);
                 let wide = vectors * S::WIDTH;
-                let (columns, group) = (first..n.min(first + wide), group.clone());
-                let (lines, panel) = (&lines[k * group.start..], &packed[k * first..][..k * wide]);
+                let columns = first..n.min(first + wide);
+                let panel = (columns, &packed[k * first..][..k * wide]);
+                let lines = (rows.clone(), lines);
                 match vectors {
-                    4 => self.tiles::<S, 4>(strip, lines, panel, &columns, group),
-                    2 => self.tiles::<S, 2>(strip, lines, panel, &columns, group),
-                    _ => self.tiles::<S, 1>(strip, lines, panel, &columns, group),
+                    4 => self.short_tile::<S, 4>(strip, lines, panel),
+                    2 => self.short_tile::<S, 2>(strip, lines, panel),
+                    _ => self.short_tile::<S, 1>(strip, lines, panel),
                 }
                 first += wide;
             }

@@ -82,7 +82,7 @@ pub fn linear(
             Some(descending) => {
                 let before = &weights.data[weight.clone()];
                 descended(size, [&gt, &x], to, descending.how, before);
-                descending.finish([weight]);
+                descending.finish(weight);
             }
         }
         if let Some(bias) = bias {
