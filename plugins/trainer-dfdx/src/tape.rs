@@ -87,8 +87,8 @@ impl Descending {
     pub fn finish_rest(&self, given: &mut [f32], weights: &[f32]) {
         let mut done = self.done.take();
         done.sort_unstable_by_key(|range| range.start);
-        let mut from = 0;
-        for range in done.into_iter().chain([given.len()..given.len()]) {
+        let (mut from, end) = (0, given.len());
+        for range in done.into_iter().chain(std::iter::once(end..end)) {
             let rest = from..range.start;
             self.how.replace(&mut given[rest.clone()], &weights[rest]);
             from = range.end;

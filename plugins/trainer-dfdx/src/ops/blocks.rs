@@ -214,21 +214,21 @@ impl<'a> Blocks<'a> {
         let ([by_row, by_column], add) = (self.to, self.add || follows);
         if by_column == 1 && columns.len() == V * S::WIDTH {
             // counted by constants, so that the sums stay in registers
-            for r in 0..R {
+            for (r, sums) in sums.iter().enumerate() {
                 if r == rows.len() {
                     return;
                 }
                 let at = (rows.start + r) * by_row + columns.start;
                 let to = &mut self.out[at..][..V * S::WIDTH];
-                for v in 0..V {
+                for (v, sum) in sums.iter().enumerate() {
                     let to = &mut to[v * S::WIDTH..][..S::WIDTH];
                     let sum = match (self.descent, add) {
                         (Some((descent, weights)), _) => {
                             let weights = strip.load(&weights[at + v * S::WIDTH..]);
-                            descent.next_each(strip, weights, sums[r][v])
+                            descent.next_each(strip, weights, *sum)
                         }
-                        (None, true) => strip.add_each(strip.load(to), sums[r][v]),
-                        (None, false) => sums[r][v],
+                        (None, true) => strip.add_each(strip.load(to), *sum),
+                        (None, false) => *sum,
                     };
                     strip.store(sum, to);
                 }
