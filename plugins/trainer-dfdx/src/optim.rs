@@ -1,6 +1,6 @@
 //! Optimisers and schedules on flat buffers, with the semantics of PyTorch's.
 
-use crate::simd::{sum2, vectorised};
+use crate::simd::{Strip, sum2, vectorised};
 use fl_core::pulled;
 use fl_core::settings::above;
 use fl_core::{choices, settings};
@@ -201,10 +201,13 @@ impl Move {
         let State { first, second, .. } = state;
         let both = weights.iter_mut().zip(gradient);
         match self {
-            Move::Plain { rate, decay } => vectorised(
-                #[inline(always)]
-                || both.for_each(|(w, g)| *w -= rate * (g + decay * *w)),
-            ),
+            Move::Plain { rate, decay } => {
+                let descent = Descent { rate, decay };
+                vectorised(
+                    #[inline(always)]
+                    || both.for_each(|(w, g)| *w = descent.next(*w, *g)),
+                );
+            }
             Move::Momentum {
                 rate,
                 decay,
@@ -239,6 +242,53 @@ impl Move {
                 );
             }
         }
+    }
+}
+
+/// Plain gradient descent. It needs the weight and the gradient only, so it can follow where a
+/// gradient is computed.
+#[derive(Clone, Copy, Debug)]
+pub struct Descent {
+    /// Learning rate.
+    pub rate: f32,
+    /// Weight decay.
+    pub decay: f32,
+}
+
+impl Descent {
+    /// Returns the next weight.
+    #[inline(always)]
+    pub fn next(self, weight: f32, gradient: f32) -> f32 {
+        weight - self.rate * (gradient + self.decay * weight)
+    }
+
+    /// As [`Descent::next`], each, with the same bits: a product is rounded, then added.
+    #[inline(always)]
+    pub fn next_each<S: Strip>(
+        self,
+        strip: S,
+        weights: S::Vector,
+        gradient: S::Vector,
+    ) -> S::Vector {
+        // adding -0 changes no product, not even the sign of a 0
+        let [rate, decay, none] = [-self.rate, self.decay, -0.0].map(
+            #[inline(always)]
+            |x| strip.splat(x),
+        );
+        let pull = strip.fused_each(decay, weights, none);
+        let slope = strip.add_each(gradient, pull);
+        strip.add_each(weights, strip.fused_each(rate, slope, none))
+    }
+
+    /// Turns a gradient into the next weights.
+    pub fn replace(self, gradient: &mut [f32], weights: &[f32]) {
+        vectorised(
+            #[inline(always)]
+            || {
+                let both = gradient.iter_mut().zip(weights);
+                both.for_each(|(g, w)| *g = self.next(*w, *g));
+            },
+        );
     }
 }
 

@@ -7,13 +7,15 @@
 
 use crate::buffer::Buffer;
 use crate::examples::{ExampleSlopes, ROWS};
+use crate::optim::Descent;
 use crate::simd::vectorised;
 use anyhow::anyhow;
 use dfdx::prelude::{
     Backward, Cpu, Gradients, OwnedTape, PutTape, Rank0, Tape, Tensor, TensorFrom, TensorFromVec,
 };
 use fl_core::Result;
-use std::cell::{RefCell, RefMut};
+use std::cell::{OnceCell, RefCell, RefMut};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 
@@ -66,16 +68,48 @@ pub struct Weights {
     pub key: Option<Key>,
 }
 
+/// A backward pass that gives the next weights in place of the gradient of the weights. They are
+/// computed where the gradient still is in registers: a pass of their own would take as long as the
+/// gradient.
+pub struct Descending {
+    /// How weights follow their gradient.
+    pub how: Descent,
+    done: RefCell<Vec<Range<usize>>>,
+}
+
+impl Descending {
+    /// Records that an operation has given the next weights in these places.
+    pub fn finish(&self, range: Range<usize>) {
+        self.done.borrow_mut().push(range);
+    }
+
+    /// After the pass, turns what operations gave as gradients into next weights.
+    pub fn finish_rest(&self, given: &mut [f32], weights: &[f32]) {
+        let mut done = self.done.take();
+        done.sort_unstable_by_key(|range| range.start);
+        let (mut from, end) = (0, given.len());
+        for range in done.into_iter().chain(std::iter::once(end..end)) {
+            let rest = from..range.start;
+            self.how.replace(&mut given[rest.clone()], &weights[rest]);
+            from = range.end;
+        }
+    }
+}
+
 /// The gradients during the backward pass.
 pub struct Grads<'a> {
     all: &'a mut Gradients<f32, Cpu>,
     examples: Option<&'a RefCell<ExampleSlopes>>,
+    descending: Option<&'a Descending>,
 }
 
 impl<'a> Grads<'a> {
     fn of(all: &'a mut Gradients<f32, Cpu>) -> Self {
-        let examples = None;
-        Self { all, examples }
+        Self {
+            all,
+            examples: None,
+            descending: None,
+        }
     }
 
     fn slot(&mut self, key: &Key) -> Result<&mut Vec<f32>, dfdx::tensor::CpuError> {
@@ -85,6 +119,11 @@ impl<'a> Grads<'a> {
     /// Returns where the gradients of weights go, if the pass keeps those of single examples.
     pub fn examples(&self) -> Option<RefMut<'a, ExampleSlopes>> {
         self.examples.map(RefCell::borrow_mut)
+    }
+
+    /// Returns how weights follow their gradient, if an operation may give the next ones.
+    pub fn descending(&self) -> Option<&'a Descending> {
+        self.descending
     }
 
     /// Takes the gradient out; empty if nothing downstream depends on it.
@@ -117,6 +156,7 @@ impl<'a> Grads<'a> {
 pub struct Record {
     tape: Option<OwnedTape<f32, Cpu>>,
     examples: Option<Rc<RefCell<ExampleSlopes>>>,
+    descending: Rc<OnceCell<Descending>>,
 }
 
 impl Record {
@@ -125,6 +165,7 @@ impl Record {
         Self {
             tape: Some(OwnedTape::default()),
             examples: None,
+            descending: Rc::default(),
         }
     }
 
@@ -147,6 +188,7 @@ impl Record {
         Self {
             tape: None,
             examples: None,
+            descending: Rc::default(),
         }
     }
 
@@ -159,10 +201,13 @@ impl Record {
         let tape = self.tape.as_mut().filter(|_| wanted)?;
         let key = Key::new();
         let own = key.clone();
-        let examples = self.examples.clone();
+        let (examples, descending) = (self.examples.clone(), self.descending.clone());
         tape.add_backward_op(move |all| {
-            let examples = examples.as_deref();
-            let mut grads = Grads { all, examples };
+            let mut grads = Grads {
+                all,
+                examples: examples.as_deref(),
+                descending: descending.get(),
+            };
             let slope = grads.take(&own)?;
             if slope.is_empty() {
                 Ok(())
@@ -179,6 +224,14 @@ impl Record {
             // the last operation of a tape is the first of its backward pass
             tape.add_backward_op(move |all| Grads::of(all).give(&key, slope.into()));
         }
+    }
+
+    /// Lets operations give the next weights in place of their gradient; see
+    /// [`Descending::finish_rest`].
+    pub fn descend(&self, how: Descent) -> Rc<OnceCell<Descending>> {
+        let done = RefCell::default();
+        self.descending.get_or_init(|| Descending { how, done });
+        self.descending.clone()
     }
 
     /// Runs the tape backwards from `output`, whose gradient is `slope`. Returns the gradient of

@@ -7,7 +7,7 @@ mod slopes;
 use crate::buffer::{self, Buffer};
 use crate::cuda;
 use crate::net::{Entry, Mode, Net, Numbers, batch};
-use crate::optim::{self, Optimiser};
+use crate::optim::{self, Descent, Move, Optimiser};
 use crate::settings::DfdxSettings;
 use crate::store::{self, Tensors};
 use crate::tape::{Key, Record, Value, Weights};
@@ -21,6 +21,7 @@ use fl_core::{
     Parametric, Problem, Result, Samples, Stream, Target, Task, TaskKind, Trainer,
 };
 use ndarray::{Array2, ArrayD, ArrayView2};
+use std::cell::OnceCell;
 use std::sync::{Arc, OnceLock};
 
 /// A network that learns.
@@ -37,7 +38,7 @@ pub struct Dfdx {
     predict_batch: usize,
     /// Weight of the Dice loss.
     dice: f64,
-    /// Buffer for the gradient, kept between steps.
+    /// Memory for the gradient, kept between the steps of a pass.
     gradient: Vec<f32>,
     /// Where it runs.
     device: cuda::Device,
@@ -176,12 +177,29 @@ impl Dfdx {
         if let Some(by_features) = by_features {
             record.add_slope(&features, by_features);
         }
-        self.gradient.resize(self.net.weights(), 0.0);
+        if self.gradient.len() != self.net.weights() {
+            self.gradient = Buffer::any(self.net.weights()).into_vec();
+        }
         let key = weights.key.clone().unwrap_or_default();
+        let how = self.optimiser.advance(at, plan.of);
+        let changed = added.is_some() || pass.clip.is_some();
+        let changed = changed || plan.proximal.is_some() || plan.gradient_offset.is_some();
+        let descending = match how {
+            Move::Plain { rate, decay } if !changed => {
+                Some(record.descend(Descent { rate, decay }))
+            }
+            _ => None,
+        };
         let gradient = record.backward(&scores, slope, &key, std::mem::take(&mut self.gradient))?;
-        // the tape, which held the weights, is dropped, so they are updated in place
+        // the tape, which held the weights, is dropped, so their memory can be written
         drop((weights, features, scores));
         self.gradient = gradient;
+        if let Some(descending) = descending.as_deref().and_then(OnceCell::get) {
+            descending.finish_rest(&mut self.gradient, &numbers.weights);
+            let weights: &mut Vec<f32> = Arc::make_mut(&mut numbers.weights);
+            std::mem::swap(weights, &mut self.gradient);
+            return Ok(loss);
+        }
         if let Some(added) = &added {
             auxiliary::add(&self.net, &added.by_head, &mut self.gradient);
         }
@@ -195,13 +213,13 @@ impl Dfdx {
             optim::gradient_offset(&mut self.gradient, gradient_offset);
         }
         let weights: &mut Vec<f32> = Arc::make_mut(&mut numbers.weights);
-        self.optimiser.step(weights, &self.gradient, at, plan.of);
+        how.apply(weights, &self.gradient, &mut self.optimiser.state);
         Ok(loss)
     }
 
     /// Returns the batch of a step, changed by `augment`.
     fn inputs(&self, x: &Samples, plan: &Plan, at: usize) -> Buffer {
-        let mut inputs = Buffer::filled(plan.positions.len() * x.width(), 0.0);
+        let mut inputs = Buffer::any(plan.positions.len() * x.width());
         x.write(&plan.positions, &mut inputs);
         if !self.augmenter.is_empty() {
             let mut draws = plan.stream.child("augment", at as u64).draws();
@@ -378,6 +396,8 @@ impl Trainer for Dfdx {
         if let Some(card) = card {
             self.take_back(card)?;
         }
+        // for the next model of this thread
+        drop(Buffer::from(std::mem::take(&mut self.gradient)));
         Ok(FitReport {
             steps,
             loss: sum / count.max(1) as f64,

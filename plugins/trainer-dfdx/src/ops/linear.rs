@@ -1,6 +1,6 @@
 //! Fully connected layers.
 
-use super::product::{matrix, product, product_as};
+use super::product::{descended, matrix, product, product_as};
 use super::{channel_sums, relu_back};
 use crate::buffer::Buffer;
 use crate::simd::{at_least, vectorised};
@@ -69,14 +69,22 @@ pub fn linear(
             examples.add_outer(slope, x.data.clone(), weight, bias);
             return Ok(());
         }
+        let descending = grads.descending();
         let all = grads.weights(key)?;
-        product(
+        let (size, gt, x) = (
             [outputs, rows, inputs],
-            &g.transposed(),
-            &matrix(&x.data, inputs),
-            &mut all[weight],
-            false,
+            g.transposed(),
+            matrix(&x.data, inputs),
         );
+        let to = &mut all[weight.clone()];
+        match descending {
+            None => product(size, &gt, &x, to, false),
+            Some(descending) => {
+                let before = &weights.data[weight.clone()];
+                descended(size, [&gt, &x], to, descending.how, before);
+                descending.finish(weight);
+            }
+        }
         if let Some(bias) = bias {
             channel_sums(&slope, outputs, 1, &mut all[bias]);
         }

@@ -1,6 +1,7 @@
 //! Products of matrices, whose sums have one order on every processor and card.
 
 use super::blocks::Blocks;
+use crate::optim::Descent;
 use crate::simd::{LANES, Machine, Work, run, sweep};
 
 /// A matrix in a slice.
@@ -40,7 +41,7 @@ impl Matrix<'_> {
     }
 
     #[inline(always)]
-    fn at(&self, row: usize, column: usize) -> f32 {
+    pub fn at(&self, row: usize, column: usize) -> f32 {
         self.values[row * self.by_row + column * self.by_column]
     }
 }
@@ -104,6 +105,24 @@ pub fn order(
 /// row-major.
 pub fn product(size: [usize; 3], a: &Matrix<'_>, b: &Matrix<'_>, out: &mut [f32], add: bool) {
     product_as(size[0], size, a, b, out, add);
+}
+
+/// Computes the weights that follow `weights` by `descent`, whose gradient is `a b`.
+pub fn descended(
+    size: [usize; 3],
+    [a, b]: [&Matrix<'_>; 2],
+    out: &mut [f32],
+    descent: Descent,
+    weights: &[f32],
+) {
+    if let Order::Blocks(block) = order(size, a.steps(), b.steps()) {
+        let blocks = Blocks::new(size, block, *a, *b, out, false);
+        if blocks.can_descend() {
+            return sweep(blocks.descending(descent, weights));
+        }
+    }
+    product(size, a, b, out, false);
+    descent.replace(out, weights);
 }
 
 /// As [`product`], with the order of sums of an `a` of `rows` rows.

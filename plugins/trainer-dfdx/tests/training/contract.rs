@@ -79,6 +79,38 @@ fn exact_a_model_that_stopped_goes_on_with_the_same_bits() {
     }
 }
 
+/// With a bound that no gradient reaches, the gradient is written down, and a pass of its own moves
+/// the weights.
+#[test]
+fn exact_weights_that_move_with_their_gradient_have_the_bits_of_two_passes() {
+    let (x, classes) = bars(620, 1);
+    let nets = [
+        "[{linear: 70}, relu, {linear: 33}, relu, outputs]",
+        "[{conv: {out: 5, kernel: 3}}, batch-norm, relu, {pool: 2}, {linear: 129}, relu, outputs]",
+    ];
+    for (net, decay) in nets.into_iter().flat_map(|net| [(net, 0.0), (net, 0.03)]) {
+        for batch in [1, 2, 3, 10, 33, 600] {
+            let after = |clip| {
+                let sgd = format!("{{sgd: {{lr: 0.05, weight-decay: {decay}}}}}");
+                let yaml = format!("{{net: {net}, optimiser: {sgd}}}");
+                let mut model = trainer(&yaml, &[3, 8, 8], TaskKind::Classes(4));
+                let options = FitOptions {
+                    clip,
+                    ..pass(Length::Steps(3), batch)
+                };
+                let stream = Stream::root(3);
+                let fitted = model.fit(&x, Target::Classes(&classes), &options, &stream);
+                (fitted.unwrap().loss, model.params())
+            };
+            let (together, apart) = (after(None), after(Some(f32::MAX)));
+            assert!(
+                together == apart,
+                "{net}, decay {decay}, batches of {batch}"
+            );
+        }
+    }
+}
+
 #[test]
 fn params_come_and_go_with_running_statistics() {
     let (x, classes) = bars(40, 1);
