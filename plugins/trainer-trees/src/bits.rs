@@ -68,7 +68,8 @@ impl Bits {
         Some(Self { words, ones })
     }
 
-    /// Writes the leaf of each row of a block. The tree has at most [`LEAVES`] leaves.
+    /// Writes the leaf of each row of a block; `out` is [`ROWS`] long, and what it has beyond the
+    /// last row means nothing. The tree has at most [`LEAVES`] leaves.
     pub fn leaves(&self, tree: &Grown, block: usize, out: &mut [u8]) {
         let width = self.ones.len();
         let mut walk = Walk {
@@ -76,18 +77,20 @@ impl Bits {
             bits: self,
             block: &self.words[block * width..(block + 1) * width],
             planes: [[0; WORDS]; 8],
+            named: 0,
         };
         if !tree.splits.is_empty() {
             walk.node(Next::split(0), &[u64::MAX; WORDS]);
         }
-        for (at, out) in out.chunks_mut(8).enumerate() {
+        let used = (usize::BITS - walk.named.leading_zeros()) as usize;
+        for (at, out) in out.as_chunks_mut().0.iter_mut().enumerate() {
             // eight rows: a byte of each plane
             let (word, shift) = (at / 8, at % 8 * 8);
-            let planes = walk.planes.iter().enumerate();
+            let planes = walk.planes[..used].iter().enumerate();
             let eight = planes.fold(0, |eight, (k, plane)| {
                 eight | SPREAD[usize::from((plane[word] >> shift) as u8)] << k
             });
-            out.copy_from_slice(&eight.to_le_bytes()[..out.len()]);
+            *out = u64::to_le_bytes(eight);
         }
     }
 }
@@ -113,6 +116,8 @@ struct Walk<'a> {
     block: &'a [Words],
     /// The bits of each row's leaf.
     planes: [Words; 8],
+    /// The bits that a leaf has.
+    named: usize,
 }
 
 impl Walk<'_> {
@@ -120,6 +125,7 @@ impl Walk<'_> {
     fn node(&mut self, next: Next, here: &Words) {
         let at = next.at();
         if next.is_leaf() {
+            self.named |= at;
             for (k, plane) in self.planes.iter_mut().enumerate() {
                 if at >> k & 1 == 1 {
                     plane.iter_mut().zip(here).for_each(|(p, h)| *p |= h);

@@ -104,6 +104,7 @@ impl Model {
         let block = (16_384 / self.width.max(1)).clamp(1, 256);
         let mut values = vec![0.0; block * self.width];
         self.blocks(out, block, |at, t, leaves: &mut [usize]| {
+            let leaves = &mut leaves[..at.len()];
             if t == 0 {
                 let values = &mut values[..at.len() * self.width];
                 x.write(&at.collect::<Vec<_>>(), values);
@@ -122,7 +123,7 @@ impl Model {
     }
 
     /// Writes the scores of all rows, block after block: `find` writes the leaf of each row of a
-    /// block in a tree.
+    /// block in a tree; the last block may be shorter than there is room.
     fn blocks<L: Copy + Default>(
         &self,
         out: &mut [f32],
@@ -140,10 +141,9 @@ impl Model {
         let mut leaves = vec![L::default(); block];
         let mut sums = vec![0.0; block * classes];
         for (b, out) in out.chunks_mut(block * classes).enumerate() {
-            let rows = out.len() / classes;
-            let (at, leaves) = (b * block..b * block + rows, &mut leaves[..rows]);
+            let at = b * block..b * block + out.len() / classes;
             if !of_leaves.is_empty() {
-                find(at, 0, leaves);
+                find(at, 0, &mut leaves);
                 for (leaf, out) in leaves.iter().zip(out.chunks_mut(classes)) {
                     let leaf = usize::from(*leaf);
                     out.copy_from_slice(&of_leaves[leaf * classes..(leaf + 1) * classes]);
@@ -153,7 +153,7 @@ impl Model {
             let sums = &mut sums[..out.len()];
             sums.fill(0.0);
             for (t, tree) in self.trees.iter().enumerate() {
-                find(at.clone(), t, leaves);
+                find(at.clone(), t, &mut leaves);
                 if self.sum == Sum::Votes && classes == 2 {
                     // without a slice for each row
                     let (sums, values) = (sums.as_chunks_mut().0, tree.leaves.as_chunks().0);
