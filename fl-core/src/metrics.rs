@@ -328,6 +328,8 @@ mod tests {
     fn the_first_of_equals_wins() {
         let scores = array![[1.0, 1.0, 0.5], [0.0, 2.0, 2.0], [-1.0, -3.0, -1.0]];
         assert_eq!(classes(scores.view()), [0, 1, 0]);
+        let two = array![[1.0, f32::NAN], [0.5, 0.5], [0.5, 0.6], [0.0, -0.0]];
+        assert_eq!(classes(two.view()), [0, 0, 1, 0]);
         assert_eq!(
             accuracy(array![[0.5, 0.5], [0.5, 0.5]].view(), &[0, 1]),
             0.5
