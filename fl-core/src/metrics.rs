@@ -11,7 +11,6 @@ use ndarray::{Array2, ArrayView1, ArrayView2};
 pub fn argmax<T: PartialOrd>(values: impl IntoIterator<Item = T>) -> usize {
     let mut values = values.into_iter().enumerate();
     let first = values.next();
-    let none = |value: &T| value.partial_cmp(value).is_none();
     let best = values.fold(first, |best, next| match best {
         Some(best) if next.1 > best.1 || (none(&best.1) && !none(&next.1)) => Some(next),
         best => best,
@@ -19,9 +18,23 @@ pub fn argmax<T: PartialOrd>(values: impl IntoIterator<Item = T>) -> usize {
     best.map_or(0, |(at, _)| at)
 }
 
+/// Returns whether a value is NaN.
+fn none<T: PartialOrd>(value: &T) -> bool {
+    value.partial_cmp(value).is_none()
+}
+
 /// Returns the class with the highest score of each row, the lowest such class on ties.
 pub fn classes<T: PartialOrd>(scores: ArrayView2<'_, T>) -> Vec<u32> {
     match scores.to_slice() {
+        // of two classes without a branch
+        Some(all) if scores.ncols() == 2 => {
+            let second = |[a, b]: &[T; 2]| b > a || (none(a) && !none(b));
+            all.as_chunks()
+                .0
+                .iter()
+                .map(|row| u32::from(second(row)))
+                .collect()
+        }
         // views of rows cost more than their numbers
         Some(all) if !all.is_empty() => {
             let rows = all.chunks_exact(scores.ncols());
@@ -315,6 +328,8 @@ mod tests {
     fn the_first_of_equals_wins() {
         let scores = array![[1.0, 1.0, 0.5], [0.0, 2.0, 2.0], [-1.0, -3.0, -1.0]];
         assert_eq!(classes(scores.view()), [0, 1, 0]);
+        let two = array![[1.0, f32::NAN], [0.5, 0.5], [0.5, 0.6], [0.0, -0.0]];
+        assert_eq!(classes(two.view()), [0, 0, 1, 0]);
         assert_eq!(
             accuracy(array![[0.5, 0.5], [0.5, 0.5]].view(), &[0, 1]),
             0.5

@@ -86,13 +86,17 @@ impl Counts {
     /// Returns the gap from the highest to the second count of each row; the count itself if there
     /// is one class.
     pub fn gaps(&self) -> Vec<f64> {
-        let gap = |row: ndarray::ArrayView1<'_, f64>| {
+        let gap = |row: &[f64]| {
             let (first, second) = row.iter().fold((0.0f64, 0.0f64), |(first, second), x| {
                 (first.max(*x), second.max(first.min(*x)))
             });
             first - second
         };
-        self.values.rows().into_iter().map(gap).collect()
+        let values = self.values.as_standard_layout();
+        let rows = values
+            .as_slice()
+            .map(|all| all.chunks(self.values.ncols().max(1)));
+        rows.into_iter().flatten().map(gap).collect()
     }
 }
 

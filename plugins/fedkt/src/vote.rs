@@ -56,6 +56,12 @@ fn count(
             .push(mail.body.labels.view());
     }
     let classes = classes.map_or(0, |(_, n)| n);
+    // as a rule all senders label the same samples
+    if let (1, Some((rows, votes))) = (alike.len(), alike.first_key_value())
+        && rows.is_sorted_by(|a, b| a < b)
+    {
+        return Ok(Counts::new(rows.to_vec(), of(votes, classes)));
+    }
     let mut sums: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for (rows, votes) in alike {
         for (id, counts) in rows.iter().zip(of(&votes, classes).rows()) {

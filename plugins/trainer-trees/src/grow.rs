@@ -18,7 +18,7 @@ pub struct Plan {
     pub floor: f64,
 }
 
-/// The samples that a tree is grown on, sorted in place so that those of a node are adjacent.
+/// The samples that a tree is grown on. Growing changes their order.
 pub struct Field<'a> {
     pub rows: &'a mut [u32],
     /// The contribution of each sample.
@@ -27,8 +27,13 @@ pub struct Field<'a> {
     pub scores: &'a mut [f32],
 }
 
-impl Field<'_> {
-    /// Returns samples and their contributions.
+/// Samples in an order in which those of a node are adjacent, and their contributions.
+struct Order<'a> {
+    rows: &'a mut [u32],
+    stats: &'a mut [u64],
+}
+
+impl Order<'_> {
     fn samples(&self, at: Range<usize>) -> (&[u32], &[u64]) {
         (&self.rows[at.clone()], &self.stats[at])
     }
@@ -52,8 +57,8 @@ pub struct Grower<'a> {
     spare: Vec<Vec<u64>>,
     /// The histograms of some features.
     some: Vec<u64>,
-    right_rows: Vec<u32>,
-    right_stats: Vec<u64>,
+    other_rows: Vec<u32>,
+    other_stats: Vec<u64>,
 }
 
 impl<'a> Grower<'a> {
@@ -66,8 +71,8 @@ impl<'a> Grower<'a> {
             order: Vec::new(),
             spare: Vec::new(),
             some: Vec::new(),
-            right_rows: Vec::new(),
-            right_stats: Vec::new(),
+            other_rows: Vec::new(),
+            other_stats: Vec::new(),
             plan,
         }
     }
@@ -81,33 +86,47 @@ impl<'a> Grower<'a> {
     ) -> Grown {
         self.cost = Cost::default();
         self.order = (0..self.binned.width() as u32).collect();
-        self.right_rows.resize(field.rows.len(), 0);
-        self.right_stats.resize(field.rows.len(), 0);
+        let mut rows = std::mem::take(&mut self.other_rows);
+        let mut stats = std::mem::take(&mut self.other_stats);
+        rows.resize(field.rows.len(), 0);
+        stats.resize(field.rows.len(), 0);
         let (total, all) = (criterion.total(field.stats), 0..field.rows.len());
+        let first = Order {
+            rows: field.rows,
+            stats: field.stats,
+        };
+        let other = Order {
+            rows: &mut rows,
+            stats: &mut stats,
+        };
         let mut growth = Growth {
             grower: self,
             criterion,
-            field,
+            orders: [first, other],
+            scores: field.scores,
             draws,
         };
         let histograms = match growth.ends(0, &total) {
             true => None,
-            false => growth.histograms(all.clone(), &total),
+            false => growth.histograms(all.clone(), 0, &total),
         };
         growth.node(all, 0, &total, histograms);
+        (self.other_rows, self.other_stats) = (rows, stats);
         std::mem::take(&mut self.tree)
     }
 }
 
 /// A tree in progress.
-struct Growth<'g, 'a, 'f, C> {
+struct Growth<'g, 'a, C> {
     grower: &'g mut Grower<'a>,
     criterion: &'g C,
-    field: &'g mut Field<'f>,
+    /// The samples of a node are in the first if its depth is even, in the second if it is odd.
+    orders: [Order<'g>; 2],
+    scores: &'g mut [f32],
     draws: &'g mut Draws,
 }
 
-impl<C: Criterion> Growth<'_, '_, '_, C> {
+impl<C: Criterion> Growth<'_, '_, C> {
     /// Returns whether a node with this sum is a leaf for any features.
     fn ends(&self, depth: usize, total: &[u64]) -> bool {
         depth == self.grower.plan.depth
@@ -125,12 +144,12 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
     ) -> Next {
         let best = match self.ends(depth, total) {
             true => None,
-            false => self.best(at.clone(), total, histograms.as_deref()),
+            false => self.best(at.clone(), depth, total, histograms.as_deref()),
         };
         let Some(best) = best else {
             self.grower.spare.extend(histograms);
             let value = self.leaf(total);
-            self.reach(at, |_| value);
+            self.reach(at, depth, |_| value);
             return Next::leaf(value);
         };
         let left = &best.left;
@@ -152,7 +171,7 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
             self.grower.spare.extend(histograms);
             let (l, r) = (self.leaf(left), self.leaf(&right));
             let column = self.grower.binned.column(best.feature);
-            self.reach(at, |row| {
+            self.reach(at, depth, |row| {
                 if usize::from(column[row]) <= best.bin {
                     l
                 } else {
@@ -161,9 +180,10 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
             });
             [Next::leaf(l), Next::leaf(r)]
         } else {
-            let middle = self.part(at.clone(), best.feature, best.bin);
+            let middle = self.part(at.clone(), depth, best.feature, best.bin);
             let sides = [at.start..middle, middle..at.end];
-            let [h_left, h_right] = self.children(&sides, [left, &right], ends, histograms);
+            let [h_left, h_right] =
+                self.children(&sides, depth + 1, [left, &right], ends, histograms);
             let [at_left, at_right] = sides;
             [
                 self.node(at_left, depth + 1, left, h_left),
@@ -185,11 +205,11 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
     }
 
     /// Adds the values of leaves to the scores of their samples.
-    fn reach(&mut self, at: Range<usize>, leaf: impl Fn(usize) -> usize) {
-        if !self.field.scores.is_empty() {
-            for row in &self.field.rows[at] {
+    fn reach(&mut self, at: Range<usize>, depth: usize, leaf: impl Fn(usize) -> usize) {
+        if !self.scores.is_empty() {
+            for row in &self.orders[depth % 2].rows[at] {
                 let row = *row as usize;
-                self.field.scores[row] += self.grower.tree.leaves[leaf(row)];
+                self.scores[row] += self.grower.tree.leaves[leaf(row)];
             }
         }
     }
@@ -198,6 +218,7 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
     fn best(
         &mut self,
         at: Range<usize>,
+        depth: usize,
         total: &[u64],
         histograms: Option<&[u64]>,
     ) -> Option<Best> {
@@ -218,7 +239,10 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
             // As in scikit-learn: a feature with one value for all samples of the node counts as
             // searched, but the search continues until a feature with different values.
             let (width, mut differ, mut looked) = (binned.width(), false, 0);
-            let (wanted, samples) = (self.grower.plan.features, self.field.samples(at));
+            let (wanted, samples) = (
+                self.grower.plan.features,
+                self.orders[depth % 2].samples(at),
+            );
             while looked < width && (looked < wanted || !differ) {
                 // those that are searched in any case, some at once
                 let end = (looked + SOME).min(wanted).max(looked + 1);
@@ -250,14 +274,14 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
     }
 
     /// Returns the histograms of all features, if a node searches all.
-    fn histograms(&mut self, at: Range<usize>, total: &[u64]) -> Option<Vec<u64>> {
+    fn histograms(&mut self, at: Range<usize>, depth: usize, total: &[u64]) -> Option<Vec<u64>> {
         let (binned, stride) = (self.grower.binned, self.criterion.stride());
         if self.grower.plan.features < binned.width() {
             return None;
         }
         let mut all = self.grower.spare.pop().unwrap_or_default();
         all.resize(binned.all_bins() * stride, 0);
-        let (samples, features) = (self.field.samples(at), &self.grower.order);
+        let (samples, features) = (self.orders[depth % 2].samples(at), &self.grower.order);
         self.criterion
             .fill(binned, features, samples, total, &mut all);
         Some(all)
@@ -268,6 +292,7 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
     fn children(
         &mut self,
         sides: &[Range<usize>; 2],
+        depth: usize,
         totals: [&[u64]; 2],
         ends: [bool; 2],
         parent: Option<Vec<u64>>,
@@ -276,7 +301,7 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
             return [None, None];
         };
         let small = usize::from(sides[1].len() < sides[0].len());
-        let Some(counted) = self.histograms(sides[small].clone(), totals[small]) else {
+        let Some(counted) = self.histograms(sides[small].clone(), depth, totals[small]) else {
             return [None, None];
         };
         let (small_one, large_one) = if ends[1 - small] {
@@ -299,29 +324,26 @@ impl<C: Criterion> Growth<'_, '_, '_, C> {
         }
     }
 
-    /// Moves the samples that go left before those that go right, and keeps the order within both.
-    fn part(&mut self, at: Range<usize>, feature: usize, bin: usize) -> usize {
+    /// Writes the samples of a node into the other order: those that go left, and then those that
+    /// go right. Returns where these begin.
+    fn part(&mut self, at: Range<usize>, depth: usize, feature: usize, bin: usize) -> usize {
         let column = self.grower.binned.column(feature);
-        let (rows, stats) = (
-            &mut self.field.rows[at.clone()],
-            &mut self.field.stats[at.clone()],
-        );
-        let (right_rows, right_stats) = (
-            &mut self.grower.right_rows[..rows.len()],
-            &mut self.grower.right_stats[..rows.len()],
-        );
-        let (mut left, mut right) = (0, 0);
-        for i in 0..rows.len() {
-            // both are written and one is kept: the direction of a sample cannot be predicted
-            let (row, stat) = (rows[i], stats[i]);
-            let goes_left = usize::from(usize::from(column[row as usize]) <= bin);
-            (rows[left], stats[left]) = (row, stat);
-            (right_rows[right], right_stats[right]) = (row, stat);
+        let [first, other] = &mut self.orders;
+        let (from, to) = match depth % 2 {
+            0 => (first, other),
+            _ => (other, first),
+        };
+        let (rows, stats) = (&mut to.rows[at.clone()], &mut to.stats[at.clone()]);
+        let (mut left, mut right) = (0, rows.len());
+        let (from_rows, from_stats) = from.samples(at.clone());
+        for (row, stat) in from_rows.iter().zip(from_stats) {
+            // without a branch: the direction of a sample cannot be predicted
+            let goes_left = usize::from(usize::from(column[*row as usize]) <= bin);
+            right -= 1 - goes_left;
+            let place = right ^ ((left ^ right) & goes_left.wrapping_neg());
+            (rows[place], stats[place]) = (*row, *stat);
             left += goes_left;
-            right += 1 - goes_left;
         }
-        rows[left..].copy_from_slice(&right_rows[..right]);
-        stats[left..].copy_from_slice(&right_stats[..right]);
         at.start + left
     }
 }

@@ -1,10 +1,12 @@
 #![doc = include_str!("../README.md")]
 
 mod bins;
+mod bits;
 mod boosting;
 mod criterion;
 mod forest;
 mod grow;
+mod known;
 mod model;
 mod predict;
 mod settings;

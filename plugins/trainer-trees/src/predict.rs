@@ -1,8 +1,11 @@
 //! Predictions of a fitted model.
 
+use crate::bits::{LEAVES, ROWS};
+use crate::known::KNOWN;
 use crate::model::{Grown, Model, Next, Sum};
 use fl_core::Samples;
 use ndarray::Array2;
+use std::ops::Range;
 
 /// The smallest share of the best class's probability that a class gets, so that logarithms are
 /// finite.
@@ -87,62 +90,94 @@ impl Model {
     /// Returns scores, `samples x classes`.
     pub fn predict(&self, x: &Samples) -> Array2<f32> {
         let mut scores = Array2::zeros((x.len(), self.classes));
+        let out = scores.as_slice_mut().expect("a fresh array is contiguous");
+        let each = self.values().max(1);
+        let small = self.trees.iter().all(|t| t.leaves.len() / each <= LEAVES);
+        if let Some(bits) = small.then(|| KNOWN.bits(x)).flatten() {
+            self.blocks(out, ROWS, |at, t, leaves: &mut [u8]| {
+                bits.leaves(&self.trees[t], at.start / ROWS, leaves);
+            });
+            return scores;
+        }
         let walks: Vec<Walk> = self.trees.iter().map(Walk::new).collect();
+        // a block's numbers stay in cache while all trees use them
+        let block = (16_384 / self.width.max(1)).clamp(1, 256);
+        let mut values = vec![0.0; block * self.width];
+        self.blocks(out, block, |at, t, leaves: &mut [usize]| {
+            let leaves = &mut leaves[..at.len()];
+            if t == 0 {
+                let values = &mut values[..at.len() * self.width];
+                x.write(&at.collect::<Vec<_>>(), values);
+            }
+            self.visit(&walks[t], &values, leaves);
+        });
+        scores
+    }
+
+    /// Returns the values of a leaf.
+    fn values(&self) -> usize {
+        match self.sum {
+            Sum::Votes => self.classes,
+            Sum::Margins => 1,
+        }
+    }
+
+    /// Writes the scores of all rows, block after block: `find` writes the leaf of each row of a
+    /// block in a tree; the last block may be shorter than there is room.
+    fn blocks<L: Copy + Default>(
+        &self,
+        out: &mut [f32],
+        block: usize,
+        mut find: impl FnMut(Range<usize>, usize, &mut [L]),
+    ) where
+        usize: From<L>,
+    {
         // the scores of a single tree are those of its leaves: one logarithm for each of them
         let of_leaves = match &self.trees[..] {
             [tree] => self.scores_of_leaves(tree),
             _ => Vec::new(),
         };
-        // a block's numbers stay in cache while all trees use them
-        let width = self.width.max(1);
-        let block = (16_384 / width).clamp(1, 256);
-        let mut values = vec![0.0; block * self.width];
-        let mut sums = vec![0.0; block * self.classes];
         let classes = self.classes;
-        let table = scores.as_slice_mut().expect("a fresh array is contiguous");
-        for (b, out) in table.chunks_mut(block * classes).enumerate() {
-            let at: Vec<usize> = (b * block..).take(out.len() / classes).collect();
-            x.write(&at, &mut values[..at.len() * self.width]);
-            if let [walk] = &walks[..] {
-                self.visit(walk, &values, at.len(), |row, leaf| {
-                    let scores = &of_leaves[leaf * classes..(leaf + 1) * classes];
-                    out[row * classes..(row + 1) * classes].copy_from_slice(scores);
-                });
+        let mut leaves = vec![L::default(); block];
+        let mut sums = vec![0.0; block * classes];
+        for (b, out) in out.chunks_mut(block * classes).enumerate() {
+            let at = b * block..b * block + out.len() / classes;
+            if !of_leaves.is_empty() {
+                find(at, 0, &mut leaves);
+                for (leaf, out) in leaves.iter().zip(out.chunks_mut(classes)) {
+                    let leaf = usize::from(*leaf);
+                    out.copy_from_slice(&of_leaves[leaf * classes..(leaf + 1) * classes]);
+                }
                 continue;
             }
-            let sums = &mut sums[..at.len() * classes];
+            let sums = &mut sums[..out.len()];
             sums.fill(0.0);
-            for (t, (walk, tree)) in walks.iter().zip(&self.trees).enumerate() {
+            for (t, tree) in self.trees.iter().enumerate() {
+                find(at.clone(), t, &mut leaves);
                 if self.sum == Sum::Votes && classes == 2 {
                     // without a slice for each row
-                    let (sums, leaves) = (sums.as_chunks_mut().0, tree.leaves.as_chunks().0);
-                    self.visit(walk, &values, at.len(), |row, leaf| {
+                    let (sums, values) = (sums.as_chunks_mut().0, tree.leaves.as_chunks().0);
+                    for (leaf, sum) in leaves.iter().zip(sums) {
                         let ([a, b], [p, q]): (&mut [f64; 2], &[f32; 2]) =
-                            (&mut sums[row], &leaves[leaf]);
+                            (sum, &values[usize::from(*leaf)]);
                         *a += f64::from(*p);
                         *b += f64::from(*q);
-                    });
+                    }
                     continue;
                 }
-                self.visit(walk, &values, at.len(), |row, leaf| {
-                    let sum = &mut sums[row * classes..(row + 1) * classes];
-                    self.add_leaf(t, leaf, &tree.leaves, sum);
-                });
+                for (leaf, sum) in leaves.iter().zip(sums.chunks_mut(classes)) {
+                    self.add_leaf(t, usize::from(*leaf), &tree.leaves, sum);
+                }
             }
             for (sum, row) in sums.chunks(classes).zip(out.chunks_mut(classes)) {
                 self.score(sum, row);
             }
         }
-        scores
     }
 
     /// Returns the scores of the rows of each leaf of a tree that is alone, leaf after leaf.
     fn scores_of_leaves(&self, tree: &Grown) -> Vec<f32> {
-        let each = match self.sum {
-            Sum::Votes => self.classes,
-            Sum::Margins => 1,
-        };
-        let leaves = tree.leaves.len() / each.max(1);
+        let leaves = tree.leaves.len() / self.values().max(1);
         let mut scores = vec![0.0; leaves * self.classes];
         for (leaf, scores) in scores.chunks_mut(self.classes.max(1)).enumerate() {
             let mut sum = vec![0.0; self.classes];
@@ -164,20 +199,15 @@ impl Model {
         }
     }
 
-    /// Calls `f` with each of the first `rows` rows and its leaf.
-    fn visit(&self, walk: &Walk, values: &[f32], rows: usize, mut f: impl FnMut(usize, usize)) {
+    /// Writes the leaf of each of some rows.
+    fn visit(&self, walk: &Walk, values: &[f32], leaves: &mut [usize]) {
         let from = |i: usize| &values[i * self.width..];
-        let together = rows - rows % ABREAST;
-        for i in (0..together).step_by(ABREAST) {
-            let leaves: [usize; ABREAST] = walk.leaves(from(i), self.width);
-            leaves
-                .into_iter()
-                .enumerate()
-                .for_each(|(k, leaf)| f(i + k, leaf));
+        let (together, rest) = leaves.as_chunks_mut::<ABREAST>();
+        for (i, leaves) in together.iter_mut().enumerate() {
+            *leaves = walk.leaves(from(i * ABREAST), self.width);
         }
-        for i in together..rows {
-            let [leaf] = walk.leaves(from(i), self.width);
-            f(i, leaf);
+        for (i, leaf) in rest.iter_mut().enumerate() {
+            [*leaf] = walk.leaves(from(together.len() * ABREAST + i), self.width);
         }
     }
 

@@ -4,6 +4,7 @@ mod behaviour;
 mod bytes;
 mod exact;
 mod real;
+mod shared;
 
 use crate::{Boosting, ClassWeights, Features, Forest, Purity, Tree, Trees};
 use fl_core::settings::defaults;
