@@ -5,6 +5,11 @@
 //! made of what cargo has compiled already, so each costs its linking alone.
 #![cfg(target_os = "linux")]
 
+#[allow(dead_code, reason = "the tests of the program use more of it")]
+#[path = "program/common.rs"]
+mod common;
+
+use common::root;
 use fl_engine::{ExecuteOptions, Folder};
 use fl_plugin_data_files as _;
 use fl_plugin_data_images as _;
@@ -41,11 +46,6 @@ const CRATES: [&str; 21] = [
     "trainer-linear",
     "trainer-trees",
 ];
-
-fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.join("../..").canonicalize().unwrap()
-}
 
 /// The newest of the files that cargo has made of a crate.
 fn compiled(deps: &Path, name: &str) -> PathBuf {
@@ -146,20 +146,10 @@ fn linked(spec: &Path, out: &Path) -> String {
     outcome["digest"].as_str().unwrap().into()
 }
 
-/// The quick specs, the longest of them shorter.
+/// The quick specs, made shorter.
 fn specs(dir: &Path) -> Vec<PathBuf> {
-    let all = std::fs::read_dir(root().join("specs/quick")).unwrap();
-    let all = all.map(|e| e.unwrap().path());
-    let mut all: Vec<_> = all
-        .filter(|p| p.extension().is_some_and(|e| e == "yaml"))
-        .collect();
-    all.sort();
-    for spec in &mut all {
-        let text = std::fs::read_to_string(&*spec).unwrap();
-        let own = dir.join(spec.file_name().unwrap());
-        std::fs::write(&own, text.replace("\n  steps: 25\n", "\n  steps: 5\n")).unwrap();
-        *spec = own;
-    }
+    let all = common::specs("quick").into_iter();
+    let mut all: Vec<PathBuf> = all.map(|spec| common::shorter(dir, &spec).into()).collect();
     // a trainer that clips the gradients of examples together
     let text = std::fs::read_to_string(dir.join("dp-sgd.yaml")).unwrap();
     let (linear, network) = (

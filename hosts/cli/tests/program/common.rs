@@ -1,8 +1,10 @@
 //! The program under test, as a user runs it.
 
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, OnceLock};
 
 /// The workspace's root.
 pub fn root() -> PathBuf {
@@ -86,14 +88,102 @@ pub fn specs(name: &str) -> Vec<PathBuf> {
     all
 }
 
-/// A spec for tests that run every quick one many times: the longest, FedIOD's, with a fifth of its
-/// steps.
+/// What makes quick specs cheap enough for tests that run every one many times: less data, and less
+/// of the same steps.
+const SHORTER: [(&str, &str); 14] = [
+    ("train: 4000, test: 1000", "train: 1000, test: 200"),
+    ("train: 3000, test: 500", "train: 1000, test: 200"),
+    ("train: 1500, test: 500", "train: 600, test: 200"),
+    ("train: 1500, test: 400", "train: 600, test: 200"),
+    ("train: 1200, test: 400", "train: 600, test: 200"),
+    (
+        "cells: { train: 90, test: 30 }",
+        "cells: { train: 36, test: 12 }",
+    ),
+    ("\n  steps: 25\n", "\n  steps: 5\n"),
+    ("noise: 16, steps: 100", "noise: 16, steps: 20"),
+    ("steps: 20, batch: 8", "steps: 5, batch: 8"),
+    ("\n  rounds: 12\n", "\n  rounds: 4\n"),
+    ("{ every: 6 }", "{ every: 2 }"),
+    ("rounds: 20, ", "rounds: 8, "),
+    ("epochs: 30, batch: 32", "epochs: 8, batch: 32"),
+    ("epochs: 6, batch: 8", "epochs: 2, batch: 8"),
+];
+
+/// A quick spec made shorter, in `dir`.
 pub fn shorter(dir: &Path, spec: &Path) -> String {
     let text = std::fs::read_to_string(spec).expect("a spec");
-    let at = match text.contains("\n  steps: 25\n") {
-        true => dir.join(spec.file_name().expect("a name")),
-        false => return spec.display().to_string(),
-    };
-    std::fs::write(&at, text.replace("\n  steps: 25\n", "\n  steps: 5\n")).expect("written");
+    let text = (SHORTER.iter()).fold(text, |text, (long, short)| text.replace(long, short));
+    let at = dir.join(spec.file_name().expect("a name"));
+    std::fs::write(&at, text).expect("written");
     at.display().to_string()
+}
+
+#[test]
+fn what_is_made_shorter_is_in_quick_specs() {
+    let all = specs("quick").into_iter();
+    let all: String = all.map(|at| std::fs::read_to_string(at).unwrap()).collect();
+    for (long, _) in SHORTER {
+        assert!(all.contains(long), "no quick spec has `{long}`");
+    }
+}
+
+/// A run that is done.
+pub struct Done {
+    /// What it printed.
+    pub outcome: Value,
+    /// Its files, by their names in its folder.
+    files: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+impl Done {
+    pub fn digest(&self) -> &str {
+        self.outcome["digest"].as_str().expect("a digest")
+    }
+
+    /// One of its files.
+    pub fn read(&self, name: &str) -> &str {
+        std::str::from_utf8(&self.files[Path::new(name)]).expect("UTF-8")
+    }
+
+    /// Its models, by their names.
+    pub fn models(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let of = |at: &Path| at.strip_prefix("models").ok().map(Path::to_owned);
+        let all = self.files.iter();
+        all.filter_map(|(at, bytes)| Some((of(at)?, bytes.clone())))
+            .collect()
+    }
+}
+
+/// A quick spec made shorter and run on one thread: once for all tests that compare with it.
+pub fn whole(spec: &Path) -> &'static Done {
+    type All = BTreeMap<PathBuf, &'static OnceLock<Done>>;
+    static ALL: Mutex<All> = Mutex::new(All::new());
+    let mut all = ALL.lock().expect("no test holds it");
+    let one = *(all.entry(spec.into())).or_insert_with(|| Box::leak(Box::new(OnceLock::new())));
+    drop(all);
+    one.get_or_init(|| {
+        let dir = tempfile::tempdir().expect("a folder");
+        let spec = shorter(dir.path(), spec);
+        let args = ["run", &spec, "--json", "--out", "whole", "--threads", "1"];
+        let outcome = json(dir.path(), &args);
+        let whole = dir.path().join("whole");
+        let files = files(&whole).into_iter().map(|at| {
+            let bytes = std::fs::read(&at).expect("a file");
+            (at.strip_prefix(&whole).expect("of it").to_owned(), bytes)
+        });
+        let files = files.collect();
+        Done { outcome, files }
+    })
+}
+
+/// The files in a folder and below.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let all = std::fs::read_dir(folder).expect("a folder");
+    let all = all.map(|entry| entry.expect("an entry").path());
+    all.flat_map(|at| match at.is_dir() {
+        true => files(&at),
+        false => vec![at],
+    })
+    .collect()
 }

@@ -85,9 +85,15 @@ fn same(name: &str, set: &[&str]) {
 #[test]
 fn exact_digests_of_networks_on_a_card() {
     same("fednova", &["protocol.rounds=2"]);
+    // every kernel of it, on few and small batches: the interpreter takes its time
     same(
         "selective-fd",
-        &["protocol.rounds=1", "protocol.distil.steps=2"],
+        &[
+            "data.set.glyphs={train: 300, test: 50}",
+            "protocol.rounds=1",
+            "protocol.local.batch=16",
+            "protocol.distil={steps: 2, batch: 32}",
+        ],
     );
 }
 

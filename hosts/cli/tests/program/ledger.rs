@@ -169,7 +169,7 @@ fn a_killed_run_counts_in_full_and_its_end_settles_it() {
     let (d, spec) = (tempfile::tempdir().unwrap(), quick("dp-sgd"));
     let (dir, ledger) = (d.path(), set(d.path()));
     out(dir, &["ledger", "init", "l"]);
-    let rounds = ["--set", "protocol.rounds=600"];
+    let rounds = ["--set", "protocol.rounds=100"];
     let mut child = start(dir, &run(&spec, &ledger, "r", &rounds));
     while !dir.join("r/state").exists() {
         assert_eq!(child.try_wait().unwrap(), None, "it is to run for long");
@@ -188,7 +188,7 @@ fn a_killed_run_counts_in_full_and_its_end_settles_it() {
     // it goes on, and counts once
     let o = fl(
         dir,
-        &["run", "--resume", "r", "--json", "--stop-after", "599"],
+        &["run", "--resume", "r", "--json", "--stop-after", "99"],
     );
     if o.status.success() {
         let stopped = entry(&show(dir));

@@ -133,7 +133,7 @@ fn a_client_without_examples_reports_no_side_of_an_adaptive_bound() {
             "rounds: 2, adaptive: { first: 0.001, effort: 0.7 },",
         )
         .replace("rate: 0.5", "rate: 1")
-        .replace("noise-multiplier: 1.0", "noise-multiplier: 1e-6");
+        .replace("noise-multiplier: 1.0", "noise-multiplier: 1e-4");
     fs::write(dir.join("a.yaml"), spec(&adaptive)).unwrap();
     out(dir, &["run", "a.yaml", "--out", "a"]);
     let metrics = fs::read_to_string(dir.join("a/metrics.jsonl")).unwrap();

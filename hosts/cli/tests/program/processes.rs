@@ -1,10 +1,11 @@
 //! Clients in processes of their own: the same digests, whatever happens to the processes.
 
-use crate::common::{fails, fl, json, out, quick, shorter, specs, start};
+use crate::common::{fails, fl, json, out, quick, shorter, specs, start, whole};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Runs `spec` into the folder `to`.
@@ -29,24 +30,20 @@ fn signal(which: &str, id: &str) {
 fn exact_processes_change_nothing() {
     for spec in specs("quick") {
         let d = tempfile::tempdir().unwrap();
-        let (dir, spec) = (d.path(), shorter(d.path(), &spec));
-        let whole = run(dir, &spec, "one", &[]);
+        let (whole, dir, spec) = (whole(&spec), d.path(), shorter(d.path(), &spec));
         let apart = run(dir, &spec, "apart", &["--processes", "3"]);
-        assert_eq!(apart["digest"], whole["digest"], "{spec}");
+        assert_eq!(apart["digest"], whole.digest(), "{spec}");
         for file in ["journal.jsonl", "metrics.jsonl", "costs.jsonl", "spec.yaml"] {
-            let read = |out: &str| fs::read_to_string(dir.join(out).join(file)).unwrap();
-            assert!(read("apart") == read("one"), "{spec}: {file} differs");
+            let read = fs::read_to_string(dir.join("apart").join(file)).unwrap();
+            assert!(read == whole.read(file), "{spec}: {file} differs");
         }
-        let models = |out: &str| {
-            let all = fs::read_dir(dir.join(out).join("models")).unwrap();
-            let mut all: Vec<_> = all.map(|e| e.unwrap().path()).collect();
-            all.sort();
-            let all = all
-                .into_iter()
-                .map(|p| (p.file_name().unwrap().to_owned(), fs::read(p).unwrap()));
-            all.collect::<Vec<_>>()
-        };
-        assert!(models("apart") == models("one"), "{spec}: other models");
+        let models = fs::read_dir(dir.join("apart/models")).unwrap();
+        let models = models.map(|entry| {
+            let at = entry.unwrap().path();
+            (at.file_name().unwrap().into(), fs::read(&at).unwrap())
+        });
+        let models: BTreeMap<PathBuf, Vec<u8>> = models.collect();
+        assert!(models == whole.models(), "{spec}: other models");
     }
 }
 

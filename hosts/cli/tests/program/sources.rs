@@ -1,6 +1,6 @@
 //! Every number has one source: text, outcome, report, page, pictures, comparison, study and export
 //! of a run agree.
-use crate::common::{fl, out, quick, specs};
+use crate::common::{fl, out, shorter, specs};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -324,7 +324,7 @@ fn study_says_what_the_outcomes_do(dir: &Path, runs: &[Done]) {
             "- name: {0}\n  base: '{1}'\n  seeds: {seed}\n  rows: [{{ name: {0} }}]\n  \
              columns: [{{ measure: bytes.up, digits: 0 }}, {{ measure: bytes.down, digits: 0 }}{columns}]\n",
             run.name,
-            quick(&run.name)
+            dir.join(format!("{}.yaml", run.name)).display()
         );
     }
     fs::write(dir.join("s.yaml"), study).unwrap();
@@ -555,7 +555,7 @@ fn every_number_of_every_quick_spec_has_one_source() {
     let mut runs = Vec::new();
     for spec in specs("quick") {
         let name = spec.file_stem().unwrap().to_str().unwrap().to_string();
-        let printed = out(dir, &["run", &spec.display().to_string(), "--out", &name]);
+        let printed = out(dir, &["run", &shorter(dir, &spec), "--out", &name]);
         let folder = PathBuf::from(&name);
         let summary = fs::read_to_string(dir.join(&name).join("outcome.json")).unwrap();
         let summary: Value = serde_json::from_str(&summary).unwrap();

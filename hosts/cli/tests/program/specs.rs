@@ -1,7 +1,7 @@
 //! Sameness: the same spec and seed give the same digest for any number of threads, again, and
 //! after a stop.
 
-use crate::common::{fails, fl, json, out, quick, root, shorter, specs};
+use crate::common::{fails, fl, json, out, quick, root, shorter, specs, whole};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -28,8 +28,8 @@ fn run(dir: &Path, spec: &str, out: &str, more: &[&str]) -> String {
 fn exact_threads_and_repetition_change_nothing() {
     for spec in specs("quick") {
         let dir = tempfile::tempdir().unwrap();
-        let spec = shorter(dir.path(), &spec);
-        let one = run(dir.path(), &spec, "one", &["--threads", "1"]);
+        let (whole, spec) = (whole(&spec), shorter(dir.path(), &spec));
+        let one = whole.digest();
         for (out, threads, more) in [
             ("two", "2", &[][..]),
             // one client at work, and what clients keep on the disk
@@ -46,9 +46,9 @@ fn exact_threads_and_repetition_change_nothing() {
                 "{spec} on {threads} threads"
             );
             for file in ["journal.jsonl", "metrics.jsonl", "costs.jsonl", "spec.yaml"] {
-                let read = |out: &str| fs::read_to_string(dir.path().join(out).join(file)).unwrap();
+                let of_it = fs::read_to_string(dir.path().join(out).join(file)).unwrap();
                 assert!(
-                    read(out) == read("one"),
+                    of_it == whole.read(file),
                     "{spec}: {file} differs on {threads} threads"
                 );
             }
@@ -114,19 +114,17 @@ fn in_pieces(dir: &Path, spec: &str, folder: &str, stops: &[u64], steps: u64) ->
 fn exact_a_run_that_was_stopped_anywhere_ends_as_if_it_had_not() {
     for spec in specs("quick") {
         let dir = tempfile::tempdir().unwrap();
-        let spec = shorter(dir.path(), &spec);
-        let whole = json(dir.path(), &["run", &spec, "--json", "--out", "whole"]);
-        let steps = whole["rounds"].as_u64().unwrap();
+        let (whole, spec) = (whole(&spec), shorter(dir.path(), &spec));
+        let steps = whole.outcome["rounds"].as_u64().unwrap();
         let every: Vec<u64> = (1..steps).collect();
         let middle: Vec<u64> = every.get(every.len() / 2).into_iter().copied().collect();
         for (folder, stops) in [("every", every), ("middle", middle)] {
             let pieces = in_pieces(dir.path(), &spec, folder, &stops, steps);
-            assert_eq!(whole["digest"], pieces, "{spec}, stopped after {stops:?}");
+            assert_eq!(whole.digest(), pieces, "{spec}, stopped after {stops:?}");
             for file in ["journal.jsonl", "metrics.jsonl", "costs.jsonl"] {
-                let read = |out: &str| fs::read_to_string(dir.path().join(out).join(file)).unwrap();
                 assert_eq!(
-                    read(folder),
-                    read("whole"),
+                    fs::read_to_string(dir.path().join(folder).join(file)).unwrap(),
+                    whole.read(file),
                     "{spec}: {file} after stops at {stops:?}"
                 );
             }
@@ -190,13 +188,10 @@ fn a_damaged_or_changed_run_folder_is_refused() {
 fn the_resolved_spec_is_the_same_run() {
     for spec in specs("quick") {
         let dir = tempfile::tempdir().unwrap();
-        let spec = shorter(dir.path(), &spec);
-        let first = run(dir.path(), &spec, "first", &[]);
-        assert_eq!(
-            run(dir.path(), "first/spec.yaml", "second", &[]),
-            first,
-            "{spec}"
-        );
+        let first = whole(&spec);
+        fs::write(dir.path().join("first.yaml"), first.read("spec.yaml")).unwrap();
+        let second = run(dir.path(), "first.yaml", "second", &[]);
+        assert_eq!(second, first.digest(), "{}", spec.display());
     }
 }
 
@@ -254,12 +249,10 @@ fn a_spec_without_its_data_is_fine_and_the_data_are_noted() {
 fn what_a_plan_foretells_is_what_is_sent() {
     for spec in specs("quick") {
         let dir = tempfile::tempdir().unwrap();
-        let spec = shorter(dir.path(), &spec);
+        let (whole, spec) = (whole(&spec), shorter(dir.path(), &spec));
         let plan = json(dir.path(), &["plan", &spec, "--json"]);
-        out(dir.path(), &["run", &spec, "--out", "r"]);
-        let journal = fs::read_to_string(dir.path().join("r/journal.jsonl")).unwrap();
         let mut sent: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
-        for line in journal.lines() {
+        for line in whole.read("journal.jsonl").lines() {
             let line: serde_json::Value = serde_json::from_str(line).unwrap();
             let total = |side: &str| {
                 line[side]["values"].as_u64().unwrap() + line[side]["keys"].as_u64().unwrap()

@@ -195,7 +195,7 @@ fn a_bound_on_memory_is_a_setting_of_the_device() {
 fn launches_of_a_step_are_few() {
     for (net, input, most) in [
         ("lenet", vec![1, 28, 28], 28),
-        ("resnet-8", vec![3, 32, 32], 125),
+        ("resnet-8", vec![3, 16, 16], 125),
     ] {
         let card = card();
         let task = Task {
