@@ -78,8 +78,8 @@ pub mod prelude {
         Declaration, Declared, Exchange, FitOptions, Fold, Generator, GeneratorSlot, Inbox, Loss,
         MechanismSlot, Pool, PrivacyEvent, PrivacyMechanism, Properties, Protocol, RequiredInputs,
         Result, Roster, Round, Samples, SamplingScheme, Selector, SelectorSlot, Server, SlotSpec,
-        Stream, Target, Task, TaskKind, Trainer, TrainerSlot, Training, Weigh, choices, export_plugins,
-        message, messages, plugin, settings,
+        Stream, Target, Task, TaskKind, Trainer, TrainerSlot, Training, Weigh, choices,
+        export_plugins, message, messages, plugin, settings,
     };
     pub use anyhow::{Context, bail, ensure};
 }

@@ -456,7 +456,9 @@ mod tests {
             );
             assert!(!manifest.contains("path ="), "{manifest}");
             assert!(!text("README.md").contains("the path of fl's sources"));
-            let cases = files.iter().any(|(path, _)| path == "aggregator.cases.yaml");
+            let cases = files
+                .iter()
+                .any(|(path, _)| path == "aggregator.cases.yaml");
             assert_eq!(text("README.md").contains("fl test ."), cases);
             assert!(!files.iter().any(|(path, _)| path == "Cargo.lock"));
         }
