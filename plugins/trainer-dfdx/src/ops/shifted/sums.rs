@@ -334,8 +334,8 @@ fn sums_block<'a, S: Strip, const R: usize, const V: usize>(
     let mut acc = [[strip.splat(0.0); V]; R];
     for (w, source) in taps {
         let mut x = [strip.splat(0.0); V];
-        for v in 0..V {
-            x[v] = load(source, v);
+        for (v, x) in x.iter_mut().enumerate() {
+            *x = load(source, v);
         }
         for r in 0..R {
             let w = strip.splat(w[r]);
