@@ -6,9 +6,9 @@ mod boosting;
 mod criterion;
 mod forest;
 mod grow;
-mod known;
 mod model;
 mod predict;
+mod scored;
 mod settings;
 mod targets;
 #[cfg(test)]

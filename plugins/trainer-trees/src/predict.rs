@@ -1,8 +1,8 @@
 //! Predictions of a fitted model.
 
 use crate::bits::{LEAVES, ROWS};
-use crate::known::KNOWN;
 use crate::model::{Grown, Model, Next, Sum};
+use crate::scored::SCORED;
 use fl_core::Samples;
 use ndarray::Array2;
 use std::ops::Range;
@@ -93,7 +93,7 @@ impl Model {
         let out = scores.as_slice_mut().expect("a fresh array is contiguous");
         let each = self.values().max(1);
         let small = self.trees.iter().all(|t| t.leaves.len() / each <= LEAVES);
-        if let Some(bits) = small.then(|| KNOWN.bits(x)).flatten() {
+        if let Some(bits) = small.then(|| SCORED.bits(x)).flatten() {
             self.blocks(out, ROWS, |at, t, leaves: &mut [u8]| {
                 bits.leaves(&self.trees[t], at.start / ROWS, leaves);
             });

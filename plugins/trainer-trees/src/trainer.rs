@@ -1,8 +1,8 @@
 //! Trees as trainers.
 
 use crate::bins::Binned;
-use crate::known::KNOWN;
 use crate::model::{Model, Sum};
+use crate::scored::SCORED;
 use crate::settings::{Boosting, Forest, Tree};
 use crate::targets::Goal;
 use crate::{boosting, forest};
@@ -155,7 +155,7 @@ impl<S: Method> Trainer for Trees<S> {
             x.len() < 1 << 30,
             Problem::Shape(format!("{} samples; trees take fewer than 2^30", x.len()))
         );
-        let binned = KNOWN.binned(x, self.settings.bins());
+        let binned = SCORED.binned(x, self.settings.bins());
         let (model, fitted) = self.settings.fit(&binned, &goal, stream)?;
         self.model = model;
         Ok(fitted)

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bits::Bits;
-use crate::known::Known;
+use crate::scored::ScoredSets;
 
 /// Returns rows whose column `c` is 0 or `value(c)`, and classes that half depend on them.
 fn two_values(
@@ -102,7 +102,7 @@ fn zeros_that_are_written_and_columns_that_repeat_are_as_in_dense_rows() {
 
 #[test]
 fn bins_stay_for_samples_that_were_scored() {
-    let known = Known::new();
+    let known = ScoredSets::new();
     let stays = |x: &Samples, bins| Arc::ptr_eq(&known.binned(x, bins), &known.binned(x, bins));
     let (x, _) = two_values(50, 4, 2, |_| 1.0);
     let x = sparse(&x);

@@ -168,22 +168,13 @@ impl<S: Strip, E: Machine> Tiles<S> for DotsTiles<'_, E> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wave;
+    use super::super::{SHAPES, wave};
     use super::*;
     use crate::simd::{Plain, round_up, sweep_eights};
 
     #[test]
     fn dots_are_what_they_say_for_every_shape_of_a_tile() {
-        for (rows, taps, n) in [
-            (1, 1, 1),
-            (2, 2, 9),
-            (3, 5, 31),
-            (4, 3, 32),
-            (7, 4, 50),
-            (6, 7, 100),
-            (9, 8, 65),
-            (10, 5, 17),
-        ] {
+        for (rows, taps, n) in SHAPES {
             let ld = round_up(n);
             let offsets: Vec<usize> = (0..taps).map(|t| (t * 7) % (taps + 1)).collect();
             let mut a = vec![0.0; 2 * rows * ld];

@@ -74,6 +74,19 @@ fn row_blocks(rows: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
+/// Rows, taps and numbers of a row that tests try: every shape of a tile.
+#[cfg(test)]
+const SHAPES: [(usize, usize, usize); 8] = [
+    (1, 1, 1),
+    (2, 2, 9),
+    (3, 5, 31),
+    (4, 3, 32),
+    (7, 4, 50),
+    (6, 7, 100),
+    (9, 8, 65),
+    (10, 5, 17),
+];
+
 /// Returns numbers for tests.
 #[cfg(test)]
 fn wave(n: usize, step: f32) -> Vec<f32> {

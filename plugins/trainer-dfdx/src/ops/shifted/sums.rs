@@ -358,23 +358,14 @@ fn sums_block<'a, S: Strip, const R: usize, const V: usize>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::wave;
+    use super::super::{SHAPES, wave};
     use super::*;
     use crate::simd::{Plain, at_least, sweep_eights};
     use fl_core::portable::Fused;
 
     #[test]
     fn sums_are_what_they_say_for_every_shape_of_a_tile() {
-        for (rows, taps, n) in [
-            (1, 1, 1),
-            (2, 2, 9),
-            (3, 5, 31),
-            (4, 3, 32),
-            (7, 4, 50),
-            (6, 7, 100),
-            (9, 8, 65),
-            (10, 5, 17),
-        ] {
+        for (rows, taps, n) in SHAPES {
             let ld = round_up(n);
             let (source, weights) = (wave(2 * ld + taps, 0.7), wave(rows * taps, 0.3));
             let offsets: Vec<usize> = (0..taps).map(|t| (t * 7) % (taps + 1)).collect();

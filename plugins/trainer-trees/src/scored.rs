@@ -12,10 +12,10 @@ const SETS: usize = 4;
 const MOST: usize = 1 << 24;
 
 /// Those of this process.
-pub static KNOWN: Known = Known(Mutex::new(Vec::new()));
+pub static SCORED: ScoredSets = ScoredSets(Mutex::new(Vec::new()));
 
 /// Sets that were scored, that of the last use first.
-pub struct Known(Mutex<Vec<Set>>);
+pub struct ScoredSets(Mutex<Vec<Set>>);
 
 struct Set {
     /// No other inputs can have this address while this exists, and the inputs may be dropped.
@@ -26,7 +26,7 @@ struct Set {
     binned: Option<(usize, Arc<Binned>)>,
 }
 
-impl Known {
+impl ScoredSets {
     /// Returns the bits of samples to score, if they can be laid out so, and keeps them.
     pub fn bits(&self, x: &Samples) -> Option<Arc<Bits>> {
         if let Some(set) = find(&mut self.lock(), x) {
@@ -65,7 +65,7 @@ impl Known {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Set>> {
-        // nobody leaves a set half written
+        // a panic of another thread leaves each set whole
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
