@@ -415,7 +415,8 @@ impl Inbox<Params> {
 /// Runs work with the same bits for any division of it. Hosts bring threads; parts never start any.
 pub trait Executor: Send + Sync {
     /// Calls `work(i, chunk)` for every chunk of `size` numbers of `data` (the last may be
-    /// shorter), in any order.
+    /// shorter), in any order. One chunk runs on the thread that calls: waking another takes longer
+    /// than most of them.
     fn chunks(&self, data: &mut [f32], size: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync));
 }
 

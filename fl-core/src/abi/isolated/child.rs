@@ -238,10 +238,9 @@ impl Child<'_> {
             Err(why) => anyhow::bail!("{why}"),
         };
         self.area.see(ask.room)?;
-        let call = || {
-            let stream = ask.key.map(Stream::from_key);
-            Call::new("a library", stream.as_ref(), Some(self.exec)).with_noise(ask.noise)
-        };
+        let stream = ask.key.map(|key| Stream::from_key(key.into_array()));
+        let call =
+            || Call::new("a library", stream.as_ref(), Some(self.exec)).with_noise(ask.noise);
         let say = |text| Reply {
             code: FL_OK,
             text: Some(text),
@@ -268,7 +267,7 @@ impl Child<'_> {
                 if ask.answers {
                     let (part, operation) = (*part, *operation);
                     let (text, messages) = (text.clone(), copied(&self.area, ask.messages)?);
-                    let (exec, stream) = (self.exec, ask.key.map(Stream::from_key));
+                    let exec = self.exec;
                     let outcome = {
                         let to = ToProgram(RefCell::new(&mut *self));
                         with_owned(&messages, |letters| {

@@ -34,6 +34,7 @@ use crate::privacy::Noise;
 use anyhow::ensure;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_bytes::ByteArray;
 use shared_memory::{Listener, Mail, Mailbox, SharedMemory, dtype};
 use std::io::{BufReader, Error, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -47,8 +48,8 @@ struct CallRequest {
     /// Its number, which the answer repeats: a process that a library has doubled may answer twice.
     number: u64,
     what: Operation,
-    /// Of the call's random stream.
-    key: Option<[u8; 32]>,
+    /// Of the call's random stream. Written as a whole, not byte by byte.
+    key: Option<ByteArray<32>>,
     noise: Noise,
     /// Whether the program answers in the middle of it.
     answers: bool,
@@ -255,7 +256,9 @@ const WAKE: [u8; FRAME] = [0; FRAME];
 
 /// A message as the socket takes it: its length first.
 fn frame(message: &impl Serialize) -> Result<Vec<u8>> {
-    let mut bytes = postcard::to_extend(message, vec![0; FRAME])?;
+    let mut bytes = Vec::with_capacity(512);
+    bytes.extend(WAKE);
+    let mut bytes = postcard::to_extend(message, bytes)?;
     let length = bytes.len() - FRAME;
     ensure!(length <= LONGEST, "a message of {length} bytes is too long");
     bytes[..FRAME].copy_from_slice(&(length as u32).to_le_bytes());

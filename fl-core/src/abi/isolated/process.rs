@@ -13,6 +13,7 @@ use crate::abi::library::{Host, Input};
 use crate::abi::raw::{FL_OK, FlHost, FlText};
 use crate::privacy::Noise;
 use anyhow::{anyhow, ensure};
+use serde_bytes::ByteArray;
 use std::cell::RefCell;
 use std::io::{ErrorKind, Write};
 use std::os::unix::net::UnixStream;
@@ -96,7 +97,7 @@ impl LibraryProcess {
         let ask = CallRequest {
             number: self.asked,
             what,
-            key: asked.key,
+            key: asked.key.map(ByteArray::new),
             noise: asked.noise,
             answers: asked.answers,
             messages,

@@ -20,8 +20,14 @@ const ALIGNED: usize = 64;
 const STEP: usize = 1 << 16;
 /// The longest message that a mailbox takes.
 const MAILBOX: usize = 1 << 13;
+/// Processors fetch memory in pairs of cache lines: what both sides write lies apart.
+const APART: usize = 128;
+/// Where a mailbox has its message: in the cache line of the bell, which its reader fetches first.
+const MESSAGE: usize = APART + 12;
+/// Where the second mailbox begins.
+const SECOND: usize = (MESSAGE + MAILBOX).next_multiple_of(APART);
 /// Where the tensors begin, after two mailboxes.
-const TENSORS: usize = 2 * (ALIGNED + MAILBOX);
+const TENSORS: usize = 2 * SECOND;
 
 /// A message comes within this, or a sleeping thread may as well be woken for it.
 const LISTEN: Duration = Duration::from_micros(50);
@@ -40,16 +46,16 @@ pub(super) enum Mailbox {
     Answers = 1,
 }
 
-/// What a mailbox has before its message, each a word that both sides see.
+/// Where a mailbox has its words, which both sides see.
 enum Word {
-    /// Counts messages.
-    Bell = 0,
     /// Its reader sleeps, and is to be woken.
-    Asleep = 1,
+    Asleep = 0,
+    /// Counts messages.
+    Bell = APART as isize,
     /// The message's length; longer than a mailbox: it comes over the socket.
-    Length = 2,
+    Length = APART as isize + 4,
     /// How many lines the sender had logged before it.
-    Lines = 3,
+    Lines = APART as isize + 8,
 }
 
 /// A message out of a mailbox.
@@ -174,7 +180,8 @@ impl SharedMemory {
         self.word(to, Word::Bell).fetch_add(1, Ordering::SeqCst);
         // a reader says that it sleeps, and looks at the bell then; the sender rings, and looks
         // then whether it sleeps. So one of them sees what the other did.
-        let sleeps = self.word(to, Word::Asleep).swap(0, Ordering::SeqCst) != 0;
+        let asleep = self.word(to, Word::Asleep);
+        let sleeps = asleep.load(Ordering::SeqCst) != 0 && asleep.swap(0, Ordering::SeqCst) != 0;
         match (fits, sleeps) {
             (false, _) => socket.write_all(frame),
             (true, true) => socket.write_all(&WAKE),
@@ -248,20 +255,13 @@ impl SharedMemory {
     }
 
     fn word(&self, mailbox: Mailbox, word: Word) -> &AtomicU32 {
-        let at = mailbox as usize * (ALIGNED + MAILBOX);
+        let at = mailbox as usize * SECOND + word as usize;
         // SAFETY: the mailboxes are mapped; a word is aligned, and used as such alone.
-        unsafe {
-            &*self
-                .map
-                .as_mut_ptr()
-                .add(at)
-                .cast::<AtomicU32>()
-                .add(word as usize)
-        }
+        unsafe { &*self.map.as_mut_ptr().add(at).cast::<AtomicU32>() }
     }
 
     fn message(&self, mailbox: Mailbox) -> *mut u8 {
-        let at = mailbox as usize * (ALIGNED + MAILBOX) + ALIGNED;
+        let at = mailbox as usize * SECOND + MESSAGE;
         // SAFETY: within the mailboxes, which are mapped.
         unsafe { self.map.as_mut_ptr().add(at) }
     }
