@@ -788,7 +788,7 @@ impl Fold<Params, Params> for ExactMeanOfParams {
             sums.divide(&weights, &mut out);
             Ok((name, ArrayD::from_shape_vec(dim, out)?))
         });
-        Ok(Params(means.collect::<Result<_>>()?))
+        means.collect()
     }
 }
 

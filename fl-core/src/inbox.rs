@@ -116,6 +116,14 @@ fn same_classes<M: AnyMessage>(mail: &[ClientMessage<M>]) -> Result<()> {
     Ok(())
 }
 
+/// Where the messages from these clients are, in the order of clients. A sort of the messages
+/// themselves would be compiled for every kind.
+fn by_client(from: &[ClientId]) -> std::vec::IntoIter<usize> {
+    let mut order: Vec<usize> = (0..from.len()).collect();
+    order.sort_by_key(|at| from[*at]);
+    order.into_iter()
+}
+
 /// The answers to one request: at least one, all finite, all of one shape, sorted by client, with a
 /// weight above 0.
 ///
@@ -129,7 +137,11 @@ impl<M: AnyMessage> Inbox<M> {
     /// # Errors
     /// Names the client and the fault of its answer.
     pub fn new(mut mail: Vec<ClientMessage<M>>) -> Result<Self> {
-        mail.sort_by_key(|m| m.from);
+        if !mail.is_sorted_by_key(|m| m.from) {
+            let from: Vec<ClientId> = mail.iter().map(|m| m.from).collect();
+            let mut all: Vec<_> = mail.into_iter().map(Some).collect();
+            mail = by_client(&from).filter_map(|at| all[at].take()).collect();
+        }
         for (i, m) in mail.iter().enumerate() {
             check_message(m, &m.body)
                 .and_then(|()| message::alike(&mail[0].body, &m.body))
@@ -336,7 +348,7 @@ impl Inbox<Params> {
                 ArrayD::from_shape_vec(first.raw_dim(), out).expect("one value for each place"),
             )
         });
-        Params(tensors.collect())
+        tensors.collect()
     }
 
     /// Returns the squared Euclidean distances between any two clients' parameters, `[i][j]`, to a
@@ -406,9 +418,7 @@ impl Inbox<Params> {
             let mean = self.tensor(name, |sent| crate::exact_weighted_mean(sent, weights, exec))?;
             Ok((name.clone(), ArrayD::from_shape_vec(first.raw_dim(), mean)?))
         };
-        Ok(Params(
-            self.0[0].body.0.iter().map(mean).collect::<Result<_>>()?,
-        ))
+        self.0[0].body.0.iter().map(mean).collect()
     }
 }
 

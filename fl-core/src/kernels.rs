@@ -195,7 +195,7 @@ impl Fold<Params, Params> for MeanOfParams {
             }
             Ok((name, ArrayD::from_shape_vec(dim, out)?))
         });
-        Ok(Params(means.collect::<Result<_>>()?))
+        means.collect()
     }
 }
 

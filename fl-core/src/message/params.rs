@@ -56,11 +56,22 @@ impl Message for Params {
             let tensor = ArrayD::from_shape_simple_fn(*shape, || outline.number());
             (name.to_string(), tensor)
         });
-        Some(Self(tensors.collect()))
+        Some(tensors.collect())
+    }
+}
+
+/// Collecting into the map itself would compile a map's long code for every iterator.
+impl FromIterator<(String, ArrayD<f32>)> for Params {
+    fn from_iter<I: IntoIterator<Item = (String, ArrayD<f32>)>>(tensors: I) -> Self {
+        Self::named(tensors.into_iter().collect())
     }
 }
 
 impl Params {
+    fn named(tensors: Vec<(String, ArrayD<f32>)>) -> Self {
+        Self(tensors.into_iter().collect())
+    }
+
     /// Returns the number of parameters.
     pub fn count(&self) -> usize {
         self.0.values().map(ArrayD::len).sum()
@@ -74,7 +85,7 @@ impl Params {
     /// Returns zeros with the same names and shapes.
     pub fn zeros_like(&self) -> Self {
         let zeros = |(name, a): (&String, &ArrayD<f32>)| (name.clone(), ArrayD::zeros(a.raw_dim()));
-        Self(self.0.iter().map(zeros).collect())
+        self.0.iter().map(zeros).collect()
     }
 
     /// Multiplies every number by `factor`, in `f64`, rounded once.
@@ -174,15 +185,11 @@ impl Params {
     pub fn zip(&self, other: &Self, f: impl Fn(f32, f32) -> f32) -> Result<Self> {
         alike(self, other)?;
         let both = self.0.iter().zip(other.0.values());
-        Ok(Self(
-            both.map(|((k, a), b)| {
-                (
-                    k.clone(),
-                    ndarray::Zip::from(a).and(b).map_collect(|x, y| f(*x, *y)),
-                )
-            })
-            .collect(),
-        ))
+        let both = both.map(|((name, a), b)| {
+            let each = ndarray::Zip::from(a).and(b).map_collect(|x, y| f(*x, *y));
+            (name.clone(), each)
+        });
+        Ok(both.collect())
     }
 }
 
