@@ -25,6 +25,8 @@ import threading
 import time
 from pathlib import Path
 
+from processes import megabytes, named, parent_and_seconds
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "hosts/python/tests"))
 # Ray's workers have niceness 15 by default, so on a busy machine they wait for all others
@@ -182,36 +184,6 @@ parts: {{ model: {{ use: linear, lr: 0.05 }}, aggregator: {{ use: mean }} }}
     sys.exit(not same)
 
 
-def processes(name) -> list[Path]:
-    """The processes of this machine whose command has this in it."""
-    found = []
-    for one in Path("/proc").glob("[0-9]*"):
-        try:
-            found += [one] if name in (one / "cmdline").read_text() else []
-        except OSError:  # it has ended
-            pass
-    return found
-
-
-def megabytes(of) -> list[float]:
-    """Memory of each, with its share of pages that several have."""
-    found = []
-    for one in of:
-        try:
-            found.append(int(re.search(r"Pss:\s+(\d+)", (one / "smaps_rollup").read_text())[1]) / 1024)
-        except OSError:
-            pass
-    return found
-
-
-def processor_seconds(of) -> float:
-    try:
-        words = (of / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def supernodes(folder, *counts):
     """As many real SuperNodes as this machine bears."""
     from cluster import Cluster
@@ -242,9 +214,9 @@ def supernodes(folder, *counts):
 
             def watch(apps=apps, took=took, over=over):
                 while not over.wait(0.5):
-                    found = processes("flwr-clientapp")
+                    found = named("flwr-clientapp")
                     apps.append(megabytes(found))
-                    took.update((one, seconds) for one in found if (seconds := processor_seconds(one)))
+                    took.update((one, seconds) for one in found if (seconds := parent_and_seconds(one)[1]))
 
             watcher = threading.Thread(target=watch)
             watcher.start()
@@ -253,7 +225,7 @@ def supernodes(folder, *counts):
                 begins.append(time.monotonic())
             over.set()
             watcher.join()
-            nodes = sum(megabytes(processes("flower-supernode") + processes("flower-superexec"))) / n
+            nodes = sum(megabytes(named("flower-supernode") + named("flower-superexec"))) / n
             there = run.outcome()
             steps = sorted(b - a for a, b in zip(begins, begins[1:]))
             print(

@@ -34,6 +34,7 @@ os.environ["RAY_worker_niceness"] = "0"
 
 import numpy
 import torch
+from processes import seconds_with_descendants
 from torch import nn
 
 torch.set_num_threads(THREADS)
@@ -73,20 +74,6 @@ def users():
 def clocks():
     """Seconds of the processor, for this process and those that it has waited for, and of the wall's clock."""
     return numpy.array([sum(os.times()[:4]), time.monotonic()])
-
-
-def descendants(pid):
-    """Processor seconds of this process and of all under it that run."""
-    stats = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended
-            words = entry.read_text().rpartition(")")[2].split()
-            stats[int(entry.parent.name)] = int(words[1]), int(words[11]) + int(words[12])
-    of, some = 0, {pid}
-    while some:
-        of += sum(stats[one][1] for one in some)
-        some = {one for one, (parent, _) in stats.items() if parent in some}
-    return of / os.sysconf("SC_CLK_TCK")
 
 
 def train(model, images, labels):
@@ -184,7 +171,7 @@ def flower(name, data, rounds, folder):
     class Timed(FedAvg):
         def aggregate_fit(self, *args):
             out = super().aggregate_fit(*args)
-            ends.append(numpy.array([descendants(os.getpid()), time.monotonic()]))
+            ends.append(numpy.array([seconds_with_descendants(os.getpid()), time.monotonic()]))
             return out
 
     def server(context: Context):

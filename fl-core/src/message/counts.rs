@@ -84,7 +84,7 @@ impl Counts {
     }
 
     /// Returns the gap from the highest to the second count of each row; the count itself if there
-    /// is one class.
+    /// is one class, and 0 if there is none.
     pub fn gaps(&self) -> Vec<f64> {
         let gap = |row: &[f64]| {
             let (first, second) = row.iter().fold((0.0f64, 0.0f64), |(first, second), x| {
@@ -93,10 +93,12 @@ impl Counts {
             first - second
         };
         let values = self.values.as_standard_layout();
-        let rows = values
-            .as_slice()
-            .map(|all| all.chunks(self.values.ncols().max(1)));
-        rows.into_iter().flatten().map(gap).collect()
+        match values.as_slice() {
+            // views of rows cost more than their numbers
+            Some(all) if !all.is_empty() => all.chunks(self.values.ncols()).map(gap).collect(),
+            // no rows, or rows without classes
+            _ => vec![0.0; self.values.nrows()],
+        }
     }
 }
 
@@ -199,5 +201,13 @@ mod tests {
         let mut few = counts.clone();
         few.retain_rows(&[1, 3]);
         assert_eq!((few.rows, few.values.nrows()), (vec![4, 6], 2));
+    }
+
+    #[test]
+    fn rows_without_classes_have_gaps_as_rows_with_one() {
+        let gaps = |classes| Counts::new(vec![3, 4], Array2::ones((2, classes))).gaps();
+        assert_eq!((gaps(0), gaps(1)), (vec![0.0; 2], vec![1.0; 2]));
+        let none = Counts::new(vec![], Array2::zeros((0, 3)));
+        assert_eq!(none.gaps(), [0.0; 0]);
     }
 }

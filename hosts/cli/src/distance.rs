@@ -11,7 +11,7 @@ use fl_core::{
 };
 use fl_registry::Catalogue;
 use fl_study::Sample;
-use ndarray::{Axis, concatenate};
+use ndarray::Array2;
 use serde_json::json;
 
 /// With fewer samples of a kind nothing is measured.
@@ -176,13 +176,14 @@ impl Judge {
             let ours: Vec<_> = some(places.len()).map(|at| places[at]).collect();
             let theirs: Vec<_> = some(public.len()).collect();
             let kinds = |half: std::ops::Range<usize>| -> Result<(Samples, Vec<u32>)> {
-                let mut rows = Vec::new();
-                for (client, at) in &ours[half.clone()] {
-                    rows.push(private[*client].pick(&[*at]).values());
+                let mut values = Array2::zeros((2 * half.len(), public.width()));
+                let all = values.as_slice_mut().expect("a fresh array is contiguous");
+                let (private_rows, public_rows) = all.split_at_mut(all.len() / 2);
+                let private_rows = private_rows.chunks_mut(public.width().max(1));
+                for ((client, at), row) in ours[half.clone()].iter().zip(private_rows) {
+                    private[*client].write(&[*at], row);
                 }
-                rows.push(public.pick(&theirs[half.clone()]).values());
-                let views: Vec<_> = rows.iter().map(|rows| rows.view()).collect();
-                let values = concatenate(Axis(0), &views)?;
+                public.write(&theirs[half.clone()], public_rows);
                 let classes = [vec![0; half.len()], vec![1; half.len()]].concat();
                 Ok((Samples::fresh(values, self.input.clone())?, classes))
             };

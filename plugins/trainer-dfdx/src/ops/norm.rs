@@ -104,8 +104,8 @@ pub fn batch_norm(
                     let of = row * width..(row + 1) * width;
                     let floor = floor.map(|out| &out[of.clone()]);
                     let slope = &mut slope[of.clone()];
-                    sums(slope, floor, &x.data[of], &means, run, [by_weight, by_bias]);
-                    by_weight.iter_mut().zip(&scales).for_each(|(w, s)| *w *= s);
+                    let to = [by_weight, by_bias];
+                    sums(slope, floor, &x.data[of], [&means, &scales], run, to);
                 });
             }
             (Some(_), ..) => {
@@ -115,8 +115,7 @@ pub fn batch_norm(
             }
             (None, ..) => {
                 let to = [&mut by_weight[..], &mut by_bias];
-                sums(&mut slope, floor, &x.data, &means, run, to);
-                by_weight.iter_mut().zip(&scales).for_each(|(w, s)| *w *= s);
+                sums(&mut slope, floor, &x.data, [&means, &scales], run, to);
             }
         }
         if x.key.is_some() {
@@ -174,13 +173,13 @@ fn of_channel(affine: &Option<[Range<usize>; 2]>, weights: &Weights, c: usize) -
     }
 }
 
-/// Keeps the slope where `out` is above 0, and adds the sums over each channel of `slope (x - mean)`
-/// and of `slope` to `to`.
+/// Keeps the slope where `out` is above 0, and sets `to`, which is 0, to the sums over each channel
+/// of `slope (x - mean) scale` and of `slope`.
 fn sums(
     slope: &mut [f32],
     out: Option<&[f32]>,
     x: &[f32],
-    means: &[f32],
+    [means, scales]: [&[f32]; 2],
     run: usize,
     [by_weight, by_bias]: [&mut [f32]; 2],
 ) {
@@ -199,6 +198,7 @@ fn sums(
             }
         },
     );
+    by_weight.iter_mut().zip(scales).for_each(|(w, s)| *w *= s);
 }
 
 /// Returns means and biased variances of all channels. Two passes: the difference of two large sums

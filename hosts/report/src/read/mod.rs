@@ -1,0 +1,321 @@
+//! [`Run`]: the readable content of a run folder.
+
+mod damage;
+mod journal;
+mod metrics;
+mod origin;
+mod outcome;
+
+pub use journal::{Bytes, Cost, Entry};
+pub use metrics::{Metric, MetricDetails};
+pub(crate) use origin::Origin;
+pub(crate) use outcome::UNFINISHED;
+pub use outcome::{Outcome, Summary, Traffic, observer_of};
+
+use crate::files::{lines, pictures, text_of, whole};
+use crate::text;
+use anyhow::{Context, bail};
+use damage::{contradiction, not_done, other_costs};
+use fl_core::Result;
+use fl_core::privacy::Observer;
+use journal::{journal, journalled};
+use metrics::{METRICS, measurements};
+use origin::{program, sha256};
+use serde_yaml::Value;
+use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// A run, read from its folder.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Its name among other runs.
+    pub label: String,
+    /// Its folder.
+    pub path: PathBuf,
+    /// The resolved spec.
+    pub spec: Value,
+    /// Its text.
+    pub spec_text: String,
+    /// Every request, in order.
+    pub journal: Vec<Entry>,
+    /// Every measurement, in order.
+    pub metrics: Vec<Metric>,
+    /// The total cost after each complete step; `None` in a folder of an older fl.
+    pub costs: Option<Vec<Cost>>,
+    /// The outcome, if the run is done.
+    pub summary: Option<Summary>,
+    /// Its pictures, by name: PNG files.
+    pub pictures: Vec<(String, Vec<u8>)>,
+    /// Missing or unreadable files of the folder.
+    pub notices: Vec<String>,
+    pub(crate) origin: Origin,
+}
+
+impl Run {
+    /// Reads a run folder. Missing or damaged files become notices; only the spec is required.
+    ///
+    /// # Errors
+    /// If there is no such folder, or no run has begun in it.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::read(path, false)
+    }
+
+    /// As [`Run::open`], without what only comparisons use: the digests of messages and answers,
+    /// which are most of a journal, and the details of all but the last measurement of each name.
+    ///
+    /// # Errors
+    /// As [`Run::open`].
+    pub fn open_brief(path: &Path) -> Result<Self> {
+        Self::read(path, true)
+    }
+
+    fn read(path: &Path, brief: bool) -> Result<Self> {
+        let here = path.display();
+        let about = match path.metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                bail!("{here}: there is no such folder")
+            }
+            about => about.with_context(|| format!("looking at {here}"))?,
+        };
+        if !about.is_dir() {
+            bail!("{here} is a file; give a run folder, such as runs/quick-fedkd-1");
+        }
+        let spec_text = match text_of(&path.join("spec.yaml")) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let empty = path.read_dir().is_ok_and(|mut all| all.next().is_none());
+                let found = if empty {
+                    "it is empty"
+                } else {
+                    "it has no spec.yaml"
+                };
+                bail!("{here} is not a run folder: {found}; `fl run SPEC` makes one");
+            }
+            Err(error) => return Err(error).context(format!("reading {here}/spec.yaml")),
+        };
+        let spec = serde_yaml::from_str(&spec_text)
+            .with_context(|| format!("reading {here}/spec.yaml"))?;
+        let mut notices = Vec::new();
+        let journal = journal(path, &mut notices, brief);
+        let metrics = measurements(path, &mut notices, brief);
+        let costs = path.join("costs.jsonl").exists();
+        let costs = costs.then(|| {
+            let mut all = Vec::new();
+            let mut take = |cost: Cost| all.push(cost);
+            lines(path, "costs.jsonl", &mut notices, &mut take);
+            all
+        });
+        let mut origin: Origin = whole(path, "run.json", &mut notices).unwrap_or_default();
+        origin.program = program(path).unwrap_or_default();
+        let summary: Option<Summary> = match path.join("outcome.json").exists() {
+            true => whole(path, "outcome.json", &mut notices),
+            false => {
+                notices.push(not_done(path, &journal));
+                None
+            }
+        };
+        if !origin.spec_sha256.is_empty() && origin.spec_sha256 != sha256(&spec_text) {
+            notices.push("spec.yaml has changed since the run began: its SHA-256 differs from that in run.json.".into());
+        }
+        if let Some(summary) = &summary {
+            notices.extend(contradiction(&summary.outcome, &metrics));
+            notices.extend(other_costs(&summary.outcome, &journal, costs.as_deref()));
+        }
+        let pictures = pictures(&path.join("pictures"), &mut notices);
+        let name = path.canonicalize().unwrap_or_else(|_| path.into());
+        let name = name.file_name().map(|n| n.to_string_lossy().into_owned());
+        Ok(Self {
+            label: name.unwrap_or_else(|| here.to_string()),
+            path: path.into(),
+            spec,
+            spec_text,
+            journal,
+            metrics,
+            costs,
+            summary,
+            pictures,
+            notices,
+            origin,
+        })
+    }
+
+    /// Reads several as [`Run::open_brief`] does; runs with one name are labelled by their paths.
+    ///
+    /// # Errors
+    /// Those of [`Run::open`].
+    pub fn open_all(paths: &[PathBuf]) -> Result<Vec<Self>> {
+        let runs = paths.iter().map(|p| Self::open_brief(p));
+        Ok(Self::named(runs.collect::<Result<_>>()?))
+    }
+
+    /// Labels several runs; those with one name by their paths.
+    pub fn named(mut runs: Vec<Self>) -> Vec<Self> {
+        let mut seen = BTreeSet::new();
+        if !runs.iter().all(|run| seen.insert(run.label.clone())) {
+            for run in &mut runs {
+                run.label = run.path.display().to_string();
+            }
+        }
+        runs
+    }
+
+    /// Returns the name in its spec.
+    pub fn name(&self) -> &str {
+        let name = self.spec.get("name").and_then(Value::as_str);
+        name.unwrap_or(&self.label)
+    }
+
+    /// Returns its protocol.
+    pub fn protocol(&self) -> &str {
+        let of = self.spec.get("protocol").and_then(|p| p.get("use"));
+        of.and_then(Value::as_str).unwrap_or("?")
+    }
+
+    /// Returns its seed.
+    pub fn seed(&self) -> String {
+        let seed = self.spec.get("seed");
+        seed.map_or("?".into(), text::inline)
+    }
+
+    /// Hands over every measurement with its details, read from the folder one at a time.
+    pub(crate) fn each_metric(&self, take: &mut dyn FnMut(Metric)) {
+        // what is wrong with the file was noticed when the run was opened
+        lines(&self.path, METRICS, &mut Vec::new(), take);
+    }
+
+    /// Returns the names of the clients that have a number in `metric`. An older fl did not write
+    /// them: then they are all clients if all have a number, and otherwise `1.`, `2.`, .., the
+    /// position of the number.
+    pub fn clients_of(&self, metric: &Metric) -> Vec<String> {
+        let each = metric.each().len();
+        let clients = metric.details.as_ref().map_or(&[][..], |of| &of.clients);
+        if clients.len() == each {
+            return clients.iter().map(u32::to_string).collect();
+        }
+        let held = self.summary.iter().flat_map(|s| s.held.keys());
+        let ids: Vec<String> = held.map(u32::to_string).collect();
+        match ids.len() == each {
+            true => ids,
+            false => (1..=each).map(|n| format!("{n}.")).collect(),
+        }
+    }
+
+    /// Returns identifiers of the rows that it learnt from: the SHA-256 of every data file and of
+    /// the decoded rows in any order, or the set and the seed of generated rows. Runs with an
+    /// identifier in common may have learnt from the same rows.
+    pub fn data(&self) -> Vec<String> {
+        if !self.origin.data.is_empty() {
+            let files = self.origin.data.iter().map(|f| &f.sha256);
+            return files.chain(&self.origin.rows).cloned().collect();
+        }
+        vec![format!("{}, seed {}", self.set(), self.seed())]
+    }
+
+    /// Returns identifiers of the sources of its clients' rows, and of its public and test rows: the
+    /// name of a set that fl knows, or the hash of a file.
+    pub fn sources<'r>(&'r self) -> (BTreeSet<&'r str>, BTreeSet<&'r str>) {
+        let data = self.spec.get("data");
+        let own = data.and_then(|data| data.get("set"));
+        let other = data.and_then(|data| data.get("public")?.get("from")?.get("set"));
+        let of = |set: Option<&'r Value>, parts: &[&str]| -> BTreeSet<&'r str> {
+            let named = set
+                .and_then(Value::as_str)
+                .filter(|_| parts.contains(&"train"));
+            let settings = set.and_then(|set| set.as_mapping()?.values().next());
+            let files = parts.iter().filter_map(|part| settings?.get(part));
+            let files = files.flat_map(|found| match found {
+                Value::Sequence(all) => all.iter().collect(),
+                one => vec![one],
+            });
+            let files: Vec<&Path> = files.filter_map(|f| f.as_str().map(Path::new)).collect();
+            let read = self.origin.data.iter();
+            let read = read.filter(|f| files.iter().any(|end| Path::new(&f.path).ends_with(end)));
+            let mut all: BTreeSet<&str> = read.map(|f| &*f.sha256).collect();
+            all.extend(named);
+            all
+        };
+        let mut public = of(other, &["train"]);
+        public.extend(of(own, &["test", "validation"]));
+        (of(own, &["train"]), public)
+    }
+
+    /// Returns the inputs that determine each client's rows: the data section of its spec, and the
+    /// seed.
+    pub fn deal(&self) -> (String, Option<&Value>) {
+        (self.seed(), self.spec.get("data"))
+    }
+
+    /// Returns the name of its data set.
+    pub fn set(&self) -> &str {
+        let set = self.spec.get("data").and_then(|data| data.get("set"));
+        let named = set.and_then(Value::as_str);
+        named
+            .or_else(|| set?.as_mapping()?.keys().next()?.as_str())
+            .unwrap_or("?")
+    }
+
+    /// Returns its start: RFC 3339, if the folder contains it.
+    pub fn began(&self) -> &str {
+        &self.origin.started
+    }
+
+    /// Returns the bytes to and from clients: from the outcome, or from the journal so far.
+    pub fn bytes(&self) -> Traffic {
+        let outcome = self.summary.as_ref().and_then(|s| s.outcome.bytes);
+        outcome.unwrap_or_else(|| journalled(&self.journal))
+    }
+
+    /// Returns the total cost after the last complete step of this round.
+    pub fn cost_in(&self, round: u64) -> Option<&Cost> {
+        let mut costs = self.costs.iter().flatten().rev();
+        costs.find(|cost| cost.round == round)
+    }
+
+    /// Returns the guarantee that a measure such as `epsilon.readers` is a part of, as text, or why
+    /// there is none; `None` of any other measure, and without an accountant.
+    pub fn guarantee_of(&self, measure: &str) -> Option<String> {
+        let observer = observer_of(measure)?;
+        let Some(summary) = &self.summary else {
+            return self.accounts().then(|| UNFINISHED.into());
+        };
+        Some(summary.outcome.protection(observer)?.to_string())
+    }
+
+    /// Returns what a reader must know of the epsilons of the run against this observer; empty if
+    /// none is known, after a step or at the end.
+    pub fn caveats(&self, observer: Observer) -> Vec<String> {
+        let after_step = |cost: &Cost| cost.epsilon(observer).is_some();
+        let after_steps = || self.costs.iter().flatten().any(after_step);
+        match &self.summary {
+            None if after_steps() => vec!["no guarantee: the run is not done".into()],
+            Some(Summary { outcome, .. })
+                if outcome.epsilon(observer).flatten().is_some() || after_steps() =>
+            {
+                outcome.caveats(observer)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns whether the run has an accountant.
+    pub fn accounts(&self) -> bool {
+        self.journal.iter().any(|e| e.privacy.is_some())
+    }
+
+    /// Returns the last measurement of each name, in order of their first.
+    pub fn last(&self) -> Vec<&Metric> {
+        let mut last: Vec<&Metric> = Vec::new();
+        let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+        for metric in &self.metrics {
+            match places.entry(&metric.name) {
+                btree_map::Entry::Occupied(at) => last[*at.get()] = metric,
+                btree_map::Entry::Vacant(at) => {
+                    at.insert(last.len());
+                    last.push(metric);
+                }
+            }
+        }
+        last
+    }
+}
