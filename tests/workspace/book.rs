@@ -2,12 +2,16 @@
 //! code, so it compiles, and it is tested.
 
 use crate::federation::part;
-use fl_core::message::{Message as _, Params, Tensor, TensorMap, bytes, decode, encode};
+use fl_core::message::{
+    ClassMeans, Message as _, Params, Tensor, TensorMap, bytes, decode, encode,
+};
 use fl_core::settings::defaults;
 use fl_core::{
-    Aggregator as _, Examples, Inputs, Labels, Parts, Protocol, Role, RunOptions, SlotAssignment,
+    Aggregator as _, Examples, FeatureTerm, Inputs, Labels, Parts, Protocol, Role, RunOptions,
+    SlotAssignment, Stream, Target,
 };
 use fl_sim::{Outcome, Setup, run};
+use ndarray::{Array2, array};
 use std::sync::Arc;
 
 mod aggregator {
@@ -126,6 +130,109 @@ mod protocol {
     }
     plugin!(protocol "careful" => Careful);
     // ANCHOR_END: protocol
+}
+
+mod anchored {
+    // ANCHOR: feature-loss
+    use fl_core::prelude::*;
+    use fl_core::{FeatureLoss, FeatureTerm};
+    use ndarray::{Array2, ArrayView2};
+
+    /// The mean squared distance of features to the mean of their class.
+    #[derive(Debug)]
+    pub struct Distance {
+        /// Mean features of each class.
+        pub means: ClassMeans,
+        /// Weight beside the loss of the batch.
+        pub weight: f32,
+    }
+
+    impl FeatureLoss for Distance {
+        fn of_features(
+            &self,
+            features: ArrayView2<'_, f32>,
+            target: Target<'_>,
+            _: &Stream,
+        ) -> Result<FeatureTerm> {
+            let Target::Classes(classes) = target else {
+                bail!("means of classes need a class for each sample");
+            };
+            let mut apart = Array2::zeros(features.raw_dim());
+            for (at, class) in classes.iter().enumerate() {
+                // a class without a mean adds nothing
+                if let Some(mean) = self.means.class(*class) {
+                    apart.row_mut(at).assign(&(&features.row(at) - &mean));
+                }
+            }
+            let share = self.weight / apart.len() as f32;
+            Ok(FeatureTerm {
+                loss: apart.iter().map(|d| f64::from(share * d * d)).sum(),
+                by_features: apart * (2.0 * share),
+            })
+        }
+    }
+    // ANCHOR_END: feature-loss
+
+    settings! {
+        /// Clients train from the server's model, and keep the features of each class near its.
+        pub struct Anchored {
+            /// Rounds.
+            rounds: usize = 5, in 1..;
+            /// Each client's training in a round.
+            local: Training = Training::epochs(1, 16);
+            /// Weight of the distance.
+            weight: f64 = 1.0, in 0.0..=1e6;
+        }
+    }
+
+    const MODEL: TrainerSlot = TrainerSlot::new("model", "What every client trains.");
+    const AGGREGATOR: AggregatorSlot<Params, Params> =
+        AggregatorSlot::new("aggregator", "Combines the clients' parameters.");
+    const TRAIN: Exchange<Params, Params> = Exchange::new("parameters after local training");
+
+    impl Protocol for Anchored {
+        fn declare(&self) -> Declaration<'_> {
+            // ANCHOR: feature-loss-use
+            let train = TRAIN
+                .answered_by(|client, global| {
+                    client.parametric(&MODEL)?.set_params(global)?;
+                    let own = client.own().clone();
+                    let classes = own.classes().context("an example has several classes")?;
+                    let features = client.model(&MODEL)?.features(&own.samples)?;
+                    let features = features.context("this model has no features")?;
+                    let distance = Distance {
+                        means: ClassMeans::of(features.view(), &classes)?,
+                        weight: self.weight as f32,
+                    };
+                    let pass = FitOptions {
+                        feature_loss: Some(&distance),
+                        ..self.local.pass(Loss::CrossEntropy)
+                    };
+                    client.fit_own(&MODEL, &pass)?;
+                    Ok(client.parametric(&MODEL)?.params())
+                })
+                .times(self.rounds)
+                .trains()
+                .into(&AGGREGATOR);
+            let model = MODEL.spec().shared_parameters().at_server();
+            Declaration::new()
+                .slot(model.needs(Ability::FeatureLoss))
+                .exchange(train)
+            // ANCHOR_END: feature-loss-use
+        }
+
+        fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+            let mut global = server.parametric(&MODEL)?.params();
+            server.rounds(self.rounds, &mut global, |server, global, round| {
+                let (all, sent) = (server.everyone(), global.clone());
+                *global = server.run(round, &TRAIN, &all, |_| &sent)?;
+                server.parametric(&MODEL)?.set_params(global)?;
+                server.evaluate(round, &MODEL)
+            })?;
+            server.keep_model(&MODEL)
+        }
+    }
+    plugin!(protocol "anchored" => Anchored);
 }
 
 mod packed {
@@ -354,4 +461,40 @@ fn the_protocol_with_signs_learns_in_fewer_bytes() {
     assert!(plain.metrics["accuracy"] > 0.9, "{:?}", plain.metrics);
     assert_eq!(plain.digest, signs(true).digest);
     assert!(plain.bytes.up < plain.bytes.down, "{:?}", plain.bytes);
+}
+
+#[test]
+fn the_loss_on_features_has_the_slope_that_it_says() {
+    let means = ClassMeans::new(vec![0, 2], array![[0.5, -1.0], [2.0, 0.0]]);
+    let distance = anchored::Distance { means, weight: 3.0 };
+    let (features, classes) = (array![[1.0f32, 2.0], [0.0, 4.0], [-1.0, 0.5]], [2, 1, 0]);
+    let of = |features: &Array2<f32>| {
+        let target = Target::Classes(&classes);
+        FeatureTerm::of(&distance, features.view(), target, &Stream::root(1)).unwrap()
+    };
+    let found = of(&features);
+    // by hand: a weight of 3 over 6 numbers; class 1 has no mean
+    assert_eq!(found.loss, 0.5 * (1.0 + 4.0 + 2.25 + 2.25));
+    assert_eq!(
+        found.by_features,
+        array![[-1.0, 2.0], [0.0, 0.0], [-1.5, 1.5]]
+    );
+}
+
+#[test]
+fn the_protocol_with_a_loss_on_features_learns() {
+    let anchored = |weight: f64, wire| {
+        let net = "{net: [{linear: 4}, relu, outputs], optimiser: {sgd: {lr: 0.5}}}";
+        let parts = vec![
+            part("model", Role::Trainer, "dfdx", net),
+            part("aggregator", Role::Aggregator, "mean", "{}"),
+        ];
+        let mut protocol = defaults::<anchored::Anchored>();
+        (protocol.weight, protocol.rounds) = (weight, 20);
+        six_clients(Arc::new(protocol), parts, wire)
+    };
+    let near = anchored(1.0, false);
+    assert!(near.metrics["accuracy"] > 0.9, "{:?}", near.metrics);
+    assert_eq!(near.digest, anchored(1.0, true).digest);
+    assert_ne!(near.digest, anchored(0.0, false).digest);
 }
