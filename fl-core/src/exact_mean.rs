@@ -671,7 +671,7 @@ pub fn exact_weighted_mean(
         quotient(sum, total, &all)
     };
     let long = shares.len() > sent.len();
-    exec.chunks(&mut out, CHUNK, &|chunk, out| {
+    exec.each_chunk(&mut out, CHUNK, &|chunk, out| {
         for (i, out) in out.chunks_mut(BLOCK).enumerate() {
             let from = chunk * CHUNK + i * BLOCK;
             let done = long.then(|| enclosed(&sent, &weights, (from, total), out, &exactly));

@@ -118,10 +118,10 @@ fn same_classes<M: AnyMessage>(mail: &[ClientMessage<M>]) -> Result<()> {
 
 /// Where the messages from these clients are, in the order of clients. A sort of the messages
 /// themselves would be compiled for every kind.
-fn by_client(from: &[ClientId]) -> std::vec::IntoIter<usize> {
+fn by_client(from: &[ClientId]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..from.len()).collect();
     order.sort_by_key(|at| from[*at]);
-    order.into_iter()
+    order
 }
 
 /// The answers to one request: at least one, all finite, all of one shape, sorted by client, with a
@@ -140,7 +140,8 @@ impl<M: AnyMessage> Inbox<M> {
         if !mail.is_sorted_by_key(|m| m.from) {
             let from: Vec<ClientId> = mail.iter().map(|m| m.from).collect();
             let mut all: Vec<_> = mail.into_iter().map(Some).collect();
-            mail = by_client(&from).filter_map(|at| all[at].take()).collect();
+            let order = by_client(&from).into_iter();
+            mail = order.filter_map(|at| all[at].take()).collect();
         }
         for (i, m) in mail.iter().enumerate() {
             check_message(m, &m.body)
@@ -425,9 +426,24 @@ impl Inbox<Params> {
 /// Runs work with the same bits for any division of it. Hosts bring threads; parts never start any.
 pub trait Executor: Send + Sync {
     /// Calls `work(i, chunk)` for every chunk of `size` numbers of `data` (the last may be
-    /// shorter), in any order. One chunk runs on the thread that calls: waking another takes longer
-    /// than most of them.
+    /// shorter), in any order.
     fn chunks(&self, data: &mut [f32], size: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync));
+}
+
+impl dyn Executor + '_ {
+    /// As [`Executor::chunks`]. One chunk runs on the thread that calls: waking another takes longer
+    /// than most of them.
+    pub(crate) fn each_chunk(
+        &self,
+        data: &mut [f32],
+        size: usize,
+        work: &(dyn Fn(usize, &mut [f32]) + Sync),
+    ) {
+        match data.len() <= size {
+            true => Serial.chunks(data, size, work),
+            false => self.chunks(data, size, work),
+        }
+    }
 }
 
 /// Runs one chunk after the other.

@@ -21,7 +21,7 @@ const CHUNK: usize = 4 * BLOCK;
 pub fn weighted_mean(sent: &[&[f32]], weights: &[f64], exec: &dyn Executor) -> Vec<f32> {
     let total: f64 = weights.iter().sum();
     let mut out = room(sent.first().map_or(0, |s| s.len()));
-    exec.chunks(&mut out, CHUNK, &|chunk, out| {
+    exec.each_chunk(&mut out, CHUNK, &|chunk, out| {
         // start at a multiple of 32 bytes: an unaligned start cost a third of a mean of 10 x 1,000
         let n = BLOCK.min(out.len());
         let mut sums = vec![0.0f64; n + 3];

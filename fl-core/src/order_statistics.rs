@@ -74,7 +74,7 @@ pub(crate) fn by_rank(
         true => network(sent.len(), &ranks),
         false => Vec::new(),
     };
-    exec.chunks(&mut out, CHUNK, &|chunk, out| {
+    exec.each_chunk(&mut out, CHUNK, &|chunk, out| {
         let mut rows = vec![[0.0f32; LANES]; sent.len()];
         let mut column = vec![0.0; sent.len()];
         for (block, out) in out.chunks_mut(LANES).enumerate() {
@@ -163,7 +163,7 @@ pub(crate) fn squared_distances(sent: &[&[f32]], exec: &dyn Executor) -> Vec<Vec
     let (n, numbers) = (sent.len(), sent.first().map_or(0, |s| s.len()));
     let shares: Vec<OnceLock<Vec<f64>>> = vec![OnceLock::new(); numbers.div_ceil(SHARE)];
     // the executor distributes positions of a list: here one for each share
-    exec.chunks(&mut vec![0.0; shares.len()], 1, &|share, _| {
+    exec.each_chunk(&mut vec![0.0; shares.len()], 1, &|share, _| {
         let mut sums = vec![0.0; n * n.saturating_sub(1) / 2];
         let end = numbers.min((share + 1) * SHARE);
         for from in (share * SHARE..end).step_by(TILE) {

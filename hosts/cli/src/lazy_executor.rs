@@ -6,9 +6,6 @@ pub struct LazyExecutor(std::sync::OnceLock<fl_core::SharedExecutor>);
 
 impl fl_core::Executor for LazyExecutor {
     fn chunks(&self, data: &mut [f32], size: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync)) {
-        if data.len() <= size {
-            return fl_core::Serial.chunks(data, size, work);
-        }
         let made = || {
             let threads = fl_sim::executor(fl_engine::threads(None));
             threads.unwrap_or_else(|_| std::sync::Arc::new(fl_core::Serial))

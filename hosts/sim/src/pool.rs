@@ -2,7 +2,7 @@
 
 use crate::clients::Clients;
 use anyhow::Context;
-use fl_core::{ClientId, ClientState, Executor, Result, Serial, SharedExecutor};
+use fl_core::{ClientId, ClientState, Executor, Result, SharedExecutor};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -143,9 +143,6 @@ struct Threads(rayon::ThreadPool);
 
 impl Executor for Threads {
     fn chunks(&self, data: &mut [f32], size: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync)) {
-        if data.len() <= size {
-            return Serial.chunks(data, size, work);
-        }
         self.0.install(|| {
             data.par_chunks_mut(size)
                 .enumerate()

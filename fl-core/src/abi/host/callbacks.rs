@@ -219,7 +219,7 @@ unsafe extern "C" fn parallel_for(
                 work(argument.0, i, chunk.as_mut_ptr(), chunk.len());
             };
             match call.exec {
-                Some(exec) => exec.chunks(data, size, &one),
+                Some(exec) => exec.each_chunk(data, size, &one),
                 None => crate::Serial.chunks(data, size, &one),
             }
         });

@@ -56,9 +56,6 @@ unsafe extern "C" fn one_chunk(argument: *mut c_void, i: usize, chunk: *mut f32,
 
 impl Executor for Threads {
     fn chunks(&self, data: &mut [f32], size: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync)) {
-        if data.len() <= size {
-            return crate::Serial.chunks(data, size, work);
-        }
         let pointer = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let Some(HostPointer(host)) = &*pointer else {
             return crate::Serial.chunks(data, size, work);
