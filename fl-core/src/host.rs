@@ -4,7 +4,7 @@ use crate::message::Bytes;
 use crate::privacy::{Epsilons, NoiseSource, Observer, Protections};
 use crate::{
     Answer, ClientId, Evaluation, Examples, Faults, PrivacyEvent, Public, Request, Result, Round,
-    Samples, SharedExecutor, Task, metrics,
+    RunEvent, SharedExecutor, Task, metrics,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
@@ -208,60 +208,19 @@ pub trait Host {
     /// Returns the executor for work in chunks.
     fn executor(&self) -> SharedExecutor;
 
-    /// Shows that a step begins, number `number` of `of` (0: unknown).
+    /// Passes an event to all that listen. After [`RunEvent::StepEnds`], returns whether no further
+    /// round follows; otherwise `false`.
     ///
     /// # Errors
+    /// If a listener refuses what follows, or cannot write. At [`RunEvent::StepBegins`],
     /// [`crate::Problem::Stopped`] if the run is to stop and resume later; it has a checkpoint
     /// then.
-    fn progress(&mut self, step: &str, number: usize, of: usize) -> Result<()>;
+    fn emit(&mut self, event: RunEvent<'_>) -> Result<bool>;
 
-    /// Writes a line to the journal.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    fn journal(&mut self, entry: &JournalEntry) -> Result<()>;
-
-    /// Records a measurement.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    fn metric(&mut self, metric: &Metric) -> Result<()>;
-
-    /// Records the total cost of the run after a step.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    fn cost(&mut self, _cost: &StepCost) -> Result<()> {
-        Ok(())
-    }
-
-    /// Returns whether rounds may end because of what was measured ([`Host::ends_rounds`]).
-    /// Measurements that `evaluate.every` skips are then kept until they are due.
+    /// Returns whether rounds may end because of what was measured. Measurements that
+    /// `evaluate.every` skips are then kept until they are due.
     fn may_end_rounds(&self) -> bool {
         false
-    }
-
-    /// Called after each step, number `number` of `of` (0: it runs once), when its measurements and
-    /// its cost are recorded. Returns whether no further round follows.
-    ///
-    /// # Errors
-    /// If the run must fail.
-    fn ends_rounds(&mut self, _number: usize, _of: usize) -> Result<bool> {
-        Ok(false)
-    }
-
-    /// Keeps a model as a result of the run.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    fn keep_model(&mut self, name: &str, model: &[u8]) -> Result<()>;
-
-    /// Keeps images as a picture, if the host keeps results.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    fn keep_images(&mut self, _name: &str, _images: &Samples) -> Result<()> {
-        Ok(())
     }
 
     /// Keeps the clients' own models in `slot` as results of the run. Calls `lost` for each model
@@ -274,9 +233,6 @@ pub trait Host {
         slot: &str,
         lost: &mut dyn FnMut(ClientId, anyhow::Error) -> Result<()>,
     ) -> Result<()>;
-
-    /// Warns the user.
-    fn warn(&mut self, text: &str);
 
     /// Saves the states of the server and of all clients after step number `done`, if the run can
     /// be resumed.

@@ -21,6 +21,7 @@ pub mod portable;
 pub mod privacy;
 mod roles;
 mod round;
+mod run_event;
 mod sealed;
 mod server;
 pub mod settings;
@@ -47,6 +48,7 @@ pub use plugin_decl::*;
 pub use privacy::PrivacyEvent;
 pub use roles::*;
 pub use round::{LogEvent, Round};
+pub use run_event::{RunEvent, RunReleases};
 pub use server::receipts::{
     AggregationContext, Receipt, ReceiptInput, ReleaseContext, ServerStep, StepRecorder,
     aggregate_again, release_again,

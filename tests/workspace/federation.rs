@@ -9,7 +9,7 @@ use fl_core::{
     RunOptions, SlotAssignment, linked_parts,
 };
 use fl_plugins as _;
-use fl_sim::{Execution, Outcome, Setup, Watch, run};
+use fl_sim::{Execution, Listener, Outcome, Setup, Watch, run};
 use ndarray::{Array2, ArrayD, IxDyn};
 use std::sync::{Arc, Mutex};
 
@@ -34,16 +34,16 @@ pub fn federation(
     faults: Faults,
     budget: Option<Budget>,
 ) -> Result<Outcome> {
-    watched(protocol, parts, faults, budget, None)
+    heard(protocol, parts, faults, budget, Vec::new())
 }
 
-/// As [`federation`]; `watch` is shown everything that an observer sees.
-fn watched(
+/// As [`federation`], with listeners.
+fn heard(
     protocol: Arc<dyn Protocol>,
     parts: Vec<SlotAssignment>,
     faults: Faults,
     budget: Option<Budget>,
-    watch: Option<Watch<'_>>,
+    listeners: Vec<Box<dyn Listener + '_>>,
 ) -> Result<Outcome> {
     let inputs = Arc::new(Inputs::Dense {
         shape: vec![2],
@@ -60,7 +60,7 @@ fn watched(
     run(Setup {
         execution: Execution {
             threads: 2,
-            watch,
+            listeners,
             ..Execution::default()
         },
         ..Setup::new(
@@ -642,13 +642,13 @@ fn a_model_that_cannot_be_evaluated_is_left_out_if_the_policy_says_so() {
     );
     let drop = || faults("{on-error: drop}");
     let mut seen = Vec::new();
-    let watch: Watch<'_> = Box::new(|observer, what, bytes| {
+    let watch = Watch(|observer, what: &str, bytes: &[u8]| {
         if observer == Observer::Readers && what == "clients.accuracy" {
             seen.push(serde_json::from_slice::<serde_json::Value>(bytes).unwrap());
         }
     });
     let alone = Arc::new(Alone);
-    let outcome = watched(alone, models(1..=1), drop(), None, Some(watch)).unwrap();
+    let outcome = heard(alone, models(1..=1), drop(), None, vec![Box::new(watch)]).unwrap();
     assert!(
         outcome.metrics["clients.accuracy"].is_finite(),
         "{outcome:?}"

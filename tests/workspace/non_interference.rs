@@ -13,7 +13,7 @@ use fl_core::{
     SlotAssignment, linked_parts,
 };
 use fl_plugins as _;
-use fl_sim::{Execution, Outcome, Setup, run};
+use fl_sim::{Execution, Outcome, Setup, Watch, run};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -154,10 +154,10 @@ fn world(
     let public = all.pick(&(60..72).collect::<Vec<_>>());
     let outcome = run(Setup {
         execution: Execution {
-            watch: Some(Box::new(|observer, what, bytes| {
+            listeners: vec![Box::new(Watch(|observer, what: &str, bytes: &[u8]| {
                 let seen = views.entry(observer).or_default();
                 seen.push((what.to_string(), bytes.to_vec()));
-            })),
+            }))],
             ..Execution::default()
         },
         public: Some(Public::labelled(public)),

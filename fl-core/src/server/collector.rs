@@ -10,7 +10,7 @@ use crate::server::RunState;
 use crate::server::calls::Results;
 use crate::{
     Answer, ClientId, ClientMessage, ExchangeSpec, PrivacyEvent, Problem, RequiredInputs, Result,
-    Round,
+    Round, RunEvent,
 };
 use anyhow::{bail, ensure};
 use sha2::{Digest as _, Sha256};
@@ -296,7 +296,8 @@ impl Collector {
         fed.totals.up += self.entry.bytes_up.total() + self.entry.bytes_envelope;
         fed.totals.down += self.entry.bytes_down.total();
         fed.extend_digest(&self.entry.question, &digest);
-        fed.host.journal(&self.entry)
+        let ended = RunEvent::ExchangeEnds(&self.entry);
+        fed.host.emit(ended).map(drop)
     }
 }
 

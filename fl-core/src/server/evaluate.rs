@@ -8,7 +8,8 @@ use crate::server::calls::{Results, ServerCalls};
 use crate::server::collector::reason;
 use crate::server::steps::PendingEvaluation;
 use crate::{
-    ClientId, Evaluation, Examples, Fault, Problem, Result, Round, Samples, metrics, parametric,
+    ClientId, Evaluation, Examples, Fault, Problem, Result, Round, RunEvent, Samples, metrics,
+    parametric,
 };
 use anyhow::{Context, bail, ensure};
 use sha2::{Digest as _, Sha256};
@@ -18,6 +19,10 @@ use std::sync::Arc;
 impl RunState<'_> {
     fn due(&self, round: &Round) -> bool {
         round.last || round.number.is_multiple_of(self.every)
+    }
+
+    fn measured(&mut self, metric: &Metric) -> Result<()> {
+        self.host.emit(RunEvent::Measured(metric)).map(drop)
     }
 
     /// Warns once for each slot that a model's scores are NaN and count as no answer.
@@ -57,7 +62,7 @@ impl RunState<'_> {
             };
             let known = scored.iter().filter_map(of).collect();
             let metric = Metric::of_each(round, &format!("clients.{name}"), known);
-            self.host.metric(&metric)?;
+            self.measured(&metric)?;
         }
         Ok(())
     }
@@ -74,7 +79,7 @@ impl RunState<'_> {
             self.step.unevaluated.extend(self.may_end().then_some(each));
             return Ok(());
         }
-        self.host.metric(&Metric::of_each(round, name, each))
+        self.measured(&Metric::of_each(round, name, each))
     }
 
     /// Returns whether the digest must leave out the content of messages. System noise cannot be
@@ -112,9 +117,9 @@ impl Results for RunState<'_> {
             confusion: scored.confusion,
             ..Metric::of(round, name, scored.score)
         };
-        self.host.metric(&metric)?;
+        self.measured(&metric)?;
         for (name, value) in &scored.further {
-            self.host.metric(&Metric::of(round, name, *value))?;
+            self.measured(&Metric::of(round, name, *value))?;
         }
         Ok(())
     }
@@ -157,7 +162,7 @@ impl Results for RunState<'_> {
             confusion: all.fold(Vec::new(), |sum, (_, s)| plus(sum, s, 1)),
             ..Metric::of_each(round, &name, each)
         };
-        self.host.metric(&metric)?;
+        self.measured(&metric)?;
         self.further(round, &scored)
     }
 
@@ -218,7 +223,7 @@ impl Results for RunState<'_> {
             all.push(scored);
         }
         let with_ids = clients.iter().copied().zip(each.iter().copied());
-        self.host.metric(&Metric {
+        self.measured(&Metric {
             confusion,
             ..Metric::of_each(round, &name, with_ids.collect())
         })?;
@@ -247,24 +252,26 @@ impl Results for RunState<'_> {
                 .extend(self.may_end().then_some(number));
             return Ok(());
         }
-        self.host.metric(&Metric::of(round, name, value))
+        self.measured(&Metric::of(round, name, value))
     }
 
     fn keep_model(&mut self, slot: &str, name: &str) -> Result<()> {
         let bytes = self.model(slot)?.save()?;
         self.extend_digest(name, &bytes);
-        self.host.keep_model(name, &bytes)
+        let bytes = &bytes;
+        self.host.emit(RunEvent::Model { name, bytes }).map(drop)
     }
 
     fn keep_generator(&mut self, slot: &str) -> Result<()> {
         let bytes = self.generator(slot)?.save()?;
         self.extend_digest(slot, &bytes);
-        self.host.keep_model(slot, &bytes)
+        let (name, bytes) = (slot, &bytes);
+        self.host.emit(RunEvent::Model { name, bytes }).map(drop)
     }
 
     fn keep_images(&mut self, name: &str, images: &Samples) -> Result<()> {
         match images.shape()[..] {
-            [1 | 3, _, _] => self.host.keep_images(name, images),
+            [1 | 3, _, _] => self.host.emit(RunEvent::Images { name, images }).map(drop),
             _ => Ok(()),
         }
     }
@@ -287,7 +294,8 @@ impl Results for RunState<'_> {
     }
 
     fn warn(&mut self, text: &str) {
-        self.host.warn(text);
+        // no listener refuses a note
+        let _ = self.host.emit(RunEvent::Note(text));
     }
 }
 

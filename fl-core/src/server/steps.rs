@@ -6,7 +6,7 @@ use crate::privacy::{UnpricedDisclosures, epsilons};
 use crate::server::RunState;
 use crate::server::calls::{Results, StepStart, StepVerdict, Steps};
 use crate::store::States;
-use crate::{ClientId, PrivacyEvent, Problem, Result, Round, Stream};
+use crate::{ClientId, PrivacyEvent, Problem, Result, Round, RunEvent, Stream};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -141,7 +141,12 @@ impl Steps for RunState<'_> {
         if self.ended && of > 0 {
             return Ok(StepStart::Skipped);
         }
-        self.host.progress(name, number, of)?;
+        let begins = RunEvent::StepBegins {
+            step: name,
+            number,
+            of,
+        };
+        self.host.emit(begins)?;
         let stream = match of {
             0 => self.root.child(name, 0),
             _ => self.root.child("round", number as u64),
@@ -209,9 +214,10 @@ impl Steps for RunState<'_> {
             privacy: protections.as_ref().map(epsilons),
             protections,
         };
-        self.host.cost(&cost)?;
+        self.host.emit(RunEvent::Cost(&cost))?;
         // before the first round there is no result, and after the last nothing to skip
-        let ends = self.host.ends_rounds(number, of)? && (1..of).contains(&number);
+        let ends = self.host.emit(RunEvent::StepEnds { number, of })?;
+        let ends = ends && (1..of).contains(&number);
         if ends {
             self.ended = true;
             self.evaluate_skipped(number)?;

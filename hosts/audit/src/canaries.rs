@@ -257,11 +257,11 @@ fn losses(
 ) -> Result<Option<BTreeMap<Observer, Vec<f64>>>> {
     let seen = Arc::new(Mutex::new(ModelWatcher::default()));
     let watching = seen.clone();
-    let watch = move |observer, what: &str, bytes: &[u8]| {
+    let watch = move |observer: Observer, what: &str, bytes: &[u8]| {
         let mut seen = watching.lock().unwrap_or_else(PoisonError::into_inner);
         seen.see(observer, what, bytes);
     };
-    let Some((folder, outcome)) = runner.execute(&planted.data, key, Box::new(watch))? else {
+    let Some((folder, outcome)) = runner.execute(&planted.data, key, watch)? else {
         return Ok(None);
     };
     outcome.context("the run with canaries failed; audit with --runs")?;

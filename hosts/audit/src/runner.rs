@@ -97,7 +97,7 @@ impl Runner<'_> {
         &self,
         data: &Assembled,
         key: &Stream,
-        watch: Watch<'_>,
+        watch: impl FnMut(Observer, &str, &[u8]),
     ) -> Result<Option<(TempDir, Result<Outcome>)>> {
         let stop = &self.options.stop;
         if stop.load(Ordering::Relaxed) {
@@ -107,7 +107,7 @@ impl Runner<'_> {
         let folder = folder.context("making a folder for a run")?;
         let execution = Execution {
             stop: stop.clone(),
-            watch: Some(watch),
+            listeners: vec![Box::new(Watch(watch))],
             ..Execution::default()
         };
         let options = ExecuteOptions {
@@ -129,11 +129,11 @@ impl Runner<'_> {
     pub fn run(&self, data: &Assembled, key: &Stream) -> Result<Option<Observed>> {
         let watcher = Arc::new(Mutex::new(Watcher::default()));
         let watching = watcher.clone();
-        let watch = move |observer, what: &str, bytes: &[u8]| {
+        let watch = move |observer: Observer, what: &str, bytes: &[u8]| {
             let mut watcher = watching.lock().unwrap_or_else(PoisonError::into_inner);
             watcher.see(observer, what, bytes);
         };
-        let Some((folder, outcome)) = self.execute(data, key, Box::new(watch))? else {
+        let Some((folder, outcome)) = self.execute(data, key, watch)? else {
             return Ok(None);
         };
         let watcher = std::mem::take(&mut *watcher.lock().unwrap_or_else(PoisonError::into_inner));

@@ -2,7 +2,8 @@
 
 use crate::say;
 use bytesize::ByteSize;
-use fl_sim::{Outcome, Progress, StepProgress, Warn};
+use fl_core::RunEvent;
+use fl_sim::{Outcome, RunRecord, StepProgress};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write;
 
@@ -10,11 +11,17 @@ use std::fmt::Write;
 ///
 /// # Errors
 /// When the bar's template is wrong.
-pub fn progress(name: &str, bar: &ProgressBar) -> anyhow::Result<Progress<'static>> {
+pub fn progress(
+    name: &str,
+    bar: &ProgressBar,
+) -> anyhow::Result<impl FnMut(&RunEvent<'_>, &RunRecord) + 'static> {
     let left = ProgressStyle::with_template("{spinner} {msg} {elapsed}, about {eta} left")?;
     bar.set_style(ProgressStyle::with_template("{spinner} {msg} {elapsed}")?);
     let (bar, name) = (bar.clone(), name.to_string());
-    Ok(Box::new(move |step| {
+    Ok(move |event: &RunEvent<'_>, run: &RunRecord| {
+        let Some(step) = run.progress(event) else {
+            return;
+        };
         let line = format!("{name}: {}", line(step));
         crate::log::note(&line);
         if step.of > 0 {
@@ -24,13 +31,17 @@ pub fn progress(name: &str, bar: &ProgressBar) -> anyhow::Result<Progress<'stati
         }
         bar.set_message(line);
         bar.tick();
-    }))
+    })
 }
 
 /// Prints notes above the bar.
-pub fn notes(bar: &ProgressBar) -> Warn<'static> {
+pub fn notes(bar: &ProgressBar) -> impl FnMut(&RunEvent<'_>, &RunRecord) + 'static {
     let bar = bar.clone();
-    Box::new(move |text| bar.suspend(|| say(format_args!("note: {text}"))))
+    move |event: &RunEvent<'_>, _: &RunRecord| {
+        if let RunEvent::Note(text) | RunEvent::Warning(text) = event {
+            bar.suspend(|| say(format_args!("note: {text}")));
+        }
+    }
 }
 
 /// How far a run is.

@@ -160,8 +160,9 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
     };
     let bar = crate::log::bar(ProgressBar::no_length());
     let outcome = fl_engine::run(request, catalogue, |spec, options| {
-        options.execution.progress = progress(&spec.name, &bar)?;
-        options.execution.warn = notes(&bar);
+        let listeners = &mut options.execution.listeners;
+        listeners.push(Box::new(progress(&spec.name, &bar)?));
+        listeners.push(Box::new(notes(&bar)));
         Ok(())
     });
     bar.finish_and_clear();

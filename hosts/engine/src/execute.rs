@@ -13,7 +13,7 @@ use fl_core::{PrivacyEvent, Problem, Protocol, RunOptions, Task};
 use fl_data::{Assembled, DataSpec, Split};
 use fl_registry::{Keep, LedgerUse, Spec};
 use fl_sim::{
-    Execution, Manifest, Outcome, ReceiptOptions, ResumePoint, RunFolder, Setup, SpendingRecord,
+    Execution, Listener, Manifest, Outcome, ReceiptOptions, ResumePoint, RunFolder, Setup,
     StoppedRun,
 };
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub struct ExecuteOptions<'a> {
     pub data_dir: PathBuf,
     /// The command line, for `run.json`.
     pub command: Vec<String>,
-    /// Threads, memory, callbacks.
+    /// Threads, memory, listeners.
     pub execution: Execution<'a>,
     /// Where the clients are; `None`: in this process.
     pub placement: Option<Placement>,
@@ -50,8 +50,6 @@ pub struct ExecuteOptions<'a> {
     /// The source of the run's noise, instead of the spec's: an audit repeats runs with keys of its
     /// own.
     pub noise: Option<NoiseSource>,
-    /// Called with the run folder once it exists.
-    pub on_folder: Box<dyn FnOnce(&Path) + 'a>,
     /// Takes the events of the run, as the sinks of its spec do.
     pub events: Option<TakeEvent>,
 }
@@ -67,7 +65,6 @@ impl<'a> ExecuteOptions<'a> {
             sign: None,
             protocol: None,
             noise: None,
-            on_folder: Box::new(|_| {}),
             events: None,
         }
     }
@@ -102,7 +99,7 @@ pub fn execute(
     });
     let ready = ready.transpose()?;
     // what the ledger refuses leaves no folder
-    let mut spending = match (&spec.ledger, &folder) {
+    let spending = match (&spec.ledger, &folder) {
         (None, _) => None,
         (Some(wanted), Folder::Stopped(paused)) => {
             Some(open_spending(spec, wanted, paused.path(), &data)?)
@@ -129,24 +126,17 @@ pub fn execute(
         None => protocol,
     };
     let out = folder.path().to_path_buf();
-    if let Some(spending) = &mut spending {
-        spending.set_folder(&out);
-    }
-    (options.on_folder)(&out);
     let elsewhere = ready.map(|ready| ready.clients(&yaml, &hashes, &out, &options.data_dir));
+    let noise = options.noise;
+    let noise = noise.map_or_else(|| prepare::noise_source(spec), Ok)?;
+    let run_options = run_options(spec, (data.task, data.inherited), noise, spending.as_ref());
+    let guard = spending.map(|spending| Box::new(spending) as Box<dyn Listener>);
     let outcome = fl_sim::run(Setup {
         name: &spec.name,
         protocol_name: spec.protocol.name,
         protocol: Arc::from(protocol),
         parts: spec.parts.clone(),
-        options: run_options(
-            spec,
-            (data.task, data.inherited),
-            options
-                .noise
-                .map_or_else(|| prepare::noise_source(spec), Ok)?,
-            spending.as_ref(),
-        ),
+        options: run_options,
         clients: match spec.data.split() {
             Split::Own => Vec::new(),
             _ => data.clients,
@@ -162,7 +152,7 @@ pub fn execute(
         checkpoints: spec.checkpoints.clone(),
         stop_when: spec.stop_when.clone(),
         receipts,
-        spending: spending.map(|spending| Box::new(spending) as Box<dyn SpendingRecord>),
+        guards: Vec::from_iter(guard),
         execution: options.execution,
     });
     outcome.inspect_err(|error| {

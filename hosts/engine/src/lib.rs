@@ -8,7 +8,7 @@
 //! * [`CheckedStudy`] does the runs of a study, and makes its tables.
 //! * [`node`] is the clients' side, for clients in other processes.
 //!
-//! Functions here print nothing. What a user should know goes to [`fl_sim::Execution::warn`] or to
+//! Functions here print nothing. What a user should know goes to the listeners of the run, as [`fl_core::RunEvent::Warning`], or to
 //! the crate `log`. An error that is [`NotRun`] says that nothing was run.
 
 mod cached_runs;

@@ -34,7 +34,7 @@ pub enum Source {
     Stopped(PathBuf),
 }
 
-/// Carries out a request. `on_spec` sees the checked spec and may set the callbacks of the options.
+/// Carries out a request. `on_spec` sees the checked spec and may add listeners to the options.
 /// Gives `None` when the run was stopped before it began.
 ///
 /// # Errors
@@ -75,8 +75,8 @@ pub fn run<'a>(
     };
     on_spec(&spec, options)?;
     let sinks = sinks::open(&spec, options)?;
-    let warn = &mut options.execution.warn;
-    let data = prepare::data_with_notes(&spec, &options.data_dir, warn)?;
+    let mut warn = |note: &str| options.execution.warn(note);
+    let data = prepare::data_with_notes(&spec, &options.data_dir, &mut warn)?;
     if options.execution.stop.load(Ordering::Relaxed) {
         return Ok(None);
     }

@@ -4,7 +4,7 @@ use crate::{ExecuteOptions, Folder, execute, prepare};
 use anyhow::Context;
 use fl_data::DataSpec;
 use fl_registry::Spec;
-use fl_sim::{Execution, RunFolder, StepProgress, StoppedRun};
+use fl_sim::{Execution, RunFolder, RunRecord, StepProgress, StoppedRun};
 use fl_study::RunSpec;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, TryLockError};
@@ -231,7 +231,13 @@ impl Pool<'_> {
         let execution = Execution {
             threads,
             stop: self.options.stop.clone(),
-            progress: Box::new(|step| self.tell(job, RunEvent::Step(step))),
+            listeners: vec![Box::new(
+                |event: &fl_core::RunEvent<'_>, run: &RunRecord| {
+                    if let Some(step) = run.progress(event) {
+                        self.tell(job, RunEvent::Step(step));
+                    }
+                },
+            )],
             ..Execution::default()
         };
         let command = self.options.command.to_vec();

@@ -2,12 +2,12 @@
 
 use crate::study::WITHHELD;
 use crate::{ExecuteOptions, NotRun};
+use fl_core::RunEvent;
 use fl_data::DataSpec;
 use fl_registry::Spec;
-use fl_sim::{Next, Outcome, StepReport};
+use fl_sim::{Listener, Outcome, RunRecord, StepReport, Verdict};
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
@@ -45,76 +45,72 @@ pub fn step_json(report: &StepReport<'_>) -> Json {
     })
 }
 
-/// The sinks of a run.
+/// The sinks of a run, and the listener to its events in JSON.
+#[derive(Clone)]
 pub(crate) struct Sinks {
-    take: Option<Rc<RefCell<TakeEvent>>>,
+    take: Rc<RefCell<Vec<TakeEvent>>>,
+    /// The event of the run's begin, without its folder.
+    about: Json,
     /// Whether the text of an error may hold private values.
     withholds: bool,
 }
 
-/// Opens the sinks of a spec and lets them, and the listener of the options, hear of the run's
-/// begin and of each step.
+/// Opens the sinks of a spec.
 ///
 /// # Errors
 /// When a sink cannot be opened.
-pub(crate) fn open<'a>(
+pub(crate) fn open(
     spec: &Spec<DataSpec>,
-    options: &mut ExecuteOptions<'a>,
+    options: &mut ExecuteOptions<'_>,
 ) -> anyhow::Result<Sinks> {
-    let withholds = spec.parts.has("accountant");
-    let mut listeners: Vec<TakeEvent> = options.events.take().into_iter().collect();
+    let mut take: Vec<TakeEvent> = options.events.take().into_iter().collect();
     if !spec.sinks.is_empty() {
         let open = OPEN.get().ok_or_else(|| NotRun::usage(NO_PYTHON))?;
         let settings = spec.sinks.iter().map(fl_registry::Sink::json).collect();
-        let take = open(&settings).map_err(|why| NotRun::usage(format!("sinks: {why}")))?;
-        listeners.push(take);
+        take.push(open(&settings).map_err(|why| NotRun::usage(format!("sinks: {why}")))?);
     }
-    if listeners.is_empty() {
-        return Ok(Sinks {
-            take: None,
-            withholds,
-        });
+    let sinks = Sinks {
+        take: Rc::new(RefCell::new(take)),
+        about: json!({
+            "event": "begin", "name": spec.name, "seed": spec.seed,
+            "spec": fl_core::settings::to_json(&spec.resolved),
+        }),
+        withholds: spec.parts.has("accountant"),
+    };
+    let listener = Box::new(sinks.clone());
+    options.execution.listeners.insert(0, listener);
+    Ok(sinks)
+}
+
+impl Listener for Sinks {
+    fn on(&mut self, event: &RunEvent<'_>, run: &RunRecord) -> anyhow::Result<Verdict> {
+        if let RunEvent::Begins(Some(folder)) = event {
+            let mut about = self.about.clone();
+            about["folder"] = folder.display().to_string().into();
+            self.tell(&about);
+        } else if let Some(report) = run.step_report(event) {
+            let mut step = step_json(&report);
+            step["event"] = "step".into();
+            self.tell(&step);
+        }
+        Ok(Verdict::GoOn)
     }
-    let take: TakeEvent =
-        Box::new(move |event| listeners.iter_mut().for_each(|listener| listener(event)));
-    let take = Rc::new(RefCell::new(take));
-    let (begun, stepped) = (take.clone(), take.clone());
-    let about = json!({
-        "event": "begin", "name": spec.name, "seed": spec.seed,
-        "spec": fl_core::settings::to_json(&spec.resolved),
-    });
-    let on_folder = std::mem::replace(&mut options.on_folder, Box::new(|_| {}));
-    options.on_folder = Box::new(move |folder: &Path| {
-        let mut about = about;
-        about["folder"] = folder.display().to_string().into();
-        begun.borrow_mut()(&about);
-        on_folder(folder);
-    });
-    let mut on_step = options.execution.on_step.take();
-    options.execution.on_step = Some(Box::new(move |report| {
-        let mut event = step_json(&report);
-        event["event"] = "step".into();
-        stepped.borrow_mut()(&event);
-        on_step
-            .as_mut()
-            .map_or(Next::GoOn, |on_step| on_step(report))
-    }));
-    Ok(Sinks {
-        take: Some(take),
-        withholds,
-    })
 }
 
 impl Sinks {
+    fn tell(&self, event: &Json) {
+        for take in self.take.borrow_mut().iter_mut() {
+            take(event);
+        }
+    }
+
     /// The run has ended.
     pub(crate) fn end(self, outcome: &anyhow::Result<Outcome>) {
-        let Some(take) = self.take else { return };
-        let event = match outcome {
+        self.tell(&match outcome {
             Ok(outcome) => json!({"event": "end", "outcome": outcome}),
             // sinks write it into files
             Err(_) if self.withholds => json!({"event": "end", "error": WITHHELD}),
             Err(error) => json!({"event": "end", "error": format!("{error:#}")}),
-        };
-        take.borrow_mut()(&event);
+        });
     }
 }

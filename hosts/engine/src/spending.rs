@@ -2,10 +2,10 @@
 
 use crate::plan::Plan;
 use anyhow::{Context, anyhow, ensure};
-use fl_core::privacy::{Epsilons, Observer, Protection, Protections};
+use fl_core::privacy::{Epsilons, Observer, Protection};
 use fl_core::settings::Value;
 use fl_core::{
-    Accountant, Budget, BuildContext, ClientId, PartDecl, Parts, PrivacyEvent, Result, Role,
+    Accountant, Budget, BuildContext, PartDecl, Parts, Result, Role, RunEvent, RunReleases,
     SlotAssignment, Stream, Task, TaskKind,
 };
 use fl_data::{Assembled, DataSpec, RowIdentity, Split};
@@ -14,10 +14,10 @@ use fl_ledger::{
     Spending,
 };
 use fl_registry::{Catalogue, LedgerUse, Spec};
-use fl_sim::{LEDGER, SpendingRecord};
+use fl_sim::{LEDGER, Listener, RunRecord, Verdict};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -71,6 +71,8 @@ pub(crate) struct RunSpending {
     folder: PathBuf,
     /// Whether the folder names the run.
     known: bool,
+    /// Whether this process has reserved the run's spending.
+    reserved: bool,
     accountants: Vec<&'static PartDecl>,
     /// Observers without a guarantee, as the ledger knows.
     nothing: BTreeSet<Observer>,
@@ -111,16 +113,12 @@ impl RunSpending {
         Ok(Self {
             nothing: nothing.collect(),
             known: known.is_some(),
+            reserved: false,
             folder: folder.into(),
             ledger,
             reservation,
             accountants,
         })
-    }
-
-    /// Sets the folder of a new run.
-    pub fn set_folder(&mut self, folder: &Path) {
-        self.folder = folder.into();
     }
 
     /// Returns the budget of the run: its own, or the reservation if the ledger has a limit. A run
@@ -153,7 +151,23 @@ impl RunSpending {
     }
 }
 
-impl SpendingRecord for RunSpending {
+impl Listener for RunSpending {
+    fn on(&mut self, event: &RunEvent<'_>, _: &RunRecord) -> Result<Verdict> {
+        match *event {
+            RunEvent::Begins(Some(folder)) => self.folder = folder.into(),
+            RunEvent::ExchangeBegins if !self.reserved => self.reserve()?,
+            RunEvent::ExchangeEnds(entry) => self.reached(entry.privacy.as_ref())?,
+            RunEvent::Cost(cost) => self.reached(cost.privacy.as_ref())?,
+            RunEvent::Stops if self.reserved => self.ledger.stop(&self.reservation.id)?,
+            RunEvent::Ends(releases) => self.settle(releases)?,
+            _ => {}
+        }
+        Ok(Verdict::GoOn)
+    }
+}
+
+impl RunSpending {
+    /// Reserves all that the run may spend.
     fn reserve(&mut self) -> Result<()> {
         let mut known = KnownRun {
             ledger: self.ledger.id().into(),
@@ -168,11 +182,13 @@ impl SpendingRecord for RunSpending {
         let accountants = &self.accountants;
         let make = |id: &AccountantId| accountant(accountants, id);
         known.head = self.ledger.reserve(self.reservation.clone(), &make)?;
+        self.reserved = true;
         known.write(&self.folder)
     }
 
-    fn reached(&mut self, epsilons: &Epsilons) -> Result<()> {
-        for (observer, epsilon) in epsilons {
+    /// Records observers who have seen something without a price.
+    fn reached(&mut self, epsilons: Option<&Epsilons>) -> Result<()> {
+        for (observer, epsilon) in epsilons.into_iter().flatten() {
             if epsilon.is_none() && self.nothing.insert(*observer) {
                 let why = "it has seen something without a price";
                 self.ledger.seen(&self.reservation.id, *observer, why)?;
@@ -181,23 +197,15 @@ impl SpendingRecord for RunSpending {
         Ok(())
     }
 
-    fn stop(&mut self) -> Result<()> {
-        self.ledger.stop(&self.reservation.id)
-    }
-
-    fn settle(
-        &mut self,
-        server: &[PrivacyEvent],
-        clients: &BTreeMap<ClientId, Vec<PrivacyEvent>>,
-        privacy: Option<&Protections>,
-    ) -> Result<()> {
-        let nothing = privacy.into_iter().flatten();
+    /// Replaces the reservation by what was spent.
+    fn settle(&mut self, releases: RunReleases<'_>) -> Result<()> {
+        let nothing = releases.privacy.into_iter().flatten();
         let nothing = nothing.filter_map(|(observer, protection)| match protection {
             Protection::Holds(_) => None,
             Protection::Nothing { nothing, .. } => Some((*observer, nothing.clone())),
         });
         let spent = Spending {
-            amount: Amount::Releases(Releases::of(server, clients)),
+            amount: Amount::Releases(Releases::of(releases.server, releases.clients)),
             nothing: nothing.collect(),
         };
         self.ledger.settle(&self.reservation.id, spent)

@@ -7,7 +7,7 @@ use fl_core::privacy::Observer;
 use fl_data::DataSpec;
 use fl_engine::{ExecuteOptions, Folder, execute};
 use fl_registry::{Document, Spec};
-use fl_sim::{Execution, Outcome};
+use fl_sim::{Execution, Outcome, Watch};
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,12 +31,12 @@ fn world(
         *own = own.pick(&(0..own.len()).step_by(2).collect::<Vec<_>>());
     }
     let mut views = Views::new();
-    let watch = |observer, what: &str, bytes: &[u8]| {
+    let watch = |observer: Observer, what: &str, bytes: &[u8]| {
         let seen = views.entry(observer).or_default();
         seen.push((what.to_string(), bytes.to_vec()));
     };
     let execution = Execution {
-        watch: Some(Box::new(watch)),
+        listeners: vec![Box::new(Watch(watch))],
         ..Execution::default()
     };
     let options = ExecuteOptions::new(data_dir.into(), Vec::new(), execution);

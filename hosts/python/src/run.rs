@@ -2,12 +2,13 @@
 
 use crate::engine::{PythonCourier, engine};
 use crate::{Wrong, catalogue, wrong};
+use fl_core::RunEvent;
 use fl_engine::{DataOwnership, ExecuteOptions, Placement, RunRequest, Source};
-use fl_sim::{Execution, Next, OnStep, Outcome};
+use fl_sim::{Execution, OnStep, Outcome, RunRecord, StepReport};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,35 +37,36 @@ fn listen(
     events: &Sender<Event>,
     verdicts: Option<Receiver<bool>>,
 ) -> anyhow::Result<()> {
-    // the listener may have gone; the run goes on to the end of its step
+    // the receiver may have gone; the run goes on to the end of its step
     let tell = |event: Event, to: &Sender<Event>| drop(to.send(event));
-    let (steps, notes, folder) = (events.clone(), events.clone(), events.clone());
     let bar = fl_cli::bar(bar);
     let mut show = fl_cli::progress(name, &bar)?;
-    options.execution.progress = Box::new(move |begun| {
-        show(begun);
-        let (name, number, of) = (begun.step.into(), begun.number, begun.of);
-        let event = Event::Step(name, number, of, begun.accuracy, begun.bytes);
-        tell(event, &steps);
-    });
-    let done = events.clone();
-    options.execution.on_step = verdicts.map(|verdicts| -> OnStep<'_> {
-        Box::new(move |report| {
-            tell(
-                Event::Done(fl_engine::step_json(&report).to_string()),
-                &done,
-            );
-            // nobody listens any more: the run ends as it would have
-            match verdicts.recv() {
-                Ok(true) => Next::EndRounds,
-                _ => Next::GoOn,
+    let (all, done) = (events.clone(), events.clone());
+    let listener = move |event: &RunEvent<'_>, run: &RunRecord| {
+        show(event, run);
+        match *event {
+            RunEvent::Begins(Some(folder)) => tell(Event::Folder(folder.into()), &all),
+            // a line in the middle of a bar would break it
+            RunEvent::Note(text) | RunEvent::Warning(text) => {
+                bar.suspend(|| tell(Event::Note(text.into()), &all));
             }
-        })
-    });
-    // a line in the middle of a bar would break it
-    options.execution.warn =
-        Box::new(move |text| bar.suspend(|| tell(Event::Note(text.into()), &notes)));
-    options.on_folder = Box::new(move |path: &Path| tell(Event::Folder(path.into()), &folder));
+            RunEvent::StepBegins { step, number, of } => {
+                let event = Event::Step(step.into(), number, of, run.score(), run.crossed);
+                tell(event, &all);
+            }
+            _ => {}
+        }
+    };
+    options.execution.listeners.push(Box::new(listener));
+    if let Some(verdicts) = verdicts {
+        let on_step = OnStep(move |report: StepReport<'_>| {
+            let report = fl_engine::step_json(&report).to_string();
+            tell(Event::Done(report), &done);
+            // with no receiver left, the run ends as it would have
+            matches!(verdicts.recv(), Ok(true))
+        });
+        options.execution.listeners.push(Box::new(on_step));
+    }
     Ok(())
 }
 

@@ -2,12 +2,14 @@
 mod append_log;
 mod atomic_file;
 mod chained_line;
+mod client_side;
 mod client_state_file;
 mod clients;
 mod external_clients;
 mod folder;
 mod host;
 mod image_grid;
+mod listener;
 mod manifest;
 mod memory;
 mod outcome;
@@ -18,6 +20,8 @@ mod releases;
 mod report;
 mod resume;
 mod run;
+mod run_record;
+mod saver;
 mod setup;
 
 #[cfg(unix)]
@@ -27,6 +31,7 @@ pub use chained_line::{ChainHash, chained_line, read_chained};
 pub use external_clients::{ClientFactory, ExternalClients, owners};
 pub use folder::{LEDGER, ResumePoint, RunFolder};
 pub use image_grid::picture;
+pub use listener::{Listener, OnStep, Verdict, Watch};
 pub use manifest::{FileHash, Manifest, Session, processor, time};
 pub use outcome::{Outcome, Summary, Traffic};
 pub use pool::{executor, workers};
@@ -38,6 +43,5 @@ pub use receipts::{
 pub use releases::{ClientReleases, Counted, Releases, as_event, counted};
 pub use resume::StoppedRun;
 pub use run::run;
-pub use setup::{
-    Execution, Next, OnStep, Progress, Setup, SpendingRecord, StepProgress, StepReport, Warn, Watch,
-};
+pub use run_record::{RunRecord, StepProgress, StepReport};
+pub use setup::{Execution, Setup};

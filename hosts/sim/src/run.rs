@@ -1,23 +1,29 @@
 //! The execution of a run, from its setup to its outcome.
 
+use crate::client_side::ClientSide;
 use crate::client_state_file::ClientStateFile;
 use crate::clients::Clients;
 use crate::external_clients::{ClientFactory, owners};
 use crate::folder::{CheckpointCost, ResumePoint, RunFolder, SavedPosition};
-use crate::host::{Sim, crossed};
+use crate::host::Sim;
+use crate::listener::{Listener, Listeners};
 use crate::outcome::{Outcome, Summary, Traffic};
 use crate::partial_step::PartialStep;
 use crate::pool::{executor, workers};
 use crate::receipts::{Countersignature, MESSAGES, Recorder, locked};
 use crate::releases::Releases;
 use crate::report;
+use crate::run_record::RunRecord;
+use crate::saver::Saver;
 use crate::setup::Setup;
 use anyhow::bail;
-use fl_core::privacy::{NoiseSource, Observer, epsilons};
-use fl_core::{ClientId, Examples, Host, Problem, Result, RunState, StepCost, TaskKind, Totals};
+use fl_core::privacy::{NoiseSource, Observer, Protections, epsilons};
+use fl_core::{
+    ClientId, Examples, Parts, PrivacyEvent, Problem, Protocol, Result, RunEvent, RunOptions,
+    RunReleases, RunState, StepCost, StopWhen, TaskKind, Totals,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// The most clients that a note names.
 const TOLD: usize = 50;
@@ -32,274 +38,380 @@ const KEPT: &str = "`keep: messages`: the folder `messages` of the run has all t
 /// # Errors
 /// If the run fails; the run folder then keeps its last checkpoint.
 pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
-    let began = Instant::now();
-    // a kept answer must not show more than the results, and a repeated round must not draw noise
-    // again
-    if setup.parts.has("accountant") || matches!(setup.options.noise, NoiseSource::System(_)) {
-        setup.checkpoints.keep = false;
-    }
-    if let (NoiseSource::System(key), Some(folder)) = (&mut setup.options.noise, &mut setup.folder)
-    {
-        *key = folder.noise_key(key, setup.resumed.as_ref())?;
-    }
-    let keeps = setup.receipts.keep_messages;
-    let receipts = setup
-        .folder
-        .as_ref()
-        .map(|folder| folder.receipts().clone());
-    if let Some(receipts) = &receipts {
-        locked(receipts).with(setup.receipts);
-    }
-    let public = setup.public.map(Arc::new);
-    let parts = Arc::new(setup.parts.in_slots(setup.protocol.slots()));
-    let execution = setup.execution;
-    let mut warn = execution.warn;
-    // with an accountant, clients without examples take part, and no one learns who they are
-    let accounts = parts.has("accountant");
-    let idle = setup.clients.iter().enumerate();
-    let idle = idle.filter(|(_, data)| data.is_empty() && !accounts);
-    let idle: Vec<String> = idle.map(|(id, _)| id.to_string()).collect();
-    if !idle.is_empty() {
-        let told = told(&idle);
-        warn(&format!("clients without examples take no part: {told}"));
-    }
-    let owners = match setup.elsewhere.is_some() && setup.clients.is_empty() {
-        true => Vec::new(),
-        false => owners(setup.clients, setup.protocol.pools_data(), accounts)?,
-    };
-    let roster: Vec<(ClientId, usize)> =
-        owners.iter().map(|(id, data)| (*id, data.len())).collect();
-    let notes = one_class(&owners, setup.options.task.kind).filter(|_| !accounts);
-    let maker = ClientFactory {
-        public: public.clone(),
-        parts: parts.clone(),
-        seed: setup.options.seed,
-        budget: setup.options.budget.clone(),
-        noise: setup.options.noise.clone(),
-        retries: setup.options.faults.ask_again(),
-    };
-    let client = |(id, data)| maker.client(id, data);
-    let shelf = setup
-        .resumed
-        .as_mut()
-        .map(|r| std::mem::take(&mut r.clients));
-    let shelf = shelf
-        .unwrap_or_else(|| ClientStateFile::new(setup.folder.as_ref().map(|f| f.path().into())));
-    let clients = Clients::new(owners.into_iter().map(client), execution.memory, shelf)?;
-    let (mut entries, mut metrics, mut costs) = (Vec::new(), Vec::new(), Vec::new());
-    if let (Some(folder), Some(_)) = (&setup.folder, &setup.resumed) {
-        (entries, metrics, costs) = folder.lines()?;
-    }
-    let resumed = setup.resumed.as_ref();
-    let at = |r: &ResumePoint| (r.notes.clone(), r.written, r.place);
-    let (said, written, place) = resumed.map_or_else(
-        || {
-            (
-                notes.into_iter().collect(),
-                CheckpointCost::default(),
-                SavedPosition::Within,
-            )
-        },
-        at,
-    );
-    let done = resumed.map_or(0, |r| r.done);
-    let answers = |folder: &RunFolder| PartialStep::open(folder.path(), done);
-    let mut sim = Sim {
-        answers: setup.folder.as_ref().map(answers).transpose()?,
-        done,
-        asked: 0,
-        clients,
-        elsewhere: setup.elsewhere,
-        roster,
-        protocol: setup.protocol.clone(),
-        public,
-        test: setup.test,
-        client_tests: setup.client_tests,
-        threads: workers(execution.threads),
-        exec: executor(execution.threads)?,
-        folder: setup.folder,
-        wire: execution.wire,
-        checkpoints: setup.checkpoints,
-        spending: setup.spending,
-        reserved: false,
-        stop_after: execution.stop_after,
-        stop: execution.stop,
-        stopped: None,
-        stop_when: setup.stop_when,
-        progress: execution.progress,
-        on_step: execution.on_step,
-        accounts,
-        ending: false,
-        warn,
-        watch: execution.watch,
-        notes: said,
-        crossed: entries.iter().map(crossed).fold(0, u64::saturating_add),
-        entries,
-        metrics,
-        cost: costs.pop(),
-        began,
-        before: setup.resumed.as_ref().map_or(0.0, |r| r.seconds),
-        saved: resumed.map(|r| (began, r.done)),
-        place,
-        written,
-    };
-    if let Err(error) = begin_external(&mut sim, resumed) {
-        undo(sim, resumed.is_none());
-        return Err(error);
-    }
-    if keeps && receipts.is_some() {
-        sim.warn(KEPT);
-    }
-    let state = setup.resumed.as_ref().map(|r| &r.server[..]);
-    let resumed = state.is_some();
-    let protocol = setup.protocol.as_ref();
-    let fed = RunState::new(&mut sim, parts.clone(), protocol, &setup.options, state);
-    let fed = fed.and_then(|mut fed| {
-        let mut shown = setup.exposed.iter();
-        shown.try_for_each(|what| fed.expose(&Observer::ALL, what))?;
-        if let Some(twice) = &setup.twice {
-            fed.owned_twice(twice);
-        }
-        Ok(fed)
-    });
-    let mut fed = match fed {
-        Ok(fed) => fed,
+    keep_noise(&mut setup)?;
+    let method = Method::of(&mut setup);
+    let resumed = setup.resumed.as_mut();
+    let server = resumed.map(|r| std::mem::take(&mut r.server));
+    let mut sim = host(setup, &method)?;
+    let done = match lead(&mut sim, &method, server.as_deref()) {
+        Ok(done) => done,
         Err(error) => {
-            undo(sim, !resumed);
+            undo(sim, server.is_none());
             return Err(error);
         }
     };
-    if let Some(log) = receipts {
-        fed.record_with(Box::new(Recorder { log, keeps }));
+    let outcome = outcome(&sim, &method, &done);
+    if outcome.stopped.is_some() {
+        sim.tell(RunEvent::Stops)?;
+    } else {
+        note_unmeasured(&mut sim, method.stop_when.as_ref());
+        // before the folder is complete: if this fails, the run can resume
+        sim.tell(RunEvent::Ends(done.releases()))?;
+        countersign(&mut sim)?;
+        note_unkept(&mut sim, &method);
     }
-    let led = fl_core::lead(setup.protocol.as_ref(), &mut fed);
-    let stopped = match led {
-        Ok(()) => None,
-        Err(error) => match error.downcast_ref::<Problem>() {
-            Some(Problem::Stopped { after }) => Some(after.clone()),
-            _ => {
-                undo(sim, !resumed);
-                return Err(error);
-            }
-        },
-    };
-    let exchanges = setup.protocol.exchanges();
-    let mut cohorts = exchanges.iter().filter_map(|spec| spec.cohort);
-    let alike = setup.protocol.pools_data() || cohorts.any(|slot| parts.has(slot));
-    let (digest, totals) = (fed.digest(), fed.totals().clone());
-    let mut privacy = fed.protections()?;
-    let unaccounted = fed.unaccounted();
-    let (server, clients) = fed.releases();
-    let (server, clients) = (server.to_vec(), clients.clone());
-    let Totals { up, down, steps } = totals;
-    if stopped.is_none() {
-        // disclosures after the last step, such as the clients' models
-        let end = StepCost {
-            step: "end".into(),
-            round: 0,
-            bytes_up: up,
-            bytes_down: down,
-            privacy: privacy.as_ref().map(epsilons),
-            protections: privacy.clone(),
-        };
-        let last = sim.cost.as_ref();
-        let of = |c: &StepCost| (c.bytes_up, c.bytes_down, c.privacy.clone());
-        if last.map(of) != Some(of(&end)) {
-            sim.cost(&end)?;
-        }
-    }
-    let mut last = BTreeMap::new();
-    for m in &sim.metrics {
-        last.insert(m.name.clone(), m.value);
-        if let Some(std) = m.std {
-            last.insert(format!("{}.std", m.name), std);
-        }
-    }
-    if let (Some(all), Some(after)) = (&mut privacy, &stopped) {
-        for holds in all.values_mut() {
-            *holds = holds.clone().of_stopped(after);
-        }
-    }
-    let outcome = Outcome {
-        name: setup.name.into(),
-        seed: setup.options.seed,
-        protocol: setup.protocol_name.into(),
-        rounds: steps,
-        metrics: last,
-        bytes: Traffic { up, down },
-        privacy,
-        digest,
-        seconds: sim.seconds(),
-        out: sim.folder.as_ref().map(|f| f.path().display().to_string()),
-        stopped,
-    };
-    if let Some(rule) = sim.stop_when.as_ref().filter(|_| outcome.stopped.is_none()) {
-        let mut rounds = sim.metrics.iter().filter(|m| m.round > 0);
-        if !rounds.clone().any(|m| m.name == rule.metric) {
-            let names: BTreeSet<&str> = rounds.by_ref().map(|m| &*m.name).collect();
-            let measured = match names.is_empty() {
-                true => "nothing was measured in rounds".into(),
-                false => format!("rounds measured {}", Vec::from_iter(names).join(", ")),
-            };
-            let text = format!(
-                "`stop-when` had no effect: no round measured `{}`; {measured}",
-                rule.metric
-            );
-            sim.warn(&text);
-        }
-    }
-    // before the folder is complete: if this fails, the run can resume
-    match &mut sim.spending {
-        Some(spending) if outcome.stopped.is_none() => {
-            spending.settle(&server, &clients, outcome.privacy.as_ref())?;
-        }
-        Some(spending) if sim.reserved => spending.stop()?,
-        _ => {}
+    if !done.unaccounted.is_empty() {
+        sim.warn(&report::unaccounted(&done.unaccounted));
     }
     if outcome.stopped.is_none() {
-        countersign(&mut sim)?;
-        if let Some(folder) = sim.folder.as_ref().filter(|_| keeps)
-            && !folder.path().join(MESSAGES).exists()
-        {
-            let text = format!(
-                "`keep: messages` kept nothing: protocol `{}` combines answers itself, and `fl verify` cannot repeat that",
-                setup.protocol_name
-            );
-            sim.warn(&text);
-        }
-    }
-    if !unaccounted.is_empty() {
-        (sim.warn)(&report::unaccounted(&unaccounted));
-    }
-    if let Some(folder) = sim.folder.take().filter(|_| outcome.stopped.is_none()) {
-        let held = sim.clients.each(|client| client.own().class_counts());
-        let keep = sim.checkpoints.keep && sim.place == SavedPosition::BeforeLast;
-        let summary = Summary {
-            outcome: outcome.clone(),
-            keeps: keep,
-            held: if accounts { BTreeMap::new() } else { held },
-            notes: sim.notes,
-            releases: (outcome.privacy.as_ref())
-                .and_then(|privacy| Releases::shown(alike, &server, &clients, privacy)),
-            unaccounted: (!unaccounted.is_empty()).then(|| report::unaccounted(&unaccounted)),
-        };
-        let pictures = folder.pictures();
-        let (entries, metrics) = (&sim.entries, &sim.metrics);
-        let report = report::write(&summary, entries, metrics, &pictures, &sim.written);
-        let lock = folder.finish(&report, &summary)?;
-        if !keep {
-            sim.clients.discard()?;
-        }
-        sim.elsewhere.map_or(Ok(()), |mut e| e.end(keep))?;
-        lock.remove();
+        finish(sim, &method, done, &outcome)?;
     }
     Ok(outcome)
 }
 
+/// What the server follows, from the spec.
+struct Method<'a> {
+    name: &'a str,
+    protocol_name: &'a str,
+    protocol: Arc<dyn Protocol>,
+    parts: Arc<Parts>,
+    options: RunOptions,
+    stop_when: Option<StopWhen>,
+    /// Whether the messages of aggregations are kept.
+    keeps: bool,
+    exposed: Vec<String>,
+    twice: Option<String>,
+}
+
+impl<'a> Method<'a> {
+    fn of(setup: &mut Setup<'a>) -> Self {
+        Self {
+            name: setup.name,
+            protocol_name: setup.protocol_name,
+            protocol: setup.protocol.clone(),
+            parts: Arc::new(setup.parts.in_slots(setup.protocol.slots())),
+            options: setup.options.clone(),
+            stop_when: setup.stop_when.take(),
+            keeps: setup.receipts.keep_messages && setup.folder.is_some(),
+            exposed: std::mem::take(&mut setup.exposed),
+            twice: setup.twice.take(),
+        }
+    }
+
+    fn accounts(&self) -> bool {
+        self.parts.has("accountant")
+    }
+
+    /// Whether results do not tell clients apart ([`Releases::shown`]).
+    fn alike(&self) -> bool {
+        let exchanges = self.protocol.exchanges();
+        let mut cohorts = exchanges.iter().filter_map(|spec| spec.cohort);
+        self.protocol.pools_data() || cohorts.any(|slot| self.parts.has(slot))
+    }
+}
+
+/// What a run came to at the server.
+struct Led {
+    /// The step after which it stopped.
+    stopped: Option<String>,
+    digest: String,
+    totals: Totals,
+    privacy: Option<Protections>,
+    unaccounted: Vec<PrivacyEvent>,
+    server: Vec<PrivacyEvent>,
+    clients: BTreeMap<ClientId, Vec<PrivacyEvent>>,
+}
+
+impl Led {
+    fn releases(&self) -> RunReleases<'_> {
+        RunReleases {
+            server: &self.server,
+            clients: &self.clients,
+            privacy: self.privacy.as_ref(),
+        }
+    }
+}
+
+/// A kept answer must not show more than the results, and a repeated round must not draw noise
+/// again.
+fn keep_noise(setup: &mut Setup<'_>) -> Result<()> {
+    let noise = &mut setup.options.noise;
+    if setup.parts.has("accountant") || matches!(noise, NoiseSource::System(_)) {
+        setup.checkpoints.keep = false;
+    }
+    if let (NoiseSource::System(key), Some(folder)) = (noise, &mut setup.folder) {
+        *key = folder.noise_key(key, setup.resumed.as_ref())?;
+    }
+    Ok(())
+}
+
+/// Makes the host: clients, files and listeners.
+fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
+    let execution = setup.execution;
+    let mut listeners = Listeners {
+        guards: setup.guards,
+        folder: setup.folder,
+        others: execution.listeners,
+    };
+    let rule = method.stop_when.clone();
+    let rule = rule.map(|rule| Box::new(rule) as Box<dyn Listener>);
+    listeners.others.splice(0..0, rule);
+    if let Some(folder) = &listeners.folder {
+        locked(folder.receipts()).with(setup.receipts);
+    }
+    let record = record(&listeners, setup.resumed.as_ref())?;
+    let resumed = setup.resumed.as_mut();
+    let state_file = match resumed.map(|r| std::mem::take(&mut r.clients)) {
+        Some(kept) => kept,
+        None => ClientStateFile::new(listeners.folder.as_ref().map(|f| f.path().into())),
+    };
+    let path = listeners.folder.as_ref().map(RunFolder::path);
+    let path = path.map(std::path::Path::to_path_buf);
+    let resumed = setup.resumed.as_ref();
+    let done = resumed.map_or(0, |r| r.done);
+    let answers = path.as_ref().map(|path| PartialStep::open(path, done));
+    let accounts = method.accounts();
+    let idle = idle(&setup.clients).filter(|_| !accounts);
+    let owners = match setup.elsewhere.is_some() && setup.clients.is_empty() {
+        true => Vec::new(),
+        false => owners(setup.clients, method.protocol.pools_data(), accounts)?,
+    };
+    let one_class = one_class(&owners, method.options.task.kind);
+    let public = setup.public.map(Arc::new);
+    let maker = ClientFactory {
+        public: public.clone(),
+        parts: method.parts.clone(),
+        seed: method.options.seed,
+        budget: method.options.budget.clone(),
+        noise: method.options.noise.clone(),
+        retries: method.options.faults.ask_again(),
+    };
+    let roster = owners.iter().map(|(id, data)| (*id, data.len())).collect();
+    let client = |(id, data)| maker.client(id, data);
+    let clients = owners.into_iter().map(client);
+    let mut sim = Sim {
+        clients: ClientSide {
+            here: Clients::new(clients, execution.memory, state_file)?,
+            elsewhere: setup.elsewhere,
+            roster,
+            protocol: method.protocol.clone(),
+            threads: workers(execution.threads),
+            wire: execution.wire,
+            answers: answers.transpose()?,
+            done,
+            asked: 0,
+        },
+        public,
+        test: setup.test,
+        client_tests: setup.client_tests,
+        exec: executor(execution.threads)?,
+        saver: Saver {
+            checkpoints: setup.checkpoints,
+            saved: resumed.map(|r| (record.began, r.done)),
+            place: resumed.map_or(SavedPosition::Within, |r| r.place),
+            written: resumed.map_or(CheckpointCost::default(), |r| r.written),
+            stop_after: execution.stop_after,
+            stop: execution.stop,
+            stopped: None,
+        },
+        listeners,
+        record,
+        accounts,
+        ending: None,
+    };
+    if resumed.is_none() {
+        // for the report only
+        let one_class = one_class.filter(|_| !accounts);
+        sim.record.notes.extend(one_class);
+    }
+    let began = sim.tell(RunEvent::Begins(path.as_deref()));
+    if let Some(idle) = &idle {
+        sim.warn(idle);
+    }
+    let began = began.and_then(|()| begin_external(&mut sim.clients, resumed));
+    if let Err(error) = began {
+        undo(sim, resumed.is_none());
+        return Err(error);
+    }
+    if method.keeps {
+        sim.note(KEPT);
+    }
+    Ok(sim)
+}
+
+/// What has happened before this process.
+fn record(listeners: &Listeners<'_>, resumed: Option<&ResumePoint>) -> Result<RunRecord> {
+    let before = resumed.map_or(0.0, |r| r.seconds);
+    let mut record = RunRecord::new(before, resumed.map_or(Vec::new(), |r| r.notes.clone()));
+    if let (Some(folder), Some(_)) = (&listeners.folder, resumed) {
+        let (entries, metrics, mut costs) = folder.lines()?;
+        entries.into_iter().for_each(|e| record.add_exchange(e));
+        (record.metrics, record.cost) = (metrics, costs.pop());
+    }
+    Ok(record)
+}
+
+/// Lets the protocol lead the run to its end or its stop. `state` is the server's, from a
+/// checkpoint.
+fn lead(sim: &mut Sim<'_>, method: &Method<'_>, state: Option<&[u8]>) -> Result<Led> {
+    let receipts = sim.listeners.folder.as_ref();
+    let receipts = receipts.map(|folder| folder.receipts().clone());
+    let (parts, protocol) = (method.parts.clone(), method.protocol.as_ref());
+    let mut run = RunState::new(sim, parts, protocol, &method.options, state)?;
+    for what in &method.exposed {
+        run.expose(&Observer::ALL, what)?;
+    }
+    if let Some(twice) = &method.twice {
+        run.owned_twice(twice);
+    }
+    if let Some(log) = receipts {
+        let keeps = method.keeps;
+        run.record_with(Box::new(Recorder { log, keeps }));
+    }
+    let stopped = match fl_core::lead(protocol, &mut run) {
+        Ok(()) => None,
+        Err(error) => match error.downcast_ref() {
+            Some(Problem::Stopped { after }) => Some(after.clone()),
+            _ => return Err(error),
+        },
+    };
+    let (server, clients) = run.releases();
+    let done = Led {
+        stopped,
+        digest: run.digest(),
+        totals: run.totals().clone(),
+        privacy: run.protections()?,
+        unaccounted: run.unaccounted(),
+        server: server.to_vec(),
+        clients: clients.clone(),
+    };
+    if done.stopped.is_none() {
+        end_costs(sim, &done)?;
+    }
+    Ok(done)
+}
+
+/// Records what was disclosed after the last step, such as the clients' models.
+fn end_costs(sim: &mut Sim<'_>, done: &Led) -> Result<()> {
+    let end = StepCost {
+        step: "end".into(),
+        round: 0,
+        bytes_up: done.totals.up,
+        bytes_down: done.totals.down,
+        privacy: done.privacy.as_ref().map(epsilons),
+        protections: done.privacy.clone(),
+    };
+    let of = |c: &StepCost| (c.bytes_up, c.bytes_down, c.privacy.clone());
+    match sim.record.cost.as_ref().map(of) == Some(of(&end)) {
+        true => Ok(()),
+        false => sim.tell(RunEvent::Cost(&end)),
+    }
+}
+
+fn outcome(sim: &Sim<'_>, method: &Method<'_>, done: &Led) -> Outcome {
+    let mut metrics = BTreeMap::new();
+    for m in &sim.record.metrics {
+        metrics.insert(m.name.clone(), m.value);
+        if let Some(std) = m.std {
+            metrics.insert(format!("{}.std", m.name), std);
+        }
+    }
+    let mut privacy = done.privacy.clone();
+    if let (Some(all), Some(after)) = (&mut privacy, &done.stopped) {
+        for holds in all.values_mut() {
+            *holds = holds.clone().of_stopped(after);
+        }
+    }
+    let folder = sim.listeners.folder.as_ref();
+    Outcome {
+        name: method.name.into(),
+        seed: method.options.seed,
+        protocol: method.protocol_name.into(),
+        rounds: done.totals.steps,
+        metrics,
+        bytes: Traffic {
+            up: done.totals.up,
+            down: done.totals.down,
+        },
+        privacy,
+        digest: done.digest.clone(),
+        seconds: sim.record.seconds(),
+        out: folder.map(|f| f.path().display().to_string()),
+        stopped: done.stopped.clone(),
+    }
+}
+
+/// Notes that `stop-when` names a measure that no round has.
+fn note_unmeasured(sim: &mut Sim<'_>, rule: Option<&StopWhen>) {
+    let Some(rule) = rule else { return };
+    let rounds = sim.record.metrics.iter().filter(|m| m.round > 0);
+    let names: BTreeSet<&str> = rounds.map(|m| &*m.name).collect();
+    if names.contains(&*rule.metric) {
+        return;
+    }
+    let measured = match names.is_empty() {
+        true => "nothing was measured in rounds".into(),
+        false => format!("rounds measured {}", Vec::from_iter(names).join(", ")),
+    };
+    let metric = &rule.metric;
+    let text = format!("`stop-when` had no effect: no round measured `{metric}`; {measured}");
+    sim.note(&text);
+}
+
+/// Notes that `keep: messages` has kept nothing.
+fn note_unkept(sim: &mut Sim<'_>, method: &Method<'_>) {
+    let folder = sim.listeners.folder.as_ref().filter(|_| method.keeps);
+    if folder.is_some_and(|folder| !folder.path().join(MESSAGES).exists()) {
+        let text = format!(
+            "`keep: messages` kept nothing: protocol `{}` combines answers itself, and `fl verify` cannot repeat that",
+            method.protocol_name
+        );
+        sim.note(&text);
+    }
+}
+
+/// Completes the folder of a run that is done.
+fn finish(sim: Sim<'_>, method: &Method<'_>, done: Led, outcome: &Outcome) -> Result<()> {
+    let Some(folder) = sim.listeners.folder else {
+        return Ok(());
+    };
+    let held = || sim.clients.here.each(|client| client.own().class_counts());
+    let unaccounted =
+        (!done.unaccounted.is_empty()).then(|| report::unaccounted(&done.unaccounted));
+    let shown = |privacy| Releases::shown(method.alike(), &done.server, &done.clients, privacy);
+    let summary = Summary {
+        outcome: outcome.clone(),
+        keeps: sim.saver.checkpoints.keep && sim.saver.place == SavedPosition::BeforeLast,
+        held: if sim.accounts {
+            BTreeMap::new()
+        } else {
+            held()
+        },
+        notes: sim.record.notes,
+        releases: outcome.privacy.as_ref().and_then(shown),
+        unaccounted,
+    };
+    let report = report::write(
+        &summary,
+        &sim.record.entries,
+        &sim.record.metrics,
+        &folder.pictures(),
+        &sim.saver.written,
+    );
+    let lock = folder.finish(&report, &summary)?;
+    if !summary.keeps {
+        sim.clients.here.discard()?;
+    }
+    let elsewhere = sim.clients.elsewhere;
+    elsewhere.map_or(Ok(()), |mut e| e.end(summary.keeps))?;
+    lock.remove();
+    Ok(())
+}
+
 /// Finds clients in other processes, if there are any.
-fn begin_external(sim: &mut Sim<'_>, resumed: Option<&ResumePoint>) -> Result<()> {
+fn begin_external(clients: &mut ClientSide<'_>, resumed: Option<&ResumePoint>) -> Result<()> {
     let known = resumed.map(|r| &r.elsewhere[..]);
-    match (&mut sim.elsewhere, known) {
+    match (&mut clients.elsewhere, known) {
         (None, Some([_, ..])) => bail!(
             "this run began with clients in processes of their own; resume it with `--processes`"
         ),
@@ -309,7 +421,7 @@ fn begin_external(sim: &mut Sim<'_>, resumed: Option<&ResumePoint>) -> Result<()
             )
         }
         (None, _) => {}
-        (Some(elsewhere), state) => sim.roster = elsewhere.begin(&sim.roster, state)?,
+        (Some(elsewhere), state) => clients.roster = elsewhere.begin(&clients.roster, state)?,
     }
     Ok(())
 }
@@ -317,12 +429,11 @@ fn begin_external(sim: &mut Sim<'_>, resumed: Option<&ResumePoint>) -> Result<()
 /// Lets clients whose data are their own countersign the receipts of a run that ends. One that does
 /// not is named in a note.
 fn countersign(sim: &mut Sim<'_>) -> Result<()> {
-    let Some(log) = sim.folder.as_ref().map(|folder| folder.receipts().clone()) else {
+    let folder = sim.listeners.folder.as_ref();
+    let (Some(folder), Some(elsewhere)) = (folder, &mut sim.clients.elsewhere) else {
         return Ok(());
     };
-    let Some(mut elsewhere) = sim.elsewhere.take() else {
-        return Ok(());
-    };
+    let log = folder.receipts().clone();
     let (hash, answers) = locked(&log).answers()?;
     let mut refused = Vec::new();
     let asked = elsewhere.countersign(&hash, &answers, &mut |client, signed| {
@@ -336,9 +447,8 @@ fn countersign(sim: &mut Sim<'_>) -> Result<()> {
         }
         Ok(())
     });
-    sim.elsewhere = Some(elsewhere);
     for (client, error) in refused {
-        sim.warn(&format!(
+        sim.note(&format!(
             "client {client} does not countersign the receipts: {error:#}"
         ));
     }
@@ -346,15 +456,27 @@ fn countersign(sim: &mut Sim<'_>) -> Result<()> {
 }
 
 /// Removes a new run (`begins`) that failed before its first result.
-fn undo(mut sim: Sim<'_>, begins: bool) {
-    let unsaid = sim.answers.as_ref().is_none_or(PartialStep::is_empty);
-    let nothing = sim.entries.is_empty() && sim.metrics.is_empty() && unsaid;
-    if let Some(folder) = sim.folder.take().filter(|_| nothing && begins) {
+fn undo(sim: Sim<'_>, begins: bool) {
+    let clients = sim.clients;
+    let unsaid = clients.answers.as_ref().is_none_or(PartialStep::is_empty);
+    let nothing = sim.record.entries.is_empty() && sim.record.metrics.is_empty() && unsaid;
+    if let Some(folder) = sim.listeners.folder.filter(|_| nothing && begins) {
         // a file that cannot be removed stays; the run's own error matters more
-        let _ = sim.clients.discard();
-        let _ = sim.elsewhere.map(|mut e| e.end(false));
+        let _ = clients.here.discard();
+        let _ = clients.elsewhere.map(|mut e| e.end(false));
         folder.discard();
     }
+}
+
+/// Names clients without examples.
+fn idle(clients: &[Examples]) -> Option<String> {
+    let idle = clients
+        .iter()
+        .enumerate()
+        .filter(|(_, data)| data.is_empty());
+    let idle: Vec<String> = idle.map(|(id, _)| id.to_string()).collect();
+    let named = told(&idle);
+    (!idle.is_empty()).then(|| format!("clients without examples take no part: {named}"))
 }
 
 /// Returns the clients that hold examples of one class only, for the report.

@@ -7,7 +7,7 @@ use fl_core::privacy::Observer;
 use fl_data::{DataSpec, Split};
 use fl_engine::{ExecuteOptions, Folder, ProtocolOverride, Signals};
 use fl_registry::{Catalogue, Spec};
-use fl_sim::Execution;
+use fl_sim::{Execution, Watch};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -87,11 +87,13 @@ pub fn watched(
     let stopping = stop.clone();
     let execution = Execution {
         stop,
-        watch: Some(Box::new(move |observer, what, bytes| {
-            if !watch(observer, what, bytes) || asked.stop.load(Ordering::Relaxed) {
-                stopping.store(true, Ordering::Relaxed);
-            }
-        })),
+        listeners: vec![Box::new(Watch(
+            move |observer, what: &str, bytes: &[u8]| {
+                if !watch(observer, what, bytes) || asked.stop.load(Ordering::Relaxed) {
+                    stopping.store(true, Ordering::Relaxed);
+                }
+            },
+        ))],
         ..Execution::default()
     };
     let options = ExecuteOptions {

@@ -1,0 +1,126 @@
+//! [`ClientSide`]: the clients of a run, in this process or in others, and how they get requests.
+
+use crate::clients::Clients;
+use crate::external_clients::ExternalClients;
+use crate::partial_step::PartialStep;
+use crate::pool::for_clients;
+use fl_core::{
+    Answer, ClientId, ClientState, Evaluation, Examples, Payload, Protocol, Request, Result,
+};
+use std::sync::Arc;
+use std::time::Instant;
+
+pub(crate) struct ClientSide<'a> {
+    pub here: Clients,
+    /// Clients in other processes, if any; `here` then get no requests.
+    pub elsewhere: Option<Box<dyn ExternalClients + 'a>>,
+    /// The clients that take part, with their number of examples.
+    pub roster: Vec<(ClientId, usize)>,
+    pub protocol: Arc<dyn Protocol>,
+    pub threads: usize,
+    /// Whether all messages take their wire form.
+    pub wire: bool,
+    /// The answers since the last checkpoint, in a run with a folder.
+    pub answers: Option<PartialStep>,
+    /// Number of complete steps.
+    pub done: usize,
+    /// Number of requests in the current step.
+    pub asked: u64,
+}
+
+impl ClientSide<'_> {
+    pub fn ids(&self) -> Vec<ClientId> {
+        self.roster.iter().map(|(id, _)| *id).collect()
+    }
+
+    /// Lets these clients answer, in any process. Answers that come more than `long.1` seconds after
+    /// `long.0` are kept, so that a step that is interrupted does not ask for them again.
+    pub fn ask<'q>(
+        &mut self,
+        to: &[ClientId],
+        question: &(dyn Fn(ClientId) -> Request<'q> + Sync),
+        long: Option<(Instant, f64)>,
+        each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
+    ) -> Result<()> {
+        if let Some(elsewhere) = &mut self.elsewhere {
+            return elsewhere.ask(to, question, each);
+        }
+        let (protocol, wire) = (&self.protocol, self.wire);
+        let (answers, done, asked) = (self.answers.as_ref(), self.done, self.asked);
+        self.asked += 1;
+        let work = |client: &mut ClientState| {
+            let key = (done, asked, client.id());
+            if let Some(answers) = answers
+                && let Some(answer) = answers.get(key, client)?
+            {
+                return Ok(answer);
+            }
+            let question = question(client.id());
+            let answer = match wire {
+                true => over_the_wire(protocol.as_ref(), client, question),
+                false => fl_core::answer(protocol.as_ref(), client, question),
+            }?;
+            let long = long.is_some_and(|(since, s)| since.elapsed().as_secs_f64() >= s);
+            if let Some(answers) = answers.filter(|_| long) {
+                answers.put(key, &answer, client);
+            }
+            Ok(answer)
+        };
+        let size = |answer: &Answer| answer.body.size();
+        let each = &mut |id: ClientId, answer: Result<Answer>| {
+            answers.map_or(Ok(()), PartialStep::sound)?;
+            each(id, answer)
+        };
+        for_clients(&self.here, to, self.threads, &work, &size, each)
+    }
+
+    /// Evaluates the clients' own models, each on `test_of` it.
+    pub fn score<'t>(
+        &mut self,
+        slot: &str,
+        test_of: impl Fn(ClientId) -> &'t Examples + Sync,
+        each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
+    ) -> Result<()> {
+        let ids = self.ids();
+        if let Some(elsewhere) = &mut self.elsewhere {
+            return elsewhere.score(&ids, slot, each);
+        }
+        let work = |client: &mut ClientState| client.score(slot, test_of(client.id()));
+        for_clients(&self.here, &ids, self.threads, &work, &|_| 0, each)
+    }
+
+    /// Passes the clients' own models, serialised, to `each`, in client order.
+    pub fn models(
+        &mut self,
+        slot: &str,
+        each: &mut dyn FnMut(ClientId, Result<Vec<u8>>) -> Result<()>,
+    ) -> Result<()> {
+        let ids = self.ids();
+        if let Some(elsewhere) = &mut self.elsewhere {
+            return elsewhere.models(&ids, slot, each);
+        }
+        for id in self.here.ids() {
+            let model = self.here.with(id, |client| client.model(slot)?.save())?;
+            each(id, model)?;
+        }
+        Ok(())
+    }
+}
+
+/// Answers as a client in another process would: every message takes its wire form, and the client
+/// is rebuilt from its saved state.
+fn over_the_wire(
+    protocol: &dyn Protocol,
+    client: &mut ClientState,
+    question: Request<'_>,
+) -> Result<Answer> {
+    let sent = question.payload.encode();
+    *client = client.rebuild()?;
+    let question = Request::new(
+        question.label,
+        Payload::Wire(&sent),
+        question.stream,
+        question.needs,
+    );
+    fl_core::answer(protocol, client, question)?.over_the_wire()
+}

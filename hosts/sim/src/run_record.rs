@@ -1,0 +1,135 @@
+//! [`RunRecord`]: what has happened in a run so far.
+
+use fl_core::{JournalEntry, Metric, RunEvent, StepCost};
+use std::time::Instant;
+
+/// What has happened in a run so far, also before it stopped and resumed.
+pub struct RunRecord {
+    /// The exchanges.
+    pub entries: Vec<JournalEntry>,
+    /// The measurements.
+    pub metrics: Vec<Metric>,
+    /// The total cost after the last complete step.
+    pub cost: Option<StepCost>,
+    /// Notes to the user, and notes for the report only.
+    pub notes: Vec<String>,
+    /// Bytes of all exchanges, in both directions.
+    pub crossed: u64,
+    pub(crate) began: Instant,
+    /// Seconds before this process.
+    pub(crate) before: f64,
+}
+
+/// A step that begins, and the progress of the run.
+#[derive(Clone, Copy, Debug)]
+pub struct StepProgress<'a> {
+    /// The step's name.
+    pub step: &'a str,
+    /// Its number.
+    pub number: usize,
+    /// The number of steps; 0 if unknown.
+    pub of: usize,
+    /// The last measured accuracy (mAUC with several labels).
+    pub accuracy: Option<f64>,
+    /// Bytes that have crossed so far, in both directions.
+    pub bytes: u64,
+}
+
+/// A step that is done.
+#[derive(Clone, Copy, Debug)]
+pub struct StepReport<'a> {
+    /// Its number; 0 if it runs once.
+    pub number: usize,
+    /// The number of rounds; 0 if unknown.
+    pub of: usize,
+    /// What was measured in it.
+    pub metrics: &'a [Metric],
+    /// The last measured score: accuracy, mAUC, or what the task has.
+    pub accuracy: Option<f64>,
+    /// Bytes and epsilon of the run so far, and the step's name.
+    pub cost: &'a StepCost,
+    /// Wall-clock seconds of the run so far.
+    pub seconds: f64,
+}
+
+impl RunRecord {
+    pub(crate) fn new(before: f64, notes: Vec<String>) -> Self {
+        Self {
+            entries: Vec::new(),
+            metrics: Vec::new(),
+            cost: None,
+            notes,
+            crossed: 0,
+            began: Instant::now(),
+            before,
+        }
+    }
+
+    pub(crate) fn add(&mut self, event: &RunEvent<'_>) {
+        match *event {
+            RunEvent::ExchangeEnds(entry) => self.add_exchange(entry.clone()),
+            RunEvent::Measured(metric) => self.metrics.push(metric.clone()),
+            RunEvent::Cost(cost) => self.cost = Some(cost.clone()),
+            // notes at the start of a run repeat when it resumes
+            RunEvent::Note(text) if !self.notes.iter().any(|note| note == text) => {
+                self.notes.push(text.into());
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn add_exchange(&mut self, entry: JournalEntry) {
+        for bytes in [
+            entry.bytes_up.total(),
+            entry.bytes_down.total(),
+            entry.bytes_envelope,
+        ] {
+            self.crossed = self.crossed.saturating_add(bytes);
+        }
+        self.entries.push(entry);
+    }
+
+    /// Returns the last measured score: accuracy, mAUC, or what the task has.
+    pub fn score(&self) -> Option<f64> {
+        let mut measured = self.metrics.iter().rev();
+        let score = measured.find(|m| fl_core::metrics::is_score(&m.name));
+        score.map(|m| m.value)
+    }
+
+    /// Returns the wall-clock seconds of the run; those between a stop and its resumption do not
+    /// count.
+    pub fn seconds(&self) -> f64 {
+        self.before + self.began.elapsed().as_secs_f64()
+    }
+
+    /// Returns the progress of the run, if the event is the begin of a step.
+    pub fn progress<'a>(&self, event: &RunEvent<'a>) -> Option<StepProgress<'a>> {
+        let RunEvent::StepBegins { step, number, of } = *event else {
+            return None;
+        };
+        Some(StepProgress {
+            step,
+            number,
+            of,
+            accuracy: self.score(),
+            bytes: self.crossed,
+        })
+    }
+
+    /// Returns a report of the step, if the event is its end.
+    pub fn step_report(&self, event: &RunEvent<'_>) -> Option<StepReport<'_>> {
+        let (RunEvent::StepEnds { number, of }, Some(cost)) = (*event, &self.cost) else {
+            return None;
+        };
+        let of_step = self.metrics.iter().rev();
+        let measured = of_step.take_while(|m| m.step == cost.step).count();
+        Some(StepReport {
+            number,
+            of,
+            metrics: &self.metrics[self.metrics.len() - measured..],
+            accuracy: self.score(),
+            cost,
+            seconds: self.seconds(),
+        })
+    }
+}
