@@ -3,7 +3,6 @@
 use crate::library::Library;
 use crate::lock::Lock;
 use crate::sections::Isolation;
-use crate::trust::TrustPolicy;
 use fl_core::settings::{Range, Value, ValueType, keyed, nearest, show};
 use fl_core::{BuildContext, PartDecl, Protocol, Role, SlotSpec, Stream, Task, TaskKind};
 use serde_json::Number;
@@ -23,8 +22,6 @@ pub struct Catalogue {
     pub(crate) libraries: Vec<Library>,
     /// What the command line says of processes for libraries.
     pub(crate) isolate: Option<Isolation>,
-    /// How far those must be trusted that are still to be loaded.
-    pub(crate) trust: TrustPolicy,
     /// What pins those that a spec names.
     pub(crate) lock: Option<Lock>,
     /// Those parts.

@@ -6,7 +6,6 @@ use crate::overrides;
 use crate::package::normalised;
 use crate::sections::Plugin;
 use crate::spanned_value::{Body, Node, key};
-use crate::trust::Trust;
 use crate::yaml::{self, Wrong};
 use fl_core::settings::{self, Reader, Setting, Step, Value, show, show_path};
 use std::collections::{BTreeMap, BTreeSet};
@@ -221,16 +220,11 @@ impl Document {
         self.plugins().into_iter().map(|(_, l)| l).collect()
     }
 
-    /// How far the spec wants plugins to be trusted. `None` if it does not say so in words that
-    /// can be read: [`Document::read`] says why.
-    pub(crate) fn plugins_trust(&self) -> Option<Trust> {
-        let named = self
-            .root
+    /// Does the spec have this key?
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.root
             .as_ref()
-            .and_then(|root| root.get("plugins-trust"));
-        let named = named.map_or(Value::Null, Node::value);
-        let read = <Option<Trust> as Setting>::read(&named, &mut Reader::default())?;
-        Some(read.unwrap_or(Trust::Any))
+            .is_some_and(|root| root.get(key).is_some())
     }
 
     /// The libraries that the spec names, each with the place of its path. Empty if `plugins`
@@ -259,7 +253,7 @@ impl Document {
                 }),
                 sha256: p.sha256,
                 isolate: p.isolate.map(|isolation| isolation.read_from(folder)),
-                trust: None,
+                platform: None,
                 interface: None,
                 isolated: None,
             };

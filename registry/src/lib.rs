@@ -33,6 +33,7 @@ mod load;
 mod lock;
 mod overrides;
 mod package;
+mod package_files;
 mod python_module;
 #[cfg(target_os = "linux")]
 mod sandbox;
@@ -43,7 +44,6 @@ mod sinks;
 mod slots;
 mod spanned_value;
 mod spec;
-mod trust;
 mod yaml;
 
 #[cfg(test)]
@@ -59,19 +59,14 @@ pub use enum_options::Choice;
 pub use isolate::{ARGUMENT, isolate_with, isolated_program, isolation_notes, library_process};
 pub use library::{Library, PackageRequest, Refusal};
 pub use load::{before_loading, load};
-pub use lock::{LOCK_FILE, Lock, PlatformHash};
-pub use package::{
-    Announced, GROUP, Package, compare_versions, is_version, meets, normalised, on_packages,
-    packages, platform, plugin_dir,
-};
+pub use lock::{LOCK_FILE, Lock};
+pub use package::{Announced, Package, on_packages, packages};
 pub use python_module::{
-    Fingerprint, Import, Module, SessionMetric, SessionMetrics, SessionPart, on_metrics, on_module,
-    on_session, session_parts,
+    Fingerprint, HashedFiles, Import, Module, SessionMetric, SessionMetrics, SessionPart,
+    on_metrics, on_module, on_session, session_parts,
 };
 pub use schema::schema_of;
-pub use sealed_memfd::is_sha256;
 pub use sections::{DataSection, Isolate, Isolation, Keep, LedgerUse, Plugin};
 pub use sinks::{FileSink, FolderSink, MlFlowSink, Sink, WandbMode, WandbSink};
-pub use spec::Spec;
-pub use trust::{Attest, SignedEntries, Trust, TrustPolicy, on_signed_entries};
+pub use spec::{NO_LEVELS, Spec};
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_VALUES};

@@ -1,7 +1,6 @@
 //! Libraries of parts as specs and command lines name them.
 
 use crate::sections::{Isolate, Isolation, Plugin};
-use crate::trust::Trust;
 use fl_core::settings::{Setting, Value};
 use std::fmt::{Display, Formatter};
 use std::path::PathBuf;
@@ -17,10 +16,11 @@ pub struct Library {
     pub package: Option<PackageRequest>,
     /// The SHA-256 that it must have, in hexadecimal.
     pub sha256: Option<String>,
-    /// Is it to have processes of its own? `None` leaves that to its trust.
+    /// Is it to have processes of its own? `None`: as the command line says.
     pub isolate: Option<Isolation>,
-    /// Once it is loaded: how far it is trusted.
-    pub trust: Option<Trust>,
+    /// Once it is loaded: the platform that its hash is for, such as `linux-x86_64`. `None`: not
+    /// all that is run was hashed.
+    pub platform: Option<String>,
     /// Once it is loaded: the interface that a library was built for.
     pub interface: Option<u32>,
     /// Once it is loaded: the limits of its processes, if it has processes of its own.
@@ -52,7 +52,7 @@ impl Library {
             package: None,
             sha256: None,
             isolate: None,
-            trust: None,
+            platform: None,
             interface: None,
             isolated: None,
         }
@@ -94,12 +94,8 @@ impl Display for Library {
             write!(f, "{} {version}: ", package.name)?;
         }
         match &self.module {
-            Some(name) => write!(f, "module {name} in {}", self.path.display())?,
-            None => write!(f, "{}", self.path.display())?,
-        }
-        match &self.trust {
-            Some(trust) if trust != &Trust::Any => write!(f, " ({trust})"),
-            _ => Ok(()),
+            Some(name) => write!(f, "module {name} in {}", self.path.display()),
+            None => write!(f, "{}", self.path.display()),
         }
     }
 }

@@ -6,11 +6,11 @@ use crate::document::Document;
 use crate::library::{Library, PackageRequest, Refusal, other_hash};
 use crate::library_file::table;
 use crate::lock::Lock;
-use crate::package::{Announced, Package, plugin_dir};
+use crate::package::{Announced, Package, platform};
 use crate::python_module;
 use crate::sealed_memfd::{copy, hash, open};
 use crate::sections::{Isolate, Isolation};
-use crate::trust::{Trust, TrustPolicy};
+use crate::spec::LEVEL;
 use fl_core::PartDecl;
 use fl_core::abi;
 use std::path::PathBuf;
@@ -18,63 +18,44 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 impl Library {
     /// The library itself: of a package, where it is installed.
-    fn located(&self, trust: &TrustPolicy) -> Result<Self, Refusal> {
+    fn located(&self) -> Result<(Self, Option<Package>), Refusal> {
         let Some(wanted) = &self.package else {
-            return Ok(self.clone());
+            return Ok((self.clone(), None));
         };
-        let admits = |package: &Package| trust.admits(package);
-        let found = Package::find(&wanted.name, wanted.version.as_deref(), &admits);
+        let found = Package::find(&wanted.name, wanted.version.as_deref());
         let found = found.map_err(|text| Refusal {
             place: None,
             path: wanted.name.clone().into(),
             text,
         })?;
-        Ok(Self {
+        let library = Self {
             path: found.path(),
-            module: match found.plugin {
-                Announced::Module(name) => Some(name),
+            module: match &found.plugin {
+                Announced::Module(name) => Some(name.clone()),
                 Announced::Library(_) => None,
             },
             package: Some(PackageRequest {
-                name: found.name,
-                version: Some(found.version),
+                name: found.name.clone(),
+                version: Some(found.version.clone()),
             }),
             ..self.clone()
-        })
-    }
-
-    /// The package that it is from, once it is located.
-    pub(crate) fn of_package(&self) -> Option<Package> {
-        let package = self.package.as_ref()?;
-        let plugin = match &self.module {
-            Some(name) => Announced::Module(name.clone()),
-            None => Announced::Library(self.path.file_name()?.into()),
         };
-        let dir = plugin_dir().unwrap_or_default();
-        // of the folder of plugins, the package's own folder
-        let inside = self.path.strip_prefix(&dir).ok();
-        let own = inside.and_then(|path| path.iter().next());
-        Some(Package {
-            name: package.name.clone(),
-            version: package.version.clone().unwrap_or_default(),
-            folder: own.map_or_else(|| self.path.clone(), |own| dir.join(own)),
-            plugin,
-        })
+        Ok((library, Some(found)))
     }
 
     /// Its parts, and the SHA-256 of what they are from.
     fn load(
         &self,
+        package: Option<&Package>,
         isolate: Option<&Isolation>,
-        trust: &TrustPolicy,
     ) -> Result<(Vec<&'static PartDecl>, Self), Refusal> {
         let Some(name) = &self.module else {
             let path = self.path.canonicalize();
-            let loaded = load_hashed(self, isolate, trust)?;
+            let loaded = load_hashed(self, isolate)?;
             let found = Self {
                 path: path.unwrap_or_else(|_| self.path.clone()),
                 sha256: Some(loaded.hash),
-                trust: Some(loaded.trust),
+                platform: Some(platform()),
                 interface: loaded.interface,
                 isolated: loaded.isolate,
                 ..self.clone()
@@ -83,23 +64,18 @@ impl Library {
         };
         let isolated = |isolate: &Isolation| matches!(isolate, Isolation::On(_));
         let isolated = self.isolate.as_ref().or(isolate).is_some_and(isolated);
-        python_module::load(self, name, isolated, trust)
+        python_module::load(self, name, package, isolated)
     }
 
     /// The limits of its processes; `None` loads it into this one. Who runs the program can ask for
     /// more than the spec, and a spec for less than the default.
-    pub(crate) fn isolation(
-        &self,
-        asked: Option<&Isolation>,
-        trust: &Trust,
-        can: bool,
-    ) -> Option<Isolate> {
+    pub(crate) fn isolation(&self, asked: Option<&Isolation>, can: bool) -> Option<Isolate> {
         match (&self.isolate, asked) {
             (Some(Isolation::On(isolate)), _) | (_, Some(Isolation::On(isolate))) => {
                 Some(isolate.clone())
             }
             (Some(Isolation::Off), _) | (_, Some(Isolation::Off)) => None,
-            (None, None) => (can && trust == &Trust::Any).then(fl_core::settings::defaults),
+            (None, None) => can.then(fl_core::settings::defaults),
         }
     }
 }
@@ -112,7 +88,6 @@ struct LoadedLibrary {
     isolate: Option<Isolate>,
     parts: Vec<&'static PartDecl>,
     interface: Option<u32>,
-    trust: Trust,
 }
 
 impl Catalogue {
@@ -128,12 +103,6 @@ impl Catalogue {
         &self.libraries
     }
 
-    /// The same parts; libraries that are still to be loaded must be trusted so far.
-    pub fn trusting(mut self, policy: TrustPolicy) -> Self {
-        self.trust = policy;
-        self
-    }
-
     /// The same parts; libraries that a spec names must be those that `lock` pins.
     pub fn locked(mut self, lock: Lock) -> Self {
         self.lock = Some(lock);
@@ -147,7 +116,7 @@ impl Catalogue {
     pub fn with(&self, libraries: &[Library]) -> Result<Self, Refusal> {
         let (mut all, linked) = (self.clone(), fl_core::linked_parts());
         for library in libraries {
-            let library = &library.located(&all.trust)?;
+            let (library, package) = &library.located()?;
             let path = library.path.canonicalize();
             let path = path.unwrap_or_else(|_| library.path.clone());
             let here = |l: &Library| l.path == path && l.module == library.module;
@@ -169,7 +138,7 @@ impl Catalogue {
             if known && library.sha256.is_none() {
                 continue;
             }
-            let (loaded, found) = library.load(all.isolate.as_ref(), &all.trust)?;
+            let (loaded, found) = library.load(package.as_ref(), all.isolate.as_ref())?;
             if known || all.libraries.contains(&found) {
                 continue;
             }
@@ -220,23 +189,16 @@ impl Catalogue {
     /// As [`Catalogue::with`]; the refusal has its place in the spec.
     pub fn with_plugins(&self, spec: &Document) -> Result<Self, Refusal> {
         let mut all = self.clone();
-        let Some(level) = spec.plugins_trust() else {
-            // a level that cannot be read loads nothing
+        if spec.has(LEVEL) {
+            // it asks for a guard that fl does not have, so nothing is loaded
             return Ok(all);
-        };
-        all.trust.level = all.trust.level.stricter(level);
-        for library in &self.libraries {
-            let found = library.trust.as_ref().unwrap_or(&Trust::Any);
-            let admitted = all.trust.level.admit(found);
-            let admitted = admitted.and_then(|()| match &self.lock {
-                None => Ok(()),
-                Some(_) => Err("--locked loads the plugins that the spec names, and this one is from --plugin: name it under `plugins`".into()),
-            });
-            admitted.map_err(|text| Refusal {
+        }
+        if let (Some(library), Some(_)) = (self.libraries.first(), &self.lock) {
+            return Err(Refusal {
                 place: None,
                 path: library.path.clone(),
-                text,
-            })?;
+                text: "--locked loads the plugins that the spec names, and this one is from --plugin: name it under `plugins`".into(),
+            });
         }
         for (place, mut library) in spec.plugins() {
             let pinned = self
@@ -263,15 +225,11 @@ impl Catalogue {
 /// # Errors
 /// Says what is wrong with the file or with what it describes.
 pub fn load(library: &Library) -> Result<Vec<&'static PartDecl>, Refusal> {
-    let loaded = load_hashed(library, None, &TrustPolicy::default());
+    let loaded = load_hashed(library, None);
     loaded.map(|loaded| loaded.parts)
 }
 
-fn load_hashed(
-    library: &Library,
-    asked: Option<&Isolation>,
-    trust: &TrustPolicy,
-) -> Result<LoadedLibrary, Refusal> {
+fn load_hashed(library: &Library, asked: Option<&Isolation>) -> Result<LoadedLibrary, Refusal> {
     let refused = |text: String| Refusal {
         place: None,
         path: library.path.clone(),
@@ -288,21 +246,18 @@ fn load_hashed(
     {
         return Err(refused(other_hash(&hash, wanted)));
     }
-    let trust = trust.judge(&hash, library.of_package().as_ref());
-    let trust = trust.map_err(refused)?;
     #[cfg(unix)]
     let can = crate::isolate::can();
     #[cfg(not(unix))]
     let can = false;
-    let isolate = library.isolation(asked, &trust, can);
+    let isolate = library.isolation(asked, can);
     // a study names a library for each of its runs
     static LOADED: Mutex<Vec<LoadedLibrary>> = Mutex::new(Vec::new());
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let same =
         |l: &&LoadedLibrary| (&l.hash, &l.path, &l.isolate) == (&hash, &library.path, &isolate);
     if let Some(known) = loaded.iter().find(same) {
-        let known = known.clone();
-        return Ok(LoadedLibrary { trust, ..known });
+        return Ok(known.clone());
     }
     let mut keep = |parts: Vec<&'static PartDecl>, interface: Option<u32>| {
         let new = LoadedLibrary {
@@ -311,7 +266,6 @@ fn load_hashed(
             isolate: isolate.clone(),
             parts,
             interface,
-            trust: trust.clone(),
         };
         loaded.push(new.clone());
         new

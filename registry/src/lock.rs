@@ -2,7 +2,8 @@
 
 use crate::document::Document;
 use crate::library::Library;
-use crate::package::{compare_versions, meets, platform};
+use crate::package::{ANY, compare_versions, meets, platform};
+use crate::python_module::UNHASHED;
 use crate::sealed_memfd::is_sha256;
 use fl_core::abi::raw::{FL_OLDEST, FL_VERSION};
 use fl_core::settings::{Setting, to_yaml};
@@ -16,9 +17,6 @@ pub const LOCK_FILE: &str = "fl.lock";
 
 const HEAD: &str =
     "# Written by `fl lock SPEC`; `fl run SPEC --locked` loads exactly these plugins.\n";
-
-/// The platform of modules, which are the same everywhere.
-const ANY: &str = "any";
 
 fl_core::settings! {
     /// The plugins of the specs in one folder.
@@ -50,10 +48,10 @@ fl_core::settings! {
 fl_core::settings! {
     /// The hash of a plugin on one platform.
     #[check(hexadecimal)]
-    pub struct PlatformHash {
+    pub(crate) struct PlatformHash {
         /// The platform, such as `linux-x86_64`, or `any` for a module.
         platform: String;
-        /// SHA-256 of the library, or of the module's sources.
+        /// SHA-256 of the library, of the module's sources, or of the package's files.
         sha256: String;
     }
 }
@@ -209,21 +207,13 @@ impl Lock {
         }
     }
 
-    /// Pins a library that was loaded. `named` is as the spec has it, and `hashes` are those on
-    /// other platforms.
+    /// Pins a library that was loaded. `named` is as the spec has it.
     ///
     /// # Errors
-    /// When other bytes of the same version, or a newer version, are pinned.
-    pub fn add(
-        &mut self,
-        named: &Library,
-        loaded: &Library,
-        hashes: Vec<PlatformHash>,
-    ) -> Result<(), String> {
-        let here = match loaded.module {
-            Some(_) => ANY.into(),
-            None => platform(),
-        };
+    /// When other bytes of the same version, or a newer version, are pinned; or when the library
+    /// cannot be hashed.
+    pub fn add(&mut self, named: &Library, loaded: &Library) -> Result<(), String> {
+        let platform = loaded.platform.clone().ok_or(UNHASHED)?;
         let mut pin = Pin {
             version: loaded
                 .package
@@ -236,12 +226,7 @@ impl Lock {
             pin.package = Some(package.name.clone());
         }
         let sha256 = loaded.sha256.clone().unwrap_or_default();
-        pin.hashes = vec![PlatformHash {
-            platform: here.clone(),
-            sha256,
-        }];
-        pin.hashes
-            .extend(hashes.into_iter().filter(|hash| hash.platform != here));
+        pin.hashes = vec![PlatformHash { platform, sha256 }];
         let old = self.pins.iter().position(|old| old.key() == pin.key());
         let Some(at) = old else {
             self.pins.push(pin);

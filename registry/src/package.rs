@@ -1,8 +1,6 @@
 //! Packages: installed wheels of Python that announce a plugin under the entry point group
 //! `fl.plugins`. Only their metadata is read here; nothing of them is loaded.
 
-use crate::sealed_memfd::{hash, hex};
-use sha2::{Digest, Sha256};
 use std::cmp::Ordering;
 use std::fs::File;
 use std::io::Read;
@@ -10,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The entry point group.
-pub const GROUP: &str = "fl.plugins";
+pub(crate) const GROUP: &str = "fl.plugins";
 /// The most that is read of a file of metadata, in bytes.
-const MOST: u64 = 1 << 20;
-/// The most sources that a package of modules may have.
-const MOST_SOURCES: usize = 10_000;
+const MOST: u64 = 1 << 22;
+/// The platform of modules without compiled ones, which are the same everywhere.
+pub(crate) const ANY: &str = "any";
 
 /// What a package announces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +32,8 @@ pub struct Package {
     pub version: String,
     /// The folder that it is installed in, such as `site-packages`.
     pub folder: PathBuf,
+    /// The folder of its metadata, below that one.
+    pub(crate) info: String,
     /// Its plugin.
     pub plugin: Announced,
 }
@@ -46,51 +46,34 @@ pub fn on_packages(folders: fn() -> Vec<PathBuf>) {
 
 static FOLDERS: OnceLock<fn() -> Vec<PathBuf>> = OnceLock::new();
 
-/// fl's own folder of packages: `FL_PLUGIN_DIR`, otherwise `fl/plugins` in the user's data folder.
-/// `None` if the system names no such folder.
-pub fn plugin_dir() -> Option<PathBuf> {
-    let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(dir) = var("FL_PLUGIN_DIR") {
-        return Some(dir.into());
-    }
-    let home = |below: &str| Some(PathBuf::from(var("HOME")?).join(below));
-    let data = match std::env::consts::OS {
-        "windows" => var("APPDATA").map(PathBuf::from),
-        "macos" => home("Library/Application Support"),
-        _ => var("XDG_DATA_HOME").map_or_else(|| home(".local/share"), |dir| Some(dir.into())),
-    };
-    Some(data?.join("fl").join("plugins"))
-}
-
-/// The folders that packages are looked for in: those of Python, or of the active environment
-/// (`VIRTUAL_ENV`), then those in [`plugin_dir`].
-pub fn package_folders() -> Vec<PathBuf> {
+/// The folders that packages are looked for in: those of Python, where the host has one; otherwise
+/// those of `PYTHONPATH` and of the active environment (`VIRTUAL_ENV`).
+fn package_folders() -> Vec<PathBuf> {
     let below = |dir: &Path| -> Vec<PathBuf> {
         let all = dir.read_dir().into_iter().flatten().flatten();
         let mut all: Vec<PathBuf> = all.map(|entry| entry.path()).collect();
         all.sort();
         all
     };
-    let mut all = match (FOLDERS.get(), std::env::var_os("VIRTUAL_ENV")) {
-        (Some(folders), _) => folders(),
-        (None, Some(env)) => {
-            let env = PathBuf::from(env);
-            let unix = below(&env.join("lib")).into_iter();
-            let unix = unix.map(|python| python.join("site-packages"));
-            let all = unix.chain([env.join("Lib").join("site-packages")]);
-            all.filter(|dir| dir.is_dir()).collect()
-        }
-        (None, None) => Vec::new(),
-    };
-    all.extend(plugin_dir().iter().flat_map(|dir| below(dir)));
-    all
+    if let Some(folders) = FOLDERS.get() {
+        return folders();
+    }
+    let path = std::env::var_os("PYTHONPATH").unwrap_or_default();
+    let named = std::env::split_paths(&path).filter(|dir| !dir.as_os_str().is_empty());
+    let env = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from);
+    let of_env = env.into_iter().flat_map(|env| {
+        let unix = below(&env.join("lib")).into_iter();
+        let unix = unix.map(|python| python.join("site-packages"));
+        unix.chain([env.join("Lib").join("site-packages")])
+    });
+    named.chain(of_env.filter(|dir| dir.is_dir())).collect()
 }
 
 /// A name as packages are compared by: small letters, and one `-` for each run of `-`, `_`, `.`.
 ///
 /// # Errors
 /// When it is no name of a package.
-pub fn normalised(name: &str) -> Result<String, String> {
+pub(crate) fn normalised(name: &str) -> Result<String, String> {
     let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     let whole = ends(name.chars().next()) && ends(name.chars().next_back());
@@ -104,7 +87,7 @@ pub fn normalised(name: &str) -> Result<String, String> {
 }
 
 /// Is this the version of a package?
-pub fn is_version(text: &str) -> bool {
+pub(crate) fn is_version(text: &str) -> bool {
     let fine = |c: char| c.is_ascii_alphanumeric() || ".+!".contains(c);
     text.len() <= 64 && text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(fine)
 }
@@ -122,7 +105,7 @@ fn parts(version: &str) -> (Vec<u64>, &str) {
 }
 
 /// The order of versions: by their numbers, and `1.2rc1` before `1.2` before `1.2+local`.
-pub fn compare_versions(a: &str, b: &str) -> Ordering {
+pub(crate) fn compare_versions(a: &str, b: &str) -> Ordering {
     let key = |version| {
         let (numbers, rest) = parts(version);
         let late = rest.is_empty() || rest.starts_with('+') || rest.starts_with("post");
@@ -132,7 +115,7 @@ pub fn compare_versions(a: &str, b: &str) -> Ordering {
 }
 
 /// Does a version meet a request? `1.2` is met by every release 1.2.x, a longer one by itself.
-pub fn meets(version: &str, wanted: &str) -> bool {
+pub(crate) fn meets(version: &str, wanted: &str) -> bool {
     if compare_versions(version, wanted) == Ordering::Equal {
         return true;
     }
@@ -145,7 +128,7 @@ pub fn meets(version: &str, wanted: &str) -> bool {
         && of.zip(prefix).all(|(a, b)| a.parse::<u64>() == b.parse())
 }
 
-fn text(path: &Path) -> Result<String, String> {
+pub(crate) fn text(path: &Path) -> Result<String, String> {
     let mut text = String::new();
     let about = path.symlink_metadata().map_err(|e| e.to_string())?;
     if !about.is_file() {
@@ -237,6 +220,7 @@ fn described(folder: &Path, info: &str) -> Result<Option<Package>, String> {
         name,
         version,
         folder: folder.into(),
+        info: info.into(),
         plugin,
     }))
 }
@@ -281,63 +265,42 @@ pub fn packages() -> Vec<Result<Package, String>> {
 
 /// What a user who lacks a package does.
 fn to_install(name: &str, version: Option<&str>) -> String {
-    let add = match version {
-        Some(version) => format!("fl plugin add {name} --version {version}"),
-        None => format!("fl plugin add {name}"),
+    let release = version.map_or(String::new(), |version| format!("=={version}.*"));
+    let active = match FOLDERS.get() {
+        Some(_) => "",
+        None => " in the active environment (VIRTUAL_ENV)",
     };
-    let python = match FOLDERS.get() {
-        Some(_) => "`pip install` it",
-        None => "activate the environment that has it (VIRTUAL_ENV), or run `python -m fl` there",
-    };
-    format!("`{add}`, or {python}")
+    format!("install it, as by `pip install '{name}{release}'`{active}")
 }
 
 impl Package {
-    /// The package of this name in one folder; `None` if it has none that announces a plugin.
-    ///
-    /// # Errors
-    /// When there are several, or its metadata cannot be used.
-    pub fn in_folder(folder: &Path, name: Option<&str>) -> Result<Option<Self>, String> {
-        let mut found = in_folder(folder, name);
-        if let (Some(name), true) = (name, found.len() > 1) {
-            return Err(format!(
-                "{} has {} packages called `{name}`; remove all but one",
-                folder.display(),
-                found.len()
-            ));
-        }
-        match (found.pop(), found.is_empty()) {
-            (found, true) => found.transpose(),
-            (_, false) => Err(format!("{} has several packages", folder.display())),
-        }
-    }
-
-    /// The newest installed package of this name that meets `version`. Of equal ones it is the
-    /// first that `admits` allows, or else the first, as Python's path has it.
+    /// The newest installed package of this name that meets `version`; of equal ones the first, as
+    /// Python's path has it.
     ///
     /// # Errors
     /// Says where it was looked for, which versions are there, and what to do.
-    pub(crate) fn find(
-        name: &str,
-        version: Option<&str>,
-        admits: &dyn Fn(&Self) -> bool,
-    ) -> Result<Self, String> {
+    pub(crate) fn find(name: &str, version: Option<&str>) -> Result<Self, String> {
         let name = normalised(name)?;
         let folders = package_folders();
         let mut all = Vec::new();
         for folder in &folders {
-            all.extend(Self::in_folder(folder, Some(&name))?);
+            let found = in_folder(folder, Some(&name));
+            if found.len() > 1 {
+                return Err(format!(
+                    "{} has {} packages called `{name}`; remove all but one",
+                    folder.display(),
+                    found.len()
+                ));
+            }
+            for package in found {
+                all.push(package?);
+            }
         }
         let fits = |p: &&Self| version.is_none_or(|wanted| meets(&p.version, wanted));
-        let newest = all.iter().filter(fits);
-        let newest = newest.max_by(|a, b| compare_versions(&a.version, &b.version));
-        if let Some(newest) = newest {
-            let equal = |p: &&Self| compare_versions(&p.version, &newest.version).is_eq();
-            let mut equal: Vec<&Self> = all.iter().filter(fits).filter(equal).collect();
-            if equal.len() > 1 {
-                equal.sort_by_key(|p| !admits(p));
-            }
-            return Ok(equal[0].clone());
+        // of equal ones the first
+        let newest = all.iter().rev().filter(fits);
+        if let Some(newest) = newest.max_by(|a, b| compare_versions(&a.version, &b.version)) {
+            return Ok(newest.clone());
         }
         let there: Vec<&str> = all.iter().map(|p| &p.version[..]).collect();
         if !there.is_empty() {
@@ -370,105 +333,17 @@ impl Package {
         Err(format!("{found}; {}", to_install(&name, version)))
     }
 
-    /// A field of its metadata, such as `Summary`.
-    pub fn field(&self, name: &str) -> Option<String> {
-        let entries = self.folder.read_dir().ok()?.flatten();
-        let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        let info = names.find(|info| info_name(info).as_deref() == Some(&self.name))?;
-        field(&text(&self.folder.join(info).join("METADATA")).ok()?, name)
-    }
-
-    /// How a user removes it: an order, such as "run `pip uninstall NAME`".
-    pub(crate) fn removal(&self) -> String {
-        let own = plugin_dir().is_some_and(|dir| self.folder.starts_with(dir));
-        match own {
-            true => format!("remove {}", self.folder.display()),
-            false => format!("run `pip uninstall {}`", self.name),
-        }
-    }
-
-    /// The file of its library, or the first source of its module.
-    pub fn path(&self) -> PathBuf {
+    /// The file of its library, or the folder of its modules.
+    pub(crate) fn path(&self) -> PathBuf {
         match &self.plugin {
             Announced::Library(path) => self.folder.join(path),
             Announced::Module(_) => self.folder.clone(),
         }
     }
-
-    /// Is the hash that of all that is run? Of a library it is. Beside the sources of a module pip
-    /// may have put anything, such as bytecode; `fl plugin add` has checked the whole wheel.
-    pub fn is_whole(&self) -> bool {
-        let own = plugin_dir().is_some_and(|dir| self.folder.starts_with(dir));
-        own || matches!(self.plugin, Announced::Library(_))
-    }
-
-    /// SHA-256 of what is loaded, in hexadecimal: of the library, or of the module's sources as a
-    /// run records them. `None`: the module is not in the package's folder (an editable install),
-    /// or some of it is compiled.
-    ///
-    /// # Errors
-    /// When a file cannot be read.
-    pub fn sha256(&self) -> Result<Option<String>, String> {
-        let of = |path: &Path| {
-            let hashed = File::open(path).and_then(|mut file| hash(&mut file));
-            hashed.map_err(|e| format!("{}: {e}", path.display()))
-        };
-        let module = match &self.plugin {
-            Announced::Library(path) => return of(&self.folder.join(path)).map(Some),
-            Announced::Module(module) => module.split('.').next().unwrap_or_default(),
-        };
-        let (one, package) = (
-            self.folder.join(format!("{module}.py")),
-            self.folder.join(module),
-        );
-        if !package.join("__init__.py").is_file() {
-            return one.is_file().then(|| of(&one)).transpose();
-        }
-        let mut sources = Vec::new();
-        if !collect_sources(&package, &mut sources)? {
-            return Ok(None);
-        }
-        sources.sort();
-        if let [one] = &sources[..] {
-            return of(one).map(Some);
-        }
-        let mut all = Sha256::new();
-        for source in &sources {
-            let name = source.strip_prefix(&self.folder).unwrap_or(source);
-            let name = name.to_string_lossy().replace('\\', "/");
-            all.update(format!("{}  {name}\n", of(source)?));
-        }
-        Ok(Some(hex(&all.finalize())))
-    }
-}
-
-/// Every `.py` below a folder. Follows no link to a folder. `false`: Python would prefer compiled
-/// modules that are there.
-fn collect_sources(folder: &Path, all: &mut Vec<PathBuf>) -> Result<bool, String> {
-    let unread = |e: std::io::Error| format!("{}: {e}", folder.display());
-    for entry in folder.read_dir().map_err(unread)? {
-        let entry = entry.map_err(unread)?;
-        let (path, kind) = (entry.path(), entry.file_type().map_err(unread)?);
-        let ending = path.extension().and_then(|ending| ending.to_str());
-        if kind.is_dir() {
-            // what Python has compiled of the sources
-            if !path.ends_with("__pycache__") && !collect_sources(&path, all)? {
-                return Ok(false);
-            }
-        } else if matches!(ending, Some("so" | "pyd" | "pyc")) {
-            return Ok(false);
-        } else if ending == Some("py") {
-            all.push(path);
-        }
-        if all.len() > MOST_SOURCES {
-            return Err(format!("it has more than {MOST_SOURCES} sources"));
-        }
-    }
-    Ok(true)
 }
 
 /// The platform that this program is for, such as `linux-x86_64`.
-pub fn platform() -> String {
+pub(crate) fn platform() -> String {
     format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH)
 }
 
@@ -559,15 +434,12 @@ mod tests {
     }
 
     #[test]
-    fn one_folder_has_one_package_of_a_name() {
+    fn a_package_is_what_its_folder_says() {
         let dir = tempfile::tempdir().unwrap();
-        let found = || Package::in_folder(dir.path(), Some("fl-a"));
-        assert_eq!(found(), Ok(None));
-        install(dir.path(), "fl_a-1.0.dist-info", "FL.a", "1.0");
-        assert_eq!(found().unwrap().unwrap().version, "1.0");
-        install(dir.path(), "fl_a-2.0.dist-info", "fl-a", "2.0");
-        assert!(found().unwrap_err().contains("2 packages called `fl-a`"));
-        fs::remove_dir_all(dir.path().join("fl_a-1.0.dist-info")).unwrap();
+        let found = || in_folder(dir.path(), Some("fl-a")).pop().unwrap();
+        assert!(in_folder(dir.path(), Some("fl-a")).is_empty());
+        install(dir.path(), "fl_a-2.0.dist-info", "FL.a", "2.0");
+        assert_eq!(found().unwrap().version, "2.0");
         // one that passes for another
         install(dir.path(), "fl_a-2.0.dist-info", "fl-b", "2.0");
         assert!(found().unwrap_err().contains("says that it is `fl-b`"));
@@ -576,25 +448,5 @@ mod tests {
         let long = " ".repeat(MOST as usize + 1);
         fs::write(dir.path().join("fl_a-2.0.dist-info/METADATA"), long).unwrap();
         assert!(found().unwrap_err().contains("longer than"));
-    }
-
-    #[test]
-    fn exact_sources_are_hashed_as_python_hashes_them() {
-        let dir = tempfile::tempdir().unwrap();
-        install(dir.path(), "fl_a-1.dist-info", "fl-a", "1");
-        let found = || Package::in_folder(dir.path(), None).unwrap().unwrap();
-        assert_eq!(found().sha256(), Ok(None));
-        let sum = |text: &str| hex(&Sha256::digest(text));
-        fs::write(dir.path().join("fl_a.py"), "one").unwrap();
-        assert_eq!(found().sha256(), Ok(Some(sum("one"))));
-        fs::create_dir_all(dir.path().join("fl_a/z")).unwrap();
-        fs::write(dir.path().join("fl_a/__init__.py"), "two").unwrap();
-        assert_eq!(found().sha256(), Ok(Some(sum("two"))));
-        fs::write(dir.path().join("fl_a/z/b.py"), "three").unwrap();
-        let (two, three) = (sum("two"), sum("three"));
-        let both = format!("{two}  fl_a/__init__.py\n{three}  fl_a/z/b.py\n");
-        assert_eq!(found().sha256(), Ok(Some(sum(&both))));
-        fs::write(dir.path().join("fl_a/z/b.so"), "compiled").unwrap();
-        assert_eq!(found().sha256(), Ok(None));
     }
 }

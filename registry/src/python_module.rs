@@ -1,8 +1,7 @@
 //! Modules of Python, for the host that has Python in it.
 
 use crate::library::{Library, Refusal, other_hash};
-use crate::package::{Announced, Package};
-use crate::trust::TrustPolicy;
+use crate::package::{ANY, Package};
 use anyhow::anyhow;
 use fl_core::PartDecl;
 use std::path::{Path, PathBuf};
@@ -14,8 +13,8 @@ const NO_PYTHON: &str = "it is a Python module, and this program has no Python: 
 const NOT_ISOLATED: &str =
     "it is a module of Python, which cannot have processes of its own: leave out `isolate`";
 
-const UNHASHED: &str = "a hash is wanted, and its sources are not all that Python would run: it is an editable install, or \
-    has compiled modules";
+pub(crate) const UNHASHED: &str = "a hash is wanted, and nothing lists the files of the package: it has no RECORD with its module, \
+    as an editable install has none";
 
 /// A module of Python that was imported.
 pub struct Module {
@@ -27,8 +26,12 @@ pub struct Module {
     pub sha256: String,
 }
 
-/// Imports the module of this name, looked for in a folder first, or says why it cannot.
-pub type Import = fn(&str, &Path) -> Result<Module, String>;
+/// The files of a package: the name of each below its folder, and its SHA-256 in hexadecimal.
+pub type HashedFiles = [(String, String)];
+
+/// Imports the module of this name, looked for in a folder first, or says why it cannot. If files
+/// of a package are given, Python runs these and no others for it, and no bytecode.
+pub type Import = fn(&str, &Path, Option<&HashedFiles>) -> Result<Module, String>;
 
 static IMPORT: OnceLock<Import> = OnceLock::new();
 
@@ -41,8 +44,8 @@ pub fn on_module(import: Import) {
 pub(crate) fn load(
     library: &Library,
     name: &str,
+    package: Option<&Package>,
     isolated: bool,
-    trust: &TrustPolicy,
 ) -> Result<(Vec<&'static PartDecl>, Library), Refusal> {
     let refused = |text: String| Refusal {
         place: None,
@@ -60,48 +63,35 @@ pub(crate) fn load(
         _ => Ok(()),
     };
     #[cfg(unix)]
-    if library.package.is_some() && library.sha256.is_none() {
+    if package.is_some() && library.sha256.is_none() {
         let about = library.path.metadata();
         let about = about.map_err(|e| refused(format!("{}: {e}", library.path.display())))?;
         crate::file_permissions::trusted(&library.path, &about)
             .map_err(|why| refused(format!("{}: {why}", library.path.display())))?;
     }
-    // the sources of a package are known before they are run
-    let package = library.package.as_ref().map(|package| Package {
-        name: package.name.clone(),
-        version: package.version.clone().unwrap_or_default(),
-        folder: library.path.clone(),
-        plugin: Announced::Module(name.into()),
-    });
-    let before = package.as_ref().map(Package::sha256).transpose();
-    let before = before.map_err(refused)?.flatten();
-    match &before {
-        Some(hash) => pinned(hash)?,
+    // what a package has is known before it is run
+    let hashed = package.map_or(Ok(None), Package::hashed).map_err(refused)?;
+    match &hashed {
+        Some(hashed) => pinned(&hashed.sha256)?,
         None if package.is_some() && library.sha256.is_some() => {
             return Err(refused(UNHASHED.into()));
         }
         None => {}
     }
-    let trust = match before
-        .as_ref()
-        .filter(|_| package.as_ref().is_some_and(Package::is_whole))
-    {
-        Some(hash) => trust.judge(hash, package.as_ref()).map_err(refused)?,
-        None => trust.unattested().map_err(refused)?,
+    let files = hashed.as_ref().map(|hashed| &hashed.files[..]);
+    let module = import(name, &library.path, files).map_err(refused)?;
+    let (sha256, platform) = match hashed {
+        Some(hashed) => (hashed.sha256, Some(hashed.platform)),
+        None => {
+            pinned(&module.sha256)?;
+            (module.sha256, package.is_none().then(|| ANY.into()))
+        }
     };
-    let module = import(name, &library.path).map_err(refused)?;
-    pinned(&module.sha256)?;
-    if before.is_some_and(|hash| hash != module.sha256) {
-        return Err(refused(format!(
-            "Python imports other sources than those of the package, from {}: another module is called so too, or they were changed just now",
-            module.folder.display()
-        )));
-    }
     let found = Library {
         path: module.folder,
         module: Some(name.into()),
-        sha256: Some(module.sha256),
-        trust: Some(trust),
+        sha256: Some(sha256),
+        platform,
         ..library.clone()
     };
     Ok((module.parts, found))

@@ -3,7 +3,6 @@
 use crate::package::{is_version, normalised};
 use crate::sealed_memfd::is_sha256;
 use crate::sinks::Sink;
-use crate::trust::Trust;
 use fl_core::privacy::Noise;
 use fl_core::settings::{Reader, Setting, Settings, Step, Value, ValueType};
 use fl_core::{Budget, Checkpoints, ClientId, Faults, IdRanges, StopWhen, Task};
@@ -47,9 +46,6 @@ fl_core::settings! {
         /// Libraries and modules of Python with parts that are not linked into this program; they
         /// are loaded before anything else is read.
         plugins: Vec<Plugin> = Vec::new();
-        /// How far plugins must be trusted. The user's configuration, FL_PLUGINS_TRUST and
-        /// --plugins-trust can ask for more, and not for less.
-        plugins_trust: Option<Trust> = None;
         /// When to measure: accuracy and, for tasks of two classes, the area under the curve
         /// (`auc`); where pixels have classes or values, the measures that
         /// `plugins/dense-prediction` lists.
@@ -179,11 +175,11 @@ fl_core::settings! {
         /// The name of a Python module whose parts the spec uses. It is looked for in `path`, or
         /// else in the spec's folder, and then where Python looks.
         module: Option<String> = None;
-        /// The SHA-256 that it must have; otherwise it is refused.
+        /// The SHA-256 that it must have; otherwise it is refused. Of a package of modules that
+        /// is the hash of all its files, which `fl lock` writes.
         sha256: Option<String> = None;
         /// The processes of its own that a library has: `false` loads it into the program, and a
-        /// mapping says what they may take. By default a library is in processes of its own unless
-        /// a trusted index has signed it. Results do not depend on it.
+        /// mapping says what they may take. Results do not depend on it.
         isolate: Option<Isolation> = None;
     }
 }

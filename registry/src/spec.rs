@@ -9,7 +9,6 @@ use crate::sections::{DataSection, Keep, LedgerUse, Top};
 use crate::sinks::Sink;
 use crate::slots::{in_order, written};
 use crate::spanned_value::key;
-use crate::trust::Trust;
 use fl_core::privacy::Noise;
 use fl_core::settings::{Setting, Value};
 use fl_core::{
@@ -54,8 +53,6 @@ pub struct Spec<D> {
     pub noise: Noise,
     /// The libraries that were loaded for it, each with its hash.
     pub libraries: Vec<Library>,
-    /// How far they had to be trusted.
-    pub plugins_trust: Trust,
     /// The whole spec with every default filled in; it reads back as the same spec.
     pub resolved: Value,
     /// What a user should know of the text: settings that are given by an old name.
@@ -80,6 +77,13 @@ impl<D> Spec<D> {
     }
 }
 
+/// A key of earlier specs.
+pub(crate) const LEVEL: &str = "plugins-trust";
+
+/// What to write in its place.
+pub const NO_LEVELS: &str = "fl has no index of plugins and no levels of trust; leave this out, and \
+    pin each plugin by `sha256`, or all by `fl lock`";
+
 impl Document {
     /// Checks the spec with these parts and fills in every default.
     ///
@@ -87,7 +91,11 @@ impl Document {
     /// Every mistake of the spec at once.
     pub fn read<D: DataSection>(&self, catalogue: &Catalogue) -> Result<Spec<D>, Mistakes> {
         let mut check = Checker::new(self, catalogue)?;
-        let value = check.root.value();
+        let mut value = check.root.value();
+        if self.has(LEVEL) {
+            check.note_key(&[key(LEVEL)], NO_LEVELS);
+            value.as_mapping_mut().map(|map| map.shift_remove(LEVEL));
+        }
 
         let top = check.settings(&[], None, |r| Top::read(&value, r));
         let data = value
@@ -134,7 +142,6 @@ impl Document {
             map.insert("parts".into(), written(&filled));
             // in the order of earlier versions, which the keys of kept runs depend on
             for (key, given) in [
-                ("plugins-trust", top.plugins_trust.is_some()),
                 ("stop-when", top.stop_when.is_some()),
                 ("sinks", !top.sinks.is_empty()),
                 ("ledger", top.ledger.is_some()),
@@ -168,7 +175,6 @@ impl Document {
             keep: top.keep,
             noise: top.noise.into(),
             libraries: catalogue.libraries.clone(),
-            plugins_trust: catalogue.trust.level.clone(),
             resolved,
             notes,
         })

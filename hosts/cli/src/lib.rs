@@ -35,7 +35,7 @@ mod log;
 mod new;
 mod part_trial;
 mod plan;
-mod plugin;
+mod plugins;
 mod progress;
 mod report;
 mod run;
@@ -57,7 +57,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use fl_core::PartDecl;
 use fl_data::DataSpec;
 use fl_engine::{NotRun, Signals};
-use fl_registry::{Catalogue, Isolation, Library, Spec, Trust};
+use fl_registry::{Catalogue, Isolation, Library, NO_LEVELS, Spec};
 use log::{complain, say};
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -77,9 +77,8 @@ struct Cli {
     /// Load a library with more parts. May be given several times.
     #[arg(long = "plugin", value_name = "LIB", global = true)]
     plugins: Vec<PathBuf>,
-    /// Run every loaded library in processes of its own, or with `=false` none that its spec does
-    /// not isolate. By default those are isolated that no trusted index has signed. Results do not
-    /// depend on it.
+    /// Run every loaded library in processes of its own, whatever its spec says, or with `=false`
+    /// none that its spec does not isolate. Results do not depend on it.
     #[arg(
         long,
         global = true,
@@ -89,10 +88,9 @@ struct Cli {
         default_missing_value = "true"
     )]
     isolate: Option<bool>,
-    /// How far loaded plugins must be trusted: any, published, reviewed or linked. The spec and the
-    /// user's configuration can ask for more.
-    #[arg(long, value_name = "LEVEL", global = true)]
-    plugins_trust: Option<Trust>,
+    /// Says what to do instead.
+    #[arg(long, global = true, hide = true, value_parser = no_levels)]
+    plugins_trust: Option<String>,
     /// Print results and errors only: no notes, no progress.
     #[arg(long, global = true)]
     quiet: bool,
@@ -101,6 +99,10 @@ struct Cli {
     log: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
+}
+
+fn no_levels(_: &str) -> Result<String, &'static str> {
+    Err(NO_LEVELS)
 }
 
 #[derive(Subcommand)]
@@ -165,14 +167,14 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Find, install and verify plugins that others made.
+    /// List installed plugins.
     Plugin {
         #[command(subcommand)]
-        command: plugin::PluginCommand,
+        command: plugins::PluginCommand,
     },
     /// Pin the plugins of specs in the `fl.lock` beside them: version, interface and SHA-256.
     #[command(after_help = "Example:\n  fl lock hello.yaml")]
-    Lock(plugin::LockArgs),
+    Lock(plugins::LockArgs),
     /// Look at data sets.
     #[command(after_help = "Example:\n  fl data show hello.yaml")]
     Data {
@@ -425,8 +427,6 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
     });
     let libraries: Vec<_> = cli.plugins.iter().map(Library::at).collect();
     let mut catalogue = Catalogue::new([&fl_core::linked_parts(), more].concat())?;
-    let policy = fl_engine::plugins::plugin_policy(cli.plugins_trust)?;
-    catalogue = catalogue.trusting(policy.clone());
     if let Some(isolate) = cli.isolate {
         catalogue = catalogue.isolating(match isolate {
             true => Isolation::On(fl_core::settings::defaults()),
@@ -463,8 +463,8 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
             print(serde_json::to_string_pretty(&schema)?)
         }
         Command::New(args) => new::new(&args, &catalogue),
-        Command::Plugin { command } => plugin::plugin(&command, &policy),
-        Command::Lock(args) => plugin::lock(&args, &catalogue),
+        Command::Plugin { command } => plugins::plugin(command),
+        Command::Lock(args) => plugins::lock(&args, &catalogue),
         Command::Try(args) => try_part::try_part(&args, &catalogue),
         Command::ClientProcess(args) => run::serve(args, &catalogue),
         Command::Account { command } => account::account(&command, &catalogue),

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::{BuildContext, Public, Stream, Task};
 use fl_data::{Assembled, DataSpec, PublicSamples};
-use fl_registry::{Catalogue, Document, Mistakes, SessionPart, Spec, Trust};
+use fl_registry::{Catalogue, Document, Mistakes, NO_LEVELS, SessionPart, Spec};
 use fl_sim::{FileHash, Manifest, Session};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -63,21 +63,13 @@ pub fn check(
     spec: &Document,
     catalogue: &Catalogue,
 ) -> Result<Result<Spec<DataSpec>, Mistakes>, NotRun> {
+    // a user who believes that it guards this run must not be left to believe so
+    if std::env::var_os("FL_PLUGINS_TRUST").is_some_and(|level| !level.is_empty()) {
+        return Err(NotRun::Usage(format!("FL_PLUGINS_TRUST: {NO_LEVELS}")));
+    }
     let catalogue = catalogue.with_plugins(spec).map_err(NotRun::Refused)?;
     let read = spec.read(&catalogue);
     if let Ok(read) = &read {
-        let foreign = match read.plugins_trust {
-            Trust::Any => None,
-            _ => session_parts(read)
-                .ok()
-                .and_then(|parts| parts.into_iter().next()),
-        };
-        if let Some(part) = foreign {
-            return Err(NotRun::Usage(format!(
-                "plugins-trust is `{}`, and {}",
-                read.plugins_trust, part.alone
-            )));
-        }
         read.notes.iter().for_each(|note| note_once(note));
         isolation_notes(read)
             .iter()
@@ -205,8 +197,7 @@ pub fn manifest(
         yaml,
         libraries.chain(session).collect(),
         data,
-    )
-    .with_trust(spec.plugins_trust.to_string()))
+    ))
 }
 
 /// The parts of a spec that exist in this process only.

@@ -16,7 +16,7 @@ import types
 import typing
 from pathlib import Path
 
-from . import _fl, _metric, _protocol, _source
+from . import _fl, _hashed, _metric, _protocol, _source
 from ._spec import flow, plain
 
 CLASSES: list[type] = []  # a part's number is its position, so nothing is ever taken out
@@ -328,9 +328,9 @@ def _where(error: BaseException) -> str:
     return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
 
 
-def load(name: str, folder) -> tuple[str | None, str, str, list[str], bool]:
-    """For the program: imports a module that a spec names. Gives what is wrong, or else the folder that it is in, its hash,
-    the origins of its parts, and whether it has measures."""
+def load(name: str, folder, hashed: typing.Sequence[tuple[str, str]] | None) -> tuple[str | None, str, str, list[str], bool]:
+    """For the program: imports a module that a spec names; of a package `hashed` has its files and their hashes. Gives what is
+    wrong, or else the folder that it is in, its hash, the origins of its parts, and whether it has measures."""
     folder = os.path.abspath(folder or ".")
     top = name.partition(".")[0]
     with _LOCK:
@@ -340,8 +340,13 @@ def load(name: str, folder) -> tuple[str | None, str, str, list[str], bool]:
             here = Path(here.origin).resolve()
             if here not in there[1]:
                 return (f"the module `{top}` of this process is {there[1][0]}, and the spec means {here}: give one of them another name, or run the spec in a process of its own", "", "", [], False)
-        if there is not None and _SEEN.get(top) not in (None, _hash(there)):
-            _forget(top)  # it was changed since
+        if hashed is not None:
+            for other in _hashed.use(folder, dict(hashed)):
+                _forget(other)
+        else:
+            _hashed.release(name)
+            if there is not None and _SEEN.get(top) not in (None, _hash(there)):
+                _forget(top)  # it was changed since
         try:
             module = _imported(name, folder)
         except ModuleNotFoundError as error:

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use fl_conformance::check;
 use fl_core::settings::Value;
 use fl_core::{PartDecl, abi};
-use fl_registry::Module;
+use fl_registry::{HashedFiles, Module};
 use pyo3::exceptions::{PyAssertionError, PyValueError};
 use pyo3::prelude::*;
 use std::collections::BTreeSet;
@@ -78,10 +78,10 @@ pub fn declare(json: String, origin: &str, index: usize) -> PyResult<()> {
 }
 
 /// Imports a module, for specs that name it.
-pub fn import(name: &str, folder: &Path) -> Result<Module, String> {
+pub fn import(name: &str, folder: &Path, files: Option<&HashedFiles>) -> Result<Module, String> {
     let found = Python::try_attach(|py| {
         let bridge = py.import("fl._parts")?;
-        let found = bridge.call_method1("load", (name, folder))?;
+        let found = bridge.call_method1("load", (name, folder, files))?;
         found.extract::<(Option<String>, String, String, Vec<String>, bool)>()
     });
     let (error, folder, sha256, origins, measures) = found

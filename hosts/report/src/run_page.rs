@@ -339,9 +339,6 @@ fn origin(run: &Run) -> Markup {
                 @if !o.processor.is_empty() { ", on " (o.fact("processor")) }
                 ": " code { (o.command.join(" ")) } }
         }
-        @if !o.libraries.is_empty() || !["", "any"].contains(&o.plugins_trust.as_str()) {
-            p { "plugins-trust: " (o.plugins_trust) }
-        }
         @if !files.is_empty() { (table(&["", "file", "SHA-256"], &files)) }
         details open { summary { "the spec with every default" } pre { (run.spec_text) } }
     }

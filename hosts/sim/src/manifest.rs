@@ -103,9 +103,6 @@ pub struct Manifest {
     pub seed: u64,
     /// SHA-256 of `spec.yaml`.
     pub spec_sha256: String,
-    /// How far they had to be trusted: `any`, `published`, `reviewed` or `linked`.
-    #[serde(default = "any")]
-    pub plugins_trust: String,
     /// Every loaded library.
     pub libraries: Vec<FileHash>,
     /// Every data file.
@@ -117,18 +114,7 @@ pub struct Manifest {
     pub resumed: Vec<Session>,
 }
 
-/// What earlier versions asked of libraries.
-fn any() -> String {
-    "any".into()
-}
-
 impl Manifest {
-    /// The same run, whose libraries had to be trusted so far.
-    pub fn with_trust(mut self, level: String) -> Self {
-        self.plugins_trust = level;
-        self
-    }
-
     /// Describes a run with the resolved spec `spec`.
     pub fn new(
         begun: Session,
@@ -141,7 +127,6 @@ impl Manifest {
             begun,
             seed,
             spec_sha256: atomic_file::hex(&Sha256::digest(spec)),
-            plugins_trust: any(),
             libraries,
             data,
             rows: None,

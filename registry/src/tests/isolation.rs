@@ -1,38 +1,36 @@
-use crate::{Isolate, Isolation, Library, Trust};
+use crate::{Isolate, Isolation, Library};
 use fl_core::settings::{Reader, Setting, Value, defaults};
 
-/// What a spec, the command line and an index make of a library.
+/// What a spec and the command line make of a library.
 #[test]
-fn a_library_that_no_trusted_index_signed_is_isolated_unless_somebody_says_otherwise() {
+fn a_library_is_isolated_unless_the_user_says_otherwise() {
     let limits = Isolate {
         call_seconds: 5.0,
         ..defaults()
     };
     let (on, own) = (Isolation::On(defaults()), Isolation::On(limits.clone()));
     let off = &Isolation::Off;
-    for (spec, asked, trust, due) in [
-        (None, None, Trust::Any, Some(defaults())),
-        (None, None, Trust::Published, None),
-        (None, None, Trust::Reviewed, None),
-        (None, Some(off), Trust::Any, None),
-        (None, Some(&on), Trust::Reviewed, Some(defaults())),
-        (Some(off), None, Trust::Any, None),
-        (Some(off), Some(&on), Trust::Any, Some(defaults())),
-        (Some(&own), None, Trust::Reviewed, Some(limits.clone())),
-        (Some(&own), Some(off), Trust::Any, Some(limits.clone())),
-        (Some(&own), Some(&on), Trust::Any, Some(limits)),
+    for (spec, asked, due) in [
+        (None, None, Some(defaults())),
+        (None, Some(off), None),
+        (None, Some(&on), Some(defaults())),
+        (Some(off), None, None),
+        (Some(off), Some(&on), Some(defaults())),
+        (Some(&own), None, Some(limits.clone())),
+        (Some(&own), Some(off), Some(limits.clone())),
+        (Some(&own), Some(&on), Some(limits)),
     ] {
         let library = Library {
             isolate: spec.cloned(),
             ..Library::at("lib.so")
         };
-        let found = library.isolation(asked, &trust, true);
-        assert_eq!(found, due, "{spec:?} {asked:?} {trust}");
+        let found = library.isolation(asked, true);
+        assert_eq!(found, due, "{spec:?} {asked:?}");
         // a program that cannot begin such processes loads what nobody asked to isolate
-        let found = library.isolation(asked, &trust, false);
+        let found = library.isolation(asked, false);
         let wanted = [spec, asked].into_iter().flatten();
         let wanted = wanted.into_iter().any(|one| one != off);
-        assert_eq!(found, due.filter(|_| wanted), "{spec:?} {asked:?} {trust}");
+        assert_eq!(found, due.filter(|_| wanted), "{spec:?} {asked:?}");
     }
 }
 

@@ -14,7 +14,6 @@ pub(crate) struct Origin {
     pub spec_sha256: String,
     pub command: Vec<String>,
     pub processor: String,
-    pub plugins_trust: String,
     pub libraries: Vec<FileHash>,
     pub data: Vec<FileHash>,
     pub rows: Option<String>,

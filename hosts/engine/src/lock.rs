@@ -1,9 +1,8 @@
 //! `fl lock`: pins the plugins of specs.
 
-use super::{ENTRIES, index};
 use crate::{NotRun, prepare};
 use anyhow::Context;
-use fl_registry::{Catalogue, Library, Lock, PlatformHash, Refusal, plugin_dir};
+use fl_registry::{Catalogue, Lock, Refusal};
 use std::path::{Path, PathBuf};
 
 /// Checks specs of one folder, and pins their plugins in the `fl.lock` beside them. Pins of other
@@ -42,7 +41,7 @@ pub fn lock(
             let loaded = catalogue.with(std::slice::from_ref(&named));
             let loaded = loaded.map_err(NotRun::Refused)?;
             let loaded = loaded.libraries().last().context("a plugin")?;
-            let pinned = lock.add(&named, loaded, elsewhere(loaded));
+            let pinned = lock.add(&named, loaded);
             pinned.map_err(|text| {
                 let package = loaded.package.as_ref().map(|p| PathBuf::from(&p.name));
                 NotRun::Refused(Refusal {
@@ -56,26 +55,4 @@ pub fn lock(
     }
     fl_sim::write(lock.path(), lock.yaml()?.as_bytes())?;
     Ok((lock.path().into(), count))
-}
-
-/// The hashes of a package on all platforms, by its entry, if that is the entry of this plugin.
-fn elsewhere(loaded: &Library) -> Vec<PlatformHash> {
-    let entry = || {
-        let package = loaded.package.as_ref()?;
-        let all = index::folder(&plugin_dir()?.join(ENTRIES), Some(&package.name)).ok()?;
-        let same = |found: &index::Found| {
-            found.entry.name == package.name
-                && Some(&found.entry.version) == package.version.as_ref()
-        };
-        let found = all.into_iter().flatten().find(same)?;
-        let mut files = found.entry.files.iter();
-        let here = files.any(|file| Some(&file.sha256) == loaded.sha256.as_ref());
-        here.then_some(found.entry.files)
-    };
-    let files = entry().unwrap_or_default().into_iter();
-    let hash = |file: index::EntryFile| PlatformHash {
-        platform: file.platform,
-        sha256: file.sha256,
-    };
-    files.map(hash).collect()
 }
