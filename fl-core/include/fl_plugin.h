@@ -15,12 +15,9 @@ extern "C" {
 
 /* The first eight bytes of every library's table: `FLPLUGIN`. */
 #define FL_MAGIC UINT64_C(0x4E4947554C504C46)
-/* The interface that this header describes. A program loads libraries of this interface and of
- * those before it, down to FL_OLDEST. */
-#define FL_VERSION 3u
-/* The oldest interface that a program with this header loads. What a later one has more stands at
- * the end of a structure; what such a library does not know, it does not use. */
-#define FL_OLDEST 2u
+/* The interface that this header describes. What a later one has more stands at the end of a
+ * structure. */
+#define FL_VERSION 1u
 
 /* Done. */
 #define FL_OK 0
@@ -217,9 +214,9 @@ extern "C" {
  * All that it does goes through `FlHost.call` with FL_ASK. An error has the text
  * `{"text": "..", "problem": null}` beside `FlHost.fail`. */
 #define FL_LEAD 81u
-/* Protocol: a client's answer. Text
- * `{"label": "..", "client": 0, "key": [..], "task": {..}, "filled": ["model"]}`, and the message
- * that was sent; gives the tensors of the answer. As FL_LEAD otherwise. */
+/* Protocol: a client's answer. Text `{"label": "..", "task": {..}, "filled": ["model"]}`, which is
+ * mostly that of the call before, and the message that was sent. The client is the sender of the
+ * message, and its key is `FlHost.key`. Gives the tensors of the answer. As FL_LEAD otherwise. */
 #define FL_ANSWER 82u
 /* Protocol, optional. Text `{"filled": ["model", "data.public"]}`; gives a list of
  * `{"setting": null, "text": ".."}`. */
@@ -230,10 +227,6 @@ extern "C" {
 /* Protocol, of a slot with `"own_task": true`. Text `{"slot": "..", "task": {..}}`; gives the task
  * of its parts. */
 #define FL_TASK 85u
-/* Protocol, optional: as FL_ANSWER, which the program uses otherwise. The client is the sender of
- * the message, and the key is `FlHost.key`; so the text
- * `{"label": "..", "task": {..}, "filled": ["model"]}` is mostly that of the call before. */
-#define FL_ANSWER_BRIEF 86u
 /* What a protocol asks the program in the middle of FL_LEAD or FL_ANSWER. Text
  * `{"do": "evaluate", "slot": "model", ..}`; the names are those of `fl_core::Server` and
  * `fl_core::Client`, and what they are given stands in fl-core/src/abi/ask.rs. */
@@ -346,7 +339,7 @@ struct FlHost {
   void (*add_laplace)(void *context, double *values, size_t n, double scale);
   /* As `add_laplace`, with normal noise of this standard deviation. */
   void (*add_gaussian)(void *context, double *values, size_t n, double sigma);
-  /* Since interface 3. Asks the maker of this for an operation in the middle of the call; `host`
+  /* Asks the maker of this for an operation in the middle of the call; `host`
    * takes the answer, and is one that the caller fills in. Right while a protocol leads or
    * answers or a trainer trains with an auxiliary loss, and then for the caller's thread; NULL
    * in other calls. */

@@ -62,8 +62,6 @@ pub(crate) struct Checker<'a> {
     /// The text, overrides applied.
     pub root: Node,
     mistakes: Vec<Mistake>,
-    /// Settings that are given by an old name.
-    pub notes: Vec<String>,
 }
 
 /// What a spec is.
@@ -91,7 +89,6 @@ impl<'a> Checker<'a> {
             catalogue,
             root,
             mistakes,
-            notes: Vec::new(),
         })
     }
 
@@ -158,18 +155,6 @@ impl<'a> Checker<'a> {
     ) -> Option<T> {
         let mut reader = Reader::at(path.to_vec());
         let read = read(&mut reader).filter(|_| reader.mistakes.is_empty());
-        for note in reader.notes {
-            let place = self.root.place(&note.path, true);
-            let note = Mistake {
-                file: self.file.into(),
-                place,
-                path: note.path,
-                text: note.text,
-                part: None,
-                at: (Vec::new(), false),
-            };
-            self.notes.push(note.to_string());
-        }
         for m in reader.mistakes {
             let at = (m.path.clone(), m.on_key);
             self.push(at, &m.path, m.text, part.map(|p| (path.len(), label(p))));

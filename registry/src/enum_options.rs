@@ -88,7 +88,6 @@ fn fields(values: &ValueType) -> Vec<Field> {
         ValueType::Group { fields, .. } => fields.clone(),
         _ => vec![Field {
             name: "(the value)".into(),
-            old_name: None,
             doc: String::new(),
             default: None,
             accepts: values.clone(),

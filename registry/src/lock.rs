@@ -5,7 +5,7 @@ use crate::library::Library;
 use crate::package::{ANY, compare_versions, meets, platform};
 use crate::python_module::UNHASHED;
 use crate::sealed_memfd::is_sha256;
-use fl_core::abi::raw::{FL_OLDEST, FL_VERSION};
+use fl_core::abi::raw::FL_VERSION;
 use fl_core::settings::{Setting, to_yaml};
 use std::cmp::Ordering;
 use std::fs::File;
@@ -179,10 +179,10 @@ impl Lock {
                 known.join(", ")
             ));
         };
-        let known = u64::from(FL_OLDEST)..=u64::from(FL_VERSION);
-        if let Some(interface) = pin.interface.filter(|number| !known.contains(number)) {
+        let other = |number: &u64| *number != u64::from(FL_VERSION);
+        if let Some(interface) = pin.interface.filter(other) {
             return Err(format!(
-                "{file} pins it with interface {interface}, and this program has {FL_OLDEST} to {FL_VERSION}"
+                "{file} pins it with interface {interface}, and this program has {FL_VERSION}"
             ));
         }
         if let Some(package) = &mut library.package {

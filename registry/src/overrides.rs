@@ -3,8 +3,7 @@
 use crate::diagnostics::SourcePosition;
 use crate::spanned_value::{Body, Map, Node};
 use crate::yaml::{Wrong, parse};
-use fl_core::Faults;
-use fl_core::settings::{Settings, Step, Value, show, show_path};
+use fl_core::settings::{Step, Value, show, show_path};
 use std::rc::Rc;
 
 /// Sets `path=value` in `root`.
@@ -83,8 +82,7 @@ fn put(
     }
     match (Rc::make_mut(&mut node.body), step) {
         (Body::Map(map), Step::Key(key)) => {
-            let key = same_setting(map, &path[..depth], key, at);
-            put(&mut map.entry(&key, at).node, path, depth + 1, at, new)
+            put(&mut map.entry(key, at).node, path, depth + 1, at, new)
         }
         (Body::List(items), Step::Item(item)) => {
             let count = items.len();
@@ -103,21 +101,4 @@ fn put(
             show(value)
         )),
     }
-}
-
-/// Returns the key under which `map` has this setting. A renamed setting may be there under its
-/// other name. An old name of `--set` replaces the name of today, so that the reader notes it.
-/// Only `faults` has renamed settings with values inside.
-fn same_setting(map: &mut Map, here: &[Step], key: &str, at: &SourcePosition) -> String {
-    if *here == [Step::Key("faults".into())] && map.get(key).is_none() {
-        let renamed = Faults::names().into_iter();
-        for (new, old) in renamed.filter_map(|(new, old)| Some((new, old?))) {
-            if key == old {
-                map.rename(&new, old, at);
-            } else if key == new && map.get(old).is_some() {
-                return old.into();
-            }
-        }
-    }
-    key.into()
 }

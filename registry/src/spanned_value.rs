@@ -53,15 +53,6 @@ impl Map {
         }
         &mut self.entries[position]
     }
-
-    /// Gives the entry of `from` the key `to`, set at `at`.
-    pub fn rename(&mut self, from: &str, to: &str, at: &SourcePosition) {
-        if let Some(position) = self.index.remove(from) {
-            self.index.insert(to.into(), position);
-            self.entries[position].key = to.into();
-            self.entries[position].at = at.clone();
-        }
-    }
 }
 
 impl Node {

@@ -55,8 +55,6 @@ pub struct Spec<D> {
     pub libraries: Vec<Library>,
     /// The whole spec with every default filled in; it reads back as the same spec.
     pub resolved: Value,
-    /// What a user should know of the text: settings that are given by an old name.
-    pub notes: Vec<String>,
 }
 
 impl<D> Spec<D> {
@@ -123,7 +121,6 @@ impl Document {
         }
         let protocol = protocol.and_then(|p| p.part);
         let all = top.zip(data).zip(protocol);
-        let notes = std::mem::take(&mut check.notes);
         let ((mut top, data), protocol) = check.finish(all)?;
         if let Some(ledger) = &mut top.ledger {
             let folder = Path::new(&self.file).parent().unwrap_or(Path::new(""));
@@ -176,7 +173,6 @@ impl Document {
             noise: top.noise.into(),
             libraries: catalogue.libraries.clone(),
             resolved,
-            notes,
         })
     }
 }

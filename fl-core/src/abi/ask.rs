@@ -488,22 +488,13 @@ pub(super) struct LeadText {
     pub everyone: Cohort,
 }
 
-/// The facts of a request for a protocol whose client answers it; those that the requests to most
-/// clients have in common.
+/// See [`FL_ANSWER`](super::raw::FL_ANSWER): the facts that the requests to most clients have in
+/// common.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct AnswerText {
     pub label: String,
     pub task: Task,
     pub filled: BTreeSet<String>,
-}
-
-/// See [`FL_ANSWER`](super::raw::FL_ANSWER).
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct ClientAnswerText {
-    #[serde(flatten)]
-    pub facts: AnswerText,
-    pub client: ClientId,
-    pub key: [u8; 32],
 }
 
 /// See [`FL_CONFLICTS`](super::raw::FL_CONFLICTS).

@@ -43,11 +43,10 @@ impl FlLibrary {
     };
 }
 
-/// The sizes of these structures in the oldest interface that this side reads them of. Later ones
-/// are longer: what they have more stands at the end.
+/// The sizes of these structures in interface 1. Later ones are longer: what they have more stands at
+/// the end.
 pub(super) const SHORTEST_TABLE: usize = offset_of!(FlLibrary, free) + size_of::<usize>();
 const SHORTEST_INPUT: usize = offset_of!(FlInput, count) + size_of::<usize>();
-/// A library of interface 2 never lends one, and one of interface 3 has `call`.
 const SHORTEST_HOST: usize = offset_of!(FlHost, call) + size_of::<usize>();
 
 /// A structure of the other side, which has `size` bytes there, as this side knows it: what it

@@ -5,12 +5,9 @@ use std::ffi::c_void;
 
 /// The first eight bytes of every library's table: `FLPLUGIN`.
 pub const FL_MAGIC: u64 = 0x4E49_4755_4C50_4C46;
-/// The interface that this header describes. A program loads libraries of this interface and of
-/// those before it, down to FL_OLDEST.
-pub const FL_VERSION: u32 = 3;
-/// The oldest interface that a program with this header loads. What a later one has more stands at
-/// the end of a structure; what such a library does not know, it does not use.
-pub const FL_OLDEST: u32 = 2;
+/// The interface that this header describes. What a later one has more stands at the end of a
+/// structure.
+pub const FL_VERSION: u32 = 1;
 
 /// Done.
 pub const FL_OK: i32 = 0;
@@ -207,9 +204,9 @@ pub const FL_DECLARE: u32 = 80;
 /// All that it does goes through `FlHost.call` with FL_ASK. An error has the text
 /// `{"text": "..", "problem": null}` beside `FlHost.fail`.
 pub const FL_LEAD: u32 = 81;
-/// Protocol: a client's answer. Text
-/// `{"label": "..", "client": 0, "key": [..], "task": {..}, "filled": ["model"]}`, and the message
-/// that was sent; gives the tensors of the answer. As FL_LEAD otherwise.
+/// Protocol: a client's answer. Text `{"label": "..", "task": {..}, "filled": ["model"]}`, which is
+/// mostly that of the call before, and the message that was sent. The client is the sender of the
+/// message, and its key is `FlHost.key`. Gives the tensors of the answer. As FL_LEAD otherwise.
 pub const FL_ANSWER: u32 = 82;
 /// Protocol, optional. Text `{"filled": ["model", "data.public"]}`; gives a list of
 /// `{"setting": null, "text": ".."}`.
@@ -220,10 +217,6 @@ pub const FL_SUITS: u32 = 84;
 /// Protocol, of a slot with `"own_task": true`. Text `{"slot": "..", "task": {..}}`; gives the task
 /// of its parts.
 pub const FL_TASK: u32 = 85;
-/// Protocol, optional: as FL_ANSWER, which the program uses otherwise. The client is the sender of
-/// the message, and the key is `FlHost.key`; so the text
-/// `{"label": "..", "task": {..}, "filled": ["model"]}` is mostly that of the call before.
-pub const FL_ANSWER_BRIEF: u32 = 86;
 /// What a protocol asks the program in the middle of FL_LEAD or FL_ANSWER. Text
 /// `{"do": "evaluate", "slot": "model", ..}`; the names are those of `fl_core::Server` and
 /// `fl_core::Client`, and what they are given stands in fl-core/src/abi/ask.rs.
@@ -369,7 +362,7 @@ pub struct FlHost {
     /// As `add_laplace`, with normal noise of this standard deviation.
     pub add_gaussian:
         Option<unsafe extern "C" fn(context: *mut c_void, values: *mut f64, n: usize, sigma: f64)>,
-    /// Since interface 3. Asks the maker of this for an operation in the middle of the call; `host`
+    /// Asks the maker of this for an operation in the middle of the call; `host`
     /// takes the answer, and is one that the caller fills in. Right while a protocol leads or
     /// answers or a trainer trains with an auxiliary loss, and then for the caller's thread; NULL
     /// in other calls.

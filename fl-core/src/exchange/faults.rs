@@ -90,11 +90,11 @@ crate::settings! {
         /// The largest accepted weight.
         max_weight: f64 = 1e9, in above(0.0);
         /// Minimum number of usable answers; capped at the number of clients asked.
-        min_answers: usize = 1, in 1.., was "at-least";
+        min_answers: usize = 1, in 1..;
         /// Policy if there are fewer usable answers.
-        if_too_few: QuorumPolicy = QuorumPolicy::Stop, was "below";
+        if_too_few: QuorumPolicy = QuorumPolicy::Stop;
         /// Faults to inject into clients, to test how the run handles them.
-        inject: Vec<InjectedFault> = Vec::new(), was "happen";
+        inject: Vec<InjectedFault> = Vec::new();
     }
 }
 

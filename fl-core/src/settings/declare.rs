@@ -14,15 +14,13 @@ pub fn doc_text(lines: &[&str]) -> String {
 
 /// Declares a group of settings, see the [module](mod@crate::settings).
 ///
-/// Each setting is `name: type = default, in range, was "old-name";` with a doc comment. A setting
-/// without a default must be given. The old name is read with a note. A setting that is marked
-/// `added "0.1"` came with that version: its default is not written, so that the specs of earlier
-/// runs resolve to the same text. An attribute `#[check(path)]` names a
-/// `fn(&Self) -> Result<(), String>` that checks several settings together.
+/// Each setting is `name: type = default, in range;` with a doc comment. A setting without a default
+/// must be given. An attribute `#[check(path)]` names a `fn(&Self) -> Result<(), String>` that checks
+/// several settings together.
 #[macro_export]
 macro_rules! settings {
     ($(#[doc = $about:literal])* $(#[check($check:path)])? $vis:vis struct $name:ident {
-        $( $(#[doc = $doc:literal])* $field:ident : $ty:ty $(= $default:expr)? $(, in $range:expr)? $(, was $old:literal)? $(, added $added:literal)? ; )*
+        $( $(#[doc = $doc:literal])* $field:ident : $ty:ty $(= $default:expr)? $(, in $range:expr)? ; )*
     }) => {
         $(#[doc = $about])*
         #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +35,6 @@ macro_rules! settings {
             fn read(value: &$crate::settings::Value, reader: &mut $crate::settings::Reader) -> Option<Self> {
                 let names = <Self as $crate::settings::Settings>::names();
                 let mut found = reader.keys(value, &names)?;
-                reader.old_names(&mut found, value, &names);
                 let before = reader.mistakes.len();
                 let mut each = names.iter();
                 $(let $field = reader.field::<$ty>(
@@ -57,23 +54,20 @@ macro_rules! settings {
                 #[allow(unused_mut, reason = "a group may have no settings")]
                 let mut map = $crate::__private::Mapping::new();
                 $(map.insert($crate::settings::spec_name(stringify!($field)).into(), $crate::settings::Setting::write(&self.$field));)*
-                $($crate::settings!(@unwritten self map $field [$($default)?] [$($added)?]);)*
                 map.into()
             }
             fn value_type() -> $crate::settings::ValueType { <Self as $crate::settings::Settings>::group() }
         }
         impl $crate::settings::Settings for $name {
             fn doc() -> String { $crate::settings::doc_text(&[$($about),*]) }
-            fn names() -> Vec<$crate::settings::Names> {
-                vec![$(($crate::settings::spec_name(stringify!($field)), $crate::settings!(@old $($old)?))),*]
+            fn names() -> Vec<String> {
+                vec![$($crate::settings::spec_name(stringify!($field))),*]
             }
             fn fields() -> Vec<$crate::settings::Field> {
                 vec![$({
                     let default: Option<$ty> = $crate::settings!(@default $ty $(, $default)?);
-                    let old: Option<&str> = $crate::settings!(@old $($old)?);
                     $crate::settings::Field {
                         name: $crate::settings::spec_name(stringify!($field)),
-                        old_name: old.map(Into::into),
                         doc: $crate::settings::doc_text(&[$($doc),*]),
                         default: default.as_ref().map($crate::settings::Setting::write),
                         accepts: $crate::settings!(@accepts $ty $(, $range)?),
@@ -82,14 +76,6 @@ macro_rules! settings {
             }
         }
     };
-    (@unwritten $self:ident $map:ident $field:ident [$($default:expr)?] []) => {};
-    (@unwritten $self:ident $map:ident $field:ident [$default:expr] [$added:literal]) => {
-        if $self.$field == $default {
-            $map.shift_remove($crate::settings::spec_name(stringify!($field)));
-        }
-    };
-    (@old) => { None };
-    (@old $old:literal) => { Some($old) };
     (@default $ty:ty) => { None };
     (@default $ty:ty, $default:expr) => { Some::<$ty>($default) };
     (@check $read:ident) => { { let _ = $read; Ok(()) } };

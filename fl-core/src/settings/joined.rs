@@ -1,6 +1,6 @@
 //! [`Joined`]: two groups of settings in one mapping.
 
-use super::{Field, Names, Reader, Setting, Settings, Value, ValueType};
+use super::{Field, Reader, Setting, Settings, Value, ValueType};
 
 /// The settings of two groups in one mapping, such as those of a family of methods and those of one
 /// method. Their names must differ.
@@ -39,11 +39,10 @@ impl<A: Settings, B: Settings> Setting for Joined<A, B> {
         let names = Self::names();
         let mut found = reader.keys(value, &names)?;
         let before = reader.mistakes.len();
-        let mut group = |names: &[Names]| -> Value {
+        let mut group = |names: &[String]| -> Value {
             let keys = value.as_mapping().into_iter().flat_map(|map| map.keys());
             let keys = keys.filter_map(Value::as_str);
-            let its =
-                keys.filter(|key| names.iter().any(|(n, old)| n == key || *old == Some(*key)));
+            let its = keys.filter(|key| names.iter().any(|name| name == key));
             let given = its.filter_map(|key| {
                 let value: &Value = found.remove(key)?;
                 Some((Value::from(key), value.clone()))
@@ -78,7 +77,7 @@ impl<A: Settings, B: Settings> Settings for Joined<A, B> {
         B::doc()
     }
 
-    fn names() -> Vec<Names> {
+    fn names() -> Vec<String> {
         [A::names(), B::names()].concat()
     }
 

@@ -69,8 +69,8 @@ pub trait Settings: Setting {
     fn doc() -> String;
     /// Returns the settings, in the order of the declaration.
     fn fields() -> Vec<Field>;
-    /// Returns the name of each setting, and its name in earlier versions.
-    fn names() -> Vec<Names>;
+    /// Returns the name of each setting.
+    fn names() -> Vec<String>;
     /// Returns the description of the group.
     fn group() -> ValueType {
         ValueType::Group {
@@ -79,9 +79,6 @@ pub trait Settings: Setting {
         }
     }
 }
-
-/// The name of a setting, and its name in earlier versions.
-pub type Names = (String, Option<&'static str>);
 
 /// Returns settings with every default.
 ///

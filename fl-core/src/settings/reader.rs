@@ -1,6 +1,6 @@
 //! [`Reader`]: reads settings and collects every mistake.
 
-use super::{Names, Range, Setting, Value, ValueType};
+use super::{Range, Setting, Value, ValueType};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
@@ -55,8 +55,6 @@ pub struct Reader {
     path: Vec<Step>,
     /// The mistakes, in the order of the declaration.
     pub mistakes: Vec<Mistake>,
-    /// Settings that were given by an old name.
-    pub notes: Vec<Mistake>,
 }
 
 impl Reader {
@@ -95,7 +93,7 @@ impl Reader {
     pub fn keys<'v>(
         &mut self,
         value: &'v Value,
-        names: &[Names],
+        names: &[String],
     ) -> Option<BTreeMap<String, &'v Value>> {
         let map = match value {
             Value::Mapping(map) => map,
@@ -112,7 +110,7 @@ impl Reader {
                     self.wrong::<()>(format!(
                         "a setting's name must be text, got {}; known: {}",
                         show(key),
-                        known(names)
+                        names.join(", ")
                     ));
                 }
             }
@@ -120,51 +118,13 @@ impl Reader {
         Some(found)
     }
 
-    /// Records a note for every setting of `value` that has its old name. If both names are given,
-    /// the last counts.
-    pub fn old_names(
-        &mut self,
-        found: &mut BTreeMap<String, &Value>,
-        value: &Value,
-        names: &[Names],
-    ) {
-        for (new, old) in names {
-            let Some(old) = old.filter(|old| found.contains_key(*old)) else {
-                continue;
-            };
-            let mut text = format!("is now called `{new}`");
-            if found.contains_key(new) {
-                let keys = value.as_mapping().into_iter().flat_map(|map| map.keys());
-                let last = keys
-                    .filter_map(Value::as_str)
-                    .filter(|key| *key == old || key == new);
-                let old_counts = last.last() == Some(old);
-                found.remove(if old_counts { new.as_str() } else { old });
-                text += ", which is given too; the last one counts";
-            }
-            let mut path = self.path.clone();
-            path.push(Step::Key(old.into()));
-            self.notes.push(Mistake {
-                path,
-                text,
-                on_key: true,
-            });
-        }
-    }
-
-    /// Records every key that was not read. One that is like an old name leads to the new one.
-    pub fn unknown(&mut self, left: &BTreeMap<String, &Value>, names: &[Names]) {
+    /// Records every key that was not read.
+    pub fn unknown(&mut self, left: &BTreeMap<String, &Value>, names: &[String]) {
         for key in left.keys() {
-            let near = nearest(key, names.iter().map(|(name, _)| name.as_str()));
-            let near_old = || {
-                let near = nearest(key, names.iter().filter_map(|(_, old)| *old))?;
-                let renamed = names.iter().find(|(_, old)| *old == Some(near))?;
-                Some(renamed.0.as_str())
-            };
-            let hint = match near.or_else(near_old) {
+            let hint = match nearest(key, names.iter().map(String::as_str)) {
                 _ if names.is_empty() => "; there are no settings here".to_string(),
-                Some(near) => format!("; did you mean `{near}`? known: {}", known(names)),
-                None => format!("; known: {}", known(names)),
+                Some(near) => format!("; did you mean `{near}`? known: {}", names.join(", ")),
+                None => format!("; known: {}", names.join(", ")),
             };
             self.below(Step::Key(key.clone()), |r| {
                 r.wrong::<()>(format!("no such setting{hint}"));
@@ -179,19 +139,13 @@ impl Reader {
     pub fn field<T: Setting>(
         &mut self,
         found: &mut BTreeMap<String, &Value>,
-        (name, old): &Names,
+        name: &str,
         default: Option<T>,
         check: impl FnOnce(&T) -> Result<(), String>,
         range: Option<Range>,
     ) -> Option<T> {
-        let given = match found.remove(name) {
-            Some(value) => Some((name.as_str(), value)),
-            None => old.and_then(|old| Some((old, found.remove(old)?))),
-        };
-        match given {
-            Some((name, value)) => {
-                self.below(Step::Key(name.into()), |r| r.checked(value, check, range))
-            }
+        match found.remove(name) {
+            Some(value) => self.below(Step::Key(name.into()), |r| r.checked(value, check, range)),
             None if default.is_some() => default,
             None => self.missing(name, &T::kind(), range.map(|r| r.to_string())),
         }
@@ -242,11 +196,6 @@ impl Reader {
             wrong.text = format!("must be {what}{range}, got {}", show(value));
         }
     }
-}
-
-fn known(names: &[Names]) -> String {
-    let names: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
-    names.join(", ")
 }
 
 /// Formats a value in one line, shortened.

@@ -65,7 +65,7 @@ fn json_is_yaml_too() {
 
 #[test]
 fn the_description_says_what_the_reader_checks() {
-    let fields = [Inner::fields(), Outer::fields(), Renamed::fields()].concat();
+    let fields = [Inner::fields(), Outer::fields()].concat();
     let row = |f: &Field| {
         format!(
             "{}: {} ({})",
@@ -129,80 +129,4 @@ fn exact_numbers_are_written_so_that_every_reader_reads_numbers() {
     let lines: Value = "first 1e-3\n1e-3\n".into();
     let text = to_yaml(&lines).unwrap();
     assert_eq!(serde_yaml::from_str::<Value>(&text).unwrap(), lines);
-}
-
-crate::settings! {
-    /// With names of an earlier version.
-    struct Renamed {
-        /// How often.
-        tries: usize = 1, in 1..=5, was "so-many";
-        /// What is tried.
-        inner: Inner = Inner { steps: 5, rate: None }, was "what";
-    }
-}
-
-/// What reading says: the settings or all mistakes, and the notes.
-fn noted<T: Setting + Clone>(text: &str) -> (Result<T, String>, String) {
-    let value: Value = serde_yaml::from_str(text).unwrap();
-    let mut reader = Reader::default();
-    let read = T::read(&value, &mut reader);
-    let lines = |all: &[Mistake]| -> Vec<String> { all.iter().map(ToString::to_string).collect() };
-    let mistakes = lines(&reader.mistakes).join("; ");
-    (read.ok_or(mistakes), lines(&reader.notes).join("; "))
-}
-
-#[test]
-fn an_old_name_means_the_new_one() {
-    let (new, notes) = noted::<Renamed>("{tries: 3, inner: {steps: 2}}");
-    assert_eq!(notes, "");
-    let (old, notes) = noted::<Renamed>("{so-many: 3, what: {steps: 2}}");
-    assert_eq!(
-        notes,
-        "so-many: is now called `tries`; what: is now called `inner`"
-    );
-    // the canonical text has the new names
-    let (old, new) = (old.unwrap(), new.unwrap());
-    assert_eq!(
-        (&old, to_yaml(&old.write()).unwrap()),
-        (&new, to_yaml(&new.write()).unwrap())
-    );
-    assert!(!to_yaml(&old.write()).unwrap().contains("so-many"));
-    // ranges, and places as they were written
-    let (wrong, _) = noted::<Renamed>("{so-many: 9, what: {steps: 0, stepz: 1}}");
-    assert_eq!(
-        wrong.unwrap_err(),
-        "so-many: must be in 1..=5, got 9; what.steps: must be in 1..=10, got 0; \
-         what.stepz: no such setting; did you mean `steps`? known: steps, rate"
-    );
-    // a misspelt old name leads to the new one
-    let (wrong, _) = noted::<Renamed>("{so-mny: 3}");
-    assert_eq!(
-        wrong.unwrap_err(),
-        "so-mny: no such setting; did you mean `tries`? known: tries, inner"
-    );
-    for (both, counts) in [("{so-many: 2, tries: 3}", 3), ("{tries: 3, so-many: 2}", 2)] {
-        let (read, notes) = noted::<Renamed>(both);
-        assert_eq!(read.unwrap().tries, counts, "{both}");
-        let due = "so-many: is now called `tries`, which is given too; the last one counts";
-        assert_eq!(notes, due);
-    }
-}
-
-crate::settings! {
-    /// The settings of a second group.
-    struct SecondGroup {
-        /// A weight.
-        mu: f64 = 0.1, was "nu";
-    }
-}
-
-#[test]
-fn old_names_are_known_where_two_groups_are_joined() {
-    let (read, notes) = noted::<Joined<Renamed, SecondGroup>>("{nu: 0.5, so-many: 2}");
-    let read = read.unwrap();
-    assert_eq!((read.shared.tries, read.own.mu), (2, 0.5));
-    assert_eq!(
-        notes,
-        "so-many: is now called `tries`; nu: is now called `mu`"
-    );
 }

@@ -9,9 +9,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub struct Field {
     /// Its name in a spec.
     pub name: String,
-    /// Its name in earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub old_name: Option<String>,
     /// The doc comment.
     pub doc: String,
     /// The default; `None` if it must be given.

@@ -23,10 +23,10 @@ fl_core::settings! {
         /// class with the largest weight all samples stay, of class `c`
         /// `floor(weight[c] / largest * samples)`, drawn at random. `size` and `queries` come
         /// after it.
-        classes: Option<Vec<f64>> = None, added "0.1";
+        classes: Option<Vec<f64>> = None;
         /// Replaces a share of the samples by samples of another set, for public data that drift
         /// away from the clients'.
-        mix: Option<Mix> = None, added "0.1";
+        mix: Option<Mix> = None;
     }
 }
 

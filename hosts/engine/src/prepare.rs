@@ -70,7 +70,6 @@ pub fn check(
     let catalogue = catalogue.with_plugins(spec).map_err(NotRun::Refused)?;
     let read = spec.read(&catalogue);
     if let Ok(read) = &read {
-        read.notes.iter().for_each(|note| note_once(note));
         isolation_notes(read)
             .iter()
             .for_each(|note| note_once(note));

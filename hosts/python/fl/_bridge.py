@@ -438,9 +438,9 @@ _OPERATIONS = {
     71: ("load_memory", _load_memory),
     80: ("declare", lambda part, *_: (_federation.declare(part), {}, None)),
     81: ("lead", lambda part, text, _, host: (_federation.lead(part, text, host), {}, None)),
+    82: ("answer", lambda part, *rest: (None, _federation.answer(part, *rest), None)),
     83: ("conflicts", lambda part, text, *_: (_federation.conflicts(part, text), {}, None)),
     84: ("suits", lambda part, text, *_: (_federation.suits(part, text), {}, None)),
-    86: ("answer", lambda part, *rest: (None, _federation.answer(part, *rest), None)),
 }
 
 

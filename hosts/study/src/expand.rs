@@ -158,7 +158,7 @@ impl OneTable<'_> {
         let mut out = self.places.left_out_in(&table);
         out.all(|path| match path.first() {
             Some(Step::Key(field)) => {
-                let known = RawTable::names().iter().any(|(name, _)| name == field);
+                let known = RawTable::names().iter().any(|name| name == field);
                 known && !fields.contains(&field.as_str())
             }
             _ => true,

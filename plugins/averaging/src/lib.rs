@@ -22,7 +22,7 @@ settings! {
         /// The weight of a client.
         weigh: Weigh = Weigh::Samples;
         /// How the mean is summed.
-        sum: Sum = Sum::F64, added "0.1";
+        sum: Sum = Sum::F64;
     }
 }
 

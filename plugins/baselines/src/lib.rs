@@ -10,7 +10,7 @@ settings! {
         /// Each client's training.
         local: Training = Training::epochs(10, 32);
         /// Keep the clients' models as results of the run.
-        keep_clients: bool = false, added "0.1";
+        keep_clients: bool = false;
     }
 }
 
@@ -20,7 +20,7 @@ settings! {
         /// The training.
         local: Training = Training::epochs(10, 32);
         /// Keep the model as a result of the run, as that of client 0.
-        keep_clients: bool = false, added "0.1";
+        keep_clients: bool = false;
     }
 }
 

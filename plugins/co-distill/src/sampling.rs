@@ -15,7 +15,7 @@ settings! {
         /// A public lower bound of every client's number of examples without one of them: every
         /// client has more. It sets the price of the sample; without it the price reveals a
         /// client's number of examples, and nothing is guaranteed.
-        min_examples: Option<usize> = None, in 1..=MOST, was "of-at-least";
+        min_examples: Option<usize> = None, in 1..=MOST;
         /// Share of the client's examples to draw, rounded down, at least one. The sample then
         /// grows with their number, which reveals an additional example: nothing is guaranteed.
         share: Option<f64> = None, in above_to(0.0, 1.0);

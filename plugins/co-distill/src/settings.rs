@@ -130,7 +130,7 @@ settings! {
         resample: bool = false;
         /// Measure how many of the ensemble's labels are misleading or ambiguous, by the true
         /// classes of the public samples: `ensemble.misleading`, `taught.misleading` and the like.
-        judge_labels: bool = false, added "0.1";
+        judge_labels: bool = false;
     }
 }
 

@@ -44,7 +44,7 @@ fl_core::settings! {
         /// In place of classes: labels of which a row can have several. Each is 1 (present), 0
         /// (absent), or -1 or missing (unknown). They are columns of `csv`, `jsonl` or `parquet`, or
         /// the columns of the array of labels of `npy` or `npz`, in its order.
-        findings: Option<Vec<Literal>> = None, added "0.1";
+        findings: Option<Vec<Literal>> = None;
         /// How columns are read:
         /// `{age: number, job: category, sex: {category: {of: [female, male]}}, notes: text, id: skip}`.
         /// The others are numbers if every row has one there, categories otherwise.

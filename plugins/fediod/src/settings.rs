@@ -207,7 +207,7 @@ settings! {
         weights: Weights = Weights::Importance(Importance { classes: Classes::Proportions, discriminator: true });
         /// All clients have equal weights in every term, and no client sends its number of
         /// examples; needs `weights: uniform`.
-        equal_weights: bool = false, was "alike";
+        equal_weights: bool = false;
         /// The student's target and loss.
         mimic: Mimic = Mimic::Squared;
         /// The temperature of the teachers' probabilities.
@@ -223,7 +223,7 @@ settings! {
         /// Evaluate the teachers too.
         evaluate_clients: bool = true;
         /// Keep the teachers as results of the run.
-        keep_clients: bool = false, added "0.1";
+        keep_clients: bool = false;
         /// DP-SGD, with `parts.example-privacy`: how each of `local.steps` steps of a teacher draws
         /// examples.
         sampling: Option<Sampling> = None;

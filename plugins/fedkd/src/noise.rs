@@ -54,7 +54,7 @@ settings! {
         scale: f64, in above_to(0.0, 1e6);
         /// Larger counts are replaced by this. A client then changes the counts by at most the
         /// number of classes times it.
-        max_count: Option<u32> = None, in 1..=1_000_000, was "at-most";
+        max_count: Option<u32> = None, in 1..=1_000_000;
     }
 }
 

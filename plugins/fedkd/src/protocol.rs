@@ -64,7 +64,7 @@ settings! {
         /// Evaluate the clients' own models too.
         evaluate_clients: bool = true;
         /// Keep the clients' own models as results of the run.
-        keep_clients: bool = false, added "0.1";
+        keep_clients: bool = false;
         /// DP-SGD, with `parts.example-privacy`: how each of `local.steps` steps draws examples.
         sampling: Option<Sampling> = None;
     }

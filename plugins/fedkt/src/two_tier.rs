@@ -80,7 +80,7 @@ settings! {
         /// Evaluate the first student of every party too.
         evaluate_clients: bool = true;
         /// Keep the first student of every party as a result of the run.
-        keep_clients: bool = false, added "0.1";
+        keep_clients: bool = false;
     }
 }
 

@@ -120,7 +120,7 @@ settings! {
     /// (FedKT, section 3.2; Li et al. 2021).
     pub struct ConsistentVote {
         /// The counts of a sample for which no party is consistent.
-        if_none_consistent: NoneConsistent = NoneConsistent::Class0, was "nobody-consistent";
+        if_none_consistent: NoneConsistent = NoneConsistent::Class0;
     }
 }
 

@@ -19,7 +19,7 @@ settings! {
         /// With `parts.attack`: number of trainings of an attacker from the same parameters, each
         /// on a random half of its examples. They estimate how much honest answers differ. 1: one
         /// training, on all of them.
-        attacker_trainings: usize = 1, in 1..=1000, was "looks";
+        attacker_trainings: usize = 1, in 1..=1000;
         /// DP-SGD, with `parts.example-privacy`: how each of `local.steps` steps draws examples.
         sampling: Option<Sampling> = None;
         /// Start from a model that another run kept: a path from the working directory, such as

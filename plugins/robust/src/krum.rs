@@ -7,7 +7,7 @@ settings! {
     /// clients it withstands `f` bad ones if `n >= 2 f + 3`; needs all answers at once.
     pub struct Krum {
         /// Share of the clients that may be bad: `f = floor(byzantine-share * n)`.
-        byzantine_share: f64 = 0.2, in 0.0..0.5, was "bad";
+        byzantine_share: f64 = 0.2, in 0.0..0.5;
     }
 }
 
@@ -16,7 +16,7 @@ settings! {
     /// `krum`; needs all answers at once.
     pub struct MultiKrum {
         /// Share of the clients that may be bad: `f = floor(byzantine-share * n)`.
-        byzantine_share: f64 = 0.2, in 0.0..0.5, was "bad";
+        byzantine_share: f64 = 0.2, in 0.0..0.5;
         /// Number of clients in the mean; all but `f` if not given.
         keep: Option<usize> = None, in 1..;
     }
@@ -28,7 +28,7 @@ settings! {
     /// `f` bad ones if `n >= 4 f + 3`; needs all answers at once.
     pub struct Bulyan {
         /// Share of the clients that may be bad: `f = floor(byzantine-share * n)`.
-        byzantine_share: f64 = 0.1, in 0.0..0.25, was "bad";
+        byzantine_share: f64 = 0.1, in 0.0..0.25;
     }
 }
 

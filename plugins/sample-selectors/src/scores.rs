@@ -19,7 +19,7 @@ settings! {
         /// ablations): the threshold is this quantile of their confidences.
         quantile: f64 = 0.25, in 0.0..=1.0;
         /// A fixed threshold in place of a quantile.
-        threshold: Option<f64> = None, in above_to(0.0, 1.0), was "at-least";
+        threshold: Option<f64> = None, in above_to(0.0, 1.0);
     }
 }
 
@@ -31,7 +31,7 @@ settings! {
         /// ablations): the threshold is this quantile of their energies, counted from the highest.
         quantile: f64 = 0.25, in 0.0..=1.0;
         /// A fixed threshold in place of a quantile; an energy may be negative.
-        threshold: Option<f64> = None, was "at-most";
+        threshold: Option<f64> = None;
     }
 }
 

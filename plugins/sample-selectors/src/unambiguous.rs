@@ -14,7 +14,7 @@ settings! {
     pub struct Unambiguous {
         /// Largest distance, 2 (1 - largest probability) (tau_server): 2 keeps everything, 0 only
         /// unanimous labels.
-        max_distance: f64 = 2.0, in 0.0..=2.0, was "at-most";
+        max_distance: f64 = 2.0, in 0.0..=2.0;
     }
 }
 

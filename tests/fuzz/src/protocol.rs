@@ -194,7 +194,7 @@ fn operate(operation: u32, host: &FlHost, bytes: &mut Bytes<'_>) -> i32 {
             }
             FL_OK
         }
-        FL_LEAD | FL_ANSWER | FL_ANSWER_BRIEF => {
+        FL_LEAD | FL_ANSWER => {
             if operation == FL_LEAD && !bytes.rarely(16) {
                 ask(host, ASKS[0].as_bytes(), bytes);
             }

@@ -6,9 +6,7 @@ use crate::abi::declaration::kept;
 use crate::abi::raw::FL_BYTES;
 use crate::abi::signature::{obstacle, role};
 use crate::message::{ExchangeShape, ExpectedBytes, MessageDecl, MessageType};
-use crate::settings::{
-    Field, Names, Range, Reader, Step, Value, ValueType, Word, no_such_choice, show,
-};
+use crate::settings::{Field, Range, Reader, Step, Value, ValueType, Word, no_such_choice, show};
 use crate::{Alias, Description, Result, Role};
 use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
@@ -248,7 +246,6 @@ fn field(text: &Map<String, Json>) -> Result<Field> {
     };
     Ok(Field {
         name: name.into(),
-        old_name: None,
         doc: doc.into(),
         default: default.as_ref().map(filled).transpose()?,
         accepts,
@@ -331,7 +328,7 @@ fn value_type(schema: &Map<String, Json>) -> Result<ValueType> {
 /// Notes every mistake in settings by the description of their fields; without any, gives them
 /// with every default filled in. This is for libraries that have no check of their own.
 pub(super) fn check(fields: &[Field], value: &Value, reader: &mut Reader) -> Option<Value> {
-    let names: Vec<Names> = fields.iter().map(|f| (f.name.clone(), None)).collect();
+    let names: Vec<String> = fields.iter().map(|f| f.name.clone()).collect();
     let mut found = reader.keys(value, &names)?;
     let before = reader.mistakes.len();
     let mut out = serde_yaml::Mapping::new();

@@ -4,7 +4,7 @@ use super::declare::declare;
 use super::{describe, part_handle::Functions};
 use crate::PartDecl;
 use crate::abi::marshal::{SHORTEST_TABLE, of_size};
-use crate::abi::raw::{FL_MAGIC, FL_OLDEST, FL_VERSION, FlLibrary};
+use crate::abi::raw::{FL_MAGIC, FL_VERSION, FlLibrary};
 
 const TABLE: usize = size_of::<FlLibrary>();
 
@@ -18,7 +18,7 @@ pub enum Refused {
     /// It was built for another interface.
     #[error("{}", other_version(*.0))]
     Version(u32),
-    /// Its table is shorter than that of any interface that is read, or longer than this one's.
+    /// Its table is shorter or longer than that of this interface.
     #[error(
         "its table has {0} bytes where interface {FL_VERSION} has {TABLE}: rebuild it with the current fl_plugin.h or fl-core"
     )]
@@ -137,7 +137,7 @@ pub(in crate::abi) unsafe fn checked_table(table: *const FlLibrary) -> Result<Fu
     if magic != FL_MAGIC {
         return Err(Refused::Magic);
     }
-    if !(FL_OLDEST..=FL_VERSION).contains(&version) {
+    if version != FL_VERSION {
         return Err(Refused::Version(version));
     }
     if !(SHORTEST_TABLE..=TABLE).contains(&(size as usize)) {

@@ -465,24 +465,12 @@ impl PartHandle {
         stream: Option<&Stream>,
         answers: &dyn Answers,
     ) -> Result<Answer> {
-        let answer = self.asking_if(operation, text, letters, stream, answers)?;
-        answer.with_context(|| self.lacks(operation))
-    }
-
-    /// As [`PartHandle::asking`]; `None`: the part has no such operation.
-    pub fn asking_if(
-        &self,
-        operation: u32,
-        text: &str,
-        letters: &[OutgoingMessage<'_, '_>],
-        stream: Option<&Stream>,
-        answers: &dyn Answers,
-    ) -> Result<Option<Answer>> {
         let (code, answer) = with_messages(letters, |messages| {
             let call = Call::new(self.who, stream, None).with_answers(answers);
             self.make(operation, text, messages, call)
         });
-        self.outcome((code, told(code, answer)?))
+        let answer = self.outcome((code, told(code, answer)?))?;
+        answer.with_context(|| self.lacks(operation))
     }
 
     /// The part's role, name and origin, for messages.

@@ -3,21 +3,16 @@
 use super::part_handle::{Functions, PartHandle};
 use super::serve_answer::AnswerSide;
 use super::serve_lead::LeadSide;
-use crate::abi::ask::{
-    AnswerText, ClientAnswerText, ConflictText, ConflictsText, LeadText, SuitsText, TaskText,
-};
+use crate::abi::ask::{AnswerText, ConflictText, ConflictsText, LeadText, SuitsText, TaskText};
 use crate::abi::declaration::{DeclarationText, kept};
 use crate::abi::marshal::{OutgoingMessage, content, plain};
-use crate::abi::raw::{
-    FL_ANSWER, FL_ANSWER_BRIEF, FL_CONFLICTS, FL_DECLARE, FL_LEAD, FL_SUITS, FL_TASK,
-};
+use crate::abi::raw::{FL_ANSWER, FL_CONFLICTS, FL_DECLARE, FL_LEAD, FL_SUITS, FL_TASK};
 use crate::message::{AnyMessage, Erased};
 use crate::{
     BuildContext, Client, Conflict, Declaration, ExchangeSpec, Protocol, Request, Result, Server,
     SlotSpec, Task, TaskKind, TaskMap,
 };
 use anyhow::Context;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A protocol of a library. It keeps nothing from call to call, so each call has a part of its own.
@@ -28,7 +23,7 @@ pub(super) struct LoadedProtocol {
     declared: DeclarationText,
     /// The names of all slots.
     fillable: Vec<&'static str>,
-    /// See [`LoadedProtocol::brief`].
+    /// See [`LoadedProtocol::facts`].
     last: Mutex<Option<Arc<(AnswerText, String)>>>,
 }
 
@@ -44,8 +39,6 @@ struct LibraryProtocol {
     make: BuildContext,
     /// Parts that no call uses.
     idle: Mutex<Vec<PartHandle>>,
-    /// It has no [`FL_ANSWER_BRIEF`].
-    verbose: AtomicBool,
 }
 
 impl LibraryProtocol {
@@ -94,7 +87,6 @@ impl LoadedProtocol {
             settings,
             make: make.clone(),
             idle: Mutex::default(),
-            verbose: AtomicBool::new(false),
         });
         let declared: DeclarationText =
             library.with(|part| part.json(&part.must(FL_DECLARE, "", &[], None, None)?))?;
@@ -146,7 +138,7 @@ impl LoadedProtocol {
         sent: &dyn AnyMessage,
     ) -> Result<Erased> {
         let (id, stream) = (client.id(), client.core().now.clone());
-        let brief = self.brief(spec, client)?;
+        let facts = self.facts(spec, client)?;
         let tensors = content(sent);
         let letter = [OutgoingMessage {
             from: id,
@@ -154,28 +146,13 @@ impl LoadedProtocol {
         }];
         self.library.with(|part| {
             let side = AnswerSide::new(client);
-            let (facts, text) = &*brief;
-            let verbose = &self.library.verbose;
-            if !verbose.load(Ordering::Relaxed) {
-                let stream = Some(&stream);
-                let answer = part.asking_if(FL_ANSWER_BRIEF, text, &letter, stream, &side)?;
-                if let Some(answer) = answer {
-                    return part.message_of(answer, spec.answer);
-                }
-                verbose.store(true, Ordering::Relaxed);
-            }
-            let text = serde_json::to_string(&ClientAnswerText {
-                facts: facts.clone(),
-                client: id,
-                key: stream.key(),
-            })?;
-            let answer = part.asking(FL_ANSWER, &text, &letter, None, &side)?;
+            let answer = part.asking(FL_ANSWER, &facts.1, &letter, Some(&stream), &side)?;
             part.message_of(answer, spec.answer)
         })
     }
 
     /// The facts for a client's answer, and their text: mostly those of the answer before.
-    fn brief(&self, spec: &ExchangeSpec, client: &Client) -> Result<Arc<(AnswerText, String)>> {
+    fn facts(&self, spec: &ExchangeSpec, client: &Client) -> Result<Arc<(AnswerText, String)>> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |(facts, _): &(AnswerText, String)| {
             let same_slot = |name: &&str| facts.filled.contains(*name) == client.has(name);

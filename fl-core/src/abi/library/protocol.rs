@@ -6,31 +6,29 @@ use super::object::Object;
 use super::remote_client::RemoteClient;
 use super::remote_server::RemoteServer;
 use crate::abi::ask::{
-    AnswerText, ClientAnswerText, ConflictText, ConflictsText, ErrorText, LeadText, SuitsText,
-    TaskText,
+    AnswerText, ConflictText, ConflictsText, ErrorText, LeadText, SuitsText, TaskText,
 };
 use crate::abi::declaration::DeclarationText;
 use crate::abi::marshal::content;
 use crate::abi::raw::*;
 use crate::client::ClientSide;
 use crate::{
-    Body, Client, ClientId, ExchangeSpec, Payload, Protocol, Request, RequiredInputs, Result,
-    Server, Stream,
+    Body, Client, ExchangeSpec, Payload, Protocol, Request, RequiredInputs, Result, Server,
 };
 use anyhow::{Context, bail};
 use std::sync::Arc;
 
 pub(super) struct OfProtocol {
     protocol: Box<dyn Protocol>,
-    /// The text of the last [`FL_ANSWER_BRIEF`], read.
-    brief: Option<(String, Arc<AnswerText>)>,
+    /// The text of the last [`FL_ANSWER`], read.
+    last: Option<(String, Arc<AnswerText>)>,
 }
 
 impl OfProtocol {
     pub fn new(protocol: Box<dyn Protocol>) -> Self {
         Self {
             protocol,
-            brief: None,
+            last: None,
         }
     }
 
@@ -43,37 +41,22 @@ impl OfProtocol {
         })
     }
 
-    fn answer(&self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
-        let ClientAnswerText { facts, client, key } = input.json()?;
-        self.answer_of(client, Stream::from_key(key), &facts.into(), input, host)
-    }
-
-    fn answer_brief(&mut self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
+    fn answer(&mut self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
         let text = input.text()?;
-        let facts = match &self.brief {
+        let facts = match &self.last {
             Some((known, facts)) if known == text => facts.clone(),
             _ => {
                 let facts: Arc<AnswerText> = Arc::new(input.json()?);
-                self.brief = Some((text.into(), facts.clone()));
+                self.last = Some((text.into(), facts.clone()));
                 facts
             }
         };
-        self.answer_of(input.sender(0)?, host.stream(), &facts, input, host)
-    }
-
-    fn answer_of(
-        &self,
-        client: ClientId,
-        stream: Stream,
-        facts: &Arc<AnswerText>,
-        input: &Input<'_>,
-        host: &Host<'_>,
-    ) -> Result<()> {
+        let (client, stream) = (input.sender(0)?, host.stream());
         let declared = self.protocol.declare();
         let request = ExchangeSpec::find(declared.specs(), &facts.label)?.request;
         let sent = input.message_of(0, request)?;
         let answer = Link::lend(host, |link| {
-            let remote = Box::new(RemoteClient::new(link, client, stream.clone(), facts));
+            let remote = Box::new(RemoteClient::new(link, client, stream.clone(), &facts));
             let mut client = Client(ClientSide::Elsewhere(remote));
             let needs = RequiredInputs::default();
             let request = Request::new(&facts.label, Payload::Here(&*sent), stream, needs);
@@ -133,9 +116,8 @@ impl Object for OfProtocol {
                 host.json(&slot.task.of(&task))?;
             }
             FL_LEAD => told(host, self.lead(input, host))?,
-            FL_ANSWER => told(host, self.answer(input, host))?,
-            FL_ANSWER_BRIEF => {
-                let answered = self.answer_brief(input, host);
+            FL_ANSWER => {
+                let answered = self.answer(input, host);
                 told(host, answered)?;
             }
             _ => return Ok(false),

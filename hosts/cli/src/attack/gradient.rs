@@ -59,7 +59,6 @@ pub struct GradientArgs {
 #[derive(Clone, Copy, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Labels {
-    #[value(alias = "told")]
     Given,
     Found,
 }

@@ -382,7 +382,7 @@ fn as_written(places: &Places, at: usize) -> bool {
     let mut out = places.left_out_in(&case);
     let whole = out.all(|path| match path.first() {
         Some(Step::Key(field)) => {
-            known.iter().any(|(name, _)| name == field) && !asks.contains(&field.as_str())
+            known.iter().any(|name| name == field) && !asks.contains(&field.as_str())
         }
         _ => true,
     });

@@ -16,23 +16,11 @@ fn unpacked(name: &str, dir: &Path) -> PathBuf {
 }
 
 /// Every library that is kept, with an aggregator in it: name, part, answer to `INBOX`.
-const KEPT: [(&str, &str, &str); 3] = [
-    (
-        "c-2",
-        "c-mean",
-        r#"{"kind":"params","tensors":{"w":[2.5,0.8]}}"#,
-    ),
-    (
-        "c-3",
-        "c-mean",
-        r#"{"kind":"params","tensors":{"w":[2.5,0.8]}}"#,
-    ),
-    (
-        "rust-3",
-        "golden-mean",
-        r#"{"dropped":0.0,"kind":"params","tensors":{"w":[2,1.2]}}"#,
-    ),
-];
+const KEPT: [(&str, &str, &str); 1] = [(
+    "c-1",
+    "c-mean",
+    r#"{"kind":"params","tensors":{"w":[2.5,0.8]}}"#,
+)];
 
 const INBOX: &str = r#"{"messages": [{"from": 0, "weight": 1, "tensors": {"w": [1, 2]}},
                                      {"from": 1, "weight": 3, "tensors": {"w": [3, 0.4]}}]}"#;
@@ -76,27 +64,4 @@ fn exact_libraries_of_every_interface_still_answer() {
         ];
         json(dir, &[&run[..], &["--set", &aggregator]].concat());
     }
-}
-
-#[test]
-fn exact_a_kept_protocol_runs_with_a_message_of_its_own() {
-    let dir = tempfile::tempdir().unwrap();
-    let library = unpacked("rust-3", dir.path()).display().to_string();
-    for (at, isolate) in [&["--isolate=false"][..], &[]].into_iter().enumerate() {
-        let (spec, folder) = (quick("solo"), format!("run-{at}"));
-        let run = [
-            "run", &spec, "--json", "--out", &folder, "--plugin", &library,
-        ];
-        let protocol = ["--set", "protocol={use: golden-count}", "--set", "parts={}"];
-        let outcome = json(dir.path(), &[&run[..], &protocol, isolate].concat());
-        let metrics = &outcome["metrics"];
-        // three rounds with the 1000 examples of five clients
-        assert_eq!(metrics["examples"], 3000.0, "{outcome}");
-        assert_eq!(metrics["answers"], 3.0, "{outcome}");
-    }
-    let plan = ["plan", &quick("solo"), "--plugin", &library];
-    let protocol = ["--set", "protocol={use: golden-count}", "--set", "parts={}"];
-    let plan = out(dir.path(), &[&plan[..], &protocol].concat());
-    // two numbers of four bytes, which only the library knows
-    assert!(plan.contains("golden-sizes 8"), "{plan}");
 }

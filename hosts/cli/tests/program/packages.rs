@@ -133,7 +133,7 @@ fn exact_a_package_is_found_pinned_and_resumed() {
     for text in [
         "package: fl-mine",
         "version: 0.1.0",
-        "interface: 3",
+        "interface: 1",
         &sha256,
     ] {
         assert!(lock.contains(text), "{lock}");
