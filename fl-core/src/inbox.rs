@@ -326,7 +326,7 @@ impl dyn AnyInbox {
 
 impl Inbox<Params> {
     /// Calls `f` with the clients' tensors of this name, in client order.
-    fn tensor<T>(&self, name: &str, f: impl FnOnce(&[&[f32]]) -> T) -> T {
+    pub fn tensor<T>(&self, name: &str, f: impl FnOnce(&[&[f32]]) -> T) -> T {
         let sent: Vec<_> = self
             .0
             .iter()
@@ -408,19 +408,6 @@ impl Inbox<Params> {
     pub fn weighted_mean(&self, weights: &[f64], exec: &dyn Executor) -> Params {
         self.per_tensor(|sent| kernels::weighted_mean(sent, weights, exec))
     }
-
-    /// As [`Inbox::weighted_mean`], exact: each number is the rounded exact mean
-    /// ([`exact_weighted_mean`](crate::exact_weighted_mean)).
-    ///
-    /// # Errors
-    /// If a weight is neither 0 nor from 2^-800 to 2^800.
-    pub fn exact_mean(&self, weights: &[f64], exec: &dyn Executor) -> Result<Params> {
-        let mean = |(name, first): (&String, &ArrayD<f32>)| {
-            let mean = self.tensor(name, |sent| crate::exact_weighted_mean(sent, weights, exec))?;
-            Ok((name.clone(), ArrayD::from_shape_vec(first.raw_dim(), mean)?))
-        };
-        self.0[0].body.0.iter().map(mean).collect()
-    }
 }
 
 /// Runs work with the same bits for any division of it. Hosts bring threads; parts never start any.
@@ -433,7 +420,7 @@ pub trait Executor: Send + Sync {
 impl dyn Executor + '_ {
     /// As [`Executor::chunks`]. One chunk runs on the thread that calls: waking another takes longer
     /// than most of them.
-    pub(crate) fn each_chunk(
+    pub fn each_chunk(
         &self,
         data: &mut [f32],
         size: usize,

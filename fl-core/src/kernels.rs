@@ -215,6 +215,8 @@ fn standard(tensor: ArrayD<f32>) -> Vec<f32> {
 /// Declares a loop that is compiled twice, for the baseline and for AVX2, and chosen at run time.
 /// The compiler never fuses a multiplication with an addition by itself, so both give the same
 /// bits.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! twice {
     ($(#[$doc:meta])* fn $name:ident[$($generic:tt)*]($($arg:ident: $ty:ty),*) $body:block) => {
         $(#[$doc])*
@@ -235,8 +237,6 @@ macro_rules! twice {
         }
     };
 }
-pub(crate) use twice;
-
 twice! {
     /// `sums += weight * sent`
     fn add_scaled[T: Copy + Into<f64>](sums: &mut [f64], sent: &[T], weight: f64) {

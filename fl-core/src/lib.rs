@@ -5,7 +5,6 @@ pub mod augment;
 mod client;
 mod data;
 mod error;
-mod exact_mean;
 mod exchange;
 mod host;
 mod huge_pages;
@@ -35,7 +34,6 @@ pub use data::*;
 
 pub use client::{Client, ClientState};
 pub use error::*;
-pub use exact_mean::{ExactMeanOfParams, exact_weighted_mean};
 pub use exchange::*;
 pub use host::*;
 pub use huge_pages::HugePages;

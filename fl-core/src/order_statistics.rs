@@ -2,7 +2,7 @@
 //! any order of the clients.
 
 use crate::Executor;
-use crate::kernels::twice;
+use crate::twice;
 use std::ops::Range;
 use std::sync::OnceLock;
 

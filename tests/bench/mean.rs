@@ -5,7 +5,8 @@
 
 use criterion::{BatchSize, Bencher, Criterion, Throughput, criterion_group, criterion_main};
 use fl_core::message::Params;
-use fl_core::{ClientMessage, ExactMeanOfParams, Executor, Fold, Inbox, MeanOfParams, Serial};
+use fl_core::{ClientMessage, Executor, Fold, Inbox, MeanOfParams, Serial};
+use fl_plugin_averaging::{ExactMeanOfParams, exact_mean};
 use ndarray::{ArrayD, IxDyn};
 use std::hint::black_box;
 use std::time::Duration;
@@ -96,10 +97,10 @@ fn mean(c: &mut Criterion) {
             b.iter(|| black_box(inbox.weighted_mean(&weights, &Serial)))
         });
         group.bench_function("exact, all", |b| {
-            b.iter(|| black_box(inbox.exact_mean(&weights, &Threads).expect("a mean")))
+            b.iter(|| black_box(exact_mean(&inbox, &weights, &Threads).expect("a mean")))
         });
         group.bench_function("exact", |b| {
-            b.iter(|| black_box(inbox.exact_mean(&weights, &Serial).expect("a mean")))
+            b.iter(|| black_box(exact_mean(&inbox, &weights, &Serial).expect("a mean")))
         });
         group.bench_function("fold", |b| fold::<MeanOfParams>(b, &inbox));
         group.bench_function("exact fold", |b| fold::<ExactMeanOfParams>(b, &inbox));

@@ -1,7 +1,11 @@
 #![doc = include_str!("../README.md")]
 
+mod exact_mean;
+
+pub use exact_mean::{ExactMeanOfParams, exact_mean};
+
 use fl_core::prelude::*;
-use fl_core::{ExactMeanOfParams, MeanOfParams, Weigh};
+use fl_core::{MeanOfParams, Weigh};
 
 choices! {
     /// How a mean is summed.
@@ -34,7 +38,7 @@ impl Aggregator for Mean {
         let weights: Vec<f64> = inbox.iter().map(|mail| mail.weight).collect();
         match self.sum {
             Sum::F64 => Ok(inbox.weighted_mean(&weights, &*round.exec)),
-            Sum::Exact => inbox.exact_mean(&weights, &*round.exec),
+            Sum::Exact => exact_mean(inbox, &weights, &*round.exec),
         }
     }
     fn fold(&self, _: &Round) -> Option<Box<dyn Fold<Params, Params>>> {

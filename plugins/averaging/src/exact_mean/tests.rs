@@ -1,6 +1,5 @@
 use super::*;
-use crate::message::Params;
-use crate::{ClientMessage, Draws, Fold, Serial, Stream};
+use fl_core::{Draws, Serial};
 use num_rational::BigRational;
 
 fn exact(x: f64) -> BigRational {

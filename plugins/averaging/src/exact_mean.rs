@@ -11,9 +11,9 @@ mod fold;
 
 pub use fold::ExactMeanOfParams;
 
-use crate::kernels::twice;
-use crate::{Executor, Result};
-use anyhow::ensure;
+use fl_core::prelude::*;
+use fl_core::{Executor, twice};
+use ndarray::ArrayD;
 use std::collections::BTreeMap;
 use xsum::{Xsum, XsumSmall};
 
@@ -637,17 +637,27 @@ fn enclosed(
     Some(())
 }
 
+/// Returns the exact mean of parameters, weighted by `weights` (one per message, in order): each
+/// number is the mean without rounding on the way, rounded once to the nearest f32.
+///
+/// # Errors
+/// If a weight is neither 0 nor from 2^-700 to 2^700.
+pub fn exact_mean(inbox: &Inbox<Params>, weights: &[f64], exec: &dyn Executor) -> Result<Params> {
+    let mean = |(name, first): (&String, &ArrayD<f32>)| {
+        let mean = inbox.tensor(name, |sent| exact_weighted_mean(sent, weights, exec))?;
+        Ok((name.clone(), ArrayD::from_shape_vec(first.raw_dim(), mean)?))
+    };
+    let first = inbox.iter().next().context("an inbox has a message")?;
+    first.body.0.iter().map(mean).collect()
+}
+
 /// Returns the exact mean `sum_k weights[k] * sent[k][i] / sum_k weights[k]`, rounded once to the
 /// nearest f32. All of `sent` have one length. The mean of numbers with NaN, or with both
 /// infinities, is NaN.
 ///
 /// # Errors
 /// If a weight is neither 0 nor from 2^-700 to 2^700.
-pub fn exact_weighted_mean(
-    sent: &[&[f32]],
-    weights: &[f64],
-    exec: &dyn Executor,
-) -> Result<Vec<f32>> {
+fn exact_weighted_mean(sent: &[&[f32]], weights: &[f64], exec: &dyn Executor) -> Result<Vec<f32>> {
     let mut out = vec![0.0; sent.first().map_or(0, |s| s.len())];
     let counts = |(_, weight): &(&[f32], f64)| *weight != 0.0;
     let counted = sent.iter().copied().zip(weights.iter().copied());
