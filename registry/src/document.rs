@@ -120,6 +120,22 @@ impl Document {
         &self.file
     }
 
+    /// Something wrong with the value at `path`, found after the document was read.
+    pub fn mistake_at(&self, path: &[Step], text: impl Into<String>) -> Mistake {
+        let start = SourcePosition::Text { line: 1, column: 1 };
+        Mistake {
+            file: self.file.clone(),
+            place: self
+                .root
+                .as_ref()
+                .map_or(start, |root| root.place(path, false)),
+            path: path.to_vec(),
+            text: text.into(),
+            part: None,
+            at: (path.to_vec(), false),
+        }
+    }
+
     /// Reads a document that is no spec as these settings. `what` says what such a document is.
     ///
     /// # Errors

@@ -1,9 +1,10 @@
 //! `fl check`, `fl list`, `fl inspect`, `fl data list`, `fl data show`.
 
 use crate::{DataDir, Done, Failure, SpecDataArgs, inspect_topics, print, say, width};
+use fl_core::settings::Step;
 use fl_core::{PartDecl, Role};
 use fl_data::Overview;
-use fl_registry::{Catalogue, columns};
+use fl_registry::{Catalogue, Mistakes, columns};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -11,14 +12,25 @@ pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogu
     let mut wrong = Vec::new();
     let mut lines = Vec::new();
     for path in specs {
-        match fl_engine::check(&fl_engine::parse(path)?.set(set), catalogue)? {
+        let document = fl_engine::parse(path)?.set(set);
+        match fl_engine::check(&document, catalogue)? {
             Ok(spec) => {
+                let dir = fl_data::data_dir(None);
+                let mut note = |text: &str| say(format_args!("note: {}: {text}", path.display()));
+                if let Err(error) = fl_engine::note_data(&spec, &dir, &mut note) {
+                    let text = format!("{error:#}");
+                    let text = text.trim_start_matches("data: ");
+                    wrong.push(Mistakes(vec![
+                        document.mistake_at(&[Step::Key("data".into())], text),
+                    ]));
+                    continue;
+                }
                 lines.push(format!("{}: fine", path.display()));
-                if let Some(missing) = spec.data.missing(&fl_data::data_dir(None)) {
-                    say(format_args!("note: {}: {missing}", path.display()));
+                if let Some(missing) = spec.data.missing(&dir) {
+                    note(&missing);
                 }
                 if let Some(why) = fl_engine::ledger_fault(&spec) {
-                    say(format_args!("note: {}: {why}", path.display()));
+                    note(&why);
                 }
             }
             Err(mistakes) => wrong.push(mistakes),

@@ -8,14 +8,15 @@ use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split, fr
 use crate::public::{Public, PublicFrom};
 use crate::ranges::check_ranges;
 use crate::section::DataSpec;
-use crate::shared_rows::{RowHash, digest_of_rows, hashes, row_hashes};
+use crate::shared_rows::{
+    RowHash, RowSet, digest_of_rows, hashes, overlaps, owned_twice, row_hashes,
+};
 use crate::split::{Groups, by_file, by_user, extremes, split};
 use crate::split_spec::Split;
 use crate::undersampled::{self, Undersampled, Undersampler};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::{Examples, Inputs, Labels, PrivacyEvent, Samples, Stream, Task};
-use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -47,6 +48,9 @@ pub struct Assembled {
     /// Warnings about an extreme split. They disclose how much a client has, so they are not
     /// shown in runs with an accountant.
     pub uneven: Vec<String>,
+    /// As `notes`, but they tell of single rows, such as one that is a test row too. Runs with an
+    /// accountant do not show them.
+    pub hidden_notes: Vec<String>,
     /// What a user should know before a run: what was inferred from the rows, what is missing.
     pub notes: Vec<String>,
     /// Properties inferred from all rows of the clients: kinds of columns, categories,
@@ -125,9 +129,9 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     let mut same = others.iter();
     let shared = same.find_map(|public| spec.set.shared_source(public, dir));
     let compared = !others.is_empty() && shared.is_none();
-    let (mut own_rows, rows_shared) = (HashSet::new(), Cell::new(false));
-    // by the id of a row
-    let (mut own_hashes, mut tested) = (Vec::new(), Vec::new());
+    // published test rows of a set may equal its training rows by chance
+    let looks = spec.set.of_a_user() || !others.is_empty();
+    let (mut seen, mut hashed) = (SeenRows::default(), SeenRows::default());
     let Set {
         train,
         test,
@@ -136,28 +140,32 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         sources,
         mut classes,
         columns,
-        notes,
+        mut notes,
         inferred,
-        twice,
+        mut hidden_notes,
     } = load_seen(
         &spec.set,
         dir,
         spec.normalise.as_ref(),
         &mut |rows, test| {
-            if compared {
-                own_rows = hashes(rows).collect();
+            if looks {
+                (seen.own, seen.tested) = (hashes(rows).collect(), hashes(test).collect());
             }
             if identify {
-                own_hashes = row_hashes(rows);
-                // published test rows of a set may equal its training rows by chance
+                hashed.own = row_hashes(rows);
                 if spec.set.of_a_user() {
-                    tested = row_hashes(test);
+                    hashed.tested = row_hashes(test);
                 }
             }
         },
     )
     .and_then(numbered)?;
+    let own_rows = RowSet::of(seen.own.iter().copied());
+    let of_tests = inferred.iter().any(|found| found.of_test_rows);
     let mut inferred: Vec<String> = inferred.into_iter().map(|found| found.text).collect();
+    if spec.set.of_a_user() && !of_tests && own_rows.count(seen.tested.iter().copied()) > 0 {
+        inferred.push("rows of the clients' files are test rows as well".into());
+    }
     if let Some(order) = spec.class_order.as_ref().filter(|_| !classes.is_empty()) {
         classes = order.iter().map(|old| classes[*old].clone()).collect();
     }
@@ -167,21 +175,27 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     let mut train = first(train, spec.limit.train)?;
     let mut test = first(test, spec.limit.test)?;
 
-    // of each other set, in the order of loading
-    let other_hashes = RefCell::new(Vec::<Vec<RowHash>>::new());
+    // of the other sets
+    let others_seen = RefCell::new((Vec::new(), Vec::new(), Vec::new()));
     let mut taken = Taken::default();
     let public = match &spec.public {
         Some(how) => {
             // labels that are not used need not have the same classes
             let other = |set: &SetSpec| {
+                let mut others = others_seen.borrow_mut();
                 let loaded = load_seen(set, dir, normalise.as_ref(), &mut |rows, _| {
-                    let both = compared && hashes(rows).any(|row| own_rows.contains(&row));
-                    rows_shared.set(both || rows_shared.get());
+                    others.0.push(hashes(rows).collect());
                     if identify {
-                        other_hashes.borrow_mut().push(row_hashes(rows));
+                        others.1.push(row_hashes(rows));
                     }
                 });
                 let loaded = loaded.context("the public set")?;
+                let found =
+                    |note: &&String| loaded.inferred.iter().any(|found| found.text == **note);
+                let form = loaded.notes.iter().filter(|note| !found(note));
+                others
+                    .2
+                    .extend(form.map(|note| format!("public samples: {note}")));
                 if how.labelled {
                     numbered(loaded)
                 } else {
@@ -197,6 +211,24 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     };
     ensure!(!train.is_empty(), "no samples are left for the clients");
     ensure!(!test.is_empty(), "no samples are left to test with");
+
+    let public_notes;
+    (seen.others, hashed.others, public_notes) = others_seen.into_inner();
+    notes.extend(public_notes);
+    let mut twice = None;
+    if looks && !matches!(spec.split(), Split::Own) {
+        let how = spec.public.as_ref();
+        let from = match how.map(|how| &how.from) {
+            Some(PublicFrom::Tabular) => &seen.own,
+            _ => &seen.tested,
+        };
+        let tested = of_ids(test.samples.ids(), from);
+        let open = how.map_or(Vec::new(), |how| seen.public(how, &taken));
+        let own = of_ids(train.samples.ids(), &seen.own);
+        twice = owned_twice(&seen.own, &sources);
+        let of = origins(&train, &sources);
+        hidden_notes.extend(overlaps((&own, &of), &tested, &open, twice.as_ref()));
+    }
 
     let (number, name) = (spec.clients(), spec.set.name());
     let mut uneven = Vec::new();
@@ -218,7 +250,7 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     if let Some(what) = shared {
         inferred.push(format!("{what} is the clients' and public as well"));
     }
-    if rows_shared.get() {
+    if compared && own_rows.count(seen.others.iter().flatten().copied()) > 0 {
         inferred.push(format!(
             "rows of `{name}` are the clients' and public as well"
         ));
@@ -241,25 +273,14 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     };
     let mut clients: Vec<Examples> = parts.clients.iter().map(|rows| train.pick(rows)).collect();
     let identity = identify.then(|| {
-        let of = |ids: &[u32], all: &[RowHash]| ids.iter().map(|id| all[*id as usize]).collect();
         let clients = clients.iter();
         let clients = clients
-            .map(|own| of(own.samples.ids(), &own_hashes))
+            .map(|own| of_ids(own.samples.ids(), &hashed.own))
             .collect();
-        let others = other_hashes.borrow();
-        let mut open: Vec<RowHash> = match spec.public.as_ref().map(|how| &how.from) {
-            None | Some(PublicFrom::HalfOfTest) => Vec::new(),
-            Some(PublicFrom::Set(_)) => of(&taken.whole, &others[0]),
-            Some(_) => of(&taken.whole, &own_hashes),
-        };
-        if let Some(mixed) = others.last().filter(|_| !taken.mixed.is_empty()) {
-            open.extend::<Vec<RowHash>>(of(&taken.mixed, mixed));
-        }
-        open.extend(&tested);
-        RowIdentity {
-            clients,
-            public: open,
-        }
+        let public = spec.public.as_ref();
+        let mut public = public.map_or(Vec::new(), |how| hashed.public(how, &taken));
+        public.extend(&hashed.tested);
+        RowIdentity { clients, public }
     });
     let mut client_validation = vec![];
     if spec.validation != 0.0 {
@@ -293,8 +314,9 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         columns,
         notes,
         uneven,
+        hidden_notes,
         inferred,
-        digest: identify.then(|| fl_core::hex(&digest_of_rows(own_hashes))),
+        digest: identify.then(|| fl_core::hex(&digest_of_rows(hashed.own))),
         identity,
         normalise,
         inherited: Vec::new(),
@@ -374,6 +396,49 @@ struct Taken {
     whole: Vec<u32>,
     /// Of those of `mix`.
     mixed: Vec<u32>,
+}
+
+/// The hashes of rows by their ids.
+struct SeenRows<H> {
+    /// Of the clients' set.
+    own: Vec<H>,
+    /// Of its test rows.
+    tested: Vec<H>,
+    /// Of each other set, in the order of loading.
+    others: Vec<Vec<H>>,
+}
+
+impl<H> Default for SeenRows<H> {
+    fn default() -> Self {
+        Self {
+            own: Vec::new(),
+            tested: Vec::new(),
+            others: Vec::new(),
+        }
+    }
+}
+
+impl<H: Copy> SeenRows<H> {
+    /// Those of the public samples; none if the rows that they were taken from have no hashes.
+    fn public(&self, how: &Public, taken: &Taken) -> Vec<H> {
+        let from = match how.from {
+            PublicFrom::HalfOfTest => &self.tested,
+            PublicFrom::Set(_) => &self.others[0],
+            _ => &self.own,
+        };
+        let mut all = match from.is_empty() {
+            true => Vec::new(),
+            false => of_ids(&taken.whole, from),
+        };
+        if let Some(mixed) = self.others.last().filter(|_| !taken.mixed.is_empty()) {
+            all.extend(of_ids(&taken.mixed, mixed));
+        }
+        all
+    }
+}
+
+fn of_ids<H: Copy>(ids: &[u32], all: &[H]) -> Vec<H> {
+    ids.iter().map(|id| all[*id as usize]).collect()
 }
 
 /// Takes the public rows out of the training or test rows, or from the set that `other` loads.

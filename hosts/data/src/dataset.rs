@@ -126,8 +126,9 @@ pub struct Rows {
     /// Properties inferred from all rows of the clients: kinds of columns, categories,
     /// classes, means. Observers of a run see some of them.
     pub inferred: Vec<Inferred>,
-    /// A row that two sources have: it is not one client's alone.
-    pub twice: Option<String>,
+    /// As `notes`, where no observer of a run sees anything of it: a run with an accountant does
+    /// not show them.
+    pub hidden_notes: Vec<String>,
 }
 
 /// Something that a set took from the clients' own rows.
@@ -171,7 +172,7 @@ impl Rows {
             columns: Vec::new(),
             notes: Vec::new(),
             inferred: Vec::new(),
-            twice: None,
+            hidden_notes: Vec::new(),
         }
     }
 }

@@ -111,6 +111,11 @@ impl SetSpec {
         self.rows.get()?.as_ref().ok()
     }
 
+    /// Have its rows been read?
+    pub(crate) fn is_read(&self) -> bool {
+        self.once_read().is_some()
+    }
+
     /// How many files with training rows it names, for `split: by-file`.
     pub fn sources(&self) -> Option<usize> {
         self.set.sources()

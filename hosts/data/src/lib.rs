@@ -52,7 +52,7 @@ pub use overview::{Overview, Share};
 pub use public::{Mix, Public, PublicFrom};
 pub use ranges::check_ranges;
 pub use section::{DataSpec, Limit};
-pub use shared_rows::{RowHash, digest_of_rows, owned_twice, row_hashes, share_a_row};
+pub use shared_rows::{RowHash, digest_of_rows, row_hashes, shared_rows};
 pub use split_spec::{MAX_CLIENTS, Split};
 pub use undersampled::Undersampled;
 

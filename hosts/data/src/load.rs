@@ -31,8 +31,8 @@ pub struct Set {
     /// Properties inferred from all rows of the clients: kinds of columns, categories,
     /// classes, means. Observers of a run see some of them.
     pub inferred: Vec<Inferred>,
-    /// A row that two sources have: it is not one client's alone.
-    pub twice: Option<String>,
+    /// As `notes`, for runs without an accountant: see [`Rows::hidden_notes`].
+    pub hidden_notes: Vec<String>,
 }
 
 /// Reads the set from its folder in `dir`, or makes it, with `normalise` instead of its own
@@ -63,7 +63,7 @@ pub(crate) fn load_seen(
         columns,
         mut notes,
         mut inferred,
-        twice,
+        hidden_notes,
     } = set.rows(dir)?;
     see(
         &Samples::all(train.0.clone()),
@@ -116,7 +116,7 @@ pub(crate) fn load_seen(
         columns,
         notes,
         inferred,
-        twice,
+        hidden_notes,
     })
 }
 

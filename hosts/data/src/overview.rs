@@ -84,7 +84,7 @@ impl Overview {
                 .map(|public| (public.samples.len(), public.labelled.is_some())),
             test: counts(&data.test),
             tested: data.test.len(),
-            notes: [&data.notes[..], &data.uneven].concat(),
+            notes: [&data.notes[..], &data.hidden_notes, &data.uneven].concat(),
         }
     }
 

@@ -125,6 +125,23 @@ impl DataSpec {
         self.split.clone().unwrap_or_else(own)
     }
 
+    /// Have all its rows been read? The check of a spec reads a user's own files.
+    pub fn is_read(&self) -> bool {
+        self.sets().all(SetSpec::is_read)
+    }
+
+    /// Says that clients get no row, where the numbers of rows and clients suffice to know it.
+    pub fn idle_clients(&self) -> Option<String> {
+        let (rows, _) = self.limit.of(self.set.facts().rows?);
+        let clients = self.clients();
+        let idle = clients
+            .checked_sub(rows)
+            .filter(|idle| *idle > 0 && self.deals())?;
+        Some(format!(
+            "{idle} or more of {clients} clients own no sample: there are {rows} training rows"
+        ))
+    }
+
     /// Does it deal rows, or users, to the clients at random? One less would deal all of them anew.
     pub fn deals(&self) -> bool {
         match self.split() {

@@ -3,21 +3,17 @@
 use crate::dataset::Source;
 use fl_core::{Inputs, Samples};
 use sha2::{Digest, Sha256};
-use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hasher};
+use std::collections::HashMap;
 
 /// The hash of a row.
 pub type RowHash = [u8; 32];
 
-/// Writes a row as it was decoded into `bytes`: its numbers that are not 0, and their places. Labels
-/// and the scale of bytes do not count.
-fn encode(inputs: &Inputs, row: usize, (room, bytes): &mut (Vec<f32>, Vec<u8>)) {
-    // all of a row at once: a hasher takes longer for many small pieces
-    bytes.clear();
+/// Calls `add` with each number of a row that is not 0, and its place: 32 bits each. Labels and the
+/// scale of bytes do not count. `room` is for the numbers.
+fn numbers(inputs: &Inputs, row: usize, room: &mut Vec<f32>, mut add: impl FnMut(u64)) {
     let mut add = |at: usize, value: f32| {
         if value != 0.0 {
-            let number = (at as u64) << 32 | u64::from(value.to_bits());
-            bytes.extend(number.to_le_bytes());
+            add((at as u64) << 32 | u64::from(value.to_bits()));
         }
     };
     match inputs {
@@ -48,26 +44,32 @@ fn encode(inputs: &Inputs, row: usize, (room, bytes): &mut (Vec<f32>, Vec<u8>)) 
     }
 }
 
-/// The hash of each row, in order.
+/// The hash of each row, in order. It is fast, and not one that is safe against a forger.
 pub(crate) fn hashes(samples: &Samples) -> impl Iterator<Item = u64> + '_ {
-    let mut room = Default::default();
+    let mut room = Vec::new();
     let ids = samples.ids().iter();
     ids.map(move |id| {
-        encode(samples.inputs(), *id as usize, &mut room);
-        let mut hash = DefaultHasher::new();
-        hash.write(&room.1);
-        hash.finish()
+        let mut hash = 0x243f_6a88_85a3_08d3_u64;
+        numbers(samples.inputs(), *id as usize, &mut room, |number| {
+            let wide = u128::from(hash.rotate_left(29) ^ number) * 0x9e37_79b9_7f4a_7c15;
+            hash = (wide as u64) ^ (wide >> 64) as u64;
+        });
+        hash
     })
 }
 
 /// The SHA-256 of each row as it was decoded, in order: rows of files with another name, packing or
 /// format have the same.
 pub fn row_hashes(samples: &Samples) -> Vec<RowHash> {
-    let mut room = Default::default();
+    let (mut room, mut bytes) = (Vec::new(), Vec::new());
     let ids = samples.ids().iter();
     ids.map(|id| {
-        encode(samples.inputs(), *id as usize, &mut room);
-        Sha256::digest(&room.1).into()
+        // all of a row at once: a hasher takes longer for many small pieces
+        bytes.clear();
+        numbers(samples.inputs(), *id as usize, &mut room, |number| {
+            bytes.extend(number.to_le_bytes());
+        });
+        Sha256::digest(&bytes).into()
     })
     .collect()
 }
@@ -81,29 +83,87 @@ pub fn digest_of_rows(mut rows: Vec<RowHash>) -> [u8; 32] {
     all.finalize().into()
 }
 
-/// Is a row of `one` a row of `other` too? Memory grows with the rows of the smaller only.
-pub fn share_a_row(one: &Samples, other: &Samples) -> bool {
-    let (few, many) = match one.len() < other.len() {
-        true => (one, other),
-        false => (other, one),
-    };
-    let few: HashSet<u64> = hashes(few).collect();
-    !few.is_empty() && hashes(many).any(|row| few.contains(&row))
+/// How many rows of `rows` are rows of `others` too.
+pub fn shared_rows(rows: &Samples, others: &Samples) -> usize {
+    RowSet::of(hashes(others)).count(hashes(rows))
 }
 
-/// The first two of these sources that have a row in common.
-pub fn owned_twice<'a>(train: &Samples, sources: &'a [Source]) -> Option<(&'a str, &'a str)> {
+/// Rows by their hashes, in order.
+pub(crate) struct RowSet(Vec<u64>);
+
+impl RowSet {
+    pub(crate) fn of(rows: impl Iterator<Item = u64>) -> Self {
+        let mut rows: Vec<u64> = rows.collect();
+        rows.sort_unstable();
+        rows.dedup();
+        Self(rows)
+    }
+
+    /// How many of `rows` are in the set.
+    pub(crate) fn count(&self, rows: impl Iterator<Item = u64>) -> usize {
+        rows.filter(|row| self.0.binary_search(row).is_ok()).count()
+    }
+}
+
+/// Says which rows stand in two places, by the hashes of the test and the public rows and of the
+/// clients' own, each with its source; `None` if none do. `twice` is what [`owned_twice`] says.
+pub(crate) fn overlaps(
+    (own, sources): (&[u64], &[usize]),
+    tested: &[u64],
+    public: &[u64],
+    twice: Option<&String>,
+) -> Option<String> {
+    let [of_own, of_tests] = [own, tested].map(|rows| RowSet::of(rows.iter().copied()));
+    let count = |rows: &[u64], what: &str, of: &RowSet, others: &str| {
+        let shared = of.count(rows.iter().copied());
+        (shared > 0).then(|| format!("{shared} of {} {what} rows are {others} too", rows.len()))
+    };
+    let all = [
+        count(tested, "test", &of_own, "rows of the clients"),
+        count(public, "public", &of_own, "rows of the clients"),
+        count(public, "public", &of_tests, "test rows"),
+    ];
+    let mut all: Vec<String> = all.into_iter().flatten().collect();
+    all.extend(twice.cloned());
+    let mut once: Vec<(u64, usize)> = own.iter().copied().zip(sources.iter().copied()).collect();
+    once.sort_unstable();
+    once.dedup();
+    let (rows, repeated) = (own.len(), own.len() - once.len());
+    if !all.is_empty() && 10 * repeated > rows {
+        all.push(format!(
+            "{repeated} of the clients' {rows} rows repeat another, so rows may be equal by chance"
+        ));
+    }
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// Says which rows are in two of these sources, by the hashes of all rows; `None` if none are.
+pub(crate) fn owned_twice(rows: &[u64], sources: &[Source]) -> Option<String> {
+    if sources.len() < 2 {
+        return None;
+    }
     let owners = sources
         .iter()
         .enumerate()
         .flat_map(|(at, source)| std::iter::repeat_n(at, source.rows));
     let mut seen: HashMap<u64, usize> = HashMap::new();
-    let mut both = hashes(train).zip(owners).filter_map(|(row, owner)| {
-        let first = *seen.entry(row).or_insert(owner);
-        (first != owner).then_some((first, owner))
-    });
-    let (first, again) = both.next()?;
-    Some((&sources[first].name, &sources[again].name))
+    let mut pairs: HashMap<(usize, usize), usize> = HashMap::new();
+    for (row, owner) in rows.iter().zip(owners) {
+        let first = *seen.entry(*row).or_insert(owner);
+        if first != owner {
+            *pairs.entry((first, owner)).or_default() += 1;
+        }
+    }
+    let ((first, again), shared) = pairs.iter().min()?;
+    let [first, again] = [first, again].map(|at| &sources[*at].name);
+    let all: usize = pairs.values().sum();
+    let more = match pairs.len() {
+        1 => String::new(),
+        _ => format!("; {all} rows in all are of more than one client"),
+    };
+    Some(format!(
+        "{shared} of the rows of {again} are rows of {first} too{more}"
+    ))
 }
 
 #[cfg(test)]
@@ -146,10 +206,10 @@ mod tests {
             dense(&[5.0, 5.0, -0.0, 1.0]),
         ];
         for one in &all {
-            assert!(share_a_row(&numbers, one) && share_a_row(one, &numbers));
-            assert!(!share_a_row(one, &dense(&[1.0, 0.0])), "places count");
+            assert!(shared_rows(&numbers, one) == 1 && shared_rows(one, &numbers) == 1);
+            assert_eq!(shared_rows(one, &dense(&[1.0, 0.0])), 0, "places count");
             // only what a view shows
-            assert!(!share_a_row(&numbers.pick(&[1]), one));
+            assert_eq!(shared_rows(&numbers.pick(&[1]), one), 0);
         }
         let (both, turned) = (dense(&[0.0, 1.0, 3.0, 4.0]), dense(&[3.0, 4.0, -0.0, 1.0]));
         let other = sparse(&[0, 1, 3], &[1, 0, 1], &[1.0, 3.0, 4.0]);
@@ -164,7 +224,7 @@ mod tests {
         ] {
             assert_ne!(digest(&both), digest(&dense(rows)));
         }
-        assert!(!share_a_row(&numbers, &dense(&[])));
+        assert_eq!(shared_rows(&numbers, &dense(&[])), 0);
     }
 
     #[test]
@@ -177,8 +237,39 @@ mod tests {
             rows.iter().enumerate().map(name).collect()
         };
         let rows = dense(&[1.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 4.0]);
-        assert_eq!(owned_twice(&rows, &sources(&[2, 2])), None);
-        assert_eq!(owned_twice(&rows, &sources(&[2, 1, 1])), Some(("1", "2")));
-        assert_eq!(owned_twice(&rows, &sources(&[1, 3])), Some(("0", "1")));
+        let rows: Vec<u64> = hashes(&rows).collect();
+        let twice = |of: &[usize]| owned_twice(&rows, &sources(of)).unwrap_or_default();
+        assert_eq!(twice(&[2, 2]), "");
+        assert_eq!(twice(&[2, 1, 1]), "1 of the rows of 2 are rows of 1 too");
+        assert_eq!(twice(&[1, 3]), "1 of the rows of 1 are rows of 0 too");
+        assert_eq!(
+            twice(&[1, 1, 1, 1]),
+            "1 of the rows of 1 are rows of 0 too; 2 rows in all are of more than one client"
+        );
+    }
+
+    #[test]
+    fn rows_in_two_places_are_counted_and_chance_is_named() {
+        let own = (&[1, 2, 3][..], &[0; 3][..]);
+        assert_eq!(overlaps(own, &[4, 5], &[6], None), None);
+        assert_eq!(
+            overlaps(own, &[3, 3, 5], &[5, 2], None).unwrap(),
+            "2 of 3 test rows are rows of the clients too; 1 of 2 public rows are rows of the clients too; \
+             1 of 2 public rows are test rows too"
+        );
+        let discrete = (&[1, 1, 2, 2][..], &[0; 4][..]);
+        let said = overlaps(discrete, &[1], &[], None).unwrap();
+        assert!(
+            said.ends_with(
+                "2 of the clients' 4 rows repeat another, so rows may be equal by chance"
+            )
+        );
+        // a file and its copy are no chance
+        let copies = (&[1, 2, 1, 2][..], &[0, 0, 1, 1][..]);
+        let twice = String::from("all are");
+        assert_eq!(
+            overlaps(copies, &[1], &[], Some(&twice)).unwrap(),
+            "1 of 1 test rows are rows of the clients too; all are"
+        );
     }
 }

@@ -146,6 +146,8 @@ pub fn execute(
         test: data.test,
         client_tests: data.client_tests,
         exposed: data.inferred,
+        data_notes: [data.notes, data.hidden_notes].concat(),
+        notes: data.uneven,
         twice: data.twice,
         folder: Some(folder),
         resumed,

@@ -46,7 +46,9 @@ pub use node::{NodeConfig, node};
 pub use placement::{DataOwnership, EngineFactory, Placement, start_processes_with};
 pub use plan::Plan;
 pub use planned_exchange::{PlannedCohort, PlannedExchange};
-pub use prepare::{check, data, data_files, data_with_notes, manifest, open, parse, read};
+pub use prepare::{
+    check, data, data_files, data_with_notes, manifest, note_data, open, parse, read,
+};
 pub use request::{RunRequest, Source, run};
 pub use run_folder::{RUN_PAGE, tidy};
 pub use run_scheduler::{Job, OnRun, RunCount, RunEnd, RunEvent};

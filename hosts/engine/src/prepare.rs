@@ -116,6 +116,12 @@ pub fn data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Assembled> {
     let stream = Stream::root(spec.seed).child("data", 0);
     let mut data = build(&spec.data, dir, &stream).context("data")?;
     inherit(spec, &mut data)?;
+    // single rows, and how unevenly classes are spread, are the clients' secret where privacy is
+    // accounted for
+    if spec.parts.has("accountant") {
+        data.hidden_notes.clear();
+        data.uneven.clear();
+    }
     Ok(data)
 }
 
@@ -137,11 +143,28 @@ pub fn data_with_notes(
     warn: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Assembled> {
     let data = data(spec, dir)?;
-    // how unevenly classes are spread is the clients' secret where privacy is accounted for
-    let uneven = data.uneven.iter();
-    let uneven = uneven.filter(|_| !spec.parts.has("accountant"));
-    data.notes.iter().chain(uneven).for_each(|note| warn(note));
+    let notes = data.notes.iter().chain(&data.hidden_notes);
+    notes.chain(&data.uneven).for_each(|note| warn(note));
     Ok(data)
+}
+
+/// Passes to `warn` what a user should know of the data of a spec, as far as the check of the spec
+/// has read them. Of other data it knows no more than the number of rows.
+///
+/// # Errors
+/// When the data that were read cannot be shared out.
+pub fn note_data(
+    spec: &Spec<DataSpec>,
+    dir: &Path,
+    warn: &mut dyn FnMut(&str),
+) -> anyhow::Result<()> {
+    match spec.data.is_read() {
+        true => data_with_notes(spec, dir, warn).map(drop),
+        false => {
+            spec.data.idle_clients().iter().for_each(|note| warn(note));
+            Ok(())
+        }
+    }
 }
 
 /// The public samples, as both sides of a run have them.

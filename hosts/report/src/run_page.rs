@@ -111,7 +111,7 @@ fn head(run: &Run) -> Markup {
         }
         @if let Some(o) = outcome { p { "Digest " span.digest { (o.digest) } } }
         @for notice in &run.notices { p.notice { (coded(notice)) } }
-        @for note in run.summary.iter().flat_map(|s| &s.notes) { p.notice { (coded(note)) } }
+        @for note in run.summary.iter().flat_map(|s| s.data_notes.iter().chain(&s.notes)) { p.notice { (coded(note)) } }
     }
 }
 

@@ -54,6 +54,9 @@ pub struct Summary {
     pub outcome: Outcome,
     /// Examples of each class (or label) at each client; empty with an accountant.
     pub held: BTreeMap<ClientId, Vec<u32>>,
+    /// What a reader should know of the data.
+    #[serde(default)]
+    pub data_notes: Vec<String>,
     /// Warnings to the user, and notes for the report only.
     pub notes: Vec<String>,
     /// Releases that no accountant covers, if there are any.

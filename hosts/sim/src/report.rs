@@ -94,6 +94,7 @@ fn fill(
     let Summary {
         outcome,
         held,
+        data_notes,
         notes,
         unaccounted,
         releases: _,
@@ -198,8 +199,9 @@ fn fill(
         (None, Some(open)) => writeln!(out, "{}.", plain(open))?,
     }
 
+    let notes = data_notes.iter().chain(notes);
+    let notes: Vec<String> = notes.map(|note| plain(note)).collect();
     if !notes.is_empty() {
-        let notes: Vec<String> = notes.iter().map(|note| plain(note)).collect();
         writeln!(out, "\n## Notes\n\n* {}", notes.join("\n* "))?;
     }
     if held.is_empty() {
@@ -259,6 +261,7 @@ mod tests {
         let summary = Summary {
             outcome,
             held: BTreeMap::new(),
+            data_notes: vec![evil.into()],
             notes: vec![evil.into()],
             unaccounted: Some(evil.into()),
             releases: None,

@@ -81,6 +81,7 @@ struct Method<'a> {
     keeps: bool,
     exposed: Vec<String>,
     twice: Option<String>,
+    data_notes: Vec<String>,
 }
 
 impl<'a> Method<'a> {
@@ -95,6 +96,7 @@ impl<'a> Method<'a> {
             keeps: setup.receipts.keep_messages && setup.folder.is_some(),
             exposed: std::mem::take(&mut setup.exposed),
             twice: setup.twice.take(),
+            data_notes: std::mem::take(&mut setup.data_notes),
         }
     }
 
@@ -222,7 +224,7 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
     if resumed.is_none() {
         // for the report only
         let one_class = one_class.filter(|_| !accounts);
-        sim.record.notes.extend(one_class);
+        sim.record.notes.extend(setup.notes.into_iter().chain(one_class));
     }
     let began = sim.tell(RunEvent::Begins(path.as_deref()));
     if let Some(idle) = &idle {
@@ -387,6 +389,7 @@ fn finish(sim: Sim<'_>, method: &Method<'_>, done: Led, outcome: &Outcome) -> Re
         } else {
             held()
         },
+        data_notes: method.data_notes.clone(),
         notes: sim.record.notes,
         releases: outcome.privacy.as_ref().and_then(shown),
         unaccounted,

@@ -34,6 +34,10 @@ pub struct Setup<'a> {
     /// Statistics of clients' own rows that the data were made with, such as means for
     /// standardisation. All observers of a run see part of them, and nothing prices it.
     pub exposed: Vec<String>,
+    /// What a reader of the results should know of the data.
+    pub data_notes: Vec<String>,
+    /// Further notes that are known before the run.
+    pub notes: Vec<String>,
     /// A row that two clients have: no guarantee for one example is possible.
     pub twice: Option<String>,
     /// The folder for results.
@@ -117,6 +121,8 @@ impl Setup<'_> {
             test,
             client_tests: Vec::new(),
             exposed: Vec::new(),
+            data_notes: Vec::new(),
+            notes: Vec::new(),
             twice: None,
             folder: None,
             resumed: None,

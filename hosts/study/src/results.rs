@@ -74,6 +74,12 @@ impl RunResult {
         outcome.map_or(Vec::new(), |(outcome, whom)| outcome.caveats(whom))
     }
 
+    /// Returns what a reader should know of the run's data.
+    pub fn data_notes(&self) -> &[String] {
+        let summary = self.run.summary.as_ref();
+        summary.map_or(&[], |summary| &summary.data_notes)
+    }
+
     /// Returns whether it has a number of this name that is a part of a guarantee, of the whole run
     /// or after a step.
     pub(crate) fn shows_cost(&self, name: &str) -> bool {

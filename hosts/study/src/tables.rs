@@ -25,6 +25,9 @@ pub struct BuiltTable {
     pub(crate) csv: Vec<CsvLine>,
 }
 
+/// The most notes on data below a table.
+const DATA_NOTES: usize = 5;
+
 /// Makes a table from the results of its runs.
 pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
     let maker = TableBuilder { table, answers };
@@ -83,6 +86,7 @@ pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
     let wholly = failed.is_empty() && missing == 0 && wrong.is_empty();
     notes.extend(wrong);
     notes.extend(maker.caveats());
+    notes.extend(maker.data_notes());
     for note in &notes {
         markdown += &format!("\n* {}", unmarked(note));
     }
@@ -190,28 +194,54 @@ impl TableBuilder<'_> {
         });
         let plotted = self.table.plots.iter().flat_map(|plot| &plot.names);
         let names: BTreeSet<&String> = names.chain(plotted).collect();
+        let said = self.by_rows(|run| {
+            // a cell without an epsilon is empty
+            let given = names.iter().filter(|name| run.shows_cost(name));
+            given.flat_map(|name| run.caveats(name)).collect()
+        });
+        let said = said.into_iter().map(|(caveat, rows)| match rows {
+            None => format!("Epsilon is {caveat}."),
+            Some(rows) => format!("Epsilon of {rows} is {caveat}."),
+        });
+        said.collect()
+    }
+
+    /// Returns what readers should know of the data, with the rows that it concerns.
+    fn data_notes(&self) -> Vec<String> {
+        let said = self.by_rows(|run| run.data_notes().to_vec());
+        let more = said.len().saturating_sub(DATA_NOTES);
+        let said = said.into_iter().take(DATA_NOTES);
+        let mut all: Vec<String> = said
+            .map(|(note, rows)| match rows {
+                None => format!("Data: {note}."),
+                Some(rows) => format!("Data of {rows}: {note}."),
+            })
+            .collect();
+        if more > 0 {
+            all.push(format!(
+                "{more} further notes on data are in the folders of the runs."
+            ));
+        }
+        all
+    }
+
+    /// Returns what `texts` gives of runs that are done, each with the names of its rows; `None` if
+    /// these are all.
+    fn by_rows(&self, texts: impl Fn(&RunResult) -> Vec<String>) -> Vec<(String, Option<String>)> {
         let mut rows: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
         for (at, row) in self.table.rows.iter().enumerate() {
             let runs = self.table.runs.get(at).into_iter().flatten().flatten();
             let done = runs.filter_map(|run| self.answers.get(&run.1)?.as_ref().ok());
-            let caveats = |run: &RunResult| {
-                // a cell without an epsilon is empty
-                let given = names.iter().filter(|name| run.shows_cost(name));
-                given.flat_map(|name| run.caveats(name)).collect::<Vec<_>>()
-            };
-            for caveat in done.flat_map(caveats) {
-                rows.entry(caveat).or_default().insert(&row.name);
+            for text in done.flat_map(&texts) {
+                rows.entry(text).or_default().insert(&row.name);
             }
         }
         let all = self.table.rows.len();
-        let said = |(caveat, rows): (String, BTreeSet<&str>)| match rows.len() == all {
-            true => format!("Epsilon is {caveat}."),
-            false => {
-                let rows = Vec::from_iter(rows).join(", ");
-                format!("Epsilon of {rows} is {caveat}.")
-            }
+        let named = |(text, rows): (String, BTreeSet<&str>)| {
+            let some = (rows.len() < all).then(|| Vec::from_iter(rows).join(", "));
+            (text, some)
         };
-        rows.into_iter().map(said).collect()
+        rows.into_iter().map(named).collect()
     }
 
     /// Returns mistakes of the study's own text: a measure that no run has, and `lead` columns

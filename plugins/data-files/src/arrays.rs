@@ -2,13 +2,14 @@
 
 use crate::classes::{Classes, class_name};
 use crate::content::content;
-use crate::format::{MAX_WIDTH, Npz};
+use crate::format::{Channels, Format, MAX_WIDTH, Npy, Npz};
 use crate::npy;
 use crate::rows::Part;
 use crate::settings::Files;
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::Inputs;
 use fl_data::format::{self, idx, libsvm as lines};
+use std::collections::BTreeSet;
 use std::io::{Cursor, Read};
 use std::path::Path;
 
@@ -109,26 +110,28 @@ fn array(path: &Path, limit: &mut u64) -> Result<npy::Array> {
 pub(crate) fn npy_pair(
     inputs: &Path,
     labels: &Path,
-    classes: &mut Classes,
+    (classes, sides): (&mut Classes, &mut ImageSides),
     limit: &mut u64,
 ) -> Result<Part> {
     let (rows, of) = (array(inputs, limit)?, array(labels, limit)?);
     same(rows.shape[0], of.shape[0], inputs, labels)?;
     let of = labelled(&of, classes).with_context(|| labels.display().to_string())?;
-    let inputs = numbers(rows).with_context(|| inputs.display().to_string())?;
+    let inputs = sides
+        .numbers(rows)
+        .with_context(|| inputs.display().to_string())?;
     Ok(Part { inputs, of })
 }
 
 pub(crate) fn npy_column(
     path: &Path,
     files: &Files,
-    classes: &mut Classes,
+    (classes, sides): (&mut Classes, &mut ImageSides),
     limit: &mut u64,
 ) -> Result<Part> {
     let name = || path.display().to_string();
     let mut rows = array(path, limit)?;
     if files.unlabelled() {
-        return Ok(Part::unlabelled(numbers(rows).with_context(name)?));
+        return Ok(Part::unlabelled(sides.numbers(rows).with_context(name)?));
     }
     let [count, width] = rows.shape[..] else {
         bail!(
@@ -164,7 +167,7 @@ pub(crate) fn npy_column(
         npy::Data::Texts(_) => bail!("{}: inputs are texts; they must be numbers", name()),
     }
     rows.shape = vec![count, width - 1];
-    let inputs = numbers(rows).with_context(name)?;
+    let inputs = sides.numbers(rows).with_context(name)?;
     Ok(Part { inputs, of })
 }
 
@@ -172,7 +175,7 @@ pub(crate) fn npz(
     path: &Path,
     how: &Npz,
     files: &Files,
-    classes: &mut Classes,
+    (classes, sides): (&mut Classes, &mut ImageSides),
     limit: &mut u64,
 ) -> Result<Part> {
     let name = || path.display().to_string();
@@ -197,13 +200,13 @@ pub(crate) fn npz(
     };
     let rows = read(&how.inputs).with_context(name)?;
     let Some(label) = &files.label else {
-        return Ok(Part::unlabelled(numbers(rows).with_context(name)?));
+        return Ok(Part::unlabelled(sides.numbers(rows).with_context(name)?));
     };
     let of = read(&label.0).with_context(name)?;
     same(rows.shape[0], of.shape[0], path, path)?;
     Ok(Part {
         of: labelled(&of, classes).with_context(name)?,
-        inputs: numbers(rows).with_context(name)?,
+        inputs: sides.numbers(rows).with_context(name)?,
     })
 }
 
@@ -257,46 +260,103 @@ fn combinations(array: &npy::Array, labels: usize, classes: &mut Classes) -> Res
     (0..rows).map(combination).collect()
 }
 
-/// Rows as inputs: bytes of three or four dimensions are images, `rows x height x width`, with the
-/// channels before or after.
-fn numbers(array: npy::Array) -> Result<Inputs> {
-    let npy::Array { shape, data } = array;
-    let width: usize = shape[1..].iter().product();
-    ensure!(
-        shape.len() > 1 && width > 0 && width <= MAX_WIDTH as usize,
-        "an array of shape {shape:?}; it must have a row per sample, of 1 to {MAX_WIDTH} values"
-    );
-    let data = match data {
-        npy::Data::Bytes(data) => match shape[1..] {
-            [height, width] => return Ok(format::images([1, height, width], data)),
-            [1 | 3, height, width] => return Ok(format::images([shape[1], height, width], data)),
-            [height, width, channels @ (1 | 3)] => {
-                let plane = height * width;
-                let image = |pixels: &[u8]| {
-                    let at = |i: usize| pixels[i % plane * channels + i / plane];
-                    (0..plane * channels).map(at).collect::<Vec<u8>>()
-                };
-                let data = data.chunks(plane * channels).flat_map(image).collect();
-                return Ok(format::images([channels, height, width], data));
-            }
-            _ => data.into_iter().map(f32::from).collect(),
-        },
-        npy::Data::Numbers(data) => {
-            let wrong = data.iter().position(|n| !(*n as f32).is_finite());
-            if let Some(at) = wrong {
-                bail!(
-                    "row {}, value {}: {} is not a usable number",
-                    at / width,
-                    at % width,
-                    data[at]
-                );
-            }
-            data.into_iter().map(|n| n as f32).collect()
+/// How arrays with three sides a row become images.
+#[derive(Default)]
+pub(crate) struct ImageSides {
+    /// As the spec says.
+    given: Option<Channels>,
+    /// Readings that a user should know of.
+    pub notes: BTreeSet<String>,
+}
+
+impl ImageSides {
+    pub(crate) fn of(format: &Format) -> Self {
+        let given = match format {
+            Format::Npy(Npy { channels }) | Format::Npz(Npz { channels, .. }) => channels.clone(),
+            _ => None,
+        };
+        Self {
+            given,
+            notes: BTreeSet::new(),
         }
-        npy::Data::Texts(_) => bail!("inputs are texts; they must be numbers"),
-    };
-    Ok(Inputs::Dense {
-        shape: shape[1..].to_vec(),
-        data,
-    })
+    }
+
+    /// Are the channels the last of the sides? Makes a note unless it is plain that they are the
+    /// first.
+    fn channels_are_last(&mut self, sides @ [a, b, c]: [usize; 3]) -> bool {
+        if let Some(given) = &self.given {
+            return *given == Channels::Last;
+        }
+        let channels = |side| matches!(side, 1 | 3 | 4);
+        let last = channels(c) && !channels(a);
+        if last || channels(c) || !channels(a) {
+            let ([channels, height, width], read, other) = match last {
+                true => ([c, a, b], "last", "first"),
+                false => (sides, "first", "last"),
+            };
+            self.notes.insert(format!(
+                "rows of {a} x {b} x {c} values are read as images of {channels} channels and {height} x {width} pixels; \
+                 `channels: {read}` in `format` says the same, and `channels: {other}` reads them the other way"
+            ));
+        }
+        last
+    }
+
+    /// Rows as inputs: `rows x height x width`, with the channels before or after, are images.
+    fn numbers(&mut self, array: npy::Array) -> Result<Inputs> {
+        let npy::Array { mut shape, data } = array;
+        let width: usize = shape[1..].iter().product();
+        ensure!(
+            shape.len() > 1 && width > 0 && width <= MAX_WIDTH as usize,
+            "an array of shape {shape:?}; it must have a row per sample, of 1 to {MAX_WIDTH} values"
+        );
+        let turned = match shape[1..] {
+            [a, b, c] if self.channels_are_last([a, b, c]) => Some((a * b, c)),
+            _ => None,
+        };
+        if turned.is_some() {
+            shape[1..].rotate_right(1);
+        }
+        Ok(match data {
+            npy::Data::Bytes(data) => {
+                let data = in_front(data, turned);
+                match shape[1..] {
+                    [height, width] => format::images([1, height, width], data),
+                    [channels @ (1 | 3 | 4), height, width] => {
+                        format::images([channels, height, width], data)
+                    }
+                    _ => Inputs::Dense {
+                        shape: shape[1..].to_vec(),
+                        data: data.into_iter().map(f32::from).collect(),
+                    },
+                }
+            }
+            npy::Data::Numbers(data) => {
+                let wrong = data.iter().position(|n| !(*n as f32).is_finite());
+                if let Some(at) = wrong {
+                    bail!(
+                        "row {}, value {}: {} is not a usable number",
+                        at / width,
+                        at % width,
+                        data[at]
+                    );
+                }
+                let data = data.into_iter().map(|n| n as f32).collect();
+                Inputs::Dense {
+                    shape: shape[1..].to_vec(),
+                    data: in_front(data, turned),
+                }
+            }
+            npy::Data::Texts(_) => bail!("inputs are texts; they must be numbers"),
+        })
+    }
+}
+
+/// The values of images with their channels in front. `turned` has the pixels and the channels of
+/// an image if they are behind.
+fn in_front<T: Copy>(data: Vec<T>, turned: Option<(usize, usize)>) -> Vec<T> {
+    match turned {
+        Some((pixels, channels)) => format::channels_first(&data, pixels, channels),
+        None => data,
+    }
 }

@@ -5,14 +5,23 @@ use anyhow::{Result, bail, ensure};
 use fl_core::Labels;
 use fl_core::settings::show;
 use ndarray::Array2;
+use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// More classes than this are numbers to be predicted, or ids.
 const MAX_CLASSES: usize = 10_000;
+/// More different numbers with decimals than this are numbers to be predicted.
+const MAX_DECIMALS: usize = 20;
 
 /// The classes, as they are found.
 pub(crate) struct Classes {
+    /// The number of each spelling: `1.0` has that of `1`.
+    spelled: BTreeMap<String, u32>,
+    /// The number of each key.
     index: BTreeMap<String, u32>,
+    /// The name of each number: that of the spec, or the plainest spelling in the training rows.
+    names: Vec<String>,
     /// No class is added any more.
     pub(crate) closed: bool,
     pub(crate) given: bool,
@@ -59,12 +68,10 @@ impl Meaning {
 
 impl Classes {
     pub(crate) fn new(files: &Files) -> Self {
-        let given = files.classes.iter().flatten();
-        Self {
-            index: given
-                .zip(0..)
-                .map(|(word, at)| (word.0.clone(), at))
-                .collect(),
+        let mut new = Self {
+            spelled: BTreeMap::new(),
+            index: BTreeMap::new(),
+            names: Vec::new(),
             closed: files.classes.is_some(),
             given: files.classes.is_some() || files.findings.is_some(),
             given_by_format: false,
@@ -72,7 +79,20 @@ impl Classes {
                 names: names.iter().map(|name| name.0.clone()).collect(),
                 number: BTreeMap::new(),
             }),
+        };
+        for name in files.classes.iter().flatten() {
+            new.add(&name.0);
         }
+        new
+    }
+
+    /// A new class of this name.
+    fn add(&mut self, name: &str) -> u32 {
+        let at = self.names.len() as u32;
+        self.spelled.insert(name.into(), at);
+        self.index.insert(key(name).into(), at);
+        self.names.push(name.into());
+        at
     }
 
     /// The names of the labels of which a row can have several.
@@ -96,17 +116,28 @@ impl Classes {
 
     /// These are the classes, in their order.
     pub(crate) fn give(&mut self, names: impl Iterator<Item = String>) {
-        self.index = names.zip(0..).collect();
+        names.for_each(|name| _ = self.add(&name));
         (self.closed, self.given) = (true, true);
     }
 
-    /// The number of a class.
+    /// The number of a class, however it is spelled.
     pub(crate) fn of(&mut self, name: &str) -> Result<u32> {
-        if let Some(at) = self.index.get(name) {
+        if let Some(at) = self.spelled.get(name) {
             return Ok(*at);
         }
+        if let Some(at) = self.index.get(&*key(name)) {
+            let at = *at;
+            self.spelled.insert(name.into(), at);
+            let known = &mut self.names[at as usize];
+            if !self.closed && plainness(name) < plainness(known) {
+                *known = name.into();
+            }
+            return Ok(at);
+        }
         if self.closed {
-            let known: Vec<&str> = self.index.keys().take(20).map(String::as_str).collect();
+            let mut known: Vec<&str> = self.names.iter().map(String::as_str).collect();
+            known.sort_unstable();
+            known.truncate(20);
             let whose = if self.given {
                 "of the spec"
             } else {
@@ -119,16 +150,30 @@ impl Classes {
             );
         }
         ensure!(
-            self.index.len() < MAX_CLASSES,
+            self.names.len() < MAX_CLASSES,
             "more than {MAX_CLASSES} classes: only classes can be learnt, not numbers"
         );
-        let at = self.index.len() as u32;
-        self.index.insert(name.into(), at);
-        Ok(at)
+        Ok(self.add(name))
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.index.len()
+    /// Spellings that were read as a class of another spelling: `` `1.0` and `01` as `1` ``.
+    pub(crate) fn respelled(&self) -> Option<String> {
+        let mut of: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+        for (spelling, at) in &self.spelled {
+            if *spelling != self.names[*at as usize] {
+                let spelling = format!("`{}`", short(spelling));
+                of.entry(*at).or_default().push(spelling);
+            }
+        }
+        let mut all: Vec<String> = of
+            .iter()
+            .map(|(at, all)| {
+                let name = short(&self.names[*at as usize]);
+                format!("{} as `{name}`", all[..all.len().min(3)].join(" and "))
+            })
+            .collect();
+        all.sort();
+        (!all.is_empty()).then(|| some(&all, 5))
     }
 
     /// Names in order (numbers by size, others by letters), and what the numbers of rows stand for.
@@ -140,24 +185,141 @@ impl Classes {
             }
             return (names.clone(), Meaning::Findings(all, names.len()));
         }
-        let mut names: Vec<(&String, &u32)> = self.index.iter().collect();
-        let as_number = |name: &str| name.parse::<f64>().ok().filter(|n| n.is_finite());
-        if self.given {
-            names.sort_by_key(|(_, at)| **at);
-        } else if names.iter().all(|(name, _)| as_number(name).is_some()) {
-            names.sort_by(|a, b| {
-                let number = |name: &str| as_number(name).unwrap_or(0.0);
-                number(a.0).total_cmp(&number(b.0)).then(a.0.cmp(b.0))
-            });
+        let known = &self.names;
+        let mut order: Vec<usize> = (0..known.len()).collect();
+        if !self.given {
+            order.sort_by(|a, b| known[*a].cmp(&known[*b]));
+            if let Some(numbers) = numbers(known) {
+                order.sort_by(|a, b| numbers[*a].total_cmp(&numbers[*b]));
+            }
         }
-        let mut place = vec![0; names.len()];
-        for (new, (_, old)) in names.iter().enumerate() {
-            place[**old as usize] = new as u32;
+        let mut place = vec![0; order.len()];
+        for (new, old) in order.iter().enumerate() {
+            place[*old] = new as u32;
         }
-        let names: Vec<String> = names.into_iter().map(|(name, _)| name.clone()).collect();
+        let names: Vec<String> = order.iter().map(|at| known[*at].clone()).collect();
         let meaning = Meaning::Classes(place, names.len());
         (names, meaning)
     }
+}
+
+/// The classes as numbers, if all are.
+fn numbers(names: &[String]) -> Option<Vec<f64>> {
+    let number = |name: &String| name.trim().parse::<f64>().ok().filter(|n| n.is_finite());
+    names.iter().map(number).collect()
+}
+
+/// What fl found of classes that the spec does not list, with the evidence: `rows` of each class
+/// are in the clients' files.
+///
+/// # Errors
+/// If the classes are numbers to be predicted, or nearly every row has a class of its own.
+pub(crate) fn found(
+    names: &[String],
+    rows: &[usize],
+    respelled: Option<String>,
+    label: &str,
+) -> Result<String> {
+    let (classes, all) = (names.len(), rows.iter().sum::<usize>());
+    let numbers = numbers(names);
+    let decimals = numbers.iter().flatten().find(|n| n.fract() != 0.0);
+    let each_its_own = all >= 20 && 2 * classes > all;
+    if each_its_own || (decimals.is_some() && classes > MAX_DECIMALS) {
+        let example = match decimals {
+            Some(number) => class_name(*number),
+            None => short(&names[0]),
+        };
+        bail!(
+            "{label} has {classes} values in {all} rows, such as `{example}`: a class needs several rows each, and fl has no \
+             regression; put the values into bins, or, if they are classes, list them in `classes`"
+        );
+    }
+    let mut text = format!(
+        "fl found the {classes} classes in the clients' {all} rows: {}",
+        some(
+            &names.iter().map(|name| short(name)).collect::<Vec<_>>(),
+            10
+        )
+    );
+    if let Some(respelled) = respelled {
+        text += &format!("; it reads {respelled}");
+    }
+    if numbers.is_some() && classes > MAX_DECIMALS && all < 10 * classes {
+        text +=
+            &format!("; if {label} is a number to predict, put it into bins: fl has no regression");
+    }
+    let rare = names.iter().zip(rows).filter(|(_, rows)| **rows == 1);
+    let rare: Vec<String> = rare.map(|(name, _)| format!("`{}`", short(name))).collect();
+    if !rare.is_empty() && all >= 10 * classes {
+        text += &format!("; of one row only: {}", some(&rare, 3));
+    }
+    let mut small: BTreeMap<String, &str> = BTreeMap::new();
+    let alike: Vec<String> = names
+        .iter()
+        .filter(|name| name.chars().count() > 1)
+        .filter_map(|name| {
+            let first = small.insert(name.to_lowercase(), name)?;
+            Some(format!("`{}` and `{}`", short(first), short(name)))
+        })
+        .collect();
+    if !alike.is_empty() {
+        text += &format!("; only capital letters tell {} apart", some(&alike, 3));
+    }
+    Ok(text + "; if they are private, list them in `classes`")
+}
+
+/// The first of them, and the number of the others.
+pub(crate) fn some(all: &[String], most: usize) -> String {
+    let first = all[..all.len().min(most)].join(", ");
+    match all.len().saturating_sub(most) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+/// What two spellings of one class have in common: the number (`1`, `1.0`, `01`, `1e0`), the truth
+/// value (`true` and `TRUE`, which are 1), or the text without the spaces around it.
+pub(crate) fn key(text: &str) -> Cow<'_, str> {
+    let text = match text.trim() {
+        "" => text,
+        trimmed => trimmed,
+    };
+    match decimal(text) {
+        Some(number) => number.into(),
+        None if text.eq_ignore_ascii_case("true") => "1".into(),
+        None if text.eq_ignore_ascii_case("false") => "0".into(),
+        None => text.into(),
+    }
+}
+
+/// A decimal number as digits and exponent, which two texts of one number have in common.
+fn decimal(text: &str) -> Option<String> {
+    let (sign, rest) = match text.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (mantissa, exponent) = match rest.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i16>().ok()?),
+        None => (rest, 0),
+    };
+    let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all = format!("{whole}{part}");
+    if all.is_empty() || !all.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let digits = all.trim_start_matches('0');
+    let ends = digits.trim_end_matches('0');
+    let shift = digits.len() as i64 - ends.len() as i64 - part.len() as i64 + i64::from(exponent);
+    Some(match (ends, shift) {
+        ("", _) => "0".into(),
+        (ends, 0) => format!("{sign}{ends}"),
+        (ends, shift) => format!("{sign}{ends}e{shift}"),
+    })
+}
+
+/// The shorter spelling is plainer; of `true` and `TRUE` the one in small letters.
+fn plainness(name: &str) -> (usize, Reverse<&str>) {
+    (name.len(), Reverse(name))
 }
 
 /// The text of a number as a class: `1` for 1.0.
@@ -173,5 +335,42 @@ pub(crate) fn short(text: &str) -> String {
     match text.chars().count() {
         0..=40 => text.to_string(),
         _ => text.chars().take(37).chain("...".chars()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_one_number_or_truth_value_have_one_key() {
+        for of_one in [
+            &[
+                "1", "1.0", "01", "+1", "1e0", "10E-1", " 1 ", "true", "TRUE", "1.",
+            ][..],
+            &["0", "-0", "0.0", "00", "0e9", ".0", "False", "false"],
+            &["1200", "1.2e3", "12e2", "1200.00"],
+            &["-0.5", "-.5", "-5e-1"],
+            &["cat", " cat"],
+        ] {
+            of_one
+                .iter()
+                .for_each(|text| assert_eq!(key(text), key(of_one[0]), "{text}"));
+        }
+        // beyond the digits of a float, and what only looks alike
+        let others = [
+            "9007199254740993",
+            "9007199254740992",
+            "1",
+            "-1",
+            "10",
+            "0.1",
+            "1x",
+            "1 2",
+        ];
+        let more = ["e", ".", "-", "inf", "0x1", "1_0", "yes", "Yes", "", " "];
+        let keys = others.iter().chain(&more).map(|text| key(text));
+        let keys: std::collections::BTreeSet<_> = keys.collect();
+        assert_eq!(keys.len(), others.len() + more.len());
     }
 }

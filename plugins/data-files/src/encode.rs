@@ -1,18 +1,19 @@
 //! From a table of text to rows of numbers.
 
-use crate::classes::{Classes, short};
+use crate::classes::{Classes, key, short, some};
 use crate::column_kinds::{Column, Number, Text};
 use crate::literal::Literal;
 use crate::rows::Part;
+use crate::seen_column::{SeenColumn, number};
 use crate::settings::Files;
 use crate::table::{Table, WrongRows};
 use anyhow::{Result, bail, ensure};
 use fl_core::Inputs;
 use fl_data::column_match::{CLASS, LABEL, SKIPPED};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A column with more categories than this is text, or an id.
-const MAX_CATEGORIES: usize = 1000;
+pub(crate) const MAX_CATEGORIES: usize = 1000;
 
 /// How every column of the tables becomes numbers.
 pub(crate) struct Plan<'a> {
@@ -28,6 +29,8 @@ pub(crate) struct Plan<'a> {
     pub described: Vec<(String, String)>,
     /// Columns whose categories the spec does not say.
     found: Vec<String>,
+    /// For each column, test rows with a category that no training row has, and such categories.
+    unseen: BTreeMap<usize, (usize, BTreeSet<String>)>,
     pub notes: Vec<String>,
 }
 
@@ -75,6 +78,7 @@ impl<'a> Plan<'a> {
             sparse: false,
             described: Vec::new(),
             found: Vec::new(),
+            unseen: BTreeMap::new(),
             notes: Vec::new(),
         };
         let (mut inferred, mut doubts) = (Vec::new(), Vec::new());
@@ -92,8 +96,10 @@ impl<'a> Plan<'a> {
                 Some((_, how)) => how.clone(),
                 None => {
                     inferred.push(name.as_str());
-                    doubts.extend(plan.doubt(name, cells()));
-                    plan.guess(name, cells())?
+                    let seen =
+                        SeenColumn::of(tables, &orders, column, |cell| plan.is_missing(cell));
+                    doubts.extend(seen.doubt());
+                    seen.kind()?
                 }
             };
             let (encoding, text) = match how {
@@ -160,58 +166,6 @@ impl<'a> Plan<'a> {
         self.files.missing.iter().any(|word| word.0 == field)
     }
 
-    /// Numbers if every row has one, categories otherwise.
-    fn guess<'c>(&self, name: &str, cells: impl Iterator<Item = &'c str>) -> Result<Column> {
-        let mut present = cells.filter(|cell| !self.is_missing(cell)).peekable();
-        ensure!(
-            present.peek().is_some(),
-            "{}: column `{name}` is missing in every row; say `columns: {{{name}: skip}}`",
-            self.first.path.display()
-        );
-        Ok(match present.all(|cell| number(cell).is_some()) {
-            true => Column::Number(fl_core::settings::defaults()),
-            false => Column::Category(fl_core::settings::defaults()),
-        })
-    }
-
-    /// Why a column of categories may be something else: most of its texts are numbers, or nearly
-    /// every row has one of its own.
-    fn doubt<'c>(&self, name: &str, cells: impl Iterator<Item = &'c str>) -> Option<String> {
-        let (mut numbers, mut others, mut rows) = (0, BTreeMap::<&str, usize>::new(), 0);
-        for cell in cells.filter(|cell| !self.is_missing(cell)) {
-            rows += 1;
-            match number(cell) {
-                Some(_) => numbers += 1,
-                // enough to know what the column is
-                None if others.len() > MAX_CATEGORIES => {}
-                None => *others.entry(cell).or_default() += 1,
-            }
-        }
-        if others.is_empty() || rows < 10 {
-            return None;
-        }
-        if 2 * numbers > rows {
-            let mut most: Vec<(&str, usize)> = others.into_iter().collect();
-            most.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-            let shown = most.iter().take(3);
-            let shown: Vec<_> = shown
-                .map(|(cell, n)| format!("`{}` ({n})", short(cell)))
-                .collect();
-            return Some(format!(
-                "in column `{name}`, {numbers} of {rows} fields are numbers, and others are {}: if these mean \
-                 that a number is missing, add them to `missing`",
-                shown.join(", ")
-            ));
-        }
-        let own = numbers == 0 && 10 * others.len() > 9 * rows;
-        own.then(|| {
-            let texts = others.len();
-            format!(
-                "column `{name}` has {texts} different texts in {rows} rows: say `columns: {{{name}: skip}}` if it is an id"
-            )
-        })
-    }
-
     fn category<'c>(
         &mut self,
         name: &str,
@@ -222,7 +176,7 @@ impl<'a> Plan<'a> {
         let names: Vec<String> = match of {
             Some(of) => of.into_iter().map(|word| word.0).collect(),
             None => {
-                let mut found = std::collections::BTreeSet::new();
+                let mut found = BTreeSet::new();
                 for cell in cells.filter(|cell| !self.is_missing(cell)) {
                     found.insert(cell);
                     ensure!(
@@ -255,17 +209,20 @@ impl<'a> Plan<'a> {
         classes: &mut Classes,
     ) -> Result<u32> {
         if self.files.findings.is_some() {
-            return classes.combination(labels.iter().map(|at| match table.cell(row, *at) {
-                "1" => Ok(Some(true)),
-                "0" => Ok(Some(false)),
-                "-1" => Ok(None),
-                cell if self.is_missing(cell) => Ok(None),
-                cell => {
-                    let text = format!(
-                        "`{}` is no label; it must be 1, 0, or -1 or missing where it is unknown",
-                        short(cell)
-                    );
-                    Err(table.wrong(row, *at, text))
+            return classes.combination(labels.iter().map(|at| {
+                let cell = table.cell(row, *at);
+                match &*key(cell) {
+                    "1" => Ok(Some(true)),
+                    "0" => Ok(Some(false)),
+                    "-1" => Ok(None),
+                    _ if self.is_missing(cell) => Ok(None),
+                    _ => {
+                        let text = format!(
+                            "`{}` is no label; it must be 1, 0, or -1 or missing where it is unknown",
+                            short(cell)
+                        );
+                        Err(table.wrong(row, *at, text))
+                    }
                 }
             }));
         }
@@ -281,7 +238,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The rows of a table as numbers, and their classes.
-    pub fn encode(&self, table: &Table, classes: &mut Classes, limit: u64) -> Result<Part> {
+    pub fn encode(&mut self, table: &Table, classes: &mut Classes, limit: u64) -> Result<Part> {
         let order = table.order(self.first)?;
         let labels: Vec<usize> = self.labels.iter().map(|label| order[*label]).collect();
         let rows = table.len();
@@ -299,6 +256,7 @@ impl<'a> Plan<'a> {
         let (mut starts, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
         let mut row_values: Vec<(u32, f32)> = Vec::new();
         let mut wrong = WrongRows::default();
+        let mut unseen = Vec::new();
         for row in 0..rows {
             let class = self.class(table, row, &labels, classes);
             of.push(wrong.take(class).unwrap_or_default());
@@ -306,8 +264,13 @@ impl<'a> Plan<'a> {
             let mut from = 0u32;
             for (column, encoding) in &self.columns {
                 let at = order[*column];
-                let field = self.field(encoding, table.cell(row, at), from, &mut row_values);
-                wrong.take(field.map_err(|text| table.wrong(row, at, text)));
+                let cell = table.cell(row, at);
+                let field = self.field(encoding, cell, from, &mut row_values);
+                if wrong.take(field.map_err(|text| table.wrong(row, at, text)))
+                    == Some(Read::Unseen)
+                {
+                    unseen.push((*column, cell));
+                }
                 from += encoding.width() as u32;
             }
             if self.sparse {
@@ -331,6 +294,13 @@ impl<'a> Plan<'a> {
             }
         }
         wrong.none()?;
+        for (column, cell) in unseen {
+            let (rows, cells) = self.unseen.entry(column).or_default();
+            *rows += 1;
+            if cells.len() < MAX_CATEGORIES {
+                cells.insert(short(cell));
+            }
+        }
         let inputs = match self.sparse {
             true => Inputs::Sparse {
                 width: self.width,
@@ -353,7 +323,7 @@ impl<'a> Plan<'a> {
         cell: &str,
         from: u32,
         out: &mut Vec<(u32, f32)>,
-    ) -> Result<()> {
+    ) -> Result<Read> {
         let missing = self.is_missing(cell);
         match encoding {
             Encoding::Number(how) => {
@@ -389,7 +359,8 @@ impl<'a> Plan<'a> {
                         known.join(", ")
                     )
                 }
-                None => {}
+                None if missing => {}
+                None => return Ok(Read::Unseen),
             },
             Encoding::Text(text) => {
                 let cell = if missing { "" } else { cell };
@@ -406,10 +377,30 @@ impl<'a> Plan<'a> {
                 }
             }
         }
-        Ok(())
+        Ok(Read::Known)
+    }
+
+    /// What a user should know of `rows` test rows, once they are encoded.
+    pub fn unseen(&self, rows: usize) -> Option<String> {
+        let of = |(column, (count, cells)): (&usize, &(usize, BTreeSet<String>))| {
+            let cells: Vec<String> = cells.iter().map(|cell| format!("`{cell}`")).collect();
+            let name = &self.first.names[*column];
+            format!("`{name}` in {count} of {rows} ({})", some(&cells, 3))
+        };
+        let all: Vec<String> = self.unseen.iter().map(of).collect();
+        (!all.is_empty()).then(|| {
+            let all = some(&all, 10);
+            format!(
+                "test rows have categories that no row of a client has, and no value stands for them: {all}"
+            )
+        })
     }
 }
 
-fn number(text: &str) -> Option<f32> {
-    text.parse::<f32>().ok().filter(|value| value.is_finite())
+/// What became of a field.
+#[derive(PartialEq)]
+enum Read {
+    Known,
+    /// A category that no training row has.
+    Unseen,
 }

@@ -10,8 +10,9 @@ fl_core::choices! {
         Idx = "idx",
         /// One row a line: `label index:value ..`.
         Libsvm(Libsvm) = "libsvm",
-        /// An array of NumPy: a row per sample; bytes of three or four dimensions are images.
-        Npy = "npy",
+        /// An array of NumPy: a row per sample. Four dimensions are images, and so are three of
+        /// bytes.
+        Npy(Npy) = "npy",
         /// Several arrays of NumPy.
         Npz(Npz) = "npz",
         /// A table in Apache's column format. Needs a program built with the feature `parquet`.
@@ -68,10 +69,31 @@ fl_core::settings! {
 }
 
 fl_core::settings! {
+    /// An array of NumPy.
+    pub struct Npy {
+        /// Which side of an image is its channels. If not given the last one if it is 1, 3 or 4 and
+        /// the first one is not, otherwise the first.
+        channels: Option<Channels> = None;
+    }
+}
+
+fl_core::settings! {
     /// Arrays of NumPy.
     pub struct Npz {
         /// The array with a row per sample.
         inputs: String = "x".into();
+        /// As that of `npy`.
+        channels: Option<Channels> = None;
+    }
+}
+
+fl_core::choices! {
+    /// Which side of an image in an array is its channels.
+    pub enum Channels {
+        /// `rows x channels x height x width`, as PyTorch has them.
+        First = "first",
+        /// `rows x height x width x channels`, as Keras and PIL have them.
+        Last = "last",
     }
 }
 
@@ -119,7 +141,7 @@ impl Format {
             Self::Jsonl => &["jsonl", "ndjson"],
             Self::Parquet => &["parquet"],
             Self::Leaf(_) => &["json"],
-            Self::Npy => &["npy"],
+            Self::Npy(_) => &["npy"],
             Self::Npz(_) => &["npz"],
             Self::Images | Self::Masks(_) | Self::Pairs => &["png", "jpg", "jpeg"],
             Self::Idx | Self::Libsvm(_) => &[],

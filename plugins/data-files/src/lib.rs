@@ -17,6 +17,7 @@ mod pairs;
 mod paths;
 mod read_table;
 mod rows;
+mod seen_column;
 mod settings;
 mod table;
 mod train_test;
@@ -25,7 +26,7 @@ mod train_test;
 mod parquet;
 
 pub use column_kinds::{Category, Column, Columns, Number, Text};
-pub use format::{Csv, Format, Leaf, Libsvm, MaskPixels, Masks, Npz};
+pub use format::{Channels, Csv, Format, Leaf, Libsvm, MaskPixels, Masks, Npy, Npz};
 pub use literal::Literal;
 pub use paths::{Pair, Paths, Source};
 pub use settings::{Files, MAX_BYTES};
@@ -79,7 +80,7 @@ impl DataSet for Files {
             _ if tested && self.test.is_none() && self.holdout.is_none() => Some(GIVE_TEST),
             _ if !self.unlabelled() => None,
             Format::Idx => Some(IDX_LABELS),
-            Format::Npy => Some(NPY_LABELS),
+            Format::Npy(_) => Some(NPY_LABELS),
             Format::Npz(_) => Some("`label` is missing: the name of the array with the classes"),
             _ => Some("`label` is missing: the name of the column with the classes"),
         }

@@ -1,13 +1,14 @@
 //! Reads all files of a spec and puts their rows together.
 
-use crate::classes::Classes;
+use crate::arrays::ImageSides;
+use crate::classes::{self, Classes, Meaning};
 use crate::encode::Plan;
 use crate::format::{Format, Leaf};
 use crate::paths::{Pair, Paths, Source};
 use crate::rows::{Part, joined};
 use crate::settings::Files;
 use crate::table::Table;
-use crate::train_test::{TrainTest, hold_out, labelled, with_inferred};
+use crate::train_test::{Notes, TrainTest, hold_out, labelled, with_inferred};
 use crate::{arrays, images, leaf, read_table};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::Inputs;
@@ -19,7 +20,7 @@ struct All {
     train: Vec<(String, Part)>,
     test: Option<Part>,
     columns: Vec<(String, String)>,
-    notes: Vec<String>,
+    notes: Notes,
 }
 
 pub(crate) fn read(files: &Files) -> Result<Rows> {
@@ -34,27 +35,41 @@ pub(crate) fn read(files: &Files) -> Result<Rows> {
         format if format.is_table() => tables(files, &mut classes)?,
         _ => parts(files, &mut classes)?,
     };
+    notes.form.extend(files.train.listed_alone(&files.format));
+    let (names, labels) = classes.finish();
+    let respelled = classes.respelled();
     if !classes.given && !files.unlabelled() {
-        notes.push(format!(
-            "fl found the {} classes in the clients' rows; if they are private, list them in `classes`",
-            classes.len()
-        ));
+        let rows = rows_of_classes(&labels, names.len(), &train);
+        let found = classes::found(&names, &rows, respelled, &files.label_name());
+        notes.found.push(found?);
+    } else if let Some(respelled) = respelled {
+        notes
+            .hidden
+            .push(format!("fl reads {respelled} of the `classes`"));
     }
     let TrainTest {
         own,
         tested,
         sources,
     } = hold_out(files, train, test);
-    let (names, labels) = classes.finish();
     let (train, test) = labelled(own, tested, "rows", |of, _| Ok(labels.of(of)))?;
     let rows = Rows {
         sources,
         classes: names,
         columns,
-        notes,
         ..Rows::new(train, test)
     };
-    Ok(with_inferred(files, rows))
+    Ok(with_inferred(files, rows, notes))
+}
+
+/// How many training rows each class has.
+fn rows_of_classes(labels: &Meaning, classes: usize, train: &[(String, Part)]) -> Vec<usize> {
+    let mut rows = vec![0; classes];
+    if let Meaning::Classes(place, _) = labels {
+        let of = train.iter().flat_map(|(_, part)| &part.of);
+        of.for_each(|at| rows[place[*at as usize] as usize] += 1);
+    }
+    rows
 }
 
 fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
@@ -107,6 +122,7 @@ fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
     classes.closed = true;
     let test: Result<Vec<Part>> = test.iter().map(|table| encoded(table, classes)).collect();
     let test = test?;
+    let tested = test.iter().map(|part| part.of.len()).sum();
     Ok(All {
         train,
         test: if test.is_empty() {
@@ -115,7 +131,11 @@ fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
             Some(joined(test)?)
         },
         columns: std::mem::take(&mut plan.described),
-        notes: std::mem::take(&mut plan.notes),
+        notes: Notes {
+            form: plan.unseen(tested).into_iter().collect(),
+            found: std::mem::take(&mut plan.notes),
+            ..Notes::default()
+        },
     })
 }
 
@@ -128,18 +148,22 @@ fn users(files: &Files, how: &Leaf, classes: &mut Classes) -> Result<All> {
             true => None,
             false => Some(joined(found.test)?),
         },
-        notes: Vec::new(),
+        notes: Notes::default(),
     })
 }
 
 fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
     let mut limit = files.max_bytes;
+    let mut sides = ImageSides::of(&files.format);
     let mut read = |source: &Source, classes: &mut Classes| -> Result<Part> {
-        let one = |path: &Path, classes: &mut Classes, limit: &mut u64| match &files.format {
-            Format::Libsvm(_) => arrays::libsvm(path, classes, limit),
-            Format::Npy => arrays::npy_column(path, files, classes, limit),
-            Format::Npz(how) => arrays::npz(path, how, files, classes, limit),
-            _ => bail!("{}: labels must be in a file of their own", path.display()),
+        let mut one = |path: &Path, limit: &mut u64| {
+            let found = (&mut *classes, &mut sides);
+            match &files.format {
+                Format::Libsvm(_) => arrays::libsvm(path, found.0, limit),
+                Format::Npy(_) => arrays::npy_column(path, files, found, limit),
+                Format::Npz(how) => arrays::npz(path, how, files, found, limit),
+                _ => bail!("{}: labels must be in a file of their own", path.display()),
+            }
         };
         match (source, &files.format) {
             (Source::Pair(Pair { inputs, labels }), Format::Idx) => {
@@ -153,17 +177,16 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
                 joined(parts.collect::<Result<_>>()?)
             }
             (Source::Pair(Pair { inputs, labels }), _) => {
-                arrays::npy_pair(inputs.as_ref(), labels.as_ref(), classes, &mut limit)
+                let found = (classes, &mut sides);
+                arrays::npy_pair(inputs.as_ref(), labels.as_ref(), found, &mut limit)
             }
             (Source::Path(_), Format::Images) => {
                 images::read(&source.files(&files.format), classes, &mut limit)
             }
             (Source::Path(_), _) => {
                 let paths = source.files(&files.format);
-                let parts: Result<Vec<Part>> = paths
-                    .iter()
-                    .map(|path| one(path, classes, &mut limit))
-                    .collect();
+                let parts: Result<Vec<Part>> =
+                    paths.iter().map(|path| one(path, &mut limit)).collect();
                 joined(parts?).with_context(|| source.name().to_string())
             }
         }
@@ -206,7 +229,10 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
         } else {
             Some(joined(test)?)
         },
-        notes: Vec::new(),
+        notes: Notes {
+            form: sides.notes.into_iter().collect(),
+            ..Notes::default()
+        },
     })
 }
 

@@ -4,7 +4,7 @@ use crate::images;
 use crate::paths::{Pair, Paths, Source, inside};
 use crate::rows::{Part, joined};
 use crate::settings::Files;
-use crate::train_test::{TrainTest, hold_out, labelled, with_inferred};
+use crate::train_test::{Notes, TrainTest, hold_out, labelled, with_inferred};
 use anyhow::{Context, Result};
 use fl_core::Labels;
 use fl_data::Rows;
@@ -58,10 +58,13 @@ pub(crate) fn read(files: &Files, targets: &mut impl Targets) -> Result<Rows> {
         sources,
         columns: vec![("inputs".into(), format!("shape {:?}", train.0.shape()))],
         classes: names,
-        notes,
         ..Rows::new(train, test)
     };
-    Ok(with_inferred(files, rows))
+    let notes = Notes {
+        found: notes,
+        ..Notes::default()
+    };
+    Ok(with_inferred(files, rows, notes))
 }
 
 /// The images of a source; in place of a class each has the number of its target.

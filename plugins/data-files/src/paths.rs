@@ -167,6 +167,22 @@ impl Paths {
         }
     }
 
+    /// What a user should know of a list whose one entry stands for several files.
+    pub(crate) fn listed_alone(&self, format: &Format) -> Option<String> {
+        let Self::Each(all) = self else { return None };
+        let [only @ Source::Path(_)] = &all[..] else {
+            return None;
+        };
+        let files = only.files(format).len();
+        let one = files < 2 || *format == Format::Images || format.names_users();
+        (!one).then(|| {
+            format!(
+                "`train` is a list with one entry, so its {files} files are one whole; without the brackets each file is a \
+                 client's"
+            )
+        })
+    }
+
     /// Makes paths absolute, and a folder of tables or a pattern that stands alone a list.
     pub(crate) fn locate(&mut self, folder: &Path, format: &Format, key: &str) -> Vec<Problem> {
         let base = vec![Step::Key(key.into())];

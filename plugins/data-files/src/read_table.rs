@@ -43,7 +43,6 @@ fn parquet(path: &Path, _: Vec<u8>, _: &mut u64) -> Result<Table> {
 
 fn csv(path: &Path, bytes: &[u8], how: &Csv) -> Result<Table> {
     let text = utf8(bytes).with_context(|| path.display().to_string())?;
-    let text = text.trim_start_matches('\u{feff}'); // some programs begin a file with this mark
     let is_tsv = path.to_string_lossy().contains(".tsv");
     let own = if is_tsv { b'\t' } else { b',' };
     let separator = how

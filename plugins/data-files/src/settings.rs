@@ -1,10 +1,12 @@
 //! The settings of `files`.
 
+use crate::classes::key;
 use crate::column_kinds::Columns;
 use crate::format::{Csv, Format};
 use crate::literal::Literal;
 use crate::paths::{Paths, Source};
 use fl_core::settings::between;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub(crate) const GIVE_TEST: &str = "give `test`, or `holdout` (such as 0.2: that share of the training rows is for testing), and not both";
@@ -39,7 +41,8 @@ fl_core::settings! {
         /// column of `npy` by its number from 1. Other formats have a place for it. Left away (or
         /// `labels` of `idx` and `npy`), the rows have no labels, as only a public set may.
         label: Option<Literal> = None;
-        /// The classes in their order; if not given, those in the training rows, sorted.
+        /// The classes in their order; if not given, those in the training rows, sorted. Labels that
+        /// are equal as numbers or truth values are one class: `1`, `1.0` and `true`.
         classes: Option<Vec<Literal>> = None;
         /// In place of classes: labels of which a row can have several. Each is 1 (present), 0
         /// (absent), or -1 or missing (unknown). They are columns of `csv`, `jsonl` or `parquet`, or
@@ -47,7 +50,8 @@ fl_core::settings! {
         findings: Option<Vec<Literal>> = None;
         /// How columns are read:
         /// `{age: number, job: category, sex: {category: {of: [female, male]}}, notes: text, id: skip}`.
-        /// The others are numbers if every row has one there, categories otherwise.
+        /// The others are numbers if every row has one there, categories otherwise. A column of
+        /// numbers with some texts in it is a mistake.
         columns: Columns = Columns::default();
         /// A field with one of these texts is missing: for a category no column is set; for a
         /// number `columns` must give a value.
@@ -67,7 +71,7 @@ impl Files {
             | Format::Leaf(_)
             | Format::Masks(_)
             | Format::Pairs => false,
-            Format::Idx | Format::Npy if pairs => false,
+            Format::Idx | Format::Npy(_) if pairs => false,
             _ if self.format.is_table() => self.label.is_none() && self.findings.is_none(),
             _ => self.label.is_none(),
         }
@@ -82,6 +86,12 @@ impl Files {
             .flatten()
             .any(|label| label.0 == column);
         label || finding || self.columns.0.iter().any(|(name, _)| name == column)
+    }
+
+    /// What messages call that which holds the class.
+    pub(crate) fn label_name(&self) -> String {
+        let named = self.label.as_ref().map(|label| label.to_string());
+        named.unwrap_or_else(|| "the label".into())
     }
 
     /// The files that rows stand in.
@@ -108,7 +118,7 @@ impl Files {
         match format {
             Format::Idx if any_pair != all_pairs => return Err(IDX_LABELS.into()),
             Format::Idx if label => return Err(LABEL_IN_FORMAT.into()),
-            Format::Npy if (any_pair && label) || any_pair != all_pairs => {
+            Format::Npy(_) if (any_pair && label) || any_pair != all_pairs => {
                 return Err(NPY_LABELS.into());
             }
             Format::Masks(_) if !all_pairs || label => {
@@ -117,7 +127,7 @@ impl Files {
             Format::Pairs if !all_pairs || label => {
                 return Err("images and their `pairs` are in two folders: `train: {inputs: .., labels: ..}`, and so for `test`; `label` is not used".into());
             }
-            Format::Idx | Format::Npy | Format::Masks(_) | Format::Pairs => {}
+            Format::Idx | Format::Npy(_) | Format::Masks(_) | Format::Pairs => {}
             _ if any_pair => {
                 return Err(
                     "only `idx`, `npy`, `masks` and `pairs` have labels in a place of their own"
@@ -155,13 +165,23 @@ impl Files {
             }
         }
         let classes = self.classes.iter().flatten();
-        let mut seen = std::collections::BTreeSet::new();
-        match classes.clone().find(|class| !seen.insert(*class)) {
-            Some(twice) => Err(format!("`classes` names {twice} twice")),
-            None if self.classes.is_some() && classes.count() < 2 => {
-                Err("`classes` must name at least two".into())
+        let mut seen = BTreeMap::new();
+        for class in classes.clone() {
+            match seen.insert(key(&class.0), class) {
+                Some(same) if same == class => {
+                    return Err(format!("`classes` names {class} twice"));
+                }
+                Some(same) => {
+                    return Err(format!(
+                        "`classes` names {same} and {class}, which are equal"
+                    ));
+                }
+                None => {}
             }
-            None => Ok(()),
+        }
+        match self.classes.is_some() && classes.count() < 2 {
+            true => Err("`classes` must name at least two".into()),
+            false => Ok(()),
         }
     }
 
@@ -176,7 +196,7 @@ impl Files {
             format if format.is_table() => label.then_some(
                 "`findings` are the columns of the labels, and `label` is that of the class; give one of them",
             ),
-            Format::Npy => (!pairs).then_some(
+            Format::Npy(_) => (!pairs).then_some(
                 "`findings` of `npy` are in a file of their own: `{inputs: x.npy, labels: y.npy}`",
             ),
             Format::Npz(_) => (!label)

@@ -152,9 +152,16 @@ fn rows_that_are_used_twice_are_seen_whatever_file_holds_them() {
         format!("{{format: {format}, train: {train}, test: {test}, {known}}}")
     };
     let shared = "rows of the clients' files are test rows as well";
-    for test in ["packed.csv.gz", "sorted.csv", "more.csv", "one.csv"] {
+    for (test, count) in [
+        ("packed.csv.gz", "4 of 4"),
+        ("sorted.csv", "4 of 4"),
+        ("more.csv", "4 of 5"),
+        ("one.csv", "1 of 2"),
+    ] {
         let data = case.data(&files("csv", "[a.csv, b.csv]", test), "");
         assert_eq!(data.inferred, [shared], "{test}");
+        let counted = format!("{count} test rows are rows of the clients too");
+        assert_eq!(data.hidden_notes, [counted], "{test}");
         // of one file that is dealt too
         let data = case.data(&files("csv", "a.csv", test), ", clients: 2");
         assert_eq!(data.inferred, [shared], "{test}");
@@ -165,6 +172,11 @@ fn rows_that_are_used_twice_are_seen_whatever_file_holds_them() {
         assert!(
             data.inferred.is_empty() && twice.contains("a.csv"),
             "{twice}"
+        );
+        assert!(
+            data.hidden_notes[0].contains(&twice),
+            "{:?}",
+            data.hidden_notes
         );
     }
     for (format, public) in [
@@ -178,6 +190,11 @@ fn rows_that_are_used_twice_are_seen_whatever_file_holds_them() {
         let data = case.data(&files("csv", "[a.csv, b.csv]", "test.csv"), &more);
         let told = ["rows of `files` are the clients' and public as well"];
         assert_eq!(data.inferred, told, "{public}");
+        let note = data.hidden_notes.join("; ");
+        assert!(
+            note.contains("public rows are rows of the clients too"),
+            "{note}"
+        );
     }
     // other rows are no one else's, and neither are those of a client that has none
     let data = case.data(&files("csv", "[a.csv, none.csv, b.csv]", "test.csv"), "");
@@ -235,36 +252,320 @@ fn a_table_is_read_as_it_looks_and_says_what_was_inferred() {
             "income: the class"
         ]
     );
-    assert_eq!(data.notes.len(), 3, "{:?}", data.notes);
+    assert_eq!(data.notes.len(), 4, "{:?}", data.notes);
 }
 
 #[test]
 fn a_column_that_looks_like_something_else_is_named() {
     let row = |k: usize| {
-        let age = if k % 4 == 1 {
-            "n/a".into()
+        let floor = if k % 4 == 1 {
+            k.to_string()
         } else {
-            format!("{}", 20 + k)
+            format!("{k}{}", ["a", "b", "c"][k % 3])
         };
+        let (job, income) = (["cook", "nurse"][k % 2], ["low", "high"][k / 2 % 2]);
         format!(
-            "patient {k},{age},{},{}\n",
-            ["cook", "nurse"][k % 2],
-            ["low", "high"][k / 2 % 2]
+            "patient {k},{floor},{job},{},{income}\n",
+            ["?", "x"][k.min(1)]
         )
     };
-    let table = "id,age,job,income\n".to_string() + &(0..20).map(row).collect::<String>();
+    let table = "id,floor,job,mark,income\n".to_string() + &(0..20).map(row).collect::<String>();
     let case = Case::new(&[
         ("people.csv", &table[..]),
-        ("test.csv", "id,age,job,income\npatient x,5,cook,low\n"),
+        (
+            "test.csv",
+            "id,floor,job,mark,income\npatient 1,5,cook,x,low\n",
+        ),
     ]);
     let found = case.data(&csv(""), "").inferred.join("; ");
     for said in [
         "column `id` has 20 different texts in 20 rows: say `columns: {id: skip}` if it is an id",
-        "in column `age`, 15 of 20 fields are numbers, and others are `n/a` (5): if these mean that a number is missing, add them to `missing`",
+        "column `floor` has categories, though 5 of 20 fields are numbers; others are `0a` (1), `10b` (1), `11c` (1) and 12 more",
+        "column `mark` is missing in 1 of 20 rows",
     ] {
         assert!(found.contains(said), "{found}");
     }
     assert!(!found.contains("column `job`"), "{found}");
+}
+
+/// A field that is no number would make a column of numbers one of categories.
+#[test]
+fn a_column_of_numbers_with_a_field_that_is_none_is_a_mistake() {
+    let table = |cells: &[&str]| {
+        let rows = cells.iter().enumerate();
+        rows.fold("b,y\n".to_string(), |all, (at, cell)| {
+            format!("{all}\"{cell}\",{}\n", at % 2)
+        })
+    };
+    let numbers = ["1", "2", "3", "4", "5", "6", "7", "8"];
+    let with = |cell: &'static str| [&numbers[..2], &[cell], &numbers[3..]].concat();
+    let ways = "write plain numbers (`1234.5`, without unit or `,`), or add texts that mean a missing number to `missing`, \
+                or say `columns: {b: category}`";
+    let many: Vec<String> = (0..12).map(|k| format!("{k} kg")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    for (a, b, said) in [
+        (
+            with("6x"),
+            vec![],
+            "a.csv:4: column `b`: 7 of 8 values are numbers, and `6x` is not; write",
+        ),
+        (
+            with("1,200"),
+            vec![],
+            "a.csv:4: column `b`: 7 of 8 values are numbers, and `1,200` is not",
+        ),
+        (
+            with("6 kg"),
+            vec![],
+            "a.csv:4: column `b`: 7 of 8 values are numbers, and `6 kg` is not",
+        ),
+        (
+            with("nan"),
+            vec![],
+            "a.csv:4: column `b`: 7 of 8 values are numbers, and `nan` is not",
+        ),
+        // at one site
+        (
+            vec!["1", "2"],
+            vec!["6 kg", "7 kg", "8 kg"],
+            "b.csv:2: column `b`: 2 of 5 values are numbers, and `6 kg` is not; others are `6 kg` (1), `7 kg` (1), `8 kg` (1); \
+             in a.csv all are",
+        ),
+        // everywhere
+        (
+            vec!["1,200", "2,300"],
+            vec![],
+            "a.csv:2: column `b`: 0 of 2 values are numbers, and `1,200` is not",
+        ),
+        (
+            vec!["12,5", "8"],
+            vec![],
+            "column `b`: 1 of 2 values are numbers, and `12,5` is not",
+        ),
+        (
+            many,
+            vec![],
+            "column `b`: 0 of 12 values are numbers, and `0 kg` is not",
+        ),
+    ] {
+        let case = Case::new(&[("a.csv", &table(&a)), ("b.csv", &table(&b))]);
+        let train = if b.is_empty() {
+            "a.csv"
+        } else {
+            "[a.csv, b.csv]"
+        };
+        let files =
+            |more: &str| format!("{{format: csv, train: {train}, holdout: 0.5, label: y{more}}}");
+        let error = case.error(&files(""));
+        assert!(error.contains(said) && error.contains(ways), "{error}");
+        case.data(&files(", columns: {b: category}"), "");
+    }
+    // texts that stand for a missing number
+    let case = Case::new(&[("a.csv", &table(&with("n/a")))]);
+    let files = "{format: csv, train: a.csv, holdout: 0.5, label: y, missing: [n/a], columns: {b: {number: {missing: 0}}}}";
+    case.data(files, "");
+    // categories that begin with a digit
+    let ages = [
+        "18-25", "26-35", "36-45", "18-25", "2 rooms", "3 rooms", "3 rooms", "1st",
+    ];
+    let case = Case::new(&[("a.csv", &table(&ages))]);
+    case.data("{format: csv, train: a.csv, holdout: 0.5, label: y}", "");
+}
+
+#[test]
+fn test_rows_of_categories_that_no_training_row_has_are_counted() {
+    let data = people().data(&csv(""), ", clients: 2");
+    let said = "test rows have categories that no row of a client has, and no value stands for them: `job` in 1 of 1 (`pilot`)";
+    assert!(data.notes.contains(&said.into()), "{:?}", data.notes);
+    let case = people();
+    case.write("test.csv", b"age,job,income\n60,?,high\n");
+    let data = case.data(&csv(""), ", clients: 2");
+    assert!(
+        !data.notes.iter().any(|note| note.contains("test rows")),
+        "{:?}",
+        data.notes
+    );
+}
+
+/// Whatever program wrote the labels: by site, in the test rows, in the spec, in any format.
+#[test]
+fn labels_that_are_equal_as_numbers_or_truth_values_are_one_class() {
+    let table = |labels: &[&str]| {
+        let row = |(at, label): (usize, &&str)| format!("{at},{label}\n");
+        "x,y\n".to_string() + &labels.iter().enumerate().map(row).collect::<String>()
+    };
+    let found = |a: &[&str], b: &[&str], test: &[&str], more: &str| {
+        let case = Case::new(&[
+            ("a.csv", &table(a)),
+            ("b.csv", &table(b)),
+            ("t.csv", &table(test)),
+        ]);
+        let files = format!("{{format: csv, train: [a.csv, b.csv], test: t.csv, label: y{more}}}");
+        let data = case.data(&files, "");
+        let all = data.clients.iter().chain([&data.test]);
+        let of: Vec<u32> = all.flat_map(|own| own.classes().unwrap()).collect();
+        let notes = [data.notes, data.hidden_notes].concat().join("\n");
+        (data.classes.join(" "), of, notes)
+    };
+    let of = vec![1, 0, 1, 0, 1, 0];
+    for (a, b, test, names, reads) in [
+        (
+            ["1", "0"],
+            ["1.0", "0.0"],
+            ["1", "0"],
+            "0 1",
+            "`0.0` as `0`, `1.0` as `1`",
+        ),
+        (
+            ["1", "-0"],
+            ["01", "0"],
+            ["1e0", "0.0"],
+            "0 1",
+            "`-0` and `0.0` as `0`, `01` and `1e0` as `1`",
+        ),
+        (
+            ["True", "False"],
+            ["1", "0"],
+            ["true", "FALSE"],
+            "0 1",
+            "`FALSE` and `False` as `0`, `True` and `true` as `1`",
+        ),
+        (
+            ["True", "False"],
+            ["true", "false"],
+            ["TRUE", "FALSE"],
+            "false true",
+            "`FALSE` and `False` as `false`, `TRUE` and `True` as `true`",
+        ),
+        // the spelling that all have stays
+        (["02", "01"], ["02", "01"], ["02", "01"], "01 02", ""),
+        (
+            ["dog", "cat"],
+            ["dog", "cat"],
+            ["dog", "cat"],
+            "cat dog",
+            "",
+        ),
+    ] {
+        let (classes, labels, notes) = found(&a, &b, &test, "");
+        assert_eq!((&classes[..], &labels), (names, &of), "{notes}");
+        let said = format!(
+            "classes in the clients' 4 rows: {}",
+            names.replace(' ', ", ")
+        );
+        let right = match reads {
+            "" => !notes.contains("it reads"),
+            reads => notes.contains(&format!("{said}; it reads {reads}")),
+        };
+        assert!(notes.contains(&said) && right, "{notes}");
+        // with classes that the spec states, and for whom it is private how rows spell them
+        let stated = format!(", classes: ['{}']", names.replace(' ', "', '"));
+        let (classes, labels, notes) = found(&a, &b, &test, &stated);
+        assert_eq!((&classes[..], &labels), (names, &of), "{notes}");
+        assert_eq!(
+            notes.contains("of the `classes`"),
+            !reads.is_empty(),
+            "{notes}"
+        );
+    }
+    let case = people();
+    for (classes, said) in [
+        (
+            "['1', '1.0']",
+            "`classes` names `1` and `1.0`, which are equal",
+        ),
+        (
+            "[true, 1]",
+            "`classes` names `true` and `1`, which are equal",
+        ),
+    ] {
+        let error = case.error(&csv(&format!(", classes: {classes}")));
+        assert!(error.contains(said), "{error}");
+    }
+    // evidence of what may be a slip
+    let rare = [&["yes"; 24][..], &["no"; 24], &["Yes", "Yes", "yse"]].concat();
+    let (_, _, notes) = found(&rare, &["no"], &["no"], "");
+    assert!(
+        notes.contains("of one row only: `yse`; only capital letters tell `Yes` and `yes` apart"),
+        "{notes}"
+    );
+    // other formats
+    let case = Case::new(&[
+        ("a", "1 1:1\n0.0 1:2\n"),
+        (
+            "l.json",
+            r#"{"users": ["u", "v"], "num_samples": [2, 2], "user_data": {"u": {"x": [[1], [2]], "y": ["1.0", 0]}, "v": {"x": [[3], [4]], "y": [1, "0"]}}}"#,
+        ),
+        ("f.csv", "x,a\n1,1.0\n2,False\n"),
+    ]);
+    case.write("x.npy", &npy("<f4", "(2, 1)", &floats(&[1.0, 2.0])));
+    let texts: Vec<u8> = "1.01  "
+        .chars()
+        .flat_map(|c| u32::from(c).to_le_bytes())
+        .collect();
+    case.write("y.npy", &npy("<U3", "(2,)", &texts));
+    case.write("z.npy", &npy("|b1", "(2,)", &[1, 0]));
+    for files in [
+        "{format: libsvm, train: a, test: a, classes: [false, true]}",
+        "{format: leaf, train: l.json, test: l.json}",
+        "{format: npy, train: [{inputs: x.npy, labels: y.npy}, {inputs: x.npy, labels: z.npy}], test: {inputs: x.npy, labels: z.npy}}",
+        "{format: csv, train: f.csv, test: f.csv, findings: [a]}",
+    ] {
+        let data = case.data(files, ", clients: 2");
+        let kinds = [TaskKind::Classes(2), TaskKind::MultiLabel(1)];
+        assert!(
+            kinds.contains(&data.task.kind),
+            "{files}: {:?}",
+            data.classes
+        );
+    }
+}
+
+#[test]
+fn numbers_to_be_predicted_are_no_classes() {
+    let table = |rows: usize, label: &dyn Fn(usize) -> String| {
+        let rows = (0..rows).map(|at| format!("{},{}\n", at % 7, label(at)));
+        "x,price\n".to_string() + &rows.collect::<String>()
+    };
+    let price: &dyn Fn(usize) -> String = &|at| format!("{}.25", at % 198);
+    let said = |table: &str, more: &str| {
+        let case = Case::new(&[("a.csv", table)]);
+        let files = format!("{{format: csv, train: a.csv, holdout: 0.2, label: price{more}}}");
+        match case.spec(&files, "") {
+            Ok(_) => case.data(&files, "").notes.join("\n"),
+            Err(errors) => format!("refused: {}", errors.join("\n")),
+        }
+    };
+    assert_eq!(
+        said(&table(200, price), ""),
+        "refused: set.files: `price` has 198 values in 200 rows, such as `0.25`: a class needs several rows each, and fl has \
+         no regression; put the values into bins, or, if they are classes, list them in `classes`"
+    );
+    // many rows of each, numbers without decimals, texts
+    let quarters: &dyn Fn(usize) -> String = &|at| format!("{}", (at % 30) as f64 / 4.0);
+    assert!(
+        said(&table(3000, quarters), "")
+            .starts_with("refused: set.files: `price` has 30 values in 3000")
+    );
+    assert!(said(&table(40, &|at| at.to_string()), "").starts_with("refused"));
+    assert!(said(&table(40, &|at| format!("id {at}")), "").starts_with("refused"));
+    // ratings, ages, and what the spec says are classes
+    let stars: &dyn Fn(usize) -> String = &|at| format!("{}", (at % 9) as f64 / 2.0 + 1.0);
+    assert!(
+        said(&table(200, stars), "")
+            .contains("fl found the 9 classes in the clients' 200 rows: 1, 1.5, 2")
+    );
+    let ages = said(&table(200, &|at| (at % 70).to_string()), "");
+    assert!(
+        ages.contains("if `price` is a number to predict, put it into bins"),
+        "{ages}"
+    );
+    let stated: Vec<String> = (0..198).map(price).collect();
+    let stated = said(
+        &table(200, price),
+        &format!(", classes: [{}]", stated.join(", ")),
+    );
+    assert!(!stated.starts_with("refused"), "{stated}");
 }
 
 #[test]
@@ -381,7 +682,16 @@ fn mistakes_say_file_line_and_column() {
         );
     }
     case.write("people.csv", b"age,job,income\n1,\xff,low\n");
-    assert!(case.error(&csv("")).contains("(line 2) is 0xff"));
+    assert!(
+        case.error(&csv(""))
+            .contains("(line 2) is 0xff; save the file as UTF-8")
+    );
+    let wide: Vec<u8> = PEOPLE.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    case.write("people.csv", &wide);
+    assert!(
+        case.error(&csv(""))
+            .contains("people.csv: the file looks like UTF-16; save it as UTF-8")
+    );
     let case = people();
     let wrong = |more: &str, part: &str| {
         let error = case.error(&csv(more));
@@ -534,6 +844,12 @@ fn a_file_each_is_a_client_each() {
         [2, 1],
         "what a pattern matches may be folders"
     );
+    let [alone, listed] = ["'h/*.csv'", "['h/*.csv']"].map(|train| {
+        let files = format!("{{format: csv, train: {train}, test: t.csv, label: y}}");
+        case.data(&files, "").notes.join("\n")
+    });
+    let said = "`train` is a list with one entry, so its 2 files are one whole; without the brackets each file is a client's";
+    assert!(!alone.contains(said) && listed.contains(said), "{listed}");
     assert_eq!(
         sizes("[h/a.csv, h/b.csv]", ", split: iid, clients: 5").0,
         [1; 5],
@@ -872,6 +1188,77 @@ fn bytes_are_images_whichever_side_the_channels_are() {
         error.contains("there are no test rows"),
         "1 % of two rows: {error}"
     );
+}
+
+/// Arrays of any numbers, and the shapes that can be read in two ways.
+#[test]
+fn images_of_any_numbers_have_their_channels_in_front() {
+    let case = Case::new(&[]);
+    case.write("y.npy", &npy("|u1", "(2,)", &[0, 1]));
+    let images = |kind: &str, sides: [usize; 3]| {
+        let count = 2 * sides.iter().product::<usize>();
+        let content: Vec<u8> = match kind {
+            "|u1" => (0..count).map(|at| at as u8).collect(),
+            "<i8" => (0..count)
+                .flat_map(|at| (at as i64).to_le_bytes())
+                .collect(),
+            _ => floats(&(0..count).map(|at| at as f32).collect::<Vec<_>>()),
+        };
+        let [a, b, c] = sides;
+        case.write(
+            "x.npy",
+            &npy(kind, &format!("(2, {a}, {b}, {c})"), &content),
+        );
+    };
+    let read = |format: &str| {
+        let pair = "{inputs: x.npy, labels: y.npy}";
+        let data = case.data(
+            &format!("{{format: {format}, train: {pair}, test: {pair}}}"),
+            ", clients: 1",
+        );
+        let pixel = rows(&data)[1].clone();
+        assert!(
+            data.inferred.iter().all(|text| !text.contains("channels")),
+            "not of the rows"
+        );
+        (data.task.input, pixel, data.notes.join("\n"))
+    };
+    for kind in ["|u1", "<i8", "<f4"] {
+        let scale = if kind == "|u1" { 255.0 } else { 1.0 };
+        for channels in [1, 3, 4] {
+            images(kind, [2, 5, channels]);
+            let (shape, found, notes) = read("npy");
+            assert_eq!(shape, [channels, 2, 5], "{kind}");
+            // the first channel of the second pixel of the second image
+            let due = (11 * channels) as f32 / scale;
+            assert!((found[1] - due).abs() < 1e-6, "{kind}: {found:?}");
+            let said = format!(
+                "rows of 2 x 5 x {channels} values are read as images of {channels} channels and 2 x 5 pixels; `channels: last` in \
+                 `format` says the same, and `channels: first` reads them the other way"
+            );
+            assert!(notes.contains(&said), "{notes}");
+            assert_eq!(read("{npy: {channels: first}}").0, [2, 5, channels]);
+            // as PyTorch has them there is nothing to say
+            images(kind, [channels, 2, 5]);
+            let (shape, _, notes) = read("npy");
+            assert_eq!(
+                (shape, notes.contains("values are read")),
+                (vec![channels, 2, 5], false)
+            );
+        }
+        for sides in [[3, 8, 3], [4, 4, 4], [8, 8, 8], [8, 8, 2]] {
+            images(kind, sides);
+            let (shape, _, notes) = read("npy");
+            assert_eq!(shape, sides);
+            assert!(
+                notes.contains("`channels: last` reads them the other way"),
+                "{notes}"
+            );
+            let (shape, _, notes) = read("{npy: {channels: last}}");
+            assert_eq!(shape, [sides[2], sides[0], sides[1]]);
+            assert!(!notes.contains("values are read"), "{notes}");
+        }
+    }
 }
 
 #[test]

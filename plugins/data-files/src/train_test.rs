@@ -5,9 +5,9 @@ use crate::paths::Paths;
 use crate::rows::{Part, joined};
 use crate::settings::Files;
 use anyhow::{Context, Result, ensure};
-use fl_core::{Inputs, Labels, Samples, Stream};
+use fl_core::{Inputs, Labels, Stream};
 use fl_data::dataset::Source as Owner;
-use fl_data::{Inferred, Rows, owned_twice, same, share_a_row};
+use fl_data::{Inferred, Rows, same};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -84,10 +84,22 @@ pub(crate) fn hold_out(files: &Files, train: Vec<(String, Part)>, test: Option<P
     }
 }
 
+/// What a user should know of the rows.
+#[derive(Default)]
+pub(crate) struct Notes {
+    /// What was found in the clients' rows: an observer sees some of it.
+    pub found: Vec<String>,
+    /// How files and test rows were read.
+    pub form: Vec<String>,
+    /// As `found`, where no observer sees anything of it.
+    pub hidden: Vec<String>,
+}
+
 /// The rows of these files, with what a run shows of them besides what is learnt from them.
-pub(crate) fn with_inferred(files: &Files, mut rows: Rows) -> Rows {
-    // whatever there is to say of the rows was found in them
-    let mut all: Vec<Inferred> = rows.notes.iter().cloned().map(Inferred::new).collect();
+pub(crate) fn with_inferred(files: &Files, mut rows: Rows, notes: Notes) -> Rows {
+    let mut all: Vec<Inferred> = notes.found.iter().cloned().map(Inferred::new).collect();
+    rows.notes = [notes.found, notes.form].concat();
+    rows.hidden_notes = notes.hidden;
     if files.holdout.is_some() {
         all.push(Inferred {
             text: "test rows are held out of the clients' files, and how good models are on them is told".into(),
@@ -117,19 +129,6 @@ pub(crate) fn with_inferred(files: &Files, mut rows: Rows) -> Rows {
             ),
             (false, false) => None,
         };
-    }
-    // a copy that was packed, sorted or added to has other bytes
-    if shared.is_empty() {
-        let [own, tested] = [&rows.train, &rows.test].map(|(of, _)| Samples::all(of.clone()));
-        if files.test.is_some() && share_a_row(&own, &tested) {
-            shared.insert(
-                "rows of the clients' files are test rows as well".into(),
-                true,
-            );
-        }
-        if let Some((first, again)) = owned_twice(&own, &rows.sources) {
-            rows.twice = Some(format!("a row of {first} is a row of {again} as well"));
-        }
     }
     all.extend(
         shared

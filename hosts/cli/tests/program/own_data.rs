@@ -1,6 +1,6 @@
 //! A user's own files, from the spec to the run.
 
-use crate::common::{fails, json, out};
+use crate::common::{fails, fl, json, out, root};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -243,4 +243,95 @@ fn a_distance_that_cannot_be_measured_is_said() {
         let (code, error) = fails(dir, &[&["data", "distance"], more].concat());
         assert!(code == 2 && error.contains(says), "{more:?}: {error}");
     }
+}
+
+/// A leak is told wherever a reader looks; what an accountant hides of single rows it tells of as a
+/// reason.
+#[test]
+fn rows_in_two_places_are_told_by_check_run_page_and_study() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    people(dir);
+    let rows = fs::read_to_string(dir.join("people.csv")).unwrap();
+    let mut sorted: Vec<&str> = rows.lines().skip(1).collect();
+    sorted.sort_unstable();
+    let sorted = format!("age,job,income\n{}\n", sorted.join("\n"));
+    fs::write(dir.join("sorted.csv"), sorted).unwrap();
+    let spec = SPEC.replace("holdout: 0.2", "test: sorted.csv");
+    fs::write(dir.join("leak.yaml"), &spec).unwrap();
+    let twin = spec
+        .replace("train: people.csv", "train: [people.csv, sorted.csv]")
+        .replace("  clients: 5\n", "");
+    fs::write(dir.join("twin.yaml"), twin).unwrap();
+    let study = "name: s\ntables: [{ name: t, base: leak.yaml, rows: [{ name: one }] }]\n";
+    fs::write(dir.join("s.yaml"), study).unwrap();
+    let said = |args: &[&str]| {
+        let done = fl(dir, args);
+        assert!(done.status.success());
+        [done.stdout, done.stderr]
+            .map(|text| String::from_utf8(text).unwrap())
+            .concat()
+    };
+    let leak = "200 of 200 test rows are rows of the clients too";
+    let check = said(&["check", "leak.yaml"]);
+    assert!(
+        check.contains(leak) && check.contains("leak.yaml: fine"),
+        "{check}"
+    );
+    assert!(said(&["run", "leak.yaml", "--out", "leak"]).contains(leak));
+    for page in ["leak/report.md", "leak/report.html"] {
+        let page = fs::read_to_string(dir.join(page)).unwrap();
+        assert!(page.contains(leak), "{page}");
+    }
+    let study = said(&["study", "s.yaml"]);
+    assert!(study.contains(&format!("Data: {leak}")), "{study}");
+    let check = said(&["check", "twin.yaml"]);
+    let twice = "200 of the rows of DIR/sorted.csv are rows of DIR/people.csv too";
+    let check = check.replace(&dir.canonicalize().unwrap().display().to_string(), "DIR");
+    let check = check.replace(&dir.display().to_string(), "DIR");
+    assert!(check.contains(twice), "{check}");
+    // with an accountant it is the reason
+    let private = spec.replace(
+        "aggregator: { use: mean }",
+        "aggregator: { use: mean, weigh: uniform }, privacy: { use: gaussian-update, clip: 1, noise-multiplier: 1 }, accountant: { use: rdp }",
+    );
+    fs::write(dir.join("private.yaml"), private).unwrap();
+    let check = said(&["check", "private.yaml"]);
+    assert!(!check.contains("note"), "{check}");
+    let run = said(&["run", "private.yaml"]);
+    assert!(
+        run.contains("rows of the clients' files are test rows as well"),
+        "{run}"
+    );
+    assert!(!run.contains("200 of 200"), "{run}");
+}
+
+/// What a run would find in its data, a check finds before it.
+#[test]
+fn a_check_shares_out_the_rows_that_it_has_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    people(dir);
+    let check = |args: &[&str]| {
+        let done = fl(dir, &[&["check"], args].concat());
+        String::from_utf8(done.stderr).unwrap()
+    };
+    let said = check(&["people.yaml", "--set", "data.clients=200"]);
+    assert!(
+        said.contains("note: people.yaml: 40 of 200 clients own no sample"),
+        "{said}"
+    );
+    let glyphs = root().join("specs/quick/fedavg.yaml");
+    let said = check(&[&glyphs.to_string_lossy(), "--set", "data.clients=5000"]);
+    assert!(said.contains("clients own no sample: there are"), "{said}");
+    let said = check(&[
+        "people.yaml",
+        "--set",
+        "data.split={dirichlet: {alpha: 1, min-size: 99}}",
+    ]);
+    let wrong = "data: splitting `files`: 5 clients with at least 99 samples each need more than the 160 samples there are";
+    assert!(
+        said.starts_with("people.yaml:") && said.contains(wrong),
+        "{said}"
+    );
 }

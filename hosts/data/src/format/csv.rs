@@ -2,19 +2,35 @@
 
 use anyhow::{Context, Result, ensure};
 
-/// The bytes as text.
+/// The bytes as text, without the mark that some programs begin a file with.
 ///
 /// # Errors
-/// Says which byte is not UTF-8.
+/// Says which byte is not UTF-8, or no text.
 pub fn utf8(bytes: &[u8]) -> Result<&str> {
-    std::str::from_utf8(bytes).map_err(|e| {
+    let line = |at: usize| bytes[..at].iter().filter(|b| **b == b'\n').count() + 1;
+    let wide = [&[0xff, 0xfe], &[0xfe, 0xff]]
+        .iter()
+        .any(|mark| bytes.starts_with(*mark));
+    let nul = bytes.iter().position(|byte| *byte == 0);
+    ensure!(
+        !(wide || nul.is_some_and(|at| at < 4)),
+        "the file looks like UTF-16; save it as UTF-8"
+    );
+    if let Some(at) = nul {
+        anyhow::bail!(
+            "byte {at} (line {}) is 0, which is no text; save the file as UTF-8",
+            line(at)
+        );
+    }
+    let text = std::str::from_utf8(bytes).map_err(|e| {
         let at = e.valid_up_to();
-        let line = bytes[..at].iter().filter(|b| **b == b'\n').count() + 1;
         anyhow::anyhow!(
-            "not UTF-8 text: byte {at} (line {line}) is {:#04x}",
+            "not UTF-8 text: byte {at} (line {}) is {:#04x}; save the file as UTF-8",
+            line(at),
             bytes[at]
         )
-    })
+    })?;
+    Ok(text.trim_start_matches('\u{feff}'))
 }
 
 /// No file of a known set has more rows than this; a small compressed file may claim to have any
@@ -251,7 +267,20 @@ mod tests {
         wrong(all(NEWS, b""), "no rows");
         wrong(all(TABS, b"sentence\tlabel\n"), "no rows");
         wrong(all(NEWS, b"1,a,b\n1,a\n"), "line 2: 2 fields; a row has 3");
-        wrong(all(NEWS, b"1,a,b\n1,\xff,b\n"), "byte 8 (line 2) is 0xff");
+        wrong(
+            all(NEWS, b"1,a,b\n1,\xff,b\n"),
+            "byte 8 (line 2) is 0xff; save the file as UTF-8",
+        );
+        wrong(
+            all(NEWS, b"1,a,b\n1,\0,b\n"),
+            "byte 8 (line 2) is 0, which is no text",
+        );
+        for wide in [&b"\xff\xfe1\0,\0"[..], b"\xfe\xff\01\0,", b"1\0,\0a\0"] {
+            wrong(
+                all(NEWS, wide),
+                "the file looks like UTF-16; save it as UTF-8",
+            );
+        }
         let failing = NEWS.rows(b"1,a,b\n5,a,b\n", |f| class(f[0], 1, 4).map(drop));
         assert_eq!(
             format!("{:#}", failing.unwrap_err()),

@@ -15,3 +15,15 @@ pub fn images(shape: [usize; 3], data: Vec<u8>) -> fl_core::Inputs {
         std: vec![1.0; shape[0]],
     }
 }
+
+/// Images one after the other, each channel by channel, from images of this number of pixels, each
+/// pixel with all its `channels`.
+pub fn channels_first<T: Copy>(data: &[T], pixels: usize, channels: usize) -> Vec<T> {
+    let image = |of: &[T]| {
+        let at = |i: usize| of[i % pixels * channels + i / pixels];
+        (0..pixels * channels).map(at).collect::<Vec<T>>()
+    };
+    data.chunks_exact(pixels * channels)
+        .flat_map(image)
+        .collect()
+}

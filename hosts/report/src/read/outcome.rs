@@ -13,6 +13,8 @@ pub struct Summary {
     pub outcome: Outcome,
     /// Examples of each class at each client.
     pub held: BTreeMap<ClientId, Vec<u64>>,
+    /// What a reader should know of the data.
+    pub data_notes: Vec<String>,
     /// Notes for the user.
     pub notes: Vec<String>,
     /// Releases that no accountant covers.
