@@ -28,7 +28,7 @@ from ._errors import Mistake, SpecError
 from ._spec import flow
 
 _ROWS = ("train", "test", "public")
-_OPTIONS = ("label", "inputs", "classes", "findings", "columns", "holdout", "missing")
+_OPTIONS = ("label", "inputs", "classes", "findings", "columns", "holdout", "missing", "channels")
 _MAX_BYTES = (1 << 32) - 1
 _KINDS = (
     "(inputs, labels), an array, a frame of pandas or polars, a Dataset of PyTorch or of Hugging Face, or a partitioner of flwr-datasets; "
@@ -504,7 +504,10 @@ def _write(given: dict[str, Any], options: _Options, files: _Files) -> Written:
     if files.bytes > _MAX_BYTES:
         raise _wrong("train", f"the rows need {files.bytes} bytes, and at most {_MAX_BYTES} can be read")
     table = isinstance(files.first[1], _Table)
-    common = {"format": "csv" if table else "npy", "max-bytes": max(1 << 28, 2 * files.bytes + (1 << 20)) if 2 * files.bytes < _MAX_BYTES - (1 << 20) else _MAX_BYTES}
+    channels = given.get("channels")
+    if table and channels is not None:
+        raise _wrong("channels", "the rows are a table; leave it out")
+    common = {"format": "csv" if table else "npy" if channels is None else {"npy": {"channels": channels}}, "max-bytes": max(1 << 28, 2 * files.bytes + (1 << 20)) if 2 * files.bytes < _MAX_BYTES - (1 << 20) else _MAX_BYTES}
     common |= {key: given[key] for key in ("columns", "missing") if given.get(key) is not None}
     classes = {key: found for key in ("classes", "findings") if (found := getattr(options, key)) is not None}
     of_label = {"label": label[0]} if table and label[0] is not None else {}

@@ -70,13 +70,11 @@ class KeptModel:
 
     def predict(self, rows) -> np.ndarray:
         """The scores of rows (logits), `rows x outputs`. `rows` is an array, scaled here as `normalise` of the spec says (pictures of
-        bytes as the run's own), or, of a run on a table, a frame with its columns; labels need not be there."""
+        bytes as the run's own), with the channels of pictures where the run's rows have them or in front, or, of a run on a table, a frame with its columns; labels need not be there."""
         native, _ = self._native()
         if _data._is_frame(rows):
             return self._of_frame(rows)
         array = _data._plain(rows)
-        if array.dtype == np.uint8 and array.ndim == 4 and array.shape[1] not in (1, 3) and array.shape[3] in (1, 3):
-            array = np.moveaxis(array, 3, 1)  # channels come first, as in the run
         array = np.ascontiguousarray(array, np.uint8 if array.dtype == np.uint8 else np.float32)
         return np.array(native.predict(array))
 

@@ -22,6 +22,8 @@ pub struct Model {
     scale: Option<Normalise>,
     /// Scales bytes where the spec does not.
     of_set: Option<Normalise>,
+    /// Which side of an image is its channels, if the spec says so.
+    channels: Option<String>,
 }
 
 /// The spec of a run folder, with these overrides.
@@ -50,6 +52,9 @@ fn made(folder: &Path, name: &str, data_dir: &Path) -> Result<(Model, Option<Py<
     let of = |key: &str| data.and_then(|data| data.get(key)).filter(|v| !v.is_null());
     let scale = of("normalise").map(read_value::<Normalise>).transpose()?;
     let set = |value: &Value| read_value::<SetSpec>(value).ok();
+    let format = of("set").and_then(|set| set.get("files")?.get("format"));
+    let arrays = format.and_then(|format| format.get("npy").or_else(|| format.get("npz")));
+    let channels = arrays.and_then(|arrays| arrays.get("channels")?.as_str());
     let statistics = of("set")
         .and_then(set)
         .and_then(|set| set.facts().statistics);
@@ -61,17 +66,18 @@ fn made(folder: &Path, name: &str, data_dir: &Path) -> Result<(Model, Option<Py<
             mean: mean.to_vec(),
             std: std.to_vec(),
         }),
+        channels: channels.map(String::from),
     };
     Ok((model, part))
 }
 
 /// Rows that Python gives.
-fn rows(shape: &[usize], of: Numbers) -> Inputs {
+fn rows_of(shape: &[usize], of: Numbers) -> Inputs {
     match (of, shape) {
         (Numbers::Bytes(data), [_, height, width]) => {
             fl_data::format::images([1, *height, *width], data)
         }
-        (Numbers::Bytes(data), [_, channels @ (1 | 3), height, width]) => {
+        (Numbers::Bytes(data), [_, channels @ (1 | 3 | 4), height, width]) => {
             fl_data::format::images([*channels, *height, *width], data)
         }
         (Numbers::Bytes(data), _) => Inputs::Dense {
@@ -90,7 +96,34 @@ enum Numbers {
     Floats(Vec<f32>),
 }
 
+impl Numbers {
+    /// The channels of images in front, which are behind.
+    fn channels_first(self, pixels: usize, channels: usize) -> Self {
+        use fl_data::format::channels_first;
+        match self {
+            Self::Bytes(data) => Self::Bytes(channels_first(&data, pixels, channels)),
+            Self::Floats(data) => Self::Floats(channels_first(&data, pixels, channels)),
+        }
+    }
+}
+
 impl Model {
+    /// Rows that Python gives, with their channels in front as the model has learnt them.
+    fn rows(&self, shape: &[usize], of: Numbers) -> Inputs {
+        let [rows, height, width, channels] = shape[..] else {
+            return rows_of(shape, of);
+        };
+        let plain = self.task.input == shape[1..] && self.channels.as_deref() != Some("last");
+        let last = self.task.input == [channels, height, width] && !plain;
+        match last && shape.iter().all(|side| *side > 0) {
+            true => rows_of(
+                &[rows, channels, height, width],
+                of.channels_first(height * width, channels),
+            ),
+            false => rows_of(shape, of),
+        }
+    }
+
     fn scores(&self, samples: &Samples) -> Result<(Vec<usize>, Vec<f32>)> {
         ensure!(
             samples.shape() == self.task.input,
@@ -155,7 +188,7 @@ impl Model {
             return Err(PyValueError::new_err(text));
         }
         let scored = py.detach(|| {
-            let mut inputs = rows(&shape, numbers);
+            let mut inputs = self.rows(&shape, numbers);
             let pictures = matches!(inputs, Inputs::Bytes { .. });
             let of_set = self.of_set.as_ref().filter(|_| pictures);
             if let Some(scale) = self.scale.as_ref().or(of_set) {

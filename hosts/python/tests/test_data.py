@@ -133,6 +133,19 @@ def test_labels_may_be_texts_truth_values_and_one_column():
     assert run({"train": (inputs, labels > 0), "holdout": 0.2}).metrics["accuracy"] > 0.3
 
 
+def test_exact_labels_are_classes_whatever_type_a_frame_has():
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    (x, y), test = rows(60, 0, width=1), rows(30, 1, width=1)
+    y = y > 0
+    wanted = run({"train": [(x[:30], y[:30]), (x[30:], y[30:])], "test": (test[0], test[1] > 0)}).digest
+    table = lambda kind, at, labels: kind({"x": x[at, 0].astype(float), "y": labels})  # noqa: E731
+    one, other = slice(0, 30), slice(30, 60)
+    for labels in (y[other], y[other].astype(float), [str(int(label)) for label in y[other]], [str(label) for label in y[other]]):
+        frames = [table(pandas.DataFrame, one, y[one].astype(int)), table(polars.DataFrame, other, labels)]
+        test_rows = pandas.DataFrame({"x": test[0][:, 0].astype(float), "y": (test[1] > 0).astype(object)})
+        assert run({"train": frames, "test": test_rows, "label": "y"}).digest == wanted
+
+
 def test_public_rows_may_have_labels_or_none():
     inputs, labels = rows(40, 5)
     bare = run({"train": clients(), "test": rows(50, 9), "public": inputs}, PUBLIC)

@@ -44,6 +44,21 @@ def test_rows_are_scaled_as_the_run_scaled_its_own():
     assert accuracy(seen.model().predict(np.moveaxis(pictures, 3, 1)), light) == seen.metrics["accuracy"]
 
 
+@pytest.mark.parametrize("sides", [(5, 6, 3), (4, 4, 4)])
+def test_exact_floats_with_channels_behind_are_those_with_channels_in_front(sides):
+    pictures = np.random.default_rng(0).normal(size=(60, *sides)).astype(np.float32)
+    light = (pictures[..., 0].mean((1, 2)) > 0).astype(int)
+    turned = np.ascontiguousarray(np.moveaxis(pictures, 3, 1))
+    said = {} if sides[0] != sides[2] else {"channels": "last"}
+    behind = run({"train": [(pictures, light)] * 2, "test": (pictures, light), **said})
+    in_front = run({"train": [(turned, light)] * 2, "test": (turned, light)})
+    assert behind.digest == in_front.digest
+    assert accuracy(behind.model().predict(pictures), light) == behind.metrics["accuracy"]
+    frame = pytest.importorskip("pandas").DataFrame({"a": [1, 2], "y": [0, 1]})
+    with pytest.raises(fl.SpecError, match="the rows are a table; leave it out"):
+        run({"train": frame, "label": "y", "holdout": 0.5, "channels": "last"})
+
+
 def test_a_frame_is_read_as_the_run_read_its_own():
     pandas = pytest.importorskip("pandas")
     draws = np.random.default_rng(0)
