@@ -59,9 +59,10 @@ extern "C" {
  * checks settings by the `settings` of the description. */
 #define FL_CHECK 1u
 /* Optional. Gives a text: aggregators and attacks
- * `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`, `class_counts`,
- * `training_loss`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`,
- * `within_hull`; selectors `{"draw": "unknown", "needs_scores": false}` with a draw as in
+ * `{"needs": [..], "claims": [..], "robustness": null, "folds": false}` with needs of `samples`,
+ * `class_counts`, `training_loss`, `sent`, claims of `order_free`, `weight_scale_free`,
+ * `weight_free`, `within_hull`, `of_mean`, and a robustness such as
+ * `{"share": 0.1, "per_bad": 2, "besides": 1}`; selectors `{"draw": "unknown", "needs_scores": false}` with a draw as in
  * `FL_PRICE`; trainers
  * `{"parametric": false, "differentiable": false, "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}], "feature_loss": false}`,
  * where no `learns` stands for all losses; with `"vocabulary": 1000` if samples must be numbers of
@@ -207,7 +208,8 @@ extern "C" {
 #define FL_CLIPPED_GRADIENTS 74u
 
 /* Protocol. Gives the text of what it declares: `{"slots": [..], "exchanges": [..], "grows": null,
- * "begins_with": null, "pooled": false}`, as fl-core/src/abi/declaration.rs has them. */
+ * "begins_with": null, "pooled": false, "measures": null}`, as fl-core/src/abi/declaration.rs has
+ * them. */
 #define FL_DECLARE 80u
 /* Protocol: the server's side. Text
  * `{"task": {..}, "filled": ["model"], "everyone": {"ids": [0, 1], "of": 2, "draw": "everyone"}}`.

@@ -75,11 +75,11 @@ pub mod prelude {
     pub use crate::{
         Ability, Accountant, Aggregator, AggregatorSlot, Answer, AttackSlot, BuildContext,
         Candidate, Client, ClientId, ClientMessage, ClientStat, ClientStatQuery, Cohort, Conflict,
-        Declaration, Declared, Exchange, FitOptions, Fold, Generator, GeneratorSlot, Inbox, Loss,
-        MechanismSlot, Pool, PrivacyEvent, PrivacyMechanism, Properties, Protocol, RequiredInputs,
-        Result, Roster, Round, Samples, SamplingScheme, Selector, SelectorSlot, Server, SlotSpec,
-        Stream, Target, Task, TaskKind, Trainer, TrainerSlot, Training, Weigh, choices,
-        export_plugins, message, messages, plugin, settings,
+        DataFacts, Declaration, Declared, Exchange, FitOptions, Fold, Generator, GeneratorSlot,
+        Inbox, Loss, Measurement, MechanismSlot, Pool, PrivacyEvent, PrivacyMechanism, Properties,
+        Protocol, RequiredInputs, Result, Robustness, Roster, Round, Samples, SamplingScheme,
+        Selector, SelectorSlot, Server, SlotSpec, Stream, Target, Task, TaskKind, Trainer,
+        TrainerSlot, Training, Weigh, choices, export_plugins, message, messages, plugin, settings,
     };
     pub use anyhow::{Context, bail, ensure};
 }

@@ -5,6 +5,7 @@
 use crate::{Examples, Result, TaskKind};
 use anyhow::ensure;
 use ndarray::{Array2, ArrayView1, ArrayView2};
+use std::collections::BTreeSet;
 
 /// Returns the position of the largest value; the first on a tie, as everywhere in fl, and 0 if
 /// there is none. NaN is below every number.
@@ -201,18 +202,52 @@ pub fn psnr(truth: ArrayView2<'_, f32>, predicted: ArrayView2<'_, f32>) -> Resul
 /// Measurements by name.
 pub type NamedMeasures = Vec<(String, f64)>;
 
-/// Measures of a task besides its [`score`], which a plugin registers: `measures!(FUNCTION)`. The
-/// function returns names and numbers in its own order. It leaves out those that are undefined for
-/// these examples, and returns none for other tasks.
-pub struct Measures(pub fn(ArrayView2<'_, f32>, &Examples) -> Result<NamedMeasures>);
+/// Measures of a task besides its [`score`], which a plugin registers: `measures!(FUNCTION, NAMES)`.
+pub struct Measures {
+    /// Returns names and numbers in its own order. It leaves out those that are undefined for these
+    /// examples, and returns none for other tasks.
+    pub of: fn(ArrayView2<'_, f32>, &Examples) -> Result<NamedMeasures>,
+    /// Returns the names of all that it may measure for a task of this kind.
+    pub names: fn(TaskKind) -> Vec<String>,
+}
 inventory::collect!(Measures);
 
-/// Registers [`metrics::Measures`](crate::metrics::Measures).
+/// Registers [`metrics::Measures`](crate::metrics::Measures): the function that measures, and the
+/// one that names what it measures.
 #[macro_export]
 macro_rules! measures {
-    ($of:path) => {
-        $crate::__private::inventory::submit! { $crate::metrics::Measures($of) }
+    ($of:path, $names:path) => {
+        $crate::__private::inventory::submit! {
+            $crate::metrics::Measures { of: $of, names: $names }
+        }
     };
+}
+
+/// Returns the names of the [`score`] and of the plugins' measures for a task of this kind; for a
+/// task of any kind if it is not known.
+pub fn names(kind: Option<TaskKind>) -> BTreeSet<String> {
+    let (height, width) = (1, 1);
+    let any = [
+        TaskKind::Classes(2),
+        TaskKind::MultiLabel(1),
+        TaskKind::Pixels {
+            classes: 2,
+            height,
+            width,
+        },
+        TaskKind::Image {
+            channels: 1,
+            height,
+            width,
+        },
+    ];
+    let kinds = kind.map_or(any.to_vec(), |kind| vec![kind]);
+    let of = |kind: TaskKind| {
+        let further = inventory::iter::<Measures>.into_iter();
+        let further = further.flat_map(move |measures| (measures.names)(kind));
+        std::iter::once(score_name(kind).to_string()).chain(further)
+    };
+    kinds.into_iter().flat_map(of).collect()
 }
 
 /// Returns the measures of this program's plugins besides [`score`], by name.
@@ -221,8 +256,8 @@ macro_rules! measures {
 /// If one of them fails.
 pub fn further(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<NamedMeasures> {
     let mut all = Vec::new();
-    for Measures(of) in inventory::iter::<Measures> {
-        all.extend(of(scores, examples)?);
+    for measures in inventory::iter::<Measures> {
+        all.extend((measures.of)(scores, examples)?);
     }
     all.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(all)
@@ -240,7 +275,12 @@ fn of_two_classes(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Na
     });
     Ok(area.map(|area| ("auc".into(), area)).into_iter().collect())
 }
-crate::measures!(of_two_classes);
+
+fn names_of_two_classes(kind: TaskKind) -> Vec<String> {
+    let two = kind == TaskKind::Classes(2);
+    two.then(|| "auc".into()).into_iter().collect()
+}
+crate::measures!(of_two_classes, names_of_two_classes);
 
 /// Returns the number that compares models of a task: accuracy for classes, and mean AUC for
 /// labels. For classes of pixels it is the mean [`dice`] over images, and for made images the mean

@@ -148,6 +148,10 @@ pub struct Alias {
     /// Its preset settings in YAML, such as `{ labels: scores }`; those of a spec override them.
     /// Empty: none.
     pub preset: &'static str,
+    /// The parts that the method has in slots of this protocol, in YAML, such as
+    /// `{ ensemble: { use: mean-logits } }`; `{}` for a part of any kind. A spec that fills a slot
+    /// otherwise gets a note. Empty: any.
+    pub parts: &'static str,
 }
 
 /// A part that a spec can name. [`plugin!`](crate::plugin!) registers one.
@@ -356,8 +360,9 @@ impl PartDecl {
 /// `impl From<Settings> for Part`. Trainers and generators have
 /// `fn new(Settings, &BuildContext) -> Result<Self>` instead.
 ///
-/// Aliases follow, each with optional preset settings, and then the papers: `plugin!(protocol
-/// "co-distill" => CoDistill, aliases: ["selective-fd", "fedmd": "{ labels: scores }"], papers:
+/// Aliases follow, each with optional preset settings and parts ([`Alias`]), and then the papers:
+/// `plugin!(protocol "co-distill" => CoDistill, aliases: ["selective-fd", "fedmd":
+/// "{ labels: scores }" with "{ ensemble: { use: mean-logits } }"], papers:
 /// ["Shao et al. 2024"]);`
 #[macro_export]
 macro_rules! plugin {
@@ -395,12 +400,16 @@ macro_rules! plugin {
         $crate::plugin!(@ Generator, $name, $s, String::new(), |s, make| <$t>::new(s, make).map(|t| Box::new(t) as Box<dyn $crate::Generator>), $($($facts)*)?);
     };
     (@ $role:ident, $name:literal, $s:ty, $signature:expr, $make:expr,
-        $(aliases: [$($alias:literal $(: $preset:literal)?),* $(,)?])? $(,)? $(papers: [$($paper:literal),* $(,)?])? $(,)?) => {
+        $(aliases: [$($alias:literal $(: $preset:literal)? $(with $parts:literal)?),* $(,)?])? $(,)? $(papers: [$($paper:literal),* $(,)?])? $(,)?) => {
         const _: () = {
             static DECL: $crate::PartDecl = $crate::PartDecl {
                 role: $crate::Role::$role,
                 name: $name,
-                aliases: &[$($($crate::Alias { name: $alias, preset: concat!("" $(, $preset)?) }),*)?],
+                aliases: &[$($($crate::Alias {
+                    name: $alias,
+                    preset: concat!("" $(, $preset)?),
+                    parts: concat!("" $(, $parts)?),
+                }),*)?],
                 papers: &[$($($paper),*)?],
                 origin: env!("CARGO_PKG_NAME"),
                 package: env!("CARGO_PKG_NAME"),

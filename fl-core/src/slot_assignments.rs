@@ -205,6 +205,33 @@ impl Parts {
                 .is_none_or(|slot| self.wants(slot, context))
     }
 
+    /// Returns how many clients the selector in `slot` picks, at least and at most, in up to 32 of
+    /// `times` rounds: its cohorts are drawn as in a run. `None` if it must see more than there is
+    /// before a run.
+    pub fn cohort_sizes(
+        &self,
+        slot: &str,
+        times: usize,
+        roster: &Roster,
+        context: &BuildContext,
+    ) -> Option<RangeInclusive<usize>> {
+        const DRAWS: usize = 32;
+        let mut selector: BoxedSelector<Roster> =
+            self.build(Role::Selector, slot, None, context).ok()?;
+        let (mut least, mut most) = (usize::MAX, 0);
+        for round in 0..times.clamp(1, DRAWS) {
+            let stream = context.stream.child(slot, round as u64);
+            let round = Round::first().with_stream(stream);
+            // one that asks clients first decides by what they say
+            if selector.poll(&round, roster).ok()?.is_some() {
+                return None;
+            }
+            let picked = selector.select(&round, roster).ok()?.len();
+            (least, most) = (least.min(picked), most.max(picked));
+        }
+        Some(least..=most)
+    }
+
     /// Returns the inputs that the aggregator in this slot requires besides the messages; none if
     /// that is unknown before a run.
     pub fn needs(&self, slot: &str, context: &BuildContext) -> RequiredInputs {

@@ -1,5 +1,6 @@
 //! Checks a spec and notes every mistake with its place.
 
+use crate::aliases;
 use crate::catalogue::{Catalogue, any_make, example, names};
 use crate::diagnostics::{Mistake, Mistakes};
 use crate::document::Document;
@@ -7,7 +8,7 @@ use crate::sections::{Clients, DataSection};
 use crate::spanned_value::{Node, below, key};
 use fl_core::message::{Ids, Message};
 use fl_core::settings::{Reader, Step, Value, show};
-use fl_core::{Alias, CheckedSettings, ExchangeSpec, PartDecl, Protocol, Role, SlotSpec};
+use fl_core::{CheckedSettings, ExchangeSpec, PartDecl, Protocol, Role, SlotSpec};
 use std::path::Path;
 
 /// A part that a spec names, with settings that have been checked.
@@ -62,15 +63,14 @@ pub(crate) struct Checker<'a> {
     /// The text, overrides applied.
     pub root: Node,
     mistakes: Vec<Mistake>,
+    /// What a user should know although it is no mistake.
+    pub notes: Vec<String>,
+    /// As [`Checker::notes`]; the run tells the user too.
+    pub foreseen: Vec<String>,
 }
 
 /// What a spec is.
 const SPEC: &str = "a spec is a mapping with `name`, `data`, `protocol` and `parts`";
-
-/// The settings that an alias stands for.
-fn preset(alias: &Alias) -> serde_yaml::Mapping {
-    serde_yaml::from_str(alias.preset).unwrap_or_default()
-}
 
 /// `selector `uniform``
 fn label(part: &PartDecl) -> String {
@@ -89,6 +89,8 @@ impl<'a> Checker<'a> {
             catalogue,
             root,
             mistakes,
+            notes: Vec::new(),
+            foreseen: Vec::new(),
         })
     }
 
@@ -108,6 +110,23 @@ impl<'a> Checker<'a> {
         }
     }
 
+    fn at(
+        &self,
+        at: (Vec<Step>, bool),
+        path: &[Step],
+        text: String,
+        part: Option<(usize, String)>,
+    ) -> Mistake {
+        Mistake {
+            file: self.file.into(),
+            place: self.root.place(&at.0, at.1),
+            path: path.to_vec(),
+            text: text.replace('\n', "; "),
+            part,
+            at,
+        }
+    }
+
     /// Something wrong with the value at `at`, or with its key.
     fn push(
         &mut self,
@@ -116,14 +135,21 @@ impl<'a> Checker<'a> {
         text: String,
         part: Option<(usize, String)>,
     ) {
-        self.mistakes.push(Mistake {
-            file: self.file.into(),
-            place: self.root.place(&at.0, at.1),
-            path: path.to_vec(),
-            text: text.replace('\n', "; "),
-            part,
-            at,
-        });
+        let mistake = self.at(at, path, text, part);
+        self.mistakes.push(mistake);
+    }
+
+    /// What the run will tell the user of the part chosen at `path`.
+    pub fn remark(&mut self, path: &[Step], text: String, part: &PartDecl) {
+        let at = (below(path, key("use")), false);
+        let remark = self.at(at, path, text, Some((path.len(), label(part))));
+        self.foreseen.push(remark.to_string());
+    }
+
+    /// What a user should know of the value at `path`.
+    pub fn tell(&mut self, path: &[Step], text: String) {
+        let note = self.at((path.to_vec(), false), path, text, None);
+        self.notes.push(note.to_string());
     }
 
     /// The value at `path` is wrong, or missing.
@@ -237,7 +263,7 @@ impl<'a> Checker<'a> {
         let mut settings: serde_yaml::Mapping = settings.collect();
         if let Some(alias) = decl.alias(name) {
             // what the spec says comes before what the name stands for
-            for (key, value) in preset(alias) {
+            for (key, value) in aliases::preset(alias) {
                 settings.entry(key).or_insert(value);
             }
         }

@@ -7,6 +7,13 @@ use fl_core::Conflict;
 use fl_core::settings::{Step, Value};
 
 impl Checker<'_> {
+    /// At the setting at fault, or at the protocol.
+    pub fn conflict(&mut self, Conflict { setting, text }: Conflict) {
+        let steps = setting.iter().flat_map(|name| name.split('.'));
+        let path: Vec<Step> = ["protocol"].into_iter().chain(steps).map(key).collect();
+        self.note(&path, text);
+    }
+
     /// Each at the setting at fault, or at the protocol. Says whether there is any.
     pub fn conflicts<D: DataSection>(
         &mut self,
@@ -28,11 +35,9 @@ impl Checker<'_> {
         };
         let conflicts = protocol.conflicts(&has);
         let any = !conflicts.is_empty();
-        for Conflict { setting, text } in conflicts {
-            let steps = setting.iter().flat_map(|name| name.split('.'));
-            let path: Vec<Step> = ["protocol"].into_iter().chain(steps).map(key).collect();
-            self.note(&path, text);
-        }
+        conflicts
+            .into_iter()
+            .for_each(|conflict| self.conflict(conflict));
         if let Some(task) = data.and_then(D::task)
             && let Err(why) = protocol.suits(task.kind, &has)
         {

@@ -1,12 +1,16 @@
 //! What `fl list` and `fl inspect` say of parts, as text and as JSON.
 
+use crate::aliases;
 use crate::catalogue::{Catalogue, any_make, example, sample, takes};
 use crate::compatibility::release;
 use crate::docs::columns::{columns, fill};
 use crate::docs::table::yaml;
 use crate::schema::any_slots;
-use fl_core::settings::{Field, to_json};
-use fl_core::{AnyAggregator, AnyMechanism, Cohort, ExchangeSpec, PartDecl, Role, Round, SlotSpec};
+use fl_core::settings::{Field, Value, to_json};
+use fl_core::{
+    Alias, AnyAggregator, AnyMechanism, Cohort, ExchangeSpec, PartDecl, Protocol, Role, Round,
+    SlotSpec,
+};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -50,7 +54,7 @@ impl Catalogue {
         self.parts
             .iter()
             .filter(wanted)
-            .map(|p| self.inspect_json(p))
+            .map(|p| self.inspect_json(p, p.name))
             .collect()
     }
 
@@ -71,11 +75,15 @@ impl Catalogue {
         slots.collect()
     }
 
-    /// Describes one part, as text at most `width` characters wide.
-    pub fn inspect(&self, part: &PartDecl, width: usize) -> String {
+    /// Describes one part by one of its names, as text at most `width` characters wide.
+    pub fn inspect(&self, part: &PartDecl, name: &str, width: usize) -> String {
         let about = (part.describe)();
-        let mut head = format!("{}: {}", part.name, part.role.with_article());
-        if let [_, aliases @ ..] = &part.names()[..]
+        let alias = part.alias(name);
+        let fields = alias.map_or(about.fields, |alias| aliases::fields(part, alias));
+        let mut head = format!("{name}: {}", part.role.with_article());
+        if alias.is_some() {
+            let _ = write!(head, ", another name of `{}`", part.name);
+        } else if let [_, aliases @ ..] = &part.names()[..]
             && !aliases.is_empty()
         {
             let _ = write!(head, " (also called {})", aliases.join(", "));
@@ -85,9 +93,12 @@ impl Catalogue {
         }
         let _ = write!(head, ", from {}", part.origin);
         let mut out = format!("{}\n\n{}\n\n", fill(&head, width), fill(&about.doc, width));
-        out += &settings_table(&about.fields, width);
+        if let Some(alias) = alias {
+            out += &differences(part, alias, width);
+        }
+        out += &settings_table(&fields, width);
         if part.role == Role::Protocol {
-            match example(part) {
+            match example_as(part, alias) {
                 None => out += "\nIts slots and exchanges depend on its settings.\n",
                 Some(protocol) => {
                     let mut rows = vec![["slot", "takes", "", "for"].map(String::from)];
@@ -132,19 +143,26 @@ impl Catalogue {
     }
 
     /// The same as [`Catalogue::inspect`], for programs.
-    pub fn inspect_json(&self, part: &PartDecl) -> Json {
+    pub fn inspect_json(&self, part: &PartDecl, name: &str) -> Json {
         let about = (part.describe)();
+        let alias = part.alias(name);
+        let fields = alias.map_or(about.fields, |alias| aliases::fields(part, alias));
         let mut out = json!({
             "name": part.name, "role": part.role.name(), "origin": part.origin,
             "aliases": &part.names()[1..], "papers": part.papers, "signature": about.signature,
-            "doc": about.doc, "settings": settings_json(&about.fields),
+            "doc": about.doc, "settings": settings_json(&fields),
             "accepted-by": self.accepted_by(part),
         });
+        if let Some(alias) = alias {
+            let presets = to_json(&aliases::preset(alias).into());
+            let parts = to_json(&aliases::parts(alias).into());
+            out["alias"] = json!({ "name": alias.name, "presets": presets, "parts": parts });
+        }
         for (name, values) in facts(part) {
             out[name] = json!(values);
         }
         if let Some(protocol) = (part.role == Role::Protocol)
-            .then(|| example(part))
+            .then(|| example_as(part, alias))
             .flatten()
         {
             let slot = |s: &SlotSpec| {
@@ -161,6 +179,48 @@ impl Catalogue {
             out["questions"] = protocol.exchanges().iter().map(question).collect();
         }
         out
+    }
+}
+
+/// The part with the settings that an alias stands for.
+fn example_as(part: &PartDecl, alias: Option<&Alias>) -> Option<Box<dyn Protocol>> {
+    let Some(alias) = alias else {
+        return example(part);
+    };
+    let mut settings = aliases::preset(alias);
+    if let Value::Mapping(must) = sample(&(part.describe)().group()) {
+        for (key, value) in must {
+            settings.entry(key).or_insert(value);
+        }
+    }
+    let settings = part.read(&settings.into()).ok()?;
+    fl_core::protocol(part, &settings, &any_make()).ok()
+}
+
+/// What an alias changes of its part: settings with another default, and the parts of the method.
+fn differences(part: &PartDecl, alias: &Alias, width: usize) -> String {
+    let given = aliases::preset(alias);
+    let (own, base) = (aliases::fields(part, alias), (part.describe)().fields);
+    let mut rows = vec![[
+        "differs from".into(),
+        part.name.to_string(),
+        alias.name.into(),
+    ]];
+    let both = own.iter().zip(&base);
+    let both = both.filter(|(own, _)| given.contains_key(&own.name));
+    rows.extend(both.map(|(own, base)| [own.name.clone(), default(base), default(own)]));
+    let parts = aliases::parts(alias);
+    rows.extend(parts.iter().map(|(slot, due)| {
+        let slot = slot.as_str().unwrap_or_default();
+        let due = match due.as_mapping().is_some_and(|due| due.is_empty()) {
+            true => "a part".into(),
+            false => yaml(&to_json(due)),
+        };
+        [format!("parts.{slot}"), "any".into(), due]
+    }));
+    match rows.len() {
+        1 => format!("It has the settings of `{}`.\n\n", part.name),
+        _ => columns(&rows, width) + "\n",
     }
 }
 
@@ -188,6 +248,7 @@ fn facts(part: &PartDecl) -> Vec<(&'static str, Vec<String>)> {
                         ("weight-scale-free", properties.weight_scale_free),
                         ("weight-free", properties.weight_free),
                         ("within-hull", properties.within_hull),
+                        ("of-mean", properties.of_mean),
                     ]),
                 ),
                 (
@@ -216,21 +277,23 @@ fn facts(part: &PartDecl) -> Vec<(&'static str, Vec<String>)> {
     }
 }
 
+/// A setting's default as text.
+fn default(field: &Field) -> String {
+    match &field.default {
+        None => "must be given".into(),
+        Some(default) if default.is_null() => "none".into(),
+        Some(default) => yaml(&to_json(default)),
+    }
+}
+
 /// One row a setting: its name, kind, default, range and meaning.
 pub fn settings_table(fields: &[Field], width: usize) -> String {
     let mut rows = vec![["setting", "kind", "default", "range", "meaning"].map(String::from)];
     rows.extend(fields.iter().map(|f| {
-        let default = f
-            .default
-            .as_ref()
-            .map_or("must be given".into(), |d| match d.is_null() {
-                true => "none".into(),
-                false => yaml(&to_json(d)),
-            });
         [
             f.name.clone(),
             f.accepts.kind(),
-            default,
+            default(f),
             f.accepts.range().unwrap_or_default(),
             f.doc.clone(),
         ]

@@ -11,6 +11,8 @@
 //! gives only for its first error. What plain scalars mean is still decided by that crate alone, so
 //! that what is written reads back.
 
+mod aliases;
+mod answers;
 mod budget_check;
 mod catalogue;
 mod check;

@@ -22,6 +22,10 @@ pub trait DataSection: Settings {
     fn has_public_labels(&self) -> bool {
         false
     }
+    /// The most public samples that there can be, if that is known before data are loaded.
+    fn most_public(&self) -> Option<usize> {
+        None
+    }
     /// Settles what depends on where the spec is (`folder`) and on files that the section names.
     /// Returns what is wrong, such as a file that is missing: where below `data`, and the mistake.
     fn resolve(&mut self, _folder: &Path) -> Vec<(Vec<Step>, String)> {

@@ -7,7 +7,10 @@ use crate::compatibility::CompatibilityCheck;
 use crate::sections::{Clients, DataSection};
 use crate::spanned_value::{below, key};
 use fl_core::settings::{Setting, Step, Value, nearest, show, show_path};
-use fl_core::{BuildContext, ExchangeSpec, Role, SlotAssignment, SlotSpec, Stream, Task, TaskKind};
+use fl_core::{
+    BuildContext, Certainty, ExchangeSpec, Measured, Role, SlotAssignment, SlotSpec, Stream, Task,
+    TaskKind,
+};
 use std::collections::{BTreeMap, HashSet};
 
 impl Checker<'_> {
@@ -195,14 +198,32 @@ impl Checker<'_> {
         self.note_key(&[key("budget")], text);
     }
 
-    /// Rounds that end because of results have no price.
-    pub fn stop_when(&mut self, spec: &Value) {
+    /// Checks that rounds which end because of results have no price to keep, and that a run
+    /// measures what decides.
+    pub fn stop_when(&mut self, spec: &Value, measured: Option<&Measured>) {
         let given = |value: Option<&Value>| value.is_some_and(|v| !v.is_null());
         let accountant = spec.get("parts").and_then(|p| p.get("accountant"));
-        if given(spec.get("stop-when")) && given(accountant) {
+        let stop = spec.get("stop-when");
+        if given(stop) && given(accountant) {
             let text = "does not go with parts.accountant: the epsilon of a number of rounds that \
                         follows from results is no guarantee; give the run fewer rounds, or a `budget`";
             self.note_key(&[key("stop-when")], text);
+        }
+        let metric = stop.and_then(|stop| stop.get("metric"));
+        let metric = metric.and_then(Value::as_str);
+        let (Some(metric), Some(measured)) = (metric, measured) else {
+            return;
+        };
+        let path = [key("stop-when"), key("metric")];
+        match measured.has(metric) {
+            Certainty::Yes => {}
+            Certainty::Perhaps => self.tell(
+                &path,
+                format!(
+                    "nothing declares that it measures `{metric}`: if no part does, the rounds do not end early"
+                ),
+            ),
+            Certainty::No => self.note(&path, measured.lacks(metric)),
         }
     }
 

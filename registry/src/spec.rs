@@ -12,8 +12,8 @@ use crate::spanned_value::key;
 use fl_core::privacy::Noise;
 use fl_core::settings::{Setting, Value};
 use fl_core::{
-    Budget, BuildContext, CheckedSettings, Checkpoints, Faults, PartDecl, Parts, Protocol, Result,
-    StopWhen,
+    Budget, BuildContext, CheckedSettings, Checkpoints, Faults, Measured, PartDecl, Parts,
+    Protocol, Result, StopWhen,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -55,6 +55,12 @@ pub struct Spec<D> {
     pub libraries: Vec<Library>,
     /// The whole spec with every default filled in; it reads back as the same spec.
     pub resolved: Value,
+    /// What a user should know of the spec.
+    pub notes: Vec<String>,
+    /// What the run will tell the user, as far as it is known before.
+    pub foreseen: Vec<String>,
+    /// What the run measures, as far as it is known before.
+    pub measured: Measured,
 }
 
 impl<D> Spec<D> {
@@ -105,7 +111,23 @@ impl Document {
             .and_then(|p| check.protocol(p, data.as_ref()));
         let filled = check.parts(value.get("parts"), protocol.as_ref(), data.as_ref());
         check.budget(&value, protocol.as_ref());
-        check.stop_when(&value);
+        let measured = protocol.as_ref().and_then(|of| {
+            let parts = value.get("parts");
+            let has = |slot: &str| {
+                parts
+                    .and_then(|p| p.get(slot))
+                    .is_some_and(|p| !p.is_null())
+            };
+            let kind = data.as_ref().and_then(D::task).map(|task| task.kind);
+            Some(Measured::of(of.protocol.as_deref()?, &has, kind))
+        });
+        check.stop_when(&value, measured.as_ref());
+        if let Some(protocol) = &protocol {
+            check.alias_parts(&value, protocol, &filled);
+            let seed = top.as_ref().map_or(0, |top| top.seed);
+            let faults = top.as_ref().map(|top| &top.faults);
+            check.answers(&filled, protocol, (data.as_ref(), faults, seed));
+        }
         let conflicts = check.conflicts(&value, protocol.as_ref(), data.as_ref());
         // a slot without releases may follow from a setting that is wrong
         if let Some(protocol) = protocol.as_ref().filter(|_| !conflicts) {
@@ -121,6 +143,8 @@ impl Document {
         }
         let protocol = protocol.and_then(|p| p.part);
         let all = top.zip(data).zip(protocol);
+        let notes = std::mem::take(&mut check.notes);
+        let foreseen = std::mem::take(&mut check.foreseen);
         let ((mut top, data), protocol) = check.finish(all)?;
         if let Some(ledger) = &mut top.ledger {
             let folder = Path::new(&self.file).parent().unwrap_or(Path::new(""));
@@ -173,6 +197,9 @@ impl Document {
             noise: top.noise.into(),
             libraries: catalogue.libraries.clone(),
             resolved,
+            notes,
+            foreseen,
+            measured: measured.unwrap_or_default(),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::message::{VoteSensitivity, message_type};
 use crate::privacy::{DataDependence, MinibatchSampling};
-use crate::{Ability, AggregatorUse, ExchangeSpec, Result, SlotSpec, TaskMap};
+use crate::{Ability, AggregatorUse, ExchangeSpec, Measurement, Result, SlotSpec, TaskMap};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -19,6 +19,9 @@ pub(super) struct DeclarationText {
     pub begins_with: Option<String>,
     #[serde(default)]
     pub pooled: bool,
+    /// `null`: it may record anything.
+    #[serde(default)]
+    pub measures: Option<Vec<Measurement>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -83,6 +86,8 @@ pub(super) struct ExchangeText {
     cohort: Option<String>,
     #[serde(default)]
     aggregator: Option<String>,
+    #[serde(default)]
+    sums_into: Option<String>,
     #[serde(default)]
     class_counts: bool,
     #[serde(default)]
@@ -195,6 +200,7 @@ impl From<&ExchangeSpec> for ExchangeText {
             },
             cohort: text(of.cohort),
             aggregator: text(of.aggregator.map(|used| used.slot)),
+            sums_into: text(of.sums_into),
             class_counts: of.class_counts,
             trains: of.trains,
             needs: text(of.needs),
@@ -244,6 +250,7 @@ impl ExchangeText {
             },
             cohort: text(&self.cohort),
             aggregator: text(&self.aggregator).map(|slot| AggregatorUse { slot }),
+            sums_into: text(&self.sums_into),
             class_counts: self.class_counts,
             trains: self.trains,
             needs: text(&self.needs),

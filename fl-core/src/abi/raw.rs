@@ -49,9 +49,10 @@ pub const FL_BITS: u32 = 5;
 /// checks settings by the `settings` of the description.
 pub const FL_CHECK: u32 = 1;
 /// Optional. Gives a text: aggregators and attacks
-/// `{"needs": [..], "claims": [..], "folds": false}` with needs of `samples`, `class_counts`,
-/// `training_loss`, `sent` and claims of `order_free`, `weight_scale_free`, `weight_free`,
-/// `within_hull`; selectors `{"draw": "unknown", "needs_scores": false}` with a draw as in
+/// `{"needs": [..], "claims": [..], "robustness": null, "folds": false}` with needs of `samples`,
+/// `class_counts`, `training_loss`, `sent`, claims of `order_free`, `weight_scale_free`,
+/// `weight_free`, `within_hull`, `of_mean`, and a robustness such as
+/// `{"share": 0.1, "per_bad": 2, "besides": 1}`; selectors `{"draw": "unknown", "needs_scores": false}` with a draw as in
 /// `FL_PRICE`; trainers
 /// `{"parametric": false, "differentiable": false, "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}], "feature_loss": false}`,
 /// where no `learns` stands for all losses; with `"vocabulary": 1000` if samples must be numbers of
@@ -197,7 +198,8 @@ pub const FL_HEAD: u32 = 73;
 pub const FL_CLIPPED_GRADIENTS: u32 = 74;
 
 /// Protocol. Gives the text of what it declares: `{"slots": [..], "exchanges": [..], "grows": null,
-/// "begins_with": null, "pooled": false}`, as fl-core/src/abi/declaration.rs has them.
+/// "begins_with": null, "pooled": false, "measures": null}`, as fl-core/src/abi/declaration.rs has
+/// them.
 pub const FL_DECLARE: u32 = 80;
 /// Protocol: the server's side. Text
 /// `{"task": {..}, "filled": ["model"], "everyone": {"ids": [0, 1], "of": 2, "draw": "everyone"}}`.

@@ -2,6 +2,7 @@
 
 use super::PRIVATE;
 use super::calls::ClientCalls;
+use crate::exchange::TRAINING_LOSS;
 use crate::message::{AnyMessage, Erased, Ids};
 use crate::privacy::{MinibatchSampling, NoiseSource, ReleaseNoise};
 use crate::store::{States, Store};
@@ -15,9 +16,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// What a client measures when it trains a model on examples.
-const TRAINING_LOSS: &str = "training-loss";
 
 /// A client whose host is in this process.
 pub(crate) struct ClientCore {

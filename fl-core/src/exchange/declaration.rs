@@ -1,5 +1,6 @@
 //! [`Declaration`]: the slots and exchanges that a protocol declares and the core executes.
 
+use crate::exchange::measurement::Measurement;
 use crate::exchange::spec::{AggregatorUse, Exchange, ExchangeSpec};
 use crate::message::{Ids, Message, Params, Scalar, VoteSensitivity};
 use crate::privacy::MinibatchSampling;
@@ -35,6 +36,8 @@ pub struct Declaration<'p> {
     pub begins_with: Option<String>,
     /// See [`Declaration::pools_data`].
     pub pooled: bool,
+    /// See [`Declaration::measures`]; `None` if the protocol declares none.
+    pub measures: Option<Vec<Measurement>>,
 }
 
 impl<'p> Declaration<'p> {
@@ -145,6 +148,13 @@ impl<'p> Declaration<'p> {
     /// centralised baseline).
     pub fn pools_data(mut self) -> Self {
         self.pooled = true;
+        self
+    }
+
+    /// Adds measurements that the protocol records. A protocol that declares any must declare all:
+    /// recording another is an error. Then checks know before a run which measurements there are.
+    pub fn measures(mut self, all: impl IntoIterator<Item = Measurement>) -> Self {
+        self.measures.get_or_insert_default().extend(all);
         self
     }
 
@@ -312,6 +322,13 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
         self.spec.aggregator = Some(AggregatorUse {
             slot: self.names(slot),
         });
+        self
+    }
+    /// Declares that the server adds up the answers and passes their sum to the aggregator in
+    /// `slot` as one message. That must then be one of the mean
+    /// ([`crate::Properties::of_mean`]): any other would see no single answer.
+    pub fn sums_into<V: Message, O: Message>(mut self, slot: &AggregatorSlot<V, O>) -> Self {
+        self.spec.sums_into = Some(self.names(slot));
         self
     }
     /// Declares that the protocol itself needs each sender's number of examples per class

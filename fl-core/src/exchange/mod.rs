@@ -3,6 +3,7 @@
 mod conflict;
 mod declaration;
 pub(crate) mod faults;
+mod measurement;
 pub(crate) mod request;
 pub(crate) mod shape_check;
 pub(crate) mod spec;
@@ -10,5 +11,7 @@ pub(crate) mod spec;
 pub use conflict::Conflict;
 pub use declaration::{Declaration, Declared};
 pub use faults::{Fault, FaultKind, Faults, IdRanges, InjectedFault, QuorumPolicy};
+pub(crate) use measurement::TRAINING_LOSS;
+pub use measurement::{Certainty, Measured, Measurement, MeasurementOf};
 pub use request::*;
 pub use spec::*;

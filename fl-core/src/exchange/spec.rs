@@ -55,6 +55,7 @@ impl<D: Message, U: Message> Exchange<D, U> {
             },
             cohort: None,
             aggregator: None,
+            sums_into: None,
             class_counts: false,
             trains: false,
             needs: None,
@@ -97,6 +98,8 @@ pub struct ExchangeSpec {
     pub cohort: Option<&'static str>,
     /// The aggregator that combines the answers.
     pub aggregator: Option<AggregatorUse>,
+    /// The slot of the aggregator that gets the sum of the answers as one message.
+    pub sums_into: Option<&'static str>,
     /// Whether the protocol itself needs each sender's number of examples per class.
     pub class_counts: bool,
     /// Whether the client trains a model on its own examples for the answer.

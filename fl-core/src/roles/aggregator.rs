@@ -1,7 +1,7 @@
 //! [`Aggregator`]: the role that combines many answers into one result.
 
 use crate::message::Message;
-use crate::{Inbox, Result, Round};
+use crate::{ClientId, Inbox, Result, Round};
 use serde::{Deserialize, Serialize};
 
 /// Properties that an aggregator claims; the conformance kit checks them.
@@ -16,6 +16,72 @@ pub struct Properties {
     /// Every number of the result lies between the smallest and the largest value sent for its
     /// coordinate.
     pub within_hull: bool,
+    /// The result follows from the mean of the answers, by the weights that it uses, and from
+    /// nothing else in them (up to rounding). Only such an aggregator has a meaning where a
+    /// protocol passes it the sum of the answers as one message
+    /// ([`crate::Declared::sums_into`]).
+    pub of_mean: bool,
+}
+
+/// How many answers a robust aggregator needs. Of `n` answers `f = floor(share n)` may be bad; it
+/// withstands them if `f` is at least 1 and `n >= per_bad f + besides`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Robustness {
+    /// The share of bad answers to withstand, from 0 to 1. At 0 only `besides` counts.
+    pub share: f64,
+    /// The number of answers for each bad one.
+    pub per_bad: usize,
+    /// The number of answers besides.
+    pub besides: usize,
+    /// A client whose answer it needs in every round.
+    #[serde(default)]
+    pub relies_on: Option<ClientId>,
+}
+
+impl Robustness {
+    /// Withstands `floor(share n)` bad answers of `n` if this is at least 1 and
+    /// `n >= per_bad floor(share n) + besides`.
+    pub fn of_share(share: f64, per_bad: usize, besides: usize) -> Self {
+        Self {
+            share,
+            per_bad,
+            besides,
+            relies_on: None,
+        }
+    }
+
+    /// The most answers for which [`Robustness::shortfall`] looks.
+    const MOST: usize = 1_000_000;
+
+    /// Withstands a bad answer if there are at least `n`.
+    pub fn at_least(n: usize) -> Self {
+        Self {
+            besides: n,
+            ..Self::default()
+        }
+    }
+
+    fn holds(&self, n: usize) -> bool {
+        let bad = (self.share * n as f64) as usize;
+        let due = self.per_bad.saturating_mul(bad);
+        (bad > 0 || self.share == 0.0) && n >= due.saturating_add(self.besides)
+    }
+
+    /// Returns what follows if `n` answers are too few, and how many it takes.
+    pub fn shortfall(&self, n: usize) -> Option<String> {
+        if n == 0 || self.holds(n) {
+            return None;
+        }
+        let answers = match n {
+            1 => "1 answer",
+            _ => &format!("{n} answers"),
+        };
+        let takes = (n + 1..=Self::MOST).find(|n| self.holds(*n));
+        let takes = takes.map_or(String::new(), |least| format!(": it takes {least}"));
+        Some(format!(
+            "with {answers} it withstands no bad client, as little as a mean does{takes}"
+        ))
+    }
 }
 
 /// Inputs that an aggregator requires besides the messages. Data about a sender is sent only if
@@ -95,6 +161,12 @@ pub trait Aggregator: Send {
         Properties::default()
     }
 
+    /// Returns how many answers it needs to withstand a bad client; `None` if it does not promise
+    /// to. Checks and runs tell the user if there are fewer.
+    fn robustness(&self) -> Option<Robustness> {
+        None
+    }
+
     /// Returns the state that lasts between rounds, for a run that stops and resumes. Empty if
     /// there is none.
     fn save(&self) -> Vec<u8> {
@@ -123,4 +195,28 @@ pub trait Fold<In, Out>: Send {
     /// # Errors
     /// If no usable message was added.
     fn finish(self: Box<Self>) -> Result<Out>;
+}
+
+#[test]
+fn a_robust_aggregator_tells_how_many_answers_it_needs() {
+    let short = |of: Robustness, n| of.shortfall(n).unwrap_or_default();
+    let trimmed = Robustness::of_share(0.1, 2, 1);
+    assert_eq!(
+        short(trimmed, 5),
+        "with 5 answers it withstands no bad client, as little as a mean does: it takes 10"
+    );
+    assert_eq!(trimmed.shortfall(10), None);
+    // 8 of 20 may be bad, and it takes 2 8 + 3; 9 of 20 take 21
+    let krum = |share| Robustness::of_share(share, 2, 3);
+    assert_eq!(krum(0.4).shortfall(20), None);
+    assert!(short(krum(0.45), 20).ends_with("it takes 21"));
+    let median = Robustness::at_least(3);
+    assert!(short(median, 1).starts_with("with 1 answer it"));
+    assert!(median.shortfall(2).is_some() && median.shortfall(3).is_none());
+    // a share that no number of clients reaches
+    let none = Robustness {
+        share: 1e-9,
+        ..median
+    };
+    assert!(short(none, 7).ends_with("a mean does"));
 }

@@ -7,8 +7,8 @@ use crate::sealed::Sealed;
 use crate::{
     Accountant, Aggregator, AnyInbox, AnyPool, BoxedAggregator, BoxedMechanism, BoxedSelector,
     ClientMessage, ClientStatQuery, Cohort, Examples, Fold, Generator, Inbox, Pool, PrivacyEvent,
-    PrivacyMechanism, Properties, Protocol, RequiredInputs, Result, Round, SamplingScheme,
-    Selector, Stream, Trainer,
+    PrivacyMechanism, Properties, Protocol, RequiredInputs, Result, Robustness, Round,
+    SamplingScheme, Selector, Stream, Trainer,
 };
 use anyhow::Context;
 use std::any::Any;
@@ -42,6 +42,9 @@ pub trait AnyAggregator: Send + Sealed {
 
     /// See [`Aggregator::claims`].
     fn claims(&self) -> Properties;
+
+    /// See [`Aggregator::robustness`].
+    fn robustness(&self) -> Option<Robustness>;
 
     /// See [`Aggregator::save`].
     fn save(&self) -> Vec<u8>;
@@ -245,6 +248,9 @@ impl<I: Message, O: Message> AnyAggregator for Typed<dyn Aggregator<In = I, Out 
     fn claims(&self) -> Properties {
         self.0.claims()
     }
+    fn robustness(&self) -> Option<Robustness> {
+        self.0.robustness()
+    }
     fn save(&self) -> Vec<u8> {
         self.0.save()
     }
@@ -285,6 +291,9 @@ impl<I: Message, O: Message> Aggregator for Through<dyn AnyAggregator, (I, O)> {
     }
     fn claims(&self) -> Properties {
         self.0.claims()
+    }
+    fn robustness(&self) -> Option<Robustness> {
+        self.0.robustness()
     }
     fn save(&self) -> Vec<u8> {
         self.0.save()

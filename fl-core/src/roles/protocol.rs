@@ -4,6 +4,19 @@ use crate::{
     Answer, Client, Conflict, Declaration, ExchangeSpec, Request, Result, Server, SlotSpec,
     TaskKind,
 };
+use std::collections::BTreeMap;
+
+/// Numbers of a run that are known before its data are loaded.
+#[derive(Clone, Debug)]
+pub struct DataFacts {
+    /// The number of clients.
+    pub clients: usize,
+    /// The most clients in a round, by the slot of their selector; without slots whose selectors
+    /// must see more than there is before a run.
+    pub cohorts: BTreeMap<&'static str, usize>,
+    /// The most public samples that there can be.
+    pub public: Option<usize>,
+}
 
 /// A paper's algorithm box: the exchanges, and the server's steps between them.
 ///
@@ -25,6 +38,12 @@ pub trait Protocol: Send + Sync {
     /// Returns settings that do not go together, which become mistakes in the spec. `has` tells
     /// which slots are filled, and whether the data have `data.public` and `data.public.labelled`.
     fn conflicts(&self, _has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+        Vec::new()
+    }
+
+    /// Returns settings that do not go with the numbers of clients and samples, as far as those are
+    /// known before the data are loaded. They become mistakes in the spec.
+    fn data_conflicts(&self, _facts: &DataFacts) -> Vec<Conflict> {
         Vec::new()
     }
 

@@ -112,11 +112,12 @@ impl RunState<'_> {
         let context = context.then(|| self.context_of(slot, &round, &**aggregator, true));
         log.begin(context)?;
         let formed = form.is_some();
-        let mut as_it_is = Ok;
+        let (mut as_it_is, mut answers) = (Ok, 0);
         let form = form.unwrap_or(&mut as_it_is);
         let mut take = |m: ClientMessage<Erased>, digest| -> Result<ClientMessage<Erased>> {
             let m = form(m)?;
             log.input(&shown(&m), Some(digest), formed)?;
+            answers += 1;
             Ok(m)
         };
         let out = match aggregator.fold(&round) {
@@ -138,6 +139,7 @@ impl RunState<'_> {
                 aggregator.aggregate(&round, &*inbox)?
             }
         };
+        self.warn_of_few(slot, &round, (aggregator.robustness(), answers));
         Ok((round, out))
     }
 
@@ -165,7 +167,9 @@ impl RunState<'_> {
             })
         });
         let out = recorded.and_then(|()| aggregator.aggregate(round, inbox));
+        let robust = aggregator.robustness();
         self.store.put(slot, aggregator);
+        self.warn_of_few(slot, round, (robust, inbox.iter().count()));
         let out = self.check_output(slot, round, out?)?;
         let output = log.digest(&*out);
         log.end(|| Receipt {

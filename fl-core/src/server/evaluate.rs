@@ -8,8 +8,8 @@ use crate::server::calls::{Results, ServerCalls};
 use crate::server::collector::reason;
 use crate::server::steps::PendingEvaluation;
 use crate::{
-    ClientId, Evaluation, Examples, Fault, Problem, Result, Round, RunEvent, Samples, metrics,
-    parametric,
+    ClientId, Evaluation, Examples, Fault, Measurement, MeasurementOf, Problem, Result, Round,
+    RunEvent, Samples, metrics, parametric,
 };
 use anyhow::{Context, bail, ensure};
 use sha2::{Digest as _, Sha256};
@@ -67,6 +67,28 @@ impl RunState<'_> {
         Ok(())
     }
 
+    /// Checks that the protocol has declared a measurement, if it declares any: checks rely on it.
+    fn ensure_declared(&self, of: MeasurementOf, name: &str) -> Result<()> {
+        let known = |all: &Vec<Measurement>| all.iter().any(|m| m.of == of && m.name == name);
+        ensure!(
+            self.declared.as_ref().is_none_or(known),
+            "the protocol measures `{name}` ({of:?}) and does not declare it: add it to `Declaration::measures`"
+        );
+        Ok(())
+    }
+
+    /// Records a number of a part or of the protocol.
+    pub(crate) fn record_number(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
+        if !self.due(round) {
+            let number = PendingEvaluation::Number(name.into(), value);
+            self.step
+                .unevaluated
+                .extend(self.may_end().then_some(number));
+            return Ok(());
+        }
+        self.measured(&Metric::of(round, name, value))
+    }
+
     /// As [`Results::record_each`], for these clients.
     pub(crate) fn record_of(
         &mut self,
@@ -103,6 +125,7 @@ impl RunState<'_> {
 
 impl Results for RunState<'_> {
     fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()> {
+        self.ensure_declared(MeasurementOf::Server, slot)?;
         if !self.due(round) {
             let model = PendingEvaluation::Server(slot.into());
             self.step.unevaluated.push(model);
@@ -125,6 +148,7 @@ impl Results for RunState<'_> {
     }
 
     fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
+        self.ensure_declared(MeasurementOf::Clients, slot)?;
         if !self.due(round) {
             let models = PendingEvaluation::Clients(slot.into());
             self.step.unevaluated.push(models);
@@ -173,6 +197,7 @@ impl Results for RunState<'_> {
         models: &[Params],
         whose: &[usize],
     ) -> Result<Vec<f64>> {
+        self.ensure_declared(MeasurementOf::Clients, slot)?;
         let clients = self.everyone();
         ensure!(
             whose.len() == clients.len(),
@@ -233,6 +258,7 @@ impl Results for RunState<'_> {
     }
 
     fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
+        self.ensure_declared(MeasurementOf::Each, name)?;
         let clients = self.everyone();
         ensure!(
             each.len() == clients.len(),
@@ -245,14 +271,8 @@ impl Results for RunState<'_> {
     }
 
     fn record(&mut self, round: &Round, name: &str, value: f64) -> Result<()> {
-        if !self.due(round) {
-            let number = PendingEvaluation::Number(name.into(), value);
-            self.step
-                .unevaluated
-                .extend(self.may_end().then_some(number));
-            return Ok(());
-        }
-        self.measured(&Metric::of(round, name, value))
+        self.ensure_declared(MeasurementOf::Number, name)?;
+        self.record_number(round, name, value)
     }
 
     fn keep_model(&mut self, slot: &str, name: &str) -> Result<()> {

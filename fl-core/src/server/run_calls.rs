@@ -5,7 +5,7 @@ use crate::server::RunState;
 use crate::server::calls::{ModelReader, Results, ServerCalls};
 use crate::{
     AnyAggregator, AnyPool, AnySelector, ClientId, Cohort, Generator, LogEvent, Public, Result,
-    Round, SharedExecutor, Stream, Task, Trainer,
+    Robustness, Round, SharedExecutor, Stream, Task, Trainer,
 };
 use anyhow::{Context, ensure};
 use std::collections::BTreeSet;
@@ -23,19 +23,45 @@ impl RunState<'_> {
         round.with_stream(round.stream.child(slot, times))
     }
 
-    /// Passes on a part's log events.
+    /// Passes on a part's log events. It says a note once in a run, for the first step.
     pub(crate) fn forward_log(&mut self, slot: &str, round: &Round) -> Result<()> {
         // what parts say at the server may be of what no one else is to see
         let withheld = self.ledger.accounts();
         for said in round.take_log().into_iter().filter(|_| !withheld) {
             match said {
-                LogEvent::Note(text) => self.warn(&format!("{}: parts.{slot}: {text}", round.name)),
+                LogEvent::Note(text) => self.warn_once(slot, round, &text),
                 LogEvent::Number(name, value) => {
-                    self.record(round, &format!("{slot}.{name}"), value)?;
+                    self.record_number(round, &format!("{slot}.{name}"), value)?;
                 }
             }
         }
         Ok(())
+    }
+    /// Warns of something about the part in `slot`, once in a run.
+    fn warn_once(&mut self, slot: &str, round: &Round, text: &str) {
+        let note = format!("parts.{slot}: {text}");
+        let known = self.told.entry(note.clone()).or_default();
+        if known.insert(0) {
+            self.warn(&format!("{}: {note}", round.name));
+        }
+    }
+
+    /// Warns once in a run that the aggregator in `slot` got too few answers for its promise. With
+    /// an accountant the number of answers is not for all to see.
+    pub(crate) fn warn_of_few(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        (robust, answers): (Option<Robustness>, usize),
+    ) {
+        let few = robust.and_then(|robust| robust.shortfall(answers));
+        let Some(few) = few.filter(|_| !self.ledger.accounts()) else {
+            return;
+        };
+        let first = self.told.entry(format!("parts.{slot}: too few answers"));
+        if first.or_default().insert(0) {
+            self.warn(&format!("{}: parts.{slot}: {few}", round.name));
+        }
     }
 }
 

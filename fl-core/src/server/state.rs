@@ -8,7 +8,7 @@ use crate::ledger::RunLedger;
 use crate::message::hex;
 use crate::privacy::NoiseSource;
 use crate::store::Store;
-use crate::{ClientId, Parts, PrivacyEvent, Problem, Protocol, Result, Stream};
+use crate::{ClientId, Measurement, Parts, PrivacyEvent, Problem, Protocol, Result, Stream};
 use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,6 +39,8 @@ pub struct RunState<'h> {
     pub(crate) recorder: Option<Box<dyn StepRecorder>>,
     /// The clients whose unusable answers the user was warned of, by kind of answer.
     pub(crate) told: BTreeMap<String, BTreeSet<ClientId>>,
+    /// The measurements that the protocol declares, if it declares them.
+    pub(crate) declared: Option<Vec<Measurement>>,
     /// How often each client was asked, by label of the exchange, since the run began or resumed.
     pub(crate) asked: BTreeMap<&'static str, BTreeMap<ClientId, usize>>,
 }
@@ -85,6 +87,7 @@ impl<'h> RunState<'h> {
             resumed: None,
             recorder: None,
             told: BTreeMap::new(),
+            declared: protocol.declare().measures,
             asked: BTreeMap::new(),
         };
         if state.is_none() && fed.ledger.accounts() {

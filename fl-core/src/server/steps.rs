@@ -118,7 +118,9 @@ impl RunState<'_> {
                 PendingEvaluation::ForClients(slot, models, whose) => {
                     self.evaluate_for_clients(&round, &slot, &models, &whose)?;
                 }
-                PendingEvaluation::Number(name, value) => self.record(&round, &name, value)?,
+                PendingEvaluation::Number(name, value) => {
+                    self.record_number(&round, &name, value)?
+                }
                 PendingEvaluation::Each(name, each) => self.record_of(&round, &name, each)?,
             }
         }

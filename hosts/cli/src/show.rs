@@ -26,6 +26,9 @@ pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogu
                     continue;
                 }
                 lines.push(format!("{}: fine", path.display()));
+                for text in &spec.foreseen {
+                    say(format_args!("note: {text}"));
+                }
                 if let Some(missing) = spec.data.missing(&dir) {
                     note(&missing);
                 }
@@ -125,12 +128,13 @@ pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
         return Err(Failure::usage(format!("{what} `{name}`; {hint}")));
     }
     if json {
-        let parts: Vec<_> = found.iter().map(|p| catalogue.inspect_json(p)).collect();
+        let parts = found.iter().map(|p| catalogue.inspect_json(p, name));
+        let parts: Vec<_> = parts.collect();
         let others: Vec<_> = topics.iter().map(inspect_topics::Topic::json).collect();
         return print(json!({ "parts": parts, "others": others }));
     }
     let width = width();
-    let parts = found.iter().map(|p| catalogue.inspect(p, width));
+    let parts = found.iter().map(|p| catalogue.inspect(p, name, width));
     let all: Vec<String> = parts
         .chain(topics.iter().map(|topic| topic.text(width)))
         .collect();

@@ -9,6 +9,19 @@ fn path(keys: &[&str]) -> Vec<Step> {
     keys.iter().map(|key| Step::Key((*key).into())).collect()
 }
 
+/// The most public samples that there can be, if that is known; `own` as in [`too_many`].
+pub(crate) fn most(public: &Public, own: Option<(usize, usize)>) -> Option<usize> {
+    let most = match &public.from {
+        PublicFrom::Count(count) => Some(*count),
+        PublicFrom::HalfOfTest => own.map(|(_, test)| test / 2),
+        PublicFrom::Share(_) | PublicFrom::Tabular => own.map(|(train, _)| train),
+        PublicFrom::Set(other) => other.facts().rows.map(|(train, _)| train),
+    };
+    // `mix` takes some from another set
+    let most = most.filter(|_| public.mix.is_none());
+    most.into_iter().chain(public.size).min()
+}
+
 /// Counts that no loaded set could fulfil; `own` are the clients' training and test rows, if known.
 pub(crate) fn too_many(public: &Public, own: Option<(usize, usize)>) -> Option<Problem> {
     let (most, of) = match &public.from {

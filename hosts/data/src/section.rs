@@ -15,7 +15,7 @@ use crate::domains::Domains;
 use crate::normalise::Normalise;
 use crate::partition::check_covering;
 use crate::public::{Public, PublicFrom};
-use crate::public_size::too_many;
+use crate::public_size::{most, too_many};
 use crate::published;
 use crate::split_spec::{
     MAX_CLIENTS, PublishedSplit, Sizes, Split, check_files, check_shares, check_users,
@@ -338,6 +338,10 @@ impl fl_registry::DataSection for DataSpec {
 
     fn has_public_labels(&self) -> bool {
         self.public.as_ref().is_some_and(|p| p.labelled)
+    }
+
+    fn most_public(&self) -> Option<usize> {
+        most(self.public.as_ref()?, self.set.facts().rows)
     }
 
     fn resolve(&mut self, folder: &Path) -> Vec<Problem> {

@@ -6,13 +6,11 @@ use fl_core::message::ExchangeShape;
 use fl_core::privacy::{Guarantee, Observer, Unit, UnpricedDisclosures};
 use fl_core::{
     Accountant, BoxedSelector, BuildContext, COUNTS, Candidate, ClientId, Parts, Role, Roster,
-    Round, SamplingScheme, Stream, Trainer,
+    SamplingScheme, Stream, Trainer,
 };
 use fl_data::{Assembled, DataSpec, Split};
 use fl_registry::Spec;
-
-/// Rounds whose cohorts are drawn to see how large they are.
-const DRAWS: usize = 32;
+use std::ops::RangeInclusive;
 
 /// What a run will exchange and release.
 pub struct Plan {
@@ -79,7 +77,14 @@ impl Plan {
                     model,
                 };
                 let cohort = match asked.cohort.filter(|slot| parts.has(slot)) {
-                    Some(slot) => cohort(parts, slot, asked.times, &pool, &make),
+                    Some(slot) => {
+                        let sizes = parts.cohort_sizes(slot, asked.times, &pool, &make);
+                        match sizes.map(RangeInclusive::into_inner) {
+                            None => PlannedCohort::Unknown,
+                            Some((least, most)) if least == most => PlannedCohort::Fixed(most),
+                            Some((least, most)) => PlannedCohort::Drawn(least, most),
+                        }
+                    }
                     None => PlannedCohort::Fixed(everyone),
                 };
                 // of several voters' messages that travel in one
@@ -162,40 +167,6 @@ fn draw(parts: &Parts, slot: Option<&str>, make: &BuildContext) -> SamplingSchem
     };
     let selector = parts.build::<BoxedSelector<Roster>>(Role::Selector, slot, None, make);
     selector.map_or(SamplingScheme::Unknown, |selector| selector.draw())
-}
-
-/// How many clients the selector in `slot` picks: its cohorts are drawn as in a run.
-fn cohort(
-    parts: &Parts,
-    slot: &str,
-    times: usize,
-    roster: &Roster,
-    make: &BuildContext,
-) -> PlannedCohort {
-    let selector = parts.build::<BoxedSelector<Roster>>(Role::Selector, slot, None, make);
-    let Ok(mut selector) = selector else {
-        return PlannedCohort::Unknown;
-    };
-    let (mut least, mut most) = (usize::MAX, 0);
-    for round in 0..times.clamp(1, DRAWS) {
-        let stream = make.stream.child(slot, round as u64);
-        let round = Round::first().with_stream(stream);
-        // one that asks clients first decides by what they say
-        if selector
-            .poll(&round, roster)
-            .is_ok_and(|poll| poll.is_some())
-        {
-            return PlannedCohort::Unknown;
-        }
-        match selector.select(&round, roster) {
-            Ok(picked) => (least, most) = (least.min(picked.len()), most.max(picked.len())),
-            Err(_) => return PlannedCohort::Unknown,
-        }
-    }
-    match least == most {
-        true => PlannedCohort::Fixed(most),
-        false => PlannedCohort::Drawn(least, most),
-    }
 }
 
 /// One client of each part that fills `slot`; `None` for those that the spec does not name.

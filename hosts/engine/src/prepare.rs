@@ -70,9 +70,9 @@ pub fn check(
     let catalogue = catalogue.with_plugins(spec).map_err(NotRun::Refused)?;
     let read = spec.read(&catalogue);
     if let Ok(read) = &read {
-        isolation_notes(read)
-            .iter()
-            .for_each(|note| note_once(note));
+        let isolation = isolation_notes(read);
+        let notes = read.notes.iter().chain(&isolation);
+        notes.for_each(|note| note_once(note));
     }
     Ok(read)
 }

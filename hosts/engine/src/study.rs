@@ -5,10 +5,12 @@ use crate::run_scheduler::{Job, OnRun, RunCount, SchedulerOptions, run_all};
 use crate::spending::{accountant, own_parts};
 use crate::{NotRun, prepare, tidy};
 use anyhow::Context;
+use fl_core::Certainty;
+use fl_core::settings::nearest;
 use fl_data::DataSpec;
 use fl_ledger::AccountantId;
 use fl_registry::{Catalogue, Document, Mistake, Mistakes, SourcePosition, Spec};
-use fl_study::{BuiltTable, Cell, RunResults, RunSpec, Study, StudyFile, Table};
+use fl_study::{BuiltTable, COSTS, Cell, RunResults, RunSpec, Study, StudyFile, Table};
 use sha2::{Digest, Sha256};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -438,7 +440,6 @@ fn checked(
                 check.mistakes.push((file.of_readme(*at, text), None));
             }
         }
-        let mut only_linked = true;
         for ((nth, row), of_row) in rows.iter().zip(&table.rows).zip(&table.runs) {
             for (across, of_cell) in table.across.iter().zip(of_row).enumerate() {
                 let (other, runs) = of_cell;
@@ -462,11 +463,8 @@ fn checked(
                         Entry::Occupied(base) => base.into_mut(),
                         Entry::Vacant(place) => place.insert(prepare::parse(&run.base)?),
                     };
-                    only_linked &= base.libraries().is_empty();
                     match prepare::check(&base.clone().set(&run.set), catalogue) {
                         Ok(Ok(spec)) => {
-                            let own = prepare::session_parts(&spec);
-                            only_linked &= own.is_ok_and(|parts| parts.is_empty());
                             let place = format!("{}, {name}, seed {seed}", table.name);
                             check.add(run, spec, place, &table.name)?;
                         }
@@ -485,12 +483,11 @@ fn checked(
                 }
             }
         }
-        if only_linked {
-            for mistake in file.measures(*at, &fl_study::misspelt) {
-                // that of the defaults is one for all tables
-                if !check.mistakes.iter().any(|(known, _)| *known == mistake) {
-                    check.mistakes.push((mistake, None));
-                }
+        for (names, text) in unmeasured(table, &check.runs) {
+            let mistake = file.of_measure(*at, names, text);
+            // that of the defaults is one for all tables
+            if !check.mistakes.iter().any(|(known, _)| *known == mistake) {
+                check.mistakes.push((mistake, None));
             }
         }
     }
@@ -502,6 +499,62 @@ fn checked(
         Some(why) if only_libraries => Err(why.into()),
         _ => Err(NotRun::Mistakes(check.sorted()).into()),
     }
+}
+
+/// The measures of a table that no run of it has, each with what is wrong with it.
+fn unmeasured<'t>(
+    table: &'t Table,
+    runs: &BTreeMap<RunSpec, CheckedRun>,
+) -> Vec<(&'t [String], String)> {
+    let of_table = table.runs.iter().flatten().flatten();
+    let specs = of_table.filter_map(|(_, run)| Some(&runs.get(run)?.spec));
+    let specs: Vec<_> = specs.collect();
+    let has = |name: &String| {
+        specs
+            .iter()
+            .any(|spec| match fl_study::cost_of(name, accounts(spec)) {
+                Some(has) => has,
+                None => spec.measured.has_number(name) != Certainty::No,
+            })
+    };
+    let scores = fl_core::metrics::names(None);
+    let known = specs.iter().flat_map(|spec| spec.measured.names());
+    let mut known: BTreeSet<&str> = known.chain(COSTS).collect();
+    if specs.is_empty() {
+        known.extend(scores.iter().map(String::as_str));
+    }
+    let wrong = |names: &'t [String]| {
+        let mut missing: Vec<&String> = names.iter().filter(|name| !has(name)).collect();
+        let near = |name: &String| {
+            let plain = name.strip_suffix(".std").unwrap_or(name);
+            let near = nearest(plain, known.iter().copied());
+            near.filter(|near| *near != plain)
+        };
+        // runs of another table with the same names may have the others, and of runs with mistakes
+        // nothing is known
+        if missing.len() < names.len() || specs.is_empty() {
+            missing.retain(|name| near(name).is_some());
+        }
+        if missing.is_empty() {
+            return None;
+        }
+        let hints = missing.iter().filter_map(|name| near(name));
+        let hints: Vec<String> = hints.map(|near| format!("`{near}`")).collect();
+        let hint = match hints.is_empty() {
+            true => {
+                let known: Vec<&str> = known.iter().copied().collect();
+                format!("they have {}", known.join(", "))
+            }
+            false => format!("did you mean {}?", hints.join(" and ")),
+        };
+        let missing: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
+        let text = format!(
+            "no run of this table measures {}; {hint}",
+            missing.join(" or ")
+        );
+        Some((names, text))
+    };
+    table.measures().into_iter().filter_map(wrong).collect()
 }
 
 impl SpecCheck<'_> {

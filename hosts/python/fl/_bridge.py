@@ -135,6 +135,8 @@ def _describe(part, *_):
     role = part._fl["role"]
     if role in ("aggregator", "attack"):
         about = {"needs": list(getattr(part, "needs", ())), "claims": list(getattr(part, "claims", ())), "folds": hasattr(part, "fold")}
+        if (robustness := getattr(part, "robustness", None)) is not None:
+            about["robustness"] = robustness
     elif role == "selector":
         draw = getattr(part, "draw", "unknown")
         about = {"draw": draw() if callable(draw) else draw}

@@ -73,6 +73,11 @@ def metric(name: str, task: str = "classes") -> Callable[[F], F]:
     return declare
 
 
+def names(kind: str) -> list[str]:
+    """For the program: the measures of tasks of this kind."""
+    return [one.name for one in [*_METRICS.values()] if one.task == kind]
+
+
 def measured(given: tuple[bytes, int], truth: tuple[str, int, bytes]) -> list[tuple[str, float]]:
     """For the program: every measure of these scores that has a number."""
     scores = np.frombuffer(given[0], np.float32).reshape(-1, given[1])

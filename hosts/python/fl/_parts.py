@@ -219,7 +219,9 @@ def aggregator(name: str, takes: str = "params", gives: str | None = None) -> ty
     `aggregate(self, round, inbox) -> {name: array}`, and optionally `fold(self, round)`, which gives an object with `add(mail)` and
     `finish() -> {name: array}`, and `update(self, round, folded)`. `takes` and `gives` are kinds of messages (`fl inspect mean`
     shows one); a class may have `needs = ["samples", "class_counts", "training_loss", "sent"]` and `claims = ["order_free", "weight_scale_free",
-    "weight_free", "within_hull"]`, to which the conformance kit holds it.
+    "weight_free", "within_hull", "of_mean"]`, to which the conformance kit holds it. A robust aggregator may have `robustness =
+    {"share": 0.1, "per_bad": 2, "besides": 1}`: of `n` answers `f = int(share * n)` may be bad, and it takes `f >= 1` and
+    `n >= per_bad * f + besides`; checks and runs tell the user where there are fewer.
     """
     return _declared("aggregator", name, f"{takes} -> {gives or takes}")
 

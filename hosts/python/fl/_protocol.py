@@ -238,6 +238,7 @@ class Exchange:
             "flow": flow,
             "cohort": name(of["to"]),
             "aggregator": name(of["into"]),
+            "sums_into": name(of["sums_into"]),
             "class_counts": of["class_counts"],
             "trains": of["trains"],
             "needs": name(of["if_filled"]),
@@ -254,6 +255,7 @@ def exchange(
     *,
     to: Slot | None = None,
     into: Slot | None = None,
+    sums_into: Slot | None = None,
     times: int | str | Callable[[Any], int] = 1,
     rows: int | str | Callable[[Any], int] = 0,
     made: bool = False,
@@ -287,7 +289,9 @@ def exchange(
     `sends` and `answers` are kinds of messages: the core's (fl-core/MESSAGES.md) or those of
     `fl.message`. Further:
 
-    * `to`: the selector of the clients; `into`: the aggregator of the answers; `trains`: the client
+    * `to`: the selector of the clients; `into`: the aggregator of the answers; `sums_into`: the
+      aggregator that gets the sum of the answers as one message, which must be one of the mean
+      (a claim of `of_mean`); `trains`: the client
       trains for its answer, so an aggregator may request the loss of that training (nothing else
       depends on it); `times` and `rows`: how often, and for how many samples (`"all"`: all
       public ones; with `made`, those that the run generates): a number, the name of a setting, or a

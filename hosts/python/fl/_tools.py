@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,13 +30,15 @@ def command(*args: str) -> str:
 
 
 def check(spec, set=None, *, data=None) -> dict:
-    """The resolved spec: every default filled in. Raises `SpecError`, with every mistake, if there are any. `data` is rows in memory,
-    as `fl.run` takes them; they are written into `runs/data`."""
+    """The resolved spec: every default filled in. Raises `SpecError`, with every mistake, if there are any, and warns of what `fl check`
+    notes. `data` is rows in memory, as `fl.run` takes them; they are written into `runs/data`."""
     name, text, mapping = source(spec)
     given = [] if data is None else _data.write(data, Path("runs/data")).overrides
     resolved, wrong = _fl.check(name, text, given + overrides(set))
     if wrong is not None:
         raise spec_error(wrong[1], wrong[2], mapping)
+    for note in resolved[2]:
+        warnings.warn(note, stacklevel=2)
     return json.loads(resolved[0])
 
 

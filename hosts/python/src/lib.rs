@@ -45,19 +45,23 @@ fn wrong(error: &anyhow::Error) -> Wrong {
     }
 }
 
-/// The resolved spec as JSON and as YAML, or what is wrong with it.
+/// A resolved spec as JSON and as YAML, and what a user should know of it.
+type Resolved = (String, String, Vec<String>);
+
+/// The resolved spec, or what is wrong with it.
 #[pyfunction]
 fn check(
     py: Python<'_>,
     name: String,
     text: String,
     set: Vec<String>,
-) -> (Option<(String, String)>, Option<Wrong>) {
-    let checked = || -> anyhow::Result<(String, String)> {
+) -> (Option<Resolved>, Option<Wrong>) {
+    let checked = || -> anyhow::Result<Resolved> {
         let spec = Document::parse(&name, text.as_bytes()).set(&set);
         let spec = fl_engine::read(&spec, &catalogue()?)?;
         let json = fl_core::settings::to_json(&spec.resolved);
-        Ok((json.to_string(), spec.yaml()?))
+        let yaml = spec.yaml()?;
+        Ok((json.to_string(), yaml, [spec.notes, spec.foreseen].concat()))
     };
     match py.detach(checked) {
         Ok(resolved) => (Some(resolved), None),

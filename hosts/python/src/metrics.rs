@@ -1,8 +1,8 @@
 //! Measures in Python, beside those of the program.
 
 use anyhow::anyhow;
-use fl_core::Examples;
 use fl_core::metrics::NamedMeasures;
+use fl_core::{Examples, TaskKind};
 use fl_registry::SessionMetric;
 use ndarray::ArrayView2;
 use pyo3::prelude::*;
@@ -61,7 +61,25 @@ fn of_session(scores: ArrayView2<'_, f32>, examples: &Examples) -> anyhow::Resul
         Python::try_attach(|py| measure(py).map_err(|error| anyhow!("{}", error.value(py))));
     measured.unwrap_or_else(|| Err(anyhow!("Python is shutting down")))
 }
-fl_core::measures!(of_session);
+
+fn names(kind: TaskKind) -> Vec<String> {
+    if !ANY.load(Ordering::Relaxed) {
+        return Vec::new();
+    }
+    let kind = match kind {
+        TaskKind::Classes(_) => "classes",
+        TaskKind::MultiLabel(_) => "multi-label",
+        TaskKind::Pixels { .. } => "masks",
+        TaskKind::Image { .. } => "images",
+    };
+    let ask = |py: Python<'_>| -> PyResult<Vec<String>> {
+        let named = py.import("fl._metric")?.getattr("names")?;
+        named.call1((kind,))?.extract()
+    };
+    let named = Python::try_attach(|py| ask(py).unwrap_or_default());
+    named.unwrap_or_default()
+}
+fl_core::measures!(of_session, names);
 
 /// The measures of this session, each with the hash of its source.
 pub fn fingerprints() -> Result<Vec<SessionMetric>, String> {

@@ -137,3 +137,29 @@ def test_a_study_is_done_and_its_tables_are_there():
     study = fl.study("study.yaml", threads=1, quiet=True)
     assert {(row["row"], row["seed"]) for row in study.rows} == {(r, s) for r in ("one", "two") for s in "12"}
     assert "| one | 0.9260" in str(study)
+
+
+def test_an_aggregator_of_single_answers_is_refused_where_the_server_adds_them_up():
+    private = QUICK / "dp-fedavg.yaml"
+    for part in ("median", "norm-bounding"):
+        with pytest.raises(fl.SpecError, match="it combines single answers, and with parts.server-privacy"):
+            fl.check(private, {"parts.aggregator": {"use": part}})
+    fl.check(private, {"parts.aggregator": {"use": "fed-adam"}})
+
+    @fl.aggregator("first-of-all")
+    class First:
+        claims = ["weight_free"]
+
+        def aggregate(self, round, inbox):
+            return dict(inbox[0])
+
+    with pytest.raises(fl.SpecError, match="use a part that claims `of_mean`"):
+        fl.check(private, {"parts.aggregator": {"use": "first-of-all"}})
+    First.claims = ["of_mean"]
+    fl.check(private, {"parts.aggregator": {"use": "first-of-all"}})
+
+
+def test_what_the_program_notes_of_a_spec_is_a_warning():
+    few = {"parts.aggregator": {"use": "trimmed-mean", "trim": 0.2}}
+    with pytest.warns(UserWarning, match="with 4 answers it withstands no bad client"):
+        fl.check(QUICK / "robust.yaml", few)

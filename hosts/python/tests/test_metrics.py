@@ -151,3 +151,12 @@ def test_a_study_says_that_it_does_not_know_a_notebook(fedavg, tmp_path, monkeyp
         with pytest.raises(fl.SpecError, match=text):
             fl.study(tmp_path / "study.yaml", quiet=True)
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_rule_that_ends_the_rounds_can_name_it(fedavg):
+    declare()
+    fedavg["stop-when"] = {"metric": "worst-class", "patience": 2}
+    fl.check(fedavg)
+    fedavg["stop-when"]["metric"] = "worst-clas"
+    with pytest.raises(fl.SpecError, match="nothing in this run measures `worst-clas`; did you mean `worst-class`?"):
+        fl.check(fedavg)

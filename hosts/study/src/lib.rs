@@ -44,9 +44,9 @@ pub use file::File;
 pub use model::{By, Item, Plot, Position, RunSpec, Study, Table};
 pub use plots::pictures;
 pub use readme_tables::{replaced, section, table};
-pub use results::{RunResult, RunResults};
+pub use results::{COSTS, RunResult, RunResults, cost_of};
 pub use stats::{Paired, Sample, paired};
-pub use study_file::{Cell, StudyFile, misspelt};
+pub use study_file::{Cell, StudyFile};
 pub use tables::{BuiltTable, made};
 pub use totals::{joint, totals};
 

@@ -1,6 +1,6 @@
 //! A study that has been read: its tables, rows and runs.
 
-use crate::columns::Column;
+use crate::columns::{Column, ColumnKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -57,6 +57,21 @@ pub struct Table {
 }
 
 impl Table {
+    /// Returns the names of each measure that a column or a plot shows; of several names, the first
+    /// that a run has is used.
+    pub fn measures(&self) -> Vec<&[String]> {
+        let columns = self.lead.iter().chain(&self.columns);
+        let columns = columns.filter_map(|column| match &column.what {
+            ColumnKind::RunResult { names, .. } => Some(&names[..]),
+            _ => None,
+        });
+        let plots = self.plots.iter().map(|plot| &plot.names[..]);
+        let mut all: Vec<_> = columns.chain(plots).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
     /// Returns the table with these rows only.
     pub fn part(&self, rows: &BTreeSet<usize>) -> Self {
         let mut part = self.clone();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The numbers besides measurements that a table of runs shows.
-pub(crate) const COSTS: [&str; 7] = [
+pub const COSTS: [&str; 7] = [
     "bytes.up",
     "bytes.down",
     "seconds",
@@ -17,6 +17,15 @@ pub(crate) const COSTS: [&str; 7] = [
     "epsilon.readers",
     "data-epsilon.readers",
 ];
+
+/// Returns whether every run has a number of this name besides measurements, or every run with an
+/// accountant does; `None` if it is the name of a measurement.
+pub fn cost_of(name: &str, accounts: bool) -> Option<bool> {
+    match name {
+        "bytes.up" | "bytes.down" | "seconds" => Some(true),
+        _ => observer_of(name).map(|_| accounts),
+    }
+}
 
 /// Everything of a run that a table may use.
 #[derive(Clone, Debug)]

@@ -4,7 +4,6 @@ use crate::expand::{missing, tables};
 use crate::file::{File, Names, RawColumn, RawTable};
 use crate::grid::{At, key};
 use crate::model::Study;
-use crate::results::COSTS;
 use fl_core::settings::Step;
 use fl_registry::{Document, Mistake, Mistakes, Places, ReadableSettings, SourcePosition};
 use serde_yaml::{Mapping, Value};
@@ -178,20 +177,20 @@ impl StudyFile {
         self.places.mistake(&path, text)
     }
 
-    /// Every measure that a table names, each with what `wrong` says of it.
-    pub fn measures(&self, table: usize, wrong: &dyn Fn(&str) -> Option<String>) -> Vec<Mistake> {
+    /// A mistake about a measure with these names, at its place in the table or in the defaults; at
+    /// the table if nothing names it.
+    pub fn of_measure(&self, table: usize, names: &[String], text: String) -> Mistake {
+        let here = vec![key("tables"), Step::Item(table)];
+        let own = self.raw.tables.get(table).map(|raw| (here.clone(), raw));
         let usual = (vec![key("defaults")], &self.raw.defaults);
-        let own = self.raw.tables.get(table);
-        let own = own.map(|raw| (vec![key("tables"), Step::Item(table)], raw));
-        let mut mistakes = Vec::new();
-        for (here, raw) in [usual].into_iter().chain(own) {
-            for (path, Names(names)) in measures(raw) {
-                let path = [&here[..], &path].concat();
-                let texts = names.iter().filter_map(|name| wrong(name));
-                mistakes.extend(texts.map(|text| self.places.mistake(&path, text)));
-            }
-        }
-        mistakes
+        let mut all = own.into_iter().chain([usual]).flat_map(|(here, raw)| {
+            let of = |(path, Names(of)): (Vec<Step>, &Names)| {
+                (*of == names).then(|| [&here[..], &path].concat())
+            };
+            measures(raw).into_iter().filter_map(of).collect::<Vec<_>>()
+        });
+        let path = all.next().unwrap_or(here);
+        self.places.mistake(&path, text)
     }
 }
 
@@ -223,23 +222,4 @@ fn measures(raw: &RawTable) -> Vec<(Vec<Step>, &Names)> {
         all.extend(plot.measure.iter().map(|of| (path.clone(), of)));
     }
     all
-}
-
-/// Further numbers of runs with names that are long enough to tell a misspelt one from another
-/// measurement.
-const USUAL: [&str; 6] = [
-    "accuracy",
-    "clients.accuracy",
-    "delta.server",
-    "delta.clients",
-    "delta.readers",
-    "data-delta.readers",
-];
-
-/// Returns what is wrong with a measure whose name is nearly that of a usual number. Parts that are
-/// not fl's own may measure anything.
-pub fn misspelt(name: &str) -> Option<String> {
-    let plain = name.strip_suffix(".std").unwrap_or(name);
-    let near = fl_core::settings::nearest(plain, USUAL.into_iter().chain(COSTS))?;
-    (near != plain).then(|| format!("no part measures `{name}`; did you mean `{near}`?"))
 }

@@ -72,6 +72,7 @@ const CLAIMS: Properties = Properties {
     weight_scale_free: true,
     weight_free: true,
     within_hull: false,
+    of_mean: false,
 };
 
 settings! {

@@ -55,6 +55,7 @@ impl Aggregator for Mean {
             order_free: true,
             weight_scale_free: true,
             within_hull: true,
+            of_mean: true,
             ..Properties::default()
         }
     }
@@ -81,7 +82,11 @@ impl Aggregator for Median {
             weight_free: true,
             weight_scale_free: true,
             within_hull: true,
+            ..Properties::default()
         }
+    }
+    fn robustness(&self) -> Option<Robustness> {
+        Some(Robustness::at_least(3))
     }
 }
 plugin!(aggregator "median" => Median,
@@ -101,13 +106,6 @@ impl Aggregator for TrimmedMean {
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let drop = (self.trim * inbox.len() as f64) as usize;
-        if drop == 0 && self.trim > 0.0 {
-            let n = inbox.len();
-            round.note(format!(
-                "{} of {n} is less than one: no client is left out, and this is the mean",
-                self.trim
-            ));
-        }
         let kept = drop..inbox.len() - drop;
         Ok(inbox.per_rank(kept, &*round.exec, |kept| {
             (kept.iter().map(|v| f64::from(*v)).sum::<f64>() / kept.len() as f64) as f32
@@ -119,7 +117,11 @@ impl Aggregator for TrimmedMean {
             weight_free: true,
             weight_scale_free: true,
             within_hull: true,
+            of_mean: self.trim == 0.0,
         }
+    }
+    fn robustness(&self) -> Option<Robustness> {
+        (self.trim > 0.0).then(|| Robustness::of_share(self.trim, 2, 1))
     }
 }
 plugin!(aggregator "trimmed-mean" => TrimmedMean,

@@ -47,6 +47,7 @@ fn declare(local: &Training) -> Declaration<'_> {
     Declaration::new()
         .slot(MODEL.spec().lasting())
         .exchange(train)
+        .measures([Measurement::clients(&MODEL)])
 }
 
 macro_rules! trains_alone {
@@ -81,7 +82,9 @@ impl Protocol for PublicOnly {
         Ok(())
     }
     fn declare(&self) -> Declaration<'_> {
-        Declaration::new().slot(MODEL.spec().at_server())
+        Declaration::new()
+            .slot(MODEL.spec().at_server())
+            .measures([Measurement::server(&MODEL)])
     }
     fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let text =

@@ -76,6 +76,7 @@ impl Aggregator for MeanOfClasses {
             weight_free: true,
             weight_scale_free: true,
             within_hull: true,
+            of_mean: false,
         }
     }
 }

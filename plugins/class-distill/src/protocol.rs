@@ -55,6 +55,10 @@ impl Protocol for ClassDistill {
         };
         Declaration::new()
             .grows_by("rounds")
+            .measures([
+                Measurement::clients(&MODEL),
+                Measurement::number("taught.classes"),
+            ])
             .slot(model)
             .exchange(
                 WARM_UP
@@ -115,7 +119,10 @@ impl Protocol for ClassDistill {
     }
 }
 plugin!(protocol "class-distill" => ClassDistill,
-    aliases: ["fkd", "pls"],
+    aliases: [
+        "fkd" with "{ ensemble: { use: mean-of-classes, which: all } }",
+        "pls" with "{ ensemble: { use: mean-of-classes, which: agreeing } }",
+    ],
     papers: ["Jeong et al. 2018"]);
 
 /// Returns for each client the means over the others; no class if there are no others.

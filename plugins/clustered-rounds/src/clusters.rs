@@ -121,7 +121,9 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
         let all = Declaration::new()
             .grows_by("rounds")
             .slot(model.shared_parameters().at_server())
-            .exchange(train.trains().into(&AGGREGATOR));
+            .exchange(train.trains().into(&AGGREGATOR))
+            .measures([Measurement::clients(&MODEL)])
+            .measures(shared.measures());
         own.declare(shared, all)
     }
 
@@ -138,6 +140,20 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
         );
         let late = Conflict::at("warm-up", why).when(late);
         late.into_iter().collect()
+    }
+
+    fn data_conflicts(&self, facts: &DataFacts) -> Vec<Conflict> {
+        let k = self.0.shared.clusters;
+        let few = |n: usize, what| {
+            let why = format!(
+                "is {k}: centres begin with the parameters of as many clients, and {what} {n}"
+            );
+            Conflict::at("clusters", why).when(k > 1 && k > n)
+        };
+        let cohort = facts.cohorts.get(COHORT.name());
+        let all = few(facts.clients, "there are");
+        let few = all.or_else(|| few(*cohort?, "a round has at most"));
+        few.into_iter().collect()
     }
 
     fn lead(&self, server: &mut Server<'_>) -> Result<()> {
@@ -179,6 +195,23 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
 }
 
 impl ClusterSettings {
+    /// Returns what is measured of several clusters.
+    fn measures(&self) -> Vec<Measurement> {
+        if self.clusters == 1 {
+            return Vec::new();
+        }
+        let mut all = vec![
+            Measurement::each("cluster"),
+            Measurement::number("cluster.distance"),
+            Measurement::number("cluster.moved"),
+        ];
+        for j in 0..self.clusters {
+            let of = |what| Measurement::number(format!("cluster.{j}.{what}"));
+            all.extend(["clients", "score"].map(of));
+        }
+        all
+    }
+
     pub(crate) fn train(&self, client: &mut Client, from: &Params) -> Result<Params> {
         client.parametric(&MODEL)?.set_params(from)?;
         let pass = FitOptions {

@@ -1,6 +1,7 @@
 //! The slots and exchanges of the protocol.
 use crate::labels::{hard, soft};
 use crate::settings::{CoDistill, FilterOn, Labels, Reply, Teacher};
+use crate::{filter_metrics, label_metrics};
 use fl_core::message::{Mask, SoftLabels, Votes};
 use fl_core::prelude::*;
 
@@ -65,8 +66,17 @@ impl CoDistill {
             let known = known.all_public().if_filled(&CLIENT_FILTER);
             known.through(&SAMPLING)
         };
+        let judged = ["ensemble", "taught"].into_iter();
+        let judged = judged.filter(|_| self.judge_labels);
         let all = Declaration::new()
             .grows_by("rounds")
+            .measures([
+                Measurement::server(&STUDENT),
+                Measurement::clients(&MODEL),
+                Measurement::number("taught.samples"),
+            ])
+            .measures(judged.flat_map(label_metrics::measures))
+            .measures(filter_metrics::measures())
             .slot(self.model())
             .slot(self.student())
             // a filter that is fitted and used only before round 1 need not be kept

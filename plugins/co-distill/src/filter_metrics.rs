@@ -1,7 +1,14 @@
 //! Metrics of a client's filter, by labels of the public samples that no part of the method sees.
-use crate::exchanges::MODEL;
+use crate::exchanges::{CLIENT_FILTER, MODEL};
 use fl_core::prelude::*;
 use fl_core::{Examples, metrics};
+
+/// Returns what [`judge`] measures, of a filter that is filled.
+pub(crate) fn measures() -> impl Iterator<Item = Measurement> {
+    let names = ["share", "precision", "recall", "auroc", "auroc-right"];
+    let each = |name| Measurement::each(format!("filter.{name}")).if_filled(&CLIENT_FILTER);
+    names.into_iter().map(each)
+}
 
 /// Measures a filter that selected the positions `known` of samples with classes `truth`. The first
 /// metrics compare the selection with the samples of the client's own classes (`filter.share`,

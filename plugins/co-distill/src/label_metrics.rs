@@ -44,6 +44,19 @@ impl Harm {
     }
 }
 
+/// The names of what [`judge`] records of labels.
+const HARMS: [&str; 4] = [
+    "misleading",
+    "ambiguous",
+    "misleading-loss",
+    "ambiguous-loss",
+];
+
+/// Returns what [`judge`] records for labels called `name`.
+pub(crate) fn measures(name: &str) -> [Measurement; 4] {
+    HARMS.map(|harm| Measurement::number(format!("{name}.{harm}")))
+}
+
 /// Returns the class of each public sample.
 ///
 /// # Errors
@@ -73,12 +86,13 @@ pub(crate) fn judge(
     }
     let truth: Vec<u32> = labels.rows.iter().map(|id| truth[*id as usize]).collect();
     let harm = Harm::of(labels.values.rows().into_iter(), &truth);
-    for (what, value) in [
-        ("misleading", harm.misleading),
-        ("ambiguous", harm.ambiguous),
-        ("misleading-loss", harm.misleading_loss),
-        ("ambiguous-loss", harm.ambiguous_loss),
-    ] {
+    let values = [
+        harm.misleading,
+        harm.ambiguous,
+        harm.misleading_loss,
+        harm.ambiguous_loss,
+    ];
+    for (what, value) in HARMS.into_iter().zip(values) {
         fed.record(round, &format!("{name}.{what}"), value)?;
     }
     Ok(())

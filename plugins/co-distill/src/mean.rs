@@ -9,6 +9,7 @@ const CLAIMS: Properties = Properties {
     weight_scale_free: true,
     weight_free: false,
     within_hull: true,
+    of_mean: false,
 };
 
 macro_rules! mean_of_rows {

@@ -88,7 +88,7 @@ impl Protocol for CoDistill {
         );
         let unlabelled = Conflict::at(
             "pretrain",
-            "learns from labelled public samples: set `data.public.labelled: true`, or leave `pretrain` out",
+            "learns from labelled public samples: set `data.public.labelled: true`, or `pretrain: null`",
         );
         let untrue = Conflict::at(
             "teacher",
@@ -111,7 +111,17 @@ impl Protocol for CoDistill {
     }
 }
 plugin!(protocol "co-distill" => CoDistill,
-    aliases: ["selective-fd", "fedmd": "{ labels: scores }", "fedmd-nfdp": "{ labels: scores }", "feded": "{ teacher: student }", "ds-fl", "cronus": "{ teacher: student }"],
+    aliases: [
+        "selective-fd": "{ warm-up: { steps: 200, batch: 64 } }"
+            with "{ client-filter: { use: density-ratio }, ensemble: { use: mean-labels }, server-filter: { use: unambiguous } }",
+        "fedmd": "{ rounds: 20, pretrain: { epochs: 20, batch: 128 }, warm-up: { epochs: 25, batch: 32 }, samples: 5000, labels: scores, order: public-first, distil: { epochs: 1, batch: 256 }, local: { epochs: 4, batch: 5 } }"
+            with "{ ensemble: { use: mean-logits } }",
+        "fedmd-nfdp": "{ rounds: 20, pretrain: { epochs: 20, batch: 128 }, warm-up: { epochs: 25, batch: 32 }, samples: 5000, labels: scores, order: public-first, distil: { epochs: 1, batch: 256 }, local: { epochs: 4, batch: 5 } }"
+            with "{ ensemble: { use: mean-logits }, sampling: { use: sample-examples } }",
+        "feded": "{ teacher: student }" with "{ ensemble: { use: mean-labels }, student: {} }",
+        "ds-fl": "{ order: own-before-labels }" with "{ ensemble: { use: entropy-reduction }, student: {} }",
+        "cronus": "{ order: turns }" with "{ ensemble: { use: robust-labels } }",
+    ],
     papers: ["Shao et al. 2024", "Li and Wang 2019", "Sui et al. 2020", "Itahara et al. 2020", "Chang et al. 2019"]);
 
 impl CoDistill {

@@ -161,6 +161,15 @@ impl Aggregator for RobustLabels {
             weight_free: true,
             weight_scale_free: true,
             within_hull: true,
+            ..Properties::default()
+        }
+    }
+
+    fn robustness(&self) -> Option<Robustness> {
+        match self.rule {
+            Rule::Spectral(share) => (share > 0.0).then(|| Robustness::at_least(3)),
+            Rule::Median => Some(Robustness::at_least(3)),
+            Rule::Trimmed(share) => (share > 0.0).then(|| Robustness::of_share(share, 2, 1)),
         }
     }
 }

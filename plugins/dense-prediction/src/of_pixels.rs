@@ -5,7 +5,7 @@ use crate::images::{Window, ssim};
 use crate::masks::{Directions, Overlap, hausdorff};
 use crate::objects::{Objects, Pairing, Partner};
 use anyhow::{Context, Result, ensure};
-use fl_core::{Examples, Images, metrics};
+use fl_core::{Examples, Images, TaskKind, metrics};
 use ndarray::{Array2, ArrayView1, ArrayView2};
 
 /// Returns `sensitivity`, `specificity` and `hd95` (pixels; the larger direction), each averaged
@@ -58,14 +58,28 @@ pub fn measure(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<Vec<(
             all[4].extend(objects.aji(Pairing::Sorted));
         }
     }
-    let names = ["sensitivity", "specificity", "hd95", "object-dice", "aji"];
-    let means = names.into_iter().zip(all).filter(|(_, of)| !of.is_empty());
+    let means = OF_MASKS
+        .into_iter()
+        .zip(all)
+        .filter(|(_, of)| !of.is_empty());
     Ok(means
         .map(|(name, of)| (name.into(), of.iter().sum::<f64>() / of.len() as f64))
         .collect())
 }
 
-fl_core::measures!(measure);
+/// The names of the measures of masks.
+const OF_MASKS: [&str; 5] = ["sensitivity", "specificity", "hd95", "object-dice", "aji"];
+
+fn names(kind: TaskKind) -> Vec<String> {
+    let names: &[&str] = match kind {
+        TaskKind::Pixels { .. } => &OF_MASKS,
+        TaskKind::Image { .. } => &["ssim"],
+        _ => &[],
+    };
+    names.iter().map(|name| name.to_string()).collect()
+}
+
+fl_core::measures!(measure, names);
 
 /// Returns `ssim` with a uniform window of 7 x 7 and a range of 1, averaged over images and
 /// channels. Values outside 0 to 1 count as the nearest of them. Returns nothing for images smaller

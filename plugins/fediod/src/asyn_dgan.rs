@@ -53,6 +53,7 @@ impl Protocol for AsynDgan {
             .times(self.rounds * self.steps)
             .made(self.batch);
         Declaration::new()
+            .measures([Measurement::server(&STUDENT)])
             .slot(image_translator::slot(self.noise))
             .slot(discriminator)
             .slot(STUDENT.spec().at_server())

@@ -4,7 +4,7 @@ use crate::generator::Batch;
 use crate::image_translator::{self, DISCRIMINATOR, MAPS, STUDENT};
 use crate::messages::{Answers, ClassCounts, ImagesOfMaps, InputValues, SlopeRequest};
 use crate::objective::{ClientAnswers, Objective, Outcome, TrainingTarget};
-use crate::report::Report;
+use crate::report::{self, Report};
 use crate::settings::{Game, GenerateAndDistill, GeneratorInput, Mimic, SentCounts, Weights};
 use fl_core::loss::{by_class, by_pixel, sigmoid};
 use fl_core::prelude::*;
@@ -49,6 +49,12 @@ impl Protocol for GenerateAndDistill {
             student = student.needs(Ability::InputGradient);
         }
         let mut all = Declaration::new()
+            .measures([Measurement::server(&STUDENT)])
+            .measures(
+                self.evaluate_clients
+                    .then(|| Measurement::clients(&TEACHER)),
+            )
+            .measures(report::measures(self))
             .slot(dp_sgd::learner(teacher, sampling))
             .slot(&dp_sgd::SLOT)
             .slot(student)

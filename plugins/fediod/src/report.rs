@@ -14,6 +14,28 @@ pub(crate) struct Report {
     inception: Option<Vec<Inception>>,
 }
 
+const INCEPTION: &str = "generator.inception";
+
+/// Returns the name of each term of the generator's loss; `None` if it has no weight.
+fn names(of: &GenerateAndDistill) -> [Option<String>; 5] {
+    let terms = &of.terms;
+    [
+        ("gan", terms.gan),
+        ("conf", terms.conf),
+        ("unique", terms.unique),
+        ("mimic", terms.mimic),
+        ("balance", terms.balance),
+    ]
+    .map(|(name, weight)| (weight > 0.0).then(|| format!("generator.{name}")))
+}
+
+/// Returns what [`Report::record`] records.
+pub(crate) fn measures(of: &GenerateAndDistill) -> Vec<Measurement> {
+    let terms = names(of).into_iter().flatten();
+    let all = terms.chain([INCEPTION.into()]);
+    all.map(Measurement::number).collect()
+}
+
 impl Report {
     pub fn new(task: &Task) -> Self {
         Self {
@@ -43,24 +65,15 @@ impl Report {
         round: &Round,
         of: &GenerateAndDistill,
     ) -> Result<()> {
-        let terms = &of.terms;
-        let weights = [
-            terms.gan,
-            terms.conf,
-            terms.unique,
-            terms.mimic,
-            terms.balance,
-        ];
-        let names = ["gan", "conf", "unique", "mimic", "balance"];
-        for ((name, weight), sum) in names.iter().zip(weights).zip(self.terms) {
-            if weight > 0.0 {
-                fed.record(round, &format!("generator.{name}"), sum / self.steps as f64)?;
+        for (name, sum) in names(of).into_iter().zip(self.terms) {
+            if let Some(name) = name {
+                fed.record(round, &name, sum / self.steps as f64)?;
             }
         }
         if let Some(inception) = &self.inception {
             let scores = inception.iter().map(Inception::score);
             let n = inception.len().max(1) as f64;
-            fed.record(round, "generator.inception", scores.sum::<f64>() / n)?;
+            fed.record(round, INCEPTION, scores.sum::<f64>() / n)?;
         }
         Ok(())
     }

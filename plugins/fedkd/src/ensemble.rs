@@ -283,6 +283,7 @@ impl Aggregator for MeanLogits {
             weight_free: true,
             weight_scale_free: true,
             within_hull: true,
+            of_mean: false,
         }
     }
 }

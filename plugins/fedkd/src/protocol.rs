@@ -233,6 +233,11 @@ impl Protocol for OneShotDistill {
         let teacher = TEACHER.spec().lasting().published_if(published);
         let student = STUDENT.spec().at_server();
         Declaration::new()
+            .measures([Measurement::server(&STUDENT)])
+            .measures(
+                self.evaluate_clients
+                    .then(|| Measurement::clients(&TEACHER)),
+            )
             .slot(dp_sgd::learner(teacher, sampling))
             .slot(&dp_sgd::SLOT)
             .slot(student.needs(Ability::Loss(self.loss.loss())))

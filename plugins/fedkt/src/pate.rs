@@ -56,6 +56,7 @@ impl Protocol for Pate {
             ballots(&taught.said, me.own().task().kind.outputs())
         });
         Declaration::new()
+            .measures([Measurement::server(&STUDENT)])
             .pools_data()
             .slot(&TEACHER)
             .slot(STUDENT.spec().at_server())

@@ -249,6 +249,19 @@ impl Protocol for TwoTierVote {
         narrow.into_iter().collect()
     }
 
+    fn data_conflicts(&self, facts: &DataFacts) -> Vec<Conflict> {
+        let settings = [
+            ("party-queries", self.party_queries),
+            ("server-queries", self.server_queries),
+        ];
+        let above = |(name, queries): (_, Option<usize>)| {
+            let (queries, public) = queries.zip(facts.public)?;
+            let why = format!("is {queries}, and there are at most {public} public samples");
+            Conflict::at(name, why).when(queries > public)
+        };
+        settings.into_iter().filter_map(above).collect()
+    }
+
     fn declare(&self) -> Declaration<'_> {
         let shown = self.evaluate_clients || self.keep_clients;
         let student = STUDENT.spec().lasting_if(shown).published_if(shown);
@@ -258,6 +271,11 @@ impl Protocol for TwoTierVote {
             NoiseAt::Party => (student.through(&PRIVACY), PRIVACY.spec().required()),
         };
         let all = Declaration::new()
+            .measures([Measurement::server(&FINAL)])
+            .measures(
+                self.evaluate_clients
+                    .then(|| Measurement::clients(&STUDENT)),
+            )
             .slot(&TEACHER)
             .slot(student)
             .slot(FINAL.spec().lasting_if(self.deliver).at_server())

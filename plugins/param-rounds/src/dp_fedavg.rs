@@ -89,7 +89,9 @@ pub(crate) fn exchanges<'p>(
     all: Declaration<'p>,
 ) -> Declaration<'p> {
     match adaptive {
-        Some(adaptive) => all.exchange(adaptive.declared(family)),
+        Some(adaptive) => all
+            .exchange(adaptive.declared(family))
+            .measures([Measurement::number("clip").if_filled(&SERVER_PRIVACY)]),
         None => all.exchange(summed(
             &UPDATE,
             family.settings.rounds,

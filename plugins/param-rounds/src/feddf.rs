@@ -70,6 +70,11 @@ pub fn teacher<T: Into<f64> + Copy>(
 impl RoundRule for FedDf {
     type State = ();
 
+    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
+        all.exchange(family.trains_plainly())
+            .measures(self.measures())
+    }
+
     fn round(
         &self,
         _: Family<'_>,
@@ -101,6 +106,10 @@ impl RoundRule for FedDf {
 plugin!(protocol "feddf" => Shared<FedDf> as Rounds<FedDf>, papers: ["Lin et al. 2020"]);
 
 impl FedDf {
+    pub(crate) fn measures(&self) -> Option<Measurement> {
+        self.patience.map(|_| Measurement::number("fuse.steps"))
+    }
+
     /// Returns the server's parameters after it has learnt from the models `sent`, starting at
     /// `mean`.
     fn distil(

@@ -49,6 +49,7 @@ impl RoundRule for FedNova {
         let train = TRAIN.answered_by(move |me, global| self.train(family, me, global));
         let train = train.to(&COHORT).times(family.settings.rounds);
         all.exchange(train.trains().into(&AGGREGATOR))
+            .measures([Measurement::number("nova.length")])
     }
 
     fn round(

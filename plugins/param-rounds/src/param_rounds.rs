@@ -57,6 +57,7 @@ impl RoundRule for ParamRounds {
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         let all = dp_fedavg::exchanges(self.adaptive.as_ref(), family, all);
+        let all = all.measures(self.fuse.as_ref().and_then(FedDf::measures));
         let generator = GENERATOR.spec().shared_parameters().at_server().optional();
         match (&self.correction, &self.generate) {
             (Correction::Scaffold(scaffold), _) => scaffold.declare(family, all.slot(generator)),

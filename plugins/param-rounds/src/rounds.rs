@@ -183,7 +183,11 @@ impl<R: RoundRule> Protocol for Rounds<R> {
             .slot(&dp_sgd::SLOT)
             .slot(ATTACK.spec().for_some())
             .slot(LABELS.spec().for_some())
-            .exchange(loss.times(family.settings.rounds).if_requested_by(&COHORT));
+            .exchange(loss.times(family.settings.rounds).if_requested_by(&COHORT))
+            .measures([
+                Measurement::server(&MODEL),
+                Measurement::each("attack.shift").if_filled(&ATTACK),
+            ]);
         rule.declare(family, all)
     }
 

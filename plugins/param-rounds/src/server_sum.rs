@@ -1,6 +1,6 @@
 //! A sum of clipped updates that the server releases.
 use crate::local::{Extra, learnt};
-use crate::rounds::{COHORT, Family};
+use crate::rounds::{AGGREGATOR, COHORT, Family};
 use fl_core::prelude::*;
 use fl_plugin_dp_sgd::Sum;
 
@@ -28,6 +28,7 @@ pub(crate) fn summed<'p, D: Message, U: Message>(
     exchange
         .if_filled(&SERVER_PRIVACY)
         .releases_at_server(&SERVER_PRIVACY)
+        .sums_into(&AGGREGATOR)
 }
 
 /// Returns the released sum of the cohort's answers, each converted by `form` and clipped again. An

@@ -12,7 +12,7 @@ settings! {
     pub struct Fltrust {
         /// The trusted client. Without its answer the model stays as it was, so it should take part
         /// in every round.
-        trusted: usize = 0;
+        trusted: usize = 0, in 0..=4_294_967_295;
     }
 }
 
@@ -69,6 +69,12 @@ impl Aggregator for Fltrust {
             sent: true,
             ..RequiredInputs::default()
         }
+    }
+    fn robustness(&self) -> Option<Robustness> {
+        Some(Robustness {
+            relies_on: ClientId::try_from(self.trusted).ok(),
+            ..Robustness::at_least(2)
+        })
     }
     fn claims(&self) -> Properties {
         Properties {

@@ -61,6 +61,10 @@ impl Aggregator for GeometricMedian {
             ..Properties::default()
         }
     }
+
+    fn robustness(&self) -> Option<Robustness> {
+        Some(Robustness::at_least(3))
+    }
 }
 plugin!(aggregator "geometric-median" => GeometricMedian,
     papers: ["Pillutla et al. 2022"]);

@@ -83,21 +83,14 @@ impl<'a> Points<'a> {
     }
 }
 
-/// Returns `floor(share n)`, with a note if there are too few answers to withstand this number.
-fn bad(share: f64, n: usize, needed: impl Fn(usize) -> usize, round: &Round) -> usize {
-    let f = (share * n as f64) as usize;
-    if f == 0 && share > 0.0 {
-        round.note(format!(
-            "`byzantine-share` {share} of {n} is less than one: nothing is promised against a bad client"
-        ));
-    }
-    if f > 0 && n < needed(f) {
-        let needed = needed(f);
-        round.note(format!(
-            "nothing is promised against {f} bad clients of {n}: it takes {needed} clients"
-        ));
-    }
-    f
+/// Returns `floor(share n)`.
+fn bad(share: f64, n: usize) -> usize {
+    (share * n as f64) as usize
+}
+
+/// Returns how many answers it takes to withstand this share of bad clients.
+fn robustness(share: f64, per_bad: usize) -> Option<Robustness> {
+    (share > 0.0).then(|| Robustness::of_share(share, per_bad, 3))
 }
 
 /// Returns the mean of these answers, and records how many it leaves out.
@@ -114,6 +107,7 @@ const CLAIMS: Properties = Properties {
     weight_free: true,
     weight_scale_free: true,
     within_hull: true,
+    of_mean: false,
 };
 
 impl Aggregator for Krum {
@@ -122,12 +116,15 @@ impl Aggregator for Krum {
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let points = Points::new(inbox, round);
-        let f = bad(self.byzantine_share, inbox.len(), |f| 2 * f + 3, round);
+        let f = bad(self.byzantine_share, inbox.len());
         let first = &points.ranked(&points.everyone(), f)[..1];
         Ok(mean_of(first, inbox, round))
     }
     fn claims(&self) -> Properties {
         CLAIMS
+    }
+    fn robustness(&self) -> Option<Robustness> {
+        robustness(self.byzantine_share, 2)
     }
 }
 plugin!(aggregator "krum" => Krum,
@@ -139,7 +136,7 @@ impl Aggregator for MultiKrum {
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let points = Points::new(inbox, round);
-        let f = bad(self.byzantine_share, inbox.len(), |f| 2 * f + 3, round);
+        let f = bad(self.byzantine_share, inbox.len());
         let mut kept = points.ranked(&points.everyone(), f);
         let due = inbox.len() - f;
         if let Some(keep) = self.keep.filter(|keep| *keep > due) {
@@ -153,6 +150,9 @@ impl Aggregator for MultiKrum {
     }
     fn claims(&self) -> Properties {
         CLAIMS
+    }
+    fn robustness(&self) -> Option<Robustness> {
+        robustness(self.byzantine_share, 2)
     }
 }
 plugin!(aggregator "multi-krum" => MultiKrum,
@@ -177,7 +177,7 @@ impl Aggregator for Bulyan {
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let points = Points::new(inbox, round);
-        let f = bad(self.byzantine_share, inbox.len(), |f| 4 * f + 3, round);
+        let f = bad(self.byzantine_share, inbox.len());
         let (mut left, mut chosen) = (points.everyone(), Vec::new());
         while chosen.len() < inbox.len() - 2 * f {
             let next = points.ranked(&left, f)[0];
@@ -201,6 +201,9 @@ impl Aggregator for Bulyan {
     }
     fn claims(&self) -> Properties {
         CLAIMS
+    }
+    fn robustness(&self) -> Option<Robustness> {
+        robustness(self.byzantine_share, 4)
     }
 }
 plugin!(aggregator "bulyan" => Bulyan,

@@ -112,27 +112,37 @@ fn the_geometric_median_does_not_care_how_far_away_bad_ones_are() {
 }
 
 #[test]
-fn what_is_rounded_to_no_bad_client_is_told() {
-    let inbox = fl_conformance::params(&[&[1.0], &[2.0], &[3.0], &[4.0]]);
-    let said = |part: &mut dyn Aggregator<In = Params, Out = Params>| {
-        let round = Round::first();
-        part.aggregate(&round, &inbox).unwrap();
-        let said = round.take_log().into_iter();
-        let notes = said.filter_map(|said| match said {
-            fl_core::LogEvent::Note(text) => Some(text),
-            fl_core::LogEvent::Number(..) => None,
-        });
-        notes.collect::<Vec<_>>().join("; ")
+fn they_tell_how_many_answers_they_need() {
+    type Part = dyn Aggregator<In = Params, Out = Params>;
+    let takes = |part: &Part, n| {
+        part.robustness()?
+            .shortfall(n)?
+            .rsplit(' ')
+            .next()?
+            .parse()
+            .ok()
     };
-    let none = "less than one: nothing is promised against a bad client";
-    assert!(said(&mut part::<Krum>("{byzantine-share: 0.2}")).contains(none));
-    assert!(said(&mut part::<Bulyan>("{}")).contains(none));
-    assert_eq!(said(&mut part::<MultiKrum>("{byzantine-share: 0}")), "");
-    let more = said(&mut part::<MultiKrum>("{byzantine-share: 0.25, keep: 4}"));
-    assert!(
-        more.contains("`keep` 4 of 4 leaves bad clients in the mean"),
-        "{more}"
-    );
+    let few = |part: &Part, n| -> Option<usize> { takes(part, n) };
+    let krum = part::<Krum>("{byzantine-share: 0.2}");
+    assert_eq!((few(&krum, 4), few(&krum, 5)), (Some(5), None));
+    // 4 bad ones of 10 take 11
+    let krum = part::<Krum>("{byzantine-share: 0.4}");
+    assert_eq!(few(&krum, 10), Some(11));
+    assert_eq!(few(&part::<Bulyan>("{byzantine-share: 0.2}"), 5), Some(15));
+    assert_eq!(few(&part::<GeometricMedian>("{}"), 2), Some(3));
+    assert_eq!(few(&part::<MultiKrum>("{byzantine-share: 0}"), 1), None);
+}
+
+#[test]
+fn a_mean_of_more_than_the_good_clients_is_told() {
+    let inbox = fl_conformance::params(&[&[1.0], &[2.0], &[3.0], &[4.0]]);
+    let round = Round::first();
+    let mut part = part::<MultiKrum>("{byzantine-share: 0.25, keep: 4}");
+    part.aggregate(&round, &inbox).unwrap();
+    let told = round.take_log().into_iter().any(|said| {
+        matches!(said, fl_core::LogEvent::Note(text) if text.contains("`keep` 4 of 4 leaves bad clients in the mean"))
+    });
+    assert!(told);
 }
 
 #[test]

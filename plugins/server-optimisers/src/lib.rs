@@ -84,6 +84,7 @@ impl<R: Rule> Aggregator for ServerOptimiser<R> {
         Properties {
             order_free: true,
             weight_scale_free: true,
+            of_mean: true,
             ..Properties::default()
         }
     }

@@ -127,7 +127,11 @@ fn section(part: &PartDecl) -> String {
             "" => String::new(),
             preset => format!(", which stands for `{preset}`"),
         };
-        let _ = writeln!(out, "* Also called `{}`{preset}.", alias.name);
+        let parts = match alias.parts {
+            "" => String::new(),
+            parts => format!("; its parts are `{parts}`"),
+        };
+        let _ = writeln!(out, "* Also called `{}`{preset}{parts}.", alias.name);
     }
     if !part.aliases.is_empty() {
         out += "\n";

@@ -323,8 +323,12 @@ fn the_catalogue_finds_and_describes() {
     let rounds = all.find(Role::Protocol, "rounds").unwrap();
     let text = [
         all.list(None, 100),
-        all.inspect(all.find(Role::Privacy, "gaussian").unwrap(), 100),
-        all.inspect(rounds, 100),
+        all.inspect(
+            all.find(Role::Privacy, "gaussian").unwrap(),
+            "gaussian",
+            100,
+        ),
+        all.inspect(rounds, rounds.name, 100),
     ];
     insta::assert_snapshot!(text.join("----\n"), @r#"
     protocol
@@ -378,7 +382,7 @@ fn the_catalogue_finds_and_describes() {
       exchange  payload           times  releases
       train     params -> params  1      privacy
     "#);
-    let shown = all.inspect_json(rounds);
+    let shown = all.inspect_json(rounds, rounds.name);
     assert_eq!(shown["slots"][2]["signature"], json!("params -> params"));
     assert_eq!(shown["settings"][0]["required"], json!(true));
     assert_eq!(shown["questions"][0]["releases"], json!(["privacy"]));

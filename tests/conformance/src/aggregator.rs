@@ -19,6 +19,7 @@ const ORDER: &str = "claims order_free";
 const SCALE: &str = "claims weight_scale_free";
 const WEIGHT: &str = "claims weight_free";
 const HULL: &str = "claims within_hull";
+const OF_MEAN: &str = "claims of_mean";
 
 /// The most attempts to draw a message with the names and shapes of another.
 const ATTEMPTS: u64 = 64;
@@ -213,6 +214,11 @@ impl Bench<'_> {
         if claims.weight_free {
             let others = self.first.weighed(|w| if w > 2.0 { 0.5 } else { 9.0 });
             self.equal(WEIGHT, out, &self.answer(WEIGHT, &others)?, 0.0)?;
+        }
+        if claims.of_mean {
+            let mean = self.first.mean(!claims.weight_free);
+            let mean = run(OF_MEAN, &self.case.place(), || mean)?;
+            self.equal(OF_MEAN, out, &self.answer(OF_MEAN, &mean)?, tolerance)?;
         }
         if claims.within_hull {
             self.hull(out)

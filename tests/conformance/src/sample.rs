@@ -1,11 +1,13 @@
 //! Legal sample input of the kit.
 
-use fl_core::message::{AnyMessage, Erased, Message, MessageType, SampleShape, SoftLabels};
+use fl_core::message::{
+    AnyMessage, Erased, Message, MessageType, SampleShape, SoftLabels, Tensor, TensorMap,
+};
 use fl_core::{
     AnyInbox, Candidate, ClientId, ClientMessage, ClientStat, ClientStatQuery, Draws, Pool, Roster,
     Samples, Stream,
 };
-use ndarray::Array2;
+use ndarray::{Array2, ArrayD};
 use std::borrow::Borrow;
 
 /// Number of cases for every property.
@@ -214,6 +216,40 @@ impl SampleMessages {
             weights: self.weights.iter().map(|w| weights(*w)).collect(),
             ..self.clone()
         }
+    }
+
+    /// Returns one message, the mean of all by their weights, or with equal weights.
+    ///
+    /// # Errors
+    /// If the messages are not of the same shape.
+    pub(crate) fn mean(&self, weighted: bool) -> fl_core::Result<Self> {
+        let weight = |k: usize| if weighted { self.weights[k] } else { 1.0 };
+        let total: f64 = (0..self.bodies.len()).map(weight).sum();
+        let mut mean: Vec<(String, ArrayD<f64>)> = Vec::new();
+        for (k, body) in self.bodies.iter().enumerate() {
+            for (at, (name, view)) in body.content().into_iter().enumerate() {
+                let numbers = match view.to_tensor() {
+                    Tensor::F32(a) => a.mapv(f64::from),
+                    Tensor::F64(a) => a,
+                    _ => anyhow::bail!("`{name}` has whole numbers, and they have no mean"),
+                };
+                let part = numbers * (weight(k) / total);
+                match mean.get_mut(at) {
+                    None => mean.push((name.into_owned(), part)),
+                    Some((_, sum)) if sum.shape() == part.shape() => *sum += &part,
+                    Some(_) => anyhow::bail!("`{name}` has other shapes, and they have no mean"),
+                }
+            }
+        }
+        let of_f32 = |(name, a): (String, ArrayD<f64>)| (name, Tensor::F32(a.mapv(|x| x as f32)));
+        let tensors = TensorMap::new(mean.into_iter().map(of_f32).collect());
+        Ok(Self {
+            of: self.of,
+            bodies: vec![self.of.from_tensors(tensors)?],
+            weights: vec![1.0],
+            counts: None,
+            losses: None,
+        })
     }
 
     pub(crate) fn mail(&self) -> Vec<ClientMessage<Erased>> {

@@ -127,6 +127,7 @@ pub fn all() -> Vec<Mutant> {
         order_free: true,
         weight_scale_free: true,
         within_hull: true,
+        of_mean: true,
         ..none
     };
     let made = |combine, claims| Made {
@@ -188,6 +189,17 @@ pub fn all() -> Vec<Mutant> {
                 mean,
                 Properties {
                     weight_free: true,
+                    ..none
+                },
+            )),
+        ),
+        (
+            "the first wins, of the mean",
+            Some("claims of_mean"),
+            kit(made(
+                |inbox| inbox.iter().next().expect("never empty").body.clone(),
+                Properties {
+                    of_mean: true,
                     ..none
                 },
             )),

@@ -11,7 +11,8 @@ use crate::inbox::loss_of;
 use crate::message::{self, AnyMessage, Erased, Logits, MessageType, Params, View};
 use crate::sealed::Sealed;
 use crate::{
-    AnyAggregator, AnyFold, AnyInbox, ClientMessage, Properties, RequiredInputs, Result, Round,
+    AnyAggregator, AnyFold, AnyInbox, ClientMessage, Properties, RequiredInputs, Result,
+    Robustness, Round,
 };
 use anyhow::{Context, bail};
 use serde::Deserialize;
@@ -23,6 +24,7 @@ use std::any::Any;
 struct AboutAggregator {
     needs: Vec<String>,
     claims: Vec<String>,
+    robustness: Option<Robustness>,
     folds: bool,
 }
 
@@ -34,6 +36,7 @@ impl AboutAggregator {
             "weight_scale_free",
             "weight_free",
             "within_hull",
+            "of_mean",
         ];
         for (list, known, what) in [
             (&self.needs, &needs[..], "need"),
@@ -74,6 +77,7 @@ pub(super) struct LoadedAggregator {
     output: &'static MessageType,
     needs: RequiredInputs,
     claims: Properties,
+    robustness: Option<Robustness>,
     folds: bool,
     late: DeferredError,
 }
@@ -100,7 +104,9 @@ impl LoadedAggregator {
                 weight_scale_free: claims("weight_scale_free"),
                 weight_free: claims("weight_free"),
                 within_hull: claims("within_hull"),
+                of_mean: claims("of_mean"),
             },
+            robustness: about.robustness,
             folds: about.folds,
             remote,
             input,
@@ -239,6 +245,10 @@ impl AnyAggregator for LoadedAggregator {
 
     fn claims(&self) -> Properties {
         self.claims
+    }
+
+    fn robustness(&self) -> Option<Robustness> {
+        self.robustness
     }
 
     fn save(&self) -> Vec<u8> {

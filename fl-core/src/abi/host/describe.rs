@@ -56,6 +56,8 @@ struct AliasText {
     name: String,
     #[serde(default)]
     preset: String,
+    #[serde(default)]
+    parts: String,
 }
 
 /// One part, as it described itself.
@@ -179,9 +181,11 @@ fn part(text: PartText) -> Result<Described> {
     let alias = |of: &AliasText| {
         named("an alias", &of.name)?;
         readable("a preset", &of.preset)?;
+        readable("the parts of an alias", &of.parts)?;
         Ok(Alias {
             name: kept(&of.name),
             preset: kept(&of.preset),
+            parts: kept(&of.parts),
         })
     };
     let aliases = text.aliases.iter().map(alias).collect::<Result<_>>()?;

@@ -183,6 +183,7 @@ impl Protocol for LoadedProtocol {
         all.grows = declared.grows.as_deref().map(kept);
         all.begins_with = declared.begins_with.as_deref().map(plain);
         all.pooled = declared.pooled;
+        all.measures = declared.measures.clone();
         all
     }
 

@@ -13,8 +13,7 @@ use crate::message::{AnyMessage, MessageType, View};
 use crate::privacy::{Composition, Ledger};
 use crate::{
     Accountant, AnyAggregator, AnyFold, AnyMechanism, AnySelector, BoxedPart, Examples, Images,
-    Labels, Masks, PrivacyEvent, Properties, RequiredInputs, Result, Role, Round, Serial,
-    SharedExecutor,
+    Labels, Masks, PrivacyEvent, Result, Role, Round, Serial, SharedExecutor,
 };
 use anyhow::{Context, bail};
 use ndarray::ArrayView1;
@@ -69,7 +68,8 @@ fn round_of(
 }
 
 /// What an aggregator says of itself.
-fn describe(host: &Host<'_>, needs: RequiredInputs, claims: Properties, folds: bool) -> Result<()> {
+fn describe(host: &Host<'_>, part: &dyn AnyAggregator, folds: bool) -> Result<()> {
+    let (needs, claims) = (part.needs(), part.claims());
     let named = |all: &[(&'static str, bool)]| -> Vec<&'static str> {
         all.iter().filter(|(_, is)| *is).map(|(n, _)| *n).collect()
     };
@@ -78,7 +78,9 @@ fn describe(host: &Host<'_>, needs: RequiredInputs, claims: Properties, folds: b
         "claims": named(&[
             ("order_free", claims.order_free), ("weight_scale_free", claims.weight_scale_free),
             ("weight_free", claims.weight_free), ("within_hull", claims.within_hull),
+            ("of_mean", claims.of_mean),
         ]),
+        "robustness": part.robustness(),
         "folds": folds,
     }))
 }
@@ -101,7 +103,7 @@ impl Object for OfAggregator {
         match operation {
             FL_DESCRIBE => {
                 let folds = self.part.fold(&Round::first()).is_some();
-                describe(host, self.part.needs(), self.part.claims(), folds)?;
+                describe(host, &*self.part, folds)?;
             }
             FL_SENT => self.sent = Some(input.message_of(0, self.part.input())?.into()),
             FL_AGGREGATE => host.with_executor(&mut |exec| {

@@ -88,6 +88,7 @@ impl Object for OfProtocol {
                     grows: declared.grows.map(Into::into),
                     begins_with: declared.begins_with.clone(),
                     pooled: declared.pooled,
+                    measures: declared.measures.clone(),
                 })?;
             }
             FL_CONFLICTS => {

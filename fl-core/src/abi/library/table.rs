@@ -110,7 +110,7 @@ fn description() -> serde_json::Value {
 fn described(part: &crate::PartDecl) -> serde_json::Value {
     let about = (part.describe)();
     let aliases = part.aliases.iter();
-    let aliases = aliases.map(|a| json!({ "name": a.name, "preset": a.preset }));
+    let aliases = aliases.map(|a| json!({ "name": a.name, "preset": a.preset, "parts": a.parts }));
     let mut described = json!({
         "role": part.role.name(), "name": part.name, "signature": about.signature, "doc": about.doc,
         "settings": about.fields, "from": part.package,

@@ -13,6 +13,7 @@ mod distillation;
 mod exports;
 mod fedgen;
 mod folders;
+mod foreseen;
 mod generators;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod golden;

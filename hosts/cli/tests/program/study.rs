@@ -314,16 +314,8 @@ fn what_no_run_has_measured_is_said() {
     let dir = tempfile::tempdir().unwrap();
     for (table, says) in [
         (
-            "  rows: [{ name: a }]\n  measure: f-one\n",
-            "No run has measured `f-one`; there are training-loss, training-loss.std, accuracy",
-        ),
-        (
             "  rows: [{ name: a }]\n  columns: [{ round: 99 }]\n",
             "No run has measured `accuracy` or `clients.accuracy` in round 99",
-        ),
-        (
-            "  rows: [{ name: a }]\n  plots: [{ by: round, measure: nope }]\n",
-            "No run has measured `nope`",
         ),
         (
             "  rows: [{ name: a }]\n  across: [{ name: x }, { name: y, set: { protocol.rounds: 1 } }]\n  lead: [{ measure: bytes.up }]\n",
@@ -356,6 +348,26 @@ fn what_no_run_has_measured_is_said() {
             "two of `across` are called `x`",
         ),
         ("  rows: [{ name: \"a\\nb\" }]\n", "control characters"),
+        (
+            "  rows: [{ name: a }]\n  measure: f-one\n",
+            "tables[0].measure: no run of this table measures `f-one`; they have accuracy, ",
+        ),
+        (
+            "  rows: [{ name: a }]\n  measure: [acuracy, accuracy]\n",
+            "tables[0].measure: no run of this table measures `acuracy`; did you mean `accuracy`?",
+        ),
+        (
+            "  rows: [{ name: a }]\n  plots: [{ by: round, measure: clients.accuracy }]\n",
+            "tables[0].plots[0].measure: no run of this table measures `clients.accuracy`; ",
+        ),
+        (
+            "  rows: [{ name: a }]\n  lead: [{ measure: epsilon.readers }]\n",
+            "tables[0].lead[0].measure: no run of this table measures `epsilon.readers`; ",
+        ),
+        (
+            "  rows: [{ name: a }]\n  columns: [{ measure: accuracy.std }]\n",
+            "no run of this table measures `accuracy.std`; ",
+        ),
     ] {
         write(dir.path(), &format!("- name: t\n  seeds: 1\n{table}"));
         let (code, error) = fails(dir.path(), &["study", "s.yaml"]);
@@ -531,7 +543,7 @@ tables:
         "s.yaml:5:3  tables[0].mesure: no such setting; did you mean `measure`?",
         "s.yaml:6:11  tables[0].digits: must be a whole number, got `many`",
         "s.yaml:7:13  tables[0].columns[0]: no column is called `mode`",
-        "s.yaml:7:30  tables[0].columns[1].measure: no part measures `acuracy`; did you mean `accuracy`?",
+        "s.yaml:7:30  tables[0].columns[1].measure: no run of this table measures `acuracy`; did you mean `accuracy`?",
         "s.yaml:9:68  parts.aggregator (aggregator `trimmed-mean`): trim: must be in 0.0..0.5, got 0.7",
         "s.yaml:10:13  tables[0].rows[1].name: two rows are called `a`",
         "s.yaml:10:22  tables[0].rows[1].base: there is no file none.yaml",

@@ -113,6 +113,11 @@ impl RoundRule for FedGen {
         all.slot(generator.with_task(self.task()))
             .exchange(show.times(family.settings.rounds - 1).if_filled(&GENERATOR))
             .exchange(train.with_class_counts_if(true))
+            .measures(
+                ["loss", "alike"].map(|name| {
+                    Measurement::number(format!("generator.{name}")).if_filled(&GENERATOR)
+                }),
+            )
     }
 
     fn round(

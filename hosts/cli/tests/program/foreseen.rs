@@ -1,0 +1,317 @@
+//! What `fl check` tells of a run before it begins: parts that cannot do what their names promise,
+//! settings that need more than there is, and names of methods.
+
+use crate::common::{fails, fl, flat, out, quick, root};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Exit code, and stderr in one line, of `fl COMMAND` of a quick spec with these values.
+fn tells(dir: &Path, command: &str, spec: &str, set: &[&str]) -> (Option<i32>, String) {
+    let spec = quick(spec);
+    let mut args = vec![command, &spec];
+    set.iter().for_each(|set| args.extend(["--set", set]));
+    let done = fl(dir, &args);
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    (done.status.code(), flat(&said))
+}
+
+fn checked(spec: &str, set: &[&str]) -> (Option<i32>, String) {
+    tells(&root(), "check", spec, set)
+}
+
+#[test]
+fn an_aggregator_of_single_answers_is_refused_where_the_server_adds_them_up() {
+    let single = [
+        "median",
+        "trimmed-mean",
+        "krum",
+        "multi-krum",
+        "bulyan",
+        "geometric-median",
+        "norm-bounding",
+        "centred-clipping",
+        "fltrust",
+        "loss-weighted-mean",
+    ];
+    for spec in ["dp-fedavg", "dp-fedavg-adaptive"] {
+        for part in single {
+            let (code, said) = checked(spec, &[&format!("parts.aggregator={{use: {part}}}")]);
+            assert_eq!(code, Some(2), "{spec} {part}: {said}");
+            let why = format!(
+                "parts.aggregator (aggregator `{part}`): it combines single answers, and with parts.server-privacy protocol"
+            );
+            assert!(said.contains(&why), "{said}");
+            let fits = "use a part that claims `of_mean` (fed-adagrad, fed-adam, fed-avg-m, fed-yogi, mean), or leave parts.server-privacy out";
+            assert!(said.contains(fits), "{said}");
+        }
+        for part in ["mean", "fed-adam", "fed-avg-m"] {
+            let set = format!("parts.aggregator={{use: {part}}}");
+            assert_eq!(checked(spec, &[&set]).0, Some(0), "{spec} {part}");
+        }
+        // this is the mean
+        let none = "parts.aggregator={use: trimmed-mean, trim: 0}";
+        assert_eq!(checked(spec, &[none]).0, Some(0));
+    }
+    // whatever the protocol is called; where the mechanism is required, it cannot be left out
+    let own = "protocol={use: dp-fedavg, rounds: 2}";
+    let (code, said) = checked("dp-fedavg", &[own, "parts.aggregator={use: median}"]);
+    assert!(code == Some(2) && said.contains("(fed-adagrad, fed-adam, fed-avg-m, fed-yogi, mean)"));
+    assert!(
+        !said.contains("or leave parts.server-privacy out"),
+        "{said}"
+    );
+    let without = ["parts.server-privacy=null", "parts.accountant=null"];
+    let median = [&without[..], &["parts.aggregator={use: median}"]].concat();
+    assert_eq!(checked("dp-fedavg", &median).0, Some(0));
+}
+
+#[test]
+fn too_few_answers_for_a_robust_rule_are_told_before_the_run_and_once_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let few = |set: &[&str]| {
+        let (code, said) = checked("robust", set);
+        assert_eq!(code, Some(0), "{said}");
+        said
+    };
+    // half of eight clients
+    assert_eq!(few(&[]), "");
+    let trimmed = "parts.aggregator={use: trimmed-mean, trim: 0.2}";
+    let told = "with 4 answers it withstands no bad client, as little as a mean does: it takes 5";
+    let said = few(&[trimmed]);
+    let of_part = format!("parts.aggregator (aggregator `trimmed-mean`): {told}");
+    assert!(
+        said.starts_with("note: ") && said.contains(&of_part),
+        "{said}"
+    );
+    assert_eq!(few(&[trimmed, "parts.cohort.share=0.75"]), "");
+    let krum = "parts.aggregator={use: krum, byzantine-share: 0.25}";
+    assert!(
+        few(&[krum]).contains("with 4 answers it withstands"),
+        "{krum}"
+    );
+    let median = "parts.aggregator={use: median}";
+    assert!(few(&[median, "parts.cohort.share=0.25"]).contains("with 2 answers it"));
+    // what faults take out counts at worst
+    let faults = "faults={on-error: drop, inject: [{what: never-answers, clients: 0-2}]}";
+    let said = few(&[faults]);
+    assert!(
+        said.contains("at worst, with 1 answer it withstands no bad client"),
+        "{said}"
+    );
+    let least = "faults={on-error: drop, min-answers: 4, inject: [{what: crash, share: 0.1}]}";
+    assert_eq!(few(&[least]), "");
+    let stops = "faults={inject: [{what: crash, clients: 0-2}]}";
+    assert_eq!(few(&[stops]), "");
+
+    let (code, said) = tells(dir.path(), "run", "robust", &[trimmed]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(said.matches(told).count(), 1, "{said}");
+    assert!(
+        said.contains(&format!("round 1: parts.aggregator: {told}")),
+        "{said}"
+    );
+    let report = std::fs::read_to_string(dir.path().join("runs/quick-robust-1/report.md"));
+    assert_eq!(flat(&report.unwrap()).matches(told).count(), 1);
+}
+
+#[test]
+fn settings_that_need_more_clients_or_samples_are_found_before_the_run() {
+    let cases: [(&str, &[&str], &str); 8] = [
+        (
+            "ifca",
+            &["protocol.clusters=99"],
+            "protocol.clusters: `clusters` is 99: centres begin with the parameters of as many clients, and there are",
+        ),
+        (
+            "fesem",
+            &["parts.cohort={use: uniform, share: 0.1}"],
+            "begin with the parameters of as many clients, and a round has at most 1",
+        ),
+        (
+            "fedkt",
+            &["protocol.server-queries=100000"],
+            "protocol.server-queries: `server-queries` is 100000, and there are at most 4000 public samples",
+        ),
+        (
+            "fedavg",
+            &["parts.aggregator={use: fltrust, trusted: 9}"],
+            "it relies on client 9, and there are 5, from 0",
+        ),
+        (
+            "fesem",
+            &["parts.cohort={use: power-of-choice}"],
+            "it chooses by the clients' losses, and protocol `clustered-rounds` has no global model",
+        ),
+        (
+            "fedavg",
+            &["stop-when={metric: acuracy, patience: 2}"],
+            "stop-when.metric: nothing in this run measures `acuracy`; did you mean `accuracy`?",
+        ),
+        (
+            "selective-fd",
+            &["stop-when={metric: auc, patience: 2}"],
+            "nothing in this run measures `auc`; it measures: clients.accuracy, ",
+        ),
+        (
+            "fedavg",
+            &["stop-when={metric: attack.shift, patience: 2}"],
+            "nothing in this run measures `attack.shift`",
+        ),
+    ];
+    for (spec, set, says) in cases {
+        let (code, said) = checked(spec, set);
+        assert!(
+            code == Some(2) && said.contains(says),
+            "{spec} {set:?}: {said}"
+        );
+    }
+    // a part may leave the trusted client out
+    let trusted = "parts.aggregator={use: fltrust}";
+    let (code, said) = checked("robust", &[trusted]);
+    let may = "it relies on client 0, which `parts.cohort` may leave out of a round";
+    assert!(code == Some(0) && said.contains(may), "{said}");
+}
+
+#[test]
+fn a_measure_that_a_part_may_record_is_a_note() {
+    let cases = [
+        (
+            "robust",
+            "aggregator.left-out",
+            "nothing declares that it measures `aggregator.left-out`",
+        ),
+        ("robust", "accuracy", ""),
+        ("robust", "training-loss", ""),
+        ("selective-fd", "filter.recall", ""),
+        ("fesem", "cluster.moved", ""),
+    ];
+    for (spec, metric, note) in cases {
+        let rule = format!("stop-when={{metric: {metric}, patience: 3}}");
+        let (code, said) = checked(spec, &[&rule]);
+        assert!(
+            code == Some(0) && said.contains(note),
+            "{spec} {metric}: {said}"
+        );
+        assert_eq!(said.is_empty(), note.is_empty(), "{spec} {metric}: {said}");
+    }
+}
+
+/// The rows of the tables of aliases in the plugins' READMEs: settings and parts by name.
+fn on_pages() -> BTreeMap<String, (String, String)> {
+    let mut found = BTreeMap::new();
+    for plugin in std::fs::read_dir(root().join("plugins")).unwrap() {
+        let page = plugin.unwrap().path().join("README.md");
+        let Ok(text) = std::fs::read_to_string(page) else {
+            continue;
+        };
+        let of_table = text
+            .lines()
+            .skip_while(|line| *line != "| name | settings | parts |");
+        for line in of_table.skip(2).take_while(|line| line.starts_with('|')) {
+            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+            let plain = |cell: &str| cell.replace('`', "");
+            found.insert(plain(cells[0]), (plain(cells[1]), plain(cells[2])));
+        }
+    }
+    found
+}
+
+#[test]
+fn an_alias_has_the_settings_and_parts_that_its_page_states() {
+    let pages = on_pages();
+    let mut known = Vec::new();
+    for part in fl_core::linked_parts() {
+        for alias in part
+            .aliases
+            .iter()
+            .filter(|a| !(a.preset.is_empty() && a.parts.is_empty()))
+        {
+            let page = pages.get(alias.name);
+            let (settings, parts) =
+                page.unwrap_or_else(|| panic!("no page has a row `{}`", alias.name));
+            let of = |text: &str| match text {
+                "" => yaml_of(""),
+                text => serde_yaml::from_str(text).unwrap(),
+            };
+            let preset = of(alias.preset);
+            assert_eq!(preset, yaml_of(settings), "{}", alias.name);
+            assert_eq!(of(alias.parts), yaml_of(parts), "{}", alias.name);
+            part.read(&preset).unwrap();
+            known.push(alias.name);
+        }
+    }
+    let rows: Vec<&String> = pages
+        .keys()
+        .filter(|name| !known.contains(&name.as_str()))
+        .collect();
+    assert!(rows.is_empty(), "no alias is called {rows:?}");
+}
+
+/// Settings as a page has them: `a: 1, b: 2`.
+fn yaml_of(text: &str) -> serde_yaml::Value {
+    serde_yaml::from_str(&format!("{{{text}}}")).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+#[test]
+fn an_alias_is_shown_with_its_own_defaults_and_what_differs() {
+    let shown = out(&root(), &["inspect", "fedmd"]);
+    let text = flat(&shown);
+    for due in [
+        "fedmd: a protocol, another name of `co-distill`",
+        "differs from co-distill fedmd",
+        "order own-first public-first",
+        "samples none 5000",
+        "parts.ensemble any { use: mean-logits }",
+        "scores of public samples ids -> logits 20",
+        "ensemble an aggregator, logits -> logits",
+    ] {
+        assert!(text.contains(due), "{due}\n{shown}");
+    }
+    assert!(!text.contains("soft labels of public samples"), "{shown}");
+    let shown = crate::common::json(&root(), &["inspect", "fedmd", "--json"]);
+    let part = &shown["parts"][0];
+    assert_eq!(part["alias"]["presets"]["rounds"], 20);
+    let settings = part["settings"].as_array().unwrap();
+    let rounds = settings.iter().find(|s| s["name"] == "rounds").unwrap();
+    assert_eq!(rounds["default"], 20);
+    let shown = flat(&out(&root(), &["inspect", "fedkd"]));
+    assert!(
+        shown.contains("It has the settings of `one-shot-distill`."),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_name_of_a_method_with_other_parts_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(quick("fkd")).unwrap();
+    let check = |name: &str, ensemble: &str| {
+        let text = text.replace("use: class-distill", &format!("use: {name}"));
+        let text = text.replace("{ use: mean-of-classes }", ensemble);
+        std::fs::write(dir.path().join("s.yaml"), text).unwrap();
+        let (code, said) = fails_or_not(dir.path());
+        assert_eq!(code, Some(0), "{said}");
+        said
+    };
+    assert_eq!(check("fkd", "{ use: mean-of-classes }"), "");
+    assert_eq!(
+        check("pls", "{ use: mean-of-classes, which: agreeing }"),
+        ""
+    );
+    let said = check("pls", "{ use: mean-of-classes }");
+    let why = "`pls` is a method with `parts.ensemble: { use: mean-of-classes, which: agreeing }`, and this spec has another part there: the run is `class-distill` with the settings of `pls`";
+    assert!(said.contains(why), "{said}");
+    // FedMD learns from labelled public samples first
+    let text = std::fs::read_to_string(quick("selective-fd")).unwrap();
+    let text = text.replace("use: co-distill", "use: fedmd");
+    std::fs::write(dir.path().join("s.yaml"), text).unwrap();
+    let (code, said) = fails(dir.path(), &["check", "s.yaml"]);
+    let why = "`pretrain` learns from labelled public samples: set `data.public.labelled: true`, or `pretrain: null`";
+    assert!(code == 2 && said.contains(why), "{said}");
+}
+
+fn fails_or_not(dir: &Path) -> (Option<i32>, String) {
+    let done = fl(dir, &["check", "s.yaml"]);
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    (done.status.code(), flat(&said))
+}
