@@ -18,6 +18,7 @@ mod order_statistics;
 mod plugin_decl;
 pub mod portable;
 pub mod privacy;
+pub mod regular_file;
 mod roles;
 mod round;
 mod run_event;

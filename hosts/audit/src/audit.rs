@@ -10,6 +10,7 @@ use crate::neighbours::{self, Pair};
 use crate::runner::{AuditOptions, AuditProgress, Method, Runner, WORK, key};
 use anyhow::{Context, Result, ensure};
 use fl_core::privacy::{Neighbours, Noise, Observer, Protections, Unit};
+use fl_core::regular_file::{MOST_BINARY, MOST_TEXT, read_regular};
 use fl_core::{Stream, hex};
 use fl_data::{Assembled, DataSpec, Split};
 use fl_engine::NotRun;
@@ -226,7 +227,7 @@ fn open(spec: &Spec<DataSpec>, options: &AuditOptions<'_>) -> Result<()> {
     });
     let (out, path) = (&options.out, options.out.join(PLAN));
     std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
-    match std::fs::read(&path) {
+    match read_regular(&path, MOST_TEXT) {
         // one without records is none
         Ok(_) if std::fs::metadata(out.join(RUNS)).map_or(0, |file| file.len()) == 0 => {}
         Ok(text) => {
@@ -413,7 +414,7 @@ impl Records {
         let what = || format!("reading {}", path.display());
         let mut all = BTreeMap::new();
         let mut whole = 0;
-        let text = match std::fs::read(path) {
+        let text = match read_regular(path, MOST_BINARY) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error).with_context(what),

@@ -4,6 +4,7 @@ use crate::finished_run::{BATCH, FinishedRun, kept_generator, samples};
 use crate::{DataDir, Done, Failure, Overrides, print, say};
 use anyhow::{Context, bail};
 use clap::Args;
+use fl_core::regular_file::{MOST_BINARY, read_regular};
 use fl_core::{BuildContext, ClientId, Role, Samples, Stream, TaskKind, Trainer};
 use fl_data::DataSpec;
 use fl_registry::{Catalogue, Spec};
@@ -39,7 +40,7 @@ pub struct ExportArgs {
 }
 
 pub fn export(args: &ExportArgs, catalogue: &Catalogue, line: &[String]) -> Done {
-    let runs = Run::open_all(&args.dirs).map_err(|e| Failure::usage(format!("{e:#}")))?;
+    let runs = Run::open_all(&args.dirs).map_err(crate::report::unreadable)?;
     for run in &runs {
         for notice in &run.notices {
             say(format_args!("note: {}: {notice}", run.path.display()));
@@ -141,7 +142,8 @@ fn models(
     let mut spec: Option<(Spec<DataSpec>, BuildContext)> = None;
     let mut written = Vec::new();
     for file in files {
-        let bytes = std::fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
+        let bytes = read_regular(&file, MOST_BINARY);
+        let bytes = bytes.with_context(|| format!("reading {}", file.display()))?;
         let name = file
             .file_name()
             .unwrap_or_default()

@@ -2,6 +2,7 @@
 
 use crate::{DataDir, Failure, Overrides};
 use anyhow::{Context, Result, ensure};
+use fl_core::regular_file::{MOST_BINARY, read_regular, read_text};
 use fl_core::{BuildContext, ClientId, Generator, Role, Stream, Trainer};
 use fl_data::{Assembled, DataSpec, Split};
 use fl_registry::{Catalogue, Spec};
@@ -31,7 +32,7 @@ impl FinishedRun {
         let data_dir = data.path();
         let files = fl_engine::data_files(&spec.data, &data_dir)?;
         // the text as it stands: one of an older version may have old names in it
-        let yaml = std::fs::read_to_string(dir.join("spec.yaml"))?;
+        let yaml = read_text(&dir.join("spec.yaml"))?;
         fl_engine::manifest(&spec, &yaml, files, line)?.is_of(dir)?;
         Ok(Self {
             targets: Target::all(dir, &spec)?,
@@ -91,7 +92,8 @@ impl Target {
     ) -> Result<Box<dyn Trainer>> {
         let make = context(spec, data);
         let path = dir.join("models").join(&self.name);
-        let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        let bytes = read_regular(&path, MOST_BINARY);
+        let bytes = bytes.with_context(|| format!("reading {}", path.display()))?;
         let mut model: Box<dyn Trainer> =
             spec.parts
                 .build(Role::Trainer, &self.slot, self.client, &make)?;
@@ -137,7 +139,7 @@ pub fn kept_generator(
         .slot;
     let make = context(spec, data);
     let path = dir.join("models").join(slot);
-    let state = std::fs::read(&path).map_err(|error| {
+    let state = read_regular(&path, MOST_BINARY).map_err(|error| {
         let path = path.display();
         Failure::usage(format!("{path}: {error}: the run has kept no generator"))
     })?;

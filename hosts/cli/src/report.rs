@@ -2,10 +2,12 @@
 
 use crate::{Done, Failure, print, say};
 use clap::Args;
+use fl_core::regular_file::open_regular;
 use fl_engine::RUN_PAGE;
 use fl_ledger::AccountantId;
 use fl_registry::Catalogue;
 use fl_report::Run;
+use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -31,7 +33,16 @@ pub struct CompareArgs {
 }
 
 fn open(dirs: &[PathBuf]) -> Result<Vec<Run>, Failure> {
-    Run::open_all(dirs).map_err(|error| Failure::usage(format!("{error:#}")))
+    Run::open_all(dirs).map_err(unreadable)
+}
+
+/// The folder is no run's, or one of its files is none that a run makes.
+pub fn unreadable(error: anyhow::Error) -> Failure {
+    let made = |error: &std::io::Error| error.kind() != ErrorKind::Other;
+    match error.root_cause().downcast_ref().is_none_or(made) {
+        true => Failure::usage(format!("{error:#}")),
+        false => error.into(),
+    }
 }
 
 pub fn report(args: &ReportArgs, catalogue: &Catalogue) -> Done {
@@ -55,10 +66,15 @@ pub fn report(args: &ReportArgs, catalogue: &Catalogue) -> Done {
         (None, dirs) => dirs[0].join("comparison.html"),
     };
     // a spec or a journal that is named by mistake stays
-    if out.is_file()
-        && let Ok(there) = std::fs::read(&out)
-        && !there.is_empty()
-        && !there.starts_with(b"<!DOCTYPE html>")
+    const PAGE: &[u8] = b"<!DOCTYPE html>";
+    let mut start = Vec::new();
+    if let Ok(there) = open_regular(&out)
+        && there
+            .take(PAGE.len() as u64)
+            .read_to_end(&mut start)
+            .is_ok()
+        && !start.is_empty()
+        && start != PAGE
     {
         return Err(Failure::usage(format!(
             "{}: this file exists and is no page; name another with --out",
@@ -81,7 +97,7 @@ pub fn report(args: &ReportArgs, catalogue: &Catalogue) -> Done {
 pub fn compare(args: &CompareArgs) -> Done {
     let runs = [&args.first, &args.second].map(|dir| Run::open(dir));
     let runs: anyhow::Result<Vec<Run>> = runs.into_iter().collect();
-    let runs = Run::named(runs.map_err(|error| Failure::usage(format!("{error:#}")))?);
+    let runs = Run::named(runs.map_err(unreadable)?);
     let [first, second] = &runs[..] else {
         return Err(Failure::usage("two run folders are compared"));
     };

@@ -4,6 +4,7 @@ use crate::run::number_of_threads;
 use crate::{Done, Failure, print, width};
 use anyhow::Context;
 use clap::Args;
+use fl_core::regular_file::read_text;
 use fl_engine::Verified;
 use fl_registry::{Catalogue, fill};
 use std::path::{Path, PathBuf};
@@ -53,7 +54,7 @@ fn public_key(given: &str) -> Result<String, Failure> {
     if !path.is_file() {
         return Ok(given.into());
     }
-    let text = std::fs::read_to_string(path).with_context(|| format!("reading {given}"))?;
+    let text = read_text(path).with_context(|| format!("reading {given}"))?;
     let key = text.lines().rfind(|line| !line.trim().is_empty());
     let key = key.map(|line| line.trim().to_string());
     key.ok_or_else(|| Failure::usage(format!("{given} has no public key")))

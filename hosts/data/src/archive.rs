@@ -1,6 +1,7 @@
 //! Files as bytes: plain, `.gz` or `.xz`.
 
 use anyhow::{Context, Result, bail, ensure};
+use fl_core::regular_file::open_regular;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -55,10 +56,7 @@ pub fn read_at_most(path: &Path, limit: u64) -> Result<Vec<u8>> {
 /// If the file cannot be read, is not what its ending says, or is damaged in the part that is read.
 pub fn read_start(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let name = || path.display().to_string();
-    // opening a pipe would wait for a writer
-    let regular = path.metadata().with_context(name)?.is_file();
-    ensure!(regular, "{}: it is no regular file", path.display());
-    let file = BufReader::new(File::open(path).with_context(name)?);
+    let file = BufReader::new(open_regular(path).with_context(name)?);
     match path.extension().and_then(|e| e.to_str()) {
         Some("gz") => {
             let file = starts_with(file, &[0x1f, 0x8b], "gzip").with_context(name)?;

@@ -1,10 +1,10 @@
 //! Files that are the same: by name, by link or by content.
 
+use fl_core::regular_file::open_regular;
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fmt::Write;
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -48,10 +48,7 @@ pub fn same(files: &[PathBuf], copies: bool) -> Vec<(usize, usize)> {
 }
 
 pub(crate) fn sha256(path: &Path) -> std::io::Result<String> {
-    if !path.metadata()?.is_file() {
-        return Err(std::io::Error::other("it is no regular file"));
-    }
-    let mut file = BufReader::new(File::open(path)?);
+    let mut file = BufReader::new(open_regular(path)?);
     let mut hash = Sha256::new();
     let mut block = vec![0; 1 << 16];
     loop {

@@ -2,6 +2,7 @@
 
 use crate::dataset::Part;
 use anyhow::{Context, Result, ensure};
+use fl_core::regular_file::{MOST_BINARY, read_regular};
 use fl_core::{Inputs, Labels};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use std::collections::HashMap;
@@ -48,7 +49,8 @@ pub fn made_file(
 /// If the file cannot be read, or is damaged.
 pub fn made_inputs(run: &Path) -> Result<Part> {
     let path = made_path(run);
-    let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+    let bytes = read_regular(&path, MOST_BINARY);
+    let bytes = bytes.with_context(|| format!("reading {}", path.display()))?;
     parse(&bytes).with_context(|| {
         let run = run.display();
         format!(

@@ -4,6 +4,7 @@ use crate::NotRun;
 use crate::inherited::inherit;
 use anyhow::{Context, ensure};
 use fl_core::privacy::{Noise, NoiseSource};
+use fl_core::regular_file::open_regular;
 use fl_core::{BuildContext, Public, Stream, Task};
 use fl_data::{Assembled, DataSpec, PublicSamples};
 use fl_registry::{Catalogue, Document, Mistakes, NO_LEVELS, SessionPart, Spec};
@@ -19,12 +20,11 @@ use std::sync::{Mutex, PoisonError};
 /// # Errors
 /// When the file cannot be opened, or is no regular file.
 pub fn open(path: &Path) -> std::io::Result<File> {
-    let about = path.metadata()?;
     // standard input by name, and `/dev/null`, end
-    if about.is_file() || about.is_dir() || path.starts_with("/dev") || path.starts_with("/proc") {
+    if path.is_dir() || path.starts_with("/dev") || path.starts_with("/proc") {
         return File::open(path);
     }
-    Err(std::io::Error::other("it is no regular file"))
+    open_regular(path)
 }
 
 /// Parses the spec in a file. No more is read than a spec may have, so that `/dev/zero` ends too.

@@ -98,7 +98,7 @@ class Results:
     @property
     def clients(self) -> list[str]:
         """The names of the clients, if `data=` named them."""
-        return _data.client_names(json.loads((self.folder / "run.json").read_text(encoding="utf-8")))
+        return _data.client_names(json.loads(_fl.run_text(self.folder / "run.json")))
 
     def model(self, name: str = "final", client: int | str | None = None, data_dir=None) -> _model.KeptModel:
         """A model that was kept: `final`, the one that the server has in the end, or the one of this slot. With `client`, a number or
@@ -172,7 +172,7 @@ class Results:
         if notebook():
             from IPython.display import display
 
-            return display(_Inline(page.read_text(encoding="utf-8")))
+            return display(_Inline(_fl.run_text(page)))
         webbrowser.open(page.resolve().as_uri())
         return None
 
@@ -212,8 +212,7 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     """The complete lines of a file: a run that was killed may leave half a line."""
-    with path.open(encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+    return [json.loads(line) for line in _fl.run_text(path).split("\n")[:-1]]
 
 
 def read(outcome: dict[str, Any], notes: list[str]) -> Results:
@@ -226,7 +225,7 @@ def open(folder) -> Results:
     false, and there is no digest."""
     folder = Path(folder)
     try:
-        summary = json.loads((folder / "outcome.json").read_text(encoding="utf-8"))
+        summary = json.loads(_fl.run_text(folder / "outcome.json"))
         summary["outcome"]["out"] = str(folder)
         return Results(summary["outcome"], _rows(folder), summary["notes"])
     except FileNotFoundError:
@@ -237,8 +236,8 @@ def _unfinished(folder: Path) -> Results:
     for name in ("run.json", "spec.yaml"):
         if not (folder / name).exists():
             raise RunError(f"{folder} is no run folder: there is no {name}")
-    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    name = re.search(r"^name: (.+)$", (folder / "spec.yaml").read_text(encoding="utf-8"), re.MULTILINE)
+    run = json.loads(_fl.run_text(folder / "run.json"))
+    name = re.search(r"^name: (.+)$", _fl.run_text(folder / "spec.yaml"), re.MULTILINE)
     rows, costs = _rows(folder), _lines(folder / "costs.jsonl")
     metrics = {}
     for row in rows:
@@ -273,6 +272,6 @@ def remove_before(folder: Path):
 
 def _inputs(folder: Path) -> list[dict[str, str]]:
     try:
-        return json.loads((folder / "run.json").read_text(encoding="utf-8"))["data"]
+        return json.loads(_fl.run_text(folder / "run.json"))["data"]
     except (OSError, ValueError, KeyError):
         return []

@@ -22,9 +22,10 @@ use fl_core::privacy::Protection;
 use fl_engine::NotRun;
 use fl_plugins as _;
 use fl_registry::{Catalogue, Document};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 #[global_allocator]
 static MEMORY: keep::Arena = keep::Arena;
@@ -78,6 +79,15 @@ fn guarantee(json: &str) -> PyResult<(String, Vec<String>)> {
     Ok((of.to_string(), of.caveats()))
 }
 
+/// The text of a file of a run folder, which another user may have made.
+#[pyfunction]
+fn run_text(path: PathBuf) -> PyResult<String> {
+    fl_core::regular_file::read_text(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => PyFileNotFoundError::new_err(path.display().to_string()),
+        _ => PyOSError::new_err(format!("{}: {error}", path.display())),
+    })
+}
+
 /// A command of the program, such as `["fl", "list"]`: its exit code, and what it would have
 /// printed.
 #[pyfunction]
@@ -116,7 +126,7 @@ mod _fl {
         buffer::Buffer, check, command, engine::Node, guarantee, host::Host,
         interference::interference, isolate_with, metrics::metric_declared, model::Model,
         parts::columns, parts::conformance, parts::declare, parts::near_kind, parts::settings,
-        parts::snapshot, parts::unused_answers, program, run::Run, speed::seconds,
+        parts::snapshot, parts::unused_answers, program, run::Run, run_text, speed::seconds,
     };
 
     #[cfg(unix)]

@@ -3,6 +3,7 @@
 use crate::buffer::Buffer;
 use crate::{catalogue, table};
 use anyhow::{Context, Result, ensure};
+use fl_core::regular_file::{MOST_BINARY, read_regular};
 use fl_core::settings::{Value, read_value};
 use fl_core::{BuildContext, Inputs, Samples, Stream, Task, Trainer};
 use fl_data::{DataSpec, Normalise, SetSpec};
@@ -41,7 +42,7 @@ fn made(folder: &Path, name: &str, data_dir: &Path) -> Result<(Model, Option<Py<
         None => fl_engine::data(&spec, data_dir)?.task,
     };
     let file = folder.join("models").join(name);
-    let bytes = std::fs::read(&file).with_context(|| file.display().to_string())?;
+    let bytes = read_regular(&file, MOST_BINARY).with_context(|| file.display().to_string())?;
     let make = BuildContext {
         task: task.clone(),
         stream: Stream::root(spec.seed),

@@ -4,6 +4,7 @@
 use crate::wire::{Id, RunId, random};
 use anyhow::Context;
 use fl_core::Result;
+use fl_core::regular_file::{MOST_TEXT, read_regular};
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -24,7 +25,7 @@ impl Leader {
     /// If the file is damaged, or cannot be written.
     pub fn begin(file: &Path) -> Result<Self> {
         let what = || format!("the leader's name in {}", file.display());
-        let mut leader = match std::fs::read(file) {
+        let mut leader = match read_regular(file, MOST_TEXT) {
             Ok(bytes) => serde_json::from_slice(&bytes).with_context(what)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let id = random()?;

@@ -1,21 +1,31 @@
 //! Files of a run folder, which may be truncated, damaged or missing.
 
+use anyhow::Context;
+use fl_core::Result;
+use fl_core::regular_file::{MOST_TEXT, open_regular, read_regular, read_text};
 use serde::de::DeserializeOwned;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// The most bytes to read of each file.
-const MOST: u64 = 256 << 20;
 /// The most pictures to show.
 const PICTURES: usize = 16;
 /// The most bytes of a picture.
 const PICTURE: u64 = 4 << 20;
 
-pub(crate) fn text_of(path: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(MOST).read_to_string(&mut text)?;
-    Ok(text)
+/// Fails if there is a device, a pipe or the like in a run folder: no run makes one.
+pub(crate) fn all_regular(folder: &Path) -> Result<()> {
+    for below in ["", "models", "pictures", "messages"] {
+        let there = std::fs::read_dir(folder.join(below));
+        for entry in there.into_iter().flatten().flatten() {
+            // a link to nothing is a file that is missing
+            let about = entry.path().metadata();
+            if about.is_ok_and(|about| !about.is_file() && !about.is_dir()) {
+                let error = std::io::Error::other("it is no regular file");
+                return Err(error).with_context(|| entry.path().display().to_string());
+            }
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn whole<T: DeserializeOwned>(
@@ -23,7 +33,7 @@ pub(crate) fn whole<T: DeserializeOwned>(
     name: &str,
     notices: &mut Vec<String>,
 ) -> Option<T> {
-    let read = text_of(&folder.join(name)).map_err(anyhow::Error::from);
+    let read = read_text(&folder.join(name)).map_err(anyhow::Error::from);
     let read = read.and_then(|text| Ok(serde_json::from_str(&text)?));
     read.map_err(|error| notices.push(format!("{name} cannot be read: {error}.")))
         .ok()
@@ -44,14 +54,9 @@ pub(crate) fn pictures(folder: &Path, notices: &mut Vec<String>) -> Vec<(String,
     }
     let mut all = Vec::new();
     for name in names {
-        let mut bytes = Vec::new();
-        let read = File::open(folder.join(&name))
-            .and_then(|file| file.take(PICTURE + 1).read_to_end(&mut bytes));
-        match read {
-            Ok(n) if n as u64 <= PICTURE && bytes.starts_with(b"\x89PNG\r\n\x1a\n") => {
-                all.push((name, bytes));
-            }
-            Ok(_) => notices.push(format!("pictures/{name} is no PNG file of at most 4 MiB.")),
+        match read_regular(&folder.join(&name), PICTURE) {
+            Ok(bytes) if bytes.starts_with(b"\x89PNG\r\n\x1a\n") => all.push((name, bytes)),
+            Ok(_) => notices.push(format!("pictures/{name} is no PNG file.")),
             Err(error) => notices.push(format!("pictures/{name} cannot be read: {error}.")),
         }
     }
@@ -65,15 +70,15 @@ pub(crate) fn lines<T: DeserializeOwned>(
     notices: &mut Vec<String>,
     take: &mut dyn FnMut(T),
 ) {
-    let file = match File::open(folder.join(name)) {
+    let file = match open_regular(&folder.join(name)) {
         Ok(file) => file,
         Err(error) => {
             notices.push(format!("{name} cannot be read: {error}."));
             return;
         }
     };
-    let long = file.metadata().is_ok_and(|about| about.len() > MOST);
-    let mut lines = BufReader::new(file.take(MOST));
+    let long = file.metadata().is_ok_and(|about| about.len() > MOST_TEXT);
+    let mut lines = BufReader::new(file.take(MOST_TEXT));
     let mut line = Vec::new();
     for read in 0_usize.. {
         line.clear();

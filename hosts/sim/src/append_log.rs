@@ -3,6 +3,7 @@
 use crate::atomic_file;
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
+use fl_core::regular_file::open_regular;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions};
@@ -46,7 +47,7 @@ impl AppendLog {
     /// If it does not begin so, or cannot be read.
     pub fn open(path: PathBuf, known: Option<LogPosition>) -> Result<Self> {
         let what = || format!("opening {}", path.display());
-        atomic_file::open(&path).with_context(what)?;
+        open_regular(&path).with_context(what)?;
         let mut options = OpenOptions::new();
         let mut file = options
             .read(true)

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, bail};
 use fl_core::Result;
+use fl_core::regular_file::{MOST_TEXT, open_regular, read_text};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{BufWriter, ErrorKind, Read, Write};
@@ -109,8 +110,11 @@ pub fn own(about: &fs::Metadata) -> std::io::Result<()> {
 /// As [`open_own`].
 pub fn read_own(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open_own(path, OpenOptions::new().read(true))?.read_to_end(&mut bytes)?;
-    Ok(bytes)
+    let file = open_own(path, OpenOptions::new().read(true))?;
+    match file.take(MOST_TEXT + 1).read_to_end(&mut bytes)? as u64 > MOST_TEXT {
+        true => Err(std::io::Error::other("it has more than 256 MiB")),
+        false => Ok(bytes),
+    }
 }
 
 /// Makes an empty file, or empties an existing one, accessible by its owner only.
@@ -187,21 +191,6 @@ pub fn sync(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Opens a file to read, unless it is a pipe or the like, for which it would block.
-pub(crate) fn open(path: &Path) -> std::io::Result<File> {
-    if !path.metadata()?.is_file() {
-        return Err(std::io::Error::other("it is no regular file"));
-    }
-    File::open(path)
-}
-
-/// Reads the whole of such a file.
-pub(crate) fn read(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open(path)?.read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
 /// Returns the incomplete files that a crash left in `folder`.
 pub(crate) fn unfinished(folder: &Path) -> Result<Vec<PathBuf>> {
     let what = || format!("tidying {}", folder.display());
@@ -231,7 +220,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 /// Returns the SHA-256 of a file.
 pub(crate) fn hash(path: &Path) -> std::io::Result<String> {
-    Ok(hex(&sum(open(path)?)?.finalize()))
+    Ok(hex(&sum(open_regular(path)?)?.finalize()))
 }
 
 /// Returns the SHA-256 of the remaining bytes, open for more.
@@ -271,7 +260,7 @@ impl Lock {
             bail!("{}: it is a link", what());
         }
         if path.exists() {
-            open(&path).with_context(what)?;
+            open_regular(&path).with_context(what)?;
         }
         let mut file = options.open(&path).with_context(what)?;
         let mut locked = file.try_lock();
@@ -286,7 +275,7 @@ impl Lock {
         match locked {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let holder = fs::read_to_string(&path).ok();
+                let holder = read_text(&path).ok();
                 let holder = holder.and_then(|text| text.trim().parse::<u32>().ok());
                 let holder = holder.map_or("another process".into(), |id| format!("process {id}"));
                 bail!("the run in {} is in use by {holder}", folder.display())

@@ -2,6 +2,7 @@
 //! each client's last state.
 
 use anyhow::{Context, ensure};
+use fl_core::regular_file::open_regular;
 use fl_core::{ClientId, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -64,8 +65,7 @@ impl ClientStateFile {
         let mut shelf = Self::new(Some(folder.into()));
         if !index.places.is_empty() {
             let path = folder.join(name(index.number));
-            crate::atomic_file::open(&path)
-                .with_context(|| format!("opening {}", path.display()))?;
+            open_regular(&path).with_context(|| format!("opening {}", path.display()))?;
             let file = OpenOptions::new().read(true).write(true).open(&path);
             let file = file.with_context(|| format!("opening {}", path.display()))?;
             shelf.file = Some(file);

@@ -9,6 +9,7 @@ use crate::outcome::{OUTCOME, Summary};
 use crate::partial_step;
 use crate::receipts::{MESSAGES, RECEIPTS, ReceiptLog, RunEnd, SharedReceipts, locked};
 use anyhow::{Context, bail, ensure};
+use fl_core::regular_file::{MOST_TEXT, RegularLines, read_regular};
 use fl_core::{JournalEntry, Metric, Result, StepCost, StepPosition, Stream};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -272,14 +273,15 @@ impl RunFolder {
     /// Returns the journal, the metrics and the costs so far.
     pub(crate) fn lines(&self) -> Result<(Vec<JournalEntry>, Vec<Metric>, Vec<StepCost>)> {
         fn all<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
-            let text =
-                fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-            text.lines()
-                .map(|line| {
-                    serde_json::from_str(line)
-                        .with_context(|| format!("a line of {}", path.display()))
-                })
-                .collect()
+            let what = || format!("reading {}", path.display());
+            // the checkpoint knows how long the file is
+            let mut lines = RegularLines::open(path, u64::MAX).with_context(what)?;
+            let mut all = Vec::new();
+            while let Some(line) = lines.next_line().with_context(what)? {
+                let line = serde_json::from_slice(line);
+                all.push(line.with_context(|| format!("a line of {}", path.display()))?);
+            }
+            Ok(all)
         }
         let mut metrics: Vec<Metric> = all(&self.path.join(METRICS))?;
         // the file has `null` for values that are not finite, deviations included
@@ -464,7 +466,7 @@ impl RunFolder {
 /// needed again, and the state only if the run can be extended.
 fn unneeded(path: &Path) -> Result<Vec<PathBuf>> {
     let what = || format!("reading {}", path.display());
-    let outcome = atomic_file::read(&path.join(OUTCOME)).with_context(what)?;
+    let outcome = read_regular(&path.join(OUTCOME), MOST_TEXT).with_context(what)?;
     let outcome: serde_json::Value = serde_json::from_slice(&outcome).with_context(what)?;
     // a folder of an older fl does not record it
     let keeps = outcome["keeps"].as_bool().unwrap_or(true);

@@ -3,6 +3,7 @@
 use crate::atomic_file;
 use anyhow::{Context, ensure};
 use fl_core::Result;
+use fl_core::regular_file::{MOST_TEXT, read_regular};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -136,8 +137,8 @@ impl Manifest {
 
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE);
-        let text =
-            atomic_file::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        let text = read_regular(&path, MOST_TEXT)
+            .with_context(|| format!("reading {}", path.display()))?;
         serde_json::from_slice(&text).with_context(|| format!("reading {}", path.display()))
     }
 
@@ -149,7 +150,9 @@ impl Manifest {
     pub fn is_of(&self, folder: &Path) -> Result<()> {
         let then = Self::read(folder)?;
         let here = folder.display();
-        let spec = atomic_file::hash(&folder.join("spec.yaml")).context("reading spec.yaml")?;
+        let spec =
+            read_regular(&folder.join("spec.yaml"), MOST_TEXT).context("reading spec.yaml")?;
+        let spec = atomic_file::hex(&Sha256::digest(spec));
         ensure!(
             then.spec_sha256 == self.spec_sha256 && spec == self.spec_sha256,
             "the run in {here} is of another spec: it was resumed with other settings, or changed"

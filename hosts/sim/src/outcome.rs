@@ -3,6 +3,7 @@
 use crate::releases::Releases;
 use anyhow::Context;
 use fl_core::privacy::Protections;
+use fl_core::regular_file::{MOST_TEXT, read_regular};
 use fl_core::{ClientId, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -77,7 +78,7 @@ impl Outcome {
     pub fn of(folder: &Path) -> Result<Self> {
         let path = folder.join(OUTCOME);
         let what = || format!("reading {}", path.display());
-        let text = crate::atomic_file::read(&path).with_context(what)?;
+        let text = read_regular(&path, MOST_TEXT).with_context(what)?;
         let mut summary: serde_json::Value = serde_json::from_slice(&text).with_context(what)?;
         let mut outcome = summary["outcome"].take();
         // the file has `null` for values that are not finite

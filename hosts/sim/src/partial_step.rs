@@ -3,6 +3,7 @@
 
 use crate::atomic_file;
 use anyhow::Context;
+use fl_core::regular_file::open_regular;
 use fl_core::{Answer, Body, ClientId, ClientState, Envelope, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -59,7 +60,7 @@ impl PartialStep {
         let what = || format!("reading {}", path.display());
         let mut inner = Inner::default();
         if path.exists() {
-            atomic_file::open(&path).with_context(what)?;
+            open_regular(&path).with_context(what)?;
             let file = OpenOptions::new().read(true).write(true).open(&path);
             let mut file = file.with_context(what)?;
             while let Some((kept, length)) = next(&mut file, inner.end).with_context(what)? {

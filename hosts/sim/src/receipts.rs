@@ -7,6 +7,7 @@ use crate::chained_line::{ChainHash, chained_line, read_chained};
 use crate::manifest::FileHash;
 use anyhow::{Context, bail, ensure};
 use fl_core::message::AnyMessage;
+use fl_core::regular_file::{MOST_BINARY, RegularLines, open_regular};
 use fl_core::{
     AggregationContext, ClientId, Receipt, ReceiptInput, ReleaseContext, Result, StepRecorder,
 };
@@ -237,10 +238,13 @@ impl ReceiptLog {
         let path = folder.join(RECEIPTS);
         let log = AppendLog::open(path.clone(), known)?;
         let mut last = ([0; 32], 0);
-        let text = atomic_file::read(&path);
-        let text = text.with_context(|| format!("reading {}", path.display()))?;
-        let text = &text[..log.length() as usize];
-        for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let what = || format!("reading {}", path.display());
+        let mut lines = RegularLines::open(&path, u64::MAX).with_context(what)?;
+        let mut read = 0;
+        while read < log.length()
+            && let Some(line) = lines.next_line().with_context(what)?
+        {
+            read += line.len() as u64;
             let read = read_chained(&last.0, line);
             let (hash, _) = read.with_context(|| {
                 let line = last.1 + 1;
@@ -322,9 +326,9 @@ impl ReceiptLog {
     pub fn answers(&self) -> Result<(ChainHash, BTreeMap<ClientId, Vec<String>>)> {
         let path = self.folder.join(RECEIPTS);
         let what = || format!("reading {}", path.display());
-        let text = atomic_file::read(&path).with_context(what)?;
+        let mut lines = RegularLines::open(&path, u64::MAX).with_context(what)?;
         let mut all = BTreeMap::new();
-        for line in text.split(|byte| *byte == b'\n') {
+        while let Some(line) = lines.next_line().with_context(what)? {
             let json = line.get(65..).unwrap_or_default();
             if !json.is_empty()
                 && let ReceiptRecord::Step(step) =
@@ -511,8 +515,7 @@ impl<C: KeptContext> KeptMessages<C> {
     /// # Errors
     /// If it is no such file.
     pub fn open(path: &Path) -> Result<Self> {
-        let file =
-            atomic_file::open(path).with_context(|| format!("reading {}", path.display()))?;
+        let file = open_regular(path).with_context(|| format!("reading {}", path.display()))?;
         let mut left = file.metadata()?.len();
         let mut file = BufReader::with_capacity(1 << 16, file);
         let mut head = vec![0; C::FORMAT.len()];
@@ -553,8 +556,13 @@ fn part(from: &mut impl Read, left: &mut u64) -> Result<Vec<u8>> {
     if left.checked_sub(8).is_none_or(|left| left < length) {
         bail!("it is cut short");
     }
-    let mut bytes = vec![0; usize::try_from(length)?];
-    from.read_exact(&mut bytes)?;
+    ensure!(
+        length <= MOST_BINARY,
+        "a part of it has {length} bytes; at most {MOST_BINARY} are read"
+    );
+    let mut bytes = Vec::new();
+    from.take(length).read_to_end(&mut bytes)?;
+    ensure!(bytes.len() as u64 == length, "it is cut short");
     *left -= 8 + length;
     Ok(bytes)
 }

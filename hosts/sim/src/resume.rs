@@ -12,6 +12,7 @@ use crate::outcome::OUTCOME;
 use crate::receipts::{RECEIPTS, ReceiptLog, locked};
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
+use fl_core::regular_file::{MOST_BINARY, MOST_TEXT, read_regular};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::ErrorKind;
@@ -48,12 +49,12 @@ impl StoppedRun {
             )
         };
         let spec =
-            atomic_file::read(&path.join(SPEC)).with_context(|| {
-                match crate::folder::unborn(path) {
+            read_regular(&path.join(SPEC), MOST_TEXT).with_context(
+                || match crate::folder::unborn(path) {
                     Ok(true) => unborn(),
                     _ => format!("{here} is not a run folder: reading {SPEC}"),
-                }
-            })?;
+                },
+            )?;
         // `outcome.json` comes last; an older fl did not write it
         let is_done =
             || path.join(REPORT).exists() && (path.join(OUTCOME).exists() || !state.exists());
@@ -74,7 +75,7 @@ impl StoppedRun {
         let lock = Lock::take(path)?;
         // its last process may have ended it in between
         done()?;
-        let saved = match atomic_file::read(&state) {
+        let saved = match read_regular(&state, MOST_BINARY) {
             Ok(bytes) => Some(Checkpoint::parse(&bytes, &state)?),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => {
@@ -193,7 +194,7 @@ impl StoppedRun {
     /// here.
     fn take_over(&mut self, spec: &str, hash: [u8; 32]) -> Result<()> {
         let there = self.path.join(SPEC);
-        if atomic_file::read(&there).is_ok_and(|text| text != spec.as_bytes()) {
+        if read_regular(&there, MOST_TEXT).is_ok_and(|text| text != spec.as_bytes()) {
             if let Some(saved) = &mut self.saved {
                 saved.spec.push(hash);
                 saved.write(&self.path)?;

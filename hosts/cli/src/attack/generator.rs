@@ -2,7 +2,7 @@
 
 use super::search::{Common, drawable};
 use crate::finished_run::{BATCH, FinishedRun, kept_generator, samples};
-use crate::{Done, Failure, print};
+use crate::{Done, print};
 use anyhow::{Context, Result};
 use clap::Args;
 use fl_attack::{Likeness, frechet, likeness, ranges};
@@ -45,7 +45,7 @@ struct NearestPrivate {
 }
 
 pub fn made(args: &GeneratorArgs, catalogue: &Catalogue, line: &[String]) -> Done {
-    Run::open(&args.dir).map_err(|e| Failure::usage(format!("{e:#}")))?;
+    Run::open(&args.dir).map_err(crate::report::unreadable)?;
     drawable(args.picture.as_deref())?;
     let FinishedRun {
         spec,

@@ -67,7 +67,7 @@ pub struct InversionResult {
 }
 
 pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -> Done {
-    Run::open(&args.dir).map_err(|e| Failure::usage(format!("{e:#}")))?;
+    Run::open(&args.dir).map_err(crate::report::unreadable)?;
     drawable(args.how.picture.as_deref())?;
     let FinishedRun {
         spec,

@@ -58,7 +58,7 @@ pub fn membership(args: &MembershipArgs, catalogue: &Catalogue, line: &[String])
             args.shadows
         )));
     }
-    let run = Run::open(&args.dir).map_err(|e| Failure::usage(format!("{e:#}")))?;
+    let run = Run::open(&args.dir).map_err(crate::report::unreadable)?;
     let FinishedRun {
         spec,
         data,

@@ -12,12 +12,13 @@ pub(crate) use origin::Origin;
 pub(crate) use outcome::UNFINISHED;
 pub use outcome::{Outcome, Summary, Traffic, observer_of};
 
-use crate::files::{lines, pictures, text_of, whole};
+use crate::files::{all_regular, lines, pictures, whole};
 use crate::text;
 use anyhow::{Context, bail};
 use damage::{contradiction, not_done, other_costs};
 use fl_core::Result;
 use fl_core::privacy::Observer;
+use fl_core::regular_file::read_text;
 use journal::{journal, journalled};
 use metrics::{METRICS, measurements};
 use origin::{program, sha256};
@@ -81,7 +82,8 @@ impl Run {
         if !about.is_dir() {
             bail!("{here} is a file; give a run folder, such as runs/quick-fedkd-1");
         }
-        let spec_text = match text_of(&path.join("spec.yaml")) {
+        all_regular(path)?;
+        let spec_text = match read_text(&path.join("spec.yaml")) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let empty = path.read_dir().is_ok_and(|mut all| all.next().is_none());

@@ -1,8 +1,8 @@
 //! What made a run: its version, processor, files and program.
 
+use fl_core::regular_file::{MOST_TEXT, RegularLines};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
-use std::io::BufRead;
 use std::path::Path;
 
 /// The origin of a run, from `run.json`.
@@ -66,10 +66,9 @@ impl Origin {
 
 /// Returns the first digits of the hash of the program that made a run, if its receipts have it.
 pub(super) fn program(folder: &Path) -> Option<String> {
-    let mut line = String::new();
-    let file = std::fs::File::open(folder.join("receipts.jsonl")).ok()?;
-    std::io::BufReader::new(file).read_line(&mut line).ok()?;
-    let record: serde_json::Value = serde_json::from_str(line.get(65..)?).ok()?;
+    let mut lines = RegularLines::open(&folder.join("receipts.jsonl"), MOST_TEXT).ok()?;
+    let line = lines.next_line().ok()??;
+    let record: serde_json::Value = serde_json::from_slice(line.get(65..)?).ok()?;
     let hash = record["session"]["program"]["sha256"].as_str()?;
     Some(hash.get(..12)?.into())
 }
