@@ -22,6 +22,8 @@ pub struct Catalogue {
     pub(crate) libraries: Vec<Library>,
     /// What the command line says of processes for libraries.
     pub(crate) isolate: Option<Isolation>,
+    /// Whether specs may be those of another user, so that what they say of isolation does not count.
+    pub(crate) foreign: bool,
     /// What pins those that a spec names.
     pub(crate) lock: Option<Lock>,
     /// Those parts.

@@ -98,6 +98,16 @@ impl Catalogue {
         self
     }
 
+    /// The same parts, for specs of other users: every library that such a spec names gets processes
+    /// of its own, with the default limits, whatever the spec and its index say; none if
+    /// [`Catalogue::isolating`] turned that off.
+    pub fn for_foreign_specs(mut self) -> Self {
+        let default = || Isolation::On(fl_core::settings::defaults());
+        self.isolate.get_or_insert_with(default);
+        self.foreign = true;
+        self
+    }
+
     /// The libraries that were loaded, in the order of loading.
     pub fn libraries(&self) -> &[Library] {
         &self.libraries
@@ -201,6 +211,9 @@ impl Catalogue {
             });
         }
         for (place, mut library) in spec.plugins() {
+            if self.foreign {
+                library.isolate = None;
+            }
             let pinned = self
                 .lock
                 .as_ref()

@@ -3,6 +3,7 @@
 use crate::receipts::program;
 use anyhow::{Context, anyhow, ensure};
 use fl_core::message::{Erased, digest, hex};
+use fl_core::regular_file::{MOST_BINARY, MOST_TEXT, RegularLines, read_regular, read_text};
 use fl_core::settings::Value;
 use fl_core::{
     AggregationContext, AnyAggregator, AnyMechanism, BoxedPart, BuildContext, ClientMessage,
@@ -15,10 +16,15 @@ use fl_sim::{
     StepReceipt, inputs_hash, read_chained, salted, signed_text,
 };
 use minisign_verify::{PublicKey, Signature};
+use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::fs;
 use std::path::Path;
+
+const JOURNAL: &str = "journal.jsonl";
+
+/// The most bytes of the receipts, and of the journal beside them, that are read.
+const MOST_RECEIPTS: u64 = 1 << 30;
 
 /// The first thing in which a run is not what its receipts say.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +47,7 @@ pub struct Verified {
     pub digest: Option<String>,
     /// Number of receipts of steps.
     pub receipts: usize,
-    /// The public keys that signed them; empty if nothing is signed.
+    /// The public keys whose signatures were checked; empty if nothing is signed.
     pub keys: Vec<String>,
     /// The clients that countersigned, and the public keys of their nodes.
     pub countersigned: BTreeMap<u32, String>,
@@ -115,7 +121,9 @@ pub fn verify(
     );
     let done = folder.join("outcome.json").is_file();
     let mut chain = read_chain(folder, key, done)?;
-    let found = hash_of(folder, "spec.yaml")?;
+    let text = read_regular(&spec, MOST_TEXT);
+    let text = text.with_context(|| format!("reading {}", spec.display()))?;
+    let found = hex(&Sha256::digest(&text));
     if let Some(session) = chain.sessions.last().filter(|last| last.spec != found) {
         return differs(
             "spec.yaml",
@@ -126,7 +134,7 @@ pub fn verify(
     let mut all = Verified {
         done,
         receipts: chain.steps.len(),
-        keys: std::mem::take(&mut chain.keys),
+        keys: std::mem::take(&mut chain.keys).into_iter().collect(),
         countersigned: std::mem::take(&mut chain.countersigned),
         notes: std::mem::take(&mut chain.notes),
         covered: vec![RECEIPTS.into(), "spec.yaml".into()],
@@ -145,14 +153,21 @@ pub fn verify(
             .notes
             .push("the run is not done: files that still change are checked when it ends".into()),
     }
-    check_journal(folder, &chain.steps)?;
+    check_journal(folder, &chain, &mut all.notes)?;
     for line in &chain.steps {
         if let Some(kept) = &line.step.kept {
             check_file(folder, kept, &line.place(None))?;
             all.covered.push(kept.path.clone());
         }
     }
-    repeat(folder, &spec, &chain.steps, catalogue, exec, &mut all)?;
+    repeat(
+        folder,
+        (&spec, &text),
+        &chain.steps,
+        catalogue,
+        exec,
+        &mut all,
+    )?;
     let other = chain.sessions.last().and_then(|last| last.program.as_ref());
     if let (Some(other), Some(own)) = (other, program())
         && other.sha256 != own.sha256
@@ -171,42 +186,58 @@ pub fn verify(
     Ok(all)
 }
 
-/// A chain of receipts.
+/// A chain of receipts. A record of a session with a key counts once its signature was checked.
 #[derive(Default)]
 struct ReadChain {
     sessions: Vec<ReceiptSession>,
     steps: Vec<Line>,
     end: Option<RunEnd>,
-    keys: Vec<String>,
+    /// The keys of checked signatures.
+    keys: BTreeSet<String>,
     countersigned: BTreeMap<u32, String>,
     notes: Vec<String>,
+    /// The answers of each client so far, which nodes countersign.
+    answers: BTreeMap<u32, Vec<String>>,
+}
+
+impl ReadChain {
+    fn add(&mut self, number: usize, record: ReceiptRecord) {
+        match record {
+            ReceiptRecord::Session(session) => self.sessions.push(session),
+            ReceiptRecord::Step(step) => {
+                fl_sim::add_answers(&mut self.answers, &step);
+                self.steps.push(Line {
+                    number,
+                    step: *step,
+                });
+            }
+            ReceiptRecord::End(end) => self.end = Some(end),
+            ReceiptRecord::Signature(_) | ReceiptRecord::Countersignature(_) => {}
+        }
+    }
 }
 
 fn read_chain(folder: &Path, pinned: Option<&str>, done: bool) -> anyhow::Result<ReadChain> {
     let path = folder.join(RECEIPTS);
-    let file = File::open(&path).with_context(|| {
-        format!(
-            "reading {}: a run of an older fl has no receipts",
-            path.display()
-        )
-    })?;
-    let mut file = BufReader::new(file);
+    let what = || format!("reading {}", path.display());
+    let mut lines =
+        RegularLines::open(&path, MOST_RECEIPTS).with_context(|| match path.exists() {
+            true => what(),
+            false => format!("{}: a run of an older fl has no receipts", what()),
+        })?;
     let mut all = ReadChain::default();
+    // of the line before, and of the last record that is no countersignature
     let mut hash: ChainHash = [0; 32];
-    // what nodes countersign
-    let (mut head, mut answers) = (hash, BTreeMap::new());
-    // the key of the session, and the record that its signature must follow
-    let (mut key, mut unsigned): (Option<String>, bool) = (None, false);
-    let (mut number, mut text) = (0, Vec::new());
-    loop {
-        text.clear();
-        if file.read_until(b'\n', &mut text)? == 0 {
-            break;
-        }
+    let mut head = hash;
+    // the key of the session, and the record that waits for its signature
+    let mut key: Option<String> = None;
+    let mut unsigned: Option<(usize, ReceiptRecord)> = None;
+    let mut number = 0;
+    while let Some(line) = lines.next_line().with_context(what)? {
         number += 1;
         let place = format!("{RECEIPTS}, line {number}");
-        let Some((next, json)) = read_chained(&hash, &text) else {
-            if !done && !text.ends_with(b"\n") {
+        let Some((next, json)) = read_chained(&hash, line) else {
+            if !done && !line.ends_with(b"\n") {
                 all.notes
                     .push("the last receipt is incomplete: its process was killed".into());
                 break;
@@ -217,9 +248,11 @@ fn read_chain(folder: &Path, pinned: Option<&str>, done: bool) -> anyhow::Result
                 format!("one after the hash {}", hex(&hash)),
             );
         };
+        let before = std::mem::replace(&mut hash, next);
         let record = serde_json::from_slice(json)
             .with_context(|| format!("{place} is of another version of fl"))?;
-        if unsigned && !matches!(record, ReceiptRecord::Signature(_)) {
+        let signature = matches!(record, ReceiptRecord::Signature(_));
+        if unsigned.is_some() && !signature {
             return differs(
                 place,
                 "a record that is no signature",
@@ -227,43 +260,15 @@ fn read_chain(folder: &Path, pinned: Option<&str>, done: bool) -> anyhow::Result
             );
         }
         ensure!(
-            !all.sessions.is_empty() || matches!(record, ReceiptRecord::Session(_)),
+            !all.sessions.is_empty() || signature || matches!(record, ReceiptRecord::Session(_)),
             "{place}: the receipts do not begin with a session"
         );
-        if all.end.is_some() && !matches!(record, ReceiptRecord::Signature(_)) {
+        if all.end.is_some() && !signature {
             return differs(place, "a record after the end of the run", "none");
         }
         match record {
-            ReceiptRecord::Session(session) => {
-                if let Some(pinned) = pinned
-                    && session.key.as_deref() != Some(pinned)
-                {
-                    return match session.key {
-                        Some(key) => {
-                            differs(place, format!("the key {key}"), format!("the key {pinned}"))
-                        }
-                        None => differs(
-                            place,
-                            "no key",
-                            format!(
-                                "the key {pinned}; this run is not signed (`fl run --sign FILE` signs one)"
-                            ),
-                        ),
-                    };
-                }
-                key.clone_from(&session.key);
-                all.keys.extend(session.key.clone());
-                all.sessions.push(session);
-            }
-            ReceiptRecord::Step(step) => {
-                fl_sim::add_answers(&mut answers, &step);
-                all.steps.push(Line {
-                    number,
-                    step: *step,
-                });
-            }
             ReceiptRecord::Countersignature(by) => {
-                let of = answers.get(&by.client).map_or(&[][..], Vec::as_slice);
+                let of = all.answers.get(&by.client).map_or(&[][..], Vec::as_slice);
                 let text = fl_sim::countersigned_text(&head, by.client, of);
                 if let Err(error) = check_signature(&by.key, &text, &by.signature) {
                     let who = format!("{place} (client {})", by.client);
@@ -274,42 +279,56 @@ fn read_chain(folder: &Path, pinned: Option<&str>, done: bool) -> anyhow::Result
                     );
                 }
                 all.countersigned.insert(by.client, by.key);
-                hash = next;
                 continue;
             }
-            ReceiptRecord::End(end) => all.end = Some(end),
             ReceiptRecord::Signature(found) => {
-                let by = key.as_ref().filter(|_| unsigned);
-                let by = by.with_context(|| format!("{place}: a signature of nothing"))?;
-                if let Err(error) = check_signature(by, &signed_text(&hash), &found.signature) {
+                let signed = key.as_ref().zip(unsigned.take());
+                let (by, (number, record)) =
+                    signed.with_context(|| format!("{place}: a signature of nothing"))?;
+                if let Err(error) = check_signature(by, &signed_text(&before), &found.signature) {
                     return differs(
                         place,
                         format!("a wrong signature ({error})"),
                         "one by the session's key",
                     );
                 }
-                (hash, head, unsigned) = (next, next, false);
-                continue;
+                all.keys.insert(by.clone());
+                all.add(number, record);
+            }
+            record => {
+                if let ReceiptRecord::Session(session) = &record {
+                    check_key(session, pinned, &place)?;
+                    key.clone_from(&session.key);
+                }
+                match key {
+                    Some(_) => unsigned = Some((number, record)),
+                    None => all.add(number, record),
+                }
             }
         }
-        (hash, head, unsigned) = (next, next, key.is_some());
+        head = next;
     }
-    if unsigned && done {
-        return differs(
-            RECEIPTS,
-            "a last record without a signature",
-            "one by the session's key",
-        );
+    if let Some((number, _)) = unsigned {
+        let place = format!("{RECEIPTS}, line {number}");
+        // the process was killed between a record and its signature; nothing shows that it was the
+        // holder of the key, unless that one signed what is before
+        if done || all.keys.is_empty() {
+            return differs(
+                place,
+                "a last record without a signature",
+                "one by the session's key",
+            );
+        }
+        all.notes.push(format!(
+            "{place}: the last record has no signature, and counts for nothing: its process was killed before it signed; `--resume` removes the line"
+        ));
     }
     ensure!(
         number > 0 || !done,
         "{} is empty, and the run is done",
         path.display()
     );
-    all.keys.sort();
-    all.keys.dedup();
-    let named = |session: &&ReceiptSession| session.key.is_none();
-    if !all.keys.is_empty() && all.sessions.iter().any(|s| named(&s)) {
+    if !all.keys.is_empty() && all.sessions.iter().any(|session| session.key.is_none()) {
         all.notes
             .push("some sessions of the run are not signed".into());
     }
@@ -319,12 +338,24 @@ fn read_chain(folder: &Path, pinned: Option<&str>, done: bool) -> anyhow::Result
     Ok(all)
 }
 
-fn check_signature(key: &str, text: &[u8], signature: &str) -> Result<(), minisign_verify::Error> {
-    PublicKey::from_base64(key)?.verify(text, &Signature::decode(signature)?, false)
+/// Checks that a session names the key that must have signed the run.
+fn check_key(session: &ReceiptSession, pinned: Option<&str>, place: &str) -> anyhow::Result<()> {
+    match (pinned, &session.key) {
+        (None, _) => Ok(()),
+        (Some(pinned), Some(key)) if key == pinned => Ok(()),
+        (Some(pinned), Some(key)) => {
+            differs(place, format!("the key {key}"), format!("the key {pinned}"))
+        }
+        (Some(pinned), None) => differs(
+            place,
+            "no key",
+            format!("the key {pinned}; this run is not signed (`fl run --sign FILE` signs one)"),
+        ),
+    }
 }
 
-fn hash_of(folder: &Path, name: &str) -> anyhow::Result<String> {
-    Ok(FileHash::of(&folder.join(name))?.sha256)
+fn check_signature(key: &str, text: &[u8], signature: &str) -> Result<(), minisign_verify::Error> {
+    PublicKey::from_base64(key)?.verify(text, &Signature::decode(signature)?, false)
 }
 
 /// Checks the hash of a file that `by` names.
@@ -334,11 +365,16 @@ fn check_file(folder: &Path, file: &FileHash, by: &str) -> anyhow::Result<()> {
         .components()
         .all(|part| matches!(part, std::path::Component::Normal(_)));
     ensure!(plain, "{by}: `{}` is no name in the folder", file.path);
-    if !folder.join(&file.path).is_file() {
-        let expected = format!("the SHA-256 {} ({by})", file.sha256);
-        return differs(&file.path, "no file", expected);
+    let expected = || format!("the SHA-256 {} ({by})", file.sha256);
+    match folder.join(&file.path).metadata() {
+        Ok(about) if about.is_file() && about.len() > MOST_BINARY => {
+            let found = format!("{} bytes, more than are hashed", about.len());
+            return differs(&file.path, found, expected());
+        }
+        Ok(about) if about.is_file() => {}
+        _ => return differs(&file.path, "no file", expected()),
     }
-    let found = hash_of(folder, &file.path)?;
+    let found = FileHash::of(&folder.join(&file.path))?.sha256;
     match found == file.sha256 {
         true => Ok(()),
         false => differs(
@@ -363,7 +399,7 @@ fn check_end(folder: &Path, end: &RunEnd, all: &mut Verified) -> anyhow::Result<
             format!("the digest {}", end.run),
         );
     }
-    let report = fs::read_to_string(folder.join("report.md")).context("reading report.md")?;
+    let report = read_text(&folder.join("report.md")).context("reading report.md")?;
     if !report.contains(&end.run) {
         return differs(
             "report.md",
@@ -375,17 +411,21 @@ fn check_end(folder: &Path, end: &RunEnd, all: &mut Verified) -> anyhow::Result<
     Ok(())
 }
 
-/// Checks the answers of which the journal has the first bytes.
-fn check_journal(folder: &Path, steps: &[Line]) -> anyhow::Result<()> {
-    let path = folder.join("journal.jsonl");
-    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-    let entries = text.lines().enumerate().filter_map(|(at, line)| {
-        let entry: JournalEntry = serde_json::from_str(line).ok()?;
-        Some((at + 1, entry))
-    });
-    let entries: Vec<_> = entries.collect();
+/// Checks the answers of which the journal has the first bytes, and that each exchange of the journal
+/// has a receipt.
+fn check_journal(folder: &Path, chain: &ReadChain, notes: &mut Vec<String>) -> anyhow::Result<()> {
+    let path = folder.join(JOURNAL);
+    let what = || format!("reading {}", path.display());
+    let mut lines = RegularLines::open(&path, MOST_RECEIPTS).with_context(what)?;
+    let (mut entries, mut number) = (Vec::new(), 0);
+    while let Some(line) = lines.next_line().with_context(what)? {
+        number += 1;
+        if let Ok(entry) = serde_json::from_slice::<JournalEntry>(line) {
+            entries.push((number, entry));
+        }
+    }
     let mut next = 0;
-    for line in steps {
+    for line in &chain.steps {
         let Some(label) = &line.step.receipt.exchange else {
             continue;
         };
@@ -404,11 +444,31 @@ fn check_journal(folder: &Path, steps: &[Line]) -> anyhow::Result<()> {
         match (found, first) {
             (Some(at), _) => next = at + 1,
             (None, Some(first)) => return Err(first.into()),
-            (None, None) => {
-                return differs("journal.jsonl", "no such exchange", line.place(None));
-            }
+            (None, None) => return differs(JOURNAL, "no such exchange", line.place(None)),
         }
     }
+    // an exchange gets its line before its receipt, and the end of a run covers the whole journal
+    let open = &entries[next.min(entries.len())..];
+    let (Some((number, first)), None) = (open.first(), &chain.end) else {
+        return Ok(());
+    };
+    let place = format!(
+        "{JOURNAL}, line {number} ({}, exchange `{}`)",
+        first.step, first.question
+    );
+    let one = |(_, entry): &(usize, JournalEntry)| {
+        (&entry.step, &entry.question) == (&first.step, &first.question)
+    };
+    if !open.iter().all(one) {
+        return differs(
+            place,
+            format!("{} exchanges without a receipt", open.len()),
+            "one at most, whose process was killed: the receipts were cut back, or are of another run",
+        );
+    }
+    notes.push(format!(
+        "{place} has no receipt: its process was killed, or the receipts were cut back"
+    ));
     Ok(())
 }
 
@@ -435,7 +495,7 @@ fn unlike(line: &Line, entry: &JournalEntry, number: usize) -> Option<Difference
 /// Repeats the aggregations and releases whose messages were kept.
 fn repeat(
     folder: &Path,
-    spec: &Path,
+    (spec, text): (&Path, &[u8]),
     steps: &[Line],
     catalogue: &Catalogue,
     exec: SharedExecutor,
@@ -446,16 +506,18 @@ fn repeat(
     all.not_repeated = steps.iter().filter(lacks).count();
     let released = |line: &&Line| did(line, ServerStep::Release);
     all.releases = steps.iter().filter(released).count();
-    let text = fs::read(spec).with_context(|| format!("reading {}", spec.display()))?;
-    let resolved: Value = serde_yaml::from_slice(&text).context("spec.yaml")?;
+    let resolved: Value = serde_yaml::from_slice(text).context("spec.yaml")?;
     all.secret_noise = resolved.get("noise").and_then(Value::as_str) == Some("system");
     if steps.iter().all(|line| line.step.kept.is_none()) {
         return Ok(());
     }
-    let document = Document::parse(&spec.display().to_string(), &text);
-    let catalogue = catalogue
-        .with_plugins(&document)
-        .map_err(crate::NotRun::Refused)?;
+    let document = Document::parse(&spec.display().to_string(), text);
+    // who made the folder does not say what its libraries may do here
+    let catalogue = catalogue.clone().for_foreign_specs();
+    let catalogue = catalogue.with_plugins(&document).map_err(|mut refusal| {
+        refusal.text += "; `fl verify` runs what a folder names in a sandbox, or with --isolate=false as if you had named it";
+        crate::NotRun::Refused(refusal)
+    })?;
     let run = KeptRun {
         resolved: &resolved,
         catalogue: &catalogue,

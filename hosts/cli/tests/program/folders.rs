@@ -25,6 +25,113 @@ fn content(dir: &Path) -> Vec<(String, Vec<u8>)> {
     all
 }
 
+/// Each file of a run folder, in the place of a link to a device, of a pipe, and of a file that says
+/// it has a terabyte: commands say what is wrong, wait for nothing, and stay small.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_file_of_a_folder_makes_a_command_wait_or_take_memory_without_bound() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    out(
+        dir,
+        &[
+            "run",
+            &spec("fedavg"),
+            "--out",
+            "good",
+            "--set",
+            "keep=messages",
+        ],
+    );
+    out(
+        dir,
+        &["run", &spec("fedavg"), "--out", "open", "--stop-after", "2"],
+    );
+    let commands = [
+        "verify t",
+        "report t --out page.html",
+        "compare good t",
+        "export t --csv x.csv --safetensors models",
+        "run --resume t",
+        "attack membership t",
+    ];
+    let mut refused = 0;
+    for (from, name) in [
+        ("good", "receipts.jsonl"),
+        ("good", "journal.jsonl"),
+        ("good", "metrics.jsonl"),
+        ("good", "costs.jsonl"),
+        ("good", "run.json"),
+        ("good", "outcome.json"),
+        ("good", "report.md"),
+        ("good", "report.html"),
+        ("good", "spec.yaml"),
+        ("good", "models/model"),
+        ("good", "messages/000002"),
+        ("good", "state"),
+        ("good", "pictures/a.png"),
+        ("open", "state"),
+        ("open", "receipts.jsonl"),
+        ("open", "lock"),
+        ("open", "answers"),
+    ] {
+        for what in ["zero", "pipe", "hole"] {
+            let path = dir.join("t").join(name);
+            let place = format!(
+                "rm -rf t && cp -r {from} t && mkdir -p {0} && rm -f {1}",
+                path.parent().unwrap().display(),
+                path.display()
+            );
+            let make = match what {
+                "zero" => format!("ln -s /dev/zero {}", path.display()),
+                "pipe" => format!("mkfifo {}", path.display()),
+                _ => format!("truncate -s 1T {}", path.display()),
+            };
+            let all = ["spec.yaml", "run.json", "models/model"].contains(&name);
+            for command in &commands[..commands.len() - usize::from(!all)] {
+                let limited = format!(
+                    "{place} && {make} && ulimit -v 4000000 && exec timeout -s KILL 60 {} {command}",
+                    env!("CARGO_BIN_EXE_fl")
+                );
+                let done = Command::new("bash")
+                    .args(["-c", &limited])
+                    .current_dir(dir)
+                    .output()
+                    .unwrap();
+                let said = String::from_utf8_lossy(&done.stderr);
+                let code = done.status.code();
+                assert!(
+                    matches!(code, Some(0..=2)),
+                    "{from}/{name}, {what}, {command}: {code:?} {said}"
+                );
+                // no run makes such a file
+                let reads = ["verify", "report", "compare", "export"];
+                if what != "hole"
+                    && reads.iter().any(|read| command.starts_with(read))
+                    && from == "good"
+                {
+                    // nothing covers these: they are named
+                    let named = command.starts_with("verify")
+                        && ["report.html", "state", "pictures/a.png"].contains(&name);
+                    assert_eq!(
+                        code,
+                        Some(i32::from(!named)),
+                        "{name}, {what}, {command}: {said}"
+                    );
+                    assert!(
+                        named
+                            || said.contains("it is no regular file")
+                            || said.contains("found no file"),
+                        "{said}"
+                    );
+                }
+                refused += usize::from(code != Some(0));
+            }
+        }
+    }
+    assert!(refused > 60, "{refused}");
+}
+
 #[test]
 fn runs_that_begin_together_get_folders_of_their_own() {
     let (dir, spec) = (tempfile::tempdir().unwrap(), spec("fedavg"));

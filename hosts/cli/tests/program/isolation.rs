@@ -2,6 +2,8 @@
 #![cfg(target_os = "linux")]
 use crate::common::{fails, fl, json, out, root, start};
 use crate::library;
+use crate::verify::{forge, receipts};
+use fl_sim::ReceiptRecord;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -123,6 +125,54 @@ fn parts_apart_come_to_what_parts_here_come_to() {
         ];
         out(dir, &[&kit[..], &loaded].concat());
     }
+}
+
+#[test]
+fn a_verifier_isolates_whatever_the_folder_says() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    if !hostile(dir) {
+        return;
+    }
+    let text = "name: h\nplugins: [{path: h.so, isolate: false}]\ndata: {set: blobs, clients: 3}\nkeep: messages\n\
+         protocol: {use: param-rounds, rounds: 1}\n\
+         parts: {model: {use: linear}, aggregator: {use: hostile, mode: as-it-is}}\n";
+    fs::write(dir.join("h.yaml"), text).unwrap();
+    out(dir, &["run", "h.yaml", "--out", "r"]);
+    let folder = dir.join("r");
+    let spec = fs::read_to_string(folder.join("spec.yaml")).unwrap();
+    assert!(spec.contains("isolate: false"), "{spec}");
+    out(dir, &["verify", "r"]);
+    // the folder of somebody whose library writes a file where it can
+    let records = receipts(&folder);
+    for isolate in ["isolate: false", "isolate: {sandbox: false}"] {
+        let spec = spec.replace("mode: as-it-is", "mode: writes");
+        let spec = spec.replace("isolate: false", isolate);
+        fs::write(folder.join("spec.yaml"), &spec).unwrap();
+        let hash = fl_sim::FileHash::of(&folder.join("spec.yaml"))
+            .unwrap()
+            .sha256;
+        let mut forged = records.clone();
+        for record in &mut forged {
+            match record {
+                ReceiptRecord::Session(session) => session.spec.clone_from(&hash),
+                ReceiptRecord::End(end) => {
+                    end.files.retain(|file| file.path != "spec.yaml");
+                }
+                _ => {}
+            }
+        }
+        forge(&folder, &forged);
+        let (code, error) = fails(dir, &["verify", "r"]);
+        assert!(
+            code == 1 && error.contains("writes: Permission denied"),
+            "{isolate}: {error}"
+        );
+        assert!(!dir.join("written").exists(), "{isolate}");
+    }
+    // unless the verifier says otherwise
+    let (code, error) = fails(dir, &["verify", "r", "--isolate=false"]);
+    assert!(code == 1 && error.contains("writes: done"), "{error}");
 }
 
 #[test]

@@ -30,14 +30,14 @@ fn key(dir: &Path, name: &str) -> String {
     key.into()
 }
 
-fn receipts(folder: &Path) -> Vec<ReceiptRecord> {
+pub fn receipts(folder: &Path) -> Vec<ReceiptRecord> {
     let text = fs::read_to_string(folder.join("receipts.jsonl")).unwrap();
     let record = |line: &str| serde_json::from_str(&line[65..]).unwrap();
     text.lines().map(record).collect()
 }
 
 /// Writes receipts anew, as someone could who can write the folder and has no key.
-fn forge(folder: &Path, records: &[ReceiptRecord]) {
+pub fn forge(folder: &Path, records: &[ReceiptRecord]) {
     let (mut hash, mut text) = ([0; 32], Vec::new());
     for record in records {
         let (next, line) = chained_line(&hash, &serde_json::to_vec(record).unwrap());
@@ -304,6 +304,176 @@ fn what_a_forger_says_is_not_what_the_messages_say() {
     let said = check(cut, &[]);
     assert!(said.contains("no end of the run"), "{said}");
     verified(dir, "r");
+}
+
+/// A run of three rounds that was stopped, with the key `k`; its folder and its public key.
+fn stopped(dir: &Path) -> (PathBuf, String) {
+    let public = key(dir, "k");
+    let begin = ["--sign", "k", "--stop-after", "3"];
+    run(dir, &quick("fedavg"), "r", &begin);
+    (dir.join("r"), public)
+}
+
+/// Exit code, and all that is printed.
+fn checked(dir: &Path, args: &[&str]) -> (i32, String) {
+    let done = crate::common::fl(dir, &[&["verify"], args].concat());
+    let text = [done.stdout, done.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    (done.status.code().unwrap(), flat(&text))
+}
+
+#[test]
+fn a_key_has_signed_what_its_checked_signatures_cover_and_nothing_else() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let (folder, public) = stopped(dir);
+    let text = fs::read(folder.join("receipts.jsonl")).unwrap();
+    let own = receipts(&folder);
+    assert_eq!(
+        own.len(),
+        8,
+        "a session and three steps, each with its signature"
+    );
+    // a line that names somebody's key, and no signature at all
+    forge(&folder, &own[..1]);
+    for pinned in [&[][..], &["--key", &public]] {
+        let (code, said) = checked(dir, &[&["r"], pinned].concat());
+        assert!(
+            code == 1 && said.contains("line 1: found a last record without a signature"),
+            "{said}"
+        );
+    }
+    // a process that was killed between a record and its signature
+    let ReceiptRecord::Session(session) = &own[0] else {
+        unreachable!()
+    };
+    let record = serde_json::to_vec(&ReceiptRecord::Session(session.clone())).unwrap();
+    let hash = |line: &[u8]| <[u8; 32]>::try_from(bytes(&line[..64])).unwrap();
+    let last = text[..text.len() - 1]
+        .rsplit(|byte| *byte == b'\n')
+        .next()
+        .unwrap();
+    let (_, unsigned) = chained_line(&hash(last), &record);
+    let killed = [&text[..], &unsigned].concat();
+    fs::write(folder.join("receipts.jsonl"), &killed).unwrap();
+    let found = verified(dir, "r");
+    assert_eq!(
+        (&found["receipts"], &found["keys"]),
+        (&3.into(), &serde_json::json!([public]))
+    );
+    let (code, said) = checked(dir, &["r", "--key", &public]);
+    let due = "line 9: the last record has no signature, and counts for nothing";
+    assert!(code == 0 && said.contains(due), "{said}");
+    // in another order, twice, and without one, each with a chain that fits
+    let pair = |at: usize| own[at..at + 2].to_vec();
+    for records in [
+        [pair(0), pair(4), pair(2), pair(6)].concat(),
+        [pair(0), pair(2), pair(2), pair(4)].concat(),
+        [pair(0), pair(4), pair(6)].concat(),
+    ] {
+        forge(&folder, &records);
+        let (code, said) = checked(dir, &["r", "--key", &public]);
+        assert!(
+            code == 1 && said.contains("found a wrong signature"),
+            "{said}"
+        );
+    }
+    // what follows without a key is not said to be signed, and never passes for it
+    let bare = fl_sim::ReceiptSession {
+        key: None,
+        ..session.clone()
+    };
+    let record = serde_json::to_vec(&ReceiptRecord::Session(bare)).unwrap();
+    let (_, line) = chained_line(&hash(last), &record);
+    fs::write(folder.join("receipts.jsonl"), [&text[..], &line].concat()).unwrap();
+    let found = verified(dir, "r");
+    assert_eq!(found["keys"], serde_json::json!([public]));
+    assert!(
+        found["notes"]
+            .to_string()
+            .contains("some sessions of the run are not signed"),
+        "{found}"
+    );
+    let (code, said) = checked(dir, &["r", "--key", &public]);
+    assert!(code == 1 && said.contains("line 9: found no key"), "{said}");
+    // the receipts of another run by the same key
+    let other = ["--sign", "k", "--set", "seed=2", "--stop-after", "3"];
+    run(dir, &quick("fedavg"), "other", &other);
+    fs::copy(
+        dir.join("other/receipts.jsonl"),
+        folder.join("receipts.jsonl"),
+    )
+    .unwrap();
+    let (code, said) = checked(dir, &["r", "--key", &public]);
+    assert!(code == 1 && said.contains("spec.yaml: found"), "{said}");
+    // a run that goes on drops the unsigned line, and two keys are two keys
+    fs::write(folder.join("receipts.jsonl"), &killed).unwrap();
+    let second = key(dir, "k2");
+    json(dir, &["run", "--resume", "r", "--json", "--sign", "k2"]);
+    let found = verified(dir, "r");
+    let mut both = [public.clone(), second];
+    both.sort();
+    assert_eq!(
+        (&found["done"], &found["keys"]),
+        (&true.into(), &serde_json::json!(both))
+    );
+    let (code, said) = checked(dir, &["r", "--key", &public]);
+    assert!(code == 1 && said.contains("found the key"), "{said}");
+}
+
+/// The bytes of hexadecimal digits.
+fn bytes(hex: &[u8]) -> Vec<u8> {
+    let pairs = hex.chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+    pairs
+        .map(|pair| u8::from_str_radix(pair, 16).unwrap())
+        .collect()
+}
+
+#[test]
+fn receipts_that_were_cut_back_do_not_pass_beside_a_longer_journal() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let (folder, public) = stopped(dir);
+    let own = receipts(&folder);
+    let check = |records: &[ReceiptRecord]| {
+        forge(&folder, records);
+        checked(dir, &["r", "--key", &public])
+    };
+    // one exchange may lack its receipt: its process was killed
+    let (code, said) = check(&own[..6]);
+    assert!(
+        code == 0 && said.contains("journal.jsonl, line 3 (round 3, exchange"),
+        "{said}"
+    );
+    assert!(said.contains("has no receipt"), "{said}");
+    let (code, said) = check(&own[..4]);
+    assert!(
+        code == 1 && said.contains("journal.jsonl, line 2 (round 2, exchange"),
+        "{said}"
+    );
+    assert!(
+        said.contains("found 2 exchanges without a receipt"),
+        "{said}"
+    );
+    // made anew, without a key
+    let mut anew = own[0].clone();
+    if let ReceiptRecord::Session(session) = &mut anew {
+        session.key = None;
+    }
+    forge(&folder, &[anew]);
+    let (code, said) = checked(dir, &["r"]);
+    assert!(
+        code == 1 && said.contains("found 3 exchanges without a receipt"),
+        "{said}"
+    );
+    // a file that nothing covers is named
+    forge(&folder, &own);
+    fs::write(folder.join("extra.txt"), "x").unwrap();
+    let (code, said) = checked(dir, &["r", "--key", &public]);
+    assert!(
+        code == 0 && said.contains("extra.txt") && said.contains("journal.jsonl"),
+        "{said}"
+    );
 }
 
 /// A server that draws other noise than the seed's, or from other numbers, is found.
