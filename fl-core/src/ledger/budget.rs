@@ -2,7 +2,7 @@
 
 use crate::ledger::exposure::FOLLOWS_DATA;
 use crate::message::AnyMessage;
-use crate::privacy::{Observer, ReleaseNoise, short};
+use crate::privacy::{Observer, ReleaseNoise, UpperBound, short};
 use crate::{
     Accountant, AnyMechanism, Budget, Cohort, PrivacyEvent, Problem, Result, SamplingScheme,
 };
@@ -168,14 +168,17 @@ pub(crate) fn ensure_budget(
             _ => ("its first query", first(1)?.2),
         };
         bail!(Problem::Budget(format!(
-            "the release was refused before anything was spent: {what} would bring epsilon to {epsilon:.4} {limit}; {released} releases so far, epsilon {so_far:.4}"
+            "the release was refused before anything was spent: {what} would bring epsilon to {} {limit}; {released} releases so far, epsilon {}",
+            UpperBound(epsilon),
+            UpperBound(so_far)
         )));
     }
     let (few, event, _) = first(fits)?;
     let next = first(too_many)?.2;
     message.become_other(few)?;
     let note = format!(
-        "{fits} of {queries} queries were released; one more would bring epsilon to {next:.4} {limit}"
+        "{fits} of {queries} queries were released; one more would bring epsilon to {} {limit}",
+        UpperBound(next)
     );
     Ok(PaidRelease {
         event,

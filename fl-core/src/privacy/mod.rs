@@ -1,11 +1,13 @@
 //! [`PrivacyEvent`]: the cost of a release. [`Guarantee`]: the guarantee after all of them.
 
+mod bound;
 mod discrete;
 mod minibatch_sampling;
 mod nesting;
 mod noise;
 mod protection;
 
+pub use bound::{LowerBound, UpperBound};
 pub use minibatch_sampling::MinibatchSampling;
 pub use noise::{LEAST_CLIP, Noise, NoiseDraws, NoiseSource, ReleaseNoise, at_most, grid};
 pub use protection::{
@@ -382,14 +384,10 @@ const LARGE_DELTA: f64 = 1e-3;
 
 impl Display for Guarantee {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        // a small epsilon is not 0
-        match self.epsilon {
-            e if e == 0.0 || e >= 0.001 => write!(f, "epsilon {e:.4}")?,
-            e => write!(f, "epsilon {e:.2e}")?,
-        }
-        write!(f, " at delta {}", short(self.delta))?;
+        let (epsilon, delta) = (UpperBound(self.epsilon), short(self.delta));
+        write!(f, "epsilon {epsilon} at delta {delta}")?;
         if self.delta > LARGE_DELTA {
-            let percent = 100.0 * self.delta;
+            let percent = UpperBound(100.0 * self.delta);
             write!(f, " (with a chance of {percent:.2} % of no protection)")?;
         }
         write!(f, " for each {}", self.unit)?;
@@ -420,13 +418,13 @@ impl Display for Guarantee {
     }
 }
 
-/// Formats a delta as given, or with at most four digits if it was computed.
+/// Formats a delta as given, or rounded up to four digits if it was computed.
 pub fn short(delta: f64) -> String {
     let whole = format!("{delta:e}");
     match delta {
         0.0 => "0".into(),
         _ if whole.len() <= 8 => whole,
-        _ => format!("{delta:.3e}"),
+        _ => bound::significant(delta, 4, true),
     }
 }
 

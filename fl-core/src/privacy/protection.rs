@@ -1,6 +1,6 @@
 //! [`Observer`]s of a run, their [`UnpricedDisclosures`], and the [`Protection`] against each.
 
-use super::{Guarantee, MinibatchSampling, Noise, short};
+use super::{Guarantee, MinibatchSampling, Noise, UpperBound, short};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Formatter};
@@ -192,8 +192,8 @@ impl Display for Protection {
                 match of_these_data {
                     Some(g) => write!(
                         f,
-                        " (of these data, for research: epsilon {:.4} at delta {})",
-                        g.epsilon,
+                        " (of these data, for research: epsilon {} at delta {})",
+                        UpperBound(g.epsilon),
                         short(g.delta)
                     ),
                     None => Ok(()),

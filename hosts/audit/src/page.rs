@@ -3,7 +3,7 @@
 use crate::finding::{Audit, Finding, Verdict};
 use crate::judge::Difference;
 use anyhow::Result;
-use fl_core::privacy::short;
+use fl_core::privacy::{LowerBound, UpperBound, short};
 use fl_report::Section;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -173,15 +173,18 @@ impl Audit {
 impl Finding {
     fn row(&self) -> [String; 7] {
         let claim = match &self.claim {
-            Some(claim) => format!("{:.4} at delta {}", claim.epsilon, short(claim.delta)),
+            Some(claim) => {
+                let (epsilon, delta) = (UpperBound(claim.epsilon), short(claim.delta));
+                format!("{epsilon} at delta {delta}")
+            }
             None => "nothing".into(),
         };
         let shown = &self.shown;
         let (epsilon, most) = match self.verdict {
             Verdict::NotJudged => ("-".into(), "-".into()),
             _ => (
-                format!("{:.4}", shown.epsilon),
-                format!("{:.4}", shown.most),
+                LowerBound(shown.epsilon).to_string(),
+                UpperBound(shown.most).to_string(),
             ),
         };
         let verdict = match self.verdict {

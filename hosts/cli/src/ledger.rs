@@ -3,7 +3,7 @@
 use crate::{Done, Failure, print, width};
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
-use fl_core::privacy::{Observer, Protection, Protections, short};
+use fl_core::privacy::{Observer, Protection, Protections, UpperBound, short};
 use fl_ledger::{AccountantId, Amount, DataLedger, DataSet, Entry, Head, Limit, State};
 use fl_registry::{Catalogue, columns, fill};
 use serde_json::json;
@@ -171,7 +171,7 @@ fn show(
         for run in &set.runs {
             let alone = alone(run, &make);
             let epsilon = |observer| match alone.get(&observer).and_then(|p| p.guarantee()) {
-                Some(guarantee) => format!("{:.4}", guarantee.epsilon),
+                Some(guarantee) => UpperBound(guarantee.epsilon).to_string(),
                 None => "nothing".into(),
             };
             let id = &run.reservation.id.run;

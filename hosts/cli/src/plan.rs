@@ -3,7 +3,7 @@
 use crate::{DataDir, Done, Overrides, print, width};
 use clap::Args;
 use fl_core::ExchangeSpec;
-use fl_core::privacy::{Observer, Protection};
+use fl_core::privacy::{Observer, Protection, UpperBound};
 use fl_engine::{Plan, PlannedCohort, PlannedExchange};
 use fl_registry::{Catalogue, columns, fill};
 use serde_json::json;
@@ -146,7 +146,7 @@ fn ledger_text(forecast: &fl_engine::Forecast) -> String {
     );
     for (observer, after) in &forecast.after {
         let before = match forecast.before.get(observer) {
-            Some(Protection::Holds(before)) => format!(" (so far {:.4})", before.epsilon),
+            Some(Protection::Holds(before)) => format!(" (so far {})", UpperBound(before.epsilon)),
             Some(Protection::Nothing { .. }) => " (so far nothing)".into(),
             None => String::new(),
         };

@@ -7,7 +7,7 @@ use crate::record::{Limit, Record, Reservation, RunId, Spending};
 use crate::total::{MakeAccountant, together};
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
-use fl_core::privacy::{Observer, Protection, Protections, short};
+use fl_core::privacy::{Observer, Protection, Protections, UpperBound, short};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
@@ -437,12 +437,12 @@ impl DataLedger {
             return None;
         }
         let so_far = match before.get(&against) {
-            Some(Protection::Holds(guarantee)) => format!("{:.4}", guarantee.epsilon),
+            Some(Protection::Holds(guarantee)) => UpperBound(guarantee.epsilon).to_string(),
             _ => "unknown".into(),
         };
         Some(format!(
-            "{of}; {so_far} is spent or reserved, and this run may bring it to {:.4} (at delta {}): fewer rounds, more noise, or a `budget` of the run make it smaller",
-            guarantee.epsilon,
+            "{of}; {so_far} is spent or reserved, and this run may bring it to {} (at delta {}): fewer rounds, more noise, or a `budget` of the run make it smaller",
+            UpperBound(guarantee.epsilon),
             short(guarantee.delta)
         ))
     }

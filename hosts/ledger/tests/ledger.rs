@@ -1,4 +1,5 @@
 //! What a ledger keeps, composes, refuses and finds.
+use fl_core::privacy::UpperBound;
 use fl_core::privacy::{Noise, Observer, Unit};
 use fl_core::settings::Value;
 use fl_core::{Accountant, BuildContext, Parts, PrivacyEvent, Role, SlotAssignment, Stream};
@@ -333,7 +334,7 @@ fn a_limit_refuses_before_anything_is_reserved() {
     };
     let error = refused(reservation("c", server(1, 8.0)));
     assert!(
-        error.contains(&format!("{ten:.4} is spent or reserved")),
+        error.contains(&format!("{} is spent or reserved", UpperBound(ten))),
         "{error}"
     );
     let mut other = reservation("d", server(1, 800.0));

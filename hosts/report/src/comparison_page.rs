@@ -6,7 +6,7 @@ use crate::run_page;
 use crate::specs::differences;
 use crate::study_page;
 use crate::svg::{self, Dot, Line};
-use crate::text::{count, measured, number, with_std};
+use crate::text::{count, measured, number, of_measure, with_std};
 use crate::widgets::{ROWS, Section, coded, figure, flow, some, table};
 use fl_core::privacy::Observer;
 use maud::{Markup, html};
@@ -99,7 +99,7 @@ fn results(runs: &[Run], names: &[&str]) -> Markup {
             None if run.accounts() => "not done".into(),
             None => String::new(),
             Some(summary) => match summary.outcome.epsilon(o) {
-                Some(Some(epsilon)) => number(epsilon),
+                Some(Some(epsilon)) => of_measure("epsilon", 1.0, epsilon),
                 Some(None) => "no guarantee".into(),
                 None => String::new(),
             },
@@ -199,7 +199,7 @@ fn quality(name: &str) -> bool {
 fn against(runs: &[Run], curves: &[NamedCurves<'_, '_>], names: &[&str]) -> Markup {
     let chart = |name: &str,
                  what: &str,
-                 x: &str,
+                 axis: &str,
                  log: bool,
                  cost: &dyn Fn(&crate::curves::Point<'_>) -> Option<f64>| {
         // of each run the points that have a cost
@@ -223,7 +223,7 @@ fn against(runs: &[Run], curves: &[NamedCurves<'_, '_>], names: &[&str]) -> Mark
                         "{label}, {}: {} at {} {what}",
                         metric.step,
                         measured(metric.value),
-                        number(x)
+                        of_measure(axis, 1.0, x)
                     )
                 }),
             };
@@ -242,16 +242,16 @@ fn against(runs: &[Run], curves: &[NamedCurves<'_, '_>], names: &[&str]) -> Mark
         let rows = rows.map(|(at, (x, metric))| {
             vec![
                 runs[*at].label.clone(),
-                number(*x),
+                of_measure(axis, 1.0, *x),
                 measured(Some(metric.value.unwrap_or(f64::NAN))),
             ]
         });
         let rows: Vec<_> = rows.collect();
-        let numbers = html! { (table(&["run", &format!("#{x}"), &format!("#{name}")], &rows)) @if !said.is_empty() { p.dim { (said) } } };
+        let numbers = html! { (table(&["run", &format!("#{axis}"), &format!("#{name}")], &rows)) @if !said.is_empty() { p.dim { (said) } } };
         Some(figure(
             &format!("{name} against {what}"),
             "",
-            &svg::lines(&lines, x, name, log, svg::range(name, 1.0)),
+            &svg::lines(&lines, axis, name, log, svg::range(name, 1.0)),
             &legend(runs, &lines),
             &numbers,
         ))

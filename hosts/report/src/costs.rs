@@ -2,7 +2,7 @@
 
 use crate::read::{Entry, Run, UNFINISHED};
 use crate::svg::{self, Dot, Line};
-use crate::text::{count, measured, number};
+use crate::text::{count, of_measure};
 use crate::widgets::{ROWS, figure, some, table};
 use fl_core::privacy::Observer;
 use maud::{Markup, html};
@@ -145,6 +145,11 @@ fn epsilons(run: &Run, observer: Observer) -> Vec<(usize, &str, Option<f64>)> {
         .collect()
 }
 
+/// Formats an epsilon.
+fn epsilon(of: Option<f64>) -> String {
+    of.map_or("no guarantee".into(), |e| of_measure("epsilon", 1.0, e))
+}
+
 /// Shows the guarantees, and epsilon by step.
 pub(crate) fn privacy(run: &Run) -> Markup {
     let outcome = run.summary.as_ref().map(|s| &s.outcome);
@@ -165,7 +170,7 @@ pub(crate) fn privacy(run: &Run) -> Markup {
                     y: e.unwrap_or(f64::NAN),
                     spread: 0.0,
                     title: svg::title(all.len(), || {
-                        format!("{step}, against {observer}: epsilon {}", measured(*e))
+                        format!("{step}, against {observer}: epsilon {}", epsilon(*e))
                     }),
                 })
                 .collect(),
@@ -177,13 +182,9 @@ pub(crate) fn privacy(run: &Run) -> Markup {
         .flat_map(|(o, all)| all.iter().map(move |s| (o, s)));
     let count = of.iter().map(|(_, all)| all.len()).sum();
     let (rows, said) = some(steps, count, ROWS);
-    let rows = rows.into_iter().map(|(o, (_, step, e))| {
-        vec![
-            step.to_string(),
-            o.to_string(),
-            e.map_or("no guarantee".into(), number),
-        ]
-    });
+    let rows = rows
+        .into_iter()
+        .map(|(o, (_, step, e))| vec![step.to_string(), o.to_string(), epsilon(*e)]);
     let rows: Vec<_> = rows.collect();
     let unaccounted = run.summary.as_ref().and_then(|s| s.unaccounted.as_deref());
     html! {

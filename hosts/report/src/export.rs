@@ -2,6 +2,7 @@
 
 use crate::curves::{curves, positions};
 use crate::read::{Metric, Run, observer_of};
+use crate::text::is_bound;
 use crc::Crc;
 use fl_core::Result;
 use std::borrow::Cow;
@@ -89,13 +90,21 @@ pub fn tensorboard(run: &Run, began: f64, out: &mut dyn Write) -> Result<()> {
         bytes(field, content, &mut event);
         event
     };
+    // in single precision, as TensorBoard has them
+    let single = |name: &str, value: f64| {
+        let single = value as f32;
+        match is_bound(name) && f64::from(single) < value {
+            true => single.next_up(),
+            false => single,
+        }
+    };
     let scalar = |at: f64, tag: &str, value: f64, about: &str| {
         // Summary { repeated Value value = 1 }, Value { string tag = 1; float simple_value = 2;
         // SummaryMetadata metadata = 9 }, SummaryMetadata { string summary_description = 3 }
         let (mut one, mut summary) = (Vec::new(), Vec::new());
         bytes(0x0a, tag.as_bytes(), &mut one);
         one.push(0x15);
-        one.extend((value as f32).to_le_bytes());
+        one.extend(single(tag, value).to_le_bytes());
         if !about.is_empty() {
             let mut metadata = Vec::new();
             bytes(0x1a, about.as_bytes(), &mut metadata);

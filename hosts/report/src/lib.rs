@@ -28,3 +28,4 @@ pub use read::{
     Bytes, Cost, Entry, Metric, MetricDetails, Outcome, Run, Summary, Traffic, observer_of,
 };
 pub use study_page::{Picture, Section, Spot, study};
+pub use text::is_bound;

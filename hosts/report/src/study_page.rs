@@ -1,7 +1,7 @@
 //! The page of a study: its tables and their plots.
 
 use crate::svg::{self, Dot, Line};
-use crate::text::number;
+use crate::text::{number, of_measure};
 use crate::widgets::{coded, contents, figure, table, whole};
 use maud::{Markup, html};
 
@@ -86,11 +86,13 @@ pub(crate) fn rows(section: &Section) -> Markup {
 }
 
 fn drawn(picture: &Picture) -> Markup {
+    let x = |spot: &Spot| of_measure(&picture.x, 1.0, spot.x);
+    let y = |spot: &Spot| of_measure(&picture.y, picture.scale, spot.y);
     let dot = |label: &str, spot: &Spot| Dot {
         x: spot.x,
         y: spot.y,
         spread: spot.spread.unwrap_or(0.0),
-        title: format!("{label}: {} at {}", number(spot.y), number(spot.x)),
+        title: format!("{label}: {} at {}", y(spot), x(spot)),
     };
     let shown = picture.lines.iter().take(svg::STYLES).enumerate();
     let lines: Vec<Line> = shown
@@ -109,8 +111,8 @@ fn drawn(picture: &Picture) -> Markup {
             spots.iter().map(|spot| {
                 vec![
                     label.clone(),
-                    number(spot.x),
-                    number(spot.y),
+                    x(spot),
+                    y(spot),
                     spot.spread.map_or(String::new(), number),
                     spot.seeds.to_string(),
                 ]

@@ -1,5 +1,6 @@
 //! Formats of numbers and values for people.
 
+use fl_core::privacy::{LowerBound, UpperBound};
 use serde_yaml::Value;
 
 /// Formats 1234567 as `1,234,567`.
@@ -28,6 +29,28 @@ pub(crate) fn number(value: f64) -> String {
         size if size >= 1e-3 => format!("{value:.4}"),
         _ => format!("{value:.3e}"),
     }
+}
+
+/// Formats a value of a measure, times `scale`. A number that bounds something, such as an epsilon,
+/// is rounded so that it still does.
+pub(crate) fn of_measure(name: &str, scale: f64, value: f64) -> String {
+    match is_bound(name) {
+        true if value.fract() == 0.0 && value.abs() < 1e15 => number(value),
+        true if scale < 0.0 => LowerBound(value).to_string(),
+        true => UpperBound(value).to_string(),
+        false => number(value),
+    }
+}
+
+/// Returns whether a measure or a setting of this name bounds something from above
+/// (`epsilon.readers`, `accountant.delta`); of several names after `or`, whether one does.
+pub fn is_bound(name: &str) -> bool {
+    const BOUNDS: [&str; 4] = ["epsilon", "delta", "data-epsilon", "data-delta"];
+    let mut names = name.split(" or ");
+    names.any(|name| {
+        name.split(['.', ',', ' '])
+            .any(|part| BOUNDS.contains(&part))
+    })
 }
 
 /// Formats as [`number`] does, or returns why there is none.

@@ -2,6 +2,8 @@
 
 use crate::columns::Show;
 use crate::stats::{Paired, Sample};
+use fl_core::privacy::{LowerBound, UpperBound};
+use fl_report::is_bound;
 
 /// Escapes tags and comments in a text, such as the marks of tables in a README.
 pub(crate) fn unmarked(text: &str) -> String {
@@ -22,15 +24,42 @@ pub(crate) fn cell(text: &str) -> String {
     unmarked(&text.replace('|', "\\|").replace('\n', " "))
 }
 
-pub(crate) fn shown(sample: &Sample, show: Show, digits: usize) -> String {
-    let one = |value: f64| format!("{value:.digits$}");
+/// How the numbers of a measure are rounded.
+#[derive(Clone, Copy)]
+pub(crate) enum Rounding {
+    /// To the nearest.
+    Nearest,
+    /// Up: they bound something from above.
+    Up,
+    /// Down: they do so times a negative scale.
+    Down,
+}
+
+impl Rounding {
+    /// Returns that of measures with these names, times `scale`.
+    pub(crate) fn of(names: &[String], scale: f64) -> Self {
+        match names.iter().any(|name| is_bound(name)) {
+            true if scale < 0.0 => Self::Down,
+            true => Self::Up,
+            false => Self::Nearest,
+        }
+    }
+}
+
+pub(crate) fn shown(sample: &Sample, show: Show, digits: usize, rounding: Rounding) -> String {
+    let one = |value: f64| match rounding {
+        Rounding::Nearest => format!("{value:.digits$}"),
+        Rounding::Up => format!("{:.digits$}", UpperBound(value)),
+        Rounding::Down => format!("{:.digits$}", LowerBound(value)),
+    };
+    let spread = |std: f64| format!("{std:.digits$}");
     match show {
         Show::Mean => match sample.std() {
-            Some(std) => format!("{} +- {}", one(sample.mean()), one(std)),
+            Some(std) => format!("{} +- {}", one(sample.mean()), spread(std)),
             None => one(sample.mean()),
         },
         Show::Median => one(sample.median()),
-        Show::Std => sample.std().map_or(String::new(), one),
+        Show::Std => sample.std().map_or(String::new(), spread),
         Show::Range => format!("{} to {}", one(sample.min()), one(sample.max())),
         Show::Min => one(sample.min()),
         Show::Max => one(sample.max()),

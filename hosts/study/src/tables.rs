@@ -1,6 +1,6 @@
 //! Tables of run results: Markdown for people, CSV for programs.
 
-use crate::cells::{cell, minus, number, shown, signed, unmarked};
+use crate::cells::{Rounding, cell, minus, number, shown, signed, unmarked};
 use crate::columns::{Column, ColumnKind, Show};
 use crate::model::{RunSpec, Table};
 use crate::plots::pictures;
@@ -322,7 +322,7 @@ impl TableBuilder<'_> {
     }
 
     fn cell(&self, row: usize, across: usize, column: &Column) -> String {
-        let (names, round, show, digits) = match &column.what {
+        let (names, round, show, digits, scale) = match &column.what {
             ColumnKind::Published => {
                 return self.published(row, across).cloned().unwrap_or_default();
             }
@@ -341,8 +341,8 @@ impl TableBuilder<'_> {
                 round,
                 show,
                 digits,
-                ..
-            } => (names, *round, *show, *digits),
+                scale,
+            } => (names, *round, *show, *digits, *scale),
         };
         if show == Show::Minus {
             let Some((difference, pairs)) = self.difference(row, across, &column.what) else {
@@ -370,7 +370,7 @@ impl TableBuilder<'_> {
             };
         };
         let some = self.values(row, across, names, round).len();
-        let text = shown(&sample, show, digits);
+        let text = shown(&sample, show, digits, Rounding::of(names, scale));
         match some < runs.len() {
             true => format!("{text} ({some} of {})", runs.len()),
             false => text,

@@ -4,7 +4,7 @@
 use super::price::{MOST, Whose, ask, number};
 use crate::{Done, Failure, print};
 use clap::Args;
-use fl_core::privacy::{Guarantee, Neighbours, Unit, draws_for, short};
+use fl_core::privacy::{Guarantee, LowerBound, Neighbours, Unit, UpperBound, draws_for, short};
 use fl_core::{PrivacyEvent, Problem, Role};
 use fl_registry::Catalogue;
 use serde_json::json;
@@ -174,11 +174,8 @@ fn search(
     Ok(most)
 }
 
-/// To five digits, upwards.
-fn up(x: f64) -> f64 {
-    let unit = 10f64.powi(4 - libm::log10(x).floor() as i32);
-    (x * unit).ceil() / unit
-}
+/// The significant digits of a number that was looked for.
+const FOUND: usize = 5;
 
 /// Prints the prices of an event. `found`: the number that was looked for, and what it is.
 fn show(
@@ -219,11 +216,7 @@ fn show(
             (Neighbours::Removed, Unit::Party) => "with its data or with none",
         };
         let Guarantee { epsilon, delta, .. } = guarantee;
-        let epsilon = match epsilon {
-            e if e == 0.0 || e >= 0.001 => format!("{e:.4}"),
-            e => format!("{e:.2e}"),
-        };
-        let delta = short(delta);
+        let (epsilon, delta) = (UpperBound(epsilon), short(delta));
         out += &format!("  {name:<24} epsilon {epsilon:>10} at delta {delta:<9} {about}\n");
     }
     print(out.trim_end())
@@ -242,12 +235,8 @@ fn noise(
             show(catalogue, &event(given), common, None)
         }
         (None, target) => {
-            let found = up(search(
-                catalogue,
-                common,
-                target.unwrap_or_default(),
-                event,
-            )?);
+            let least = search(catalogue, common, target.unwrap_or_default(), event)?;
+            let found = UpperBound(least).significant(FOUND);
             show(catalogue, &event(found), common, Some((what, found)))
         }
     }
@@ -329,7 +318,7 @@ pub fn randomised_response(args: &RandomisedResponseArgs, catalogue: &Catalogue)
     // the noise of an answer is the less, the larger its epsilon
     let least = search(catalogue, &args.common, target, &|noise| event(1.0 / noise))?;
     // more noise than that is a smaller epsilon
-    let each = 1.0 / up(least);
+    let each = LowerBound(1.0 / least).significant(FOUND);
     show(
         catalogue,
         &event(each),
@@ -368,7 +357,11 @@ pub fn nfdp(args: &NfdpArgs, catalogue: &Catalogue) -> Done {
         );
     };
     number("target", target, f64::INFINITY)?;
-    let k = draws_for(target / args.common.times as f64, args.of, args.replacement);
+    let mut k = draws_for(target / args.common.times as f64, args.of, args.replacement);
+    // a draw more than the target allows may come from rounding
+    while k > 1 && prices(catalogue, &event(k), &args.common)?[0].1.epsilon > target {
+        k -= 1;
+    }
     show(
         catalogue,
         &event(k),

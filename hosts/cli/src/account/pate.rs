@@ -5,7 +5,7 @@ use crate::{Done, Failure, print};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use fl_core::message::VoteSensitivity;
-use fl_core::privacy::{VoteNoise, VoteRelease};
+use fl_core::privacy::{UpperBound, VoteNoise, VoteRelease};
 use fl_core::{PrivacyEvent, Result};
 use fl_registry::Catalogue;
 use serde_json::json;
@@ -212,7 +212,8 @@ pub fn pate(args: &PateArgs, catalogue: &Catalogue) -> Done {
         args.delta
     );
     for (what, epsilon, note) in rows {
-        out += format!("  {what:<24} {epsilon:>10.4}  {note}").trim_end();
+        let epsilon = UpperBound(epsilon);
+        out += format!("  {what:<24} {epsilon:>10}  {note}").trim_end();
         out += "\n";
     }
     print(out.trim_end())

@@ -6,7 +6,7 @@ use crate::{DataDir, Done, Failure, print};
 use anyhow::{Context, Result};
 use clap::Args;
 use fl_attack::{Halves, Strength, bound, lira, losses, margins, strength};
-use fl_core::privacy::{Guarantee, Neighbours, Noise, Observer, Unit};
+use fl_core::privacy::{Guarantee, Neighbours, Noise, Observer, Unit, UpperBound};
 use fl_core::{Examples, Stream};
 use fl_data::{Assembled, DataSpec};
 use fl_engine::{ExecuteOptions, Folder, Signals};
@@ -242,9 +242,10 @@ fn text(found: &[AttackResult], kept: Option<(&Guarantee, f64)>) -> String {
             rate(s.at_01_percent),
         );
     }
+    let kept = kept.map(|(guarantee, bound)| (guarantee, UpperBound(bound)));
     out += &match kept {
-        Some((Guarantee { noise: Noise::Seeded, .. }, bound)) => format!("the run's epsilon and delta against readers would limit the advantage to {bound:.4} if its noise did not follow a seed that an attacker may know"),
-        Some((_, bound)) => format!("the run's epsilon and delta against readers limit the advantage to {bound:.4}"),
+        Some((Guarantee { noise: Noise::Seeded, .. }, bound)) => format!("the run's epsilon and delta against readers would limit the advantage to {bound} if its noise did not follow a seed that an attacker may know"),
+        Some((_, bound)) => format!("the run's epsilon and delta against readers limit the advantage to {bound}"),
         None => "the run has no guarantee for one example against readers, so nothing limits the advantage".into(),
     };
     out

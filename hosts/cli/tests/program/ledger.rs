@@ -1,5 +1,6 @@
 //! `ledger:` in specs, and `fl ledger`: what all runs on the same rows release.
 use crate::common::{fails, fl, flat, json, out, quick, start};
+use fl_core::privacy::UpperBound;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -65,10 +66,17 @@ fn runs_on_the_same_rows_cost_what_one_run_of_all_their_releases_costs() {
     }
     let text = flat(&out(dir, &["ledger", "show", "l"]));
     assert!(
-        text.contains(&format!("against the server: epsilon {long:.4} at delta")),
+        text.contains(&format!(
+            "against the server: epsilon {} at delta",
+            UpperBound(long)
+        )),
         "{text}"
     );
-    assert_eq!(text.matches(&format!(" {single:.4}")).count(), 9, "{text}");
+    assert_eq!(
+        text.matches(&format!(" {}", UpperBound(single))).count(),
+        9,
+        "{text}"
+    );
     let ids = sets[0]["runs"].as_array().unwrap().iter();
     let mut ids: Vec<&str> = ids.map(|run| &run["run"].as_str().unwrap()[..8]).collect();
     ids.sort_unstable();

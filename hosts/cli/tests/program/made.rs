@@ -1,6 +1,7 @@
 //! A run's made inputs as the public samples of another run, and what that costs.
 
 use crate::common::{fails, json, out};
+use fl_core::privacy::UpperBound;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -74,7 +75,7 @@ fn made_inputs_cost_what_their_run_released() {
             "{observer}: {answer}"
         );
     }
-    let epsilon = format!("epsilon {:.4}", due.as_f64().unwrap());
+    let epsilon = format!("epsilon {}", UpperBound(due.as_f64().unwrap()));
     let plan = out(dir, &["plan", "user.yaml"]);
     assert_eq!(plan.matches(&epsilon).count(), 3, "{plan}");
     let page = fs::read_to_string(dir.join("user/report.md")).unwrap();

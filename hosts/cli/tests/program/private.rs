@@ -1,12 +1,145 @@
 //! DP-FedAvg as a user runs it: what it guarantees to whom, and what a budget does.
 
 use crate::common::{fails, json, out, root};
+use fl_core::privacy::UpperBound;
 use serde_json::Value;
 use std::fs;
 
 fn spec() -> String {
     let spec = root().join("specs/quick/dp-fedavg.yaml");
     spec.to_str().unwrap().into()
+}
+
+/// Every number after `epsilon ` in a text.
+fn printed(text: &str) -> Vec<f64> {
+    let after = text.split("epsilon ").skip(1);
+    let digits = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | '-');
+    let number = |text: &str| {
+        let text = text.trim_start();
+        let end = text.find(|c| !digits(c)).unwrap_or(text.len());
+        text[..end].trim_end_matches('.').parse().ok()
+    };
+    after.filter_map(number).collect()
+}
+
+/// Wherever people read an epsilon, the printed number is no smaller than the exact one, which
+/// programs get.
+#[test]
+fn every_printed_epsilon_is_rounded_up() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let spec = "name: small\nseed: 1\nnoise: system\ndata: { set: blobs, clients: 2 }\n\
+        protocol: { use: dp-fedavg, rounds: 1, local: { steps: 2, batch: 16 } }\n\
+        parts:\n  model: { use: linear, lr: 0.05 }\n  aggregator: { use: mean, weigh: uniform }\n\
+        \x20 server-privacy: { use: gaussian-update, clip: 1.0, noise-multiplier: 3317.6 }\n\
+        \x20 accountant: { use: analytic-gaussian, delta: 1e-5 }\nledger: l\n";
+    fs::write(dir.join("small.yaml"), spec).unwrap();
+    out(dir, &["ledger", "init", "l"]);
+    let plan = out(dir, &["plan", "small.yaml"]);
+    let mut texts = vec![("plan", plan)];
+    texts.push(("run", out(dir, &["run", "small.yaml", "--out", "r"])));
+    let outcome: Value =
+        serde_json::from_slice(&fs::read(dir.join("r/outcome.json")).unwrap()).unwrap();
+    let exact = outcome["outcome"]["privacy"]["readers"]["epsilon"]
+        .as_f64()
+        .unwrap();
+    // of which four digits after the point are too few to round to the nearest
+    assert!(
+        (0.001..0.01).contains(&exact) && exact * 1e4 % 1.0 < 0.5,
+        "{exact}"
+    );
+    for file in ["report.md", "report.html"] {
+        texts.push((file, fs::read_to_string(dir.join("r").join(file)).unwrap()));
+    }
+    out(
+        dir,
+        &[
+            "run",
+            "small.yaml",
+            "--out",
+            "s",
+            "--set",
+            "protocol.local.steps=1",
+        ],
+    );
+    out(dir, &["report", "r", "s", "--out", "both.html"]);
+    texts.push((
+        "both.html",
+        fs::read_to_string(dir.join("both.html")).unwrap(),
+    ));
+    texts.push(("ledger", out(dir, &["ledger", "show", "l"])));
+    for (name, text) in &texts {
+        let all = printed(text);
+        assert!(!all.is_empty(), "{name}: {text}");
+        assert!(
+            all.iter().all(|printed| *printed >= exact),
+            "{name}: {all:?}, exact {exact}"
+        );
+    }
+    let page = &texts[3].1;
+    assert!(!page.contains(&format!("{exact:.4}")), "{page}");
+    // tables of studies, with any number of digits
+    let study = "name: s\ndefaults: { base: small.yaml, seeds: 1 }\ntables:\n- name: t\n  grid: { protocol.rounds: [1] }\n  columns:\n\
+        \x20 - { title: e, measure: epsilon.readers, digits: 3 }\n  - { title: d, measure: delta.readers, digits: 1 }\n\
+        \x20 - { title: m, measure: epsilon.readers, digits: 0, scale: -1 }\n  plots: [{ by: round, measure: epsilon.readers }]\n";
+    fs::write(dir.join("s.yaml"), study).unwrap();
+    let table = out(dir, &["study", "s.yaml"]);
+    let up = (exact * 1e3).ceil() / 1e3;
+    assert!(
+        table.contains(&format!("| {up:.3} | 0.1 | -1 |")),
+        "{table}"
+    );
+    // prices without a run, and the noise that keeps a target
+    for (args, exact) in [
+        ("gaussian --sigma 1658.8", 0.001_048),
+        ("laplace --scale 2999", 1.0 / 2999.0),
+        ("nfdp --draws 200 --of 1000", libm::log(1001.0 / 801.0)),
+    ] {
+        let args: Vec<&str> = ["account"].into_iter().chain(args.split(' ')).collect();
+        let json = json(dir, &[&args[..], &["--json"]].concat());
+        let best = json["epsilon"].as_f64().unwrap();
+        assert!(best >= 0.99 * exact, "{json}");
+        let all = printed(&out(dir, &args));
+        assert!(
+            !all.is_empty() && all.iter().all(|printed| *printed >= best),
+            "{all:?}, exact {best}"
+        );
+    }
+    for (args, what) in [
+        ("gaussian --target 0.7", "--sigma"),
+        ("laplace --target 0.7", "--scale"),
+        ("nfdp --of 1000 --target 0.25", "--draws"),
+        ("randomised-response --target 0.7 --times 10", "--epsilon"),
+    ] {
+        let args: Vec<&str> = ["account"].into_iter().chain(args.split(' ')).collect();
+        let target: f64 = args[args.len() - 1].parse().unwrap_or(0.7);
+        let target = if what == "--epsilon" { 0.7 } else { target };
+        let text = out(dir, &args);
+        let found = text.split_whitespace().skip_while(|word| {
+            *word != what.trim_start_matches("--") && !word.ends_with("of-each")
+        });
+        let found = found
+            .skip(1)
+            .find(|word| word.parse::<f64>().is_ok())
+            .unwrap();
+        // the printed number keeps the target
+        let times = if what == "--epsilon" {
+            &["--times", "10"][..]
+        } else {
+            &[]
+        };
+        let of = if what == "--draws" {
+            &["--of", "1000"][..]
+        } else {
+            &[]
+        };
+        let again = [&["account", args[1], what, found, "--json"][..], times, of].concat();
+        let epsilon = json(dir, &again)["epsilon"].as_f64().unwrap();
+        assert!(
+            epsilon <= target && epsilon > 0.9 * target,
+            "{text}: {epsilon}"
+        );
+    }
 }
 
 #[test]
@@ -42,7 +175,7 @@ fn the_guarantee_is_that_of_a_sample_of_public_size_for_all_but_the_server() {
     assert!(cost(due) > 1.5 * cost(&secret), "{due} {secret}");
     // what is planned is what comes
     let plan = out(dir.path(), &["plan", &spec()]);
-    let epsilon = format!("{:.4}", due["epsilon"].as_f64().unwrap());
+    let epsilon = UpperBound(due["epsilon"].as_f64().unwrap());
     assert!(
         plan.contains(&format!(
             "against readers of the results at most epsilon {epsilon}"
@@ -247,7 +380,7 @@ fn the_steps_of_dp_sgd_cost_what_the_accountant_says_of_each_draw() {
     // what is planned is what comes
     let plan = out(dir.path(), &["plan", spec]);
     let epsilon = epsilon("again", &[]).0;
-    let due = format!("against the server at most epsilon {epsilon:.4}");
+    let due = format!("against the server at most epsilon {}", UpperBound(epsilon));
     assert!(plan.contains(&due), "{plan}");
 }
 

@@ -1,5 +1,6 @@
 //! `fl report` and `fl compare`: what a page shows is what the journal has.
 use crate::common::{fails, fl, json, out, root};
+use fl_core::privacy::UpperBound;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -389,7 +390,7 @@ fn a_page_of_several_runs_has_their_total() {
     }
     let twice = ["run", &spec, "--json", "--set", "protocol.rounds=10"];
     let twice = json(dir, &twice)["privacy"]["server"]["epsilon"].as_f64();
-    let total = format!("epsilon {:.4} at delta 1e-5", twice.unwrap());
+    let total = format!("epsilon {} at delta 1e-5", UpperBound(twice.unwrap()));
     out(dir, &["report", "a", "b", "--out", "both.html"]);
     let page = fs::read_to_string(dir.join("both.html")).unwrap();
     assert!(
@@ -405,7 +406,10 @@ fn a_page_of_several_runs_has_their_total() {
             .as_f64()
             .unwrap()
     };
-    let sum = format!("epsilon {:.4} at delta 2e-5", single("a") + single("b"));
+    let sum = format!(
+        "epsilon {} at delta 2e-5",
+        UpperBound(single("a") + single("b"))
+    );
     for name in ["a", "b"] {
         change(&dir.join(name).join("outcome.json"), |all| {
             all.as_object_mut().unwrap().remove("releases").unwrap();

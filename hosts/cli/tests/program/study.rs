@@ -1,5 +1,6 @@
 //! `fl study`: what it runs, keeps, survives, and writes.
 use crate::common::{fails, fl, json, out, root};
+use fl_core::privacy::UpperBound;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -692,7 +693,7 @@ fn runs_on_the_same_rows_have_a_total() {
             nine < epsilons.iter().sum::<f64>(),
             "composed, and not added"
         );
-        let total = format!("epsilon {nine:.4} at delta 1e-3 ");
+        let total = format!("epsilon {} at delta 1e-3 ", UpperBound(nine));
         let line = format!("| blobs, seed {seed} | 3 | readers of the results | {total}");
         assert!(printed.contains(&line), "no {line} in\n{printed}");
         assert!(printed.contains("composes all releases |"), "{printed}");
@@ -710,7 +711,10 @@ fn runs_on_the_same_rows_have_a_total() {
     let line = |line: &&str| line.contains(",,1,") && line.contains("epsilon.readers");
     let value = |line: &str| line.split(',').nth(7).unwrap().parse::<f64>().unwrap();
     let both: f64 = csv.lines().filter(line).map(value).sum();
-    let told = format!("| 2 | readers of the results | epsilon {both:.4} at delta 1.1e-3 ");
+    let told = format!(
+        "| 2 | readers of the results | epsilon {} at delta 1.1e-3 ",
+        UpperBound(both)
+    );
     assert!(printed.contains(&told), "no {told} in\n{printed}");
     assert!(
         printed.contains("their epsilons and deltas add"),
