@@ -6,6 +6,7 @@ use fl_core::privacy::Observer;
 use fl_core::{Answer, BuildContext, Examples, Role, Stream, Task, Trainer, hex};
 use fl_data::DataSpec;
 use fl_registry::Spec;
+use fl_sim::RECEIPTS;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ use std::path::Path;
 pub const MOST_NUMBERS: usize = 1 << 26;
 /// The longest text of a fact; a longer one is shortened and hashed.
 const LONG: usize = 80;
+/// Files with times, whose size differs from run to run; `run.json` has hashes of the rows too.
+const TIMED: [&str; 3] = ["run.json", "outcome.json", "report.md"];
 /// The most test rows that a model without parameters is asked about.
 const TEST_ROWS: usize = 50;
 
@@ -187,13 +190,26 @@ pub fn add_files(
     let outcome: Value = serde_json::from_slice(&std::fs::read(dir.join("outcome.json"))?)?;
     flatten(&mut readers.facts, "outcome.json", &outcome);
     let report = std::fs::read_to_string(dir.join("report.md"))?;
-    // times differ from run to run
-    let timeless = |line: &&str| !line.contains(" s.") && !line.contains(" s in all");
-    for (at, line) in report.lines().filter(timeless).enumerate() {
+    for (at, line) in report.lines().enumerate() {
         if !line.is_empty() {
             let name = format!("report.md, line {}", at + 1);
-            readers.facts.insert(name, short(line));
+            readers.facts.insert(name, short(&timeless(line)));
         }
+    }
+    let receipts = std::fs::read_to_string(dir.join(RECEIPTS))?;
+    for (at, line) in receipts.lines().enumerate() {
+        let record: Value = serde_json::from_str(line.get(65..).unwrap_or_default())?;
+        // the end has hashes of files, some with times, which are looked at themselves
+        if record.get("end").is_none() {
+            flatten(&mut readers.facts, &format!("{RECEIPTS}[{at}]"), &record);
+        }
+    }
+    for (name, bytes) in files(dir)? {
+        let length = match TIMED.contains(&&*name) {
+            true => "some".into(),
+            false => bytes.len().to_string(),
+        };
+        readers.facts.insert(format!("{name}: bytes"), length);
     }
     for (name, bytes) in files(&dir.join("pictures"))? {
         let name = format!("pictures/{name}");
@@ -266,6 +282,9 @@ pub fn files(dir: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut all = BTreeMap::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten() {
         let entry = entry?;
+        if !entry.file_type()?.is_file() {
+            continue;
+        }
         let name = entry.file_name().to_string_lossy().into_owned();
         all.insert(name, std::fs::read(entry.path())?);
     }
@@ -286,6 +305,18 @@ pub fn numbers(tensors: &[(String, Tensor)]) -> Vec<f32> {
         }
     }
     all
+}
+
+/// A line of a report without its times, which differ from run to run.
+fn timeless(line: &str) -> String {
+    let mut words: Vec<&str> = line.split(' ').collect();
+    for at in 1..words.len() {
+        let unit = words[at].trim_end_matches(['.', ',']);
+        if unit == "s" && words[at - 1].parse::<f64>().is_ok() {
+            words[at - 1] = "some";
+        }
+    }
+    words.join(" ")
 }
 
 /// Adds the leaves of a JSON value as facts, without times and paths.
@@ -323,4 +354,22 @@ fn short(text: &str) -> String {
 
 fn hash(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))[..16].into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_a_report_keeps_all_but_its_times() {
+        let line = "Checkpoints: 3, 0.1 s in all; the last has 2,065 bytes.";
+        let due = "Checkpoints: 3, some s in all; the last has 2,065 bytes.";
+        assert_eq!(timeless(line), due);
+        assert_eq!(
+            timeless("seed 1, 5 steps, 3.3 s."),
+            "seed 1, 5 steps, some s."
+        );
+        assert_eq!(timeless("* 5 s of rows"), "* some s of rows");
+        assert_eq!(timeless(""), "");
+    }
 }

@@ -62,8 +62,12 @@ pub fn line(begun: StepProgress<'_>) -> String {
 /// What a run came to, for people.
 pub fn text(o: &Outcome) -> String {
     let mut out = format!(
-        "{} (seed {}, {} steps, {:.1} s)\n",
-        o.name, o.seed, o.rounds, o.seconds
+        "{} (seed {}, {} steps{})\n",
+        o.name,
+        o.seed,
+        o.rounds,
+        o.seconds
+            .map_or(String::new(), |seconds| format!(", {seconds:.1} s"))
     );
     for (name, value) in o.metrics.iter().filter(|(name, _)| !name.ends_with(".std")) {
         let std = o

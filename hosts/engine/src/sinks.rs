@@ -51,7 +51,7 @@ pub(crate) struct Sinks {
     take: Rc<RefCell<Vec<TakeEvent>>>,
     /// The event of the run's begin, without its folder.
     about: Json,
-    /// Whether the text of an error may hold private values.
+    /// Whether the text of an error may hold private values, and times follow them.
     withholds: bool,
 }
 
@@ -91,6 +91,9 @@ impl Listener for Sinks {
         } else if let Some(report) = run.step_report(event) {
             let mut step = step_json(&report);
             step["event"] = "step".into();
+            if self.withholds {
+                step["seconds"] = Json::Null;
+            }
             self.tell(&step);
         }
         Ok(Verdict::GoOn)
@@ -107,7 +110,7 @@ impl Sinks {
     /// The run has ended.
     pub(crate) fn end(self, outcome: &anyhow::Result<Outcome>) {
         self.tell(&match outcome {
-            Ok(outcome) => json!({"event": "end", "outcome": outcome}),
+            Ok(outcome) => json!({"event": "end", "outcome": outcome.for_readers()}),
             // sinks write it into files
             Err(_) if self.withholds => json!({"event": "end", "error": WITHHELD}),
             Err(error) => json!({"event": "end", "error": format!("{error:#}")}),

@@ -215,7 +215,7 @@ impl<'a> CheckedStudy<'a> {
         jobs.sort_by_key(|job| (job.run.alone, job.at));
         let took = |(run, result): (&RunSpec, &Result<fl_study::RunResult, String>)| {
             let table = self.runs.get(run)?.table.clone();
-            Some((table, result.as_ref().ok()?.seconds()))
+            Some((table, result.as_ref().ok()?.seconds()?))
         };
         let known: Vec<(String, f64)> = self.results.iter().filter_map(took).collect();
         let options = SchedulerOptions {

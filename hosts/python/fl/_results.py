@@ -48,7 +48,8 @@ class Results:
 
     @property
     def seconds(self) -> float:
-        return self.outcome["seconds"]
+        """How long the run took; NaN if its folder does not say so, as with an accountant."""
+        return math.nan if self.outcome["seconds"] is None else self.outcome["seconds"]
 
     @property
     def rounds(self) -> int:
@@ -191,7 +192,8 @@ class Results:
         privacy = f"against readers: {_fl.guarantee(json.dumps(readers))[0]}" if readers else "nothing is guaranteed"
         rows += f"<tr><td>privacy</td><td>{html.escape(privacy)}</td></tr>"
         rows += f"<tr><td>bytes</td><td>{self.bytes['up']:,} up, {self.bytes['down']:,} down</td></tr>"
-        head = f"{html.escape(self.name)} (seed {self.outcome['seed']}, {self.rounds} steps, {self.seconds:.1f} s)"
+        took = "" if math.isnan(self.seconds) else f", {self.seconds:.1f} s"
+        head = f"{html.escape(self.name)} (seed {self.outcome['seed']}, {self.rounds} steps{took})"
         foot = f"<code>{self.digest[:16]}</code> {html.escape(str(self.folder))}"
         return f"<b>{head}</b><table>{rows}</table>{foot}"
 

@@ -47,7 +47,8 @@ class Sink:
 
 
 def scalars(step: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a step by name: its measures, and bytes, seconds and epsilons of the run so far."""
+    """The numbers of a step by name: its measures, and bytes, seconds and epsilons of the run so far. With an accountant there are no
+    seconds."""
     found = {**step["metrics"], "bytes.up": step["bytes_up"], "bytes.down": step["bytes_down"], "seconds": step["seconds"]}
     found |= {f"epsilon.{observer}": value for observer, value in (step["epsilon"] or {}).items() if value is not None}
     return {name: float(value) for name, value in found.items() if value is not None}
@@ -107,7 +108,7 @@ class Prometheus(Sink):
         rows: list[tuple[str, dict[str, str], float]] = [("fl_run_running", {}, 1.0), ("fl_round", {}, float(step["number"])), ("fl_rounds", {}, float(step["of"]))]
         rows += [("fl_metric", {"metric": name}, value) for name, value in step["metrics"].items() if value is not None]
         rows += [("fl_bytes_total", {"direction": way}, float(step[f"bytes_{way}"])) for way in ("up", "down")]
-        rows += [("fl_run_seconds", {}, float(step["seconds"]))]
+        rows += [("fl_run_seconds", {}, float(step["seconds"]))] if step["seconds"] is not None else []
         self._last = rows
         self._write(rows + self._epsilons(step["guarantees"] or {}, caveats(step)))
 

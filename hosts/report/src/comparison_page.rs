@@ -114,9 +114,15 @@ fn results(runs: &[Run], names: &[&str]) -> Markup {
             .map_or("not done".into(), |s| of(&s.outcome))
     };
     rows.push(row("seed", &Run::seed));
-    rows.push(row("seconds", &|run| {
-        outcome(run, |o| format!("{:.1}", o.seconds))
-    }));
+    let seconds = |run: &Run| {
+        outcome(run, |o| {
+            o.seconds
+                .map_or(String::new(), |seconds| format!("{seconds:.1}"))
+        })
+    };
+    if runs.iter().any(|run| !seconds(run).is_empty()) {
+        rows.push(row("seconds", &seconds));
+    }
     rows.push(row("digest", &|run| {
         outcome(run, |o| o.digest.chars().take(12).collect())
     }));

@@ -93,7 +93,9 @@ fn head(run: &Run) -> Markup {
     html! {
         p.dim {
             "Protocol " code { (run.protocol()) } ", seed " (run.seed())
-            @if let Some(o) = outcome { ", " (o.rounds) " steps, " (format!("{:.1}", o.seconds)) " s" }
+            @if let Some(o) = outcome { ", " (o.rounds) " steps"
+                @if let Some(seconds) = o.seconds { ", " (format!("{seconds:.1}")) " s" }
+            }
             "; " code { (run.path.display()) }
         }
         dl.summary {

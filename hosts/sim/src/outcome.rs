@@ -40,8 +40,9 @@ pub struct Outcome {
     pub privacy: Option<Protections>,
     /// Digest of all messages, answers, measurements and results.
     pub digest: String,
-    /// Wall-clock seconds; a resumed run counts all parts.
-    pub seconds: f64,
+    /// Wall-clock seconds; a resumed run counts all parts. `None` to readers of a run with an
+    /// accountant: clients with more data take longer.
+    pub seconds: Option<f64>,
     /// The run folder.
     pub out: Option<String>,
     /// The step after which the run stopped, if it can resume.
@@ -71,6 +72,15 @@ pub struct Summary {
 }
 
 impl Outcome {
+    /// Returns what readers of the results see of it.
+    pub fn for_readers(&self) -> Self {
+        let accounts = self.privacy.is_some();
+        Self {
+            seconds: self.seconds.filter(|_| !accounts),
+            ..self.clone()
+        }
+    }
+
     /// Reads the summary of the finished run in a folder.
     ///
     /// # Errors

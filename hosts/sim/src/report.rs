@@ -73,7 +73,8 @@ pub(crate) fn write(
         });
         let _ = writeln!(out, "\n![{}](pictures/{file})", plain(picture));
     }
-    if written.times > 0 {
+    // a checkpoint has the clients' states, and its size and time follow them
+    if written.times > 0 && summary.outcome.privacy.is_none() {
         let _ = writeln!(
             out,
             "\nCheckpoints: {}, {:.1} s in all; the last has {} bytes.",
@@ -103,11 +104,13 @@ fn fill(
     writeln!(out, "# {}\n", plain(&outcome.name))?;
     writeln!(
         out,
-        "Protocol `{}`, seed {}, {} steps, {:.1} s.\n",
+        "Protocol `{}`, seed {}, {} steps{}.\n",
         plain(&outcome.protocol).replace('`', ""),
         outcome.seed,
         outcome.rounds,
-        outcome.seconds
+        outcome
+            .seconds
+            .map_or(String::new(), |seconds| format!(", {seconds:.1} s"))
     )?;
 
     writeln!(out, "## Results\n\n| measure | value |\n|---|---|")?;
@@ -254,7 +257,7 @@ mod tests {
             bytes: Traffic::default(),
             privacy: None,
             digest: "d".into(),
-            seconds: 1.0,
+            seconds: Some(1.0),
             out: None,
             stopped: None,
         };

@@ -337,7 +337,7 @@ fn outcome(sim: &Sim<'_>, method: &Method<'_>, done: &Led) -> Outcome {
         },
         privacy,
         digest: done.digest.clone(),
-        seconds: sim.record.seconds(),
+        seconds: Some(sim.record.seconds()),
         out: folder.map(|f| f.path().display().to_string()),
         stopped: done.stopped.clone(),
     }
@@ -382,7 +382,7 @@ fn finish(sim: Sim<'_>, method: &Method<'_>, done: Led, outcome: &Outcome) -> Re
         (!done.unaccounted.is_empty()).then(|| report::unaccounted(&done.unaccounted));
     let shown = |privacy| Releases::shown(method.alike(), &done.server, &done.clients, privacy);
     let summary = Summary {
-        outcome: outcome.clone(),
+        outcome: outcome.for_readers(),
         keeps: sim.saver.checkpoints.keep && sim.saver.place == SavedPosition::BeforeLast,
         held: if sim.accounts {
             BTreeMap::new()

@@ -70,7 +70,7 @@ impl RunResult {
                     .find(|(of, _)| of == name)
                     .map(|(_, n)| n)
             }
-            _ if name == "seconds" && round.is_none() => Some(outcome()?.seconds),
+            _ if name == "seconds" && round.is_none() => outcome()?.seconds,
             _ => self.measurement(name, round),
         }
     }
@@ -165,9 +165,9 @@ impl RunResult {
         self.run.summary.as_ref().map_or("", |s| &s.outcome.digest)
     }
 
-    /// Returns its duration in seconds.
-    pub fn seconds(&self) -> f64 {
-        self.run.summary.as_ref().map_or(0.0, |s| s.outcome.seconds)
+    /// Returns its duration in seconds, which a run with an accountant does not state.
+    pub fn seconds(&self) -> Option<f64> {
+        self.run.summary.as_ref()?.outcome.seconds
     }
 }
 

@@ -142,6 +142,42 @@ fn every_printed_epsilon_is_rounded_up() {
     }
 }
 
+/// A checkpoint has the clients' states: neither its size nor any time stands where readers look.
+#[test]
+fn readers_of_a_run_with_an_accountant_see_no_size_of_a_state_and_no_time() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let said = out(
+        dir,
+        &["run", &spec(), "--out", "r", "--set", "protocol.rounds=2"],
+    );
+    assert!(said.contains(" s)"), "the terminal shows the time: {said}");
+    let report = fs::read_to_string(dir.join("r/report.md")).unwrap();
+    assert!(report.contains("seed 1, 2 steps.\n"), "{report}");
+    assert!(
+        !report.contains("Checkpoints") && !report.contains(" s."),
+        "{report}"
+    );
+    let outcome: Value =
+        serde_json::from_slice(&fs::read(dir.join("r/outcome.json")).unwrap()).unwrap();
+    assert!(outcome["outcome"]["seconds"].is_null(), "{outcome}");
+    let page = fs::read_to_string(dir.join("r/report.html")).unwrap();
+    assert!(page.contains("2 steps; "), "{page}");
+    let without = json(
+        dir,
+        &[
+            "run",
+            &root().join("specs/quick/fedavg.yaml").display().to_string(),
+            "--out",
+            "f",
+            "--json",
+        ],
+    );
+    assert!(without["seconds"].as_f64().unwrap() > 0.0);
+    let report = fs::read_to_string(dir.join("f/report.md")).unwrap();
+    assert!(report.contains("Checkpoints: "), "{report}");
+}
+
 #[test]
 fn the_guarantee_is_that_of_a_sample_of_public_size_for_all_but_the_server() {
     let dir = tempfile::tempdir().unwrap();

@@ -37,8 +37,8 @@ pub struct Outcome {
     pub privacy: Option<BTreeMap<Observer, serde_json::Value>>,
     /// Digest of the run.
     pub digest: String,
-    /// Wall-clock seconds.
-    pub seconds: f64,
+    /// Wall-clock seconds; `None` with an accountant.
+    pub seconds: Option<f64>,
 }
 
 /// Bytes that crossed in a whole run.
