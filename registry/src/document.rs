@@ -115,6 +115,11 @@ impl Document {
         self
     }
 
+    /// The values as they stand, without defaults; `null` if the text is no YAML.
+    pub fn values(&self) -> Value {
+        self.root.as_ref().map_or(Value::Null, Node::value)
+    }
+
     /// What mistakes call the document.
     pub fn file(&self) -> &str {
         &self.file

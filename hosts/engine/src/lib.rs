@@ -42,7 +42,7 @@ pub use error::NotRun;
 pub use execute::{ExecuteOptions, Folder, MOST_THREADS, ProtocolOverride, execute, threads};
 pub use fl_ledger::{Forecast, SigningKey};
 pub use lock::lock;
-pub use node::{NodeConfig, node};
+pub use node::{NodeConfig, node, set_by_leader};
 pub use placement::{DataOwnership, EngineFactory, Placement, start_processes_with};
 pub use plan::Plan;
 pub use planned_exchange::{PlannedCohort, PlannedExchange};

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,9 +27,9 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid, ServerApp
 
 from . import _plain
-from ._errors import Error, SpecError
+from ._errors import RunError, SpecError
 from ._tools import check
-from .remote import Node, lead
+from .remote import Node, Refused, lead
 
 __all__ = ["client_app", "server_app"]
 
@@ -380,6 +381,12 @@ def _clients(node: Node, context: Context, own) -> list[int]:
     return [client for client in all if client in here]  # without an accountant, one without examples takes no part
 
 
+def _log(error: Exception) -> str:
+    """Writes an error to the log of the node, and gives what the server is told: the text may quote files of the node."""
+    print(f"fl: this node cannot take part: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    return "its spec, its data or its configuration are wrong; its log says why"
+
+
 def client_app(spec, *, home=None, own=None, data_dir=None, plain: ClientApp | None = None) -> ClientApp:
     """The clients' side of a spec as a Flower ClientApp.
 
@@ -398,19 +405,25 @@ def client_app(spec, *, home=None, own=None, data_dir=None, plain: ClientApp | N
             strangers = set(message.content["who"]["plain"]) if "who" in message.content else set()
             here = [client for client in clients if client in strangers]
             if here and plain is None:
-                raise SpecError(f"client {here[0]} is a plain one for the server, and this node has no app for it: client_app(spec, plain=..)")
+                raise Refused(f"client {here[0]} is a plain one for the server, and this node has no app for it: client_app(spec, plain=..)")
             if len(here) > 1:
-                raise SpecError(f"clients {', '.join(map(str, here))} are plain ones, and an app is one client: begin a node for each")
+                raise Refused(f"clients {', '.join(map(str, here))} are plain ones, and an app is one client: begin a node for each")
             said = {"clients": " ".join(str(client) for client in clients if client not in strangers)}
             if here:
                 said["plain"] = str(here[0])
-        except Error as error:
+        except Refused as error:
             said = {"wrong": str(error)}
+        except Exception as error:
+            said = {"wrong": _log(error)}
         return Message(RecordDict({"who": ConfigRecord(said)}), reply_to=message)
 
     @app.query("fl")
     def fl(message: Message, context: Context) -> Message:
-        head, body = _node(spec, context, home, own, data_dir).answer(*_unpack(message.content))
+        try:
+            head, body = _node(spec, context, home, own, data_dir).answer(*_unpack(message.content))
+        except Exception as error:
+            # Flower sends the text of an exception to the server
+            raise RunError(_log(error)) from None
         return Message(_pack(head, _array(body)), reply_to=message)
 
     return app

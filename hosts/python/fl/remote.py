@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from . import _fl
-from ._errors import RunError, spec_error
+from ._errors import RunError, SpecError, spec_error
 from ._results import Results
 from ._run import begin
 from ._spec import overrides, source
@@ -44,11 +44,16 @@ def lead(spec, courier: Courier, *, clients: Sequence[int] = (), window: int = 1
     return begin(spec, courier=(courier, list(clients), window), **how)
 
 
+class Refused(SpecError):
+    """What a node refuses a leader, who may read the text: it has nothing of the node's files."""
+
+
 class Node:
-    """Answers for the clients of a spec, and keeps what lasts of them in the folder `home`, which must stay as long as the run goes on.
+    """Answers for the clients of a spec, with the settings `set` of a leader, and keeps what lasts of them in the folder `home`, which must stay as long as the run goes on.
 
     `own` is the file of a node with data of its own: what it owns, what it allows, and where its home is. Several nodes may share a home,
-    also in several processes. Raises `SpecError` if the spec is wrong, and `RunError` if data or folders are.
+    also in several processes. `set` may change numbers, and names of parts, sets and options; `Refused` is raised for what can name a file, a library or a
+    module of the node. Raises `SpecError` if the spec is wrong, and `RunError` if data or folders are.
     """
 
     def __init__(self, spec, set=None, *, home, own=None, data_dir=None):
@@ -56,6 +61,8 @@ class Node:
         path = lambda p: None if p is None else os.fspath(p)  # noqa: E731
         node, wrong = _fl.Node.make(name, text, overrides(set), home=path(home), own=path(own), data_dir=path(data_dir))
         if wrong is not None:
+            if wrong[0] == "set":
+                raise Refused(wrong[1])
             raise spec_error(wrong[1], wrong[2], mapping) if wrong[0] == "spec" else RunError(wrong[1])
         self._node = node
 

@@ -145,12 +145,17 @@ impl Node {
             far: true,
         };
         let make = || {
-            let spec = Document::parse(&name, text.as_bytes()).set(&set);
-            fl_engine::node(&fl_engine::read(&spec, &catalogue()?)?, &config)
+            let spec = Document::parse(&name, text.as_bytes());
+            let spec = match fl_engine::set_by_leader(&spec, &set) {
+                Ok(spec) => spec,
+                Err(refused) => return Err(("set", refused.to_string(), "[]".to_string())),
+            };
+            let node = || fl_engine::node(&fl_engine::read(&spec, &catalogue()?)?, &config);
+            node().map_err(|error| wrong(&error))
         };
         match py.detach(make) {
             Ok(node) => (Some(Self(Mutex::new(node))), None),
-            Err(error) => (None, Some(wrong(&error))),
+            Err(wrong) => (None, Some(wrong)),
         }
     }
 

@@ -457,3 +457,61 @@ parts: { model: { use: linear, lr: 0.1 }, aggregator: { use: mean } }
     with pytest.raises(fl.RunError, match="another spec than this node: `data files` is "):
         remote.lead("a/spec.yaml", Here(remote.Node("c/spec.yaml", home="home")), quiet=True)
     shutil.rmtree("home")
+
+
+SECRET = "root:$6$SECRETHASH:19000:0:99999:7:::\nalice,pw=topsecret\n"
+
+
+def told(spec, message_type="query.who", **run_config):
+    """What a node tells the server: a reply, or the text of an exception, which Flower sends as well."""
+    from flwr.app import Context, Message, RecordDict
+
+    from fl import flower
+
+    app = flower.client_app(spec, home="told")
+    context = Context(run_id=1, node_id=1, node_config={"clients": "0"}, state=RecordDict(), run_config=run_config)
+    try:
+        reply = app(Message(RecordDict({}), dst_node_id=1, message_type=message_type), context)
+    except Exception as error:
+        return str(error)
+    return str(dict(reply.content["who"]))
+
+
+@pytest.mark.parametrize("kind", ["query.who", "query.fl"])
+def test_a_node_tells_the_server_nothing_of_its_files(identity, tmp_path, monkeypatch, capfd, kind):
+    monkeypatch.chdir(tmp_path)
+    Path("secret.txt").write_text(SECRET)
+    Path("spec.yaml").write_text(
+        "name: x\ndata: { set: { files: { format: libsvm, train: secret.txt, test: secret.txt } }, clients: 3, split: own }\n"
+        "protocol: { use: fedavg, rounds: 3 }\nparts: { model: { use: linear }, aggregator: { use: mean } }\n"
+    )
+    said = told("spec.yaml", kind)
+    assert "its log says why" in said and not any(word in said for word in ("SECRETHASH", "root", "alice", "secret.txt"))
+    assert "SECRETHASH" in capfd.readouterr().err
+    # of a node's own file, too
+    Path("node.yaml").write_text("root:$6$SECRETHASH: [\n")
+    from fl import flower
+
+    monkeypatch.setattr(flower, "client_app", lambda spec, home, app=flower.client_app: app(spec, home=home, own="node.yaml"))
+    said = told(QUICK / "fedavg.yaml", kind)
+    assert "its log says why" in said and "SECRETHASH" not in said
+
+
+def test_the_configuration_of_a_run_names_no_file_of_a_node(identity, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("secret.txt").write_text(SECRET)
+    Path("evil.py").write_text("open('loaded', 'w')\n")
+    spec = QUICK / "fedavg.yaml"
+    for change, place in [
+        ("data.set={files: {format: libsvm, train: secret.txt, test: secret.txt}}", "data.set.files"),
+        (f"data.set={tmp_path}/secret.txt", "data.set"),
+        ("plugins=[{module: evil}]", "plugins"),
+        ("plugins=[{path: evil.so}]", "plugins"),
+        ("protocol.initial=secret.txt", "protocol.initial"),
+        ("sinks=[{use: evil}]", "sinks"),
+    ]:
+        said = told(spec, set=f"'{change}'")
+        assert f"sets `{place}" in said and "SECRETHASH" not in said, said
+    assert not Path("loaded").exists()
+    said = told(spec, set="protocol.rounds=9 data.clients=4 parts.aggregator.use=median")
+    assert "'clients': '0'" in said, said

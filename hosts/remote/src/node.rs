@@ -13,6 +13,7 @@ use fl_core::{
     Body, Budget, BudgetScope, BuildContext, ClientId, ClientState, Examples, Payload, Problem,
     Protocol, Request, Result, Stream, Task,
 };
+use fl_ledger::SigningKey;
 use fl_sim::ClientFactory;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -130,14 +131,18 @@ impl Node {
         let own = self.served.own.is_some();
         if request.want == RequestKind::Hello {
             if own {
-                self.same_data(id, &self.home.read(&request.run.id, id)?)?;
+                let kept = self.home.read(&request.run.id, id);
+                let kept = self.withheld(kept)?;
+                self.same_data(id, &kept)?;
             }
             let accounts = self.served.maker.parts.has("accountant");
             let examples = (!accounts).then_some(data.len() as u64);
             return Ok((AnswerKind::Here { examples }, none()));
         }
-        let _turn = self.home.turn(&request.run.id, id, own)?;
-        let mut live = self.wake(request, data)?;
+        let turn = self.home.turn(&request.run.id, id, own);
+        let _turn = self.withheld(turn)?;
+        let live = self.wake(request, data);
+        let mut live = self.withheld(live)?;
         self.same_data(id, &live.kept)?;
         live.kept.data = self.data.get(&id).copied();
         let mark =
@@ -154,12 +159,15 @@ impl Node {
         );
         if let RequestKind::Countersign { hash, answers } = &request.want {
             ensure!(own, "its data are not its own");
-            let said = self.countersign(id, hash, answers, &live.kept.now.answers)?;
+            let key = self.home.signing_key();
+            let key = self.withheld(key)?;
+            let said = countersign(&key, id, hash, answers, &live.kept.now.answers)?;
             self.live = Some(live);
             return Ok((said, none()));
         }
         if request.want == RequestKind::Over {
-            self.home.forget(&request.run.id, id)?;
+            let forgotten = self.home.forget(&request.run.id, id);
+            self.withheld(forgotten)?;
             return Ok((AnswerKind::Forgotten, none()));
         }
         // an answer of an earlier life is repeated if it is the first request of this one
@@ -188,7 +196,8 @@ impl Node {
             live.client = live.client.with_noise(noise);
         }
         if own {
-            self.ledger.catch_up()?;
+            let read = self.ledger.catch_up();
+            self.withheld(read)?;
             ensure!(
                 self.ledger.has(&live.kept.now.paid),
                 "the ledger of the node's home lacks answers of this run: an older copy was restored; restore the newest"
@@ -208,7 +217,8 @@ impl Node {
             if !spent.is_empty() {
                 live.kept.now.paid.push(key);
             }
-            self.ledger.charge(key, spent)?;
+            let charged = self.ledger.charge(key, spent);
+            self.withheld(charged)?;
         }
         let (said, body) = match done {
             Ok(((AnswerKind::Answer { mut envelope, .. }, body), digest)) => {
@@ -252,35 +262,11 @@ impl Node {
             live.message = Some(body.clone());
         }
         if asks || mark(&live.kept) != before {
-            live.write(&self.home)?;
+            let written = live.write(&self.home);
+            self.withheld(written)?;
         }
         self.live = Some(live);
         Ok((said, body))
-    }
-
-    /// Signs receipts that state only answers that this client gave, in their order. Some may be
-    /// missing: the leader may not have used them.
-    fn countersign(
-        &self,
-        client: ClientId,
-        hash: &[u8; 32],
-        stated: &[String],
-        given: &[[u8; 32]],
-    ) -> Result<AnswerKind> {
-        let mut given = given.iter().map(|digest| hex(digest));
-        for (at, stated) in stated.iter().enumerate() {
-            ensure!(
-                given.any(|given| given == *stated),
-                "the receipts state that its answer {} was {stated}, and it gave no such answer then",
-                at + 1
-            );
-        }
-        let key = self.home.signing_key()?;
-        let text = fl_sim::countersigned_text(hash, client, stated);
-        Ok(AnswerKind::Countersigned {
-            key: key.public(),
-            signature: key.sign(&text)?,
-        })
     }
 
     /// Checks that both sides have the same spec.
@@ -404,6 +390,11 @@ impl Node {
         own.allows(served.protocol.as_ref(), parts, &context, want)
     }
 
+    /// As [`Node::told`], of what the node does with its home, whose files an error may quote.
+    fn withheld<T>(&mut self, done: Result<T>) -> Result<T> {
+        done.map_err(|error| self.told(error))
+    }
+
     /// Returns an error in the form for the leader.
     fn told(&mut self, error: Error) -> Error {
         match &mut self.served.own {
@@ -411,6 +402,30 @@ impl Node {
             None => error,
         }
     }
+}
+
+/// Signs receipts that state only answers that this client gave, in their order. Some may be
+/// missing: the leader may not have used them.
+fn countersign(
+    key: &SigningKey,
+    client: ClientId,
+    hash: &[u8; 32],
+    stated: &[String],
+    given: &[[u8; 32]],
+) -> Result<AnswerKind> {
+    let mut given = given.iter().map(|digest| hex(digest));
+    for (at, stated) in stated.iter().enumerate() {
+        ensure!(
+            given.any(|given| given == *stated),
+            "the receipts state that its answer {} was {stated}, and it gave no such answer then",
+            at + 1
+        );
+    }
+    let text = fl_sim::countersigned_text(hash, client, stated);
+    Ok(AnswerKind::Countersigned {
+        key: key.public(),
+        signature: key.sign(&text)?,
+    })
 }
 
 fn none() -> Arc<[u8]> {

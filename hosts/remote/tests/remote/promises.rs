@@ -522,4 +522,21 @@ fn an_answer_is_kept_with_its_message_and_no_damaged_one_is_said_again() {
         let why = refused(&mut node(), &request, &body);
         assert!(why.contains("client-1 is damaged"), "{cut}: {why}");
     }
+    // of a node with data of its own the leader learns only that it failed
+    let home = d.path().join("own");
+    ask(&mut spec.own_node(&home, own(1000.0), 0), &request, &body);
+    let run = fs::read_dir(home.join("runs")).unwrap();
+    let file = run.map(|e| e.unwrap().path().join("client-1"));
+    let file = file.into_iter().find(|file| file.is_file()).unwrap();
+    fs::write(&file, "secret").unwrap();
+    let told = Arc::new(std::sync::Mutex::new(String::new()));
+    let log = told.clone();
+    let tell = NodeData {
+        tell: Box::new(move |text| log.lock().unwrap().push_str(text)),
+        ..own(1000.0)
+    };
+    let why = refused(&mut spec.own_node(&home, tell, 0), &request, &body);
+    assert!(why.contains("its node's log says why"), "{why}");
+    assert!(!why.contains("client-1"), "{why}");
+    assert!(told.lock().unwrap().contains("client-1 is damaged"));
 }
