@@ -141,6 +141,11 @@ impl Document {
         }
     }
 
+    /// Returns the values of the document, with its overrides and without defaults.
+    pub fn values(&self) -> Value {
+        self.root.as_ref().map_or(Value::Null, Node::value)
+    }
+
     /// Reads a document that is no spec as these settings. `what` says what such a document is.
     ///
     /// # Errors

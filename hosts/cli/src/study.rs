@@ -1,11 +1,11 @@
 //! `fl study`: its arguments, and what it prints.
 
 use crate::progress::line;
-use crate::run::number_of_threads;
+use crate::run::{at_least_one, number_of_threads};
 use crate::{DataDir, Done, Failure, Overrides, capture, print, say};
 use anyhow::Context;
 use clap::Args;
-use fl_engine::{CheckedStudy, Job, RunEnd, RunEvent, Signals, StudyRequest};
+use fl_engine::{CheckedStudy, Job, Repeated, RunEnd, RunEvent, Signals, StudyRequest};
 use fl_registry::Catalogue;
 use fl_study::{RunSpec, Table};
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -28,6 +28,9 @@ pub struct StudyArgs {
     /// Check everything and list the runs; run nothing.
     #[arg(long, conflicts_with = "list")]
     dry_run: bool,
+    /// Run nothing: make the tables from the results that are there.
+    #[arg(long, conflicts_with_all = ["list", "dry_run"])]
+    no_runs: bool,
     /// Threads in total; each run in parallel has one thread. The default is one per processor.
     /// Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = number_of_threads)]
@@ -40,6 +43,13 @@ pub struct StudyArgs {
     /// checked.
     #[arg(long)]
     check: bool,
+    /// With `--check`: do N of the recorded results again, drawn at random; exit code 1 if a digest
+    /// differs.
+    #[arg(long, value_name = "N", requires = "check", conflicts_with_all = ["list", "dry_run"], value_parser = at_least_one)]
+    repeat: Option<usize>,
+    /// With `--repeat`: the seed of the draw. The default is another one each time.
+    #[arg(long, value_name = "SEED", requires = "repeat")]
+    draw: Option<u64>,
     #[command(flatten)]
     set: Overrides,
     #[command(flatten)]
@@ -63,11 +73,32 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     if args.list {
         return print(list(&study));
     }
-    let jobs = study.jobs();
+    let jobs = match args.no_runs {
+        true => Vec::new(),
+        false => study.jobs(),
+    };
     if args.dry_run {
         return print(plan(&study, &jobs));
     }
-    study.prepare(&jobs)?;
+    if args.check && args.repeat.is_none() && study.has_recorded() {
+        say("note: recorded results are not done again; --repeat N does N of them");
+    }
+    let repeats = args.repeat.map(|number| {
+        let seed = args.draw.unwrap_or_else(any_seed);
+        let repeats = study.draw_repeats(number, seed)?;
+        let left = match repeats.with_system_noise {
+            0 => String::new(),
+            n => format!("; {n} with `noise: system` cannot be"),
+        };
+        say(format_args!(
+            "{} of {} recorded results are done again: --draw {seed}{left}",
+            repeats.jobs.len(),
+            repeats.of
+        ));
+        anyhow::Ok(repeats)
+    });
+    let repeats = repeats.transpose()?;
+    study.prepare(jobs.iter().chain(repeats.iter().flat_map(|r| &r.jobs)))?;
     // from here on a signal is a wish, not the end; inside another program, signals are that one's
     let signals = match capture::keeps() {
         true => Signals::default(),
@@ -76,25 +107,69 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     let view = RunsView::new(jobs.len())?;
     let threads = fl_engine::threads(args.threads);
     let on_run = |job: &Job, event: RunEvent<'_>| view.show(job, event);
-    let count = study.run(jobs, threads, signals.stop.clone(), &on_run);
+    let count = study.run(jobs, threads, signals.stop.clone(), !args.check, &on_run);
     view.all.finish_and_clear();
-    if let Some(code) = signals.exit_code() {
-        say(format_args!(
-            "stopped: {} of {} runs are done; the same command continues",
-            count.done, count.of
-        ));
-        return Err(Failure::Stopped(code));
-    }
+    let stopped = |said: std::fmt::Arguments<'_>| {
+        signals.exit_code().map_or(Ok(()), |code| {
+            say(said);
+            Err(Failure::Stopped(code))
+        })
+    };
+    stopped(format_args!(
+        "stopped: {} of {} runs are done; the same command continues",
+        count.done, count.of
+    ))?;
+    let repeated = repeats.map(|repeats| {
+        let view = RunsView::new(repeats.jobs.len())?;
+        let on_run = |job: &Job, event: RunEvent<'_>| view.show(job, event);
+        let repeated = study.repeat(repeats, threads, signals.stop.clone(), &on_run);
+        view.all.finish_and_clear();
+        repeated
+    });
+    let repeated = repeated.transpose()?;
+    stopped(format_args!("stopped: not every drawn run was done again"))?;
+    let recorded = match args.check {
+        true => Ok(()),
+        false => study.record_results(),
+    };
     let built = study.build();
     print(&built.text)?;
     let written = study.write(built, args.check)?;
     let files = written.files.each_ref().map(|file| file.display());
     let [html, markdown, csv, runs] = files;
     say(format_args!("tables: {html}, {markdown}, {csv}, {runs}"));
-    match written.fine {
+    recorded?;
+    let same = repeated.is_none_or(|repeated| same(&repeated));
+    match written.fine && same {
         true => Ok(()),
         false => Err(Failure::Differs),
     }
+}
+
+/// Says what came of repeated runs; whether they have the recorded digests.
+fn same(repeated: &Repeated) -> bool {
+    for different in &repeated.different {
+        say(different);
+    }
+    match (&repeated.different[..], &repeated.folder) {
+        ([], _) => say(format_args!(
+            "{} repeated runs have the recorded digests",
+            repeated.done
+        )),
+        (_, Some(folder)) => say(format_args!(
+            "the repeated runs are in {}",
+            folder.display()
+        )),
+        (_, None) => {}
+    }
+    repeated.different.is_empty()
+}
+
+/// Another seed each time, of digits that a user can type.
+fn any_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    let random = std::hash::RandomState::new().build_hasher().finish();
+    random % 1_000_000
 }
 
 /// The tables, and how many of their runs are there.

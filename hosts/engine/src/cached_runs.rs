@@ -4,7 +4,7 @@ use crate::prepare;
 use fl_core::settings::Setting;
 use fl_data::DataSpec;
 use fl_registry::Spec;
-use fl_sim::FileHash;
+use fl_sim::{FileHash, Manifest};
 use fl_study::RunResult;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,6 +39,11 @@ impl<'a> CachedRuns<'a> {
     }
 
     fn looked_at(&mut self, folder: &Path, spec: &Spec<DataSpec>) -> anyhow::Result<()> {
+        self.present(spec)?.is_of(folder)
+    }
+
+    /// What a run of `spec` would start from now; without data files where they are not there.
+    pub fn present(&mut self, spec: &Spec<DataSpec>) -> anyhow::Result<Manifest> {
         let section = serde_json::to_string(&spec.data.write())?;
         let data = match self.data.get(&section) {
             Some(data) => data.clone(),
@@ -58,6 +63,6 @@ impl<'a> CachedRuns<'a> {
                 data
             }
         };
-        prepare::manifest(spec, &spec.yaml()?, data, self.command)?.is_of(folder)
+        prepare::manifest(spec, &spec.yaml()?, data, self.command)
     }
 }

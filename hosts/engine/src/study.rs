@@ -1,12 +1,14 @@
 //! A study: the runs that it asks for, each once, and the tables of them.
 
 use crate::cached_runs::CachedRuns;
-use crate::run_scheduler::{Job, OnRun, RunCount, SchedulerOptions, run_all};
+use crate::recorded_runs::{RecordedRuns, RunKey};
+use crate::run_scheduler::{Job, OnRun, RunCount, RunEvent, SchedulerOptions, run_all};
 use crate::spending::{accountant, own_parts};
 use crate::{NotRun, prepare, tidy};
 use anyhow::Context;
-use fl_core::Certainty;
+use fl_core::privacy::Noise;
 use fl_core::settings::nearest;
+use fl_core::{Certainty, Stream};
 use fl_data::DataSpec;
 use fl_ledger::AccountantId;
 use fl_registry::{Catalogue, Document, Mistake, Mistakes, SourcePosition, Spec};
@@ -15,8 +17,9 @@ use sha2::{Digest, Sha256};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tempfile::TempDir;
 
 /// What tables and sinks say of a failed run with an accountant.
 pub(crate) const WITHHELD: &str = "with an accountant the text of an error stays at the terminal, because it may hold private values";
@@ -40,8 +43,8 @@ pub struct StudyRequest {
 
 /// A run that has been checked.
 struct CheckedRun {
-    /// Under what it is kept.
-    key: String,
+    /// Under what it is recorded and, by its first digits, kept.
+    key: RunKey,
     spec: Arc<Spec<DataSpec>>,
     /// Where it stands for the first time: table, row and seed.
     place: String,
@@ -57,6 +60,9 @@ pub struct CheckedStudy<'a> {
     tables: Vec<Table>,
     runs: BTreeMap<RunSpec, CheckedRun>,
     results: RunResults,
+    /// The runs whose results come from the file of results.
+    from_record: BTreeSet<RunSpec>,
+    record: Option<RecordedRuns>,
     cached: CachedRuns<'a>,
     /// Every table has all its rows, and no spec is overridden: what a README holds.
     as_written: bool,
@@ -102,6 +108,9 @@ impl<'a> CheckedStudy<'a> {
         for (_, run) in tables.flat_map(|t| t.runs.iter_mut().flatten().flatten()) {
             run.set.extend(request.set.iter().cloned());
         }
+        let record = file.study.results.as_deref();
+        let record = record.map(RecordedRuns::read).transpose();
+        let record = record.map_err(|error| NotRun::usage(format!("{error:#}")))?;
         let whole_tables = request.only.iter().all(|only| !only.contains('/'));
         let as_written = whole_tables && request.set.is_empty();
         Ok(Self {
@@ -110,6 +119,8 @@ impl<'a> CheckedStudy<'a> {
             name: file.study.name,
             tables: chosen.into_iter().map(|chosen| chosen.table).collect(),
             results: RunResults::new(),
+            from_record: BTreeSet::new(),
+            record,
             cached: CachedRuns::new(&request.data_dir, &request.command),
             as_written,
         })
@@ -127,7 +138,7 @@ impl<'a> CheckedStudy<'a> {
 
     /// How many different runs there are.
     pub fn count(&self) -> usize {
-        let keys: BTreeSet<&String> = self.runs.values().map(|run| &run.key).collect();
+        let keys: BTreeSet<&String> = self.runs.values().map(|run| &run.key.spec).collect();
         keys.len()
     }
 
@@ -148,14 +159,22 @@ impl<'a> CheckedStudy<'a> {
         Ok(())
     }
 
-    fn folder(&self, key: &str) -> PathBuf {
-        self.request.out.join("kept").join(key)
+    fn folder(&self, key: &RunKey) -> PathBuf {
+        self.request.out.join("kept").join(short(&key.spec))
     }
 
-    /// Reads the results of the runs that are done. `complete` also completes folders of runs whose
-    /// process was killed at the end.
+    /// Reads the results of the runs that are done: those of the file of results, and those of the
+    /// folder. `complete` also completes folders of runs whose process was killed at the end.
     pub fn find_results(&mut self, complete: bool) {
         for (run, checked) in &self.runs {
+            let record = self.record.as_ref();
+            let recorded =
+                record.and_then(|of| of.result(&checked.key, &checked.spec, &mut self.cached));
+            if let Some(result) = recorded {
+                self.results.insert(run.clone(), result);
+                self.from_record.insert(run.clone());
+                continue;
+            }
             let folder = self.folder(&checked.key);
             if !folder.join("outcome.json").exists() {
                 continue;
@@ -166,6 +185,127 @@ impl<'a> CheckedStudy<'a> {
             let result = self.cached.read(&folder, &checked.spec);
             self.results.insert(run.clone(), result);
         }
+        let Some(record) = &self.record else { return };
+        let here = record.path().display();
+        let (taken, all) = (self.recorded().len(), self.count());
+        if taken > 0 {
+            log::info!("note: {taken} of {all} results are from {here}");
+        }
+        if self.as_written {
+            let rows = self.runs.values().map(|run| (&run.place[..], &run.key));
+            record.note_outdated(&rows.collect());
+        }
+    }
+
+    /// The runs whose results come from the file of results, each once.
+    fn recorded(&self) -> BTreeMap<&str, (&RunSpec, &CheckedRun)> {
+        let all = self.from_record.iter().rev();
+        let all = all.filter_map(|run| Some((run, self.runs.get(run)?)));
+        all.map(|(run, checked)| (&checked.key.spec[..], (run, checked)))
+            .collect()
+    }
+
+    /// Whether a result comes from the file of results.
+    pub fn has_recorded(&self) -> bool {
+        !self.from_record.is_empty()
+    }
+
+    /// Draws this number of recorded results, to be done again with [`CheckedStudy::repeat`].
+    ///
+    /// # Errors
+    /// If there is no place for their folders.
+    pub fn draw_repeats(&self, number: usize, seed: u64) -> anyhow::Result<Repeats> {
+        let all: Vec<_> = self.recorded().into_values().collect();
+        let of = all.len();
+        // no run has the same noise of the system again
+        let seeded = |(_, checked): &(_, &CheckedRun)| checked.spec.noise == Noise::Seeded;
+        let all: Vec<_> = all.into_iter().filter(seeded).collect();
+        std::fs::create_dir_all(&self.request.out)
+            .with_context(|| format!("making {}", self.request.out.display()))?;
+        let folders = tempfile::Builder::new()
+            .prefix("repeated-")
+            .tempdir_in(&self.request.out)
+            .with_context(|| format!("making a folder in {}", self.request.out.display()))?;
+        let mut draws = Stream::root(seed).child("repeat", 0).draws();
+        let chosen = draws.choose(all.len(), number.min(all.len()));
+        let job = |at: usize| {
+            let (run, checked) = all[at];
+            job(run, checked, folders.path().join(short(&checked.key.spec)))
+        };
+        Ok(Repeats {
+            jobs: chosen.into_iter().map(job).collect(),
+            of,
+            with_system_noise: of - all.len(),
+            folders,
+        })
+    }
+
+    /// Does drawn runs again, and compares their digests with the recorded ones; also those of kept
+    /// runs whose results are recorded.
+    ///
+    /// # Errors
+    /// If a recorded result is gone.
+    pub fn repeat(
+        &self,
+        repeats: Repeats,
+        threads: usize,
+        stop: Arc<AtomicBool>,
+        on_run: &OnRun<'_>,
+    ) -> anyhow::Result<Repeated> {
+        let Repeats { jobs, folders, .. } = repeats;
+        let failed = run_all(&jobs, &[], self.options(threads, stop.clone(), on_run));
+        let record = self.record.as_ref().context("no file of results")?;
+        let digest = |folder: &Path| fl_sim::Outcome::of(folder).map(|outcome| outcome.digest);
+        let mut repeated = Repeated::default();
+        let differs = |checked: &CheckedRun, found: &str| {
+            let (number, line) = record.line(&checked.key)?;
+            let due = &line.record;
+            (found != due.digest).then(|| {
+                let here = record.path().display();
+                format!(
+                    "{}: digest {}; {here}:{number} has {}, of fl {} ({}), {}",
+                    checked.place,
+                    short(found),
+                    short(&due.digest),
+                    due.version,
+                    due.program,
+                    due.machine
+                )
+            })
+        };
+        for (at, job) in jobs.iter().enumerate() {
+            let Some(checked) = self.runs.get(&job.run) else {
+                continue;
+            };
+            match (failed.get(&at), digest(&job.folder)) {
+                (Some(_), _) if accounts(&checked.spec) => {
+                    repeated
+                        .different
+                        .push(format!("{} failed: {WITHHELD}", job.name));
+                }
+                (Some(why), _) => repeated
+                    .different
+                    .push(format!("{} failed: {why}", job.name)),
+                (None, Ok(found)) => {
+                    repeated.different.extend(differs(checked, &found));
+                    repeated.done += 1;
+                }
+                // stopped
+                (None, Err(_)) => {}
+            }
+        }
+        for (_, checked) in self.recorded().into_values() {
+            let folder = self.folder(&checked.key);
+            if let Ok(found) = digest(&folder) {
+                let of_kept = differs(checked, &found);
+                let named = |text| format!("{text}; the run is kept in {}", folder.display());
+                repeated.different.extend(of_kept.map(named));
+            }
+        }
+        if !repeated.different.is_empty() && repeated.done > 0 {
+            repeated.folder = Some(folders.keep());
+        }
+        Ok(repeated)
     }
 
     /// The runs without a result, in the order of the study.
@@ -176,16 +316,37 @@ impl<'a> CheckedStudy<'a> {
         open.sort_by_key(|(_, checked)| checked.at);
         // specs that come to the same are one run
         let mut seen = BTreeSet::new();
-        open.retain(|(_, checked)| seen.insert(&checked.key));
-        let job = |(run, checked): (&RunSpec, &CheckedRun)| Job {
-            run: run.clone(),
-            spec: checked.spec.clone(),
-            folder: self.folder(&checked.key),
-            name: checked.place.clone(),
-            table: checked.table.clone(),
-            at: checked.at,
+        open.retain(|(_, checked)| seen.insert(&checked.key.spec));
+        let open = open.into_iter();
+        open.map(|(run, checked)| job(run, checked, self.folder(&checked.key)))
+            .collect()
+    }
+
+    /// Whether finished runs add lines to a file of results. Those with other values do not.
+    fn records(&self) -> bool {
+        self.record.is_some() && self.request.set.is_empty()
+    }
+
+    /// Adds every finished run that is not there to the file of results.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written.
+    pub fn record_results(&mut self) -> anyhow::Result<()> {
+        let records = self.records();
+        let Some(record) = self.record.as_mut().filter(|_| records) else {
+            return Ok(());
         };
-        open.into_iter().map(job).collect()
+        let mut runs: Vec<_> = self.runs.iter().collect();
+        runs.sort_by_key(|(_, checked)| checked.at);
+        for (run, checked) in runs {
+            if record.line(&checked.key).is_some() {
+                continue;
+            }
+            if let Some(Ok(result)) = self.results.get(run) {
+                record.add(&checked.place, &checked.key, &checked.spec, result)?;
+            }
+        }
+        Ok(())
     }
 
     /// Says which data of these runs are not there, once and before the first run; and makes the
@@ -193,9 +354,9 @@ impl<'a> CheckedStudy<'a> {
     ///
     /// # Errors
     /// Names all that is missing.
-    pub fn prepare(&self, jobs: &[Job]) -> anyhow::Result<()> {
+    pub fn prepare<'j>(&self, jobs: impl Iterator<Item = &'j Job>) -> anyhow::Result<()> {
         let dir = &self.request.data_dir;
-        let missing = jobs.iter().filter_map(|job| job.spec.data.missing(dir));
+        let missing = jobs.filter_map(|job| job.spec.data.missing(dir));
         let missing: BTreeSet<String> = missing.collect();
         let missing: Vec<String> = missing.into_iter().collect();
         anyhow::ensure!(missing.is_empty(), missing.join("\n"));
@@ -203,29 +364,63 @@ impl<'a> CheckedStudy<'a> {
         std::fs::create_dir_all(&place).with_context(|| format!("making {}", place.display()))
     }
 
+    fn options<'o>(
+        &'o self,
+        threads: usize,
+        stop: Arc<AtomicBool>,
+        on_run: &'o OnRun<'o>,
+    ) -> SchedulerOptions<'o> {
+        SchedulerOptions {
+            threads,
+            data_dir: &self.request.data_dir,
+            command: &self.request.command,
+            stop,
+            on_run,
+        }
+    }
+
     /// Does these runs: small ones side by side, large ones alone. Once `stop` is set, runs stop
-    /// after their step, and their results stay unknown.
+    /// after their step, and their results stay unknown. With `record`, each run that ends adds its
+    /// line to the file of results.
     pub fn run(
         &mut self,
         mut jobs: Vec<Job>,
         threads: usize,
         stop: Arc<AtomicBool>,
+        record: bool,
         on_run: &OnRun<'_>,
     ) -> RunCount {
+        if jobs.is_empty() {
+            return RunCount { done: 0, of: 0 };
+        }
         jobs.sort_by_key(|job| (job.run.alone, job.at));
         let took = |(run, result): (&RunSpec, &Result<fl_study::RunResult, String>)| {
             let table = self.runs.get(run)?.table.clone();
             Some((table, result.as_ref().ok()?.seconds()?))
         };
         let known: Vec<(String, f64)> = self.results.iter().filter_map(took).collect();
-        let options = SchedulerOptions {
-            threads,
-            data_dir: &self.request.data_dir,
-            command: &self.request.command,
-            stop: stop.clone(),
-            on_run,
+        let recording = record && self.records();
+        let file = self.record.take_if(|_| recording);
+        let fresh = CachedRuns::new(&self.request.data_dir, &self.request.command);
+        let cached = std::mem::replace(&mut self.cached, fresh);
+        let recorder = Mutex::new((file, cached));
+        let on_end = |job: &Job, event: RunEvent<'_>| {
+            let ended = matches!(&event, RunEvent::Ended(end) if end.result.is_ok());
+            if ended && recording && job.folder.join("outcome.json").exists() {
+                let mut recorder = recorder.lock().unwrap_or_else(PoisonError::into_inner);
+                // what fails here fails again in `record_results`, which says why
+                let _ = self.record_end(job, &mut recorder);
+            }
+            on_run(job, event);
         };
-        let failed = run_all(&jobs, &known, options);
+        let failed = run_all(&jobs, &known, self.options(threads, stop.clone(), &on_end));
+        let recorder = recorder
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.cached = recorder.1;
+        if recording {
+            self.record = recorder.0;
+        }
         let done = |job: &&Job| job.folder.join("outcome.json").exists();
         let count = RunCount {
             done: jobs.iter().filter(done).count(),
@@ -252,6 +447,20 @@ impl<'a> CheckedStudy<'a> {
             self.results.insert(run.clone(), result);
         }
         count
+    }
+
+    /// Adds a run that has ended to the file of results.
+    fn record_end(
+        &self,
+        job: &Job,
+        (file, cached): &mut (Option<RecordedRuns>, CachedRuns<'_>),
+    ) -> anyhow::Result<()> {
+        let (Some(file), Some(checked)) = (file, self.runs.get(&job.run)) else {
+            return Ok(());
+        };
+        let result = cached.read(&job.folder, &checked.spec);
+        let result = result.map_err(anyhow::Error::msg)?;
+        file.add(&checked.place, &checked.key, &checked.spec, &result)
     }
 
     /// Makes the tables from the results.
@@ -291,7 +500,10 @@ impl<'a> CheckedStudy<'a> {
         let files = [".html", ".md", ".csv", "-runs.csv"].map(to);
         let all = || tables.iter().chain(&built.totals);
         let sections: Vec<_> = all().map(|made| made.section.clone()).collect();
-        let key = |run: &RunSpec| self.runs.get(run).map_or(String::new(), |r| r.key.clone());
+        let key = |run: &RunSpec| {
+            let checked = self.runs.get(run);
+            checked.map_or(String::new(), |run| short(&run.key.spec).into())
+        };
         let [html, markdown, csv, runs] = &files;
         fl_sim::write(markdown, format!("{}\n", built.text).as_bytes())?;
         fl_sim::write(html, fl_report::study(name, &sections).as_bytes())?;
@@ -326,6 +538,44 @@ impl<'a> CheckedStudy<'a> {
         }
         Ok(WrittenStudy { files, fine })
     }
+}
+
+/// Recorded results that were drawn to be done again.
+pub struct Repeats {
+    /// Their runs.
+    pub jobs: Vec<Job>,
+    /// How many results are recorded.
+    pub of: usize,
+    /// How many of them are not drawn, because their noise is the system's.
+    pub with_system_noise: usize,
+    folders: TempDir,
+}
+
+/// What came of repeated runs.
+#[derive(Default)]
+pub struct Repeated {
+    /// How many were done.
+    pub done: usize,
+    /// The runs whose results differ, or that failed: each with both digests.
+    pub different: Vec<String>,
+    /// Where the repeated runs are, if one differs.
+    pub folder: Option<PathBuf>,
+}
+
+fn job(run: &RunSpec, checked: &CheckedRun, folder: PathBuf) -> Job {
+    Job {
+        run: run.clone(),
+        spec: checked.spec.clone(),
+        folder,
+        name: checked.place.clone(),
+        table: checked.table.clone(),
+        at: checked.at,
+    }
+}
+
+/// The first digits of a digest, which name a folder.
+fn short(digest: &str) -> &str {
+    digest.get(..24).unwrap_or(digest)
 }
 
 /// Returns whether a run has an accountant.
@@ -463,10 +713,12 @@ fn checked(
                         Entry::Occupied(base) => base.into_mut(),
                         Entry::Vacant(place) => place.insert(prepare::parse(&run.base)?),
                     };
-                    match prepare::check(&base.clone().set(&run.set), catalogue) {
+                    let document = base.clone().set(&run.set);
+                    match prepare::check(&document, catalogue) {
                         Ok(Ok(spec)) => {
                             let place = format!("{}, {name}, seed {seed}", table.name);
-                            check.add(run, spec, place, &table.name)?;
+                            let asked = serde_json::to_value(document.values())?;
+                            check.add(run, spec, asked.to_string(), place, &table.name)?;
                         }
                         Ok(Err(mistakes)) => {
                             for mistake in mistakes.0 {
@@ -562,12 +814,16 @@ impl SpecCheck<'_> {
         &mut self,
         run: &RunSpec,
         spec: Spec<DataSpec>,
+        asked: String,
         place: String,
         table: &str,
     ) -> anyhow::Result<()> {
-        let digest = Sha256::digest(spec.yaml()?);
+        let sha256 = |text: String| fl_core::hex(&Sha256::digest(text));
         let checked = CheckedRun {
-            key: digest.iter().take(12).map(|b| format!("{b:02x}")).collect(),
+            key: RunKey {
+                spec: sha256(spec.yaml()?),
+                asked: sha256(asked),
+            },
             spec: Arc::new(spec),
             place,
             table: table.into(),

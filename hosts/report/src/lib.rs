@@ -25,7 +25,8 @@ pub use compare::{Comparison, compare};
 pub use export::{cell, csv, tensorboard};
 pub use page::{MOST, page, page_with};
 pub use read::{
-    Bytes, Cost, Entry, Metric, MetricDetails, Outcome, Run, Summary, Traffic, observer_of,
+    Bytes, Cost, Entry, Metric, MetricDetails, Outcome, Run, RunRecord, Summary, Traffic,
+    observer_of,
 };
 pub use study_page::{Picture, Section, Spot, study};
 pub use text::is_bound;

@@ -32,7 +32,7 @@ pub use external_clients::{ClientFactory, ExternalClients, owners};
 pub use folder::{LEDGER, ResumePoint, RunFolder};
 pub use image_grid::picture;
 pub use listener::{Listener, OnStep, Verdict, Watch};
-pub use manifest::{FileHash, Manifest, Session, processor, time};
+pub use manifest::{FileHash, Manifest, Session, machine, processor, time};
 pub use outcome::{Outcome, Summary, Traffic};
 pub use pool::{executor, workers};
 pub use receipts::{

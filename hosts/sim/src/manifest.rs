@@ -47,6 +47,9 @@ pub struct Session {
     /// The processor ([`processor`]); empty in a folder of an older fl.
     #[serde(default)]
     pub processor: String,
+    /// The machine ([`machine`]); empty in a folder of an older fl.
+    #[serde(default)]
+    pub machine: String,
     /// What a reader should know of the machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -71,6 +74,23 @@ pub fn processor() -> String {
     name
 }
 
+/// Names the model of this machine's processor and counts its cores: `AMD EPYC 7B13, 2 cores`. Where
+/// the system names no model, [`processor`] stands for it. Seconds depend on it, results do not.
+pub fn machine() -> String {
+    let about = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = about.lines().find_map(|line| {
+        let (key, model) = line.split_once(':')?;
+        let words: Vec<&str> = model.split_whitespace().take(MODEL_WORDS).collect();
+        (key.trim() == "model name" && !words.is_empty()).then(|| words.join(" "))
+    });
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let s = if cores == 1 { "" } else { "s" };
+    format!("{}, {cores} core{s}", model.unwrap_or_else(processor))
+}
+
+/// The most words of a processor's model.
+const MODEL_WORDS: usize = 12;
+
 /// Formats a time in UTC by RFC 3339; `None` before 1970 or after 9999, when the clock must be
 /// wrong.
 pub fn time(of: SystemTime) -> Option<String> {
@@ -89,6 +109,7 @@ impl Session {
             started: time(SystemTime::now()).unwrap_or_default(),
             command: command.to_vec(),
             processor: processor(),
+            machine: machine(),
             notes: Vec::new(),
         }
     }

@@ -36,8 +36,8 @@ pub fn tables_csv(tables: &[BuiltTable]) -> Result<Vec<u8>> {
 }
 
 /// Writes every run of every table, one line for each number: one CSV. `guarantee` is the one that
-/// an epsilon is a part of, or says why there is none. `key` returns the digest that a run is stored
-/// under.
+/// an epsilon is a part of, or says why there is none; `made by` names the program and the machine.
+/// `key` returns the digest that a run is stored under.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -58,6 +58,7 @@ pub fn runs_csv(
         "value",
         "error",
         "guarantee",
+        "made by",
     ])?;
     for table in tables {
         for (row, of_row) in table.rows.iter().zip(&table.runs) {
@@ -68,11 +69,15 @@ pub fn runs_csv(
                     let begin = [&names[0][..], &names[1], &names[2], &seed, &key];
                     match answers.get(run) {
                         None => {}
-                        Some(Err(error)) => out
-                            .write_record([&begin[..], &["", "", "", &cell(error), ""]].concat())?,
+                        Some(Err(error)) => out.write_record(
+                            [&begin[..], &["", "", "", &cell(error), "", ""]].concat(),
+                        )?,
                         Some(Ok(measured)) => {
+                            let made_by = measured.run().made_by();
                             for (name, value, guarantee) in measured.lines() {
-                                let of = [measured.digest(), &cell(&name), &value, "", &guarantee];
+                                let name = cell(&name);
+                                let of =
+                                    [measured.digest(), &name, &value, "", &guarantee, &made_by];
                                 out.write_record([&begin[..], &of].concat())?;
                             }
                         }

@@ -179,6 +179,7 @@ impl OneTable<'_> {
         all.scale = raw.scale.or(defaults.scale);
         all.digits = raw.digits.or(defaults.digits);
         all.against = raw.against.clone().or(defaults.against.clone());
+        all.hours = raw.hours.or(defaults.hours);
         all.alone = raw.alone.or(defaults.alone);
         all.into = raw.into.clone().or(defaults.into.clone());
         let first = |own: &[RawColumn], other: &[RawColumn]| match own.is_empty() {
@@ -230,8 +231,9 @@ impl OneTable<'_> {
             kept.push(fine);
         }
         let runs = self.runs(&all, &rows);
-        let item = |raw: &RawItem, grid: &[Position]| Item {
+        let item = |raw: &RawItem, hours: Option<f64>, grid: &[Position]| Item {
             grid: grid.to_vec(),
+            hours: raw.hours.or(hours),
             name: raw.name.clone(),
             published: raw
                 .published
@@ -247,7 +249,7 @@ impl OneTable<'_> {
         };
         let items: Vec<Item> = rows
             .iter()
-            .map(|row| item(&row.item, &row.places))
+            .map(|row| item(&row.item, all.hours, &row.places))
             .collect();
         let mut pictures = Vec::new();
         for (nth, plot) in plots(&all, &items).into_iter().enumerate() {
@@ -266,7 +268,7 @@ impl OneTable<'_> {
             name: self.name.into(),
             plots: pictures,
             rows: items,
-            across: across(raw).iter().map(|raw| item(raw, &[])).collect(),
+            across: across(raw).iter().map(|raw| item(raw, None, &[])).collect(),
             lead,
             columns: kept.pop().unwrap_or_default(),
             against,

@@ -9,6 +9,9 @@ fl_core::settings! {
     pub struct File {
         /// Names the files that are written: letters, digits, `-`, `_` and `.`.
         name: String;
+        /// The file of results that last, relative to the study's file: `NAME.results.jsonl`. Each
+        /// finished run adds a line. Commit it; several studies may share it.
+        results: Option<String> = None;
         /// Settings of every table that does not have its own.
         defaults: RawTable = fl_core::settings::defaults();
         /// The tables.
@@ -56,6 +59,9 @@ fl_core::settings! {
         published: Mapping = Mapping::new();
         /// Published numbers without a deviation that differ by no more count as equal. Default: 0.
         published_spread: Option<f64> = None, in 0.0..;
+        /// The expected hours of a run on an idle core. The table may then stand in its README while
+        /// runs are missing: their cells say `open`.
+        hours: Option<f64> = None, in 0.0..;
         /// Run these large runs one after the other, each with all threads.
         alone: Option<bool> = None;
         /// The README that contains the table between marks, relative to the study's file.
@@ -86,6 +92,8 @@ fl_core::settings! {
         seeds: Option<Seeds> = None;
         /// Values by path.
         set: Mapping = Mapping::new();
+        /// The expected hours of a run.
+        hours: Option<f64> = None, in 0.0..;
         /// Its published result.
         published: Option<Scalar> = None;
         /// Texts for columns of text, by name.
@@ -101,6 +109,7 @@ impl RawItem {
             base: None,
             seeds: None,
             set: Mapping::new(),
+            hours: None,
             published: None,
             text: Mapping::new(),
         }

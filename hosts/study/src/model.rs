@@ -20,6 +20,8 @@ pub struct RunSpec {
 pub struct Item {
     /// Its name.
     pub name: String,
+    /// The expected hours of a run, if it may be open.
+    pub hours: Option<f64>,
     /// The published result.
     pub published: Option<String>,
     /// The values of text columns.
@@ -96,6 +98,8 @@ impl Table {
 pub struct Study {
     /// Prefix of its files.
     pub name: String,
+    /// The file of results that last.
+    pub results: Option<PathBuf>,
     /// Its tables.
     pub tables: Vec<Table>,
 }

@@ -1,11 +1,12 @@
 //! [`RunResult`]: the results of a run, by name.
 
 use crate::model::RunSpec;
+use anyhow::Context;
 use fl_core::Result;
 use fl_core::privacy::Observer;
-use fl_report::{Cost, Metric, Run, observer_of};
+use fl_report::{Cost, Metric, Run, RunRecord, observer_of};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The numbers besides measurements that a table of runs shows.
 pub const COSTS: [&str; 7] = [
@@ -31,6 +32,8 @@ pub fn cost_of(name: &str, accounts: bool) -> Option<bool> {
 #[derive(Clone, Debug)]
 pub struct RunResult {
     run: Run,
+    /// Why another program may come to other numbers, if it may.
+    pub(crate) older: Option<String>,
 }
 
 impl RunResult {
@@ -43,7 +46,30 @@ impl RunResult {
         if let Some(notice) = run.notices.first() {
             anyhow::bail!("{}: {notice}", folder.display());
         }
-        Ok(Self { run })
+        Ok(Self { run, older: None })
+    }
+
+    /// Takes the results from the record of a run with this resolved spec. `place` says where the
+    /// record stands, and `older` why the present program may come to other numbers.
+    ///
+    /// # Errors
+    /// If the spec is no YAML.
+    pub fn recorded(
+        record: RunRecord,
+        spec: String,
+        place: PathBuf,
+        older: Option<String>,
+    ) -> Result<Self> {
+        let run = record.run(spec, place)?;
+        Ok(Self { run, older })
+    }
+
+    /// Returns the record of the run.
+    ///
+    /// # Errors
+    /// If the run is not done.
+    pub fn record(&self) -> Result<RunRecord> {
+        RunRecord::of(&self.run).context("the run is not done")
     }
 
     /// Returns the number called `name`, the last one or that of a round. Besides measurements

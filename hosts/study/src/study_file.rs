@@ -83,6 +83,11 @@ impl StudyFile {
             false => Vec::new(),
         };
         let tables = tables(&raw, folder, &places, &mut wrong);
+        let results = raw.results.as_ref();
+        if results.is_some_and(|file| !file.ends_with(".jsonl")) {
+            let text = "must end in `.jsonl`, as `NAME.results.jsonl`".to_string();
+            wrong.push((vec![key("results")], text));
+        }
         // what follows from a value that was left out; a table looks at its own
         let follows = |path: &[Step]| {
             let table = path.len() == 2;
@@ -93,6 +98,7 @@ impl StudyFile {
         Ok(Self {
             study: Study {
                 name: raw.name.clone(),
+                results: results.map(|file| folder.join(file)),
                 tables,
             },
             mistakes,

@@ -73,7 +73,11 @@ pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
         markdown += &line(cells.clone());
         rows.push(cells);
     }
-    let (failed, missing) = maker.lacking();
+    let Lacking {
+        failed,
+        missing,
+        open,
+    } = maker.lacking();
     let mut notes: Vec<String> = failed
         .iter()
         .map(|text| format!("Failed: {}", text.replace('\n', " ")))
@@ -82,11 +86,21 @@ pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
         let runs = if missing == 1 { "run has" } else { "runs have" };
         notes.push(format!("{missing} {runs} not been run."));
     }
+    if !open.is_empty() {
+        let runs = if open.len() == 1 {
+            "run is"
+        } else {
+            "runs are"
+        };
+        let hours = hours(open.iter().sum());
+        notes.push(format!("{} {runs} open: about {hours}.", open.len()));
+    }
     let wrong = maker.wrong();
     let wholly = failed.is_empty() && missing == 0 && wrong.is_empty();
     notes.extend(wrong);
     notes.extend(maker.caveats());
     notes.extend(maker.data_notes());
+    notes.extend(maker.older());
     for note in &notes {
         markdown += &format!("\n* {}", unmarked(note));
     }
@@ -102,6 +116,24 @@ pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
         },
         csv,
     }
+}
+
+/// The runs of a table that have no result.
+struct Lacking {
+    /// Those that failed, each with the reason.
+    failed: Vec<String>,
+    /// The number of the others that must be run before the table stands in a README.
+    missing: usize,
+    /// The expected hours of those that may be open.
+    open: Vec<f64>,
+}
+
+/// Formats `0.5 h`.
+fn hours(hours: f64) -> String {
+    let digits = usize::from(hours < 9.95);
+    let unit = if digits == 1 { 10.0 } else { 1.0 };
+    let text = format!("{:.digits$}", (hours.max(0.1) * unit).round() / unit);
+    format!("{} h", text.strip_suffix(".0").unwrap_or(&text))
 }
 
 struct TableBuilder<'a> {
@@ -244,6 +276,23 @@ impl TableBuilder<'_> {
         rows.into_iter().map(named).collect()
     }
 
+    /// Returns why the present program may come to other numbers, with the rows that it concerns.
+    fn older(&self) -> Vec<String> {
+        let mut rows: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (row, runs) in self.table.rows.iter().zip(&self.table.runs) {
+            let done = runs.iter().flatten();
+            let done = done.filter_map(|(_, run)| self.answers.get(run)?.as_ref().ok());
+            for why in done.filter_map(|run| run.older.as_deref()) {
+                rows.entry(why).or_default().insert(&row.name);
+            }
+        }
+        let said = |(why, rows): (&str, BTreeSet<&str>)| {
+            let rows = Vec::from_iter(rows).join(", ");
+            format!("Results of {rows} are {why}.")
+        };
+        rows.into_iter().map(said).collect()
+    }
+
     /// Returns mistakes of the study's own text: a measure that no run has, and `lead` columns
     /// whose values differ.
     fn wrong(&self) -> Vec<String> {
@@ -264,7 +313,8 @@ impl TableBuilder<'_> {
         let plotted = self.table.plots.iter().map(|plot| (&plot.names, None));
         let mut wrong = Vec::new();
         for (names, round) in asked.chain(plotted) {
-            if !cells().any(|(row, at)| !self.values(row, at, names, round).is_empty()) {
+            let open = !self.lacking().open.is_empty();
+            if !open && !cells().any(|(row, at)| !self.values(row, at, names, round).is_empty()) {
                 let known: Vec<String> = one.all().into_iter().map(|(name, _)| name).collect();
                 let at = round.map_or(String::new(), |round| format!(" in round {round}"));
                 wrong.push(format!(
@@ -365,7 +415,12 @@ impl TableBuilder<'_> {
         let Some(sample) = self.sample(row, across, &column.what) else {
             return match (done, failed) {
                 (0, true) => "failed".into(),
-                (0, false) => "–".into(),
+                (0, false) => match self.hours(row, across) {
+                    Some(one) if self.is_first_measured(column) => {
+                        format!("open, {}", hours(one * runs.len() as f64))
+                    }
+                    _ => "–".into(),
+                },
                 _ => String::new(),
             };
         };
@@ -395,11 +450,27 @@ impl TableBuilder<'_> {
         format!("{}{same}", signed(apart, ours.digits.max(theirs.digits)))
     }
 
-    /// Describes the failed runs, and counts those that have not been executed.
-    fn lacking(&self) -> (Vec<String>, usize) {
-        let (mut failed, mut missing) = (Vec::new(), 0);
-        for (row, of_row) in self.table.rows.iter().zip(&self.table.runs) {
-            for (across, runs) in self.table.across.iter().zip(of_row) {
+    /// Returns the expected hours of a run, if it may be open.
+    fn hours(&self, row: usize, across: usize) -> Option<f64> {
+        let of_row = self.table.rows[row].hours;
+        self.table.across[across].hours.or(of_row)
+    }
+
+    /// Returns whether a row without results says in this column that it is open.
+    fn is_first_measured(&self, column: &Column) -> bool {
+        let measured = |what: &ColumnKind| match what {
+            ColumnKind::RunResult { show, .. } => *show != Show::Minus,
+            _ => false,
+        };
+        let first = self.table.columns.iter().find(|c| measured(&c.what));
+        first.is_some_and(|first| std::ptr::eq(first, column))
+    }
+
+    /// Lists the runs without a result.
+    fn lacking(&self) -> Lacking {
+        let (mut failed, mut missing, mut open) = (Vec::new(), 0, Vec::new());
+        for (nth, (row, of_row)) in self.table.rows.iter().zip(&self.table.runs).enumerate() {
+            for (at, (across, runs)) in self.table.across.iter().zip(of_row).enumerate() {
                 for (seed, run) in runs {
                     let column = if across.name.is_empty() {
                         String::new()
@@ -410,13 +481,20 @@ impl TableBuilder<'_> {
                         Some(Err(why)) => {
                             failed.push(format!("{}{column}, seed {seed}: {why}", row.name))
                         }
-                        None => missing += 1,
+                        None => match self.hours(nth, at) {
+                            Some(hours) => open.push(hours),
+                            None => missing += 1,
+                        },
                         Some(Ok(_)) => {}
                     }
                 }
             }
         }
-        (failed, missing)
+        Lacking {
+            failed,
+            missing,
+            open,
+        }
     }
 
     fn csv(&self, row: usize, across: usize, column: &Column) -> Option<CsvLine> {

@@ -21,12 +21,16 @@ struct Group<'a> {
 }
 
 /// Groups runs by the rows that they learnt from. Two runs with one file in common are in one
-/// group: a total of too many releases is still a bound.
+/// group, and so are all runs on a user's files if one is a record without hashes: a total of too
+/// many releases is still a bound.
 fn groups<'a>(runs: impl Iterator<Item = (String, &'a Run)>) -> Vec<Group<'a>> {
+    let runs: Vec<_> = runs.collect();
+    let unknown = runs.iter().any(|(_, run)| run.data() == ["files"]);
     let mut groups: Vec<Group<'_>> = Vec::new();
     for (name, run) in runs {
+        let files = (unknown && run.set() == "files").then(|| "files".to_string());
         let mut one = Group {
-            data: run.data().into_iter().collect(),
+            data: run.data().into_iter().chain(files).collect(),
             runs: vec![(name, run)],
         };
         let (same, others): (Vec<_>, Vec<_>) = groups

@@ -137,8 +137,8 @@ fn cells_are_what_the_seeds_say() {
     let csv = runs_csv(&study.tables, &answers, &|_| "key".into()).unwrap();
     let csv = String::from_utf8(csv).unwrap();
     assert!(
-        csv.contains("t,better,,2,key,d,accuracy,0.85,,\n")
-            && csv.contains("t,broken,,3,key,,,,\"seed 3\nis odd\",\n"),
+        csv.contains("t,better,,2,key,d,accuracy,0.85,,,\n")
+            && csv.contains("t,broken,,3,key,,,,\"seed 3\nis odd\",,\n"),
         "{csv}"
     );
 

@@ -44,6 +44,7 @@ mod specs;
 mod state;
 mod stop_when;
 mod study;
+mod study_results;
 mod try_part;
 mod verify;
 mod voting;

@@ -2,9 +2,7 @@
 //! after a stop.
 
 use crate::common::{fails, fl, json, out, quick, root, shorter, specs, whole};
-use serde_json::Value;
-use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -315,5 +313,57 @@ fn nothing_is_overwritten() {
             .status
             .code()
             == Some(1)
+    );
+}
+
+/// Every `use` of a spec, at any depth.
+fn uses(value: &serde_yaml::Value, found: &mut BTreeSet<String>) {
+    match value {
+        serde_yaml::Value::Mapping(map) => {
+            for (key, value) in map {
+                match (key.as_str(), value.as_str()) {
+                    (Some("use"), Some(part)) => _ = found.insert(part.into()),
+                    _ => uses(value, found),
+                }
+            }
+        }
+        serde_yaml::Value::Sequence(all) => all.iter().for_each(|value| uses(value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn exact_quick_digests_are_the_committed_ones() {
+    let path = root().join("specs/quick/digests.txt");
+    let mut now = "# The digest, protocol, parts and data set of each quick spec. Studies tell by them whether\n# another program made a result. FL_UPDATE=1 cargo test -p fl-cli --test program quick_digests\n".to_string();
+    for spec in specs("quick") {
+        let dir = tempfile::tempdir().unwrap();
+        let digest = run(dir.path(), &spec.display().to_string(), "run", &[]);
+        let resolved = fs::read_to_string(dir.path().join("run/spec.yaml")).unwrap();
+        let resolved: serde_yaml::Value = serde_yaml::from_str(&resolved).unwrap();
+        let protocol = resolved["protocol"]["use"].as_str().unwrap();
+        let mut parts = BTreeSet::new();
+        uses(&resolved, &mut parts);
+        parts.remove(protocol);
+        let set = &resolved["data"]["set"];
+        let set = set
+            .as_str()
+            .or_else(|| set.as_mapping()?.keys().next()?.as_str());
+        parts.extend(set.map(String::from));
+        let parts = Vec::from_iter(parts).join(" ");
+        let name = spec.file_stem().unwrap().to_str().unwrap();
+        now += &format!("{name} {digest} {protocol} {parts}\n");
+    }
+    if std::env::var_os("FL_UPDATE").is_some() {
+        fs::write(&path, &now).unwrap();
+    }
+    let held = fs::read_to_string(&path).unwrap();
+    let other = now
+        .lines()
+        .zip(held.lines())
+        .find(|(now, held)| now != held);
+    assert!(
+        now == held,
+        "the first of other digests: {other:?}; is that meant? CONTRIBUTING.md (Digests) says what to do"
     );
 }

@@ -5,12 +5,14 @@ mod journal;
 mod metrics;
 mod origin;
 mod outcome;
+mod record;
 
 pub use journal::{Bytes, Cost, Entry};
 pub use metrics::{Metric, MetricDetails};
 pub(crate) use origin::Origin;
 pub(crate) use outcome::UNFINISHED;
 pub use outcome::{Outcome, Summary, Traffic, observer_of};
+pub use record::RunRecord;
 
 use crate::files::{all_regular, lines, pictures, whole};
 use crate::text;
@@ -21,7 +23,7 @@ use fl_core::privacy::Observer;
 use fl_core::regular_file::read_text;
 use journal::{journal, journalled};
 use metrics::{METRICS, measurements};
-use origin::{program, sha256};
+use origin::{FileHash, program, sha256};
 use serde_yaml::Value;
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::io::ErrorKind;
@@ -109,7 +111,7 @@ impl Run {
             all
         });
         let mut origin: Origin = whole(path, "run.json", &mut notices).unwrap_or_default();
-        origin.program = program(path).unwrap_or_default();
+        origin.program = program(path, !origin.resumed.is_empty());
         let summary: Option<Summary> = match path.join("outcome.json").exists() {
             true => whole(path, "outcome.json", &mut notices),
             false => {
@@ -205,13 +207,17 @@ impl Run {
 
     /// Returns identifiers of the rows that it learnt from: the SHA-256 of every data file and of
     /// the decoded rows in any order, or the set and the seed of generated rows. Runs with an
-    /// identifier in common may have learnt from the same rows.
+    /// identifier in common may have learnt from the same rows. All records without hashes of a
+    /// user's own files have one identifier.
     pub fn data(&self) -> Vec<String> {
         if !self.origin.data.is_empty() {
             let files = self.origin.data.iter().map(|f| &f.sha256);
             return files.chain(&self.origin.rows).cloned().collect();
         }
-        vec![format!("{}, seed {}", self.set(), self.seed())]
+        match self.set() {
+            "files" => vec!["files".into()],
+            set => vec![format!("{set}, seed {}", self.seed())],
+        }
     }
 
     /// Returns identifiers of the sources of its clients' rows, and of its public and test rows: the
@@ -232,8 +238,19 @@ impl Run {
             });
             let files: Vec<&Path> = files.filter_map(|f| f.as_str().map(Path::new)).collect();
             let read = self.origin.data.iter();
-            let read = read.filter(|f| files.iter().any(|end| Path::new(&f.path).ends_with(end)));
+            // a record has only the names of files
+            let is_named = |f: &&FileHash| {
+                let path = Path::new(&f.path);
+                files
+                    .iter()
+                    .any(|end| path.ends_with(end) || end.ends_with(path))
+            };
+            let read = read.filter(is_named);
             let mut all: BTreeSet<&str> = read.map(|f| &*f.sha256).collect();
+            if self.origin.data.is_empty() {
+                // a record without hashes
+                all.extend(files.iter().filter_map(|f| f.file_name()?.to_str()));
+            }
             all.extend(named);
             all
         };

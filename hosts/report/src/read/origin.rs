@@ -1,7 +1,7 @@
 //! What made a run: its version, processor, files and program.
 
 use fl_core::regular_file::{MOST_TEXT, RegularLines};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
@@ -14,11 +14,12 @@ pub(crate) struct Origin {
     pub spec_sha256: String,
     pub command: Vec<String>,
     pub processor: String,
+    pub machine: String,
     pub libraries: Vec<FileHash>,
     pub data: Vec<FileHash>,
     pub rows: Option<String>,
     pub resumed: Vec<ProcessSpan>,
-    /// SHA-256 of the program, from the receipts.
+    /// The first digits of the SHA-256 of each program, from the receipts.
     #[serde(skip)]
     pub program: String,
 }
@@ -29,6 +30,7 @@ pub(crate) struct Origin {
 pub(crate) struct ProcessSpan {
     pub version: String,
     pub processor: String,
+    pub machine: String,
 }
 
 impl Origin {
@@ -42,19 +44,29 @@ impl Origin {
                 all => sha256(&all.join(" ")).chars().take(12).collect(),
             }
         };
-        let each = |first: &String, of: fn(&ProcessSpan) -> &String| {
-            let mut all: Vec<&str> = vec![first];
-            all.extend(self.resumed.iter().map(|worked| &of(worked)[..]));
-            all.dedup();
-            all.join(", then ")
-        };
         [
             ("set of data files", hashes(&self.data)),
             ("set of libraries", hashes(&self.libraries)),
-            ("version of fl", each(&self.version, |w| &w.version)),
-            ("processor", each(&self.processor, |w| &w.processor)),
+            ("version of fl", self.each(&self.version, |w| &w.version)),
+            ("processor", self.each(&self.processor, |w| &w.processor)),
             ("program", self.program.clone()),
         ]
+    }
+
+    /// Joins what each process that worked on the run says.
+    fn each(&self, first: &str, of: fn(&ProcessSpan) -> &String) -> String {
+        let mut all: Vec<&str> = vec![first];
+        all.extend(self.resumed.iter().map(|worked| &of(worked)[..]));
+        all.dedup();
+        all.join(", then ")
+    }
+
+    /// Returns model and cores of the processor; in a folder of an older fl its family.
+    pub fn machine(&self) -> String {
+        match self.machine.is_empty() {
+            true => self.fact("processor"),
+            false => self.each(&self.machine, |w| &w.machine),
+        }
     }
 
     /// Returns one of [`Origin::facts`].
@@ -64,17 +76,30 @@ impl Origin {
     }
 }
 
-/// Returns the first digits of the hash of the program that made a run, if its receipts have it.
-pub(super) fn program(folder: &Path) -> Option<String> {
-    let mut lines = RegularLines::open(&folder.join("receipts.jsonl"), MOST_TEXT).ok()?;
-    let line = lines.next_line().ok()??;
-    let record: serde_json::Value = serde_json::from_slice(line.get(65..)?).ok()?;
-    let hash = record["session"]["program"]["sha256"].as_str()?;
-    Some(hash.get(..12)?.into())
+/// Returns the first digits of the hash of the program that made a run, if its receipts have it; of
+/// each, if several processes worked on it.
+pub(super) fn program(folder: &Path, resumed: bool) -> String {
+    let Ok(mut lines) = RegularLines::open(&folder.join("receipts.jsonl"), MOST_TEXT) else {
+        return String::new();
+    };
+    let mut all: Vec<String> = Vec::new();
+    while let Ok(Some(line)) = lines.next_line() {
+        let json = line.get(65..).unwrap_or_default();
+        if json.windows(9).any(|word| word == b"\"program\"") {
+            let record: serde_json::Value = serde_json::from_slice(json).unwrap_or_default();
+            let hash = record["session"]["program"]["sha256"].as_str();
+            all.extend(hash.and_then(|hash| Some(hash.get(..12)?.to_string())));
+        }
+        if !resumed {
+            break;
+        }
+    }
+    all.dedup();
+    all.join(", then ")
 }
 
 /// A file and the hash of its content.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct FileHash {
     pub path: String,

@@ -2,7 +2,7 @@
 
 use fl_core::ClientId;
 use fl_core::privacy::{Observer, Protection};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// `outcome.json` of a run that is done.
@@ -42,7 +42,7 @@ pub struct Outcome {
 }
 
 /// Bytes that crossed in a whole run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Traffic {
     /// From clients, envelopes included.
