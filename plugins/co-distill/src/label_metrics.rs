@@ -4,57 +4,53 @@ use fl_core::message::SoftLabels;
 use fl_core::prelude::*;
 use ndarray::ArrayView1;
 
-/// The harm that labels do, in the terms of Selective-FD's Theorem 2. A label of a sample of class
-/// `y` is *misleading* if another class is more probable than `y`, and *ambiguous* if `y` is the
-/// most probable class, with at most half of the probability. Its loss is `1 - p(y)`.
+/// How far labels are from the true classes, in the terms of Selective-FD's Theorem 2. A label of a
+/// sample of class `y` is wrong if its most probable class is not `y`. Its distance is the l1 distance
+/// to the one-hot label of `y`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Harm {
-    /// Share of misleading labels.
-    misleading: f64,
-    /// Share of ambiguous labels.
-    ambiguous: f64,
-    /// Mean loss of the misleading labels, 0 without any.
-    misleading_loss: f64,
-    /// Mean loss of the ambiguous labels, 0 without any.
-    ambiguous_loss: f64,
+struct LabelErrors {
+    /// Share of wrong labels; `p2` of the theorem is the rest.
+    p1: f64,
+    /// Mean over all labels of the distance of those that are wrong.
+    p1_l1: f64,
+    /// Mean over all labels of the distance of those that are right.
+    p2_l1: f64,
 }
 
-impl Harm {
-    /// Returns the harm of labels, one row for each sample, whose true classes are `truth`.
+impl LabelErrors {
+    /// Returns the errors of labels, one row for each sample, whose true classes are `truth`.
     fn of<'a>(labels: impl Iterator<Item = ArrayView1<'a, f32>>, truth: &[u32]) -> Self {
-        let (mut harm, mut all) = (Self::default(), 0.0);
+        let (mut errors, mut all) = (Self::default(), 0.0);
         for (row, class) in labels.zip(truth) {
-            let right = f64::from(row[*class as usize]);
-            // a tie misleads only if the lowest of the most probable classes is another one
-            let said = fl_core::metrics::argmax(row) as u32;
+            let wanted = |at: usize| if at == *class as usize { 1.0 } else { 0.0 };
+            let terms = row.iter().enumerate();
+            let distance: f64 = terms
+                .map(|(at, p)| (wanted(at) - f64::from(*p)).abs())
+                .sum();
             all += 1.0;
-            if said != *class {
-                harm.misleading += 1.0;
-                harm.misleading_loss += 1.0 - right;
-            } else if right <= 0.5 {
-                harm.ambiguous += 1.0;
-                harm.ambiguous_loss += 1.0 - right;
+            // a tie is wrong only if the lowest of the most probable classes is another one
+            if fl_core::metrics::argmax(row) as u32 != *class {
+                errors.p1 += 1.0;
+                errors.p1_l1 += distance;
+            } else {
+                errors.p2_l1 += distance;
             }
         }
-        harm.misleading_loss /= f64::max(harm.misleading, 1.0);
-        harm.ambiguous_loss /= f64::max(harm.ambiguous, 1.0);
-        harm.misleading /= f64::max(all, 1.0);
-        harm.ambiguous /= f64::max(all, 1.0);
-        harm
+        let all = f64::max(all, 1.0);
+        Self {
+            p1: errors.p1 / all,
+            p1_l1: errors.p1_l1 / all,
+            p2_l1: errors.p2_l1 / all,
+        }
     }
 }
 
 /// The names of what [`judge`] records of labels.
-const HARMS: [&str; 4] = [
-    "misleading",
-    "ambiguous",
-    "misleading-loss",
-    "ambiguous-loss",
-];
+const ERRORS: [&str; 3] = ["p1", "p1-l1", "p2-l1"];
 
 /// Returns what [`judge`] records for labels called `name`.
-pub(crate) fn measures(name: &str) -> [Measurement; 4] {
-    HARMS.map(|harm| Measurement::number(format!("{name}.{harm}")))
+pub(crate) fn measures(name: &str) -> [Measurement; 3] {
+    ERRORS.map(|error| Measurement::number(format!("{name}.{error}")))
 }
 
 /// Returns the class of each public sample.
@@ -69,8 +65,8 @@ pub(crate) fn truth(fed: &Server<'_>) -> Result<Vec<u32>> {
     })
 }
 
-/// Records the harm of labels in this round as `NAME.misleading`, `NAME.ambiguous`,
-/// `NAME.misleading-loss` and `NAME.ambiguous-loss`; nothing without any label.
+/// Records the errors of labels in this round as `NAME.p1`, `NAME.p1-l1` and `NAME.p2-l1`; nothing
+/// without any label.
 ///
 /// # Errors
 /// If the classes of the public samples are not known.
@@ -85,14 +81,9 @@ pub(crate) fn judge(
         return Ok(());
     }
     let truth: Vec<u32> = labels.rows.iter().map(|id| truth[*id as usize]).collect();
-    let harm = Harm::of(labels.values.rows().into_iter(), &truth);
-    let values = [
-        harm.misleading,
-        harm.ambiguous,
-        harm.misleading_loss,
-        harm.ambiguous_loss,
-    ];
-    for (what, value) in HARMS.into_iter().zip(values) {
+    let errors = LabelErrors::of(labels.values.rows().into_iter(), &truth);
+    let values = [errors.p1, errors.p1_l1, errors.p2_l1];
+    for (what, value) in ERRORS.into_iter().zip(values) {
         fed.record(round, &format!("{name}.{what}"), value)?;
     }
     Ok(())
@@ -104,22 +95,20 @@ mod tests {
     use ndarray::arr2;
 
     #[test]
-    fn exact_harm_by_hand() {
+    fn exact_label_errors_by_hand() {
         let labels = arr2(&[
-            [0.75, 0.25, 0.0], // right and clear
-            [0.5, 0.25, 0.25], // right and ambiguous: loss 0.5
-            [0.25, 0.5, 0.25], // misleading: loss 0.75
-            [0.0, 1.0, 0.0],   // misleading: loss 1
-            [0.5, 0.5, 0.0],   // a tie that the right class wins: ambiguous, loss 0.5
+            [0.75, 0.25, 0.0], // right: 0.25 + 0.25
+            [0.5, 0.25, 0.25], // right: 0.5 + 0.5
+            [0.25, 0.5, 0.25], // wrong: 0.75 + 0.75
+            [0.0, 1.0, 0.0],   // wrong: 1 + 1
+            [0.5, 0.5, 0.0],   // a tie that the right class wins: 0.5 + 0.5
         ]);
-        let harm = |truth: &[u32]| Harm::of(labels.rows().into_iter(), truth);
-        let by_hand = Harm {
-            misleading: 0.4,
-            ambiguous: 0.4,
-            misleading_loss: 0.875,
-            ambiguous_loss: 0.5,
-        };
-        assert_eq!(harm(&[0; 5]), by_hand);
-        assert_eq!(harm(&[]), Harm::default());
+        let errors = |n: usize| LabelErrors::of(labels.rows().into_iter().take(n), &[0; 5]);
+        let of = |p1, p1_l1, p2_l1| LabelErrors { p1, p1_l1, p2_l1 };
+        assert_eq!(errors(0), LabelErrors::default());
+        assert_eq!(errors(1), of(0.0, 0.0, 0.5));
+        // the sum is Eq. 20's mean distance, 2 (1 - p(y)) for probabilities
+        assert_eq!(errors(4), of(0.5, 3.5 / 4.0, 1.5 / 4.0));
+        assert_eq!(errors(5), of(0.4, 0.7, 0.5));
     }
 }

@@ -128,8 +128,9 @@ settings! {
         /// Draw a new private sample in every round; the costs add up. Only if `parts.sampling`
         /// is filled.
         resample: bool = false;
-        /// Measure how many of the ensemble's labels are misleading or ambiguous, by the true
-        /// classes of the public samples: `ensemble.misleading`, `taught.misleading` and the like.
+        /// Measure how far the ensemble's labels are from the true classes of the public samples
+        /// (Selective-FD's Theorem 2): `ensemble.p1`, `ensemble.p1-l1`, `ensemble.p2-l1`, and the
+        /// same of the labels that are `taught`.
         judge_labels: bool = false;
     }
 }

@@ -577,7 +577,7 @@ fn attackers_mislead_the_ensemble_and_only_attacks_on_its_labels_fit() {
             !attack.is_empty(),
             "{report}"
         );
-        answer["metrics"]["taught.misleading"].as_f64().unwrap()
+        answer["metrics"]["taught.p1"].as_f64().unwrap()
     };
     for (labels, ensemble, flip) in [
         ("soft", "{ use: mean-labels }", "soft-label-flip"),
