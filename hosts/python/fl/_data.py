@@ -89,7 +89,24 @@ class Written:
 # ---- one source of rows
 
 
+_TRAIN, _OTHERS = re.compile(r"train.*", re.I), re.compile(r"(test|val|valid|validation|dev|eval|evaluation|holdout|unsupervised)([_-].*|\d*)", re.I)
+
+
+def _refuse_splits(source, where: str):
+    """Splits of a data set are no clients: one would train on the rows that the others are tested with."""
+    if not isinstance(source, Mapping):
+        return
+    names, hugging_face = [str(name) for name in source], hasattr(source, "column_names")
+    others = [name for name in names if _OTHERS.fullmatch(name)]
+    trains = [name for name in names if _TRAIN.fullmatch(name)]
+    if hugging_face or others and len(others) + len(trains) == len(names):
+        more = "; if they are clients, give `dict(..)` of it" if hugging_face and not others else ""
+        one = (trains or names or ["train"])[0]
+        raise _wrong(where, f"it has the splits {', '.join(names) or 'of no name'}; give one of them, such as `data[{one!r}]`{more}")
+
+
 def _rows(source, where: str, options: _Options) -> _Arrays | _Table:
+    _refuse_splits(source, where)
     if hasattr(source, "tocsr"):
         raise _wrong(where, "sparse matrices are not read; give `matrix.toarray()`, or a file of libsvm")
     if isinstance(source, tuple):
@@ -256,8 +273,6 @@ def _labelled_frame(frame, labels, where: str, options: _Options) -> _Table:
 
 
 def _hugging_face(data, where: str, options: _Options) -> _Arrays | _Table:
-    if isinstance(data.column_names, Mapping):
-        raise _wrong(where, f"it has the splits {', '.join(data.column_names)}; give one of them, such as `data[{[*data.column_names][0]!r}]`")
     names, features = [*data.column_names], data.features
     kinds = {name: type(feature).__name__ for name, feature in features.items()}
     label = options.label
@@ -299,6 +314,7 @@ def _hugging_face(data, where: str, options: _Options) -> _Arrays | _Table:
 
 def _clients(source) -> list[tuple[str, Any]] | None:
     """Rows for each client by name; `None`: all rows are one whole."""
+    _refuse_splits(source, "train")
     if isinstance(source, Mapping):
         return [(str(name), rows) for name, rows in source.items()]
     if isinstance(source, list):

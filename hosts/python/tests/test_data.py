@@ -123,6 +123,30 @@ def test_exact_hugging_face_data_sets_and_partitioners_of_flwr_datasets():
     assert run({"train": table, "holdout": 0.2}, {**SPEC, "data": {"clients": 2}}).metrics["accuracy"] >= 0
 
 
+@pytest.mark.parametrize("names", [("train", "test"), ("Train", "validation_matched", "test"), ("train", "val"), ("train_1", "dev")])
+def test_splits_of_a_data_set_are_no_clients(names):
+    splits = {name: rows(20, at) for at, name in enumerate(names)}
+    for data in [{"train": splits, "test": rows(20, 9)}, {"train": [splits, rows(20, 8)]}, {"train": rows(20, 8), "test": splits}]:
+        with pytest.raises(fl.SpecError, match=rf"it has the splits {', '.join(names)}; give one of them, such as `data\['{names[0]}'\]`"):
+            run(data)
+    # a client may have such a name beside others
+    assert run({"train": clients() | {"test": rows(20, 9)}, "test": rows(20, 8)}).done
+
+
+def test_splits_of_hugging_face_are_no_clients():
+    datasets = pytest.importorskip("datasets")
+    of = lambda seed: datasets.Dataset.from_dict({"x": rows(20, seed)[0].tolist(), "label": rows(20, seed)[1].tolist()})  # noqa: E731
+    both = datasets.DatasetDict(train=of(0), test=of(1))
+    streamed = datasets.IterableDatasetDict({name: one.to_iterable_dataset() for name, one in both.items()})
+    for splits in (both, streamed):
+        for data in [{"train": splits, "test": of(2)}, {"train": of(2), "test": splits}]:
+            with pytest.raises(fl.SpecError, match="it has the splits train, test; give one of them, such as `data\\['train'\\]`"):
+                run(data)
+    with pytest.raises(fl.SpecError, match="it has the splits alice, bob; .* if they are clients, give `dict\\(..\\)` of it"):
+        run({"train": datasets.DatasetDict(alice=of(0), bob=of(1)), "test": of(2)})
+    assert run({"train": dict(datasets.DatasetDict(alice=of(0), bob=of(1))), "test": of(2)}).done
+
+
 def test_labels_may_be_texts_truth_values_and_one_column():
     inputs, labels = rows(60, 0)
     names = np.array(["setosa", "versicolor", "virginica"])
