@@ -8,7 +8,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -85,7 +85,7 @@ def number_of(samples: np.ndarray) -> int | None:
     return number if isinstance(samples, np.ndarray) and _place(samples) == place else None
 
 
-class Message(Mapping):
+class Message(Mapping[str, np.ndarray]):
     """Arrays by name. They are lent for the call: read-only, without a copy, and gone after it. Keep `array.copy()`."""
 
     __slots__ = ("_lent", "_seen")
@@ -123,7 +123,7 @@ class Mail(Message):
         self.class_counts, self.training_loss = class_counts, training_loss
 
 
-class Inbox(Sequence):
+class Inbox(Sequence[Mail]):
     """The messages of a round, in client order, finite and of one shape."""
 
     __slots__ = ("_host", "_made", "_messages")
@@ -137,7 +137,12 @@ class Inbox(Sequence):
             self._made = [Mail(*m) for m in self._messages]
         return self._made
 
-    def __getitem__(self, at):
+    @overload
+    def __getitem__(self, at: int) -> Mail: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Mail]: ...
+
+    def __getitem__(self, at: int | slice) -> Mail | list[Mail]:
         return self._mails[at]
 
     def __iter__(self):

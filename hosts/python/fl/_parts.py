@@ -213,6 +213,13 @@ def size_of(text: str) -> str | None:
     return None if size is None else json.dumps(int(size(types.SimpleNamespace(**about))))
 
 
+@typing.dataclass_transform(kw_only_default=True)
+def settings_by_keyword(cls: type[T]) -> type[T]:
+    """Tells type checkers that fields of this base class are settings of parts, which take them by keyword."""
+    return cls
+
+
+@typing.dataclass_transform(kw_only_default=True)
 def aggregator(name: str, takes: str = "params", gives: str | None = None) -> typing.Callable[[type[T]], type[T]]:
     """Declares an aggregator, many answers in and one result out: a class with
 
@@ -226,6 +233,7 @@ def aggregator(name: str, takes: str = "params", gives: str | None = None) -> ty
     return _declared("aggregator", name, f"{takes} -> {gives or takes}")
 
 
+@typing.dataclass_transform(kw_only_default=True)
 def attack(name: str, on: str = "params") -> typing.Callable[[type[T]], type[T]]:
     """Declares an attack, which forges the answers of the clients that a spec names: a class with
 
@@ -235,6 +243,7 @@ def attack(name: str, on: str = "params") -> typing.Callable[[type[T]], type[T]]
     return _declared("attack", name, on)
 
 
+@typing.dataclass_transform(kw_only_default=True)
 def selector(name: str, pool: str = "clients") -> typing.Callable[[type[T]], type[T]]:
     """Declares a selector, which picks some of many: a class with
 
@@ -244,6 +253,7 @@ def selector(name: str, pool: str = "clients") -> typing.Callable[[type[T]], typ
     return _declared("selector", name, pool)
 
 
+@typing.dataclass_transform(kw_only_default=True)
 def privacy(name: str, on: str = "params") -> typing.Callable[[type[T]], type[T]]:
     """Declares a privacy mechanism on a kind of message: a class with
 
@@ -253,12 +263,14 @@ def privacy(name: str, on: str = "params") -> typing.Callable[[type[T]], type[T]
     return _declared("privacy", name, on)
 
 
+@typing.dataclass_transform(kw_only_default=True)
 def trainer(name: str) -> typing.Callable[[type[T]], type[T]]:
     """Declares a trainer, a model that learns: see `fl.torch.Trainer` and `fl.sklearn.Trainer`, or write a class with
     `fit`, `predict`, `save` and `load`."""
     return _declared("trainer", name, "")
 
 
+@typing.dataclass_transform(kw_only_default=True)
 def protocol(name: str) -> typing.Callable[[type[T]], type[T]]:
     """Declares a protocol: a class whose attributes are slots (`fl.slot`) and exchanges (`fl.exchange`, before the method of a client's
     answer), with

@@ -40,6 +40,7 @@ from torch.nn import functional as F
 from . import _state, _tensors
 from ._devices import _CARDS, _GENERATOR, _ONE, _drawing, _repeatable, _size
 from ._given import Lacks, Pass, Shape, Stream
+from ._parts import settings_by_keyword
 from ._range import between
 from ._together import _TOGETHER, _scores
 
@@ -75,6 +76,7 @@ class Task(Protocol):
     loss: str
 
 
+@settings_by_keyword
 class Trainer:
     """A network and an optimiser: override `net`, and `optimiser` and `schedule` if need be.
     `self.task` has `input`, the shape of a sample, `outputs`, how many scores it gets, and
@@ -105,7 +107,7 @@ class Trainer:
     _holds = ("_model", "_draws", "_steps", "_schedule", "_last", "_words", "_kind", "_out")  # save_state() holds these, or setup() makes them
 
     if TYPE_CHECKING:  # otherwise it would be a setting
-        task: Task
+        task: ClassVar[Task]
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)

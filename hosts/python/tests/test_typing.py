@@ -19,14 +19,30 @@ from torch.optim.lr_scheduler import LRScheduler
 CHECKERS = {"mypy": ["--strict", "--follow-imports=silent", f"--cache-dir={os.devnull}"], "pyright": ["--level", "error", "--pythonpath", sys.executable]}
 
 
+def blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+
+
+def part(folder: Path) -> Path:
+    """The page's aggregator, which gets types, and parts made with settings."""
+    text = next(block for block in blocks() if "class MyTrimmedMean" in block)
+    text = text.replace("(self, round, inbox):", "(self, round: fl.Round, inbox: fl.Inbox) -> dict[str, np.ndarray]:")
+    text = re.sub(r"fl\.run\(spec, .*", 'fl.run("spec.yaml", {"parts.aggregator": MyTrimmedMean(trim=0.3)})', text)
+    assert "inbox[0]" in text and "trim=0.3" in text
+    module = folder / "part.py"
+    module.write_text(text + "\ndef first(inbox: fl.Inbox) -> fl.Mail:\n    return inbox[0]\n")
+    return module
+
+
 def page(folder: Path) -> Path:
     """The page's trainer with all its methods, as a module."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    start = next(at for at, block in enumerate(blocks) if "fl.torch.Trainer" in block)
-    methods = [block for block in blocks[start + 1 :] if block.startswith("    def ")]
+    all = blocks()
+    start = next(at for at, block in enumerate(all) if "fl.torch.Trainer" in block)
+    methods = [block for block in all[start + 1 :] if block.startswith("    def ")]
     assert len(methods) >= 2
     module = folder / "page.py"
-    module.write_text(HEAD + blocks[start] + "\n" + "\n".join(methods))
+    made = "\nfl.run('spec.yaml', {'parts.model': PaperCnn(width=16, lr=0.1)})\n"
+    module.write_text(HEAD + all[start] + "\n" + "\n".join(methods) + made)
     return module
 
 
@@ -35,7 +51,7 @@ def test_the_page_and_the_examples_are_typed(checker, tmp_path):
     pytest.importorskip("torch")
     if importlib.util.find_spec(checker) is None:
         pytest.skip(f"{checker} is not installed")
-    files = [page(tmp_path), *(path for path in sorted(ROOT.glob("examples/*.py")) if "transformers" not in path.read_text() or importlib.util.find_spec("transformers"))]
+    files = [page(tmp_path), part(tmp_path), *(path for path in sorted(ROOT.glob("examples/*.py")) if "transformers" not in path.read_text() or importlib.util.find_spec("transformers"))]
     wrong = tmp_path / "wrong.py"
     wrong.write_text(textwrap.dedent(
         """
@@ -48,6 +64,15 @@ def test_the_page_and_the_examples_are_typed(checker, tmp_path):
                 return self.task.outputs
 
         fl.run("spec.yaml", quiet="yes")
+
+        @fl.aggregator("wrong")
+        class Aggregator:
+            trim: float = 0.1
+
+            def aggregate(self, round: fl.Round, inbox: fl.Inbox) -> object:
+                return inbox[0].nothing
+
+        Aggregator(trum=0.3)
         """
     ))  # fmt: skip
 
@@ -60,4 +85,4 @@ def test_the_page_and_the_examples_are_typed(checker, tmp_path):
         pytest.skip(f"{checker} cannot be set up here: {done.stderr[-200:]}")
     # what is wrong is found, so the packages' types are seen; nothing else is
     found = [line for line in (done.stdout + done.stderr).splitlines() if re.search(r"\berror\b:|: error:| - error", line)]
-    assert len(found) >= 2 and all("wrong.py" in line for line in found), done.stdout + done.stderr
+    assert len(found) >= 4 and all("wrong.py" in line for line in found), done.stdout + done.stderr
