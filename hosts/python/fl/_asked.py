@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _state
+from . import _draws, _state
 from ._given import Mail, Message, Refused, Stream
 from ._protocol import Array, Arrays, Part, Slot, members
 
@@ -23,7 +23,8 @@ class _Program:
 
     def ask(self, do: str, *messages: tuple[Any, ...], back: Any = None, **more: Any) -> tuple[Any, dict[str, Array]]:
         """What the program answers: a value, and arrays of ours by name."""
-        why, text, tensors = self.host.ask(json.dumps({"do": do, **more}), list(messages), back)
+        with _draws.paused():
+            why, text, tensors = self.host.ask(json.dumps({"do": do, **more}), list(messages), back)
         if why is not None:
             raise _refused(why)
         return (None if text is None else json.loads(text)), {name: np.asarray(memoryview(held)) for name, held in tensors.items()}
@@ -106,7 +107,8 @@ def _finite(value: float) -> float | None:
 def _form_back(form: Callable[[Mail], Any], kind: str) -> Callable[..., Any]:
     def back(_text: str, messages: list[Any]) -> Any:
         mail = Mail(*messages[0])
-        made = form(mail)
+        with _draws.Section(mail.sender):
+            made = form(mail)
         made, weight = made if isinstance(made, tuple) else (made, mail.weight)
         about = {"from": mail.sender, "weight": float(weight), "class_counts": mail.class_counts, "training_loss": mail.training_loss}
         return json.dumps(about), packed(kind, made), None
@@ -120,10 +122,13 @@ def _losses_back(auxiliary: Any, feature_loss: Any) -> Callable[..., Any]:
     def back(text: str, messages: list[Any]) -> Any:
         facts, seen = json.loads(text), Message(messages[0][3])
         stream = Stream(bytes(facts["key"]))
+        with _draws.Section(stream.child("draws").seed):
+            if facts["call"] == "feature-loss":
+                loss, slope = feature_loss(seen["features"], seen["target"], stream)
+            else:
+                term = auxiliary(seen, stream)
         if facts["call"] == "feature-loss":
-            loss, slope = feature_loss(seen["features"], seen["target"], stream)
             return None, {"loss": np.reshape(np.asarray(loss, np.float64), 1), "by-features": np.ascontiguousarray(slope, np.float32)}, None
-        term = auxiliary(seen, stream)
         out = {"loss": np.reshape(np.asarray(term["loss"], np.float64), 1), "by-scores": np.ascontiguousarray(term["by-scores"], np.float32)}
         for name in ("weight", "bias"):
             slope = term.get(name)

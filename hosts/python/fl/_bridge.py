@@ -7,13 +7,15 @@ import dataclasses
 import json
 import linecache
 import os
+import sys
 import traceback
 from collections.abc import Mapping
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
 
-from . import _asked, _federation, _keep, _state
+from . import _asked, _draws, _federation, _keep, _state, _twin
 from ._given import Inbox, Lacks, Mail, Message, Noise, Pass, Pool, Round, Shape, Stream, Unpriced, numbered
 from ._parts import CLASSES, size_of, typed  # noqa: F401  the program calls `size_of`
 
@@ -30,6 +32,11 @@ def _loss(loss) -> dict:
 
 def create(index: int, settings: str, task: str, key: bytes):
     """Makes a part: its settings are there before `__init__`, which takes nothing."""
+    with _draws.Section(Stream(bytes(key)).child("draws").seed):
+        return _created(index, settings, task, key)
+
+
+def _created(index: int, settings: str, task: str, key: bytes):
     cls = CLASSES[index]
     values = typed(cls, json.loads(settings))
     made = cls.__new__(cls)
@@ -131,6 +138,9 @@ def _state_of(data: bytes) -> dict:
     return {"state": np.frombuffer(data, np.uint8)}
 
 
+_SENT: set[tuple] = set()
+
+
 def _describe(part, *_):
     role = part._fl["role"]
     if role in ("aggregator", "attack"):
@@ -142,6 +152,9 @@ def _describe(part, *_):
         about = {"draw": draw() if callable(draw) else draw}
     elif role == "trainer":
         params = hasattr(part, "params") and hasattr(part, "set_params")
+        if params and _twin.key(part) not in _SENT:
+            _arrays(part, part.params())  # what cannot be sent is refused before anything runs
+            _SENT.add(_twin.key(part))
         about = {
             "parametric": params,
             "differentiable": hasattr(part, "vjp") and bool(getattr(part, "differentiable", True)),
@@ -325,8 +338,20 @@ def _train(part, text, messages, host):
         clip=facts["clip"],
         feature_loss=_feature_loss(facts["target"], host) if facts.get("feature_loss") else None,
     )
-    with numbered(first["values"], facts.get("samples")):
-        steps, loss = part.fit(first["values"], first["target"], how, Stream(host.key()))
+    stream = Stream(host.key())
+    known = _twin.try_training(part, _again, sys.modules[__name__], first["values"], first["target"], how, stream)
+    if draws := known.draws or known.failed or getattr(part, "draws", None) is True:
+        guard = _draws.Section(stream.child("draws").seed)
+    else:
+        guard = _draws.watched("fit()")
+    try:
+        with numbered(first["values"], facts.get("samples")), guard:
+            steps, loss = part.fit(first["values"], first["target"], how, stream)
+    except Exception:
+        _twin.forget(part)
+        raise
+    known.draws |= bool(draws and guard.moved)
+    part._fl_made.fitted = True
     return json.dumps({"steps": int(steps), "loss": float(loss)}), {}, None
 
 
@@ -337,7 +362,8 @@ def _feature_loss(kind: str, host):
     def loss(features, target, stream: Stream) -> tuple[float, np.ndarray]:
         text = json.dumps({"call": "feature-loss", "target": kind, "key": list(stream.key)})
         sent = {"features": _array("features", features), "target": np.ascontiguousarray(target, types.get(kind, np.float32))}
-        error, _, found = host.ask_back(text, sent)
+        with _draws.paused():
+            error, _, found = host.ask_back(text, sent)
         if error is not None:
             raise _asked._refused(error)
         value, slope = (np.asarray(memoryview(found[name])) for name in ("loss", "by-features"))
@@ -371,6 +397,7 @@ def _gives(method, name):
 def _save_state(part, *_):
     """Model and optimiser as the class writes them, and the attributes that the part keeps on
     itself."""
+    _twin.check_kept(part)
     own = part.save_state() if hasattr(part, "save_state") else part.save()
     both = {"own": np.frombuffer(own, np.uint8), "kept": _keep.pack(part)}
     return None, _state_of(_state.save(both)), None
@@ -383,6 +410,8 @@ def _load_state(part, _, messages, __):
     own = both["own"].tobytes()
     part.load_state(own) if hasattr(part, "load_state") else part.load(own)
     _keep.unpack(part, both["kept"])
+    part._fl_made.fitted = True
+    _twin.check_kept(part)
     return None, {}, None
 
 
@@ -455,10 +484,37 @@ def operation_name(operation: int) -> str:
 _CHANGES = {10, 11, 15, 20, 21, 22, 32, 34, 60}
 
 
+# by class, settings, task and operation: does it draw from a generator of the process?
+_DRAWS: dict[tuple, bool] = {}
+
+
+@contextmanager
+def _guarded(part, operation: int, host):
+    """The generators of the process are a call's own, except for those of a trainer that draw nothing: these run beside each other."""
+    role = part._fl["role"]
+    if role == "trainer" and operation == 60:
+        yield  # `_train` does it
+        return
+    key = (*_twin.key(part), operation) if role == "trainer" else None
+    if key is not None and _DRAWS.get(key) is False:
+        with _draws.watched(f"{operation_name(operation)}()"):
+            yield
+        return
+    with _draws.Section(Stream(host.key()).child("draws").seed) as section:
+        yield
+    if key is not None:
+        _DRAWS[key] = _DRAWS.get(key, False) or bool(section.moved) or getattr(part, "draws", None) is True
+
+
 def call(part, operation: int, text: str, messages: list, host):
     """`None`: there is no such operation. Otherwise a text, arrays, and a new part."""
-    found = _OPERATIONS.get(operation)
-    done = found and found[1](part, text, messages, host)
-    if operation in _CHANGES and not (part._fl["role"] != "trainer" and _keep.own(part, "save")):
-        _keep.pack(part)
+    if (found := _OPERATIONS.get(operation)) is None:
+        return None
+    trainer = part._fl["role"] == "trainer"
+    with _guarded(part, operation, host):
+        done = found[1](part, text, messages, host)
+        if operation in _CHANGES and (trainer or not _keep.own(part, "save")):
+            _keep.pack(part)
+    if operation in _CHANGES and not trainer and done is not None:
+        _twin.try_answer(part, _again, sys.modules[__name__], operation, text, messages, host)
     return done

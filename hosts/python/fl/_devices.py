@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from . import _draws
 from ._given import number_of
 
 if TYPE_CHECKING:
     from .torch import Trainer
-
-_GENERATOR = threading.RLock()
 
 
 class _OneThread:
@@ -66,25 +65,11 @@ _ONE = _OneThread()
 
 @contextmanager
 def _drawing(seed: int, device: str = "cpu"):
-    """Who draws from PyTorch's own generators has them alone, and leaves them as they were: that of the processor and that of this
-    device. Those of other devices are not touched (`torch.manual_seed` would seed all)."""
-    with _GENERATOR:
-        generators = [torch.default_generator]
-        if device.startswith("cuda"):
-            torch.cuda.init()
-            at = torch.device(device).index
-            generators.append(torch.cuda.default_generators[torch.cuda.current_device() if at is None else at])
-        elif device == "mps":
-            generators.append(torch.mps._get_default_mps_generator())
-        before = [one.get_state() for one in generators]
-        try:
-            for one in generators:
-                one.manual_seed(seed)
-            yield
-        finally:
-            for one, state in zip(generators, before):
-                one.set_state(state)
-
+    """Code that draws from the generators of the process has them alone, that of this device too."""
+    if device.startswith("cuda"):
+        torch.cuda.init()
+    with _draws.Section(seed):
+        yield
 
 
 def _repeatable(device: str) -> None:

@@ -12,7 +12,7 @@ import copy
 import sys
 from dataclasses import dataclass
 
-from . import _state
+from . import _graph, _state
 
 _OURS = {"task", "_sent", "_fl_made"}
 
@@ -25,6 +25,10 @@ class Made:
     others: dict
     """Attributes that cannot be written down."""
     arguments: tuple
+    fitted: bool = False
+    """It has learnt, or was loaded."""
+    alone: bool = False
+    """It is a copy, which trains beside no other."""
 
 
 def begin(part, settings: dict, arguments: tuple):
@@ -142,7 +146,7 @@ def memory(part, again) -> dict:
         twin.load(part.save())
     brought = pack(twin)
     for name in kept:
-        if name not in remembers and (name not in brought or _state.save({"": kept[name]}) != _state.save({"": brought[name]})):
+        if name not in remembers and (name not in brought or not _graph.same(kept[name], brought[name])):
             raise TypeError(
                 f"it keeps `{name}`, which is neither in its model nor in its optimiser, and here a client's model is made anew for "
                 f"each question: write `remembers = ({name!r},)` in the class so that the client keeps it, let save_state() hold it "

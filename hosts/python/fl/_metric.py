@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import _fl
+from . import _draws, _fl
+from ._given import Stream
 
 _HERE = os.path.dirname(__file__) + os.sep
 _LOCK = threading.Lock()
@@ -94,7 +95,8 @@ def measured(given: tuple[bytes, int], truth: tuple[str, int, bytes]) -> list[tu
 
 def _value(one: _Metric, scores: np.ndarray, labels: np.ndarray) -> float | None:
     try:
-        value = one.function(scores, labels)
+        with _draws.Section(Stream(hashlib.sha256(one.name.encode()).digest()).seed):
+            value = one.function(scores, labels)
         return None if value is None else float(value)
     except Exception as error:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_HERE)]

@@ -45,11 +45,15 @@ class KeptModel:
         return {name: np.array(buffer) for name, buffer in params}
 
     def state_dict(self) -> dict[str, Any]:
-        """The same as tensors of PyTorch, in their own types: what `load_state_dict` takes."""
+        """The same as tensors of PyTorch, in their own types: what `load_state_dict` takes. A tensor that layers share is there by
+        each of its names."""
         import torch
 
         held = _tensors.unpack_tensors(self.path.read_bytes())
-        return held if held is not None else {name: torch.from_numpy(value) for name, value in self.arrays().items()}
+        if held is None:
+            return {name: torch.from_numpy(value) for name, value in self.arrays().items()}
+        names = getattr(_fl_model(self)[1], "_names", dict)()
+        return held | {name: held[first] for name, first in names.items() if name not in held}
 
     def module(self):
         """The network of an `fl.torch.Trainer`, a `torch.nn.Module` with these parameters, in evaluation mode. It is the caller's:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from . import _state
+from . import _draws, _state
 from ._asked import _child, _finite, _form_back, _Program, _sent, packed, told, unchanged
 from ._given import Mail, Round, Stream
 from ._lent import Examples, Generator, Model, Public, Samples
@@ -173,7 +173,8 @@ class Server(_Side):
             before, failed = (self.state._save() if attempt["undoable"] else None), None
             self._round = Round(attempt["round"], _Key(bytes(attempt["round"]["key"])))
             try:
-                body(self, self._round)
+                with _draws.Section(self._round.stream.child("draws").seed, whole=True):
+                    body(self, self._round)
                 unchanged(self._program.part)
                 after = self.state._save()
             except Exception as error:

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from . import _state
+
+_BESIDE = "fl.beside"
 _NUMPY = {
     "F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8,
     "U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "U8": np.uint8, "BOOL": np.bool_,
@@ -16,9 +19,10 @@ _NUMPY = {
 _NAMES = {np.dtype(kind): name for name, kind in _NUMPY.items()}
 
 
-def pack(values: Mapping[str, Any]) -> bytes:
-    """Arrays, and tensors of PyTorch, by name."""
-    head, body, at = {}, [], 0
+def pack(values: Mapping[str, Any], beside: Mapping[Any, Any] | None = None) -> bytes:
+    """Arrays, and tensors of PyTorch, by name; `beside` are values for `unpack_beside`."""
+    head: dict[str, Any] = {"__metadata__": {_BESIDE: _state.save({"": dict(beside)}).hex()}} if beside else {}
+    body, at = [], 0
     for name in sorted(values):
         kind, shape, data = _raw(name, values[name])
         head[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + len(data)]}
@@ -41,6 +45,16 @@ def _raw(name: str, value: Any) -> tuple[str, list[int], bytes]:
     if (kind := _NAMES.get(value.dtype)) is None:
         raise TypeError(f"`{name}`: arrays of {value.dtype} cannot be written as safetensors")
     return kind, [*value.shape], value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def unpack_beside(data: bytes) -> dict[Any, Any]:
+    """The values that `pack` was given beside the arrays."""
+    try:
+        (length,) = struct.unpack_from("<Q", data)
+        text = json.loads(bytes(data[8 : 8 + length])).get("__metadata__", {}).get(_BESIDE)
+        return {} if text is None else _state.load(bytes.fromhex(text))[""]
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"this is no model ({error})") from None
 
 
 def unpack(data: bytes) -> dict[str, np.ndarray] | None:

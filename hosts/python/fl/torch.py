@@ -37,15 +37,20 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from . import _state, _tensors
-from ._devices import _CARDS, _GENERATOR, _ONE, _drawing, _repeatable, _size
+from . import _draws, _graph, _state, _tensors, _twin
+from ._devices import _CARDS, _ONE, _drawing, _repeatable, _size
 from ._given import Lacks, Pass, Shape, Stream
 from ._parts import settings_by_keyword
 from ._range import between
+from ._tensors import _BESIDE
 from ._together import _TOGETHER, _scores
 
 _DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
 _COMPUTE = ("fit", "predict", "features", "gradient", "vjp")
+_TYPES = (
+    torch.float32, torch.float64, torch.float16, torch.bfloat16,
+    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
+)  # fmt: skip
 _GUARDED = ("setup", *_COMPUTE, "params", "set_params")
 
 
@@ -104,7 +109,7 @@ class Trainer:
     stay there. What a network computes comes on top."""
     integers: ClassVar[bool | None] = None
     """Does the network take whole numbers, as one that begins with an embedding? `None`: try."""
-    _holds = ("_model", "_draws", "_steps", "_schedule", "_last", "_words", "_kind", "_out")  # save_state() holds these, or setup() makes them
+    _holds = ("_model", "_draws", "_steps", "_schedule", "_last", "_words", "_kind", "_out", "_brought")  # save_state() holds these, or setup() makes them
 
     if TYPE_CHECKING:  # otherwise it would be a setting
         task: ClassVar[Task]
@@ -162,13 +167,14 @@ class Trainer:
                 with _drawing(0):  # alike at the server and at every client
                     body = self.net()
                     self._first_scores(body)
-                alike = body.state_dict()
+                alike, own = body.state_dict(), self._state()
                 with torch.no_grad():
                     for name in self._frozen_at_home():
-                        self._model.state_dict()[name].copy_(alike[name])
+                        own[name].copy_(alike[name])
             if tuple(scores.shape) != (2, self.task.outputs):
                 raise Shape(f"net() gives scores of shape {list(scores.shape)} for 2 samples, and the task needs {[2, self.task.outputs]}")
-            self._out = scores.dtype
+            self._out, self._brought = scores.dtype, {}
+            self._check_state()
             self._draws = self._does_draw(two)
             if self._partly() and not any(self.travels(name) for name in self._floats()):
                 raise ValueError(f"travels() of {type(self).__name__} lets no parameter travel; there are {', '.join([*self._floats()][:5])}, ..")
@@ -215,9 +221,41 @@ class Trainer:
     def _partly(self) -> bool:
         return type(self).travels is not Trainer.travels
 
+    def _names(self) -> dict[str, str]:
+        """Each name of the network's state, with the first name of the same tensor: layers may share one."""
+        first: dict[int, str] = {}
+        held = self._model.state_dict(keep_vars=True)
+        return {name: first.setdefault(id(value), name) if isinstance(value, torch.Tensor) else name for name, value in held.items()}
+
+    def _state(self) -> dict[str, Any]:
+        """The network's state, each tensor by its first name."""
+        own: dict[str, Any] = {}
+        seen: set[int] = set()
+        for name, value in self._model.state_dict(keep_vars=True).items():
+            if not isinstance(value, torch.Tensor):
+                own[name] = value
+            elif id(value) not in seen:
+                seen.add(id(value))
+                own[name] = value.detach()
+        return own
+
+    def _check_state(self):
+        """Refuses types of numbers that cannot be sent and kept, before anything runs."""
+        for name, value in self._state().items():
+            if not isinstance(value, torch.Tensor) or value.dtype in _TYPES:
+                continue
+            kind = str(value.dtype).removeprefix("torch.")
+            known = ", ".join(str(one).removeprefix("torch.") for one in _TYPES)
+            more = f" Keep its real and its imaginary part (`torch.view_as_real({name})`), and let forward() use `torch.view_as_complex`." if value.is_complex() else ""
+            raise ValueError(f"net() of {type(self).__name__} has `{name}` of {kind}, which can be neither sent nor kept; it may have {known}.{more}")
+        if self._partly():
+            for name, first in self._names().items():
+                if self.travels(name) != self.travels(first):
+                    raise ValueError(f"`{name}` and `{first}` are one tensor of the network, and travels() of {type(self).__name__} lets one of them travel")
+
     def _floats(self) -> dict[str, torch.Tensor]:
         """What is a float of the network's state; what is none (how many batches there were) stays at home."""
-        return {name: value for name, value in self._model.state_dict().items() if value.is_floating_point()}
+        return {name: value for name, value in self._state().items() if isinstance(value, torch.Tensor) and value.is_floating_point()}
 
     def _travelling(self) -> dict[str, torch.Tensor]:
         return {name: value for name, value in self._floats().items() if self.travels(name)}
@@ -231,7 +269,7 @@ class Trainer:
         """What stays at home becomes the client's memory: all of it that can change."""
         if self._partly():
             travelling, frozen = self._travelling(), {*self._frozen_at_home()}
-            self._home = {name: _plain(value) for name, value in self._model.state_dict().items() if name not in travelling and name not in frozen}
+            self._home = {name: _plain(value) for name, value in self._state().items() if name not in travelling and name not in frozen}
 
     def _bytes(self) -> int:
         """What the network takes with its gradients and its optimiser."""
@@ -271,12 +309,10 @@ class Trainer:
     def _does_draw(self, samples) -> bool:
         """Does the network draw at random while it trains? Then it needs the generator for itself."""
         before = {name: value.clone() for name, value in self._model.state_dict().items()}
-        with _GENERATOR, torch.random.fork_rng(devices=[]), torch.no_grad():
-            start = torch.get_rng_state()
+        with _draws.Section(0) as section, torch.no_grad():
             self._model.train()(samples)
-            drew = not torch.equal(start, torch.get_rng_state())
         self._model.load_state_dict(before)
-        return drew
+        return bool(section.moved)
 
     def fit(self, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> tuple[int, float]:
         # what a loss of the author's does is not known
@@ -292,6 +328,9 @@ class Trainer:
 
     def _joins(self, how: Pass, draws: bool) -> bool:
         """Can it train together with others? Not what draws, has statistics of a batch, or looks at single numbers."""
+        made = vars(self).get("_fl_made")
+        if made is not None and made.alone:
+            return False
         return self.together > 1 and not draws and how.feature_loss is None and how.target != "multi-label" and not self._has_batch_norm()
 
     def _fit(self, x, target, how, stream):
@@ -463,25 +502,36 @@ class Trainer:
         with _ONE, torch.no_grad():
             new = self._like(params, "the message sent")
             home = {name: torch.as_tensor(value) for name, value in getattr(self, "_home", {}).items()}
-            for name, value in self._model.state_dict().items():
+            for name, value in self._state().items():
                 if name in new or name in home:
                     value.copy_(new[name] if name in new else home[name])
 
     def save(self) -> bytes:
-        held = self._model.state_dict()
+        held = self._state()
         # a file that other tools read, unless the network keeps something else than tensors
         plain = all(isinstance(value, torch.Tensor) for value in held.values())
-        return _tensors.pack(held) if plain else _state.save(_plain(held))
+        beside = {path: value for path, value in self._beside().items() if path[0] == "net"}
+        if plain:
+            return _tensors.pack(held, beside)
+        return _state.save(_plain(held) | ({_BESIDE: beside} if beside else {}))
 
     def load(self, state: bytes):
         held = _tensors.unpack_tensors(state)
-        self._take(_state.load(state) if held is None else held)
+        if held is None:
+            held = _state.load(state)
+            beside = held.pop(_BESIDE, {})
+        else:
+            beside = _tensors.unpack_beside(state)
+        self._take(held)
+        self._bring(beside)
         self._keep_home()
 
     def save_state(self) -> bytes:
-        held = {"model": _plain(self._model.state_dict()), "steps": _plain(self._steps.state_dict())}
+        held = {"model": _plain(self._state()), "steps": _plain(self._steps.state_dict())}
         if self._schedule is not None:
             held["schedule"] = self._schedule.state_dict()
+        if beside := self._beside():
+            held["beside"] = beside
         return _state.save(held)
 
     def load_state(self, state: bytes):
@@ -490,9 +540,44 @@ class Trainer:
         self._begin()
         if ("schedule" in held) != (self._schedule is not None):
             raise Shape("this is the state of a trainer with another schedule")
+        groups, own = self._steps.param_groups, [*self._steps.param_groups]
         self._steps.load_state_dict(_as_tensors(held["steps"]))
+        for group, loaded in zip(own, self._steps.param_groups):  # a schedule or a hook may know the groups themselves
+            group.clear()
+            group.update(loaded)
+        groups[:] = own
+        self._steps.param_groups = groups
         if self._schedule is not None:
             self._schedule.load_state_dict(held["schedule"])
+        self._bring(held.get("beside", {}))
+
+    def _bring(self, beside: dict[_graph.Path, Any]):
+        self._brought = beside
+        if beside:
+            self._reached().write(beside)
+
+    def _reached(self) -> _graph.Graph:
+        """What the network, the optimiser with its hooks, and the schedule hold beside what their own states have."""
+        known = [self, *self._model.parameters(), *self._model.state_dict(keep_vars=True).values()]
+
+        def skip(value: Any) -> Iterable[str]:
+            if value is self._schedule:
+                return {*value.state_dict(), "optimizer"} - {"lr_lambdas"}
+            if value is self._steps:
+                return "state", "param_groups", "defaults"
+            if isinstance(value, torch.utils.hooks.RemovableHandle):
+                return vars(value)
+            return ("training",) if isinstance(value, nn.Module) else ()
+
+        roots = {"net": self._model, "optimiser": self._steps, "schedule": self._schedule}
+        return _graph.Graph(roots, known, skip)
+
+    def _beside(self) -> dict[_graph.Path, Any]:
+        """Values that training has changed, such as the steps that a module counts, or a schedule that only a hook knows."""
+        found = _twin.found(self)
+        if found is None or found.before is None:
+            return self._brought
+        return _graph.written(self._reached().changed(found.before))
 
     # ---- between numpy and PyTorch
 
@@ -546,11 +631,19 @@ class Trainer:
         return {name: torch.tensor(params[name], device=self.device) for name in own}
 
     def _take(self, held: dict):
-        own = self._model.state_dict()
-        new = _as_tensors(held)
-        if not isinstance(new, dict) or set(own) != set(new) or any(own[n].shape != new[n].shape for n in own):
-            raise Shape("this is the model of another network")
-        self._model.load_state_dict(new)
+        own, new, names = self._state(), _as_tensors(held), self._names()
+        wrong = Shape("this is the model of another network")
+        if not isinstance(new, dict) or not set(new) <= set(names):
+            raise wrong
+        taken: dict[str, Any] = {}
+        for name, value in new.items():  # a file may have a shared tensor under any of its names
+            first = names[name]
+            if first in taken and not _graph.same(taken[first], value):
+                raise Shape(f"`{name}` and `{first}` are one tensor of this network, and here they differ")
+            taken[first] = value
+        if set(taken) != set(own) or any(isinstance(own[n], torch.Tensor) and own[n].shape != taken[n].shape for n in own):
+            raise wrong
+        self._model.load_state_dict({name: taken[first] for name, first in names.items()})
 
 
 def _numpy(tensor: torch.Tensor) -> np.ndarray:

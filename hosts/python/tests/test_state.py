@@ -93,6 +93,41 @@ def test_an_attribute_that_a_fresh_model_would_lose_is_an_error_with_its_name(fe
     assert fl.run(fedavg, set, quiet=True, **way).digest == plain
 
 
+def test_exact_the_order_of_a_mapping_is_no_part_of_a_memory(fedavg):
+    """As in JAX, whose functions give mappings in the order of their names."""
+
+    def setup(self, stream):
+        state_parts.Stateless.setup(self, stream)
+        self.w = {"w": self.w, "inner": {"b": np.zeros(self.task.outputs, np.float32), "a": np.zeros(1, np.float32)}}
+
+    def fit(self, x, target, how, stream):
+        rows, wanted = self._rows(x), np.eye(self.task.outputs, dtype=np.float32)[target]
+        for at in how.batches(len(x), stream):
+            slope = rows[at].T @ (rows[at] @ self.w["w"] - wanted[at]) / np.float32(len(at))
+            self.w = {"inner": {name: self.w["inner"][name] for name in sorted(self.w["inner"])}, "w": self.w["w"] - np.float32(0.05) * slope}
+        return 1, 0.0
+
+    def load(self, state):
+        whole = np.frombuffer(state, np.float32)
+        self.w = {"w": whole.reshape(-1, self.task.outputs).copy(), "inner": {"b": np.zeros(self.task.outputs, np.float32), "a": np.zeros(1, np.float32)}}
+
+    more = {
+        "setup": setup,
+        "fit": fit,
+        "load": load,
+        "save": lambda self: self.w["w"].tobytes(),
+        "predict": lambda self, x: np.einsum("ij,jk->ik", self._rows(x), self.w["w"]),
+        "_rows": lambda self, x: np.array(x).reshape(len(x), -1),
+        "params": lambda self: {"w": self.w["w"]},
+        "set_params": lambda self, params: self.w.update(w=params["w"].copy()),
+        "remembers": (),
+    }
+    fl.trainer("state-mapping")(type("Mapped", (state_parts.Stateless,), {"__doc__": "Its weights are a mapping.", **more}))
+    set = with_part("model", "state-mapping")
+    digests = {fl.run(fedavg, set, quiet=True, **way).digest for way in WAYS}
+    assert len(digests) == 1
+
+
 def test_exact_one_list_under_two_names_stays_one(fedavg):
     def two(self, round, inbox):
         if not hasattr(self, "all"):

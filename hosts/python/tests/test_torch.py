@@ -355,7 +355,7 @@ def test_exact_samples_stay_on_a_card_while_there_is_room(monkeypatch, room, cop
     cards = fl._devices._Cards()
     monkeypatch.setattr(fl.torch, "_CARDS", cards)
     seen = {}
-    for limit in (None, room):
+    for limit in (None, None, room):  # the first run tries the network on copies
         monkeypatch.setattr(cards, "limit", lambda *_, limit=limit: limit)
         COPIED.clear()
         results = fl.run(QUICK / "fedavg.yaml", {"parts.model": {"use": f"on-card-{copies}"}, "protocol.rounds": 5}, threads=1, quiet=True)
@@ -366,3 +366,112 @@ def test_exact_samples_stay_on_a_card_while_there_is_room(monkeypatch, room, cop
     assert least * seen[None][1] <= seen[room][1] <= most * seen[None][1], seen
     gc.collect()
     assert not any(cards.samples.values())  # the run is over
+
+
+# ---- networks whose layers share a tensor
+
+
+class Shared(nn.Module):
+    """Two layers share a weight and a buffer."""
+
+    def __init__(self, width, outputs):
+        super().__init__()
+        self.a, self.b, self.out = nn.Linear(width, width), nn.Linear(width, width), nn.Linear(width, outputs)
+        self.b.weight = self.a.weight
+        for layer in (self.a, self.b):
+            layer.register_buffer("scale", torch.ones(1) if layer is self.a else self.a.scale)
+
+    def forward(self, x):
+        return self.out(torch.tanh(self.b(torch.tanh(self.a(x.flatten(1)) * self.a.scale)) * self.b.scale))
+
+
+@fl.trainer("torch-shared")
+class SharedNet(fl.torch.Trainer):
+    """Adam learns them."""
+
+    def net(self):
+        return Shared(self.task.input[0], self.task.outputs)
+
+    def optimiser(self, parameters):
+        return torch.optim.Adam(parameters, self.lr)
+
+
+SHARED = {"a.weight", "a.bias", "a.scale", "b.bias", "out.weight", "out.bias"}
+
+
+def test_exact_a_shared_tensor_has_one_name_and_learns_as_in_pytorch():
+    from fl._given import Pass
+
+    part = nets(1, of=SharedNet)[0]
+    x = fitted(part)
+    y = np.zeros(len(x), "uint32")
+    slopes = part.gradient(x, y, Pass("classes", "cross-entropy"))
+    assert set(part.params()) == set(slopes) == SHARED
+    loss = nn.functional.cross_entropy(part._model.eval()(torch.from_numpy(x)), torch.zeros(len(x), dtype=torch.int64))
+    (wanted,) = torch.autograd.grad(loss, [part._model.a.weight])
+    assert np.array_equal(slopes["a.weight"], wanted.numpy()) and np.abs(wanted.numpy()).max() > 0
+    moved = {name: value - slopes[name] for name, value in part.params().items()}
+    part.set_params(moved)
+    assert all(np.array_equal(value, moved[name]) for name, value in part.params().items())
+    assert part._model.b.weight is part._model.a.weight
+
+
+def test_exact_a_shared_tensor_is_read_by_any_of_its_names():
+    from fl import _tensors
+
+    one, *others = nets(5, of=SharedNet)
+    x = fitted(one)
+    held = _tensors.unpack_tensors(one.save())
+    assert set(held) == SHARED
+    files = [held, held | {"b.weight": held["a.weight"]}, {("b.weight" if name == "a.weight" else name): value for name, value in held.items()}]
+    for part, file in zip(others, files):
+        part.load(_tensors.pack(file))
+        assert np.array_equal(part.predict(x), one.predict(x))
+    with pytest.raises(fl.Shape, match="`b.weight` and `a.weight` are one tensor of this network, and here they differ"):
+        others[3].load(_tensors.pack(held | {"b.weight": held["a.weight"] + 1}))
+    others[3].load_state(one.save_state())
+    fitted(one, seed=3), fitted(others[3], seed=3)
+    assert np.array_equal(others[3].predict(x), one.predict(x))
+
+
+def test_a_shared_tensor_travels_once_and_goes_into_a_network_whole(monkeypatch):
+    cls = fl.trainer("torch-shared-flat")(type("SharedFlat", (SharedNet,), {"net": lambda self: Shared(int(np.prod(self.task.input)), self.task.outputs), "__doc__": "For inputs of any shape."}))
+    results = fl.run(QUICK / "fedavg.yaml", {"parts.model": {"use": "torch-shared-flat"}}, quiet=True)
+    assert set(results.model().arrays()) == SHARED
+    network = cls.net(results.model().part())
+    network.load_state_dict(results.model().state_dict())
+    splits = type("Splits", (cls,), {"travels": lambda self, name: not name.startswith("b"), "__doc__": "Splits them."})
+    fl.trainer("torch-shared-splits")(splits)
+    with pytest.raises(fl.SpecError, match=r"`b.weight` and `a.weight` are one tensor of the network, and travels\(\) of Splits lets one of them travel"):
+        fl.check(QUICK / "fedavg.yaml", {"parts.model": {"use": "torch-shared-splits"}})
+
+
+# ---- numbers that cannot travel
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128", "float8_e4m3fn", "quint8"])
+@pytest.mark.parametrize("where", ["parameter", "buffer"])
+def test_numbers_that_cannot_travel_are_refused_before_anything_runs(dtype, where):
+    if dtype == "quint8":
+        value = torch.quantize_per_tensor(torch.zeros(3), 0.1, 0, torch.quint8)
+    else:
+        value = torch.zeros(3).to(getattr(torch, dtype))
+    if where == "parameter" and dtype == "quint8":
+        pytest.skip("PyTorch has no such parameters")
+
+    class Net(nn.Module):
+        def __init__(self, width, outputs):
+            super().__init__()
+            self.out, self.odd = nn.Linear(width, outputs), nn.Module()
+            if where == "parameter":
+                self.odd.w = nn.Parameter(value, dtype.startswith("complex"))
+            else:
+                self.odd.register_buffer("w", value)
+
+        def forward(self, x):
+            return self.out(x.flatten(1))
+
+    name = f"torch-{dtype.replace('_', '-')}-{where}"
+    fl.trainer(name)(type("Odd", (fl.torch.Trainer,), {"net": lambda self: Net(int(np.prod(self.task.input)), self.task.outputs), "__doc__": "Odd numbers."}))
+    with pytest.raises(fl.SpecError, match=rf"net\(\) of Odd has `odd.w` of {dtype}, which can be neither sent nor kept"):
+        fl.check(QUICK / "fedavg.yaml", {"parts.model": {"use": name}})
