@@ -17,9 +17,9 @@ only from those whom you trust.
 
 from __future__ import annotations
 
-import io
 import math
 import pickle
+import types
 import warnings
 
 import numpy as np
@@ -37,6 +37,7 @@ class Trainer:
     votes = False
     """Do votes do for scores, where a classifier has neither `predict_proba` nor a `decision_function`? Their AUC is that of votes."""
     _holds = ("_fitted", "_classes")  # save() holds these
+    pickled = True
 
     def estimator(self):
         """A classifier that has not been fitted."""
@@ -59,19 +60,30 @@ class Trainer:
         rows, classes = self._rows(x), target.astype(np.int64)
         if classes.max() >= self.task.outputs:
             raise Shape(f"class {classes.max()}, and there are {self.task.outputs}")
-        found, fitted = np.unique(classes), None
-        if len(found) > 1:  # with one class there is nothing to learn
-            fitted = self.estimator()
-            known = fitted.get_params()
-            own = {name: stream.seed % 2**32 for name in known if name.rpartition("__")[2] == "random_state"}
-            own |= {name: 1 for name in known if name.rpartition("__")[2] == "n_jobs"}
-            fitted.set_params(**own)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that it did not converge is in its predictions
-                fitted.fit(rows, classes)
-            found = np.asarray(fitted.classes_, np.int64)
-        self._fitted, self._classes = fitted, found
+        self._fitted, self._classes = self._learnt(rows, classes, stream)
         return 1, float(-self.predict(x)[np.arange(len(x)), classes].mean())
+
+    def _learnt(self, rows: np.ndarray, classes: np.ndarray, stream: Stream):
+        """A fitted classifier, and the classes that it knows; `None` for one, of which there is nothing to learn."""
+        found, positions = np.unique(classes, return_inverse=True)
+        if len(found) == 1:
+            return None, found
+        # some classifiers take classes from 0 on without a gap, and a client may lack some
+        fitted = self.estimator()
+        own = {}
+        for name, value in fitted.get_params().items():
+            match name.rpartition("__")[2]:
+                case "random_state":
+                    own[name] = stream.seed % 2**32
+                case "n_jobs":
+                    own[name] = 1
+                case "class_weight" if isinstance(value, dict):
+                    own[name] = {at: value[of] for at, of in enumerate(found.tolist()) if of in value}
+        fitted.set_params(**own)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it did not converge is in its predictions
+            fitted.fit(rows, positions)
+        return _without_searches(fitted, {}), found[np.asarray(fitted.classes_, np.int64)]
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         rows = self._rows(x)
@@ -94,7 +106,7 @@ class Trainer:
             if decides.shape[1] == len(self._classes):
                 return decides - np.logaddexp.reduce(decides, axis=1, keepdims=True)
         if self.votes:
-            return np.log(np.maximum(self._fitted.predict(rows)[:, None] == self._classes, _LEAST))
+            return np.log(np.maximum(self._fitted.predict(rows)[:, None] == self._fitted.classes_, _LEAST))
         raise Lacks(
             f"{type(self._fitted).__name__} has neither predict_proba nor a decision_function with a number for each class, so its votes "
             "have no AUC and teach nothing but hard labels; take `CalibratedClassifierCV` of it, or `votes = True` in the class for the votes alone"
@@ -106,9 +118,9 @@ class Trainer:
         return np.array(x).reshape(len(x), math.prod(self.task.input))  # a copy: what is lent ends with the call
 
     def save(self) -> bytes:
-        out = io.BytesIO()
-        pickle.dump((self._fitted, self._classes, self.task.input, self.task.outputs), out, protocol=5)
-        return out.getvalue()
+        once = pickle.dumps((self._fitted, self._classes, self.task.input, self.task.outputs), protocol=5)
+        # which equal texts are one object differs between a model that was read and one that was not
+        return pickle.dumps(pickle.loads(once), protocol=5)
 
     def load(self, state: bytes):
         try:
@@ -118,3 +130,28 @@ class Trainer:
         if (shape, outputs) != (self.task.input, self.task.outputs):
             raise Shape("this is a model for another task")
         self._fitted, self._classes = fitted, classes
+
+
+def _without_searches(value, seen: dict):
+    """Each search over settings gives way to the best classifier that it has found, which predicts the same: a search also holds the
+    seconds that it took, so no two pickles of it would be equal."""
+    if id(value) in seen:
+        return seen[id(value)]
+    if hasattr(value, "best_estimator_") and hasattr(value, "cv_results_"):
+        seen[id(value)] = best = _without_searches(value.best_estimator_, seen)
+        return best
+    if isinstance(value, tuple) and type(value) is tuple:
+        return tuple(_without_searches(one, seen) for one in value)
+    seen[id(value)] = value
+    if isinstance(value, list) or isinstance(value, np.ndarray) and value.dtype == object:
+        for at, one in enumerate(value.flat if isinstance(value, np.ndarray) else value):
+            (value.flat if isinstance(value, np.ndarray) else value)[at] = _without_searches(one, seen)
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            value[name] = _without_searches(one, seen)
+    elif hasattr(value, "__dict__") and not isinstance(value, (type, types.ModuleType, types.FunctionType)):
+        for name, one in vars(value).items():
+            new = _without_searches(one, seen)
+            if new is not one:
+                vars(value)[name] = new
+    return value

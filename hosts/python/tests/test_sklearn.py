@@ -1,5 +1,7 @@
 """Classifiers of scikit-learn in FedKT."""
 
+import time
+
 import fl
 import fl.testing
 import numpy as np
@@ -8,10 +10,12 @@ from conftest import QUICK
 
 pytest.importorskip("sklearn")
 from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
-from sklearn.ensemble import ExtraTreesClassifier  # noqa: E402
+from sklearn.ensemble import ExtraTreesClassifier, VotingClassifier  # noqa: E402
 from sklearn.linear_model import LogisticRegression  # noqa: E402
+from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV  # noqa: E402
+from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
-from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.preprocessing import FunctionTransformer, StandardScaler  # noqa: E402
 
 import fl.sklearn  # noqa: E402
 
@@ -108,3 +112,97 @@ def test_votes_alone_are_refused_unless_the_class_says_so():
         fl.run(spec, data=data, quiet=True)
     spec["parts"]["final"] = {"use": "votes-taken"}
     assert fl.run(spec, data=data, quiet=True).metrics["accuracy"] > 0.5
+
+
+SEARCHES = {
+    "search": lambda: GridSearchCV(LogisticRegression(), {"C": [0.1, 1]}, cv=2),
+    "shuffled": lambda: RandomizedSearchCV(LogisticRegression(), {"C": [0.1, 1, 10]}, n_iter=2, cv=KFold(2, shuffle=True)),
+    "nested": lambda: make_pipeline(StandardScaler(), VotingClassifier([("a", GridSearchCV(LogisticRegression(), {"C": [0.1, 1]}, cv=2)), ("b", LogisticRegression())], voting="soft")),
+    "noise": lambda: make_pipeline(FunctionTransformer(noisy), LogisticRegression()),
+}
+
+
+def noisy(x):
+    return x + np.random.normal(0, 0.1, x.shape)
+
+
+@pytest.mark.parametrize("which", SEARCHES)
+def test_exact_a_search_or_a_draw_inside_a_classifier_gives_one_digest(which):
+    fl.trainer(f"sklearn-{which}")(type(which.title(), (fl.sklearn.Trainer,), {"estimator": lambda self: SEARCHES[which](), "__doc__": "A classifier."}))
+    use = {f"parts.{slot}": {"use": f"sklearn-{which}"} for slot in ("student", "final")}
+    spec = {**fl.check(QUICK / "fedkt.yaml", use), "data": {"set": {"blobs": {"train": 400}}, "clients": 3, "public": {"from": {"share": 0.3}}}}
+    found = {fl.run(spec, quiet=True, threads=n, wire=n == 4).digest for n in (1, 4, 4)}
+    assert len(found) == 1
+
+
+class Clock(ClassifierMixin, BaseEstimator):
+    """Keeps the time."""
+
+    def fit(self, x, y):
+        self.classes_, self.at_ = np.unique(y), time.perf_counter()
+        return self
+
+    def predict_proba(self, x):
+        return np.ones((len(x), len(self.classes_))) / len(self.classes_)
+
+
+def test_a_classifier_that_keeps_the_time_is_an_error():
+    fl.trainer("sklearn-clock")(type("Keeps", (fl.sklearn.Trainer,), {"estimator": lambda self: Clock(), "__doc__": "Keeps the time."}))
+    with pytest.raises(fl.RunError, match="two models that learnt the same from the same rows have other pickles"):
+        fl.run(QUICK / "fedkt.yaml", {"parts.final": {"use": "sklearn-clock"}}, quiet=True)
+
+
+class Strict(ClassifierMixin, BaseEstimator):
+    """Takes classes from 0 on without a gap, as XGBoost."""
+
+    def __init__(self, class_weight=None):
+        self.class_weight = class_weight
+
+    def fit(self, x, y):
+        if not np.array_equal(np.unique(y), np.arange(len(np.unique(y)))):
+            raise ValueError(f"Invalid classes inferred from unique values of `y`, got {np.unique(y)}")
+        self.inner_ = LogisticRegression(class_weight=self.class_weight).fit(x, y)
+        self.classes_ = self.inner_.classes_
+        return self
+
+    def predict_proba(self, x):
+        return self.inner_.predict_proba(x)
+
+
+def trained(estimator, labels):
+    """A trainer that has learnt rows with these labels, whose class they tell."""
+    cls = fl.trainer(f"sklearn-{id(estimator)}")(type("Of", (fl.sklearn.Trainer,), {"estimator": lambda self: estimator, "__doc__": "A classifier."}))
+    from fl import _bridge
+    from fl._given import Pass, Stream
+
+    part = _bridge.create(_bridge.CLASSES.index(cls), "{}", '{"input": [2], "kind": {"Classes": 4}}', bytes(32))
+    labels = np.array(labels)
+    x = np.stack([labels, -labels], 1).astype("float32")
+    part.fit(x, labels.astype("uint32"), Pass("classes", "cross-entropy", batch=8, epochs=1), Stream(bytes(32)))
+    return part, part.predict(x)
+
+
+@pytest.mark.parametrize("weights", [None, "balanced", {0: 1.0, 1: 9.0, 3: 1.0}], ids=str)
+def test_a_client_may_lack_any_class(weights):
+    labels = [1, 3] * 20
+    part, scores = trained(Strict(weights), labels)
+    assert part._classes.tolist() == [1, 3] and scores.argmax(1).tolist() == labels
+    assert (scores[:, [0, 2]] < scores[:, [1, 3]].min()).all()
+
+
+def test_votes_are_of_the_classes_that_a_client_has():
+    fl.sklearn.Trainer.votes, labels = True, [2, 3] * 10
+    try:
+        assert trained(KNeighborsClassifier(1).fit([[0, 0]], [0]), labels)[1].argmax(1).tolist() == labels
+        assert trained(Votes(), labels)[0]._classes.tolist() == [2, 3]
+    finally:
+        fl.sklearn.Trainer.votes = False
+
+
+def test_xgboost_learns_where_clients_lack_classes():
+    xgboost = pytest.importorskip("xgboost")
+    fl.trainer("sklearn-xgboost")(type("Xgb", (fl.sklearn.Trainer,), {"estimator": lambda self: xgboost.XGBClassifier(n_estimators=5), "__doc__": "XGBoost."}))
+    spec = fl.check(QUICK / "fedkt.yaml", {f"parts.{slot}": {"use": "sklearn-xgboost"} for slot in ("teacher", "student", "final")})
+    spec["data"] |= {"split": {"classes": 2}}
+    found = {fl.run(spec, {"protocol.partitions": 1}, quiet=True, threads=n).digest for n in (1, 4)}
+    assert len(found) == 1
