@@ -115,11 +115,6 @@ impl Document {
         self
     }
 
-    /// The values as they stand, without defaults; `null` if the text is no YAML.
-    pub fn values(&self) -> Value {
-        self.root.as_ref().map_or(Value::Null, Node::value)
-    }
-
     /// What mistakes call the document.
     pub fn file(&self) -> &str {
         &self.file
@@ -141,7 +136,8 @@ impl Document {
         }
     }
 
-    /// Returns the values of the document, with its overrides and without defaults.
+    /// Returns the values of the document, with its overrides and without defaults; `null` if the
+    /// text is no YAML.
     pub fn values(&self) -> Value {
         self.root.as_ref().map_or(Value::Null, Node::value)
     }

@@ -25,8 +25,9 @@ pub struct RunRecord {
     pub machine: String,
     /// Its start: RFC 3339.
     pub began: String,
-    /// Wall-clock seconds.
-    pub seconds: f64,
+    /// Wall-clock seconds. None if the run has an accountant: clients with more data take longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
     /// Bytes that crossed.
     pub bytes: Traffic,
     /// The guarantee against each observer, if the run has an accountant.
@@ -39,6 +40,9 @@ pub struct RunRecord {
     /// user's own: who can guess a file could check the guess.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     data: Vec<FileHash>,
+    /// What a reader should know of the data.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    data_notes: Vec<String>,
     /// The SHA-256 of each loaded library.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     libraries: Vec<String>,
@@ -59,7 +63,10 @@ impl RunRecord {
     /// Describes the run, if it is done.
     pub fn of(run: &Run) -> Option<Self> {
         let Summary {
-            outcome, releases, ..
+            outcome,
+            releases,
+            data_notes,
+            ..
         } = run.summary.as_ref()?;
         let mut metrics: Vec<(String, Vec<Measured>)> = Vec::new();
         let mut places: BTreeMap<&str, usize> = BTreeMap::new();
@@ -90,6 +97,7 @@ impl RunRecord {
             privacy: outcome.privacy.clone(),
             releases: releases.clone(),
             data: files().filter(|_| !hidden).map(named).collect(),
+            data_notes: data_notes.clone(),
             libraries: hashes(&run.origin.libraries),
             metrics,
             costs: run.costs.is_some().then(|| costs.map(cost).collect()),
@@ -140,6 +148,7 @@ impl RunRecord {
                     ..Outcome::default()
                 },
                 releases: self.releases,
+                data_notes: self.data_notes,
                 ..Summary::default()
             }),
             pictures: Vec::new(),
