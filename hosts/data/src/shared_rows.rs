@@ -161,9 +161,11 @@ pub(crate) fn owned_twice(rows: &[u64], sources: &[Source]) -> Option<String> {
         1 => String::new(),
         _ => format!("; {all} rows in all are of more than one client"),
     };
-    Some(format!(
-        "{shared} of the rows of {again} are rows of {first} too{more}"
-    ))
+    let rows = match shared {
+        1 => format!("1 row of {again} is a row"),
+        _ => format!("{shared} rows of {again} are rows"),
+    };
+    Some(format!("{rows} of {first} as well{more}"))
 }
 
 #[cfg(test)]
@@ -240,11 +242,11 @@ mod tests {
         let rows: Vec<u64> = hashes(&rows).collect();
         let twice = |of: &[usize]| owned_twice(&rows, &sources(of)).unwrap_or_default();
         assert_eq!(twice(&[2, 2]), "");
-        assert_eq!(twice(&[2, 1, 1]), "1 of the rows of 2 are rows of 1 too");
-        assert_eq!(twice(&[1, 3]), "1 of the rows of 1 are rows of 0 too");
+        assert_eq!(twice(&[2, 1, 1]), "1 row of 2 is a row of 1 as well");
+        assert_eq!(twice(&[1, 3]), "1 row of 1 is a row of 0 as well");
         assert_eq!(
             twice(&[1, 1, 1, 1]),
-            "1 of the rows of 1 are rows of 0 too; 2 rows in all are of more than one client"
+            "1 row of 1 is a row of 0 as well; 2 rows in all are of more than one client"
         );
     }
 

@@ -81,7 +81,8 @@ impl<'a> Plan<'a> {
             unseen: BTreeMap::new(),
             notes: Vec::new(),
         };
-        let (mut inferred, mut doubts) = (Vec::new(), Vec::new());
+        // columns of numbers and of categories
+        let (mut inferred, mut doubts) = ([Vec::new(), Vec::new()], Vec::new());
         for (column, name) in first.names.iter().enumerate() {
             if plan.labels.contains(&column) {
                 plan.described.push((name.clone(), label.into()));
@@ -95,11 +96,13 @@ impl<'a> Plan<'a> {
             let how = match given {
                 Some((_, how)) => how.clone(),
                 None => {
-                    inferred.push(name.as_str());
                     let seen =
                         SeenColumn::of(tables, &orders, column, |cell| plan.is_missing(cell));
                     doubts.extend(seen.doubt());
-                    seen.kind()?
+                    let kind = seen.kind()?;
+                    let categories = matches!(kind, Column::Category(_));
+                    inferred[usize::from(categories)].push(name.clone());
+                    kind
                 }
             };
             let (encoding, text) = match how {
@@ -151,12 +154,17 @@ impl<'a> Plan<'a> {
                 plan.found.join(", ")
             ));
         }
-        if !inferred.is_empty() {
+        let kinds = inferred.iter().zip(["numbers", "categories"]);
+        let kinds = kinds.filter(|(names, _)| !names.is_empty());
+        let kinds: Vec<String> = kinds
+            .map(|(names, kind)| format!("{} ({kind})", some(names, 50)))
+            .collect();
+        if !kinds.is_empty() {
             let doubts: String = doubts.iter().map(|doubt| format!("; {doubt}")).collect();
             plan.notes.push(format!(
                 "kinds of columns were inferred from the clients' rows: {}{doubts}; if the rows are private, list them in `columns`; \
                  for a network or a linear model, `{{number: {{range: [..]}}}}` scales numbers to 0 to 1",
-                inferred.join(", ")
+                kinds.join(", ")
             ));
         }
         Ok(plan)

@@ -253,6 +253,9 @@ fn a_table_is_read_as_it_looks_and_says_what_was_inferred() {
         ]
     );
     assert_eq!(data.notes.len(), 4, "{:?}", data.notes);
+    let kinds =
+        "clients' rows: age (numbers), job (categories); column `job` is missing in 1 of 4 rows";
+    assert!(data.notes[1].contains(kinds), "{:?}", data.notes);
 }
 
 #[test]

@@ -286,7 +286,7 @@ fn rows_in_two_places_are_told_by_check_run_page_and_study() {
     let study = said(&["study", "s.yaml"]);
     assert!(study.contains(&format!("Data: {leak}")), "{study}");
     let check = said(&["check", "twin.yaml"]);
-    let twice = "200 of the rows of DIR/sorted.csv are rows of DIR/people.csv too";
+    let twice = "200 rows of DIR/sorted.csv are rows of DIR/people.csv as well";
     let check = check.replace(&dir.canonicalize().unwrap().display().to_string(), "DIR");
     let check = check.replace(&dir.display().to_string(), "DIR");
     assert!(check.contains(twice), "{check}");
