@@ -91,7 +91,8 @@ class Trainer:
         if len(x) == 0 or len(self._classes) == 0:
             return out
         found = np.zeros((len(x), 1)) if self._fitted is None else self._found_scores(rows)
-        out[:] = np.log(_LEAST) if found.min() >= np.log(_LEAST) else found.min() - 1
+        # a class that it has not seen gets an even share of the probability, so that its score is no veto in a mean over teachers
+        out[:] = np.logaddexp.reduce(found, axis=1, keepdims=True) - np.log(self.task.outputs)
         out[:, self._classes] = found
         return out
 

@@ -49,6 +49,20 @@ def test_exact_fedkt_with_classifiers_is_the_same_on_any_number_of_threads():
     assert one.digest == two.digest and one.metrics["accuracy"] > 0.8
 
 
+def test_a_class_without_a_sample_has_an_even_share_and_is_no_veto():
+    rows = np.arange(90) % 3
+    x = np.eye(3, dtype=np.float32)[rows]
+    train = [(x[rows != less], rows[rows != less]) for less in (2, 0)]
+    parts = {"teacher": {"use": "extra-trees"}, "student": {"use": "linear", "lr": 1}, "ensemble": {"use": "mean-logits"}}
+    spec = {"name": "veto", "seed": 1, "protocol": {"use": "fedkd", "student": {"epochs": 300, "batch": 30}, "keep-clients": True}, "parts": parts}
+    results = fl.run(spec, data={"train": train, "test": (x, rows), "public": x}, quiet=True)
+    scores = [results.model("teacher", client=client).predict(x) for client in (0, 1)]
+    for of, less in zip(scores, (2, 0)):
+        assert np.allclose(of[:, less], -np.log(3), atol=1e-5)
+    assert (np.mean(scores, axis=0).argmax(axis=1) == rows).all()
+    assert results.metrics["accuracy"] > 0.9
+
+
 def test_what_needs_parameters_does_not_take_one():
     with pytest.raises(fl.SpecError, match="param"):
         fl.check(QUICK / "fedavg.yaml", {"parts.model": {"use": "extra-trees"}})

@@ -34,12 +34,9 @@ pub fn fit(
 ) -> Result<(Model, FitReport)> {
     let mut model = Model::blank(Sum::Margins, x.width(), goal.classes);
     let weights = goal.class_weights(&settings.class_weights);
-    let shares: Vec<f64> = goal
-        .counts()
-        .iter()
-        .zip(&weights)
-        .map(|(n, w)| n * w)
-        .collect();
+    let counts = goal.counts();
+    let unseen = |class: usize| counts[class] == 0.0;
+    let shares: Vec<f64> = counts.iter().zip(&weights).map(|(n, w)| n * w).collect();
     let all: f64 = shares.iter().sum();
     // the best constant comes first
     model.base = shares
@@ -54,7 +51,7 @@ pub fn fit(
     }
     if goal.one_class() {
         return Ok((
-            model,
+            model.without(unseen),
             FitReport {
                 steps: 1,
                 loss: 0.0,
@@ -105,7 +102,7 @@ pub fn fit(
         "the loss is {loss}; a smaller rate may help"
     );
     Ok((
-        model.with_gains(&grower.gains),
+        model.with_gains(&grower.gains).without(unseen),
         FitReport {
             steps: settings.trees,
             loss,

@@ -153,9 +153,18 @@ impl<S: Fn(u32, u32) -> u64> Job<'_, S> {
         }
         // in samples, as if each had been counted once
         let gains: Vec<f64> = grower.gains.iter().map(|gain| gain / self.units).collect();
-        let model = model.with_gains(&gains);
+        let mut seen = vec![false; goal.classes];
+        for of in model
+            .trees
+            .iter()
+            .flat_map(|t| t.leaves.chunks(goal.classes))
+        {
+            seen.iter_mut()
+                .zip(of)
+                .for_each(|(seen, p)| *seen |= *p > 0.0);
+        }
         (
-            model,
+            model.with_gains(&gains).without(|class| !seen[class]),
             FitReport {
                 steps: trees,
                 loss: cost.cost / cost.weight.max(f64::MIN_POSITIVE),

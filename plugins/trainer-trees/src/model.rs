@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// Marks the bytes of a model; the digit is the version.
 const MAGIC: &[u8] = b"fltrees1";
 
+/// The base score of a class that the model has not seen.
+pub const UNSEEN: f32 = f32::MIN;
+
 /// The child of a split: an even number is twice the index of a split, an odd one twice that of a
 /// leaf plus one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,7 +99,7 @@ pub struct Model {
     pub sum: Sum,
     pub width: usize,
     pub classes: usize,
-    /// The score of each class before any tree.
+    /// The score of each class before any tree; [`UNSEEN`] for a class without a sample.
     pub base: Vec<f32>,
     pub trees: Vec<Grown>,
     /// Features of splits, ascending, with the total gain of their splits.
@@ -114,6 +117,14 @@ impl Model {
             trees: Vec::new(),
             gains: Vec::new(),
         }
+    }
+
+    /// Marks the classes without a sample.
+    pub fn without(mut self, unseen: impl Fn(usize) -> bool) -> Self {
+        let classes = self.base.iter_mut().enumerate();
+        let marked = classes.filter(|(class, _)| unseen(*class));
+        marked.for_each(|(_, base)| *base = UNSEEN);
+        self
     }
 
     /// Adds the total gains of the splits on each feature.
@@ -191,6 +202,10 @@ impl Model {
         }
         let finite = |v: &f32| v.is_finite();
         ensure!(self.base.iter().all(finite), "a base score is not finite");
+        ensure!(
+            self.base.iter().any(|base| *base != UNSEEN),
+            "it has seen no class"
+        );
         let known =
             |(f, gain): &(u32, f32)| (*f as usize) < self.width && gain.is_finite() && *gain > 0.0;
         ensure!(self.gains.iter().all(known), "a gain that cannot be");

@@ -1,7 +1,7 @@
 //! Predictions of a fitted model.
 
 use crate::bits::{LEAVES, ROWS};
-use crate::model::{Grown, Model, Next, Sum};
+use crate::model::{Grown, Model, Next, Sum, UNSEEN};
 use crate::scored::SCORED;
 use fl_core::Samples;
 use ndarray::Array2;
@@ -196,6 +196,28 @@ impl Model {
                 Sum::Votes => 0.0,
                 Sum::Margins => (f64::from(*base) + s) as f32,
             };
+        }
+        if self.base.contains(&UNSEEN) {
+            self.score_unseen(scores);
+        }
+    }
+
+    /// Gives each class that the model has not seen an even share of the probability: `1 / classes`
+    /// where those of the seen classes add up to 1. This is below the largest of theirs.
+    fn score_unseen(&self, scores: &mut [f32]) {
+        let all = || scores.iter().zip(&self.base);
+        let seen = || {
+            all()
+                .filter(|(_, base)| **base != UNSEEN)
+                .map(|(s, _)| f64::from(*s))
+        };
+        let top = seen().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = seen().map(|score| libm::exp(score - top)).sum();
+        let even = (top + libm::log(sum / self.classes as f64)) as f32;
+        for (score, base) in scores.iter_mut().zip(&self.base) {
+            if *base == UNSEEN {
+                *score = even;
+            }
         }
     }
 

@@ -58,7 +58,8 @@ impl Method for Boosting {
 /// The trainer of settings `S`: [`Tree`], [`Forest`] or [`Boosting`].
 ///
 /// Scores of a tree or forest are logarithms of class probabilities, minus that of the likeliest
-/// class. Those of boosting are margins; with two classes the first is 0. Before the first fit all
+/// class. Those of boosting are margins; with two classes the first is 0. A class without a sample
+/// in the last fit gets the logarithm of an even share of the probability. Before the first fit all
 /// scores are 0.
 pub struct Trees<S> {
     settings: S,

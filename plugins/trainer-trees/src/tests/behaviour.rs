@@ -166,6 +166,48 @@ fn one_class_one_row_and_no_difference_give_constants() {
 }
 
 #[test]
+fn a_class_without_a_sample_has_an_even_share_and_is_no_veto() {
+    /// Trains on the rows whose class is not `less`.
+    fn teacher<S: Method + Clone>(settings: &S, x: &Samples, y: &[u32], less: u32) -> Trees<S> {
+        let rows: Vec<usize> = (0..y.len()).filter(|row| y[*row] != less).collect();
+        let classes: Vec<u32> = rows.iter().map(|row| y[*row]).collect();
+        fitted(settings, &x.pick(&rows), &classes, 3)
+    }
+    fn check<S: Method + Clone>(settings: &S) {
+        let values = Array2::from_shape_fn((60, 1), |(row, _)| (row % 3 * 10 + row % 7) as f32);
+        let y: Vec<u32> = (0..60).map(|row| row % 3).collect();
+        let x = Samples::fresh(values, vec![1]).unwrap();
+        let mut of = [2, 0].map(|less| teacher(settings, &x, &y, less));
+        let scores = of.each_mut().map(|model| model.predict(&x).unwrap());
+        for (scores, unseen) in scores.iter().zip([2, 0]) {
+            for row in scores.rows() {
+                let seen = (0..3).filter(|class| *class != unseen);
+                let sum: f64 = seen.map(|class| f64::from(row[class]).exp()).sum();
+                let share = f64::from(row[unseen]).exp() / sum;
+                assert!((share - 1.0 / 3.0).abs() < 1e-5, "{row}");
+            }
+            assert!(
+                classes(scores)
+                    .iter()
+                    .all(|class| *class as usize != unseen)
+            );
+        }
+        assert_eq!(classes(&(&scores[0] + &scores[1])), y, "their mean");
+        // a kept model knows it too
+        let mut loaded = new(settings, &x, 3);
+        loaded.load(&of[0].save().unwrap()).unwrap();
+        assert_eq!(bits(&loaded.predict(&x).unwrap()), bits(&scores[0]));
+    }
+    check(&defaults::<Tree>());
+    check(&forest());
+    check(&boosting());
+    check(&Boosting {
+        start: crate::settings::Start::Even,
+        ..boosting()
+    });
+}
+
+#[test]
 fn ties_go_to_the_lowest_class_and_depth_is_kept() {
     let x = Samples::fresh(array![[0.0], [1.0], [2.0], [3.0]], vec![1]).unwrap();
     let constant = Tree {
