@@ -208,8 +208,8 @@ extern "C" {
 #define FL_CLIPPED_GRADIENTS 74u
 
 /* Protocol. Gives the text of what it declares: `{"slots": [..], "exchanges": [..], "grows": null,
- * "begins_with": null, "pooled": false, "measures": null}`, as fl-core/src/abi/declaration.rs has
- * them. */
+ * "begins_with": null, "loads": null, "pooled": false, "measures": null}`, as
+ * fl-core/src/abi/declaration.rs has them. */
 #define FL_DECLARE 80u
 /* Protocol: the server's side. Text
  * `{"task": {..}, "filled": ["model"], "everyone": {"ids": [0, 1], "of": 2, "draw": "everyone"}}`.

@@ -18,6 +18,9 @@ pub(super) struct DeclarationText {
     #[serde(default)]
     pub begins_with: Option<String>,
     #[serde(default)]
+    /// Slot, setting and file.
+    pub loads: Option<[String; 3]>,
+    #[serde(default)]
     pub pooled: bool,
     /// `null`: it may record anything.
     #[serde(default)]

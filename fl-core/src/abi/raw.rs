@@ -198,8 +198,8 @@ pub const FL_HEAD: u32 = 73;
 pub const FL_CLIPPED_GRADIENTS: u32 = 74;
 
 /// Protocol. Gives the text of what it declares: `{"slots": [..], "exchanges": [..], "grows": null,
-/// "begins_with": null, "pooled": false, "measures": null}`, as fl-core/src/abi/declaration.rs has
-/// them.
+/// "begins_with": null, "loads": null, "pooled": false, "measures": null}`, as
+/// fl-core/src/abi/declaration.rs has them.
 pub const FL_DECLARE: u32 = 80;
 /// Protocol: the server's side. Text
 /// `{"task": {..}, "filled": ["model"], "everyone": {"ids": [0, 1], "of": 2, "draw": "everyone"}}`.

@@ -23,6 +23,17 @@ type Stage<'p, D, U> = Box<dyn Fn(&mut Client, &D, U) -> Result<U> + Send + Sync
 /// Shows a client's answer to an attack on the run.
 type Watch<'p> = Box<dyn Fn(&mut Client, &Answer) -> Result<()> + Send + Sync + 'p>;
 
+/// A model that starts from a file; see [`Declaration::loads`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InitialModel {
+    /// The model's slot.
+    pub slot: &'static str,
+    /// The protocol's setting that names the file.
+    pub setting: &'static str,
+    /// The file.
+    pub file: String,
+}
+
 /// The slots and exchanges of a protocol with its current settings.
 #[derive(Default)]
 pub struct Declaration<'p> {
@@ -34,6 +45,8 @@ pub struct Declaration<'p> {
     pub grows: Option<&'static str>,
     /// An unpriced starting point of the run, see [`Declaration::begins_with`].
     pub begins_with: Option<String>,
+    /// The file that a model starts from, see [`Declaration::loads`].
+    pub loads: Option<InitialModel>,
     /// See [`Declaration::pools_data`].
     pub pooled: bool,
     /// See [`Declaration::measures`]; `None` if the protocol declares none.
@@ -141,6 +154,17 @@ impl<'p> Declaration<'p> {
     /// that no release in the run prices.
     pub fn begins_with(mut self, what: Option<String>) -> Self {
         self.begins_with = what;
+        self
+    }
+
+    /// Declares that the server's model in `slot` starts from a file that another run kept, which
+    /// `setting` of the protocol names. A check compares the classes and columns of both runs.
+    pub fn loads(mut self, slot: &TrainerSlot, setting: &'static str, file: Option<&str>) -> Self {
+        self.loads = file.map(|file| InitialModel {
+            slot: slot.name(),
+            setting,
+            file: file.into(),
+        });
         self
     }
 

@@ -9,7 +9,7 @@ pub(crate) mod shape_check;
 pub(crate) mod spec;
 
 pub use conflict::Conflict;
-pub use declaration::{Declaration, Declared};
+pub use declaration::{Declaration, Declared, InitialModel};
 pub use faults::{Fault, FaultKind, Faults, IdRanges, InjectedFault, QuorumPolicy};
 pub(crate) use measurement::TRAINING_LOSS;
 pub use measurement::{Certainty, Measured, Measurement, MeasurementOf};

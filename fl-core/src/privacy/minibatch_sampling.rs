@@ -38,12 +38,22 @@ impl MinibatchSampling {
         }
     }
 
+    /// Returns the size of a lot of `n` examples; its mean, where lots differ in size.
+    pub fn lot(&self, n: usize) -> f64 {
+        let share = self.rate * n as f64;
+        match self.fixed {
+            _ if self.rate >= 1.0 => n as f64,
+            true => share.floor(),
+            false => share,
+        }
+    }
+
     /// Returns the positions of one lot among `n` examples, ascending.
     pub fn draw(&self, n: usize, stream: &Stream) -> Vec<usize> {
         let mut draws = stream.draws();
         match self.fixed {
             _ if self.rate >= 1.0 => (0..n).collect(),
-            true => draws.choose(n, (self.rate * n as f64) as usize),
+            true => draws.choose(n, self.lot(n) as usize),
             false => (0..n).filter(|_| draws.uniform() < self.rate).collect(),
         }
     }

@@ -27,6 +27,9 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
     let data = fl_engine::data_with_notes(&spec, &args.data.path(), &mut |note| {
         crate::say(format_args!("note: {note}"));
     })?;
+    for note in fl_engine::check_data(&spec, &data)?.all() {
+        crate::say(format_args!("note: {note}"));
+    }
     let plan = Plan::new(&spec, &data)?;
     let forecast = fl_engine::forecast(&spec, &data, &plan, catalogue)?;
     let Plan {

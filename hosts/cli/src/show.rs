@@ -17,12 +17,19 @@ pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogu
             Ok(spec) => {
                 let dir = fl_data::data_dir(None);
                 let mut note = |text: &str| say(format_args!("note: {}: {text}", path.display()));
-                if let Err(error) = fl_engine::note_data(&spec, &dir, &mut note) {
-                    let text = format!("{error:#}");
-                    let text = text.trim_start_matches("data: ");
-                    wrong.push(Mistakes(vec![
-                        document.mistake_at(&[Step::Key("data".into())], text),
-                    ]));
+                let noted = fl_engine::note_data(&spec, &dir, &mut note);
+                let wrong_data = match noted.and_then(|()| fl_engine::check_with_data(&spec, &dir)) {
+                    Ok(notes) => {
+                        notes.all().for_each(|text| note(text));
+                        None
+                    }
+                    Err(error) => Some(format!("{error:#}")),
+                };
+                if let Some(text) = wrong_data {
+                    let data = text.strip_prefix("data: ");
+                    let at = data.map_or(Vec::new(), |_| vec![Step::Key("data".into())]);
+                    let mistake = document.mistake_at(&at, data.unwrap_or(&text));
+                    wrong.push(Mistakes(vec![mistake]));
                     continue;
                 }
                 lines.push(format!("{}: fine", path.display()));
@@ -48,15 +55,10 @@ pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogu
     } else if !lines.is_empty() {
         print(lines.join("\n"))?;
     }
-    match wrong.is_empty() {
+    let all: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+    match all.is_empty() {
         true => Ok(()),
-        false => Err(Failure::usage(
-            wrong
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join("\n"),
-        )),
+        false => Err(Failure::usage(all.join("\n"))),
     }
 }
 

@@ -9,6 +9,33 @@ pub const LABEL: &str = "a label, 0 or 1";
 /// How one is read that is left out.
 pub const SKIPPED: &str = "not used";
 
+/// The words of a list that are shown.
+const SHOWN: usize = 6;
+
+/// How a column is read, without most of a long list of categories.
+pub fn shortened(how: &str) -> String {
+    let (list, end) = match how.strip_suffix(INFERRED) {
+        Some(list) => (list, INFERRED),
+        None => (how, ""),
+    };
+    match list.match_indices(", ").nth(SHOWN - 1) {
+        Some((at, _)) => format!("{}, ..{end}", &list[..at]),
+        None => how.into(),
+    }
+}
+
+/// How two columns are read: [`shortened`], unless both would then look alike.
+pub fn told_apart(a: &str, b: &str) -> [String; 2] {
+    let short = [shortened(a), shortened(b)];
+    match a != b && short[0] == short[1] {
+        true => [a.into(), b.into()],
+        false => short,
+    }
+}
+
+/// Ends the text of a column that the spec says nothing of.
+const INFERRED: &str = " (inferred)";
+
 /// A column's name, and how it is read.
 type Columns<'a> = &'a [(String, String)];
 
@@ -45,11 +72,12 @@ pub fn alike(here: Columns<'_>, due: Columns<'_>) -> Result<()> {
             );
         }
     }
-    let plain = |how: &str| how.trim_end_matches(" (inferred)").to_string();
+    let plain = |how: &str| how.trim_end_matches(INFERRED).to_string();
     for ((name, mine), theirs) in names.iter().zip(hows).zip(due_hows) {
+        let [shown, shown_theirs] = told_apart(mine, theirs);
         ensure!(
             plain(mine) == plain(theirs),
-            "column `{name}` is {mine}, and the clients' is {theirs}; give both the same kind in `columns`"
+            "column `{name}` is {shown}, and the clients' is {shown_theirs}; give both the same kind in `columns`"
         );
     }
     Ok(())
@@ -95,6 +123,15 @@ mod tests {
         the clients' rows have no column `id`; set it to `skip` in `columns`
         column `age` is a number from 0 to 9, scaled to 0..1, and the clients' is a number, not scaled; give both the same kind in `columns`
         ");
+        // all categories count, and few are shown
+        let of = |last: &str| format!("one of 8 categories: a, b, c, d, e, f, g, {last}");
+        let (ours, theirs) = (of("h"), of("i"));
+        assert_eq!(
+            shortened(&ours),
+            "one of 8 categories: a, b, c, d, e, f, .."
+        );
+        let differ = alike(&columns(&[("job", &ours)]), &columns(&[("job", &theirs)]));
+        assert!(differ.unwrap_err().to_string().contains("f, g, i;"));
         // one text beside one text
         alike(
             &columns(&[("review", "text")]),

@@ -1,6 +1,7 @@
 //! What each client gets, before a run.
 
 use crate::build::Assembled;
+use crate::column_match::shortened;
 use fl_core::{Examples, TaskKind};
 use serde_json::{Value as Json, json};
 use std::fmt::{Display, Formatter, Write};
@@ -122,7 +123,7 @@ impl Overview {
             let width = width.max().unwrap_or(0).min(40);
             writeln!(out, "\ncolumns")?;
             for (name, read) in self.columns.iter().take(NUMBERED * 10) {
-                writeln!(out, "  {name:width$}  {read}")?;
+                writeln!(out, "  {name:width$}  {}", shortened(read))?;
             }
         }
         let names = self.classes.iter().enumerate();

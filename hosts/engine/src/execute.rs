@@ -1,5 +1,6 @@
 //! Runs a checked spec on its data.
 
+use crate::data_check::{check_data, describe};
 use crate::placement::{self, DataOwnership, Placement};
 use crate::plan::Plan;
 use crate::prepare;
@@ -98,6 +99,11 @@ pub fn execute(
         placement::ready(placement, clients)
     });
     let ready = ready.transpose()?;
+    // a stopped run has begun with its model
+    let notes = match &folder {
+        Folder::Stopped(_) => Vec::new(),
+        _ => check_data(spec, &data)?.notes,
+    };
     // what the ledger refuses leaves no folder
     let spending = match (&spec.ledger, &folder) {
         (None, _) => None,
@@ -114,6 +120,7 @@ pub fn execute(
     let hashes: Vec<String> = files.iter().map(|file| file.sha256.clone()).collect();
     let mut manifest = prepare::manifest(spec, &yaml, files, &options.command)?;
     manifest.rows.clone_from(&data.digest);
+    describe(&mut manifest, spec, &data)?;
     let receipts = ReceiptOptions {
         keep_messages: spec.keep == Some(Keep::Messages),
         signer,
@@ -147,8 +154,9 @@ pub fn execute(
         client_tests: data.client_tests,
         exposed: data.inferred,
         data_notes: [data.notes, data.hidden_notes].concat(),
-        notes: data.uneven,
+        report_notes: data.uneven,
         twice: data.twice,
+        notes,
         folder: Some(folder),
         resumed,
         checkpoints: spec.checkpoints.clone(),

@@ -13,6 +13,7 @@
 
 mod cached_runs;
 mod client_process;
+mod data_check;
 mod error;
 mod execute;
 mod inherited;
@@ -40,6 +41,7 @@ mod verify;
 pub use client_process::ClientProcess;
 #[cfg(unix)]
 pub use client_process::serve;
+pub use data_check::{DataNotes, check_data, check_with_data};
 pub use error::NotRun;
 pub use execute::{ExecuteOptions, Folder, MOST_THREADS, ProtocolOverride, execute, threads};
 pub use fl_ledger::{Forecast, SigningKey};

@@ -24,7 +24,7 @@ def declare(part: Part) -> str:
         one["only_clips"] = one["only_clips"] or one["name"] in clipping
     of = {"slots": slots, "exchanges": [one.declared(part) for one in exchanges]}
     grows = getattr(part, "grows_by", None)
-    return json.dumps(of | {"grows": grows and grows.replace("_", "-"), "begins_with": getattr(part, "begins_with", None), "pooled": bool(getattr(part, "pools_data", False))})
+    return json.dumps(of | {"grows": grows and grows.replace("_", "-"), "begins_with": getattr(part, "begins_with", None), "loads": getattr(part, "loads", None), "pooled": bool(getattr(part, "pools_data", False))})
 
 
 def lead(part: Part, text: str, host: Any) -> None:

@@ -132,6 +132,9 @@ pub struct Manifest {
     /// The hash of the decoded training rows in any order, if it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<String>,
+    /// What the inputs and outputs of its models stand for; none in a folder of an older fl.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meaning: Option<serde_json::Value>,
     /// The processes that resumed it.
     pub resumed: Vec<Session>,
 }
@@ -152,6 +155,7 @@ impl Manifest {
             libraries,
             data,
             rows: None,
+            meaning: None,
             resumed: Vec::new(),
         }
     }
@@ -182,6 +186,18 @@ impl Manifest {
         match self.data.is_empty() {
             true => Ok(()),
             false => same("data files", &then.data, &self.data, folder),
+        }
+    }
+
+    /// Returns what the models in the run folder `folder` learnt; `None` if it is no run folder, or
+    /// that of an older fl.
+    ///
+    /// # Errors
+    /// If it is one, and cannot be read.
+    pub fn meaning_in(folder: &Path) -> Result<Option<serde_json::Value>> {
+        match folder.join(FILE).is_file() {
+            true => Ok(Self::read(folder)?.meaning),
+            false => Ok(None),
         }
     }
 

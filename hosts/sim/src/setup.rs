@@ -36,10 +36,12 @@ pub struct Setup<'a> {
     pub exposed: Vec<String>,
     /// What a reader of the results should know of the data.
     pub data_notes: Vec<String>,
-    /// Further notes that are known before the run.
-    pub notes: Vec<String>,
+    /// Notes for the report only, which the user has seen before the run.
+    pub report_notes: Vec<String>,
     /// A row that two clients have: no guarantee for one example is possible.
     pub twice: Option<String>,
+    /// Notes that the run begins with.
+    pub notes: Vec<String>,
     /// The folder for results.
     pub folder: Option<RunFolder>,
     /// Where a stopped run continues.
@@ -122,8 +124,9 @@ impl Setup<'_> {
             client_tests: Vec::new(),
             exposed: Vec::new(),
             data_notes: Vec::new(),
-            notes: Vec::new(),
+            report_notes: Vec::new(),
             twice: None,
+            notes: Vec::new(),
             folder: None,
             resumed: None,
             checkpoints: fl_core::settings::defaults(),

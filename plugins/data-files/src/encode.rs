@@ -198,11 +198,7 @@ impl<'a> Plan<'a> {
                 found.into_iter().map(str::to_string).collect()
             }
         };
-        let mut shown = names.iter().take(6).cloned().collect::<Vec<_>>().join(", ");
-        if names.len() > 6 {
-            shown += ", ..";
-        }
-        let text = format!("one of {} categories: {shown}", names.len());
+        let text = format!("one of {} categories: {}", names.len(), names.join(", "));
         let index = names.into_iter().enumerate().map(|(at, name)| (name, at));
         let index = index.collect();
         Ok((Encoding::Category { index, given }, text))

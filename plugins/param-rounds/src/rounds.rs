@@ -24,7 +24,8 @@ settings! {
         sampling: Option<Sampling> = None;
         /// Start from a model that another run kept: a path from the working directory, such as
         /// `runs/fedkt-mnist-1/models/final`. FedKT-Prox is FedProx started from FedKT's final
-        /// model.
+        /// model. `fl check` refuses a model of other classes or columns, or another order or
+        /// scale of them.
         initial: Option<String> = None;
         /// Whether that model was trained without private data, such as on public data only; it
         /// then costs nothing. Otherwise a run that starts from it has no guarantee.
@@ -175,6 +176,7 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         let all = Declaration::new()
             .grows_by("rounds")
             .begins_with(unpriced.then(|| "the run starts from a model that another run kept (`initial`), whose training data have no price here".into()))
+            .loads(&MODEL, "initial", family.settings.initial.as_deref())
             // with a fresh optimiser, a client begins with the server's parameters only
             .slot(rule.model(model.shared_parameters().at_server()))
             .slot(&AGGREGATOR)

@@ -9,8 +9,8 @@ use crate::abi::marshal::{OutgoingMessage, content, plain};
 use crate::abi::raw::{FL_ANSWER, FL_CONFLICTS, FL_DECLARE, FL_LEAD, FL_SUITS, FL_TASK};
 use crate::message::{AnyMessage, Erased};
 use crate::{
-    BuildContext, Client, Conflict, Declaration, ExchangeSpec, Protocol, Request, Result, Server,
-    SlotSpec, Task, TaskKind, TaskMap,
+    BuildContext, Client, Conflict, Declaration, ExchangeSpec, InitialModel, Protocol, Request,
+    Result, Server, SlotSpec, Task, TaskKind, TaskMap,
 };
 use anyhow::Context;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -182,6 +182,12 @@ impl Protocol for LoadedProtocol {
         let mut all = Declaration::of_specs(self.slots.clone(), self.exchanges.clone(), answer);
         all.grows = declared.grows.as_deref().map(kept);
         all.begins_with = declared.begins_with.as_deref().map(plain);
+        let loads = declared.loads.as_ref();
+        all.loads = loads.map(|[slot, setting, file]| InitialModel {
+            slot: kept(slot),
+            setting: kept(setting),
+            file: file.clone(),
+        });
         all.pooled = declared.pooled;
         all.measures = declared.measures.clone();
         all

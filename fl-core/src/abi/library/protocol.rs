@@ -87,6 +87,7 @@ impl Object for OfProtocol {
                     exchanges: declared.specs().map(Into::into).collect(),
                     grows: declared.grows.map(Into::into),
                     begins_with: declared.begins_with.clone(),
+                    loads: (declared.loads).map(|of| [of.slot.into(), of.setting.into(), of.file]),
                     pooled: declared.pooled,
                     measures: declared.measures.clone(),
                 })?;

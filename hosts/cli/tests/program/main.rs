@@ -8,6 +8,7 @@ mod audit;
 mod cases;
 mod commands;
 mod common;
+mod data_check;
 mod devices;
 mod distillation;
 mod exports;

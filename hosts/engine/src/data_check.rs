@@ -1,0 +1,421 @@
+//! What a check of a spec finds once its data are known: a model to start from that learnt other
+//! classes or columns, and training steps that draw no row.
+
+use crate::error::NotRun;
+use crate::prepare::{self, protocol_context};
+use anyhow::Context;
+use fl_core::{
+    BuildContext, Examples, ExchangeSpec, InitialModel, Parts, Protocol, Role, Stream, Task,
+    TaskKind, Trainer,
+};
+use fl_data::column_match::{CLASS, LABEL, SKIPPED, told_apart};
+use fl_data::{Assembled, DataSpec, Split};
+use fl_registry::{DataSection as _, Spec};
+use fl_sim::Manifest;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Names that a message lists.
+const LISTED: usize = 20;
+/// The largest difference of two means, in standard deviations, and of two deviations, as a share,
+/// that is none.
+const SAME: f32 = 0.01;
+
+/// What a user should know of a spec with its data.
+#[derive(Default)]
+pub struct DataNotes {
+    /// For everyone who sees the run.
+    pub notes: Vec<String>,
+    /// For those who may know how many rows a client has.
+    pub of_sizes: Vec<String>,
+}
+
+impl DataNotes {
+    /// Returns all of them.
+    pub fn all(&self) -> impl Iterator<Item = &String> {
+        self.notes.iter().chain(&self.of_sizes)
+    }
+}
+
+/// Checks a spec with its data, if these are in the data directory `dir` and the check needs them.
+///
+/// # Errors
+/// As [`check_data`]; if the data cannot be read.
+pub fn check_with_data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<DataNotes> {
+    let any = Task {
+        input: vec![1],
+        kind: TaskKind::Classes(2),
+    };
+    let protocol = spec.make_protocol(&protocol_context(spec, &spec.data.task().unwrap_or(any)))?;
+    let steps = |asked: &ExchangeSpec| asked.flow.steps.is_some();
+    let needed = protocol.declare().loads.is_some() || protocol.exchanges().iter().any(steps);
+    match needed && spec.data.missing(dir).is_none() {
+        true => check_data(spec, &prepare::data(spec, dir)?),
+        false => Ok(DataNotes::default()),
+    }
+}
+
+/// Checks a spec with its data.
+///
+/// # Errors
+/// If the model that it starts from has other classes, columns or scales, or does not fit; if no
+/// client ever draws a row.
+pub fn check_data(spec: &Spec<DataSpec>, data: &Assembled) -> anyhow::Result<DataNotes> {
+    let protocol = spec.make_protocol(&protocol_context(spec, &data.task))?;
+    let mut notes = check_lots(spec, data, protocol.as_ref())?;
+    if let Some(initial) = protocol.declare().loads {
+        let parts = spec.parts.in_slots(protocol.slots());
+        notes
+            .notes
+            .extend(check_start(spec, data, &parts, &initial)?);
+    }
+    Ok(notes)
+}
+
+/// What the inputs and outputs of a run's models stand for; `run.json` has it.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Meaning {
+    /// The data set.
+    set: String,
+    task: Task,
+    /// The classes in the order of the outputs: their names, or their numbers in the data.
+    classes: Vec<String>,
+    /// Do the data give names?
+    named: bool,
+    /// The columns that a model sees, and how they are read; empty if they have no names.
+    columns: Vec<(String, String)>,
+    /// How texts become numbers, if they are no columns.
+    texts: Option<serde_json::Value>,
+    /// Mean and standard deviation that are taken from each channel or column.
+    scale: Option<(Vec<f32>, Vec<f32>)>,
+}
+
+impl Meaning {
+    fn new(spec: &Spec<DataSpec>, data: &Assembled) -> Self {
+        let named = !data.classes.is_empty();
+        let natural = || (0..data.task.kind.classes()).collect();
+        let numbers = spec.data.class_order.clone().unwrap_or_else(natural);
+        let used = |(_, how): &&(String, String)| ![CLASS, LABEL, SKIPPED].contains(&&how[..]);
+        let plain = |how: &str| how.trim_end_matches(" (inferred)").to_string();
+        let columns = data.columns.iter().filter(used);
+        let set = spec.resolved.get("data").and_then(|data| data.get("set"));
+        let leaf = || set?.get("files")?.get("format")?.get("leaf");
+        Self {
+            set: spec.data.set.name().into(),
+            task: data.task.clone(),
+            classes: match named {
+                true => data.classes.clone(),
+                false => numbers.iter().map(usize::to_string).collect(),
+            },
+            named,
+            columns: match &data.columns[..] {
+                // arrays and images have one input, without a name of its own
+                [_] => Vec::new(),
+                _ => columns
+                    .map(|(name, how)| (name.clone(), plain(how)))
+                    .collect(),
+            },
+            texts: leaf().and_then(|leaf| serde_json::to_value(leaf).ok()),
+            scale: (data.normalise.as_ref()).map(|of| (of.mean.clone(), of.std.clone())),
+        }
+    }
+
+    /// Returns how `kept`, of an earlier run, differs from this one: what the model has, what this
+    /// run has, and what to do.
+    fn differs(&self, kept: &Self) -> Option<[String; 3]> {
+        let (now, then) = (&self.classes, &kept.classes);
+        if self.named == kept.named && now != then {
+            let [a, b] = [now, then].map(|names| sorted(names));
+            let advice = match a == b {
+                true => {
+                    "give this run the order of the model, by `classes` or `class-order` in `data`"
+                }
+                false => "give this run the classes of the model, by `classes` in `data.set`",
+            };
+            let told = |names: &[String]| format!("the classes {}", listed(names));
+            return Some([told(then), told(now), advice.into()]);
+        }
+        let (now, then) = (&self.columns, &kept.columns);
+        if !now.is_empty() && !then.is_empty() && now != then {
+            let advice = "give this run the columns of the model, in their order, by `columns` in `data.set` and the order of the file";
+            let told = |of: &[(String, String)], other: &[(String, String)]| {
+                let beside = other
+                    .iter()
+                    .map(|(_, how)| &how[..])
+                    .chain(std::iter::repeat(""));
+                let named = of.iter().zip(beside).map(|((name, how), other)| {
+                    let [how, _] = told_apart(how, other);
+                    format!("{name} ({how})")
+                });
+                format!("the columns {}", listed(&named.collect::<Vec<_>>()))
+            };
+            return Some([told(then, now), told(now, then), advice.into()]);
+        }
+        if self.task != kept.task {
+            let told = |of: &Task| format!("inputs of shape {:?} and {}", of.input, of.kind);
+            let advice = "give this run the inputs and classes of the model";
+            return Some([told(&kept.task), told(&self.task), advice.into()]);
+        }
+        if self.texts != kept.texts {
+            let told = |of: &Option<serde_json::Value>| match of {
+                Some(how) => format!("texts as numbers by {how}"),
+                None => "inputs that are no texts".into(),
+            };
+            let advice = "give this run the `format` of the model";
+            return Some([told(&kept.texts), told(&self.texts), advice.into()]);
+        }
+        if !same_scale(&self.scale, &kept.scale) {
+            let told = |of: &Option<(Vec<f32>, Vec<f32>)>| match of {
+                Some((mean, std)) => {
+                    format!("inputs normalised by {{ mean: {mean:?}, std: {std:?} }}")
+                }
+                None => "inputs that are not normalised".into(),
+            };
+            let advice = "write the `data.normalise` of the model into this spec";
+            return Some([told(&kept.scale), told(&self.scale), advice.into()]);
+        }
+        None
+    }
+
+    /// Returns why nothing compares the classes of both, if nothing does.
+    fn unknown(&self, kept: &Self) -> Option<String> {
+        let unnamed = !self.named && !kept.named && self.set != kept.set;
+        (unnamed || self.named != kept.named).then(|| {
+            format!(
+                "was kept by a run on `{}`, and this run is on `{}`: no names say whether both have the same classes",
+                kept.set, self.set
+            )
+        })
+    }
+}
+
+fn sorted(names: &[String]) -> Vec<&String> {
+    let mut names: Vec<&String> = names.iter().collect();
+    names.sort();
+    names
+}
+
+/// Lists names, the first of many.
+fn listed(names: &[String]) -> String {
+    let (first, rest) = names.split_at(names.len().min(LISTED));
+    let more = match rest.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", first.join(", "))
+}
+
+fn same_scale(a: &Option<(Vec<f32>, Vec<f32>)>, b: &Option<(Vec<f32>, Vec<f32>)>) -> bool {
+    let (Some((mean, std)), Some((other, deviation))) = (a, b) else {
+        return a == b;
+    };
+    let close = |((a, b), (s, t)): ((&f32, &f32), (&f32, &f32))| {
+        (a - b).abs() <= SAME * s && (s - t).abs() <= SAME * s
+    };
+    let means = mean.iter().zip(other);
+    mean.len() == other.len() && means.zip(std.iter().zip(deviation)).all(close)
+}
+
+/// Writes what the models of a run learn into its manifest.
+pub(crate) fn describe(
+    manifest: &mut Manifest,
+    spec: &Spec<DataSpec>,
+    data: &Assembled,
+) -> anyhow::Result<()> {
+    manifest.meaning = Some(serde_json::to_value(Meaning::new(spec, data))?);
+    Ok(())
+}
+
+/// Checks the model in `file` that the run starts from; returns a note if its classes are unknown.
+fn check_start(
+    spec: &Spec<DataSpec>,
+    data: &Assembled,
+    parts: &Parts,
+    initial: &InitialModel,
+) -> anyhow::Result<Option<String>> {
+    let InitialModel {
+        slot,
+        setting,
+        file,
+    } = initial;
+    let who = format!("protocol.{setting}: {file}");
+    // models/NAME in the folder of a run
+    let folder = Path::new(file).parent().and_then(Path::parent);
+    let kept = folder.map(Manifest::meaning_in).transpose()?.flatten();
+    let kept: Option<Meaning> = kept.map(serde_json::from_value).transpose()?;
+    let now = Meaning::new(spec, data);
+    let note = match &kept {
+        Some(kept) => {
+            if let Some([then, now, advice]) = now.differs(kept) {
+                return Err(NotRun::usage(format!(
+                    "{who} is for {then}, and this run has {now}; {advice}, or copy the file out of its run folder, and fl takes it as it is"
+                )));
+            }
+            now.unknown(kept).map(|why| format!("{who} {why}"))
+        }
+        None => Some(format!(
+            "{who} is not in the folder of a run that says what its models learnt: make sure that its classes and columns are those of this run, in the same order and scaled alike"
+        )),
+    };
+    let bytes = std::fs::read(file).with_context(|| format!("{who} cannot be read"))?;
+    let make = BuildContext {
+        task: parts.task(slot, &data.task),
+        stream: Stream::root(spec.seed),
+    };
+    let mut model: Box<dyn Trainer> = parts.build(Role::Trainer, slot, None, &make)?;
+    match model.load(&bytes) {
+        Ok(()) => Ok(note),
+        Err(error) => Err(NotRun::usage(format!(
+            "{who} does not fit parts.{slot}: {error:#}"
+        ))),
+    }
+}
+
+/// Checks that steps whose gradients are released draw rows.
+fn check_lots(
+    spec: &Spec<DataSpec>,
+    data: &Assembled,
+    protocol: &dyn Protocol,
+) -> anyhow::Result<DataNotes> {
+    let mut notes = DataNotes::default();
+    // what is at nodes is not known here
+    if matches!(spec.data.split(), Split::Own) {
+        return Ok(notes);
+    }
+    let sizes = data.clients.iter().map(Examples::len);
+    let sizes: Vec<usize> = match protocol.pools_data() {
+        true => vec![sizes.sum()],
+        false => sizes.collect(),
+    };
+    let parts = spec.parts.in_slots(protocol.slots());
+    let make = BuildContext {
+        task: data.task.clone(),
+        stream: Stream::root(spec.seed),
+    };
+    for asked in protocol.exchanges() {
+        let Some((slot, lots)) = asked.flow.steps else {
+            continue;
+        };
+        if !parts.has(slot) || !parts.asks(&asked, &make) {
+            continue;
+        }
+        let with_rows = || sizes.iter().enumerate().filter(|(_, n)| **n > 0);
+        let few: Vec<(usize, usize)> = with_rows()
+            .filter(|(_, n)| lots.lot(**n) < 1.0)
+            .map(|(id, n)| (id, *n))
+            .collect();
+        let Some(largest) = few.iter().map(|(_, n)| *n).max() else {
+            continue;
+        };
+        let rate = lots.rate;
+        let ids: Vec<String> = few.iter().map(|(id, _)| id.to_string()).collect();
+        let clients = match ids.len() {
+            1 => format!("client {}", listed(&ids)),
+            _ => format!("clients {}", listed(&ids)),
+        };
+        let mean = rate * largest as f64;
+        if !lots.fixed {
+            notes.of_sizes.push(format!(
+                "parts.{slot}: a step of {clients} draws less than one row on average (at most {largest} rows x {rate} = {mean:.2}), so it learns mostly noise: raise the `rate` of `sampling`"
+            ));
+        } else if few.len() == with_rows().count() {
+            let least = 1.0 / largest as f64;
+            return Err(NotRun::usage(format!(
+                "parts.{slot}: no client ever draws a row, so noise alone would train the model: a step draws the share {rate} of a client's rows, rounded down, and the largest client has {largest} ({largest} x {rate} = {mean:.2}); set the `rate` of `sampling` to at least {least:.2e}, or `draw: poisson`"
+            )));
+        } else {
+            notes.notes.push(format!(
+                "parts.{slot}: no step of {clients} draws a row, so noise alone trains there: a step draws the share {rate} of a client's rows, rounded down, which is 0 of {largest} or fewer; raise the `rate` of `sampling`, or set `draw: poisson`"
+            ));
+        }
+    }
+    Ok(notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn names(of: &[&str]) -> Vec<String> {
+        of.iter().map(|name| name.to_string()).collect()
+    }
+
+    /// What a run on two columns says.
+    fn kept() -> Meaning {
+        let job = "one of 7 categories: a, b, c, d, e, f, g".to_string();
+        Meaning {
+            set: "files".into(),
+            task: Task {
+                input: vec![8],
+                kind: TaskKind::Classes(2),
+            },
+            classes: names(&["no", "yes"]),
+            named: true,
+            columns: vec![
+                ("age".into(), "a number, not scaled".into()),
+                ("job".into(), job),
+            ],
+            texts: None,
+            scale: Some((vec![0.5], vec![0.2])),
+        }
+    }
+
+    fn said(change: impl Fn(&mut Meaning)) -> String {
+        let mut now = kept();
+        change(&mut now);
+        let text = serde_json::to_string(&kept()).unwrap();
+        let kept = serde_json::from_str(&text).unwrap();
+        match now.differs(&kept) {
+            Some([then, now, _]) => format!("{then} / {now}"),
+            None => now.unknown(&kept).unwrap_or_default(),
+        }
+    }
+
+    #[test]
+    fn what_models_learn_is_the_same_or_the_difference_is_told() {
+        assert_eq!(said(|_| ()), "");
+        assert_eq!(
+            said(|now| now.set = "other".into()),
+            "",
+            "names are the same"
+        );
+        assert_eq!(
+            said(|now| now.scale = Some((vec![0.501], vec![0.2005]))),
+            ""
+        );
+        let differences: [(&dyn Fn(&mut Meaning), &str); 7] = [
+            (
+                &|now| now.classes.reverse(),
+                "the classes no, yes / the classes yes, no",
+            ),
+            (
+                &|now| now.columns.swap(0, 1),
+                "the columns age (a number, not scaled), job (one of 7 categories: a, b, c, d, e, f, ..) / the columns job (one of 7 categories: a, b, c, d, e, f, ..), age (a number, not scaled)",
+            ),
+            (
+                &|now| now.columns[1].1 = now.columns[1].1.replace(", g", ", h"),
+                "the columns age (a number, not scaled), job (one of 7 categories: a, b, c, d, e, f, g) / the columns age (a number, not scaled), job (one of 7 categories: a, b, c, d, e, f, h)",
+            ),
+            (
+                &|now| now.task.input = vec![9],
+                "inputs of shape [8] and 2 classes / inputs of shape [9] and 2 classes",
+            ),
+            (
+                &|now| now.texts = Some(json!({ "alphabet": "abc" })),
+                "inputs that are no texts / texts as numbers by {\"alphabet\":\"abc\"}",
+            ),
+            (
+                &|now| now.scale = Some((vec![0.5], vec![0.3])),
+                "inputs normalised by { mean: [0.5], std: [0.2] } / inputs normalised by { mean: [0.5], std: [0.3] }",
+            ),
+            (
+                &|now| (now.named, now.classes) = (false, names(&["0", "1"])),
+                "was kept by a run on `files`, and this run is on `files`: no names say whether both have the same classes",
+            ),
+        ];
+        for (change, due) in differences {
+            assert_eq!(said(change), due);
+        }
+    }
+}
