@@ -579,6 +579,7 @@ impl Trainer for Blind {
         Ok(fl_core::FitReport {
             steps: 1,
             loss: 0.0,
+            falls: None,
         })
     }
     fn predict(&mut self, _: &Samples) -> Result<Array2<f32>> {

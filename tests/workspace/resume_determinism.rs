@@ -200,7 +200,11 @@ impl Trainer for Tallies {
         self.memory += 1;
         let of = |count: u8, weight: f64| weight * f64::from(count);
         let loss = of(self.model, 1.0) + of(self.optimiser, 20.0) + of(self.memory, 400.0);
-        Ok(FitReport { steps: 1, loss })
+        Ok(FitReport {
+            steps: 1,
+            loss,
+            falls: None,
+        })
     }
     fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {
         Ok(Array2::from_elem(

@@ -154,10 +154,10 @@ pub const FL_LEARN: u32 = 51;
 /// where a target is of `classes`, `multi-label`, `pixels` (floats), `soft` or `scores`, and
 /// `"samples": 7`, a number from 1 that no other samples of the program have: who keeps what it made
 /// of samples, such as a copy on a card, knows them again. Gives the text
-/// `{"steps": 5, "loss": 0.3}`. With `"auxiliary": true`, which only a trainer with `FL_HEAD` is
-/// told, it asks `FlHost.call` for a loss to add in every mini-batch: FL_BACK. The same with
-/// `"feature_loss": true`, which only a trainer is told that has `"feature_loss": true` in the text
-/// of FL_DESCRIBE.
+/// `{"steps": 5, "loss": 0.3}`, and if it knows whether the loss still fell at the end, `"falls":
+/// true` or `false`. With `"auxiliary": true`, which only a trainer with `FL_HEAD` is told, it asks
+/// `FlHost.call` for a loss to add in every mini-batch: FL_BACK. The same with `"feature_loss":
+/// true`, which only a trainer is told that has `"feature_loss": true` in the text of FL_DESCRIBE.
 pub const FL_TRAIN: u32 = 60;
 /// Trainer. One message with `values`, text `{"samples": 7}` as in FL_TRAIN; gives the tensor
 /// `scores`, `samples x outputs`.

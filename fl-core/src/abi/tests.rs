@@ -464,6 +464,7 @@ impl Trainer for TestTrainer {
         Ok(FitReport {
             steps: 1,
             loss: term.loss + 100.0 * f64::from(slopes),
+            falls: None,
         })
     }
     fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {

@@ -25,6 +25,10 @@ pub(crate) trait ClientCalls: Send {
     fn new_model(&self, slot: &str, index: u64) -> Result<Box<dyn Trainer>>;
     fn set_model(&mut self, slot: &str, model: Box<dyn Trainer>);
     fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator>;
+    /// Does the exchange that it answers take place only once?
+    fn answers_once(&self) -> bool {
+        false
+    }
     /// It has trained for its answer, with this mean loss.
     fn fitted(&mut self, loss: Option<f64>);
     fn aggregate(&mut self, slot: &str, round: Round, inbox: &dyn AnyInbox) -> Result<Erased>;

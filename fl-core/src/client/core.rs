@@ -47,6 +47,8 @@ pub(crate) struct ClientCore {
     pub(crate) declared: BTreeMap<&'static str, Option<MinibatchSampling>>,
     /// Those through which it has.
     pub(crate) released_through: BTreeSet<&'static str>,
+    /// Does the exchange that it answers take place only once?
+    pub(crate) once: bool,
     /// The mean loss of the last training on its own examples for this answer.
     pub(crate) training_loss: Option<f64>,
     /// The training whose steps it releases.
@@ -145,6 +147,7 @@ impl ClientCore {
         let slots = exchange.flow.releases.iter();
         self.declared = slots.map(|slot| (*slot, exchange.steps(slot))).collect();
         self.released_through.clear();
+        self.once = exchange.times == 1;
         self.training_loss = None;
         self.now = stream;
         self.notes.clear();
@@ -215,7 +218,7 @@ impl ClientCalls for ClientCore {
         Ok(())
     }
     fn note(&mut self, text: String) {
-        if !self.has("accountant") {
+        if !self.has("accountant") && !self.notes.contains(&text) {
             self.notes.push(text);
         }
     }
@@ -238,6 +241,9 @@ impl ClientCalls for ClientCore {
     }
     fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator> {
         Ok(self.store.get::<Box<dyn Generator>>(slot)?.as_mut())
+    }
+    fn answers_once(&self) -> bool {
+        self.once
     }
     fn fitted(&mut self, loss: Option<f64>) {
         self.training_loss = loss;

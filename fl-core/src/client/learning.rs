@@ -31,6 +31,7 @@ impl Client {
         let fitted = fit_examples(self.model(slot)?, examples, pass, &stream)?;
         let loss = (fitted.steps > 0).then_some(fitted.loss);
         self.calls_mut().fitted(loss);
+        self.note_unfinished(slot, &fitted, pass);
         Ok(fitted)
     }
 
@@ -49,7 +50,19 @@ impl Client {
             self.public()?.pick(ids)?,
             self.stream(slot).child("public", 0),
         );
-        self.model(slot)?.fit(&x, target, pass, &stream)
+        let fitted = self.model(slot)?.fit(&x, target, pass, &stream)?;
+        self.note_unfinished(slot, &fitted, pass);
+        Ok(fitted)
+    }
+
+    /// Notes a training that ended too early, if its exchange takes place once: one in rounds goes
+    /// on in the next.
+    fn note_unfinished(&mut self, slot: &str, fitted: &FitReport, pass: &FitOptions<'_>) {
+        if self.calls().answers_once()
+            && let Some(text) = fitted.unfinished(slot, pass.length)
+        {
+            self.note(text);
+        }
     }
 
     /// Returns the mean loss of its model in `slot` on its own examples, by

@@ -59,6 +59,7 @@ impl ClientState {
             before: None,
             declared: BTreeMap::new(),
             released_through: BTreeSet::new(),
+            once: false,
             training_loss: None,
             steps: None,
         }))))

@@ -16,6 +16,16 @@ pub enum Length {
     Epochs(usize),
 }
 
+impl Display for Length {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let (n, what) = match self {
+            Self::Steps(n) => (n, "step"),
+            Self::Epochs(n) => (n, "epoch"),
+        };
+        write!(f, "{n} {what}{}", if *n == 1 { "" } else { "s" })
+    }
+}
+
 /// The loss that training minimises. Means are over the batch. [`Loss::Mae`], [`Loss::Norm`] and
 /// [`Loss::Mse`] are readings of FedKD's Eq. 7 (Gong et al. 2022), which does not name its norm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -171,6 +181,19 @@ pub struct FitReport {
     pub steps: usize,
     /// Mean loss over the last epoch, or over all steps of a shorter pass; 0 if there was no step.
     pub loss: f64,
+    /// Whether the loss still fell at the end ([`crate::LossCurve::falls`]); `None` if the trainer
+    /// does not know.
+    pub falls: Option<bool>,
+}
+
+impl FitReport {
+    /// Returns a note for the user if the loss of the model in `slot` still fell at the end, after
+    /// `length`.
+    pub fn unfinished(&self, slot: &str, length: impl Display) -> Option<String> {
+        (self.falls == Some(true)).then(|| {
+            format!("parts.{slot}: the loss still fell when training ended ({length}): train longer, or raise the learning rate")
+        })
+    }
 }
 
 /// A model that learns.

@@ -5,8 +5,8 @@
 
 use crate::message::{AnyMessage, Erased, MessageType, Params};
 use crate::{
-    AnyInbox, AnyPool, ClientId, ClientMessage, Cohort, Generator, Public, Result, Round, Samples,
-    SharedExecutor, Task, Trainer,
+    AnyInbox, AnyPool, ClientId, ClientMessage, Cohort, FitReport, Generator, Public, Result,
+    Round, Samples, SharedExecutor, Task, Trainer,
 };
 use std::sync::Arc;
 
@@ -54,6 +54,8 @@ pub(crate) trait ServerCalls: Exchanges + Releases + Steps + Results {
     fn aggregated(&mut self, label: &str) -> Result<&'static MessageType>;
     fn public(&self) -> Result<Option<Arc<Public>>>;
     fn model(&mut self, slot: &str) -> Result<&mut dyn Trainer>;
+    /// The model in this slot has trained.
+    fn trained(&mut self, _slot: &str, _fitted: &FitReport) {}
     fn generator(&mut self, slot: &str) -> Result<&mut dyn Generator>;
     fn reader(&self, slot: &str) -> ModelReader;
     fn select(

@@ -120,9 +120,11 @@ impl Server<'_> {
         target: Target<'_>,
         pass: &FitOptions<'_>,
     ) -> Result<()> {
-        self.model(slot)?
-            .fit(x, target, pass, &stream.child(slot, 0))
-            .map(|_| ())
+        let fitted = self
+            .model(slot)?
+            .fit(x, target, pass, &stream.child(slot, 0))?;
+        self.0.trained(slot, &fitted);
+        Ok(())
     }
 
     /// Trains the server's model in `slot` on labelled examples.
@@ -136,7 +138,10 @@ impl Server<'_> {
         examples: &Examples,
         pass: &FitOptions<'_>,
     ) -> Result<()> {
-        fit_examples(self.model(slot)?, examples, pass, &stream.child(slot, 0)).map(|_| ())
+        let stream = stream.child(slot, 0);
+        let fitted = fit_examples(self.model(slot)?, examples, pass, &stream)?;
+        self.0.trained(slot, &fitted);
+        Ok(())
     }
 
     /// Reads models that clients trained in `slot` and sent.

@@ -4,8 +4,8 @@ use crate::message::{AnyMessage, MessageType};
 use crate::server::RunState;
 use crate::server::calls::{ModelReader, Results, ServerCalls};
 use crate::{
-    AnyAggregator, AnyPool, AnySelector, ClientId, Cohort, Generator, LogEvent, Public, Result,
-    Robustness, Round, SharedExecutor, Stream, Task, Trainer,
+    AnyAggregator, AnyPool, AnySelector, ClientId, Cohort, FitReport, Generator, LogEvent, Public,
+    Result, Robustness, Round, SharedExecutor, Stream, Task, Trainer,
 };
 use anyhow::{Context, ensure};
 use std::collections::BTreeSet;
@@ -66,6 +66,10 @@ impl RunState<'_> {
 }
 
 impl ServerCalls for RunState<'_> {
+    fn trained(&mut self, slot: &str, fitted: &FitReport) {
+        let all = self.step.trained.entry(slot.into()).or_default();
+        all.add(fitted);
+    }
     fn has(&self, slot: &str) -> bool {
         self.store.has(slot)
     }

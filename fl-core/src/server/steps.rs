@@ -6,10 +6,41 @@ use crate::privacy::{UnpricedDisclosures, epsilons};
 use crate::server::RunState;
 use crate::server::calls::{Results, StepStart, StepVerdict, Steps};
 use crate::store::States;
-use crate::{ClientId, PrivacyEvent, Problem, Result, Round, RunEvent, Stream};
+use crate::{
+    ClientId, FitReport, Length, LossCurve, PrivacyEvent, Problem, Result, Round, RunEvent, Stream,
+};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The trainings of a model in one step.
+#[derive(Default)]
+pub(crate) struct Trained {
+    last: FitReport,
+    steps: usize,
+    /// The mean loss of each.
+    curve: LossCurve,
+}
+
+impl Trained {
+    /// Adds a training.
+    pub fn add(&mut self, fitted: &FitReport) {
+        self.steps += fitted.steps;
+        self.last = *fitted;
+        self.curve.add(fitted.loss);
+    }
+
+    /// Returns a note if the loss still fell at the end: that of the trainings if there were
+    /// several, and otherwise that of the steps.
+    fn unfinished(&self, slot: &str) -> Option<String> {
+        let falls = match self.steps > self.last.steps {
+            true => self.curve.falls(),
+            false => self.last.falls,
+        };
+        let length = Length::Steps(self.steps);
+        FitReport { falls, ..self.last }.unfinished(slot, length)
+    }
+}
 
 /// State that lives for one step.
 #[derive(Default)]
@@ -20,6 +51,8 @@ pub(crate) struct Step {
     pub asked_about: Option<Vec<u32>>,
     /// Models that this round did not evaluate.
     pub unevaluated: Vec<PendingEvaluation>,
+    /// The server's models that trained, by their slot.
+    pub trained: BTreeMap<String, Trained>,
     /// How often each action was done: no two requests, selections or releases share their
     /// randomness.
     times: BTreeMap<String, u64>,
@@ -206,6 +239,13 @@ impl Steps for RunState<'_> {
             name, number, of, ..
         } = self.current()?;
         self.totals.steps = self.steps;
+        let trained = std::mem::take(&mut self.step.trained);
+        // a training in rounds goes on in the next
+        if number == of {
+            let notes = trained.iter();
+            let notes = notes.filter_map(|(slot, trained)| trained.unfinished(slot));
+            notes.for_each(|note| self.warn(&note));
+        }
         // releases of the server at the end of a step belong to no line of the journal
         let protections = self.protections()?;
         let cost = StepCost {

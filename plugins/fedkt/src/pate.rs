@@ -53,6 +53,7 @@ impl Protocol for Pate {
                 "{n} examples are too few for {t} teachers: {TOO_FEW}"
             );
             let taught = teachers(me, public.samples(), 0, self.teachers, &pass)?;
+            taught.unfinished.into_iter().for_each(|text| me.note(text));
             ballots(&taught.said, me.own().task().kind.outputs())
         });
         Declaration::new()
@@ -87,13 +88,9 @@ impl Protocol for Pate {
             let counts = s.counts.take().context("the votes have been counted")?;
             let (public, pass) = (fed.public()?, self.student.pass(Loss::CrossEntropy));
             let stream = round.stream.child("student", 0);
-            learn(
-                fed.model(&STUDENT)?,
-                &counts,
-                public.samples(),
-                &pass,
-                &stream,
-            )?;
+            let student = (&STUDENT, fed.model(&STUDENT)?);
+            let note = learn(student, &counts, public.samples(), &pass, &stream)?;
+            note.into_iter().for_each(|text| fed.warn(&text));
             fed.evaluate(round, &STUDENT)
         })?;
         fed.keep_model(&STUDENT)

@@ -52,6 +52,8 @@ pub(crate) struct TeacherLabels {
     pub said: Vec<Vec<u32>>,
     /// Number of teachers that saw examples of one class only, and so always predict it.
     pub constant: usize,
+    /// A note, if the loss of one of them still fell when its training ended.
+    pub unfinished: Option<String>,
 }
 
 /// Trains `t` teachers in turn, each on its part of the client's examples. Returns each teacher's
@@ -66,7 +68,7 @@ pub(crate) fn teachers(
 ) -> Result<TeacherLabels> {
     let stream = me.stream("teachers").child("partition", partition as u64);
     let parts = subsets(me.own().len(), t, &stream.child("subsets", 0));
-    let mut constant = 0;
+    let (mut constant, mut unfinished) = (0, None);
     let speak = |(i, part): (usize, &Vec<usize>)| {
         if part.is_empty() {
             return Ok(vec![0; queries.len()]);
@@ -77,12 +79,21 @@ pub(crate) fn teachers(
         let held = own.class_counts().into_iter().filter(|n| *n > 0).count();
         constant += usize::from(held == 1);
         fit_examples(teacher.as_mut(), &own, pass, &stream)
-            .and_then(|_| teacher.predict(queries))
+            .and_then(|fitted| {
+                unfinished = unfinished
+                    .take()
+                    .or(fitted.unfinished(&TEACHER, pass.length));
+                teacher.predict(queries)
+            })
             .map(|scores| metrics::classes(scores.view()))
             .with_context(|| format!("teacher {i} of partition {partition}"))
     };
     let said = parts.iter().enumerate().map(speak).collect::<Result<_>>()?;
-    Ok(TeacherLabels { said, constant })
+    Ok(TeacherLabels {
+        said,
+        constant,
+        unfinished,
+    })
 }
 
 /// The advice for a party with fewer examples than teachers.
@@ -95,22 +106,22 @@ pub fn close_votes(gaps: &[Vec<f64>], most: f64) -> usize {
     gaps.iter().filter(close).count()
 }
 
-/// Trains a model on the winners of a vote.
+/// Trains a model on the winners of a vote. Returns a note, if its loss still fell at the end.
 pub(crate) fn learn(
-    student: &mut dyn Trainer,
+    (slot, student): (&TrainerSlot, &mut dyn Trainer),
     counts: &Counts,
     public: &Samples,
     pass: &FitOptions<'_>,
     stream: &Stream,
-) -> Result<()> {
+) -> Result<Option<String>> {
     ensure!(
         !counts.rows.is_empty(),
         "no public sample has a label, so there is nothing to learn from: the noise or the budget left none"
     );
     let at: Vec<usize> = counts.rows.iter().map(|id| *id as usize).collect();
     let winners = counts.winners();
-    student.fit(&public.pick(&at), Target::Classes(&winners), pass, stream)?;
-    Ok(())
+    let fitted = student.fit(&public.pick(&at), Target::Classes(&winners), pass, stream)?;
+    Ok(fitted.unfinished(slot, pass.length))
 }
 
 /// Returns the number of classes of the votes.

@@ -139,8 +139,12 @@ impl TwoTierVote {
         let queries = asked_about(me.public()?.samples(), self.party_queries);
         for partition in 0..self.partitions {
             let pass = self.teacher.pass(Loss::CrossEntropy);
-            let TeacherLabels { said, constant } =
-                teachers(me, &queries, partition, self.subsets, &pass)?;
+            let TeacherLabels {
+                said,
+                constant,
+                unfinished,
+            } = teachers(me, &queries, partition, self.subsets, &pass)?;
+            unfinished.into_iter().for_each(|text| me.note(text));
             constants += constant;
             let classes = me.own().task().kind.outputs();
             let mail = said
@@ -169,8 +173,15 @@ impl TwoTierVote {
             let mut student = me.new_model(&STUDENT, partition as u64)?;
             let stream = me.stream(&STUDENT).child("partition", partition as u64);
             let pass = self.student.pass(Loss::CrossEntropy);
-            learn(student.as_mut(), &counts, &queries, &pass, &stream)
-                .with_context(|| format!("student of partition {partition}"))?;
+            let note = learn(
+                (&STUDENT, student.as_mut()),
+                &counts,
+                &queries,
+                &pass,
+                &stream,
+            )
+            .with_context(|| format!("student of partition {partition}"))?;
+            note.into_iter().for_each(|text| me.note(text));
             students.push(student);
         }
         if constants > 0 {
@@ -354,13 +365,9 @@ impl Protocol for TwoTierVote {
             let counts = s.counts.take().context("the votes have been counted")?;
             let (public, pass) = (fed.public()?, self.final_model.pass(Loss::CrossEntropy));
             let stream = round.stream.child("final", 0);
-            learn(
-                fed.model(&FINAL)?,
-                &counts,
-                public.samples(),
-                &pass,
-                &stream,
-            )?;
+            let model = (&FINAL, fed.model(&FINAL)?);
+            let note = learn(model, &counts, public.samples(), &pass, &stream)?;
+            note.into_iter().for_each(|text| fed.warn(&text));
             fed.evaluate(round, &FINAL)?;
             if self.deliver {
                 let model = Models(vec![fed.model(&FINAL)?.save()?]);

@@ -18,7 +18,7 @@ use fl_core::loss;
 use fl_core::message::Params;
 use fl_core::{
     AuxiliaryTerm, BuildContext, Differentiable, FeatureTerm, FitOptions, FitReport, Head, Loss,
-    Parametric, Problem, Result, Samples, Stream, Target, Task, TaskKind, Trainer,
+    LossCurve, Parametric, Problem, Result, Samples, Stream, Target, Task, TaskKind, Trainer,
 };
 use ndarray::{Array2, ArrayD, ArrayView2};
 use std::cell::OnceCell;
@@ -376,6 +376,7 @@ impl Trainer for Dfdx {
         let alone = self.net.normalises() && pass.batch > 1 && x.len() > 1;
         let reported_from = of.saturating_sub(x.len().div_ceil(pass.batch));
         let (mut steps, mut sum, mut count) = (0, 0.0, 0usize);
+        let mut curve = LossCurve::default();
         let mut card = self.on_card(x, pass, &plan)?;
         for (at, positions) in pass.batches(x.len(), stream).enumerate() {
             if alone && positions.len() == 1 {
@@ -388,6 +389,7 @@ impl Trainer for Dfdx {
             };
             let loss = loss.with_context(|| format!("step {at}"))?;
             steps += 1;
+            curve.add(loss);
             if at >= reported_from {
                 sum += loss;
                 count += 1;
@@ -401,6 +403,7 @@ impl Trainer for Dfdx {
         Ok(FitReport {
             steps,
             loss: sum / count.max(1) as f64,
+            falls: curve.falls(),
         })
     }
 

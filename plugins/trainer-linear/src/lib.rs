@@ -3,7 +3,7 @@
 use fl_core::message::Params;
 use fl_core::portable::product;
 use fl_core::prelude::*;
-use fl_core::{Differentiable, FitReport, Parametric, Problem, TaskKind, loss};
+use fl_core::{Differentiable, FitReport, LossCurve, Parametric, Problem, TaskKind, loss};
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 use std::collections::BTreeMap;
 
@@ -138,7 +138,7 @@ impl Trainer for LinearModel {
             pass.auxiliary.is_none() && pass.feature_loss.is_none(),
             Problem::Lacks("a linear model takes no added loss; use a neural trainer".into())
         );
-        let (mut steps, mut sum) = (0, 0.0);
+        let (mut steps, mut sum, mut curve) = (0, 0.0, LossCurve::default());
         for at in pass.batches(x.len(), stream) {
             let value = self.step(&x.pick(&at), target.pick(&at).view(), pass)?;
             ensure!(
@@ -147,10 +147,12 @@ impl Trainer for LinearModel {
             );
             steps += 1;
             sum += value;
+            curve.add(value);
         }
         Ok(FitReport {
             steps,
             loss: if steps == 0 { 0.0 } else { sum / steps as f64 },
+            falls: curve.falls(),
         })
     }
 

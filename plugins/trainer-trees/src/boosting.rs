@@ -55,6 +55,7 @@ pub fn fit(
             FitReport {
                 steps: 1,
                 loss: 0.0,
+                falls: None,
             },
         ));
     }
@@ -106,6 +107,7 @@ pub fn fit(
         FitReport {
             steps: settings.trees,
             loss,
+            falls: None,
         },
     ))
 }

@@ -168,6 +168,7 @@ impl<S: Fn(u32, u32) -> u64> Job<'_, S> {
             FitReport {
                 steps: trees,
                 loss: cost.cost / cost.weight.max(f64::MIN_POSITIVE),
+                falls: None,
             },
         )
     }

@@ -192,6 +192,7 @@ impl Trainer for Scores {
         Ok(FitReport {
             steps: 1,
             loss: f64::from(slope.dot(&slope)),
+            falls: None,
         })
     }
     fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {

@@ -193,6 +193,7 @@ impl Trainer for Model {
         Ok(FitReport {
             steps,
             loss: sum / steps.max(1) as f64,
+            falls: None,
         })
     }
 

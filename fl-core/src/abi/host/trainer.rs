@@ -22,6 +22,8 @@ use serde::Deserialize;
 struct FitReportText {
     steps: usize,
     loss: f64,
+    #[serde(default)]
+    falls: Option<bool>,
 }
 
 #[derive(Default, Deserialize)]
@@ -200,6 +202,7 @@ impl Trainer for LoadedTrainer {
         Ok(FitReport {
             steps: fitted.steps,
             loss: fitted.loss,
+            falls: fitted.falls,
         })
     }
 

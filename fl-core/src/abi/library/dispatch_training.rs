@@ -80,7 +80,7 @@ impl OfTrainer {
         let stream = host.stream();
         let target = target_of(&text.target, &mut parcel)?;
         let fitted = self.0.fit(&x, target.view(), &pass, &stream)?;
-        host.json(&json!({ "steps": fitted.steps, "loss": fitted.loss }))
+        host.json(&json!({ "steps": fitted.steps, "loss": fitted.loss, "falls": fitted.falls }))
     }
 
     fn gradient(&mut self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {

@@ -223,6 +223,7 @@ impl Trainer for RemoteModel {
         Ok(FitReport {
             steps,
             loss: loss.context("no loss")?,
+            falls: None,
         })
     }
 

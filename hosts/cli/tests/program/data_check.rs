@@ -1,5 +1,5 @@
 //! What a check finds in a spec together with its data: kept models of other classes or columns,
-//! and steps that draw no row.
+//! steps that draw no row, and trainings that end too early.
 
 use crate::common::{fails, fl, flat, json, out};
 use serde_json::Value;
@@ -234,4 +234,45 @@ fn steps_that_draw_no_row_are_refused_or_named() {
     assert!(!noted(&["run", &poisson, "--out", "poisson"]).contains("on average"));
     let enough = steps(dir, "enough", "{ rate: 0.1, draw: fixed }");
     assert_eq!(noted(&["check", &enough]), "");
+}
+
+#[test]
+fn a_training_whose_loss_still_falls_is_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let run = |name: &str, lr: f64, local: &str, student: &str| {
+        let text = format!(
+            "name: {name}\nseed: 1\ndata: {{ set: {{ blobs: {{ features: 4, classes: 3, train: 600, test: 60 }} }}, clients: 3, public: {{ from: {{ share: 0.5 }} }} }}\nprotocol: {{ use: fedkd, local: {local}, student: {student} }}\nparts: {{ teacher: {{ use: linear, lr: {lr} }}, student: {{ use: linear, lr: 0.05 }}, ensemble: {{ use: mean-logits }} }}\n"
+        );
+        fs::write(dir.join(format!("{name}.yaml")), text).unwrap();
+        out(dir, &["run", &format!("{name}.yaml"), "--out", name]);
+        let mut notes = notes(dir, name);
+        notes.retain(|note| note.contains("the loss still fell"));
+        notes
+    };
+    let advice = "train longer, or raise the learning rate";
+    let notes = run(
+        "short",
+        0.5,
+        "{ steps: 500, batch: 30 }",
+        "{ steps: 60, batch: 30 }",
+    );
+    assert_eq!(
+        notes,
+        [format!(
+            "parts.student: the loss still fell when training ended (60 steps): {advice}"
+        )]
+    );
+    let notes = run(
+        "teachers",
+        0.005,
+        "{ epochs: 4, batch: 10 }",
+        "{ steps: 5000, batch: 30 }",
+    );
+    assert_eq!(
+        notes,
+        [format!(
+            "clients 0, 1, 2: parts.teacher: the loss still fell when training ended (4 epochs): {advice}"
+        )]
+    );
 }
