@@ -78,9 +78,10 @@ crate::settings! {
 crate::settings! {
     /// The policy for unusable answers, and the faults injected into clients.
     pub struct Faults {
-        /// Policy if a client cannot answer, or its model cannot be evaluated.
+        /// Policy if a client cannot answer, such as when its training fails, or its model cannot be
+        /// evaluated.
         on_error: Fault = Fault::Fail;
-        /// Policy if numbers are not finite.
+        /// Policy if numbers are not finite, those of a client's training too.
         on_nan: Fault = Fault::Fail;
         /// Policy if an answer does not have the shape of the message sent, of the server's model
         /// or of the task.
@@ -131,11 +132,13 @@ impl Faults {
         ))
     }
 
-    pub(crate) fn policy(&self, error: &anyhow::Error) -> &Fault {
+    /// Returns the policy for an error; `answered`: of an answer that came, and not of a client that
+    /// has none.
+    pub(crate) fn policy(&self, error: &anyhow::Error, answered: bool) -> &Fault {
         match error.downcast_ref::<Problem>() {
             Some(Problem::NotFinite { .. }) => &self.on_nan,
-            Some(Problem::Shape(_)) => &self.on_shape,
-            Some(Problem::Weight { .. }) => &self.on_weight,
+            Some(Problem::Shape(_)) if answered => &self.on_shape,
+            Some(Problem::Weight { .. }) if answered => &self.on_weight,
             // a refusal for privacy concerns the whole run, not one client
             Some(Problem::Budget(_) | Problem::Unpriced(_)) => &Fault::Fail,
             // if nothing shows which of two answers is right, no client is to blame

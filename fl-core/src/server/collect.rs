@@ -254,7 +254,7 @@ impl RunState<'_> {
                 .partition(|id| fate(**id).is_some_and(|f| f.absent()));
             for id in gone {
                 if let Some(silence) = fate(id).and_then(|f| f.silence())
-                    && collector.drop_or_fail(id, anyhow!(silence), attempt)?
+                    && collector.drop_or_fail(id, (anyhow!(silence), false), attempt)?
                 {
                     again.push(id);
                 }
@@ -265,7 +265,10 @@ impl RunState<'_> {
                     collector.unpaid(id, sent, answer);
                     return Ok(());
                 }
-                let mail = answer.and_then(|a| collector.admit(id, sent, a, fate(id), &mut wanted));
+                let mail = answer.map_err(|error| (error, false)).and_then(|a| {
+                    let mail = collector.admit(id, sent, a, fate(id), &mut wanted);
+                    mail.map_err(|error| (error, true))
+                });
                 match mail {
                     Ok((mail, digest)) => return sink(mail, digest),
                     Err(error) => match collector.drop_or_fail(id, error, attempt) {

@@ -188,16 +188,17 @@ impl Collector {
         Ok((mail, digest))
     }
 
-    /// Applies the spec's policy to an unusable answer. Returns whether to repeat the request to
-    /// its client, which was repeated `attempt` times before.
+    /// Applies the spec's policy to an unusable answer, or if not `answered`, to the error of a
+    /// client without an answer. Returns whether to repeat the request to its client, which was
+    /// repeated `attempt` times before.
     pub fn drop_or_fail(
         &mut self,
         id: ClientId,
-        error: anyhow::Error,
+        (error, answered): (anyhow::Error, bool),
         attempt: usize,
     ) -> Result<bool> {
         let why = reason(&error, self.withholds);
-        match self.faults.policy(&error) {
+        match self.faults.policy(&error, answered) {
             Fault::Retry(times) if attempt < *times => {
                 self.entry.again.push((id, why));
                 return Ok(true);

@@ -160,7 +160,7 @@ impl Results for RunState<'_> {
         self.host.score_clients(slot, &mut |id, score| {
             match score {
                 Ok(score) => scored.push((id, score)),
-                Err(error) if *faults.policy(&error) != Fault::Fail => {
+                Err(error) if *faults.policy(&error, false) != Fault::Fail => {
                     lost.push((id, reason(&error, withholds)));
                 }
                 Err(error) => return Err(error.context(format!("evaluating client {id}"))),
@@ -301,7 +301,7 @@ impl Results for RunState<'_> {
         let (faults, mut lost) = (self.faults.clone(), Vec::new());
         let withholds = self.ledger.accounts();
         self.host.keep_clients(slot, &mut |id, error| {
-            if *faults.policy(&error) == Fault::Fail {
+            if *faults.policy(&error, false) == Fault::Fail {
                 return Err(error.context(format!("keeping the model of client {id}")));
             }
             lost.push((id, reason(&error, withholds)));
