@@ -66,7 +66,10 @@ extern "C" {
  * `FL_PRICE`; trainers
  * `{"parametric": false, "differentiable": false, "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}], "feature_loss": false}`,
  * where no `learns` stands for all losses; with `"vocabulary": 1000` if samples must be numbers of
- * words from 0 to 999. */
+ * words from 0 to 999; with `"buffers": ["norm.running_var"]`, the parameters that are statistics
+ * of data: they are averaged, and no server optimiser takes a step with them; with
+ * `"least_batch": 2` if training skips mini-batches of fewer samples; with
+ * `"schedule_length": 100` if a learning-rate schedule takes this number of mini-batches. */
 #define FL_DESCRIBE 2u
 /* Optional: the state kept between calls. Gives the tensor `state` (bytes), or none if there is no
  * state. */
@@ -82,7 +85,8 @@ extern "C" {
 #define FL_BYTES 5u
 
 /* Aggregator, and attack (role `attack`, signature `params`). The messages of an inbox, in client
- * order, finite and alike; text `{"number": 1, "last": false, "name": "round 1"}`. Gives the
+ * order, finite and alike; text `{"number": 1, "last": false, "name": "round 1"}`, with
+ * `"buffers": ["norm.running_var"]` if parameters have buffers, to be averaged only. Gives the
  * tensors of the result, and optionally a text
  * `{"notes": ["for the user"], "numbers": [["left-out", 2.0]]}`. */
 #define FL_AGGREGATE 10u

@@ -2,6 +2,7 @@
 
 use crate::message::{AnyMessage, Message};
 use crate::{SharedExecutor, Stream};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// One step of a run: a round, or a step that runs once.
@@ -19,6 +20,7 @@ pub struct Round {
     /// Runs work with the same bits for any division of it.
     pub exec: SharedExecutor,
     sent: Option<Arc<dyn AnyMessage>>,
+    buffers: Arc<BTreeSet<String>>,
     log: Arc<Mutex<Vec<LogEvent>>>,
 }
 
@@ -47,6 +49,7 @@ impl Round {
             stream,
             exec,
             sent: None,
+            buffers: Arc::default(),
             log: Arc::default(),
         }
     }
@@ -80,6 +83,23 @@ impl Round {
             sent: Some(message),
             ..self.clone()
         }
+    }
+
+    /// Returns the round with these tensors as the [buffers](Round::buffers) of the models.
+    pub fn with_buffers(&self, buffers: impl Into<Arc<BTreeSet<String>>>) -> Self {
+        Self {
+            buffers: buffers.into(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the names of tensors that are statistics of data and no parameters, such as the
+    /// running variance of a batch normalisation ([`Parametric::buffers`](crate::Parametric)). An
+    /// aggregator averages them and never takes a step with them ([`Params::step`]).
+    ///
+    /// [`Params::step`]: crate::message::Params::step
+    pub fn buffers(&self) -> &BTreeSet<String> {
+        &self.buffers
     }
 
     /// Returns the message sent to clients, if it is an `M` and the aggregator's

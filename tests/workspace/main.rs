@@ -4,6 +4,7 @@
 mod asyn_dgan;
 mod audit;
 mod book;
+mod buffers;
 mod corrections;
 mod federation;
 mod fedgen;

@@ -385,15 +385,6 @@ pub(super) struct PassAsk {
     pub feature_loss: bool,
 }
 
-/// The abilities of a model.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(super) struct AboutModel {
-    pub parametric: bool,
-    pub differentiable: bool,
-    #[serde(default)]
-    pub feature_loss: bool,
-}
-
 /// A request of the program to a protocol, before it answers the protocol's own request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "call", rename_all = "kebab-case")]

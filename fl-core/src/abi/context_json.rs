@@ -1,8 +1,9 @@
 //! The JSON that accompanies the tensors of a call, in both directions.
 
-use crate::{Cohort, LogEvent, Round, SamplingScheme, SharedExecutor, Stream};
+use crate::{Cohort, LogEvent, Loss, Round, SamplingScheme, SharedExecutor, Stream, Trainer};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 /// The facts of a round, as they cross.
 #[derive(Serialize, Deserialize)]
@@ -10,6 +11,12 @@ pub(super) struct RoundText<'a> {
     pub number: usize,
     pub last: bool,
     pub name: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub buffers: Cow<'a, BTreeSet<String>>,
+}
+
+fn is_empty(names: &BTreeSet<String>) -> bool {
+    names.is_empty()
 }
 
 impl<'a> RoundText<'a> {
@@ -18,11 +25,16 @@ impl<'a> RoundText<'a> {
             number: round.number,
             last: round.last,
             name: (&*round.name).into(),
+            buffers: Cow::Borrowed(round.buffers()),
         })
     }
 
     pub fn round(self, stream: Stream, exec: SharedExecutor) -> Round {
-        Round::new(self.name, self.number, self.last, stream, exec)
+        let round = Round::new(self.name, self.number, self.last, stream, exec);
+        match self.buffers.is_empty() {
+            true => round,
+            false => round.with_buffers(self.buffers.into_owned()),
+        }
     }
 }
 
@@ -87,7 +99,7 @@ impl CohortText {
 /// The target of a gradient, as it crosses.
 #[derive(Serialize, Deserialize)]
 pub(super) struct GradientText {
-    pub loss: crate::Loss,
+    pub loss: Loss,
     pub target: String,
     /// Of single samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,7 +111,7 @@ pub(super) struct GradientText {
 pub(super) struct FitOptionsText {
     pub length: crate::Length,
     pub batch: usize,
-    pub loss: crate::Loss,
+    pub loss: Loss,
     pub fresh: bool,
     pub proximal: Option<f64>,
     pub gradient_offset: bool,
@@ -112,6 +124,60 @@ pub(super) struct FitOptionsText {
     /// See [`super::marshal_samples::number`].
     #[serde(default)]
     pub samples: u64,
+}
+
+/// What a trainer says of itself, as it crosses.
+#[derive(Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct TrainerText {
+    pub parametric: bool,
+    pub differentiable: bool,
+    pub feature_loss: bool,
+    /// `None`: not stated, so it is taken to learn all.
+    pub learns: Option<Vec<Loss>>,
+    pub vocabulary: Option<usize>,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub buffers: BTreeSet<String>,
+    #[serde(skip_serializing_if = "is_one")]
+    pub least_batch: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule_length: Option<usize>,
+}
+
+fn is_one(n: &usize) -> bool {
+    *n == 1
+}
+
+impl Default for TrainerText {
+    fn default() -> Self {
+        Self {
+            parametric: false,
+            differentiable: false,
+            feature_loss: false,
+            learns: None,
+            vocabulary: None,
+            buffers: BTreeSet::new(),
+            least_batch: 1,
+            schedule_length: None,
+        }
+    }
+}
+
+impl TrainerText {
+    pub fn of(trainer: &mut dyn Trainer) -> Self {
+        let parametric = trainer.parametric();
+        let buffers = parametric.as_ref().map(|model| model.buffers());
+        Self {
+            parametric: parametric.is_some(),
+            differentiable: trainer.differentiable().is_some(),
+            feature_loss: trainer.takes_feature_loss(),
+            learns: None,
+            vocabulary: trainer.vocabulary(),
+            buffers: buffers.unwrap_or_default(),
+            least_batch: trainer.least_batch(),
+            schedule_length: trainer.schedule_length(),
+        }
+    }
 }
 
 /// Which samples a model is to see, as it crosses.

@@ -5,8 +5,11 @@ use super::raw::*;
 use crate::message::{Params, View};
 use crate::prelude::*;
 use crate::settings::Value;
-use crate::{BoxedAggregator, FeatureLoss, FeatureTerm, FitReport, PartDecl, TaskKind};
+use crate::{
+    BoxedAggregator, FeatureLoss, FeatureTerm, FitReport, LogEvent, Parametric, PartDecl, TaskKind,
+};
 use ndarray::{Array2, ArrayD, ArrayView2, Axis, IxDyn};
+use std::collections::BTreeSet;
 
 settings! {
     /// The weighted mean, or a panic.
@@ -36,6 +39,9 @@ impl Aggregator for Mean {
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         self.calls += 1;
         assert!(!self.fails || self.calls < 2, "at the second call");
+        for name in round.buffers() {
+            round.note(format!("buffer {name}"));
+        }
         let weights: Vec<f64> = inbox.iter().map(|mail| mail.weight).collect();
         Ok(inbox.weighted_mean(&weights, &*round.exec))
     }
@@ -85,6 +91,15 @@ fn a_part_answers_through_the_interface() {
     assert_eq!(part.save(), [1]);
     part.load(&[7]).unwrap();
     assert_eq!(part.save(), [7]);
+}
+
+#[test]
+fn the_buffers_of_a_round_cross_to_a_part() {
+    let names = ["a", "w \"quoted\""].map(String::from);
+    let round = Round::first().with_buffers(BTreeSet::from(names.clone()));
+    build("{}").aggregate(&round, &inbox()).unwrap();
+    let due = names.map(|name| LogEvent::Note(format!("buffer {name}")));
+    assert_eq!(round.take_log(), due);
 }
 
 #[test]
@@ -473,6 +488,15 @@ impl Trainer for TestTrainer {
     fn takes_feature_loss(&self) -> bool {
         self.takes
     }
+    fn least_batch(&self) -> usize {
+        2 + usize::from(self.takes)
+    }
+    fn schedule_length(&self) -> Option<usize> {
+        self.takes.then_some(9)
+    }
+    fn parametric(&mut self) -> Option<&mut dyn Parametric> {
+        Some(self)
+    }
     fn save(&self) -> Result<Vec<u8>> {
         Ok(Vec::new())
     }
@@ -481,6 +505,45 @@ impl Trainer for TestTrainer {
     }
 }
 plugin!(trainer "test-trainer" => TestTrainer as TestTrainer);
+
+impl Parametric for TestTrainer {
+    fn params(&self) -> Params {
+        params(ArrayD::zeros(IxDyn(&[2])))
+    }
+    fn buffers(&self) -> BTreeSet<String> {
+        BTreeSet::from(["w".into()])
+    }
+    fn set_params(&mut self, _: &Params) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_a_trainer_says_of_itself_crosses_to_the_program() {
+    for takes in [true, false] {
+        let mut model: Box<dyn Trainer> = test_trainer(&format!("{{takes: {takes}}}")).unwrap();
+        assert_eq!(model.takes_feature_loss(), takes);
+        assert_eq!(model.least_batch(), 2 + usize::from(takes));
+        assert_eq!(model.schedule_length(), takes.then_some(9));
+        assert_eq!(
+            model.parametric().unwrap().buffers(),
+            ["w".to_string()].into()
+        );
+    }
+}
+
+fn test_trainer(settings: &str) -> Result<Box<dyn Trainer>> {
+    let parts: Vec<&PartDecl> = super::import_linked("there");
+    let part = parts.iter().find(|p| p.name == "test-trainer").unwrap();
+    let make = BuildContext {
+        task: Task {
+            input: vec![2],
+            kind: TaskKind::Classes(2),
+        },
+        stream: Stream::root(0),
+    };
+    part.make(&serde_yaml::from_str(settings)?, &make)
+}
 
 /// The sum of features whose class is 1, and slopes of one shape or another.
 #[derive(Debug)]
@@ -514,19 +577,9 @@ impl FeatureLoss for OfClassOne {
 
 #[test]
 fn a_loaded_trainer_asks_for_the_loss_on_its_features() {
-    let parts: Vec<&PartDecl> = super::import_linked("there");
-    let part = parts.iter().find(|p| p.name == "test-trainer").unwrap();
-    let make = BuildContext {
-        task: Task {
-            input: vec![2],
-            kind: TaskKind::Classes(2),
-        },
-        stream: Stream::root(0),
-    };
     let stream = Stream::root(7);
     let fit = |settings: &str, narrow| -> Result<f64> {
-        let settings: Value = serde_yaml::from_str(settings)?;
-        let mut model: Box<dyn Trainer> = part.make(&settings, &make)?;
+        let mut model = test_trainer(settings)?;
         let x = Samples::fresh(ndarray::array![[1.0, 2.0], [4.0, 8.0]], vec![2])?;
         let loss = OfClassOne {
             key: stream.key(),

@@ -9,7 +9,7 @@ use anyhow::{Context, bail, ensure};
 use ndarray::ArrayD;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Named model parameters, or a difference of two such sets.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
@@ -176,6 +176,49 @@ impl Params {
             tensors.insert(name.clone(), own);
         }
         Ok(Self(tensors))
+    }
+
+    /// Takes a step from these parameters, those sent to clients, by the clients' `mean`: each
+    /// number becomes `step(sent, mean)`, in 64 bits, rounded once. A buffer is the mean as it is:
+    /// a step could take a running variance below 0. Tensors come in name order, numbers in row
+    /// order.
+    ///
+    /// ```
+    /// use fl_core::message::Params;
+    /// let of = |x: f32| {
+    ///     let tensor = |name: &str| (name.to_string(), ndarray::arr1(&[x]).into_dyn());
+    ///     Params([tensor("norm.running_var"), tensor("weight")].into())
+    /// };
+    /// let (buffers, twice) = (["norm.running_var".to_string()].into(), |sent, mean| 2.0 * mean - sent);
+    /// let next = of(1.0).step(&of(0.25), &buffers, twice).unwrap();
+    /// assert_eq!(next.flat(), [0.25, -0.5]);
+    /// ```
+    ///
+    /// # Errors
+    /// If names or shapes differ.
+    pub fn step(
+        &self,
+        mean: &Self,
+        buffers: &BTreeSet<String>,
+        mut step: impl FnMut(f64, f64) -> f64,
+    ) -> Result<Self> {
+        alike(self, mean)?;
+        let mut next = mean.clone();
+        let both = next.0.iter_mut().zip(self.0.values());
+        for ((_, next), sent) in both.filter(|((name, _), _)| !buffers.contains(*name)) {
+            let numbers = next.iter_mut().zip(sent);
+            numbers.for_each(|(next, sent)| *next = step((*sent).into(), (*next).into()) as f32);
+        }
+        Ok(next)
+    }
+
+    /// Iterates over the tensors with these names, such as a model's buffers.
+    pub fn named_mut<'a>(
+        &'a mut self,
+        names: &'a BTreeSet<String>,
+    ) -> impl Iterator<Item = &'a mut ArrayD<f32>> {
+        let named = self.0.iter_mut().filter(|(name, _)| names.contains(*name));
+        named.map(|(_, tensor)| tensor)
     }
 
     /// Combines two sets number by number.

@@ -4,6 +4,7 @@ use crate::message::Params;
 use crate::{AuxiliaryLoss, FeatureLoss, Head, Problem, Result, Samples, Stream, Target};
 use ndarray::{Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt::{Display, Formatter};
 use std::ops::{Add, Mul, Sub};
 
@@ -305,6 +306,20 @@ pub trait Trainer: Send {
         None
     }
 
+    /// Returns how many samples a mini-batch must have for a step. Training skips smaller ones, as a
+    /// network skips a single sample whose channels batch normalisation cannot normalise. Default:
+    /// 1.
+    fn least_batch(&self) -> usize {
+        1
+    }
+
+    /// Returns after how many mini-batches of a fresh optimiser the schedule of its rate first
+    /// falls, or has come to its end if it falls all the time. `None` if there is no schedule, or
+    /// each pass has all of it. Called before a run, which is refused if no training is that long.
+    fn schedule_length(&self) -> Option<usize> {
+        None
+    }
+
     /// Returns this model as one with parameters that can be averaged.
     fn parametric(&mut self) -> Option<&mut dyn Parametric> {
         None
@@ -321,7 +336,15 @@ pub trait Parametric {
     /// Returns all parameters, and buffers such as batch-norm statistics, by name.
     fn params(&self) -> Params;
 
-    /// Replaces them.
+    /// Returns the names of those tensors of [`Parametric::params`] that are buffers: statistics of
+    /// data, such as a running variance or a count of batches, which no optimiser moves. They are
+    /// averaged with the parameters, and no server optimiser takes a step with them.
+    fn buffers(&self) -> BTreeSet<String> {
+        BTreeSet::new()
+    }
+
+    /// Replaces them. A buffer outside its range, as noise may make a variance, counts as the
+    /// nearest value within.
     ///
     /// # Errors
     /// If names or shapes differ from [`Parametric::params`].

@@ -1,7 +1,7 @@
 //! Sends requests to clients; validates, combines and releases their answers.
 
 use crate::exchange::shape_check::ExpectedShape;
-use crate::message::{self, Erased, Params};
+use crate::message::{self, Erased, Message, MessageType, Params};
 use crate::server::RunState;
 use crate::server::calls::{Down, Exchanges, Form, ModelReader, Releases, Results, Sink};
 use crate::server::collector::Collector;
@@ -9,7 +9,7 @@ use crate::server::receipts::{ServerStep, StepLog, shown};
 use crate::store::Store;
 use crate::{
     AnyAggregator, AnyInbox, ClientId, ClientMessage, Cohort, ExchangeSpec, Payload, Problem,
-    Receipt, Request, RequiredInputs, Result, Role, Round, Trainer, parametric,
+    Receipt, Request, RequiredInputs, Result, Role, Round, SlotSpec, Trainer, parametric,
 };
 use anyhow::{Context, anyhow, bail, ensure};
 use std::collections::BTreeSet;
@@ -56,6 +56,26 @@ impl RunState<'_> {
         }
     }
 
+    /// Returns the round as an aggregator sees it: with its own log, and if it combines parameters,
+    /// with the buffers of the run's models.
+    fn for_aggregator(&self, round: &Round, input: &MessageType) -> Round {
+        let round = round.with_stream(round.stream.clone());
+        if input.kind != Params::KIND {
+            return round;
+        }
+        let of = |slot: &SlotSpec| -> Option<BTreeSet<String>> {
+            let mut model = self.store.make::<Box<dyn Trainer>>(slot.name, 0).ok()?;
+            Some(model.parametric()?.buffers())
+        };
+        let all = || {
+            let slots = self.store.parts().slots().iter();
+            let models = slots.filter(|slot| slot.role == Role::Trainer);
+            let models = models.filter(|slot| self.store.has(slot.name));
+            Arc::new(models.filter_map(of).flatten().collect())
+        };
+        round.with_buffers(self.buffers.get_or_init(all).clone())
+    }
+
     /// All answers of these clients.
     pub(crate) fn inbox(
         &mut self,
@@ -98,7 +118,7 @@ impl RunState<'_> {
         form: Option<Form<'_, ClientMessage<Erased>>>,
     ) -> Result<(Round, Erased)> {
         let needs = aggregator.needs();
-        let mut round = round.with_stream(round.stream.clone());
+        let mut round = self.for_aggregator(round, aggregator.input());
         if let (true, None, [first, others @ ..]) = (needs.sent, round.sent_any(), to) {
             let sent = down(*first);
             ensure!(
@@ -371,10 +391,11 @@ impl Exchanges for RunState<'_> {
     }
 
     fn aggregate(&mut self, slot: &str, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased> {
-        let round = round.with_stream(round.stream.clone());
         let aggregator = self.store.get::<Box<dyn AnyAggregator>>(slot)?;
+        let (needs, input) = (aggregator.needs(), aggregator.input());
+        let round = self.for_aggregator(round, input);
         ensure!(
-            !aggregator.needs().sent || round.sent_any().is_some(),
+            !needs.sent || round.sent_any().is_some(),
             Problem::Lacks(format!(
                 "parts.{slot} needs the message sent to clients, and this protocol does not show it"
             ))

@@ -9,6 +9,7 @@ use crate::{
 };
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// What the server did in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,6 +90,8 @@ pub struct AggregationContext {
     pub sent: Option<(String, Vec<u8>)>,
     /// Whether messages are folded one by one, if the aggregator can.
     pub folds: bool,
+    /// The buffers of the run's models ([`Round::buffers`]).
+    pub buffers: BTreeSet<String>,
 }
 
 /// What a release with seeded noise was made from: enough to repeat it.
@@ -270,6 +273,7 @@ impl RunState<'_> {
                 .sent_any()
                 .map(|sent| (sent.kind().into(), sent.encode())),
             folds,
+            buffers: round.buffers().clone(),
         }
     }
 
@@ -327,7 +331,8 @@ pub fn aggregate_again(
     }
     let (name, number, last) = &context.round;
     let stream = Stream::from_key(context.stream);
-    let mut round = Round::new(name.as_str(), *number, *last, stream, exec);
+    let round = Round::new(name.as_str(), *number, *last, stream, exec);
+    let mut round = round.with_buffers(context.buffers.clone());
     if let Some((kind, wire)) = &context.sent {
         let of = message_type(kind).with_context(|| format!("no part knows messages {kind}"))?;
         round = round.showing_any(of.decode(wire)?.into());

@@ -10,6 +10,7 @@ use crate::privacy::NoiseSource;
 use crate::store::Store;
 use crate::{ClientId, Measurement, Parts, PrivacyEvent, Problem, Protocol, Result, Stream};
 use anyhow::Context;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -37,10 +38,12 @@ pub struct RunState<'h> {
     pub(crate) resumed: Option<ResumePoint>,
     /// Takes a receipt of each step at the server.
     pub(crate) recorder: Option<Box<dyn StepRecorder>>,
-    /// The clients whose unusable answers the user was warned of, by kind of answer.
+    /// The clients of whom the user was told: by kind of unusable answer, and by note.
     pub(crate) told: BTreeMap<String, BTreeSet<ClientId>>,
     /// The measurements that the protocol declares, if it declares them.
     pub(crate) declared: Option<Vec<Measurement>>,
+    /// Names of the buffers of the run's models, once an aggregator has needed them.
+    pub(crate) buffers: OnceCell<Arc<BTreeSet<String>>>,
     /// How often each client was asked, by label of the exchange, since the run began or resumed.
     pub(crate) asked: BTreeMap<&'static str, BTreeMap<ClientId, usize>>,
 }
@@ -88,6 +91,7 @@ impl<'h> RunState<'h> {
             recorder: None,
             told: BTreeMap::new(),
             declared: protocol.declare().measures,
+            buffers: OnceCell::new(),
             asked: BTreeMap::new(),
         };
         if state.is_none() && fed.ledger.accounts() {

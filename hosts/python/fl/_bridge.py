@@ -162,6 +162,8 @@ def _describe(part, *_):
         }
         if (words := getattr(part, "vocabulary", None)) is not None:
             about["vocabulary"] = int(words)
+        if names := getattr(part, "buffers", None):
+            about["buffers"] = sorted(map(str, names))
         if (learns := getattr(part, "learns", None)) is not None:
             about["learns"] = [{"Kl": {"tau": 1.0}} if one == "kl" else _NAMES[one] for one in learns]
     else:

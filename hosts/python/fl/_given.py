@@ -189,10 +189,10 @@ class Round:
         self._facts, self._key, self.sent = text, host.key(), sent
         self._notes, self._numbers = [], []
 
-    def _fact(self, name: str):
+    def _fact(self, name: str, default: Any = None):
         if isinstance(self._facts, str):  # most parts do not ask
             self._facts = json.loads(self._facts)
-        return self._facts[name]
+        return self._facts.get(name, default)
 
     @property
     def number(self) -> int:
@@ -213,6 +213,12 @@ class Round:
     def stream(self) -> Stream:
         """The round's randomness."""
         return Stream(self._key)
+
+    @property
+    def buffers(self) -> frozenset[str]:
+        """For an aggregator of parameters: the names of those that are buffers, statistics of data such as a running variance. They
+        are averaged, and no step is taken with them."""
+        return frozenset(self._fact("buffers", ()))
 
     def note(self, text: str):
         """For the user, and the report."""

@@ -205,6 +205,11 @@ class Model:
         """Its parameters by name: copies that are yours. Raises `fl.Refused` if it has none."""
         return self._ask("params")[1]
 
+    @property
+    def buffers(self) -> frozenset[str]:
+        """The names of those parameters that are buffers, such as running variances: average them, and take no step with them."""
+        return frozenset(self._ask("describe")[0].get("buffers", ()))
+
     def set_params(self, params: Arrays) -> None:
         """Replaces them; names and shapes stay."""
         self._ask("set-params", _sent(packed("params", params)))

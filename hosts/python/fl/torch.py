@@ -498,9 +498,19 @@ class Trainer:
     def params(self) -> dict[str, np.ndarray]:
         return {name: _numpy(value) for name, value in self._travelling().items()}
 
+    @property
+    def buffers(self) -> frozenset[str]:
+        """The network's buffers that travel, such as running variances: they are averaged, and no server optimiser takes a step with
+        them. Buffers of whole numbers (`num_batches_tracked`) stay at home."""
+        travelling = self._travelling()
+        return frozenset(name for name, _ in self._model.named_buffers() if name in travelling)
+
     def set_params(self, params):
         with _ONE, torch.no_grad():
             new = self._like(params, "the message sent")
+            for name in self._variances():
+                if name in new:  # noise may have taken it below 0
+                    new[name].clamp_(min=0)
             home = {name: torch.as_tensor(value) for name, value in getattr(self, "_home", {}).items()}
             for name, value in self._state().items():
                 if name in new or name in home:
@@ -618,6 +628,10 @@ class Trainer:
 
     def _has_batch_norm(self) -> bool:
         return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self._model.modules())
+
+    def _variances(self) -> list[str]:
+        norms = [name for name, m in self._model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+        return [f"{name}.running_var".lstrip(".") for name in norms]
 
     def _like(self, params, what: str) -> dict[str, torch.Tensor]:
         """Arrays by name as tensors, if they fit what travels."""

@@ -137,6 +137,39 @@ def test_parameters_go_out_by_the_names_of_the_network():
     assert all(np.isfinite(value).all() for value in held.values())
 
 
+@fl.aggregator("watches-buffers", takes="params", gives="params")
+class WatchesBuffers:
+    """Momentum at the server, which leaves buffers alone."""
+
+    needs = ("samples", "sent")
+
+    def aggregate(self, round, inbox):
+        assert round.buffers == {"2.running_mean", "2.running_var"}, round.buffers
+        for name, due in getattr(self, "due", {}).items():
+            np.testing.assert_allclose(round.sent[name], due, rtol=1e-5, atol=1e-6)
+        mean = dict(inbox.mean(inbox.weights))
+        self.due = {name: mean[name] for name in round.buffers}
+        return {name: value if name in round.buffers else 3 * value - 2 * round.sent[name] for name, value in mean.items()}
+
+
+@pytest.mark.parametrize("use", ["fed-avg-m", "fed-adam", "watches-buffers"])
+def test_close_running_statistics_are_averaged_and_never_stepped(use):
+    results = fl.run(QUICK / "fedavg.yaml", {"parts.model": {"use": "torch-norm"}, "parts.aggregator": {"use": use}}, quiet=True)
+    held = results.model().arrays()
+    assert (held["2.running_var"] >= 0).all() and all(np.isfinite(value).all() for value in held.values())
+    # whole numbers are no parameters: each model counts its own batches
+    assert held["2.num_batches_tracked"] == 0
+
+
+def test_a_protocol_knows_the_buffers_of_a_model():
+    (trainer,) = nets(1, of=Norm)
+    assert trainer.buffers == {"2.running_mean", "2.running_var"}
+    params = {name: np.full_like(value, -1) for name, value in trainer.params().items()}
+    trainer.set_params(params)
+    now = trainer.params()
+    assert (now.pop("2.running_var") == 0).all() and all((value == -1).all() for value in now.values())
+
+
 def nets(count, device="cpu", of=None):
     """Trainers as the program makes them."""
     from fl import _bridge

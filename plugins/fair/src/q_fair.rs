@@ -38,16 +38,20 @@ impl Aggregator for QFairMean {
         let (mut weights, mut sum, mut bound) = (Vec::new(), 0.0, 0.0);
         for (mail, loss) in all {
             let weight = mail.weight * libm::pow((loss / largest).min(1.0), self.q);
-            let slope = mail.body.zip(sent, |after, before| after - before)?.norm() / self.lr;
+            let mut change = mail.body.zip(sent, |after, before| after - before)?;
+            // buffers follow no gradient
+            change
+                .named_mut(round.buffers())
+                .for_each(|tensor| tensor.fill(0.0));
+            let slope = change.norm() / self.lr;
             weights.push(weight);
             sum += weight;
             bound += weight * (self.q * slope * slope / loss + 1.0 / self.lr);
         }
         let mean = inbox.weighted_mean(&weights, &*round.exec);
         let step = sum / (self.lr * bound);
-        mean.zip(sent, |mean, sent| {
-            let (mean, sent) = (f64::from(mean), f64::from(sent));
-            (sent + step * (mean - sent)) as f32
+        sent.step(&mean, round.buffers(), |sent, mean| {
+            sent + step * (mean - sent)
         })
     }
     fn needs(&self) -> RequiredInputs {

@@ -1,5 +1,5 @@
 //! FedNova: normalised changes (Wang et al. 2020).
-use crate::local::{Extra, learnt, zip};
+use crate::local::{Extra, learnt};
 use crate::rounds::{AGGREGATOR, COHORT, Family, MODEL, RoundRule, Rounds, Shared};
 use fl_core::prelude::*;
 
@@ -14,7 +14,8 @@ settings! {
 }
 
 message! {
-    /// A client's change divided by its effective number of steps, and that number (FedNova).
+    /// A client's change divided by its effective number of steps, with the model's buffers as they
+    /// are, and that number (FedNova).
     pub struct Normalised: "normalised-change" { change: Params, length: Scalar }
 }
 
@@ -61,19 +62,22 @@ impl RoundRule for FedNova {
         x: &mut Params,
         _: &mut (),
     ) -> Result<()> {
+        let buffers = server.parametric(&MODEL)?.buffers();
         let (sent, mut lengths, mut weights) = (&*x, 0.0, 0.0);
         let form = |mail: ClientMessage<Normalised>| {
             let weight = mail.weight;
             mail.try_map(|answer| {
                 lengths += weight * f64::from(answer.length.value());
                 weights += weight;
-                zip(sent, &answer.change, |x, change| x + change)
+                sent.step(&answer.change, &buffers, |x, change| x + change)
             })
         };
         let combined: Params = server.run_with(round, &TRAIN, cohort, |_| sent, form)?;
         let mean = lengths / weights;
         server.record(round, "nova.length", mean)?;
-        *x = zip(x, &combined, |x, combined| next_model(x, combined, mean))?;
+        *x = x.step(&combined, &buffers, |x, combined| {
+            next_model(x, combined, mean)
+        })?;
         Ok(())
     }
 
@@ -126,8 +130,9 @@ impl FedNova {
         let length = length(trained.steps, self.momentum, proximal);
         let honest = trained.params;
         let sent = family.forged(me, global, honest, |me, half| Ok(train(me, half)?.params))?;
+        let buffers = me.parametric(&MODEL)?.buffers();
         Ok(Normalised {
-            change: zip(&sent, global, |y, x| match length > 0.0 {
+            change: global.step(&sent, &buffers, |x, y| match length > 0.0 {
                 true => (y - x) / length,
                 false => 0.0,
             })?,

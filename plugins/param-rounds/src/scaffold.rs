@@ -107,7 +107,8 @@ impl RoundRule for Scaffold {
         };
         let y: Params = server.run_with(&shown, &TRAIN, cohort, |_| &sent, form)?;
         let clients = server.everyone().len();
-        *x = zip(x, &y, |x, y| next_model(x, y, self.server_lr))?;
+        let buffers = server.parametric(&MODEL)?.buffers();
+        *x = x.step(&y, &buffers, |x, y| next_model(x, y, self.server_lr))?;
         let mean = controls.finish()?;
         *control = Some(match self.server_control {
             ServerControl::Changes => zip(&sent.control, &mean, |c, change| {
@@ -158,7 +159,7 @@ impl Scaffold {
         };
         let examples = learnt(me)?;
         let trained = train(me, &examples)?;
-        let next = match gradient {
+        let mut next = match gradient {
             Some(gradient) => gradient,
             None => {
                 let lr = me.parametric(&MODEL)?.step_size().context(
@@ -176,6 +177,9 @@ impl Scaffold {
                 }
             }
         };
+        // no gradient moves a buffer
+        let buffers = me.parametric(&MODEL)?.buffers();
+        next.named_mut(&buffers).for_each(|tensor| tensor.fill(0.0));
         let control = match self.server_control {
             ServerControl::Changes => zip(&next, &own, |next, own| next - own)?,
             ServerControl::Mean => next.clone(),

@@ -191,7 +191,12 @@ impl Aggregator for Clipping {
         }
     }
     fn update(&mut self, round: &Round, folded: Params) -> Result<Params> {
-        self.last = Some(folded.zip(sent(round)?, |new, old| new - old)?);
+        let mut change = folded.zip(sent(round)?, |new, old| new - old)?;
+        // a buffer is not extrapolated
+        change
+            .named_mut(round.buffers())
+            .for_each(|tensor| tensor.fill(0.0));
+        self.last = Some(change);
         Ok(folded)
     }
     fn needs(&self) -> RequiredInputs {

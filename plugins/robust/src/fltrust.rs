@@ -46,14 +46,21 @@ impl Aggregator for Fltrust {
         let trusted = change(&trusted.body, sent)?;
         let (norm, mut sum, mut total, mut unlike) = (trusted.norm(), sent.zeros_like(), 0.0, 0.0);
         for mail in inbox.iter().filter(|mail| !is_trusted(mail)) {
-            let change = change(&mail.body, sent)?;
+            let mut change = change(&mail.body, sent)?;
             let product = dot(&change, &trusted);
             if product <= 0.0 {
                 unlike += 1.0;
                 continue;
             }
-            let score = product / (change.norm() * norm);
-            sum.add_scaled(score * norm / change.norm(), &change)?;
+            let length = change.norm();
+            let score = product / (length * norm);
+            if length < norm {
+                // a buffer is not extrapolated
+                let back = |x: f32| (f64::from(x) * length / norm) as f32;
+                let buffers = change.named_mut(round.buffers());
+                buffers.for_each(|tensor| tensor.mapv_inplace(back));
+            }
+            sum.add_scaled(score * norm / length, &change)?;
             total += score;
         }
         round.record("distrusted", unlike / (inbox.len() as f64 - 1.0).max(1.0));

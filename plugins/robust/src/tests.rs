@@ -160,3 +160,43 @@ fn the_centre_follows_the_model() {
         [1.5]
     );
 }
+
+/// Parameters with a weight and a running variance.
+fn normed(weight: f32, variance: f32) -> Params {
+    let of = |x: f32| fl_conformance::params(&[&[x]]);
+    let tensor = |x: f32| of(x).iter().next().unwrap().body.0["w"].clone();
+    Params(
+        [
+            ("variance".into(), tensor(variance)),
+            ("w".into(), tensor(weight)),
+        ]
+        .into(),
+    )
+}
+
+#[test]
+fn close_a_buffer_is_never_extrapolated() {
+    let round = |sent| {
+        let buffers = std::collections::BTreeSet::from(["variance".to_string()]);
+        Round::first().with_buffers(buffers).showing(sent)
+    };
+    let inbox = |all: &[Params]| {
+        let mail = (0..)
+            .zip(all)
+            .map(|(id, of)| fl_core::ClientMessage::new(id, 1.0, of.clone()));
+        Inbox::new(mail.collect()).unwrap()
+    };
+    // the centre of the second round is the variance sent, and not the last change further
+    let mut clipping = Clipping::from(part::<CentredClipping>("{radius: 0.125}"));
+    for (sent, answer, due) in [(1.0, 0.875, 0.875), (0.875, 0.25, 0.75)] {
+        let answers = inbox(&[normed(0.0, answer)]);
+        let next = clipping.aggregate(&round(normed(0.0, sent)), &answers);
+        assert_eq!(next.unwrap(), normed(0.0, due));
+    }
+    // the trusted client's change is twice as long as the other's
+    let mut trust = part::<Fltrust>("{trusted: 0}");
+    let answers = inbox(&[normed(10.0, 1.0), normed(4.0, -2.0)]);
+    let next = trust.aggregate(&round(normed(0.0, 1.0)), &answers).unwrap();
+    let off = next.zip(&normed(8.0, -2.0), |found, due| found - due);
+    assert!(off.unwrap().norm() < 1e-6, "{next:?}");
+}

@@ -6,7 +6,6 @@ mod momentum;
 pub use adaptive::{FedAdagrad, FedAdam, FedYogi};
 pub use momentum::FedAvgM;
 
-use fl_core::message::alike;
 use fl_core::prelude::*;
 use fl_core::{MeanOfParams, Weigh};
 
@@ -29,8 +28,8 @@ pub trait Rule: Send {
 /// An aggregator that moves the model by a [`Rule`] of the clients' mean.
 pub struct ServerOptimiser<R> {
     rule: R,
-    /// One for each number of the model, in the order of [`Params::iter`]; empty before the first
-    /// round.
+    /// One for each number of the model that is no buffer, in the order of [`Params::iter`]; empty
+    /// before the first round.
     kept: Vec<Moments>,
 }
 
@@ -60,17 +59,18 @@ impl<R: Rule> Aggregator for ServerOptimiser<R> {
         let sent: &Params = round
             .sent()
             .context("a server optimiser moves the parameters sent, and there are none")?;
-        alike(sent, &mean).context("the message sent and the answer")?;
-        let numbers = mean.count();
+        let buffers = round.buffers();
+        let buffered: usize = mean.named_mut(buffers).map(|tensor| tensor.len()).sum();
+        let numbers = mean.count() - buffered;
         if self.kept.len() != numbers {
             // the first round, or another model than before, without a known state
             self.kept = vec![self.rule.start(); numbers];
         }
-        let all = mean.0.values_mut().flatten().zip(sent.iter());
-        for ((number, sent), kept) in all.zip(&mut self.kept) {
-            *number = self.rule.step((*sent).into(), (*number).into(), kept) as f32;
-        }
-        Ok(mean)
+        let (rule, mut kept) = (&self.rule, self.kept.iter_mut());
+        let mut none = rule.start();
+        let step = |sent, mean| rule.step(sent, mean, kept.next().unwrap_or(&mut none));
+        let next = sent.step(&mean, buffers, step);
+        next.context("the message sent and the answer")
     }
 
     fn needs(&self) -> RequiredInputs {

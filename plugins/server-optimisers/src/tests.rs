@@ -1,5 +1,6 @@
 use super::*;
 use fl_core::settings::read_yaml;
+use std::collections::BTreeSet;
 
 fn part<R: Rule + fl_core::settings::Settings>(settings: &str) -> ServerOptimiser<R> {
     read_yaml::<R>(settings).unwrap().into()
@@ -68,6 +69,51 @@ fn exact_without_momentum_it_is_the_mean_and_with_it_goes_on() {
         walk(part::<FedAvgM>("{beta: 0.5}"), &[1.0, 0.0, 0.0]),
         ["1.0000", "1.5000", "1.7500"]
     );
+}
+
+#[test]
+fn exact_buffers_are_the_mean_and_have_no_state() {
+    let of = |w: f32, variance: f32| {
+        let of = |x: f32| fl_conformance::params(&[&[x, x]]);
+        let tensor = |x: f32| of(x).iter().next().unwrap().body.0["w"].clone();
+        Params(
+            [
+                ("norm.running_var".into(), tensor(variance)),
+                ("w".into(), tensor(w)),
+            ]
+            .into(),
+        )
+    };
+    let buffers = BTreeSet::from(["norm.running_var".to_string()]);
+    let round = Round::first().with_buffers(buffers);
+    fn steps<R: Rule + fl_core::settings::Settings>(
+        round: &Round,
+        of: &dyn Fn(f32, f32) -> Params,
+    ) {
+        let mut optimiser = part::<R>("{}");
+        let mut alone = part::<R>("{}");
+        let (mut both, mut w) = (of(0.0, 1.0), of(0.0, 0.0));
+        for (to, variance) in [(1.0, 0.1), (-0.5, 0.01), (0.25, 0.2)] {
+            both = optimiser
+                .update(&round.showing(both), of(to, variance))
+                .unwrap();
+            assert_eq!(
+                both.0["norm.running_var"],
+                of(0.0, variance).0["norm.running_var"]
+            );
+            // the other numbers take the step that they take alone
+            w.0.remove("norm.running_var");
+            let mut mean = of(to, 0.0);
+            mean.0.remove("norm.running_var");
+            w = alone.update(&Round::first().showing(w), mean).unwrap();
+            assert_eq!(both.0["w"], w.0["w"]);
+        }
+        assert_eq!(optimiser.save(), alone.save());
+    }
+    steps::<FedAvgM>(&round, &of);
+    steps::<FedAdagrad>(&round, &of);
+    steps::<FedAdam>(&round, &of);
+    steps::<FedYogi>(&round, &of);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use ndarray::{Array2, ArrayD, IxDyn};
 
 const SLOPES: &str = "vjp is the slope of its predictions";
 const GRADIENT: &str = "gradient is the slope of its mean loss";
+const BUFFERS: &str = "buffers are parameters without a gradient";
 const CLIPPED: &str = "clipped gradients are those of single samples";
 const REFUSES: &str = "unsuitable input is an error";
 const UNCHANGED: &str = "an error changes nothing";
@@ -155,12 +156,19 @@ impl Bench<'_> {
             let gradient = able.gradient(x, target, self.task.kind.loss());
             match gradient {
                 Err(e) if matches!(e.downcast_ref(), Some(Problem::Lacks(_))) => Ok(None),
-                other => other.map(|gradient| Some((gradient, able.params()))),
+                other => other.map(|gradient| Some((gradient, able.params(), able.buffers()))),
             }
         })?;
-        let Some((gradient, params)) = found else {
+        let Some((gradient, params, buffers)) = found else {
             return Ok(());
         };
+        for name in &buffers {
+            let moved = gradient.0.get(name).map(|t| t.iter().any(|g| *g != 0.0));
+            self.must(BUFFERS, moved == Some(false), || match moved {
+                Some(_) => format!("`{name}` has a gradient"),
+                None => format!("there is no parameter `{name}`"),
+            })?;
+        }
         self.equal(GRADIENT, &before, &self.predict(GRADIENT, model)?, 0.0)?;
         let alike = message::alike(&params, &gradient);
         self.must(GRADIENT, alike.is_ok(), || format!("{alike:?}"))?;

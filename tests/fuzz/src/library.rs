@@ -428,7 +428,7 @@ impl Drive<'_> {
             let _ = part.set_params(&params);
             let _ = part.gradient(&x, target, Loss::CrossEntropy);
             let _ = part.descend(&params, 0, 1);
-            let _ = part.step_size();
+            let _ = (part.step_size(), part.buffers());
         }
         if let Some(part) = part.differentiable() {
             let slope = Array2::ones((4, 3));

@@ -5,6 +5,7 @@ use fl_conformance::{check, images, pixels, tasks};
 use fl_core::prelude::*;
 use fl_core::{Differentiable, FitReport, Head, OwnedTarget, Parametric, Problem, loss, message};
 use ndarray::{Array2, ArrayView2, Axis, concatenate};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 #[derive(Clone, Copy, PartialEq)]
@@ -20,6 +21,8 @@ enum Flaw {
     LoadsHalf,
     SlopeTooLarge,
     GradientTooLarge,
+    BufferWithGradient,
+    BufferOfNothing,
     ClipsTheSum,
     ClipsToTwice,
     SetsHalf,
@@ -319,6 +322,15 @@ impl Parametric for Model {
         self.named(&self.weight)
     }
 
+    fn buffers(&self) -> BTreeSet<String> {
+        let name = match self.flaw {
+            Flaw::BufferWithGradient => Some("bias"),
+            Flaw::BufferOfNothing => Some("variance"),
+            _ => None,
+        };
+        name.into_iter().map(String::from).collect()
+    }
+
     fn gradient(&mut self, x: &Samples, target: Target<'_>, loss: Loss) -> Result<Params> {
         let (inputs, scores) = (self.inputs(x)?, self.predict(x)?);
         let slope = loss::of_batch(loss, target, scores.view())?.1;
@@ -440,6 +452,16 @@ pub fn all() -> Vec<Mutant> {
             "a gradient a tenth too large",
             Some("gradient is the slope of its mean loss"),
             GradientTooLarge,
+        ),
+        (
+            "a buffer that a gradient moves",
+            Some("buffers are parameters without a gradient"),
+            BufferWithGradient,
+        ),
+        (
+            "a buffer that is no parameter",
+            Some("buffers are parameters without a gradient"),
+            BufferOfNothing,
         ),
         (
             "clips the sum of all gradients, and not each",

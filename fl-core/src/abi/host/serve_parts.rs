@@ -1,7 +1,8 @@
 //! The program's answers to what a loaded protocol asks of its parts and data, on either side.
 
-use crate::abi::ask::{AboutModel, Ask, GeneratorAsk, ModelAsk, PartAsk, RoundAsk};
+use crate::abi::ask::{Ask, GeneratorAsk, ModelAsk, PartAsk, RoundAsk};
 use crate::abi::auxiliary::{RemoteLoss, head_tensors};
+use crate::abi::context_json::TrainerText;
 use crate::abi::data_sets::{HandedOut, KnownSets, NoSets};
 use crate::abi::library::{Host, Input};
 use crate::abi::marshal::{content, shorter};
@@ -128,11 +129,7 @@ pub(super) fn ask_model(
     let state = || input.parcel(0)?.bytes("state");
     let samples = |x: &SamplesAsk, parcel: &mut TensorMap| samples_of(sets, x, parcel);
     match what {
-        ModelAsk::Describe => reply.json(&AboutModel {
-            parametric: model.parametric().is_some(),
-            differentiable: model.differentiable().is_some(),
-            feature_loss: model.takes_feature_loss(),
-        }),
+        ModelAsk::Describe => reply.json(&TrainerText::of(model)),
         ModelAsk::Fit {
             x,
             target,

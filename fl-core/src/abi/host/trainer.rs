@@ -4,7 +4,7 @@ use super::call::Answer;
 use super::deferred_error::DeferredError;
 use super::part_handle::PartHandle;
 use crate::abi::auxiliary::{LossesBack, head_of};
-use crate::abi::context_json::{FitOptionsText, GradientText, SamplesText, StepText};
+use crate::abi::context_json::{FitOptionsText, GradientText, SamplesText, StepText, TrainerText};
 use crate::abi::marshal::{OutgoingMessage, content, shorter};
 use crate::abi::marshal_data::with_target;
 use crate::abi::marshal_samples::{number, with_values};
@@ -17,6 +17,7 @@ use crate::{
 use anyhow::{Context, ensure};
 use ndarray::{Array2, ArrayView2};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 
 #[derive(Deserialize)]
 struct FitReportText {
@@ -26,20 +27,9 @@ struct FitReportText {
     falls: Option<bool>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct AboutTrainer {
-    parametric: bool,
-    differentiable: bool,
-    feature_loss: bool,
-    /// `None`: not stated, so it is taken to learn all.
-    learns: Option<Vec<Loss>>,
-    vocabulary: Option<usize>,
-}
-
 pub(super) struct LoadedTrainer {
     remote: PartHandle,
-    about: AboutTrainer,
+    about: TrainerText,
     /// How many scores each sample has.
     outputs: usize,
     late: DeferredError,
@@ -288,6 +278,14 @@ impl Trainer for LoadedTrainer {
         self.about.vocabulary
     }
 
+    fn least_batch(&self) -> usize {
+        self.about.least_batch
+    }
+
+    fn schedule_length(&self) -> Option<usize> {
+        self.about.schedule_length
+    }
+
     fn parametric(&mut self) -> Option<&mut dyn Parametric> {
         self.about.parametric.then_some(self as &mut dyn Parametric)
     }
@@ -305,6 +303,10 @@ impl Parametric for LoadedTrainer {
             self.remote.message::<Params>(answer)
         };
         self.late.keep(params()).unwrap_or_default()
+    }
+
+    fn buffers(&self) -> BTreeSet<String> {
+        self.about.buffers.clone()
     }
 
     fn set_params(&mut self, params: &Params) -> Result<()> {

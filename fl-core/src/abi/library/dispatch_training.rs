@@ -3,7 +3,7 @@
 use super::call_context::{Host, Input};
 use super::object::Object;
 use crate::abi::auxiliary::{RemoteLoss, head_tensors};
-use crate::abi::context_json::{FitOptionsText, GradientText, StepText};
+use crate::abi::context_json::{FitOptionsText, GradientText, StepText, TrainerText};
 use crate::abi::marshal::content;
 use crate::abi::marshal_data::target_of;
 use crate::abi::marshal_samples::samples;
@@ -109,16 +109,12 @@ impl Object for OfTrainer {
         };
         match operation {
             FL_DESCRIBE => {
-                let parametric = self.0.parametric().is_some();
-                let differentiable = self.0.differentiable().is_some();
                 let losses = Loss::KINDS.into_iter().filter(|loss| self.0.learns(*loss));
-                let learns = losses.collect::<Vec<_>>();
-                let feature_loss = self.0.takes_feature_loss();
-                let vocabulary = self.0.vocabulary();
-                host.json(&json!({
-                    "parametric": parametric, "differentiable": differentiable, "learns": learns,
-                    "feature_loss": feature_loss, "vocabulary": vocabulary,
-                }))?;
+                let learns = Some(losses.collect());
+                host.json(&TrainerText {
+                    learns,
+                    ..TrainerText::of(&mut *self.0)
+                })?;
             }
             FL_TRAIN => self.train(input, host)?,
             FL_PREDICT => table("scores", self.0.predict(&x()?)?)?,

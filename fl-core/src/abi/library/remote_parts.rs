@@ -1,8 +1,9 @@
 //! The parts of the program that a loaded protocol uses.
 
 use super::link::{Link, read};
-use crate::abi::ask::{AboutModel, Ask, GeneratorAsk, ModelAsk, PartAsk, PassAsk, RoundAsk};
+use crate::abi::ask::{Ask, GeneratorAsk, ModelAsk, PartAsk, PassAsk, RoundAsk};
 use crate::abi::auxiliary::{LossesBack, head_of};
+use crate::abi::context_json::TrainerText;
 use crate::abi::host::{Answer, Answers};
 use crate::abi::marshal::{OutgoingMessage, shorter, with_inbox_letters};
 use crate::abi::marshal_data::{
@@ -23,8 +24,8 @@ use crate::{
 use anyhow::{Context, anyhow};
 use ndarray::{Array2, ArrayView2};
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 
@@ -118,7 +119,7 @@ pub(super) fn message_in(answer: Answer) -> Result<Erased> {
 pub(super) struct RemoteModel {
     link: Arc<Link>,
     pub of: PartAsk,
-    about: AboutModel,
+    about: TrainerText,
 }
 
 impl Drop for RemoteModel {
@@ -136,7 +137,7 @@ impl RemoteModel {
         let mut model = Self {
             link: link.clone(),
             of,
-            about: AboutModel::default(),
+            about: TrainerText::default(),
         };
         model.about = read(&model.ask(ModelAsk::Describe, &[])?)?;
         Ok(model)
@@ -279,6 +280,18 @@ impl Trainer for RemoteModel {
             .unwrap_or(true)
     }
 
+    fn vocabulary(&self) -> Option<usize> {
+        self.about.vocabulary
+    }
+
+    fn least_batch(&self) -> usize {
+        self.about.least_batch
+    }
+
+    fn schedule_length(&self) -> Option<usize> {
+        self.about.schedule_length
+    }
+
     fn parametric(&mut self) -> Option<&mut dyn Parametric> {
         self.about.parametric.then_some(self as &mut dyn Parametric)
     }
@@ -294,6 +307,10 @@ impl Parametric for RemoteModel {
         let params = self.ask(ModelAsk::Params, &[]);
         let params = params.and_then(|a| Params::from_tensors(TensorMap::new(a.tensors)));
         self.link.keep(params).unwrap_or_default()
+    }
+
+    fn buffers(&self) -> BTreeSet<String> {
+        self.about.buffers.clone()
     }
 
     fn set_params(&mut self, params: &Params) -> Result<()> {

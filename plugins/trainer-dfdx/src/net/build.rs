@@ -57,6 +57,7 @@ pub fn net(layers: &[Layer], from: &[usize], end: End<'_>) -> Result<Net> {
         entries: Vec::new(),
         weights: 0,
         buffers: 0,
+        alone: true,
         dropouts: 0,
     };
     let mut shape = from.to_vec();
@@ -88,6 +89,7 @@ pub fn net(layers: &[Layer], from: &[usize], end: End<'_>) -> Result<Net> {
         entries,
         weights,
         buffers,
+        alone,
         ..
     } = builder;
     Ok(Net {
@@ -98,6 +100,7 @@ pub fn net(layers: &[Layer], from: &[usize], end: End<'_>) -> Result<Net> {
         weights,
         buffers,
         norms,
+        alone,
     })
 }
 
@@ -130,6 +133,8 @@ struct Builder {
     entries: Vec<Entry>,
     weights: usize,
     buffers: usize,
+    /// Whether a sample alone can be normalised.
+    alone: bool,
     dropouts: u64,
 }
 
@@ -246,6 +251,7 @@ impl Builder {
                 let text = || format!("needs an image or a row of numbers, got a text {shape:?}");
                 ensure!(!self.text || shape.len() != 2, Problem::Shape(text()));
                 let channels = vec![shape[0]];
+                self.alone &= shape[1..].iter().product::<usize>() > 1;
                 let mut tensor = |part, start, trainable| {
                     self.tensor(name, part, channels.clone(), start, trainable)
                 };

@@ -113,6 +113,7 @@ pub struct Net {
     weights: usize,
     buffers: usize,
     norms: bool,
+    alone: bool,
 }
 
 /// The purpose of a pass.
@@ -275,6 +276,24 @@ impl Net {
     /// Returns whether it has batch normalisation.
     pub fn normalises(&self) -> bool {
         self.norms
+    }
+
+    /// Returns whether it can train on a sample alone: batch normalisation of a row of numbers
+    /// cannot, for one number has no variance.
+    pub fn trains_alone(&self) -> bool {
+        self.alone
+    }
+
+    /// Raises variances below 0 to 0, the nearest value that a variance can have.
+    pub fn bound_variances(&self, buffers: &mut [f32]) {
+        let variances = self
+            .entries
+            .iter()
+            .filter(|e| !e.trainable && e.start == Start::Ones);
+        for entry in variances {
+            let values = buffers[entry.range.clone()].iter_mut();
+            values.filter(|v| **v < 0.0).for_each(|v| *v = 0.0);
+        }
     }
 
     /// Returns initial values of weights and buffers. Each tensor draws from its own child of

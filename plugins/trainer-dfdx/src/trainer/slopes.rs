@@ -12,7 +12,7 @@ use fl_core::{Differentiable, Loss, Parametric, Problem, Result, Samples, Target
 use ndarray::{Array2, ArrayD, ArrayView2, IxDyn, s};
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -39,8 +39,16 @@ impl Parametric for Dfdx {
             };
             tensors.insert(name.clone(), (a.shape().to_vec(), values));
         }
-        self.numbers.set(self.net.arrange(tensors)?);
+        let (weights, mut buffers) = self.net.arrange(tensors)?;
+        self.net.bound_variances(&mut buffers);
+        self.numbers.set((weights, buffers));
         Ok(())
+    }
+
+    fn buffers(&self) -> BTreeSet<String> {
+        let entries = self.net.entries().iter();
+        let buffers = entries.filter(|entry| !entry.trainable);
+        buffers.map(|entry| entry.name.clone()).collect()
     }
 
     fn gradient(&mut self, x: &Samples, target: Target<'_>, loss: Loss) -> Result<Params> {
