@@ -3,9 +3,10 @@
 use crate::message::{Counts, Message};
 use crate::sealed::Sealed;
 use crate::{
-    Ability, Accountant, Aggregator, Generator, Pool, PrivacyMechanism, Role, Selector, Task,
-    Trainer, aggregator_signature,
+    Ability, Accountant, Aggregator, Generator, Length, Loss, Pool, PrivacyMechanism, Role,
+    Selector, Task, Trainer, Training, aggregator_signature,
 };
+use serde::{Deserialize, Serialize};
 use std::fmt::{Debug, Formatter};
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -176,6 +177,7 @@ impl<K: SlotKind + ?Sized> Slot<K> {
             shown: false,
             through: Vec::new(),
             scores: false,
+            training: None,
             task: TaskMap::default(),
         }
     }
@@ -220,8 +222,25 @@ pub struct SlotSpec {
     pub through: Vec<&'static str>,
     /// Whether its selector chooses samples by a model's scores.
     pub scores: bool,
+    /// The training that clients give its models on their own examples.
+    pub training: Option<PlannedTraining>,
     /// Maps the run's task to the task of its models or generators.
     pub task: TaskMap,
+}
+
+/// A training that a protocol plans, for checks before a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlannedTraining {
+    /// The protocol's setting, such as `local`.
+    pub setting: String,
+    /// The length of one training.
+    pub length: Length,
+    /// Examples per mini-batch.
+    pub batch: usize,
+    /// Whether the optimiser is reset before each training.
+    pub fresh: bool,
+    /// Number of trainings of a client that takes part in all of them.
+    pub times: usize,
 }
 
 /// Maps the run's task to that of a part, see [`SlotSpec::with_task`].
@@ -317,6 +336,25 @@ impl SlotSpec {
     /// Declares that its selector chooses by a model's scores, if `scores`.
     pub fn selects_from_scores(mut self, scores: bool) -> Self {
         self.scores = scores;
+        self
+    }
+    /// Declares that each client trains its model on its own examples, `times` times at most, by
+    /// this training, which the protocol's `setting` describes. `fresh`: with the optimiser reset
+    /// before each.
+    pub fn trained_by(
+        mut self,
+        setting: &str,
+        training: &Training,
+        (fresh, times): (bool, usize),
+    ) -> Self {
+        let pass = training.pass(Loss::CrossEntropy);
+        self.training = Some(PlannedTraining {
+            setting: setting.into(),
+            length: pass.length,
+            batch: pass.batch,
+            fresh,
+            times,
+        });
         self
     }
     /// Sets the task of its models to `task` of the run's task. For example, a discriminator learns

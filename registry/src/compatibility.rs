@@ -1,6 +1,7 @@
 //! Do the parts that were made do what the protocol needs of them?
 
 use crate::check::{CheckedProtocol, Fill};
+use crate::training_check::TrainingCheck;
 use fl_core::message::{Counts, Ids, SampleShape, VoteSensitivity};
 use fl_core::privacy::Unit;
 use fl_core::settings::show_path;
@@ -18,6 +19,7 @@ type Shapes = BTreeMap<String, Vec<usize>>;
 /// What is remembered from one part to the next.
 pub(crate) struct CompatibilityCheck<'f> {
     protocol: Option<&'f CheckedProtocol>,
+    pub trainings: TrainingCheck<'f>,
     /// By slot: the first model whose parameters are to be combined with others, and where it
     /// stands.
     alike: BTreeMap<&'f str, (String, Shapes)>,
@@ -36,9 +38,10 @@ struct Releasing<'f> {
 }
 
 impl<'f> CompatibilityCheck<'f> {
-    pub fn new(protocol: Option<&'f CheckedProtocol>) -> Self {
+    pub fn new(protocol: Option<&'f CheckedProtocol>, trainings: TrainingCheck<'f>) -> Self {
         Self {
             protocol,
+            trainings,
             alike: BTreeMap::new(),
             accountant: None,
             draws: BTreeMap::new(),
@@ -170,6 +173,7 @@ impl<'f> CompatibilityCheck<'f> {
             ))
         };
         let mut wrong: Vec<String> = slot.needs.iter().filter_map(lacks).collect();
+        wrong.extend(self.trainings.model(slot, fill, &mut *model));
         let shapes = model.parametric().filter(|_| slot.alike).map(|m| {
             let shape =
                 |(name, tensor): (String, ndarray::ArrayD<f32>)| (name, tensor.shape().to_vec());

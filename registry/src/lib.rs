@@ -46,6 +46,7 @@ mod sinks;
 mod slots;
 mod spanned_value;
 mod spec;
+mod training_check;
 mod yaml;
 
 #[cfg(test)]

@@ -26,6 +26,11 @@ pub trait DataSection: Settings {
     fn most_public(&self) -> Option<usize> {
         None
     }
+    /// How many examples each client has, for a run with this seed. Loads the data; `None` if they
+    /// are not there, or not here.
+    fn client_sizes(&self, _seed: u64) -> Option<Vec<usize>> {
+        None
+    }
     /// Settles what depends on where the spec is (`folder`) and on files that the section names.
     /// Returns what is wrong, such as a file that is missing: where below `data`, and the mistake.
     fn resolve(&mut self, _folder: &Path) -> Vec<(Vec<Step>, String)> {

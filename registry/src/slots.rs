@@ -6,6 +6,7 @@ use crate::client_groups;
 use crate::compatibility::CompatibilityCheck;
 use crate::sections::{Clients, DataSection};
 use crate::spanned_value::{below, key};
+use crate::training_check::TrainingCheck;
 use fl_core::settings::{Setting, Step, Value, nearest, show, show_path};
 use fl_core::{
     BuildContext, Certainty, ExchangeSpec, Measured, Role, SlotAssignment, SlotSpec, Stream, Task,
@@ -233,10 +234,11 @@ impl Checker<'_> {
         &mut self,
         filled: &[Fill],
         protocol: Option<&CheckedProtocol>,
-        task: &Task,
-        seed: u64,
+        (task, seed): (&Task, u64),
+        sizes: &dyn Fn() -> Option<Vec<usize>>,
     ) {
-        let mut fit = CompatibilityCheck::new(protocol);
+        let trainings = TrainingCheck::new(protocol, sizes, filled);
+        let mut fit = CompatibilityCheck::new(protocol, trainings);
         let mut made = HashSet::new();
         for fill in filled {
             let slot = protocol.and_then(|p| p.slots.iter().find(|s| s.name == fill.slot));
@@ -261,6 +263,9 @@ impl Checker<'_> {
                     }
                 }
             }
+        }
+        for (fill, text) in fit.trainings.take_notes() {
+            self.remark(&fill.path, text, fill.part.decl);
         }
         let budget = self.root.get("budget");
         let budget = budget.is_some_and(|budget| !budget.value().is_null());

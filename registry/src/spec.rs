@@ -134,7 +134,8 @@ impl Document {
             check.unused_mechanisms(&value, protocol);
         }
         if let (Some(top), Some(task)) = (&top, data.as_ref().and_then(D::task)) {
-            check.build(&filled, protocol.as_ref(), &task, top.seed);
+            let sizes = || data.as_ref().and_then(|data| data.client_sizes(top.seed));
+            check.build(&filled, protocol.as_ref(), (&task, top.seed), &sizes);
             if let Some(protocol) = &protocol {
                 let parts = Parts::new(in_order(filled.clone()));
                 let limits = (top.budget.as_ref(), &top.faults);

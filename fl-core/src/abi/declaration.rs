@@ -2,7 +2,9 @@
 
 use crate::message::{VoteSensitivity, message_type};
 use crate::privacy::{DataDependence, MinibatchSampling};
-use crate::{Ability, AggregatorUse, ExchangeSpec, Measurement, Result, SlotSpec, TaskMap};
+use crate::{
+    Ability, AggregatorUse, ExchangeSpec, Measurement, PlannedTraining, Result, SlotSpec, TaskMap,
+};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -52,6 +54,8 @@ pub(super) struct SlotText {
     through: Vec<String>,
     #[serde(default)]
     scores: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    training: Option<PlannedTraining>,
     #[serde(default)]
     pub own_task: bool,
 }
@@ -142,6 +146,7 @@ impl From<&SlotSpec> for SlotText {
             shown: slot.shown,
             through: texts(&slot.through),
             scores: slot.scores,
+            training: slot.training.clone(),
             own_task: !slot.task.is_same(),
         }
     }
@@ -167,6 +172,7 @@ impl SlotText {
             shown: self.shown,
             through: all_kept(&self.through),
             scores: self.scores,
+            training: self.training.clone(),
             task,
         })
     }

@@ -17,7 +17,8 @@ impl Client {
 
     /// Trains a model on these labelled examples. Its mean loss is the training loss of the answer
     /// ([`crate::ClientMessage::training_loss`]), and the measure `training-loss` of the client
-    /// ([`Client::measure`]).
+    /// ([`Client::measure`]). If no mini-batch is large enough for a step, the loss is that of the
+    /// model as it is, and a note says so.
     ///
     /// # Errors
     /// As [`Client::fit_own`].
@@ -29,10 +30,34 @@ impl Client {
     ) -> Result<FitReport> {
         let stream = self.stream(slot);
         let fitted = fit_examples(self.model(slot)?, examples, pass, &stream)?;
-        let loss = (fitted.steps > 0).then_some(fitted.loss);
+        let loss = match (fitted.steps, examples.len()) {
+            (0, 0) => None,
+            (0, _) => {
+                self.note_no_step(slot)?;
+                let scores = self.model(slot)?.predict(&examples.samples)?;
+                let loss = loss::of_batch(pass.loss, examples.target().view(), scores.view());
+                loss.ok().map(|(loss, _)| loss)
+            }
+            _ => Some(fitted.loss),
+        };
         self.calls_mut().fitted(loss);
         self.note_unfinished(slot, &fitted, pass);
         Ok(fitted)
+    }
+
+    /// Notes that training took no step although there are examples.
+    ///
+    /// # Errors
+    /// If the model cannot be made.
+    pub fn note_no_step(&mut self, slot: &str) -> Result<()> {
+        let why = match self.model(slot)?.least_batch() {
+            0 | 1 => String::new(),
+            least => format!(
+                ": no mini-batch has the {least} examples that its batch normalisation needs"
+            ),
+        };
+        self.note(format!("parts.{slot} took no training step{why}"));
+        Ok(())
     }
 
     /// Trains a model on these scores or labels of public samples.

@@ -32,7 +32,7 @@ pub(crate) struct Collector {
     sent: Option<(*const (), [u8; 32], Bytes)>,
     spent: Vec<(ClientId, Vec<PrivacyEvent>)>,
     measures: BTreeMap<String, Vec<(ClientId, f64)>>,
-    notes: BTreeMap<String, Vec<String>>,
+    notes: BTreeMap<String, Vec<ClientId>>,
 }
 
 /// Returns the samples that a message requests, if it is a message of ids.
@@ -172,7 +172,7 @@ impl Collector {
         ensure!(weight <= most, too_much);
         wanted.check(sent, &mail)?;
         for note in envelope.notes {
-            self.notes.entry(note).or_default().push(from.to_string());
+            self.notes.entry(note).or_default().push(from);
         }
         for (name, value) in envelope.measures {
             self.measures.entry(name).or_default().push((from, value));
@@ -247,11 +247,15 @@ impl Collector {
     pub fn end(mut self, fed: &mut RunState<'_>, round: &Round) -> Result<()> {
         let (label, clients) = (self.entry.question.clone(), self.entry.clients);
         for (note, said_by) in std::mem::take(&mut self.notes) {
-            let who = match said_by.len() {
+            let told = fed.told.entry(format!("note: {note}")).or_default();
+            let new = said_by.into_iter().filter(|id| told.insert(*id));
+            let new: Vec<String> = new.map(|id| id.to_string()).collect();
+            let who = match new.len() {
+                0 => continue,
                 1 => "client",
                 _ => "clients",
             };
-            fed.warn(&format!("{who} {}: {note}", said_by.join(", ")));
+            fed.warn(&format!("{who} {}: {note}", new.join(", ")));
         }
         for (name, each) in std::mem::take(&mut self.measures) {
             fed.record_of(round, &name, each)?;

@@ -9,9 +9,11 @@
 //! assert!(matches!(spec.split(), Split::Dirichlet(_)));
 //! ```
 
+use crate::build::build;
 use crate::dataset::Problem;
 use crate::dataset_spec::{SetSpec, Use};
 use crate::domains::Domains;
+use crate::folder::data_dir;
 use crate::normalise::Normalise;
 use crate::partition::check_covering;
 use crate::public::{Public, PublicFrom};
@@ -22,7 +24,7 @@ use crate::split_spec::{
 };
 use crate::undersampled::Undersampled;
 use fl_core::settings::Step;
-use fl_core::{Task, TaskKind};
+use fl_core::{Examples, Stream, Task, TaskKind};
 use std::path::{Path, PathBuf};
 
 /// Clients where a spec does not say how many.
@@ -342,6 +344,15 @@ impl fl_registry::DataSection for DataSpec {
 
     fn most_public(&self) -> Option<usize> {
         most(self.public.as_ref()?, self.set.facts().rows)
+    }
+
+    fn client_sizes(&self, seed: u64) -> Option<Vec<usize>> {
+        if matches!(self.split(), Split::Own) {
+            return None;
+        }
+        let stream = Stream::root(seed).child("data", 0);
+        let built = build(self, &data_dir(None), &stream).ok()?;
+        Some(built.clients.iter().map(Examples::len).collect())
     }
 
     fn resolve(&mut self, folder: &Path) -> Vec<Problem> {

@@ -402,7 +402,12 @@ class Client(_Side):
     def fit(self, slot: Slot, examples: Samples | Array | None = None, target: Array | None = None, **how: Any) -> SimpleNamespace:
         """Trains its model in this slot on its own examples, or on these, see `Model.fit`. The mean
         loss is the training loss that an aggregator may ask for."""
-        report = self.model(slot).fit(self.own if examples is None else examples, target, stream=self.stream(self._program.name(slot)), **how)
+        model, x, name = self.model(slot), self.own if examples is None else examples, self._program.name(slot)
+        report = model.fit(x, target, stream=self.stream(name), **how)
+        if not report.steps and len(x):
+            least = model._ask("describe")[0].get("least_batch", 1)
+            why = f": no mini-batch has the {least} examples that its batch normalisation needs" if least > 1 else ""
+            self.note(f"parts.{name} took no training step{why}")
         self._program.ask("fitted", loss=_finite(report.loss) if report.steps else None)
         return report
 

@@ -45,7 +45,12 @@ fn declare(local: &Training) -> Declaration<'_> {
         me.fit_own(&MODEL, &pass).map(|_| Nothing)
     });
     Declaration::new()
-        .slot(MODEL.spec().lasting())
+        .slot(
+            MODEL
+                .spec()
+                .lasting()
+                .trained_by("local", local, (false, 1)),
+        )
         .exchange(train)
         .measures([Measurement::clients(&MODEL)])
 }

@@ -175,8 +175,11 @@ impl ClassDistill {
         }
         let (pass, stream) = (self.local.pass(Loss::CrossEntropy), me.stream(&MODEL));
         let target = Target::Soft(target.view());
-        me.model(&MODEL)?
-            .fit(&own.samples, target, &pass, &stream)?;
+        let model = me.model(&MODEL)?;
+        let fitted = model.fit(&own.samples, target, &pass, &stream)?;
+        if fitted.steps == 0 && !own.is_empty() {
+            me.note_no_step(&MODEL)?;
+        }
         Ok(Nothing)
     }
 }

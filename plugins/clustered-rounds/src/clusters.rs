@@ -116,6 +116,7 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
     fn declare(&self) -> Declaration<'_> {
         let Joined { shared, own } = &self.0;
         let model = MODEL.spec().lasting_if(!shared.fresh);
+        let model = model.trained_by("local", &shared.local, (shared.fresh, shared.rounds));
         let train = TRAIN.answered_by(|client, centre| shared.train(client, centre));
         let train = train.to(&COHORT).times(own.rounds_from_one(shared));
         let all = Declaration::new()

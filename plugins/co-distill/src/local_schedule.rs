@@ -63,16 +63,20 @@ impl CoDistill {
         let (local, distil) = (one(&local), one(&distil));
         let model = me.model(&MODEL)?;
         let most = steps[0].max(steps[1]);
+        let mut taken = 0;
         for turn in 0..most {
             let stream = home.child("turn", turn as u64);
             let due = |n: usize| (turn + 1) * n / most > turn * n / most;
             if due(steps[0]) {
-                fit_examples(model, &own, &local, &stream.child("own", 0))?;
+                taken += fit_examples(model, &own, &local, &stream.child("own", 0))?.steps;
             }
             if due(steps[1]) {
                 let stream = stream.child("public", 0);
                 lesson.teach(|target| model.fit(&x, target, &distil, &stream))?;
             }
+        }
+        if taken == 0 && steps[0] > 0 {
+            me.note_no_step(&MODEL)?;
         }
         Ok(())
     }

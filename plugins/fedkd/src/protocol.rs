@@ -231,6 +231,7 @@ impl Protocol for OneShotDistill {
         let (sampling, local) = (self.sampling.as_ref(), &self.local);
         let published = self.evaluate_clients || self.keep_clients;
         let teacher = TEACHER.spec().lasting().published_if(published);
+        let teacher = teacher.trained_by("local", &self.local, (false, 1));
         let student = STUDENT.spec().at_server();
         Declaration::new()
             .measures([Measurement::server(&STUDENT)])

@@ -54,6 +54,8 @@ pub(crate) struct TeacherLabels {
     pub constant: usize,
     /// A note, if the loss of one of them still fell when its training ended.
     pub unfinished: Option<String>,
+    /// Number of teachers whose examples were too few for a step.
+    pub untrained: usize,
 }
 
 /// Trains `t` teachers in turn, each on its part of the client's examples. Returns each teacher's
@@ -68,7 +70,7 @@ pub(crate) fn teachers(
 ) -> Result<TeacherLabels> {
     let stream = me.stream("teachers").child("partition", partition as u64);
     let parts = subsets(me.own().len(), t, &stream.child("subsets", 0));
-    let (mut constant, mut unfinished) = (0, None);
+    let (mut constant, mut untrained, mut unfinished) = (0, 0, None);
     let speak = |(i, part): (usize, &Vec<usize>)| {
         if part.is_empty() {
             return Ok(vec![0; queries.len()]);
@@ -80,6 +82,7 @@ pub(crate) fn teachers(
         constant += usize::from(held == 1);
         fit_examples(teacher.as_mut(), &own, pass, &stream)
             .and_then(|fitted| {
+                untrained += usize::from(fitted.steps == 0);
                 unfinished = unfinished
                     .take()
                     .or(fitted.unfinished(&TEACHER, pass.length));
@@ -93,6 +96,7 @@ pub(crate) fn teachers(
         said,
         constant,
         unfinished,
+        untrained,
     })
 }
 

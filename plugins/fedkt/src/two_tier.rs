@@ -135,7 +135,8 @@ impl TwoTierVote {
     /// Trains a party's students: s times, t teachers vote on the public samples, and a student
     /// learns the winners.
     fn train_students(&self, me: &mut Client) -> Result<Vec<Box<dyn Trainer>>> {
-        let (mut students, mut gaps, mut constants) = (Vec::new(), Vec::new(), 0);
+        let (mut students, mut gaps) = (Vec::new(), Vec::new());
+        let (mut constants, mut without_step) = (0, 0);
         let queries = asked_about(me.public()?.samples(), self.party_queries);
         for partition in 0..self.partitions {
             let pass = self.teacher.pass(Loss::CrossEntropy);
@@ -143,9 +144,11 @@ impl TwoTierVote {
                 said,
                 constant,
                 unfinished,
+                untrained,
             } = teachers(me, &queries, partition, self.subsets, &pass)?;
             unfinished.into_iter().for_each(|text| me.note(text));
             constants += constant;
+            without_step += untrained;
             let classes = me.own().task().kind.outputs();
             let mail = said
                 .into_iter()
@@ -184,9 +187,14 @@ impl TwoTierVote {
             note.into_iter().for_each(|text| me.note(text));
             students.push(student);
         }
+        let all = self.partitions * self.subsets;
         if constants > 0 {
-            let all = self.partitions * self.subsets;
             me.note(format!("{constants} of {all} teachers saw one class only"));
+        }
+        if without_step > 0 {
+            me.note(format!(
+                "{without_step} of {all} teachers had too few examples for a training step"
+            ));
         }
         let close = teach::close_votes(&gaps, self.close_gap as f64);
         me.stash("close", &Scalar::new(close as f32));

@@ -171,7 +171,9 @@ impl<R: RoundRule> Protocol for Rounds<R> {
     fn declare(&self) -> Declaration<'_> {
         let (family, rule) = (self.family(), &self.0.own);
         let unpriced = family.settings.initial.is_some() && !family.settings.initial_is_public;
-        let model = MODEL.spec().lasting_if(!family.settings.fresh);
+        let RoundSettings { fresh, rounds, .. } = *family.settings;
+        let model = MODEL.spec().lasting_if(!fresh);
+        let model = model.trained_by("local", &family.settings.local, (fresh, rounds));
         let loss = LOSS.is_loss_of(&MODEL);
         let all = Declaration::new()
             .grows_by("rounds")
@@ -185,7 +187,7 @@ impl<R: RoundRule> Protocol for Rounds<R> {
             .slot(&dp_sgd::SLOT)
             .slot(ATTACK.spec().for_some())
             .slot(LABELS.spec().for_some())
-            .exchange(loss.times(family.settings.rounds).if_requested_by(&COHORT))
+            .exchange(loss.times(rounds).if_requested_by(&COHORT))
             .measures([
                 Measurement::server(&MODEL),
                 Measurement::each("attack.shift").if_filled(&ATTACK),

@@ -49,7 +49,8 @@ choices! {
 settings! {
     /// The learning rate falls in steps (`StepLR`).
     pub struct Steps {
-        /// Batches between two falls, counted over the whole run.
+        /// Batches between two falls, counted since the optimiser was reset: in each round anew if
+        /// the protocol has `fresh: true`, otherwise by each client over the whole run.
         every: usize, in 1..;
         /// Factor of the rate at each fall.
         factor: f64, in above(0.0);
@@ -61,8 +62,9 @@ settings! {
     pub struct Cosine {
         /// The last rate.
         to: f64 = 0.0, in 0.0..;
-        /// Batches until the last rate, counted over the whole run. If not given, each pass starts
-        /// anew and ends at the last rate.
+        /// Batches until the last rate, counted since the optimiser was reset: in each round anew if
+        /// the protocol has `fresh: true`, otherwise by each client over the whole run. If not
+        /// given, each training starts anew and ends at the last rate.
         steps: Option<usize> = None, in 1..;
     }
 }
@@ -80,7 +82,18 @@ choices! {
 }
 
 impl Schedule {
-    /// Returns the rate of batch `done` of the whole run, which is batch `at` of `of` of its pass.
+    /// Returns the number of batches since the reset of the optimiser that it takes to fall once, or
+    /// to end if it falls all the time; `None` if each pass has all of it.
+    pub fn length(&self) -> Option<usize> {
+        match self {
+            Self::Constant => None,
+            Self::Step(s) => Some(s.every.saturating_add(1)),
+            Self::Cosine(c) => c.steps,
+        }
+    }
+
+    /// Returns the rate of batch `done` since the reset of the optimiser, which is batch `at` of
+    /// `of` of its pass.
     pub fn rate(&self, lr: f64, done: u64, at: usize, of: usize) -> f64 {
         match self {
             Self::Constant => lr,
@@ -109,7 +122,7 @@ pub struct Optimiser {
 /// The state of an optimiser between batches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
-    /// Batches so far.
+    /// Batches since the reset.
     pub done: u64,
     /// Momentum, or the mean of gradients; empty before the first batch and for plain gradient
     /// descent.
@@ -473,6 +486,21 @@ mod tests {
             ),
             (1.0, 0.5, 0.25)
         );
+    }
+
+    #[test]
+    fn a_schedule_of_its_length_falls_and_a_shorter_pass_does_not_see_it() {
+        let steps = Schedule::Step(Steps {
+            every: 5,
+            factor: 0.1,
+        });
+        let cosine = |steps| Schedule::Cosine(Cosine { to: 0.0, steps });
+        assert_eq!(steps.length(), Some(6));
+        let rate = |done| steps.rate(1.0, done, 0, 1);
+        assert_eq!((rate(4), rate(5)), (1.0, 0.1));
+        assert_eq!(cosine(Some(7)).length(), Some(7));
+        assert_eq!(cosine(None).length(), None);
+        assert_eq!(Schedule::Constant.length(), None);
     }
 
     #[test]

@@ -341,8 +341,9 @@ impl Trainer for Dfdx {
         self.task.kind.has(loss)
     }
 
-    /// With batch normalisation, leaves out a last batch of one sample, which has no variance,
-    /// unless all batches are that small. Clipping comes first, then the proximal term and the
+    /// With batch normalisation, leaves out a last batch of one sample, whose statistics are useless,
+    /// and every batch of one sample if it has one number per channel, which has no variance.
+    /// Clipping comes first, then the proximal term and the
     /// gradient offset, then the optimiser with its weight decay.
     fn fit(
         &mut self,
@@ -373,13 +374,14 @@ impl Trainer for Dfdx {
                 .transpose()?,
         };
         let _pass = buffer::BufferScope;
-        let alone = self.net.normalises() && pass.batch > 1 && x.len() > 1;
+        let last = self.net.normalises() && pass.batch > 1 && x.len() > 1;
+        let least = self.least_batch().max(1 + usize::from(last));
         let reported_from = of.saturating_sub(x.len().div_ceil(pass.batch));
         let (mut steps, mut sum, mut count) = (0, 0.0, 0usize);
         let mut curve = LossCurve::default();
         let mut card = self.on_card(x, pass, &plan)?;
         for (at, positions) in pass.batches(x.len(), stream).enumerate() {
-            if alone && positions.len() == 1 {
+            if positions.len() < least {
                 continue;
             }
             plan.positions = positions;
@@ -453,6 +455,14 @@ impl Trainer for Dfdx {
         self.set_tensors(tensors)?;
         self.optimiser.state = optimiser;
         Ok(())
+    }
+
+    fn least_batch(&self) -> usize {
+        1 + usize::from(!self.net.trains_alone())
+    }
+
+    fn schedule_length(&self) -> Option<usize> {
+        self.optimiser.schedule.length()
     }
 
     fn parametric(&mut self) -> Option<&mut dyn Parametric> {

@@ -46,6 +46,7 @@ mod state;
 mod stop_when;
 mod study;
 mod study_results;
+mod training;
 mod try_part;
 mod verify;
 mod voting;

@@ -161,7 +161,7 @@ pub fn batch_norm(
 /// Returns why a batch of samples of this shape cannot be normalised.
 pub fn one_number(shape: &[usize]) -> String {
     format!(
-        "batch normalisation of a batch with one number per channel ({shape:?}): use larger batches"
+        "batch normalisation of a batch with one number per channel ({shape:?}), which has no variance"
     )
 }
 

@@ -342,6 +342,52 @@ fn a_last_batch_of_one_is_left_out_only_where_it_would_harm() {
         (steps("logistic", 4), steps(norm, 4), steps(norm, 1)),
         (3, 2, 9)
     );
+    // one number for each channel of a sample
+    let rows = "[{linear: 4}, batch-norm, outputs]";
+    let one = "[{conv: {out: 2, kernel: 8}}, standardise, outputs]";
+    assert_eq!((steps(rows, 4), steps(rows, 1), steps(one, 1)), (2, 0, 0));
+    let alone = |net: &str| trainer(&format!("{{net: {net}}}"), &[3, 8, 8], TaskKind::Classes(4));
+    let least = [norm, rows, one].map(|net| alone(net).least_batch());
+    assert_eq!(least, [1, 2, 2]);
+}
+
+#[test]
+fn exact_a_sample_alone_changes_nothing_that_it_cannot_normalise() {
+    let (x, classes) = bars(1, 1);
+    let rows = "{net: [{linear: 4}, batch-norm, relu, outputs], optimiser: {adam: {lr: 0.1}}}";
+    let mut model = trainer(rows, &[3, 8, 8], TaskKind::Classes(4));
+    let before = model.save_state().unwrap();
+    for length in [Length::Epochs(3), Length::Steps(4)] {
+        let target = Target::Classes(&classes);
+        let fitted = model.fit(&x, target, &pass(length, 8), &Stream::root(1));
+        let fitted = fitted.unwrap();
+        assert_eq!((fitted.steps, fitted.loss), (0, 0.0));
+    }
+    assert_eq!(model.save_state().unwrap(), before);
+}
+
+#[test]
+fn exact_a_variance_below_zero_counts_as_zero() {
+    let mut model = cnn();
+    let buffers = model.buffers();
+    let due = ["1.running_mean", "1.running_var"].map(String::from);
+    assert_eq!(buffers, due.clone().into());
+    let mut params = model.params();
+    params.0.values_mut().for_each(|tensor| tensor.fill(-0.5));
+    model.set_params(&params).unwrap();
+    params
+        .0
+        .entry(due[1].clone())
+        .and_modify(|tensor| tensor.fill(0.0));
+    assert_eq!(model.params(), params);
+    let (x, _) = bars(3, 1);
+    assert!(
+        model
+            .predict(&x)
+            .unwrap()
+            .iter()
+            .all(|score| score.is_finite())
+    );
 }
 
 /// Slopes by this many scores, whatever the model gives.

@@ -429,7 +429,7 @@ fn batch_norm_refuses_a_single_number() {
         statistics,
         false,
     );
-    assert!(one.unwrap_err().to_string().contains("larger batches"));
+    assert!(one.unwrap_err().to_string().contains("no variance"));
 }
 
 #[test]

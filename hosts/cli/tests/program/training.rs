@@ -1,0 +1,282 @@
+//! What the training of clients cannot do: found before a run, named, and survived.
+use crate::common::{fails, fl, flat, json, out};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+const NORM: &str = "{ use: dfdx, net: [{ linear: 4 }, batch-norm, relu, outputs], \
+                    optimiser: { sgd: { lr: 0.1 } } }";
+
+/// Three clients with rows of their own; the last has one.
+fn spec(dir: &Path, protocol: &str, parts: &str) -> String {
+    let row = |i: usize| {
+        let [a, b] = [
+            (i * 7 % 11) as f64 / 5.0 - 1.0,
+            (i * 5 % 13) as f64 / 6.0 - 1.0,
+        ];
+        format!("{a},{b},{}\n", usize::from(a > b))
+    };
+    for (name, rows) in [("a", 0..17), ("b", 20..41), ("c", 50..51)] {
+        let rows: String = rows.map(row).collect();
+        fs::write(dir.join(format!("{name}.csv")), format!("a,b,y\n{rows}")).unwrap();
+    }
+    let text = format!(
+        "name: few
+seed: 1
+data:
+  set:
+    files: {{ format: csv, train: [a.csv, b.csv, c.csv], test: b.csv, label: y, classes: [0, 1] }}
+protocol: {{ {protocol} }}
+parts: {{ {parts} }}
+"
+    );
+    fs::write(dir.join("spec.yaml"), text).unwrap();
+    "spec.yaml".into()
+}
+
+const LOCAL: &str = "rounds: 3, local: { epochs: 2, batch: 8 }";
+
+/// Runs the spec with these arguments; returns its digest, and its notes on stderr.
+fn ran(dir: &Path, args: &[&str]) -> (Value, String) {
+    let done = fl(dir, &[&["run", "--json"], args].concat());
+    let notes = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{args:?}: {notes}");
+    let text = String::from_utf8(done.stdout).unwrap();
+    (serde_json::from_str(&text).unwrap(), notes)
+}
+
+const NO_STEP: &str = "client 2: parts.model took no training step: no mini-batch has the 2 \
+                       examples that its batch normalisation needs";
+
+#[test]
+fn a_client_of_one_row_takes_no_step_and_is_named_once() {
+    let d = tempfile::tempdir().unwrap();
+    let d = d.path();
+    let aggregator = "aggregator: { use: mean }";
+    let protocols = [
+        ("use: fedavg", aggregator),
+        ("use: fedprox, mu: 0.1", "aggregator: { use: fed-adam }"),
+        (
+            "use: fedavg, fresh: false",
+            "aggregator: { use: q-fair-mean, lr: 0.1 }",
+        ),
+        ("use: scaffold", aggregator),
+        ("use: scaffold, control: gradient", aggregator),
+        ("use: fednova", aggregator),
+        (
+            "use: param-rounds, mu: 0.1, correction: { nova: {} }",
+            aggregator,
+        ),
+    ];
+    for (at, (protocol, parts)) in protocols.into_iter().enumerate() {
+        let spec = spec(
+            d,
+            &format!("{protocol}, {LOCAL}"),
+            &format!("model: {NORM}, {parts}"),
+        );
+        let (done, notes) = ran(d, &[&spec, "--out", &format!("run-{at}")]);
+        assert_eq!(notes.matches(NO_STEP).count(), 1, "{protocol}: {notes}");
+        assert!(
+            done["metrics"]["accuracy"].as_f64().is_some(),
+            "{protocol}: {done}"
+        );
+        assert!(!notes.contains("NaN"), "{protocol}: {notes}");
+    }
+    let alone = spec(
+        d,
+        "use: solo, local: { epochs: 2, batch: 8 }",
+        &format!("model: {NORM}"),
+    );
+    let (_, notes) = ran(d, &[&alone, "--out", "solo"]);
+    assert_eq!(notes.matches(NO_STEP).count(), 1, "{notes}");
+}
+
+#[test]
+fn exact_a_client_of_one_row_changes_nothing_in_any_engine() {
+    let d = tempfile::tempdir().unwrap();
+    let d = d.path();
+    let spec = spec(
+        d,
+        &format!("use: scaffold, {LOCAL}"),
+        &format!("model: {NORM}, aggregator: {{ use: mean }}"),
+    );
+    let digest = |args: &[&str]| ran(d, args).0["digest"].as_str().unwrap().to_string();
+    let due = digest(&[&spec, "--out", "one", "--threads", "1"]);
+    assert_eq!(digest(&[&spec, "--out", "wire", "--wire"]), due);
+    assert_eq!(
+        digest(&[&spec, "--out", "processes", "--processes", "2"]),
+        due
+    );
+    fl(
+        d,
+        &[
+            "run",
+            &spec,
+            "--out",
+            "stopped",
+            "--stop-after",
+            "1",
+            "--quiet",
+        ],
+    );
+    assert_eq!(digest(&["--resume", "stopped"]), due);
+}
+
+#[test]
+fn exact_a_client_whose_training_diverges_is_left_out_in_processes_too() {
+    let d = tempfile::tempdir().unwrap();
+    let d = d.path();
+    let wild = "use: dfdx, net: logistic, optimiser: { sgd: { lr: 1e39 } }";
+    let model = "model: [{ clients: [0, 2], use: dfdx, net: logistic }, { clients: 1, WILD }]";
+    let spec = spec(
+        d,
+        "use: solo, local: { epochs: 4, batch: 4 }",
+        &model.replace("WILD", wild),
+    );
+    let (code, error) = fails(d, &["run", &spec, "--out", "fails"]);
+    assert!(code == 1 && error.contains("client 1: "), "{error}");
+    let drop = ["--set", "faults.on-nan=drop"];
+    let digest = |more: &[&str]| {
+        let (done, notes) = ran(d, &[&[&*spec][..], &drop, more].concat());
+        assert_eq!(
+            notes.matches("left out: client 1 (1: ").count(),
+            1,
+            "{notes}"
+        );
+        done["digest"].as_str().unwrap().to_string()
+    };
+    let due = digest(&["--out", "one"]);
+    assert_eq!(digest(&["--out", "wire", "--wire"]), due);
+    assert_eq!(digest(&["--out", "processes", "--processes", "2"]), due);
+}
+
+#[test]
+fn check_names_clients_that_cannot_train() {
+    let d = tempfile::tempdir().unwrap();
+    let d = d.path();
+    let norm = format!("model: {NORM}, aggregator: {{ use: mean }}");
+    let spec_of = |protocol: &str| spec(d, protocol, &norm);
+    let said = fl(d, &["check", &spec_of(&format!("use: fedavg, {LOCAL}"))]);
+    let notes = flat(&String::from_utf8_lossy(&said.stderr));
+    let due = "parts.model: client 2 has fewer than the 2 examples that batch normalisation needs in a mini-batch, and will take no training step";
+    assert!(said.status.success() && notes.contains(due), "{notes}");
+    let (code, error) = fails(
+        d,
+        &[
+            "check",
+            &spec_of("use: fedavg, local: { epochs: 1, batch: 1 }"),
+        ],
+    );
+    let due = "its batch normalisation needs 2 examples in a mini-batch, and `protocol.local.batch` is 1, so no client would take a step";
+    assert!(code == 2 && error.contains(due), "{error}");
+    // gradients of single examples normalise no batch
+    let dp = "use: fedavg, rounds: 1, local: { steps: 2, batch: 1 }, sampling: { rate: 0.5 }";
+    let privacy = "example-privacy: { use: gaussian-gradients }";
+    let said = fl(d, &["check", &spec(d, dp, &format!("{norm}, {privacy}"))]);
+    assert!(said.status.success() && said.stderr.is_empty(), "{said:?}");
+    let privacy = "privacy: { use: gaussian-update }";
+    let noisy = spec(
+        d,
+        &format!("use: fedavg, {LOCAL}"),
+        &format!("{norm}, {privacy}"),
+    );
+    let said = fl(d, &["check", &noisy]);
+    let notes = flat(&String::from_utf8_lossy(&said.stderr));
+    let due = "parts.privacy adds noise to its 2 buffers too";
+    assert!(said.status.success() && notes.contains(due), "{notes}");
+    // images have more than one number in a channel
+    let images = "name: images
+data: { set: glyphs, clients: 3, limit: { train: 3, test: 4 } }
+protocol: { use: fedavg, rounds: 1, local: { epochs: 1, batch: 1 } }
+parts: { model: { use: dfdx, net: [{ conv: { out: 2, kernel: 3 } }, batch-norm, outputs] }, aggregator: { use: mean } }
+";
+    fs::write(d.join("images.yaml"), images).unwrap();
+    let (_, notes) = ran(d, &["images.yaml", "--out", "images"]);
+    assert!(!notes.contains("no training step"), "{notes}");
+}
+
+#[test]
+fn a_schedule_that_never_falls_is_refused() {
+    let d = tempfile::tempdir().unwrap();
+    let d = d.path();
+    let spec_of = |schedule: &str, protocol: &str| {
+        let model = format!("model: {{ use: dfdx, net: logistic, schedule: {{ {schedule} }} }}");
+        spec(
+            d,
+            protocol,
+            &format!("{model}, aggregator: {{ use: mean }}"),
+        )
+    };
+    // the largest client has 21 rows: three mini-batches an epoch
+    let rounds = "use: fedavg, rounds: 4, local: { epochs: 2, batch: 8 }";
+    let anew = "never has them: it begins anew in each round (`protocol.fresh: true`), which has 6 mini-batches of a client at most: shorten the schedule, or set `protocol.fresh: false`, so that each client counts its own over the run";
+    let refused = [
+        ("step: { every: 6, factor: 0.1 }", rounds.to_string(), anew),
+        ("cosine: { steps: 7 }", rounds.to_string(), anew),
+        (
+            "step: { every: 24, factor: 0.1 }",
+            format!("{rounds}, fresh: false"),
+            "a client has 24 mini-batches at most in the whole run: shorten the schedule, or train longer",
+        ),
+        (
+            "step: { every: 9, factor: 0.1 }",
+            rounds.replace("epochs: 2", "steps: 9"),
+            "which has 9 mini-batches of a client at most",
+        ),
+    ];
+    for (schedule, protocol, due) in refused {
+        let (code, error) = fails(d, &["check", &spec_of(schedule, &protocol)]);
+        assert!(code == 2 && error.contains(due), "{schedule}: {error}");
+    }
+    let solo = "model: { use: dfdx, net: logistic, schedule: { step: { every: 6, factor: 0.1 } } }";
+    let (_, error) = fails(
+        d,
+        &[
+            "check",
+            &spec(d, "use: solo, local: { epochs: 2, batch: 8 }", solo),
+        ],
+    );
+    let due =
+        "a client's training has 6 mini-batches at most: shorten the schedule, or train longer";
+    assert!(error.contains(due), "{error}");
+    for (schedule, protocol) in [
+        ("step: { every: 5, factor: 0.1 }", rounds.to_string()),
+        ("cosine: { steps: 6 }", rounds.to_string()),
+        ("cosine: {}", rounds.to_string()),
+        (
+            "step: { every: 23, factor: 0.1 }",
+            format!("{rounds}, fresh: false"),
+        ),
+        (
+            "step: { every: 8, factor: 0.1 }",
+            rounds.replace("epochs: 2", "steps: 9"),
+        ),
+    ] {
+        out(d, &["check", &spec_of(schedule, &protocol)]);
+    }
+}
+
+/// An aggregation is repeated with the buffers that the run knew.
+#[test]
+fn exact_a_step_that_leaves_buffers_alone_is_verified() {
+    let d = tempfile::tempdir().unwrap();
+    let d = d.path();
+    let spec = spec(
+        d,
+        &format!("use: fedavg, {LOCAL}"),
+        &format!("model: {NORM}, aggregator: {{ use: fed-avg-m }}"),
+    );
+    json(
+        d,
+        &[
+            "run",
+            &spec,
+            "--json",
+            "--out",
+            "kept",
+            "--set",
+            "keep=messages",
+        ],
+    );
+    out(d, &["verify", "kept"]);
+}
