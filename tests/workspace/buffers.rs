@@ -7,10 +7,13 @@ use fl_core::message::Params;
 use fl_core::prelude::*;
 use fl_core::settings::read_yaml;
 use fl_core::{
-    BoxedAggregator, FitReport, Parametric, Parts, Problem, Role, RunOptions, SlotAssignment,
+    BoxedAggregator, FitReport, Parametric, Parts, Problem, Role, RunEvent, RunOptions,
+    SlotAssignment,
 };
 use fl_plugin_param_rounds::{ParamRounds, Rounds, Shared};
-use fl_sim::{Execution, Manifest, Outcome, RunFolder, Session, Setup, StoppedRun, run};
+use fl_sim::{
+    Execution, Manifest, Outcome, RunFolder, RunRecord, Session, Setup, StoppedRun, run,
+};
 use ndarray::{Array2, ArrayD, IxDyn};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -136,7 +139,11 @@ fn noted(setup: Setup<'_>) -> Result<(Outcome, Vec<String>)> {
     let notes = RefCell::new(Vec::new());
     let done = run(Setup {
         execution: Execution {
-            warn: Box::new(|note| notes.borrow_mut().push(note.to_string())),
+            listeners: vec![Box::new(|event: &RunEvent<'_>, _: &RunRecord| {
+                if let RunEvent::Note(note) | RunEvent::Warning(note) = event {
+                    notes.borrow_mut().push(note.to_string());
+                }
+            })],
             ..setup.execution
         },
         ..setup
@@ -237,6 +244,7 @@ impl Trainer for Fussy {
         Ok(FitReport {
             steps: 1,
             loss: 1.0,
+            falls: None,
         })
     }
     fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {
