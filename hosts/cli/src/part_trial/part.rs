@@ -112,6 +112,12 @@ fn positions(chosen: Result<Vec<usize>>) -> Result<Json> {
 fn aggregate(part: &mut dyn AnyAggregator, round: &Round, input: Messages) -> Result<Json> {
     let (of, needs) = (part.input(), part.needs());
     let inbox_of = |messages| inbox(of, messages, needs);
+    // as a run tells it
+    let answers = input.messages.len();
+    let few = part
+        .robustness()
+        .and_then(|robust| robust.shortfall(answers));
+    few.into_iter().for_each(|few| round.note(few));
     let out = match input.sent {
         Some(sent) => {
             let sent = of.from_json(&sent).context("`sent`")?;

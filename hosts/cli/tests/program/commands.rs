@@ -125,7 +125,7 @@ fn exact_try_answers_for_one_part() {
             d.path(),
             &["try", "aggregator", "median", "--input", "in.json"]
         ),
-        "{\"kind\":\"params\",\"tensors\":{\"w\":[2,1.2]}}\n"
+        "{\"kind\":\"params\",\"note\":\"with 2 answers it withstands no bad client, as little as a mean does: it takes 3\",\"tensors\":{\"w\":[2,1.2]}}\n"
     );
     fs::write(d.path().join("z.json"), r#"{"messages": [{"from": 0, "class_counts": [3, 0], "tensors": {"rows": [5], "values": [[4, 4]]}}, {"from": 1, "class_counts": [1, 2], "tensors": {"rows": [5], "values": [[0, 8]]}}]}"#).unwrap();
     assert_eq!(

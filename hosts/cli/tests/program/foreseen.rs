@@ -130,7 +130,7 @@ fn settings_that_need_more_clients_or_samples_are_found_before_the_run() {
         (
             "fedkt",
             &["protocol.server-queries=100000"],
-            "protocol.server-queries: `server-queries` is 100000, and there are at most 4000 public samples",
+            "protocol.server-queries: `server-queries` is 100000, and there are at most 1000 public samples",
         ),
         (
             "fedavg",

@@ -114,14 +114,16 @@ fn evaluations_that_are_skipped_do_not_count_and_the_last_round_has_one() {
 fn a_measure_that_rounds_lack_is_said_and_an_accountant_refuses_the_rule() {
     let d = tempfile::tempdir().unwrap();
     let spec = quick("fedavg");
-    let rule = "stop-when={metric: acuracy, patience: 1}";
+    // a part may measure it, and this one does not
+    let rule = "stop-when={metric: aggregator.left-out, patience: 1}";
     let o = fl(d.path(), &["run", &spec, "--set", rule]);
     let error = String::from_utf8_lossy(&o.stderr).into_owned();
     assert!(o.status.success());
-    assert!(
-        flat(&error).contains("no round measured `acuracy`; rounds measured accuracy"),
-        "{error}"
-    );
+    let told = "no round measured `aggregator.left-out`; rounds measured accuracy";
+    assert!(flat(&error).contains(told), "{error}");
+    let rule = "stop-when={metric: acuracy, patience: 1}";
+    let (code, error) = fails(d.path(), &["run", &spec, "--set", rule]);
+    assert!(code == 2 && error.contains("measures `acuracy`"), "{error}");
 
     let private = quick("dp-fedavg");
     let (code, error) = fails(d.path(), &["check", &private, "--set", rule]);
