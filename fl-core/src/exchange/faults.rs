@@ -78,8 +78,8 @@ crate::settings! {
 crate::settings! {
     /// The policy for unusable answers, and the faults injected into clients.
     pub struct Faults {
-        /// Policy if a client cannot answer, such as when its training fails, or its model cannot be
-        /// evaluated.
+        /// Policy if a client cannot answer, such as when its training fails, or its model cannot
+        /// be evaluated.
         on_error: Fault = Fault::Fail;
         /// Policy if numbers are not finite, those of a client's training too.
         on_nan: Fault = Fault::Fail;
@@ -132,8 +132,8 @@ impl Faults {
         ))
     }
 
-    /// Returns the policy for an error; `answered`: of an answer that came, and not of a client that
-    /// has none.
+    /// Returns the policy for an error; `answered`: of an answer that came, and not of a client
+    /// that has none.
     pub(crate) fn policy(&self, error: &anyhow::Error, answered: bool) -> &Fault {
         match error.downcast_ref::<Problem>() {
             Some(Problem::NotFinite { .. }) => &self.on_nan,

@@ -306,9 +306,9 @@ pub trait Trainer: Send {
         None
     }
 
-    /// Returns how many samples a mini-batch must have for a step. Training skips smaller ones, as a
-    /// network skips a single sample whose channels batch normalisation cannot normalise. Default:
-    /// 1.
+    /// Returns how many samples a mini-batch must have for a step. Training skips smaller ones, as
+    /// a network skips a single sample whose channels batch normalisation cannot normalise.
+    /// Default: 1.
     fn least_batch(&self) -> usize {
         1
     }

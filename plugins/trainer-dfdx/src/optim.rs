@@ -62,8 +62,8 @@ settings! {
     pub struct Cosine {
         /// The last rate.
         to: f64 = 0.0, in 0.0..;
-        /// Batches until the last rate, counted since the optimiser was reset: in each round anew if
-        /// the protocol has `fresh: true`, otherwise by each client over the whole run. If not
+        /// Batches until the last rate, counted since the optimiser was reset: in each round anew
+        /// if the protocol has `fresh: true`, otherwise by each client over the whole run. If not
         /// given, each training starts anew and ends at the last rate.
         steps: Option<usize> = None, in 1..;
     }
@@ -82,8 +82,8 @@ choices! {
 }
 
 impl Schedule {
-    /// Returns the number of batches since the reset of the optimiser that it takes to fall once, or
-    /// to end if it falls all the time; `None` if each pass has all of it.
+    /// Returns the number of batches since the reset of the optimiser that it takes to fall once,
+    /// or to end if it falls all the time; `None` if each pass has all of it.
     pub fn length(&self) -> Option<usize> {
         match self {
             Self::Constant => None,

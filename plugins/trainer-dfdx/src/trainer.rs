@@ -341,9 +341,9 @@ impl Trainer for Dfdx {
         self.task.kind.has(loss)
     }
 
-    /// With batch normalisation, leaves out a last batch of one sample, whose statistics are useless,
-    /// and every batch of one sample if it has one number per channel, which has no variance.
-    /// Clipping comes first, then the proximal term and the
+    /// With batch normalisation, leaves out a last batch of one sample, whose statistics are
+    /// useless, and every batch of one sample if it has one number per channel, which has no
+    /// variance. Clipping comes first, then the proximal term and the
     /// gradient offset, then the optimiser with its weight decay.
     fn fit(
         &mut self,
