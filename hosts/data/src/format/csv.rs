@@ -275,7 +275,7 @@ mod tests {
             all(NEWS, b"1,a,b\n1,\0,b\n"),
             "byte 8 (line 2) is 0, which is no text",
         );
-        for wide in [&b"\xff\xfe1\0,\0"[..], b"\xfe\xff\01\0,", b"1\0,\0a\0"] {
+        for wide in [&b"\xff\xfe1\0,\0"[..], b"\xfe\xff\x001\0,", b"1\0,\0a\0"] {
             wrong(
                 all(NEWS, wide),
                 "the file looks like UTF-16; save it as UTF-8",
