@@ -22,8 +22,9 @@ pub struct Catalogue {
     pub(crate) libraries: Vec<Library>,
     /// What the command line says of processes for libraries.
     pub(crate) isolate: Option<Isolation>,
-    /// Whether specs may be those of another user, so that what they say of isolation does not count.
-    pub(crate) foreign: bool,
+    /// Whether specs may be those of another user, so that what they say of isolation does not
+    /// count; then, whether their modules of Python are loaded.
+    pub(crate) foreign: Option<bool>,
     /// What pins those that a spec names.
     pub(crate) lock: Option<Lock>,
     /// Those parts.

@@ -100,11 +100,12 @@ impl Catalogue {
 
     /// The same parts, for specs of other users: every library that such a spec names gets processes
     /// of its own, with the default limits, whatever the spec and its index say; none if
-    /// [`Catalogue::isolating`] turned that off.
-    pub fn for_foreign_specs(mut self) -> Self {
+    /// [`Catalogue::isolating`] turned that off. A module of Python cannot have that: it is refused
+    /// without `modules`.
+    pub fn for_foreign_specs(mut self, modules: bool) -> Self {
         let default = || Isolation::On(fl_core::settings::defaults());
         self.isolate.get_or_insert_with(default);
-        self.foreign = true;
+        self.foreign = Some(modules);
         self
     }
 
@@ -126,7 +127,12 @@ impl Catalogue {
     pub fn with(&self, libraries: &[Library]) -> Result<Self, Refusal> {
         let (mut all, linked) = (self.clone(), fl_core::linked_parts());
         for library in libraries {
-            let (library, package) = &library.located()?;
+            let (mut library, package) = library.located()?;
+            if let Some(modules) = all.foreign {
+                let trusted = modules && library.module.is_some();
+                library.isolate = trusted.then_some(Isolation::Off);
+            }
+            let library = &library;
             let path = library.path.canonicalize();
             let path = path.unwrap_or_else(|_| library.path.clone());
             let here = |l: &Library| l.path == path && l.module == library.module;
@@ -211,9 +217,6 @@ impl Catalogue {
             });
         }
         for (place, mut library) in spec.plugins() {
-            if self.foreign {
-                library.isolate = None;
-            }
             let pinned = self
                 .lock
                 .as_ref()

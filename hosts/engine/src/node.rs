@@ -177,7 +177,7 @@ mod tests {
             ),
             (
                 "data.set.files.train=[a.csv, /etc/shadow]",
-                "data.set.files.train.1",
+                "data.set.files.train.0",
             ),
             ("data.set={made: {run: runs}}", "data.set.made.run"),
             ("data={set: /etc/passwd, clients: 2}", "data.set"),

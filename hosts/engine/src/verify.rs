@@ -164,7 +164,7 @@ pub fn verify(
         folder,
         (&spec, &text),
         &chain.steps,
-        catalogue,
+        (catalogue, key.is_some()),
         exec,
         &mut all,
     )?;
@@ -497,7 +497,7 @@ fn repeat(
     folder: &Path,
     (spec, text): (&Path, &[u8]),
     steps: &[Line],
-    catalogue: &Catalogue,
+    (catalogue, known): (&Catalogue, bool),
     exec: SharedExecutor,
     all: &mut Verified,
 ) -> anyhow::Result<()> {
@@ -512,10 +512,11 @@ fn repeat(
         return Ok(());
     }
     let document = Document::parse(&spec.display().to_string(), text);
-    // who made the folder does not say what its libraries may do here
-    let catalogue = catalogue.clone().for_foreign_specs();
+    // who made the folder does not say what its libraries may do here, unless the verifier knows
+    // the key of that user
+    let catalogue = catalogue.clone().for_foreign_specs(known);
     let catalogue = catalogue.with_plugins(&document).map_err(|mut refusal| {
-        refusal.text += "; `fl verify` runs what a folder names in a sandbox, or with --isolate=false as if you had named it";
+        refusal.text += "; `fl verify` runs what a folder names in a sandbox; modules of Python only with --key, for a run that this key signed, and all outside of a sandbox with --isolate=false";
         crate::NotRun::Refused(refusal)
     })?;
     let run = KeptRun {
