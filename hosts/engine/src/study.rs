@@ -343,7 +343,8 @@ impl<'a> CheckedStudy<'a> {
                 continue;
             }
             if let Some(Ok(result)) = self.results.get(run) {
-                record.add(&checked.place, &checked.key, &checked.spec, result)?;
+                let added = record.add(&checked.place, &checked.key, &checked.spec, result);
+                added.context("the runs are kept, and the same command records their results")?;
             }
         }
         Ok(())
@@ -514,13 +515,12 @@ impl<'a> CheckedStudy<'a> {
         let rows = fl_study::runs_csv(&self.tables, &self.results, &key)?;
         fl_sim::write(runs, &rows)?;
         let mut fine = tables.iter().all(|made| made.whole);
+        let mut unchanged: BTreeMap<&Path, Vec<String>> = BTreeMap::new();
         for (table, made) in self.tables.iter().zip(tables).filter(|_| self.as_written) {
             let Some(into) = &table.into else { continue };
             let (place, name) = (into.display(), &table.name);
             if !made.whole {
-                log::info!(
-                    "note: {place} keeps its table `{name}`: the new one has a fault, named below it"
-                );
+                unchanged.entry(into).or_default().push(format!("`{name}`"));
                 continue;
             }
             let old = read(into)?;
@@ -534,6 +534,17 @@ impl<'a> CheckedStudy<'a> {
                         "{place}: the table `{name}` differs from the runs; run without --check to write it"
                     );
                 }
+            }
+        }
+        for (into, names) in unchanged {
+            let (place, all) = (into.display(), names.join(", "));
+            match names.len() {
+                1 => log::info!(
+                    "note: {place} keeps its table {all}: the new one has a fault, named below it"
+                ),
+                n => log::info!(
+                    "note: {place} keeps {n} tables, whose new ones have faults, named below them: {all}"
+                ),
             }
         }
         Ok(WrittenStudy { files, fine })

@@ -254,8 +254,10 @@ fn a_line_that_was_edited_is_refused_before_any_run() {
     let text = fs::read_to_string(d.join("s.yaml")).unwrap();
     fs::write(d.join("s.yaml"), text.replace(FILE, "none/s.jsonl")).unwrap();
     let (table, said) = ends(d, 1, &[]);
+    let kept =
+        "the runs are kept, and the same command records their results: writing none/s.jsonl";
     assert!(
-        table.contains("| rounds = 2 |") && said.contains("writing none/s.jsonl"),
+        table.contains("| rounds = 2 |") && said.contains(kept),
         "{said}"
     );
     fs::write(d.join("s.yaml"), text.replace(FILE, "s.txt")).unwrap();
@@ -309,8 +311,8 @@ fn a_check_repeats_recorded_results() {
     });
     let args = ["--check", "--repeat", "4"];
     let (_, said) = ends(d, 1, &args);
-    let due = format!("t, rounds = 3, seed 2: digest ");
-    let line = said.lines().find(|l| l.starts_with(&due)).expect(&said);
+    let due = "t, rounds = 3, seed 2: digest ";
+    let line = said.lines().find(|l| l.starts_with(due)).expect(&said);
     assert!(
         line.contains("s.results.jsonl:") && line.contains(&"f".repeat(24)),
         "{line}"
@@ -434,4 +436,27 @@ fn two_studies_at_once_record_each_run_once() {
     assert_eq!((lines.len(), names.len()), (12, 12));
     let (_, said) = ends(d, 0, &["--no-runs", "--check"]);
     assert!(said.contains("12 of 12 results are from"), "{said}");
+}
+
+#[test]
+fn pages_are_what_recorded_results_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let studies = fs::read_dir(root().join("specs/studies")).unwrap();
+    let files = studies.map(|entry| entry.unwrap().path());
+    let records = |file: &std::path::PathBuf| {
+        let yaml = file.extension().is_some_and(|e| e == "yaml");
+        yaml && fs::read_to_string(file).unwrap().contains("\nresults: ")
+    };
+    let files: Vec<_> = files.filter(records).collect();
+    assert!(files.len() > 3, "{files:?}");
+    for file in files {
+        let file = file.display().to_string();
+        // tables whose other runs are not recorded keep what they hold
+        let done = fl(dir.path(), &["study", &file, "--check", "--no-runs"]);
+        let said = text(&done.stderr);
+        assert!(said.contains("tables: "), "{said}");
+        assert!(!said.contains("differs from the runs"), "{said}");
+        // one note for all that keep theirs
+        assert!(said.matches(" keeps ").count() <= 1, "{said}");
+    }
 }
