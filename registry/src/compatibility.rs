@@ -7,7 +7,8 @@ use fl_core::privacy::Unit;
 use fl_core::settings::show_path;
 use fl_core::{
     Ability, Accountant, AnyMechanism, AnySelector, BoxedPart, COUNTS, Cohort, Pool, PrivacyEvent,
-    Problem, Role, Roster, Samples, SamplingScheme, SlotSpec, Stream, Task, TaskKind, Trainer,
+    Problem, Role, Roster, Samples, SamplingScheme, SlotSpec, Stream, Target, Task, TaskKind,
+    Trainer,
 };
 use ndarray::Array2;
 use std::any::Any;
@@ -120,8 +121,13 @@ impl<'f> CompatibilityCheck<'f> {
                     "it has no parameters to combine".to_string(),
                     "use a neural or linear trainer, or a protocol that sends predictions or votes",
                 ),
-                Ability::ExampleGradients if model.parametric().is_none() => (
-                    "it gives no gradient of a single example, which DP-SGD clips".to_string(),
+                // without parameters that is said already where parameters are needed
+                Ability::ExampleGradients
+                    if model.parametric().is_some() || !slot.needs.contains(&Ability::Parameters) => (
+                    format!(
+                        "it gives no gradient of a single example, which DP-SGD clips, or takes no step along one ({})",
+                        no_gradients(&mut *model, task)?
+                    ),
                     "use a neural or linear trainer, or leave out `sampling` and `parts.example-privacy`",
                 ),
                 Ability::EqualSteps if !equal_steps(&mut *model) => (
@@ -285,6 +291,27 @@ fn unpriced(error: &anyhow::Error) -> Option<String> {
 fn equal_steps(model: &mut dyn Trainer) -> bool {
     let model = model.parametric();
     model.is_none_or(|model| model.step_size().is_some())
+}
+
+/// Why it gives no gradient of a single example, or takes no step along one. One sample decides; a
+/// trainer that fails otherwise is given the benefit of the doubt.
+fn no_gradients(model: &mut dyn Trainer, task: &Task) -> Option<String> {
+    let Some(model) = model.parametric() else {
+        return Some("it has no parameters".into());
+    };
+    let zero = model.params().zeros_like();
+    let width = task.input.iter().product();
+    let one = Samples::fresh(Array2::zeros((1, width)), task.input.clone());
+    let gradient = |x: Samples| model.gradient(&x, Target::Classes(&[0]), task.kind.loss());
+    let asked = match task.kind {
+        TaskKind::Classes(_) => one.and_then(gradient).map(drop),
+        _ => Ok(()),
+    };
+    let lacks = |result: anyhow::Result<()>| {
+        let error = result.err()?;
+        matches!(error.downcast_ref(), Some(Problem::Lacks(_))).then(|| format!("{error:#}"))
+    };
+    lacks(asked).or_else(|| lacks(model.descend(&zero, 0, 1)))
 }
 
 /// One sample decides; a trainer that cannot look at it is given the benefit of the doubt.

@@ -382,6 +382,27 @@ def _gradient(part, text, messages, _):
     return None, _arrays(part, part.gradient(first["values"], first["target"], how)), None
 
 
+def _clipped_gradients(part, text, messages, _):
+    if not hasattr(part, "clipped_gradients"):
+        return None
+    facts, first = json.loads(text), _samples(messages)
+    how = Pass(target=facts["target"], **_loss(facts["loss"]))
+    given = part.clipped_gradients(first["values"], first["target"], how, facts["clip"])
+    return None, {} if given is None else _arrays(part, given), None
+
+
+def _descend(part, text, messages, _):
+    facts, gradient = json.loads(text), Message(messages[0][3])
+    if hasattr(part, "descend"):
+        part.descend(gradient, facts["at"], facts["of"])
+    elif size := hasattr(part, "step_size") and part.step_size():
+        part.set_params({name: np.asarray(value) - np.float32(size) * gradient[name] for name, value in part.params().items()})
+    else:
+        return None
+    part._fl_made.fitted = True
+    return None, {}, None
+
+
 def _gives(method, name):
     """Operations that take samples and give one array."""
 
@@ -469,6 +490,8 @@ _OPERATIONS = {
     69: ("step_size", _step_size),
     70: ("save_memory", _save_memory),
     71: ("load_memory", _load_memory),
+    72: ("descend", _descend),
+    74: ("clipped_gradients", _clipped_gradients),
     80: ("declare", lambda part, *_: (_federation.declare(part), {}, None)),
     81: ("lead", lambda part, text, _, host: (_federation.lead(part, text, host), {}, None)),
     82: ("answer", lambda part, *rest: (None, _federation.answer(part, *rest), None)),
@@ -483,7 +506,7 @@ def operation_name(operation: int) -> str:
 
 
 # what may change a part's state; afterwards each of its values must be one that can be kept
-_CHANGES = {10, 11, 15, 20, 21, 22, 32, 34, 60}
+_CHANGES = {10, 11, 15, 20, 21, 22, 32, 34, 60, 72}
 
 
 # by class, settings, task and operation: does it draw from a generator of the process?

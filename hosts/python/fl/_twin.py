@@ -136,7 +136,7 @@ class _Training:
         lost = _lost(*held)
         self.known.lost = (
             f"saved and loaded, it goes on with other {name or 'hooks of its optimiser'}, so a run over the wire, in processes or after a stop would have other "
-            f"results{f': {lost} is in no state that it saves' if lost else ''}. {_KEEP}"
+            f"results{f': no state that it saves holds {lost}' if lost else ''}. {_KEEP}"
         )
 
     # ---- copies
@@ -287,6 +287,6 @@ def try_answer(part: Any, again: Callable, bridge: Any, operation: int, text: st
     if _differ(answers[0], answers[1]):
         raise Differs(
             f"saved and loaded, its {name}() gives other numbers, so a run after a stop would have other results"
-            f"{f': {lost} is in no state that it saves' if lost else ''}. Keep it as an attribute of the part (numbers, texts, lists, "
+            f"{f': no state that it saves holds {lost}' if lost else ''}. Keep it as an attribute of the part (numbers, texts, lists, "
             "mappings, arrays, tensors), or let save() and load(state) hold it"
         )

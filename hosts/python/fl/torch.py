@@ -28,7 +28,7 @@ import math
 import re
 import types
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
@@ -46,7 +46,7 @@ from ._tensors import _BESIDE
 from ._together import _TOGETHER, _scores
 
 _DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
-_COMPUTE = ("fit", "predict", "features", "gradient", "vjp")
+_COMPUTE = ("fit", "predict", "features", "gradient", "clipped_gradients", "descend", "vjp")
 _TYPES = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
@@ -94,9 +94,9 @@ class Trainer:
 
     remembers = True
     draws: ClassVar[bool | None] = None
-    """Does `fit` draw from PyTorch's own generator, as dropout does? Then one client trains at a
-    time. `None`: where the network draws, and wherever a subclass has a `fit` or a `loss` of its
-    own; such a class may say `False`."""
+    """Does `fit` draw from generators of the process, as dropout does? Then one client trains at a
+    time. `None`: where the network or the first steps of a copy draw, and wherever a subclass has a
+    `fit` or a `loss` of its own; such a class may say `False`. `True`: also where only later steps draw."""
     schedule_by: ClassVar[str] = "epoch"
     """When the schedule takes its step: after each `epoch` (one that has begun counts when `fit`
     ends), or each `batch`."""
@@ -471,6 +471,45 @@ class Trainer:
             slopes = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
             found = {name: slope for name, slope in zip(named, slopes) if slope is not None}
             return {n: _numpy(found[n]) if n in found else np.zeros_like(v) for n, v in self.params().items()}
+
+    def clipped_gradients(self, x: np.ndarray, target: np.ndarray, how: Pass, clip: float) -> dict[str, np.ndarray] | None:
+        """The sum of the gradients of single samples, each shortened to the norm `clip`, for DP-SGD. A sample's addend does not depend
+        on the others, not even in its last bits."""
+        if type(self).gradient is not Trainer.gradient:
+            return None
+        with _ONE, _CARDS.use(self):
+            inputs, wanted = self._inputs(x), self._target(target, how)
+            self._model.eval()
+            named = {name: p for name, p in self._model.named_parameters() if p.requires_grad}
+            sums = {name: torch.zeros(value.shape, dtype=torch.float64, device=value.device) for name, value in self._travelling().items()}
+            for at in range(len(x)):
+                loss = self.loss(self._scores(inputs[at : at + 1].clone()), wanted[at : at + 1].clone(), how)
+                slopes = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+                found = {name: slope.double() for name, slope in zip(named, slopes) if slope is not None and name in sums}
+                norm = math.sqrt(sum(slope.square().sum().item() for slope in found.values()))
+                if not math.isfinite(norm):
+                    continue
+                for name, slope in found.items():
+                    # slightly shorter, so that rounding cannot exceed the bound
+                    sums[name] += slope * (clip / norm * (1 - 1e-6)) if norm > clip else slope
+            return {name: _numpy(value) for name, value in sums.items()}
+
+    def descend(self, gradient: Mapping[str, np.ndarray], at: int, of: int):
+        """Takes one step of the optimiser along a gradient, as after batch `at` of `of`."""
+        if isinstance(self._schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            raise Lacks("ReduceLROnPlateau follows the loss, and where gradients are given (DP-SGD) there is none")
+        with _ONE, _CARDS.use(self):
+            slopes = self._like(gradient, "the gradient")
+            self._steps.zero_grad()
+            for name, p in self._model.named_parameters():
+                if p.requires_grad and name in slopes:
+                    p.grad = slopes[name].to(p.dtype)
+            self._steps.step()
+            self._steps.zero_grad()
+            if self._schedule is not None and (self.schedule_by == "batch" or at + 1 == of):
+                self._schedule.step()
+            self._round()
+            self._keep_home()
 
     @property
     def differentiable(self) -> bool:

@@ -363,3 +363,33 @@ def test_ctrl_c_stops_the_program_of_the_wheel_as_it_stops_any_other(fedavg):
     assert done.returncode == 130, done.stderr
     assert "resume with: fl run --resume here" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_dp_sgd_takes_a_trainer_that_gives_gradients_and_refuses_others_before_anything_runs():
+    import state_parts
+
+    use = lambda name: {"parts.model": {"use": name, "lr": 0.5}}  # noqa: E731
+
+    def declared(name, **more):
+        return fl.trainer(name)(type(name.title().replace("-", ""), (state_parts.Stateless,), {"__doc__": "Linear.", **more}))
+
+    def gradient(self, x, target, how):
+        rows = self._rows(x)
+        scores = rows @ self.w
+        chances = np.exp(scores - scores.max(1, keepdims=True))
+        chances /= chances.sum(1, keepdims=True)
+        return {"w": rows.T @ (chances - np.eye(self.task.outputs, dtype=np.float32)[target]) / np.float32(len(x))}
+
+    declared("no-gradient", step_size=lambda self: self.lr)
+    declared("no-step", gradient=gradient)
+    for name, text in [("no-gradient", "it gives no gradients"), ("no-step", "it takes no gradients")]:
+        with pytest.raises(fl.SpecError, match=rf"it gives no gradient of a single example, which DP-SGD clips, or takes no step along one \(.*{text}"):
+            fl.check(QUICK / "dp-sgd.yaml", use(name))
+    declared("by-step-size", gradient=gradient, step_size=lambda self: self.lr)
+
+    def descend(self, gradient, at, of):
+        self.w = self.w - np.float32(self.lr) * gradient["w"]
+
+    declared("by-descend", gradient=gradient, descend=descend)
+    results = [fl.run(QUICK / "dp-sgd.yaml", use(name), quiet=True) for name in ("by-step-size", "by-descend")]
+    assert results[0].digest == results[1].digest and results[0].epsilon == fl.run(QUICK / "dp-sgd.yaml", quiet=True).epsilon

@@ -508,3 +508,47 @@ def test_numbers_that_cannot_travel_are_refused_before_anything_runs(dtype, wher
     fl.trainer(name)(type("Odd", (fl.torch.Trainer,), {"net": lambda self: Net(int(np.prod(self.task.input)), self.task.outputs), "__doc__": "Odd numbers."}))
     with pytest.raises(fl.SpecError, match=rf"net\(\) of Odd has `odd.w` of {dtype}, which can be neither sent nor kept"):
         fl.check(QUICK / "fedavg.yaml", {"parts.model": {"use": name}})
+
+
+# ---- gradients of single examples
+
+
+@fl.trainer("torch-of-examples")
+class OfExamples(fl.torch.Trainer):
+    """A linear model, with a layer of normalisation whose statistics stay as they are."""
+
+    def net(self):
+        return nn.Sequential(nn.Flatten(), nn.LazyBatchNorm1d(), nn.LazyLinear(self.task.outputs))
+
+
+def test_exact_sums_of_clipped_gradients_are_those_of_single_examples():
+    from fl._given import Pass
+
+    part = nets(1)[0]
+    draws, how = np.random.default_rng(1), Pass("classes", "cross-entropy")
+    x, y = draws.normal(size=(9, 6)).astype("float32"), draws.integers(3, size=9).astype("uint32")
+    x[4] *= 100
+    each = [part.gradient(x[at : at + 1], y[at : at + 1], how) for at in range(9)]
+    norms = [np.sqrt(sum(np.square(g, dtype=float).sum() for g in one.values())) for one in each]
+    clip = float(np.median(norms))
+    sums = part.clipped_gradients(x, y, how, clip)
+    for name, value in sums.items():
+        wanted = sum(one[name].astype(float) * min(1, clip / norm) for one, norm in zip(each, norms))
+        np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=1e-6)
+    # one more example moves the sum by no more than the bound, and one that is not finite by nothing
+    fewer = part.clipped_gradients(x[1:], y[1:], how, clip)
+    assert np.sqrt(sum(np.square(sums[n].astype(float) - fewer[n]).sum() for n in sums)) <= clip
+    x[0] = np.inf
+    assert all(np.array_equal(value, fewer[name]) for name, value in part.clipped_gradients(x, y, how, clip).items())
+
+
+def test_exact_dp_sgd_trains_a_network_in_every_way_at_the_price_of_a_linked_one():
+    use = {"parts.model": {"use": "torch-of-examples", "lr": 0.5}}
+    linked = fl.run(QUICK / "dp-sgd.yaml", quiet=True)
+    whole = fl.run(QUICK / "dp-sgd.yaml", use, quiet=True)
+    assert whole.epsilon == linked.epsilon and whole.metrics["accuracy"] > linked.metrics["accuracy"] - 0.1
+    assert fl.run(QUICK / "dp-sgd.yaml", use, quiet=True, wire=True, threads=1).digest == whole.digest
+    stopped = fl.run(QUICK / "dp-sgd.yaml", use, quiet=True, stop_after=2)
+    assert fl.run(resume=stopped.folder, quiet=True).digest == whole.digest
+    # statistics of a batch would tell of single examples
+    assert np.array_equal(whole.model().arrays()["1.running_mean"], np.zeros(whole.model().arrays()["1.running_mean"].shape))

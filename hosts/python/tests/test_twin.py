@@ -133,7 +133,7 @@ def test_a_part_that_loses_something_when_it_is_saved_is_an_error_with_its_name(
             turn = np.float32(next(self._turns))
             return {name: array / turn for name, array in inbox.mean().items()}
 
-    with pytest.raises(fl.RunError, match=r"saved and loaded, its aggregate\(\) gives other numbers.*`_turns` is in no state that it saves"):
+    with pytest.raises(fl.RunError, match=r"saved and loaded, its aggregate\(\) gives other numbers.*no state that it saves holds `_turns`"):
         fl.run(fedavg, with_part("aggregator", "loses-count"), quiet=True)
 
 
@@ -150,7 +150,7 @@ def test_a_trainer_that_loses_something_when_it_is_saved_is_an_error_with_its_na
 
     fl.trainer("loses-rates")(type("Loses", (Stateless,), {"setup": setup, "fit": fit, "__doc__": "Its rates are an iterator."}))
     for way in [{}, {"wire": True}, {"memory": 1}]:
-        with pytest.raises(fl.RunError, match="saved and loaded, it goes on with other .*`_rates` is in no state that it saves"):
+        with pytest.raises(fl.RunError, match="saved and loaded, it goes on with other .*no state that it saves holds `_rates`"):
             fl.run(fedavg, {**with_part("model", "loses-rates"), "protocol.fresh": False}, quiet=True, **way)
 
 
@@ -207,6 +207,15 @@ def test_what_cannot_be_kept_is_an_error_with_its_name_in_every_way(how, way):
         fl.run(net("keeps-in-hook", how=how), quiet=True, **way)
     if not way:  # where each request has a model of its own nothing is lost
         assert fl.run(net("keeps-in-hook", fresh=True, how=how), quiet=True).done
+
+
+def test_a_schedule_that_only_a_hook_knows_is_an_error_where_no_base_class_keeps_it(fedavg):
+    where = {**with_part("model", "keeps-alone"), "protocol.fresh": False}
+    for way in [{}, {"memory": 1}]:
+        with pytest.raises(fl.RunError, match=r"it goes on with other hooks of its optimiser.*no state that it saves holds `_steps\._optimizer_step_post_hooks\[0\]\.s\.last_epoch`"):
+            fl.run(fedavg, where, quiet=True, **way)
+    where |= with_part("model", "keeps-alone", hook=False)
+    assert len({fl.run(fedavg, where, quiet=True, **way).digest for way in [{}, {"memory": 1}]}) == 1
 
 
 def test_draws_that_begin_late_are_an_error():

@@ -230,3 +230,43 @@ class Halves:
         self.steps += 1
         if self.steps % 5 == 0:
             o.param_groups[0]["lr"] /= 2
+
+
+@fl.trainer("keeps-alone")
+class Alone:
+    """A linear network without the base class: fl keeps its optimiser by its state."""
+
+    hook: bool = True
+    learns = ("cross-entropy",)
+
+    def setup(self, stream):
+        self.net = nn.Linear(math.prod(self.task.input), self.task.outputs)
+        self._steps = torch.optim.AdamW(self.net.parameters(), 0.05)
+        if self.hook:
+            s = torch.optim.lr_scheduler.StepLR(self._steps, 100, 0.5)
+            self._steps.register_step_post_hook(lambda *_: s.step())
+
+    def fit(self, x, target, how, stream):
+        x, y, steps = torch.tensor(x).flatten(1), torch.tensor(target.astype("int64")), 0
+        for at in map(torch.from_numpy, how.batches(len(x), stream)):
+            self._steps.zero_grad()
+            nn.functional.cross_entropy(self.net(x[at]), y[at]).backward()
+            self._steps.step()
+            steps += 1
+        return steps, 0.0
+
+    def predict(self, x):
+        with torch.no_grad():
+            return self.net(torch.tensor(x).flatten(1)).numpy()
+
+    def params(self):
+        return {name: value.numpy() for name, value in self.net.state_dict().items()}
+
+    def set_params(self, params):
+        self.net.load_state_dict({name: torch.tensor(value) for name, value in params.items()})
+
+    def save(self):
+        return nn.utils.parameters_to_vector(self.net.parameters()).detach().numpy().tobytes()
+
+    def load(self, state):
+        nn.utils.vector_to_parameters(torch.tensor(np.frombuffer(state, np.float32)), self.net.parameters())

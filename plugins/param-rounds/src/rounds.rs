@@ -174,6 +174,10 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         let RoundSettings { fresh, rounds, .. } = *family.settings;
         let model = MODEL.spec().lasting_if(!fresh);
         let model = model.trained_by("local", &family.settings.local, (fresh, rounds));
+        let model = match family.settings.sampling {
+            Some(_) => model.needs(Ability::ExampleGradients),
+            None => model,
+        };
         let loss = LOSS.is_loss_of(&MODEL);
         let all = Declaration::new()
             .grows_by("rounds")
