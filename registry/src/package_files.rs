@@ -1,7 +1,8 @@
 //! What a hash of a package covers.
 
 use crate::package::{ANY, Announced, Package, platform, text};
-use crate::sealed_memfd::{hash, hex};
+use crate::sealed_memfd::hash;
+use fl_core::hex;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -246,7 +247,7 @@ impl Package {
         }))
     }
 
-    /// [`Self::hashed`], in hexadecimal.
+    /// SHA-256 of what is loaded, in hexadecimal. `None`: the files of the package are not known.
     ///
     /// # Errors
     /// When a file cannot be read.

@@ -1,5 +1,6 @@
 //! The bytes of a library: their owner, a copy that cannot be changed, and their hash.
 
+use fl_core::hex;
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -61,14 +62,6 @@ pub(crate) fn hash(file: &mut File) -> std::io::Result<String> {
             n => hash.update(&buffer[..n]),
         }
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::new(), |mut out, b| {
-        let _ = write!(out, "{b:02x}");
-        out
-    })
 }
 
 /// Fails unless this is a SHA-256 in hexadecimal.

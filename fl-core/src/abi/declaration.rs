@@ -100,6 +100,8 @@ pub(super) struct ExchangeText {
     #[serde(default)]
     trains: bool,
     #[serde(default)]
+    change: bool,
+    #[serde(default)]
     needs: Option<String>,
     #[serde(default)]
     unless: Option<String>,
@@ -212,6 +214,7 @@ impl From<&ExchangeSpec> for ExchangeText {
             sums_into: text(of.sums_into),
             class_counts: of.class_counts,
             trains: of.trains,
+            change: of.change,
             needs: text(of.needs),
             unless: text(of.unless),
             requested_by: text(of.requested_by),
@@ -262,10 +265,59 @@ impl ExchangeText {
             sums_into: text(&self.sums_into),
             class_counts: self.class_counts,
             trains: self.trains,
+            change: self.change,
             needs: text(&self.needs),
             unless: text(&self.unless),
             requested_by: text(&self.requested_by),
             votes: self.votes,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Exchange;
+    use crate::message::{Ids, Params};
+
+    #[test]
+    fn every_fact_of_an_exchange_crosses() {
+        let spec = ExchangeSpec {
+            times: 2,
+            rows: 3,
+            made: true,
+            voices: 4,
+            copies: 5,
+            model: "other",
+            flow: DataDependence {
+                public: true,
+                through: vec!["a"],
+                learnt_through: vec!["b"],
+                releases: vec!["c"],
+                beside: vec!["d"],
+                partly: true,
+                at_server: vec!["e"],
+                sent_back_unreleased: true,
+                ..DataDependence::default()
+            },
+            cohort: Some("f"),
+            aggregator: Some(AggregatorUse { slot: "g" }),
+            class_counts: true,
+            trains: true,
+            change: true,
+            needs: Some("h"),
+            unless: Some("i"),
+            requested_by: Some("j"),
+            ..Exchange::<Ids, Params>::new("an exchange").spec()
+        };
+        let text = serde_json::to_string(&ExchangeText::from(&spec)).unwrap();
+        let crossed: ExchangeText = serde_json::from_str(&text).unwrap();
+        // the types of messages are found by their kinds
+        let crossed = ExchangeSpec {
+            request: spec.request,
+            answer: spec.answer,
+            ..crossed.spec().unwrap()
+        };
+        assert_eq!(format!("{crossed:?}"), format!("{spec:?}"));
     }
 }

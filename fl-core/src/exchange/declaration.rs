@@ -289,6 +289,12 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
         self.spec.trains = true;
         self
     }
+    /// Declares that the answer is a change, which the server adds to the parameters that it sent.
+    /// An observer of both then knows the client's model.
+    pub fn answers_change(mut self) -> Self {
+        self.spec.change = true;
+        self
+    }
     /// Declares that the exchange takes place `times` times.
     pub fn times(mut self, times: usize) -> Self {
         self.spec.times = times;

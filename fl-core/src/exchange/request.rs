@@ -10,25 +10,10 @@ use crate::{
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::ops::Deref;
 
-/// A payload, in this process or from another one.
-#[derive(Clone, Copy)]
-pub enum Payload<'q> {
-    /// In this process.
-    Here(&'q dyn AnyMessage),
-    /// In its wire form.
-    Wire(&'q [u8]),
-}
-
-impl Payload<'_> {
-    /// Returns the wire form.
-    pub fn encode(&self) -> Vec<u8> {
-        match self {
-            Self::Here(message) => message.encode(),
-            Self::Wire(bytes) => bytes.to_vec(),
-        }
-    }
-}
+/// The message of a request.
+pub type Payload<'q> = Body<&'q dyn AnyMessage, &'q [u8]>;
 
 /// One request to one client, which [`answer`] answers.
 pub struct Request<'q> {
@@ -67,23 +52,26 @@ impl Envelope {
     }
 }
 
-/// The message of an answer, in this process or from another one.
-pub enum Body {
+/// A message in this process or from another one: of an answer, unless the types say otherwise.
+#[derive(Clone, Copy)]
+pub enum Body<M = Erased, W = Vec<u8>> {
     /// In this process.
-    Here(Box<dyn AnyMessage>),
+    Here(M),
     /// In its wire form.
-    Wire(Vec<u8>),
+    Wire(W),
 }
 
-impl Body {
+impl<M: Deref<Target = dyn AnyMessage>, W: AsRef<[u8]>> Body<M, W> {
     /// Returns the wire form.
     pub fn encode(&self) -> Cow<'_, [u8]> {
         match self {
             Self::Here(message) => message.encode().into(),
-            Self::Wire(bytes) => bytes.into(),
+            Self::Wire(bytes) => bytes.as_ref().into(),
         }
     }
+}
 
+impl Body {
     /// Returns the bytes in memory.
     pub fn size(&self) -> u64 {
         match self {

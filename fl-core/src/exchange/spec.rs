@@ -58,6 +58,7 @@ impl<D: Message, U: Message> Exchange<D, U> {
             sums_into: None,
             class_counts: false,
             trains: false,
+            change: false,
             needs: None,
             unless: None,
             requested_by: None,
@@ -104,6 +105,8 @@ pub struct ExchangeSpec {
     pub class_counts: bool,
     /// Whether the client trains a model on its own examples for the answer.
     pub trains: bool,
+    /// Whether the answer is a change of the parameters that the client was sent.
+    pub change: bool,
     /// The exchange takes place only if this slot is filled.
     pub needs: Option<&'static str>,
     /// The exchange takes place only if this slot is empty.

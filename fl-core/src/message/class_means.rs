@@ -1,9 +1,6 @@
 //! [`ClassMeans`]: the mean output of a model over the examples of each class.
 
-use super::{
-    Column, Dtype, ExchangeShape, Message, NamedTensors, SampleShape, TensorMap, View,
-    checks::same_rows, tensors::list,
-};
+use super::{Column, Dtype, ExchangeShape, Message, SampleShape, checks::same_rows};
 use crate::{Problem, Result};
 use anyhow::ensure;
 use ndarray::{Array2, ArrayView1, ArrayView2};
@@ -87,15 +84,7 @@ impl Message for ClassMeans {
         // all classes, which need no ids; a row less saves more than the ids of the others cost
         Some(4 * (facts.outputs * facts.outputs) as u64)
     }
-    fn tensors(&self) -> NamedTensors<'_> {
-        vec![
-            ("rows".into(), list(&self.rows)),
-            ("values".into(), View::F32(self.values.view().into_dyn())),
-        ]
-    }
-    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
-        Ok(Self::new(parcel.list("rows")?, parcel.table("values")?))
-    }
+    crate::tensor_fields!(rows, values);
     fn check(&self) -> Result<()> {
         same_rows(self.rows.len(), self.values.nrows())?;
         ensure!(

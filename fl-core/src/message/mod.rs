@@ -30,6 +30,7 @@ mod sample_shape;
 mod scalar;
 mod soft_labels;
 mod table;
+mod tensor_fields;
 mod tensors;
 #[cfg(test)]
 mod tests;
@@ -56,6 +57,7 @@ pub use sample_shape::SampleShape;
 pub use scalar::Scalar;
 pub use soft_labels::{SoftLabels, softmax};
 pub use table::table;
+pub use tensor_fields::TensorField;
 pub use tensors::{Bits, Dtype, NamedTensors, Tensor, TensorMap, View};
 pub(crate) use types::ExpectedBytes;
 #[doc(hidden)]

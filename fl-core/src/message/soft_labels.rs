@@ -1,9 +1,6 @@
 //! [`SoftLabels`]: class probabilities.
 
-use super::{
-    Column, Dtype, ExchangeShape, Message, NamedTensors, ROWS, SampleShape, TensorMap, View,
-    checks::same_rows, tensors::list,
-};
+use super::{Column, Dtype, ExchangeShape, Message, ROWS, SampleShape, checks::same_rows};
 use crate::Result;
 use ndarray::{Array2, ArrayView2, Axis};
 use serde::{Deserialize, Serialize};
@@ -84,15 +81,7 @@ impl Message for SoftLabels {
     fn expected(facts: &ExchangeShape) -> Option<u64> {
         Some(4 * (facts.rows * facts.outputs) as u64)
     }
-    fn tensors(&self) -> NamedTensors<'_> {
-        vec![
-            ("rows".into(), list(&self.rows)),
-            ("values".into(), View::F32(self.values.view().into_dyn())),
-        ]
-    }
-    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
-        Ok(Self::new(parcel.list("rows")?, parcel.table("values")?))
-    }
+    crate::tensor_fields!(rows, values);
     fn check(&self) -> Result<()> {
         same_rows(self.rows.len(), self.values.nrows())
     }

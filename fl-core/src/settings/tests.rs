@@ -81,8 +81,6 @@ fn the_description_says_what_the_reader_checks() {
     how: one of plain, {careful: ..} ()
     warm-up: list of: number (at least 0.0)
     name: text ()
-    tries: whole number (in 1..=5)
-    inner: mapping ()
     ");
     // as it crosses to a program that loads the part
     let text = serde_json::to_string(&fields).unwrap();

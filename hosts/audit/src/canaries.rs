@@ -255,7 +255,15 @@ fn losses(
     canaries: &[Canary],
     key: &Stream,
 ) -> Result<Option<BTreeMap<Observer, Vec<f64>>>> {
-    let seen = Arc::new(Mutex::new(ModelWatcher::default()));
+    let protocol = runner.spec.make_protocol(&BuildContext {
+        task: planted.data.task.clone(),
+        stream: Stream::root(runner.spec.seed),
+    })?;
+    let changes = protocol.exchanges().into_iter().filter(|one| one.change);
+    let seen = Arc::new(Mutex::new(ModelWatcher {
+        changes: changes.map(|one| one.label).collect(),
+        ..ModelWatcher::default()
+    }));
     let watching = seen.clone();
     let watch = move |observer: Observer, what: &str, bytes: &[u8]| {
         let mut seen = watching.lock().unwrap_or_else(PoisonError::into_inner);
@@ -319,7 +327,9 @@ fn losses(
 #[derive(Default)]
 struct ModelWatcher {
     params: Vec<(Observer, Option<ClientId>, Params)>,
-    /// The last requests, the label of which says whether the answers are changes.
+    /// The labels of exchanges whose answers are changes.
+    changes: Vec<&'static str>,
+    /// The last requests, and their label.
     label: String,
     requests: Vec<Params>,
     answers: usize,
@@ -354,7 +364,7 @@ impl ModelWatcher {
                 let Ok(params) = decode::<Params>(message) else {
                     return;
                 };
-                let whole = match (self.label.contains("update"), before) {
+                let whole = match (self.changes.contains(&&*self.label), before) {
                     (true, Some(before)) => before.zip(&params, |before, change| before + change),
                     _ => Ok(params),
                 };

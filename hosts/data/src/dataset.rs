@@ -93,6 +93,17 @@ pub trait DataSet: Debug + Send + Sync + 'static {
         None
     }
 
+    /// Are the rows a user's own? Other settings may name the same rows, so a guarantee knows them by
+    /// their content. Rows of other sets are known by their files, or by the set and the seed.
+    fn own(&self) -> bool {
+        false
+    }
+
+    /// The settings by which rows become numbers: those of a node must be those of the spec.
+    fn readings(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// The files of its training rows, from which no public samples may come.
     fn private(&self, folder: &Folder<'_>) -> Vec<PathBuf> {
         self.paths(folder)

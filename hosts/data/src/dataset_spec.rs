@@ -8,7 +8,7 @@ use crate::folder::Folder;
 use crate::normalise::Normalise;
 use anyhow::{Context, Result, ensure};
 use fl_core::settings::{
-    Reader, Setting, Step, Value, ValueType, Word, choice, keyed, no_such_choice,
+    Reader, Setting, Step, Value, ValueType, Word, choice, keyed, no_such_choice, to_json,
 };
 use fl_core::{Inputs, Labels, Task, TaskKind};
 use std::any::TypeId;
@@ -85,6 +85,31 @@ impl SetSpec {
     /// What is known of it before any file is opened.
     pub fn facts(&self) -> DataSetFacts {
         self.set.facts()
+    }
+
+    /// See [`crate::DataSet::own`].
+    pub fn own(&self) -> bool {
+        self.set.own()
+    }
+
+    /// Fails unless rows become the same numbers by these settings as by those of a spec.
+    ///
+    /// # Errors
+    /// Names the setting that differs.
+    pub fn reads_as(&self, spec: &Self) -> Result<()> {
+        let same = self.name() == spec.name();
+        let (here, there) = (self.set.settings(), spec.set.settings());
+        for key in self.set.readings().iter().filter(|_| same) {
+            let of = |all: &Value| all.get(key).cloned().unwrap_or_default();
+            let (here, there) = (of(&here), of(&there));
+            ensure!(
+                here == there,
+                "its `{key}` is {}, and the spec's {}",
+                to_json(&here),
+                to_json(&there)
+            );
+        }
+        Ok(())
     }
 
     /// What is to be learnt from it, if that is known without its files, or these have been read;

@@ -3,7 +3,6 @@
 use anyhow::{Context, bail, ensure};
 use fl_core::ClientId;
 use fl_core::message::{known_kinds, message_type};
-use fl_core::settings::{Setting, Value, to_json};
 use fl_data::{Assembled, DataSpec, SetSpec, Use};
 use fl_remote::Policy;
 use std::path::{Path, PathBuf};
@@ -101,18 +100,7 @@ impl NodeFile {
             due.classes.join(", ")
         );
         // the same rows must become the same numbers, wherever they are
-        let (here, there) = (data.write(), spec.set.write());
-        if let (Some(here), Some(there)) = (here.get("files"), there.get("files")) {
-            for key in ["label", "classes", "columns", "missing"] {
-                let text = |of: &Value| to_json(of.get(key).unwrap_or(&Value::Null));
-                ensure!(
-                    here.get(key) == there.get(key),
-                    "its `{key}` is {}, and the spec's {}",
-                    text(here),
-                    text(there)
-                );
-            }
-        }
+        data.reads_as(&spec.set)?;
         fl_data::alike(&set.columns, &due.columns)?;
         // its test rows stay unused: models are tested on the spec's
         let found = set.inferred.iter().filter(|found| !found.of_test_rows);

@@ -107,8 +107,7 @@ pub fn read(spec: &Document, catalogue: &Catalogue) -> Result<Spec<DataSpec>, No
 /// # Errors
 /// When a data set is not there or cannot be read.
 pub fn data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Assembled> {
-    // rows of other sets are known by their files, or by the set and the seed
-    let own = spec.parts.has("accountant") && spec.data.set.name() == "files";
+    let own = spec.parts.has("accountant") && spec.data.set.own();
     let build = match own || spec.ledger.is_some() {
         true => fl_data::build_identified,
         false => fl_data::build,

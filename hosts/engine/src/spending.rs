@@ -6,7 +6,7 @@ use fl_core::privacy::{Epsilons, Observer, Protection};
 use fl_core::settings::Value;
 use fl_core::{
     Accountant, Budget, BuildContext, PartDecl, Parts, Result, Role, RunEvent, RunReleases,
-    SlotAssignment, Stream, Task, TaskKind,
+    SlotAssignment, Stream, Task, TaskKind, hex,
 };
 use fl_data::{Assembled, DataSpec, RowIdentity, Split};
 use fl_ledger::{
@@ -310,7 +310,7 @@ fn reservation(
     Ok(Reservation {
         id: RunId {
             run,
-            spec: hex(Sha256::digest(spec.yaml()?)),
+            spec: hex(&Sha256::digest(spec.yaml()?)),
         },
         time: fl_sim::time(SystemTime::now()).unwrap_or_default(),
         name: spec.name.clone(),
@@ -378,16 +378,12 @@ fn amount(spec: &Spec<DataSpec>, id: Option<&AccountantId>, plan: &Plan) -> Amou
 fn split(rows: &str, identity: &RowIdentity, plan: &Plan) -> String {
     let mut hash = Sha256::new().chain_update(rows);
     if plan.pools {
-        return hex(hash.chain_update("pooled").finalize());
+        return hex(&hash.chain_update("pooled").finalize());
     }
     // by content: the same files in another order deal the rows to other clients
     for client in &identity.clients {
         hash.update((client.len() as u64).to_le_bytes());
         hash.update(fl_data::digest_of_rows(client.clone()));
     }
-    hex(hash.finalize())
-}
-
-fn hex(bytes: impl AsRef<[u8]>) -> String {
-    bytes.as_ref().iter().map(|b| format!("{b:02x}")).collect()
+    hex(&hash.finalize())
 }

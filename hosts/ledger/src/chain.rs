@@ -5,7 +5,7 @@
 //! record at the end was being written when a process ended; it counts as never written.
 
 use anyhow::{Context, bail, ensure};
-use fl_core::Result;
+use fl_core::{Result, hex};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -282,11 +282,6 @@ fn open(path: &Path) -> std::io::Result<File> {
     fl_sim::open_own(path, OpenOptions::new().read(true))
 }
 
-/// Formats bytes as two hexadecimal digits each.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
 /// Reads a hash; only lower-case digits count, so that each hash has one text.
 fn unhex(text: &str) -> Option<Sum> {
     let digit = |b: &u8| b.is_ascii_digit() || (b'a'..=b'f').contains(b);
@@ -301,7 +296,8 @@ fn unhex(text: &str) -> Option<Sum> {
 }
 
 mod hex_sum {
-    use super::{Sum, hex, unhex};
+    use super::{Sum, unhex};
+    use fl_core::hex;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     pub fn serialize<S: Serializer>(sum: &Sum, to: S) -> Result<S::Ok, S::Error> {

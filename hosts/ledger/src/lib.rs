@@ -27,5 +27,5 @@ pub fn random_name() -> Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)
         .map_err(|error| anyhow::anyhow!("random numbers of the system: {error}"))?;
-    Ok(chain::hex(&bytes))
+    Ok(fl_core::hex(&bytes))
 }

@@ -46,7 +46,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         if root is None:
             return None
         folder, files = self.modules[root]
-        spec = importlib.machinery.PathFinder.find_spec(name, [folder] if name == root else path)
+        spec = importlib.machinery.PathFinder.find_spec(name, [os.path.join(folder, *words[:-1])] if name == root else path)
         if spec is None or spec.origin is None:
             return None
         if (sha256 := files.get(spec.origin)) is None:

@@ -241,6 +241,7 @@ class Exchange:
             "sums_into": name(of["sums_into"]),
             "class_counts": of["class_counts"],
             "trains": of["trains"],
+            "change": of["change"],
             "needs": name(of["if_filled"]),
             "unless": name(of["unless_filled"]),
             "requested_by": name(of["if_requested_by"]),
@@ -260,6 +261,7 @@ def exchange(
     rows: int | str | Callable[[Any], int] = 0,
     made: bool = False,
     trains: bool | Callable[[Any], bool] = False,
+    change: bool = False,
     draws: Slot | Callable[[Any], Slot | None] | None = None,
     releases: Slot | Release | Callable[[Any], Slot | Release | None] | None = None,
     releases_steps: Steps | Callable[[Any], Steps | None] | None = None,
@@ -293,7 +295,8 @@ def exchange(
       aggregator that gets the sum of the answers as one message, which must be one of the mean
       (a claim of `of_mean`); `trains`: the client
       trains for its answer, so an aggregator may request the loss of that training (nothing else
-      depends on it); `times` and `rows`: how often, and for how many samples (`"all"`: all
+      depends on it); `change`: the answer is a change, which the server adds to the parameters that
+      it sent (attacks and audits then know the client's model); `times` and `rows`: how often, and for how many samples (`"all"`: all
       public ones; with `made`, those that the run generates): a number, the name of a setting, or a
       function of the protocol;
     * how the answer depends on the client's data. Without any of these it carries no guarantee.

@@ -25,7 +25,7 @@ def installed(site: Path, name: str, source: str, version: str = "0.1.0", more: 
     (info / "entry_points.txt").write_text(f"[fl.plugins]\nplugin = {module}\n")
     files = {f"{module}.py": source, **more}
     for file, text in files.items():
-        (site / file).parent.mkdir(exist_ok=True)
+        (site / file).parent.mkdir(exist_ok=True, parents=True)
         (site / file).write_text(text)
     (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
 
@@ -83,8 +83,9 @@ class HelpedMean:
 
     def aggregate(self, round, inbox):
         from helped_mean_tools import deep
+        from helped_space import inner
 
-        return {name: helped_mean_helper.mean([mail[name] for mail in inbox]) * deep.ONE for name in inbox[0]}
+        return {name: helped_mean_helper.mean([mail[name] for mail in inbox]) * deep.ONE * inner.ONE for name in inbox[0]}
 """
 HELPER = """import numpy as np
 
@@ -99,7 +100,7 @@ def helped(site: Path):
     """A package with several top-level modules and data, and bytecode of them as pip compiles it."""
     installed(site, "fl-helped-mean", HELPED, more={
         "helped_mean_helper.py": HELPER, "helped_mean_tools/__init__.py": "", "helped_mean_tools/deep.py": "ONE = 1.0\n",
-        "helped_mean_tools/table.json": "[1]", "helped_mean_data.json": "[1]",
+        "helped_mean_tools/table.json": "[1]", "helped_mean_data.json": "[1]", "helped_space/inner/__init__.py": "ONE = 1.0\n",
     })
     compileall.compile_dir(site, quiet=1)
 
@@ -127,6 +128,7 @@ CHANGES = {
     "a helper": lambda site: (site / "helped_mean_helper.py").write_text(RUN + HELPER),
     "a helper whose bytecode counts": lambda site: same_time(site / "helped_mean_helper.py", HELPER.replace("mean(axis", "sum(axis")),
     "a module inside": lambda site: (site / "helped_mean_tools" / "deep.py").write_text(RUN + "ONE = 1.0\n"),
+    "a module in a folder of several packages": lambda site: (site / "helped_space" / "inner" / "__init__.py").write_text(RUN + "ONE = 1.0\n"),
     "data inside": lambda site: (site / "helped_mean_tools" / "table.json").write_text("[2]"),
     "data": lambda site: (site / "helped_mean_data.json").write_text("[2]"),
     "added data": lambda site: (site / "helped_mean_tools" / "more.json").write_text("[2]"),

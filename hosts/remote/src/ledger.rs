@@ -3,8 +3,7 @@
 //! It is a [`Chain`] with one record per answer. An answer that was being recorded when the node
 //! ended was never sent.
 
-use crate::wire::hex;
-use fl_core::{PrivacyEvent, Result};
+use fl_core::{PrivacyEvent, Result, hex};
 use fl_ledger::{Chain, ChainFiles};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,12 +6,12 @@ use crate::ledger::{Key, Ledger};
 use crate::node_data::{self, NodeData};
 use crate::node_state::{LastAnswer, NodeState, SavedState, StoredClient, Sum};
 use crate::spec::SpecText;
-use crate::wire::{AnswerKind, Packet, ReplyHead, RequestHead, RequestKind, WireError, hex};
+use crate::wire::{AnswerKind, Packet, ReplyHead, RequestHead, RequestKind, WireError};
 use anyhow::{Context, Error, anyhow, bail, ensure};
 use fl_core::privacy::NoiseSource;
 use fl_core::{
     Body, Budget, BudgetScope, BuildContext, ClientId, ClientState, Examples, Payload, Problem,
-    Protocol, Request, Result, Stream, Task,
+    Protocol, Request, Result, Stream, Task, hex,
 };
 use fl_ledger::SigningKey;
 use fl_sim::ClientFactory;

@@ -2,9 +2,9 @@
 //! run.
 
 use crate::private_file::{folder, last, lock, open, own, private};
-use crate::wire::{AnswerKind, Id, hex, random};
+use crate::wire::{AnswerKind, Id, random};
 use anyhow::{Context, anyhow, bail, ensure};
-use fl_core::{ClientId, Result};
+use fl_core::{ClientId, Result, hex};
 use fl_ledger::{ChainFiles, SigningKey};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -1,8 +1,8 @@
 //! Files of a run folder: written whole or not at all, hashed, and locked.
 
 use anyhow::{Context, bail};
-use fl_core::Result;
 use fl_core::regular_file::{MOST_TEXT, open_regular, read_text};
+use fl_core::{Result, hex};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{BufWriter, ErrorKind, Read, Write};
@@ -211,11 +211,6 @@ pub(crate) fn tidy(folder: &Path) -> Result<()> {
         fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
     }
     Ok(())
-}
-
-/// Formats bytes as two hexadecimal digits each.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// Returns the SHA-256 of a file.

@@ -3,7 +3,7 @@
 //! A line is a hash in hexadecimal, a space, and JSON. The hash is that of the hash before and of
 //! the JSON, so that no byte can change unnoticed before the last line.
 
-use crate::atomic_file::hex;
+use fl_core::hex;
 use sha2::{Digest, Sha256};
 
 /// The hash of a line and of all before it; zeros before the first.

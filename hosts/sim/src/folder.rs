@@ -419,7 +419,7 @@ impl RunFolder {
         }
         let mut files = vec![FileHash {
             path: OUTCOME.into(),
-            sha256: atomic_file::hex(&Sha256::digest(outcome)),
+            sha256: fl_core::hex(&Sha256::digest(outcome)),
         }];
         for name in names {
             let sha256 = FileHash::of(&self.path.join(&name))?.sha256;

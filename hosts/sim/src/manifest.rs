@@ -151,7 +151,7 @@ impl Manifest {
         Self {
             begun,
             seed,
-            spec_sha256: atomic_file::hex(&Sha256::digest(spec)),
+            spec_sha256: fl_core::hex(&Sha256::digest(spec)),
             libraries,
             data,
             rows: None,

@@ -2,14 +2,14 @@
 //! it did it from.
 
 use crate::append_log::{AppendLog, LogPosition};
-use crate::atomic_file::{self, UNFINISHED, hex};
+use crate::atomic_file::{self, UNFINISHED};
 use crate::chained_line::{ChainHash, chained_line, read_chained};
 use crate::manifest::FileHash;
 use anyhow::{Context, bail, ensure};
 use fl_core::message::AnyMessage;
 use fl_core::regular_file::{MOST_BINARY, RegularLines, open_regular};
 use fl_core::{
-    AggregationContext, ClientId, Receipt, ReceiptInput, ReleaseContext, Result, StepRecorder,
+    AggregationContext, ClientId, Receipt, ReceiptInput, ReleaseContext, Result, StepRecorder, hex,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -91,6 +91,14 @@ impl DataSet for Files {
         self.train.clients().filter(|_| !self.format.names_users())
     }
 
+    fn own(&self) -> bool {
+        true
+    }
+
+    fn readings(&self) -> &'static [&'static str] {
+        &["label", "classes", "columns", "missing"]
+    }
+
     fn private(&self, _: &Folder<'_>) -> Vec<PathBuf> {
         self.rows_of(&self.train)
     }

@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 
+mod gaussian;
 mod sum;
 
+pub use gaussian::GaussianNoise;
 pub use sum::{Sum, finite};
 
 use fl_core::message::GradientSum;
@@ -50,16 +52,21 @@ settings! {
     }
 }
 
+impl GaussianGradients {
+    fn noise(&self) -> GaussianNoise {
+        GaussianNoise {
+            clip: self.clip,
+            noise_multiplier: self.noise_multiplier,
+            unit: Unit::Example,
+        }
+    }
+}
+
 impl PrivacyMechanism for GaussianGradients {
     type On = GradientSum;
 
     fn clip(&self, gradient: &mut GradientSum) -> Result<()> {
-        finite(&mut gradient.sum);
-        let norm = gradient.sum.norm();
-        if norm > self.clip {
-            // slightly smaller, so that rounding cannot exceed the bound
-            gradient.sum.scale(self.clip / norm * (1.0 - 1e-6));
-        }
+        self.noise().clip(&mut gradient.sum);
         Ok(())
     }
 
@@ -68,37 +75,11 @@ impl PrivacyMechanism for GaussianGradients {
     }
 
     fn price(&self, _: &GradientSum, lot: &Cohort) -> Result<PrivacyEvent> {
-        let (clip, unit) = (self.clip, Unit::Example);
-        let sigma = self.noise_multiplier * clip;
-        Ok(match lot.draw {
-            // one example is added or removed
-            SamplingScheme::Poisson { rate } => PrivacyEvent::SubsampledGaussian {
-                rate,
-                sensitivity: clip,
-                sigma,
-                unit,
-            },
-            // one example is replaced: from one end of the ball to the other
-            SamplingScheme::FixedSize => PrivacyEvent::FixedSizeGaussian {
-                k: lot.len(),
-                of: lot.of,
-                sensitivity: 2.0 * clip,
-                sigma,
-                unit,
-            },
-            SamplingScheme::Everyone | SamplingScheme::Unknown => PrivacyEvent::Gaussian {
-                sensitivity: 2.0 * clip,
-                sigma,
-                unit,
-            },
-        })
+        Ok(self.noise().price(lot))
     }
 
     fn perturb(&mut self, all: &mut GradientSum, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {
-        let (mut draws, sigma) = (noise.draws(), self.noise_multiplier * self.clip);
-        for tensor in all.sum.0.values_mut() {
-            tensor.mapv_inplace(|x| draws.gaussian(f64::from(x), sigma) as f32);
-        }
+        self.noise().perturb(&mut all.sum, noise);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Messages of FedIOD. No message holds a model or a private input.
 use fl_core::Problem;
-use fl_core::message::{ExchangeShape, Message, NamedTensors, TensorMap, View};
+use fl_core::message::{ExchangeShape, Message};
 use fl_core::prelude::*;
 use ndarray::{Array1, Array2, Axis, concatenate};
 
@@ -23,14 +23,7 @@ impl Message for InputValues {
     fn expected(facts: &ExchangeShape) -> Option<u64> {
         Some(4 * (facts.rows * facts.inputs) as u64)
     }
-    fn tensors(&self) -> NamedTensors<'_> {
-        vec![("values".into(), View::F32(self.values.view().into_dyn()))]
-    }
-    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
-        Ok(Self {
-            values: parcel.table("values")?,
-        })
-    }
+    fl_core::tensor_fields!(values);
 }
 
 /// A client's answers about made inputs.
@@ -75,20 +68,7 @@ impl Message for Answers {
         // an upper bound: without a discriminator the last two are missing
         Some(4 * (facts.rows * (facts.outputs + 1) + 1) as u64)
     }
-    fn tensors(&self) -> NamedTensors<'_> {
-        vec![
-            ("scores".into(), View::F32(self.scores.view().into_dyn())),
-            ("odds".into(), View::F32(self.odds.view().into_dyn())),
-            ("real".into(), View::F32(self.real.view().into_dyn())),
-        ]
-    }
-    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
-        Ok(Self {
-            scores: parcel.table("scores")?,
-            odds: parcel.f32("odds")?.into_dimensionality()?,
-            real: parcel.f32("real")?.into_dimensionality()?,
-        })
-    }
+    fl_core::tensor_fields!(scores, odds, real);
     fn check(&self) -> Result<()> {
         let (n, odds, real) = (self.scores.nrows(), self.odds.len(), self.real.len());
         let right = (odds, real) == (0, 0) || (odds, real) == (n, 1);
@@ -126,20 +106,7 @@ impl Message for SlopeRequest {
     fn expected(facts: &ExchangeShape) -> Option<u64> {
         Some(4 * (facts.rows * (facts.outputs + 1) + 1) as u64)
     }
-    fn tensors(&self) -> NamedTensors<'_> {
-        vec![
-            ("scores".into(), View::F32(self.scores.view().into_dyn())),
-            ("odds".into(), View::F32(self.odds.view().into_dyn())),
-            ("share".into(), View::F32(self.share.view().into_dyn())),
-        ]
-    }
-    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
-        Ok(Self {
-            scores: parcel.table("scores")?,
-            odds: parcel.f32("odds")?.into_dimensionality()?,
-            share: parcel.f32("share")?.into_dimensionality()?,
-        })
-    }
+    fl_core::tensor_fields!(scores, odds, share);
 }
 
 /// A client's numbers of examples: per class, or in total; empty if the server uses neither.
@@ -154,14 +121,7 @@ impl Message for ClassCounts {
     fn expected(facts: &ExchangeShape) -> Option<u64> {
         Some(4 * facts.classes as u64)
     }
-    fn tensors(&self) -> NamedTensors<'_> {
-        vec![("counts".into(), View::U32(self.counts.view().into_dyn()))]
-    }
-    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
-        Ok(Self {
-            counts: parcel.list("counts")?.into(),
-        })
-    }
+    fl_core::tensor_fields!(counts);
 }
 
 /// The class of every pixel of images: the labels of a client's examples.
@@ -173,14 +133,7 @@ pub struct LabelMaps {
 
 impl Message for LabelMaps {
     const KIND: &'static str = "label-maps";
-    fn tensors(&self) -> NamedTensors<'_> {
-        vec![("classes".into(), View::U8(self.classes.as_slice().into()))]
-    }
-    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
-        Ok(Self {
-            classes: parcel.bytes("classes")?,
-        })
-    }
+    fl_core::tensor_fields!(classes);
 }
 
 /// Images made from label maps.
@@ -203,16 +156,5 @@ impl Message for ImagesOfMaps {
     fn expected(facts: &ExchangeShape) -> Option<u64> {
         Some(4 * (facts.rows * (facts.inputs + 1)) as u64)
     }
-    fn tensors(&self) -> NamedTensors<'_> {
-        vec![
-            ("values".into(), View::F32(self.values.view().into_dyn())),
-            ("of".into(), View::U32(self.of.view().into_dyn())),
-        ]
-    }
-    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
-        Ok(Self {
-            values: parcel.table("values")?,
-            of: parcel.list("of")?.into(),
-        })
-    }
+    fl_core::tensor_fields!(values, of);
 }

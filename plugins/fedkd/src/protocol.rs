@@ -2,7 +2,7 @@
 use fl_core::Length;
 use fl_core::TaskKind;
 use fl_core::augment::{Augment, Augmenter};
-use fl_core::message::{ExchangeShape, NamedTensors, TensorMap, View};
+use fl_core::message::ExchangeShape;
 use fl_core::prelude::*;
 use fl_plugin_dp_sgd::{self as dp_sgd, Sampling};
 use ndarray::{Array1, Array2};
@@ -87,18 +87,7 @@ impl Message for Look {
     fn expected(_: &ExchangeShape) -> Option<u64> {
         Some(4 + 32) // one number, and the key of a stream if the samples are to be augmented
     }
-    fn tensors(&self) -> NamedTensors<'_> {
-        vec![
-            ("z_max".into(), View::F32(self.z_max.view().into_dyn())),
-            ("stream".into(), View::U32(self.stream.view().into_dyn())),
-        ]
-    }
-    fn from_tensors(mut parcel: TensorMap) -> Result<Self> {
-        Ok(Self {
-            z_max: parcel.f32("z_max")?.into_dimensionality()?,
-            stream: parcel.u32("stream")?.into_dimensionality()?,
-        })
-    }
+    fl_core::tensor_fields!(z_max, stream);
 }
 
 impl Look {

@@ -1,7 +1,7 @@
 //! Gaussian noise on updates: at each client, or on the sum at the server.
 use fl_core::prelude::*;
 use fl_core::privacy::{LEAST_CLIP, Unit};
-use fl_plugin_dp_sgd::finite;
+use fl_plugin_dp_sgd::GaussianNoise;
 
 settings! {
     /// Clips a client's update to an L2 norm and adds Gaussian noise to every number of it, or of
@@ -17,52 +17,30 @@ settings! {
     }
 }
 
+impl GaussianUpdate {
+    fn noise(&self) -> GaussianNoise {
+        GaussianNoise {
+            clip: self.clip,
+            noise_multiplier: self.noise_multiplier,
+            unit: Unit::Party,
+        }
+    }
+}
+
 impl PrivacyMechanism for GaussianUpdate {
     type On = Params;
 
     fn clip(&self, update: &mut Params) -> Result<()> {
-        finite(update);
-        let norm = update.norm();
-        if norm > self.clip {
-            // slightly smaller, so that rounding cannot exceed the bound
-            update.scale(self.clip / norm * (1.0 - 1e-6));
-        }
+        self.noise().clip(update);
         Ok(())
     }
 
     fn price(&self, _: &Params, cohort: &Cohort) -> Result<PrivacyEvent> {
-        let (clip, unit) = (self.clip, Unit::Party);
-        let sigma = self.noise_multiplier * clip;
-        Ok(match cohort.draw {
-            // a client has its data or none
-            SamplingScheme::Poisson { rate } => PrivacyEvent::PublicSizeGaussian {
-                rate,
-                of: cohort.of,
-                sensitivity: clip,
-                sigma,
-                unit,
-            },
-            // one client is replaced: from one end of the ball to the other
-            SamplingScheme::FixedSize => PrivacyEvent::FixedSizeGaussian {
-                k: cohort.len(),
-                of: cohort.of,
-                sensitivity: 2.0 * clip,
-                sigma,
-                unit,
-            },
-            SamplingScheme::Everyone | SamplingScheme::Unknown => PrivacyEvent::Gaussian {
-                sensitivity: 2.0 * clip,
-                sigma,
-                unit,
-            },
-        })
+        Ok(self.noise().price(cohort))
     }
 
     fn perturb(&mut self, update: &mut Params, _: &Cohort, noise: &ReleaseNoise) -> Result<()> {
-        let (mut draws, sigma) = (noise.draws(), self.noise_multiplier * self.clip);
-        for tensor in update.0.values_mut() {
-            tensor.mapv_inplace(|x| draws.gaussian(f64::from(x), sigma) as f32);
-        }
+        self.noise().perturb(update, noise);
         Ok(())
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn expected(cohort: &Cohort) -> f64 {
     }
 }
 
-/// Declares a client's clipped answer to `exchange`, whose sum the server releases.
+/// Declares a client's clipped change as its answer to `exchange`, whose sum the server releases.
 pub(crate) fn summed<'p, D: Message, U: Message>(
     exchange: &Exchange<D, U>,
     rounds: usize,
@@ -26,6 +26,7 @@ pub(crate) fn summed<'p, D: Message, U: Message>(
 ) -> Declared<'p, D, U> {
     let exchange = exchange.answered_by(answer).to(&COHORT).times(rounds);
     exchange
+        .answers_change()
         .if_filled(&SERVER_PRIVACY)
         .releases_at_server(&SERVER_PRIVACY)
         .sums_into(&AGGREGATOR)

@@ -87,11 +87,11 @@ pub fn gradient(args: &GradientArgs, catalogue: &Catalogue, line: &[String]) -> 
     let data = fl_engine::data(&spec, &args.common.data.path())?;
     let (private, classes) = private(args, &data)?;
     let asked = Signals::listen().context("listening to signals")?;
-    let crossed = watch(args, &spec, line, &asked)?;
     let make = BuildContext {
         task: data.task.clone(),
         stream: Stream::root(spec.seed),
     };
+    let crossed = watch(args, &spec, &make, line, &asked)?;
     let client = Some(args.client);
     let mut model: Box<dyn Trainer> = spec.parts.build(Role::Trainer, SLOT, client, &make)?;
     let gradient = crossed
@@ -172,12 +172,16 @@ fn in_both(these: &[u32], those: &[u32]) -> usize {
 fn watch(
     args: &GradientArgs,
     spec: &Spec<DataSpec>,
+    make: &BuildContext,
     line: &[String],
     asked: &Signals,
 ) -> Result<SentParameters, Failure> {
     let answer = format!("answer of client {}", args.client);
     let (mut sent, mut differ, mut seen) = (Vec::new(), false, 0);
     let (mut question, mut answered) = (String::new(), false);
+    let protocol = spec.make_protocol(make)?;
+    let changes = protocol.exchanges().into_iter().filter(|one| one.change);
+    let changes: Vec<&str> = changes.map(|one| one.label).collect();
     let mut crossed = None;
     watched(
         spec,
@@ -204,9 +208,7 @@ fn watch(
                     };
                     seen += 1;
                     if seen == args.update {
-                        // a question for a change is answered with one, any other with parameters
-                        let change = question.contains("update");
-                        let after = match change {
+                        let after = match changes.iter().any(|label| *label == question) {
                             true => before.zip(&after, |before, change| before + change),
                             false => Ok(after),
                         };

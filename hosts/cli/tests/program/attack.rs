@@ -157,6 +157,11 @@ fn bounded_an_image_is_found_in_an_update_and_not_under_noise() {
     one_step(dir, "  model: { use: linear }");
     let read = inverted(dir, &["--steps", "1"]);
     assert!(psnr(&read, "first layer") > 60.0, "{read}");
+    // what is sent to be summed is a change, by its declaration
+    let sum = "  server-privacy: { use: gaussian-update, clip: 1.0e+3, noise-multiplier: 1.0e-3 }";
+    one_step(dir, &format!("  model: {{ use: linear }}\n{sum}"));
+    let read = inverted(dir, &["--steps", "1"]);
+    assert!(psnr(&read, "first layer") > 40.0, "{read}");
 }
 
 /// A hidden layer as wide as there are classes, whose bias is not the last.
