@@ -11,9 +11,7 @@ use fl_core::{
     SlotAssignment,
 };
 use fl_plugin_param_rounds::{ParamRounds, Rounds, Shared};
-use fl_sim::{
-    Execution, Manifest, Outcome, RunFolder, RunRecord, Session, Setup, StoppedRun, run,
-};
+use fl_sim::{Execution, Manifest, Outcome, RunFolder, RunRecord, Session, Setup, StoppedRun, run};
 use ndarray::{Array2, ArrayD, IxDyn};
 use std::cell::RefCell;
 use std::collections::BTreeMap;

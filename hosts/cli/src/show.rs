@@ -18,7 +18,8 @@ pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogu
                 let dir = fl_data::data_dir(None);
                 let mut note = |text: &str| say(format_args!("note: {}: {text}", path.display()));
                 let noted = fl_engine::note_data(&spec, &dir, &mut note);
-                let wrong_data = match noted.and_then(|()| fl_engine::check_with_data(&spec, &dir)) {
+                let wrong_data = match noted.and_then(|()| fl_engine::check_with_data(&spec, &dir))
+                {
                     Ok(notes) => {
                         notes.all().for_each(|text| note(text));
                         None

@@ -384,7 +384,8 @@ mod tests {
             said(|now| now.scale = Some((vec![0.501], vec![0.2005]))),
             ""
         );
-        let differences: [(&dyn Fn(&mut Meaning), &str); 7] = [
+        type Change<'a> = &'a dyn Fn(&mut Meaning);
+        let differences: [(Change<'_>, &str); 7] = [
             (
                 &|now| now.classes.reverse(),
                 "the classes no, yes / the classes yes, no",

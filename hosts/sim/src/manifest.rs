@@ -177,7 +177,7 @@ impl Manifest {
         let here = folder.display();
         let spec =
             read_regular(&folder.join("spec.yaml"), MOST_TEXT).context("reading spec.yaml")?;
-        let spec = atomic_file::hex(&Sha256::digest(spec));
+        let spec = fl_core::hex(&Sha256::digest(spec));
         ensure!(
             then.spec_sha256 == self.spec_sha256 && spec == self.spec_sha256,
             "the run in {here} is of another spec: it was resumed with other settings, or changed"

@@ -224,7 +224,9 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
     if resumed.is_none() {
         // for the report only
         let one_class = one_class.filter(|_| !accounts);
-        sim.record.notes.extend(setup.report_notes.into_iter().chain(one_class));
+        sim.record
+            .notes
+            .extend(setup.report_notes.into_iter().chain(one_class));
     }
     let began = sim.tell(RunEvent::Begins(path.as_deref()));
     if let Some(idle) = &idle {
