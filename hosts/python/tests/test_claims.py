@@ -62,7 +62,9 @@ class TheFirstScores:
 
 @fl.aggregator("the-first-params", "params")
 class TheFirstParams(TheFirstScores):
-    """The answer of one client."""
+    """The answer of one client; the released sum is the only one that it gets."""
+
+    claims = ["of_mean"]
 
 
 CASES = {

@@ -112,6 +112,7 @@ impl Host for Sim<'_> {
         {
             return Err(Problem::Stopped { after }.into());
         }
+        self.record.step_ended = self.record.seconds();
         self.tell(event)?;
         let RunEvent::StepEnds { number, of } = event else {
             return Ok(false);

@@ -18,6 +18,8 @@ pub struct RunRecord {
     pub(crate) began: Instant,
     /// Seconds before this process.
     pub(crate) before: f64,
+    /// Seconds when the last step ended: all listeners are told the same.
+    pub(crate) step_ended: f64,
 }
 
 /// A step that begins, and the progress of the run.
@@ -62,6 +64,7 @@ impl RunRecord {
             crossed: 0,
             began: Instant::now(),
             before,
+            step_ended: 0.0,
         }
     }
 
@@ -129,7 +132,7 @@ impl RunRecord {
             metrics: &self.metrics[self.metrics.len() - measured..],
             accuracy: self.score(),
             cost,
-            seconds: self.seconds(),
+            seconds: self.step_ended,
         })
     }
 }

@@ -128,7 +128,7 @@ fn they_tell_how_many_answers_they_need() {
     // 4 bad ones of 10 take 11
     let krum = part::<Krum>("{byzantine-share: 0.4}");
     assert_eq!(few(&krum, 10), Some(11));
-    assert_eq!(few(&part::<Bulyan>("{byzantine-share: 0.2}"), 5), Some(15));
+    assert_eq!(few(&part::<Bulyan>("{byzantine-share: 0.2}"), 5), Some(7));
     assert_eq!(few(&part::<GeometricMedian>("{}"), 2), Some(3));
     assert_eq!(few(&part::<MultiKrum>("{byzantine-share: 0}"), 1), None);
 }

@@ -40,6 +40,7 @@ mod processes;
 mod protocols;
 mod report;
 mod schema;
+mod size;
 mod sources;
 mod specs;
 mod state;

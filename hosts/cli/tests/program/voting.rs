@@ -274,7 +274,7 @@ fn what_cannot_be_voted_on_is_said() {
     );
     let (code, text) = said("queries", &[skip, "protocol.server-queries=9999"]);
     assert!(
-        code == 1 && text.contains("protocol.server-queries: 9999, but there are only"),
+        code == 2 && text.contains("`server-queries` is 9999, and there are at most 60 public"),
         "{text}"
     );
     // what fails before it does anything leaves nothing behind

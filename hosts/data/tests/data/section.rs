@@ -69,6 +69,8 @@ fn what_is_not_given_is_resolved() {
       labelled: false
       size: null
       queries: null
+      classes: null
+      mix: null
     normalise: null
     limit:
       train: null

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 const WAITING: usize = 8;
 
 /// A fold that is an exact mean of parameters: it has the bits of
-/// [`exact_weighted_mean`](super::exact_weighted_mean) in any order of the answers, and uses the
+/// [`exact_mean`](super::exact_mean) in any order of the answers, and uses the
 /// memory of 11 to 15 models for any number of them, more if their numbers spread over 60 powers of
 /// two. Two folds of some of the answers can be merged.
 #[derive(Default)]
