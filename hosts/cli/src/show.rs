@@ -27,10 +27,8 @@ pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogu
                     Err(error) => Some(format!("{error:#}")),
                 };
                 if let Some(text) = wrong_data {
-                    let data = text.strip_prefix("data: ");
-                    let at = data.map_or(Vec::new(), |_| vec![Step::Key("data".into())]);
-                    let mistake = document.mistake_at(&at, data.unwrap_or(&text));
-                    wrong.push(Mistakes(vec![mistake]));
+                    let (at, text) = placed(&text);
+                    wrong.push(Mistakes(vec![document.mistake_at(&at, text)]));
                     continue;
                 }
                 lines.push(format!("{}: fine", path.display()));
@@ -61,6 +59,17 @@ pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogu
         true => Ok(()),
         false => Err(Failure::usage(all.join("\n"))),
     }
+}
+
+/// Splits an error such as `protocol.initial: ..` into the place in the spec and the text.
+fn placed(error: &str) -> (Vec<Step>, &str) {
+    let section = |path: &str| ["data", "protocol", "parts"].contains(&path);
+    let split = error.split_once(": ");
+    let split = split.filter(|(path, _)| path.split('.').next().is_some_and(section));
+    split.map_or((Vec::new(), error), |(path, text)| {
+        let keys = path.split('.').map(|key| Step::Key(key.into()));
+        (keys.collect(), text)
+    })
 }
 
 pub fn role(name: &str) -> Result<Role, Failure> {
