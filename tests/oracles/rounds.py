@@ -1,0 +1,163 @@
+"""Rounds of federated learning in plain NumPy, each method written from its paper.
+
+The model is softmax regression from 0, with the mean cross-entropy of a client's rows as its loss;
+clients take full-batch steps, so that nothing is drawn. Parameters are one vector of float64. This
+file knows nothing of fl: a test compares both.
+"""
+
+import numpy as np
+
+STEPS, RATE = 3, 0.5
+
+
+def gradient(w, rows, labels, classes):
+    """The gradient of the mean cross-entropy; `w` is weights by class, then biases."""
+    inputs = rows.shape[1]
+    weights, biases = w[: classes * inputs].reshape(classes, inputs), w[classes * inputs :]
+    scores = rows @ weights.T + biases
+    scores -= scores.max(axis=1, keepdims=True)
+    shares = np.exp(scores)
+    shares /= shares.sum(axis=1, keepdims=True)
+    error = (shares - np.eye(classes)[labels]) / len(rows)
+    return np.concatenate([(error.T @ rows).ravel(), error.sum(axis=0)])
+
+
+def trained(w, client, classes, pull=0.0, offset=0.0):
+    """Full-batch descent from `w`; `pull` is FedProx's mu, `offset` is added to each gradient."""
+    start, w = w, w.copy()
+    for _ in range(STEPS):
+        w -= RATE * (gradient(w, *client, classes) + pull * (w - start) + offset)
+    return w
+
+
+def run(clients, classes, cohorts, aggregate, mu=0.0):
+    """FedAvg (McMahan et al. 2017), or FedProx (Li et al. 2020) with `mu`: one round for each cohort.
+    `aggregate` gets the server's parameters, the clients', and their numbers of rows."""
+    w = np.zeros(classes * clients[0][0].shape[1] + classes)
+    for cohort in cohorts:
+        answers = np.array([trained(w, clients[k], classes, mu) for k in cohort])
+        w = aggregate(w, answers, np.array([len(clients[k][1]) for k in cohort], float))
+    return w
+
+
+def scaffold(clients, classes, cohorts, server_rate=1.0):
+    """SCAFFOLD with option II (Karimireddy et al. 2020, Algorithm 1): clients count alike."""
+    n = classes * clients[0][0].shape[1] + classes
+    w, c, own = np.zeros(n), np.zeros(n), np.zeros((len(clients), n))
+    for cohort in cohorts:
+        moves, changes = [], []
+        for k in cohort:
+            y = trained(w, clients[k], classes, offset=c - own[k])
+            new = own[k] - c + (w - y) / (STEPS * RATE)
+            moves.append(y - w)
+            changes.append(new - own[k])
+            own[k] = new
+        w = w + server_rate * np.mean(moves, axis=0)
+        c = c + np.sum(changes, axis=0) / len(clients)
+    return w
+
+
+def mean(_, answers, rows):
+    """FedAvg's rule."""
+    return np.average(answers, axis=0, weights=rows)
+
+
+class Adaptive:
+    """FedAdagrad, FedAdam and FedYogi (Reddi et al. 2021, Algorithm 2)."""
+
+    def __init__(self, kind, rate, beta1=0.9, beta2=0.99, tau=1e-3):
+        self.kind, self.rate, self.beta1, self.beta2, self.tau = kind, rate, beta1, beta2, tau
+        self.m, self.v = 0.0, tau**2
+
+    def __call__(self, w, answers, rows):
+        change = mean(w, answers, rows) - w
+        square = change**2
+        self.m = self.beta1 * self.m + (1 - self.beta1) * change
+        self.v = {
+            "adagrad": lambda: self.v + square,
+            "adam": lambda: self.beta2 * self.v + (1 - self.beta2) * square,
+            "yogi": lambda: self.v - (1 - self.beta2) * square * np.sign(self.v - square),
+        }[self.kind]()
+        return w + self.rate * self.m / (np.sqrt(self.v) + self.tau)
+
+
+class Momentum:
+    """FedAvgM (Hsu et al. 2019)."""
+
+    def __init__(self, beta, rate):
+        self.beta, self.rate, self.v = beta, rate, 0.0
+
+    def __call__(self, w, answers, rows):
+        self.v = self.beta * self.v + mean(w, answers, rows) - w
+        return w + self.rate * self.v
+
+
+def median(_, answers, __):
+    """Yin et al. 2018."""
+    return np.median(answers, axis=0)
+
+
+def trimmed(share):
+    """The trimmed mean (Yin et al. 2018)."""
+
+    def rule(_, answers, __):
+        drop = int(share * len(answers))
+        return np.sort(answers, axis=0)[drop : len(answers) - drop].mean(axis=0)
+
+    return rule
+
+
+def _krum_scores(answers, bad):
+    apart = ((answers[:, None] - answers[None]) ** 2).sum(axis=2)
+    nearest = np.sort(apart, axis=1)[:, 1:]  # the first is the answer itself
+    return nearest[:, : len(answers) - bad - 2].sum(axis=1)
+
+
+def krum(share):
+    """Blanchard et al. 2017: the answer with the least sum of distances to its n - f - 2 nearest."""
+    return lambda _, answers, __: answers[_krum_scores(answers, int(share * len(answers))).argmin()]
+
+
+def multi_krum(share):
+    """The mean of all but f answers, those of the least scores."""
+
+    def rule(_, answers, __):
+        bad = int(share * len(answers))
+        best = np.argsort(_krum_scores(answers, bad))[: len(answers) - bad]
+        return answers[best].mean(axis=0)
+
+    return rule
+
+
+def geometric_median(_, answers, __):
+    """The point of least sum of distances (Weiszfeld's steps, until they stand still)."""
+    point = answers.mean(axis=0)
+    for _ in range(20_000):
+        near = 1 / np.maximum(np.linalg.norm(answers - point, axis=1), 1e-12)
+        point, last = (near[:, None] * answers).sum(axis=0) / near.sum(), point
+        if np.abs(point - last).max() < 1e-14:
+            break
+    return point
+
+
+def _clipped(moves, radius):
+    sizes = np.linalg.norm(moves, axis=1, keepdims=True)
+    return moves * np.minimum(1, radius / np.maximum(sizes, 1e-300))
+
+
+def norm_bounding(bound):
+    """Sun et al. 2019: each client's change has this norm at most."""
+    return lambda w, answers, rows: w + np.average(_clipped(answers - w, bound), axis=0, weights=rows)
+
+
+class CentredClipping:
+    """Karimireddy et al. 2021: answers are clipped around the last aggregate, here of changes."""
+
+    def __init__(self, radius):
+        self.radius, self.last = radius, 0.0
+
+    def __call__(self, w, answers, _):
+        centre = w + self.last
+        new = centre + _clipped(answers - centre, self.radius).mean(axis=0)
+        self.last = new - w
+        return new
