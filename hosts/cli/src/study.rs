@@ -5,7 +5,7 @@ use crate::run::{at_least_one, number_of_threads};
 use crate::{DataDir, Done, Failure, Overrides, capture, print, say};
 use anyhow::Context;
 use clap::Args;
-use fl_engine::{CheckedStudy, Job, Repeated, RunEnd, RunEvent, Signals, StudyRequest};
+use fl_engine::{CheckedStudy, Job, JobEnd, JobEvent, Repeated, Signals, StudyRequest};
 use fl_registry::Catalogue;
 use fl_study::{RunSpec, Table};
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -106,7 +106,7 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     };
     let view = RunsView::new(jobs.len())?;
     let threads = fl_engine::threads(args.threads);
-    let on_run = |job: &Job, event: RunEvent<'_>| view.show(job, event);
+    let on_run = |job: &Job, event: JobEvent<'_>| view.show(job, event);
     let count = study.run(jobs, threads, signals.stop.clone(), !args.check, &on_run);
     view.all.finish_and_clear();
     let stopped = |said: std::fmt::Arguments<'_>| {
@@ -121,7 +121,7 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     ))?;
     let repeated = repeats.map(|repeats| {
         let view = RunsView::new(repeats.jobs.len())?;
-        let on_run = |job: &Job, event: RunEvent<'_>| view.show(job, event);
+        let on_run = |job: &Job, event: JobEvent<'_>| view.show(job, event);
         let repeated = study.repeat(repeats, threads, signals.stop.clone(), &on_run);
         view.all.finish_and_clear();
         repeated
@@ -236,24 +236,24 @@ impl RunsView {
         })
     }
 
-    fn show(&self, job: &Job, event: RunEvent<'_>) {
+    fn show(&self, job: &Job, event: JobEvent<'_>) {
         let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
         let name = &job.name;
         let message = match event {
-            RunEvent::Taken => {
+            JobEvent::Taken => {
                 let bar = self.bars.add(ProgressBar::no_length());
                 bar.set_style(self.style.clone());
                 going.insert(job.at, bar);
                 name.clone()
             }
-            RunEvent::Elsewhere => format!("{name}: another process does it"),
-            RunEvent::Begun => name.clone(),
-            RunEvent::Step(step) => format!("{name}: {}", line(step)),
-            RunEvent::Left => {
+            JobEvent::Elsewhere => format!("{name}: another process does it"),
+            JobEvent::Begun => name.clone(),
+            JobEvent::Step(step) => format!("{name}: {}", line(step)),
+            JobEvent::Left => {
                 let bar = going.remove(&job.at);
                 return bar.iter().for_each(ProgressBar::finish_and_clear);
             }
-            RunEvent::Ended(end) => return self.end(name, &end),
+            JobEvent::Ended(end) => return self.end(name, &end),
         };
         if let Some(bar) = going.get(&job.at) {
             bar.set_message(message);
@@ -261,7 +261,7 @@ impl RunsView {
         }
     }
 
-    fn end(&self, name: &str, end: &RunEnd<'_>) {
+    fn end(&self, name: &str, end: &JobEnd<'_>) {
         let line = match end.result {
             Ok(result) => format!("{name}: {result} ({:.1} s)", end.seconds),
             Err(why) => format!("{name} failed: {why}"),

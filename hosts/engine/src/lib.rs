@@ -8,8 +8,9 @@
 //! * [`CheckedStudy`] does the runs of a study, and makes its tables.
 //! * [`node`] is the clients' side, for clients in other processes.
 //!
-//! Functions here print nothing. What a user should know goes to the listeners of the run, as [`fl_core::RunEvent::Warning`], or to
-//! the crate `log`. An error that is [`NotRun`] says that nothing was run.
+//! Functions here print nothing. What a user should know goes to the listeners of the run, as
+//! [`fl_core::RunEvent::Warning`], or to the crate `log`. An error that is [`NotRun`] says that
+//! nothing was run.
 
 mod cached_runs;
 mod client_process;
@@ -55,7 +56,7 @@ pub use prepare::{
 };
 pub use request::{RunRequest, Source, run};
 pub use run_folder::{RUN_PAGE, tidy};
-pub use run_scheduler::{Job, OnRun, RunCount, RunEnd, RunEvent};
+pub use run_scheduler::{Job, JobEnd, JobEvent, OnJob, RunCount};
 pub use signals::Signals;
 pub use sinks::{OpenSinks, TakeEvent, on_sinks, step_json};
 pub use spending::{accountant, check_ledger, forecast, ledger_fault};

@@ -31,7 +31,7 @@ pub struct Job {
 }
 
 /// What happens to one of many runs.
-pub enum RunEvent<'a> {
+pub enum JobEvent<'a> {
     /// A worker takes the run.
     Taken,
     /// The worker waits for another process that does the run.
@@ -43,11 +43,11 @@ pub enum RunEvent<'a> {
     /// The worker leaves the run, which has ended or is put off.
     Left,
     /// The run has ended.
-    Ended(RunEnd<'a>),
+    Ended(JobEnd<'a>),
 }
 
 /// How a run ended.
-pub struct RunEnd<'a> {
+pub struct JobEnd<'a> {
     /// A line about its result, or why it failed.
     pub result: Result<&'a str, &'a str>,
     /// Its duration in seconds.
@@ -61,7 +61,7 @@ pub struct RunEnd<'a> {
 }
 
 /// Receives the events of many runs, from several threads.
-pub type OnRun<'a> = dyn Fn(&Job, RunEvent<'_>) + Sync + 'a;
+pub type OnJob<'a> = dyn Fn(&Job, JobEvent<'_>) + Sync + 'a;
 
 /// How many runs are done.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,7 @@ pub(crate) struct SchedulerOptions<'a> {
     pub command: &'a [String],
     /// Once this is set, runs stop after their step and none is begun.
     pub stop: Arc<AtomicBool>,
-    pub on_run: &'a OnRun<'a>,
+    pub on_run: &'a OnJob<'a>,
 }
 
 /// What the workers share.
@@ -171,9 +171,9 @@ impl Pool<'_> {
             };
             let job = &self.jobs[at];
             let began = Instant::now();
-            self.tell(job, RunEvent::Taken);
+            self.tell(job, JobEvent::Taken);
             let ended = catch_unwind(AssertUnwindSafe(|| self.run(job, threads, fresh)));
-            self.tell(job, RunEvent::Left);
+            self.tell(job, JobEvent::Left);
             let ended = ended.unwrap_or_else(|panic| {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or(panic.downcast_ref::<&str>().copied());
@@ -190,7 +190,7 @@ impl Pool<'_> {
         }
     }
 
-    fn tell(&self, job: &Job, event: RunEvent<'_>) {
+    fn tell(&self, job: &Job, event: JobEvent<'_>) {
         (self.options.on_run)(job, event);
     }
 
@@ -210,13 +210,13 @@ impl Pool<'_> {
             if self.options.stop.load(Ordering::Relaxed) {
                 return Ok(Some("not begun".into()));
             }
-            self.tell(job, RunEvent::Elsewhere);
+            self.tell(job, JobEvent::Elsewhere);
             std::thread::sleep(Duration::from_millis(100));
         }
         if job.folder.join("outcome.json").exists() {
             return Ok(Some("done by another process".into()));
         }
-        self.tell(job, RunEvent::Begun);
+        self.tell(job, JobEvent::Begun);
         let folder = match StoppedRun::open(&job.folder, false) {
             Ok(paused) => Folder::Stopped(Box::new(paused)),
             // one that is in use, or done by now, is left alone
@@ -234,7 +234,7 @@ impl Pool<'_> {
             listeners: vec![Box::new(
                 |event: &fl_core::RunEvent<'_>, run: &RunRecord| {
                     if let Some(step) = run.progress(event) {
-                        self.tell(job, RunEvent::Step(step));
+                        self.tell(job, JobEvent::Step(step));
                     }
                 },
             )],
@@ -270,14 +270,14 @@ impl Pool<'_> {
         }
         let (done, left) = (state.done, self.left(&state));
         drop(state);
-        let end = RunEnd {
+        let end = JobEnd {
             result: ended.as_deref().map_err(String::as_str),
             seconds,
             done,
             of: self.jobs.len(),
             left,
         };
-        self.tell(job, RunEvent::Ended(end));
+        self.tell(job, JobEvent::Ended(end));
     }
 
     /// How long it will take, once a few are done.

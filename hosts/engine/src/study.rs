@@ -2,7 +2,7 @@
 
 use crate::cached_runs::CachedRuns;
 use crate::recorded_runs::{RecordedRuns, RunKey};
-use crate::run_scheduler::{Job, OnRun, RunCount, RunEvent, SchedulerOptions, run_all};
+use crate::run_scheduler::{Job, JobEvent, OnJob, RunCount, SchedulerOptions, run_all};
 use crate::spending::{accountant, own_parts};
 use crate::{NotRun, prepare, tidy};
 use anyhow::Context;
@@ -250,7 +250,7 @@ impl<'a> CheckedStudy<'a> {
         repeats: Repeats,
         threads: usize,
         stop: Arc<AtomicBool>,
-        on_run: &OnRun<'_>,
+        on_run: &OnJob<'_>,
     ) -> anyhow::Result<Repeated> {
         let Repeats { jobs, folders, .. } = repeats;
         let failed = run_all(&jobs, &[], self.options(threads, stop.clone(), on_run));
@@ -369,7 +369,7 @@ impl<'a> CheckedStudy<'a> {
         &'o self,
         threads: usize,
         stop: Arc<AtomicBool>,
-        on_run: &'o OnRun<'o>,
+        on_run: &'o OnJob<'o>,
     ) -> SchedulerOptions<'o> {
         SchedulerOptions {
             threads,
@@ -389,7 +389,7 @@ impl<'a> CheckedStudy<'a> {
         threads: usize,
         stop: Arc<AtomicBool>,
         record: bool,
-        on_run: &OnRun<'_>,
+        on_run: &OnJob<'_>,
     ) -> RunCount {
         if jobs.is_empty() {
             return RunCount { done: 0, of: 0 };
@@ -405,8 +405,8 @@ impl<'a> CheckedStudy<'a> {
         let fresh = CachedRuns::new(&self.request.data_dir, &self.request.command);
         let cached = std::mem::replace(&mut self.cached, fresh);
         let recorder = Mutex::new((file, cached));
-        let on_end = |job: &Job, event: RunEvent<'_>| {
-            let ended = matches!(&event, RunEvent::Ended(end) if end.result.is_ok());
+        let on_end = |job: &Job, event: JobEvent<'_>| {
+            let ended = matches!(&event, JobEvent::Ended(end) if end.result.is_ok());
             if ended && recording && job.folder.join("outcome.json").exists() {
                 let mut recorder = recorder.lock().unwrap_or_else(PoisonError::into_inner);
                 // what fails here fails again in `record_results`, which says why
