@@ -65,3 +65,12 @@ pub enum Problem {
     #[error("{0}")]
     Lacks(String),
 }
+
+/// Names the first of these, at most `most`, and counts the others: `a, b and 3 more`.
+pub fn first_names(all: &[String], most: usize) -> String {
+    let first = all[..all.len().min(most)].join(", ");
+    match all.len().saturating_sub(most) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}

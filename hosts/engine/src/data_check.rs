@@ -6,7 +6,7 @@ use crate::prepare::{self, protocol_context};
 use anyhow::Context;
 use fl_core::{
     BuildContext, Examples, ExchangeSpec, InitialModel, Parts, Protocol, Role, Stream, Task,
-    TaskKind, Trainer,
+    TaskKind, Trainer, first_names,
 };
 use fl_data::column_match::{CLASS, LABEL, SKIPPED, told_apart};
 use fl_data::{Assembled, DataSpec, Split};
@@ -195,14 +195,8 @@ fn sorted(names: &[String]) -> Vec<&String> {
     names
 }
 
-/// Lists names, the first of many.
 fn listed(names: &[String]) -> String {
-    let (first, rest) = names.split_at(names.len().min(LISTED));
-    let more = match rest.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("{}{more}", first.join(", "))
+    first_names(names, LISTED)
 }
 
 fn same_scale(a: &Option<(Vec<f32>, Vec<f32>)>, b: &Option<(Vec<f32>, Vec<f32>)>) -> bool {

@@ -112,7 +112,9 @@ impl Host for Sim<'_> {
         {
             return Err(Problem::Stopped { after }.into());
         }
-        self.record.step_ended = self.record.seconds();
+        if let RunEvent::StepEnds { .. } = event {
+            self.record.step_ended = self.record.seconds();
+        }
         self.tell(event)?;
         let RunEvent::StepEnds { number, of } = event else {
             return Ok(false);

@@ -20,7 +20,7 @@ use anyhow::bail;
 use fl_core::privacy::{NoiseSource, Observer, Protections, epsilons};
 use fl_core::{
     ClientId, Examples, Parts, PrivacyEvent, Problem, Protocol, Result, RunEvent, RunOptions,
-    RunReleases, RunState, StepCost, StopWhen, TaskKind, Totals,
+    RunReleases, RunState, StepCost, StopWhen, TaskKind, Totals, first_names,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -481,7 +481,7 @@ fn idle(clients: &[Examples]) -> Option<String> {
         .enumerate()
         .filter(|(_, data)| data.is_empty());
     let idle: Vec<String> = idle.map(|(id, _)| id.to_string()).collect();
-    let named = told(&idle);
+    let named = first_names(&idle, TOLD);
     (!idle.is_empty()).then(|| format!("clients without examples take no part: {named}"))
 }
 
@@ -498,17 +498,7 @@ fn one_class(owners: &[(ClientId, Examples)], kind: TaskKind) -> Option<String> 
             "{} of {} clients hold examples of one class only: {}",
             ids.len(),
             owners.len(),
-            told(&ids)
+            first_names(&ids, TOLD)
         )
     })
-}
-
-/// Names the first of these clients, and counts the others.
-fn told(ids: &[String]) -> String {
-    let (told, rest) = ids.split_at(ids.len().min(TOLD));
-    let more = match rest.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("{}{more}", told.join(", "))
 }

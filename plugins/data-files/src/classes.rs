@@ -2,8 +2,8 @@
 
 use crate::settings::Files;
 use anyhow::{Result, bail, ensure};
-use fl_core::Labels;
 use fl_core::settings::show;
+use fl_core::{Labels, first_names};
 use ndarray::Array2;
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -173,7 +173,7 @@ impl Classes {
             })
             .collect();
         all.sort();
-        (!all.is_empty()).then(|| some(&all, 5))
+        (!all.is_empty()).then(|| first_names(&all, 5))
     }
 
     /// Names in order (numbers by size, others by letters), and what the numbers of rows stand for.
@@ -236,7 +236,7 @@ pub(crate) fn found(
     }
     let mut text = format!(
         "fl found the {classes} classes in the clients' {all} rows: {}",
-        some(
+        first_names(
             &names.iter().map(|name| short(name)).collect::<Vec<_>>(),
             10
         )
@@ -251,7 +251,7 @@ pub(crate) fn found(
     let rare = names.iter().zip(rows).filter(|(_, rows)| **rows == 1);
     let rare: Vec<String> = rare.map(|(name, _)| format!("`{}`", short(name))).collect();
     if !rare.is_empty() && all >= 10 * classes {
-        text += &format!("; of one row only: {}", some(&rare, 3));
+        text += &format!("; of one row only: {}", first_names(&rare, 3));
     }
     let mut small: BTreeMap<String, &str> = BTreeMap::new();
     let alike: Vec<String> = names
@@ -263,18 +263,12 @@ pub(crate) fn found(
         })
         .collect();
     if !alike.is_empty() {
-        text += &format!("; only capital letters tell {} apart", some(&alike, 3));
+        text += &format!(
+            "; only capital letters tell {} apart",
+            first_names(&alike, 3)
+        );
     }
     Ok(text + "; if they are private, list them in `classes`")
-}
-
-/// The first of them, and the number of the others.
-pub(crate) fn some(all: &[String], most: usize) -> String {
-    let first = all[..all.len().min(most)].join(", ");
-    match all.len().saturating_sub(most) {
-        0 => first,
-        more => format!("{first} and {more} more"),
-    }
 }
 
 /// What two spellings of one class have in common: the number (`1`, `1.0`, `01`, `1e0`), the truth

@@ -1,6 +1,6 @@
 //! From a table of text to rows of numbers.
 
-use crate::classes::{Classes, key, short, some};
+use crate::classes::{Classes, key, short};
 use crate::column_kinds::{Column, Number, Text};
 use crate::literal::Literal;
 use crate::rows::Part;
@@ -8,7 +8,7 @@ use crate::seen_column::{SeenColumn, number};
 use crate::settings::Files;
 use crate::table::{Table, WrongRows};
 use anyhow::{Result, bail, ensure};
-use fl_core::Inputs;
+use fl_core::{Inputs, first_names};
 use fl_data::column_match::{CLASS, LABEL, SKIPPED};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -157,7 +157,7 @@ impl<'a> Plan<'a> {
         let kinds = inferred.iter().zip(["numbers", "categories"]);
         let kinds = kinds.filter(|(names, _)| !names.is_empty());
         let kinds: Vec<String> = kinds
-            .map(|(names, kind)| format!("{} ({kind})", some(names, 50)))
+            .map(|(names, kind)| format!("{} ({kind})", first_names(names, 50)))
             .collect();
         if !kinds.is_empty() {
             let doubts: String = doubts.iter().map(|doubt| format!("; {doubt}")).collect();
@@ -389,11 +389,11 @@ impl<'a> Plan<'a> {
         let of = |(column, (count, cells)): (&usize, &(usize, BTreeSet<String>))| {
             let cells: Vec<String> = cells.iter().map(|cell| format!("`{cell}`")).collect();
             let name = &self.first.names[*column];
-            format!("`{name}` in {count} of {rows} ({})", some(&cells, 3))
+            format!("`{name}` in {count} of {rows} ({})", first_names(&cells, 3))
         };
         let all: Vec<String> = self.unseen.iter().map(of).collect();
         (!all.is_empty()).then(|| {
-            let all = some(&all, 10);
+            let all = first_names(&all, 10);
             format!(
                 "test rows have categories that no row of a client has, and no value stands for them: {all}"
             )

@@ -1,10 +1,11 @@
 //! How a column looks whose kind the spec does not state.
 
-use crate::classes::{short, some};
+use crate::classes::short;
 use crate::column_kinds::Column;
 use crate::encode::MAX_CATEGORIES;
 use crate::table::Table;
 use anyhow::{Result, bail, ensure};
+use fl_core::first_names;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What stands in the fields of a column of all training files.
@@ -161,7 +162,7 @@ impl<'t> SeenColumn<'t> {
         let shown = most
             .iter()
             .map(|(cell, n)| format!("`{}` ({n})", short(cell)));
-        some(&shown.collect::<Vec<_>>(), 3)
+        first_names(&shown.collect::<Vec<_>>(), 3)
     }
 }
 

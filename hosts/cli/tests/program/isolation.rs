@@ -143,7 +143,7 @@ fn a_verifier_isolates_whatever_the_folder_says() {
     let spec = fs::read_to_string(folder.join("spec.yaml")).unwrap();
     assert!(spec.contains("isolate: false"), "{spec}");
     out(dir, &["verify", "r"]);
-    // the folder of somebody whose library writes a file where it can
+    // another user's folder, whose library writes a file where it can
     let records = receipts(&folder);
     for isolate in ["isolate: false", "isolate: {sandbox: false}"] {
         let spec = spec.replace("mode: as-it-is", "mode: writes");

@@ -334,7 +334,7 @@ fn a_key_has_signed_what_its_checked_signatures_cover_and_nothing_else() {
         8,
         "a session and three steps, each with its signature"
     );
-    // a line that names somebody's key, and no signature at all
+    // a line that names another user's key, and no signature
     forge(&folder, &own[..1]);
     for pinned in [&[][..], &["--key", &public]] {
         let (code, said) = checked(dir, &[&["r"], pinned].concat());
