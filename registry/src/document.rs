@@ -9,7 +9,7 @@ use crate::spanned_value::{Body, Node, key};
 use crate::yaml::{self, Wrong};
 use fl_core::settings::{self, Reader, Setting, Step, Value, show, show_path};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where the values of a document stand.
 pub struct Places {
@@ -275,6 +275,10 @@ impl Document {
                 }),
                 sha256: p.sha256,
                 isolate: p.isolate.map(|isolation| isolation.read_from(folder)),
+                folder: match folder.as_os_str().is_empty() {
+                    true => PathBuf::from("."),
+                    false => folder.into(),
+                },
                 platform: None,
                 interface: None,
                 isolated: None,

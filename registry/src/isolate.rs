@@ -5,7 +5,7 @@
 //! in the program, and serves the library's parts until the program closes the socket.
 
 use crate::library::Library;
-use crate::sections::Isolate;
+use crate::sections::{Isolate, Isolation};
 use crate::spec::Spec;
 use fl_core::Executor;
 use fl_core::abi::{IsolatedLibrary, Process, Refused};
@@ -33,9 +33,11 @@ pub(crate) fn can() -> bool {
     cfg!(target_os = "linux") && PROGRAM.get().is_some()
 }
 
-/// What a user should know of libraries in processes of their own: what this system cannot refuse
-/// to them, and what the sandbox refuses although a setting asks for it.
+/// What a user should know of libraries and their sandboxes: what a spec opens and the command line
+/// closes, what stays open, what this system cannot refuse, and what a sandbox refuses although a
+/// setting asks for it.
 pub fn isolation_notes<D>(spec: &Spec<D>) -> Vec<String> {
+    let opened = spec.libraries.iter().filter_map(opened);
     let isolated = |library: &Library| {
         let isolate = library.isolated.clone().filter(|isolate| isolate.sandbox);
         isolate.map(|isolate| (library.path.clone(), isolate))
@@ -60,7 +62,32 @@ pub fn isolation_notes<D>(spec: &Spec<D>) -> Vec<String> {
         let refused = refused.unwrap_or_default().into_iter();
         refused.map(move |what| format!("{who}: {what}"))
     });
-    gap.into_iter().chain(refused).collect()
+    opened.chain(gap).chain(refused).collect()
+}
+
+/// What the spec lets a library do beyond a sandbox that reads the spec's folder, and whether it may.
+fn opened(library: &Library) -> Option<String> {
+    let (asked, outside) = match library
+        .isolate
+        .as_ref()
+        .filter(|_| library.module.is_none())?
+    {
+        Isolation::Off => (None, Vec::new()),
+        Isolation::On(asked) => (Some(asked), asked.outside(&library.folder)),
+    };
+    let what = match asked {
+        None => "`isolate: false`: it may do all that you may do".into(),
+        Some(asked) if !asked.sandbox => "`sandbox: false`: it may do all that you may do".into(),
+        Some(_) if outside.is_empty() => return None,
+        Some(_) => format!(
+            "`reads` outside of the spec's folder: {}",
+            outside.join(", ")
+        ),
+    };
+    let held = library.isolated.as_ref() != asked;
+    let ends = if held { "overrides" } else { "refuses" };
+    let name = library.path.display();
+    Some(format!("plugin {name} has {what}; --isolate {ends} that"))
 }
 
 /// What settings ask for and the sandbox refuses.
@@ -154,13 +181,16 @@ mod linux {
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     use rustix::process::{
-        Resource, Rlimit, Signal, getpgrp, getpid, getrlimit, kill_current_process_group, setrlimit,
+        Resource, Rlimit, Signal, getpgrp, getpid, getrlimit, kill_current_process_group,
+        set_parent_process_death_signal, setrlimit,
     };
     use std::os::fd::{AsFd, AsRawFd, OwnedFd};
     use std::os::unix::net::UnixStream;
-    use std::os::unix::process::CommandExt;
+    use std::os::unix::process::{CommandExt, parent_id};
     use std::path::PathBuf;
-    use std::process::{Command, Stdio};
+    use std::process::{Child, Command, Stdio};
+    use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
+    use std::sync::{Mutex, PoisonError};
 
     pub(crate) use crate::sandbox::gap;
 
@@ -180,9 +210,9 @@ mod linux {
         fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::SEAL)?;
         // what a library prints is not the program's result
         let errors = std::io::stderr().as_fd().try_clone_to_owned()?;
-        let memory_gib = isolate
+        let memory_bytes = isolate
             .memory_gib
-            .map(|gib| (gib * (1u64 << 30) as f64) as u64);
+            .map_or_else(machine, |gib| (gib * (1u64 << 30) as f64) as u64);
         let mut command = Command::new(program);
         command
             .args(words)
@@ -190,7 +220,7 @@ mod linux {
             .arg(std::process::id().to_string())
             .arg(file.as_raw_fd().to_string())
             .arg(memory.as_raw_fd().to_string())
-            .arg(memory_gib.unwrap_or_else(machine).to_string())
+            .arg(memory_bytes.to_string())
             .arg(isolate.cpu_seconds.unwrap_or(0).to_string())
             .arg(u8::from(isolate.sandbox).to_string())
             .arg(path)
@@ -199,11 +229,63 @@ mod linux {
             .stdout(Stdio::from(errors))
             // a key pressed in the terminal is for the program, which still needs it
             .process_group(0);
+        if isolate.sandbox {
+            let kept = KEPT
+                .iter()
+                .filter_map(|name| Some((name, std::env::var_os(name)?)));
+            let kept: Vec<_> = kept.collect();
+            command.env_clear().envs(kept);
+        }
         Ok(Process {
-            child: command.spawn()?,
+            child: spawn(command)?,
             socket: ours,
             memory,
+            memory_bytes,
         })
+    }
+
+    /// What a library in a sandbox sees of the environment: where libraries are, how many threads
+    /// numeric libraries begin, language and time zone. The rest may hold keys.
+    const KEPT: [&str; 9] = [
+        "LANG",
+        "LC_ALL",
+        "LD_LIBRARY_PATH",
+        "MKL_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "RAYON_NUM_THREADS",
+        "RUST_BACKTRACE",
+        "TZ",
+    ];
+
+    /// A process to begin, and where to say what came of it.
+    type Order = (Command, SyncSender<std::io::Result<Child>>);
+
+    /// Begins a process in a thread that lasts as long as the program: the system ends the process
+    /// when this thread has ended, see [`serve`].
+    fn spawn(command: Command) -> Result<Child> {
+        static ORDERS: Mutex<Option<(u32, Sender<Order>)>> = Mutex::new(None);
+        let (answer, begun) = sync_channel(1);
+        let mut orders = ORDERS.lock().unwrap_or_else(PoisonError::into_inner);
+        // a fork of the program does not have the thread
+        if orders
+            .as_ref()
+            .is_none_or(|(of, _)| *of != std::process::id())
+        {
+            let (to, taken) = channel::<Order>();
+            let begin = move || {
+                for (mut command, answer) in taken {
+                    let _ = answer.send(command.spawn());
+                }
+            };
+            let thread = std::thread::Builder::new().name("processes".into());
+            thread.spawn(begin).context("starting a thread")?;
+            *orders = Some((std::process::id(), to));
+        }
+        let (_, to) = orders.as_ref().context("there is a thread")?;
+        to.send((command, answer)).context("the thread has ended")?;
+        drop(orders);
+        Ok(begun.recv()??)
     }
 
     /// The bytes of memory that this machine has.
@@ -219,8 +301,8 @@ mod linux {
     /// The most files that a process may have open.
     const FILES: u64 = 256;
 
-    /// Ends this process, and all that its library has begun in its group, when the program is
-    /// gone: a library that never returns does not outlive it. Comes back when that is certain.
+    /// Ends this process, and all that its library has begun in its group, when the program needs it
+    /// no more: a library that never returns does not outlive that. Comes back when that is certain.
     fn watch(socket: UnixStream) -> Result<()> {
         let (ready, begun) = std::sync::mpsc::channel();
         let watch = move || {
@@ -257,6 +339,11 @@ mod linux {
         let number = |text: &OsString| text.to_str().and_then(|t| t.parse::<u64>().ok());
         let number = |text| number(text).context("its arguments are numbers");
         let process = number(process)?;
+        // whatever the library does, it ends with the program
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        if u64::from(parent_id()) != process {
+            bail!("the program that began this process has ended");
+        }
         let of_program = |fd: u64| format!("/proc/{process}/fd/{fd}");
         let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;

@@ -18,6 +18,8 @@ pub struct Library {
     pub sha256: Option<String>,
     /// Is it to have processes of its own? `None`: as the command line says.
     pub isolate: Option<Isolation>,
+    /// The folder of the spec that names it.
+    pub folder: PathBuf,
     /// Once it is loaded: the platform that its hash is for, such as `linux-x86_64`. `None`: not
     /// all that is run was hashed.
     pub platform: Option<String>,
@@ -52,6 +54,7 @@ impl Library {
             package: None,
             sha256: None,
             isolate: None,
+            folder: PathBuf::new(),
             platform: None,
             interface: None,
             isolated: None,

@@ -67,10 +67,13 @@ impl Library {
         python_module::load(self, name, package, isolated)
     }
 
-    /// The limits of its processes; `None` loads it into this one. Who runs the program can ask for
-    /// more than the spec, and a spec for less than the default.
+    /// The limits of its processes; `None` loads it into this one. A spec can ask for less than the
+    /// default; who runs the program can ask for more, and a spec does not change that.
     pub(crate) fn isolation(&self, asked: Option<&Isolation>, can: bool) -> Option<Isolate> {
         match (&self.isolate, asked) {
+            (Some(Isolation::On(isolate)), Some(Isolation::On(_))) => {
+                Some(isolate.held_to(&self.folder))
+            }
             (Some(Isolation::On(isolate)), _) | (_, Some(Isolation::On(isolate))) => {
                 Some(isolate.clone())
             }

@@ -268,6 +268,35 @@ fl_core::settings! {
     }
 }
 
+impl Isolate {
+    /// What it may read that is not below `folder`.
+    pub(crate) fn outside(&self, folder: &Path) -> Vec<&str> {
+        let folder = folder.canonicalize();
+        let below = |read: &str| {
+            folder
+                .as_ref()
+                .is_ok_and(|f| Path::new(read).starts_with(f))
+        };
+        let outside = |read: &&String| !below(read);
+        let outside = self.reads.iter().filter(outside);
+        outside.map(String::as_str).collect()
+    }
+
+    /// The same in a sandbox that reads what is below `folder` alone.
+    pub(crate) fn held_to(&self, folder: &Path) -> Self {
+        let outside = self.outside(folder);
+        let inside = self
+            .reads
+            .iter()
+            .filter(|read| !outside.contains(&read.as_str()));
+        Self {
+            sandbox: true,
+            reads: inside.cloned().collect(),
+            ..self.clone()
+        }
+    }
+}
+
 fn one(plugin: &Plugin) -> Result<(), String> {
     match (&plugin.package, &plugin.version) {
         (Some(_), _) if plugin.path.is_some() || plugin.module.is_some() => {

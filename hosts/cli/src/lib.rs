@@ -77,8 +77,9 @@ struct Cli {
     /// Load a library with more parts. May be given several times.
     #[arg(long = "plugin", value_name = "LIB", global = true)]
     plugins: Vec<PathBuf>,
-    /// Run every loaded library in processes of its own, whatever its spec says, or with `=false`
-    /// none that its spec does not isolate. Results do not depend on it.
+    /// Run every loaded library in processes of its own and in a sandbox that reads the spec's
+    /// folder alone, whatever the spec says. With `=false`: no library that its spec does not
+    /// isolate. Results do not depend on it.
     #[arg(
         long,
         global = true,

@@ -8,6 +8,12 @@ fn a_library_is_isolated_unless_the_user_says_otherwise() {
         call_seconds: 5.0,
         ..defaults()
     };
+    let opened = Isolate {
+        sandbox: false,
+        reads: vec!["/etc".into()],
+        ..limits.clone()
+    };
+    let open = Isolation::On(opened.clone());
     let (on, own) = (Isolation::On(defaults()), Isolation::On(limits.clone()));
     let off = &Isolation::Off;
     for (spec, asked, due) in [
@@ -18,7 +24,10 @@ fn a_library_is_isolated_unless_the_user_says_otherwise() {
         (Some(off), Some(&on), Some(defaults())),
         (Some(&own), None, Some(limits.clone())),
         (Some(&own), Some(off), Some(limits.clone())),
-        (Some(&own), Some(&on), Some(limits)),
+        (Some(&own), Some(&on), Some(limits.clone())),
+        // the flag is stronger than what the spec opens
+        (Some(&open), Some(off), Some(opened)),
+        (Some(&open), Some(&on), Some(limits)),
     ] {
         let library = Library {
             isolate: spec.cloned(),

@@ -2,8 +2,8 @@
 
 use super::shared_memory::{AnswerRooms, Mailbox, SharedMemory};
 use super::{
-    CallRequest, Incoming, Operation, OwnedMessage, ProcessMessage, Reply, copied, frame, shared,
-    shared_tensors, with_owned,
+    CallRequest, Incoming, LONGEST, Operation, OwnedMessage, ProcessMessage, Reply, copied, frame,
+    shared, shared_tensors, with_owned,
 };
 use crate::abi::ask::ErrorText;
 use crate::abi::host::{
@@ -81,7 +81,7 @@ pub unsafe fn serve(
         let interface = unsafe { (&raw const (*table).version).read() };
         Ok((functions, interface))
     });
-    let mut from = Incoming::new(program, Mailbox::Requests);
+    let mut from = Incoming::new(program, Mailbox::Requests, LONGEST);
     // the program wakes this process when there is memory
     match from.receive::<CallRequest>() {
         Ok(_) => {}

@@ -36,11 +36,21 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteArray;
 use shared_memory::{Listener, Mail, Mailbox, SharedMemory, dtype};
-use std::io::{BufReader, Error, ErrorKind, Read};
+use std::io::{BufReader, Error, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
-/// The longest message; tensors are not in it.
+/// The most bytes of a message; tensors are not in it.
 const LONGEST: usize = 64 << 20;
+/// A message takes at most this many times its bytes once it is read: an entry of a tensor is
+/// written in four bytes and held in ninety, in a list that is copied as it grows.
+const UNPACKED: u64 = 64;
+
+/// The most bytes of a message from a process that may have so much memory: the program takes no
+/// more to read it.
+fn longest_message(memory: u64) -> usize {
+    usize::try_from(memory / UNPACKED).map_or(LONGEST, |bytes| bytes.min(LONGEST))
+}
 
 /// A question to a process.
 #[derive(Serialize, Deserialize)]
@@ -265,20 +275,66 @@ fn frame(message: &impl Serialize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// A socket that is waited for until the call's time is over, however many bytes come at a time.
+struct TimedSocket {
+    socket: UnixStream,
+    /// `None`: there is no limit.
+    until: Option<Instant>,
+}
+
+impl TimedSocket {
+    fn left(&self) -> Result<Option<Duration>, Error> {
+        let left = self
+            .until
+            .map(|t| t.saturating_duration_since(Instant::now()));
+        match left {
+            Some(Duration::ZERO) => Err(ErrorKind::TimedOut.into()),
+            left => Ok(left),
+        }
+    }
+}
+
+impl Read for TimedSocket {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Error> {
+        // a library in its sandbox may not change its socket
+        if let Some(left) = self.left()? {
+            self.socket.set_read_timeout(Some(left))?;
+        }
+        self.socket.read(bytes)
+    }
+}
+
+impl Write for TimedSocket {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        if let Some(left) = self.left()? {
+            self.socket.set_write_timeout(Some(left))?;
+        }
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.socket.flush()
+    }
+}
+
 /// What comes from the other side.
 struct Incoming {
-    socket: BufReader<UnixStream>,
+    socket: BufReader<TimedSocket>,
     listener: Listener,
     /// How many lines of its log have come.
     lines: u32,
+    /// The most bytes of a message.
+    longest: usize,
 }
 
 impl Incoming {
-    fn new(socket: UnixStream, mailbox: Mailbox) -> Self {
+    fn new(socket: UnixStream, mailbox: Mailbox, longest: usize) -> Self {
+        let until = None;
         Self {
-            socket: BufReader::new(socket),
+            socket: BufReader::new(TimedSocket { socket, until }),
             listener: Listener::new(mailbox),
             lines: 0,
+            longest,
         }
     }
 
@@ -322,7 +378,11 @@ impl Incoming {
         if length == 0 {
             return Ok(None);
         }
-        ensure!(length <= LONGEST, "a message of {length} bytes is too long");
+        let longest = self.longest;
+        ensure!(
+            length <= longest,
+            "a message of {length} bytes is longer than the {longest} that its memory allows"
+        );
         let mut bytes = Vec::new();
         let mut from = (&mut self.socket).take(length as u64);
         from.read_to_end(&mut bytes)?;

@@ -22,6 +22,8 @@ pub struct Process {
     pub socket: UnixStream,
     /// What tensors are shared in: it must not become shorter.
     pub memory: File,
+    /// The memory that the process may have, in bytes.
+    pub memory_bytes: u64,
 }
 
 /// Begins a process.
@@ -35,7 +37,7 @@ const PROCESSES: usize = 16;
 /// stays.
 pub struct IsolatedLibrary {
     begin: Begin,
-    /// A call that takes longer ends its process.
+    /// A call that takes longer ends its process; what the program takes to answer does not count.
     longest: Duration,
     workers: [Mutex<Worker>; PROCESSES],
     /// Places of processes that have one part each.
@@ -162,7 +164,7 @@ impl IsolatedLibrary {
         if running.number == handle.number {
             let what = Operation::Drop { part: handle.part };
             let told = running.tell(what, CallInput::NOTHING);
-            let told = told.and_then(|()| running.hear(self.longest, host, &mut log_to(host)));
+            let told = told.and_then(|()| running.hear(host, &mut log_to(host)));
             if let Err(error) = told {
                 self.end(&mut worker, &error);
             }
@@ -245,7 +247,7 @@ impl IsolatedLibrary {
         }
         let running = worker.running.as_mut().context("it has a process")?;
         let reply = match running.tell(what, asked) {
-            Ok(()) => running.hear(self.longest, host, &mut log_to(host)),
+            Ok(()) => running.hear(host, &mut log_to(host)),
             Err(error) => Err(error),
         };
         match reply {
@@ -264,7 +266,7 @@ impl IsolatedLibrary {
             return "its process has ended".into();
         };
         let number = running.number;
-        let why = running.why(error, self.longest);
+        let why = running.why(error);
         worker.ended = Some((number, why.clone()));
         why
     }

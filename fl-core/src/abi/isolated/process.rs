@@ -3,7 +3,8 @@
 use super::shared_memory::{Mailbox, SharedMemory};
 use super::{
     CallInput, CallRequest, Incoming, Operation, OwnedMessage, Process, ProcessMessage, Reply,
-    SharedMessage, SharedTensor, WAKE, copied, frame, shared, shared_tensors, with_owned,
+    SharedMessage, SharedTensor, TimedSocket, WAKE, copied, frame, longest_message, shared,
+    shared_tensors, with_owned,
 };
 use crate::Result;
 use crate::abi::ask::ErrorText;
@@ -16,7 +17,6 @@ use anyhow::{anyhow, ensure};
 use serde_bytes::ByteArray;
 use std::cell::RefCell;
 use std::io::{ErrorKind, Write};
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,11 @@ pub(super) struct LibraryProcess {
     pub number: u64,
     pub child: OwnedProcess,
     from: Incoming,
-    to: UnixStream,
+    to: TimedSocket,
+    /// How long a call may take.
+    longest: Duration,
+    /// How much of it is left, while the program answers what the library has asked.
+    left: Duration,
     area: SharedMemory,
     /// The number of the last question.
     asked: u64,
@@ -59,24 +63,45 @@ pub(super) struct IsolatedPart {
 }
 
 impl LibraryProcess {
-    /// A process that has begun; whatever it is asked takes at most so long.
+    /// A process that has begun; each call of it takes at most so long.
     pub fn new(number: u64, process: Process, longest: Duration) -> Result<Self> {
         let child = OwnedProcess(process.child);
-        let mut to = process.socket;
-        to.set_read_timeout(Some(longest))?;
-        to.set_write_timeout(Some(longest))?;
+        let mut to = TimedSocket {
+            socket: process.socket,
+            until: Some(Instant::now() + longest),
+        };
         let area = SharedMemory::new(process.memory)?;
         // it waits until there are mailboxes
         to.write_all(&WAKE)?;
+        let from = to.socket.try_clone()?;
         Ok(Self {
             number,
             child,
-            from: Incoming::new(to.try_clone()?, Mailbox::Answers),
+            from: Incoming::new(
+                from,
+                Mailbox::Answers,
+                longest_message(process.memory_bytes),
+            ),
             to,
+            longest,
+            left: longest,
             area,
             asked: 0,
             program: process_mark(),
         })
+    }
+
+    /// The library has the floor for what is left of the call's time.
+    fn go_on(&mut self) {
+        let until = Some(Instant::now() + self.left);
+        self.to.until = until;
+        self.from.socket.get_mut().until = until;
+    }
+
+    /// The program has the floor: what it takes to answer is not the library's time.
+    fn pause(&mut self) -> Result<()> {
+        self.left = self.to.left()?.unwrap_or(self.longest);
+        Ok(())
     }
 
     /// Has this process begun it? A fork of the program has a copy of what its parent uses.
@@ -92,6 +117,8 @@ impl LibraryProcess {
 
     /// Sends a question.
     pub fn tell(&mut self, what: Operation, asked: CallInput<'_>) -> Result<()> {
+        self.left = self.longest;
+        self.go_on();
         let messages = shared(&mut self.area, asked.messages)?;
         self.asked += 1;
         let ask = CallRequest {
@@ -106,34 +133,18 @@ impl LibraryProcess {
         self.post(&ask)
     }
 
-    /// Waits for the answer; what is logged until then is passed on, and does not give the call
-    /// more time. A protocol may ask `host` in the middle; that begins the time anew.
-    pub fn hear(
-        &mut self,
-        longest: Duration,
-        host: &FlHost,
-        said: &mut dyn FnMut(u32, &str),
-    ) -> Result<Reply> {
+    /// Waits for the answer until the call's time is over; what is logged until then is passed on. A
+    /// protocol may ask `host` in the middle.
+    pub fn hear(&mut self, host: &FlHost, said: &mut dyn FnMut(u32, &str)) -> Result<Reply> {
         let number = self.asked;
         loop {
-            let (to, began, mut less) = (&self.to, Instant::now(), false);
-            let told = self.from.next(&self.area, |told| {
-                let left = longest.saturating_sub(began.elapsed());
-                if left.is_zero() {
-                    return Err(std::io::Error::from(ErrorKind::TimedOut).into());
+            let told = self.from.next(&self.area, |told| match told {
+                Some(ProcessMessage::LogEvent(level, line)) => {
+                    said(level, &line);
+                    Ok(None)
                 }
-                match told {
-                    Some(ProcessMessage::LogEvent(level, line)) => said(level, &line),
-                    Some(other) => return Ok(Some(other)),
-                    None => {}
-                }
-                less = true;
-                to.set_read_timeout(Some(left))?;
-                Ok(None)
+                other => Ok(other),
             })?;
-            if less {
-                to.set_read_timeout(Some(longest))?;
-            }
             match told {
                 ProcessMessage::Asked {
                     operation,
@@ -143,7 +154,8 @@ impl LibraryProcess {
                 } => {
                     self.area.see(room)?;
                     let messages = copied(&self.area, messages)?;
-                    self.reply_to(operation, &text, &messages, longest, host)?;
+                    self.pause()?;
+                    self.reply_to(operation, &text, &messages, host)?;
                 }
                 ProcessMessage::Answered(reply) => {
                     ensure!(reply.number == number, "it answered another question");
@@ -160,13 +172,11 @@ impl LibraryProcess {
         operation: u32,
         text: &str,
         messages: &[OwnedMessage],
-        longest: Duration,
         host: &FlHost,
     ) -> Result<()> {
         let answer = {
             let back = AskedBack {
                 process: RefCell::new(&mut *self),
-                longest,
                 host,
                 lost: RefCell::new(None),
             };
@@ -179,6 +189,7 @@ impl LibraryProcess {
                 None => answer,
             }
         };
+        self.go_on();
         let (text, tensors, failed) = match answer {
             Ok(answer) => (answer.text, answer.tensors, None),
             Err(error) => (None, Vec::new(), Some(ErrorText::of(&error))),
@@ -263,12 +274,12 @@ impl LibraryProcess {
     }
 
     /// Why a process does not answer; it has ended afterwards.
-    pub fn why(mut self, error: &anyhow::Error, longest: Duration) -> String {
+    pub fn why(mut self, error: &anyhow::Error) -> String {
         let kind = error.downcast_ref::<std::io::Error>().map(|e| e.kind());
         match kind {
             Some(ErrorKind::WouldBlock | ErrorKind::TimedOut) => format!(
                 "its process was ended: a call took longer than {} seconds",
-                longest.as_secs_f64()
+                self.longest.as_secs_f64()
             ),
             Some(ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
                 // its socket is closed, so it has ended or is about to
@@ -293,7 +304,6 @@ impl LibraryProcess {
 /// The way back to a protocol, in the middle of what it asks.
 struct AskedBack<'p> {
     process: RefCell<&'p mut LibraryProcess>,
-    longest: Duration,
     host: &'p FlHost,
     /// Why the process cannot be asked any more.
     lost: RefCell<Option<anyhow::Error>>,
@@ -304,9 +314,12 @@ impl Answers for AskedBack<'_> {
         let mut process = self.process.borrow_mut();
         let text = input.text()?.to_string();
         let told = || -> Result<Reply> {
+            process.go_on();
             let messages = shared(&mut process.area, input.messages())?;
             process.send(Operation::Back { operation, text }, messages)?;
-            process.hear(self.longest, self.host, &mut |_, _| {})
+            let answer = process.hear(self.host, &mut |_, _| {})?;
+            process.pause()?;
+            Ok(answer)
         };
         let answer = match told() {
             Ok(answer) => answer,

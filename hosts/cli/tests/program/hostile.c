@@ -16,6 +16,7 @@
 
 #ifdef REACHES
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -162,6 +163,29 @@ static void *thread(void *out) {
   return NULL;
 }
 
+extern char **environ;
+
+/* Begins a message of so many bytes on its socket to the program, and sends the first of them. */
+static void begin_message(uint32_t bytes, unsigned int sent) {
+  int to = -1;
+  for (int fd = 3; fd < 256; fd++) {
+    struct stat about;
+    if (fstat(fd, &about) == 0 && S_ISSOCK(about.st_mode)) to = fd;
+  }
+  if (write(to, &bytes, sizeof bytes) != sizeof bytes) abort();
+  for (; sent > 0; sent--) {
+    if (write(to, "", 1) != 1) abort();
+    usleep(20000);
+  }
+}
+
+static void holds_its_thread(int signal) {
+  (void)signal;
+  for (;;) pause();
+}
+
+static void never_ends(void) { for (;;) sched_yield(); }
+
 /* Reaches for something outside of the process: says what came of it, as an error. */
 static int32_t reach(const Part *part, const FlHost *host) {
   char text[200];
@@ -216,6 +240,26 @@ static int32_t reach(const Part *part, const FlHost *host) {
   if (is(part, "closes")) {
     for (int fd = 0; fd < 1000; fd++) close(fd);
     got = 0;
+  }
+  if (is(part, "sees-the-environment")) {
+    errno = ENOENT;
+    got = -1;
+    for (char **one = environ; *one != NULL; one++)
+      if (strncmp(*one, "SECRET_TOKEN=", 13) == 0) got = 0;
+  }
+  /* no read of the program takes as long as the call */
+  if (is(part, "drips")) begin_message(1000000, 1000000);
+  if (is(part, "announces-too-much")) begin_message(20 << 20, 1);
+  /* it takes the thread that would end it, and does not end when it is asked to */
+  if (is(part, "outlives")) {
+    struct sigaction holds = {.sa_handler = holds_its_thread};
+    sigset_t mine;
+    sigaction(SIGUSR1, &holds, NULL);
+    sigemptyset(&mine);
+    sigaddset(&mine, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &mine, NULL);
+    for (int i = 1; i < 8; i++) syscall(SYS_tgkill, getpid(), getpid() + i, SIGUSR1);
+    got = atexit(never_ends);
   }
   if (got == -2) return FL_UNKNOWN;
   sprintf(text, "%s: %s", part->mode, got < 0 ? strerror(errno) : "done");

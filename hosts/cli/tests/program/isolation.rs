@@ -7,6 +7,7 @@ use fl_sim::ReceiptRecord;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 /// A library whose parts end their process as their setting says, beside a spec.
 fn hostile(dir: &Path) -> bool {
@@ -361,6 +362,92 @@ fn a_library_reaches_nothing_outside_of_its_process() {
 }
 
 #[test]
+fn a_call_ends_in_its_time_and_a_library_with_the_program() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    if !hostile(dir) {
+        return;
+    }
+    // each byte comes in time, and the message does not
+    let error = reached(dir, "drips", ", isolate: {call-seconds: 1.0}");
+    let late = "its process was ended: a call took longer than 1 seconds";
+    assert!(error.contains(late), "{error}");
+    // a message of more bytes than its memory allows is not read
+    let limits = ", isolate: {memory-gib: 0.5}";
+    let error = reached(dir, "announces-too-much", limits);
+    let long = "a message of 20971520 bytes is longer than the 8388608 that its memory allows";
+    assert!(error.contains(long), "{error}");
+    // this comes back only if nobody holds the program's error output any more
+    let error = reached(dir, "outlives", "");
+    assert!(error.contains("outlives: done"), "{error}");
+}
+
+#[test]
+fn a_library_in_its_sandbox_sees_a_few_names_of_the_environment() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    if !hostile(dir) {
+        return;
+    }
+    let seen = |isolate: &str| {
+        reached(dir, "sees-the-environment", isolate); // writes the spec
+        let mut run = Command::new(env!("CARGO_BIN_EXE_fl"));
+        run.args(["run", "h.yaml", "--out", "seen"])
+            .current_dir(dir);
+        let run = run.env("SECRET_TOKEN", "hunter2").output().unwrap();
+        fs::remove_dir_all(dir.join("seen")).unwrap();
+        String::from_utf8_lossy(&run.stderr).into_owned()
+    };
+    let error = seen("");
+    assert!(error.contains("sees-the-environment: No such"), "{error}");
+    let error = seen(", isolate: {sandbox: false}");
+    assert!(error.contains("sees-the-environment: done"), "{error}");
+}
+
+#[test]
+fn the_flag_is_stronger_than_the_spec_and_says_what_it_overrides() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    if !hostile(dir) {
+        return;
+    }
+    let away = tempfile::tempdir().unwrap();
+    let outside = away.path().canonicalize().unwrap().display().to_string();
+    let reads = format!("{{reads: [may, {outside}]}}");
+    fs::create_dir(dir.join("may")).unwrap();
+    fs::write(dir.join("may/read"), "r").unwrap();
+    fs::write(dir.join("secret"), "s").unwrap();
+    let all = "it may do all that you may do";
+    for (isolate, what) in [
+        ("false", format!("`isolate: false`: {all}")),
+        ("{sandbox: false}", format!("`sandbox: false`: {all}")),
+        (
+            &*reads,
+            format!("`reads` outside of the spec's folder: {outside};"),
+        ),
+    ] {
+        let isolate = format!(", isolate: {isolate}");
+        // the spec stands beside the library, and `reached` gives its errors
+        let error = reached(dir, "reads", &isolate);
+        let opened = error.contains("reads: done");
+        assert_eq!(opened, !isolate.contains("may"), "{error}");
+        assert!(error.contains(&what), "{error}");
+        assert!(error.contains("; --isolate refuses that"), "{error}");
+        let strict = ["run", "h.yaml", "--isolate", "--out", "strict"];
+        let (_, error) = fails(dir, &strict);
+        assert!(error.contains("reads: Permission denied"), "{error}");
+        assert!(error.contains(&what), "{error}");
+        assert!(error.contains("; --isolate overrides that"), "{error}");
+        fs::remove_dir_all(dir.join("strict")).unwrap();
+    }
+    // what lies in the spec's folder may still be read
+    reached(dir, "reads-what-it-may", &format!(", isolate: {reads}"));
+    let strict = ["run", "h.yaml", "--isolate", "--out", "strict"];
+    let (_, error) = fails(dir, &strict);
+    assert!(error.contains("reads-what-it-may: done"), "{error}");
+}
+
+#[test]
 fn an_initialiser_is_in_the_sandbox_too() {
     let d = tempfile::tempdir().unwrap();
     let dir = d.path();
@@ -466,7 +553,8 @@ fn fl_check_says_which_settings_need_more_than_the_sandbox_gives() {
         ("h.so", "", ", mode: may"),
     ] {
         let text = noted(library, isolate, setting);
-        assert!(!text.contains("sandbox"), "{isolate} {setting}: {text}");
+        let refused = text.contains("the sandbox of its library");
+        assert!(!refused, "{isolate} {setting}: {text}");
     }
 }
 
