@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 from ._errors import SpecError
 
 #: `wire::VERSION`.
-VERSION = 4
+VERSION = 5
 #: `RequestKind` and `AnswerKind`, by their positions.
 HELLO, ANSWER, OVER = 0, 1, 4
 HERE, ANSWERED, FORGOTTEN = 0, 1, 4
@@ -84,11 +85,13 @@ class Request:
     needs_loss: bool = False
 
 
-def read(head: bytes) -> Request:
-    """The request with this head."""
+def read(head: bytes, body: bytes) -> Request:
+    """The request with this head and this message."""
     if (version := int.from_bytes(head[:4], "little")) != VERSION:
         raise Wrong(f"a request in wire format {version}, and plain clients are known in {VERSION}")
-    reader = _Reader(head[4:])
+    if zlib.crc32(body, zlib.crc32(head[8:])) != int.from_bytes(head[4:8], "little"):
+        raise Wrong("a request that was damaged on its way: its checksum does not match")
+    reader = _Reader(head[8:])
     id, life, spec = reader.take(16), reader.number(), reader.take(32)
     client, number = reader.number(), reader.number()
     [reader.number() for _ in ("had", "from", "kept")]
@@ -103,10 +106,11 @@ def read(head: bytes) -> Request:
     return request
 
 
-def _reply(request: Request, head: bytes, said: bytes) -> bytes:
+def _reply(request: Request, head: bytes, said: bytes, body: bytes = b"") -> bytes:
     node = hashlib.sha256(b"plain client %d" % request.client).digest()[:16]
     about = hashlib.sha256(head).digest()
-    return struct.pack("<I", VERSION) + request.run + _number(request.client) + _number(request.number) + about + node + said
+    reply = request.run + _number(request.client) + _number(request.number) + about + node + said
+    return struct.pack("<II", VERSION, zlib.crc32(body, zlib.crc32(reply))) + reply
 
 
 def here(request: Request, head: bytes) -> bytes:
@@ -118,8 +122,8 @@ def forgotten(request: Request, head: bytes) -> bytes:
     return _reply(request, head, bytes([FORGOTTEN]))
 
 
-def answer(request: Request, head: bytes, samples: int | None, loss: float | None) -> bytes:
-    """The head of the answer to a training."""
+def answer(request: Request, head: bytes, body: bytes, samples: int | None, loss: float | None) -> bytes:
+    """The head of the answer to a training, which this message follows."""
     if request.needs_samples and samples is None:
         raise Wrong("its reply has no `num-examples` in a MetricRecord, and the aggregator weighs clients by it")
     if request.needs_loss and loss is None:
@@ -130,7 +134,7 @@ def answer(request: Request, head: bytes, samples: int | None, loss: float | Non
     said += b"\1" + struct.pack("<f", loss) if request.needs_loss else b"\0"
     # what it spent, notes, measures; whether it has a lasting state
     said += b"\0" + (_number(1) + _text(NOTE) if request.number == 1 else b"\0") + b"\0\0"
-    return _reply(request, head, said)
+    return _reply(request, head, said, body)
 
 
 def parameters(body: bytes) -> dict[str, np.ndarray]:

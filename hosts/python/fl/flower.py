@@ -105,7 +105,7 @@ class _Courier:
 
     def send_plain(self, client: int, head: bytes, body: bytes) -> None:
         """A request as Flower's FedAvg would make it. Only a training is one; the rest is answered here."""
-        request = _plain.read(head)
+        request = _plain.read(head, body)
         match request.want:
             case _plain.HELLO:
                 self.done.append((client, (_plain.here(request, head), b""), ""))
@@ -285,7 +285,7 @@ def _plain_reply(request: _plain.Request, head: bytes, names: set[str], content:
         body = _plain.message(sent)
     except (ValueError, TypeError) as error:
         raise _plain.Wrong(f"its parameters are not arrays of numbers: {error}") from None
-    return _plain.answer(request, head, None if samples is None else int(samples), loss), body
+    return _plain.answer(request, head, body, None if samples is None else int(samples), loss), body
 
 
 def _overrides(config) -> list[str]:

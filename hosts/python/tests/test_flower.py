@@ -367,14 +367,18 @@ def test_requests_and_replies_are_those_of_a_node():
         def receive(self):
             client, head, body = self.sent.pop()
             reply = self.nodes[client].answer(head, body)
-            request = _plain.read(head)
+            request = _plain.read(head, body)
             if request.want == _plain.ANSWER:
                 assert request.label == _plain.TRAIN and request.client == client
                 assert _plain.message(_plain.parameters(body)) == body and _plain.message(_plain.parameters(reply[1])) == reply[1]
-                ours = _plain.answer(request, head, 200, None)
+                ours = _plain.answer(request, head, reply[1], 200, None)
+                assert ours[:4] == reply[0][:4]
                 # as far as the node's name, and after it with the number of examples
                 size = len(reply[0]) - 16 - len(reply[0].split(bytes(_plain.hashlib.sha256(head).digest()))[1]) + 16
-                assert ours[:size] == reply[0][:size]
+                # the checksum is of all that follows
+                assert ours[8:size] == reply[0][8:size]
+                with pytest.raises(_plain.Wrong, match="damaged on its way"):
+                    _plain.read(head, body[:-1] + bytes([body[-1] ^ 1]))
                 assert ours[size + 16 :].startswith(reply[0][size + 16 :][:4])
                 seen.append(request.number)
             return client, reply, ""

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The version of heads in this program. It comes first in every head, so that another version is
 /// recognised. `hosts/python/fl/_plain.py` reads and writes this version too.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The most bytes of a head: an envelope grows only with the classes and with the releases.
 pub const MAX_HEAD: usize = 16 << 20;
@@ -240,10 +240,18 @@ impl From<WireError> for Error {
 /// clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Packet {
-    /// [`VERSION`], and a [`RequestHead`] or a [`ReplyHead`].
+    /// [`VERSION`], a checksum, and a [`RequestHead`] or a [`ReplyHead`].
     pub head: Vec<u8>,
     /// The message in its wire form; empty if there is none.
     pub body: Arc<[u8]>,
+}
+
+/// The CRC-32 of a head and a message: it finds every flipped bit, and is no defence against others.
+fn checksum(head: &[u8], body: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(head);
+    sum.update(body);
+    sum.finalize()
 }
 
 impl Packet {
@@ -252,7 +260,9 @@ impl Packet {
     /// # Errors
     /// If the head cannot be serialised.
     pub fn new(head: &impl Serialize, body: Arc<[u8]>) -> Result<Self> {
-        let head = postcard::to_extend(head, VERSION.to_le_bytes().to_vec())?;
+        let head = postcard::to_stdvec(head)?;
+        let checksum = checksum(&head, &body).to_le_bytes();
+        let head = [&VERSION.to_le_bytes(), &checksum, &*head].concat();
         Ok(Self { head, body })
     }
 
@@ -264,7 +274,8 @@ impl Packet {
     /// Reads the head.
     ///
     /// # Errors
-    /// If it has another version, is truncated, or has trailing bytes.
+    /// If it has another version, is truncated, or has trailing bytes, or if a bit of the packet has
+    /// changed on its way.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
         ensure!(
             self.head.len() <= MAX_HEAD,
@@ -277,10 +288,15 @@ impl Packet {
             version == VERSION,
             "it uses wire format {version}, and this program {VERSION}; install the same version of fl on both sides"
         );
+        let (sum, head) = head.split_first_chunk().context("it has no checksum")?;
+        ensure!(
+            checksum(head, &self.body) == u32::from_le_bytes(*sum),
+            "it was damaged on its way: its checksum does not match"
+        );
         match postcard::take_from_bytes(head) {
             Ok((head, [])) => Ok(head),
             Ok((_, more)) => bail!("a head with {} bytes too many", more.len()),
-            Err(_) => bail!("a head that was cut short or damaged on its way"),
+            Err(_) => bail!("a head that is cut short, or of another version of fl"),
         }
     }
 }
@@ -315,6 +331,27 @@ mod tests {
     }
 
     #[test]
+    fn a_flipped_bit_anywhere_is_an_error() {
+        let body: Arc<[u8]> = vec![1, 2, 3].into();
+        let sent = Packet::new(&7u64, body).unwrap();
+        assert_eq!(sent.read::<u64>().unwrap(), 7);
+        let bits = 8 * (sent.head.len() + sent.body.len());
+        for bit in 0..bits {
+            let (mut head, mut body) = (sent.head.clone(), sent.body.to_vec());
+            let mut whole = head.iter_mut().chain(&mut body);
+            *whole.nth(bit / 8).unwrap() ^= 1 << (bit % 8);
+            let body = body.into();
+            let error = Packet { head, body }.read::<u64>().unwrap_err().to_string();
+            let why = if bit < 32 {
+                "wire format"
+            } else {
+                "damaged on its way"
+            };
+            assert!(error.contains(why), "{bit}: {error}");
+        }
+    }
+
+    #[test]
     fn heads_that_cannot_be_read_say_why() {
         let reply = ReplyHead {
             run: RunId {
@@ -343,8 +380,11 @@ mod tests {
         let mut other = packet.head.clone();
         other[0] = 9;
         assert!(said(other).contains("it uses wire format 9"));
-        let more = [&packet.head[..], &[0]].concat();
-        assert!(said(more).contains("1 bytes too many"));
+        // a sender that knows another head
+        let more = Packet::new(&(&reply, 0u8), Arc::new([])).unwrap();
+        assert!(said(more.head).contains("1 bytes too many"));
+        let less = Packet::new(&reply.run, Arc::new([])).unwrap();
+        assert!(said(less.head).contains("cut short"));
         assert!(said(vec![0; MAX_HEAD + 1]).contains("it may have"));
     }
 }

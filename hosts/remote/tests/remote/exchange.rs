@@ -116,8 +116,8 @@ fn bent(
 fn replies_that_are_none_are_what_the_spec_says() {
     type Bend = fn(&mut Packet, &mut ReplyHead);
     let cases: [(&str, Bend); 8] = [
-        ("cut short or damaged", |packet, _| packet.head.truncate(60)),
-        ("bytes too many", |packet, _| packet.head.push(0)),
+        ("damaged on its way", |packet, _| packet.head.truncate(60)),
+        ("damaged on its way", |packet, _| packet.head.push(0)),
         ("it may have", |packet, _| packet.head.resize(17 << 20, 0)),
         ("to another run", |_, reply| reply.run.id[0] ^= 1),
         ("client 2 replied in its place", |_, reply| reply.client = 2),
@@ -125,7 +125,7 @@ fn replies_that_are_none_are_what_the_spec_says() {
         ("a model, which does not answer the request", |_, reply| {
             reply.said = AnswerKind::Model
         }),
-        ("", |packet, _| {
+        ("damaged on its way", |packet, _| {
             packet.body = packet.body[..packet.body.len() / 2].into()
         }),
     ];
