@@ -22,10 +22,19 @@ def gradient(w, rows, labels, classes):
     return np.concatenate([(error.T @ rows).ravel(), error.sum(axis=0)])
 
 
-def trained(w, client, classes, pull=0.0, offset=0.0):
+def loss(w, rows, labels, classes):
+    """The mean cross-entropy, see `gradient`."""
+    inputs = rows.shape[1]
+    scores = rows @ w[: classes * inputs].reshape(classes, inputs).T + w[classes * inputs :]
+    top = scores.max(axis=1)
+    total = top + np.log(np.exp(scores - top[:, None]).sum(axis=1))
+    return np.mean(total - scores[np.arange(len(rows)), labels])
+
+
+def trained(w, client, classes, pull=0.0, offset=0.0, steps=STEPS):
     """Full-batch descent from `w`; `pull` is FedProx's mu, `offset` is added to each gradient."""
     start, w = w, w.copy()
-    for _ in range(STEPS):
+    for _ in range(steps):
         w -= RATE * (gradient(w, *client, classes) + pull * (w - start) + offset)
     return w
 
@@ -54,6 +63,51 @@ def scaffold(clients, classes, cohorts, server_rate=1.0):
             own[k] = new
         w = w + server_rate * np.mean(moves, axis=0)
         c = c + np.sum(changes, axis=0) / len(clients)
+    return w
+
+
+def nova(clients, classes, cohorts, steps):
+    """FedNova with plain descent (Wang et al. 2020, section 4): client k takes `steps[k]` steps, its
+    change counts per step, and the server moves by the mean number of steps."""
+    w = np.zeros(classes * clients[0][0].shape[1] + classes)
+    for cohort in cohorts:
+        share = np.array([len(clients[k][1]) for k in cohort], float)
+        share /= share.sum()
+        length = np.array([steps[k] for k in cohort], float)
+        changes = np.array([trained(w, clients[k], classes, steps=steps[k]) - w for k in cohort])
+        w = w + (share @ length) * (share @ (changes / length[:, None]))
+    return w
+
+
+def fair(clients, classes, cohorts, q, rate):
+    """q-FedAvg (Li et al. 2020, Algorithm 2), one local step, so that the loss of the training is that
+    of the parameters that were sent."""
+    w, big = np.zeros(classes * clients[0][0].shape[1] + classes), 1 / rate
+    for cohort in cohorts:
+        losses = np.array([loss(w, *clients[k], classes) for k in cohort])
+        moves = big * np.array([w - trained(w, clients[k], classes, steps=1) for k in cohort])
+        bounds = q * losses ** (q - 1) * (moves**2).sum(axis=1) + big * losses**q
+        w = w - (losses[:, None] ** q * moves).sum(axis=0) / bounds.sum()
+    return w
+
+
+def _on_the_simplex(point):
+    """The nearest point with entries of at least 0 that sum to 1, by bisection of the shift."""
+    low, high = point.min() - 1, point.max()
+    for _ in range(200):
+        shift = (low + high) / 2
+        low, high = (shift, high) if np.maximum(point - shift, 0).sum() > 1 else (low, shift)
+    return np.maximum(point - low, 0)
+
+
+def agnostic(clients, classes, rounds, rate):
+    """Stochastic-AFL (Mohri et al. 2019) with all clients and one local step."""
+    w = np.zeros(classes * clients[0][0].shape[1] + classes)
+    shares = np.full(len(clients), 1 / len(clients))
+    for _ in range(rounds):
+        losses = np.array([loss(w, *client, classes) for client in clients])
+        w = shares @ np.array([trained(w, client, classes, steps=1) for client in clients])
+        shares = _on_the_simplex(shares + rate * losses)
     return w
 
 
@@ -125,6 +179,41 @@ def multi_krum(share):
         bad = int(share * len(answers))
         best = np.argsort(_krum_scores(answers, bad))[: len(answers) - bad]
         return answers[best].mean(axis=0)
+
+    return rule
+
+
+def bulyan(share):
+    """El Mhamdi et al. 2018: Krum chooses n - 2 f answers one by one; of each number, the mean of the
+    n - 4 f values nearest to the median of those."""
+
+    def rule(_, answers, __):
+        bad = int(share * len(answers))
+        left, chosen = list(range(len(answers))), []
+        while len(chosen) < len(answers) - 2 * bad:
+            here = answers[left]
+            apart = ((here[:, None] - here[None]) ** 2).sum(axis=2)
+            count = max(len(left) - bad - 2, 1)
+            scores = np.sort(apart, axis=1)[:, 1 : count + 1].sum(axis=1)
+            chosen.append(left.pop(scores.argmin()))
+        chosen = answers[chosen]
+        near = np.argsort(np.abs(chosen - np.median(chosen, axis=0)), axis=0)
+        return np.take_along_axis(chosen, near[: len(chosen) - 2 * bad], axis=0).mean(axis=0)
+
+    return rule
+
+
+def fltrust(trusted):
+    """Cao et al. 2021: updates count by their cosine with the trusted one's, if it is above 0, and
+    have its length. `trusted` is its place among the answers."""
+
+    def rule(w, answers, _):
+        moves = answers - w
+        root, others = moves[trusted], np.delete(moves, trusted, axis=0)
+        sizes = np.linalg.norm(others, axis=1)
+        trust = np.maximum(others @ root / (sizes * np.linalg.norm(root)), 0)
+        scaled = others * (np.linalg.norm(root) / sizes)[:, None]
+        return w + trust @ scaled / trust.sum()
 
     return rule
 

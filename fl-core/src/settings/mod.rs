@@ -50,6 +50,11 @@ pub use value_type::{Field, ValueType, Word};
 pub type Value = serde_yaml::Value;
 
 /// A type of setting.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no type of a setting",
+    note = "a setting is `bool`, a number, `String`, `Option` or `Vec` of one, a `settings!` or `choices!` \
+            type, or a type of your own that implements `Setting`"
+)]
 pub trait Setting: Sized {
     /// Reads it. Reports every mistake to `reader`, and then returns `None`.
     fn read(value: &Value, reader: &mut Reader) -> Option<Self>;

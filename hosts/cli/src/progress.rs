@@ -76,18 +76,13 @@ pub fn text(o: &Outcome) -> String {
             .map_or(String::new(), |s| format!(" +- {s:.4}"));
         let _ = writeln!(out, "  {name:<20} {value:.4}{std}");
     }
-    let _ = writeln!(
-        out,
-        "  {:<20} {} up, {} down",
-        "bytes", o.bytes.up, o.bytes.down
-    );
-    let _ = match &o.privacy {
-        Some(all) => all.iter().try_for_each(|(observer, protection)| {
-            let against = format!("against {observer}");
-            writeln!(out, "  {:<20} {against}: {protection}", "privacy")
-        }),
-        None => writeln!(out, "  {:<20} nothing is guaranteed", "privacy"),
-    };
+    let (up, down) = (bytes(o.bytes.up), bytes(o.bytes.down));
+    let _ = writeln!(out, "  {:<20} {up} up, {down} down", "bytes");
+    // who has no accountant has not asked for a guarantee
+    for (observer, protection) in o.privacy.iter().flatten() {
+        let against = format!("against {observer}");
+        let _ = writeln!(out, "  {:<20} {against}: {protection}", "privacy");
+    }
     let _ = writeln!(out, "  {:<20} {}", "digest", o.digest);
     let _ = write!(
         out,
@@ -96,4 +91,12 @@ pub fn text(o: &Outcome) -> String {
         o.out.as_deref().unwrap_or("none")
     );
     out
+}
+
+/// A number of bytes, a large one in a larger unit too.
+fn bytes(count: u64) -> String {
+    match count {
+        0..1_000_000 => count.to_string(),
+        _ => format!("{count} ({})", ByteSize(count).display().si()),
+    }
 }

@@ -189,8 +189,9 @@ class Results:
                 more = "" if std is None else f" &plusmn; {std:.4f}"
                 rows += f"<tr><td>{html.escape(key)}</td><td>{value:.4f}{more}</td></tr>"
         readers = self.guarantees.get("readers")
-        privacy = f"against readers: {_fl.guarantee(json.dumps(readers))[0]}" if readers else "nothing is guaranteed"
-        rows += f"<tr><td>privacy</td><td>{html.escape(privacy)}</td></tr>"
+        if readers:
+            privacy = f"against readers: {_fl.guarantee(json.dumps(readers))[0]}"
+            rows += f"<tr><td>privacy</td><td>{html.escape(privacy)}</td></tr>"
         rows += f"<tr><td>bytes</td><td>{self.bytes['up']:,} up, {self.bytes['down']:,} down</td></tr>"
         took = "" if math.isnan(self.seconds) else f", {self.seconds:.1f} s"
         head = f"{html.escape(self.name)} (seed {self.outcome['seed']}, {self.rounds} steps{took})"

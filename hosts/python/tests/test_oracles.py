@@ -1,5 +1,5 @@
-"""Averaging methods, server optimisers and robust rules beside their papers in plain NumPy (tests/oracles): six rounds with all, some
-and one client a round, full batches, so that both do the same sums."""
+"""Averaging methods, server optimisers, robust rules and losses beside their papers in plain NumPy (tests/oracles): six rounds with
+all, some and one client a round, full batches, so that both do the same sums."""
 
 import importlib.util
 from itertools import cycle, islice
@@ -9,10 +9,16 @@ import fl
 import numpy as np
 import pytest
 
-_FILE = Path(__file__).parents[3] / "tests" / "oracles" / "rounds.py"
-_SPEC = importlib.util.spec_from_file_location("rounds", _FILE)
-oracle = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(oracle)
+
+def _module(name):
+    file = Path(__file__).parents[3] / "tests" / "oracles" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+oracle, losses = _module("rounds"), _module("losses")
 
 ROUNDS, CLASSES = 6, 3
 
@@ -31,11 +37,11 @@ def cohorts(size):
     return [sorted(islice(order, size)) for _ in range(ROUNDS)]
 
 
-def ours(size, aggregator, protocol="fedavg", **settings):
+def ours(size, aggregator, protocol="fedavg", clients=CLIENTS, epochs=oracle.STEPS, batch=100, **settings):
     """The parameters after the rounds, as one vector."""
-    local = {"epochs": oracle.STEPS, "batch": 100}
+    local = {"epochs": epochs, "batch": batch}
     parts = {"model": {"use": "linear", "lr": oracle.RATE}, "aggregator": aggregator}
-    if size < len(CLIENTS):
+    if size < len(clients):
         parts["cohort"] = {"use": "cyclic", "size": size}
     spec = {
         "name": "oracle",
@@ -43,7 +49,7 @@ def ours(size, aggregator, protocol="fedavg", **settings):
         "protocol": {"use": protocol, "rounds": ROUNDS, "local": local, **settings},
         "parts": parts,
     }
-    data = {"train": {f"client {k}": own for k, own in enumerate(CLIENTS)}, "test": rows(9, 9)}
+    data = {"train": {f"client {k}": own for k, own in enumerate(clients)}, "test": rows(9, 9)}
     model = fl.run(spec, data=data, quiet=True).model("model").arrays()
     return np.concatenate([model["weight"].T.ravel(), model["bias"]])
 
@@ -52,9 +58,12 @@ def close(found, due):
     assert np.abs(found - due).max() < 1e-6, (found, due)
 
 
-def theirs(size, rule, **more):
-    rows = [(x.astype(float), y) for x, y in CLIENTS]
-    return oracle.run(rows, CLASSES, cohorts(size), rule, **more)
+def exact(clients=CLIENTS):
+    return [(x.astype(float), y) for x, y in clients]
+
+
+def theirs(size, rule, clients=CLIENTS, **more):
+    return oracle.run(exact(clients), CLASSES, cohorts(size) if size < len(clients) else [range(size)] * ROUNDS, rule, **more)
 
 
 OPTIMISERS = {
@@ -99,3 +108,88 @@ def test_close_scaffold_corrects_by_control_variates(size, rate):
     rows = [(x.astype(float), y) for x, y in CLIENTS]
     due = oracle.scaffold(rows, CLASSES, cohorts(size), rate)
     close(ours(size, {"use": "mean", "weigh": "uniform"}, "scaffold", **{"server-lr": rate}), due)
+
+
+SEVEN = [*CLIENTS, rows(10, 5), rows(16, 6)]
+
+
+def test_close_bulyan_and_fltrust_are_those_of_their_papers():
+    close(ours(7, {"use": "bulyan", "byzantine-share": 0.15}, clients=SEVEN), theirs(7, oracle.bulyan(0.15), SEVEN))
+    close(ours(5, {"use": "fltrust", "trusted": 2}), theirs(5, oracle.fltrust(2)))
+
+
+@pytest.mark.parametrize("size", [5, 3, 1])
+def test_close_fednova_counts_each_change_per_step(size):
+    # a client's rows are one row again and again: each of its mini-batches has the same gradient
+    own = [rows(5, 20 + k) for k in range(5)]
+    counts = [4, 12, 20, 8, 16]
+    clients = [(np.repeat(x[k : k + 1], n, axis=0), np.full(n, k % CLASSES)) for k, ((x, _), n) in enumerate(zip(own, counts, strict=True))]
+    due = oracle.nova(exact(clients), CLASSES, cohorts(size), [n // 4 for n in counts])
+    close(ours(size, {"use": "mean"}, "fednova", clients, epochs=1, batch=4), due)
+
+
+@pytest.mark.parametrize("size", [5, 3, 1])
+def test_close_q_fedavg_weighs_by_losses(size):
+    due = oracle.fair(exact(), CLASSES, cohorts(size), 2.0, 0.5)
+    close(ours(size, {"use": "q-fair-mean", "q": 2.0, "lr": 0.5}, epochs=1), due)
+
+
+def test_close_afl_moves_weights_towards_large_losses():
+    close(ours(5, {"use": "agnostic-mean", "lr": 0.3}, epochs=1), oracle.agnostic(exact(), CLASSES, ROUNDS, 0.3))
+
+
+#: What the client below is asked to do, and the loss that it reports.
+HOW, SEEN = {}, []
+
+
+@fl.protocol("one-training")
+class OneTraining:
+    """One client trains from zeros, in full batches, on the targets of `HOW`."""
+
+    model = fl.slot("trainer", "What trains.", shared_parameters=True, at_server=True)
+    mean = fl.slot("aggregator", "Hands the parameters on.", "params")
+
+    @fl.exchange("parameters after training", into=mean, trains=True)
+    def train(self, client, params):
+        client.model(self.model).set_params(params)
+        SEEN.append(client.fit(self.model, client.own, epochs=oracle.STEPS, batch=100, **HOW).loss)
+        return client.model(self.model).params()
+
+    def lead(self, server):
+        server.rounds(1, self.round)
+
+    def round(self, server, round):
+        zeros = {name: np.zeros_like(value) for name, value in server.model(self.model).params().items()}
+        server.model(self.model).set_params(server.run(self.train, server.everyone, zeros))
+        server.evaluate(self.model)
+
+
+SCORES = np.random.default_rng(4).normal(size=(20, CLASSES)).astype(np.float32)
+LOSSES = {
+    "cross-entropy": (losses.cross_entropy, losses._shares(SCORES), {}),
+    "mae": (losses.mae, SCORES, {"kind": "scores", "loss": "mae"}),
+    "mse": (losses.mse, SCORES, {"kind": "scores", "loss": "mse"}),
+    "norm": (losses.norm, SCORES, {"kind": "scores", "loss": "norm"}),
+    "kl": (losses.kl(2.5), SCORES, {"kind": "scores", "loss": "kl", "tau": 2.5}),
+    "labels": (losses.labels, np.sign(SCORES).astype(np.int64) * (SCORES**2 > 0.1), {"kind": "multi-label"}),
+}
+LOSSES["labels"][1][SCORES < -0.3] = -1
+MODELS = {
+    "linear": {"use": "linear", "lr": 0.3},
+    "dfdx": {"use": "dfdx", "net": ["flatten", "outputs"], "optimiser": {"sgd": {"lr": 0.3}}},
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("name", LOSSES)
+def test_close_a_loss_is_that_of_its_paper(name, model, monkeypatch):
+    loss, target, how = LOSSES[name]
+    monkeypatch.setattr(f"{__name__}.HOW", {"target": target, **how})
+    SEEN.clear()
+    x, y = rows(20, 3)
+    spec = {"name": "loss", "protocol": {"use": "one-training"}, "parts": {"model": MODELS[model], "mean": {"use": "mean"}}}
+    results = fl.run(spec, data={"train": {"one": (x, y)}, "test": (x, y)}, quiet=True)
+    weight, bias = sorted(results.model("model").arrays().values(), key=np.ndim, reverse=True)
+    due, seen = losses.descend(loss, x.astype(float), target.astype(float), CLASSES, 0.3, oracle.STEPS)
+    close(np.concatenate([(weight.T if model == "linear" else weight).ravel(), bias]), due)
+    assert abs(SEEN[0] - seen[-1]) < 1e-6

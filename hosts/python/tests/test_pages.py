@@ -37,6 +37,16 @@ def test_the_package_page_runs(tmp_path, monkeypatch):
     exec(compile(protocol, "README.md, a protocol", "exec"), shown)
 
 
+def test_the_front_page_runs(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hello.yaml").write_text((ROOT / "specs/book/src/files/hello.yaml").read_text())
+    [trainer] = blocks("README.md")
+    shown = {}
+    exec(compile(trainer.replace("fl.run(", "results = fl.run("), "README.md, a trainer", "exec"), shown)
+    assert shown["results"].metrics["accuracy"] > 0.5
+
+
 def test_the_tutorial_of_an_aggregator_runs(tmp_path, monkeypatch):
     (tmp_path / "my_mean.py").write_text(blocks("specs/book/src/tutorials/aggregator.md")[0])
     monkeypatch.syspath_prepend(tmp_path)

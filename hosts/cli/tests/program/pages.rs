@@ -1,7 +1,7 @@
 //! The Markdown pages: their links, the width of their lines, the commands that they show, and the
 //! book that is made of them.
 
-use crate::common::{out, root};
+use crate::common::root;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -222,7 +222,7 @@ fn exact_shown_code_is_that_of_its_source() {
 }
 
 /// Shown commands print what stands below them: of each shown line, the pieces between `..`, in
-/// this order. Times differ.
+/// this order. Times differ. A page that shows the first and the last line shows those between.
 #[test]
 fn shown_commands_print_what_is_shown() {
     let program = Path::new(env!("CARGO_BIN_EXE_fl")).parent().unwrap();
@@ -248,6 +248,20 @@ fn shown_commands_print_what_is_shown() {
                 let sh = sh.args(["-c", command]).current_dir(dir.path());
                 let done = sh.env("PATH", &path).env("NO_COLOR", "1").output().unwrap();
                 let said = [done.stdout, done.stderr].map(|t| String::from_utf8(t).unwrap());
+                let shows = |said: &str| lines.lines().any(|shown| is_like(said, shown));
+                let mut ends = said[0]
+                    .lines()
+                    .next()
+                    .into_iter()
+                    .chain(said[0].lines().last());
+                let whole = !said[0].is_empty() && ends.all(shows);
+                for line in said[0].lines().filter(|line| whole && !line.is_empty()) {
+                    assert!(
+                        shows(line),
+                        "{}: `{command}` prints\n{line}\nand the page shows\n{lines}",
+                        page.display()
+                    );
+                }
                 let said = said.concat();
                 for line in lines.lines().filter(|line| !line.is_empty()) {
                     let found = said.lines().any(|said| is_like(said, line));
@@ -287,6 +301,11 @@ fn the_readme_shows_the_spec_that_is_shipped() {
     // the commands that install cannot be tried here, but what they name is there
     let install = blocks(&readme, "sh").concat();
     for (command, file) in [
+        (
+            "cargo run --release --locked -- run specs/book/src/files/hello.yaml",
+            "specs/book/src/files/hello.yaml",
+        ),
+        ("cargo test --workspace --locked", "Cargo.toml"),
         ("pip install ./hosts/python", "hosts/python/pyproject.toml"),
         (
             "cargo install --locked --path hosts/cli",
@@ -317,13 +336,13 @@ fn the_readme_has_the_numbers_of_its_pages() {
         }
     }
     assert!(seen > 10);
-    let parts: serde_json::Value =
-        serde_json::from_str(&out(&root(), &["list", "--json"])).unwrap();
-    let count = parts["parts"].as_array().unwrap().len();
-    assert!(
-        readme.contains("over 80 parts") && count > 80,
-        "{count} parts"
-    );
+    // and every method that it names has its page
+    let methods = read(Path::new(BOOK).join("methods.md"));
+    let (_, named) = readme.split_once("papers' numbers**: ").unwrap();
+    let (named, _) = named.split_once(';').unwrap();
+    for method in named.split(',').map(str::trim) {
+        assert!(methods.contains(method), "{method}");
+    }
 }
 
 /// The messages that the book explains are the program's.
