@@ -119,10 +119,10 @@ fn make_inputs(
         let width = data.task.width();
         rows.chunks_mut(width).for_each(|row| normalise.undo(row));
     }
-    let path = fl_data::made_path(dir);
+    let path = fl_data_kit::made_path(dir);
     fl_sim::write(
         &path,
-        &fl_data::made_file(&data.task.input, &rows, &labels, classes)?,
+        &fl_data_kit::made_file(&data.task.input, &rows, &labels, classes)?,
     )?;
     Ok(path)
 }

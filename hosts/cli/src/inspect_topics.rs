@@ -3,7 +3,8 @@
 
 use fl_core::message::{MessageType, message_type, message_types};
 use fl_core::settings::Field;
-use fl_data::{DataSpec, SetSpec, linked_sets};
+use fl_data::DataSpec;
+use fl_data_kit::{SetSpec, linked_sets};
 use fl_registry::{Catalogue, columns, fill, settings_json, settings_table};
 use serde_json::{Value as Json, json};
 
@@ -100,7 +101,7 @@ fn kind(of: &'static MessageType) -> Topic {
 
 fn sets(name: &str) -> Vec<Topic> {
     let of_name = linked_sets().into_iter().filter(|set| set.name == name);
-    let topic = |decl: &fl_data::SetDecl| {
+    let topic = |decl: &fl_data_kit::SetDecl| {
         let about = (decl.describe)();
         let mut facts = Vec::new();
         if let Ok(set) = SetSpec::named(decl.name) {

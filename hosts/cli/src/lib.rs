@@ -340,7 +340,7 @@ struct DataDir {
 
 impl DataDir {
     fn path(&self) -> PathBuf {
-        fl_data::data_dir(self.data_dir.as_deref())
+        fl_data_kit::data_dir(self.data_dir.as_deref())
     }
 }
 

@@ -15,7 +15,7 @@ pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogu
         let document = fl_engine::parse(path)?.set(set);
         match fl_engine::check(&document, catalogue)? {
             Ok(spec) => {
-                let dir = fl_data::data_dir(None);
+                let dir = fl_data_kit::data_dir(None);
                 let mut note = |text: &str| say(format_args!("note: {}: {text}", path.display()));
                 let noted = fl_engine::note_data(&spec, &dir, &mut note);
                 let wrong_data = match noted.and_then(|()| fl_engine::check_with_data(&spec, &dir))
@@ -155,7 +155,7 @@ pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
 
 pub fn data(place: &DataDir, json: bool) -> Done {
     let dir = place.path();
-    let sets = fl_data::list(&dir);
+    let sets = fl_data_kit::list(&dir);
     if json {
         let all: Vec<_> = sets
             .iter()

@@ -1,12 +1,8 @@
 //! From a spec to the data of every client.
 
-use crate::dataset::Source;
-use crate::dataset_spec::SetSpec;
-use crate::load::{Set, load_seen};
-use crate::normalise::Normalise;
+use fl_data_kit::{check_ranges, dataset::Source, load_seen, Normalise, Set, SetSpec};
 use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split, fraction_split};
 use crate::public::{Public, PublicFrom};
-use crate::ranges::check_ranges;
 use crate::section::DataSpec;
 use crate::shared_rows::{
     RowHash, RowSet, digest_of_rows, hashes, overlaps, owned_twice, row_hashes,

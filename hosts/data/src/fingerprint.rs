@@ -1,6 +1,6 @@
 //! Hashes of the files that a run read, so that its folder can keep them.
 
-use crate::file_hash::sha256;
+use fl_data_kit::sha256;
 use crate::section::DataSpec;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! What each client gets, before a run.
 
 use crate::build::Assembled;
-use crate::column_match::shortened;
+use fl_data_kit::column_match::shortened;
 use fl_core::{Examples, TaskKind};
 use serde_json::{Value as Json, json};
 use std::fmt::{Display, Formatter, Write};

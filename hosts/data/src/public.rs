@@ -1,7 +1,6 @@
 //! The public samples, as a spec says them.
 
-use crate::column_match::alike;
-use crate::dataset_spec::SetSpec;
+use fl_data_kit::{alike, SetSpec};
 use fl_core::settings::between;
 use fl_core::{Task, TaskKind};
 

@@ -1,7 +1,7 @@
 //! Counts of public samples that are above what there is, as far as a set's size is known before it
 //! is loaded.
 
-use crate::dataset::Problem;
+use fl_data_kit::dataset::Problem;
 use crate::public::{Public, PublicFrom};
 use fl_core::settings::Step;
 

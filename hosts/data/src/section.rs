@@ -10,11 +10,8 @@
 //! ```
 
 use crate::build::build;
-use crate::dataset::Problem;
-use crate::dataset_spec::{SetSpec, Use};
+use fl_data_kit::{data_dir, dataset::Problem, Normalise, SetSpec, Use};
 use crate::domains::Domains;
-use crate::folder::data_dir;
-use crate::normalise::Normalise;
 use crate::partition::check_covering;
 use crate::public::{Public, PublicFrom};
 use crate::public_size::{most, too_many};
@@ -211,7 +208,7 @@ impl DataSpec {
     /// Which published file is not in the data directory `dir`, and where to get it, before
     /// anything is read.
     pub fn missing(&self, dir: &Path) -> Option<String> {
-        self.sets().find_map(|set| set.folder(dir).lacks())
+        self.sets().find_map(|set| set.lacks_file(dir))
     }
 
     /// What is to be learnt of rows of a set that is for `own`.

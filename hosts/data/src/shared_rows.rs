@@ -1,6 +1,6 @@
 //! Rows that stand in two places, whatever the files are called and however they are written.
 
-use crate::dataset::Source;
+use fl_data_kit::dataset::Source;
 use fl_core::{Inputs, Samples};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;

@@ -5,7 +5,7 @@ use crate::partition::{
     proportional_sizes, rarest_positive,
 };
 use crate::published;
-use crate::ranges::check_ranges;
+use fl_data_kit::check_ranges;
 use crate::split_spec::{
     Dirichlet, MAX_CLIENTS, PublishedSplit, Reading, Sizes, Split, check_files, check_shares,
     check_users,

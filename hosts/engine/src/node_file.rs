@@ -3,7 +3,8 @@
 use anyhow::{Context, bail, ensure};
 use fl_core::ClientId;
 use fl_core::message::{known_kinds, message_type};
-use fl_data::{Assembled, DataSpec, SetSpec, Use};
+use fl_data::{Assembled, DataSpec};
+use fl_data_kit::{SetSpec, Use};
 use fl_remote::Policy;
 use std::path::{Path, PathBuf};
 
@@ -80,7 +81,7 @@ impl NodeFile {
         if let Some((_, wrong)) = data.resolve(&self.folder, Use::Labelled).pop() {
             bail!(wrong);
         }
-        let set = fl_data::load(&data, dir, spec.normalise.as_ref())?;
+        let set = fl_data_kit::load(&data, dir, spec.normalise.as_ref())?;
         let own = match &spec.undersampled {
             Some(how) => how.of(&set.train)?,
             None => set.train,
@@ -101,7 +102,7 @@ impl NodeFile {
         );
         // the same rows must become the same numbers, wherever they are
         data.reads_as(&spec.set)?;
-        fl_data::alike(&set.columns, &due.columns)?;
+        fl_data_kit::alike(&set.columns, &due.columns)?;
         // its test rows stay unused: models are tested on the spec's
         let found = set.inferred.iter().filter(|found| !found.of_test_rows);
         let found: Vec<&str> = found.map(|found| found.text.as_str()).collect();

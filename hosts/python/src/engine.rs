@@ -141,7 +141,7 @@ impl Node {
         let config = NodeConfig {
             home,
             own,
-            data_dir: fl_data::data_dir(data_dir.as_deref()),
+            data_dir: fl_data_kit::data_dir(data_dir.as_deref()),
             far: true,
         };
         let make = || {

@@ -89,7 +89,7 @@ pub fn interference(
     let both = || -> anyhow::Result<_> {
         let spec = Document::parse(&name, text.as_bytes()).set(&set);
         let spec = fl_engine::read(&spec, &catalogue()?)?;
-        compared(&spec, &fl_data::data_dir(data_dir.as_deref()), &folder)
+        compared(&spec, &fl_data_kit::data_dir(data_dir.as_deref()), &folder)
     };
     match py.detach(both) {
         Ok(found) => (Some(found), None),

@@ -6,7 +6,8 @@ use anyhow::{Context, Result, ensure};
 use fl_core::regular_file::{MOST_BINARY, read_regular};
 use fl_core::settings::{Value, read_value};
 use fl_core::{BuildContext, Inputs, Samples, Stream, Task, Trainer};
-use fl_data::{DataSpec, Normalise, SetSpec};
+use fl_data::DataSpec;
+use fl_data_kit::{Normalise, SetSpec};
 use fl_engine::NotRun;
 use fl_registry::{DataSection, Spec};
 use pyo3::buffer::PyBuffer;
@@ -76,10 +77,10 @@ fn made(folder: &Path, name: &str, data_dir: &Path) -> Result<(Model, Option<Py<
 fn rows_of(shape: &[usize], of: Numbers) -> Inputs {
     match (of, shape) {
         (Numbers::Bytes(data), [_, height, width]) => {
-            fl_data::format::images([1, *height, *width], data)
+            fl_data_kit::format::images([1, *height, *width], data)
         }
         (Numbers::Bytes(data), [_, channels @ (1 | 3 | 4), height, width]) => {
-            fl_data::format::images([*channels, *height, *width], data)
+            fl_data_kit::format::images([*channels, *height, *width], data)
         }
         (Numbers::Bytes(data), _) => Inputs::Dense {
             shape: shape[1..].to_vec(),
@@ -100,7 +101,7 @@ enum Numbers {
 impl Numbers {
     /// The channels of images in front, which are behind.
     fn channels_first(self, pixels: usize, channels: usize) -> Self {
-        use fl_data::format::channels_first;
+        use fl_data_kit::format::channels_first;
         match self {
             Self::Bytes(data) => Self::Bytes(channels_first(&data, pixels, channels)),
             Self::Floats(data) => Self::Floats(channels_first(&data, pixels, channels)),
@@ -153,7 +154,7 @@ impl Model {
         name: &str,
         data_dir: Option<PathBuf>,
     ) -> PyResult<(Self, Option<Py<PyAny>>)> {
-        let data_dir = fl_data::data_dir(data_dir.as_deref());
+        let data_dir = fl_data_kit::data_dir(data_dir.as_deref());
         py.detach(|| made(&folder, name, &data_dir))
             .map_err(|error| failed(&error))
     }
@@ -209,7 +210,7 @@ impl Model {
         set: Vec<String>,
         data_dir: Option<PathBuf>,
     ) -> PyResult<Buffer> {
-        let data_dir = fl_data::data_dir(data_dir.as_deref());
+        let data_dir = fl_data_kit::data_dir(data_dir.as_deref());
         let scored = py.detach(|| {
             let spec = spec_of(&folder, &set)?;
             self.scores(&fl_engine::data(&spec, &data_dir)?.test.samples)

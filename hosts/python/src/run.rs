@@ -123,7 +123,7 @@ impl Run {
             None => processes.map(|processes| DataOwnership::Leader { processes }),
         };
         let threads = fl_engine::threads(threads);
-        let data_dir = fl_data::data_dir(data_dir.as_deref());
+        let data_dir = fl_data_kit::data_dir(data_dir.as_deref());
         let to_stop = stop.clone();
         // made on the thread of the run, to which callbacks cannot be sent
         let request = move || {

@@ -8,7 +8,7 @@ use crate::rows::Part;
 use crate::settings::Files;
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::Inputs;
-use fl_data::format::{self, idx, libsvm as lines};
+use fl_data_kit::format::{self, idx, libsvm as lines};
 use std::collections::BTreeSet;
 use std::io::{Cursor, Read};
 use std::path::Path;

@@ -44,11 +44,11 @@ fl_core::settings! {
     /// A column of text.
     pub struct Text {
         /// Number of columns of a bag. The hash of a word selects its column.
-        width: usize = fl_data::text::WIDTH, in 1..=fl_data::text::MAX_WIDTH;
+        width: usize = fl_data_kit::text::WIDTH, in 1..=fl_data_kit::text::MAX_WIDTH;
         /// Instead of a bag: number of values, the text's first words in their order, each as its
         /// column's number from 1 to `width`, then zeros. For networks that begin with `embedding`,
         /// where it is the only column.
-        words: Option<usize> = None, in 1..=fl_data::text::MAX_WORDS;
+        words: Option<usize> = None, in 1..=fl_data_kit::text::MAX_WORDS;
     }
 }
 

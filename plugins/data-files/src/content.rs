@@ -1,7 +1,7 @@
 //! The bytes of a file, within what a spec allows.
 
 use anyhow::{Context, Result};
-use fl_data::archive;
+use fl_data_kit::archive;
 use std::path::Path;
 
 /// The content of a file, of which there may be `limit` bytes; takes what it holds away from

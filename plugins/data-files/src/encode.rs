@@ -9,7 +9,7 @@ use crate::settings::Files;
 use crate::table::{Table, WrongRows};
 use anyhow::{Result, bail, ensure};
 use fl_core::{Inputs, first_names};
-use fl_data::column_match::{CLASS, LABEL, SKIPPED};
+use fl_data_kit::column_match::{CLASS, LABEL, SKIPPED};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A column with more categories than this is text, or an id.
@@ -370,12 +370,12 @@ impl<'a> Plan<'a> {
                 let cell = if missing { "" } else { cell };
                 match text.words {
                     None => {
-                        let words = fl_data::text::bag(cell, text.width);
+                        let words = fl_data_kit::text::bag(cell, text.width);
                         out.extend(words.map(|(column, value)| (from + column, value)));
                     }
                     Some(n) => out.extend(
                         (from..)
-                            .zip(fl_data::text::sequence(cell, text.width))
+                            .zip(fl_data_kit::text::sequence(cell, text.width))
                             .take(n),
                     ),
                 }

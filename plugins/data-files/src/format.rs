@@ -116,7 +116,7 @@ fl_core::choices! {
 }
 
 /// More features than this are a slip of the pen.
-pub(crate) const MAX_WIDTH: u32 = fl_data::text::MAX_WIDTH as u32;
+pub(crate) const MAX_WIDTH: u32 = fl_data_kit::text::MAX_WIDTH as u32;
 
 impl Format {
     pub(crate) fn is_table(&self) -> bool {

@@ -4,7 +4,7 @@ use crate::classes::Classes;
 use crate::rows::Part;
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::Inputs;
-use fl_data::{archive, format};
+use fl_data_kit::{archive, format};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use zune_jpeg::JpegDecoder;

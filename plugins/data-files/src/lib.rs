@@ -33,14 +33,14 @@ pub use settings::{Files, MAX_BYTES};
 
 use anyhow::Result;
 use fl_core::Task;
-use fl_data::dataset::Problem;
-use fl_data::{DataSet, DataSetFacts, Folder, Rows};
+use fl_data_kit::dataset::Problem;
+use fl_data_kit::{DataSet, DataSetFacts, Folder, Rows};
 use masks::MaskTargets;
 use pairs::ImageTargets;
 use settings::{GIVE_TEST, IDX_LABELS, NPY_LABELS};
 use std::path::{Path, PathBuf};
 
-fl_data::data_set!("files" => Files);
+fl_data_kit::data_set!("files" => Files);
 
 impl DataSet for Files {
     fn facts(&self) -> DataSetFacts {

@@ -12,7 +12,7 @@ use crate::train_test::{Notes, TrainTest, hold_out, labelled, with_inferred};
 use crate::{arrays, images, leaf, read_table};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::Inputs;
-use fl_data::Rows;
+use fl_data_kit::Rows;
 use std::path::Path;
 
 /// Training rows source by source, and test rows.

@@ -6,7 +6,7 @@ use crate::paired_images::Targets;
 use crate::settings::Files;
 use anyhow::{Context, Result, ensure};
 use fl_core::{Labels, Masks};
-use fl_data::archive;
+use fl_data_kit::archive;
 use ndarray::Array2;
 use std::path::{Path, PathBuf};
 

@@ -7,7 +7,7 @@ use crate::settings::Files;
 use crate::train_test::{Notes, TrainTest, hold_out, labelled, with_inferred};
 use anyhow::{Context, Result};
 use fl_core::Labels;
-use fl_data::Rows;
+use fl_data_kit::Rows;
 use std::path::Path;
 
 /// The targets of images, in the order in which they were read.

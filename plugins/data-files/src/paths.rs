@@ -2,7 +2,7 @@
 
 use crate::format::Format;
 use fl_core::settings::{Reader, Setting, Step, Value, ValueType};
-use fl_data::dataset::Problem;
+use fl_data_kit::dataset::Problem;
 use std::path::{Path, PathBuf};
 
 /// More files than this are a slip of the pen, such as `/**`.

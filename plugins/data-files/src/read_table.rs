@@ -5,7 +5,7 @@ use crate::format::{Csv, Format};
 use crate::settings::Files;
 use crate::table::{Table, WrongRows};
 use anyhow::{Context, Result, bail, ensure};
-use fl_data::format::csv::{MAX_COLUMNS, records, utf8};
+use fl_data_kit::format::csv::{MAX_COLUMNS, records, utf8};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value as Json};
 use std::path::Path;

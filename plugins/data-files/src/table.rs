@@ -1,7 +1,7 @@
 //! Tables of text: what files of `csv`, `jsonl` and `parquet` become.
 
 use anyhow::{Context, Result, bail, ensure};
-use fl_data::format::csv::MAX_COLUMNS;
+use fl_data_kit::format::csv::MAX_COLUMNS;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -596,7 +596,7 @@ fn text_may_keep_its_order() {
     let set = "{format: csv, train: a.csv, test: b.csv, label: mood, classes: [bad, good], \
                columns: {say: {text: {width: 4096, words: 3}}, who: skip}}";
     let data = case.data(set, ", clients: 1");
-    let [yes, no] = ["yes", "no"].map(|word| fl_data::text::sequence(word, 4096).next().unwrap());
+    let [yes, no] = ["yes", "no"].map(|word| fl_data_kit::text::sequence(word, 4096).next().unwrap());
     assert!(yes != no && yes >= 1.0);
     assert_eq!(
         rows(&data),
@@ -1398,7 +1398,7 @@ fn a_row_of_too_many_fields_is_refused_before_it_is_held() {
         assert!(held < 4 * N + (20 << 20), "{name}: {held} bytes");
     }
     // a known set has few columns
-    let table = fl_data::format::csv::Table {
+    let table = fl_data_kit::format::csv::Table {
         separator: b',',
         quotes: true,
         comment: None,

@@ -6,8 +6,8 @@ use crate::rows::{Part, joined};
 use crate::settings::Files;
 use anyhow::{Context, Result, ensure};
 use fl_core::{Inputs, Labels, Stream};
-use fl_data::dataset::Source as Owner;
-use fl_data::{Inferred, Rows, same};
+use fl_data_kit::dataset::Source as Owner;
+use fl_data_kit::{Inferred, Rows, same};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

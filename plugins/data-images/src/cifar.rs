@@ -4,8 +4,8 @@
 
 use anyhow::{Result, ensure};
 use fl_core::Labels;
-use fl_data::dataset::Part;
-use fl_data::{Folder, format};
+use fl_data_kit::dataset::Part;
+use fl_data_kit::{Folder, format};
 
 /// Channels, height, width.
 pub const SHAPE: [usize; 3] = [3, 32, 32];

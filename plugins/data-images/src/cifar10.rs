@@ -3,7 +3,7 @@
 use crate::cifar::{SHAPE, read};
 use anyhow::Result;
 use fl_core::Task;
-use fl_data::{DataSet, DataSetFacts, Folder, Rows, class_task};
+use fl_data_kit::{DataSet, DataSetFacts, Folder, Rows, class_task};
 
 const FILES: &[&[&str]] = &[
     &["data_batch_1.bin"],
@@ -18,7 +18,7 @@ fl_core::settings! {
     /// Ten kinds of things, 32 x 32 in colour.
     pub struct Cifar10 {}
 }
-fl_data::data_set!("cifar10" => Cifar10);
+fl_data_kit::data_set!("cifar10" => Cifar10);
 
 impl DataSet for Cifar10 {
     fn facts(&self) -> DataSetFacts {

@@ -3,13 +3,13 @@
 use crate::cifar::{SHAPE, read};
 use anyhow::Result;
 use fl_core::Task;
-use fl_data::{DataSet, DataSetFacts, Folder, Rows, class_task};
+use fl_data_kit::{DataSet, DataSetFacts, Folder, Rows, class_task};
 
 fl_core::settings! {
     /// A hundred kinds of things, 32 x 32 in colour.
     pub struct Cifar100 {}
 }
-fl_data::data_set!("cifar100" => Cifar100);
+fl_data_kit::data_set!("cifar100" => Cifar100);
 
 impl DataSet for Cifar100 {
     fn facts(&self) -> DataSetFacts {

@@ -3,13 +3,13 @@
 use crate::idx_pair::{GREY, MNIST_FILES, rows};
 use anyhow::Result;
 use fl_core::Task;
-use fl_data::{DataSet, DataSetFacts, Folder, Rows, class_task};
+use fl_data_kit::{DataSet, DataSetFacts, Folder, Rows, class_task};
 
 fl_core::settings! {
     /// Articles of clothing, 28 x 28 grey.
     pub struct FashionMnist {}
 }
-fl_data::data_set!("fashion-mnist" => FashionMnist);
+fl_data_kit::data_set!("fashion-mnist" => FashionMnist);
 
 impl DataSet for FashionMnist {
     fn facts(&self) -> DataSetFacts {

@@ -2,9 +2,9 @@
 
 use anyhow::{Result, ensure};
 use fl_core::Labels;
-use fl_data::dataset::Part;
-use fl_data::format::{self, idx};
-use fl_data::{Folder, Rows};
+use fl_data_kit::dataset::Part;
+use fl_data_kit::format::{self, idx};
+use fl_data_kit::{Folder, Rows};
 
 /// Shape of the images of MNIST and its relatives.
 pub const GREY: [usize; 3] = [1, 28, 28];

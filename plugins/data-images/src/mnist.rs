@@ -3,13 +3,13 @@
 use crate::idx_pair::{GREY, MNIST_FILES, rows};
 use anyhow::Result;
 use fl_core::Task;
-use fl_data::{DataSet, DataSetFacts, Folder, Rows, class_task};
+use fl_data_kit::{DataSet, DataSetFacts, Folder, Rows, class_task};
 
 fl_core::settings! {
     /// Handwritten digits, 28 x 28 grey.
     pub struct Mnist {}
 }
-fl_data::data_set!("mnist" => Mnist);
+fl_data_kit::data_set!("mnist" => Mnist);
 
 impl DataSet for Mnist {
     fn facts(&self) -> DataSetFacts {

@@ -3,14 +3,14 @@
 use crate::idx_pair::{GREY, images, rows};
 use anyhow::Result;
 use fl_core::Task;
-use fl_data::{DataSet, DataSetFacts, Folder, Rows, class_task};
+use fl_data_kit::{DataSet, DataSetFacts, Folder, Rows, class_task};
 use std::sync::Arc;
 
 fl_core::settings! {
     /// Chest X-rays, 28 x 28 grey, normal or pneumonia; has validation rows.
     pub struct PneumoniaMnist {}
 }
-fl_data::data_set!("pneumoniamnist" => PneumoniaMnist);
+fl_data_kit::data_set!("pneumoniamnist" => PneumoniaMnist);
 
 impl DataSet for PneumoniaMnist {
     fn facts(&self) -> DataSetFacts {

@@ -1,5 +1,5 @@
 use fl_core::settings::read_yaml;
-use fl_data::{SetSpec, list, load};
+use fl_data_kit::{SetSpec, list, load};
 use std::path::Path;
 
 fn named(yaml: &str) -> SetSpec {

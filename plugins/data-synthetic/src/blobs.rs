@@ -3,7 +3,7 @@
 use crate::synthetic::{bell, check_rows};
 use anyhow::{Context, Result};
 use fl_core::{Inputs, Labels, Stream, Task};
-use fl_data::{DataSet, DataSetFacts, Folder, Rows, check_ranges, class_task};
+use fl_data_kit::{DataSet, DataSetFacts, Folder, Rows, check_ranges, class_task};
 
 fl_core::settings! {
     /// Made here: a cloud of points per class.
@@ -25,7 +25,7 @@ fl_core::settings! {
     }
 }
 
-fl_data::data_set!("blobs" => Blobs);
+fl_data_kit::data_set!("blobs" => Blobs);
 
 impl DataSet for Blobs {
     fn facts(&self) -> DataSetFacts {

@@ -4,7 +4,7 @@
 use crate::synthetic::{bell, between, check_rows};
 use anyhow::{Context, Result};
 use fl_core::{Draws, Inputs, Labels, Masks, Stream, Task, TaskKind};
-use fl_data::{DataSet, DataSetFacts, Folder, Rows, check_ranges, dataset::Source, format};
+use fl_data_kit::{DataSet, DataSetFacts, Folder, Rows, check_ranges, dataset::Source, format};
 use ndarray::Array2;
 
 /// What is taken from the values of each channel, and what they are divided by: about their mean
@@ -66,7 +66,7 @@ fl_core::settings! {
     }
 }
 
-fl_data::data_set!("cells" => Cells);
+fl_data_kit::data_set!("cells" => Cells);
 
 impl DataSet for Cells {
     fn facts(&self) -> DataSetFacts {

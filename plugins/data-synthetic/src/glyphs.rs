@@ -3,7 +3,7 @@
 use crate::synthetic::{bell, between, check_rows};
 use anyhow::{Context, Result};
 use fl_core::{Draws, Inputs, Labels, Stream, Task};
-use fl_data::{DataSet, DataSetFacts, Folder, Rows, check_ranges, class_task};
+use fl_data_kit::{DataSet, DataSetFacts, Folder, Rows, check_ranges, class_task};
 
 /// Height and width of an image.
 pub const SIDE: usize = 28;
@@ -64,7 +64,7 @@ fl_core::settings! {
     }
 }
 
-fl_data::data_set!("glyphs" => Glyphs);
+fl_data_kit::data_set!("glyphs" => Glyphs);
 
 impl DataSet for Glyphs {
     fn facts(&self) -> DataSetFacts {

@@ -3,8 +3,8 @@
 use anyhow::Result;
 use fl_core::settings::Step;
 use fl_core::{Inputs, Labels, Task};
-use fl_data::dataset::Problem;
-use fl_data::{DataSet, DataSetFacts, Folder, Rows, made_inputs, made_path};
+use fl_data_kit::dataset::Problem;
+use fl_data_kit::{DataSet, DataSetFacts, Folder, Rows, made_inputs, made_path};
 use std::path::{Path, PathBuf};
 
 fl_core::settings! {
@@ -18,7 +18,7 @@ fl_core::settings! {
     }
 }
 
-fl_data::data_set!("made" => Made);
+fl_data_kit::data_set!("made" => Made);
 
 impl DataSet for Made {
     fn facts(&self) -> DataSetFacts {

@@ -5,7 +5,7 @@ use crate::glyphs::{CLASSES, Canvas, SIDE, Style, images};
 use crate::synthetic::{between, check_rows};
 use anyhow::{Context, Result};
 use fl_core::{Inputs, Labels, Stream, Task, TaskKind};
-use fl_data::{DataSet, DataSetFacts, Folder, Rows, check_ranges};
+use fl_data_kit::{DataSet, DataSetFacts, Folder, Rows, check_ranges};
 use ndarray::Array2;
 
 /// Mean and standard deviation of the training pixels, on the scale 0 to 1.
@@ -31,7 +31,7 @@ fl_core::settings! {
     }
 }
 
-fl_data::data_set!("multi-label" => MultiLabel);
+fl_data_kit::data_set!("multi-label" => MultiLabel);
 
 impl DataSet for MultiLabel {
     fn facts(&self) -> DataSetFacts {

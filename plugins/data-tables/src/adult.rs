@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use fl_core::{Labels, Task};
-use fl_data::{DataSet, DataSetFacts, Folder, Rows, class_task, dataset::Part, format::libsvm};
+use fl_data_kit::{DataSet, DataSetFacts, Folder, Rows, class_task, dataset::Part, format::libsvm};
 
 /// Terms of Adult.
 pub(crate) const LICENCE: &str = "CC BY 4.0 (Becker, Kohavi 1996)";
@@ -13,7 +13,7 @@ fl_core::settings! {
     /// Census rows as 123 yes/no features (LIBSVM's a9a), income above 50,000 or not.
     pub struct Adult {}
 }
-fl_data::data_set!("adult" => Adult);
+fl_data_kit::data_set!("adult" => Adult);
 
 impl DataSet for Adult {
     fn facts(&self) -> DataSetFacts {

@@ -4,9 +4,7 @@ use crate::adult::LICENCE;
 use crate::scale::{Scale, standard};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::{Inputs, Labels, Task};
-use fl_data::{
-    DataSet, DataSetFacts, Folder, Normalise, Rows, class_task, dataset::Part, format::csv,
-};
+use fl_data_kit::{DataSet, DataSetFacts, Folder, Normalise, Rows, class_task, dataset::Part, format::csv};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The fields of a row that are numbers; they are the first columns of an input.
@@ -24,7 +22,7 @@ fl_core::settings! {
         scale: Scale = Scale::Standard;
     }
 }
-fl_data::data_set!("adult-raw" => AdultRaw);
+fl_data_kit::data_set!("adult-raw" => AdultRaw);
 
 impl DataSet for AdultRaw {
     fn facts(&self) -> DataSetFacts {

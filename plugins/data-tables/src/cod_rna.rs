@@ -3,9 +3,7 @@
 use crate::scale::{Scale, standard};
 use anyhow::Result;
 use fl_core::{Inputs, Labels, Task};
-use fl_data::{
-    DataSet, DataSetFacts, Folder, Normalise, Rows, class_task, dataset::Part, format::libsvm,
-};
+use fl_data_kit::{DataSet, DataSetFacts, Folder, Normalise, Rows, class_task, dataset::Part, format::libsvm};
 
 const WIDTH: u32 = 8;
 
@@ -16,7 +14,7 @@ fl_core::settings! {
         scale: Scale = Scale::None;
     }
 }
-fl_data::data_set!("cod-rna" => CodRna);
+fl_data_kit::data_set!("cod-rna" => CodRna);
 
 impl DataSet for CodRna {
     fn facts(&self) -> DataSetFacts {

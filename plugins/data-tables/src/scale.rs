@@ -1,7 +1,7 @@
 //! What is done to the columns of a table of numbers.
 
 use fl_core::Inputs;
-use fl_data::Normalise;
+use fl_data_kit::Normalise;
 
 fl_core::choices! {
     /// What is done to the columns of a table of numbers.

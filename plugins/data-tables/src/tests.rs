@@ -1,5 +1,5 @@
 use fl_core::settings::read_yaml;
-use fl_data::{Normalise, SetSpec, load};
+use fl_data_kit::{Normalise, SetSpec, load};
 use std::path::Path;
 
 fn named(yaml: &str) -> SetSpec {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use fl_core::{Labels, Task};
-use fl_data::{DataSet, DataSetFacts, Folder, Rows, class_task, dataset::Part, format::csv, text};
+use fl_data_kit::{DataSet, DataSetFacts, Folder, Rows, class_task, dataset::Part, format::csv, text};
 
 fl_core::settings! {
     /// News in four topics, as hashed bags of words or as the first words in their order.
@@ -15,7 +15,7 @@ fl_core::settings! {
         words: Option<usize> = None, in 1..=text::MAX_WORDS;
     }
 }
-fl_data::data_set!("ag-news" => AgNews);
+fl_data_kit::data_set!("ag-news" => AgNews);
 
 impl DataSet for AgNews {
     fn facts(&self) -> DataSetFacts {

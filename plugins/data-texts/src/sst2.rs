@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use fl_core::{Labels, Task};
-use fl_data::{DataSet, DataSetFacts, Folder, Rows, class_task, dataset::Part, format::csv, text};
+use fl_data_kit::{DataSet, DataSetFacts, Folder, Rows, class_task, dataset::Part, format::csv, text};
 
 fl_core::settings! {
     /// Sentences of film reviews, against or for, as hashed bags of words or as the first words in
@@ -16,7 +16,7 @@ fl_core::settings! {
         words: Option<usize> = None, in 1..=text::MAX_WORDS;
     }
 }
-fl_data::data_set!("sst2" => Sst2);
+fl_data_kit::data_set!("sst2" => Sst2);
 
 impl DataSet for Sst2 {
     fn facts(&self) -> DataSetFacts {

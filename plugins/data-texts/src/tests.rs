@@ -1,6 +1,6 @@
 use fl_core::Inputs;
 use fl_core::settings::read_yaml;
-use fl_data::{Normalise, Set, SetSpec, load};
+use fl_data_kit::{Normalise, Set, SetSpec, load};
 use std::path::Path;
 
 fn named(yaml: &str) -> SetSpec {

@@ -2,7 +2,7 @@
 
 use crate::bytes::Bytes;
 use fl_core::{Inputs, Labels};
-use fl_data::{DataSet, DataSetFacts, Folder, Rows, archive as archives, format};
+use fl_data_kit::{DataSet, DataSetFacts, Folder, Rows, archive as archives, format};
 use fl_plugin_data_files::Files;
 use fl_plugin_data_images::cifar;
 use std::fs;

@@ -110,6 +110,24 @@ fn every_plugin_crate_is_in_the_bundle() {
 }
 
 #[test]
+fn a_plugin_stands_on_no_host() {
+    let all = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let hosts = all.lines().filter(|line| line.contains("path = \"hosts/"));
+    let hosts: Vec<&str> = hosts.map(|line| line.split(' ').next().unwrap()).collect();
+    assert!(hosts.contains(&"fl-data"), "{hosts:?}");
+    for entry in fs::read_dir(root().join("plugins")).unwrap() {
+        let path = entry.unwrap().path();
+        let manifest = fs::read_to_string(path.join("Cargo.toml")).unwrap_or_default();
+        // its tests may: they read specs as users do
+        let own = manifest.split("[dev-dependencies]").next().unwrap();
+        for host in &hosts {
+            let named = own.lines().any(|line| line.starts_with(&format!("{host}.")));
+            assert!(!named, "{} depends on {host}", path.display());
+        }
+    }
+}
+
+#[test]
 fn exact_try_answers_for_one_part() {
     let d = dir();
     fs::write(d.path().join("in.json"), r#"{"messages": [{"from": 0, "weight": 1, "tensors": {"w": [1, 2]}}, {"from": 1, "weight": 3, "tensors": {"w": [3, 0.4]}}]}"#).unwrap();

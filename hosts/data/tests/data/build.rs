@@ -1,7 +1,8 @@
 use anyhow::Result;
 use fl_core::{Examples, Inputs, Samples, Stream, TaskKind};
 use fl_data::split_spec::{Dirichlet, Reading};
-use fl_data::{Assembled, DataSpec, Limit, Normalise, Public, PublicFrom, SetSpec, Split, build};
+use fl_data::{Assembled, DataSpec, Limit, Public, PublicFrom, Split, build};
+use fl_data_kit::{Normalise, SetSpec};
 use fl_plugin_data_synthetic::{Blobs, Glyphs, MultiLabel};
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,6 +1,6 @@
 use fl_core::Examples;
 use fl_core::settings::{Setting, read_value, read_yaml};
-use fl_data::{Set, SetSpec, data_dir, linked_sets, list, load};
+use fl_data_kit::{Set, SetSpec, data_dir, linked_sets, list, load};
 use std::path::Path;
 
 fn named(yaml: &str) -> SetSpec {

@@ -1,6 +1,7 @@
 use fl_core::settings::{Setting, Settings, read_value, read_yaml};
 use fl_core::{Task, TaskKind};
-use fl_data::{DataSpec, linked_sets};
+use fl_data::DataSpec;
+use fl_data_kit::linked_sets;
 use fl_registry::DataSection;
 
 fn errors(yaml: &str) -> String {

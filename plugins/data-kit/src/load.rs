@@ -47,7 +47,10 @@ pub fn load(set: &SetSpec, dir: &Path, normalise: Option<&Normalise>) -> Result<
 
 /// As [`load`]; `see` sees the training and test rows as they were read, before they are
 /// normalised.
-pub(crate) fn load_seen(
+///
+/// # Errors
+/// As [`load`].
+pub fn load_seen(
     set: &SetSpec,
     dir: &Path,
     normalise: Option<&Normalise>,

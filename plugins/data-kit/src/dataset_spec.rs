@@ -123,12 +123,12 @@ impl SetSpec {
     }
 
     /// How the columns of a set of files are read, once they have been.
-    pub(crate) fn columns(&self) -> &[(String, String)] {
+    pub fn columns(&self) -> &[(String, String)] {
         self.once_read().map_or(&[], |rows| &rows.columns)
     }
 
     /// The classes of a set of files that names them, once they have been read.
-    pub(crate) fn classes(&self) -> &[String] {
+    pub fn classes(&self) -> &[String] {
         self.once_read().map_or(&[], |rows| &rows.classes)
     }
 
@@ -137,7 +137,7 @@ impl SetSpec {
     }
 
     /// Have its rows been read?
-    pub(crate) fn is_read(&self) -> bool {
+    pub fn is_read(&self) -> bool {
         self.once_read().is_some()
     }
 
@@ -158,17 +158,17 @@ impl SetSpec {
     }
 
     /// The folder of the run that made its rows: see [`crate::DataSet::made_by`].
-    pub(crate) fn made_by(&self) -> Option<&Path> {
+    pub fn made_by(&self) -> Option<&Path> {
         self.set.made_by()
     }
 
     /// Are they a user's own files, of which only the files say what is to be learnt?
-    pub(crate) fn of_a_user(&self) -> bool {
+    pub fn of_a_user(&self) -> bool {
         self.set.task().is_none()
     }
 
     /// The set or the file with rows to learn from that this set and `other` have in common.
-    pub(crate) fn shared_source(&self, other: &Self, dir: &Path) -> Option<String> {
+    pub fn shared_source(&self, other: &Self, dir: &Path) -> Option<String> {
         if self == other {
             return Some(format!("`{}`", self.name()));
         }
@@ -184,6 +184,11 @@ impl SetSpec {
     /// What is taken from each value unless the spec says otherwise.
     pub(crate) fn scale(&self, train: &Inputs) -> Option<Normalise> {
         self.set.scale(train)
+    }
+
+    /// What to say of the first of its files that is not in the data directory `dir`.
+    pub fn lacks_file(&self, dir: &Path) -> Option<String> {
+        self.folder(dir).lacks()
     }
 
     pub(crate) fn folder<'a>(&self, dir: &'a Path) -> Folder<'a> {
@@ -233,8 +238,11 @@ impl SetSpec {
         rows.clone().map_err(anyhow::Error::msg)
     }
 
-    /// Do this many means and standard deviations fit the set?
-    pub(crate) fn check_normalise(
+    /// Fails unless this many means and standard deviations fit the set, whose task is `own`.
+    ///
+    /// # Errors
+    /// Says how many there must be, or that its rows cannot be normalised.
+    pub fn check_normalise(
         &self,
         own: &Task,
         Normalise { mean, std }: &Normalise,

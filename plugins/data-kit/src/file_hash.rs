@@ -47,7 +47,11 @@ pub fn same(files: &[PathBuf], copies: bool) -> Vec<(usize, usize)> {
     twice
 }
 
-pub(crate) fn sha256(path: &Path) -> std::io::Result<String> {
+/// The SHA-256 of a file, in hexadecimal digits.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn sha256(path: &Path) -> std::io::Result<String> {
     let mut file = BufReader::new(open_regular(path)?);
     let mut hash = Sha256::new();
     let mut block = vec![0; 1 << 16];

@@ -3,7 +3,7 @@
 //! ```
 //! # // ANCHOR: set
 //! use fl_core::{Inputs, Labels, Task, TaskKind};
-//! use fl_data::{DataSet, DataSetFacts, Folder, Rows};
+//! use fl_data_kit::{DataSet, DataSetFacts, Folder, Rows};
 //! fl_core::settings! {
 //!     /// Two classes that a sign tells apart.
 //!     pub struct Signs {
@@ -25,9 +25,9 @@
 //!         Ok(Rows::new(part.clone(), part))
 //!     }
 //! }
-//! fl_data::data_set!("signs" => Signs);
+//! fl_data_kit::data_set!("signs" => Signs);
 //! # // ANCHOR_END: set
-//! let set: fl_data::SetSpec = fl_core::settings::read_yaml("{signs: {rows: 10}}").unwrap();
+//! let set: fl_data_kit::SetSpec = fl_core::settings::read_yaml("{signs: {rows: 10}}").unwrap();
 //! assert_eq!(set.task().unwrap().kind, TaskKind::Classes(2));
 //! ```
 
