@@ -211,13 +211,13 @@ fn check_options(role: Option<Role>, args: &NewArgs) -> Result<(), Failure> {
 fn sources(given: Option<&Path>) -> Result<PathBuf, Failure> {
     let whole = |dir: &Path| {
         dir.join("fl-core/Cargo.toml").is_file()
-            && dir.join("tests/conformance/Cargo.toml").is_file()
+            && dir.join("plugins/conformance/Cargo.toml").is_file()
     };
     if let Some(dir) = given {
         return match dir.canonicalize() {
             Ok(dir) if whole(&dir) => Ok(dir),
             _ => Err(Failure::usage(format!(
-                "--core {}: there is no fl-core/Cargo.toml and tests/conformance/Cargo.toml below it; give the folder of fl's sources",
+                "--core {}: there is no fl-core/Cargo.toml and plugins/conformance/Cargo.toml below it; give the folder of fl's sources",
                 dir.display()
             ))),
         };
@@ -341,7 +341,7 @@ fn rust(role: Role, args: &NewArgs, core: Option<&Path>) -> Result<Files, Failur
         ("article", article.clone()),
         ("Article", article.replacen('a', "A", 1)),
         ("fl-core", from("fl-core")?),
-        ("fl-conformance", from("tests/conformance")?),
+        ("fl-conformance", from("plugins/conformance")?),
         ("fl-cli", from("hosts/cli")?),
         ("fl-plugins", from("plugins/bundle")?),
         ("library", library(&args.name)),

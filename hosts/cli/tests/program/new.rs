@@ -226,7 +226,7 @@ fn what_cannot_be_made_is_refused_and_nothing_is_overwritten() {
 fn the_sources_are_found_upwards() {
     let dir = tempfile::tempdir().unwrap();
     let (tree, empty) = (dir.path().join("a \"tree\""), dir.path().join("empty"));
-    for file in ["fl-core/Cargo.toml", "tests/conformance/Cargo.toml"] {
+    for file in ["fl-core/Cargo.toml", "plugins/conformance/Cargo.toml"] {
         fs::create_dir_all(tree.join(file).parent().unwrap()).unwrap();
         fs::write(tree.join(file), "").unwrap();
     }

@@ -21,8 +21,6 @@ const LEFT_OUT: [&str; 7] = [
     "golden",
     "runs",
 ];
-/// The one crate below `tests/` that the program links.
-const KIT: &str = "tests/conformance";
 
 const HEAD: &str = "# Size of the code
 
@@ -117,17 +115,9 @@ fn collect(top: &Path, folder: &Path, of: &str, sizes: &mut BTreeMap<String, Siz
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let file = path.file_name().unwrap().to_string_lossy().into_owned();
-        let kit = name(&path) == KIT || path == top.join("tests");
-        if path.is_dir() && (kit || !file.starts_with('.') && !LEFT_OUT.contains(&&*file)) {
-            // of the tests only the kit
-            if path.starts_with(top.join("tests")) && !kit && !of.starts_with(KIT) {
-                continue;
-            }
+        if path.is_dir() && !file.starts_with('.') && !LEFT_OUT.contains(&&*file) {
             collect(top, &path, of, sizes);
         } else if file.ends_with(".rs") && file != "tests.rs" && !file.ends_with("_tests.rs") {
-            if of == "tests" {
-                continue;
-            }
             let found = count(&fs::read_to_string(&path).unwrap());
             let sum = sizes.entry(of.into()).or_default();
             sum.code += found.code;
