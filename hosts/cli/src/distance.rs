@@ -1,9 +1,9 @@
 //! `fl data distance`: how well a model tells the clients' samples from the public ones.
 
-use crate::part_trial::guarded;
 use crate::{Done, Failure, SpecDataArgs, print};
 use anyhow::{Context, Result};
 use clap::Args;
+use fl_cases::guarded;
 use fl_core::settings::Value;
 use fl_core::{
     BuildContext, FitOptions, Length, Loss, PartDecl, Role, Samples, Stream, Target, Task,

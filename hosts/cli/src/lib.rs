@@ -33,7 +33,6 @@ mod lazy_executor;
 mod ledger;
 mod log;
 mod new;
-mod part_trial;
 mod plan;
 mod plugins;
 mod progress;
@@ -48,7 +47,6 @@ mod try_part;
 mod verify;
 
 pub use capture::{CapturedOutput, answered, bar};
-pub use cases::{Snapshot, answer_of, snapshot, unused_answers};
 pub use export::kept_model;
 pub use progress::progress;
 
@@ -368,15 +366,6 @@ impl Failure {
     fn usage(text: impl Display) -> Self {
         Self::NotRun(NotRun::Usage(text.to_string()))
     }
-
-    /// What it says, for a caller that does not print it; empty if that has been printed.
-    fn text(self) -> String {
-        match self {
-            Self::NotRun(why) => why.to_string(),
-            Self::Failed(error) => format!("{error:#}"),
-            Self::Differs | Self::Stopped(_) => String::new(),
-        }
-    }
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
@@ -458,7 +447,7 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
         Command::Schema { study, cases, .. } => {
             let schema = match (study, cases) {
                 (true, _) => fl_registry::schema_of::<fl_study::File>("A study"),
-                (_, true) => fl_registry::schema_of::<cases::File>("Cases of parts"),
+                (_, true) => fl_registry::schema_of::<fl_cases::File>("Cases of parts"),
                 _ => catalogue.schema::<DataSpec>(),
             };
             print(serde_json::to_string_pretty(&schema)?)

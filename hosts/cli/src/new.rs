@@ -241,7 +241,7 @@ fn sources(given: Option<&Path>) -> Result<PathBuf, Failure> {
 pub fn new(args: &NewArgs, catalogue: &Catalogue) -> Done {
     let role = match args.role == "flower" {
         true => None,
-        false => Some(crate::show::role(&args.role)?),
+        false => Some(fl_cases::role(&args.role).map_err(Failure::usage)?),
     };
     check_name(&args.name)?;
     check_options(role, args)?;

@@ -1,8 +1,8 @@
 //! `fl check`, `fl list`, `fl inspect`, `fl data list`, `fl data show`.
 
 use crate::{DataDir, Done, Failure, SpecDataArgs, inspect_topics, print, say, width};
+use fl_cases::role;
 use fl_core::settings::Step;
-use fl_core::{PartDecl, Role};
 use fl_data::Overview;
 use fl_registry::{Catalogue, Mistakes, columns};
 use serde_json::json;
@@ -72,50 +72,8 @@ fn placed(error: &str) -> (Vec<Step>, &str) {
     })
 }
 
-pub fn role(name: &str) -> Result<Role, Failure> {
-    let short = |role: &Role| role.name().split(' ').next().unwrap_or_default();
-    Role::ALL
-        .iter()
-        .copied()
-        .find(|r| short(r) == name || r.name() == name)
-        .ok_or_else(|| {
-            if let "data-set" | "data set" | "dataset" | "set" = name {
-                return Failure::usage(
-                    "a data set is no part: `fl data list` shows the sets, and the book's page `A data set` how to write one",
-                );
-            }
-            let known: Vec<&str> = Role::ALL.iter().map(short).collect();
-            let near = match name {
-                "method" => Some("protocol"),
-                _ => fl_core::settings::nearest(name, known.iter().copied()),
-            };
-            let near = near.map_or(";".into(), |n| format!("; did you mean `{n}`?"));
-            Failure::usage(format!(
-                "no role is called `{name}`{near} known: {}",
-                known.join(", ")
-            ))
-        })
-}
-
-/// The part that `aggregator mean` or, where no other role has one of that name, `mean` stands for.
-pub fn part(name: &str, catalogue: &Catalogue) -> Result<&'static PartDecl, String> {
-    if let Some((of, name)) = name.split_once(' ') {
-        let role = role(of).map_err(Failure::text)?;
-        return catalogue.find(role, name.trim());
-    }
-    match catalogue.named(name)[..] {
-        [decl] => Ok(decl),
-        [] => Err(catalogue.unknown(name)),
-        ref several => {
-            let all = several.iter().map(|d| format!("`{} {name}`", d.role));
-            let all = all.collect::<Vec<_>>().join(" or ");
-            Err(format!("several parts are called `{name}`: say {all}"))
-        }
-    }
-}
-
 pub fn list(name: Option<&str>, json: bool, catalogue: &Catalogue) -> Done {
-    let role = name.map(role).transpose()?;
+    let role = name.map(role).transpose().map_err(Failure::usage)?;
     if json {
         print(json!({ "parts": catalogue.list_json(role) }))
     } else {

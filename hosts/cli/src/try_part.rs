@@ -1,8 +1,8 @@
 //! `fl try`: one part's answer to numbers given in JSON.
 
-use crate::part_trial::trial;
 use crate::{Done, Failure, print};
 use clap::Args;
+use fl_cases::trial;
 use fl_core::settings::Value;
 use fl_engine::NotRun;
 use fl_registry::Catalogue;
@@ -38,7 +38,7 @@ pub struct TryArgs {
 }
 
 pub fn try_part(args: &TryArgs, catalogue: &Catalogue) -> Done {
-    let role = crate::show::role(&args.role)?;
+    let role = fl_cases::role(&args.role).map_err(Failure::usage)?;
     let decl = catalogue.find(role, &args.name).map_err(Failure::usage)?;
     let settings: Value = serde_yaml::from_str(&args.settings)
         .map_err(|e| Failure::usage(format!("--settings: {e}")))?;
@@ -47,7 +47,7 @@ pub fn try_part(args: &TryArgs, catalogue: &Catalogue) -> Done {
     let text = fl_engine::open(&args.input).and_then(std::io::read_to_string);
     let text = text.map_err(|e| wrong(&e))?;
     let input: Json = serde_json::from_str(&text).map_err(|e| wrong(&format!("not JSON: {e}")))?;
-    match trial(decl, &settings, input, args.seed) {
+    match trial(decl, &settings, input, args.seed).map_err(Failure::from) {
         Ok(answer) => print(serde_json::to_string(&answer)?),
         Err(Failure::Failed(error)) => Err(wrong(&format!("{error:#}"))),
         Err(Failure::NotRun(NotRun::Usage(text))) => {

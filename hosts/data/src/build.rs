@@ -1,6 +1,5 @@
 //! From a spec to the data of every client.
 
-use fl_data_kit::{check_ranges, dataset::Source, load_seen, Normalise, Set, SetSpec};
 use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split, fraction_split};
 use crate::public::{Public, PublicFrom};
 use crate::section::DataSpec;
@@ -12,6 +11,7 @@ use crate::split_spec::Split;
 use crate::undersampled::{self, Undersampled, Undersampler};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::{Examples, Inputs, Labels, PrivacyEvent, Samples, Stream, Task};
+use fl_data_kit::{Normalise, Set, SetSpec, check_ranges, dataset::Source, load_seen};
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;

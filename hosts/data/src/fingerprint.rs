@@ -1,8 +1,8 @@
 //! Hashes of the files that a run read, so that its folder can keep them.
 
-use fl_data_kit::sha256;
 use crate::section::DataSpec;
 use anyhow::{Context, Result};
+use fl_data_kit::sha256;
 use std::path::{Path, PathBuf};
 
 /// The SHA-256 of every file that the data of a spec are read from, as it is stored (compressed or

@@ -1,8 +1,8 @@
 //! What each client gets, before a run.
 
 use crate::build::Assembled;
-use fl_data_kit::column_match::shortened;
 use fl_core::{Examples, TaskKind};
+use fl_data_kit::column_match::shortened;
 use serde_json::{Value as Json, json};
 use std::fmt::{Display, Formatter, Write};
 

@@ -1,8 +1,8 @@
 //! The public samples, as a spec says them.
 
-use fl_data_kit::{alike, SetSpec};
 use fl_core::settings::between;
 use fl_core::{Task, TaskKind};
+use fl_data_kit::{SetSpec, alike};
 
 fl_core::settings! {
     /// The public samples.

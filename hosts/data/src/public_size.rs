@@ -1,9 +1,9 @@
 //! Counts of public samples that are above what there is, as far as a set's size is known before it
 //! is loaded.
 
-use fl_data_kit::dataset::Problem;
 use crate::public::{Public, PublicFrom};
 use fl_core::settings::Step;
+use fl_data_kit::dataset::Problem;
 
 fn path(keys: &[&str]) -> Vec<Step> {
     keys.iter().map(|key| Step::Key((*key).into())).collect()

@@ -10,7 +10,6 @@
 //! ```
 
 use crate::build::build;
-use fl_data_kit::{data_dir, dataset::Problem, Normalise, SetSpec, Use};
 use crate::domains::Domains;
 use crate::partition::check_covering;
 use crate::public::{Public, PublicFrom};
@@ -22,6 +21,7 @@ use crate::split_spec::{
 use crate::undersampled::Undersampled;
 use fl_core::settings::Step;
 use fl_core::{Examples, Stream, Task, TaskKind};
+use fl_data_kit::{Normalise, SetSpec, Use, data_dir, dataset::Problem};
 use std::path::{Path, PathBuf};
 
 /// Clients where a spec does not say how many.

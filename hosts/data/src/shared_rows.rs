@@ -1,7 +1,7 @@
 //! Rows that stand in two places, whatever the files are called and however they are written.
 
-use fl_data_kit::dataset::Source;
 use fl_core::{Inputs, Samples};
+use fl_data_kit::dataset::Source;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 

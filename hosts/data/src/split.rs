@@ -5,13 +5,13 @@ use crate::partition::{
     proportional_sizes, rarest_positive,
 };
 use crate::published;
-use fl_data_kit::check_ranges;
 use crate::split_spec::{
     Dirichlet, MAX_CLIENTS, PublishedSplit, Reading, Sizes, Split, check_files, check_shares,
     check_users,
 };
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::{Examples, Stream};
+use fl_data_kit::check_ranges;
 
 /// How often a Dirichlet split is drawn before it gives up on its smallest size.
 const TRIES: u64 = 1000;

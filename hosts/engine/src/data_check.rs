@@ -8,8 +8,8 @@ use fl_core::{
     BuildContext, Examples, ExchangeSpec, InitialModel, Parts, Protocol, Role, Stream, Task,
     TaskKind, Trainer, first_names,
 };
-use fl_data_kit::column_match::{CLASS, LABEL, SKIPPED, told_apart};
 use fl_data::{Assembled, DataSpec, Split};
+use fl_data_kit::column_match::{CLASS, LABEL, SKIPPED, told_apart};
 use fl_registry::{DataSection as _, Spec};
 use fl_sim::Manifest;
 use serde::{Deserialize, Serialize};

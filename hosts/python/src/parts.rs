@@ -177,7 +177,7 @@ pub fn snapshot(
     let held = || {
         let case = serde_yaml::from_str(case)?;
         let value = value.map(serde_json::from_str).transpose()?;
-        let held = fl_cli::snapshot(&case, value, &answers, accept, &crate::catalogue()?);
+        let held = fl_cases::snapshot(&case, value, &answers, accept, &crate::catalogue()?);
         held.map_err(anyhow::Error::msg)
     };
     let held = py.detach(held);
@@ -192,7 +192,7 @@ pub fn unused_answers(
     used: BTreeSet<String>,
     remove: bool,
 ) -> PyResult<Vec<String>> {
-    fl_cli::unused_answers(&answers, &used, remove).map_err(PyValueError::new_err)
+    fl_cases::unused_answers(&answers, &used, remove).map_err(PyValueError::new_err)
 }
 
 /// The kind of messages whose name is nearest to an unknown one. `None`: `kind` is known, or none

@@ -596,7 +596,8 @@ fn text_may_keep_its_order() {
     let set = "{format: csv, train: a.csv, test: b.csv, label: mood, classes: [bad, good], \
                columns: {say: {text: {width: 4096, words: 3}}, who: skip}}";
     let data = case.data(set, ", clients: 1");
-    let [yes, no] = ["yes", "no"].map(|word| fl_data_kit::text::sequence(word, 4096).next().unwrap());
+    let [yes, no] =
+        ["yes", "no"].map(|word| fl_data_kit::text::sequence(word, 4096).next().unwrap());
     assert!(yes != no && yes >= 1.0);
     assert_eq!(
         rows(&data),

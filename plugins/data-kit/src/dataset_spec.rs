@@ -242,11 +242,7 @@ impl SetSpec {
     ///
     /// # Errors
     /// Says how many there must be, or that its rows cannot be normalised.
-    pub fn check_normalise(
-        &self,
-        own: &Task,
-        Normalise { mean, std }: &Normalise,
-    ) -> Result<()> {
+    pub fn check_normalise(&self, own: &Task, Normalise { mean, std }: &Normalise) -> Result<()> {
         ensure!(
             !self.facts().sparse,
             "the rows of `{}` are sparse, or hold numbers of words, and cannot be normalised; leave `normalise` out",

@@ -4,7 +4,9 @@ use crate::adult::LICENCE;
 use crate::scale::{Scale, standard};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::{Inputs, Labels, Task};
-use fl_data_kit::{DataSet, DataSetFacts, Folder, Normalise, Rows, class_task, dataset::Part, format::csv};
+use fl_data_kit::{
+    DataSet, DataSetFacts, Folder, Normalise, Rows, class_task, dataset::Part, format::csv,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The fields of a row that are numbers; they are the first columns of an input.

@@ -3,7 +3,9 @@
 use crate::scale::{Scale, standard};
 use anyhow::Result;
 use fl_core::{Inputs, Labels, Task};
-use fl_data_kit::{DataSet, DataSetFacts, Folder, Normalise, Rows, class_task, dataset::Part, format::libsvm};
+use fl_data_kit::{
+    DataSet, DataSetFacts, Folder, Normalise, Rows, class_task, dataset::Part, format::libsvm,
+};
 
 const WIDTH: u32 = 8;
 

@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 use fl_core::{Labels, Task};
-use fl_data_kit::{DataSet, DataSetFacts, Folder, Rows, class_task, dataset::Part, format::csv, text};
+use fl_data_kit::{
+    DataSet, DataSetFacts, Folder, Rows, class_task, dataset::Part, format::csv, text,
+};
 
 fl_core::settings! {
     /// News in four topics, as hashed bags of words or as the first words in their order.

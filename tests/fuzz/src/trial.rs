@@ -18,7 +18,7 @@ pub(crate) fn trial(text: &[u8]) {
     ) else {
         return;
     };
-    if let Err(text) = fl_cli::answer_of(part, settings, input, 1, &CATALOGUE) {
+    if let Err(text) = fl_cases::answer_of(part, settings, input, 1, &CATALOGUE) {
         assert!(!text.is_empty(), "refused without a word");
         assert!(!text.contains("` panicked: "), "{text}");
     }

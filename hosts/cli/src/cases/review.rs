@@ -1,22 +1,11 @@
 //! `fl test --review`: one difference after the other, with the keys of `cargo insta review`.
 
-use super::answers::pretty;
-use super::verdict::CaseResult;
+use super::text;
 use crate::{Failure, print};
 use console::{Key, Term, style};
+use fl_cases::{CaseResult, Choice, pretty};
 use serde_json::Value as Json;
 use std::io::IsTerminal;
-
-/// What to do with an answer that differs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
-    /// It is right from now on.
-    Accept,
-    /// It is wrong.
-    Reject,
-    /// Later.
-    Skip,
-}
 
 /// Fails if there is no terminal to answer at.
 pub fn needs_a_terminal() -> Result<(), Failure> {
@@ -69,7 +58,7 @@ impl<'k> Review<'k> {
         if let Some(choice) = self.always {
             return Ok(choice);
         }
-        print(format_args!("\n{}", tested.text()))?;
+        print(format_args!("\n{}", text(tested)))?;
         loop {
             print(KEYS)?;
             let key = (self.key)()?;
@@ -93,9 +82,9 @@ impl<'k> Review<'k> {
 
 fn whole(expected: Option<&Json>, found: &Json) -> String {
     let shown = |answer: &Json| {
-        let mut text = String::new();
-        pretty(answer, 0, &mut text);
-        text
+        let mut json = String::new();
+        pretty(answer, 0, &mut json);
+        json
     };
     let expected = expected.map_or("none".into(), shown);
     let (old, new) = (style("expected:").red(), style("found:").green());
@@ -105,7 +94,7 @@ fn whole(expected: Option<&Json>, found: &Json) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cases::verdict::{Outcome, Verdict};
+    use fl_cases::{Outcome, Verdict};
     use serde_json::json;
 
     fn one() -> CaseResult {

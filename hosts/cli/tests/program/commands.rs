@@ -121,7 +121,9 @@ fn a_plugin_stands_on_no_host() {
         // its tests may: they read specs as users do
         let own = manifest.split("[dev-dependencies]").next().unwrap();
         for host in &hosts {
-            let named = own.lines().any(|line| line.starts_with(&format!("{host}.")));
+            let named = own
+                .lines()
+                .any(|line| line.starts_with(&format!("{host}.")));
             assert!(!named, "{} depends on {host}", path.display());
         }
     }

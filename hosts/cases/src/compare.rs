@@ -1,6 +1,6 @@
 //! Where two answers differ, tensor by tensor, and how far.
 
-use super::file::{Bounds, Case, Tolerance};
+use crate::file::{Bounds, Case, Tolerance};
 use fl_core::message::{Dtype, message_type};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;

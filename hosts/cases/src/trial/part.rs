@@ -1,6 +1,5 @@
 //! A part that was made, and what it answers.
 
-use super::SLOT;
 use super::input::{
     Client, INPUTS, Input, Lesson, Messages, Release, Rows, Wish, examples, inbox, one_each, rows,
     samples, table,
@@ -14,6 +13,10 @@ use fl_core::{
     Samples, Target, Trainer,
 };
 use serde_json::{Value as Json, json};
+
+/// Where the part stands, unless it is an accountant.
+pub const SLOT: &str = "part";
+
 /// What a part gave, if it is what such a message may be.
 fn shown(out: &dyn AnyMessage) -> Result<Json> {
     message::check(out).context("its output")?;

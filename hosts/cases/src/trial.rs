@@ -5,18 +5,22 @@ mod part;
 
 pub use input::Input;
 
-use crate::Failure;
 use anyhow::{Context, bail};
 use fl_core::settings::{Mistake, Reader, Step, Value};
 use fl_core::{
     BuildContext, CheckedSettings, PartDecl, Parts, Result, Round, Serial, SlotAssignment, Stream,
 };
+use fl_engine::NotRun;
 use input::task;
-use part::Part;
+use part::{Part, SLOT};
 use serde_json::{Value as Json, json};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Arc;
+
 /// Calls a part; that it panics is an error like any other, and no news for the screen.
+///
+/// # Errors
+/// As `f`; that the part panicked, with its text.
 pub fn guarded<T>(decl: &PartDecl, f: impl FnOnce() -> Result<T>) -> Result<T> {
     let hook = take_hook();
     set_hook(Box::new(|_| {}));
@@ -29,9 +33,6 @@ pub fn guarded<T>(decl: &PartDecl, f: impl FnOnce() -> Result<T>) -> Result<T> {
         bail!("{} `{}` panicked: {text}", decl.role, decl.name)
     })
 }
-
-/// Where the part stands, unless it is an accountant.
-const SLOT: &str = "part";
 
 /// The part's settings as it reads them, or every mistake in them, below `at`.
 pub fn read_settings(
@@ -48,10 +49,10 @@ pub fn read_settings(
 }
 
 /// As [`read_settings`]; the mistakes are one error.
-pub fn settings(decl: &PartDecl, given: &Value) -> std::result::Result<CheckedSettings, Failure> {
+pub fn settings(decl: &PartDecl, given: &Value) -> Result<CheckedSettings> {
     read_settings(decl, given, Vec::new()).map_err(|mistakes| {
         let all = mistakes.iter().map(|m| format!("settings: {m}"));
-        Failure::usage(all.collect::<Vec<_>>().join("\n"))
+        NotRun::Usage(all.collect::<Vec<_>>().join("\n")).into()
     })
 }
 
@@ -72,7 +73,7 @@ pub fn rounds(
     inputs: &[Json],
     seed: u64,
     between: Between,
-) -> std::result::Result<Vec<Json>, Failure> {
+) -> Result<Vec<Json>> {
     let parts = Parts::new(vec![SlotAssignment {
         slot: SLOT.into(),
         clients: None,
@@ -118,7 +119,7 @@ pub fn rounds(
         }
         Ok(answers)
     };
-    Ok(guarded(decl, answers)?)
+    guarded(decl, answers)
 }
 
 /// `round 2: `, where there is more than one.
@@ -133,12 +134,7 @@ fn numbered(at: usize, of: usize) -> String {
 ///
 /// # Errors
 /// As [`rounds`].
-pub fn trial(
-    decl: &'static PartDecl,
-    given: &Value,
-    input: Json,
-    seed: u64,
-) -> std::result::Result<Json, Failure> {
+pub fn trial(decl: &'static PartDecl, given: &Value, input: Json, seed: u64) -> Result<Json> {
     match input {
         Json::Object(mut map)
             if map.len() == 1 && map.get("rounds").is_some_and(Json::is_array) =>

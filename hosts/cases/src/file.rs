@@ -1,7 +1,7 @@
 //! The format of a file of cases, and the check of one.
 
-use crate::part_trial::{Input, read_settings};
-use crate::show::part;
+use crate::named::part;
+use crate::trial::{Input, read_settings};
 use fl_core::settings::{Reader, Setting, Settings, Step, Value, ValueType, to_json};
 use fl_engine::NotRun;
 use fl_registry::{Catalogue, Mistake, Mistakes, Places, Plugin, ReadableSettings, SourcePosition};

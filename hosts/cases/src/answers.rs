@@ -1,6 +1,7 @@
 //! The answers that were accepted: a file beside the cases.
 
-use crate::Failure;
+use anyhow::Result;
+use fl_engine::NotRun;
 use serde_json::{Map, Value as Json, json};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -14,8 +15,8 @@ pub struct Answers {
 
 impl Answers {
     /// Those in a file; none if there is no file.
-    pub fn open(path: &Path) -> Result<Self, Failure> {
-        let wrong = |text: String| Failure::usage(format!("{}: {text}", path.display()));
+    pub fn open(path: &Path) -> Result<Self> {
+        let wrong = |text: String| usage(format!("{}: {text}", path.display()));
         let held = match std::fs::read_to_string(path) {
             Ok(text) => serde_json::from_str(&text)
                 .map_err(|e| wrong(format!("it has no answers: {e}; delete it, or restore it")))?,
@@ -57,22 +58,26 @@ impl Answers {
     }
 
     /// Writes the file as a whole; without answers there is none.
-    pub fn write(&self) -> Result<(), Failure> {
+    pub fn write(&self) -> Result<()> {
         if self.held.is_empty() {
             return remove(&self.path);
         }
         let mut text = String::new();
         pretty(&Json::Object(self.held.clone()), 0, &mut text);
         text.push('\n');
-        Ok(fl_sim::write(&self.path, text.as_bytes())?)
+        fl_sim::write(&self.path, text.as_bytes())
     }
 }
 
+fn usage(text: String) -> anyhow::Error {
+    NotRun::Usage(text).into()
+}
+
 /// Removes a file that may be there.
-pub fn remove(path: &Path) -> Result<(), Failure> {
+pub fn remove(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Failure::usage(format!("{}: {error}", path.display())))
+            Err(usage(format!("{}: {error}", path.display())))
         }
         _ => Ok(()),
     }
@@ -89,7 +94,8 @@ pub fn made_here() -> String {
     )
 }
 
-/// JSON whose lists of single values have one line each, so that a changed row is a changed line.
+/// Writes JSON, indented by `depth` steps. A list of single values has one line, so that a changed
+/// row is a changed line.
 pub fn pretty(value: &Json, depth: usize, out: &mut String) {
     let inner = |value: &Json| value.is_array() || value.is_object();
     let mut all = |open: char, close: char, items: Vec<(String, &Json)>| {

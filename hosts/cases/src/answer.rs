@@ -1,10 +1,9 @@
 //! What the part or the run of a case answers.
 
-use super::compare::compare;
-use super::file::Case;
-use crate::Failure;
-use crate::part_trial::{Between, guarded, rounds, settings, trial};
-use crate::show::part;
+use crate::compare::compare;
+use crate::file::Case;
+use crate::named::part;
+use crate::trial::{Between, guarded, rounds, settings, trial};
 use fl_core::settings::Value;
 use fl_core::{PartDecl, Role};
 use fl_engine::{ExecuteOptions, RunRequest, Source};
@@ -13,8 +12,13 @@ use fl_sim::Execution;
 use serde_json::{Map, Value as Json, json};
 use std::path::Path;
 
+/// An error in one line.
+pub fn words(error: anyhow::Error) -> String {
+    format!("{error:#}")
+}
+
 /// What the part of a case without mistakes answers, or why it does not.
-pub(super) fn ask(case: &Case, catalogue: &Catalogue) -> Result<Json, String> {
+pub fn ask(case: &Case, catalogue: &Catalogue) -> Result<Json, String> {
     let decl = part(case.part.as_deref().unwrap_or_default(), catalogue)?;
     if case.conformance {
         return match broken(decl, &case.settings())? {
@@ -24,7 +28,7 @@ pub(super) fn ask(case: &Case, catalogue: &Catalogue) -> Result<Json, String> {
     }
     let inputs = case.inputs();
     let answers = rounds(decl, &case.settings(), &inputs, case.seed, Between::Nothing);
-    let mut answers = answers.map_err(Failure::text)?;
+    let mut answers = answers.map_err(words)?;
     Ok(match case.rounds {
         Some(_) => json!({ "rounds": answers }),
         None => answers.pop().unwrap_or_default(),
@@ -32,13 +36,13 @@ pub(super) fn ask(case: &Case, catalogue: &Catalogue) -> Result<Json, String> {
 }
 
 /// Where the answers of several rounds are others if the part is saved and loaded between them.
-pub(super) fn lost_state(case: &Case, answer: &Json, catalogue: &Catalogue) -> Vec<String> {
+pub fn lost_state(case: &Case, answer: &Json, catalogue: &Catalogue) -> Vec<String> {
     if case.rounds.as_ref().is_none_or(|rounds| rounds.len() < 2) || case.refused.is_some() {
         return Vec::new();
     }
     let stopped = part(case.part.as_deref().unwrap_or_default(), catalogue).and_then(|decl| {
         let (settings, inputs) = (case.settings(), case.inputs());
-        rounds(decl, &settings, &inputs, case.seed, Between::Stops).map_err(Failure::text)
+        rounds(decl, &settings, &inputs, case.seed, Between::Stops).map_err(words)
     });
     let stopped = match stopped {
         Ok(stopped) => json!({ "rounds": stopped }),
@@ -57,13 +61,7 @@ pub(super) fn lost_state(case: &Case, answer: &Json, catalogue: &Catalogue) -> V
 }
 
 /// What a run of this spec comes to, or why it does not.
-pub(super) fn run(
-    case: &Case,
-    spec: &Path,
-    data: &Path,
-    catalogue: &Catalogue,
-) -> Result<Json, String> {
-    let words = |error: anyhow::Error| Failure::from(error).text();
+pub fn run(case: &Case, spec: &Path, data: &Path, catalogue: &Catalogue) -> Result<Json, String> {
     let folder = tempfile::tempdir().map_err(|e| words(e.into()))?;
     let out = folder.path().join("run");
     let execution = Execution {
@@ -112,13 +110,13 @@ pub fn answer_of(
     seed: u64,
     catalogue: &Catalogue,
 ) -> Result<Json, String> {
-    trial(part(name, catalogue)?, &settings, input, seed).map_err(Failure::text)
+    trial(part(name, catalogue)?, &settings, input, seed).map_err(words)
 }
 
 /// What the part does not keep of what its role asks and of what it claims; an error if it cannot
 /// be tried.
-pub(super) fn broken(decl: &'static PartDecl, given: &Value) -> Result<Option<String>, String> {
-    let settings = settings(decl, given).map_err(Failure::text)?;
+pub fn broken(decl: &'static PartDecl, given: &Value) -> Result<Option<String>, String> {
+    let settings = settings(decl, given).map_err(words)?;
     match guarded(decl, || {
         Ok(fl_conformance::check::declared(decl, &settings.value))
     }) {
@@ -144,7 +142,7 @@ pub(super) fn broken(decl: &'static PartDecl, given: &Value) -> Result<Option<St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cases::file::CaseFile;
+    use crate::file::CaseFile;
     use fl_core::prelude::*;
 
     settings! {

@@ -1,31 +1,31 @@
 //! Whether a case's answer is as it should be.
 
-use super::answer::{ask, lost_state, run};
-use super::answers::{Answers, made_here, pretty};
-use super::compare::{compare, outside};
-use super::file::{Case, CaseFile};
-use crate::Failure;
-use console::style;
+use crate::answer::{ask, broken, lost_state, run, words};
+use crate::answers::{Answers, made_here, pretty};
+use crate::compare::{compare, outside};
+use crate::file::{Case, CaseFile};
+use crate::named::part;
 use fl_core::settings::{Reader, Setting, Value};
 use fl_registry::Catalogue;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The number of lines of a case that are shown.
-const SHOWN: usize = 10;
-
 /// How a case ended.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// Its answer is as it should be.
     Fine,
+    /// It is not, or the case was refused.
     Different,
     /// There is no accepted answer.
     New,
+    /// Its answer was just accepted.
     Accepted,
 }
 
 impl Outcome {
+    /// It in one word.
     pub fn word(self) -> &'static str {
         match self {
             Self::Fine => "fine",
@@ -34,20 +34,11 @@ impl Outcome {
             Self::Accepted => "accepted",
         }
     }
-
-    fn styled(self) -> String {
-        let word = style(format!("{:9}", self.word()));
-        match self {
-            Self::Fine => word.green(),
-            Self::Different => word.red(),
-            Self::New | Self::Accepted => word.yellow(),
-        }
-        .to_string()
-    }
 }
 
 /// A case after its part or its run has answered.
 pub struct Verdict {
+    /// How it ended.
     pub outcome: Outcome,
     /// What is not as it should be.
     pub lines: Vec<String>,
@@ -57,37 +48,16 @@ pub struct Verdict {
 
 /// A tested case, or a part of `--conformance`.
 pub struct CaseResult {
-    /// `a.cases.yaml:4`, and the case's name.
+    /// The file of the case, and its line there.
     pub place: Option<(PathBuf, usize)>,
+    /// Its name, or what was checked of the part.
     pub name: String,
+    /// How it ended, and why.
     pub verdict: Verdict,
 }
 
 impl CaseResult {
-    fn title(&self) -> String {
-        match &self.place {
-            Some((file, line)) => format!("{}:{line}: {}", file.display(), self.name),
-            None => self.name.clone(),
-        }
-    }
-
-    pub fn headline(&self) -> String {
-        format!("{}  {}", self.verdict.outcome.styled(), self.title())
-    }
-
-    /// For people; not more than some lines.
-    pub fn text(&self) -> String {
-        let mut text = self.headline();
-        for line in self.verdict.lines.iter().take(SHOWN) {
-            text += &format!("\n    {line}");
-        }
-        match self.verdict.lines.len().saturating_sub(SHOWN) {
-            0 => {}
-            more => text += &format!("\n    and {more} more"),
-        }
-        text
-    }
-
+    /// For programs.
     pub fn json(&self) -> Json {
         let (file, line) = self.place.clone().unzip();
         json!({
@@ -95,6 +65,31 @@ impl CaseResult {
             "outcome": self.verdict.outcome.word(), "differences": self.verdict.lines,
         })
     }
+}
+
+/// Checks a part, such as `geometric-median` or `privacy clip-norm`, against its role and its
+/// properties, on generated input.
+///
+/// # Errors
+/// If there is no such part, its settings are wrong, or its role cannot be checked.
+pub fn fulfils(name: &str, settings: &Value, catalogue: &Catalogue) -> Result<CaseResult, String> {
+    let decl = part(name, catalogue)?;
+    let broken = broken(decl, settings)?;
+    Ok(CaseResult {
+        place: None,
+        name: format!(
+            "{} {}: fulfils its role and its properties",
+            decl.role, decl.name
+        ),
+        verdict: Verdict {
+            outcome: match broken {
+                None => Outcome::Fine,
+                Some(_) => Outcome::Different,
+            },
+            lines: broken.into_iter().collect(),
+            answer: None,
+        },
+    })
 }
 
 /// The answer of a case, and what is not as it should be.
@@ -153,7 +148,7 @@ pub fn snapshot(
     let case = Case::read(case, &mut reader);
     let mistakes = reader.mistakes.iter().map(ToString::to_string);
     let case = case.ok_or_else(|| mistakes.collect::<Vec<_>>().join("\n"))?;
-    let mut held = Answers::open(answers).map_err(Failure::text)?;
+    let mut held = Answers::open(answers).map_err(words)?;
     let found = match value {
         Some(value) => Ok(value),
         None => match case.faults().first() {
@@ -166,7 +161,7 @@ pub fn snapshot(
     let outcome = match verdict.answer {
         Some(answer) if accept && open => {
             held.accept(&case.name, answer);
-            held.write().map_err(Failure::text)?;
+            held.write().map_err(words)?;
             Outcome::Accepted
         }
         _ => verdict.outcome,
@@ -186,12 +181,12 @@ pub fn unused_answers(
     used: &BTreeSet<String>,
     remove: bool,
 ) -> Result<Vec<String>, String> {
-    let mut held = Answers::open(answers).map_err(Failure::text)?;
+    let mut held = Answers::open(answers).map_err(words)?;
     let unused = held.names().filter(|name| !used.contains(*name));
     let unused: Vec<String> = unused.cloned().collect();
     if remove && !unused.is_empty() {
         unused.iter().for_each(|name| held.remove(name));
-        held.write().map_err(Failure::text)?;
+        held.write().map_err(words)?;
     }
     Ok(unused)
 }
