@@ -252,7 +252,7 @@ fn open(spec: &Spec<DataSpec>, options: &AuditOptions<'_>) -> Result<()> {
         }
         Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
     }
-    fl_sim::write(&path, &serde_json::to_vec_pretty(&plan)?)
+    fl_files::write(&path, &serde_json::to_vec_pretty(&plan)?)
 }
 
 /// Many runs of neighbouring data sets.
@@ -432,7 +432,7 @@ impl Records {
             }
         }
         // it has what the server saw, so it is for its owner only
-        let file = fl_sim::open_own(path, OpenOptions::new().create(true).append(true));
+        let file = fl_files::open_own(path, OpenOptions::new().create(true).append(true));
         let file = file.with_context(what)?;
         file.set_len(whole).with_context(what)?;
         Ok(Self { file, all })

@@ -24,7 +24,7 @@ impl Audit {
         ];
         let paths = FILES.map(|name| folder.join(name));
         for (path, text) in paths.iter().zip(texts) {
-            fl_sim::write(path, text.as_bytes())?;
+            fl_files::write(path, text.as_bytes())?;
         }
         Ok(paths)
     }

@@ -65,7 +65,7 @@ impl Answers {
         let mut text = String::new();
         pretty(&Json::Object(self.held.clone()), 0, &mut text);
         text.push('\n');
-        fl_sim::write(&self.path, text.as_bytes())
+        fl_files::write(&self.path, text.as_bytes())
     }
 }
 

@@ -48,7 +48,7 @@ pub fn export(args: &ExportArgs, catalogue: &Catalogue, line: &[String]) -> Done
     }
     let mut written = Vec::new();
     if let Some(file) = &args.csv {
-        fl_sim::write_with(file, |out| fl_report::csv(&runs, out))?;
+        fl_files::write_with(file, |out| fl_report::csv(&runs, out))?;
         written.push(file.clone());
     }
     for run in &runs {
@@ -60,7 +60,7 @@ pub fn export(args: &ExportArgs, catalogue: &Catalogue, line: &[String]) -> Done
             let began = began.unwrap_or_default();
             std::fs::create_dir_all(&dir)?;
             let file = dir.join(format!("events.out.tfevents.{:010}.fl", began.as_secs()));
-            fl_sim::write_with(&file, |out| {
+            fl_files::write_with(&file, |out| {
                 fl_report::tensorboard(run, began.as_secs_f64(), out)
             })?;
             written.push(file);
@@ -120,7 +120,7 @@ fn make_inputs(
         rows.chunks_mut(width).for_each(|row| normalise.undo(row));
     }
     let path = fl_data_kit::made_path(dir);
-    fl_sim::write(
+    fl_files::write(
         &path,
         &fl_data_kit::made_file(&data.task.input, &rows, &labels, classes)?,
     )?;
@@ -166,7 +166,7 @@ fn models(
         match tensors {
             Ok(bytes) => {
                 let to = out.join(format!("{name}.safetensors"));
-                fl_sim::write(&to, &bytes)?;
+                fl_files::write(&to, &bytes)?;
                 written.push(to);
             }
             Err(error) => say(format_args!(

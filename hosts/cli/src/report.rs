@@ -90,7 +90,7 @@ pub fn report(args: &ReportArgs, catalogue: &Catalogue) -> Done {
     let named = runs.iter().map(|run| (run.name().to_string(), run));
     let joint = fl_study::joint(named, &make).map(|table| table.section);
     let page = fl_report::page_with(&runs, joint.as_ref())?;
-    fl_sim::write(&out, page.as_bytes())?;
+    fl_files::write(&out, page.as_bytes())?;
     print(out.display())
 }
 

@@ -5,8 +5,9 @@ use crate::{Done, Failure, print, width};
 use anyhow::Context;
 use clap::Args;
 use fl_core::regular_file::read_text;
-use fl_engine::Verified;
-use fl_registry::{Catalogue, fill};
+use fl_engine::NotRun;
+use fl_receipts::Verified;
+use fl_registry::{Catalogue, Refusal, fill};
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
@@ -32,7 +33,7 @@ pub struct VerifyArgs {
 
 pub fn verify(args: &VerifyArgs, catalogue: &Catalogue) -> Done {
     if let Some(path) = &args.new_key {
-        let key = fl_engine::SigningKey::make(path)?.public();
+        let key = fl_receipts::SigningKey::make(path)?.public();
         return print(format_args!(
             "{}: a secret key; others verify with --key {key}",
             path.display()
@@ -41,7 +42,12 @@ pub fn verify(args: &VerifyArgs, catalogue: &Catalogue) -> Done {
     let run = args.run.as_deref().unwrap_or(Path::new(""));
     let key = args.key.as_deref().map(public_key).transpose()?;
     let exec = fl_sim::executor(fl_engine::threads(args.threads))?;
-    let found = fl_engine::verify(run, key.as_deref(), catalogue, exec)?;
+    let found = fl_receipts::verify(run, key.as_deref(), catalogue, exec).map_err(|error| {
+        match error.downcast::<Refusal>() {
+            Ok(refusal) => Failure::NotRun(NotRun::Refused(refusal)),
+            Err(error) => error.into(),
+        }
+    })?;
     match args.json {
         true => print(serde_json::to_string(&found)?),
         false => print(text(run, &found, key.is_some())),

@@ -3,8 +3,9 @@
 use crate::prepare;
 use fl_core::settings::Setting;
 use fl_data::DataSpec;
+use fl_files::FileHash;
 use fl_registry::Spec;
-use fl_sim::{FileHash, Manifest};
+use fl_sim::Manifest;
 use fl_study::RunResult;
 use std::collections::BTreeMap;
 use std::path::Path;

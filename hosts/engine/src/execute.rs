@@ -4,7 +4,6 @@ use crate::data_check::{check_data, describe};
 use crate::placement::{self, DataOwnership, Placement};
 use crate::plan::Plan;
 use crate::prepare;
-use crate::receipts;
 use crate::run_folder::RUN_PAGE;
 use crate::sinks::TakeEvent;
 use crate::spending::RunSpending;
@@ -12,11 +11,9 @@ use anyhow::bail;
 use fl_core::privacy::NoiseSource;
 use fl_core::{PrivacyEvent, Problem, Protocol, RunOptions, Task};
 use fl_data::{Assembled, DataSpec, Split};
+use fl_receipts::{ReceiptOptions, SigningKey};
 use fl_registry::{Keep, LedgerUse, Spec};
-use fl_sim::{
-    Execution, Listener, Manifest, Outcome, ReceiptOptions, ResumePoint, RunFolder, Setup,
-    StoppedRun,
-};
+use fl_sim::{Execution, Listener, Manifest, Outcome, ResumePoint, RunFolder, Setup, StoppedRun};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -114,7 +111,7 @@ pub fn execute(
     };
     let key = options.sign.clone();
     let key = key.or_else(|| std::env::var_os("FL_SIGN_KEY").map(PathBuf::from));
-    let signer = key.as_deref().map(receipts::signer).transpose()?;
+    let signer = key.as_deref().map(SigningKey::read).transpose()?;
     let yaml = spec.yaml()?;
     let files = prepare::data_files(&spec.data, &options.data_dir)?;
     let hashes: Vec<String> = files.iter().map(|file| file.sha256.clone()).collect();
@@ -124,7 +121,11 @@ pub fn execute(
     let receipts = ReceiptOptions {
         keep_messages: spec.keep == Some(Keep::Messages),
         signer,
-        session: Some(receipts::session(&manifest)),
+        session: Some(fl_receipts::session(
+            &manifest.begun.version,
+            &manifest.spec_sha256,
+            &manifest.libraries,
+        )),
     };
     let (folder, resumed) = open(folder, &spec.name, &yaml, manifest)?;
     let protocol = spec.make_protocol(&prepare::protocol_context(spec, &data.task))?;

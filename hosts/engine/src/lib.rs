@@ -4,7 +4,6 @@
 //! * [`read`] checks a spec, [`data`] makes its data.
 //! * [`run`] carries out a [`RunRequest`]: a spec, or a stopped run that goes on.
 //! * [`execute`] runs a checked spec on its data.
-//! * [`verify()`] checks a run by its receipts.
 //! * [`CheckedStudy`] does the runs of a study, and makes its tables.
 //! * [`node`] is the clients' side, for clients in other processes.
 //!
@@ -27,7 +26,6 @@ mod planned_exchange;
 mod planned_releases;
 mod prepare;
 mod quick_digests;
-mod receipts;
 mod recorded_runs;
 mod request;
 mod resume;
@@ -37,7 +35,6 @@ mod signals;
 mod sinks;
 mod spending;
 mod study;
-mod verify;
 
 pub use client_process::ClientProcess;
 #[cfg(unix)]
@@ -45,7 +42,7 @@ pub use client_process::serve;
 pub use data_check::{DataNotes, check_data, check_with_data};
 pub use error::NotRun;
 pub use execute::{ExecuteOptions, Folder, MOST_THREADS, ProtocolOverride, execute, threads};
-pub use fl_ledger::{Forecast, SigningKey};
+pub use fl_ledger::Forecast;
 pub use lock::lock;
 pub use node::{NodeConfig, node, set_by_leader};
 pub use placement::{DataOwnership, EngineFactory, Placement, start_processes_with};
@@ -61,4 +58,3 @@ pub use signals::Signals;
 pub use sinks::{OpenSinks, TakeEvent, on_sinks, step_json};
 pub use spending::{accountant, check_ledger, forecast, ledger_fault};
 pub use study::{BuiltStudy, CheckedStudy, Repeated, Repeats, StudyRequest, WrittenStudy};
-pub use verify::{Difference, Verified, verify};

@@ -53,6 +53,6 @@ pub fn lock(
             count += 1;
         }
     }
-    fl_sim::write(lock.path(), lock.yaml()?.as_bytes())?;
+    fl_files::write(lock.path(), lock.yaml()?.as_bytes())?;
     Ok((lock.path().into(), count))
 }

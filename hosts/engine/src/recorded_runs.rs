@@ -2,9 +2,9 @@
 
 use crate::cached_runs::CachedRuns;
 use crate::quick_digests::UsedParts;
-use crate::receipts::program;
 use anyhow::bail;
 use fl_data::DataSpec;
+use fl_receipts::program;
 use fl_registry::Spec;
 use fl_study::{ResultLine, ResultsFile, RunResult};
 use std::collections::BTreeMap;
@@ -105,7 +105,7 @@ impl RecordedRuns {
         let place = format!("{}:{number}", self.path().display());
         let mut read = || {
             let now = cached.present(spec)?;
-            let hashes = |files: &[fl_sim::FileHash]| -> Vec<String> {
+            let hashes = |files: &[fl_files::FileHash]| -> Vec<String> {
                 files.iter().map(|file| file.sha256.clone()).collect()
             };
             let (data, libraries) = (hashes(&now.data), hashes(&now.libraries));

@@ -38,5 +38,5 @@ pub fn tidy(folder: &Path) -> anyhow::Result<()> {
 /// Writes the page of the run in a folder.
 fn write_page(folder: &Path) -> anyhow::Result<()> {
     let page = fl_report::page(&[fl_report::Run::open_brief(folder)?])?;
-    fl_sim::write(&folder.join(RUN_PAGE), page.as_bytes())
+    fl_files::write(&folder.join(RUN_PAGE), page.as_bytes())
 }

@@ -40,7 +40,7 @@ impl KnownRun {
     fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(LEDGER);
         let what = || format!("reading {}", path.display());
-        match fl_sim::read_own(&path) {
+        match fl_files::read_own(&path) {
             Ok(text) => serde_json::from_slice(&text).with_context(what).map(Some),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).with_context(what),
@@ -59,8 +59,8 @@ impl KnownRun {
 
     fn write(&self, folder: &Path) -> Result<()> {
         let text = serde_json::to_vec_pretty(self)?;
-        fl_sim::write_secret(&folder.join(LEDGER), &text)?;
-        fl_sim::sync(folder)
+        fl_files::write_secret(&folder.join(LEDGER), &text)?;
+        fl_files::sync(folder)
     }
 }
 

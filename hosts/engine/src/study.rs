@@ -506,14 +506,14 @@ impl<'a> CheckedStudy<'a> {
             checked.map_or(String::new(), |run| short(&run.key.spec).into())
         };
         let [html, markdown, csv, runs] = &files;
-        fl_sim::write(markdown, format!("{}\n", built.text).as_bytes())?;
-        fl_sim::write(html, fl_report::study(name, &sections).as_bytes())?;
-        fl_sim::write(
+        fl_files::write(markdown, format!("{}\n", built.text).as_bytes())?;
+        fl_files::write(html, fl_report::study(name, &sections).as_bytes())?;
+        fl_files::write(
             csv,
             &fl_study::tables_csv(&all().cloned().collect::<Vec<_>>())?,
         )?;
         let rows = fl_study::runs_csv(&self.tables, &self.results, &key)?;
-        fl_sim::write(runs, &rows)?;
+        fl_files::write(runs, &rows)?;
         let mut fine = tables.iter().all(|made| made.whole);
         let mut unchanged: BTreeMap<&Path, Vec<String>> = BTreeMap::new();
         for (table, made) in self.tables.iter().zip(tables).filter(|_| self.as_written) {
@@ -527,7 +527,7 @@ impl<'a> CheckedStudy<'a> {
             let new = fl_study::replaced(&old, name, &made.markdown)?;
             match (check, old == new) {
                 (_, true) => {}
-                (false, false) => fl_sim::write(into, new.as_bytes())?,
+                (false, false) => fl_files::write(into, new.as_bytes())?,
                 (true, false) => {
                     fine = false;
                     log::info!(

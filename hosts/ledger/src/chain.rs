@@ -14,7 +14,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// A hash of records.
-pub(crate) type Sum = fl_sim::ChainHash;
+pub(crate) type Sum = fl_files::ChainHash;
 
 /// The files of a chain.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl ChainFiles {
     /// If the file cannot be locked.
     pub fn lock(&self) -> Result<File> {
         let mut options = OpenOptions::new();
-        let file = fl_sim::open_own(&self.records, options.read(true).write(true));
+        let file = fl_files::open_own(&self.records, options.read(true).write(true));
         let file = file.and_then(|file| file.lock().map(|()| file));
         file.with_context(|| format!("locking {}", self.records.display()))
     }
@@ -117,7 +117,7 @@ impl Head {
     /// If it is missing, or any of its bytes is wrong.
     fn read(files: &ChainFiles) -> Result<Self> {
         let damaged = || files.damaged("the head is not one that fl wrote");
-        let bytes = fl_sim::read_own(&files.head).with_context(damaged)?;
+        let bytes = fl_files::read_own(&files.head).with_context(damaged)?;
         let text = std::str::from_utf8(&bytes).ok().with_context(damaged)?;
         let mut words = text.split(' ');
         let mut number = || words.next()?.parse().ok();
@@ -231,7 +231,8 @@ impl Chain {
         let (head, line) = next(self.head, &json);
         let path = &self.files.records;
         let what = || format!("writing {}; nothing was added to it", path.display());
-        let mut file = fl_sim::open_own(path, OpenOptions::new().write(true)).with_context(what)?;
+        let mut file =
+            fl_files::open_own(path, OpenOptions::new().write(true)).with_context(what)?;
         // bytes that a killed process left
         file.set_len(self.head.bytes).with_context(what)?;
         file.seek(SeekFrom::End(0)).with_context(what)?;
@@ -240,7 +241,7 @@ impl Chain {
             .and_then(|()| file.sync_all())
             .map_err(anyhow::Error::from)
             .and_then(|()| {
-                fl_sim::write_secret(&self.files.head, head.text(&self.files).as_bytes())
+                fl_files::write_secret(&self.files.head, head.text(&self.files).as_bytes())
             });
         if let Err(error) = written {
             // a rest that stays is not counted either
@@ -255,31 +256,31 @@ impl Chain {
 
 /// Reads a line: the head after it, and its JSON; `None` if it does not follow `head`.
 fn parse(head: Head, line: &[u8]) -> Option<(Head, &[u8])> {
-    let (sum, json) = fl_sim::read_chained(&head.sum, line)?;
+    let (sum, json) = fl_files::read_chained(&head.sum, line)?;
     Some((head.after(sum, line), json))
 }
 
 /// Returns the head after one more record, and the record's line.
 fn next(head: Head, json: &[u8]) -> (Head, Vec<u8>) {
-    let (sum, line) = fl_sim::chained_line(&head.sum, json);
+    let (sum, line) = fl_files::chained_line(&head.sum, json);
     (head.after(sum, &line), line)
 }
 
 /// Writes a file of its owner as a whole, so that a crash of the system does not undo it.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    fl_sim::write_secret(path, bytes)?;
+    fl_files::write_secret(path, bytes)?;
     path.parent().map_or(Ok(()), folder_sync)
 }
 
 fn folder_sync(folder: &Path) -> Result<()> {
     match folder.as_os_str().is_empty() {
-        true => fl_sim::sync(Path::new(".")),
-        false => fl_sim::sync(folder),
+        true => fl_files::sync(Path::new(".")),
+        false => fl_files::sync(folder),
     }
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
-    fl_sim::open_own(path, OpenOptions::new().read(true))
+    fl_files::open_own(path, OpenOptions::new().read(true))
 }
 
 /// Reads a hash; only lower-case digits count, so that each hash has one text.

@@ -124,10 +124,10 @@ impl DataLedger {
         }
         // of two processes one makes it
         let mut options = OpenOptions::new();
-        let made = fl_sim::open_own(path, options.write(true).create_new(true));
+        let made = fl_files::open_own(path, options.write(true).create_new(true));
         made.with_context(|| format!("making {}", path.display()))?;
         let key = random_name().and_then(|key| {
-            fl_sim::write_secret(&Self::key_file(path), key.as_bytes())?;
+            fl_files::write_secret(&Self::key_file(path), key.as_bytes())?;
             Ok(Self::digest_of_key(key.as_bytes()))
         });
         let first = key.and_then(|key| {
@@ -189,7 +189,7 @@ impl DataLedger {
     /// Returns the key of its row hashes. A ledger of an older fl gets one.
     fn key(&self) -> Result<Vec<u8>> {
         let path = Self::key_file(self.path());
-        let read = || match fl_sim::read_own(&path) {
+        let read = || match fl_files::read_own(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             read => read
                 .map(Some)
@@ -217,7 +217,7 @@ impl DataLedger {
             return Ok(key);
         }
         let key = random_name()?.into_bytes();
-        fl_sim::write_secret(&path, &key)?;
+        fl_files::write_secret(&path, &key)?;
         Ok(key)
     }
 

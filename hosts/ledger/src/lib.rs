@@ -1,12 +1,10 @@
 //! What was released over all runs. A [`Chain`] is a file of records that only grows and finds
 //! every change. A [`DataLedger`] keeps the releases of runs by data set, and says what they
-//! guarantee together. Nodes keep their own releases in a [`Chain`] too. A [`SigningKey`] signs
-//! receipts.
+//! guarantee together. Nodes keep their own releases in a [`Chain`] too.
 mod chain;
 mod entry;
 mod ledger;
 mod record;
-mod signing_key;
 mod total;
 
 pub use chain::{Chain, ChainFiles, Head};
@@ -14,7 +12,6 @@ pub use entry::{Entry, State};
 pub use fl_sim::{ClientReleases, Counted, Releases, counted};
 pub use ledger::{DataLedger, DataSet, Forecast};
 pub use record::{AccountantId, Amount, DataId, Limit, Reservation, RunId, Spending};
-pub use signing_key::SigningKey;
 pub use total::{MakeAccountant, price, rule, together};
 
 use fl_core::Result;

@@ -13,7 +13,7 @@ use fl_core::{
     Body, Budget, BudgetScope, BuildContext, ClientId, ClientState, Examples, Payload, Problem,
     Protocol, Request, Result, Stream, Task, hex,
 };
-use fl_ledger::SigningKey;
+use fl_receipts::SigningKey;
 use fl_sim::ClientFactory;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -421,7 +421,7 @@ fn countersign(
             at + 1
         );
     }
-    let text = fl_sim::countersigned_text(hash, client, stated);
+    let text = fl_receipts::countersigned_text(hash, client, stated);
     Ok(AnswerKind::Countersigned {
         key: key.public(),
         signature: key.sign(&text)?,

@@ -5,7 +5,8 @@ use crate::private_file::{folder, last, lock, open, own, private};
 use crate::wire::{AnswerKind, Id, random};
 use anyhow::{Context, anyhow, bail, ensure};
 use fl_core::{ClientId, Result, hex};
-use fl_ledger::{ChainFiles, SigningKey};
+use fl_ledger::ChainFiles;
+use fl_receipts::SigningKey;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -227,7 +228,7 @@ impl NodeState {
         bytes[..32].copy_from_slice(&sum);
         bytes.extend_from_slice(message);
         let lasts = kept.base.lasts() || kept.now.lasts();
-        let write = if lasts { last } else { fl_sim::write_secret };
+        let write = if lasts { last } else { fl_files::write_secret };
         write(&self.file(run, client), &bytes)?;
         Ok(sum)
     }

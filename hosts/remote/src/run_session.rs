@@ -34,7 +34,7 @@ impl Leader {
             Err(error) => return Err(error).with_context(what),
         };
         leader.life += 1;
-        fl_sim::write(file, &serde_json::to_vec(&leader)?)?;
+        fl_files::write(file, &serde_json::to_vec(&leader)?)?;
         Ok(leader)
     }
 

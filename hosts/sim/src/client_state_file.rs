@@ -176,7 +176,7 @@ impl ClientStateFile {
             file.sync_all().context("saving states of clients")?;
         }
         if let (Some(folder), Some(_)) = (&self.folder, &self.file) {
-            crate::atomic_file::sync(folder)?;
+            fl_files::sync(folder)?;
         }
         Ok(self.index.clone())
     }
@@ -218,7 +218,7 @@ fn create(folder: Option<&Path>, number: u64) -> Result<File> {
     };
     let path = folder.join(name(number));
     // an existing file was written after the last checkpoint, or is not trustworthy
-    crate::atomic_file::create_secret(&path).with_context(|| format!("making {}", path.display()))
+    fl_files::create_secret(&path).with_context(|| format!("making {}", path.display()))
 }
 
 /// Removes all files of states in `folder` except `kept`.

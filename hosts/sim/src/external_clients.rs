@@ -1,13 +1,13 @@
 //! [`ExternalClients`]: clients outside this process. [`ClientFactory`]: makes clients in either
 //! place.
 
-use crate::chained_line::ChainHash;
 use anyhow::{Context, ensure};
 use fl_core::privacy::NoiseSource;
 use fl_core::{
     Answer, Budget, ClientId, ClientState, Evaluation, Examples, Parts, Public, Request, Result,
     Stream,
 };
+use fl_files::ChainHash;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

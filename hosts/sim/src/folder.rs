@@ -1,16 +1,15 @@
 //! [`RunFolder`]: the folder of a run. Every file appears complete or not at all: it is written
 //! beside its place, synced, then renamed.
 
-use crate::append_log::{AppendLog, LogPosition};
-use crate::atomic_file::{self, LOCK, Lock, UNFINISHED, write, write_secret};
 use crate::client_state_file::{ClientStateFile, Index};
-use crate::manifest::{self, FileHash, Manifest};
+use crate::manifest::{self, Manifest};
 use crate::outcome::{OUTCOME, Summary};
 use crate::partial_step;
-use crate::receipts::{MESSAGES, RECEIPTS, ReceiptLog, RunEnd, SharedReceipts, locked};
 use anyhow::{Context, bail, ensure};
 use fl_core::regular_file::{MOST_TEXT, RegularLines, read_regular};
 use fl_core::{JournalEntry, Metric, Result, StepCost, StepPosition, Stream};
+use fl_files::{AppendLog, FileHash, LOCK, Lock, LogPosition, UNFINISHED, write, write_secret};
+use fl_receipts::{MESSAGES, RECEIPTS, ReceiptLog, RunEnd, SharedReceipts, locked};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -189,7 +188,7 @@ impl RunFolder {
     /// Begins a run in a folder without one. `run.json` is written last: the run has begun once it
     /// exists.
     fn begin(path: &Path, spec: &str, manifest: &Manifest, lock: Lock) -> Result<Self> {
-        atomic_file::tidy(path)?;
+        fl_files::tidy(path)?;
         let models = path.join(MODELS);
         fs::create_dir_all(&models).with_context(|| format!("making {}", models.display()))?;
         write(&path.join(SPEC), spec.as_bytes())?;
@@ -200,7 +199,7 @@ impl RunFolder {
             receipts: Arc::new(Mutex::new(ReceiptLog::create(path)?)),
         };
         manifest.write(path)?;
-        atomic_file::sync(path)?;
+        fl_files::sync(path)?;
         let spec = vec![Sha256::digest(spec).into()];
         Ok(Self::of(path.into(), spec, files, lock))
     }
@@ -300,7 +299,7 @@ impl RunFolder {
         let folder = self.path.join(PICTURES);
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         write(&folder.join(format!("{name}.png")), png)?;
-        atomic_file::sync(&folder)
+        fl_files::sync(&folder)
     }
 
     /// Returns the names of its pictures.
@@ -347,7 +346,7 @@ impl RunFolder {
     ) -> Result<Stream> {
         let path = self.path.join(NOISE);
         let here = path.display();
-        let key = match atomic_file::read_own(&path) {
+        let key = match fl_files::read_own(&path) {
             Ok(key) => {
                 let key = key.try_into().ok();
                 Stream::from_key(key.with_context(|| format!("{here} is no key"))?)
@@ -383,7 +382,7 @@ impl RunFolder {
     pub(crate) fn finish(self, report: &str, summary: &Summary) -> Result<Lock> {
         let mut text = serde_json::to_vec_pretty(summary)?;
         text.push(b'\n');
-        atomic_file::sync(&self.path.join(MODELS))?;
+        fl_files::sync(&self.path.join(MODELS))?;
         write(&self.path.join(REPORT), report.as_bytes())?;
         let end = RunEnd {
             run: summary.outcome.digest.clone(),
@@ -391,7 +390,7 @@ impl RunFolder {
         };
         locked(&self.files.receipts).end(end)?;
         write(&self.path.join(OUTCOME), &text)?;
-        atomic_file::sync(&self.path)?;
+        fl_files::sync(&self.path)?;
         remove_all(&unneeded(&self.path)?)?;
         Ok(self.lock)
     }
@@ -495,7 +494,7 @@ fn leftovers(path: &Path, elsewhere: &str) -> Result<Vec<PathBuf>> {
     for name in ["", MODELS, PICTURES, MESSAGES] {
         let folder = path.join(name);
         if folder.is_dir() {
-            found.extend(atomic_file::unfinished(&folder)?);
+            found.extend(fl_files::unfinished(&folder)?);
         }
     }
     Ok(found)
@@ -537,7 +536,7 @@ impl Checkpoint {
         let mut bytes = Sha256::digest(&body).to_vec();
         bytes.extend_from_slice(&body);
         write_secret(&folder.join(STATE), &bytes)?;
-        atomic_file::sync(folder)?;
+        fl_files::sync(folder)?;
         Ok(bytes.len() as u64)
     }
 

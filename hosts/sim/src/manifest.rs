@@ -1,9 +1,9 @@
 //! [`Manifest`]: `run.json`, the inputs of a run. It is not part of the digest.
 
-use crate::atomic_file;
 use anyhow::{Context, ensure};
 use fl_core::Result;
 use fl_core::regular_file::{MOST_TEXT, read_regular};
+use fl_files::FileHash;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -11,29 +11,6 @@ use std::time::SystemTime;
 
 /// Its name in the run folder.
 pub(crate) const FILE: &str = "run.json";
-
-/// A file that a run uses, with the hash of its content.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileHash {
-    /// Its path.
-    pub path: String,
-    /// SHA-256 of its bytes, in hexadecimal.
-    pub sha256: String,
-}
-
-impl FileHash {
-    /// Hashes the file at `path`.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub fn of(path: &Path) -> Result<Self> {
-        Ok(Self {
-            sha256: atomic_file::hash(path)
-                .with_context(|| format!("reading {}", path.display()))?,
-            path: path.display().to_string(),
-        })
-    }
-}
 
 /// One process that worked on a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -204,7 +181,7 @@ impl Manifest {
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
-        atomic_file::write(&folder.join(FILE), &text)
+        fl_files::write(&folder.join(FILE), &text)
     }
 
     /// Returns the processor that last worked on the run, if it is not that of `now`.

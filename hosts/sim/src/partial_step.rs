@@ -1,7 +1,6 @@
 //! [`PartialStep`]: answers of a long step, written as they arrive, so that a killed run need not
 //! repeat all requests.
 
-use crate::atomic_file;
 use anyhow::Context;
 use fl_core::regular_file::open_regular;
 use fl_core::{Answer, Body, ClientId, ClientState, Envelope, Result};
@@ -160,7 +159,7 @@ impl Inner {
     fn append(&mut self, path: &Path, key: Key, bytes: &[u8]) -> Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(atomic_file::create_secret(path)?),
+            none => none.insert(fl_files::create_secret(path)?),
         };
         let mut record = (bytes.len() as u64).to_le_bytes().to_vec();
         record.extend_from_slice(&Sha256::digest(bytes));

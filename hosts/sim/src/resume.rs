@@ -1,7 +1,5 @@
 //! [`StoppedRun`]: a stopped run, checked completely before any change.
 
-use crate::append_log::{AppendLog, LogPosition};
-use crate::atomic_file::{self, Lock};
 use crate::client_state_file::ClientStateFile;
 use crate::folder::{
     COSTS, Checkpoint, JOURNAL, LogFiles, LogPositions, METRICS, MODELS, PICTURES, REPORT,
@@ -9,10 +7,11 @@ use crate::folder::{
 };
 use crate::manifest::Manifest;
 use crate::outcome::OUTCOME;
-use crate::receipts::{RECEIPTS, ReceiptLog, locked};
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
 use fl_core::regular_file::{MOST_BINARY, MOST_TEXT, read_regular};
+use fl_files::{AppendLog, Lock, LogPosition};
+use fl_receipts::{RECEIPTS, ReceiptLog, locked};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::ErrorKind;
@@ -162,13 +161,13 @@ impl StoppedRun {
         self.files.costs.go_on()?;
         locked(&self.files.receipts).go_on()?;
         self.clients.go_on()?;
-        atomic_file::tidy(&self.path)?;
+        fl_files::tidy(&self.path)?;
         let models = self.path.join(MODELS);
         fs::create_dir_all(&models).with_context(|| format!("making {}", models.display()))?;
-        atomic_file::tidy(&models)?;
+        fl_files::tidy(&models)?;
         let pictures = self.path.join(PICTURES);
         if pictures.is_dir() {
-            atomic_file::tidy(&pictures)?;
+            fl_files::tidy(&pictures)?;
         }
         self.manifest.resumed.push(now.begun);
         self.manifest.spec_sha256 = now.spec_sha256;
@@ -199,8 +198,8 @@ impl StoppedRun {
                 saved.spec.push(hash);
                 saved.write(&self.path)?;
             }
-            atomic_file::write(&there, spec.as_bytes())?;
-            atomic_file::sync(&self.path)?;
+            fl_files::write(&there, spec.as_bytes())?;
+            fl_files::sync(&self.path)?;
             self.remove(crate::partial_step::FILE)?;
         }
         self.remove(OUTCOME)?;

@@ -10,7 +10,6 @@ use crate::listener::{Listener, Listeners};
 use crate::outcome::{Outcome, Summary, Traffic};
 use crate::partial_step::PartialStep;
 use crate::pool::{executor, workers};
-use crate::receipts::{Countersignature, MESSAGES, Recorder, locked};
 use crate::releases::Releases;
 use crate::report;
 use crate::run_record::RunRecord;
@@ -22,6 +21,7 @@ use fl_core::{
     ClientId, Examples, Parts, PrivacyEvent, Problem, Protocol, Result, RunEvent, RunOptions,
     RunReleases, RunState, StepCost, StopWhen, TaskKind, Totals, first_names,
 };
+use fl_receipts::{Countersignature, MESSAGES, Recorder, locked};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

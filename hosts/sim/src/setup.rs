@@ -3,9 +3,9 @@
 use crate::external_clients::ExternalClients;
 use crate::folder::{ResumePoint, RunFolder};
 use crate::listener::Listener;
-use crate::receipts::ReceiptOptions;
 use crate::run_record::RunRecord;
 use fl_core::{Checkpoints, Examples, Parts, Protocol, Public, RunEvent, RunOptions, StopWhen};
+use fl_receipts::ReceiptOptions;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 

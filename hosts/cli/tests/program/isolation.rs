@@ -3,7 +3,7 @@
 use crate::common::{fails, fl, json, out, root, start};
 use crate::library;
 use crate::verify::{forge, receipts};
-use fl_sim::ReceiptRecord;
+use fl_receipts::ReceiptRecord;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -150,7 +150,7 @@ fn a_verifier_isolates_whatever_the_folder_says() {
         let spec = spec.replace("mode: as-it-is", "mode: writes");
         let spec = spec.replace("isolate: false", isolate);
         fs::write(folder.join("spec.yaml"), &spec).unwrap();
-        let hash = fl_sim::FileHash::of(&folder.join("spec.yaml"))
+        let hash = fl_files::FileHash::of(&folder.join("spec.yaml"))
             .unwrap()
             .sha256;
         let mut forged = records.clone();

@@ -4,7 +4,8 @@ use crate::common::{fails, flat, json, out, quick, root, shorter, specs};
 use crate::library;
 use crate::nodes::{own, towns};
 use fl_core::{ServerStep, Stream};
-use fl_sim::{ReceiptRecord, chained_line};
+use fl_files::chained_line;
+use fl_receipts::ReceiptRecord;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -279,7 +280,7 @@ fn what_a_forger_says_is_not_what_the_messages_say() {
     let last = changed.len() - 1;
     changed[last] ^= 1;
     fs::write(&path, &changed).unwrap();
-    let hash = fl_sim::FileHash::of(&path).unwrap();
+    let hash = fl_files::FileHash::of(&path).unwrap();
     kept.sha256 = hash.sha256;
     let said = check(&wrong, &[]);
     assert!(
@@ -293,7 +294,7 @@ fn what_a_forger_says_is_not_what_the_messages_say() {
         unreachable!()
     };
     step.inputs.remove(1);
-    step.inputs_sha256 = fl_sim::inputs_hash(&step.inputs).unwrap();
+    step.inputs_sha256 = fl_receipts::inputs_hash(&step.inputs).unwrap();
     let said = check(&wrong, &[]);
     assert!(
         said.contains("client 1)") || said.contains("client 2)"),
@@ -379,7 +380,7 @@ fn a_key_has_signed_what_its_checked_signatures_cover_and_nothing_else() {
         );
     }
     // what follows without a key is not said to be signed, and never passes for it
-    let bare = fl_sim::ReceiptSession {
+    let bare = fl_receipts::ReceiptSession {
         key: None,
         ..session.clone()
     };
@@ -543,7 +544,7 @@ fn a_release_is_repeated_from_the_numbers_before_its_noise() {
         let last = bytes.len() - 1;
         bytes[last] ^= 1;
         fs::write(&path, &bytes).unwrap();
-        kept.sha256 = fl_sim::FileHash::of(&path).unwrap().sha256;
+        kept.sha256 = fl_files::FileHash::of(&path).unwrap().sha256;
         forge(&folder, &wrong);
         let (code, said) = fails(dir, &["verify", "r"]);
         assert!(code == 1 && said.contains("messages/"), "{spec}: {said}");
@@ -578,7 +579,7 @@ fn nodes_with_data_of_their_own_sign_what_they_sent() {
             ReceiptRecord::Session(session) => session.key = None,
             ReceiptRecord::Step(step) if !step.inputs.is_empty() => {
                 step.inputs[0].sha256 = "00".repeat(32);
-                step.inputs_sha256 = fl_sim::inputs_hash(&step.inputs).unwrap();
+                step.inputs_sha256 = fl_receipts::inputs_hash(&step.inputs).unwrap();
             }
             _ => {}
         }

@@ -15,7 +15,7 @@ impl SigningKey {
     /// If it is no key of minisign without a password, or others can have written the file.
     pub fn read(path: &Path) -> Result<Self> {
         let here = path.display();
-        let text = fl_sim::read_own(path).with_context(|| format!("reading the key {here}"))?;
+        let text = fl_files::read_own(path).with_context(|| format!("reading the key {here}"))?;
         let no = || {
             format!(
                 "{here} is no secret key of minisign without a password; make one with `fl verify --new-key FILE` or `minisign -G -W`"
@@ -43,8 +43,8 @@ impl SigningKey {
         }
         let keys = KeyPair::generate_unencrypted_keypair().context("making a key")?;
         let secret = keys.sk.to_box(Some("signs receipts of runs of fl"))?;
-        fl_sim::write_secret(path, secret.into_string().as_bytes())?;
-        fl_sim::write(&public, keys.pk.to_box()?.into_string().as_bytes())?;
+        fl_files::write_secret(path, secret.into_string().as_bytes())?;
+        fl_files::write(&public, keys.pk.to_box()?.into_string().as_bytes())?;
         Ok(Self(keys))
     }
 

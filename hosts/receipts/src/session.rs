@@ -1,40 +1,21 @@
-//! What a run's receipts say of this process, and who signs them.
+//! What receipts say of this process.
 
-use fl_ledger::SigningKey;
-use fl_sim::{FileHash, Manifest, ReceiptSession, ReceiptSigner, SessionFacts};
-use std::path::{Path, PathBuf};
+use crate::receipt_log::SessionFacts;
+use crate::record::ReceiptSession;
+use fl_files::FileHash;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// A key that signs for the leader.
-struct LeaderKey(SigningKey);
-
-impl ReceiptSigner for LeaderKey {
-    fn key(&self) -> String {
-        self.0.public()
-    }
-
-    fn sign(&self, text: &[u8]) -> anyhow::Result<String> {
-        self.0.sign(text)
-    }
-}
-
-/// Reads the secret key that signs receipts.
-///
-/// # Errors
-/// As [`SigningKey::read`].
-pub(crate) fn signer(path: &Path) -> anyhow::Result<Box<dyn ReceiptSigner>> {
-    Ok(Box::new(LeaderKey(SigningKey::read(path)?)))
-}
-
-/// Returns what receipts say of this process, once one is due.
-pub(crate) fn session(manifest: &Manifest) -> SessionFacts {
+/// Returns what receipts say of this process, once one is due: the version of fl, the SHA-256 of
+/// `spec.yaml`, and every loaded library.
+pub fn session(version: &str, spec: &str, libraries: &[FileHash]) -> SessionFacts {
     // while the run begins; without a thread it is hashed when the first receipt is due
     let _ = std::thread::Builder::new().spawn(program);
     let session = ReceiptSession {
-        version: manifest.begun.version.clone(),
-        spec: manifest.spec_sha256.clone(),
+        version: version.into(),
+        spec: spec.into(),
         program: None,
-        libraries: manifest.libraries.clone(),
+        libraries: libraries.to_vec(),
         key: None,
     };
     Box::new(move || {
@@ -47,7 +28,7 @@ pub(crate) fn session(manifest: &Manifest) -> SessionFacts {
 
 /// Returns the file that this code was loaded from, with its hash: the program, or the library of
 /// the Python package. `None` if the system does not say.
-pub(crate) fn program() -> Option<&'static FileHash> {
+pub fn program() -> Option<&'static FileHash> {
     static PROGRAM: OnceLock<Option<FileHash>> = OnceLock::new();
     let hashed = || {
         let program = std::env::current_exe().ok()?;

@@ -1,6 +1,12 @@
 //! Checks a run by its receipts, without its data.
 
-use crate::receipts::program;
+use crate::kept_messages::KeptMessages;
+use crate::receipt_log::RECEIPTS;
+use crate::record::{
+    ReceiptRecord, ReceiptSession, RunEnd, StepReceipt, add_answers, countersigned_text,
+    inputs_hash, salted, signed_text,
+};
+use crate::session::program;
 use anyhow::{Context, anyhow, ensure};
 use fl_core::message::{Erased, digest, hex};
 use fl_core::regular_file::{MOST_BINARY, MOST_TEXT, RegularLines, read_regular, read_text};
@@ -10,12 +16,10 @@ use fl_core::{
     JournalEntry, ReleaseContext, Role, ServerStep, SharedExecutor, Stream, Task, aggregate_again,
     release_again,
 };
+use fl_files::{ChainHash, FileHash, read_chained};
 use fl_registry::{Catalogue, Document};
-use fl_sim::{
-    ChainHash, FileHash, KeptMessages, Outcome, RECEIPTS, ReceiptRecord, ReceiptSession, RunEnd,
-    StepReceipt, inputs_hash, read_chained, salted, signed_text,
-};
 use minisign_verify::{PublicKey, Signature};
+use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -205,7 +209,7 @@ impl ReadChain {
         match record {
             ReceiptRecord::Session(session) => self.sessions.push(session),
             ReceiptRecord::Step(step) => {
-                fl_sim::add_answers(&mut self.answers, &step);
+                add_answers(&mut self.answers, &step);
                 self.steps.push(Line {
                     number,
                     step: *step,
@@ -269,7 +273,7 @@ fn read_chain(folder: &Path, pinned: Option<&str>, done: bool) -> anyhow::Result
         match record {
             ReceiptRecord::Countersignature(by) => {
                 let of = all.answers.get(&by.client).map_or(&[][..], Vec::as_slice);
-                let text = fl_sim::countersigned_text(&head, by.client, of);
+                let text = countersigned_text(&head, by.client, of);
                 if let Err(error) = check_signature(&by.key, &text, &by.signature) {
                     let who = format!("{place} (client {})", by.client);
                     return differs(
@@ -391,13 +395,11 @@ fn check_end(folder: &Path, end: &RunEnd, all: &mut Verified) -> anyhow::Result<
         check_file(folder, file, "the end of the run")?;
         all.covered.push(file.path.clone());
     }
-    let outcome = Outcome::of(folder)?;
-    if outcome.digest != end.run {
-        return differs(
-            "outcome.json",
-            outcome.digest,
-            format!("the digest {}", end.run),
-        );
+    let outcome = read_text(&folder.join("outcome.json")).context("reading outcome.json")?;
+    let outcome: Json = serde_json::from_str(&outcome).context("reading outcome.json")?;
+    let digest = outcome["outcome"]["digest"].as_str().unwrap_or_default();
+    if digest != end.run {
+        return differs("outcome.json", digest, format!("the digest {}", end.run));
     }
     let report = read_text(&folder.join("report.md")).context("reading report.md")?;
     if !report.contains(&end.run) {
@@ -407,7 +409,7 @@ fn check_end(folder: &Path, end: &RunEnd, all: &mut Verified) -> anyhow::Result<
             format!("the digest {}", end.run),
         );
     }
-    all.digest = Some(outcome.digest);
+    all.digest = Some(digest.into());
     Ok(())
 }
 
@@ -517,7 +519,7 @@ fn repeat(
     let catalogue = catalogue.clone().for_foreign_specs(known);
     let catalogue = catalogue.with_plugins(&document).map_err(|mut refusal| {
         refusal.text += "; `fl verify` runs what a folder names in a sandbox; modules of Python only with --key, for a run that this key signed, and all outside of a sandbox with --isolate=false";
-        crate::NotRun::Refused(refusal)
+        refusal
     })?;
     let run = KeptRun {
         resolved: &resolved,

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Suffix of a file until it is complete. A crash may leave one behind.
-pub(crate) const UNFINISHED: &str = ".tmp";
+pub const UNFINISHED: &str = ".tmp";
 
 /// The lock file of a run. It names the run's process, which holds the lock while it lives.
-pub(crate) const LOCK: &str = "lock";
+pub const LOCK: &str = "lock";
 
 /// Writes a file so that a crash leaves the old or the new one. The umask sets the mode of a new
 /// file; an existing one keeps its mode, and a link keeps its target. Devices and pipes are written
@@ -118,7 +118,10 @@ pub fn read_own(path: &Path) -> std::io::Result<Vec<u8>> {
 }
 
 /// Makes an empty file, or empties an existing one, accessible by its owner only.
-pub(crate) fn create_secret(path: &Path) -> std::io::Result<File> {
+///
+/// # Errors
+/// If it cannot be made, or another user can have written it.
+pub fn create_secret(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true);
     let file = open_own(path, &mut options)?;
@@ -192,7 +195,10 @@ pub fn sync(folder: &Path) -> Result<()> {
 }
 
 /// Returns the incomplete files that a crash left in `folder`.
-pub(crate) fn unfinished(folder: &Path) -> Result<Vec<PathBuf>> {
+///
+/// # Errors
+/// If the folder cannot be read, or a file not removed.
+pub fn unfinished(folder: &Path) -> Result<Vec<PathBuf>> {
     let what = || format!("tidying {}", folder.display());
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).with_context(what)? {
@@ -206,7 +212,10 @@ pub(crate) fn unfinished(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Removes the incomplete files that a crash left in `folder`.
-pub(crate) fn tidy(folder: &Path) -> Result<()> {
+///
+/// # Errors
+/// If the folder cannot be read, or a file not removed.
+pub fn tidy(folder: &Path) -> Result<()> {
     for path in unfinished(folder)? {
         fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
     }
@@ -234,7 +243,7 @@ pub(crate) fn sum(mut from: impl Read) -> std::io::Result<Sha256> {
 const PATIENCE: usize = 50;
 
 /// A run folder in use. The system releases the lock when the process ends for any reason.
-pub(crate) struct Lock {
+pub struct Lock {
     path: PathBuf,
     file: File,
 }
@@ -244,7 +253,7 @@ impl Lock {
     ///
     /// # Errors
     /// If another process has it; names the process.
-    pub(crate) fn take(folder: &Path) -> Result<Self> {
+    pub fn take(folder: &Path) -> Result<Self> {
         let path = folder.join(LOCK);
         let what = || format!("locking {}", path.display());
         let mut options = OpenOptions::new();
@@ -285,7 +294,7 @@ impl Lock {
     }
 
     /// Removes the lock of a run that is over and cannot be resumed.
-    pub(crate) fn remove(self) {
+    pub fn remove(self) {
         // first the name, then the lock; a file that stays only names its last process
         let _ = fs::remove_file(&self.path);
         drop(self.file);

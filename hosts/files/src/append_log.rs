@@ -12,13 +12,13 @@ use std::path::PathBuf;
 
 /// The length of the file, and its hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LogPosition {
+pub struct LogPosition {
     length: u64,
     sha256: [u8; 32],
 }
 
 /// The file, open for appending.
-pub(crate) struct AppendLog {
+pub struct AppendLog {
     path: PathBuf,
     file: File,
     length: u64,
