@@ -18,8 +18,8 @@ from torch.nn import functional as F
 
 import fl
 import fl.torch
-from fl import _bridge
-from fl._given import Pass, Stream
+from fl._parts import calls
+from fl._parts.arguments import Pass, Stream
 
 DEVICE = sys.argv[1] if len(sys.argv) > 1 else "cpu"
 CLIENTS, STEPS = 10, 10
@@ -54,9 +54,9 @@ class Together(Alone):
 
 
 def made(cls):
-    index = _bridge.CLASSES.index(cls)
+    index = calls.CLASSES.index(cls)
     settings = f'{{"lr": 0.01, "momentum": 0.0, "weight-decay": 0.0, "device": "{DEVICE}"}}'
-    return [_bridge.create(index, settings, '{"input": [1, 28, 28], "kind": {"Classes": 10}}', bytes([k] * 32)) for k in range(CLIENTS)]
+    return [calls.create(index, settings, '{"input": [1, 28, 28], "kind": {"Classes": 10}}', bytes([k] * 32)) for k in range(CLIENTS)]
 
 
 def measure(batch):

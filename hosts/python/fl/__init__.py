@@ -13,16 +13,16 @@ function. `fl.torch` and `fl.sklearn` have trainers.
 
 from . import _isolated, sinks
 from ._errors import Error, Mistake, RunError, SpecError
-from ._given import Inbox, Lacks, Mail, Message, Pass, Pool, Refused, Round, Shape, Stream, Unpriced
-from ._lent import Examples, Generator, Model, Public, Samples
-from ._metric import metric
+from ._parts.arguments import Inbox, Lacks, Mail, Message, Pass, Pool, Refused, Round, Shape, Stream, Unpriced
+from ._protocol.borrowed import Examples, Generator, Model, Public, Samples
+from ._parts.metric import metric
 from ._model import KeptModel
-from ._parts import aggregator, attack, message, privacy, protocol, selector, trainer
-from ._protocol import Arrays, Exchange, Release, Slot, Steps, Training, difference, exchange, part, slot, steps
-from ._range import between
+from ._parts.classes import aggregator, attack, message, privacy, protocol, selector, trainer
+from ._protocol.declarations import Arrays, Exchange, Release, Slot, Steps, Training, difference, exchange, part, slot, steps
+from ._parts.range import between
 from ._results import Results, open
 from ._run import STOP, run
-from ._sides import Answers, Client, Cohort, Server
+from ._protocol.server_and_client import Answers, Client, Cohort, Server
 from ._tools import Study, account, audit, check, inspect, parts, schema, study
 
 _isolated.begin()

@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 import json
+import linecache
+import os
 import re
+import traceback
 from dataclasses import dataclass
+from types import TracebackType
+
+HERE = os.path.dirname(__file__) + os.sep
+"""The folder of this package: what is not in it is a user's own."""
+
+
+def own_lines(trace: TracebackType | None) -> str:
+    """The last lines of a user's own code that an exception came through, one below the other."""
+    frames = [f for f in traceback.extract_tb(trace) if not f.filename.startswith(HERE)]
+    lines = [f"\n  {f.filename}:{f.lineno} in {f.name}: {(f.line or linecache.getline(f.filename, f.lineno or 0)).strip()}" for f in frames[-3:]]
+    return "".join(lines)
 
 
 @dataclass(frozen=True)

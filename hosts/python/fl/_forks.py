@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+from ._program import program
+
 VARIABLE = "FL_FORK_SERVER"
 #: What is worth a server, and what of fl goes with it.
 HEAVY = {"torch": "fl.torch", "sklearn": "fl.sklearn", "transformers": None, "pandas": None}
@@ -153,9 +155,7 @@ def _be(asking: socket.socket, files: list[int], about: dict[str, object]) -> No
             os._exit(1)
 
         threading.Thread(target=watch, daemon=True).start()
-        from .__main__ import main
-
-        main()
+        program()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from . import _data, _fl, _tensors
+from . import _fl
+from ._data import rows as _data, tensors as _tensors
 from ._errors import RunError
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import _data, _fl, _model
+from . import _fl, _model
+from ._data import rows as _data
 from ._errors import RunError
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import _data, _fl, _forks
+from . import _fl, _forks
+from ._data import rows as _data
 from ._display import Display, terminal
 from ._errors import RunError, SpecError, spec_error
 from ._results import Results, read, remove_before
 from ._spec import overrides, source
+from ._steps import step_report
 from .sinks import Live, Sink
 
 
@@ -24,11 +25,6 @@ class _Stop:
 
     def __repr__(self) -> str:
         return "fl.STOP"
-
-
-def _number(value: float | None) -> float:
-    """JSON has no NaN: it stands there as null."""
-    return math.nan if value is None else value
 
 
 STOP = _Stop()
@@ -210,19 +206,6 @@ def begin(
     if keep == "last" and not results.stopped:
         remove_before(results.folder)
     return results
-
-
-def step_report(report: dict[str, Any]) -> dict[str, Any]:
-    """What `on_step` and sinks are given."""
-    metrics, each = {}, {}
-    for one in report["metrics"]:
-        metrics[one["name"]] = _number(one["value"])
-        if one["std"] is not None:
-            metrics[f"{one['name']}.std"] = one["std"]
-        if one.get("each"):
-            each[one["name"]] = dict(zip(one["clients"], map(_number, one["each"]), strict=True))
-    crossed = report["bytes_up"] + report["bytes_down"]
-    return report | {"metrics": metrics, "each": each, "bytes": crossed}
 
 
 class _Watch:

@@ -15,8 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import _data, _fl, _metric, _parts
+from . import _fl
+from ._data import rows as _data
 from ._errors import RunError, SpecError, spec_error
+from ._parts import metric as _metric, classes
 from ._spec import overrides, source
 
 
@@ -142,7 +144,7 @@ def _other_process(args: list[str], quiet: bool) -> tuple[int, str, list[str]]:
         text = printed.read()
     if program.returncode not in (0, 1):
         wrong = "".join(said).strip()
-        here = _of_session(wrong, ((cls._fl["role"], cls._fl["name"], cls.__module__) for cls in _parts.CLASSES))
+        here = _of_session(wrong, ((cls._fl["role"], cls._fl["name"], cls.__module__) for cls in classes.CLASSES))
         raise SpecError("\n".join([wrong, *here]))
     return program.returncode, text, said
 

@@ -26,8 +26,8 @@ from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid, ServerApp
 
-from . import _plain
 from ._errors import RunError, SpecError
+from ._flower import plain_client
 from ._tools import check
 from .remote import Node, Refused, lead
 
@@ -96,7 +96,7 @@ class _Courier:
         if client in self.plain:
             try:
                 self.send_plain(client, head, body)
-            except _plain.Wrong as why:
+            except plain_client.Wrong as why:
                 self.done.append((client, None, str(why)))
             return
         if self.last is None or self.last[0] is not body:
@@ -105,22 +105,22 @@ class _Courier:
 
     def send_plain(self, client: int, head: bytes, body: bytes) -> None:
         """A request as Flower's FedAvg would make it. Only a training is one; the rest is answered here."""
-        request = _plain.read(head, body)
+        request = plain_client.read(head, body)
         match request.want:
-            case _plain.HELLO:
-                self.done.append((client, (_plain.here(request, head), b""), ""))
-            case _plain.OVER:
-                self.done.append((client, (_plain.forgotten(request, head), b""), ""))
-            case _plain.ANSWER if request.label == _plain.TRAIN:
+            case plain_client.HELLO:
+                self.done.append((client, (plain_client.here(request, head), b""), ""))
+            case plain_client.OVER:
+                self.done.append((client, (plain_client.forgotten(request, head), b""), ""))
+            case plain_client.ANSWER if request.label == plain_client.TRAIN:
                 if self.lent is None or self.lent[0] is not body:
-                    arrays = {name: Array(np.array(value)) for name, value in _plain.parameters(body).items()}
+                    arrays = {name: Array(np.array(value)) for name, value in plain_client.parameters(body).items()}
                     # who is asked each round says which it is, after a stop too
                     self.lent, self.round = (body, ArrayRecord(arrays)), max(self.round + 1, request.number)
                 content = RecordDict({"arrays": self.lent[1], "config": ConfigRecord({"server-round": self.round, **self.config})})
                 read = lambda reply, sent={*self.lent[1]}: _plain_reply(request, head, sent, reply)  # noqa: E731
                 self.new.append(_Job(client, "train", content, len(body), read))
             case _:
-                raise _plain.Wrong(f"a plain client of Flower trains parameters, and is asked for something else{f' ({request.label})' if request.label else ''}")
+                raise plain_client.Wrong(f"a plain client of Flower trains parameters, and is asked for something else{f' ({request.label})' if request.label else ''}")
 
     def receive(self):
         pause = SOON
@@ -233,7 +233,7 @@ class _Courier:
             if not reply.has_error():
                 try:
                     said = job.read(reply.content)
-                except _plain.Wrong as why:
+                except plain_client.Wrong as why:
                     self.fail(job, str(why))
                     continue
                 self.close(job)
@@ -267,11 +267,11 @@ class _Courier:
         job.ids.clear()
 
 
-def _plain_reply(request: _plain.Request, head: bytes, names: set[str], content: RecordDict) -> tuple[bytes, bytes]:
+def _plain_reply(request: plain_client.Request, head: bytes, names: set[str], content: RecordDict) -> tuple[bytes, bytes]:
     """The reply of a plain client, which was sent parameters of these names, as that of a client of fl."""
     records = list(content.array_records.values())
     if len(records) != 1:
-        raise _plain.Wrong(f"its reply has {len(records)} ArrayRecords, and one with the parameters is due")
+        raise plain_client.Wrong(f"its reply has {len(records)} ArrayRecords, and one with the parameters is due")
     arrays = {name: array.numpy() for name, array in records[0].items()}
     # counters of a network (`num_batches_tracked`) are no parameters, and were not sent
     sent = {name: array for name, array in arrays.items() if name in names or array.dtype.kind == "f"}
@@ -280,12 +280,12 @@ def _plain_reply(request: _plain.Request, head: bytes, names: set[str], content:
         said |= record
     samples, loss = said.get("num-examples"), said.get("train_loss", said.get("train-loss"))
     if samples is not None and not (float(samples).is_integer() and 0 <= samples < 2**63):
-        raise _plain.Wrong(f"`num-examples` must be a whole number of examples, got {samples!r}")
+        raise plain_client.Wrong(f"`num-examples` must be a whole number of examples, got {samples!r}")
     try:
-        body = _plain.message(sent)
+        body = plain_client.message(sent)
     except (ValueError, TypeError) as error:
-        raise _plain.Wrong(f"its parameters are not arrays of numbers: {error}") from None
-    return _plain.answer(request, head, body, None if samples is None else int(samples), loss), body
+        raise plain_client.Wrong(f"its parameters are not arrays of numbers: {error}") from None
+    return plain_client.answer(request, head, body, None if samples is None else int(samples), loss), body
 
 
 def _overrides(config) -> list[str]:
@@ -313,7 +313,7 @@ def server_app(spec, *, data_dir=None, plain: Sequence[int] | None = None, train
         set, resume = _overrides(config), config.get("resume") or None
         resolved = check(Path(resume) / "spec.yaml" if resume else spec, set)
         own = resolved["data"].get("split") == "own"
-        strangers = _plain.check(resolved, plain) if plain else ()
+        strangers = plain_client.check(resolved, plain) if plain else ()
         courier = _Courier(grid, float(config.get("wait") or 300), float(config.get("deadline") or 0) or None, strangers, train_config)
         step = lambda s: print(f"fl: {s['step']}" + (f" of {s['of']}" if s["of"] else ""), flush=True)  # noqa: E731
         results = lead(

@@ -25,6 +25,7 @@ from typing import Any, Literal
 
 from . import _fl
 from ._errors import SpecError
+from ._steps import step_report
 
 
 class Sink:
@@ -297,8 +298,6 @@ class Live:
         self._lock = threading.Lock()
 
     def __call__(self, text: str) -> None:
-        from ._run import step_report
-
         event = json.loads(text)
         kind = event.pop("event")
         given = step_report(event) if kind == "step" else event

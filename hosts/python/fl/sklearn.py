@@ -24,7 +24,7 @@ import warnings
 
 import numpy as np
 
-from ._given import Lacks, Pass, Shape, Stream
+from ._parts.arguments import Lacks, Pass, Shape, Stream
 
 _LEAST = 1e-7  # a probability of 0 has no logarithm
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from . import _fl
-from ._bridge import create
-from ._data import write
+from ._data.rows import write
 from ._errors import RunError, SpecError, spec_error
-from ._parts import CLASSES, _files, privacy
+from ._parts.calls import create
+from ._parts.classes import CLASSES, _files, privacy
 from ._run import run
 from ._spec import flow, settings_of
 from ._tools import check, command, parts

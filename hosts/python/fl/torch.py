@@ -37,13 +37,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from . import _draws, _graph, _state, _tensors, _twin
-from ._devices import _CARDS, _ONE, _drawing, _repeatable, _size
-from ._given import Lacks, Pass, Shape, Stream
-from ._parts import settings_by_keyword
-from ._range import between
-from ._tensors import _BESIDE
-from ._together import _TOGETHER, _scores
+from ._data import tensors as _tensors
+from ._data.tensors import _BESIDE
+from ._parts import generators as _draws, reachable, state as _state, copies as _twin
+from ._parts.arguments import Lacks, Pass, Shape, Stream
+from ._parts.classes import settings_by_keyword
+from ._parts.range import between
+from ._torch.devices import _CARDS, _ONE, _drawing, _repeatable, _size
+from ._torch.joint_steps import _TOGETHER, _scores
 
 _DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
 _COMPUTE = ("fit", "predict", "features", "gradient", "clipped_gradients", "descend", "vjp")
@@ -600,12 +601,12 @@ class Trainer:
             self._schedule.load_state_dict(held["schedule"])
         self._bring(held.get("beside", {}))
 
-    def _bring(self, beside: dict[_graph.Path, Any]):
+    def _bring(self, beside: dict[reachable.Path, Any]):
         self._brought = beside
         if beside:
             self._reached().write(beside)
 
-    def _reached(self) -> _graph.Graph:
+    def _reached(self) -> reachable.Graph:
         """What the network, the optimiser with its hooks, and the schedule hold beside what their own states have."""
         known = [self, *self._model.parameters(), *self._model.state_dict(keep_vars=True).values()]
 
@@ -619,14 +620,14 @@ class Trainer:
             return ("training",) if isinstance(value, nn.Module) else ()
 
         roots = {"net": self._model, "optimiser": self._steps, "schedule": self._schedule}
-        return _graph.Graph(roots, known, skip)
+        return reachable.Graph(roots, known, skip)
 
-    def _beside(self) -> dict[_graph.Path, Any]:
+    def _beside(self) -> dict[reachable.Path, Any]:
         """Values that training has changed, such as the steps that a module counts, or a schedule that only a hook knows."""
         found = _twin.found(self)
         if found is None or found.before is None:
             return self._brought
-        return _graph.written(self._reached().changed(found.before))
+        return reachable.written(self._reached().changed(found.before))
 
     # ---- between numpy and PyTorch
 
@@ -691,7 +692,7 @@ class Trainer:
         taken: dict[str, Any] = {}
         for name, value in new.items():  # a file may have a shared tensor under any of its names
             first = names[name]
-            if first in taken and not _graph.same(taken[first], value):
+            if first in taken and not reachable.same(taken[first], value):
                 raise Shape(f"`{name}` and `{first}` are one tensor of this network, and here they differ")
             taken[first] = value
         if set(taken) != set(own) or any(isinstance(own[n], torch.Tensor) and own[n].shape != taken[n].shape for n in own):

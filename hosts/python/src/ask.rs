@@ -269,7 +269,7 @@ unsafe fn copied_text(of: FlText) -> String {
 }
 
 /// Lets `back` answer what the program asks in the middle of a request: it gets the text and the
-/// messages, and gives what `fl._bridge.call` gives.
+/// messages, and gives what `fl._parts.calls.call` gives.
 ///
 /// # Safety
 /// `input` and `host` live through the call.

@@ -1,4 +1,4 @@
-//! What crosses between the program and `fl._bridge`: messages and answers, exceptions as codes and
+//! What crosses between the program and `fl._parts.calls`: messages and answers, exceptions as codes and
 //! texts.
 #![allow(unsafe_code, reason = "a C interface")]
 
@@ -18,14 +18,14 @@ pub unsafe fn text<'a>(text: FlText) -> &'a str {
     unsafe { text.read("a text") }.unwrap_or_default()
 }
 
-/// A function of `fl._bridge`.
+/// A function of `fl._parts.calls`.
 pub fn bridge<'py>(
     py: Python<'py>,
     name: &'static str,
     cell: &'static PyOnceLock<Py<PyAny>>,
 ) -> PyResult<&'py Bound<'py, PyAny>> {
     let found = cell.get_or_try_init(py, || {
-        Ok::<_, PyErr>(py.import("fl._bridge")?.getattr(name)?.unbind())
+        Ok::<_, PyErr>(py.import("fl._parts.calls")?.getattr(name)?.unbind())
     })?;
     Ok(found.bind(py))
 }

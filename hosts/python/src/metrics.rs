@@ -52,7 +52,7 @@ fn of_session(scores: ArrayView2<'_, f32>, examples: &Examples) -> anyhow::Resul
     let all: Vec<f32> = scores.iter().copied().collect();
     let all = bytes(&all, f32::to_le_bytes);
     let measure = |py: Python<'_>| -> PyResult<NamedMeasures> {
-        let measured = py.import("fl._metric")?.getattr("measured")?;
+        let measured = py.import("fl._parts.metric")?.getattr("measured")?;
         let scores = (PyBytes::new(py, &all), scores.ncols());
         let labels = (kind, width, PyBytes::new(py, &labels));
         measured.call1((scores, labels))?.extract()
@@ -73,7 +73,7 @@ fn names(kind: TaskKind) -> Vec<String> {
         TaskKind::Image { .. } => "images",
     };
     let ask = |py: Python<'_>| -> PyResult<Vec<String>> {
-        let named = py.import("fl._metric")?.getattr("names")?;
+        let named = py.import("fl._parts.metric")?.getattr("names")?;
         named.call1((kind,))?.extract()
     };
     let named = Python::try_attach(|py| ask(py).unwrap_or_default());
@@ -84,7 +84,7 @@ fl_core::measures!(of_session, names);
 /// The measures of this session, each with the hash of its source.
 pub fn fingerprints() -> Result<Vec<SessionMetric>, String> {
     let ask = |py: Python<'_>| -> PyResult<Vec<SessionMetric>> {
-        let found = py.import("fl._metric")?.getattr("fingerprints")?;
+        let found = py.import("fl._parts.fingerprints")?.getattr("fingerprints")?;
         found.call0()?.extract()
     };
     let found = Python::try_attach(|py| ask(py).map_err(|error| error.to_string()));

@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// notebook a class is declared again and again.
 static DECLARED: Mutex<Vec<PythonPart>> = Mutex::new(Vec::new());
 
-/// A part, and its number in `fl._parts.CLASSES`.
+/// A part, and its number in `fl._parts.classes.CLASSES`.
 #[derive(Clone, Copy)]
 struct PythonPart {
     part: &'static PartDecl,
@@ -46,7 +46,7 @@ pub fn fingerprint(part: &'static PartDecl) -> Option<Result<(String, String), S
         .find(|d| std::ptr::eq(d.part, part))
         .copied()?;
     let ask = |py: Python<'_>| -> PyResult<(String, String)> {
-        let parts = py.import("fl._parts")?;
+        let parts = py.import("fl._parts.classes")?;
         parts.call_method1("fingerprint", (found.index,))?.extract()
     };
     let hashed = Python::try_attach(|py| ask(py).map_err(|error| error.to_string()));
@@ -80,7 +80,7 @@ pub fn declare(json: String, origin: &str, index: usize) -> PyResult<()> {
 /// Imports a module, for specs that name it.
 pub fn import(name: &str, folder: &Path, files: Option<&HashedFiles>) -> Result<Module, String> {
     let found = Python::try_attach(|py| {
-        let bridge = py.import("fl._parts")?;
+        let bridge = py.import("fl._parts.classes")?;
         let found = bridge.call_method1("load", (name, folder, files))?;
         found.extract::<(Option<String>, String, String, Vec<String>, bool)>()
     });

@@ -1,5 +1,5 @@
 //! Parts in Python as the program sees them: one table, as a loaded library has it, whose functions
-//! call `fl._bridge`. So every check that a library's answers pass, theirs pass too.
+//! call `fl._parts.calls`. So every check that a library's answers pass, theirs pass too.
 #![allow(unsafe_code, reason = "a C interface")]
 
 use crate::buffer::Buffer;

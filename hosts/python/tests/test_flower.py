@@ -277,7 +277,7 @@ def mixed(spec=ROUNDS, app=None, plain=(3, 4), **more):
 
     spec = fl.check(spec)
     grid = Mixed(spec, app or plain_app())
-    courier = flower._Courier(grid, 5, None, flower._plain.check(spec, plain), {"lr": 0.1})
+    courier = flower._Courier(grid, 5, None, flower.plain_client.check(spec, plain), {"lr": 0.1})
     return grid, remote.lead(spec, courier, window=8, quiet=True, **more)
 
 
@@ -352,14 +352,15 @@ def test_plain_clients_are_refused_where_a_spec_promises_something_of_clients():
         "fedkt": "plain clients take part in `param-rounds`, and this is `two-tier-vote`",
     }.items():
         with pytest.raises(fl.SpecError, match=text):
-            flower._plain.check(fl.check(QUICK / f"{spec}.yaml"), [0])
+            flower.plain_client.check(fl.check(QUICK / f"{spec}.yaml"), [0])
     with pytest.raises(fl.SpecError, match="there is no client 5; the spec has 5, from 0"):
-        flower._plain.check(fl.check(ROUNDS), [5])
+        flower.plain_client.check(fl.check(ROUNDS), [5])
 
 
 def test_requests_and_replies_are_those_of_a_node():
     """The wire form of plain clients beside what a node reads and writes."""
-    from fl import _plain, remote
+    from fl import remote
+    from fl._flower import plain_client
 
     node, seen = remote.Node(ROUNDS, home="home"), []
 
@@ -367,18 +368,18 @@ def test_requests_and_replies_are_those_of_a_node():
         def receive(self):
             client, head, body = self.sent.pop()
             reply = self.nodes[client].answer(head, body)
-            request = _plain.read(head, body)
-            if request.want == _plain.ANSWER:
-                assert request.label == _plain.TRAIN and request.client == client
-                assert _plain.message(_plain.parameters(body)) == body and _plain.message(_plain.parameters(reply[1])) == reply[1]
-                ours = _plain.answer(request, head, reply[1], 200, None)
+            request = plain_client.read(head, body)
+            if request.want == plain_client.ANSWER:
+                assert request.label == plain_client.TRAIN and request.client == client
+                assert plain_client.message(plain_client.parameters(body)) == body and plain_client.message(plain_client.parameters(reply[1])) == reply[1]
+                ours = plain_client.answer(request, head, reply[1], 200, None)
                 assert ours[:4] == reply[0][:4]
                 # as far as the node's name, and after it with the number of examples
-                size = len(reply[0]) - 16 - len(reply[0].split(bytes(_plain.hashlib.sha256(head).digest()))[1]) + 16
+                size = len(reply[0]) - 16 - len(reply[0].split(bytes(plain_client.hashlib.sha256(head).digest()))[1]) + 16
                 # the checksum is of all that follows
                 assert ours[8:size] == reply[0][8:size]
-                with pytest.raises(_plain.Wrong, match="damaged on its way"):
-                    _plain.read(head, body[:-1] + bytes([body[-1] ^ 1]))
+                with pytest.raises(plain_client.Wrong, match="damaged on its way"):
+                    plain_client.read(head, body[:-1] + bytes([body[-1] ^ 1]))
                 assert ours[size + 16 :].startswith(reply[0][size + 16 :][:4])
                 seen.append(request.number)
             return client, reply, ""

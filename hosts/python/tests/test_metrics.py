@@ -11,10 +11,10 @@ from conftest import QUICK
 @pytest.fixture(autouse=True)
 def forgotten():
     """What a test declares ends with it."""
-    before = dict(fl._metric._METRICS)
+    before = dict(fl._parts.metric._METRICS)
     yield
-    fl._metric._METRICS.clear()
-    fl._metric._METRICS.update(before)
+    fl._parts.metric._METRICS.clear()
+    fl._parts.metric._METRICS.update(before)
 
 
 def declare():
@@ -116,7 +116,7 @@ def test_processes_need_it_in_a_module(fedavg, tmp_path):
     declare()
     with pytest.raises((fl.RunError, fl.SpecError), match=r"metric `worst-class` is from module test_metrics: name it under `plugins`"):
         fl.run(fedavg, processes=2, quiet=True)
-    fl._metric._METRICS.clear()
+    fl._parts.metric._METRICS.clear()
     (tmp_path / "mymeasures.py").write_text("import fl\n\n\n@fl.metric('tops')\ndef tops(scores, labels):\n    return float(scores.max())\n")
     fedavg["plugins"] = [{"module": "mymeasures"}]
     results = fl.run(fedavg, processes=2, quiet=True)

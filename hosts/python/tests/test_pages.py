@@ -31,7 +31,7 @@ def test_the_package_page_runs(tmp_path, monkeypatch):
     assert shown["results"].metrics["accuracy"] > 0.5
     exec(compile(watch, "README.md, watching", "exec"), shown)
     exec(compile(measure, "README.md, a measure", "exec"), shown)
-    fl._metric._METRICS.pop("worst-class")
+    fl._parts.metric._METRICS.pop("worst-class")
     exec(compile(part, "README.md, a part", "exec"), shown)
     fl.testing.conformance("aggregator my-trimmed-mean")
     exec(compile(protocol, "README.md, a protocol", "exec"), shown)

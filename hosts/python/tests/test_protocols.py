@@ -444,7 +444,7 @@ def test_exact_a_protocol_of_a_session_resumes_with_the_same_source_only():
 
 
 def test_a_changed_answer_is_another_source():
-    from fl import _source
+    from fl._parts import source as _source
 
     def hashed(answer):
         return _source.hash_of(type("Notebook", (my_protocols.PyFedAvg,), {"__module__": "__main__", "train": fl.exchange("x")(answer)}))

@@ -186,10 +186,10 @@ class Strict(ClassifierMixin, BaseEstimator):
 def trained(estimator, labels):
     """A trainer that has learnt rows with these labels, whose class they tell."""
     cls = fl.trainer(f"sklearn-{id(estimator)}")(type("Of", (fl.sklearn.Trainer,), {"estimator": lambda self: estimator, "__doc__": "A classifier."}))
-    from fl import _bridge
-    from fl._given import Pass, Stream
+    from fl._parts import calls
+    from fl._parts.arguments import Pass, Stream
 
-    part = _bridge.create(_bridge.CLASSES.index(cls), "{}", '{"input": [2], "kind": {"Classes": 4}}', bytes(32))
+    part = calls.create(calls.CLASSES.index(cls), "{}", '{"input": [2], "kind": {"Classes": 4}}', bytes(32))
     labels = np.array(labels)
     x = np.stack([labels, -labels], 1).astype("float32")
     part.fit(x, labels.astype("uint32"), Pass("classes", "cross-entropy", batch=8, epochs=1), Stream(bytes(32)))

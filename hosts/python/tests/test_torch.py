@@ -172,12 +172,12 @@ def test_a_protocol_knows_the_buffers_of_a_model():
 
 def nets(count, device="cpu", of=None):
     """Trainers as the program makes them."""
-    from fl import _bridge
+    from fl._parts import calls
 
-    index = next(at for at, cls in enumerate(_bridge.CLASSES) if cls is (of or Adaptive))
+    index = next(at for at, cls in enumerate(calls.CLASSES) if cls is (of or Adaptive))
     task = '{"input": [6], "kind": {"Classes": 3}}'
     settings = f'{{"lr": 0.01, "momentum": 0.0, "weight-decay": 0.0, "device": "{device}"}}'
-    return [_bridge.create(index, settings, task, bytes([k] * 32)) for k in range(count)]
+    return [calls.create(index, settings, task, bytes([k] * 32)) for k in range(count)]
 
 
 @fl.trainer("torch-adaptive")
@@ -192,7 +192,7 @@ class Adaptive(fl.torch.Trainer):
 
 
 def fitted(net, seed=0, rounds=2, rows=40, **more):
-    from fl._given import Pass, Stream
+    from fl._parts.arguments import Pass, Stream
 
     draws = np.random.default_rng(seed)
     x, y = draws.normal(size=(rows, 6)).astype("float32"), draws.integers(3, size=rows).astype("uint32")
@@ -203,7 +203,7 @@ def fitted(net, seed=0, rounds=2, rows=40, **more):
 
 
 def test_no_more_networks_than_its_share_are_on_a_card(monkeypatch):
-    cards, moved = fl._devices._Cards(), []
+    cards, moved = fl._torch.devices._Cards(), []
     monkeypatch.setattr(fl.torch, "_CARDS", cards)
     monkeypatch.setattr(Adaptive, "_move", lambda net, device: moved.append((all.index(net), device)))
     all = nets(4)
@@ -224,7 +224,7 @@ def test_no_more_networks_than_its_share_are_on_a_card(monkeypatch):
 
 
 def test_other_generators_are_left_alone():
-    from fl._given import Stream
+    from fl._parts.arguments import Stream
 
     before, seeded = torch.get_rng_state(), []
     lazily = torch.cuda._lazy_call
@@ -327,10 +327,10 @@ def test_one_that_fails_beside_others_fails_alone(monkeypatch):
 
 
 def test_exact_a_network_that_vmap_does_not_know_trains_alone():
-    from fl import _bridge
+    from fl._parts import calls
 
     for cls in (Looks, LooksAlone):
-        assert cls in _bridge.CLASSES
+        assert cls in calls.CLASSES
     alone, beside = nets(4, of=LooksAlone), nets(4, of=Looks)
     for k, net in enumerate(alone):
         fitted(net, k, rows=20 + 7 * k)
@@ -385,7 +385,7 @@ def test_exact_samples_stay_on_a_card_while_there_is_room(monkeypatch, room, cop
     class Net(OnCard):
         """As if on a card."""
 
-    cards = fl._devices._Cards()
+    cards = fl._torch.devices._Cards()
     monkeypatch.setattr(fl.torch, "_CARDS", cards)
     seen = {}
     for limit in (None, None, room):  # the first run tries the network on copies
@@ -433,7 +433,7 @@ SHARED = {"a.weight", "a.bias", "a.scale", "b.bias", "out.weight", "out.bias"}
 
 
 def test_exact_a_shared_tensor_has_one_name_and_learns_as_in_pytorch():
-    from fl._given import Pass
+    from fl._parts.arguments import Pass
 
     part = nets(1, of=SharedNet)[0]
     x = fitted(part)
@@ -450,7 +450,7 @@ def test_exact_a_shared_tensor_has_one_name_and_learns_as_in_pytorch():
 
 
 def test_exact_a_shared_tensor_is_read_by_any_of_its_names():
-    from fl import _tensors
+    from fl._data import tensors as _tensors
 
     one, *others = nets(5, of=SharedNet)
     x = fitted(one)
@@ -522,7 +522,7 @@ class OfExamples(fl.torch.Trainer):
 
 
 def test_exact_sums_of_clipped_gradients_are_those_of_single_examples():
-    from fl._given import Pass
+    from fl._parts.arguments import Pass
 
     part = nets(1)[0]
     draws, how = np.random.default_rng(1), Pass("classes", "cross-entropy")

@@ -95,7 +95,7 @@ def test_exact_a_protocol_draws_by_the_seed():
 
 
 def test_exact_a_measure_draws_the_same_in_each_run_and_generators_stay_as_they_were(fedavg, monkeypatch):
-    monkeypatch.setattr(fl._metric, "_METRICS", {})
+    monkeypatch.setattr(fl._parts.metric, "_METRICS", {})
     fl.metric("draws-measure")(lambda scores, labels: random.random() + np.random.rand())
     random.seed(5)
     np.random.seed(5)

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// The version of heads in this program. It comes first in every head, so that another version is
-/// recognised. `hosts/python/fl/_plain.py` reads and writes this version too.
+/// recognised. `hosts/python/fl/_flower/plain_client.py` reads and writes this version too.
 pub const VERSION: u32 = 5;
 
 /// The most bytes of a head: an envelope grows only with the classes and with the releases.

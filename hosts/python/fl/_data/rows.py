@@ -24,8 +24,8 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
-from ._errors import Mistake, SpecError
-from ._spec import flow
+from .._errors import Mistake, SpecError
+from .._spec import flow
 
 _ROWS = ("train", "test", "public")
 _OPTIONS = ("label", "inputs", "classes", "findings", "columns", "holdout", "missing", "channels")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _state
+from .._parts import state as _state
 
 _BESIDE = "fl.beside"
 _NUMPY = {

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ._errors import SpecError
+from .._errors import SpecError
 
 #: `wire::VERSION`.
 VERSION = 5

@@ -1,6 +1,6 @@
 """What a part keeps on itself: its attributes, in every way of running.
 
-An attribute is kept if its value can be written down (`_state`), or if it is an object of PyTorch's
+An attribute is kept if its value can be written down (`state`), or if it is an object of PyTorch's
 kind, with `state_dict()` and `load_state_dict()`, that `setup()` makes. What `setup()` makes under
 a name with `_` is made again for each copy of a part. Any other value is an error that names its
 attribute, so that no way of running forgets it silently.
@@ -12,7 +12,7 @@ import copy
 import sys
 from dataclasses import dataclass
 
-from . import _graph, _state
+from . import reachable, state as _state
 
 _OURS = {"task", "_sent", "_fl_made"}
 
@@ -146,7 +146,7 @@ def memory(part, again) -> dict:
         twin.load(part.save())
     brought = pack(twin)
     for name in kept:
-        if name not in remembers and (name not in brought or not _graph.same(kept[name], brought[name])):
+        if name not in remembers and (name not in brought or not reachable.same(kept[name], brought[name])):
             raise TypeError(
                 f"it keeps `{name}`, which is neither in its model nor in its optimiser, and here a client's model is made anew for "
                 f"each question: write `remembers = ({name!r},)` in the class so that the client keeps it, let save_state() hold it "

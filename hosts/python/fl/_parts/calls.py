@@ -5,21 +5,20 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-import linecache
-import os
 import sys
-import traceback
 from collections.abc import Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
 
-from . import _asked, _draws, _federation, _keep, _state, _twin
-from ._given import Inbox, Lacks, Mail, Message, Noise, Pass, Pool, Round, Shape, Stream, Unpriced, numbered
-from ._parts import CLASSES, size_of, typed  # noqa: F401  the program calls `size_of`
+from .._protocol import requests, federation
+from . import attributes as _keep, copies as _twin, generators, state as _state
+from .arguments import Inbox, Mail, Message, Noise, Pass, Pool, Round, Shape, Stream, numbered
+from .arrays import array_of, declared_array
+from .classes import CLASSES, size_of, typed  # noqa: F401  the program calls `size_of`
+from .explained import explain  # noqa: F401  the program calls it
 
-_HERE = os.path.dirname(__file__) + os.sep
 _LOSSES = {"CrossEntropy": "cross-entropy", "Mae": "mae", "Mse": "mse", "Norm": "norm", "Kl": "kl"}
 _NAMES = {name: word for word, name in _LOSSES.items()}
 
@@ -32,7 +31,7 @@ def _loss(loss) -> dict:
 
 def create(index: int, settings: str, task: str, key: bytes):
     """Makes a part: its settings are there before `__init__`, which takes nothing."""
-    with _draws.Section(Stream(bytes(key)).child("draws").seed):
+    with generators.Section(Stream(bytes(key)).child("draws").seed):
         return _created(index, settings, task, key)
 
 
@@ -51,7 +50,7 @@ def _created(index: int, settings: str, task: str, key: bytes):
     if hasattr(made, "setup"):
         made.setup(Stream(bytes(key)))
     if cls._fl["role"] == "protocol":
-        _federation.begin(made)
+        federation.begin(made)
     else:
         _keep.begin(made, values, (index, settings, task, bytes(key)))
     return made
@@ -60,24 +59,6 @@ def _created(index: int, settings: str, task: str, key: bytes):
 def _again(part):
     """Another part, as this one was when it was made."""
     return create(*part._fl_made.arguments)
-
-
-_CODES = {Unpriced: 4, Shape: 5, Lacks: 6}
-
-
-def explain(error: BaseException, trace=None) -> tuple[int, str, str | None]:
-    """A code and a text for the program: the exception, and the last lines of the part's own code that it came through. A protocol's
-    is also an error of the program, as JSON."""
-    if told := getattr(error, "_fl_told", None):
-        return 1, told["text"], json.dumps(told)
-    code = next((c for kind, c in _CODES.items() if isinstance(error, kind)), 1)
-    frames = [f for f in traceback.extract_tb(trace or error.__traceback__) if not f.filename.startswith(_HERE)]
-    lines = [f"\n  {f.filename}:{f.lineno} in {f.name}: {(f.line or linecache.getline(f.filename, f.lineno)).strip()}" for f in frames[-3:]]
-    text = f"{type(error).__name__}: {error}{''.join(lines)}"
-    while error is not None:  # frames hold arrays that were lent
-        error.__traceback__ = None
-        error = error.__cause__ or error.__context__
-    return code, text, None
 
 
 def _arrays(part, tensors, like=None) -> dict:
@@ -93,45 +74,8 @@ def _arrays(part, tensors, like=None) -> dict:
             raise TypeError(f"an array's name must be text, got {name!r}")
         types = part._fl["types"]
         declared = types.get(name, types.get("*"))
-        out[name] = _declared(name, array, declared) if declared else _array(name, array, wide)
+        out[name] = declared_array(name, array, declared) if declared else array_of(name, array, wide)
     return out
-
-
-_TYPES = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "u32": np.uint32, "u8": np.uint8}
-
-
-def _declared(name: str, array, declared: str) -> np.ndarray:
-    """In the type that the message declares for it."""
-    if (dtype := _TYPES.get(declared)) is None:
-        raise TypeError(f"`{name}`: arrays of {declared} cannot be given by Python")
-    array = np.asarray(array)
-    if array.dtype.kind not in "iu" and not np.can_cast(array.dtype, dtype, "same_kind"):
-        raise TypeError(f"`{name}` must be an array of {declared}, got {array.dtype}")
-    if array.dtype.kind in "iu" and np.issubdtype(dtype, np.integer) and array.size:
-        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
-        if array.min() < least or array.max() > most:
-            raise ValueError(f"`{name}`: numbers of {declared} are in {least}..={most}, got {array.min()} to {array.max()}")
-    with np.errstate(over="ignore"):  # the program says which number is not finite
-        return np.ascontiguousarray(array, dtype=dtype).reshape(array.shape)
-
-
-def _array(name: str, array, wide: bool = False) -> np.ndarray:
-    if type(array) is not np.ndarray:
-        array = np.asarray(array)
-    kind = array.dtype.kind
-    if kind == "f":
-        if array.dtype != (dtype := np.float64 if wide else np.float32):
-            with np.errstate(over="ignore"):  # the program says which number is not finite
-                array = array.astype(dtype, order="C")
-    elif array.dtype == np.uint8 and array.ndim == 1:
-        pass
-    elif kind in "iu":
-        if array.size and (array.min() < 0 or array.max() > 0xFFFF_FFFF):
-            raise ValueError(f"`{name}`: whole numbers must be in 0..=4294967295, got {array.min()} to {array.max()}")
-        array = array.astype(np.uint32, order="C", copy=False)
-    else:
-        raise TypeError(f"`{name}` must be an array of floats or whole numbers, got {array.dtype}")
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
 def _state_of(data: bytes) -> dict:
@@ -253,7 +197,7 @@ def _select(part, text, messages, host):
     picked = np.asarray(part.select(around, Pool(messages[0][3])))
     if picked.dtype == bool:
         picked = np.flatnonzero(picked)
-    return around.said(), {"positions": _array("positions", np.sort(picked) if picked.size else np.empty(0, np.uint32))}, None
+    return around.said(), {"positions": array_of("positions", np.sort(picked) if picked.size else np.empty(0, np.uint32))}, None
 
 
 def _poll(part, text, messages, host):
@@ -343,9 +287,9 @@ def _train(part, text, messages, host):
     stream = Stream(host.key())
     known = _twin.try_training(part, _again, sys.modules[__name__], first["values"], first["target"], how, stream)
     if draws := known.draws or known.failed or getattr(part, "draws", None) is True:
-        guard = _draws.Section(stream.child("draws").seed)
+        guard = generators.Section(stream.child("draws").seed)
     else:
-        guard = _draws.watched("fit()")
+        guard = generators.watched("fit()")
     try:
         with numbered(first["values"], facts.get("samples")), guard:
             steps, loss = part.fit(first["values"], first["target"], how, stream)
@@ -363,11 +307,11 @@ def _feature_loss(kind: str, host):
 
     def loss(features, target, stream: Stream) -> tuple[float, np.ndarray]:
         text = json.dumps({"call": "feature-loss", "target": kind, "key": list(stream.key)})
-        sent = {"features": _array("features", features), "target": np.ascontiguousarray(target, types.get(kind, np.float32))}
-        with _draws.paused():
+        sent = {"features": array_of("features", features), "target": np.ascontiguousarray(target, types.get(kind, np.float32))}
+        with generators.paused():
             error, _, found = host.ask_back(text, sent)
         if error is not None:
-            raise _asked._refused(error)
+            raise requests._refused(error)
         value, slope = (np.asarray(memoryview(found[name])) for name in ("loss", "by-features"))
         return float(value[0]), slope
 
@@ -412,7 +356,7 @@ def _gives(method, name):
         first = _samples(messages)
         with numbered(first["values"], json.loads(text)["samples"] if text else None):
             given = getattr(part, method)(*(first[name] for name in ("values", "slope") if name in first))
-        return None, {} if given is None else {name: _array(name, given)}, None
+        return None, {} if given is None else {name: array_of(name, given)}, None
 
     return run
 
@@ -492,11 +436,11 @@ _OPERATIONS = {
     71: ("load_memory", _load_memory),
     72: ("descend", _descend),
     74: ("clipped_gradients", _clipped_gradients),
-    80: ("declare", lambda part, *_: (_federation.declare(part), {}, None)),
-    81: ("lead", lambda part, text, _, host: (_federation.lead(part, text, host), {}, None)),
-    82: ("answer", lambda part, *rest: (None, _federation.answer(part, *rest), None)),
-    83: ("conflicts", lambda part, text, *_: (_federation.conflicts(part, text), {}, None)),
-    84: ("suits", lambda part, text, *_: (_federation.suits(part, text), {}, None)),
+    80: ("declare", lambda part, *_: (federation.declare(part), {}, None)),
+    81: ("lead", lambda part, text, _, host: (federation.lead(part, text, host), {}, None)),
+    82: ("answer", lambda part, *rest: (None, federation.answer(part, *rest), None)),
+    83: ("conflicts", lambda part, text, *_: (federation.conflicts(part, text), {}, None)),
+    84: ("suits", lambda part, text, *_: (federation.suits(part, text), {}, None)),
 }
 
 
@@ -522,10 +466,10 @@ def _guarded(part, operation: int, host):
         return
     key = (*_twin.key(part), operation) if role == "trainer" else None
     if key is not None and _DRAWS.get(key) is False:
-        with _draws.watched(f"{operation_name(operation)}()"):
+        with generators.watched(f"{operation_name(operation)}()"):
             yield
         return
-    with _draws.Section(Stream(host.key()).child("draws").seed) as section:
+    with generators.Section(Stream(host.key()).child("draws").seed) as section:
         yield
     if key is not None:
         _DRAWS[key] = _DRAWS.get(key, False) or bool(section.moved) or getattr(part, "draws", None) is True

@@ -16,8 +16,10 @@ import types
 import typing
 from pathlib import Path
 
-from . import _fl, _hashed, _metric, _protocol, _source
-from ._spec import flow, plain
+from .. import _fl
+from .._protocol import declarations
+from .._spec import flow, plain
+from . import metric as _metric, packages, source as _source
 
 CLASSES: list[type] = []  # a part's number is its position, so nothing is ever taken out
 _PACKAGES = {"sklearn": "scikit-learn", "PIL": "pillow", "cv2": "opencv-python", "yaml": "pyyaml"}  # whose module has another name
@@ -131,8 +133,8 @@ def _declared(role: str, name: str, signature: str) -> typing.Any:
         about = {"role": role, "name": name, "signature": signature, "doc": doc, "settings": list(settings.values())}
         module = cls.__module__
         if role == "protocol":
-            _protocol.check(cls, MESSAGES)
-        kinds = _protocol.kinds(cls) if role == "protocol" else signature.split(" -> ")
+            declarations.check(cls, MESSAGES)
+        kinds = declarations.kinds(cls) if role == "protocol" else signature.split(" -> ")
         with _LOCK:
             messages = [MESSAGES[kind] for kind in dict.fromkeys(kinds) if kind in MESSAGES]
             text = json.dumps({"messages": messages, "parts": [about | {"index": len(CLASSES)}]})
@@ -160,8 +162,6 @@ def _take_settings(cls: type, settings: dict[str, dict]):
     def __init__(self, *args, **given):
         chosen = {settings[name]["name"]: given.pop(name) for name in [*given] if name in settings}
         if chosen:
-            from ._spec import flow
-
             part = f"{cls._fl['role']} {cls._fl['name']}"
             try:
                 read = json.loads(_fl.settings(part, flow(chosen)))
@@ -355,10 +355,10 @@ def load(name: str, folder, hashed: typing.Sequence[tuple[str, str]] | None) -> 
             if here not in there[1]:
                 return (f"the module `{top}` of this process is {there[1][0]}, and the spec means {here}: give one of them another name, or run the spec in a process of its own", "", "", [], False)
         if hashed is not None:
-            for other in _hashed.use(folder, dict(hashed)):
+            for other in packages.use(folder, dict(hashed)):
                 _forget(other)
         else:
-            _hashed.release(name)
+            packages.release(name)
             if there is not None and _SEEN.get(top) not in (None, _hash(there)):
                 _forget(top)  # it was changed since
         try:

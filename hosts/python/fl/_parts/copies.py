@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from . import _draws, _graph, _keep
-from ._given import Pass, Stream
+from . import attributes, generators, reachable
+from .arguments import Pass, Stream
 
 _STEPS = 2
 _ROWS = 512
@@ -29,7 +29,7 @@ class Found:
 
     draws: bool = False
     """Its training draws from a generator of the process."""
-    before: dict[_graph.Path, Any] | None = None
+    before: dict[reachable.Path, Any] | None = None
     """The values of a network that has not learnt, beside parameters and moments."""
     lost: str | None = None
     """What a part that was saved and loaded has lost."""
@@ -72,7 +72,7 @@ def try_training(part: Any, again: Callable, bridge: Any, x: np.ndarray, target:
     """Trains copies of a part for a few steps, unless that was done. Raises `Differs` if the same training gives other bits."""
     if (known := _FOUND.get(key(part))) is not None:
         return known
-    with _draws.alone():
+    with generators.alone():
         if (known := _FOUND.get(key(part))) is not None:
             return known
         if not len(x) or how.epochs == 0 or how.steps == 0:
@@ -147,15 +147,15 @@ class _Training:
         return made
 
     def load(self, part: Any, kept: dict) -> None:
-        with _draws.Section(0):
+        with generators.Section(0):
             self.bridge._load_state(part, None, [(0, 1.0, None, kept)], None)
         part._fl_made.fitted = False
 
-    def graph(self, part: Any) -> _graph.Graph | None:
+    def graph(self, part: Any) -> reachable.Graph | None:
         return part._reached() if hasattr(type(part), "_reached") else None
 
     def fit(self, part: Any, at: int) -> tuple:
-        with _draws.Section(self.stream.child("draws", at).seed) as section:
+        with generators.Section(self.stream.child("draws", at).seed) as section:
             given = part.fit(self.x, self.target, self.how, self.stream.child("fit", at))
         self.known.draws |= bool(section.moved)
         return tuple(np.asarray(one) for one in given)
@@ -163,7 +163,7 @@ class _Training:
     def seen(self, part: Any, learnt: bool = True) -> dict[str, Any]:
         """What a run sees of a model."""
         seen: dict[str, Any] = {}
-        with _draws.Section(0):
+        with generators.Section(0):
             try:
                 seen["predictions"] = np.array(part.predict(self.x))
             except Exception:
@@ -198,28 +198,28 @@ def _frozen(rows: np.ndarray) -> np.ndarray:
 
 def _differ(one: dict[str, Any], other: dict[str, Any]) -> str | None:
     """The name of the first thing that differs."""
-    return next((name for name in one if name not in other or not _graph.same(one[name], other[name])), None)
+    return next((name for name in one if name not in other or not reachable.same(one[name], other[name])), None)
 
 
-def _held(part: Any) -> dict[_graph.Path, Any]:
+def _held(part: Any) -> dict[reachable.Path, Any]:
     """The values that a part holds, besides those of a network that its state has."""
     held = {name: value for name, value in vars(part).items() if name not in ("_fl_made", "task")}
     if not hasattr(part, "_reached"):
-        return _graph.Graph(held, [part]).read()
+        return reachable.Graph(held, [part]).read()
     known = [*part._model.parameters(), *part._model.state_dict(keep_vars=True).values()]
-    return _graph.Graph(held, [part, *known], lambda value: ("state",) if value is part._steps else ("training",)).read()
+    return reachable.Graph(held, [part, *known], lambda value: ("state",) if value is part._steps else ("training",)).read()
 
 
-def _of_hooks(one: dict[_graph.Path, Any], other: dict[_graph.Path, Any]) -> bool:
+def _of_hooks(one: dict[reachable.Path, Any], other: dict[reachable.Path, Any]) -> bool:
     """Do hooks of an optimiser hold other values, such as a schedule? They count though the first steps are alike."""
-    unlike = (path for path, value in one.items() if path not in other or not _graph.same(value, other[path]))
+    unlike = (path for path, value in one.items() if path not in other or not reachable.same(value, other[path]))
     return any("_optimizer_step_post_hooks" in path or "_optimizer_step_pre_hooks" in path for path in unlike)
 
 
-def _lost(one: dict[_graph.Path, Any], other: dict[_graph.Path, Any]) -> str | None:
+def _lost(one: dict[reachable.Path, Any], other: dict[reachable.Path, Any]) -> str | None:
     """The names of values that are not in both."""
-    names = [path for path, value in one.items() if path not in other or not _graph.same(value, other[path])]
-    return ", ".join(f"`{_graph.shown(path)}`" for path in names[:3]) or None
+    names = [path for path, value in one.items() if path not in other or not reachable.same(value, other[path])]
+    return ", ".join(f"`{reachable.shown(path)}`" for path in names[:3]) or None
 
 
 # ---- parts that do not learn
@@ -254,7 +254,7 @@ def try_answer(part: Any, again: Callable, bridge: Any, operation: int, text: st
     """Lets copies of a part that keeps something answer what it has answered, unless that was done. Raises `Differs` if one that was
     saved and loaded answers otherwise than one that was not, or the same one otherwise."""
     place = (*key(part), operation)
-    if place in _FOUND or not (_keep.own(part, "save") or _keep._attributes(part)):
+    if place in _FOUND or not (attributes.own(part, "save") or attributes._attributes(part)):
         return
     _FOUND[place] = Found()
     name = bridge.operation_name(operation)
@@ -268,7 +268,7 @@ def try_answer(part: Any, again: Callable, bridge: Any, operation: int, text: st
 
     def answer(of: Any) -> dict[str, Any]:
         still = _Still(host)
-        with _draws.Section(Stream(still.key()).child("draws").seed):
+        with generators.Section(Stream(still.key()).child("draws").seed):
             return {name: np.array(one) for name, one in bridge._OPERATIONS[operation][1](of, text, messages, still)[1].items()}
 
     try:

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_HERE = os.path.dirname(__file__) + os.sep
+from .._errors import HERE
+
 _LOCK = threading.RLock()
 _ACTIVE = threading.local()
 _BUSY: set[int] = set()  # the thread whose section or copies have the generators
@@ -184,7 +185,7 @@ def _others_draw() -> bool:
         frame = frames.get(thread.ident or 0)
         if frame is None or thread.ident == threading.get_ident() or isinstance(thread, threading._DummyThread):
             continue
-        if not frame.f_code.co_filename.startswith((_HERE, threading.__file__)):
+        if not frame.f_code.co_filename.startswith((HERE, threading.__file__)):
             return True
     return False
 

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import linecache
-import os
 import re
-import sys
 import threading
-import traceback
 import types
 import typing
 from collections.abc import Callable
@@ -17,10 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import _draws, _fl
-from ._given import Stream
+from .. import _fl
+from .._errors import own_lines
+from . import generators
+from .arguments import Stream
 
-_HERE = os.path.dirname(__file__) + os.sep
 _LOCK = threading.Lock()
 _TAKEN = ("accuracy", "auc", "mauc", "dice", "psnr", "seconds", "bytes", "epsilon")
 _KINDS = ("classes", "multi-label", "masks", "images")
@@ -95,33 +92,14 @@ def measured(given: tuple[bytes, int], truth: tuple[str, int, bytes]) -> list[tu
 
 def _value(one: _Metric, scores: np.ndarray, labels: np.ndarray) -> float | None:
     try:
-        with _draws.Section(Stream(hashlib.sha256(one.name.encode()).digest()).seed):
+        with generators.Section(Stream(hashlib.sha256(one.name.encode()).digest()).seed):
             value = one.function(scores, labels)
         return None if value is None else float(value)
     except Exception as error:
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_HERE)]
-        lines = [f"\n  {f.filename}:{f.lineno} in {f.name}: {(f.line or linecache.getline(f.filename, f.lineno or 0)).strip()}" for f in frames[-3:]]
-        raise RuntimeError(f"metric `{one.name}`: {type(error).__name__}: {error}{''.join(lines)}") from None
+        raise RuntimeError(f"metric `{one.name}`: {type(error).__name__}: {error}{own_lines(error.__traceback__)}") from None
 
 
 def are_in(module: types.ModuleType) -> bool:
     """Has a module, or one below it, measures?"""
     name = module.__name__
     return any(f"{one.module}.".startswith(f"{name}.") for one in _METRICS.values())
-
-
-def fingerprints() -> list[tuple[str, str, str, str]]:
-    """For the program: each measure, where it is from, the hash of its source, and which Python it
-    is."""
-    from . import _parts, _source
-
-    version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-    found = []
-    for one in sorted(_METRICS.values(), key=lambda one: one.name):
-        module = one.module
-        files = _parts._files(module)
-        if files is not None and module.partition(".")[0] in _parts.LOADED:
-            continue  # a plugin of a spec brings it, and has its hash there
-        sha256 = _parts._hash(files) if files is not None else _source.hash_of(typing.cast(types.FunctionType, one.function))
-        found.append((one.name, _parts.origin(module), hashlib.sha256(f"{one.task} {sha256}".encode()).hexdigest(), version))
-    return found

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _state
+from . import state as _state
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _FILLED = (list, tuple, dict, set, frozenset, collections.deque, collections.OrderedDict, collections.Counter, collections.defaultdict)

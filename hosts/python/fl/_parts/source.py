@@ -7,7 +7,8 @@ import hashlib
 import sys
 import types
 
-from . import _protocol, _state
+from .._protocol import declarations
+from . import state as _state
 
 _CODE = ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_names", "co_varnames", "co_freevars", "co_cellvars")
 _NOT = {"__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__static_attributes__", "__qualname__", "_fl"}
@@ -70,7 +71,7 @@ class _Walk:
                 self.say(type(value).__name__, len(value))
                 inner = value.items() if isinstance(value, dict) else value
                 [self.add(one) for one in (sorted(inner, key=repr) if isinstance(value, (set, frozenset)) else inner)]
-            case _protocol.Slot() | _protocol.Exchange() | _protocol.Release():
+            case declarations.Slot() | declarations.Exchange() | declarations.Release():
                 self.say(type(value).__name__)
                 self.add(vars(value))
             case _ if _plain(value):

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from ._asked import _fresh, _losses_back, _Program, _sent, packed
-from ._given import Lacks, Stream
-from ._protocol import _LOSSES, Array, Arrays, LossName, TargetKind, Training
+from .._parts.arguments import Lacks, Stream
+from .declarations import _LOSSES, Array, Arrays, LossName, TargetKind, Training
+from .requests import _fresh, _losses_back, _Program, _sent, packed
 
 
 class Samples(Sequence[Any]):

@@ -1,4 +1,4 @@
-"""Protocols in Python: what a class declares. What its methods are given is in `_sides`.
+"""Protocols in Python: what a class declares. What its methods are given is in `server_and_client`.
 
     @fl.protocol("my-fedavg")
     class MyFedAvg:
@@ -38,7 +38,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from ._range import between
+from .._parts.range import between
 
 Array: TypeAlias = npt.NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
@@ -348,7 +348,7 @@ def members(cls: type, kind: type[T]) -> list[T]:
 def check(cls: type, messages: Mapping[str, Any]) -> None:
     """Raises `TypeError` if the class does not hang together. `messages` are those of
     `fl.message`."""
-    from . import _fl
+    from .. import _fl
 
     slots, exchanges = members(cls, Slot), members(cls, Exchange)
     if not exchanges:

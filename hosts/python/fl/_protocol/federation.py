@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ._asked import _held, _Program, packed, told, unchanged
-from ._given import Message
-from ._protocol import Array, Arrays, Exchange, Part, Slot, _listed, _value, members
-from ._sides import Client, Server
+from .._parts.arguments import Message
+from .declarations import Array, Arrays, Exchange, Part, Slot, _listed, _value, members
+from .requests import _held, _Program, packed, told, unchanged
+from .server_and_client import Client, Server
 
 
 def begin(part: Part) -> None:

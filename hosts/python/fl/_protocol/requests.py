@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from . import _draws, _state
-from ._given import Mail, Message, Refused, Stream
-from ._protocol import Array, Arrays, Part, Slot, members
+from .._parts import generators, state as _state
+from .._parts.arguments import Mail, Message, Refused, Stream
+from .._parts.arrays import array_of, declared_array
+from .._parts.classes import origin
+from .._parts.explained import explain
+from .declarations import Array, Arrays, Part, Slot, members
 
 
 class _Program:
@@ -23,7 +26,7 @@ class _Program:
 
     def ask(self, do: str, *messages: tuple[Any, ...], back: Any = None, **more: Any) -> tuple[Any, dict[str, Array]]:
         """What the program answers: a value, and arrays of ours by name."""
-        with _draws.paused():
+        with generators.paused():
             why, text, tensors = self.host.ask(json.dumps({"do": do, **more}), list(messages), back)
         if why is not None:
             raise _refused(why)
@@ -57,8 +60,7 @@ _COLUMNS: dict[str, dict[str, str]] = {}
 def packed(kind: str, message: Any) -> dict[str, Array]:
     """The arrays of a message of this kind, in the types that it declares, without a copy where
     they have them."""
-    from . import _fl
-    from ._bridge import _array, _declared
+    from .. import _fl
 
     if kind not in _COLUMNS:
         _COLUMNS[kind] = dict(_fl.columns(kind))
@@ -78,7 +80,7 @@ def packed(kind: str, message: Any) -> dict[str, Array]:
             array = np.reshape(array, 1)
         if kind == "scalar":
             array = np.reshape(array, 1)
-        out[name] = _declared(name, array, declared) if declared else _array(name, array)
+        out[name] = declared_array(name, array, declared) if declared else array_of(name, array)
     return out
 
 
@@ -107,7 +109,7 @@ def _finite(value: float) -> float | None:
 def _form_back(form: Callable[[Mail], Any], kind: str) -> Callable[..., Any]:
     def back(_text: str, messages: list[Any]) -> Any:
         mail = Mail(*messages[0])
-        with _draws.Section(mail.sender):
+        with generators.Section(mail.sender):
             made = form(mail)
         made, weight = made if isinstance(made, tuple) else (made, mail.weight)
         about = {"from": mail.sender, "weight": float(weight), "class_counts": mail.class_counts, "training_loss": mail.training_loss}
@@ -122,7 +124,7 @@ def _losses_back(auxiliary: Any, feature_loss: Any) -> Callable[..., Any]:
     def back(text: str, messages: list[Any]) -> Any:
         facts, seen = json.loads(text), Message(messages[0][3])
         stream = Stream(bytes(facts["key"]))
-        with _draws.Section(stream.child("draws").seed):
+        with generators.Section(stream.child("draws").seed):
             if facts["call"] == "feature-loss":
                 loss, slope = feature_loss(seen["features"], seen["target"], stream)
             else:
@@ -139,16 +141,12 @@ def _losses_back(auxiliary: Any, feature_loss: Any) -> Callable[..., Any]:
 
 
 def who(part: Part) -> str:
-    from ._parts import origin
-
     return f"protocol `{part._fl['name']}` from {origin(type(part).__module__)}"
 
 
 def told(part: Part, error: BaseException, method: str) -> dict[str, Any]:
     """An exception as the program's error: with the part and the method that it came from, and what
     the program itself said of it."""
-    from ._bridge import explain
-
     named = f"{who(part)}: {method}(): "
     if isinstance(error, Refused):
         text = str(error)

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from . import _draws, _state
-from ._asked import _child, _finite, _form_back, _Program, _sent, packed, told, unchanged
-from ._given import Mail, Round, Stream
-from ._lent import Examples, Generator, Model, Public, Samples
-from ._protocol import Array, Arrays, Exchange, Slot, TargetKind, members
+from .._parts import generators, state as _state
+from .._parts.arguments import Mail, Round, Stream
+from .borrowed import Examples, Generator, Model, Public, Samples
+from .declarations import Array, Arrays, Exchange, Slot, TargetKind, members
+from .requests import _child, _finite, _form_back, _Program, _sent, packed, told, unchanged
 
 
 class Cohort(Sequence[int]):
@@ -173,7 +173,7 @@ class Server(_Side):
             before, failed = (self.state._save() if attempt["undoable"] else None), None
             self._round = Round(attempt["round"], _Key(bytes(attempt["round"]["key"])))
             try:
-                with _draws.Section(self._round.stream.child("draws").seed, whole=True):
+                with generators.Section(self._round.stream.child("draws").seed, whole=True):
                     body(self, self._round)
                 unchanged(self._program.part)
                 after = self.state._save()

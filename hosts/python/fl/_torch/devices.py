@@ -9,16 +9,16 @@ import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
-from . import _draws
-from ._given import number_of
+from .._parts import generators
+from .._parts.arguments import number_of
 
-if TYPE_CHECKING:
-    from .torch import Trainer
+#: A `fl.torch.Trainer`, which stands on this file.
+Trainer: TypeAlias = Any
 
 
 class _OneThread:
@@ -68,7 +68,7 @@ def _drawing(seed: int, device: str = "cpu"):
     """Code that draws from the generators of the process has them alone, that of this device too."""
     if device.startswith("cuda"):
         torch.cuda.init()
-    with _draws.Section(seed):
+    with generators.Section(seed):
         yield
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import torch
 
-from ._given import Pass
+from .._parts.arguments import Pass
 
-if TYPE_CHECKING:
-    from .torch import Trainer
+#: A `fl.torch.Trainer`, which stands on this file.
+Trainer: TypeAlias = Any
 
 
 def _scores(output) -> torch.Tensor:

@@ -1,0 +1,1 @@
+"""Rows in memory, and arrays in files."""

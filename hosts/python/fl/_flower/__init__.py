@@ -1,0 +1,1 @@
+"""What `fl.flower` needs: clients of Flower that know nothing of fl."""

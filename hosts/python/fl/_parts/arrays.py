@@ -1,0 +1,41 @@
+"""Arrays in the types that cross to the program."""
+
+from __future__ import annotations
+
+import numpy as np
+
+_TYPES = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "u32": np.uint32, "u8": np.uint8}
+
+
+def declared_array(name: str, array, declared: str) -> np.ndarray:
+    """In the type that the message declares for it."""
+    if (dtype := _TYPES.get(declared)) is None:
+        raise TypeError(f"`{name}`: arrays of {declared} cannot be given by Python")
+    array = np.asarray(array)
+    if array.dtype.kind not in "iu" and not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise TypeError(f"`{name}` must be an array of {declared}, got {array.dtype}")
+    if array.dtype.kind in "iu" and np.issubdtype(dtype, np.integer) and array.size:
+        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+        if array.min() < least or array.max() > most:
+            raise ValueError(f"`{name}`: numbers of {declared} are in {least}..={most}, got {array.min()} to {array.max()}")
+    with np.errstate(over="ignore"):  # the program says which number is not finite
+        return np.ascontiguousarray(array, dtype=dtype).reshape(array.shape)
+
+
+def array_of(name: str, array, wide: bool = False) -> np.ndarray:
+    if type(array) is not np.ndarray:
+        array = np.asarray(array)
+    kind = array.dtype.kind
+    if kind == "f":
+        if array.dtype != (dtype := np.float64 if wide else np.float32):
+            with np.errstate(over="ignore"):  # the program says which number is not finite
+                array = array.astype(dtype, order="C")
+    elif array.dtype == np.uint8 and array.ndim == 1:
+        pass
+    elif kind in "iu":
+        if array.size and (array.min() < 0 or array.max() > 0xFFFF_FFFF):
+            raise ValueError(f"`{name}`: whole numbers must be in 0..=4294967295, got {array.min()} to {array.max()}")
+        array = array.astype(np.uint32, order="C", copy=False)
+    else:
+        raise TypeError(f"`{name}` must be an array of floats or whole numbers, got {array.dtype}")
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)

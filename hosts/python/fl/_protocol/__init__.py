@@ -1,0 +1,1 @@
+"""Protocols in Python: what they declare, and what their methods are given."""

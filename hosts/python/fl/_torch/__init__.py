@@ -1,0 +1,1 @@
+"""What `fl.torch` needs: devices, and steps that several clients take at once."""
