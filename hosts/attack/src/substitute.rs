@@ -9,7 +9,7 @@ use fl_core::{
     Body, ClientId, Declaration, ExchangeSpec, FitOptions, Length, Loss, Protocol, Samples, Server,
     Stream, Target, Trainer, metrics,
 };
-use fl_plugin_trainer_dfdx::{Network, Schedule};
+use fl_nets::{Network, Schedule};
 use ndarray::{Array1, Array2, ArrayView2, Axis, Zip, concatenate};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

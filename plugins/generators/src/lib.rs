@@ -6,7 +6,7 @@ pub use nets::MakerNet;
 
 use fl_core::Problem;
 use fl_core::prelude::*;
-use fl_plugin_trainer_dfdx::{Adam, Network, Rule, Schedule};
+use fl_nets::{Adam, Network, Rule, Schedule};
 use ndarray::{Array2, ArrayView2};
 
 settings! {

@@ -2,7 +2,7 @@
 
 use fl_core::Problem;
 use fl_core::prelude::*;
-use fl_plugin_trainer_dfdx::{Conv, Layer, Layers};
+use fl_nets::{Conv, Layer, Layers};
 
 choices! {
     /// A network that makes inputs.

@@ -1,8 +1,8 @@
 //! The settings of a network.
 
 use crate::cuda::Device;
-use crate::net::NetSpec;
-use crate::optim::{Adam, Rule, Schedule};
+use fl_nets::net::NetSpec;
+use fl_nets::optim::{Adam, Rule, Schedule};
 use fl_core::augment::Augment;
 use fl_core::settings;
 use fl_core::settings::above;

@@ -4,10 +4,10 @@
 use super::driver::{Buffer, Card, Position, Queue};
 use super::norm::Statistics;
 use super::{Device, conv, linear, norm, optim, pointwise, pool, tape, words};
-use crate::ops::{self, Activation, ConvShape, PoolShape};
-use crate::optim::{self as on_cpu, AdamMove, Move, State};
+use fl_nets::ops::{self, Activation, ConvShape, PoolShape};
+use fl_nets::optim::{self as on_cpu, AdamMove, Move, State};
 use crate::settings::DfdxSettings;
-use crate::tape::{Key, Record, Value, Weights};
+use fl_nets::tape::{Key, Record, Value, Weights};
 use crate::trainer::Dfdx;
 use anyhow::{Context, bail, ensure};
 use fl_core::settings::read_yaml;

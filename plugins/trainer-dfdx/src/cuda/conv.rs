@@ -1,10 +1,10 @@
-//! Two-dimensional convolution on a card: kernels/conv.cu, as [`crate::ops::conv2d`].
+//! Two-dimensional convolution on a card: kernels/conv.cu, as [`fl_nets::ops::conv2d`].
 
 use super::driver::{Argument, Buffer, Position, Queue, int};
 use super::pointwise::relu_back;
 use super::sums::{Term, plane_sums};
 use super::tape::{Record, Value, Weights};
-use crate::ops::{ConvShape, conv_grid, conv_group};
+use fl_nets::ops::{ConvShape, conv_grid, conv_group};
 use fl_core::Result;
 use std::ops::Range;
 use std::sync::Arc;

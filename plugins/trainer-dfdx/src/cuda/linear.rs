@@ -1,10 +1,10 @@
-//! Fully connected layers on a card: kernels/linear.cu, as [`crate::ops::linear`].
+//! Fully connected layers on a card: kernels/linear.cu, as [`fl_nets::ops::linear`].
 
 use super::driver::{Argument, Buffer, Position, Queue, int};
 use super::pointwise::relu_back;
 use super::sums::column_sums;
 use super::tape::{Record, Value, Weights};
-use crate::ops::{Order, order};
+use fl_nets::ops::{Order, order};
 use fl_core::Result;
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! A network on a card: its operations in the order of [`crate::net`].
+//! A network on a card: its operations in the order of [`fl_nets::net`].
 
 use super::driver::{Buffer, Queue};
 use super::norm::{Statistics, batch_norm, layer_norm};
 use super::tape::{Record, Value, Weights};
 use super::{conv, linear, pointwise, pool, words};
-use crate::net::{Net, Op, counted};
+use fl_nets::net::{Net, Op, counted};
 use fl_core::{Result, Stream};
 
 /// One pass of a batch through a network.

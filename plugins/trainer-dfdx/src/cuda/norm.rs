@@ -1,4 +1,4 @@
-//! Batch normalisation on a card: kernels/norm.cu, as [`crate::ops::batch_norm`].
+//! Batch normalisation on a card: kernels/norm.cu, as [`fl_nets::ops::batch_norm`].
 
 use super::driver::{Buffer, Position, Queue, int};
 use super::pointwise::scale_columns;
@@ -49,7 +49,7 @@ pub fn batch_norm(
     ];
     let sizes = [int(rows)?, int(channels)?, int(run)?].map(Into::into);
     if of_batch {
-        ensure!(count > 1, Problem::Shape(crate::ops::one_number(&x.shape)));
+        ensure!(count > 1, Problem::Shape(fl_nets::ops::one_number(&x.shape)));
         let of_plane = (channels, run);
         let sums = plane_sums(queue, &x.data, of_plane, Term::Values)?;
         let arguments = [
@@ -181,7 +181,7 @@ pub fn batch_norm(
     })
 }
 
-/// Normalises each sample, as [`crate::ops::layer_norm`].
+/// Normalises each sample, as [`fl_nets::ops::layer_norm`].
 ///
 /// # Errors
 /// If a sample is one number, or the card fails.

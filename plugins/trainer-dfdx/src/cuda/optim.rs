@@ -1,15 +1,15 @@
-//! Optimisers on a card: kernels/optim.cu, as [`crate::optim`].
+//! Optimisers on a card: kernels/optim.cu, as [`fl_nets::optim`].
 
 use super::driver::{Buffer, Queue, int};
 use super::sums::{Term, plane_sums};
-use crate::optim::{CLIP_BLOCK, Move, clip_factor};
+use fl_nets::optim::{CLIP_BLOCK, Move, clip_factor};
 use fl_core::Result;
 
 /// Weights, moments and a buffer for a gradient, on a card.
 pub struct Moments {
-    /// [`crate::optim::State::first`]
+    /// [`fl_nets::optim::State::first`]
     pub first: Buffer,
-    /// [`crate::optim::State::second`]
+    /// [`fl_nets::optim::State::second`]
     pub second: Buffer,
 }
 
@@ -52,7 +52,7 @@ pub fn step(
     }
 }
 
-/// As [`crate::optim::clip`].
+/// As [`fl_nets::optim::clip`].
 ///
 /// # Errors
 /// If the card fails.
@@ -69,7 +69,7 @@ pub fn clip(queue: &Queue, gradient: &Buffer, most: f32) -> Result<()> {
     }
 }
 
-/// As [`crate::optim::proximal`].
+/// As [`fl_nets::optim::proximal`].
 ///
 /// # Errors
 /// If the card fails.
@@ -92,7 +92,7 @@ pub fn proximal(
     queue.each("pull", n, &arguments)
 }
 
-/// As [`crate::optim::gradient_offset`].
+/// As [`fl_nets::optim::gradient_offset`].
 ///
 /// # Errors
 /// If the card fails.

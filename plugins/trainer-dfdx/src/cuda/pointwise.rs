@@ -1,10 +1,10 @@
 //! Operations on single numbers, and moves of numbers, on a card: kernels/pointwise.cu, as
-//! [`crate::ops`] has them in `pointwise.rs`.
+//! [`fl_nets::ops`] has them in `pointwise.rs`.
 
 use super::driver::{Argument, Buffer, Position, Queue, int};
 use super::sums::column_sums;
 use super::tape::{Record, Value, Weights};
-use crate::ops::{self, Activation};
+use fl_nets::ops::{self, Activation};
 use fl_core::{Draws, Result};
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Pooling on a card: kernels/pool.cu, as [`crate::ops`] has it.
+//! Pooling on a card: kernels/pool.cu, as [`fl_nets::ops`] has it.
 
 use super::driver::{Argument, Buffer, Queue, int};
 use super::tape::{Record, Value};
-use crate::ops::PoolShape;
+use fl_nets::ops::PoolShape;
 use fl_core::Result;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn shape_argument(s: &PoolShape) -> Result<Argument<'static>> {
     Ok(ints.into())
 }
 
-/// Computes the largest number of each window, as [`crate::ops::max_pool`].
+/// Computes the largest number of each window, as [`fl_nets::ops::max_pool`].
 ///
 /// # Errors
 /// If the card fails.
@@ -45,7 +45,7 @@ pub fn max_pool(queue: &Queue, record: &mut Record, x: &Value, shape: &PoolShape
     })
 }
 
-/// Computes the mean of each window, as [`crate::ops::average_pool`].
+/// Computes the mean of each window, as [`fl_nets::ops::average_pool`].
 ///
 /// # Errors
 /// If the card fails.

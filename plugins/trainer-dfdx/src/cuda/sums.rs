@@ -1,4 +1,4 @@
-//! Sums over a batch on a card: kernels/sums.cu, as `channel_sums` in [`crate::ops`].
+//! Sums over a batch on a card: kernels/sums.cu, as `channel_sums` in [`fl_nets::ops`].
 
 use super::driver::{Argument, Buffer, Position, Queue, int};
 use fl_core::Result;

@@ -1,6 +1,6 @@
 //! Values in a network on a card, their gradients, and the backward pass.
 //!
-//! As [`crate::tape`], with buffers on the card; gradients are added in the same order.
+//! As [`fl_nets::tape`], with buffers on the card; gradients are added in the same order.
 
 use super::driver::{Buffer, Queue, int};
 use fl_core::Result;

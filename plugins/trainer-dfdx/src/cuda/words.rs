@@ -1,9 +1,9 @@
-//! Texts on a card: kernels/words.cu, as [`crate::ops`] has them in `words.rs`.
+//! Texts on a card: kernels/words.cu, as [`fl_nets::ops`] has them in `words.rs`.
 
 use super::driver::{Argument, Buffer, Position, Queue, int};
 use super::linear::{Texts, matrix, order_words, product};
 use super::tape::{Record, Value, Weights};
-use crate::ops::{check_words, order};
+use fl_nets::ops::{check_words, order};
 use fl_core::Result;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -99,7 +99,7 @@ fn ints(counts: &[usize]) -> Result<Vec<i32>> {
     counts.iter().map(|n| int(*n)).collect()
 }
 
-/// Convolves windows of neighbouring positions, as [`crate::ops::conv1d`].
+/// Convolves windows of neighbouring positions, as [`fl_nets::ops::conv1d`].
 ///
 /// # Errors
 /// If the card fails, or a size is too large for it.
@@ -202,7 +202,7 @@ pub fn conv1d(
 }
 
 /// Computes the largest number of each channel over the counted positions, as
-/// [`crate::ops::max_over_time`].
+/// [`fl_nets::ops::max_over_time`].
 ///
 /// # Errors
 /// If the card fails.

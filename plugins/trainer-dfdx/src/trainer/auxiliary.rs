@@ -1,7 +1,7 @@
 //! The last layer by itself, and its gradient from an auxiliary loss.
 
 use super::Dfdx;
-use crate::net::Net;
+use fl_nets::net::Net;
 use anyhow::Context;
 use fl_core::{Head, Problem, Result};
 use ndarray::{Array1, Array2};

@@ -2,7 +2,7 @@
 //! sets stay there.
 
 use super::{Dfdx, Plan, ScoredBatch};
-use crate::buffer::Buffer;
+use fl_nets::buffer::Buffer;
 use crate::cuda::{
     self, Card, Device, Moments, Position, Queue, Record, Seat, Set, Value, Weights, int,
 };

@@ -1,11 +1,11 @@
 //! A network's parameters, and the slopes of its scores by them and by its inputs.
 
 use super::Dfdx;
-use crate::buffer::{self, Buffer};
-use crate::examples::{self, ExampleSlopes};
-use crate::net::{Entry, Mode, batch};
-use crate::tape::{Key, Record, Weights};
-use crate::target;
+use fl_nets::buffer::{self, Buffer};
+use fl_nets::examples::{self, ExampleSlopes};
+use fl_nets::net::{Entry, Mode, batch};
+use fl_nets::tape::{Key, Record, Weights};
+use fl_nets::target;
 use anyhow::ensure;
 use fl_core::message::Params;
 use fl_core::{Differentiable, Loss, Parametric, Problem, Result, Samples, Target, Trainer, loss};

@@ -3,7 +3,7 @@
 use crate::cuda::driver::{Card, Position, Queue};
 use crate::cuda::linear::{matrix, product};
 use crate::cuda::{self, conv, modules};
-use crate::ops::ConvShape;
+use fl_nets::ops::ConvShape;
 use fl_core::{Result, Stream};
 use std::sync::Arc;
 

@@ -4,9 +4,9 @@ use super::{Case, NO_KERNEL, compare, differ, numbers, queue};
 use crate::cuda::driver::{Position, Queue};
 use crate::cuda::linear::{matrix, product};
 use crate::cuda::{self, conv, linear, norm, optim, pointwise, pool, words};
-use crate::ops::{self, Activation, ConvShape, PoolShape};
-use crate::optim::{self as cpu_optim, AdamMove, Move};
-use crate::tape::{Record, Value, Weights};
+use fl_nets::ops::{self, Activation, ConvShape, PoolShape};
+use fl_nets::optim::{self as cpu_optim, AdamMove, Move};
+use fl_nets::tape::{Record, Value, Weights};
 use fl_core::{Draws, Result, Stream};
 use std::sync::Arc;
 

@@ -48,7 +48,7 @@ enum Start {
 
 /// One operation of a network. Ranges are those of [`Entry`].
 #[derive(Clone, Debug)]
-pub(crate) enum Op {
+pub enum Op {
     Conv {
         shape: ConvShape,
         weight: Range<usize>,
@@ -257,7 +257,7 @@ impl Net {
 
     /// Returns for each text of a batch the number of positions at its end without words; 0 if the
     /// inputs are not texts.
-    pub(crate) fn padding(&self, x: &[f32], rows: usize) -> Vec<usize> {
+    pub fn padding(&self, x: &[f32], rows: usize) -> Vec<usize> {
         let padding = |words: &[f32]| words.iter().rev().take_while(|n| **n == 0.0).count();
         match self.takes_words() {
             true => x
@@ -269,7 +269,7 @@ impl Net {
     }
 
     /// Returns the operations before the last layer, and the last layer.
-    pub(crate) fn ops(&self) -> [&[Op]; 2] {
+    pub fn ops(&self) -> [&[Op]; 2] {
         self.ops.split_at(self.trunk).into()
     }
 
@@ -489,7 +489,7 @@ fn run(
 
 /// Returns how many of `positions` positions lie in each text. A window of words counts at its
 /// first word, and must lie within the text; the first window always counts.
-pub(crate) fn counted(positions: usize, padding: &[usize]) -> Vec<usize> {
+pub fn counted(positions: usize, padding: &[usize]) -> Vec<usize> {
     let inside = |absent: &usize| positions.saturating_sub(*absent).max(1);
     padding.iter().map(inside).collect()
 }
