@@ -5,6 +5,7 @@
 //! draws. What a set is, `fl-data-kit` says.
 
 mod build;
+mod data_section;
 mod domains;
 mod fingerprint;
 mod overview;

@@ -9,19 +9,18 @@
 //! assert!(matches!(spec.split(), Split::Dirichlet(_)));
 //! ```
 
-use crate::build::build;
 use crate::domains::Domains;
 use crate::partition::check_covering;
 use crate::public::{Public, PublicFrom};
-use crate::public_size::{most, too_many};
+use crate::public_size::too_many;
 use crate::published;
 use crate::split_spec::{
     MAX_CLIENTS, PublishedSplit, Sizes, Split, check_files, check_shares, check_users,
 };
 use crate::undersampled::Undersampled;
 use fl_core::settings::Step;
-use fl_core::{Examples, Stream, Task, TaskKind};
-use fl_data_kit::{Normalise, SetSpec, Use, data_dir, dataset::Problem};
+use fl_core::{Task, TaskKind};
+use fl_data_kit::{Normalise, SetSpec, Use, dataset::Problem};
 use std::path::{Path, PathBuf};
 
 /// Clients where a spec does not say how many.
@@ -319,41 +318,6 @@ impl DataSpec {
             "a published split lists row numbers of the files; leave it out"
         );
         Ok(())
-    }
-}
-
-impl fl_registry::DataSection for DataSpec {
-    fn task(&self) -> Option<Task> {
-        self.task_of(self.set.task()?).ok()
-    }
-
-    fn clients(&self) -> usize {
-        DataSpec::clients(self)
-    }
-
-    fn has_public(&self) -> bool {
-        self.public.is_some()
-    }
-
-    fn has_public_labels(&self) -> bool {
-        self.public.as_ref().is_some_and(|p| p.labelled)
-    }
-
-    fn most_public(&self) -> Option<usize> {
-        most(self.public.as_ref()?, self.set.facts().rows)
-    }
-
-    fn client_sizes(&self, seed: u64) -> Option<Vec<usize>> {
-        if matches!(self.split(), Split::Own) {
-            return None;
-        }
-        let stream = Stream::root(seed).child("data", 0);
-        let built = build(self, &data_dir(None), &stream).ok()?;
-        Some(built.clients.iter().map(Examples::len).collect())
-    }
-
-    fn resolve(&mut self, folder: &Path) -> Vec<Problem> {
-        DataSpec::resolve(self, folder)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::placement::{self, DataOwnership, Placement};
 use crate::plan::Plan;
 use crate::prepare;
 use crate::run_folder::RUN_PAGE;
-use crate::sinks::TakeEvent;
+use crate::events::TakeEvent;
 use crate::spending::RunSpending;
 use anyhow::bail;
 use fl_core::privacy::NoiseSource;

@@ -1,6 +1,6 @@
 //! Sends the events of a run to the sinks of its spec, while it runs.
 
-use crate::study::WITHHELD;
+use crate::events::{TakeEvent, WITHHELD};
 use crate::{ExecuteOptions, NotRun};
 use fl_core::RunEvent;
 use fl_data::DataSpec;
@@ -10,9 +10,6 @@ use serde_json::{Value as Json, json};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::OnceLock;
-
-/// Takes events, each a JSON object with `event`.
-pub type TakeEvent = Box<dyn FnMut(&Json)>;
 
 /// Opens the sinks of a run from their settings, or says what is missing.
 pub type OpenSinks = fn(&Json) -> Result<TakeEvent, String>;

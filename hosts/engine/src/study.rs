@@ -1,6 +1,7 @@
 //! A study: the runs that it asks for, each once, and the tables of them.
 
 use crate::cached_runs::CachedRuns;
+use crate::events::WITHHELD;
 use crate::recorded_runs::{RecordedRuns, RunKey};
 use crate::run_scheduler::{Job, JobEvent, OnJob, RunCount, SchedulerOptions, run_all};
 use crate::spending::{accountant, own_parts};
@@ -20,9 +21,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tempfile::TempDir;
-
-/// What tables and sinks say of a failed run with an accountant.
-pub(crate) const WITHHELD: &str = "with an accountant the text of an error stays at the terminal, because it may hold private values";
 
 /// Which study, and where its runs are.
 pub struct StudyRequest {

@@ -1,26 +1,10 @@
-//! The slots and exchanges of the protocol.
+//! The exchanges of the protocol, and their slots.
 use crate::labels::{hard, soft};
+use crate::slots::{CLIENT_FILTER, MODEL, SAMPLING, SERVER_FILTER, STUDENT};
 use crate::settings::{CoDistill, FilterOn, Labels, Reply, Teacher};
 use crate::{filter_metrics, label_metrics};
 use fl_core::message::{Mask, SoftLabels, Votes};
 use fl_core::prelude::*;
-
-pub(crate) const MODEL: TrainerSlot =
-    TrainerSlot::new("model", "A client's model; each client may have another.");
-pub(crate) const STUDENT: TrainerSlot = TrainerSlot::new(
-    "student",
-    "The server's model, which learns from the ensemble.",
-);
-pub(crate) const SAMPLING: MechanismSlot<Ids> = MechanismSlot::new(
-    "sampling",
-    "Draws the examples that a client trains on (FedMD-NFDP).",
-);
-pub(crate) const CLIENT_FILTER: SelectorSlot<Samples> = SelectorSlot::new(
-    "client-filter",
-    "Picks the public samples that a client labels.",
-);
-pub(crate) const SERVER_FILTER: SelectorSlot<SoftLabels> =
-    SelectorSlot::new("server-filter", "Picks the labels that are worth learning.");
 
 const COMBINES: &str = "Combines the clients' answers.";
 const NOISE: &str = "Noise on a client's answer.";

@@ -1,5 +1,6 @@
 //! The client-side selector of public samples that the client can label.
-use crate::exchanges::{CLIENT_FILTER, KNOWN, MODEL, SAMPLING};
+use crate::exchanges::KNOWN;
+use crate::slots::{CLIENT_FILTER, MODEL, SAMPLING};
 use crate::filter_metrics::judge;
 use crate::settings::{CoDistill, FilterOn};
 use fl_core::message::Mask;

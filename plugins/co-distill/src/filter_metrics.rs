@@ -1,5 +1,5 @@
 //! Metrics of a client's filter, by labels of the public samples that no part of the method sees.
-use crate::exchanges::{CLIENT_FILTER, MODEL};
+use crate::slots::{CLIENT_FILTER, MODEL};
 use fl_core::prelude::*;
 use fl_core::{Examples, metrics};
 

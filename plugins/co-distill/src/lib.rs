@@ -13,6 +13,7 @@ mod robust;
 mod rows;
 mod sampling;
 mod settings;
+mod slots;
 
 pub use mean::{EntropyReduction, MeanLabels};
 pub use noise::{GaussianLabels, LaplaceLabels, RandomisedResponse};

@@ -1,5 +1,5 @@
 //! The order in which a client trains on its own examples and on the labels of the others.
-use crate::exchanges::{MODEL, SAMPLING};
+use crate::slots::{MODEL, SAMPLING};
 use crate::labels::Lesson;
 use crate::settings::{CoDistill, Order};
 use fl_core::prelude::*;

@@ -2,6 +2,7 @@
 //! ([`crate::Labels`]), and in the parts that filter and combine them. They also differ in the
 //! teacher ([`crate::Teacher`]) and in the order of a client's training ([`crate::Order`]).
 use crate::exchanges::*;
+use crate::slots::*;
 use crate::label_metrics;
 use crate::labels::{Lesson, RoundLabels, one_hot, truth};
 use crate::settings::{CoDistill, Labels, Order, Reply, Teacher};

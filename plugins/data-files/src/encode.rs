@@ -1,19 +1,17 @@
 //! From a table of text to rows of numbers.
 
-use crate::classes::{Classes, key, short};
+use crate::class_key::key;
+use crate::classes::{Classes, short};
 use crate::column_kinds::{Column, Number, Text};
 use crate::literal::Literal;
 use crate::rows::Part;
-use crate::seen_column::{SeenColumn, number};
+use crate::seen_column::{MAX_CATEGORIES, SeenColumn, number};
 use crate::settings::Files;
 use crate::table::{Table, WrongRows};
 use anyhow::{Result, bail, ensure};
 use fl_core::{Inputs, first_names};
 use fl_data_kit::column_match::{CLASS, LABEL, SKIPPED};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// A column with more categories than this is text, or an id.
-pub(crate) const MAX_CATEGORIES: usize = 1000;
 
 /// How every column of the tables becomes numbers.
 pub(crate) struct Plan<'a> {

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod arrays;
+mod class_key;
 mod classes;
 mod column_kinds;
 mod content;

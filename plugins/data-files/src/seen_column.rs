@@ -2,11 +2,13 @@
 
 use crate::classes::short;
 use crate::column_kinds::Column;
-use crate::encode::MAX_CATEGORIES;
 use crate::table::Table;
 use anyhow::{Result, bail, ensure};
 use fl_core::first_names;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// A column with more categories than this is text, or an id.
+pub(crate) const MAX_CATEGORIES: usize = 1000;
 
 /// What stands in the fields of a column of all training files.
 pub(crate) struct SeenColumn<'t> {

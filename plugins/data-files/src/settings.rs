@@ -1,6 +1,6 @@
 //! The settings of `files`.
 
-use crate::classes::key;
+use crate::class_key::key;
 use crate::column_kinds::Columns;
 use crate::format::{Csv, Format};
 use crate::literal::Literal;

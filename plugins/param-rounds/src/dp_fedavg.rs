@@ -1,7 +1,8 @@
 //! DP-FedAvg (McMahan et al. 2018, algorithm 1): every client clips its update, and the server adds
 //! noise to their sum.
 use crate::adaptive_clip::AdaptiveClip;
-use crate::rounds::{AGGREGATOR, Family, PRIVACY, RoundRule, Rounds, Shared};
+use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::slots::{AGGREGATOR, PRIVACY};
 use crate::server_sum::{SERVER_PRIVACY, expected, sum, summed, update};
 use fl_core::prelude::*;
 

@@ -1,6 +1,6 @@
 //! FedAvg (McMahan et al. 2017, algorithm 1).
 use crate::local::Extra;
-use crate::rounds::{Family, RoundRule, Rounds, Shared, TRAIN};
+use crate::rounds::{Family, RoundRule, Rounds, Shared};
 use fl_core::prelude::*;
 
 settings! {
@@ -17,17 +17,6 @@ impl<'p> Family<'p> {
             Ok(trained.params)
         })
     }
-}
-
-/// Runs one round of FedAvg.
-pub(crate) fn average(
-    server: &mut Server<'_>,
-    round: &Round,
-    cohort: &Cohort,
-    model: &mut Params,
-) -> Result<()> {
-    *model = server.run(round, &TRAIN, cohort, |_| &*model)?;
-    Ok(())
 }
 
 impl RoundRule for FedAvg {

@@ -1,5 +1,6 @@
 //! FedDF: ensemble distillation at the server (Lin et al. 2020, algorithm 1).
-use crate::rounds::{AGGREGATOR, Family, MODEL, RoundRule, Rounds, Shared, TRAIN};
+use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::slots::{AGGREGATOR, MODEL, TRAIN};
 use fl_core::prelude::*;
 use fl_core::settings::between;
 use fl_core::{Length, loss};

@@ -1,6 +1,7 @@
 //! FedNova: normalised changes (Wang et al. 2020).
 use crate::local::{Extra, learnt};
-use crate::rounds::{AGGREGATOR, COHORT, Family, MODEL, RoundRule, Rounds, Shared};
+use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::slots::{AGGREGATOR, COHORT, MODEL};
 use fl_core::prelude::*;
 
 settings! {

@@ -13,6 +13,7 @@ mod param_rounds;
 pub mod rounds;
 pub mod scaffold;
 mod server_sum;
+pub mod slots;
 
 pub use adaptive_clip::{AdaptiveClip, Bounded};
 pub use dp_fedavg::DpFedAvg;

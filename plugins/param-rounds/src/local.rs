@@ -1,22 +1,12 @@
 //! The client's side of every round: training from the server's parameters, and attackers' answers.
-use crate::rounds::{AGGREGATOR, COHORT, Family, MODEL, PRIVACY, TRAIN};
+use crate::rounds::Family;
+use crate::slots::{AGGREGATOR, ATTACK, COHORT, LABELS, MODEL, PRIVACY, TRAIN};
 use fl_core::message::Votes;
 use fl_core::prelude::*;
 use fl_core::{AuxiliaryLoss, Examples, Labels};
 use fl_plugin_dp_sgd as dp_sgd;
 use ndarray::Array2;
 use std::sync::Arc;
-
-/// Forges the answers of attackers.
-pub(crate) const ATTACK: AttackSlot<Params> = AttackSlot::new(
-    "attack",
-    "Replaces the trained parameters of attackers; name the attackers with `clients`.",
-);
-/// Changes the labels of attackers.
-pub(crate) const LABELS: AttackSlot<Votes> = AttackSlot::new(
-    "labels",
-    "Changes the labels of attackers before they train; name the attackers with `clients`.",
-);
 
 /// The result of training from the server's parameters.
 pub(crate) struct Trained {

@@ -1,7 +1,7 @@
 //! All methods of the family in one protocol, chosen by settings.
 use crate::adaptive_clip::AdaptiveClip;
 use crate::dp_fedavg::{self, DpFedAvg};
-use crate::fedavg::average;
+use crate::rounds::average;
 use crate::feddf::FedDf;
 use crate::fedgen::{FedGen, GENERATOR};
 use crate::fednova::FedNova;

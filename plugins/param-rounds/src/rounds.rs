@@ -1,6 +1,5 @@
 //! Rounds of parameters: the shared settings of the family, and the loop.
-use crate::fedavg::average;
-use crate::local::{ATTACK, LABELS};
+use crate::slots::{AGGREGATOR, ATTACK, COHORT, LABELS, MODEL, PRIVACY, TRAIN};
 use fl_core::TaskKind;
 use fl_core::prelude::*;
 use fl_core::settings::{Joined, Settings};
@@ -33,25 +32,6 @@ settings! {
     }
 }
 
-/// The model that all clients train.
-pub const MODEL: TrainerSlot = TrainerSlot::new(
-    "model",
-    "The model that all clients train; it needs parameters.",
-);
-/// Combines the clients' parameters.
-pub const AGGREGATOR: AggregatorSlot<Params, Params> =
-    AggregatorSlot::new("aggregator", "Combines the clients' parameters.");
-/// Picks the clients of a round.
-pub const COHORT: SelectorSlot<Roster> =
-    SelectorSlot::new("cohort", "Picks the clients of a round; everyone if empty.");
-/// Perturbs a client's update at the client.
-pub const PRIVACY: MechanismSlot<Params> = MechanismSlot::new(
-    "privacy",
-    "Clips and perturbs a client's update before it leaves the client.",
-);
-
-/// The exchange of most methods: the server sends parameters, and the client its trained ones.
-pub const TRAIN: Exchange<Params, Params> = Exchange::new("parameters after local training");
 const LOSS: Exchange<Params, Scalar> = Exchange::new("loss of the global model");
 
 /// A method's view of the family: the shared settings, and the weight of FedProx's term.
@@ -61,6 +41,17 @@ pub struct Family<'p> {
     pub settings: &'p RoundSettings,
     /// [`RoundRule::mu`]
     pub mu: f64,
+}
+
+/// Runs one round of FedAvg.
+pub(crate) fn average(
+    server: &mut Server<'_>,
+    round: &Round,
+    cohort: &Cohort,
+    model: &mut Params,
+) -> Result<()> {
+    *model = server.run(round, &TRAIN, cohort, |_| &*model)?;
+    Ok(())
 }
 
 /// A method of the family. `plugin!(protocol "name" => Shared<Rule> as Rounds<Rule>)` registers it.

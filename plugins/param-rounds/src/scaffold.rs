@@ -1,6 +1,7 @@
 //! SCAFFOLD: control variates (Karimireddy et al. 2020, algorithm 1).
 use crate::local::{Extra, gradient, learnt, zip};
-use crate::rounds::{AGGREGATOR, COHORT, Family, MODEL, RoundRule, Rounds, Shared};
+use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::slots::{AGGREGATOR, COHORT, MODEL};
 use fl_core::MeanOfParams;
 use fl_core::prelude::*;
 

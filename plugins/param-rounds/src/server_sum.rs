@@ -1,6 +1,7 @@
 //! A sum of clipped updates that the server releases.
 use crate::local::{Extra, learnt};
-use crate::rounds::{AGGREGATOR, COHORT, Family};
+use crate::rounds::Family;
+use crate::slots::{AGGREGATOR, COHORT};
 use fl_core::prelude::*;
 use fl_plugin_dp_sgd::Sum;
 

@@ -49,56 +49,91 @@ enum Start {
 /// One operation of a network. Ranges are those of [`Entry`].
 #[derive(Clone, Debug)]
 pub enum Op {
+    /// A two-dimensional convolution.
     Conv {
+        /// Its images and windows.
         shape: ConvShape,
+        /// Its weights.
         weight: Range<usize>,
+        /// What is added to each channel.
         bias: Option<Range<usize>>,
+        /// Whether negative results become 0.
         relu: bool,
     },
+    /// A fully connected layer.
     Linear {
+        /// A row for each output.
         weight: Range<usize>,
+        /// What is added to each output.
         bias: Range<usize>,
+        /// Whether negative results become 0.
         relu: bool,
     },
+    /// Batch normalisation.
     Norm {
+        /// Weight and bias.
         affine: Option<[Range<usize>; 2]>,
+        /// The running mean of each channel.
         mean: Range<usize>,
+        /// The running variance of each channel.
         variance: Range<usize>,
+        /// Whether negative results become 0.
         relu: bool,
     },
+    /// Normalisation of each sample.
     LayerNorm {
         /// Weight and bias.
         affine: [Range<usize>; 2],
     },
+    /// A function of each number.
     Activate(Activation),
+    /// One row of numbers for each sample.
     Flatten,
+    /// The largest number of each window.
     MaxPool(PoolShape),
+    /// The mean of each window.
     AveragePool(PoolShape),
+    /// Zeros in the place of some numbers, in training.
     Dropout {
+        /// The share of zeros.
         p: f32,
+        /// Its number among the network's dropouts.
         place: u64,
     },
+    /// Each pixel as often, along both sides.
     Upsample(usize),
     /// Zeros between the pixels.
     Spread(usize),
+    /// The same numbers in another shape.
     Reshape(Vec<usize>),
+    /// One operation after the other.
     Chain(Vec<Op>),
+    /// The sum of two ways.
     Residual {
+        /// The long way.
         body: Vec<Op>,
+        /// The short one; the input itself if it is empty.
         shortcut: Vec<Op>,
     },
+    /// The result beside the input, as further channels.
     Skip(Vec<Op>),
+    /// A row of numbers for each word.
     Embedding {
+        /// The rows.
         table: Range<usize>,
+        /// Numbers in a row.
         width: usize,
     },
+    /// A convolution of windows of neighbouring positions.
     Conv1d {
         /// Weight and bias.
         tensors: [Range<usize>; 2],
+        /// Positions in a window.
         kernel: usize,
     },
+    /// The largest number of each channel over all positions.
     MaxOverTime,
-    /// At least one.
+    /// Several ways side by side; at least one.
     Branches(Vec<Vec<Op>>),
 }
 

@@ -1,6 +1,6 @@
 //! Large products of matrices, tile by tile.
 
-use super::product::{Matrix, matrix};
+use super::matrix::{Matrix, matrix};
 use crate::buffer::Buffer;
 use crate::optim::Descent;
 use crate::simd::{LANES, Machine, Strip, Sweep, copy_row};

@@ -1,7 +1,8 @@
 //! Two-dimensional convolution: sums and dot products of shifted rows on a [`Grid`].
 
 use super::grid::{Grid, Shape};
-use super::product::{matrix, product};
+use super::matrix::matrix;
+use super::product::product;
 use super::shifted::{Lines, Needed, Packed, Rows, Sink, needed_sums, shifted_dots, shifted_sums};
 use super::{channel_sums, relu_back};
 use crate::buffer::Buffer;

@@ -1,6 +1,7 @@
 //! Fully connected layers.
 
-use super::product::{descended, matrix, product, product_as};
+use super::matrix::matrix;
+use super::product::{descended, product, product_as};
 use super::{channel_sums, relu_back};
 use crate::buffer::Buffer;
 use crate::simd::{at_least, vectorised};

@@ -8,6 +8,7 @@ mod conv;
 mod grid;
 mod layer_norm;
 mod linear;
+mod matrix;
 mod norm;
 mod pointwise;
 mod pool;

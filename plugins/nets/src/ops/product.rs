@@ -1,50 +1,9 @@
 //! Products of matrices, whose sums have one order on every processor and card.
 
 use super::blocks::Blocks;
+use super::matrix::Matrix;
 use crate::optim::Descent;
 use crate::simd::{LANES, Machine, Work, run, sweep};
-
-/// A matrix in a slice.
-#[derive(Clone, Copy)]
-pub(super) struct Matrix<'a> {
-    pub values: &'a [f32],
-    pub by_row: usize,
-    pub by_column: usize,
-}
-
-/// Returns a row-major matrix with `by_row` numbers from one row to the next.
-pub(super) fn matrix(values: &[f32], by_row: usize) -> Matrix<'_> {
-    Matrix {
-        values,
-        by_row,
-        by_column: 1,
-    }
-}
-
-impl Matrix<'_> {
-    pub fn transposed(self) -> Self {
-        Self {
-            by_row: self.by_column,
-            by_column: self.by_row,
-            ..self
-        }
-    }
-
-    fn holds(&self, rows: usize, columns: usize) -> bool {
-        rows == 0
-            || columns == 0
-            || (rows - 1) * self.by_row + (columns - 1) * self.by_column < self.values.len()
-    }
-
-    fn steps(&self) -> [usize; 2] {
-        [self.by_row, self.by_column]
-    }
-
-    #[inline(always)]
-    pub fn at(&self, row: usize, column: usize) -> f32 {
-        self.values[row * self.by_row + column * self.by_column]
-    }
-}
 
 /// Returns the number of products of a sum after which another sum begins. (The first digests of fl
 /// come from a library that splits the sums of large matrices by the size of this machine's caches,
@@ -336,6 +295,7 @@ fn dots<M: Machine>(machine: M, a: &[f32], b: &[f32], width: usize) -> [[f32; DO
 
 #[cfg(test)]
 mod tests {
+    use super::super::matrix::matrix;
     use super::*;
     use crate::simd::{Plain, Sweep, sweep_eights};
     use fl_core::Stream;

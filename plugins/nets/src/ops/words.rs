@@ -7,7 +7,8 @@
 //! gives the number of positions of each sample that count.
 
 use super::channel_sums;
-use super::product::{matrix, product};
+use super::matrix::matrix;
+use super::product::product;
 use crate::buffer::Buffer;
 use crate::tape::{Record, Value, Weights};
 use anyhow::bail;

@@ -3,7 +3,8 @@ pub mod client_loss;
 pub mod loss;
 
 use crate::local::{Extra, Trained};
-use crate::rounds::{AGGREGATOR, Family, MODEL, RoundRule, Rounds, Shared, TRAIN};
+use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::slots::{AGGREGATOR, MODEL, TRAIN};
 use client_loss::GeneratedFeatures;
 use fl_core::prelude::*;
 use fl_core::{AuxiliaryLoss, Examples, TaskKind, parametric};
