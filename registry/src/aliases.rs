@@ -1,9 +1,6 @@
 //! Names of methods that stand for a part with other settings.
 
-use crate::check::{CheckedPart, CheckedProtocol, Checker, Fill};
-use crate::docs::table::yaml;
-use crate::spanned_value::key;
-use fl_core::settings::{Field, Value, to_json};
+use fl_core::settings::{Field, Value};
 use fl_core::{Alias, PartDecl};
 use serde_yaml::Mapping;
 
@@ -32,48 +29,4 @@ pub(crate) fn fields(part: &PartDecl, alias: &Alias) -> Vec<Field> {
         field
     };
     (part.describe)().fields.into_iter().map(own).collect()
-}
-
-impl Checker<'_> {
-    /// Tells the user of parts that differ from those of the method that the protocol is called
-    /// after.
-    pub fn alias_parts(&mut self, spec: &Value, protocol: &CheckedProtocol, filled: &[Fill]) {
-        let decl = protocol.decl;
-        let name = spec.get("protocol").and_then(|p| p.get("use"));
-        let name = name.and_then(Value::as_str);
-        let Some(alias) = name.and_then(|name| decl.alias(name)) else {
-            return;
-        };
-        let due = parts(alias).into_iter().filter_map(|(slot, due)| {
-            let (slot, due) = (slot.as_str()?, due.as_mapping()?);
-            let mut of_slot = filled.iter().filter(|fill| fill.slot == slot).peekable();
-            let empty = of_slot.peek().is_none();
-            let part = match due.is_empty() {
-                true => String::new(),
-                false => format!(": {}", yaml(&to_json(&due.clone().into()))),
-            };
-            let differs = empty || of_slot.any(|fill| !is(&fill.part, due));
-            differs.then(|| format!("`parts.{slot}{part}`"))
-        });
-        let due: Vec<String> = due.collect();
-        if !due.is_empty() {
-            let text = format!(
-                "`{}` is a method with {}, and this spec has another part there: the run is `{}` with the settings of `{}`",
-                alias.name,
-                due.join(" and "),
-                decl.name,
-                alias.name
-            );
-            self.tell(&[key("protocol"), key("use")], text);
-        }
-    }
-}
-
-/// Is a part the one that a method has?
-fn is(part: &CheckedPart, due: &Mapping) -> bool {
-    due.iter().all(|(name, value)| match name.as_str() {
-        Some("use") => value.as_str() == Some(part.decl.name),
-        Some(name) => part.settings.value.get(name) == Some(value),
-        None => false,
-    })
 }

@@ -33,6 +33,7 @@ mod library;
 mod library_file;
 mod load;
 mod lock;
+mod method_parts;
 mod overrides;
 mod package;
 mod package_files;

@@ -1,7 +1,7 @@
 """Errors of the trainer's own exp, tanh and sigmoid against mpmath: `python tests/bench/curves.py`.
 
 Needs `pip install mpmath`. Runs an ignored test of the trainer, which writes every 39,989th number
-of 32 bits and its curves (`cargo test -p fl-plugin-trainer-dfdx --lib`, or the program of these
+of 32 bits and its curves (`cargo test -p fl-nets --lib`, or the program of these
 tests in `FL_STEP_TEST`). Fails if an error exceeds what `curves.rs` states.
 """
 
@@ -32,7 +32,7 @@ def unit(value):
 def written():
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder, "curves")
-        program = [os.environ["FL_STEP_TEST"]] if "FL_STEP_TEST" in os.environ else ["cargo", "test", "-q", "-p", "fl-plugin-trainer-dfdx", "--lib", "--"]
+        program = [os.environ["FL_STEP_TEST"]] if "FL_STEP_TEST" in os.environ else ["cargo", "test", "-q", "-p", "fl-nets", "--lib", "--"]
         test = ["--ignored", "--exact", "curves::tests::exact_curves_are_written"]
         subprocess.run(program + test, env={**os.environ, "FL_CURVES": str(file)}, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         return [[int(word) for word in line.split()] for line in file.read_text().splitlines()]

@@ -8,9 +8,9 @@ use fl_core::{
     BuildContext, Differentiable, FitOptions, Length, Loss, Samples, Stream, Target, Task,
     TaskKind, Trainer,
 };
+use fl_nets::{Adam, Conv, Layer, NetSpec, Network, Rule, Schedule};
 use fl_plugin_generators::MakerNet;
 use fl_plugin_trainer_dfdx::{Device, Dfdx, DfdxSettings};
-use fl_nets::{Adam, Conv, Layer, NetSpec, Network, Rule, Schedule};
 use ndarray::{Array2, ArrayView2, Axis, Zip, concatenate, s};
 
 /// Normally distributed numbers per input. GMI: 100.

@@ -1,12 +1,12 @@
 //! `fl export`.
 
-use crate::finished_run::{BATCH, FinishedRun, kept_generator, samples};
 use crate::{DataDir, Done, Failure, Overrides, print, say};
 use anyhow::{Context, bail};
 use clap::Args;
 use fl_core::regular_file::{MOST_BINARY, read_regular};
 use fl_core::{BuildContext, ClientId, Role, Samples, Stream, TaskKind, Trainer};
 use fl_data::DataSpec;
+use fl_engine::{BATCH, FinishedRun, kept_generator, samples};
 use fl_registry::{Catalogue, Spec};
 use fl_report::Run;
 use ndarray::Axis;
@@ -85,7 +85,7 @@ fn make_inputs(
     catalogue: &Catalogue,
     line: &[String],
 ) -> Result<PathBuf, Failure> {
-    let finished = FinishedRun::open(dir, &args.data, catalogue, line)?;
+    let finished = FinishedRun::open(dir, &args.data.path(), catalogue, line)?;
     let (spec, data) = (&finished.spec, &finished.data);
     let TaskKind::Classes(classes) = data.task.kind else {
         return Err(Failure::usage(format!(

@@ -26,7 +26,6 @@ mod cases;
 mod distance;
 mod doctor;
 mod export;
-mod finished_run;
 mod inspect_topics;
 #[cfg(unix)]
 mod lazy_executor;
@@ -461,7 +460,7 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
         Command::Ledger { command } => ledger::ledger(&command, &catalogue),
         Command::Audit(args) => audit::audit(&args, &catalogue),
         #[cfg(feature = "plugins")]
-        Command::Attack { command: asked } => attack::attack(&asked, &catalogue, command),
+        Command::Attack { command: asked } => attack::run(&asked, &catalogue, command),
         Command::Data {
             command: DataCommand::List { place, json },
         } => show::data(&place, json),

@@ -1,11 +1,11 @@
 //! Runs a checked spec on its data.
 
 use crate::data_check::{check_data, describe};
+use crate::events::TakeEvent;
 use crate::placement::{self, DataOwnership, Placement};
 use crate::plan::Plan;
 use crate::prepare;
 use crate::run_folder::RUN_PAGE;
-use crate::events::TakeEvent;
 use crate::spending::RunSpending;
 use anyhow::bail;
 use fl_core::privacy::NoiseSource;

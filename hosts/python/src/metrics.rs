@@ -84,7 +84,9 @@ fl_core::measures!(of_session, names);
 /// The measures of this session, each with the hash of its source.
 pub fn fingerprints() -> Result<Vec<SessionMetric>, String> {
     let ask = |py: Python<'_>| -> PyResult<Vec<SessionMetric>> {
-        let found = py.import("fl._parts.fingerprints")?.getattr("fingerprints")?;
+        let found = py
+            .import("fl._parts.fingerprints")?
+            .getattr("fingerprints")?;
         found.call0()?.extract()
     };
     let found = Python::try_attach(|py| ask(py).map_err(|error| error.to_string()));

@@ -1,7 +1,7 @@
 //! The exchanges of the protocol, and their slots.
 use crate::labels::{hard, soft};
-use crate::slots::{CLIENT_FILTER, MODEL, SAMPLING, SERVER_FILTER, STUDENT};
 use crate::settings::{CoDistill, FilterOn, Labels, Reply, Teacher};
+use crate::slots::{CLIENT_FILTER, MODEL, SAMPLING, SERVER_FILTER, STUDENT};
 use crate::{filter_metrics, label_metrics};
 use fl_core::message::{Mask, SoftLabels, Votes};
 use fl_core::prelude::*;

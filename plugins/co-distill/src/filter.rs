@@ -1,8 +1,8 @@
 //! The client-side selector of public samples that the client can label.
 use crate::exchanges::KNOWN;
-use crate::slots::{CLIENT_FILTER, MODEL, SAMPLING};
 use crate::filter_metrics::judge;
 use crate::settings::{CoDistill, FilterOn};
+use crate::slots::{CLIENT_FILTER, MODEL, SAMPLING};
 use fl_core::message::Mask;
 use fl_core::prelude::*;
 use fl_core::{Examples, Problem};

@@ -1,7 +1,7 @@
 //! The order in which a client trains on its own examples and on the labels of the others.
-use crate::slots::{MODEL, SAMPLING};
 use crate::labels::Lesson;
 use crate::settings::{CoDistill, Order};
+use crate::slots::{MODEL, SAMPLING};
 use fl_core::prelude::*;
 use fl_core::{Length, fit_examples};
 

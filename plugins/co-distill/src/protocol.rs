@@ -2,10 +2,10 @@
 //! ([`crate::Labels`]), and in the parts that filter and combine them. They also differ in the
 //! teacher ([`crate::Teacher`]) and in the order of a client's training ([`crate::Order`]).
 use crate::exchanges::*;
-use crate::slots::*;
 use crate::label_metrics;
 use crate::labels::{Lesson, RoundLabels, one_hot, truth};
 use crate::settings::{CoDistill, Labels, Order, Reply, Teacher};
+use crate::slots::*;
 use fl_core::message::{SoftLabels, Votes};
 use fl_core::prelude::*;
 use fl_core::{Problem, TaskKind};

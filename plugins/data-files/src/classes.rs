@@ -6,7 +6,6 @@ use anyhow::{Result, bail, ensure};
 use fl_core::settings::show;
 use fl_core::{Labels, first_names};
 use ndarray::Array2;
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

@@ -2,8 +2,8 @@
 //! noise to their sum.
 use crate::adaptive_clip::AdaptiveClip;
 use crate::rounds::{Family, RoundRule, Rounds, Shared};
-use crate::slots::{AGGREGATOR, PRIVACY};
 use crate::server_sum::{SERVER_PRIVACY, expected, sum, summed, update};
+use crate::slots::{AGGREGATOR, PRIVACY};
 use fl_core::prelude::*;
 
 const UPDATE: Exchange<Params, Params> = Exchange::new("clipped update");

@@ -1,10 +1,10 @@
 //! All methods of the family in one protocol, chosen by settings.
 use crate::adaptive_clip::AdaptiveClip;
 use crate::dp_fedavg::{self, DpFedAvg};
-use crate::rounds::average;
 use crate::feddf::FedDf;
 use crate::fedgen::{FedGen, GENERATOR};
 use crate::fednova::FedNova;
+use crate::rounds::average;
 use crate::rounds::{Family, RoundRule, Rounds, Shared};
 use crate::scaffold::Scaffold;
 use crate::server_sum::SERVER_PRIVACY;

@@ -1,11 +1,11 @@
 //! The settings of a network.
 
 use crate::cuda::Device;
-use fl_nets::net::NetSpec;
-use fl_nets::optim::{Adam, Rule, Schedule};
 use fl_core::augment::Augment;
 use fl_core::settings;
 use fl_core::settings::above;
+use fl_nets::net::NetSpec;
+use fl_nets::optim::{Adam, Rule, Schedule};
 
 settings! {
     /// A neural network, trained on one thread or on one card.

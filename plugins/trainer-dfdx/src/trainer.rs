@@ -4,14 +4,8 @@ mod auxiliary;
 mod on_card;
 mod slopes;
 
-use fl_nets::buffer::{self, Buffer};
 use crate::cuda;
-use fl_nets::net::{Entry, Mode, Net, Numbers, batch};
-use fl_nets::optim::{self, Descent, Move, Optimiser};
 use crate::settings::DfdxSettings;
-use fl_nets::store::{self, Tensors};
-use fl_nets::tape::{Key, Record, Value, Weights};
-use fl_nets::target;
 use anyhow::{Context, ensure};
 use fl_core::augment::Augmenter;
 use fl_core::loss;
@@ -20,6 +14,12 @@ use fl_core::{
     AuxiliaryTerm, BuildContext, Differentiable, FeatureTerm, FitOptions, FitReport, Head, Loss,
     LossCurve, Parametric, Problem, Result, Samples, Stream, Target, Task, TaskKind, Trainer,
 };
+use fl_nets::buffer::{self, Buffer};
+use fl_nets::net::{Entry, Mode, Net, Numbers, batch};
+use fl_nets::optim::{self, Descent, Move, Optimiser};
+use fl_nets::store::{self, Tensors};
+use fl_nets::tape::{Key, Record, Value, Weights};
+use fl_nets::target;
 use ndarray::{Array2, ArrayD, ArrayView2};
 use std::cell::OnceCell;
 use std::sync::{Arc, OnceLock};

@@ -1,22 +1,12 @@
 //! `fl attack made`: how like private examples is what a run's generator makes?
 
-use super::search::{Common, drawable};
-use crate::finished_run::{BATCH, FinishedRun, kept_generator, samples};
+use super::{Common, attack};
 use crate::{Done, print};
-use anyhow::{Context, Result};
 use clap::Args;
-use fl_attack::{Likeness, frechet, likeness, ranges};
-use fl_core::{Examples, Samples, Stream, Trainer};
-use fl_files::write;
+use fl_attack::{GeneratorOptions, NearestPrivate, attack_generator};
 use fl_registry::Catalogue;
 use fl_report::Run;
-use fl_sim::picture;
-use ndarray::{Array2, Axis, concatenate};
-use serde::Serialize;
 use std::path::PathBuf;
-
-/// Columns of a picture.
-const SHOWN: usize = 16;
 
 #[derive(Args)]
 pub struct GeneratorArgs {
@@ -34,100 +24,22 @@ pub struct GeneratorArgs {
     common: Common,
 }
 
-/// Made inputs compared with private examples.
-#[derive(Serialize)]
-struct NearestPrivate {
-    inputs: &'static str,
-    /// How like the nearest private example each is.
-    #[serde(flatten)]
-    like: Likeness,
-    /// The Frechet distance of their features to those of the private examples.
-    frechet: f64,
-}
-
 pub fn made(args: &GeneratorArgs, catalogue: &Catalogue, line: &[String]) -> Done {
     Run::open(&args.dir).map_err(crate::report::unreadable)?;
-    drawable(args.picture.as_deref())?;
-    let FinishedRun {
-        spec,
-        data,
-        targets,
-    } = FinishedRun::open(&args.dir, &args.common.data, catalogue, line)?;
-    let mut generator = kept_generator(&args.dir, &spec, &data)?;
-    let stream = Stream::root(args.common.seed).child("made", 0);
-    let made = samples(generator.as_mut(), args.inputs as usize, &stream)?;
-    let some = |what: &str, of: Array2<f32>| {
-        let mut draws = stream.child(what, 0).draws();
-        let n = of.nrows().min(args.inputs as usize);
-        of.select(Axis(0), &draws.choose(of.nrows(), n))
+    let options = GeneratorOptions {
+        dir: args.dir.clone(),
+        inputs: args.inputs as usize,
+        picture: args.picture.clone(),
     };
-    let all: Vec<Array2<f32>> = data.clients.iter().map(values).collect();
-    let all: Vec<_> = all.iter().map(|rows| rows.view()).collect();
-    let private = some("private", concatenate(Axis(0), &all)?);
-    let test = some("test", values(&data.test));
-    let target = targets.first().context("a run keeps a model")?;
-    let mut model = target.load(&args.dir, &spec, &data)?;
-    let shape = &data.task.input;
-    let mut features = |rows: &Array2<f32>| features(model.as_mut(), rows, shape);
-    let (own, space) = features(&private)?;
-    let range = ranges(&data.test);
-    let mut found = Vec::new();
-    for (inputs, rows) in [("made", &made), ("test", &test)] {
-        found.push(NearestPrivate {
-            inputs,
-            like: likeness(rows, &private, shape, &range)?,
-            frechet: frechet(features(rows)?.0.view(), own.view()),
-        });
-    }
-    let about = format!("{space} of model `{}`", target.name);
-    if let Some(path) = &args.picture {
-        let like = &found[0].like;
-        let mut order: Vec<usize> = (0..like.psnr.len()).collect();
-        order.sort_by(|a, b| like.psnr[*b].total_cmp(&like.psnr[*a]));
-        order.truncate(SHOWN);
-        let nearest: Vec<usize> = order.iter().map(|at| like.nearest[*at]).collect();
-        let rows = [
-            made.select(Axis(0), &order),
-            private.select(Axis(0), &nearest),
-        ];
-        let all = concatenate(Axis(0), &[rows[0].view(), rows[1].view()])?;
-        write(
-            path,
-            &picture(&Samples::fresh(all, shape.clone())?, Some(order.len()))?,
-        )?;
-    }
+    let all = attack(&args.common, catalogue, line, |run| {
+        attack_generator(&options, run)
+    })?;
     match args.common.json {
         true => print(serde_json::json!({
-            "run": args.dir, "seed": args.common.seed, "private": private.nrows(), "features": about, "found": found,
+            "run": args.dir, "seed": args.common.seed, "private": all.private, "features": all.features, "found": all.found,
         })),
-        false => print(text(&found, private.nrows(), &about)),
+        false => print(text(&all.found, all.private, &all.features)),
     }
-}
-
-fn values(of: &Examples) -> Array2<f32> {
-    of.samples.values()
-}
-
-/// The layer before the last of a model, or its scores if it has none, and which of them it is.
-fn features(
-    model: &mut dyn Trainer,
-    rows: &Array2<f32>,
-    shape: &[usize],
-) -> Result<(Array2<f64>, &'static str)> {
-    let mut all = Vec::new();
-    let mut space = "the layer before the last";
-    for rows in rows.axis_chunks_iter(Axis(0), BATCH) {
-        let samples = Samples::fresh(rows.to_owned(), shape.to_vec())?;
-        all.push(match model.features(&samples)? {
-            Some(features) => features,
-            None => {
-                space = "the scores";
-                model.predict(&samples)?
-            }
-        });
-    }
-    let all: Vec<_> = all.iter().map(|rows| rows.view()).collect();
-    Ok((concatenate(Axis(0), &all)?.mapv(f64::from), space))
 }
 
 fn text(found: &[NearestPrivate], private: usize, about: &str) -> String {

@@ -1,29 +1,12 @@
 //! `fl attack gradient`: what a client's update gives away of the examples that it was made of.
 
-use super::search::{Common, drawable, searching, spec_of, watched, weight};
-use crate::{Done, Failure, Overrides, print};
-use anyhow::{Context, Result, anyhow};
+use super::{Common, attack, weight};
+use crate::{Done, Overrides, print};
 use clap::{Args, ValueEnum};
-use fl_attack::{
-    Likeness, ObservedUpdate, class_means, labels, likeness, ranges, read_off, search,
-};
-use fl_core::message::{Params, decode};
-use fl_core::privacy::Observer;
-use fl_core::{BuildContext, ClientId, Role, Samples, Stream, Trainer};
-use fl_data::{Assembled, DataSpec};
-use fl_engine::Signals;
-use fl_files::write;
-use fl_registry::{Catalogue, Spec};
-use fl_sim::picture;
-use ndarray::{Array2, Axis, concatenate};
-use serde::Serialize;
+use fl_attack::{GradientOptions, RecoveredImages, attack_gradient};
+use fl_core::ClientId;
+use fl_registry::Catalogue;
 use std::path::PathBuf;
-
-/// The most examples of one update.
-const MOST: usize = 64;
-
-/// The slot of the model whose parameters cross.
-const SLOT: &str = "model";
 
 #[derive(Args)]
 pub struct GradientArgs {
@@ -57,208 +40,37 @@ pub struct GradientArgs {
     common: Common,
 }
 
-#[derive(Clone, Copy, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, ValueEnum)]
 enum Labels {
     Given,
     Found,
 }
 
-/// What an attack came to.
-#[derive(Serialize)]
-struct RecoveredImages {
-    attack: &'static str,
-    /// 1 minus the cosine between the gradient of what was found and what the client sent.
-    distance: Option<f64>,
-    #[serde(flatten)]
-    like: Likeness,
-    #[serde(skip)]
-    inputs: Array2<f32>,
-}
-
-/// Parameters that crossed.
-struct SentParameters {
-    sent: Params,
-    answered: Params,
-}
-
 pub fn gradient(args: &GradientArgs, catalogue: &Catalogue, line: &[String]) -> Done {
-    drawable(args.picture.as_deref())?;
-    let spec = spec_of(&args.spec, &args.set, catalogue)?;
-    let data = fl_engine::data(&spec, &args.common.data.path())?;
-    let (private, classes) = private(args, &data)?;
-    let asked = Signals::listen().context("listening to signals")?;
-    let make = BuildContext {
-        task: data.task.clone(),
-        stream: Stream::root(spec.seed),
+    let labels = match args.labels {
+        Labels::Given => fl_attack::Labels::Given,
+        Labels::Found => fl_attack::Labels::Found,
     };
-    let crossed = watch(args, &spec, &make, line, &asked)?;
-    let client = Some(args.client);
-    let mut model: Box<dyn Trainer> = spec.parts.build(Role::Trainer, SLOT, client, &make)?;
-    let gradient = crossed
-        .sent
-        .zip(&crossed.answered, |before, after| before - after)?;
-    let known = class_means(&data.test, &classes);
-    let taken = match args.labels {
-        Labels::Given => classes.clone(),
-        Labels::Found => labels(model.as_mut(), &crossed.sent, &gradient, &data.test, classes.len())?
-            .ok_or_else(|| Failure::usage("the update has no bias of a last layer (one number per class), from which the attack finds the classes: give it the classes with `--labels given`"))?,
+    let options = GradientOptions {
+        spec: args.spec.clone(),
+        set: args.set.set.clone(),
+        client: args.client,
+        update: args.update,
+        steps: args.steps,
+        smooth: args.smooth,
+        labels,
+        picture: args.picture.clone(),
     };
-    let right = in_both(&taken, &classes);
-    let seen = ObservedUpdate {
-        gradient,
-        sent: crossed.sent,
-        shape: data.task.input.clone(),
-        classes: taken,
-        range: ranges(&data.test),
-    };
-    let found = attack(args, model.as_mut(), &seen, (&private, known), &asked)?;
-    if let Some(path) = &args.picture {
-        let rows: Vec<Array2<f32>> = found
-            .iter()
-            .map(|f| f.inputs.select(Axis(0), &f.like.nearest))
-            .collect();
-        let rows = std::iter::once(private.view()).chain(rows.iter().map(|rows| rows.view()));
-        let rows: Vec<_> = rows.collect();
-        let all = Samples::fresh(concatenate(Axis(0), &rows)?, seen.shape.clone())?;
-        write(path, &picture(&all, Some(private.nrows()))?)?;
-    }
+    let all = attack(&args.common, catalogue, line, |run| {
+        attack_gradient(&options, run)
+    })?;
     match args.common.json {
         true => print(serde_json::json!({
             "spec": args.spec, "client": args.client, "update": args.update, "seed": args.common.seed,
-            "examples": private.nrows(), "labels": args.labels, "labels_right": right, "attacks": found,
+            "examples": all.examples, "labels": labels, "labels_right": all.labels_right, "attacks": all.attacks,
         })),
-        false => print(text(args, private.nrows(), right, &found)),
+        false => print(text(args, all.examples, all.labels_right, &all.attacks)),
     }
-}
-
-/// The examples that are looked for, and their classes.
-fn private(args: &GradientArgs, data: &Assembled) -> Result<(Array2<f32>, Vec<u32>), Failure> {
-    let id = args.client;
-    let own = data.clients.get(id as usize).ok_or_else(|| {
-        let last = data.clients.len().saturating_sub(1);
-        Failure::usage(format!("--client: the clients are 0 to {last}, got {id}"))
-    })?;
-    if own.is_empty() {
-        return Err(Failure::usage(format!(
-            "client {id} has no examples to find: name another with --client"
-        )));
-    }
-    if own.len() > MOST {
-        return Err(Failure::usage(format!(
-            "client {id} has {} examples, and the attack handles updates of 1 to {MOST}; give clients fewer, for example with --set data.limit.train={}",
-            own.len(),
-            data.clients.len() * 4
-        )));
-    }
-    let classes = own.classes().ok_or_else(|| {
-        Failure::usage(
-            "the attack needs examples of one class each; these have several labels, or a value for every pixel",
-        )
-    })?;
-    Ok((own.samples.values(), classes))
-}
-
-/// How many of these classes are among those, each as often as it is there.
-fn in_both(these: &[u32], those: &[u32]) -> usize {
-    let mut left = those.to_vec();
-    let taken = these.iter().filter_map(|class| {
-        let at = left.iter().position(|other| other == class)?;
-        Some(left.swap_remove(at))
-    });
-    taken.count()
-}
-
-/// Runs the spec until the client has sent the update, and returns what the network sees of it.
-fn watch(
-    args: &GradientArgs,
-    spec: &Spec<DataSpec>,
-    make: &BuildContext,
-    line: &[String],
-    asked: &Signals,
-) -> Result<SentParameters, Failure> {
-    let answer = format!("answer of client {}", args.client);
-    let (mut sent, mut differ, mut seen) = (Vec::new(), false, 0);
-    let (mut question, mut answered) = (String::new(), false);
-    let protocol = spec.make_protocol(make)?;
-    let changes = protocol.exchanges().into_iter().filter(|one| one.change);
-    let changes: Vec<&str> = changes.map(|one| one.label).collect();
-    let mut crossed = None;
-    watched(
-        spec,
-        &args.common.data,
-        line,
-        asked,
-        None,
-        |observer, what, bytes| {
-            match observer {
-                Observer::Clients => {
-                    // those of one question come one after the other, and its answers after them
-                    differ = !answered && what == question && (differ || sent != bytes);
-                    answered = false;
-                    (question, sent) = (what.to_string(), bytes.to_vec());
-                }
-                Observer::Server if what == answer && crossed.is_none() => {
-                    answered = true;
-                    let Ok(before) = decode::<Params>(&sent) else {
-                        return true;
-                    };
-                    let after = bytes.get(..sent.len()).map(decode::<Params>);
-                    let Some(Ok(after)) = after.filter(|_| !differ) else {
-                        return true;
-                    };
-                    seen += 1;
-                    if seen == args.update {
-                        let after = match changes.iter().any(|label| *label == question) {
-                            true => before.zip(&after, |before, change| before + change),
-                            false => Ok(after),
-                        };
-                        crossed = after.ok().map(|answered| SentParameters {
-                            sent: before,
-                            answered,
-                        });
-                    }
-                }
-                Observer::Server => answered = true,
-                Observer::Readers => {}
-            }
-            seen < args.update
-        },
-    )?;
-    crossed.ok_or_else(|| {
-        Failure::usage(format!(
-            "client {} has no update {} in this run: the attack needs rounds of `param-rounds` in which a client receives parameters, and answers with parameters and nothing more (FedNova and adaptive clipping add to them)",
-            args.client, args.update
-        ))
-    })
-}
-
-fn attack(
-    args: &GradientArgs,
-    model: &mut dyn Trainer,
-    seen: &ObservedUpdate,
-    (private, known): (&Array2<f32>, Array2<f32>),
-    asked: &Signals,
-) -> Result<Vec<RecoveredImages>, Failure> {
-    let stream = Stream::root(args.common.seed).child("inversion", 0);
-    let searched = searching((args.steps, args.smooth), asked, |how, tell| {
-        search(model, seen, how, &stream, &tell)
-    })?;
-    let mut all = vec![("search", Some(searched.distance), searched.inputs)];
-    if let Some(rows) = read_off(&seen.gradient, &seen.range) {
-        all.push(("first layer", None, rows));
-    }
-    all.push(("class mean", None, known));
-    let compare = |(attack, distance, inputs): (&'static str, Option<f64>, Array2<f32>)| {
-        Ok(RecoveredImages {
-            attack,
-            distance,
-            like: likeness(private, &inputs, &seen.shape, &seen.range)?,
-            inputs,
-        })
-    };
-    let found: Result<Vec<RecoveredImages>> = all.into_iter().map(compare).collect();
-    found.map_err(|error| anyhow!(error).into())
 }
 
 fn text(args: &GradientArgs, examples: usize, right: usize, found: &[RecoveredImages]) -> String {

@@ -4,13 +4,69 @@ mod generator;
 mod gradient;
 mod inversion;
 mod membership;
-mod search;
 mod slopes;
 mod substitute;
 
-use crate::Done;
-use clap::Subcommand;
+use crate::{DataDir, Done, Failure};
+use clap::{Args, Subcommand};
+use fl_attack::{AttackRun, Progress, Stopped};
 use fl_registry::Catalogue;
+use indicatif::ProgressBar;
+use std::sync::Arc;
+
+/// What all attacks take.
+#[derive(Args)]
+pub struct Common {
+    /// What the attack draws follows from it.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub data: DataDir,
+}
+
+fn weight(text: &str) -> Result<f64, String> {
+    let weight = text.parse().ok();
+    let weight = weight.filter(|w: &f64| w.is_finite() && *w >= 0.0);
+    weight.ok_or_else(|| "must be a number, at least 0".into())
+}
+
+/// A bar at the terminal.
+struct Bar(ProgressBar);
+
+impl Progress for Bar {
+    fn step(&self) {
+        self.0.inc(1);
+    }
+
+    fn end(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Runs an attack, and shows how far it is.
+fn attack<T>(
+    common: &Common,
+    catalogue: &Catalogue,
+    line: &[String],
+    of: impl FnOnce(&AttackRun<'_>) -> anyhow::Result<T>,
+) -> Result<T, Failure> {
+    let progress =
+        |steps| Arc::new(Bar(crate::log::bar(ProgressBar::new(steps)))) as Arc<dyn Progress>;
+    let found = of(&AttackRun {
+        catalogue,
+        line,
+        data_dir: common.data.path(),
+        seed: common.seed,
+        progress: &progress,
+    });
+    found.map_err(|error| match error.downcast::<Stopped>() {
+        Ok(Stopped(code)) => Failure::Stopped(code),
+        Err(error) => error.into(),
+    })
+}
 
 #[derive(Subcommand)]
 pub enum AttackCommand {
@@ -42,7 +98,7 @@ pub enum AttackCommand {
     Made(generator::GeneratorArgs),
 }
 
-pub fn attack(command: &AttackCommand, catalogue: &Catalogue, line: &[String]) -> Done {
+pub fn run(command: &AttackCommand, catalogue: &Catalogue, line: &[String]) -> Done {
     match command {
         AttackCommand::Membership(args) => membership::membership(args, catalogue, line),
         AttackCommand::Gradient(args) => gradient::gradient(args, catalogue, line),

@@ -1,22 +1,13 @@
 //! `fl attack substitute`: what a client's answers about public samples give away of its examples.
 
-use super::inversion::{InversionOptions, InversionResult, classes, invertible, text};
-use super::search::{drawable, searching, spec_of, watched};
-use crate::{Done, Failure, Overrides, print};
-use anyhow::{Context, Result};
+use super::attack;
+use super::inversion::{InversionArguments, text};
+use crate::{Done, Overrides, print};
 use clap::Args;
-use fl_attack::{
-    EavesdroppingServer, ObservedAnswers, agreement, ideal, imitate, ranges, teaches, turns,
-};
-use fl_core::message::{Message, Votes, softmax};
-use fl_core::{BuildContext, ClientId, Protocol, Role, Samples, Stream, Trainer, metrics};
-use fl_data::{Assembled, DataSpec};
-use fl_engine::{ProtocolOverride, Signals};
-use fl_registry::{Catalogue, Spec};
-use ndarray::{Array2, Axis};
-use serde::Serialize;
+use fl_attack::{InversionResult, ModelResult, SubstituteFound, SubstituteOptions, attack_answers};
+use fl_core::ClientId;
+use fl_registry::Catalogue;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
 
 #[derive(Args)]
 pub struct SubstituteArgs {
@@ -40,228 +31,28 @@ pub struct SubstituteArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=250_000))]
     ask: Option<u32>,
     #[command(flatten)]
-    how: InversionOptions,
-}
-
-/// What a model came to: the client's own, or a substitute of it.
-#[derive(Serialize)]
-struct ModelResult {
-    model: &'static str,
-    /// Of how many answers it was made; the client's own of none.
-    answers: Option<usize>,
-    /// The share of test examples that it is right about.
-    accuracy: f64,
-    /// The share of them about which it says what the client's model says.
-    agreement: f64,
-    /// `None`: it gives no slopes by its input, which its substitutes do.
-    inversion: Option<InversionResult>,
+    how: InversionArguments,
 }
 
 pub fn substitute(args: &SubstituteArgs, catalogue: &Catalogue, line: &[String]) -> Done {
-    drawable(args.how.picture.as_deref())?;
-    let spec = spec_of(&args.spec, &args.set, catalogue)?;
-    let data = fl_engine::data(&spec, &args.how.common.data.path())?;
-    classes(&data)?;
-    let id = args.client;
-    if data
-        .clients
-        .get(id as usize)
-        .is_none_or(|own| own.is_empty())
-    {
-        let with = (0..data.clients.len()).filter(|id| !data.clients[*id].is_empty());
-        let with: Vec<String> = with.map(|id| id.to_string()).collect();
-        let with = with.join(", ");
-        return Err(Failure::usage(format!(
-            "--client: the clients with examples are {with}, got {id}"
-        )));
-    }
-    let slot = answering(args, &spec, &data)?;
-    let network = args.network.as_deref().unwrap_or(&slot);
-    // weights of the attacker's own: it does not know the client's initial ones
-    let own = Stream::root(args.how.common.seed).child("substitute", 0);
-    let make = || blank(args, &spec, &data, network, &own);
-    let mut listened = make()?;
-    invertible(listened.as_mut(), network)?;
-    let asked = Signals::listen().context("listening to signals")?;
-    let heard = hear(args, &spec, line, &asked, &slot)?;
-    let mut client = blank(args, &spec, &data, &slot, &Stream::root(spec.seed))?;
-    client.load(&heard.model)?;
-    let (samples, said) = learnt(&heard, &data)?;
-    searching((args.epochs, 0.0), &asked, |how, tell| {
-        let of = (&samples, said.view());
-        imitate(
-            listened.as_mut(),
-            of,
-            how.steps,
-            &own.child("listen", 0),
-            &tell,
-        )
-    })?;
-    let mut models = vec![
-        ("client", None, None),
-        ("substitute", Some(samples.len()), Some(listened)),
-    ];
-    if let Some(queries) = args.ask.map(|n| n as usize) {
-        let mut made = make()?;
-        let range = ranges(&data.test);
-        let mut ask = |x: &Samples| {
-            let scores = client.predict(x)?;
-            Ok(match heard.kind == Votes::KIND {
-                true => one_hot(&scores),
-                false => softmax(scores.view(), 1.0),
-            })
-        };
-        searching((turns(queries) as u32, 0.0), &asked, |_, tell| {
-            let about = (&data.task.input[..], &range[..], queries);
-            ideal(made.as_mut(), about, &mut ask, &own.child("ask", 0), &tell)
-        })?;
-        models.push(("asked", Some(queries), Some(made)));
-    }
-    let mut prior = args.how.learn(&data, &asked)?;
-    let theirs = client.predict(&data.test.samples)?;
-    let private = std::slice::from_ref(&data.clients[id as usize]);
-    let mut found = Vec::new();
-    for (name, answers, mut model) in models {
-        let model = model.as_mut().unwrap_or(&mut client).as_mut();
-        let ours = model.predict(&data.test.samples)?;
-        let inversion = match model.differentiable().is_some() {
-            true => {
-                let whose = (name, private);
-                Some(args.how.invert(whose, model, &mut prior, &data, &asked)?)
-            }
-            false => None,
-        };
-        found.push(ModelResult {
-            model: name,
-            answers,
-            accuracy: metrics::score(ours.view(), &data.test)?,
-            agreement: agreement(ours.view(), theirs.view()),
-            inversion,
-        });
-    }
-    match args.how.common.json {
+    let options = SubstituteOptions {
+        spec: args.spec.clone(),
+        set: args.set.set.clone(),
+        client: args.client,
+        network: args.network.clone(),
+        epochs: args.epochs,
+        ask: args.ask,
+        how: args.how.options(),
+    };
+    let common = &args.how.common;
+    let SubstituteFound { observed, models } =
+        attack(common, catalogue, line, |run| attack_answers(&options, run))?;
+    match common.json {
         true => print(serde_json::json!({
-            "spec": args.spec, "client": id, "seed": args.how.common.seed, "observed": heard.kind, "attacks": found,
+            "spec": args.spec, "client": args.client, "seed": common.seed, "observed": observed, "attacks": models,
         })),
-        false => print(table(args, heard.kind, found)),
+        false => print(table(args, observed, models)),
     }
-}
-
-/// The slot of the model that answers about public samples.
-fn answering(
-    args: &SubstituteArgs,
-    spec: &Spec<DataSpec>,
-    data: &Assembled,
-) -> Result<String, Failure> {
-    let make = BuildContext {
-        task: data.task.clone(),
-        stream: Stream::root(spec.seed).child("protocol", 0),
-    };
-    let protocol = spec.make_protocol(&make)?;
-    let at = args.spec.display();
-    if data.public.is_none() || !protocol.exchanges().iter().any(teaches) {
-        let found = spec.protocol.name;
-        return Err(Failure::usage(format!(
-            "{at}: the attack needs clients that answer about public samples with scores, probabilities or votes, and `{found}` has none with these settings; use `one-shot-distill`, `co-distill`, or `two-tier-vote` with `send: votes`"
-        )));
-    }
-    let between = spec.parts.iter().find(|part| {
-        let role = part.decl.role;
-        matches!(role, Role::Privacy | Role::Selector)
-    });
-    if let (Some(part), Some(_)) = (between, args.ask) {
-        return Err(Failure::usage(format!(
-            "--ask: answers about the attacker's own inputs would bypass parts.{}: leave that part out of the spec, or leave out --ask",
-            part.slot
-        )));
-    }
-    let slots = protocol.slots().into_iter();
-    let mut lasting = slots.filter(|s| s.role == Role::Trainer && s.lasts && !s.server);
-    let slot = lasting.next().map(|slot| slot.name.to_string());
-    slot.ok_or_else(|| {
-        Failure::usage(format!(
-            "{at}: no client keeps its model after its answer, so there is no model to compare a substitute with; set `evaluate-clients: true`, if the protocol has that"
-        ))
-    })
-}
-
-/// A network as of this slot of the client's.
-fn blank(
-    args: &SubstituteArgs,
-    spec: &Spec<DataSpec>,
-    data: &Assembled,
-    slot: &str,
-    stream: &Stream,
-) -> Result<Box<dyn Trainer>, Failure> {
-    let mut trainers = spec.parts.iter().filter(|p| p.decl.role == Role::Trainer);
-    if !trainers.clone().any(|part| part.slot == slot) {
-        let all: Vec<&str> = trainers.by_ref().map(|part| part.slot.as_str()).collect();
-        let all = all.join(", ");
-        return Err(Failure::usage(format!(
-            "--network: the spec has networks for {all}, got `{slot}`"
-        )));
-    }
-    let make = BuildContext {
-        task: data.task.clone(),
-        stream: stream.clone(),
-    };
-    Ok(spec
-        .parts
-        .build(Role::Trainer, slot, Some(args.client), &make)?)
-}
-
-/// Runs the spec, and returns the client's answers.
-fn hear(
-    args: &SubstituteArgs,
-    spec: &Spec<DataSpec>,
-    line: &[String],
-    asked: &Signals,
-    slot: &str,
-) -> Result<ObservedAnswers, Failure> {
-    let heard = Arc::new(Mutex::new(ObservedAnswers::default()));
-    let (client, slot, place) = (args.client, slot.to_string(), heard.clone());
-    let overhearing = move |honest| -> Box<dyn Protocol> {
-        Box::new(EavesdroppingServer {
-            honest,
-            client,
-            slot,
-            heard: place,
-        })
-    };
-    let instead: ProtocolOverride<'_> = Box::new(overhearing);
-    let data = &args.how.common.data;
-    watched(spec, data, line, asked, Some(instead), |_, _, _| true)?;
-    let heard = std::mem::take(&mut *heard.lock().unwrap_or_else(PoisonError::into_inner));
-    match heard.said.is_empty() {
-        false => Ok(heard),
-        true => Err(Failure::usage(format!(
-            "client {client} answered nothing about public samples in this run: name another with --client"
-        ))),
-    }
-}
-
-/// The public samples that the client has answered about, and the answers: `samples x classes`.
-fn learnt(heard: &ObservedAnswers, data: &Assembled) -> Result<(Samples, Array2<f32>)> {
-    let public = data.public.as_ref().context("the spec has public data")?;
-    let rows: Vec<usize> = heard.said.keys().map(|id| *id as usize).collect();
-    let said: Vec<_> = heard.said.values().map(|row| row.view()).collect();
-    Ok((
-        public.samples.pick(&rows),
-        ndarray::stack(Axis(0), &said).context("a number for each class")?,
-    ))
-}
-
-/// 1 for the highest score of each row.
-fn one_hot(scores: &Array2<f32>) -> Array2<f32> {
-    let mut out = Array2::zeros(scores.dim());
-    for (mut row, class) in out
-        .rows_mut()
-        .into_iter()
-        .zip(metrics::classes(scores.view()))
-    {
-        row[class as usize] = 1.0;
-    }
-    out
 }
 
 fn table(args: &SubstituteArgs, kind: &str, found: Vec<ModelResult>) -> String {

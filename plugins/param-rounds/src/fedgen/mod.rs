@@ -105,7 +105,7 @@ impl RoundRule for FedGen {
             me.stash(&GENERATOR, sent);
             Ok(Nothing)
         });
-        let show = show.model(&GENERATOR).to(&crate::rounds::COHORT);
+        let show = show.model(&GENERATOR).to(&crate::slots::COHORT);
         let generator = GENERATOR.spec().shared_parameters().at_server();
         let generator = generator.needs(Ability::Loss(Loss::Mse));
         let train = family.trains(move |me, examples, global| {

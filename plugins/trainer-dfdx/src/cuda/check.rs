@@ -4,10 +4,7 @@
 use super::driver::{Buffer, Card, Position, Queue};
 use super::norm::Statistics;
 use super::{Device, conv, linear, norm, optim, pointwise, pool, tape, words};
-use fl_nets::ops::{self, Activation, ConvShape, PoolShape};
-use fl_nets::optim::{self as on_cpu, AdamMove, Move, State};
 use crate::settings::DfdxSettings;
-use fl_nets::tape::{Key, Record, Value, Weights};
 use crate::trainer::Dfdx;
 use anyhow::{Context, bail, ensure};
 use fl_core::settings::read_yaml;
@@ -15,6 +12,9 @@ use fl_core::{
     BuildContext, Draws, FitOptions, Length, Loss, Result, Samples, Stream, Target, Task, TaskKind,
     Trainer,
 };
+use fl_nets::ops::{self, Activation, ConvShape, PoolShape};
+use fl_nets::optim::{self as on_cpu, AdamMove, Move, State};
+use fl_nets::tape::{Key, Record, Value, Weights};
 use ndarray::Array2;
 use std::sync::Arc;
 

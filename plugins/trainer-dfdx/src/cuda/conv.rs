@@ -4,8 +4,8 @@ use super::driver::{Argument, Buffer, Position, Queue, int};
 use super::pointwise::relu_back;
 use super::sums::{Term, plane_sums};
 use super::tape::{Record, Value, Weights};
-use fl_nets::ops::{ConvShape, conv_grid, conv_group};
 use fl_core::Result;
+use fl_nets::ops::{ConvShape, conv_grid, conv_group};
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@ use super::driver::{Argument, Buffer, Position, Queue, int};
 use super::pointwise::relu_back;
 use super::sums::column_sums;
 use super::tape::{Record, Value, Weights};
-use fl_nets::ops::{Order, order};
 use fl_core::Result;
+use fl_nets::ops::{Order, order};
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@ use super::driver::{Buffer, Queue};
 use super::norm::{Statistics, batch_norm, layer_norm};
 use super::tape::{Record, Value, Weights};
 use super::{conv, linear, pointwise, pool, words};
-use fl_nets::net::{Net, Op, counted};
 use fl_core::{Result, Stream};
+use fl_nets::net::{Net, Op, counted};
 
 /// One pass of a batch through a network.
 pub struct ForwardPass<'a> {

@@ -49,7 +49,10 @@ pub fn batch_norm(
     ];
     let sizes = [int(rows)?, int(channels)?, int(run)?].map(Into::into);
     if of_batch {
-        ensure!(count > 1, Problem::Shape(fl_nets::ops::one_number(&x.shape)));
+        ensure!(
+            count > 1,
+            Problem::Shape(fl_nets::ops::one_number(&x.shape))
+        );
         let of_plane = (channels, run);
         let sums = plane_sums(queue, &x.data, of_plane, Term::Values)?;
         let arguments = [

@@ -2,8 +2,8 @@
 
 use super::driver::{Buffer, Queue, int};
 use super::sums::{Term, plane_sums};
-use fl_nets::optim::{CLIP_BLOCK, Move, clip_factor};
 use fl_core::Result;
+use fl_nets::optim::{CLIP_BLOCK, Move, clip_factor};
 
 /// Weights, moments and a buffer for a gradient, on a card.
 pub struct Moments {

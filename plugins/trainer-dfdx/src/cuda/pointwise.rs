@@ -4,8 +4,8 @@
 use super::driver::{Argument, Buffer, Position, Queue, int};
 use super::sums::column_sums;
 use super::tape::{Record, Value, Weights};
-use fl_nets::ops::{self, Activation};
 use fl_core::{Draws, Result};
+use fl_nets::ops::{self, Activation};
 use std::ops::Range;
 use std::sync::Arc;
 

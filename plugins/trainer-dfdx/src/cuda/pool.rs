@@ -2,8 +2,8 @@
 
 use super::driver::{Argument, Buffer, Queue, int};
 use super::tape::{Record, Value};
-use fl_nets::ops::PoolShape;
 use fl_core::Result;
+use fl_nets::ops::PoolShape;
 use std::sync::Arc;
 
 fn shape_argument(s: &PoolShape) -> Result<Argument<'static>> {

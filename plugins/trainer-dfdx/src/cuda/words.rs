@@ -3,8 +3,8 @@
 use super::driver::{Argument, Buffer, Position, Queue, int};
 use super::linear::{Texts, matrix, order_words, product};
 use super::tape::{Record, Value, Weights};
-use fl_nets::ops::{check_words, order};
 use fl_core::Result;
+use fl_nets::ops::{check_words, order};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! The last layer by itself, and its gradient from an auxiliary loss.
 
 use super::Dfdx;
-use fl_nets::net::Net;
 use anyhow::Context;
 use fl_core::{Head, Problem, Result};
+use fl_nets::net::Net;
 use ndarray::{Array1, Array2};
 
 impl Dfdx {

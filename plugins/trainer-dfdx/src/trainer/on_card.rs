@@ -2,12 +2,12 @@
 //! sets stay there.
 
 use super::{Dfdx, Plan, ScoredBatch};
-use fl_nets::buffer::Buffer;
 use crate::cuda::{
     self, Card, Device, Moments, Position, Queue, Record, Seat, Set, Value, Weights, int,
 };
 use anyhow::Context;
 use fl_core::{FitOptions, Result, Samples, Target};
+use fl_nets::buffer::Buffer;
 use ndarray::{Array2, ArrayView2, s};
 use std::sync::Arc;
 

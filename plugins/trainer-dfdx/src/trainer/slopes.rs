@@ -1,14 +1,14 @@
 //! A network's parameters, and the slopes of its scores by them and by its inputs.
 
 use super::Dfdx;
+use anyhow::ensure;
+use fl_core::message::Params;
+use fl_core::{Differentiable, Loss, Parametric, Problem, Result, Samples, Target, Trainer, loss};
 use fl_nets::buffer::{self, Buffer};
 use fl_nets::examples::{self, ExampleSlopes};
 use fl_nets::net::{Entry, Mode, batch};
 use fl_nets::tape::{Key, Record, Weights};
 use fl_nets::target;
-use anyhow::ensure;
-use fl_core::message::Params;
-use fl_core::{Differentiable, Loss, Parametric, Problem, Result, Samples, Target, Trainer, loss};
 use ndarray::{Array2, ArrayD, ArrayView2, IxDyn, s};
 use std::borrow::Cow;
 use std::cell::RefCell;

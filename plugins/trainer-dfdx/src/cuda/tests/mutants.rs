@@ -3,8 +3,8 @@
 use crate::cuda::driver::{Card, Position, Queue};
 use crate::cuda::linear::{matrix, product};
 use crate::cuda::{self, conv, modules};
-use fl_nets::ops::ConvShape;
 use fl_core::{Result, Stream};
+use fl_nets::ops::ConvShape;
 use std::sync::Arc;
 
 /// Replaces `from` once in the text of one kernel.

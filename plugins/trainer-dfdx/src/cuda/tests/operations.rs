@@ -4,10 +4,10 @@ use super::{Case, NO_KERNEL, compare, differ, numbers, queue};
 use crate::cuda::driver::{Position, Queue};
 use crate::cuda::linear::{matrix, product};
 use crate::cuda::{self, conv, linear, norm, optim, pointwise, pool, words};
+use fl_core::{Draws, Result, Stream};
 use fl_nets::ops::{self, Activation, ConvShape, PoolShape};
 use fl_nets::optim::{self as cpu_optim, AdamMove, Move};
 use fl_nets::tape::{Record, Value, Weights};
-use fl_core::{Draws, Result, Stream};
 use std::sync::Arc;
 
 type OnCpu<'a> = &'a dyn Fn(&mut Record, &Value, &Weights) -> Value;

@@ -1,6 +1,6 @@
 //! A finished run, and the models that it kept.
 
-use crate::{DataDir, Failure, Overrides};
+use crate::{NotRun, prepare};
 use anyhow::{Context, Result, ensure};
 use fl_core::regular_file::{MOST_BINARY, read_regular, read_text};
 use fl_core::{BuildContext, ClientId, Generator, Role, Stream, Trainer};
@@ -11,32 +11,38 @@ use std::path::Path;
 
 /// A run that is done, with its data.
 pub struct FinishedRun {
+    /// Its spec.
     pub spec: Spec<DataSpec>,
+    /// Its data.
     pub data: Assembled,
+    /// The models that it kept.
     pub targets: Vec<Target>,
 }
 
 impl FinishedRun {
+    /// Opens the run in the folder `dir`.
+    ///
+    /// # Errors
+    /// If it is not done, has kept no model, or is of other data than those of `data_dir`.
     pub fn open(
         dir: &Path,
-        data: &DataDir,
+        data_dir: &Path,
         catalogue: &Catalogue,
         line: &[String],
-    ) -> Result<Self, Failure> {
-        let spec = Overrides::default().read(&dir.join("spec.yaml"), catalogue)?;
+    ) -> Result<Self> {
+        let spec = prepare::read(&prepare::parse(&dir.join("spec.yaml"))?, catalogue)?;
         if matches!(spec.data.split(), Split::Own) {
-            return Err(Failure::usage(
+            return Err(NotRun::usage(
                 "the clients of this run own their data, so this machine does not have the examples",
             ));
         }
-        let data_dir = data.path();
-        let files = fl_engine::data_files(&spec.data, &data_dir)?;
+        let files = prepare::data_files(&spec.data, data_dir)?;
         // the text as it stands: one of an older version may have old names in it
         let yaml = read_text(&dir.join("spec.yaml"))?;
-        fl_engine::manifest(&spec, &yaml, files, line)?.is_of(dir)?;
+        prepare::manifest(&spec, &yaml, files, line)?.is_of(dir)?;
         Ok(Self {
             targets: Target::all(dir, &spec)?,
-            data: fl_engine::data(&spec, &data_dir)?,
+            data: prepare::data(&spec, data_dir)?,
             spec,
         })
     }
@@ -44,8 +50,10 @@ impl FinishedRun {
 
 /// A kept model, and its client; the server's has none.
 pub struct Target {
+    /// Its name: that of its slot, and of its client.
     pub name: String,
     slot: String,
+    /// Its client.
     pub client: Option<ClientId>,
 }
 
@@ -84,6 +92,9 @@ impl Target {
     }
 
     /// The model as the run in `dir` left it.
+    ///
+    /// # Errors
+    /// If its file cannot be read, or is of another model.
     pub fn load(
         &self,
         dir: &Path,
@@ -104,7 +115,6 @@ impl Target {
     }
 
     /// Whom it learnt from, by their numbers.
-    #[cfg(feature = "plugins")]
     pub fn owners(&self, data: &Assembled) -> Vec<usize> {
         match self.client {
             Some(id) => vec![id as usize],
@@ -125,23 +135,26 @@ fn context(spec: &Spec<DataSpec>, data: &Assembled) -> BuildContext {
 pub const BATCH: usize = 100;
 
 /// Returns the generator of inputs that a run has kept.
+///
+/// # Errors
+/// If the spec has none, or its file cannot be read.
 pub fn kept_generator(
     dir: &Path,
     spec: &Spec<DataSpec>,
     data: &Assembled,
-) -> Result<Box<dyn Generator>, Failure> {
+) -> Result<Box<dyn Generator>> {
     let mut parts = spec.parts.iter();
     let filled = parts.find(|part| part.decl.role == Role::Generator);
     let slot = &filled
         .ok_or_else(|| {
-            Failure::usage("this run's spec has no generator that makes inputs from noise (generators of features, and of images from label maps, do not count)")
+            NotRun::usage("this run's spec has no generator that makes inputs from noise (generators of features, and of images from label maps, do not count)")
         })?
         .slot;
     let make = context(spec, data);
     let path = dir.join("models").join(slot);
     let state = read_regular(&path, MOST_BINARY).map_err(|error| {
         let path = path.display();
-        Failure::usage(format!("{path}: {error}: the run has kept no generator"))
+        NotRun::usage(format!("{path}: {error}: the run has kept no generator"))
     })?;
     let mut generator: Box<dyn Generator> = spec.parts.build(Role::Generator, slot, None, &make)?;
     let loaded = generator.load(&state);
@@ -150,6 +163,9 @@ pub fn kept_generator(
 }
 
 /// Makes `n` inputs, one row each.
+///
+/// # Errors
+/// If the generator fails.
 pub fn samples(generator: &mut dyn Generator, n: usize, stream: &Stream) -> Result<Array2<f32>> {
     let mut all = Vec::new();
     for (at, from) in (0..n).step_by(BATCH).enumerate() {

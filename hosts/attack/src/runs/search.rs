@@ -1,8 +1,8 @@
-//! What attacks take from the command line, and how they run and search.
+//! How attacks run specs, and search.
 
-use crate::{DataDir, Failure, Overrides, not_stopped};
-use clap::Args;
-use fl_attack::{Search, Tell};
+use super::{AttackRun, Stopped, usage};
+use crate::{Search, Tell};
+use anyhow::Result;
 use fl_core::privacy::Observer;
 use fl_data::{DataSpec, Split};
 use fl_engine::{ExecuteOptions, Folder, ProtocolOverride, Signals};
@@ -12,27 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What all attacks take.
-#[derive(Args)]
-pub struct Common {
-    /// What the attack draws follows from it.
-    #[arg(long, default_value_t = 0)]
-    pub seed: u64,
-    /// One JSON object instead of a table.
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten)]
-    pub data: DataDir,
-}
-
-pub fn weight(text: &str) -> Result<f64, String> {
-    let weight = text.parse().ok();
-    let weight = weight.filter(|w: &f64| w.is_finite() && *w >= 0.0);
-    weight.ok_or_else(|| "must be a number, at least 0".into())
-}
-
 /// Can a picture be put there? A search of minutes comes before it.
-pub fn drawable(picture: Option<&Path>) -> Result<(), Failure> {
+pub(super) fn drawable(picture: Option<&Path>) -> Result<()> {
     let Some(path) = picture else {
         return Ok(());
     };
@@ -41,7 +22,7 @@ pub fn drawable(picture: Option<&Path>) -> Result<(), Failure> {
         .filter(|folder| !folder.as_os_str().is_empty());
     match folder.is_none_or(Path::is_dir) && !path.is_dir() {
         true => Ok(()),
-        false => Err(Failure::usage(format!(
+        false => Err(usage(format!(
             "--picture: {} cannot be written: it must be a file in a folder that is there",
             path.display()
         ))),
@@ -49,17 +30,18 @@ pub fn drawable(picture: Option<&Path>) -> Result<(), Failure> {
 }
 
 /// The spec in a file, or that of a run in a folder.
-pub fn spec_of(
+pub(super) fn spec_of(
     path: &Path,
-    set: &Overrides,
+    set: &[String],
     catalogue: &Catalogue,
-) -> Result<Spec<DataSpec>, Failure> {
-    let spec = match path.is_dir() {
-        true => set.read(&path.join("spec.yaml"), catalogue)?,
-        false => set.read(path, catalogue)?,
+) -> Result<Spec<DataSpec>> {
+    let file = match path.is_dir() {
+        true => path.join("spec.yaml"),
+        false => path.into(),
     };
+    let spec = fl_engine::read(&fl_engine::parse(&file)?.set(set), catalogue)?;
     match spec.data.split() {
-        Split::Own => Err(Failure::usage(
+        Split::Own => Err(usage(
             "the clients of this spec own their data, so this machine cannot run them",
         )),
         // an attack's runs are thrown away, and its results follow the data in any case
@@ -72,14 +54,13 @@ pub fn spec_of(
 
 /// Runs a spec, with its own protocol or another, in a temporary folder. Shows `watch` what crosses
 /// until `watch` gives `false`.
-pub fn watched(
+pub(super) fn watched(
     spec: &Spec<DataSpec>,
-    data: &DataDir,
-    line: &[String],
+    run: &AttackRun<'_>,
     asked: &Signals,
     protocol: Option<ProtocolOverride<'_>>,
     mut watch: impl FnMut(Observer, &str, &[u8]) -> bool,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let folder = std::env::temp_dir().join(format!("fl-attack-{}", std::process::id()));
     let _folder = RemovedOnDrop(&folder);
     // not the signals' own: were that set, the first signal would end the program at once
@@ -98,7 +79,7 @@ pub fn watched(
     };
     let options = ExecuteOptions {
         protocol,
-        ..ExecuteOptions::new(data.path(), line.to_vec(), execution)
+        ..ExecuteOptions::new(run.data_dir.clone(), run.line.to_vec(), execution)
     };
     let data = fl_engine::data(spec, &options.data_dir)?;
     fl_engine::execute(spec, data, Folder::New(folder.clone()), options)?;
@@ -106,34 +87,43 @@ pub fn watched(
 }
 
 /// A search with these steps and this smoothness, which a signal ends.
-pub fn searching<T, E: Into<Failure>>(
+pub(super) fn searching<T>(
     (steps, smooth): (u32, f64),
+    run: &AttackRun<'_>,
     asked: &Signals,
-    search: impl FnOnce(&Search, Tell) -> Result<T, E>,
-) -> Result<T, Failure> {
+    search: impl FnOnce(&Search, Tell) -> Result<T>,
+) -> Result<T> {
     let how = Search {
         steps: steps as usize,
         rate: 0.1,
         smooth,
     };
-    let bar = crate::log::bar(indicatif::ProgressBar::new(u64::from(steps)));
+    let bar = (run.progress)(u64::from(steps));
     let (counting, signals) = (bar.clone(), asked.clone());
     let tell = move || {
-        counting.inc(1);
+        counting.step();
         signals.exit_code().is_none()
     };
     let found = search(&how, Box::new(tell));
-    bar.finish_and_clear();
+    bar.end();
     not_stopped(asked)?;
-    found.map_err(Into::into)
+    found
 }
 
 /// A folder that goes with this.
-pub struct RemovedOnDrop<'a>(pub &'a Path);
+pub(super) struct RemovedOnDrop<'a>(pub &'a Path);
 
 impl Drop for RemovedOnDrop<'_> {
     fn drop(&mut self) {
         // what is left of it is in the folder for what may go
         let _ = std::fs::remove_dir_all(self.0);
+    }
+}
+
+/// An error if a signal has stopped the program.
+pub(super) fn not_stopped(signals: &Signals) -> Result<()> {
+    match signals.exit_code() {
+        Some(code) => Err(Stopped(code).into()),
+        None => Ok(()),
     }
 }
