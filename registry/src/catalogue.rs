@@ -13,6 +13,11 @@ use std::ops::Bound;
 /// What to do if a name is unknown, and no known one is near.
 const ELSEWHERE: &str =
     "if a library or a Python module has it, name that under `plugins` or with --plugin";
+/// Names that parts had, and what to write in their place.
+const GONE: [(&str, &str); 1] = [(
+    "param-rounds",
+    "each of its methods is a protocol of its own, with the same settings: `fedavg`, `fedprox` (`mu`), `scaffold` and `fednova` (`correction`), `feddf` (`fuse`), `fedgen` (`generate`), `dp-fedavg` (`parts.server-privacy`)",
+)];
 
 /// Parts by role and name.
 #[derive(Clone, Default)]
@@ -90,6 +95,9 @@ impl Catalogue {
     pub fn find(&self, role: Role, name: &str) -> Result<&'static PartDecl, String> {
         if let Some(part) = self.of_role(role).find(|p| p.is_called(name)) {
             return Ok(part);
+        }
+        if let Some((gone, instead)) = GONE.iter().find(|(gone, _)| *gone == name) {
+            return Err(format!("`{gone}` is not a {role} any more: {instead}"));
         }
         let near = nearest(name, self.of_role(role).flat_map(|p| p.names()));
         let (is, known) = (show(&name.into()), names(self.of_role(role)));

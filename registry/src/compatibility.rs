@@ -144,7 +144,7 @@ impl<'f> CompatibilityCheck<'f> {
                 ),
                 Ability::Head(_) if !matches!(task.kind, TaskKind::Classes(_)) => {
                     return Some(format!(
-                        "its task is {}, and protocol `{protocol}` generates features of one class each: leave `protocol.generate` out",
+                        "its task is {}, and protocol `{protocol}` generates features of one class each: use another protocol",
                         task.kind
                     ));
                 }
@@ -155,7 +155,7 @@ impl<'f> CompatibilityCheck<'f> {
                     ),
                     Some(found) if found != *features => {
                         return Some(format!(
-                            "its last layer takes {found} numbers of an input, and protocol `{protocol}` is set for {features}: set `protocol.generate.features: {found}`"
+                            "its last layer takes {found} numbers of an input, and protocol `{protocol}` is set for {features}: set `protocol.features: {found}`"
                         ));
                     }
                     Some(_) => return None,

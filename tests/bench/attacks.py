@@ -38,13 +38,13 @@ def rounds(net, images, epochs=1, optimiser=SGD, **parts):
     """FedAvg of two clients, of which each has so many images and makes one step of all of them, so often."""
     return {
         "name": "update", "data": data(2 * images, 2),
-        "protocol": {"use": "param-rounds", "rounds": 1, "local": {"epochs": epochs, "batch": 64}},
+        "protocol": {"use": "fedavg", "rounds": 1, "local": {"epochs": epochs, "batch": 64}},
         "parts": {"model": network(net, optimiser), "aggregator": {"use": "mean"}, **parts},
     }
 
 
 def fedavg():
-    protocol = {"use": "param-rounds", "rounds": 10, "local": {"epochs": 5, "batch": 32}}
+    protocol = {"use": "fedavg", "rounds": 10, "local": {"epochs": 5, "batch": 32}}
     parts = {"model": network("LeNet", ADAM), "aggregator": {"use": "mean"}}
     return {"name": "fedavg", "data": data(600, 3), "protocol": protocol, "parts": parts}
 

@@ -64,7 +64,7 @@ seed: 1
 data:
   set: { glyphs: { train: $2, test: 1000 } }
   clients: 10
-protocol: { use: param-rounds, rounds: 2, local: { steps: 100, batch: 32 } }
+protocol: { use: fedavg, rounds: 2, local: { steps: 100, batch: 32 } }
 parts:
   model: { use: dfdx, net: $1, optimiser: { adam: { lr: 0.001 } } }
   aggregator: { use: mean }

@@ -160,7 +160,7 @@ def own(folder):
     (folder / "spec.yaml").write_text(f"""
 name: census
 data: {{ set: {{ {data.format("test.csv", "test.csv")} }}, clients: 5, split: own, normalise: {{ mean: [38, 10, 40, 0, 0], std: [14, 2.5, 12, 1, 1] }} }}
-protocol: {{ use: param-rounds, rounds: 5, local: {{ epochs: 1, batch: 32 }} }}
+protocol: {{ use: fedavg, rounds: 5, local: {{ epochs: 1, batch: 32 }} }}
 parts: {{ model: {{ use: linear, lr: 0.05 }}, aggregator: {{ use: mean }} }}
 """)
     for k in range(5):
@@ -204,7 +204,7 @@ def supernodes(folder, *counts):
                 "name": "supernodes",
                 "seed": 1,
                 "data": {"set": {"blobs": {"features": 8, "train": n, "test": 8}}, "clients": n, "split": "iid"},
-                "protocol": {"use": "param-rounds", "rounds": rounds, "local": {"epochs": 1, "batch": 64}},
+                "protocol": {"use": "fedavg", "rounds": rounds, "local": {"epochs": 1, "batch": 64}},
                 "parts": {"model": {"use": "linear", "lr": 0.1}, "aggregator": {"use": "mean"}},
             }
             app.write_text(json.dumps(spec))
@@ -279,7 +279,7 @@ def overhead(folder, *nodes):
         spec = {
             "name": "overhead",
             "data": {"set": {"blobs": {"features": features, "train": n, "test": 8}}, "clients": n, "split": "iid"},
-            "protocol": {"use": "param-rounds", "rounds": rounds, "local": {"epochs": 1, "batch": 64}},
+            "protocol": {"use": "fedavg", "rounds": rounds, "local": {"epochs": 1, "batch": 64}},
             "parts": {"model": {"use": "linear", "lr": 0.1}, "aggregator": {"use": "mean"}},
         }
         home = folder / f"home-{n}-{features}"

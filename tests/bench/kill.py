@@ -99,7 +99,7 @@ def towns(folder, name):
     (folder / "all.csv").write_text(rows(range(90)))
     (folder / "own.yaml").write_text(
         f"name: towns\ndata:\n  set: {data % 'all.csv'}\n  clients: 3\n  split: own\n"
-        "protocol: { use: param-rounds, rounds: 12, local: { epochs: 1, batch: 8 }, correction: scaffold }\n"
+        "protocol: { use: scaffold, rounds: 12, local: { epochs: 1, batch: 8 } }\n"
         "parts: { model: { use: linear }, aggregator: { use: mean } }\n"
     )
     nodes = []

@@ -191,7 +191,7 @@ def ours(program, name, users, rounds, folder):
     spec = Path(folder) / "spec.yaml"
     spec.write_text(
         f"name: pfl\nseed: 1\ndata: {{set: cifar10, clients: {users}, split: iid}}\n"
-        f"protocol: {{use: param-rounds, rounds: {rounds}, local: {{epochs: 1, batch: {BATCH}}}}}\n"
+        f"protocol: {{use: fedavg, rounds: {rounds}, local: {{epochs: 1, batch: {BATCH}}}}}\n"
         f"parts:\n  model: {NETS[name]}\n  cohort: {{use: uniform, share: {COHORT / users}}}\n  aggregator: {{use: mean}}\n"
         # only the last round is evaluated, in the run of one round as in the other
         "evaluate: {every: 1000000}\n")

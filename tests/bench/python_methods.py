@@ -56,7 +56,7 @@ def moon(seed, method):
         "name": "moon",
         "seed": seed,
         "data": {"set": "cifar10", "clients": 10, "split": {"dirichlet": {"alpha": 0.5, "min-size": 16}}, "limit": {"train": 2_000, "test": 2_000}},
-        "protocol": {"use": "param-rounds", "rounds": 10, "local": {"epochs": 5, "batch": 16}},
+        "protocol": {"use": "fedavg", "rounds": 10, "local": {"epochs": 5, "batch": 16}},
         "evaluate": {"every": 5},
         "parts": {
             "model": {"use": "bench-moon", "lr": 0.01, "momentum": 0.9, "weight-decay": 1e-5, "mu": method},
@@ -86,7 +86,7 @@ def fedproto_(seed, method):
     model = {"use": "bench-lenet", "lr": 0.01, "momentum": 0.5}
     spec = {"name": "fedproto", "seed": seed, "data": {}, "evaluate": {"every": 20}}
     if method == "FedAvg":
-        spec["protocol"] = {"use": "param-rounds", "rounds": 20, "local": {"epochs": 1, "batch": 8}}
+        spec["protocol"] = {"use": "fedavg", "rounds": 20, "local": {"epochs": 1, "batch": 8}}
         spec["parts"] = {"model": model, "aggregator": {"use": "mean"}}
     else:
         spec["protocol"] = {"use": "fedproto", "rounds": 20, "epochs": 1, "batch": 8, "pull": method}

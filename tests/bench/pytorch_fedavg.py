@@ -132,7 +132,7 @@ def ours(rounds, threads, folder):
         "name": "pytorch-fedavg",
         "plugins": [{"module": "lenet_part", "path": str(folder)}],
         "data": {"set": "mnist", "limit": {"train": CLIENTS * OWN}, "clients": CLIENTS, "split": "iid"},
-        "protocol": {"use": "param-rounds", "rounds": rounds, "local": {"epochs": 1, "batch": BATCH}},
+        "protocol": {"use": "fedavg", "rounds": rounds, "local": {"epochs": 1, "batch": BATCH}},
         "parts": {"model": {"use": "lenet-of-pytorch", "lr": RATE}, "aggregator": {"use": "mean"}},
     }
     ends = []

@@ -19,7 +19,7 @@ seed: 1
 data:
   set: { blobs: { features: 9999, classes: 100, train: 400, test: 100 } }
   clients: 100
-protocol: { use: param-rounds, rounds: 3, local: { epochs: 1, batch: 16 } }
+protocol: { use: fedavg, rounds: 3, local: { epochs: 1, batch: 16 } }
 parts:
   model: { use: linear, lr: 0.1 }
   aggregator: { use: mean }

@@ -28,7 +28,7 @@ def spec(clients, cohort, hidden, rounds):
     return f"""name: scale
 seed: 1
 data: {{ set: {{ blobs: {{ train: {clients}, features: {FEATURES}, classes: {CLASSES}, test: 100 }} }}, clients: {clients}, split: iid }}
-protocol: {{ use: param-rounds, rounds: {rounds}, local: {{ steps: 1, batch: 1 }} }}
+protocol: {{ use: fedavg, rounds: {rounds}, local: {{ steps: 1, batch: 1 }} }}
 parts:
   model: {{ use: dfdx, net: [{{ linear: {hidden} }}, relu, {{ linear: {CLASSES} }}], optimiser: {{ sgd: {{ lr: 0.01 }} }} }}
   aggregator: {{ use: mean }}

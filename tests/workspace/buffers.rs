@@ -2,7 +2,7 @@
 //! clients' mean of them, whatever step it takes with the parameters.
 
 use crate::corrections::{CLIENTS, OWN, everybody};
-use crate::federation::part;
+use crate::federation::{part, protocol};
 use fl_core::message::Params;
 use fl_core::prelude::*;
 use fl_core::settings::read_yaml;
@@ -10,7 +10,6 @@ use fl_core::{
     BoxedAggregator, FitReport, Parametric, Parts, Problem, Role, RunEvent, RunOptions,
     SlotAssignment,
 };
-use fl_plugin_param_rounds::{ParamRounds, Rounds, Shared};
 use fl_sim::{Execution, Manifest, Outcome, RunFolder, RunRecord, Session, Setup, StoppedRun, run};
 use ndarray::{Array2, ArrayD, IxDyn};
 use std::cell::RefCell;
@@ -120,11 +119,10 @@ plugin!(aggregator "watched" => WatchedSettings as Watched);
 /// A network with batch normalisation.
 const NORM: &str = "{net: [{linear: 3}, batch-norm, relu, outputs], optimiser: {sgd: {lr: 0.3}}}";
 
-fn setup(protocol: &str, parts: Vec<SlotAssignment>) -> Setup<'static> {
+fn setup(method: &str, settings: &str, parts: Vec<SlotAssignment>) -> Setup<'static> {
     let (all, own) = everybody();
-    let protocol: Shared<ParamRounds> = read_yaml(protocol).unwrap();
     Setup::new(
-        Arc::new(Rounds::from(protocol)),
+        protocol(method, settings),
         Arc::new(Parts::new(parts)),
         RunOptions::new(1, all.task()),
         own,
@@ -149,15 +147,20 @@ fn noted(setup: Setup<'_>) -> Result<(Outcome, Vec<String>)> {
     Ok((done, notes.into_inner()))
 }
 
-fn watch(protocol: &str, aggregator: &str) {
+fn watch(method: &str, aggregator: &str) {
     let parts = vec![
         part("model", Role::Trainer, "dfdx", NORM),
         part("aggregator", Role::Aggregator, "watched", aggregator),
     ];
-    let done = run(setup(protocol, parts));
-    let done = done.unwrap_or_else(|error| panic!("{protocol} {aggregator}: {error:#}"));
+    let (method, more) = method.split_once(", ").unwrap_or((method, ""));
+    let done = run(setup(method, &format!("{{{LOCAL}, {more}}}"), parts));
+    let done = done.unwrap_or_else(|error| panic!("{method} {more} {aggregator}: {error:#}"));
     let compared = done.metrics["aggregator.compared"];
-    assert_eq!((done.rounds, compared), (4, 2.0), "{protocol} {aggregator}");
+    assert_eq!(
+        (done.rounds, compared),
+        (4, 2.0),
+        "{method} {more} {aggregator}"
+    );
 }
 
 const LOCAL: &str = "rounds: 4, local: {epochs: 2, batch: 4}";
@@ -165,18 +168,17 @@ const LOCAL: &str = "rounds: 4, local: {epochs: 2, batch: 4}";
 #[test]
 fn close_the_server_averages_buffers_and_takes_no_step_with_them() {
     for name in ["fed-avg-m", "fed-adagrad", "fed-adam", "fed-yogi", "mean"] {
-        watch(&format!("{{{LOCAL}}}"), &format!("{{part: {name}}}"));
+        watch("fedavg", &format!("{{part: {name}}}"));
     }
     let fast = "{part: fed-avg-m, settings: '{lr: 3}'}";
-    watch(&format!("{{{LOCAL}, mu: 0.1}}"), fast);
+    watch("fedprox", fast);
     for method in [
-        "scaffold: {server-lr: 2}",
-        "scaffold: {control: gradient}",
-        "nova: {}",
+        "scaffold, server-lr: 2",
+        "scaffold, control: gradient",
+        "fednova",
     ] {
-        let protocol = format!("{{{LOCAL}, correction: {{{method}}}}}");
-        watch(&protocol, "{part: mean}");
-        watch(&protocol, fast);
+        watch(method, "{part: mean}");
+        watch(method, fast);
     }
 }
 
@@ -188,7 +190,7 @@ fn bounded_no_aggregator_extrapolates_buffers() {
         "part: q-fair-mean, settings: '{lr: 0.3}'",
         "part: norm-bounding, settings: '{bound: 0.5}'",
     ] {
-        watch(&format!("{{{LOCAL}}}"), &format!("{{{of}, between: true}}"));
+        watch("fedavg", &format!("{{{of}, between: true}}"));
     }
 }
 
@@ -205,7 +207,7 @@ fn a_variance_that_noise_takes_below_zero_counts_as_zero() {
             "{clip: 1, noise-multiplier: 9}",
         ),
     ];
-    let (_, notes) = noted(setup(&format!("{{{LOCAL}}}"), parts)).unwrap();
+    let (_, notes) = noted(setup("fedavg", &format!("{{{LOCAL}}}"), parts)).unwrap();
     assert_eq!(notes.iter().find(|note| note.contains("NaN")), None);
 }
 
@@ -284,8 +286,8 @@ fn fussy(
         ]
     };
     let begin = |folder, resumed, stop_after| {
-        let protocol = format!("{{rounds: 3, fresh: {fresh}}}");
-        let setup = setup(&protocol, parts());
+        let settings = format!("{{rounds: 3, fresh: {fresh}}}");
+        let setup = setup("fedavg", &settings, parts());
         let mut options = setup.options.clone();
         options.faults = read_yaml(faults).unwrap();
         noted(Setup {

@@ -1,11 +1,8 @@
-//! SCAFFOLD and FedNova as `param-rounds` runs them, beside the papers' boxes written down once
-//! more.
+//! SCAFFOLD and FedNova beside the papers' boxes written down once more.
 
-use crate::federation::part;
+use crate::federation::{part, protocol};
 use fl_core::message::{Params, decode};
-use fl_core::settings::read_yaml;
 use fl_core::{Examples, Inputs, Labels, Parts, Role, RunOptions};
-use fl_plugin_param_rounds::{ParamRounds, Rounds, Shared};
 use fl_sim::{Execution, Manifest, RunFolder, Session, Setup, run};
 use std::sync::Arc;
 
@@ -41,12 +38,11 @@ pub(crate) fn everybody() -> (Examples, Vec<Examples>) {
 }
 
 /// The model that a run of this protocol ends with.
-fn ends_with(protocol: &str, cohort: &str, aggregator: &str) -> Vec<f32> {
+fn ends_with(method: &str, settings: &str, cohort: &str, aggregator: &str) -> Vec<f32> {
     let (all, own) = everybody();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run");
     let manifest = Manifest::new(Session::now("0", &[]), 1, "box", Vec::new(), Vec::new());
-    let protocol: Shared<ParamRounds> = read_yaml(protocol).unwrap();
     run(Setup {
         execution: Execution {
             threads: 2,
@@ -55,7 +51,7 @@ fn ends_with(protocol: &str, cohort: &str, aggregator: &str) -> Vec<f32> {
         },
         folder: Some(RunFolder::create(&path, "box", &manifest).unwrap()),
         ..Setup::new(
-            Arc::new(Rounds::from(protocol)),
+            protocol(method, settings),
             Arc::new(Parts::new(vec![
                 part("model", Role::Trainer, "linear", &format!("{{lr: {LR}}}")),
                 part("aggregator", Role::Aggregator, "mean", aggregator),
@@ -150,22 +146,21 @@ pub(crate) fn close(found: &[f32], wanted: &[f64]) {
 fn close_scaffold_is_the_papers_box() {
     for (server_lr, control) in [(1.0, "steps"), (0.5, "steps"), (1.0, "gradient")] {
         // a batch of everything: the order of examples does not matter
-        let protocol = format!(
-            "{{rounds: 6, local: {{steps: 3, batch: 100}}, correction: {{scaffold: {{server-lr: {server_lr}, control: {control}}}}}}}"
+        let settings = format!(
+            "{{rounds: 6, local: {{steps: 3, batch: 100}}, server-lr: {server_lr}, control: {control}}}"
         );
-        let found = ends_with(&protocol, "{size: 2}", "{weigh: uniform}");
+        let found = ends_with("scaffold", &settings, "{size: 2}", "{weigh: uniform}");
         close(&found, &scaffold(6, 3, server_lr, control == "gradient"));
     }
 }
 
 #[test]
 fn close_fednova_of_equal_lengths_is_fedavg() {
-    let with = |correction: &str| {
-        let protocol =
-            format!("{{rounds: 3, local: {{steps: 4, batch: 100}}, correction: {correction}}}");
-        ends_with(&protocol, "{size: 4}", "{}")
+    let with = |method: &str| {
+        let settings = "{rounds: 3, local: {steps: 4, batch: 100}}";
+        ends_with(method, settings, "{size: 4}", "{}")
     };
-    let plain: Vec<f64> = with("none").into_iter().map(f64::from).collect();
-    close(&with("nova"), &plain);
-    assert_ne!(with("{scaffold: {}}"), with("none"));
+    let plain: Vec<f64> = with("fedavg").into_iter().map(f64::from).collect();
+    close(&with("fednova"), &plain);
+    assert_ne!(with("scaffold"), with("fedavg"));
 }

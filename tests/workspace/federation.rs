@@ -6,7 +6,7 @@ use fl_core::privacy::Observer;
 use fl_core::settings::{Value, read_yaml};
 use fl_core::{
     Budget, CheckedSettings, Examples, Fault, Faults, Inputs, Labels, Parts, Problem, Role,
-    RunOptions, SlotAssignment, linked_parts,
+    RunOptions, SlotAssignment, TaskKind, linked_parts,
 };
 use fl_plugins as _;
 use fl_sim::{Execution, Listener, Outcome, Setup, Watch, run};
@@ -25,6 +25,19 @@ pub fn part(slot: &str, role: Role, name: &str, settings: &str) -> SlotAssignmen
         decl,
         settings: decl.read(&settings).expect("settings"),
     }
+}
+
+/// The protocol of this name with these settings in YAML.
+pub fn protocol(name: &str, settings: &str) -> Arc<dyn Protocol> {
+    let part = part("", Role::Protocol, name, settings);
+    let make = BuildContext {
+        task: Task {
+            input: vec![2],
+            kind: TaskKind::Classes(2),
+        },
+        stream: Stream::root(1),
+    };
+    Arc::from(fl_core::protocol(part.decl, &part.settings, &make).expect("a protocol"))
 }
 
 /// Six clients with ten examples each.

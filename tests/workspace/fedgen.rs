@@ -1,15 +1,14 @@
-//! FedGEN as `param-rounds` runs it, beside its losses written down once more: the slopes here are
+//! FedGEN beside its losses written down once more: the slopes here are
 //! differences of those losses, and only the draws are the program's.
 
 use crate::corrections::{CLIENTS, OWN, close, everybody, row};
-use crate::federation::part;
+use crate::federation::{part, protocol};
 use fl_core::message::Params;
 use fl_core::settings::read_yaml;
 use fl_core::{
     BuildContext, FitOptions, Length, Loss, Parametric, Parts, Role, RunOptions, Stream, Task,
     TaskKind, Trainer,
 };
-use fl_plugin_param_rounds::{ParamRounds, Rounds, Shared};
 use fl_plugin_trainer_dfdx::Dfdx;
 use fl_sim::{Execution, Manifest, RunFolder, Session, Setup, run};
 use std::sync::Arc;
@@ -49,11 +48,10 @@ fn ends_with() -> Vec<f32> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run");
     let manifest = Manifest::new(Session::now("0", &[]), 1, "box", Vec::new(), Vec::new());
-    let protocol: Shared<ParamRounds> = read_yaml(&format!(
-        "{{rounds: {ROUNDS}, local: {{steps: 1, batch: 100}}, generate: {{features: {WIDTH}, noise: {NOISE}, steps: {STEPS}, batch: {BATCH}, \
-         cross-entropy: {CE}, kl: {KL}, decay: {DECAY}, diversity: {DIVERSITY}}}}}"
-    ))
-    .unwrap();
+    let settings = format!(
+        "{{rounds: {ROUNDS}, local: {{steps: 1, batch: 100}}, features: {WIDTH}, noise: {NOISE}, steps: {STEPS}, batch: {BATCH}, \
+         cross-entropy: {CE}, kl: {KL}, decay: {DECAY}, diversity: {DIVERSITY}}}"
+    );
     run(Setup {
         execution: Execution {
             threads: 2,
@@ -62,7 +60,7 @@ fn ends_with() -> Vec<f32> {
         },
         folder: Some(RunFolder::create(&path, "box", &manifest).unwrap()),
         ..Setup::new(
-            Arc::new(Rounds::from(protocol)),
+            protocol("fedgen", &settings),
             Arc::new(Parts::new(vec![
                 part("model", Role::Trainer, "dfdx", MODEL),
                 part("generator", Role::Trainer, "dfdx", GENERATOR),

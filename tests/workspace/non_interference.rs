@@ -4,14 +4,11 @@
 //! that a protocol forgot to declare turns this red; the flawed protocols at the end show that it
 //! bites. What the journal's digests and byte counts tell is left out, see fl-core/PRIVACY.md.
 
-use crate::federation::part;
+use crate::federation::{part, protocol};
 use fl_core::message::{ClassMeans, Counts, GradientSum, SoftLabels, Votes};
 use fl_core::prelude::*;
 use fl_core::privacy::{Observer, Unit};
-use fl_core::{
-    BuildContext, COUNTS, Examples, Inputs, Labels, Parts, Public, Role, RunOptions,
-    SlotAssignment, linked_parts,
-};
+use fl_core::{COUNTS, Examples, Inputs, Labels, Parts, Public, Role, RunOptions, SlotAssignment};
 use fl_plugins as _;
 use fl_sim::{Execution, Outcome, Setup, Watch, run};
 use std::collections::BTreeMap;
@@ -200,21 +197,6 @@ fn interference(
     Ok((found, promised.len()))
 }
 
-fn protocol(name: &str, settings: &str) -> Arc<dyn Protocol> {
-    let decl = linked_parts();
-    let decl = decl
-        .into_iter()
-        .find(|p| p.role == Role::Protocol && p.name == name)
-        .expect("linked");
-    let settings = serde_yaml::from_str(settings).expect("YAML");
-    let settings = decl.read(&settings).expect("settings");
-    let make = BuildContext {
-        task: all().task(),
-        stream: Stream::root(1),
-    };
-    Arc::from(fl_core::protocol(decl, &settings, &make).expect("a protocol"))
-}
-
 /// A part that is always there, or (with `?`) may be left out: slot, role, name, settings.
 type Row = (&'static str, Role, &'static str, &'static str);
 
@@ -337,34 +319,30 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
             "uniform" => "{weigh: uniform}",
             _ => "{weigh: samples}",
         };
+        let cohort = ("cohort", S, "power-of-choice", "{size: 1, candidates: 2}");
         cases.push((
-            "param-rounds",
+            "fedavg",
             format!("{{rounds: 2, local: {short}}}"),
             vec![linear("model"), ("aggregator", A, "mean", mean)],
-            vec![
-                ("privacy", P, "constant-params", "{}"),
-                ("server-privacy", P, "constant-params", "{}"),
-                ("cohort", S, "power-of-choice", "{size: 1, candidates: 2}"),
-                counts,
-            ],
+            vec![("privacy", P, "constant-params", "{}"), cohort, counts],
         ));
+        for more in ["", ", adaptive: {first: 0.5}"] {
+            cases.push((
+                "dp-fedavg",
+                format!("{{rounds: 3, local: {short}{more}}}"),
+                vec![
+                    linear("model"),
+                    ("aggregator", A, "mean", mean),
+                    ("server-privacy", P, "constant-params", "{}"),
+                ],
+                vec![cohort, counts],
+            ));
+        }
     }
-    cases.push((
-        "param-rounds",
-        format!("{{rounds: 3, local: {short}, adaptive: {{first: 0.5}}}}"),
-        vec![
-            linear("model"),
-            ("aggregator", A, "mean", "{weigh: uniform}"),
-            ("server-privacy", P, "constant-params", "{}"),
-        ],
-        vec![],
-    ));
     let net = |slot| (slot, Role::Trainer, "dfdx", "{net: logistic}");
     cases.push((
-        "param-rounds",
-        format!(
-            "{{rounds: 2, local: {short}, generate: {{features: 2, noise: 2, steps: 2, batch: 2}}}}"
-        ),
+        "fedgen",
+        format!("{{rounds: 2, local: {short}, features: 2, noise: 2, steps: 2, batch: 2}}"),
         vec![
             net("model"),
             net("generator"),
@@ -374,7 +352,7 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
     ));
     for draw in ["poisson", "fixed"] {
         cases.push((
-            "param-rounds",
+            "fedavg",
             format!("{{rounds: 2, local: {{steps: 2, batch: 4}}, sampling: {{rate: 0.5, draw: {draw}}}}}"),
             vec![
                 linear("model"),

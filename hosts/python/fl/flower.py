@@ -297,7 +297,7 @@ def server_app(spec, *, data_dir=None, plain: Sequence[int] | None = None, train
     """The server's side of a spec as a Flower ServerApp.
 
     `plain` names clients of the spec that are plain ones of Flower: any ClientApp that has `@app.train()`, alone or given to
-    `client_app`. Such a client gets the parameters of `param-rounds` as an ArrayRecord, with `train_config` and `server-round` in a ConfigRecord, and gives an
+    `client_app`. Such a client gets the parameters of `fedavg` as an ArrayRecord, with `train_config` and `server-round` in a ConfigRecord, and gives an
     ArrayRecord with the same names and a MetricRecord with `num-examples`. None of fl's guarantees is about it, so a spec with a
     privacy mechanism, an accountant or anything else that clients would have to do is refused.
 

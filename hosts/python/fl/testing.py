@@ -134,7 +134,7 @@ def _short(role: str, name: str, settings: dict):
         return
     slot, part, some = _SLOTS[role], {"use": name, **settings}, {"epochs": 1, "batch": 16}
     together = {"model": {"use": "linear", "lr": 0.05}, "aggregator": {"use": "mean"}, slot: part}
-    rounds = {"use": "param-rounds", "rounds": 3, "local": some}
+    rounds = {"use": "fedavg", "rounds": 3, "local": some}
     kinds = [[({**rounds, "fresh": fresh}, together, {}) for fresh in ((True, False) if role == "trainer" else (True,))]]
     if role == "trainer":
         labels = {"use": "co-distill", "rounds": 3, "labels": "hard", "samples": 20, "warm-up": some, "local": some, "distil": some}

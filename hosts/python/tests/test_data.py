@@ -13,7 +13,7 @@ from conftest import QUICK
 SPEC = {
     "name": "memory",
     "seed": 3,
-    "protocol": {"use": "param-rounds", "rounds": 3, "local": {"epochs": 1, "batch": 8}},
+    "protocol": {"use": "fedavg", "rounds": 3, "local": {"epochs": 1, "batch": 8}},
     "parts": {"model": {"use": "linear", "lr": 0.1}, "aggregator": {"use": "mean"}},
 }
 PUBLIC = {

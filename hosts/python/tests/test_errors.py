@@ -14,7 +14,7 @@ import my_parts  # noqa: F401
 
 def test_every_mistake_has_its_line_and_column():
     Path("mine.yaml").write_text(
-        "name: mine\nprotocol:\n  use: param-rounds\n  rounds: -1\ndata:\n  set: blobs\n  clients: many\n"
+        "name: mine\nprotocol:\n  use: fedavg\n  rounds: -1\ndata:\n  set: blobs\n  clients: many\n"
         "parts:\n  model: { use: linear }\n  aggregator: { use: meen }\n"
     )
     with pytest.raises(fl.SpecError) as told:
@@ -23,7 +23,7 @@ def test_every_mistake_has_its_line_and_column():
     places = [(m.line, m.column, m.path) for m in error.mistakes]
     assert (4, 11, "protocol.rounds") in places and (7, 12, "data.clients") in places and len(places) >= 3
     assert (error.line, error.column) == places[0][:2]
-    assert "mine.yaml:4:11  protocol `param-rounds`: rounds: must be in 1..=1000000, got -1" in str(error)
+    assert "mine.yaml:4:11  protocol `fedavg`: rounds: must be in 1..=1000000, got -1" in str(error)
     assert not Path("runs").exists()
     assert pickle.loads(pickle.dumps(error)).mistakes == error.mistakes
 
@@ -125,7 +125,7 @@ def test_tools_say_what_the_program_says():
     assert "py-mean" in {part["name"] for part in fl.parts("aggregator")}
     assert fl.schema()["type"] == "object"
     assert fl.account("laplace", scale=2.0, times=3)["epsilon"] == pytest.approx(1.5)
-    assert fl.check(QUICK / "fedavg.yaml")["protocol"]["use"] == "param-rounds"
+    assert fl.check(QUICK / "fedavg.yaml")["protocol"]["use"] == "fedavg"
 
 
 def test_a_study_is_done_and_its_tables_are_there():

@@ -267,7 +267,7 @@ def identity():
 ROUNDS = {
     "name": "mixed",
     "data": {"set": "blobs", "clients": 5, "split": "iid"},
-    "protocol": {"use": "param-rounds", "rounds": 3, "local": {"epochs": 1, "batch": 32}},
+    "protocol": {"use": "fedavg", "rounds": 3, "local": {"epochs": 1, "batch": 32}},
     "parts": {"model": {"use": "linear", "lr": 0.1}, "aggregator": {"use": "mean"}},
 }
 
@@ -346,10 +346,8 @@ def test_plain_clients_are_refused_where_a_spec_promises_something_of_clients():
     for spec, text in {
         "dp-sgd": "parts.accountant: no client that is not fl's keeps it",
         "dp-fedavg": "parts.server-privacy: no client that is not fl's keeps it",
-        "scaffold": "protocol.correction",
-        "feddf": "protocol.fuse",
-        "fedgen": "protocol.generate",
-        "fedkt": "plain clients take part in `param-rounds`, and this is `two-tier-vote`",
+        "scaffold": "plain clients take part in `fedavg`, and this is `scaffold`",
+        "fedkt": "plain clients take part in `fedavg`, and this is `two-tier-vote`",
     }.items():
         with pytest.raises(fl.SpecError, match=text):
             flower.plain_client.check(fl.check(QUICK / f"{spec}.yaml"), [0])
@@ -419,7 +417,7 @@ def test_exact_nodes_with_data_of_their_own(tmp_path):
     spec = f"""
 name: own
 data: {{ set: {{ {data.format("n0")} }}, clients: 2, split: own, normalise: {{ mean: [5, 3], std: [3, 2] }} }}
-protocol: {{ use: param-rounds, rounds: 2, local: {{ epochs: 1, batch: 16 }} }}
+protocol: {{ use: fedavg, rounds: 2, local: {{ epochs: 1, batch: 16 }} }}
 parts: {{ model: {{ use: linear, lr: 0.1 }}, aggregator: {{ use: mean }} }}
 """
     (tmp_path / "own.yaml").write_text(spec)
@@ -450,7 +448,7 @@ def test_another_spec_at_a_node_is_found_out(tmp_path):
     text = """
 name: elsewhere
 data: { set: { files: { format: csv, train: points.csv, label: label, holdout: 0.5 } }, clients: 3, split: iid }
-protocol: { use: param-rounds, rounds: 2, local: { epochs: 1, batch: 16 } }
+protocol: { use: fedavg, rounds: 2, local: { epochs: 1, batch: 16 } }
 parts: { model: { use: linear, lr: 0.1 }, aggregator: { use: mean } }
 """
     for folder, data in [("a", rows), ("b", rows), ("c", rows.replace("0,0,a", "9,9,a", 1))]:

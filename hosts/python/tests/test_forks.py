@@ -47,7 +47,7 @@ def spec(tmp_path, name, what=""):
         "name": "heavy",
         "plugins": [{"module": name, "path": str(tmp_path)}],
         "data": {"set": "blobs", "clients": 4, "split": "iid"},
-        "protocol": {"use": "param-rounds", "rounds": 2, "local": {"epochs": 1, "batch": 64}},
+        "protocol": {"use": "fedavg", "rounds": 2, "local": {"epochs": 1, "batch": 64}},
         "parts": {"model": {"use": name.replace("_", "-"), "folder": str(tmp_path), "what": what}, "aggregator": {"use": "mean"}},
     }
 

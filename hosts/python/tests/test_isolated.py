@@ -26,7 +26,7 @@ def hostile(tmp_path):
             "name": "h",
             "plugins": [plugin],
             "data": {"set": "blobs", "clients": 3},
-            "protocol": {"use": "param-rounds", "rounds": 3},
+            "protocol": {"use": "fedavg", "rounds": 3},
             "parts": {"model": {"use": "linear"}, "aggregator": {"use": "hostile", "mode": mode}},
         }
 

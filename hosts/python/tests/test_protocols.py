@@ -69,7 +69,7 @@ def test_exact_cohorts_and_aggregators_are_the_programs(set):
 
 
 def test_exact_fedprox_is_a_setting_of_fedavg_in_python():
-    linked = fl.run(QUICK / "fedavg.yaml", {"protocol.mu": 0.5}, quiet=True)
+    linked = fl.run(QUICK / "fedavg.yaml", {"protocol.use": "fedprox", "protocol.mu": 0.5}, quiet=True)
     assert fl.run(as_python(QUICK / "fedavg.yaml", mu=0.5), quiet=True).digest == linked.digest
 
 

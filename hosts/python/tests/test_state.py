@@ -179,7 +179,7 @@ except fl.Error as error:
 
 
 def notebook(how, factor=0.5, more="", comment="pass"):
-    spec = {"name": "n", "data": {"set": "blobs", "clients": 3}, "protocol": {"use": "param-rounds", "rounds": 4}}
+    spec = {"name": "n", "data": {"set": "blobs", "clients": 3}, "protocol": {"use": "fedavg", "rounds": 4}}
     spec["parts"] = {"model": {"use": "linear"}, "aggregator": {"use": "of-a-notebook"}}
     text = NOTEBOOK.format(factor=factor, more=more, comment=comment, spec=spec)
     done = subprocess.run([sys.executable, "-", how], input=text, capture_output=True, text=True)

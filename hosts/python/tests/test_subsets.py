@@ -199,13 +199,13 @@ def test_a_frozen_body_is_the_same_at_every_client_and_does_not_learn():
 
 
 @pytest.mark.parametrize("change", [
-    {"protocol.mu": 0.5},
-    {"protocol.correction": {"scaffold": {"control": "gradient"}}},
+    {"protocol.use": "fedprox", "protocol.mu": 0.5},
+    {"protocol.use": "scaffold", "protocol.control": "gradient"},
     {"protocol.local.clip": 0.5},
 ], ids=str)  # fmt: skip
 @pytest.mark.parametrize("name", SUBSETS)
 def test_methods_that_change_gradients_take_subsets(name, change):
-    rounds = {"protocol": {"use": "param-rounds", "rounds": 3, "local": {"epochs": 1, "batch": 16}}}
+    rounds = {"protocol": {"use": "fedavg", "rounds": 3, "local": {"epochs": 1, "batch": 16}}}
     results = fl.run(fl.check(QUICK / "fedavg.yaml", {"parts.model": {"use": name}, **rounds, **change}), quiet=True)
     # a head that stays at home is not the server's, whose own never learns
     assert results.metrics["accuracy"] > (0 if name == "home-head" else 0.3) and fl.run(QUICK / "fedavg.yaml", {"parts.model": {"use": name}, **rounds}, quiet=True).digest != results.digest

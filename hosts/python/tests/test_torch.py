@@ -74,7 +74,7 @@ def test_a_network_is_held_to_what_trainers_promise(net):
 def test_exact_threads_and_stops_change_nothing(spec, net):
     use = {"parts.model": {"use": net[0], **net[1]}, "protocol.rounds": 3}
     if spec == "scaffold" and net[0] == "torch-norm":
-        use["protocol.correction"] = {"scaffold": {"control": "gradient"}}  # Adam's steps are of no one length
+        use["protocol.control"] = "gradient"  # Adam's steps are of no one length
     whole = fl.run(QUICK / f"{spec}.yaml", use, threads=1, quiet=True)
     assert fl.run(QUICK / f"{spec}.yaml", use, threads=4, quiet=True).digest == whole.digest
     fl.run(QUICK / f"{spec}.yaml", use, threads=2, stop_after=2, out="here", quiet=True)

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const SPEC: &str =
-    "name: 'a <script>alert(1)</script> & co'\nseed: 3\nprotocol: {use: param-rounds, rounds: 2}\n";
+    "name: 'a <script>alert(1)</script> & co'\nseed: 3\nprotocol: {use: fedavg, rounds: 2}\n";
 const ASK: &str = r#"{"step":"round 1","question":"train & <b>tell</b>","down":"params","up":"params","clients":3,"dropped":[[2,"not finite: <img src=x>"]],"bytes_down":{"values":30,"keys":3},"bytes_up":{"values":20,"keys":2},"bytes_envelope":7,"digest":"aa","answers":[[0,"11111111"],[1,"22222222"]],"privacy":{"readers":1.5,"server":null,"clients":null}}"#;
 const ACCURACY: &str = r#"{"step":"round 1","round":1,"name":"accuracy","value":0.5,"std":null,"confusion":[[4,1],[2,3]]}"#;
 const EACH: &str = r#"{"step":"round 1","round":1,"name":"clients.accuracy","value":0.4,"std":0.1,"each":[0.3,0.5,null],"clients":[0,1,2]}"#;

@@ -24,7 +24,16 @@ impl RoundRule for DpFedAvg {
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         let all = all.slot(SERVER_PRIVACY.spec().required());
-        exchanges(self.adaptive.as_ref(), family, all)
+        if let Some(adaptive) = &self.adaptive {
+            let all = all.exchange(adaptive.declared(family));
+            return all.measures([Measurement::number("clip")]);
+        }
+        let rounds = family.settings.rounds;
+        all.exchange(summed(&UPDATE, rounds, move |me, global| {
+            let mut update = update(family, me, global)?;
+            me.clip(&SERVER_PRIVACY, &mut update, None)?;
+            Ok(update)
+        }))
     }
 
     fn round(
@@ -70,37 +79,11 @@ impl RoundRule for DpFedAvg {
         let twice = Conflict::between(
             "noise is added to each update at its client (`parts.privacy`) or to their sum at the server (`parts.server-privacy`): leave one out",
         );
-        let all = [only_sum().when(has("attack")), twice.when(has(&PRIVACY))];
+        let only_sum = Conflict::between(
+            "`server-privacy` protects the sum of the clients' updates and nothing else: leave out `parts.attack`",
+        );
+        let all = [only_sum.when(has("attack")), twice.when(has(&PRIVACY))];
         all.into_iter().flatten().collect()
     }
 }
 plugin!(protocol "dp-fedavg" => Shared<DpFedAvg> as Rounds<DpFedAvg>, papers: ["McMahan et al. 2018"]);
-
-/// Returns the conflict of an answer that bypasses the sum.
-pub(crate) fn only_sum() -> Conflict {
-    Conflict::between(
-        "`server-privacy` protects the sum of the clients' updates and nothing else: leave out `correction`, `fuse` and `parts.attack`",
-    )
-}
-
-/// Adds the exchange whose sum the server releases.
-pub(crate) fn exchanges<'p>(
-    adaptive: Option<&'p AdaptiveClip>,
-    family: Family<'p>,
-    all: Declaration<'p>,
-) -> Declaration<'p> {
-    match adaptive {
-        Some(adaptive) => all
-            .exchange(adaptive.declared(family))
-            .measures([Measurement::number("clip").if_filled(&SERVER_PRIVACY)]),
-        None => all.exchange(summed(
-            &UPDATE,
-            family.settings.rounds,
-            move |me, global| {
-                let mut update = update(family, me, global)?;
-                me.clip(&SERVER_PRIVACY, &mut update, None)?;
-                Ok(update)
-            },
-        )),
-    }
-}

@@ -72,8 +72,8 @@ impl RoundRule for FedDf {
     type State = ();
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
-        all.exchange(family.trains_plainly())
-            .measures(self.measures())
+        let steps = self.patience.map(|_| Measurement::number("fuse.steps"));
+        all.exchange(family.trains_plainly()).measures(steps)
     }
 
     fn round(
@@ -93,24 +93,19 @@ impl RoundRule for FedDf {
     }
 
     fn conflicts(&self, _: Family<'_>, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
-        let alone = Conflict::at(
-            "fuse",
-            "learns from public samples, and there are none: set `data.public`, or leave `fuse` (and so FedDF) out",
+        let alone = Conflict::between(
+            "FedDF learns from public samples, and there are none: set `data.public`",
         );
         alone.when(!has("data.public")).into_iter().collect()
     }
 
     fn suits_dense(&self) -> std::result::Result<(), String> {
-        Err("`fuse` takes the mean of class probabilities of whole inputs; leave it out".into())
+        Err("FedDF takes the mean of class probabilities of whole inputs; use `fedavg`".into())
     }
 }
 plugin!(protocol "feddf" => Shared<FedDf> as Rounds<FedDf>, papers: ["Lin et al. 2020"]);
 
 impl FedDf {
-    pub(crate) fn measures(&self) -> Option<Measurement> {
-        self.patience.map(|_| Measurement::number("fuse.steps"))
-    }
-
     /// Returns the server's parameters after it has learnt from the models `sent`, starting at
     /// `mean`.
     fn distil(

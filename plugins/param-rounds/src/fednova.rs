@@ -11,6 +11,9 @@ settings! {
         /// The momentum of the clients' optimiser (`sgd` with this `momentum`), which increases the
         /// effective number of steps; 0 for plain gradient descent.
         momentum: f64 = 0.0, in 0.0..1.0;
+        /// The weight of FedProx's term, `mu / 2 * |w - w_server|^2`, in the local loss. It makes
+        /// the effective number of steps smaller.
+        mu: f64 = 0.0, in 0.0..=1e6;
     }
 }
 
@@ -89,16 +92,20 @@ impl RoundRule for FedNova {
         }
     }
 
+    fn mu(&self) -> f64 {
+        self.mu
+    }
+
     fn corrects(&self) -> bool {
         true
     }
 
-    fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+    fn conflicts(&self, _: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let both = Conflict::at(
             "mu",
-            "and momentum together give a way of unknown length: set one of them to 0 with `correction: nova`",
+            "and momentum together give a way of unknown length: set one of them to 0",
         );
-        let both = both.when(family.mu > 0.0 && self.momentum > 0.0);
+        let both = both.when(self.mu > 0.0 && self.momentum > 0.0);
         both.into_iter().collect()
     }
 }
@@ -121,10 +128,10 @@ impl FedNova {
             |me: &mut Client, examples: &_| family.train(me, examples, global, Extra::default());
         let examples = learnt(me)?;
         let trained = train(me, &examples)?;
-        let proximal = match family.mu > 0.0 {
+        let proximal = match self.mu > 0.0 {
             true => {
                 let lr = me.parametric(&MODEL)?.step_size();
-                family.mu * lr.context("parts.model: FedNova with `mu` needs the learning rate, and this trainer has none; use plain gradient descent")?
+                self.mu * lr.context("parts.model: FedNova with `mu` needs the learning rate, and this trainer has none; use plain gradient descent")?
             }
             false => 0.0,
         };

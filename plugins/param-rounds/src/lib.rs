@@ -9,7 +9,6 @@ pub mod fednova;
 mod fedprox;
 mod gaussian_update;
 mod local;
-mod param_rounds;
 pub mod rounds;
 pub mod scaffold;
 mod server_sum;
@@ -20,7 +19,6 @@ pub use dp_fedavg::DpFedAvg;
 pub use fedavg::FedAvg;
 pub use fedprox::FedProx;
 pub use gaussian_update::GaussianUpdate;
-pub use param_rounds::{Correction, ParamRounds};
 pub use rounds::{RoundRule, RoundSettings, Rounds, Shared};
 
 fl_core::export_plugins!();

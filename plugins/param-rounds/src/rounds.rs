@@ -235,9 +235,9 @@ impl<R: RoundRule> Protocol for Rounds<R> {
             "lets an attack see trainings that `parts.privacy` has not released: leave it at 1, or leave `parts.privacy` out",
         );
         let beside = Conflict::between(
-            "`example-privacy` protects the gradients of each step and nothing else: leave out `correction`, `mu`, `attacker-trainings`, and the other mechanisms and attacks",
+            "`example-privacy` protects the gradients of each step and nothing else: use `fedavg` or `feddf`, and leave out `attacker-trainings` and the other mechanisms and attacks",
         );
-        let more = ["privacy", "server-privacy", "attack", "labels"];
+        let more = ["privacy", "attack", "labels"];
         let more = more.iter().any(|slot| has(slot));
         let more = more || rule.corrects() || family.mu > 0.0 || settings.attacker_trainings > 1;
         let shared = [

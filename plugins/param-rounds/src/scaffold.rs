@@ -130,14 +130,6 @@ impl RoundRule for Scaffold {
     fn corrects(&self) -> bool {
         true
     }
-
-    fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
-        let pulled = Conflict::at(
-            "mu",
-            "would be in every control variate: set it to 0 with `correction: scaffold`",
-        );
-        pulled.when(family.mu > 0.0).into_iter().collect()
-    }
 }
 plugin!(protocol "scaffold" => Shared<Scaffold> as Rounds<Scaffold>, papers: ["Karimireddy et al. 2020"]);
 

@@ -28,7 +28,6 @@ pub(crate) fn summed<'p, D: Message, U: Message>(
     let exchange = exchange.answered_by(answer).to(&COHORT).times(rounds);
     exchange
         .answers_change()
-        .if_filled(&SERVER_PRIVACY)
         .releases_at_server(&SERVER_PRIVACY)
         .sums_into(&AGGREGATOR)
 }

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 const SPEC: &str = "
 name: fuzz
 data: { set: { blobs: { train: 24, test: 8 } }, clients: 3, split: iid }
-protocol: { use: param-rounds, rounds: 3, local: { epochs: 1, batch: 8 }, correction: scaffold }
+protocol: { use: scaffold, rounds: 3, local: { epochs: 1, batch: 8 } }
 parts:
   model: { use: linear, lr: 0.05 }
   aggregator: { use: mean, weigh: uniform }

@@ -229,7 +229,7 @@ fn watch(
     })?;
     crossed.ok_or_else(|| {
         usage(format!(
-            "client {} has no update {} in this run: the attack needs rounds of `param-rounds` in which a client receives parameters, and answers with parameters and nothing more (FedNova and adaptive clipping add to them)",
+            "client {} has no update {} in this run: the attack needs rounds, such as those of `fedavg`, in which a client receives parameters, and answers with parameters and nothing more (FedNova and adaptive clipping add to them)",
             options.client, options.update
         ))
     })

@@ -91,7 +91,7 @@ pub fn files(role: Role, name: &str, option: bool) -> Result<Files, Failure> {
             "one digest for every way of running, and what observers see",
         ),
         _ => (
-            "{ use: param-rounds, rounds: 5, local: { epochs: 2, batch: 16 } }",
+            "{ use: fedavg, rounds: 5, local: { epochs: 2, batch: 16 } }",
             TEST,
             "the conformance kit, and the same run twice",
         ),

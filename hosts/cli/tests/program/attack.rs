@@ -7,7 +7,7 @@ use std::path::Path;
 const SPEC: &str = "
 name: b
 data: { set: { blobs: { features: 20, spread: 3.0, train: 120, test: 400 } }, clients: 2 }
-protocol: { use: param-rounds, rounds: 3, local: { epochs: 20, batch: 10 } }
+protocol: { use: fedavg, rounds: 3, local: { epochs: 20, batch: 10 } }
 parts:
   model: { use: dfdx, net: [{ linear: 64 }, relu, outputs], optimiser: { adam: { lr: 0.01 } } }
   aggregator: { use: mean }
@@ -95,7 +95,7 @@ fn one_step(dir: &Path, parts: &str) -> String {
         "
 name: g
 data: {{ set: {{ glyphs: {{ train: 2, test: 100 }} }}, clients: 2, split: iid }}
-protocol: {{ use: param-rounds, rounds: 2, local: {{ epochs: 1, batch: 4 }} }}
+protocol: {{ use: fedavg, rounds: 2, local: {{ epochs: 1, batch: 4 }} }}
 parts:
 {parts}
   aggregator: {{ use: mean }}
@@ -159,7 +159,9 @@ fn bounded_an_image_is_found_in_an_update_and_not_under_noise() {
     assert!(psnr(&read, "first layer") > 60.0, "{read}");
     // what is sent to be summed is a change, by its declaration
     let sum = "  server-privacy: { use: gaussian-update, clip: 1.0e+3, noise-multiplier: 1.0e-3 }";
-    one_step(dir, &format!("  model: {{ use: linear }}\n{sum}"));
+    let spec = one_step(dir, &format!("  model: {{ use: linear }}\n{sum}"));
+    let text = fs::read_to_string(&spec).unwrap();
+    fs::write(&spec, text.replace("use: fedavg", "use: dp-fedavg")).unwrap();
     let read = inverted(dir, &["--steps", "1"]);
     assert!(psnr(&read, "first layer") > 40.0, "{read}");
 }

@@ -88,10 +88,7 @@ fn parts_are_held_to_their_claims_linked_or_loaded() {
     );
     for (name, says) in [
         ("mediann", "did you mean `median`?"),
-        (
-            "param-rounds",
-            "the conformance kit has nothing for a protocol",
-        ),
+        ("fedavg", "the conformance kit has nothing for a protocol"),
     ] {
         let (code, said) = kit(&["--conformance", name]);
         assert!(code == 2 && said.contains(says), "{said}");
@@ -621,8 +618,8 @@ fn mistakes_of_every_kind_come_at_once_each_with_its_place() {
         "./a.cases.yaml:12:3  cases[3].sede: no such setting; did you mean `seed`?",
         "./a.cases.yaml:14:16  cases[3].conformance: must be true or false, got `maybe`",
         "./a.cases.yaml:16:8  cases[4].run: there is no spec ./nowhere.yaml",
-        "./a.cases.yaml:19:27  protocol `param-rounds`: rounds: must be in 1..=1000000, got 0",
-        "./a.cases.yaml:19:30  parts.agregator: protocol `param-rounds` has no slot `agregator`; did you mean",
+        "./a.cases.yaml:19:27  protocol `fedavg`: rounds: must be in 1..=1000000, got 0",
+        "./a.cases.yaml:19:30  parts.agregator: protocol `fedavg` has no slot `agregator`; did you mean",
         "./a.cases.yaml:20:3  cases[6].name: is missing (text)",
         "./a.cases.yaml:20:10  cases[6].close: must be at least 0.0, got -1.0",
     ];

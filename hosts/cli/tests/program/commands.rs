@@ -14,7 +14,7 @@ fn wrong_usage_and_wrong_specs_exit_with_2_and_run_nothing() {
     assert_eq!(fails(d.path(), &["walk"]).0, 2);
     assert_eq!(fails(d.path(), &["run"]).0, 2);
     assert_eq!(fails(d.path(), &["run", "nowhere.yaml"]).0, 2);
-    fs::write(d.path().join("bad.yaml"), "name: bad\nprotocol: {use: param-rounds, rounds: 0}\ndata: {set: blobs}\nparts: {model: {use: linnear}}\n").unwrap();
+    fs::write(d.path().join("bad.yaml"), "name: bad\nprotocol: {use: fedavg, rounds: 0}\ndata: {set: blobs}\nparts: {model: {use: linnear}}\n").unwrap();
     for command in ["run", "check", "plan"] {
         let (code, error) = fails(d.path(), &[command, "bad.yaml"]);
         assert_eq!(code, 2, "{error}");
@@ -60,7 +60,7 @@ fn lists_and_descriptions_name_every_linked_part() {
         "quantise",
         "laplace-logits",
         "uniform",
-        "param-rounds",
+        "fedavg",
         "one-shot-distill",
         "solo",
         "centralised",
@@ -239,7 +239,7 @@ fn data_list_says_what_is_there() {
 /// A spec that says `plugins`, and has an aggregator with these settings.
 fn spec(plugins: &str, aggregator: &str) -> String {
     format!(
-        "name: p\nplugins: {plugins}\ndata: {{set: blobs, clients: 3}}\nprotocol: {{use: param-rounds, rounds: 1}}\n\
+        "name: p\nplugins: {plugins}\ndata: {{set: blobs, clients: 3}}\nprotocol: {{use: fedavg, rounds: 1}}\n\
          parts: {{model: {{use: linear}}, aggregator: {{use: {aggregator}}}}}\n"
     )
 }

@@ -144,27 +144,31 @@ fn exact_a_round_without_anything_to_learn_is_counted_and_skipped() {
 #[test]
 fn exact_fusing_stops_after_its_patience_and_keeps_the_best_parameters() {
     let dir = tempfile::tempdir().unwrap();
-    let run = |clients: usize, fuse: &str| {
+    let run = |clients: usize, protocol: &str| {
         let text = format!(
-            "name: fuse
+            "name: fused
 seed: 1
 data: {{ set: {{ blobs: {{ classes: 4 }} }}, clients: {clients}, split: iid, public: {{ from: {{ count: 100 }} }} }}
-protocol: {{ use: param-rounds, rounds: 1, local: {{ epochs: 2, batch: 16 }}{fuse} }}
+protocol: {{ {protocol}, rounds: 1, local: {{ epochs: 2, batch: 16 }} }}
 parts: {{ model: {{ use: linear, lr: 0.1 }}, aggregator: {{ use: mean }} }}
 "
         );
-        let path = dir.path().join("fuse.yaml");
+        let path = dir.path().join("fused.yaml");
         fs::write(&path, text).unwrap();
         let _ = fs::remove_dir_all(dir.path().join("out"));
         let path = path.display().to_string();
         json(dir.path(), &["run", &path, "--json", "--out", "out"])["metrics"].clone()
     };
     let fuse = |patience: &str| {
-        format!(", fuse: {{ training: {{ steps: 60, batch: 16 }}, patience: {patience} }}")
+        format!("use: feddf, training: {{ steps: 60, batch: 16 }}, patience: {patience}")
     };
     let alone = run(1, &fuse("20"));
     assert!(alone["fuse.steps"].as_f64().unwrap() < 60.0, "{alone}");
-    assert_eq!(alone["accuracy"], run(1, "")["accuracy"], "nothing gained");
+    assert_eq!(
+        alone["accuracy"],
+        run(1, "use: fedavg")["accuracy"],
+        "nothing gained"
+    );
     let patient = run(4, &fuse("60"));
     assert_eq!(patient["fuse.steps"], 60.0, "as long as the training");
 }

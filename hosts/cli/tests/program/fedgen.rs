@@ -7,7 +7,7 @@ use std::path::Path;
 /// FedAvg on the same clients and network.
 const PLAIN: [&str; 4] = [
     "--set",
-    "protocol.generate=null",
+    "protocol={use: fedavg, rounds: 4, local: {epochs: 2, batch: 32}}",
     "--set",
     "parts.generator=null",
 ];
@@ -68,19 +68,12 @@ fn bounded_what_clients_tell_of_classes_has_a_price_or_is_said() {
 fn exact_mistakes_are_named_before_anything_runs() {
     let dir = tempfile::tempdir().unwrap();
     let spec = quick("fedgen");
-    let cases: [(&[&str], &str); 15] = [
+    let cases: [(&[&str], &str); 12] = [
         (
-            &["protocol.generate.features=31"],
-            "its last layer takes 32 numbers of an input, and protocol `param-rounds` is set for 31: set `protocol.generate.features: 32`",
+            &["protocol.features=31"],
+            "its last layer takes 32 numbers of an input, and protocol `fedgen` is set for 31: set `protocol.features: 32`",
         ),
-        (
-            &["parts.generator=null"],
-            "fill `parts.generator` with a trainer",
-        ),
-        (
-            &["protocol.generate=null"],
-            "makes features for `generate` only",
-        ),
+        (&["parts.generator=null"], "parts.generator: is missing"),
         (
             &["parts.model={use: forest}"],
             "no linear last layer that maps features to scores",
@@ -94,37 +87,26 @@ fn exact_mistakes_are_named_before_anything_runs() {
             "no parameters to combine",
         ),
         (
-            &["protocol.correction={scaffold: {}}"],
-            "leave one of the two out",
-        ),
-        (
-            &["protocol.fuse={}", "data.public={from: {share: 0.2}}"],
-            "`generate` and `fuse` both teach the server",
-        ),
-        (
             &[
-                "parts.server-privacy={use: gaussian-update}",
-                "parts.accountant={use: rdp}",
+                "parts.example-privacy={use: gaussian-gradients}",
+                "parts.accountant={use: pld}",
             ],
-            "which `parts.server-privacy` does not hide",
+            "which `parts.example-privacy` does not hide",
         ),
-        (&["protocol.rounds=1"], "has no effect in a single round"),
+        (&["protocol.rounds=1"], "`rounds` must be 2 or more"),
         (
-            &[
-                "protocol.generate.cross-entropy=0",
-                "protocol.generate.kl=0",
-            ],
+            &["protocol.cross-entropy=0", "protocol.kl=0"],
             "`cross-entropy` and `kl` are both 0",
         ),
-        (&["protocol.generate={}"], "features"),
-        (&["protocol.generate.batch=1"], "must be in 2..=4096, got 1"),
+        (&["protocol={use: fedgen}"], "features"),
+        (&["protocol.batch=1"], "must be in 2..=4096, got 1"),
         (
             &[
                 "data.set={multi-label: {}}",
                 "data.split=iid",
                 "parts.model.net=[{linear: 32}, relu, outputs]",
             ],
-            "generates features of one class each: leave `protocol.generate` out",
+            "generates features of one class each: use another protocol",
         ),
         (
             &[
@@ -132,7 +114,7 @@ fn exact_mistakes_are_named_before_anything_runs() {
                 "data.split=iid",
                 "parts.model.net=unet",
             ],
-            "`generate` makes features of one class each; leave it out",
+            "FedGEN makes features of one class each; use `fedavg`",
         ),
     ];
     for (set, says) in cases {
@@ -148,17 +130,16 @@ fn exact_mistakes_are_named_before_anything_runs() {
 fn bounded_the_ends_of_its_settings_run() {
     let dir = tempfile::tempdir().unwrap();
     for (at, set) in [
-        "protocol.generate.batch=2",
-        "protocol.generate.noise=1",
-        "protocol.generate.decay=1.0",
-        "protocol.generate.diversity=0",
-        "protocol.generate.kl=0",
-        "protocol.generate.cross-entropy=0",
+        "protocol.batch=2",
+        "protocol.noise=1",
+        "protocol.decay=1.0",
+        "protocol.diversity=0",
+        "protocol.kl=0",
+        "protocol.cross-entropy=0",
         "data.clients=1",
         "parts.cohort={use: poisson, rate: 0.3}",
         "parts.generator.net=[{linear: 16}, batch-norm, relu, {dropout: 0.5}, outputs]",
         "parts.generator={use: linear}",
-        "protocol.mu=0.1",
         "protocol.fresh=false",
         "faults={on-error: drop, inject: [{what: crash, share: 0.3}]}",
         "faults={on-error: {retry: 5}, inject: [{what: crash, share: 0.3}]}",

@@ -271,7 +271,7 @@ fn a_run_goes_on_only_with_what_it_was_begun_with() {
     fs::copy(library::beside("fl_plugin_example_dynamic"), &library).unwrap();
     cod_rna(dir, 0);
     let text = "name: own\nplugins: [{path: mine.so}]\ndata: {set: cod-rna, clients: 3}\n\
-        protocol: {use: param-rounds, rounds: 3}\nparts: {model: {use: linear}, aggregator: {use: momentum-mean}}\n";
+        protocol: {use: fedavg, rounds: 3}\nparts: {model: {use: linear}, aggregator: {use: momentum-mean}}\n";
     fs::write(dir.join("own.yaml"), text).unwrap();
     let run = ["run", "own.yaml", "--data-dir", "data"];
     let whole = json(dir, &[&run[..], &["--out", "whole", "--json"]].concat());

@@ -41,7 +41,7 @@ fn an_aggregator_of_single_answers_is_refused_where_the_server_adds_them_up() {
                 "parts.aggregator (aggregator `{part}`): it combines single answers, and with parts.server-privacy protocol"
             );
             assert!(said.contains(&why), "{said}");
-            let fits = "use a part that claims `of_mean` (fed-adagrad, fed-adam, fed-avg-m, fed-yogi, mean), or leave parts.server-privacy out";
+            let fits = "use a part that claims `of_mean` (fed-adagrad, fed-adam, fed-avg-m, fed-yogi, mean)";
             assert!(said.contains(fits), "{said}");
         }
         for part in ["mean", "fed-adam", "fed-avg-m"] {
@@ -52,17 +52,13 @@ fn an_aggregator_of_single_answers_is_refused_where_the_server_adds_them_up() {
         let none = "parts.aggregator={use: trimmed-mean, trim: 0}";
         assert_eq!(checked(spec, &[none]).0, Some(0));
     }
-    // whatever the protocol is called; where the mechanism is required, it cannot be left out
-    let own = "protocol={use: dp-fedavg, rounds: 2}";
-    let (code, said) = checked("dp-fedavg", &[own, "parts.aggregator={use: median}"]);
-    assert!(code == Some(2) && said.contains("(fed-adagrad, fed-adam, fed-avg-m, fed-yogi, mean)"));
-    assert!(
-        !said.contains("or leave parts.server-privacy out"),
-        "{said}"
-    );
-    let without = ["parts.server-privacy=null", "parts.accountant=null"];
-    let median = [&without[..], &["parts.aggregator={use: median}"]].concat();
-    assert_eq!(checked("dp-fedavg", &median).0, Some(0));
+    let without = [
+        "protocol.use=fedavg",
+        "parts.server-privacy=null",
+        "parts.accountant=null",
+        "parts.aggregator={use: median}",
+    ];
+    assert_eq!(checked("dp-fedavg", &without).0, Some(0));
 }
 
 #[test]

@@ -296,7 +296,7 @@ impl Table {
         }
         let spec = |sha: &str| {
             format!(
-                "plugins: [{{path: fine.so, sha256: {sha}}}]\nname: x\ndata: {{set: blobs}}\nprotocol: {{use: param-rounds}}\n\
+                "plugins: [{{path: fine.so, sha256: {sha}}}]\nname: x\ndata: {{set: blobs}}\nprotocol: {{use: fedavg}}\n\
                  parts: {{model: {{use: linear}}, aggregator: {{use: hostile, mode: 3}}}}\n"
             )
         };

@@ -136,7 +136,7 @@ fn a_verifier_isolates_whatever_the_folder_says() {
         return;
     }
     let text = "name: h\nplugins: [{path: h.so, isolate: false}]\ndata: {set: blobs, clients: 3}\nkeep: messages\n\
-         protocol: {use: param-rounds, rounds: 1}\n\
+         protocol: {use: fedavg, rounds: 1}\n\
          parts: {model: {use: linear}, aggregator: {use: hostile, mode: as-it-is}}\n";
     fs::write(dir.join("h.yaml"), text).unwrap();
     out(dir, &["run", "h.yaml", "--out", "r"]);
@@ -186,7 +186,7 @@ fn what_a_library_does_to_its_process_is_an_error_of_its_part() {
     let spec = |isolate: &str, mode: &str| {
         let text = format!(
             "name: h\nplugins: [{{path: h.so, isolate: {isolate}}}]\ndata: {{set: blobs, clients: 3}}\n\
-             protocol: {{use: param-rounds, rounds: 3}}\n\
+             protocol: {{use: fedavg, rounds: 3}}\n\
              parts: {{model: {{use: linear}}, aggregator: {{use: hostile, mode: {mode}}}}}\n"
         );
         fs::write(dir.join("h.yaml"), text).unwrap();
@@ -277,7 +277,7 @@ fn what_a_library_does_to_its_process_is_an_error_of_its_part() {
 fn reached(dir: &Path, mode: &str, isolate: &str) -> String {
     let text = format!(
         "name: h\nplugins: [{{path: h.so{isolate}}}]\ndata: {{set: blobs, clients: 3}}\n\
-         protocol: {{use: param-rounds, rounds: 3}}\n\
+         protocol: {{use: fedavg, rounds: 3}}\n\
          parts: {{model: {{use: linear}}, aggregator: {{use: hostile, mode: {mode}}}}}\n"
     );
     fs::write(dir.join("h.yaml"), text).unwrap();
@@ -476,7 +476,7 @@ fn a_library_has_processes_of_its_own_unless_the_spec_or_the_user_says_otherwise
     let spec = |isolate: &str| {
         let text = format!(
             "name: h\nplugins: [{{path: h.so{isolate}}}]\ndata: {{set: blobs, clients: 3}}\n\
-             protocol: {{use: param-rounds, rounds: 3}}\n\
+             protocol: {{use: fedavg, rounds: 3}}\n\
              parts: {{model: {{use: linear}}, aggregator: {{use: hostile, mode: leaves}}}}\n"
         );
         fs::write(dir.join("h.yaml"), text).unwrap();
@@ -526,7 +526,7 @@ fn fl_check_says_which_settings_need_more_than_the_sandbox_gives() {
     let noted = |library: &str, isolate: &str, setting: &str| {
         let text = format!(
             "name: h\nplugins: [{{path: {library}{isolate}}}]\ndata: {{set: blobs, clients: 3}}\n\
-             protocol: {{use: param-rounds, rounds: 3}}\n\
+             protocol: {{use: fedavg, rounds: 3}}\n\
              parts: {{model: {{use: linear}}, aggregator: {{use: hostile{setting}}}}}\n"
         );
         fs::write(dir.join("h.yaml"), text).unwrap();
@@ -566,7 +566,7 @@ fn a_client_whose_part_crashes_is_dropped_and_the_others_go_on() {
         return;
     }
     let text = "name: h\nplugins: [{path: p.so, isolate: {}}]\ndata: {set: blobs, clients: 4}\n\
-        protocol: {use: param-rounds, rounds: 3}\nfaults: {on-error: drop}\n\
+        protocol: {use: fedavg, rounds: 3}\nfaults: {on-error: drop}\n\
         parts:\n  model: {use: linear}\n  aggregator: {use: mean}\n\
         \x20 privacy: [{use: hostile, mode: crashes, clients: 2}, {use: gaussian-update, clip: 100.0, noise-multiplier: 1.0e-6}]\n";
     fs::write(dir.join("h.yaml"), text).unwrap();

@@ -469,7 +469,7 @@ fn hostile(dir: &Path) -> bool {
     let leaves = [&quiet[..], &["-DLEAVES_AT_LOAD"]].concat();
     library::compile(&source, &dir.join("leaves.so"), &leaves);
     let text = "name: h\nplugins: [{path: h.so, isolate: false}]\ndata: {set: blobs, clients: 3}\n\
-        protocol: {use: param-rounds, rounds: 3}\n\
+        protocol: {use: fedavg, rounds: 3}\n\
         parts: {model: {use: linear}, aggregator: {use: hostile}}\n";
     fs::write(dir.join("h.yaml"), text).unwrap();
     let input = r#"{"messages": [{"from": 0, "tensors": {"w": [1, 2]}}, {"from": 1, "tensors": {"w": [3, 4]}}]}"#;

@@ -41,8 +41,8 @@ fn what_cannot_work_is_found_before_the_run() {
         ),
         (
             "segmentation.yaml",
-            &["protocol.fuse={}", data],
-            "`fuse` takes the mean of class probabilities of whole inputs",
+            &["protocol.use=feddf", data],
+            "FedDF takes the mean of class probabilities of whole inputs",
         ),
         (
             "segmentation.yaml",
@@ -167,8 +167,8 @@ fn what_cannot_work_is_found_before_the_run() {
         ),
         (
             "fedavg.yaml",
-            &["protocol.fuse={}"],
-            "`fuse` learns from public samples",
+            &["protocol.use=feddf"],
+            "FedDF learns from public samples",
         ),
         (
             "scaffold.yaml",

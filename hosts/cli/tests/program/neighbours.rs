@@ -54,7 +54,7 @@ parts:
   accountant: { use: analytic-gaussian, delta: 1e-5 }
 ";
 const EXAMPLE: &str =
-    "protocol: { use: param-rounds, rounds: 3, local: { steps: 5, batch: 4 }, sampling: { rate: 0.2 } }
+    "protocol: { use: fedavg, rounds: 3, local: { steps: 5, batch: 4 }, sampling: { rate: 0.2 } }
 parts:
   model: { use: linear }
   aggregator: { use: mean, weigh: uniform }

@@ -8,7 +8,7 @@ use std::path::Path;
 const SET: &str = "{ files: { format: csv, train: TRAIN, test: all.csv, label: income, classes: [low, high],
     columns: { age: { number: { range: [0, 100] } }, job: { category: { of: [cook, nurse] } } } } }";
 
-const REST: &str = "protocol: { use: param-rounds, rounds: 3, local: { epochs: 1, batch: 8 }, correction: scaffold }
+const REST: &str = "protocol: { use: scaffold, rounds: 3, local: { epochs: 1, batch: 8 } }
 parts: { model: { use: linear }, aggregator: { use: mean } }
 ";
 
@@ -65,7 +65,7 @@ fn exact_data_of_ones_own_are_as_good_as_in_one_place() {
     let nodes = towns(dir);
     let here = json(dir, &["run", "here.yaml", "--json", "--out", "here"]);
     let plan = out(dir, &["plan", "own.yaml"]);
-    assert!(plan.contains("`param-rounds`, 3 clients"), "{plan}");
+    assert!(plan.contains("`scaffold`, 3 clients"), "{plan}");
     let there = json(dir, &own(&nodes, &["--out", "there"]));
     assert_eq!(there["digest"], here["digest"]);
     // stopped, and gone on with
@@ -220,7 +220,7 @@ fn a_node_lets_nothing_leave_that_it_does_not_allow() {
         "--set",
         "faults.on-error=drop",
         "--set",
-        "protocol.correction=none",
+        "protocol.use=fedavg",
     ];
     let o = fl(dir, &own(&nodes, &drop));
     let said = String::from_utf8(o.stderr).unwrap();

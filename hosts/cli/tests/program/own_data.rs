@@ -16,7 +16,7 @@ data:
       classes: [low, high]
       columns: { age: { number: { range: [0, 100] } }, job: { category: { of: [cook, nurse] } } }
   clients: 5
-protocol: { use: param-rounds, rounds: 2, local: { epochs: 1, batch: 8 } }
+protocol: { use: fedavg, rounds: 2, local: { epochs: 1, batch: 8 } }
 parts: { model: { use: linear }, aggregator: { use: mean } }
 ";
 

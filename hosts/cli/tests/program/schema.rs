@@ -91,8 +91,8 @@ fn every_spec_fulfils_the_schema_and_a_wrong_one_does_not() {
             format!("{{name: x, data: {{set: blobs}}, protocol: {protocol}, parts: {parts}}}");
         schema.is_valid(&serde_yaml::from_str::<Value>(&text).unwrap())
     };
-    let (rounds, distil) = ("{use: param-rounds}", "{use: co-distill, labels: hard}");
-    assert!(!valid("{use: param-rounds, rounds: 0}", "{}"));
+    let (rounds, distil) = ("{use: fedavg}", "{use: co-distill, labels: hard}");
+    assert!(!valid("{use: fedavg, rounds: 0}", "{}"));
     assert!(valid(
         rounds,
         "{model: {use: linear}, aggregator: {use: mean}}"

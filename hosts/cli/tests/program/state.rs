@@ -31,7 +31,7 @@ fn rounds(library: &Path, slot: &str, part: &str, protocol: &str) -> String {
     ];
     format!(
         "name: keeps\nseed: 1\nplugins: [{{ path: {} }}]\ndata: {{ set: blobs, clients: 5 }}\n\
-         protocol: {{ use: param-rounds, rounds: 5, local: {{ epochs: 1, batch: 16 }}, {protocol} }}\n\
+         protocol: {{ use: fedavg, rounds: 5, local: {{ epochs: 1, batch: 16 }}, {protocol} }}\n\
          parts:\n{}",
         library.display(),
         parts.concat()

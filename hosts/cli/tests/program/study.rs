@@ -108,7 +108,7 @@ fn data_that_are_not_there_are_missed_once_and_before_the_first_run() {
 #[test]
 fn a_page_draws_what_the_tables_say() {
     let dir = tempfile::tempdir().unwrap();
-    let grid = "{ protocol.rounds: [3, 1, 2], protocol.mu: [0.0, 0.5] }";
+    let grid = "{ protocol.rounds: [3, 1, 2], protocol.fresh: [true, false] }";
     let plots = "[{ by: protocol.rounds, scale: 100 }, { by: round, measure: accuracy }]";
     let table = |plots: &str| format!("- name: t\n  grid: {grid}\n  plots: {plots}\n");
     write(dir.path(), &table(plots));
@@ -132,14 +132,14 @@ fn a_page_draws_what_the_tables_say() {
         .collect();
     let rows: Vec<&[&str]> = cells.chunks(5).collect();
     let places: Vec<_> = rows.iter().map(|row| (row[0], row[1], row[4])).collect();
-    let line = |mu| ["1", "2", "3"].map(|x| (mu, x, "3"));
-    assert_eq!(places[..3], line("mu = 0.0"));
-    assert_eq!(places[3..], line("mu = 0.5"));
+    let line = |fresh| ["1", "2", "3"].map(|x| (fresh, x, "3"));
+    assert_eq!(places[..3], line("fresh = true"));
+    assert_eq!(places[3..], line("fresh = false"));
     // the numbers are those of the table, which has four digits after the point
     let csv = fs::read_to_string(dir.path().join("runs/studies/s.csv")).unwrap();
     let of = csv
         .lines()
-        .find(|l| l.contains("\"rounds = 3, mu = 0.5\""))
+        .find(|l| l.contains("\"rounds = 3, fresh = false\""))
         .unwrap();
     let mean: f64 = of.rsplit(',').nth(8).unwrap().parse().unwrap();
     let drawn: f64 = rows[5][2].parse().unwrap();
@@ -158,7 +158,7 @@ fn a_page_draws_what_the_tables_say() {
     for (plots, says) in [
         (
             "[{ by: rounds }]",
-            "got `rounds`; its grid has `protocol.rounds`, `protocol.mu`",
+            "got `rounds`; its grid has `protocol.rounds`, `protocol.fresh`",
         ),
         (
             "[{ by: round, log: true }]",
@@ -191,7 +191,7 @@ fn what_is_kept_is_looked_at() {
     };
     fs::write(d.join("p.csv"), rows(0)).unwrap();
     let spec = "name: f\ndata: { set: { files: { format: csv, train: p.csv, holdout: 0.3, label: label } }, clients: 2 }\n\
-        protocol: { use: param-rounds, rounds: 2 }\nparts: { model: { use: linear }, aggregator: { use: mean } }\n";
+        protocol: { use: fedavg, rounds: 2 }\nparts: { model: { use: linear }, aggregator: { use: mean } }\n";
     fs::write(d.join("f.yaml"), spec).unwrap();
     fs::write(
         d.join("s.yaml"),
@@ -249,7 +249,7 @@ fn two_studies_at_once_come_to_the_same_tables() {
     let dir = tempfile::tempdir().unwrap();
     write(
         dir.path(),
-        "- name: t\n  set: { protocol.rounds: 60 }\n  rows: [{ name: a }, { name: b, set: { protocol.mu: 0.1 } }]\n",
+        "- name: t\n  set: { protocol.rounds: 60 }\n  rows: [{ name: a }, { name: b, set: { protocol.fresh: false } }]\n",
     );
     let both = || {
         let mut one = Command::new(env!("CARGO_BIN_EXE_fl"));
@@ -278,14 +278,14 @@ fn a_run_that_another_process_is_at_does_not_hold_up_the_others() {
     let d = dir.path();
     write(
         d,
-        "- name: t\n  rows: [{ name: a }, { name: b, set: { protocol.mu: 0.1 } }]\n",
+        "- name: t\n  rows: [{ name: a }, { name: b, set: { protocol.fresh: false } }]\n",
     );
     study(d, &["--out", "known"]);
     let runs = fs::read_dir(d.join("known/kept")).unwrap();
     let runs = runs.map(|entry| entry.unwrap().path());
     let (second, first): (Vec<_>, Vec<_>) = runs.filter(|path| path.is_dir()).partition(|path| {
         let spec = fs::read_to_string(path.join("spec.yaml")).unwrap();
-        spec.contains("mu: 0.1")
+        spec.contains("fresh: false")
     });
     let here = |of: &[std::path::PathBuf]| d.join("kept").join(of[0].file_name().unwrap());
     let (first, second) = (here(&first), here(&second));
@@ -485,7 +485,7 @@ fn mistakes_of_all_runs_come_before_the_first() {
         "seeds have the same mistakes: {error}"
     );
     for said in [
-        "s.yaml:8:42  protocol `param-rounds`: rounds: must be in",
+        "s.yaml:8:42  protocol `fedavg`: rounds: must be in",
         "s.yaml:5:9  tables[0].into: here.md: the file has no place for the table: put `<!-- fl study: t -->`",
     ] {
         assert!(error.contains(said), "{said} is not in\n{error}");
@@ -540,7 +540,7 @@ tables:
     let lines: Vec<&str> = error.trim_end().lines().collect();
     let begin = [
         "s.yaml:2:37  defaults.seeds: must be a number, a range",
-        "s.yaml:2:49  protocol `param-rounds`: local.epoch: no such setting; did you mean `epochs`?",
+        "s.yaml:2:49  protocol `fedavg`: local.epoch: no such setting; did you mean `epochs`?",
         "s.yaml:5:3  tables[0].mesure: no such setting; did you mean `measure`?",
         "s.yaml:6:11  tables[0].digits: must be a whole number, got `many`",
         "s.yaml:7:13  tables[0].columns[0]: no column is called `mode`",
@@ -548,9 +548,9 @@ tables:
         "s.yaml:9:68  parts.aggregator (aggregator `trimmed-mean`): trim: must be in 0.0..0.5, got 0.7",
         "s.yaml:10:13  tables[0].rows[1].name: two rows are called `a`",
         "s.yaml:10:22  tables[0].rows[1].base: there is no file none.yaml",
-        "s.yaml:11:23  parts.agregator: protocol `param-rounds` has no slot `agregator`; did you mean",
+        "s.yaml:11:23  parts.agregator: protocol `fedavg` has no slot `agregator`; did you mean",
         "s.yaml:13:9  tables[1].into: there is no file none.md",
-        "s.yaml:14:44  protocol `param-rounds`: rounds: must be in 1..=1000000, got 0 (table `u`, row `none`)",
+        "s.yaml:14:44  protocol `fedavg`: rounds: must be in 1..=1000000, got 0 (table `u`, row `none`)",
         "s.yaml:15:12  tables[1].against: must be text, got a list of 1",
     ];
     for (line, begin) in lines.iter().zip(begin) {
@@ -601,7 +601,7 @@ fn a_study_that_was_killed_goes_on_to_the_same_tables() {
     let dir = tempfile::tempdir().unwrap();
     write(
         dir.path(),
-        "- name: t\n  set: { protocol.rounds: 400 }\n  rows: [{ name: a }, { name: b, set: { protocol.mu: 0.1 } }]\n",
+        "- name: t\n  set: { protocol.rounds: 400 }\n  rows: [{ name: a }, { name: b, set: { protocol.fresh: false } }]\n",
     );
     let kept = dir.path().join("runs/studies/kept");
     for (done, signal) in [(1, "TERM"), (3, "KILL")] {
@@ -721,7 +721,7 @@ fn runs_on_the_same_rows_have_a_total() {
         "{printed}"
     );
     // a run that guarantees nothing takes the guarantee of the others with it
-    let rows = "  rows: [{ name: private }, { name: bare, set: { parts.server-privacy: null, parts.accountant: null } }]\n";
+    let rows = "  rows: [{ name: private }, { name: bare, set: { protocol.use: fedavg, parts.server-privacy: null, parts.accountant: null } }]\n";
     let open = rows.replace("epsilon.readers", "bytes.up");
     let (printed, ..) = study(&open);
     assert!(

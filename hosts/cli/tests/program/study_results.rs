@@ -79,7 +79,7 @@ fn exact_a_result_lasts_without_its_run() {
     write(d, "fedavg", ROWS);
     // nothing is recorded before a run, nor of runs with other values
     ends(d, 0, &["--dry-run"]);
-    ends(d, 0, &["--set", "protocol.mu=0.5"]);
+    ends(d, 0, &["--set", "protocol.fresh=false"]);
     assert!(!d.join(FILE).exists());
     let (first, _) = ends(d, 0, &[]);
     let whole = written(d);
@@ -374,7 +374,7 @@ fn open_rows_stand_in_a_readme_with_their_hours() {
     let d = dir.path();
     let table = |hours: &str| {
         format!(
-            "- name: t\n  into: page.md\n  columns: [mean, {{ measure: bytes.up }}]\n  rows:\n  - {{ name: done }}\n  - {{ name: long, set: {{ protocol.mu: 0.1 }}{hours} }}\n"
+            "- name: t\n  into: page.md\n  columns: [mean, {{ measure: bytes.up }}]\n  rows:\n  - {{ name: done }}\n  - {{ name: long, set: {{ protocol.fresh: false }}{hours} }}\n"
         )
     };
     let page = d.join("page.md");

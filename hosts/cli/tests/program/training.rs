@@ -63,10 +63,7 @@ fn a_client_of_one_row_takes_no_step_and_is_named_once() {
         ("use: scaffold", aggregator),
         ("use: scaffold, control: gradient", aggregator),
         ("use: fednova", aggregator),
-        (
-            "use: param-rounds, mu: 0.1, correction: { nova: {} }",
-            aggregator,
-        ),
+        ("use: fednova, mu: 0.1", aggregator),
     ];
     for (at, (protocol, parts)) in protocols.into_iter().enumerate() {
         let spec = spec(

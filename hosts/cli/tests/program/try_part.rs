@@ -310,7 +310,7 @@ fn what_cannot_be_is_an_error_and_never_a_panic() {
         ),
         (
             "protocol",
-            "param-rounds",
+            "fedavg",
             "{}",
             json!({}),
             "no input for a protocol",

@@ -382,7 +382,7 @@ fn a_run_may_start_from_a_model_that_another_kept() {
     json(dir.path(), &with(&quick("fedkt.yaml"), "fedkt", &[]));
     let fedavg = quick("fedavg.yaml");
     let initial = "protocol.initial=fedkt/models/final";
-    let one = ["protocol.rounds=1", "protocol.mu=0.1"];
+    let one = ["protocol.rounds=1", "protocol.use=fedprox"];
     let from = json(
         dir.path(),
         &with(&fedavg, "from", &[&one[..], &[initial]].concat()),

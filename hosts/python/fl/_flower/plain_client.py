@@ -173,8 +173,8 @@ def check(spec: Mapping[str, Any], clients: Iterable[int]) -> Sequence[int]:
     clients = sorted(set(clients))
     wrong = []
     protocol = spec["protocol"]
-    if protocol["use"] != "param-rounds":
-        wrong.append(f"protocol: plain clients take part in `param-rounds`, and this is `{protocol['use']}`")
+    if protocol["use"] != "fedavg":
+        wrong.append(f"protocol: plain clients take part in `fedavg`, and this is `{protocol['use']}`")
     # the server's own, and what the client's app decides in its place; anything else is off
     free = {"use", "rounds", "local", "fresh", "initial", "initial-is-public", "attacker-trainings"}
     on = [name for name, value in protocol.items() if name not in free and value not in (None, "none", 0, False)]

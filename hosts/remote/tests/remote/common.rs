@@ -20,7 +20,7 @@ pub const SCAFFOLD: &str = "
 name: remote
 seed: 1
 data: { set: { blobs: { classes: 4, features: 6 } }, clients: 4 }
-protocol: { use: param-rounds, rounds: 3, local: { steps: 5, batch: 8 }, correction: scaffold }
+protocol: { use: scaffold, rounds: 3, local: { steps: 5, batch: 8 } }
 parts: { model: { use: linear }, aggregator: { use: mean } }
 ";
 
@@ -30,7 +30,7 @@ name: private
 seed: 1
 noise: system
 data: { set: { blobs: { classes: 4, features: 20 } }, clients: 4 }
-protocol: { use: param-rounds, rounds: 3, local: { epochs: 2, batch: 16 } }
+protocol: { use: fedavg, rounds: 3, local: { epochs: 2, batch: 16 } }
 parts:
   model: { use: linear, lr: 0.05 }
   aggregator: { use: mean, weigh: uniform }

@@ -45,13 +45,13 @@ message! {
     /// A generator of features (FedGEN).
     pub struct Taught: "features-generator" {
         generator: Params,
-        /// Factor of both weights of `generate` in this round.
+        /// Factor of both weights in this round.
         scale: Scalar,
     }
 }
 
 /// The trainer that makes features.
-pub(crate) const GENERATOR: TrainerSlot = TrainerSlot::new(
+const GENERATOR: TrainerSlot = TrainerSlot::new(
     "generator",
     "Makes features of noise and a class, for FedGEN: a model that is trained at the server and sent to clients.",
 );
@@ -112,13 +112,9 @@ impl RoundRule for FedGen {
             Ok(self.train(family, me, examples, global)?.params)
         });
         all.slot(generator.with_task(self.task()))
-            .exchange(show.times(family.settings.rounds - 1).if_filled(&GENERATOR))
+            .exchange(show.times(family.settings.rounds - 1))
             .exchange(train.with_class_counts_if(true))
-            .measures(
-                ["loss", "alike"].map(|name| {
-                    Measurement::number(format!("generator.{name}")).if_filled(&GENERATOR)
-                }),
-            )
+            .measures(["generator.loss", "generator.alike"].map(Measurement::number))
     }
 
     fn round(
@@ -161,20 +157,25 @@ impl RoundRule for FedGen {
     }
 
     fn conflicts(&self, family: Family<'_>, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
-        let silent = self.cross_entropy == 0.0 && self.kl == 0.0;
-        let hidden = ["server-privacy", "example-privacy"];
-        let text = match hidden.into_iter().find(|slot| has(slot)) {
-            _ if !has(&GENERATOR) => "needs a part that makes features: fill `parts.generator` with a trainer, such as `{ use: dfdx, net: [{ linear: 256 }, relu, outputs] }`, or leave `generate` out".into(),
-            Some(slot) => format!("needs each client's last layer and its counts of classes, which `parts.{slot}` does not hide: leave one of the two out"),
-            _ if family.settings.rounds == 1 => "has no effect in a single round: clients are shown the generator from the second on".into(),
-            _ if silent => "has no effect where `cross-entropy` and `kl` are both 0: set one of them, or leave `generate` out".into(),
-            _ => return Vec::new(),
-        };
-        vec![Conflict::at("generate", text)]
+        let open = Conflict::between(
+            "FedGEN needs each client's last layer and its counts of classes, which `parts.example-privacy` does not hide: leave that out, or use `fedavg`",
+        );
+        let once = Conflict::at(
+            "rounds",
+            "must be 2 or more: clients are shown the generator from the second on",
+        );
+        let silent = Conflict::at(
+            "cross-entropy",
+            "and `kl` are both 0, so the generator has no effect: set one of them, or use `fedavg`",
+        );
+        let silent = silent.when(self.cross_entropy == 0.0 && self.kl == 0.0);
+        let once = once.when(family.settings.rounds == 1);
+        let all = [open.when(has("example-privacy")), once, silent];
+        all.into_iter().flatten().collect()
     }
 
     fn suits_dense(&self) -> std::result::Result<(), String> {
-        Err("`generate` makes features of one class each; leave it out".into())
+        Err("FedGEN makes features of one class each; use `fedavg`".into())
     }
 }
 plugin!(protocol "fedgen" => Shared<FedGen> as Rounds<FedGen>, papers: ["Zhu et al. 2021"]);
