@@ -275,13 +275,9 @@ impl Document {
                 }),
                 sha256: p.sha256,
                 isolate: p.isolate.map(|isolation| isolation.read_from(folder)),
-                folder: match folder.as_os_str().is_empty() {
-                    true => PathBuf::from("."),
-                    false => folder.into(),
-                },
-                platform: None,
-                interface: None,
-                isolated: None,
+                folder: folder.join("."),
+                replaces: p.replaces.is_some(),
+                ..Library::at("")
             };
             (
                 format!("{}:{place}  {}", self.file, show_path(&path)),

@@ -61,7 +61,7 @@ pub use document::{Document, Places, ReadableSettings};
 pub use enum_options::Choice;
 #[cfg(unix)]
 pub use isolate::{ARGUMENT, isolate_with, isolated_program, isolation_notes, library_process};
-pub use library::{Library, PackageRequest, Refusal};
+pub use library::{Library, PackageRequest, Refusal, replacement_notes};
 pub use load::{before_loading, load};
 pub use lock::{LOCK_FILE, Lock};
 pub use package::{Announced, Package, on_packages, packages};

@@ -1,6 +1,7 @@
 //! Libraries of parts as specs and command lines name them.
 
-use crate::sections::{Isolate, Isolation, Plugin};
+use crate::sections::{Isolate, Isolation, Plugin, Replaces};
+use fl_core::Role;
 use fl_core::settings::{Setting, Value};
 use std::fmt::{Display, Formatter};
 use std::path::PathBuf;
@@ -20,6 +21,10 @@ pub struct Library {
     pub isolate: Option<Isolation>,
     /// The folder of the spec that names it.
     pub folder: PathBuf,
+    /// Do its parts take the place of linked ones?
+    pub replaces: bool,
+    /// Once it is loaded: the linked parts whose place its parts take.
+    pub replaced: Vec<(Role, &'static str)>,
     /// Once it is loaded: the platform that its hash is for, such as `linux-x86_64`. `None`: not
     /// all that is run was hashed.
     pub platform: Option<String>,
@@ -55,6 +60,8 @@ impl Library {
             sha256: None,
             isolate: None,
             folder: PathBuf::new(),
+            replaces: false,
+            replaced: Vec::new(),
             platform: None,
             interface: None,
             isolated: None,
@@ -79,8 +86,12 @@ impl Library {
             module: self.module.clone().filter(|_| package.is_none()),
             sha256: self.sha256.clone(),
             isolate: self.isolate.clone(),
+            replaces: self.replaces.then_some(Replaces::Linked),
         };
         let mut value = plugin.write();
+        if let (Value::Mapping(map), false) = (&mut value, self.replaces) {
+            map.remove("replaces"); // as in the keys of kept runs
+        }
         if let (Value::Mapping(map), None) = (&mut value, package) {
             // as earlier versions wrote it
             map.remove("package");
@@ -88,6 +99,20 @@ impl Library {
         }
         value
     }
+}
+
+/// What a user should know of libraries whose parts take the place of linked ones.
+pub fn replacement_notes(libraries: &[Library]) -> Vec<String> {
+    let replacing = libraries
+        .iter()
+        .filter(|library| !library.replaced.is_empty());
+    let note = |library: &Library| {
+        let parts = library.replaced.iter();
+        let parts = parts.map(|(role, name)| format!("{role} `{name}`"));
+        let parts = parts.collect::<Vec<_>>().join(", ");
+        format!("{library} takes the place of what the program links: {parts}")
+    };
+    replacing.map(note).collect()
 }
 
 impl Display for Library {

@@ -157,11 +157,23 @@ impl Catalogue {
             if known && library.sha256.is_none() {
                 continue;
             }
-            let (loaded, found) = library.load(package.as_ref(), all.isolate.as_ref())?;
+            let (loaded, mut found) = library.load(package.as_ref(), all.isolate.as_ref())?;
+            if library.replaces {
+                let given = |p: &&&'static PartDecl| {
+                    let same = |part: &&PartDecl| (part.role, part.name) == (p.role, p.name);
+                    loaded.iter().any(|part| same(&part) && !part.brought)
+                };
+                let replaced = linked.iter().filter(given);
+                found.replaced = replaced.map(|p| (p.role, p.name)).collect();
+            }
             if known || all.libraries.contains(&found) {
                 continue;
             }
             // a run that goes on, or is repeated, is to have the same
+            let replaced = found.replaced.clone();
+            let own = |p: &PartDecl| linked.iter().any(|q| std::ptr::eq(*q, p));
+            all.parts
+                .retain(|p| !own(p) || !replaced.contains(&(p.role, p.name)));
             all.libraries.push(found);
             for part in loaded {
                 let name = |p: &PartDecl| (p.role, p.name) == (part.role, part.name);
@@ -182,12 +194,17 @@ impl Catalogue {
                     _ => {}
                 }
                 if let Some(other) = all.parts.iter().find(|p| name(p)) {
+                    let key = "; to take that of the library for the whole run, name the library under `plugins` with `replaces: linked`";
                     return Err(Refusal {
                         place: None,
                         path: library.named(),
                         text: format!(
-                            "two parts are called {} `{}`: one from {}, one from {}",
-                            part.role, part.name, other.origin, part.origin
+                            "two parts are called {} `{}`: one from {}, one from {}{}",
+                            part.role,
+                            part.name,
+                            other.origin,
+                            part.origin,
+                            if own(other) { key } else { "" }
                         ),
                     });
                 }

@@ -190,6 +190,17 @@ fl_core::settings! {
         /// The processes of its own that a library has: `false` loads it into the program, and a
         /// mapping says what they may take. Results do not depend on it.
         isolate: Option<Isolation> = None;
+        /// Whose place its parts take, for the whole run. Without it, a part that is called as one
+        /// of the program's is refused.
+        replaces: Option<Replaces> = None;
+    }
+}
+
+fl_core::choices! {
+    /// Whose place the parts of a library take.
+    pub enum Replaces {
+        /// That of the parts of the same role and name that are linked into the program.
+        Linked = "linked",
     }
 }
 

@@ -213,3 +213,53 @@ fn exact_a_program_without_parts_runs_every_quick_spec_with_libraries() {
         assert!(outcome.rounds < 20, "the budget ends no round");
     }
 }
+
+/// FedKT as a paper's authors would give it: a library, in a program that links FedKT too.
+#[test]
+fn exact_a_library_takes_the_place_of_what_the_program_links_if_the_spec_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let library = link("fedkt", dir.path());
+    let spec = root().join("specs/quick/fedkt.yaml");
+    let with = |more: &str, out: &str| {
+        let plugins = format!("plugins=[{{path: {}{more}}}]", library.display());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fl"));
+        let command = command.current_dir(&dir).args(["run", "--out", out]);
+        let done = command.arg(&spec).args(["--set", &plugins]).output();
+        let done = done.unwrap();
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        (done.status.code(), said)
+    };
+    let (code, said) = with("", "refused");
+    assert_eq!(code, Some(3), "{said}");
+    let told = "to take that of the library for the whole run, name the library under `plugins` with `replaces: linked`";
+    assert!(
+        said.contains("two parts are called") && said.contains(told),
+        "{said}"
+    );
+    assert!(!dir.path().join("refused").exists());
+
+    let due = linked(&spec, &dir.path().join("linked"));
+    let read = |out: &str, file: &str| -> serde_json::Value {
+        let text = std::fs::read(dir.path().join(out).join(file)).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    };
+    for (out, isolate) in [("apart", ""), ("here", ", isolate: false")] {
+        let (code, said) = with(&format!(", replaces: linked{isolate}"), out);
+        assert_eq!(code, Some(0), "{said}");
+        let told = "takes the place of what the program links: ";
+        assert!(
+            said.contains(told) && said.contains("protocol `two-tier-vote`"),
+            "{said}"
+        );
+        assert_eq!(
+            read(out, "outcome.json")["outcome"]["digest"],
+            due.as_str(),
+            "{out}"
+        );
+        let notes = read(out, "run.json").to_string();
+        assert!(notes.contains(told), "{notes}");
+    }
+    // so the parts of the run are those of the library
+    let kept = std::fs::read_to_string(dir.path().join("here/spec.yaml")).unwrap();
+    assert!(kept.contains("replaces: linked"), "{kept}");
+}

@@ -71,19 +71,19 @@ pub fn check(
     let catalogue = catalogue.with_plugins(spec).map_err(NotRun::Refused)?;
     let read = spec.read(&catalogue);
     if let Ok(read) = &read {
-        let isolation = isolation_notes(read);
-        let notes = read.notes.iter().chain(&isolation);
+        let libraries = library_notes(read);
+        let notes = read.notes.iter().chain(&libraries);
         notes.for_each(|note| note_once(note));
     }
     Ok(read)
 }
 
-/// What a user should know of the processes of the spec's libraries.
-fn isolation_notes(spec: &Spec<DataSpec>) -> Vec<String> {
+/// What a user should know of the spec's libraries.
+fn library_notes(spec: &Spec<DataSpec>) -> Vec<String> {
+    let mut notes = fl_registry::replacement_notes(&spec.libraries);
     #[cfg(unix)]
-    return fl_registry::isolation_notes(spec);
-    #[cfg(not(unix))]
-    Vec::new()
+    notes.extend(fl_registry::isolation_notes(spec));
+    notes
 }
 
 /// Logs a note that this process has not logged before: a study checks one spec many times.
@@ -207,7 +207,7 @@ pub fn manifest(
         sha256: part.sha256,
     });
     let mut now = Session::now(env!("CARGO_PKG_VERSION"), command);
-    now.notes.extend(isolation_notes(spec));
+    now.notes.extend(library_notes(spec));
     now.notes.iter().for_each(|note| note_once(note));
     ensure!(
         !now.started.is_empty(),
