@@ -59,10 +59,9 @@ impl<M: Scores> Protocol for Crowd<M> {
     }
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         fed.once("labels", &mut (), |fed, (), round| {
-            let all = fed.everyone();
             let before = MEMORY.current_usage();
             MEMORY.reset_peak_usage();
-            let mean: M = fed.run(round, &Self::LABELS, &all, |_| &Nothing)?;
+            let mean: M = fed.run(round, &Self::LABELS, |_| &Nothing)?;
             *self.0.lock().unwrap() = MEMORY.peak_usage() - before;
             ensure!(mean.count() == SAMPLES as usize, "a mean for each sample");
             Ok(())

@@ -9,7 +9,7 @@ use crate::spanned_value::{Body, Node, key};
 use crate::yaml::{self, Wrong};
 use fl_core::settings::{self, Reader, Setting, Step, Value, show, show_path};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Where the values of a document stand.
 pub struct Places {

@@ -55,10 +55,10 @@ impl Protocol for Echo {
     }
 
     fn lead(&self, server: &mut Server<'_>) -> Result<()> {
-        let (all, sent) = (server.everyone(), parameters(self.numbers, 0.0));
+        let sent = parameters(self.numbers, 0.0);
         server.once("step", &mut (), |server, (), round| {
             for _ in 0..self.times {
-                black_box(server.collect(round, &NUMBERS, &all, |_| &sent)?);
+                black_box(server.collect(round, &NUMBERS, |_| &sent)?);
             }
             Ok(())
         })

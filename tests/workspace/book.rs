@@ -103,19 +103,20 @@ mod protocol {
                     client.fit_own(&MODEL, &self.local.pass(Loss::CrossEntropy))?;
                     Ok(client.parametric(&MODEL)?.params())
                 })
-                .times(self.rounds)
+                .each_round()
                 .trains()
                 .into(&AGGREGATOR);
             Declaration::new()
+                .rounds(self.rounds)
                 .slot(MODEL.spec().shared_parameters().at_server())
                 .exchange(train)
         }
 
         fn lead(&self, server: &mut Server<'_>) -> Result<()> {
             let mut global = server.parametric(&MODEL)?.params();
-            server.rounds(self.rounds, &mut global, |server, global, round| {
-                let (all, sent) = (server.everyone(), global.clone());
-                let inbox = server.collect(round, &TRAIN, &all, |_| &sent)?;
+            server.rounds(&mut global, |server, global, round| {
+                let sent = global.clone();
+                let inbox = server.collect(round, &TRAIN, |_| &sent)?;
                 let shown = round.showing(sent.clone());
                 // weights of our own, instead of the numbers of examples
                 *global = server.aggregate_with(&AGGREGATOR, &shown, &inbox, |mail| {
@@ -211,11 +212,12 @@ mod anchored {
                     client.fit_own(&MODEL, &pass)?;
                     Ok(client.parametric(&MODEL)?.params())
                 })
-                .times(self.rounds)
+                .each_round()
                 .trains()
                 .into(&AGGREGATOR);
             let model = MODEL.spec().shared_parameters().at_server();
             Declaration::new()
+                .rounds(self.rounds)
                 .slot(model.needs(Ability::FeatureLoss))
                 .exchange(train)
             // ANCHOR_END: feature-loss-use
@@ -223,9 +225,9 @@ mod anchored {
 
         fn lead(&self, server: &mut Server<'_>) -> Result<()> {
             let mut global = server.parametric(&MODEL)?.params();
-            server.rounds(self.rounds, &mut global, |server, global, round| {
-                let (all, sent) = (server.everyone(), global.clone());
-                *global = server.run(round, &TRAIN, &all, |_| &sent)?;
+            server.rounds(&mut global, |server, global, round| {
+                let sent = global.clone();
+                *global = server.run(round, &TRAIN, |_| &sent)?;
                 server.parametric(&MODEL)?.set_params(global)?;
                 server.evaluate(round, &MODEL)
             })?;
@@ -342,19 +344,20 @@ mod packed {
                     client.stash("left", &change);
                     Ok(answer)
                 })
-                .times(self.rounds)
+                .each_round()
                 .trains();
             // ANCHOR_END: remember
             Declaration::new()
+                .rounds(self.rounds)
                 .slot(MODEL.spec().shared_parameters().at_server())
                 .exchange(train)
         }
 
         fn lead(&self, server: &mut Server<'_>) -> Result<()> {
             let mut global = server.parametric(&MODEL)?.params();
-            server.rounds(self.rounds, &mut global, |server, global, round| {
-                let (all, sent) = (server.everyone(), global.clone());
-                let inbox = server.collect(round, &TRAIN, &all, |_| &sent)?;
+            server.rounds(&mut global, |server, global, round| {
+                let sent = global.clone();
+                let inbox = server.collect(round, &TRAIN, |_| &sent)?;
                 let share = 1.0 / inbox.len() as f64;
                 for mail in inbox.iter() {
                     global.add_scaled(share, &mail.body.change()?)?;

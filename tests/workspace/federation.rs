@@ -124,13 +124,14 @@ impl Protocol for Faulty {
                 _ => numbers(2, me.id() as f32),
             })
         });
-        Declaration::new().exchange(numbers.into(&AGGREGATOR))
+        Declaration::new()
+            .rounds(1)
+            .exchange(numbers.into(&AGGREGATOR))
     }
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
-        fed.rounds(1, &mut (), |fed, (), round| {
-            let all = fed.everyone();
+        fed.rounds(&mut (), |fed, (), round| {
             let sent = numbers(2, 0.0);
-            let mean: Params = fed.run(round, &NUMBERS, &all, |_| &sent)?;
+            let mean: Params = fed.run(round, &NUMBERS, |_| &sent)?;
             *self.mean.lock().unwrap() = mean.iter().copied().collect();
             Ok(())
         })
@@ -234,18 +235,20 @@ fn scores() -> Logits {
 
 impl Protocol for Releases {
     fn declare(&self) -> Declaration<'_> {
-        let answer = SCORES.answered_by(|_, _| Ok(scores())).times(self.rounds);
-        let all = Declaration::new().slot(PRIVACY.spec().required());
+        let answer = SCORES.answered_by(|_, _| Ok(scores())).each_round();
+        let all = Declaration::new()
+            .rounds(self.rounds)
+            .slot(PRIVACY.spec().required());
         all.exchange(match self.at_clients {
             true => answer.releases(&PRIVACY),
             false => answer.releases_at_server(&PRIVACY),
         })
     }
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
-        fed.rounds(self.rounds, &mut (), |fed, (), round| {
+        fed.rounds(&mut (), |fed, (), round| {
             let all = fed.everyone();
             let first = fed
-                .collect(round, &SCORES, &all, |_| &Nothing)?
+                .collect(round, &SCORES, |_| &Nothing)?
                 .iter()
                 .next()
                 .map(|m| m.body.clone());
@@ -420,8 +423,8 @@ impl Protocol for Weighs {
     }
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         fed.once("once", &mut (), |fed, (), round| {
-            let (all, sent) = (fed.everyone(), numbers(2, 0.0));
-            let inbox = fed.collect(round, &NUMBERS, &all, |_| &sent)?;
+            let sent = numbers(2, 0.0);
+            let inbox = fed.collect(round, &NUMBERS, |_| &sent)?;
             let weigh = |mail: &ClientMessage<Params>| (self.weight)(f64::from(mail.from));
             let mean = fed.aggregate_with(&AGGREGATOR, round, &inbox, weigh)?;
             *self.mean.lock().unwrap() = mean.iter().copied().collect();
@@ -466,8 +469,7 @@ impl Protocol for Unasked {
     }
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         fed.once("once", &mut (), |fed, (), round| {
-            let all = fed.everyone();
-            let _: Params = fed.run(round, &UNASKED, &all, |_| &Nothing)?;
+            let _: Params = fed.run(round, &UNASKED, |_| &Nothing)?;
             Ok(())
         })
     }
@@ -621,13 +623,13 @@ impl Protocol for Alone {
             me.fit_own(&MODEL, &pass).map(|_| Nothing)
         });
         Declaration::new()
+            .rounds(1)
             .slot(MODEL.spec().lasting())
             .exchange(train)
     }
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
-        fed.rounds(1, &mut (), |fed, (), round| {
-            let all = fed.everyone();
-            fed.collect(round, &TRAIN, &all, |_| &Nothing)?;
+        fed.rounds(&mut (), |fed, (), round| {
+            fed.collect(round, &TRAIN, |_| &Nothing)?;
             fed.evaluate_clients(round, &MODEL)
         })?;
         fed.keep_clients(&MODEL)

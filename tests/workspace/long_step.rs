@@ -32,10 +32,10 @@ impl Protocol for Gone {
             me.stash("times", &Scalar::new(times));
             Ok(number(times + me.stream("x").draws().uniform() as f32))
         });
-        Declaration::new().exchange(numbers.times(4))
+        Declaration::new().rounds(2).exchange(numbers.times(4))
     }
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
-        fed.rounds(2, &mut (), |fed, (), round| {
+        fed.rounds(&mut (), |fed, (), round| {
             for _ in 0..2 {
                 let all = fed.everyone();
                 fed.collect_each(

@@ -512,6 +512,7 @@ impl Protocol for Flawed {
             }))
         });
         Declaration::new()
+            .rounds(2)
             .slot(&PRIVACY)
             .slot(&SAMPLING)
             .exchange(match self.0 {
@@ -523,9 +524,9 @@ impl Protocol for Flawed {
             .exchange(more.public())
     }
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
-        fed.rounds(2, &mut (), |fed, (), round| {
+        fed.rounds(&mut (), |fed, (), round| {
             let all = fed.everyone();
-            let told = fed.collect(round, &TELL, &all, |_| &Nothing)?;
+            let told = fed.collect(round, &TELL, |_| &Nothing)?;
             let mut first = told.iter().nth(1).context("client 1")?.body.clone();
             let raw = first.values.clone();
             if self.at_server() {
@@ -540,9 +541,9 @@ impl Protocol for Flawed {
                 &first.values
             };
             let sent = Params([("w".to_string(), sent.clone().into_dyn())].into());
-            let more = fed.collect(round, &MORE, &all, |_| &sent)?;
+            let more = fed.collect(round, &MORE, |_| &sent)?;
             if self.0 == Flaw::Order && more.iter().any(|m| m.body.value() > 0.0) {
-                fed.collect(round, &MORE, &all, |_| &sent)?;
+                fed.collect(round, &MORE, |_| &sent)?;
             }
             Ok(())
         })

@@ -272,7 +272,7 @@ impl Protocol for Walk {
             all.for_each(|w| w.mapv_inplace(|x| x + moved));
             Ok(out)
         });
-        let step = step.times(ROUNDS).into(&AGGREGATOR).releases(&AT_CLIENT);
+        let step = step.each_round().into(&AGGREGATOR).releases(&AT_CLIENT);
         let loss = LOSS.answered_by(|me, global| {
             let sum: f32 = global.iter().sum();
             Ok(Scalar::new(sum + me.id() as f32))
@@ -282,6 +282,7 @@ impl Protocol for Walk {
             ..task.clone()
         });
         Declaration::new()
+            .rounds(ROUNDS)
             .slot(MODEL.spec().lasting_if(self.lasting))
             .slot(&TURNS)
             .slot(generator)
@@ -291,12 +292,12 @@ impl Protocol for Walk {
 
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         let mut global = Params([("w".to_string(), ArrayD::zeros(IxDyn(&[2])))].into());
-        fed.rounds(ROUNDS, &mut global, |fed, global, round| {
-            let cohort = fed.cohort_by_loss(&COHORT, round, &LOSS, &*global)?;
+        fed.rounds(&mut global, |fed, global, round| {
+            let cohort = fed.cohort_by_loss(round, &LOSS, &*global)?;
             if cohort.is_empty() {
                 return Ok(()); // a Poisson draw of no client
             }
-            *global = fed.run(round, &STEP, &cohort, |_| &*global)?;
+            *global = fed.run(round, &STEP, |_| &*global)?;
             // twice in one round: the two must not share their noise
             fed.release(&AT_SERVER, round, global, &cohort)?;
             if fed.has(&GENERATOR) {

@@ -70,13 +70,14 @@ impl Protocol for Trains {
             false => train,
         };
         Declaration::new()
+            .rounds(1)
             .slot(MODEL.spec().shared_parameters().at_server())
             .exchange(train.releases_difference(&PRIVACY).into(&AGGREGATOR))
     }
     fn lead(&self, server: &mut Server<'_>) -> Result<()> {
-        server.rounds(1, &mut (), |server, (), round| {
-            let (all, sent) = (server.everyone(), server.parametric(&MODEL)?.params());
-            let _: Params = server.run(round, &TRAIN, &all, |_| &sent)?;
+        server.rounds(&mut (), |server, (), round| {
+            let sent = server.parametric(&MODEL)?.params();
+            let _: Params = server.run(round, &TRAIN, |_| &sent)?;
             Ok(())
         })
     }

@@ -62,10 +62,10 @@ pub(super) enum Ask {
         pool: String,
         samples: Option<SamplesAsk>,
     },
+    /// One message if a selector may ask for the loss of a model: the model.
     Cohort {
-        slot: String,
         round: RoundAsk,
-        loss: Option<String>,
+        label: String,
     },
     Collect {
         round: RoundAsk,

@@ -41,6 +41,8 @@ pub struct Declaration<'p> {
     pub slots: Vec<SlotSpec>,
     exchanges: Vec<(ExchangeSpec, AnswerFn<'p>)>,
     watch: Option<Watch<'p>>,
+    /// The number of rounds, see [`Declaration::rounds`].
+    pub rounds: usize,
     /// The setting that gives the number of rounds and nothing else, see [`Declaration::grows_by`].
     pub grows: Option<&'static str>,
     /// An unpriced starting point of the run, see [`Declaration::begins_with`].
@@ -108,7 +110,8 @@ impl<'p> Declaration<'p> {
     /// counts.
     pub fn exchange<D: Message, U: Message>(mut self, exchange: Declared<'p, D, U>) -> Self {
         let Declared {
-            spec,
+            mut spec,
+            each_round,
             slots,
             draws,
             answer,
@@ -116,6 +119,9 @@ impl<'p> Declaration<'p> {
         } = exchange;
         for slot in slots {
             self.also(slot);
+        }
+        if each_round {
+            spec.times = self.rounds;
         }
         let answers = move |spec: &ExchangeSpec, client: &mut Client, question: Request<'_>| {
             question.answer(spec, client, |client, sent: &D| {
@@ -141,6 +147,13 @@ impl<'p> Declaration<'p> {
             true => self.exchange(exchange()),
             false => self,
         }
+    }
+
+    /// Declares the number of rounds, before the exchanges of each round
+    /// ([`Declared::each_round`]).
+    pub fn rounds(mut self, rounds: usize) -> Self {
+        self.rounds = rounds;
+        self
     }
 
     /// Names the setting that gives the number of rounds and nothing else. A run with more rounds
@@ -232,6 +245,7 @@ impl<'p> Declaration<'p> {
 /// An exchange with all its declared properties, see [`Exchange::answered_by`].
 pub struct Declared<'p, D, U> {
     spec: ExchangeSpec,
+    each_round: bool,
     slots: Vec<SlotSpec>,
     draws: Option<MechanismSlot<Ids>>,
     answer: Handler<'p, D, U>,
@@ -249,6 +263,7 @@ impl<D: Message, U: Message> Exchange<D, U> {
     ) -> Declared<'p, D, U> {
         Declared {
             spec: self.spec(),
+            each_round: false,
             slots: Vec::new(),
             draws: None,
             answer: Box::new(answer),
@@ -295,7 +310,12 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
         self.spec.change = true;
         self
     }
-    /// Declares that the exchange takes place `times` times.
+    /// Declares that the exchange takes place once in each round.
+    pub fn each_round(mut self) -> Self {
+        self.each_round = true;
+        self
+    }
+    /// Declares that the exchange takes place `times` times, rather than once.
     pub fn times(mut self, times: usize) -> Self {
         self.spec.times = times;
         self

@@ -64,13 +64,15 @@ pub(crate) trait ServerCalls: Exchanges + Releases + Steps + Results {
         round: &Round,
         pool: AnyPool<'_>,
     ) -> Result<Option<Vec<usize>>>;
-    /// `loss` is the exchange that a selector may request, and what is sent with it.
+    /// With `model` the exchange is the one in which a selector may ask for its loss.
     fn cohort(
         &mut self,
-        slot: &str,
         round: &Round,
-        loss: Option<(&str, &(dyn AnyMessage + 'static))>,
+        label: &str,
+        model: Option<&(dyn AnyMessage + 'static)>,
     ) -> Result<Cohort>;
+    /// The number of rounds that the protocol declares.
+    fn declared_rounds(&self) -> usize;
 }
 
 /// Sends requests, and combines the answers.

@@ -17,6 +17,7 @@ pub(crate) const SAMPLES: Exchange<Nothing, Nothing> = Exchange::new("number of 
 type Losses<'a> = Option<(&'a str, &'a (dyn AnyMessage + 'static))>;
 
 impl RunState<'_> {
+    /// Lets the selector in `slot` pick the clients of a round.
     pub(crate) fn choose(
         &mut self,
         slot: &str,
@@ -24,9 +25,6 @@ impl RunState<'_> {
         losses: Losses<'_>,
     ) -> Result<Cohort> {
         let everyone = self.everyone();
-        if !self.has(slot) {
-            return Ok(everyone);
-        }
         let mut of_slot = self.round_of(slot, round);
         // a price assumes that no observer can predict the draw: with system noise the draw follows
         // its key

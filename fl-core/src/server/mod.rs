@@ -18,8 +18,8 @@ use crate::message::{AnyMessage, Erased, Message, MessageType, Params, Scalar};
 use crate::server::calls::{ServerCalls, StepStart, StepVerdict};
 use crate::{
     AggregatorSlot, ClientId, ClientMessage, Cohort, Examples, Exchange, FitOptions, Generator,
-    Inbox, MechanismSlot, Parametric, Pool, Public, Result, Roster, Round, Samples, SelectorSlot,
-    Stream, Target, Task, Trainer, TrainerSlot, fit_examples, parametric,
+    Inbox, MechanismSlot, Parametric, Pool, Public, Result, Round, Samples, SelectorSlot, Stream,
+    Target, Task, Trainer, TrainerSlot, fit_examples, parametric,
 };
 use anyhow::Context;
 use serde::{Serialize, de::DeserializeOwned};
@@ -155,36 +155,56 @@ impl Server<'_> {
 
 // exchanges
 impl Server<'_> {
-    /// The clients that the selector in `slot` picks for this round; everyone if the slot is empty.
-    /// A selector may ask how many examples clients have.
+    /// Returns the clients of an exchange in this round: those that its selector picks
+    /// ([`Declared::to`](crate::Declared::to)), or everyone. A selector picks once in a step, for
+    /// all its exchanges; it may ask how many examples clients have.
     ///
     /// # Errors
     /// If it picks no client, or cannot pick.
-    pub fn cohort(&mut self, slot: &SelectorSlot<Roster>, round: &Round) -> Result<Cohort> {
-        self.0.cohort(slot, round, None)
+    pub fn cohort<D: Message, U: Message>(
+        &mut self,
+        round: &Round,
+        exchange: &Exchange<D, U>,
+    ) -> Result<Cohort> {
+        self.0.cohort(round, exchange.label(), None)
     }
 
-    /// As [`Server::cohort`]; a selector may also ask for the loss of a model on the clients' own
-    /// examples, which clients send in the exchange `loss`, for `model`.
+    /// As [`Server::cohort`], of the selector that may request the exchange `loss`
+    /// ([`Declared::if_requested_by`](crate::Declared::if_requested_by)): the loss of `model` on
+    /// the clients' own examples. Call it before another exchange of that selector.
     ///
     /// # Errors
     /// As [`Server::cohort`].
     pub fn cohort_by_loss<D: Message>(
         &mut self,
-        slot: &SelectorSlot<Roster>,
         round: &Round,
         loss: &Exchange<D, Scalar>,
         model: &D,
     ) -> Result<Cohort> {
-        self.0.cohort(slot, round, Some((loss.label(), model)))
+        self.0.cohort(round, loss.label(), Some(model))
     }
 
-    /// Sends `down` to each of these clients and collects their answers, by the spec's fault
-    /// policy. They come with the weights that the aggregator of the exchange needs.
+    /// Sends `down` to each client of the exchange ([`Server::cohort`]) and collects their answers,
+    /// by the spec's fault policy. They come with the weights that the aggregator of the exchange
+    /// needs.
     ///
     /// # Errors
     /// When no answer can be used, or the policy says that the run fails.
     pub fn collect<'d, D: Message, U: Message>(
+        &mut self,
+        round: &Round,
+        exchange: &Exchange<D, U>,
+        down: impl Fn(ClientId) -> &'d D + Sync,
+    ) -> Result<Inbox<U>> {
+        let cohort = self.cohort(round, exchange)?;
+        self.collect_from(round, exchange, &cohort, down)
+    }
+
+    /// As [`Server::collect`], from these clients.
+    ///
+    /// # Errors
+    /// Those of [`Server::collect`].
+    pub fn collect_from<'d, D: Message, U: Message>(
         &mut self,
         round: &Round,
         exchange: &Exchange<D, U>,
@@ -194,7 +214,7 @@ impl Server<'_> {
         self.collect_each(round, exchange, to, down, |_, answer| Ok(answer))
     }
 
-    /// As [`Server::collect`]; `make` makes something else of each answer as it comes, so that the
+    /// As [`Server::collect_from`]; `make` makes something else of each answer as it comes, so that the
     /// answers themselves are not kept.
     ///
     /// # Errors
@@ -219,9 +239,9 @@ impl Server<'_> {
         Inbox::new(all).with_context(|| exchange.label())
     }
 
-    /// Runs the exchange as it is declared: sends `down` to each client of the cohort, lets the
-    /// declared aggregator combine the answers, one at a time if it can, and releases the result
-    /// through the declared mechanism of the server.
+    /// Runs the exchange as it is declared: sends `down` to each of its clients
+    /// ([`Server::cohort`]), lets the declared aggregator combine the answers, one at a time if it
+    /// can, and releases the result through the declared mechanism of the server.
     ///
     /// # Errors
     /// Those of [`Server::collect`], of the aggregator, and of [`Server::release`].
@@ -229,12 +249,12 @@ impl Server<'_> {
         &mut self,
         round: &Round,
         exchange: &Exchange<D, U>,
-        cohort: &Cohort,
         down: impl Fn(ClientId) -> &'d D + Sync,
     ) -> Result<O> {
+        let cohort = self.cohort(round, exchange)?;
         let down = |id| -> &'d (dyn AnyMessage + 'static) { down(id) };
         let label = exchange.label();
-        self.0.run(round, label, cohort, &down, None)?.take()
+        self.0.run(round, label, &cohort, &down, None)?.take()
     }
 
     /// As [`Server::run`]; the aggregator combines what `form` makes of each answer. `form` sees
@@ -246,17 +266,17 @@ impl Server<'_> {
         &mut self,
         round: &Round,
         exchange: &Exchange<D, U>,
-        cohort: &Cohort,
         down: impl Fn(ClientId) -> &'d D + Sync,
         mut form: impl FnMut(ClientMessage<U>) -> Result<ClientMessage<V>>,
     ) -> Result<O> {
+        let cohort = self.cohort(round, exchange)?;
         let down = |id| -> &'d (dyn AnyMessage + 'static) { down(id) };
         let label = exchange.label();
         let mut form = |mail: ClientMessage<_>| {
             let formed = form(mail.try_map(|body: Erased| body.take::<U>())?)?;
             formed.try_map(|body| Ok(Box::new(body) as Erased))
         };
-        let formed = self.0.run(round, label, cohort, &down, Some(&mut form))?;
+        let formed = self.0.run(round, label, &cohort, &down, Some(&mut form))?;
         formed.take()
     }
 
@@ -392,7 +412,8 @@ impl Server<'_> {
         self.step(name, 0, 0, state, body)
     }
 
-    /// Does something `n` times, as rounds 1 to `n`. A resumed run skips the rounds that it has
+    /// Does something in each of the declared rounds
+    /// ([`Declaration::rounds`](crate::Declaration::rounds)). A resumed run skips the rounds that it has
     /// done before. A round that the budget does not pay for is not done, nor is any after it:
     /// state and server's parts are those of the last round that was paid for, and if that was not
     /// evaluated, it is now.
@@ -402,10 +423,10 @@ impl Server<'_> {
     /// round is paid for.
     pub fn rounds<S: Serialize + DeserializeOwned>(
         &mut self,
-        n: usize,
         state: &mut S,
         mut body: impl FnMut(&mut Self, &mut S, &Round) -> Result<()>,
     ) -> Result<()> {
+        let n = self.0.declared_rounds();
         for number in 1..=n {
             self.step(&format!("round {number}"), number, n, state, &mut body)?;
         }

@@ -132,10 +132,23 @@ impl ServerCalls for RunState<'_> {
     }
     fn cohort(
         &mut self,
-        slot: &str,
         round: &Round,
-        loss: Option<(&str, &(dyn AnyMessage + 'static))>,
+        label: &str,
+        model: Option<&(dyn AnyMessage + 'static)>,
     ) -> Result<Cohort> {
-        self.choose(slot, round, loss)
+        let spec = self.ledger.exposure.exchange(label)?;
+        let slot = spec.cohort.or(spec.requested_by);
+        let Some(slot) = slot.filter(|slot| self.has(slot)) else {
+            return Ok(self.everyone());
+        };
+        if let Some(drawn) = self.step.cohorts.get(slot) {
+            return Ok(drawn.clone());
+        }
+        let drawn = self.choose(slot, round, model.map(|model| (label, model)))?;
+        self.step.cohorts.insert(slot, drawn.clone());
+        Ok(drawn)
+    }
+    fn declared_rounds(&self) -> usize {
+        self.rounds
     }
 }

@@ -42,6 +42,8 @@ pub struct RunState<'h> {
     pub(crate) told: BTreeMap<String, BTreeSet<ClientId>>,
     /// The measurements that the protocol declares, if it declares them.
     pub(crate) declared: Option<Vec<Measurement>>,
+    /// The number of rounds that the protocol declares.
+    pub(crate) rounds: usize,
     /// Names of the buffers of the run's models, once an aggregator has needed them.
     pub(crate) buffers: OnceCell<Arc<BTreeSet<String>>>,
     /// How often each client was asked, by label of the exchange, since the run began or resumed.
@@ -68,6 +70,7 @@ impl<'h> RunState<'h> {
         suits.map_err(|why| {
             Problem::Lacks(format!("protocol: it does not work for {kind}: {why}"))
         })?;
+        let declared = protocol.declare();
         let root = Stream::root(options.seed);
         let store = Store::new(parts, None, options.task.clone(), root.child("server", 0));
         let ledger = RunLedger::new(&store, protocol, options)?;
@@ -82,7 +85,8 @@ impl<'h> RunState<'h> {
             chain: [0; 32],
             totals: Totals::default(),
             steps: 0,
-            grows: protocol.grows().is_some(),
+            grows: declared.grows.is_some(),
+            rounds: declared.rounds,
             step: Step::default(),
             current: None,
             ended: false,
@@ -90,7 +94,7 @@ impl<'h> RunState<'h> {
             resumed: None,
             recorder: None,
             told: BTreeMap::new(),
-            declared: protocol.declare().measures,
+            declared: declared.measures,
             buffers: OnceCell::new(),
             asked: BTreeMap::new(),
         };

@@ -7,7 +7,8 @@ use crate::server::RunState;
 use crate::server::calls::{Results, StepStart, StepVerdict, Steps};
 use crate::store::States;
 use crate::{
-    ClientId, FitReport, Length, LossCurve, PrivacyEvent, Problem, Result, Round, RunEvent, Stream,
+    ClientId, Cohort, FitReport, Length, LossCurve, PrivacyEvent, Problem, Result, Round, RunEvent,
+    Stream,
 };
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,8 @@ pub(crate) struct Step {
     pub asked_about: Option<Vec<u32>>,
     /// Models that this round did not evaluate.
     pub unevaluated: Vec<PendingEvaluation>,
+    /// The clients that selectors have picked, by their slot.
+    pub cohorts: BTreeMap<&'static str, Cohort>,
     /// The server's models that trained, by their slot.
     pub trained: BTreeMap<String, Trained>,
     /// How often each action was done: no two requests, selections or releases share their

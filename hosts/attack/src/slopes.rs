@@ -34,7 +34,7 @@ impl Protocol for MaliciousServer {
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         fed.once("inversion", &mut (), |fed, (), round| {
             let everyone = fed.everyone();
-            fed.collect(round, &TRAIN, &everyone, |_| &Nothing)?;
+            fed.collect(round, &TRAIN, |_| &Nothing)?;
             let task = fed.task().clone();
             let rows = everyone.len() * task.kind.outputs();
             let found = minimise(
@@ -73,7 +73,7 @@ fn slope(
     let wanted: Vec<u32> = (0..classes as u32).collect();
     let (mut asked, mut sum) = (BTreeMap::new(), 0.0);
     for mail in fed
-        .collect(round, &ANSWER, everyone, |id| &shown[&id])?
+        .collect_from(round, &ANSWER, everyone, |id| &shown[&id])?
         .iter()
     {
         let scores = mail.body.scores.view();
@@ -91,7 +91,7 @@ fn slope(
     ensure!(asked.len() == everyone.len(), all());
     let mut slope = Array2::zeros(x.dim());
     for mail in fed
-        .collect(round, &SLOPES, everyone, |id| &asked[&id])?
+        .collect_from(round, &SLOPES, everyone, |id| &asked[&id])?
         .iter()
     {
         let at = everyone.iter().position(|id| *id == mail.from);

@@ -44,7 +44,7 @@ class FedProto:
         server.keep_clients(self.model)
 
     def round(self, server: fl.Server, round: fl.Round) -> None:
-        answers = server.collect(self.train, server.everyone, server.state.known)
+        answers = server.collect(self.train, server.state.known)
         counts = np.sum([answer["counts"] for answer in answers], axis=0, dtype=float)
         sums = np.sum([answer["means"] * answer["counts"][:, None].astype(float) for answer in answers], axis=0)
         server.state.known = {"means": sums / np.maximum(counts, 1)[:, None], "counts": counts.astype(int)}

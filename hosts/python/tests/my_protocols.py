@@ -61,9 +61,8 @@ class PyFedAvg:
         server.keep_model(self.model)
 
     def round(self, server: fl.Server, round: fl.Round) -> None:
-        cohort = server.cohort(self.cohort)
-        if cohort:
-            server.state.params = server.run(self.train, cohort, server.state.params)
+        if server.cohort(self.train):
+            server.state.params = server.run(self.train, server.state.params)
         server.model(self.model).set_params(server.state.params)
         server.evaluate(self.model)
 
@@ -102,7 +101,7 @@ class PyDistil:
     def round(self, server: fl.Server, round: fl.Round) -> None:
         ids = np.sort(round.stream.numpy().choice(server.state.size, self.samples, replace=False))
         ids = server.public.samples.ids[ids]
-        scores = server.run(self.score, server.everyone, {"ids": ids})
+        scores = server.run(self.score, {"ids": ids})
         soft = np.exp(scores["values"] - scores["values"].max(1, keepdims=True))
         soft /= soft.sum(1, keepdims=True)
         picked = server.select(self.clear, {"rows": scores["rows"], "values": soft})
@@ -154,12 +153,12 @@ class PyClassMeans:
         client.model(self.model).fit(own, labels, stream=client.stream("model"), training=self.local)
 
     def lead(self, server: fl.Server) -> None:
-        server.once("warm-up", lambda server, _: server.collect(self.warm, server.everyone, None))
+        server.once("warm-up", lambda server, _: server.collect(self.warm, None))
         server.rounds(self.rounds, self.round)
         server.keep_clients(self.model)
 
     def round(self, server: fl.Server, round: fl.Round) -> None:
-        said = server.collect(self.means, server.everyone, None)
+        said = server.collect(self.means, None)
         mean = server.aggregate(self.ensemble, said)
-        server.collect(self.learn, server.everyone, mean)
+        server.collect(self.learn, mean)
         server.evaluate_clients(self.model)

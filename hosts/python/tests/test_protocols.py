@@ -139,7 +139,7 @@ def test_steps_that_are_not_declared_or_not_released_are_refused():
     hint = fl.exchange("a hint", times="rounds")(train)
 
     def round(self, server, round):
-        server.collect(hint, server.everyone, server.state.params)
+        server.collect(hint, server.state.params)
 
     protocol("undeclared-steps", train=train, exchange={"releases_steps": steps, "trains": False}, hint=hint, round=round)
     fails("undeclared-steps", "this exchange declares no release through parts.example-privacy", **private)
@@ -198,7 +198,7 @@ def test_nobody_sees_what_the_mechanism_hides_and_a_leak_is_found():
             return len(client.own)
 
         def round(self, server, round):
-            server.collect(self.hint, server.everyone, None)
+            server.collect(self.hint, None)
             super().round(server, round)
 
     with pytest.raises(AssertionError, match="answer of client"):
@@ -307,7 +307,7 @@ def test_answers_of_a_wrong_kind_are_refused(what):
 
 def test_what_is_not_declared_is_refused():
     other = fl.exchange("another")(lambda self, client, params: params)
-    protocol("undeclared", round=lambda self, server, round: server.collect(other, server.everyone, server.state.params))
+    protocol("undeclared", round=lambda self, server, round: server.collect(other, server.state.params))
     fails("undeclared", "the protocol declares no exchange `another`: put `@fl.exchange` before")
     slot = fl.slot("trainer", "Of another class.")
     slot.name = "teacher"
@@ -328,13 +328,13 @@ def test_a_release_that_is_left_out_or_not_declared_is_refused():
         "undeclared-release",
         exchange={"releases": my_protocols.PyFedAvg.privacy},
         hint=hint,
-        round=lambda self, server, round: server.collect(hint, server.everyone, server.state.params),
+        round=lambda self, server, round: server.collect(hint, server.state.params),
     )
     fails("undeclared-release", "this exchange declares no release through parts.privacy", **private)
     silent = fl.exchange("a hint", "nothing", "scalar", times="rounds")(lambda self, client, _: len(client.own))
 
     def round(self, server, round):
-        server.collect(silent, server.everyone, None)
+        server.collect(silent, None)
         my_protocols.PyFedAvg.round(self, server, round)
 
     protocol("says-nothing", exchange={"releases": my_protocols.PyFedAvg.privacy}, hint=silent, round=round)
@@ -476,10 +476,10 @@ def test_exact_a_server_may_do_more_and_clients_remember():
         return client.model(self.model).params()
 
     def round(self, server, round):
-        answers = server.collect(self.train, server.everyone, lambda id: server.state.params)
+        answers = server.collect(self.train, lambda id: server.state.params)
         weights = [1.0 + answer.sender for answer in answers]
         weighted = server.aggregate(self.aggregator, answers, weights)
-        half = server.run(self.train, server.everyone.only(lambda id: id < 3), server.state.params, form=lambda mail: ({n: a * 2 for n, a in mail.items()}, 1.0))
+        half = server.run(self.train, server.state.params, form=lambda mail: ({n: a * 2 for n, a in mail.items()}, 1.0))
         seen.append((round.number, len(answers), sorted(half) == sorted(weighted)))
         server.state.params = {name: (weighted[name] + half[name]) / 3 for name in weighted}
         server.state.history = [*vars(server.state).get("history", []), {"round": round.number, "norm": float(np.square(half["weight"]).sum())}]
@@ -553,7 +553,7 @@ def test_exact_a_generator_learns_from_a_models_slope():
         slope = model.vjp(made, model.predict(made))  # towards scores of 0
         norms.append(float(np.square(model.predict(made)).sum()))
         server.generator(self.source).learn(made, slope)
-        server.collect(self.train, server.everyone, model.params())
+        server.collect(self.train, model.params())
 
     source = fl.slot("generator", "Makes inputs.")
     protocol("generates", source=source, lead=lead, round=round, exchange={"times": 3})
@@ -581,7 +581,7 @@ def test_arrays_cross_as_they_lie():
         return {"weight": np.asfortranarray(own["weight"].astype(np.float64)), "bias": np.repeat(own["bias"], 2)[::2]}
 
     def round(self, server, round):
-        mean = server.run(self.train, server.everyone, {name: np.asfortranarray(array) for name, array in server.state.params.items()})
+        mean = server.run(self.train, {name: np.asfortranarray(array) for name, array in server.state.params.items()})
         mean["bias"][...] += 0
         server.state.params = mean
 
@@ -593,7 +593,7 @@ def test_arrays_cross_as_they_lie():
 def test_exact_a_round_with_too_few_answers_is_done_again_from_its_state():
     def round(self, server, round):
         server.state.tries = vars(server.state).get("tries", 0) + 1
-        server.state.params = server.run(self.train, server.everyone, server.state.params)
+        server.state.params = server.run(self.train, server.state.params)
         server.record("tries", server.state.tries)
 
     protocol("again", round=round)

@@ -76,7 +76,7 @@ class Rounds:
         server.rounds(self.rounds, self.round)
 
     def round(self, server, round):
-        server.state.params = server.run(self.train, server.everyone, server.state.params)
+        server.state.params = server.run(self.train, server.state.params)
         server.state.params = {name: array + np.float32(0.01 * random.random()) for name, array in server.state.params.items()}
         server.model(self.model).set_params(server.state.params)
         server.evaluate(self.model)

@@ -29,8 +29,7 @@ const TRAIN: Exchange<Nothing, Nothing> = Exchange::new("training");
 
 fn lead(fed: &mut Server<'_>, keep_clients: bool) -> Result<()> {
     fed.once("training", &mut (), |fed, (), round| {
-        let all = fed.everyone();
-        fed.collect(round, &TRAIN, &all, |_| &Nothing)?;
+        fed.collect(round, &TRAIN, |_| &Nothing)?;
         fed.evaluate_clients(round, &MODEL)
     })?;
     match keep_clients {

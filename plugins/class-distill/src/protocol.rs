@@ -54,6 +54,7 @@ impl Protocol for ClassDistill {
             false => means.through(&SAMPLING),
         };
         Declaration::new()
+            .rounds(self.rounds)
             .grows_by("rounds")
             .measures([
                 Measurement::clients(&MODEL),
@@ -68,7 +69,7 @@ impl Protocol for ClassDistill {
             // noise on the means does not hide for which classes a client has examples
             .exchange(
                 means
-                    .times(self.rounds)
+                    .each_round()
                     .into(&ENSEMBLE)
                     .releases(&PRIVACY)
                     .partly_if(true),
@@ -76,28 +77,28 @@ impl Protocol for ClassDistill {
             .exchange(
                 LEARN
                     .answered_by(|me, means| self.learn(me, means))
-                    .times(self.rounds),
+                    .each_round(),
             )
     }
 
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
         let all = fed.everyone();
         fed.once("warm-up", &mut (), |fed, (), round| {
-            fed.collect(round, &WARM_UP, &all, |_| &Nothing).map(|_| ())
+            fed.collect(round, &WARM_UP, |_| &Nothing).map(|_| ())
         })?;
-        fed.rounds(self.rounds, &mut (), |fed, (), round| {
+        fed.rounds(&mut (), |fed, (), round| {
             // each client sends the mean output of its model over its examples of each class that
             // it has
-            let said = fed.collect(round, &MEANS, &all, |_| &Nothing)?;
+            let said = fed.collect(round, &MEANS, |_| &Nothing)?;
             // the server computes for each class the mean over the clients that have it
             let mean = fed.aggregate(&ENSEMBLE, round, &said)?;
             fed.record(round, "taught.classes", mean.rows.len() as f64)?;
             // each client trains towards its labels and the means of their classes
             match self.leave_one_out {
-                false => fed.collect(round, &LEARN, &all, |_| &mean)?,
+                false => fed.collect(round, &LEARN, |_| &mean)?,
                 true => {
                     let others = means_of_others(fed, round, &said, &all)?;
-                    fed.collect(round, &LEARN, &all, |id| &others[&id])?
+                    fed.collect(round, &LEARN, |id| &others[&id])?
                 }
             };
             fed.evaluate_clients(round, &MODEL)

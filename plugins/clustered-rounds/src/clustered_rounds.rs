@@ -59,12 +59,11 @@ impl ClusterRule for ClusteredRounds {
         family: &ClusterSettings,
         server: &mut Server<'_>,
         round: &Round,
-        cohort: &[ClientId],
         state: &mut State,
     ) -> Result<()> {
         match &self.assign {
-            Assign::Distance(rule) => rule.round(family, server, round, cohort, state),
-            Assign::Loss => Ifca {}.round(family, server, round, cohort, state),
+            Assign::Distance(rule) => rule.round(family, server, round, state),
+            Assign::Loss => Ifca {}.round(family, server, round, state),
         }
     }
 }

@@ -95,7 +95,6 @@ pub trait ClusterRule: Settings + Send + Sync + 'static {
         family: &ClusterSettings,
         server: &mut Server<'_>,
         round: &Round,
-        cohort: &[ClientId],
         state: &mut State,
     ) -> Result<()>;
 }
@@ -120,6 +119,7 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
         let train = TRAIN.answered_by(|client, centre| shared.train(client, centre));
         let train = train.to(&COHORT).times(own.rounds_from_one(shared));
         let all = Declaration::new()
+            .rounds(shared.rounds)
             .grows_by("rounds")
             .slot(model.shared_parameters().at_server())
             .exchange(train.trains().into(&AGGREGATOR))
@@ -169,12 +169,12 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
             "protocol.clusters: {} centres begin with the parameters of as many clients, and there are {clients}",
             shared.clusters
         );
-        server.rounds(shared.rounds, &mut state, |server, state, round| {
-            let cohort = server.cohort(&COHORT, round)?;
+        server.rounds(&mut state, |server, state, round| {
+            let cohort = server.cohort(round, &TRAIN)?;
             match state.centres.len() {
                 _ if cohort.is_empty() => {} // a Poisson draw may pick no client
                 1 => {
-                    let trained = server.collect(round, &TRAIN, &cohort, |_| &state.centres[0])?;
+                    let trained = server.collect(round, &TRAIN, |_| &state.centres[0])?;
                     match shared.clusters > 1 && round.number > shared.warm_up {
                         true => own.divide(shared, server, round, &trained, state)?,
                         false => {
@@ -183,7 +183,7 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
                         }
                     }
                 }
-                _ => own.round(shared, server, round, &cohort, state)?,
+                _ => own.round(shared, server, round, state)?,
             }
             shared.report(server, round, state)
         })?;

@@ -50,11 +50,10 @@ impl ClusterRule for FeSem {
         family: &ClusterSettings,
         server: &mut Server<'_>,
         round: &Round,
-        cohort: &[ClientId],
         state: &mut State,
     ) -> Result<()> {
         let sent = |id| &state.centres[state.centre_of(id)];
-        let trained = server.collect(round, &TRAIN, cohort, sent)?;
+        let trained = server.collect(round, &TRAIN, sent)?;
         let mut of: Vec<usize> = trained.iter().map(|m| state.centre_of(m.from)).collect();
         if !(round.number - family.warm_up - 1).is_multiple_of(self.every) {
             maximise(server, round, &trained, &of, &mut state.centres)?;

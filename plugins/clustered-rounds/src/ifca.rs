@@ -63,12 +63,11 @@ impl ClusterRule for Ifca {
         _: &ClusterSettings,
         server: &mut Server<'_>,
         round: &Round,
-        cohort: &[ClientId],
         state: &mut State,
     ) -> Result<()> {
         let (sent, n) = (Centres(state.centres.clone()), state.centres.len());
         let mut of = BTreeMap::new();
-        for mail in server.collect(round, &CHOOSE, cohort, |_| &sent)?.iter() {
+        for mail in server.collect(round, &CHOOSE, |_| &sent)?.iter() {
             let at = mail.body.value();
             ensure!(
                 at >= 0.0 && at.fract() == 0.0 && (at as usize) < n,
@@ -78,7 +77,7 @@ impl ClusterRule for Ifca {
             of.insert(mail.from, at as usize);
         }
         let those: Vec<ClientId> = of.keys().copied().collect();
-        let trained = server.collect(round, &TRAIN_CHOSEN, &those, |_| &Nothing)?;
+        let trained = server.collect_from(round, &TRAIN_CHOSEN, &those, |_| &Nothing)?;
         let of: Vec<usize> = trained.iter().map(|mail| of[&mail.from]).collect();
         maximise(server, round, &trained, &of, &mut state.centres)?;
         remember(server, round, &trained, &of, state)

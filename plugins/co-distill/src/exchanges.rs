@@ -53,6 +53,7 @@ impl CoDistill {
         let judged = ["ensemble", "taught"].into_iter();
         let judged = judged.filter(|_| self.judge_labels);
         let all = Declaration::new()
+            .rounds(self.rounds)
             .grows_by("rounds")
             .measures([
                 Measurement::server(&STUDENT),
@@ -114,7 +115,7 @@ impl CoDistill {
         &self,
         exchange: Declared<'p, D, U>,
     ) -> Declared<'p, D, U> {
-        exchange.times(self.rounds).rows(self.batch())
+        exchange.each_round().rows(self.batch())
     }
 
     /// Declares the properties that all kinds of labels share.

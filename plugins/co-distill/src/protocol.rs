@@ -25,12 +25,12 @@ impl Protocol for CoDistill {
         }
         let mut state = State::default();
         fed.once("warm-up", &mut state, |fed, state, round| {
-            fed.collect(round, &WARM_UP, &fed.everyone(), |_| &Nothing)?;
+            fed.collect(round, &WARM_UP, |_| &Nothing)?;
             // every client fits its selector; the server drops proxy samples that no client selects
             state.pool = self.pool(fed, round)?;
             Ok(())
         })?;
-        fed.rounds(self.rounds, &mut state, |fed, state, round| {
+        fed.rounds(&mut state, |fed, state, round| {
             // the server draws a batch of proxy samples
             let batch = self.draw_batch(&state.pool, round);
             // each client labels the samples that its selector accepts, and the server averages the
@@ -133,13 +133,12 @@ impl CoDistill {
         round: &Round,
         ids: &Ids,
     ) -> Result<RoundLabels> {
-        let all = fed.everyone();
         let mut soft: SoftLabels = match self.labels {
             Labels::Scores(_) => {
-                let scores = fed.run(round, &SCORES, &all, |_| ids)?;
+                let scores = fed.run(round, &SCORES, |_| ids)?;
                 return Ok(RoundLabels::Scores(scores));
             }
-            Labels::Soft => fed.run(round, &SOFT, &all, |_| ids)?,
+            Labels::Soft => fed.run(round, &SOFT, |_| ids)?,
             // the ensemble gets each vote as a one-hot row
             Labels::Hard => {
                 let outputs = fed.task().kind.outputs();
@@ -154,7 +153,6 @@ impl CoDistill {
                 fed.run_with(
                     round,
                     &HARD,
-                    &all,
                     |_| ids,
                     |mail: ClientMessage<Votes>| mail.try_map(form),
                 )?
@@ -200,7 +198,7 @@ impl CoDistill {
         if !fed.has(&CLIENT_FILTER) || !self.client_filter().once() {
             return Ok((0..n as u32).collect());
         }
-        let known = fed.collect(round, &KNOWN, &fed.everyone(), |_| &Nothing)?;
+        let known = fed.collect(round, &KNOWN, |_| &Nothing)?;
         if let Some(other) = known.iter().find(|m| m.body.len() != n) {
             let (from, length) = (other.from, other.body.len());
             bail!("client {from} answered about {length} public samples, and there are {n}");
@@ -266,15 +264,14 @@ impl CoDistill {
         round: &Round,
         taught: RoundLabels,
     ) -> Result<()> {
-        let all = fed.everyone();
         let taught = match self.reply {
             Reply::Ensemble => taught,
             Reply::Hard => taught.hard(),
         };
         match &taught {
-            RoundLabels::Soft(soft) => fed.collect(round, &LEARN_SOFT, &all, |_| soft)?,
-            RoundLabels::Scores(scores) => fed.collect(round, &LEARN_SCORES, &all, |_| scores)?,
-            RoundLabels::Hard(labels) => fed.collect(round, &LEARN_HARD, &all, |_| labels)?,
+            RoundLabels::Soft(soft) => fed.collect(round, &LEARN_SOFT, |_| soft)?,
+            RoundLabels::Scores(scores) => fed.collect(round, &LEARN_SCORES, |_| scores)?,
+            RoundLabels::Hard(labels) => fed.collect(round, &LEARN_HARD, |_| labels)?,
         };
         Ok(())
     }

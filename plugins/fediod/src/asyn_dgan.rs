@@ -53,6 +53,7 @@ impl Protocol for AsynDgan {
             .times(self.rounds * self.steps)
             .made(self.batch);
         Declaration::new()
+            .rounds(self.rounds)
             .measures([Measurement::server(&STUDENT)])
             .slot(image_translator::slot(self.noise))
             .slot(discriminator)
@@ -67,7 +68,7 @@ impl Protocol for AsynDgan {
             *known = image_translator::ask(fed, round)?;
             Ok(())
         })?;
-        fed.rounds(self.rounds, &mut known, |fed, known, round| {
+        fed.rounds(&mut known, |fed, known, round| {
             for step in 0..self.steps as u64 {
                 self.step(fed, round, known, &round.stream.child("step", step))?;
             }
@@ -129,8 +130,8 @@ impl AsynDgan {
             )
         };
         let sent: BTreeMap<_, _> = known.keys().zip(drawn).enumerate().map(made).collect();
-        let asked = Cohort::everyone(known.keys().copied().collect());
-        let judged = fed.collect(round, &JUDGE, &asked, |id| &sent[&id])?;
+        let asked: Vec<ClientId> = known.keys().copied().collect();
+        let judged = fed.collect_from(round, &JUDGE, &asked, |id| &sent[&id])?;
         let mut slope = Array2::zeros(values.dim());
         for mail in judged.iter() {
             let (from, found, due) = (

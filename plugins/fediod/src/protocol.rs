@@ -105,13 +105,12 @@ impl Protocol for GenerateAndDistill {
     }
 
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
-        let everyone = fed.everyone();
         let mut known = ServerState::default();
         fed.once("teachers", &mut known, |fed, known, round| {
             if self.made_of != GeneratorInput::Noise {
                 known.maps = image_translator::ask(fed, round)?;
             }
-            let told = fed.collect(round, &TRAIN, &everyone, |_| &Nothing)?;
+            let told = fed.collect(round, &TRAIN, |_| &Nothing)?;
             let due = self.counted().numbers(fed.task());
             for mail in told.iter() {
                 let (from, found) = (mail.from, mail.body.counts.len());
@@ -125,46 +124,41 @@ impl Protocol for GenerateAndDistill {
             }
         })?;
         let mut last = None;
-        fed.rounds(
-            self.warm_up + self.rounds,
-            &mut known,
-            |fed, known, round| {
-                let warming = round.number <= self.warm_up;
-                let mut report = Report::new(fed.task());
-                for step in 0..self.steps as u64 {
-                    let stream = round.stream.child("step", step);
-                    // the student also learns from batches that the generator does not learn from
-                    for extra in 1..self.student_steps as u64 {
-                        if !warming {
-                            let shown =
-                                self.show(fed, round, known, &stream.child("extra", extra))?;
-                            self.teach(fed, &shown, &stream.child("extra", extra))?;
-                        }
-                    }
-                    // a made batch goes down; scores and odds come up; the ensemble weights them by
-                    // input and class
-                    let shown = self.show(fed, round, known, &stream)?;
-                    let student = self.student_scores(fed, &shown, warming)?;
-                    let loss = shown
-                        .objective
-                        .of(&shown.said, &shown.wanted, &student, warming);
-                    // slopes of the loss go down, slopes by the batch come up; then the
-                    // discriminators learn
-                    let slope = self.slopes(fed, round, &shown, &loss)?;
-                    shown.made.learn(fed, slope.view(), &stream)?;
+        fed.rounds(&mut known, |fed, known, round| {
+            let warming = round.number <= self.warm_up;
+            let mut report = Report::new(fed.task());
+            for step in 0..self.steps as u64 {
+                let stream = round.stream.child("step", step);
+                // the student also learns from batches that the generator does not learn from
+                for extra in 1..self.student_steps as u64 {
                     if !warming {
-                        self.teach(fed, &shown, &stream)?;
+                        let shown = self.show(fed, round, known, &stream.child("extra", extra))?;
+                        self.teach(fed, &shown, &stream.child("extra", extra))?;
                     }
-                    report.add(&shown.said, &loss);
                 }
-                report.record(fed, round, self)?;
-                last = Some(round.stream.child("picture", 0));
-                match warming {
-                    true => Ok(()),
-                    false => fed.evaluate(round, &STUDENT),
+                // a made batch goes down; scores and odds come up; the ensemble weights them by
+                // input and class
+                let shown = self.show(fed, round, known, &stream)?;
+                let student = self.student_scores(fed, &shown, warming)?;
+                let loss = shown
+                    .objective
+                    .of(&shown.said, &shown.wanted, &student, warming);
+                // slopes of the loss go down, slopes by the batch come up; then the
+                // discriminators learn
+                let slope = self.slopes(fed, round, &shown, &loss)?;
+                shown.made.learn(fed, slope.view(), &stream)?;
+                if !warming {
+                    self.teach(fed, &shown, &stream)?;
                 }
-            },
-        )?;
+                report.add(&shown.said, &loss);
+            }
+            report.record(fed, round, self)?;
+            last = Some(round.stream.child("picture", 0));
+            match warming {
+                true => Ok(()),
+                false => fed.evaluate(round, &STUDENT),
+            }
+        })?;
         // a budget can end the rounds early, and a resumed run has its picture already
         if let Some(stream) = last {
             let made = self.make(fed, SHOWN, &known.maps, &stream)?;
@@ -245,11 +239,11 @@ impl GenerateAndDistill {
     ) -> Result<BatchWithAnswers<'_>> {
         let made = self.make(fed, self.batch, &known.maps, &stream.child("generator", 0))?;
         let values = made.inputs().values();
-        let trained = Cohort::everyone(known.counts.keys().copied().collect());
+        let trained: Vec<ClientId> = known.counts.keys().copied().collect();
         let told = match &made {
             Batch::OfNoise(_) => {
                 let sent = InputValues { values };
-                fed.collect(round, &ANSWER, &trained, |_| &sent)?
+                fed.collect_from(round, &ANSWER, &trained, |_| &sent)?
             }
             Batch::OfMaps(_, whose) => {
                 let sent = trained.iter().map(|id| {
@@ -267,7 +261,7 @@ impl GenerateAndDistill {
                     )
                 });
                 let sent: BTreeMap<ClientId, ImagesOfMaps> = sent.collect();
-                fed.collect(round, &ANSWER_OF_MAPS, &trained, |id| &sent[&id])?
+                fed.collect_from(round, &ANSWER_OF_MAPS, &trained, |id| &sent[&id])?
             }
         };
         let kind = fed.task().kind;
@@ -343,7 +337,7 @@ impl GenerateAndDistill {
             (*id, wanted)
         });
         let wanted: BTreeMap<ClientId, SlopeRequest> = wanted.collect();
-        let answers = fed.collect(round, &SLOPES, &shown.by, |id| &wanted[&id])?;
+        let answers = fed.collect_from(round, &SLOPES, &shown.by, |id| &wanted[&id])?;
         let made = shown.made.inputs();
         let dim = (made.len(), made.width());
         let mut sum = Array2::<f64>::zeros(dim);

@@ -223,6 +223,7 @@ impl Protocol for OneShotDistill {
         let teacher = teacher.trained_by("local", &self.local, (false, 1));
         let student = STUDENT.spec().at_server();
         Declaration::new()
+            .rounds(self.passes)
             .measures([Measurement::server(&STUDENT)])
             .measures(
                 self.evaluate_clients
@@ -243,7 +244,7 @@ impl Protocol for OneShotDistill {
                     me.cache("scores", &scores);
                     Ok(Scalar::new(me.range(&QUANTISER, &scores)?.unwrap_or(0.0)))
                 })
-                .times(self.passes)
+                .each_round()
                 .if_requested_by(&QUANTISER)
                 .learnt_through(&dp_sgd::SLOT)
                 .releases_at_server(&PRIVACY)
@@ -255,7 +256,7 @@ impl Protocol for OneShotDistill {
                         Some(scores) => Ok(scores),
                         None => self.predict(me, look),
                     })
-                    .times(self.passes)
+                    .each_round()
                     .all_public()
                     .learnt_through(&dp_sgd::SLOT)
                     .bounds(&QUANTISER, |look| look.z_max.first().copied())
@@ -271,22 +272,22 @@ impl Protocol for OneShotDistill {
     }
 
     fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
-        let (all, mut targets) = (fed.everyone(), Vec::<(Look, Logits)>::new());
+        let mut targets = Vec::<(Look, Logits)>::new();
         fed.once("teachers", &mut targets, |fed, _, round| {
-            fed.collect(round, &TRAIN, &all, |_| &Nothing)?;
+            fed.collect(round, &TRAIN, |_| &Nothing)?;
             match self.evaluate_clients {
                 true => fed.evaluate_clients(round, &TEACHER),
                 false => Ok(()),
             }
         })?;
-        fed.rounds(self.passes, &mut targets, |fed, targets, round| {
+        fed.rounds(&mut targets, |fed, targets, round| {
             let mut look = Look::new(self.passes, round);
             if fed.wants_range(&QUANTISER)? {
-                let peaks = fed.collect(round, &PEAK, &all, |_| &look)?;
+                let peaks = fed.collect(round, &PEAK, |_| &look)?;
                 look.z_max =
                     Array1::from_elem(1, peaks.iter().map(|m| m.body.value()).fold(0.0, f32::max));
             }
-            let ensemble = fed.run(round, &LOGITS, &all, |_| &look)?;
+            let ensemble = fed.run(round, &LOGITS, |_| &look)?;
             targets.push((look, ensemble));
             Ok(())
         })?;

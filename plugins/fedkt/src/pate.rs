@@ -75,7 +75,7 @@ impl Protocol for Pate {
         check(fed)?;
         let (all, mut s) = (fed.everyone(), State::default());
         fed.once("teachers", &mut s, |fed, s, round| {
-            let votes = fed.collect(round, &VOTES, &all, |_| &Nothing)?;
+            let votes = fed.collect(round, &VOTES, |_| &Nothing)?;
             let mut counts = fed.aggregate(&VOTE, round, &votes)?;
             // an example is in one part: it can change one teacher's vote, and those that count
             // together with it

@@ -210,7 +210,7 @@ impl TwoTierVote {
         classes: usize,
     ) -> Result<Inbox<Votes>> {
         if self.send == Sent::Votes {
-            return fed.collect(round, &VOTES, parties, |_| &Nothing);
+            return fed.collect_from(round, &VOTES, parties, |_| &Nothing);
         }
         let public = asked_about(fed.public()?.samples(), self.server_queries);
         let read = fed.reader(&STUDENT);
@@ -350,7 +350,7 @@ impl Protocol for TwoTierVote {
             let votes = self.students_vote(fed, round, &parties, classes)?;
             s.votes = votes.iter().map(|m| (m.from, m.body.clone())).collect();
             if self.noise == NoiseAt::Server {
-                let close = fed.collect(round, &CLOSE, &parties, |_| &Nothing)?;
+                let close = fed.collect_from(round, &CLOSE, &parties, |_| &Nothing)?;
                 s.close = close.iter().map(|m| m.body.value() as u32).max();
             }
             match self.evaluate_clients {
@@ -379,7 +379,7 @@ impl Protocol for TwoTierVote {
             fed.evaluate(round, &FINAL)?;
             if self.deliver {
                 let model = Models(vec![fed.model(&FINAL)?.save()?]);
-                fed.collect(round, &DELIVER, &parties, |_| &model)?;
+                fed.collect_from(round, &DELIVER, &parties, |_| &model)?;
             }
             Ok(())
         })?;

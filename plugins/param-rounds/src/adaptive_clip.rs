@@ -69,10 +69,7 @@ impl AdaptiveClip {
 
     /// Declares the exchange whose sum the server releases.
     pub(crate) fn declared<'p>(&'p self, family: Family<'p>) -> Declared<'p, Bounded, Bounded> {
-        let rounds = family.settings.rounds;
-        summed(&UPDATE, rounds, move |me, sent| {
-            self.answer(family, me, sent)
-        })
+        summed(&UPDATE, move |me, sent| self.answer(family, me, sent))
     }
 
     /// Returns the sum of the cohort's updates with noise, in their scale, and moves the bound.
@@ -80,7 +77,6 @@ impl AdaptiveClip {
         &self,
         fed: &mut Server<'_>,
         round: &Round,
-        cohort: &Cohort,
         model: &Params,
         state: &mut Option<f64>,
     ) -> Result<Params> {
@@ -91,13 +87,13 @@ impl AdaptiveClip {
         };
         let like = join(sent(model.zeros_like()));
         let sent = sent(model.clone());
-        let sum = sum(fed, round, cohort, &UPDATE, &sent, like, join)?;
+        let sum = sum(fed, round, &UPDATE, &sent, like, join)?;
         let Bounded {
             mut params,
             bound: within,
         } = split(sum)?;
-        let within = f64::from(within.value());
-        let share = within / (2.0 * self.effort * expected(cohort)) + 0.5;
+        let (within, cohort) = (f64::from(within.value()), fed.cohort(round, &UPDATE)?);
+        let share = within / (2.0 * self.effort * expected(&cohort)) + 0.5;
         fed.record(round, "clip", bound)?;
         *state = Some(self.next(bound, share));
         params.scale(bound / self.left());

@@ -28,8 +28,7 @@ impl RoundRule for DpFedAvg {
             let all = all.exchange(adaptive.declared(family));
             return all.measures([Measurement::number("clip")]);
         }
-        let rounds = family.settings.rounds;
-        all.exchange(summed(&UPDATE, rounds, move |me, global| {
+        all.exchange(summed(&UPDATE, move |me, global| {
             let mut update = update(family, me, global)?;
             me.clip(&SERVER_PRIVACY, &mut update, None)?;
             Ok(update)
@@ -41,11 +40,10 @@ impl RoundRule for DpFedAvg {
         family: Family<'_>,
         server: &mut Server<'_>,
         round: &Round,
-        cohort: &Cohort,
         model: &mut Params,
         bound: &mut Option<f64>,
     ) -> Result<()> {
-        self.empty_round(family, server, round, cohort, model, bound)
+        self.empty_round(family, server, round, model, bound)
     }
 
     fn empty_round(
@@ -53,19 +51,19 @@ impl RoundRule for DpFedAvg {
         _: Family<'_>,
         server: &mut Server<'_>,
         round: &Round,
-        cohort: &Cohort,
         model: &mut Params,
         bound: &mut Option<f64>,
     ) -> Result<()> {
         let sum = match &self.adaptive {
-            Some(adaptive) => adaptive.sum(server, round, cohort, model, bound)?,
+            Some(adaptive) => adaptive.sum(server, round, model, bound)?,
             None => {
                 let (like, form) = (model.zeros_like(), |update| update);
-                sum(server, round, cohort, &UPDATE, &*model, like, form)?
+                sum(server, round, &UPDATE, &*model, like, form)?
             }
         };
         let mut next = model.clone();
-        next.add_scaled(1.0 / expected(cohort), &sum)?;
+        let cohort = server.cohort(round, &UPDATE)?;
+        next.add_scaled(1.0 / expected(&cohort), &sum)?;
         // the aggregator's result is post-processing
         let (shown, one) = (
             round.showing(model.clone()),

@@ -81,11 +81,10 @@ impl RoundRule for FedDf {
         _: Family<'_>,
         server: &mut Server<'_>,
         round: &Round,
-        cohort: &Cohort,
         model: &mut Params,
         _: &mut (),
     ) -> Result<()> {
-        let sent = server.collect(round, &TRAIN, cohort, |_| &*model)?;
+        let sent = server.collect(round, &TRAIN, |_| &*model)?;
         let shown = round.showing(model.clone());
         let mean = server.aggregate(&AGGREGATOR, &shown, &sent)?;
         *model = self.distil(server, round, &sent, &mean)?;

@@ -52,7 +52,7 @@ impl RoundRule for FedNova {
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         let train = TRAIN.answered_by(move |me, global| self.train(family, me, global));
-        let train = train.to(&COHORT).times(family.settings.rounds);
+        let train = train.to(&COHORT).each_round();
         all.exchange(train.trains().into(&AGGREGATOR))
             .measures([Measurement::number("nova.length")])
     }
@@ -62,7 +62,6 @@ impl RoundRule for FedNova {
         _: Family<'_>,
         server: &mut Server<'_>,
         round: &Round,
-        cohort: &Cohort,
         x: &mut Params,
         _: &mut (),
     ) -> Result<()> {
@@ -76,7 +75,7 @@ impl RoundRule for FedNova {
                 sent.step(&answer.change, &buffers, |x, change| x + change)
             })
         };
-        let combined: Params = server.run_with(round, &TRAIN, cohort, |_| sent, form)?;
+        let combined: Params = server.run_with(round, &TRAIN, |_| sent, form)?;
         let mean = lengths / weights;
         server.record(round, "nova.length", mean)?;
         *x = x.step(&combined, &buffers, |x, combined| {

@@ -45,7 +45,7 @@ impl<'p> Family<'p> {
             let examples = learnt(me)?;
             train(me, &examples, global)
         });
-        let trained = trained.to(&COHORT).times(settings.rounds).into(&AGGREGATOR);
+        let trained = trained.to(&COHORT).each_round().into(&AGGREGATOR);
         let hidden = match dp_sgd::lots(settings.sampling.as_ref(), &settings.local) {
             Some(lots) => trained.releases_steps(&dp_sgd::SLOT, lots),
             None => trained.trains().releases_difference(&PRIVACY),

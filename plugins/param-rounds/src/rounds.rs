@@ -44,13 +44,8 @@ pub struct Family<'p> {
 }
 
 /// Runs one round of FedAvg.
-pub(crate) fn average(
-    server: &mut Server<'_>,
-    round: &Round,
-    cohort: &Cohort,
-    model: &mut Params,
-) -> Result<()> {
-    *model = server.run(round, &TRAIN, cohort, |_| &*model)?;
+pub(crate) fn average(server: &mut Server<'_>, round: &Round, model: &mut Params) -> Result<()> {
+    *model = server.run(round, &TRAIN, |_| &*model)?;
     Ok(())
 }
 
@@ -64,8 +59,8 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
         all.exchange(family.trains_plainly())
     }
 
-    /// Runs one round with this cohort, which has at least one client: `model` becomes the next
-    /// one. Defaults to FedAvg's round.
+    /// Runs one round with at least one client: `model` becomes the next one. Defaults to FedAvg's
+    /// round.
     ///
     /// # Errors
     /// Those of the exchanges.
@@ -74,11 +69,10 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
         _family: Family<'_>,
         server: &mut Server<'_>,
         round: &Round,
-        cohort: &Cohort,
         model: &mut Params,
         _state: &mut Self::State,
     ) -> Result<()> {
-        average(server, round, cohort, model)
+        average(server, round, model)
     }
 
     /// Runs a round for which a Poisson draw picked no client.
@@ -90,7 +84,6 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
         _family: Family<'_>,
         _server: &mut Server<'_>,
         _round: &Round,
-        _cohort: &Cohort,
         _model: &mut Params,
         _state: &mut Self::State,
     ) -> Result<()> {
@@ -171,6 +164,7 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         };
         let loss = LOSS.is_loss_of(&MODEL);
         let all = Declaration::new()
+            .rounds(rounds)
             .grows_by("rounds")
             .begins_with(unpriced.then(|| "the run starts from a model that another run kept (`initial`), whose training data have no price here".into()))
             .loads(&MODEL, "initial", family.settings.initial.as_deref())
@@ -182,7 +176,7 @@ impl<R: RoundRule> Protocol for Rounds<R> {
             .slot(&dp_sgd::SLOT)
             .slot(ATTACK.spec().for_some())
             .slot(LABELS.spec().for_some())
-            .exchange(loss.times(rounds).if_requested_by(&COHORT))
+            .exchange(loss.each_round().if_requested_by(&COHORT))
             .measures([
                 Measurement::server(&MODEL),
                 Measurement::each("attack.shift").if_filled(&ATTACK),
@@ -202,12 +196,12 @@ impl<R: RoundRule> Protocol for Rounds<R> {
                 Ok(())
             })?;
         }
-        let rounds = family.settings.rounds;
-        server.rounds(rounds, &mut state, |server, (model, state), round| {
-            let cohort = server.cohort_by_loss(&COHORT, round, &LOSS, model)?;
-            match cohort.is_empty() {
-                true => rule.empty_round(family, server, round, &cohort, model, state)?,
-                false => rule.round(family, server, round, &cohort, model, state)?,
+        server.rounds(&mut state, |server, (model, state), round| {
+            let cohort = server.cohort_by_loss(round, &LOSS, model)?;
+            if cohort.is_empty() {
+                rule.empty_round(family, server, round, model, state)?;
+            } else {
+                rule.round(family, server, round, model, state)?;
             }
             server.parametric(&MODEL)?.set_params(model)?;
             server.evaluate(round, &MODEL)

@@ -75,7 +75,7 @@ impl RoundRule for Scaffold {
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         let train = TRAIN.answered_by(move |me, sent| self.train(family, me, sent));
-        let train = train.to(&COHORT).times(family.settings.rounds);
+        let train = train.to(&COHORT).each_round();
         all.exchange(train.trains().into(&AGGREGATOR))
     }
 
@@ -84,7 +84,6 @@ impl RoundRule for Scaffold {
         _: Family<'_>,
         server: &mut Server<'_>,
         round: &Round,
-        cohort: &Cohort,
         x: &mut Params,
         control: &mut Option<Params>,
     ) -> Result<()> {
@@ -106,7 +105,7 @@ impl RoundRule for Scaffold {
                 Ok(answer.model)
             })
         };
-        let y: Params = server.run_with(&shown, &TRAIN, cohort, |_| &sent, form)?;
+        let y: Params = server.run_with(&shown, &TRAIN, |_| &sent, form)?;
         let clients = server.everyone().len();
         let buffers = server.parametric(&MODEL)?.buffers();
         *x = x.step(&y, &buffers, |x, y| next_model(x, y, self.server_lr))?;

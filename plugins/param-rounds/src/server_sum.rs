@@ -22,10 +22,9 @@ pub(crate) fn expected(cohort: &Cohort) -> f64 {
 /// Declares a client's clipped change as its answer to `exchange`, whose sum the server releases.
 pub(crate) fn summed<'p, D: Message, U: Message>(
     exchange: &Exchange<D, U>,
-    rounds: usize,
     answer: impl Fn(&mut Client, &D) -> Result<U> + Send + Sync + 'p,
 ) -> Declared<'p, D, U> {
-    let exchange = exchange.answered_by(answer).to(&COHORT).times(rounds);
+    let exchange = exchange.answered_by(answer).to(&COHORT).each_round();
     exchange
         .answers_change()
         .releases_at_server(&SERVER_PRIVACY)
@@ -37,21 +36,21 @@ pub(crate) fn summed<'p, D: Message, U: Message>(
 pub(crate) fn sum<D: Message, U: Message>(
     server: &mut Server<'_>,
     round: &Round,
-    cohort: &Cohort,
     exchange: &Exchange<D, U>,
     sent: &D,
     like: Params,
     form: impl Fn(U) -> Params,
 ) -> Result<Params> {
     let mut sum = Sum::like(&like);
-    server.affords(&SERVER_PRIVACY, like, cohort)?;
+    let cohort = server.cohort(round, exchange)?;
+    server.affords(&SERVER_PRIVACY, like, &cohort)?;
     if !cohort.is_empty() {
-        for mail in server.collect(round, exchange, cohort, |_| sent)?.iter() {
+        for mail in server.collect(round, exchange, |_| sent)?.iter() {
             sum.add(&server.clipped(&SERVER_PRIVACY, form(mail.body.clone()))?)?;
         }
     }
     let mut sum = sum.total();
-    server.release_sum(&SERVER_PRIVACY, round, &mut sum, cohort)?;
+    server.release_sum(&SERVER_PRIVACY, round, &mut sum, &cohort)?;
     Ok(sum)
 }
 

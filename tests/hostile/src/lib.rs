@@ -180,21 +180,20 @@ impl Protocol for Misbehaves {
 
     fn lead(&self, server: &mut Server<'_>) -> Result<()> {
         assert!(self.how != "panic", "in lead");
-        let all = server.everyone();
         server.once("step", &mut (), |server, (), round| {
             match &*self.how {
                 "undeclared" => {
-                    server.collect(round, &UNDECLARED, &all, |_| &Nothing)?;
+                    server.collect(round, &UNDECLARED, |_| &Nothing)?;
                 }
                 "hides" => {
-                    server.collect(round, &HIDDEN, &all, |_| &Nothing)?;
+                    server.collect(round, &HIDDEN, |_| &Nothing)?;
                 }
                 "stay" => loop {
                     std::hint::spin_loop();
                 },
                 _ => {
-                    server.collect(round, &ASKED, &all, |_| &Nothing)?;
-                    server.collect(round, &ASKED, &all, |_| &Nothing)?;
+                    server.collect(round, &ASKED, |_| &Nothing)?;
+                    server.collect(round, &ASKED, |_| &Nothing)?;
                 }
             }
             Ok(())
@@ -233,14 +232,14 @@ impl Protocol for Tattles {
     }
 
     fn lead(&self, server: &mut Server<'_>) -> Result<()> {
-        let all = server.everyone();
         server.once("step", &mut (), |server, (), round| {
-            let told = server.collect(round, &TOLD, &all, |_| &Nothing)?;
+            let told = server.collect(round, &TOLD, |_| &Nothing)?;
             let sum = told.iter().map(|m| f64::from(m.body.value())).sum();
             server.record(round, "told", sum)?;
             let some = told.iter().filter(|m| m.body.value() > 0.0);
-            let some = Cohort::everyone(some.map(|m| m.from).collect());
-            server.collect(round, &SENT, &some, |_| &Nothing).map(drop)
+            let some: Vec<ClientId> = some.map(|m| m.from).collect();
+            let sent = server.collect_from(round, &SENT, &some, |_| &Nothing);
+            sent.map(drop)
         })
     }
 }
@@ -301,9 +300,10 @@ impl Protocol for Tallies {
     fn declare(&self) -> Declaration<'_> {
         if self.wrong == "kind" && std::path::Path::new(&self.begun).exists() {
             let other = WRONG_KIND.answered_by(|_, _| Ok(Params::default()));
-            return Declaration::new().exchange(other);
+            return Declaration::new().rounds(self.rounds).exchange(other);
         }
-        Declaration::new().exchange(ASKED.answered_by(|me, _| self.answer(me)))
+        let asked = ASKED.answered_by(|me, _| self.answer(me));
+        Declaration::new().rounds(self.rounds).exchange(asked)
     }
 
     fn lead(&self, server: &mut Server<'_>) -> Result<()> {
@@ -314,9 +314,8 @@ impl Protocol for Tallies {
         if !self.begun.is_empty() {
             std::fs::write(&self.begun, "")?;
         }
-        server.rounds(self.rounds, &mut tally, |server, tally, round| {
-            let all = server.everyone();
-            for one in server.collect(round, &ASKED, &all, |_| &Nothing)?.iter() {
+        server.rounds(&mut tally, |server, tally, round| {
+            for one in server.collect(round, &ASKED, |_| &Nothing)?.iter() {
                 tally.sum += f64::from(one.body.value());
             }
             server.record(round, "tally", tally.sum)

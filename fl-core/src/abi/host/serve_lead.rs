@@ -120,15 +120,11 @@ impl Answers for LeadSide<'_, '_> {
                 })?;
                 positions(reply, picked.unwrap_or_default())?;
             }
-            Ask::Cohort { slot, round, loss } => {
+            Ask::Cohort { round, label } => {
                 let round = bare(round, server);
-                let sent = loss.map(|label| -> Result<_> {
-                    let spec = self.exchange(&label)?;
-                    Ok((label, input.message_of(0, spec.request)?))
-                });
-                let sent = sent.transpose()?;
-                let loss = sent.as_ref().map(|(label, model)| (&**label, &**model));
-                reply.json(&server.cohort(&slot, &round, loss)?)?;
+                let messages = sent(self.exchange(&label)?, input.messages().len(), input)?;
+                let model = messages.first().map(|model| &**model);
+                reply.json(&server.cohort(&round, &label, model)?)?;
             }
             Ask::Collect {
                 round,

@@ -34,9 +34,8 @@ impl OfProtocol {
 
     fn lead(&self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
         let text: LeadText = input.json()?;
-        let exchanges: Vec<ExchangeSpec> = self.protocol.exchanges();
         Link::lend(host, |link| {
-            let mut server = RemoteServer::new(link, text, exchanges);
+            let mut server = RemoteServer::new(link, text, self.protocol.declare());
             self.protocol.lead(&mut Server(&mut server))
         })
     }

@@ -13,8 +13,8 @@ use crate::server::calls::{
     Steps,
 };
 use crate::{
-    AnyInbox, AnyPool, ClientId, ClientMessage, Cohort, ExchangeSpec, Generator, Public, Result,
-    Round, Samples, Serial, SharedExecutor, Task, Trainer,
+    AnyInbox, AnyPool, ClientId, ClientMessage, Cohort, Declaration, ExchangeSpec, Generator,
+    Public, Result, Round, Samples, Serial, SharedExecutor, Task, Trainer,
 };
 use anyhow::{Context, bail};
 use std::cell::RefCell;
@@ -28,6 +28,7 @@ pub(super) struct RemoteServer {
     task: Task,
     everyone: Cohort,
     exchanges: Vec<ExchangeSpec>,
+    rounds: usize,
 }
 
 /// The protocol's conversion of each answer, for the program.
@@ -50,13 +51,14 @@ impl Answers for FormBack<'_> {
 }
 
 impl RemoteServer {
-    pub fn new(link: &Arc<Link>, text: LeadText, exchanges: Vec<ExchangeSpec>) -> Self {
+    pub fn new(link: &Arc<Link>, text: LeadText, declared: Declaration<'_>) -> Self {
         Self {
             slots: RemoteSlots::new(link),
             filled: text.filled,
             task: text.task,
             everyone: text.everyone,
-            exchanges,
+            rounds: declared.rounds,
+            exchanges: declared.into_exchanges(),
         }
     }
 
@@ -166,17 +168,19 @@ impl ServerCalls for RemoteServer {
     }
     fn cohort(
         &mut self,
-        slot: &str,
         round: &Round,
-        loss: Option<(&str, &(dyn AnyMessage + 'static))>,
+        label: &str,
+        model: Option<&(dyn AnyMessage + 'static)>,
     ) -> Result<Cohort> {
-        let sent: Vec<_> = loss.map(|(_, model)| content(model)).into_iter().collect();
+        let sent: Vec<_> = model.map(content).into_iter().collect();
         let ask = Ask::Cohort {
-            slot: slot.into(),
             round: RoundAsk::of(round),
-            loss: loss.map(|(label, _)| label.into()),
+            label: label.into(),
         };
         self.slots.json(&ask, &sent)
+    }
+    fn declared_rounds(&self) -> usize {
+        self.rounds
     }
 }
 

@@ -19,7 +19,7 @@
             server.rounds(self.rounds, self.round)
 
         def round(self, server, round):
-            server.state.params = server.run(self.train, server.everyone, server.state.params)
+            server.state.params = server.run(self.train, server.state.params)
             server.model(self.model).set_params(server.state.params)
             server.evaluate(self.model)
 

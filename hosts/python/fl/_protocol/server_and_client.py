@@ -217,13 +217,13 @@ class Server(_Side):
         """The clients that have a part in this slot, such as `sign-flip for clients 0-1`."""
         return cast("list[str]", self._program.ask("who", slot=self._program.name(slot))[0])
 
-    def cohort(self, slot: Slot, loss: Exchange | None = None, model: Arrays | None = None) -> Cohort:
-        """The clients that the selector in this slot picks for this round; everyone, if it is
-        empty. With `loss`, an exchange, a selector may ask for the loss of `model` at the
-        clients."""
-        letters = [] if loss is None else [_sent(packed(loss.sends, model))]
-        name = self._program.name(slot, "selector")
-        return Cohort(self._program.ask("cohort", *letters, slot=name, round=self._at, loss=loss and loss.label)[0])
+    def cohort(self, exchange: Exchange, model: Arrays | None = None) -> Cohort:
+        """The clients of an exchange in this round: those that its selector picks (`to`), once for
+        all its exchanges, or everyone. With `model` the exchange is the one that a selector may
+        request (`if_requested_by`), for the loss of `model` at the clients."""
+        self._declared(exchange)
+        letters = [] if model is None else [_sent(packed(exchange.sends, model))]
+        return Cohort(self._program.ask("cohort", *letters, round=self._at, label=exchange.label)[0])
 
     def _down(self, exchange: Exchange, to: Iterable[int], message: Any) -> tuple[list[tuple[Any, ...]], list[int]]:
         """Different messages, and the position of each client's."""
@@ -243,20 +243,19 @@ class Server(_Side):
     def run(
         self,
         exchange: Exchange,
-        cohort: Cohort,
         message: Any,
         *,
         form: Callable[[Mail], Any] | None = None,
         shown: Any = None,
     ) -> dict[str, Array]:
-        """Runs an exchange as it is declared: sends `message` (or `message(client)`) to each
-        client, lets the declared aggregator combine the answers, and releases the result through
+        """Runs an exchange as it is declared: sends `message` (or `message(client)`) to each of its
+        clients (`cohort`), lets the declared aggregator combine the answers, and releases the result through
         the declared mechanism of the server.
 
         `form(mail)` makes what the aggregator combines of each answer: a message, or a message and
         its weight. `shown` is what the aggregator sees as sent.
         """
-        self._declared(exchange)
+        cohort = self.cohort(exchange)
         letters, which = self._down(exchange, cohort, message)
         if shown is not None:
             letters.append(_sent(packed(exchange.sends, shown)))
@@ -267,11 +266,11 @@ class Server(_Side):
             shown=None if shown is None else exchange.sends, forms=form is not None,
         )[1]  # fmt: skip
 
-    def collect(self, exchange: Exchange, to: Iterable[int], message: Any) -> Answers:
-        """Sends `message` (or `message(client)`) to each of these clients, and gives their answers,
-        by the spec's policy on faults."""
+    def collect(self, exchange: Exchange, message: Any, *, to: Iterable[int] | None = None) -> Answers:
+        """Sends `message` (or `message(client)`) to each client of the exchange (`cohort`), or to
+        these clients, and gives their answers, by the spec's policy on faults."""
         self._declared(exchange)
-        to = list(to)
+        to = list(self.cohort(exchange) if to is None else to)
         letters, which = self._down(exchange, to, message)
         about, tensors = self._program.ask("collect", *letters, round=self._at, label=exchange.label, to=to, which=which)
         bodies: list[dict[str, Array]] = [{} for _ in about]

@@ -122,21 +122,20 @@ impl RoundRule for FedGen {
         _: Family<'_>,
         server: &mut Server<'_>,
         round: &Round,
-        cohort: &Cohort,
         model: &mut Params,
         taught: &mut bool,
     ) -> Result<()> {
-        let mut asked = cohort.to_vec();
+        let mut asked = server.cohort(round, &TRAIN)?.to_vec();
         if *taught {
             let sent = Taught {
                 generator: server.parametric(&GENERATOR)?.params(),
                 scale: Scalar::new(libm::pow(self.decay, round.number as f64 - 1.0) as f32),
             };
-            let shown = server.collect(round, &SHOW, &asked, |_| &sent)?;
+            let shown = server.collect(round, &SHOW, |_| &sent)?;
             asked = shown.iter().map(|mail| mail.from).collect();
         }
         let global = &*model;
-        let sent = server.collect(round, &TRAIN, &asked, |_| global)?;
+        let sent = server.collect_from(round, &TRAIN, &asked, |_| global)?;
         let shown = round.showing(global.clone());
         let mean = server.aggregate(&AGGREGATOR, &shown, &sent)?;
         let mut teachers = Teachers::default();
