@@ -31,18 +31,18 @@ pub struct MaliciousServer {
 }
 
 impl Protocol for MaliciousServer {
-    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
-        fed.once("inversion", &mut (), |fed, (), round| {
-            let everyone = fed.everyone();
-            fed.collect(round, &TRAIN, |_| &Nothing)?;
-            let task = fed.task().clone();
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+        server.once("inversion", &mut (), |server, (), round| {
+            let everyone = server.everyone();
+            server.collect(round, &TRAIN, |_| &Nothing)?;
+            let task = server.task().clone();
             let rows = everyone.len() * task.kind.outputs();
             let found = minimise(
                 (rows, &task.input, &self.range),
                 &self.how,
                 &self.stream,
                 &self.tell,
-                &mut |x| slope(fed, round, &everyone, x),
+                &mut |x| slope(server, round, &everyone, x),
             )?;
             *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
             Ok(())
@@ -57,12 +57,12 @@ impl Protocol for MaliciousServer {
 /// Returns the mean cross-entropy of `x` and its slope, from the clients' answers. `x` has an equal
 /// part for each client, with a row for each class.
 fn slope(
-    fed: &mut Server<'_>,
+    server: &mut Server<'_>,
     round: &Round,
     everyone: &[ClientId],
     x: &Array2<f32>,
 ) -> Result<(f64, Array2<f64>)> {
-    let classes = fed.task().kind.outputs();
+    let classes = server.task().kind.outputs();
     let part = |at: usize| s![at * classes..(at + 1) * classes, ..];
     let each = everyone.iter().enumerate();
     let shown = each.map(|(at, id)| {
@@ -72,7 +72,7 @@ fn slope(
     let shown: BTreeMap<ClientId, InputValues> = shown.collect();
     let wanted: Vec<u32> = (0..classes as u32).collect();
     let (mut asked, mut sum) = (BTreeMap::new(), 0.0);
-    for mail in fed
+    for mail in server
         .collect_from(round, &ANSWER, everyone, |id| &shown[&id])?
         .iter()
     {
@@ -90,7 +90,7 @@ fn slope(
     let all = || "a client did not answer, so there is no slope to follow";
     ensure!(asked.len() == everyone.len(), all());
     let mut slope = Array2::zeros(x.dim());
-    for mail in fed
+    for mail in server
         .collect_from(round, &SLOPES, everyone, |id| &asked[&id])?
         .iter()
     {

@@ -53,8 +53,8 @@ pub struct EavesdroppingServer {
 }
 
 impl Protocol for EavesdroppingServer {
-    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
-        self.honest.lead(fed)
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+        self.honest.lead(server)
     }
 
     fn declare(&self) -> Declaration<'_> {

@@ -27,21 +27,21 @@ settings! {
 const MODEL: TrainerSlot = TrainerSlot::new("model", "The model.");
 const TRAIN: Exchange<Nothing, Nothing> = Exchange::new("training");
 
-fn lead(fed: &mut Server<'_>, keep_clients: bool) -> Result<()> {
-    fed.once("training", &mut (), |fed, (), round| {
-        fed.collect(round, &TRAIN, |_| &Nothing)?;
-        fed.evaluate_clients(round, &MODEL)
+fn lead(server: &mut Server<'_>, keep_clients: bool) -> Result<()> {
+    server.once("training", &mut (), |server, (), round| {
+        server.collect(round, &TRAIN, |_| &Nothing)?;
+        server.evaluate_clients(round, &MODEL)
     })?;
     match keep_clients {
-        true => fed.keep_clients(&MODEL),
+        true => server.keep_clients(&MODEL),
         false => Ok(()),
     }
 }
 
 fn declare(local: &Training) -> Declaration<'_> {
-    let train = TRAIN.answered_by(|me, _| {
-        let pass = local.pass(me.task().kind.loss());
-        me.fit_own(&MODEL, &pass).map(|_| Nothing)
+    let train = TRAIN.answered_by(|client, _| {
+        let pass = local.pass(client.task().kind.loss());
+        client.fit_own(&MODEL, &pass).map(|_| Nothing)
     });
     Declaration::new()
         .slot(
@@ -60,8 +60,8 @@ macro_rules! trains_alone {
             fn declare(&self) -> Declaration<'_> {
                 declare(&self.local)$(.$pools())?
             }
-            fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
-                lead(fed, self.keep_clients)
+            fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+                lead(server, self.keep_clients)
             }
             fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
                 Ok(())
@@ -96,18 +96,18 @@ impl Protocol for PublicOnly {
         let lacks = Conflict::between(text).when(!has("data.public.labelled"));
         lacks.into_iter().collect()
     }
-    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
-        fed.once("training", &mut (), |fed, (), round| {
-            let public = fed.public()?;
-            fed.fit_examples(
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+        server.once("training", &mut (), |server, (), round| {
+            let public = server.public()?;
+            server.fit_examples(
                 &MODEL,
                 &round.stream,
                 public.examples()?,
-                &self.training.pass(fed.task().kind.loss()),
+                &self.training.pass(server.task().kind.loss()),
             )?;
-            fed.evaluate(round, &MODEL)
+            server.evaluate(round, &MODEL)
         })?;
-        fed.keep_model(&MODEL)
+        server.keep_model(&MODEL)
     }
 }
 plugin!(protocol "public-only" => PublicOnly);

@@ -48,7 +48,7 @@ const LEARN: Exchange<ClassMeans, Nothing> = Exchange::new("learning from class 
 impl Protocol for ClassDistill {
     fn declare(&self) -> Declaration<'_> {
         let model = MODEL.spec().lasting().published_if(true).through(&SAMPLING);
-        let means = MEANS.answered_by(|me, _| self.means(me));
+        let means = MEANS.answered_by(|client, _| self.means(client));
         let means = match self.resample {
             true => means.draws(&SAMPLING),
             false => means.through(&SAMPLING),
@@ -63,7 +63,7 @@ impl Protocol for ClassDistill {
             .slot(model)
             .exchange(
                 WARM_UP
-                    .answered_by(|me, _| self.warm_up(me))
+                    .answered_by(|client, _| self.warm_up(client))
                     .draws(&SAMPLING),
             )
             // noise on the means does not hide for which classes a client has examples
@@ -76,34 +76,34 @@ impl Protocol for ClassDistill {
             )
             .exchange(
                 LEARN
-                    .answered_by(|me, means| self.learn(me, means))
+                    .answered_by(|client, means| self.learn(client, means))
                     .each_round(),
             )
     }
 
-    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
-        let all = fed.everyone();
-        fed.once("warm-up", &mut (), |fed, (), round| {
-            fed.collect(round, &WARM_UP, |_| &Nothing).map(|_| ())
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+        let all = server.everyone();
+        server.once("warm-up", &mut (), |server, (), round| {
+            server.collect(round, &WARM_UP, |_| &Nothing).map(|_| ())
         })?;
-        fed.rounds(&mut (), |fed, (), round| {
+        server.rounds(&mut (), |server, (), round| {
             // each client sends the mean output of its model over its examples of each class that
             // it has
-            let said = fed.collect(round, &MEANS, |_| &Nothing)?;
+            let answers = server.collect(round, &MEANS, |_| &Nothing)?;
             // the server computes for each class the mean over the clients that have it
-            let mean = fed.aggregate(&ENSEMBLE, round, &said)?;
-            fed.record(round, "taught.classes", mean.rows.len() as f64)?;
+            let mean = server.aggregate(&ENSEMBLE, round, &answers)?;
+            server.record(round, "taught.classes", mean.rows.len() as f64)?;
             // each client trains towards its labels and the means of their classes
             match self.leave_one_out {
-                false => fed.collect(round, &LEARN, |_| &mean)?,
+                false => server.collect(round, &LEARN, |_| &mean)?,
                 true => {
-                    let others = means_of_others(fed, round, &said, &all)?;
-                    fed.collect(round, &LEARN, |id| &others[&id])?
+                    let others = means_of_others(server, round, &answers, &all)?;
+                    server.collect(round, &LEARN, |id| &others[&id])?
                 }
             };
-            fed.evaluate_clients(round, &MODEL)
+            server.evaluate_clients(round, &MODEL)
         })?;
-        fed.keep_clients(&MODEL)
+        server.keep_clients(&MODEL)
     }
 
     fn suits(&self, kind: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
@@ -128,16 +128,16 @@ plugin!(protocol "class-distill" => ClassDistill,
 
 /// Returns for each client the means over the others; no class if there are no others.
 fn means_of_others(
-    fed: &mut Server<'_>,
+    server: &mut Server<'_>,
     round: &Round,
-    said: &Inbox<ClassMeans>,
+    answers: &Inbox<ClassMeans>,
     all: &[u32],
 ) -> Result<BTreeMap<u32, ClassMeans>> {
-    let outputs = fed.task().kind.outputs();
+    let outputs = server.task().kind.outputs();
     let of = |id: &u32| {
-        let others = said.iter().filter(|mail| mail.from != *id).cloned();
+        let others = answers.iter().filter(|mail| mail.from != *id).cloned();
         let means = match Inbox::new(others.collect()) {
-            Ok(others) => fed.aggregate(&ENSEMBLE, round, &others)?,
+            Ok(others) => server.aggregate(&ENSEMBLE, round, &others)?,
             Err(_) => ClassMeans::new(Vec::new(), Array2::zeros((0, outputs))),
         };
         Ok((*id, means))
@@ -146,26 +146,26 @@ fn means_of_others(
 }
 
 impl ClassDistill {
-    fn warm_up(&self, me: &mut Client) -> Result<Nothing> {
+    fn warm_up(&self, client: &mut Client) -> Result<Nothing> {
         if let Some(warm_up) = &self.warm_up {
-            let (own, pass) = (me.private(&SAMPLING)?, warm_up.pass(Loss::CrossEntropy));
-            me.fit_examples(&MODEL, &own, &pass)?;
+            let (own, pass) = (client.private(&SAMPLING)?, warm_up.pass(Loss::CrossEntropy));
+            client.fit_examples(&MODEL, &own, &pass)?;
         }
         Ok(Nothing)
     }
 
     /// Returns the mean output of a client's model over its examples of each class.
-    fn means(&self, me: &mut Client) -> Result<ClassMeans> {
-        let own = me.private(&SAMPLING)?;
-        let outputs = softmax(me.model(&MODEL)?.predict(&own.samples)?.view(), 1.0);
+    fn means(&self, client: &mut Client) -> Result<ClassMeans> {
+        let own = client.private(&SAMPLING)?;
+        let outputs = softmax(client.model(&MODEL)?.predict(&own.samples)?.view(), 1.0);
         ClassMeans::of(outputs.view(), &classes(&own)?)
     }
 
     /// Trains on the cross-entropy to the label, plus `weight` times that to the mean of the
     /// label's class. This is one cross-entropy, to the sum of the two targets. A class without a
     /// mean adds no term.
-    fn learn(&self, me: &mut Client, means: &ClassMeans) -> Result<Nothing> {
-        let own = me.private(&SAMPLING)?;
+    fn learn(&self, client: &mut Client, means: &ClassMeans) -> Result<Nothing> {
+        let own = client.private(&SAMPLING)?;
         let labels = classes(&own)?;
         let mut target = Array2::<f32>::zeros((labels.len(), own.labels().classes()));
         for (mut row, label) in target.rows_mut().into_iter().zip(&labels) {
@@ -174,12 +174,12 @@ impl ClassDistill {
                 row.zip_mut_with(&mean, |t, m| *t += self.weight as f32 * m);
             }
         }
-        let (pass, stream) = (self.local.pass(Loss::CrossEntropy), me.stream(&MODEL));
+        let (pass, stream) = (self.local.pass(Loss::CrossEntropy), client.stream(&MODEL));
         let target = Target::Soft(target.view());
-        let model = me.model(&MODEL)?;
+        let model = client.model(&MODEL)?;
         let fitted = model.fit(&own.samples, target, &pass, &stream)?;
         if fitted.steps == 0 && !own.is_empty() {
-            me.note_no_step(&MODEL)?;
+            client.note_no_step(&MODEL)?;
         }
         Ok(Nothing)
     }

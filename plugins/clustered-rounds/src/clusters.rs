@@ -228,7 +228,7 @@ impl ClusterSettings {
     /// objective.
     pub(crate) fn first_centres(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         round: &Round,
         trained: &Inbox<Params>,
         layers: &[String],
@@ -251,29 +251,29 @@ impl ClusterSettings {
             }
         }
         let (objective, chosen, of) = best.context("no draw of first centres")?;
-        fed.record(round, "cluster.distance", objective.sqrt())?;
+        server.record(round, "cluster.distance", objective.sqrt())?;
         let all: Vec<&Params> = trained.iter().map(|mail| &mail.body).collect();
         Ok((chosen.into_iter().map(|at| all[at].clone()).collect(), of))
     }
 
     /// Records the score of each client's centre for it, its cluster, and the size and score of
     /// each cluster.
-    fn report(&self, fed: &mut Server<'_>, round: &Round, state: &State) -> Result<()> {
+    fn report(&self, server: &mut Server<'_>, round: &Round, state: &State) -> Result<()> {
         let scores =
-            fed.evaluate_for_clients(round, &MODEL, &state.centres, |id| state.centre_of(id))?;
-        let everyone = fed.everyone();
+            server.evaluate_for_clients(round, &MODEL, &state.centres, |id| state.centre_of(id))?;
+        let everyone = server.everyone();
         let of: Vec<usize> = everyone.iter().map(|id| state.centre_of(*id)).collect();
         if self.clusters == 1 || scores.is_empty() {
             return Ok(());
         }
-        fed.record_each(round, "cluster", of.iter().map(|j| *j as f64).collect())?;
+        server.record_each(round, "cluster", of.iter().map(|j| *j as f64).collect())?;
         for j in 0..state.centres.len() {
             let members = scores.iter().zip(&of).filter(|(_, of)| **of == j);
             let members: Vec<f64> = members.map(|(score, _)| *score).collect();
-            fed.record(round, &format!("cluster.{j}.clients"), members.len() as f64)?;
+            server.record(round, &format!("cluster.{j}.clients"), members.len() as f64)?;
             if !members.is_empty() {
                 let mean = members.iter().sum::<f64>() / members.len() as f64;
-                fed.record(round, &format!("cluster.{j}.score"), mean)?;
+                server.record(round, &format!("cluster.{j}.score"), mean)?;
             }
         }
         Ok(())
@@ -282,7 +282,7 @@ impl ClusterSettings {
 
 /// Runs the M step, by the part in the slot `aggregator`.
 pub(crate) fn maximise(
-    fed: &mut Server<'_>,
+    server: &mut Server<'_>,
     round: &Round,
     trained: &Inbox<Params>,
     of: &[usize],
@@ -292,7 +292,7 @@ pub(crate) fn maximise(
     em::recentre(of, centres, |members, centre| {
         let members = members.iter().map(|at| all[*at].clone()).collect();
         match Inbox::new(members) {
-            Ok(members) => fed.aggregate(&AGGREGATOR, &round.showing(centre.clone()), &members),
+            Ok(members) => server.aggregate(&AGGREGATOR, &round.showing(centre.clone()), &members),
             // members without examples leave the centre unchanged
             Err(_) => Ok(centre.clone()),
         }
@@ -301,7 +301,7 @@ pub(crate) fn maximise(
 
 /// Stores the clients' clusters, and records how many clients moved.
 pub(crate) fn remember(
-    fed: &mut Server<'_>,
+    server: &mut Server<'_>,
     round: &Round,
     trained: &Inbox<Params>,
     of: &[usize],
@@ -316,5 +316,5 @@ pub(crate) fn remember(
                 .is_some_and(|old| old != *at),
         );
     }
-    fed.record(round, "cluster.moved", moved as f64)
+    server.record(round, "cluster.moved", moved as f64)
 }

@@ -36,9 +36,9 @@ fn forged<'p, M: Message>(
     labels: Declared<'p, Ids, M>,
     slot: &'static AttackSlot<M>,
 ) -> Declared<'p, Ids, M> {
-    labels.forged_by(slot, |me, _, honest| {
-        let own = ClientMessage::new(me.id(), 1.0, honest);
-        me.attack(slot, None, &Inbox::new(vec![own])?)
+    labels.forged_by(slot, |client, _, honest| {
+        let own = ClientMessage::new(client.id(), 1.0, honest);
+        client.attack(slot, None, &Inbox::new(vec![own])?)
     })
 }
 
@@ -46,7 +46,7 @@ impl CoDistill {
     pub(crate) fn declared(&self) -> Declaration<'_> {
         let on_scores = self.filter_on == Some(FilterOn::Scores);
         let known = || {
-            let known = KNOWN.answered_by(|me, _| self.client_filter().mask(me));
+            let known = KNOWN.answered_by(|client, _| self.client_filter().mask(client));
             let known = known.all_public().if_filled(&CLIENT_FILTER);
             known.through(&SAMPLING)
         };
@@ -74,38 +74,39 @@ impl CoDistill {
             .slot(&SERVER_FILTER)
             .exchange(
                 WARM_UP
-                    .answered_by(|me, _| self.warm_up(me))
+                    .answered_by(|client, _| self.warm_up(client))
                     .draws(&SAMPLING),
             )
             .exchange_if(!on_scores, known);
         let all = match self.labels {
             Labels::Soft => {
-                let said = SOFT.answered_by(|me, ids| self.label(me, ids, soft));
+                let said = SOFT.answered_by(|client, ids| self.label(client, ids, soft));
                 let said = self.said(said).releases(&SOFT_PRIVACY).into(&ENSEMBLE);
                 all.exchange(forged(said, &SOFT_ATTACK))
             }
             Labels::Hard => {
-                let said = HARD.answered_by(|me, ids| self.label(me, ids, hard));
+                let said = HARD.answered_by(|client, ids| self.label(client, ids, hard));
                 let said = self.said(said).releases(&HARD_PRIVACY).into(&ENSEMBLE);
                 all.exchange(forged(said, &HARD_ATTACK))
             }
             Labels::Scores(_) => {
-                let said = SCORES.answered_by(|me, ids| self.label(me, ids, |scores| scores));
+                let said =
+                    SCORES.answered_by(|client, ids| self.label(client, ids, |scores| scores));
                 let said = self.said(said).releases(&SCORE_PRIVACY);
                 all.exchange(forged(said.into(&ENSEMBLE_OF_SCORES), &SCORE_ATTACK))
             }
         };
         match (&self.reply, &self.labels) {
             (Reply::Hard, _) => {
-                let learn = LEARN_HARD.answered_by(|me, votes| self.learn(me, votes));
+                let learn = LEARN_HARD.answered_by(|client, votes| self.learn(client, votes));
                 all.exchange(self.every_round(learn))
             }
             (Reply::Ensemble, Labels::Scores(_)) => {
-                let learn = LEARN_SCORES.answered_by(|me, scores| self.learn(me, scores));
+                let learn = LEARN_SCORES.answered_by(|client, scores| self.learn(client, scores));
                 all.exchange(self.every_round(learn))
             }
             (Reply::Ensemble, _) => {
-                let learn = LEARN_SOFT.answered_by(|me, soft| self.learn(me, soft));
+                let learn = LEARN_SOFT.answered_by(|client, soft| self.learn(client, soft));
                 all.exchange(self.every_round(learn))
             }
         }

@@ -34,19 +34,19 @@ impl ClientFilter {
     }
 
     /// Selects, for the whole run, the public samples that the client labels.
-    pub fn mask(&self, me: &mut Client) -> Result<Mask> {
-        let n = me.public()?.samples().len();
-        let mask = Mask::new(&self.select(me, &Ids((0..n as u32).collect()))?, n);
-        me.stash("known", &mask);
+    pub fn mask(&self, client: &mut Client) -> Result<Mask> {
+        let n = client.public()?.samples().len();
+        let mask = Mask::new(&self.select(client, &Ids((0..n as u32).collect()))?, n);
+        client.stash("known", &mask);
         Ok(mask)
     }
 
     /// Returns those of these samples that the client labels.
-    pub fn known(&self, me: &mut Client, ids: &Ids) -> Result<Ids> {
-        if !me.has(&CLIENT_FILTER) {
+    pub fn known(&self, client: &mut Client, ids: &Ids) -> Result<Ids> {
+        if !client.has(&CLIENT_FILTER) {
             return Ok(ids.clone());
         }
-        let known: Vec<u32> = match me.stashed::<Mask>("known")? {
+        let known: Vec<u32> = match client.stashed::<Mask>("known")? {
             Some(mask) => {
                 let all = ids.0.iter().copied();
                 all.filter(|id| mask.has(*id as usize)).collect()
@@ -55,7 +55,7 @@ impl ClientFilter {
                 bail!("its filter was never fitted; see its `{}`", KNOWN.label())
             }
             None => {
-                let positions = self.select(me, ids)?;
+                let positions = self.select(client, ids)?;
                 positions.into_iter().map(|at| ids.0[at]).collect()
             }
         };
@@ -64,18 +64,18 @@ impl ClientFilter {
 
     /// Fits the selector to the client's own examples. Returns the positions in `ids` of the
     /// samples that it selects.
-    fn select(&self, me: &mut Client, ids: &Ids) -> Result<Vec<usize>> {
-        if !me.has(&CLIENT_FILTER) {
+    fn select(&self, client: &mut Client, ids: &Ids) -> Result<Vec<usize>> {
+        if !client.has(&CLIENT_FILTER) {
             return Ok((0..ids.0.len()).collect());
         }
-        let (own, x) = (me.private(&SAMPLING)?, me.public()?.pick(ids)?);
-        let pool = self.seen(me, &x)?;
-        let fitted = self.seen_examples(me, &own)?;
-        let truth = me.public()?.truth();
-        let used = me.with_selector(&CLIENT_FILTER, |me, selector| {
-            let stream = me.stream("filter");
+        let (own, x) = (client.private(&SAMPLING)?, client.public()?.pick(ids)?);
+        let pool = self.seen(client, &x)?;
+        let fitted = self.seen_examples(client, &own)?;
+        let truth = client.public()?.truth();
+        let used = client.with_selector(&CLIENT_FILTER, |client, selector| {
+            let stream = client.stream("filter");
             selector.fit(&fitted, &stream)?;
-            let round = me.round(&CLIENT_FILTER);
+            let round = client.round(&CLIENT_FILTER);
             let known = selector.select(&round.with_stream(stream.child("select", 0)), &pool)?;
             let ranks = truth.is_some().then(|| selector.rank(&pool)).transpose()?;
             Ok((known, ranks.flatten()))
@@ -83,17 +83,24 @@ impl ClientFilter {
         let (known, ranks) = used.context("the slot is filled")?;
         if let Some(truth) = truth {
             let truth: Vec<u32> = ids.0.iter().map(|id| truth[*id as usize]).collect();
-            judge(me, &own, &truth, &known, ranks, self.trained.then_some(&x))?;
+            judge(
+                client,
+                &own,
+                &truth,
+                &known,
+                ranks,
+                self.trained.then_some(&x),
+            )?;
         }
         Ok(known)
     }
 
     /// Returns the filter's view of samples.
-    fn seen(&self, me: &mut Client, x: &Samples) -> Result<Samples> {
+    fn seen(&self, client: &mut Client, x: &Samples) -> Result<Samples> {
         let seen = match self.on {
             FilterOn::Inputs => return Ok(x.clone()),
-            FilterOn::Scores => me.model(&MODEL)?.predict(x)?,
-            FilterOn::Features => me.model(&MODEL)?.features(x)?.with_context(|| {
+            FilterOn::Scores => client.model(&MODEL)?.predict(x)?,
+            FilterOn::Features => client.model(&MODEL)?.features(x)?.with_context(|| {
                 Problem::Lacks("parts.model: this trainer has no features; use a neural trainer, or `filter-on: inputs`".into())
             })?,
         };
@@ -102,13 +109,13 @@ impl ClientFilter {
     }
 
     /// Returns the filter's view of examples.
-    fn seen_examples(&self, me: &mut Client, own: &Examples) -> Result<Examples> {
+    fn seen_examples(&self, client: &mut Client, own: &Examples) -> Result<Examples> {
         if self.on == FilterOn::Inputs {
             return Ok(own.clone());
         }
         let ids: Vec<usize> = own.samples.ids().iter().map(|id| *id as usize).collect();
         let labels = own.labels().select(&ids);
-        let seen = self.seen(me, &own.samples)?;
+        let seen = self.seen(client, &own.samples)?;
         Examples::all(seen.inputs().clone(), Arc::new(labels))
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn measures() -> impl Iterator<Item = Measurement> {
 /// from the others. With the samples `x` for a trained model, `filter.auroc-right` is how well the
 /// ranks separate the samples that the model labels correctly (Selective-FD, figure 5).
 pub(crate) fn judge(
-    me: &mut Client,
+    client: &mut Client,
     own: &Examples,
     truth: &[u32],
     known: &[usize],
@@ -27,30 +27,30 @@ pub(crate) fn judge(
     let familiar: Vec<bool> = truth.iter().map(|class| has[*class as usize] > 0).collect();
     let both = known.iter().filter(|at| familiar[**at]).count() as f64;
     let all = familiar.iter().filter(|f| **f).count() as f64;
-    me.measure(
+    client.measure(
         "filter.share",
         known.len() as f64 / familiar.len().max(1) as f64,
     );
     if !known.is_empty() {
-        me.measure("filter.precision", both / known.len() as f64);
+        client.measure("filter.precision", both / known.len() as f64);
     }
     if all > 0.0 {
-        me.measure("filter.recall", both / all);
+        client.measure("filter.recall", both / all);
     }
-    auroc(me, "filter.auroc", &ranks, &familiar);
+    auroc(client, "filter.auroc", &ranks, &familiar);
     if let Some(x) = x {
-        let scores = me.model(&MODEL)?.predict(x)?;
+        let scores = client.model(&MODEL)?.predict(x)?;
         let said = metrics::classes(scores.view());
         let right: Vec<bool> = said.iter().zip(truth).map(|(a, b)| a == b).collect();
-        auroc(me, "filter.auroc-right", &ranks, &right);
+        auroc(client, "filter.auroc-right", &ranks, &right);
     }
     Ok(())
 }
 
 /// Measures how well ranks separate samples for which `is` holds from the others.
-fn auroc(me: &mut Client, name: &str, ranks: &Option<Vec<f64>>, is: &[bool]) {
+fn auroc(client: &mut Client, name: &str, ranks: &Option<Vec<f64>>, is: &[bool]) {
     let ranks = ranks.iter().flatten().map(|r| *r as f32);
     if let Some(auc) = metrics::auc(ranks, is.iter().map(|is| i8::from(*is))) {
-        me.measure(name, auc);
+        client.measure(name, auc);
     }
 }

@@ -57,8 +57,8 @@ pub(crate) fn measures(name: &str) -> [Measurement; 3] {
 ///
 /// # Errors
 /// If they are not known.
-pub(crate) fn truth(fed: &Server<'_>) -> Result<Vec<u32>> {
-    fed.public()?.truth().with_context(|| {
+pub(crate) fn truth(server: &Server<'_>) -> Result<Vec<u32>> {
+    server.public()?.truth().with_context(|| {
         Problem::Lacks(
             "protocol.judge-labels: the classes of the public samples are not known; take them from the clients' set, or leave it out".into(),
         )
@@ -71,12 +71,12 @@ pub(crate) fn truth(fed: &Server<'_>) -> Result<Vec<u32>> {
 /// # Errors
 /// If the classes of the public samples are not known.
 pub(crate) fn judge(
-    fed: &mut Server<'_>,
+    server: &mut Server<'_>,
     round: &Round,
     name: &str,
     labels: &SoftLabels,
 ) -> Result<()> {
-    let truth = truth(fed)?;
+    let truth = truth(server)?;
     if labels.rows.is_empty() {
         return Ok(());
     }
@@ -84,7 +84,7 @@ pub(crate) fn judge(
     let errors = LabelErrors::of(labels.values.rows().into_iter(), &truth);
     let values = [errors.p1, errors.p1_l1, errors.p2_l1];
     for (what, value) in ERRORS.into_iter().zip(values) {
-        fed.record(round, &format!("{name}.{what}"), value)?;
+        server.record(round, &format!("{name}.{what}"), value)?;
     }
     Ok(())
 }

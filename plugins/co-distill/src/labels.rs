@@ -135,14 +135,14 @@ impl RoundLabels {
 }
 
 /// Returns the true labels of these public samples, as probabilities.
-pub(crate) fn truth(fed: &Server<'_>, ids: Vec<u32>) -> Result<RoundLabels> {
-    let public = fed.public()?;
+pub(crate) fn truth(server: &Server<'_>, ids: Vec<u32>) -> Result<RoundLabels> {
+    let public = server.public()?;
     let of = public.examples()?.classes().with_context(|| {
         Problem::Lacks(
             "data.public: `teacher: truth` needs one class for each public sample".into(),
         )
     })?;
     let labels = ids.iter().map(|id| of[*id as usize]).collect();
-    let outputs = fed.task().kind.outputs();
+    let outputs = server.task().kind.outputs();
     Ok(RoundLabels::Soft(one_hot(&votes(ids, labels, outputs))))
 }

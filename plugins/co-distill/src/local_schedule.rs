@@ -7,50 +7,50 @@ use fl_core::{Length, fit_examples};
 
 impl CoDistill {
     /// Trains a client on its own examples in one round.
-    pub(crate) fn learn_own(&self, me: &mut Client) -> Result<()> {
+    pub(crate) fn learn_own(&self, client: &mut Client) -> Result<()> {
         let (own, pass) = (
-            me.private(&SAMPLING)?,
-            self.local.pass(me.task().kind.loss()),
+            client.private(&SAMPLING)?,
+            self.local.pass(client.task().kind.loss()),
         );
-        me.fit_examples(&MODEL, &own, &pass).map(|_| ())
+        client.fit_examples(&MODEL, &own, &pass).map(|_| ())
     }
 
     /// Trains a client on the labels, and on its own examples unless it has done so already.
-    pub(crate) fn learn(&self, me: &mut Client, lesson: &impl Lesson) -> Result<Nothing> {
+    pub(crate) fn learn(&self, client: &mut Client, lesson: &impl Lesson) -> Result<Nothing> {
         match self.order {
-            Order::OwnBeforeLabels => self.distil(me, lesson)?,
+            Order::OwnBeforeLabels => self.distil(client, lesson)?,
             Order::OwnFirst => {
-                self.learn_own(me)?;
-                self.distil(me, lesson)?;
+                self.learn_own(client)?;
+                self.distil(client, lesson)?;
             }
             Order::PublicFirst => {
-                self.distil(me, lesson)?;
-                self.learn_own(me)?;
+                self.distil(client, lesson)?;
+                self.learn_own(client)?;
             }
-            Order::Turns => self.learn_in_turns(me, lesson)?,
-            Order::Together(alpha) => self.learn_together(me, lesson, alpha)?,
+            Order::Turns => self.learn_in_turns(client, lesson)?,
+            Order::Together(alpha) => self.learn_together(client, lesson, alpha)?,
         }
         Ok(Nothing)
     }
 
-    fn distil(&self, me: &mut Client, lesson: &impl Lesson) -> Result<()> {
+    fn distil(&self, client: &mut Client, lesson: &impl Lesson) -> Result<()> {
         let ids = Ids(lesson.rows().to_vec());
         if ids.0.is_empty() {
             return Ok(()); // everything was filtered out
         }
         let pass = self.distil.pass(lesson.loss(&self.labels));
-        lesson.teach(|target| me.fit_public(&MODEL, &ids, target, &pass).map(|_| ()))
+        lesson.teach(|target| client.fit_public(&MODEL, &ids, target, &pass).map(|_| ()))
     }
 
     /// Alternates single mini-batches; spreads the less frequent kind evenly among the other.
-    fn learn_in_turns(&self, me: &mut Client, lesson: &impl Lesson) -> Result<()> {
+    fn learn_in_turns(&self, client: &mut Client, lesson: &impl Lesson) -> Result<()> {
         let ids = Ids(lesson.rows().to_vec());
         let (own, x, home) = (
-            me.private(&SAMPLING)?,
-            me.public()?.pick(&ids)?,
-            me.stream("turns"),
+            client.private(&SAMPLING)?,
+            client.public()?.pick(&ids)?,
+            client.stream("turns"),
         );
-        let local = self.local.pass(me.task().kind.loss());
+        let local = self.local.pass(client.task().kind.loss());
         let distil = self.distil.pass(lesson.loss(&self.labels));
         let one = |pass: &FitOptions<'_>| {
             let (length, clip) = (Length::Steps(1), pass.clip);
@@ -61,7 +61,7 @@ impl CoDistill {
         };
         let steps = [local.steps(own.len()), distil.steps(x.len())];
         let (local, distil) = (one(&local), one(&distil));
-        let model = me.model(&MODEL)?;
+        let model = client.model(&MODEL)?;
         let most = steps[0].max(steps[1]);
         let mut taken = 0;
         for turn in 0..most {
@@ -76,24 +76,24 @@ impl CoDistill {
             }
         }
         if taken == 0 && steps[0] > 0 {
-            me.note_no_step(&MODEL)?;
+            client.note_no_step(&MODEL)?;
         }
         Ok(())
     }
 
     /// Takes steps along `alpha` times the gradient of the own loss plus `1 - alpha` times that of
     /// the loss on the labels.
-    fn learn_together(&self, me: &mut Client, lesson: &impl Lesson, alpha: f64) -> Result<()> {
+    fn learn_together(&self, client: &mut Client, lesson: &impl Lesson, alpha: f64) -> Result<()> {
         let ids = Ids(lesson.rows().to_vec());
-        let (own, x) = (me.private(&SAMPLING)?, me.public()?.pick(&ids)?);
-        let home = me.stream("together");
-        let local = self.local.pass(me.task().kind.loss());
+        let (own, x) = (client.private(&SAMPLING)?, client.public()?.pick(&ids)?);
+        let home = client.stream("together");
+        let local = self.local.pass(client.task().kind.loss());
         let distil = self.distil.pass(lesson.loss(&self.labels));
         let steps = distil.steps(x.len().max(1));
         let local = FitOptions::new(Length::Steps(steps), local.batch, local.loss);
         let mut own_batches = local.batches(own.len(), &home.child("own", 0));
         let mut labelled = distil.batches(x.len(), &home.child("public", 0));
-        let model = me.parametric(&MODEL)?;
+        let model = client.parametric(&MODEL)?;
         for step in 0..steps {
             let mut slope = None;
             if let Some(at) = own_batches.next() {

@@ -16,47 +16,47 @@ impl Protocol for CoDistill {
         self.declared()
     }
 
-    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
-        for who in fed.who("attack") {
-            fed.warn(&format!("attackers: {who}"));
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+        for who in server.who("attack") {
+            server.warn(&format!("attackers: {who}"));
         }
         if self.judge_labels {
-            label_metrics::truth(fed)?;
+            label_metrics::truth(server)?;
         }
         let mut state = State::default();
-        fed.once("warm-up", &mut state, |fed, state, round| {
-            fed.collect(round, &WARM_UP, |_| &Nothing)?;
+        server.once("warm-up", &mut state, |server, state, round| {
+            server.collect(round, &WARM_UP, |_| &Nothing)?;
             // every client fits its selector; the server drops proxy samples that no client selects
-            state.pool = self.pool(fed, round)?;
+            state.pool = self.pool(server, round)?;
             Ok(())
         })?;
-        fed.rounds(&mut state, |fed, state, round| {
+        server.rounds(&mut state, |server, state, round| {
             // the server draws a batch of proxy samples
             let batch = self.draw_batch(&state.pool, round);
             // each client labels the samples that its selector accepts, and the server averages the
             // labels
-            let mut taught = self.collect_labels(fed, round, &batch)?;
-            self.judge(fed, round, "ensemble", &taught)?;
+            let mut taught = self.collect_labels(server, round, &batch)?;
+            self.judge(server, round, "ensemble", &taught)?;
             // the server's selector drops the ambiguous ones
-            if let Some(clear) = fed.select(&SERVER_FILTER, round, &taught.soft())? {
+            if let Some(clear) = server.select(&SERVER_FILTER, round, &taught.soft())? {
                 taught.retain_rows(&clear);
             }
-            self.judge(fed, round, "taught", &taught)?;
-            state.count(fed, round, &taught)?;
+            self.judge(server, round, "taught", &taught)?;
+            state.count(server, round, &taught)?;
             if self.teacher == Teacher::Truth {
-                taught = truth(fed, taught.rows().to_vec())?;
+                taught = truth(server, taught.rows().to_vec())?;
             }
             // a student at the server learns too, and may teach in place of the ensemble (FedED,
             // DS-FL)
-            let taught = self.teach_student(fed, round, taught)?;
+            let taught = self.teach_student(server, round, taught)?;
             // each client trains on its own examples and distils the labels
-            self.teach_clients(fed, round, taught)?;
-            self.evaluate(fed, round)
+            self.teach_clients(server, round, taught)?;
+            self.evaluate(server, round)
         })?;
-        state.warn(fed, self.rounds);
-        fed.keep_clients(&MODEL)?;
-        match fed.has(&STUDENT) {
-            true => fed.keep_model(&STUDENT),
+        state.warn(server, self.rounds);
+        server.keep_clients(&MODEL)?;
+        match server.has(&STUDENT) {
+            true => server.keep_model(&STUDENT),
             false => Ok(()),
         }
     }
@@ -129,19 +129,19 @@ impl CoDistill {
     /// Collects the clients' labels of these samples, combined by `parts.ensemble`.
     fn collect_labels(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         round: &Round,
         ids: &Ids,
     ) -> Result<RoundLabels> {
         let mut soft: SoftLabels = match self.labels {
             Labels::Scores(_) => {
-                let scores = fed.run(round, &SCORES, |_| ids)?;
+                let scores = server.run(round, &SCORES, |_| ids)?;
                 return Ok(RoundLabels::Scores(scores));
             }
-            Labels::Soft => fed.run(round, &SOFT, |_| ids)?,
+            Labels::Soft => server.run(round, &SOFT, |_| ids)?,
             // the ensemble gets each vote as a one-hot row
             Labels::Hard => {
-                let outputs = fed.task().kind.outputs();
+                let outputs = server.task().kind.outputs();
                 let form = |votes: Votes| match votes.classes() == outputs {
                     true => Ok(one_hot(&votes)),
                     false => Err(Problem::Shape(format!(
@@ -150,7 +150,7 @@ impl CoDistill {
                     ))
                     .into()),
                 };
-                fed.run_with(
+                server.run_with(
                     round,
                     &HARD,
                     |_| ids,
@@ -158,7 +158,7 @@ impl CoDistill {
                 )?
             }
         };
-        if fed.has("privacy") {
+        if server.has("privacy") {
             soft.project(); // noise leaves the simplex
         }
         Ok(RoundLabels::Soft(soft))
@@ -175,16 +175,21 @@ struct State {
 }
 
 impl State {
-    fn count(&mut self, fed: &mut Server<'_>, round: &Round, taught: &RoundLabels) -> Result<()> {
+    fn count(
+        &mut self,
+        server: &mut Server<'_>,
+        round: &Round,
+        taught: &RoundLabels,
+    ) -> Result<()> {
         let n = taught.rows().len();
         self.silent += usize::from(n == 0);
-        fed.record(round, "taught.samples", n as f64)
+        server.record(round, "taught.samples", n as f64)
     }
 
-    fn warn(&self, fed: &mut Server<'_>, of: usize) {
+    fn warn(&self, server: &mut Server<'_>, of: usize) {
         if self.silent > 0 {
             let silent = self.silent;
-            fed.warn(&format!("in {silent} of {of} rounds nothing was left to learn from the others: every label was filtered out"));
+            server.warn(&format!("in {silent} of {of} rounds nothing was left to learn from the others: every label was filtered out"));
         }
     }
 }
@@ -193,12 +198,12 @@ impl State {
 impl CoDistill {
     /// Returns the public samples that at least one client selects; all without a filter before
     /// round 1.
-    fn pool(&self, fed: &mut Server<'_>, round: &Round) -> Result<Vec<u32>> {
-        let n = fed.public()?.samples().len();
-        if !fed.has(&CLIENT_FILTER) || !self.client_filter().once() {
+    fn pool(&self, server: &mut Server<'_>, round: &Round) -> Result<Vec<u32>> {
+        let n = server.public()?.samples().len();
+        if !server.has(&CLIENT_FILTER) || !self.client_filter().once() {
             return Ok((0..n as u32).collect());
         }
-        let known = fed.collect(round, &KNOWN, |_| &Nothing)?;
+        let known = server.collect(round, &KNOWN, |_| &Nothing)?;
         if let Some(other) = known.iter().find(|m| m.body.len() != n) {
             let (from, length) = (other.from, other.body.len());
             bail!("client {from} answered about {length} public samples, and there are {n}");
@@ -207,7 +212,7 @@ impl CoDistill {
         let pool: Vec<u32> = (0..n as u32).filter(somebody).collect();
         if pool.len() < n {
             let lost = n - pool.len();
-            fed.warn(&format!(
+            server.warn(&format!(
                 "{lost} of {n} public samples are known to no client and are left out"
             ));
         }
@@ -223,35 +228,35 @@ impl CoDistill {
     /// Measures the harm of labels, if the spec asks for it.
     fn judge(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         round: &Round,
         name: &str,
         labels: &RoundLabels,
     ) -> Result<()> {
         match self.judge_labels {
-            true => label_metrics::judge(fed, round, name, &labels.soft()),
+            true => label_metrics::judge(server, round, name, &labels.soft()),
             false => Ok(()),
         }
     }
 
     fn teach_student(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         round: &Round,
         taught: RoundLabels,
     ) -> Result<RoundLabels> {
-        if !fed.has(&STUDENT) || taught.rows().is_empty() {
+        if !server.has(&STUDENT) || taught.rows().is_empty() {
             return Ok(taught);
         }
         let ids = Ids(taught.rows().to_vec());
-        let x = fed.public()?.pick(&ids)?;
+        let x = server.public()?.pick(&ids)?;
         let training = self.student.as_ref().unwrap_or(&self.distil);
         let pass = training.pass(taught.loss(&self.labels));
-        taught.teach(|target| fed.fit(&STUDENT, &round.stream, &x, target, &pass))?;
+        taught.teach(|target| server.fit(&STUDENT, &round.stream, &x, target, &pass))?;
         if self.teacher != Teacher::Student {
             return Ok(taught);
         }
-        let scores = fed.model(&STUDENT)?.predict(&x)?;
+        let scores = server.model(&STUDENT)?.predict(&x)?;
         Ok(RoundLabels::Soft(SoftLabels::of_scores(
             ids.0,
             scores.view(),
@@ -260,7 +265,7 @@ impl CoDistill {
 
     fn teach_clients(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         round: &Round,
         taught: RoundLabels,
     ) -> Result<()> {
@@ -269,42 +274,50 @@ impl CoDistill {
             Reply::Hard => taught.hard(),
         };
         match &taught {
-            RoundLabels::Soft(soft) => fed.collect(round, &LEARN_SOFT, |_| soft)?,
-            RoundLabels::Scores(scores) => fed.collect(round, &LEARN_SCORES, |_| scores)?,
-            RoundLabels::Hard(labels) => fed.collect(round, &LEARN_HARD, |_| labels)?,
+            RoundLabels::Soft(soft) => server.collect(round, &LEARN_SOFT, |_| soft)?,
+            RoundLabels::Scores(scores) => server.collect(round, &LEARN_SCORES, |_| scores)?,
+            RoundLabels::Hard(labels) => server.collect(round, &LEARN_HARD, |_| labels)?,
         };
         Ok(())
     }
 
-    fn evaluate(&self, fed: &mut Server<'_>, round: &Round) -> Result<()> {
-        if fed.has(&STUDENT) {
-            fed.evaluate(round, &STUDENT)?;
+    fn evaluate(&self, server: &mut Server<'_>, round: &Round) -> Result<()> {
+        if server.has(&STUDENT) {
+            server.evaluate(round, &STUDENT)?;
         }
-        fed.evaluate_clients(round, &MODEL)
+        server.evaluate_clients(round, &MODEL)
     }
 }
 
 /// A client's side.
 impl CoDistill {
-    pub(crate) fn warm_up(&self, me: &mut Client) -> Result<Nothing> {
+    pub(crate) fn warm_up(&self, client: &mut Client) -> Result<Nothing> {
         if let Some(pretrain) = &self.pretrain {
-            let (public, pass) = (me.public()?, pretrain.pass(me.task().kind.loss()));
-            me.fit_examples(&MODEL, public.examples()?, &pass)?;
+            let (public, pass) = (client.public()?, pretrain.pass(client.task().kind.loss()));
+            client.fit_examples(&MODEL, public.examples()?, &pass)?;
         }
         if let Some(warm_up) = &self.warm_up {
-            let (own, pass) = (me.private(&SAMPLING)?, warm_up.pass(me.task().kind.loss()));
-            me.fit_examples(&MODEL, &own, &pass)?;
+            let (own, pass) = (
+                client.private(&SAMPLING)?,
+                warm_up.pass(client.task().kind.loss()),
+            );
+            client.fit_examples(&MODEL, &own, &pass)?;
         }
         Ok(Nothing)
     }
 
     /// Labels these samples at a client, as far as it selects them: converts its model's scores
     /// with `say`.
-    pub(crate) fn label<M>(&self, me: &mut Client, ids: &Ids, say: fn(Logits) -> M) -> Result<M> {
+    pub(crate) fn label<M>(
+        &self,
+        client: &mut Client,
+        ids: &Ids,
+        say: fn(Logits) -> M,
+    ) -> Result<M> {
         if self.order == Order::OwnBeforeLabels {
-            self.learn_own(me)?;
+            self.learn_own(client)?;
         }
-        let known = self.client_filter().known(me, ids)?;
-        Ok(say(me.logits(&MODEL, &known)?))
+        let known = self.client_filter().known(client, ids)?;
+        Ok(say(client.logits(&MODEL, &known)?))
     }
 }

@@ -171,26 +171,26 @@ fn clipped_sum(
 /// # Errors
 /// If `sampling` or the steps are not given; those of [`Client::release_steps`], and of the model.
 pub fn train(
-    me: &mut Client,
+    client: &mut Client,
     model: &TrainerSlot,
     sampling: Option<&Sampling>,
     training: &Training,
 ) -> Result<()> {
     let lots = lots(sampling, training).context("`sampling` and `local.steps` are not given")?;
-    let (examples, batch) = (me.own().clone(), training.batch as f64);
+    let (examples, batch) = (client.own().clone(), training.batch as f64);
     let like = GradientSum {
-        sum: me.parametric(model)?.params().zeros_like(),
+        sum: client.parametric(model)?.params().zeros_like(),
     };
-    me.release_steps(
+    client.release_steps(
         &SLOT,
         like,
-        |me, lot, mechanism| {
-            let model = me.parametric(model)?;
+        |client, lot, mechanism| {
+            let model = client.parametric(model)?;
             clipped_sum(model, &examples, lot, mechanism.as_ref())
         },
-        |me, at, GradientSum { mut sum }| {
+        |client, at, GradientSum { mut sum }| {
             sum.scale(1.0 / batch);
-            me.parametric(model)?.descend(&sum, at, lots.steps)
+            client.parametric(model)?.descend(&sum, at, lots.steps)
         },
     )
 }

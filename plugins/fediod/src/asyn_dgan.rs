@@ -49,7 +49,7 @@ impl Protocol for AsynDgan {
             .with_task(self.patches.task_of_pairs())
             .needs(Ability::InputGradient);
         let judge = JUDGE
-            .answered_by(|me, made| self.judge(me, made))
+            .answered_by(|client, made| self.judge(client, made))
             .times(self.rounds * self.steps)
             .made(self.batch);
         Declaration::new()
@@ -58,36 +58,36 @@ impl Protocol for AsynDgan {
             .slot(image_translator::slot(self.noise))
             .slot(discriminator)
             .slot(STUDENT.spec().at_server())
-            .exchange(MAPS.answered_by(|me, _| image_translator::own(me)))
+            .exchange(MAPS.answered_by(|client, _| image_translator::own(client)))
             .exchange(image_translator::hidden(judge))
     }
 
-    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
         let mut known = ServerState::new();
-        fed.once("label-maps", &mut known, |fed, known, round| {
-            *known = image_translator::ask(fed, round)?;
+        server.once("label-maps", &mut known, |server, known, round| {
+            *known = image_translator::ask(server, round)?;
             Ok(())
         })?;
-        fed.rounds(&mut known, |fed, known, round| {
+        server.rounds(&mut known, |server, known, round| {
             for step in 0..self.steps as u64 {
-                self.step(fed, round, known, &round.stream.child("step", step))?;
+                self.step(server, round, known, &round.stream.child("step", step))?;
             }
             Ok(())
         })?;
-        fed.once("student", &mut known, |fed, known, round| {
+        server.once("student", &mut known, |server, known, round| {
             let all: Vec<_> = known.values().map(|maps| maps.view()).collect();
             let maps = concatenate(Axis(0), &all)?;
             let painted =
-                TranslatedImages::new(fed, maps.view(), self.noise, &round.stream)?.images;
+                TranslatedImages::new(server, maps.view(), self.noise, &round.stream)?.images;
             let pass = self.student.pass(Loss::CrossEntropy);
             let target = Target::Pixels(maps.view());
-            fed.fit(&STUDENT, &round.stream, &painted, target, &pass)?;
-            fed.evaluate(round, &STUDENT)?;
+            server.fit(&STUDENT, &round.stream, &painted, target, &pass)?;
+            server.evaluate(round, &STUDENT)?;
             let shown: Vec<usize> = (0..maps.nrows().min(SHOWN)).collect();
-            fed.keep_images("made", &painted.pick(&shown))
+            server.keep_images("made", &painted.pick(&shown))
         })?;
-        fed.keep_model(&PAINTER)?;
-        fed.keep_model(&STUDENT)
+        server.keep_model(&PAINTER)?;
+        server.keep_model(&STUDENT)
     }
 
     fn suits(&self, kind: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
@@ -102,7 +102,7 @@ impl AsynDgan {
     /// generator.
     fn step(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         round: &Round,
         known: &ServerState,
         stream: &Stream,
@@ -116,7 +116,7 @@ impl AsynDgan {
         let maps: Vec<_> = maps.map(|(own, rows)| own.select(Axis(0), rows)).collect();
         let maps: Vec<_> = maps.iter().map(|maps| maps.view()).collect();
         let maps = concatenate(Axis(0), &maps)?;
-        let painted = TranslatedImages::new(fed, maps.view(), self.noise, stream)?;
+        let painted = TranslatedImages::new(server, maps.view(), self.noise, stream)?;
         let values = painted.images.values();
         let made = |(at, (id, rows)): (usize, (&ClientId, Vec<usize>))| {
             let values = values.slice(s![at * self.batch..(at + 1) * self.batch, ..]);
@@ -131,7 +131,7 @@ impl AsynDgan {
         };
         let sent: BTreeMap<_, _> = known.keys().zip(drawn).enumerate().map(made).collect();
         let asked: Vec<ClientId> = known.keys().copied().collect();
-        let judged = fed.collect_from(round, &JUDGE, &asked, |id| &sent[&id])?;
+        let judged = server.collect_from(round, &JUDGE, &asked, |id| &sent[&id])?;
         let mut slope = Array2::zeros(values.dim());
         for mail in judged.iter() {
             let (from, found, due) = (
@@ -146,27 +146,27 @@ impl AsynDgan {
                 .slice_mut(s![at..at + self.batch, ..])
                 .assign(&mail.body.values);
         }
-        painted.learn(fed, slope.view(), stream)
+        painted.learn(server, slope.view(), stream)
     }
 
     /// Trains the discriminator to separate the images made from its client's label maps from the
     /// client's own images. Returns the slope by the made images of their loss against it.
-    fn judge(&self, me: &mut Client, sent: &ImagesOfMaps) -> Result<InputValues> {
-        let judged = DiscriminatorBatch::pairs(me, sent)?;
+    fn judge(&self, client: &mut Client, sent: &ImagesOfMaps) -> Result<InputValues> {
+        let judged = DiscriminatorBatch::pairs(client, sent)?;
         let n = judged.rows.len();
         ensure!(
             n == sent.values.nrows() && n > 0,
             Problem::Shape("images of label maps of another client, or none".into())
         );
-        let parts = (self.patches.task())(me.task()).kind.outputs();
-        let stream = me.stream(&DISCRIMINATOR);
-        judged.train(me.model(&DISCRIMINATOR)?, parts, &stream)?;
+        let parts = (self.patches.task())(client.task()).kind.outputs();
+        let stream = client.stream(&DISCRIMINATOR);
+        judged.train(client.model(&DISCRIMINATOR)?, parts, &stream)?;
 
         // the mean of -ln(1 - D) over images and parts
-        let scores = me.model(&DISCRIMINATOR)?.predict(&judged.made)?;
+        let scores = client.model(&DISCRIMINATOR)?.predict(&judged.made)?;
         let by_scores =
             scores.mapv(|score| (sigmoid(f64::from(score)) / (n * parts) as f64) as f32);
-        let slope = me
+        let slope = client
             .differentiable(&DISCRIMINATOR)?
             .vjp(&judged.made, by_scores.view())?;
         let width = sent.values.ncols();

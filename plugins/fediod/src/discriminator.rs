@@ -55,8 +55,8 @@ pub fn by_patch(scores: ArrayView2<'_, f32>, slope: ArrayView1<'_, f32>) -> Arra
 }
 
 /// Draws `n` of this client's own inputs, each as often as another as far as possible.
-fn real(me: &Client, n: usize, stream: &Stream) -> Samples {
-    let own = &me.own().samples;
+fn real(client: &Client, n: usize, stream: &Stream) -> Samples {
+    let own = &client.own().samples;
     own.pick(&draw(own.len(), n, stream))
 }
 
@@ -72,17 +72,17 @@ pub(crate) struct DiscriminatorBatch {
 
 impl DiscriminatorBatch {
     /// Takes all made inputs, and draws real inputs from `stream`.
-    pub fn all(me: &Client, x: Samples, stream: &Stream) -> Self {
+    pub fn all(client: &Client, x: Samples, stream: &Stream) -> Self {
         Self {
             rows: (0..x.len()).collect(),
-            real: real(me, x.len(), stream),
+            real: real(client, x.len(), stream),
             made: x,
         }
     }
 
     /// Pairs images made from this client's label maps, and its own images, with their maps.
-    pub fn pairs(me: &Client, sent: &ImagesOfMaps) -> Result<Self> {
-        let (n, all) = (sent.values.nrows(), me.own().len());
+    pub fn pairs(client: &Client, sent: &ImagesOfMaps) -> Result<Self> {
+        let (n, all) = (sent.values.nrows(), client.own().len());
         let text = || {
             format!(
                 "{n} images of {} label maps, of the {all} here",
@@ -98,13 +98,13 @@ impl DiscriminatorBatch {
             .filter(|(_, of)| **of != ImagesOfMaps::ANOTHERS);
         let (rows, own): (Vec<usize>, Vec<usize>) =
             own.map(|(row, of)| (row, *of as usize)).unzip();
-        let own = me.own().pick(&own);
-        let classes = me.task().kind.classes();
+        let own = client.own().pick(&own);
+        let classes = client.task().kind.classes();
         let maps = channels(
             own.masks().context("examples without label maps")?.of(),
             classes,
         );
-        let shape = with_channels(me.task().input[0] + classes, me.task());
+        let shape = with_channels(client.task().input[0] + classes, client.task());
         let pair = |images: Array2<f32>| {
             let both = concatenate(Axis(1), &[images.view(), maps.view()])?;
             Samples::fresh(both, shape.clone())

@@ -35,13 +35,13 @@ impl Batch {
     /// numbers.
     pub fn learn(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         slope: ArrayView2<'_, f32>,
         stream: &Stream,
     ) -> Result<()> {
         match self {
-            Self::OfNoise(made) => fed.generator(&MAKER)?.learn(made, slope),
-            Self::OfMaps(painted, _) => painted.learn(fed, slope, stream),
+            Self::OfNoise(made) => server.generator(&MAKER)?.learn(made, slope),
+            Self::OfMaps(painted, _) => painted.learn(server, slope, stream),
         }
     }
 }
@@ -50,13 +50,13 @@ impl GenerateAndDistill {
     /// Makes `n` inputs: from noise, or from label maps drawn from those of all clients.
     pub(crate) fn make(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         n: usize,
         maps: &ServerState,
         stream: &Stream,
     ) -> Result<Batch> {
         let GeneratorInput::LabelMaps(with) = &self.made_of else {
-            return Ok(Batch::OfNoise(fed.generator(&MAKER)?.sample(n, stream)?));
+            return Ok(Batch::OfNoise(server.generator(&MAKER)?.sample(n, stream)?));
         };
         let whose = maps.iter().flat_map(|(id, maps)| {
             let rows = 0..maps.nrows() as u32;
@@ -67,7 +67,7 @@ impl GenerateAndDistill {
         let whose: Vec<_> = drawn.into_iter().map(|at| whose[at]).collect();
         let drawn = whose.iter().map(|(id, row)| maps[id].row(*row as usize));
         let drawn = stack(Axis(0), &drawn.collect::<Vec<_>>())?;
-        let painted = TranslatedImages::new(fed, drawn.view(), with.noise, stream)?;
+        let painted = TranslatedImages::new(server, drawn.view(), with.noise, stream)?;
         Ok(Batch::OfMaps(painted, whose))
     }
 
@@ -79,10 +79,10 @@ impl GenerateAndDistill {
         }
     }
 
-    pub(crate) fn keep_maker(&self, fed: &mut Server<'_>) -> Result<()> {
+    pub(crate) fn keep_maker(&self, server: &mut Server<'_>) -> Result<()> {
         match &self.made_of {
-            GeneratorInput::Noise => fed.keep_generator(&MAKER),
-            GeneratorInput::LabelMaps(_) => fed.keep_model(&PAINTER),
+            GeneratorInput::Noise => server.keep_generator(&MAKER),
+            GeneratorInput::LabelMaps(_) => server.keep_model(&PAINTER),
         }
     }
 }

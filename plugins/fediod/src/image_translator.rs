@@ -21,10 +21,10 @@ pub(crate) fn suits(kind: TaskKind) -> Result<(), String> {
 }
 
 /// Collects the label maps of all clients.
-pub(crate) fn ask(fed: &mut Server<'_>, round: &Round) -> Result<ServerState> {
-    let kind = fed.task().kind;
+pub(crate) fn ask(server: &mut Server<'_>, round: &Round) -> Result<ServerState> {
+    let kind = server.task().kind;
     let (classes, pixels) = (kind.classes(), kind.outputs() / kind.classes());
-    let told = fed.collect(round, &MAPS, |_| &Nothing)?;
+    let told = server.collect(round, &MAPS, |_| &Nothing)?;
     let maps = told.iter().map(|mail| {
         let of = mail.body.classes.clone();
         let right = of.len().is_multiple_of(pixels) && of.iter().all(|c| usize::from(*c) < classes);
@@ -43,8 +43,11 @@ pub(crate) fn ask(fed: &mut Server<'_>, round: &Round) -> Result<ServerState> {
 }
 
 /// Answers [`MAPS`] at a client.
-pub(crate) fn own(me: &Client) -> Result<LabelMaps> {
-    let maps = me.own().masks().context("examples without label maps")?;
+pub(crate) fn own(client: &Client) -> Result<LabelMaps> {
+    let maps = client
+        .own()
+        .masks()
+        .context("examples without label maps")?;
     Ok(LabelMaps {
         classes: maps.of().iter().copied().collect(),
     })
@@ -132,12 +135,12 @@ impl TranslatedImages {
     /// Makes images from `maps` with `noise` normally distributed numbers beside each, a channel
     /// for each number.
     pub fn new(
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         maps: ArrayView2<'_, u8>,
         noise: usize,
         stream: &Stream,
     ) -> Result<Self> {
-        let task = fed.task().clone();
+        let task = server.task().clone();
         let mut draws = stream.child("noise", 0).draws();
         // one number for all pixels, so that it can control the whole image
         let drawn = Array2::from_shape_simple_fn((maps.nrows(), noise), || draws.normal() as f32);
@@ -147,7 +150,7 @@ impl TranslatedImages {
         let map = channels(maps, task.kind.classes());
         let both = concatenate(Axis(1), &[map.view(), noisy.view()])?;
         let canvas = Samples::fresh(both, with_channels(noise + task.kind.classes(), &task))?;
-        let images = fed.model(&PAINTER)?.predict(&canvas)?;
+        let images = server.model(&PAINTER)?.predict(&canvas)?;
         Ok(Self {
             canvas,
             images: Samples::fresh(images, task.input)?,
@@ -158,14 +161,14 @@ impl TranslatedImages {
     /// the images. Exact without batch normalisation and dropout.
     pub fn learn(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         slope: ArrayView2<'_, f32>,
         stream: &Stream,
     ) -> Result<()> {
         let aim = aim(&self.images.values(), slope);
         let pass = FitOptions::new(Length::Steps(1), slope.nrows(), Loss::Mse);
         let aim = Target::Scores(aim.view());
-        fed.fit(&PAINTER, stream, &self.canvas, aim, &pass)
+        server.fit(&PAINTER, stream, &self.canvas, aim, &pass)
     }
 }
 

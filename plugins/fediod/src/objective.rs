@@ -92,28 +92,28 @@ impl<'a> Objective<'a> {
     }
 
     /// Returns the ensemble's answers for a batch (Eq. 8 and 9).
-    pub fn wanted(&self, said: &ClientAnswers) -> TrainingTarget {
-        let parts = said.parts();
-        let odds = said.odds.iter().map(|odds| {
+    pub fn wanted(&self, answers: &ClientAnswers) -> TrainingTarget {
+        let parts = answers.parts();
+        let odds = answers.odds.iter().map(|odds| {
             let each = odds.iter().flat_map(|odds| repeat_n(*odds, parts));
             each.collect()
         });
         let odds: Vec<Array1<f64>> = odds.collect();
-        let about = (&odds[..], &said.real[..]);
+        let about = (&odds[..], &answers.real[..]);
         let ensemble = Ensemble::new(
             &self.of.weights,
             &self.prior,
             &self.pi,
             about,
-            said.scores[0].dim(),
+            answers.scores[0].dim(),
         );
         let values: Vec<_> = match self.of.mimic {
-            Mimic::Kl => said
+            Mimic::Kl => answers
                 .scores
                 .iter()
                 .map(|z| loss_terms::probabilities(z.view(), self.of.tau))
                 .collect(),
-            _ => said.scores.clone(),
+            _ => answers.scores.clone(),
         };
         let sum = ensemble.of(&values);
         let mut target = sum.clone();
@@ -146,14 +146,15 @@ impl<'a> Objective<'a> {
     /// counts if `warming`.
     pub fn of(
         &self,
-        said: &ClientAnswers,
+        answers: &ClientAnswers,
         wanted: &TrainingTarget,
         student: &Array2<f64>,
         warming: bool,
     ) -> Outcome {
         let (terms, tau, pi) = (&self.of.terms, self.of.tau, &self.pi);
         let zeros = || {
-            said.scores
+            answers
+                .scores
                 .iter()
                 .map(|z| Array2::zeros(z.dim()))
                 .collect::<Vec<_>>()
@@ -162,11 +163,15 @@ impl<'a> Objective<'a> {
             terms: [0.0; 5],
             value: 0.0,
             by_scores: zeros(),
-            by_odds: said.odds.iter().map(|o| Array1::zeros(o.len())).collect(),
-            by_student: Array2::zeros(said.scores[0].dim()),
+            by_odds: answers
+                .odds
+                .iter()
+                .map(|o| Array1::zeros(o.len()))
+                .collect(),
+            by_student: Array2::zeros(answers.scores[0].dim()),
         };
         if terms.gan > 0.0 {
-            let (value, slopes) = loss_terms::generated(&said.odds, &self.rho(), &self.of.game);
+            let (value, slopes) = loss_terms::generated(&answers.odds, &self.rho(), &self.of.game);
             out.count(0, terms.gan, value);
             out.add_odds(terms.gan, &slopes);
         }
@@ -174,11 +179,11 @@ impl<'a> Objective<'a> {
             return out;
         }
         let unique = || match self.of.divergence {
-            Divergence::JensenShannon => loss_terms::unique(&said.scores, pi, tau),
-            Divergence::Published => loss_terms::published(&said.scores, tau),
+            Divergence::JensenShannon => loss_terms::unique(&answers.scores, pi, tau),
+            Divergence::Published => loss_terms::published(&answers.scores, tau),
         };
-        let conf = || loss_terms::confidence(&said.scores, pi, tau);
-        let balance = || loss_terms::balance(&said.scores, pi, tau);
+        let conf = || loss_terms::confidence(&answers.scores, pi, tau);
+        let balance = || loss_terms::balance(&answers.scores, pi, tau);
         let by_scores: [(usize, f64, &dyn Fn() -> Term); 3] = [
             (1, terms.conf, &conf),
             (2, terms.unique, &unique),
@@ -269,7 +274,7 @@ mod tests {
     fn slopes_are_those_of_the_loss() {
         let mut draws = Stream::root(5).draws();
         let mut table = |n, c| Array2::from_shape_simple_fn((n, c), || draws.normal());
-        let said = ClientAnswers {
+        let answers = ClientAnswers {
             scores: (0..3).map(|_| table(4, 3)).collect(),
             odds: (0..3).map(|_| table(1, 4).row(0).to_owned()).collect(),
             real: vec![0.3, 0.5, 0.7],
@@ -278,15 +283,15 @@ mod tests {
         // four inputs, then two of two pixels
         for inputs in [4, 2] {
             let cut = |odds: &Array1<f64>| odds.iter().copied().take(inputs).collect();
-            let said = ClientAnswers {
-                odds: said.odds.iter().map(cut).collect(),
-                ..said.clone()
+            let answers = ClientAnswers {
+                odds: answers.odds.iter().map(cut).collect(),
+                ..answers.clone()
             };
-            every_slope(&said, &student);
+            every_slope(&answers, &student);
         }
     }
 
-    fn every_slope(said: &ClientAnswers, student: &Array2<f64>) {
+    fn every_slope(answers: &ClientAnswers, student: &Array2<f64>) {
         let counts = [vec![40, 10, 0], vec![10, 10, 20], vec![0, 60, 30]];
         for yaml in [
             "{}",
@@ -298,12 +303,12 @@ mod tests {
         ] {
             let of: GenerateAndDistill = read_yaml(yaml).unwrap();
             let objective = Objective::new(&of, &counts);
-            let value = |said: &ClientAnswers, student: &Array2<f64>| {
+            let value = |answers: &ClientAnswers, student: &Array2<f64>| {
                 objective
-                    .of(said, &objective.wanted(said), student, false)
+                    .of(answers, &objective.wanted(answers), student, false)
                     .value
             };
-            let exact = objective.of(said, &objective.wanted(said), student, false);
+            let exact = objective.of(answers, &objective.wanted(answers), student, false);
             let same = |exact: f64, n: f64, what: &str| {
                 assert!(
                     (exact - n).abs() < 1e-7,
@@ -313,9 +318,9 @@ mod tests {
             for k in 0..3 {
                 for place in ndarray::indices((4, 3)) {
                     let at = |d: f64| {
-                        let mut said = said.clone();
-                        said.scores[k][place] += d;
-                        value(&said, student)
+                        let mut answers = answers.clone();
+                        answers.scores[k][place] += d;
+                        value(&answers, student)
                     };
                     same(
                         exact.by_scores[k][place],
@@ -323,11 +328,11 @@ mod tests {
                         "scores",
                     );
                 }
-                for i in 0..said.odds[k].len() {
+                for i in 0..answers.odds[k].len() {
                     let at = |d: f64| {
-                        let mut said = said.clone();
-                        said.odds[k][i] += d;
-                        value(&said, student)
+                        let mut answers = answers.clone();
+                        answers.odds[k][i] += d;
+                        value(&answers, student)
                     };
                     same(exact.by_odds[k][i], (at(1e-5) - at(-1e-5)) / 2e-5, "odds");
                 }
@@ -336,7 +341,7 @@ mod tests {
                 let at = |d: f64| {
                     let mut student = student.clone();
                     student[place] += d;
-                    value(said, &student)
+                    value(answers, &student)
                 };
                 same(
                     exact.by_student[place],

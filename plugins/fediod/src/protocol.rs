@@ -70,7 +70,7 @@ impl Protocol for GenerateAndDistill {
             }
             all = all.slot(discriminator);
         }
-        let train = TRAIN.answered_by(|me, _| self.train(me));
+        let train = TRAIN.answered_by(|client, _| self.train(client));
         let train = match (self.counted(), sampling) {
             (SentCounts::Nothing, None) => train.public(),
             (SentCounts::Nothing, Some(_)) => train,
@@ -78,40 +78,40 @@ impl Protocol for GenerateAndDistill {
             _ => train.partly_if(true),
         };
         let slopes = SLOPES
-            .answered_by(|me, wanted| self.differentiate(me, wanted))
+            .answered_by(|client, wanted| self.differentiate(client, wanted))
             .times(warming + steps)
             .made(self.batch);
         let slopes = self.of_teacher(image_translator::hidden(slopes));
         let all = all
             .exchange_if(self.made_of != GeneratorInput::Noise, || {
-                MAPS.answered_by(|me, _| image_translator::own(me))
+                MAPS.answered_by(|client, _| image_translator::own(client))
             })
             .exchange(dp_sgd::declared(train, sampling, &self.local));
         let times = warming + steps * self.student_steps;
         let all = match self.made_of {
             GeneratorInput::Noise => all.exchange(self.answers(
                 times,
-                ANSWER.answered_by(|me, made| {
+                ANSWER.answered_by(|client, made| {
                     let (values, of) = (made.values.clone(), Array1::zeros(0));
-                    self.say(me, &ImagesOfMaps { values, of })
+                    self.say(client, &ImagesOfMaps { values, of })
                 }),
             )),
             GeneratorInput::LabelMaps(_) => {
-                let answers = ANSWER_OF_MAPS.answered_by(|me, made| self.say(me, made));
+                let answers = ANSWER_OF_MAPS.answered_by(|client, made| self.say(client, made));
                 all.exchange(self.answers(times, answers))
             }
         };
         all.exchange(slopes)
     }
 
-    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
         let mut known = ServerState::default();
-        fed.once("teachers", &mut known, |fed, known, round| {
+        server.once("teachers", &mut known, |server, known, round| {
             if self.made_of != GeneratorInput::Noise {
-                known.maps = image_translator::ask(fed, round)?;
+                known.maps = image_translator::ask(server, round)?;
             }
-            let told = fed.collect(round, &TRAIN, |_| &Nothing)?;
-            let due = self.counted().numbers(fed.task());
+            let told = server.collect(round, &TRAIN, |_| &Nothing)?;
+            let due = self.counted().numbers(server.task());
             for mail in told.iter() {
                 let (from, found) = (mail.from, mail.body.counts.len());
                 let text = || format!("client {from} sent {found} counts where {due} were due");
@@ -119,56 +119,57 @@ impl Protocol for GenerateAndDistill {
                 known.counts.insert(from, mail.body.counts.to_vec());
             }
             match self.evaluate_clients {
-                true => fed.evaluate_clients(round, &TEACHER),
+                true => server.evaluate_clients(round, &TEACHER),
                 false => Ok(()),
             }
         })?;
         let mut last = None;
-        fed.rounds(&mut known, |fed, known, round| {
+        server.rounds(&mut known, |server, known, round| {
             let warming = round.number <= self.warm_up;
-            let mut report = Report::new(fed.task());
+            let mut report = Report::new(server.task());
             for step in 0..self.steps as u64 {
                 let stream = round.stream.child("step", step);
                 // the student also learns from batches that the generator does not learn from
                 for extra in 1..self.student_steps as u64 {
                     if !warming {
-                        let shown = self.show(fed, round, known, &stream.child("extra", extra))?;
-                        self.teach(fed, &shown, &stream.child("extra", extra))?;
+                        let shown =
+                            self.show(server, round, known, &stream.child("extra", extra))?;
+                        self.teach(server, &shown, &stream.child("extra", extra))?;
                     }
                 }
                 // a made batch goes down; scores and odds come up; the ensemble weights them by
                 // input and class
-                let shown = self.show(fed, round, known, &stream)?;
-                let student = self.student_scores(fed, &shown, warming)?;
+                let shown = self.show(server, round, known, &stream)?;
+                let student = self.student_scores(server, &shown, warming)?;
                 let loss = shown
                     .objective
-                    .of(&shown.said, &shown.wanted, &student, warming);
+                    .of(&shown.answers, &shown.wanted, &student, warming);
                 // slopes of the loss go down, slopes by the batch come up; then the
                 // discriminators learn
-                let slope = self.slopes(fed, round, &shown, &loss)?;
-                shown.made.learn(fed, slope.view(), &stream)?;
+                let slope = self.slopes(server, round, &shown, &loss)?;
+                shown.made.learn(server, slope.view(), &stream)?;
                 if !warming {
-                    self.teach(fed, &shown, &stream)?;
+                    self.teach(server, &shown, &stream)?;
                 }
-                report.add(&shown.said, &loss);
+                report.add(&shown.answers, &loss);
             }
-            report.record(fed, round, self)?;
+            report.record(server, round, self)?;
             last = Some(round.stream.child("picture", 0));
             match warming {
                 true => Ok(()),
-                false => fed.evaluate(round, &STUDENT),
+                false => server.evaluate(round, &STUDENT),
             }
         })?;
         // a budget can end the rounds early, and a resumed run has its picture already
         if let Some(stream) = last {
-            let made = self.make(fed, SHOWN, &known.maps, &stream)?;
-            fed.keep_images("made", made.inputs())?;
+            let made = self.make(server, SHOWN, &known.maps, &stream)?;
+            server.keep_images("made", made.inputs())?;
         }
-        self.keep_maker(fed)?;
+        self.keep_maker(server)?;
         if self.keep_clients {
-            fed.keep_clients(&TEACHER)?;
+            server.keep_clients(&TEACHER)?;
         }
-        fed.keep_model(&STUDENT)
+        server.keep_model(&STUDENT)
     }
 
     fn suits(&self, kind: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
@@ -214,7 +215,7 @@ struct BatchWithAnswers<'a> {
     made: Batch,
     /// The clients that answered, in order.
     by: Cohort,
-    said: ClientAnswers,
+    answers: ClientAnswers,
     objective: Objective<'a>,
     wanted: TrainingTarget,
 }
@@ -232,18 +233,23 @@ impl GenerateAndDistill {
     /// Makes a batch and requests all clients' answers.
     fn show(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         round: &Round,
         known: &ServerState,
         stream: &Stream,
     ) -> Result<BatchWithAnswers<'_>> {
-        let made = self.make(fed, self.batch, &known.maps, &stream.child("generator", 0))?;
+        let made = self.make(
+            server,
+            self.batch,
+            &known.maps,
+            &stream.child("generator", 0),
+        )?;
         let values = made.inputs().values();
         let trained: Vec<ClientId> = known.counts.keys().copied().collect();
         let told = match &made {
             Batch::OfNoise(_) => {
                 let sent = InputValues { values };
-                fed.collect_from(round, &ANSWER, &trained, |_| &sent)?
+                server.collect_from(round, &ANSWER, &trained, |_| &sent)?
             }
             Batch::OfMaps(_, whose) => {
                 let sent = trained.iter().map(|id| {
@@ -261,19 +267,20 @@ impl GenerateAndDistill {
                     )
                 });
                 let sent: BTreeMap<ClientId, ImagesOfMaps> = sent.collect();
-                fed.collect_from(round, &ANSWER_OF_MAPS, &trained, |id| &sent[&id])?
+                server.collect_from(round, &ANSWER_OF_MAPS, &trained, |id| &sent[&id])?
             }
         };
-        let kind = fed.task().kind;
+        let kind = server.task().kind;
         let wanted = (self.batch, kind.outputs());
-        let (mut said, mut by) = (ClientAnswers::default(), Vec::new());
+        let (mut answers, mut by) = (ClientAnswers::default(), Vec::new());
         for mail in told.iter() {
             let (from, found) = (mail.from, mail.body.scores.dim());
             let text =
                 || format!("client {from} sent scores of {found:?} where {wanted:?} were due");
             ensure!(found == wanted, Problem::Shape(text()));
             by.push(from);
-            said.scores
+            answers
+                .scores
                 .push(by_pixel(kind.classes(), wide(&mail.body.scores).view()));
             if self.discriminates() {
                 let text = || format!("client {from} has sent no odds");
@@ -285,17 +292,17 @@ impl GenerateAndDistill {
                         false => f64::NEG_INFINITY,
                     }
                 });
-                said.odds.push(odds.collect());
-                said.real.push(f64::from(real));
+                answers.odds.push(odds.collect());
+                answers.real.push(f64::from(real));
             }
         }
         let counts: Vec<_> = by.iter().map(|id| known.counts[id].clone()).collect();
         let objective = Objective::new(self, &counts);
-        let wanted = objective.wanted(&said);
+        let wanted = objective.wanted(&answers);
         Ok(BatchWithAnswers {
             made,
             by: Cohort::everyone(by),
-            said,
+            answers,
             objective,
             wanted,
         })
@@ -304,14 +311,14 @@ impl GenerateAndDistill {
     /// Returns the student's scores of a batch, if the generator uses them; else none.
     fn student_scores(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         shown: &BatchWithAnswers<'_>,
         warming: bool,
     ) -> Result<Array2<f64>> {
         match self.terms.mimic > 0.0 && !warming {
             true => {
-                let classes = fed.task().kind.classes();
-                let scores = wide(&fed.model(&STUDENT)?.predict(shown.made.inputs())?);
+                let classes = server.task().kind.classes();
+                let scores = wide(&server.model(&STUDENT)?.predict(shown.made.inputs())?);
                 Ok(by_pixel(classes, scores.view()))
             }
             false => Ok(Array2::zeros((0, 0))),
@@ -322,7 +329,7 @@ impl GenerateAndDistill {
     /// client's models and through the student.
     fn slopes(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         round: &Round,
         shown: &BatchWithAnswers<'_>,
         loss: &Outcome,
@@ -337,7 +344,7 @@ impl GenerateAndDistill {
             (*id, wanted)
         });
         let wanted: BTreeMap<ClientId, SlopeRequest> = wanted.collect();
-        let answers = fed.collect_from(round, &SLOPES, &shown.by, |id| &wanted[&id])?;
+        let answers = server.collect_from(round, &SLOPES, &shown.by, |id| &wanted[&id])?;
         let made = shown.made.inputs();
         let dim = (made.len(), made.width());
         let mut sum = Array2::<f64>::zeros(dim);
@@ -351,7 +358,10 @@ impl GenerateAndDistill {
             let lacks = || {
                 Problem::Lacks("parts.student: this trainer cannot be differentiated by its input; use a neural trainer, or `terms.mimic: 0`".into())
             };
-            let student = fed.model(&STUDENT)?.differentiable().with_context(lacks)?;
+            let student = server
+                .model(&STUDENT)?
+                .differentiable()
+                .with_context(lacks)?;
             let slope = narrow(&by_class(self.batch, loss.by_student.view()));
             sum += &wide(&student.vjp(made, slope.view())?);
         }
@@ -361,7 +371,7 @@ impl GenerateAndDistill {
     /// Trains the student for one step towards the ensemble.
     fn teach(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         shown: &BatchWithAnswers<'_>,
         stream: &Stream,
     ) -> Result<()> {
@@ -371,7 +381,7 @@ impl GenerateAndDistill {
             _ => Target::Scores(target.view()),
         };
         let pass = FitOptions::new(Length::Steps(1), self.batch, self.mimic.loss());
-        fed.fit(&STUDENT, stream, shown.made.inputs(), target, &pass)
+        server.fit(&STUDENT, stream, shown.made.inputs(), target, &pass)
     }
 }
 
@@ -403,16 +413,16 @@ impl GenerateAndDistill {
         }
     }
 
-    fn train(&self, me: &mut Client) -> Result<ClassCounts> {
-        match me.has(&dp_sgd::SLOT) {
-            true => dp_sgd::train(me, &TEACHER, self.sampling.as_ref(), &self.local)?,
+    fn train(&self, client: &mut Client) -> Result<ClassCounts> {
+        match client.has(&dp_sgd::SLOT) {
+            true => dp_sgd::train(client, &TEACHER, self.sampling.as_ref(), &self.local)?,
             false => {
-                me.fit_own(&TEACHER, &self.local.pass(Loss::CrossEntropy))?;
+                client.fit_own(&TEACHER, &self.local.pass(Loss::CrossEntropy))?;
             }
         }
         let counts = match self.counted() {
-            SentCounts::Classes => me.own().class_counts(),
-            SentCounts::Examples => vec![me.own().len() as u32],
+            SentCounts::Classes => client.own().class_counts(),
+            SentCounts::Examples => vec![client.own().len() as u32],
             SentCounts::Nothing => Vec::new(),
         };
         Ok(ClassCounts {
@@ -422,19 +432,19 @@ impl GenerateAndDistill {
 
     /// Returns the answers of teacher and discriminator for a batch. Keeps the batch for the next
     /// request.
-    fn say(&self, me: &mut Client, made: &ImagesOfMaps) -> Result<Answers> {
-        let x = inputs(&made.values, me.task())?;
-        me.stash("batch", made);
-        let scores = me.model(&TEACHER)?.predict(&x)?;
-        let (mut said, mut mean) = (Array1::zeros(0), Array1::zeros(0));
+    fn say(&self, client: &mut Client, made: &ImagesOfMaps) -> Result<Answers> {
+        let x = inputs(&made.values, client.task())?;
+        client.stash("batch", made);
+        let scores = client.model(&TEACHER)?.predict(&x)?;
+        let (mut each, mut mean) = (Array1::zeros(0), Array1::zeros(0));
         if self.discriminates() {
-            let judged = self.judged(me, made, &me.stream("real"))?;
-            (said, mean) = (Array1::zeros(x.len()), Array1::zeros(1));
+            let judged = self.judged(client, made, &client.stream("real"))?;
+            (each, mean) = (Array1::zeros(x.len()), Array1::zeros(1));
             if !judged.rows.is_empty() {
-                let judge = me.model(&DISCRIMINATOR)?;
+                let judge = client.model(&DISCRIMINATOR)?;
                 let of_made = odds(judge.predict(&judged.made)?.view());
                 for (row, odds) in judged.rows.iter().zip(of_made) {
-                    said[*row] = odds as f32;
+                    each[*row] = odds as f32;
                 }
                 let of_real = odds(judge.predict(&judged.real)?.view()).mapv(sigmoid);
                 mean[0] = of_real.mean().unwrap_or_default() as f32;
@@ -442,7 +452,7 @@ impl GenerateAndDistill {
         }
         Ok(Answers {
             scores,
-            odds: said,
+            odds: each,
             real: mean,
         })
     }
@@ -450,42 +460,44 @@ impl GenerateAndDistill {
     /// Returns the inputs of a batch that this client's discriminator sees.
     fn judged(
         &self,
-        me: &Client,
+        client: &Client,
         made: &ImagesOfMaps,
         stream: &Stream,
     ) -> Result<DiscriminatorBatch> {
         match self.made_of {
             GeneratorInput::Noise => Ok(DiscriminatorBatch::all(
-                me,
-                inputs(&made.values, me.task())?,
+                client,
+                inputs(&made.values, client.task())?,
                 stream,
             )),
-            GeneratorInput::LabelMaps(_) => DiscriminatorBatch::pairs(me, made),
+            GeneratorInput::LabelMaps(_) => DiscriminatorBatch::pairs(client, made),
         }
     }
 
     /// Converts the slopes by the answers to those by the batch. Then the discriminator learns from
     /// it.
-    fn differentiate(&self, me: &mut Client, wanted: &SlopeRequest) -> Result<InputValues> {
-        let made: ImagesOfMaps = me.unstash("batch")?.context("it was shown no batch")?;
-        let x = inputs(&made.values, me.task())?;
-        let mut slope = me.differentiable(&TEACHER)?.vjp(&x, wanted.scores.view())?;
+    fn differentiate(&self, client: &mut Client, wanted: &SlopeRequest) -> Result<InputValues> {
+        let made: ImagesOfMaps = client.unstash("batch")?.context("it was shown no batch")?;
+        let x = inputs(&made.values, client.task())?;
+        let mut slope = client
+            .differentiable(&TEACHER)?
+            .vjp(&x, wanted.scores.view())?;
         ensure!(
             wanted.odds.len() == if self.discriminates() { x.len() } else { 0 },
             Problem::Shape("slopes by odds of another batch".into())
         );
         let judged = match self.discriminates() {
-            true => Some(self.judged(me, &made, &me.stream("real"))?),
+            true => Some(self.judged(client, &made, &client.stream("real"))?),
             false => None,
         };
         if let Some(DiscriminatorBatch {
             rows, made: shown, ..
         }) = judged.filter(|of| !of.rows.is_empty())
         {
-            let scores = me.model(&DISCRIMINATOR)?.predict(&shown)?;
+            let scores = client.model(&DISCRIMINATOR)?.predict(&shown)?;
             let by_odds = wanted.odds.select(Axis(0), &rows);
             let by_scores = by_patch(scores.view(), by_odds.view());
-            let by_shown = me
+            let by_shown = client
                 .differentiable(&DISCRIMINATOR)?
                 .vjp(&shown, by_scores.view())?;
             for (row, by) in rows.iter().zip(by_shown.rows()) {
@@ -493,11 +505,11 @@ impl GenerateAndDistill {
                 slope += &by.slice(s![..x.width()]);
             }
             let share = wanted.share.first().copied().map_or(1.0, f64::from);
-            let parts = (self.patches.task())(me.task()).kind.outputs();
+            let parts = (self.patches.task())(client.task()).kind.outputs();
             for step in 0..self.discriminator_steps as u64 {
-                let stream = me.stream(&DISCRIMINATOR).child("step", step);
-                let judged = self.judged(me, &made, &stream)?;
-                let model = me.model(&DISCRIMINATOR)?;
+                let stream = client.stream(&DISCRIMINATOR).child("step", step);
+                let judged = self.judged(client, &made, &stream)?;
+                let model = client.model(&DISCRIMINATOR)?;
                 match self.game {
                     Game::NonSaturating => judged.train(model, parts, &stream)?,
                     Game::Linear => judged.train_linearly(model, share, &stream)?,

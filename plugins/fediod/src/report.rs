@@ -45,15 +45,15 @@ impl Report {
         }
     }
 
-    pub fn add(&mut self, said: &ClientAnswers, loss: &Outcome) {
+    pub fn add(&mut self, answers: &ClientAnswers, loss: &Outcome) {
         self.steps += 1;
         self.terms
             .iter_mut()
             .zip(loss.terms)
             .for_each(|(sum, term)| *sum += term);
         if let Some(inception) = &mut self.inception {
-            inception.resize(said.scores.len(), Inception::default());
-            for (score, z) in inception.iter_mut().zip(&said.scores) {
+            inception.resize(answers.scores.len(), Inception::default());
+            for (score, z) in inception.iter_mut().zip(&answers.scores) {
                 score.add(probabilities(z.view(), 1.0).view());
             }
         }
@@ -61,19 +61,19 @@ impl Report {
 
     pub fn record(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         round: &Round,
         of: &GenerateAndDistill,
     ) -> Result<()> {
         for (name, sum) in names(of).into_iter().zip(self.terms) {
             if let Some(name) = name {
-                fed.record(round, &name, sum / self.steps as f64)?;
+                server.record(round, &name, sum / self.steps as f64)?;
             }
         }
         if let Some(inception) = &self.inception {
             let scores = inception.iter().map(Inception::score);
             let n = inception.len().max(1) as f64;
-            fed.record(round, INCEPTION, scores.sum::<f64>() / n)?;
+            server.record(round, INCEPTION, scores.sum::<f64>() / n)?;
         }
         Ok(())
     }

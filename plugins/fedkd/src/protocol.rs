@@ -153,36 +153,36 @@ const PEAK: Exchange<Look, Scalar> = Exchange::new("largest score of the public 
 const LOGITS: Exchange<Look, Logits> = Exchange::new("scores of the public samples");
 
 impl OneShotDistill {
-    fn train(&self, me: &mut Client) -> Result<Nothing> {
-        if me.has(&dp_sgd::SLOT) {
-            dp_sgd::train(me, &TEACHER, self.sampling.as_ref(), &self.local)?;
+    fn train(&self, client: &mut Client) -> Result<Nothing> {
+        if client.has(&dp_sgd::SLOT) {
+            dp_sgd::train(client, &TEACHER, self.sampling.as_ref(), &self.local)?;
             return Ok(Nothing);
         }
-        let mut examples = me.own().clone();
+        let mut examples = client.own().clone();
         if self.public_labels {
-            examples = examples.join(me.public()?.examples()?)?;
+            examples = examples.join(client.public()?.examples()?)?;
         }
-        let pass = self.local.pass(me.task().kind.loss());
-        me.fit_examples(&TEACHER, &examples, &pass)?;
+        let pass = self.local.pass(client.task().kind.loss());
+        client.fit_examples(&TEACHER, &examples, &pass)?;
         Ok(Nothing)
     }
 
-    fn predict(&self, me: &mut Client, look: &Look) -> Result<Logits> {
-        let x = look.samples(me.public()?.samples())?;
-        let scores: Array2<f32> = me.model(&TEACHER)?.predict(&x)?;
+    fn predict(&self, client: &mut Client, look: &Look) -> Result<Logits> {
+        let x = look.samples(client.public()?.samples())?;
+        let scores: Array2<f32> = client.model(&TEACHER)?.predict(&x)?;
         Ok(Logits::new((0..x.len() as u32).collect(), scores))
     }
 
     /// Trains the student: on the samples as they are, or on another augmented view in each epoch.
     fn distil(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         round: &Round,
         targets: &[(Look, Logits)],
     ) -> Result<()> {
-        let (public, pass) = (fed.public()?, self.student.pass(self.loss.loss()));
+        let (public, pass) = (server.public()?, self.student.pass(self.loss.loss()));
         if let [(look, target)] = targets {
-            return fed.fit(
+            return server.fit(
                 &STUDENT,
                 &round.stream,
                 &look.samples(public.samples())?,
@@ -200,7 +200,7 @@ impl OneShotDistill {
                 look.samples(public.samples())?,
                 round.stream.child("epoch", epoch as u64),
             );
-            fed.fit(
+            server.fit(
                 &STUDENT,
                 &stream,
                 &x,
@@ -233,16 +233,18 @@ impl Protocol for OneShotDistill {
             .slot(&dp_sgd::SLOT)
             .slot(student.needs(Ability::Loss(self.loss.loss())))
             .exchange(dp_sgd::declared(
-                TRAIN.answered_by(|me, _| self.train(me)),
+                TRAIN.answered_by(|client, _| self.train(client)),
                 sampling,
                 local,
             ))
             // the server sends it back to clients, and uses it for all scores
             .exchange(
-                PEAK.answered_by(|me, look| {
-                    let scores = self.predict(me, look)?;
-                    me.cache("scores", &scores);
-                    Ok(Scalar::new(me.range(&QUANTISER, &scores)?.unwrap_or(0.0)))
+                PEAK.answered_by(|client, look| {
+                    let scores = self.predict(client, look)?;
+                    client.cache("scores", &scores);
+                    Ok(Scalar::new(
+                        client.range(&QUANTISER, &scores)?.unwrap_or(0.0),
+                    ))
                 })
                 .each_round()
                 .if_requested_by(&QUANTISER)
@@ -252,9 +254,9 @@ impl Protocol for OneShotDistill {
             )
             .exchange(
                 LOGITS
-                    .answered_by(|me, look| match me.cached("scores")? {
+                    .answered_by(|client, look| match client.cached("scores")? {
                         Some(scores) => Ok(scores),
-                        None => self.predict(me, look),
+                        None => self.predict(client, look),
                     })
                     .each_round()
                     .all_public()
@@ -271,34 +273,34 @@ impl Protocol for OneShotDistill {
             )
     }
 
-    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
         let mut targets = Vec::<(Look, Logits)>::new();
-        fed.once("teachers", &mut targets, |fed, _, round| {
-            fed.collect(round, &TRAIN, |_| &Nothing)?;
+        server.once("teachers", &mut targets, |server, _, round| {
+            server.collect(round, &TRAIN, |_| &Nothing)?;
             match self.evaluate_clients {
-                true => fed.evaluate_clients(round, &TEACHER),
+                true => server.evaluate_clients(round, &TEACHER),
                 false => Ok(()),
             }
         })?;
-        fed.rounds(&mut targets, |fed, targets, round| {
+        server.rounds(&mut targets, |server, targets, round| {
             let mut look = Look::new(self.passes, round);
-            if fed.wants_range(&QUANTISER)? {
-                let peaks = fed.collect(round, &PEAK, |_| &look)?;
+            if server.wants_range(&QUANTISER)? {
+                let peaks = server.collect(round, &PEAK, |_| &look)?;
                 look.z_max =
                     Array1::from_elem(1, peaks.iter().map(|m| m.body.value()).fold(0.0, f32::max));
             }
-            let ensemble = fed.run(round, &LOGITS, |_| &look)?;
+            let ensemble = server.run(round, &LOGITS, |_| &look)?;
             targets.push((look, ensemble));
             Ok(())
         })?;
-        fed.once("student", &mut targets, |fed, targets, round| {
-            self.distil(fed, round, targets)?;
-            fed.evaluate(round, &STUDENT)
+        server.once("student", &mut targets, |server, targets, round| {
+            self.distil(server, round, targets)?;
+            server.evaluate(round, &STUDENT)
         })?;
         if self.keep_clients {
-            fed.keep_clients(&TEACHER)?;
+            server.keep_clients(&TEACHER)?;
         }
-        fed.keep_model(&STUDENT)
+        server.keep_model(&STUDENT)
     }
 
     fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {

@@ -45,16 +45,19 @@ impl Protocol for Pate {
         classes(kind).map(drop)
     }
     fn declare(&self) -> Declaration<'_> {
-        let votes = VOTES.answered_by(|me, _| {
-            let (public, pass) = (me.public()?, self.teacher.pass(Loss::CrossEntropy));
-            let (n, t) = (me.own().len(), self.teachers);
+        let votes = VOTES.answered_by(|client, _| {
+            let (public, pass) = (client.public()?, self.teacher.pass(Loss::CrossEntropy));
+            let (n, t) = (client.own().len(), self.teachers);
             ensure!(
                 n >= t,
                 "{n} examples are too few for {t} teachers: {TOO_FEW}"
             );
-            let taught = teachers(me, public.samples(), 0, self.teachers, &pass)?;
-            taught.unfinished.into_iter().for_each(|text| me.note(text));
-            ballots(&taught.said, me.own().task().kind.outputs())
+            let taught = teachers(client, public.samples(), 0, self.teachers, &pass)?;
+            taught
+                .unfinished
+                .into_iter()
+                .for_each(|text| client.note(text));
+            ballots(&taught.said, client.own().task().kind.outputs())
         });
         Declaration::new()
             .measures([Measurement::server(&STUDENT)])
@@ -71,29 +74,29 @@ impl Protocol for Pate {
             )
     }
 
-    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
-        check(fed)?;
-        let (all, mut s) = (fed.everyone(), State::default());
-        fed.once("teachers", &mut s, |fed, s, round| {
-            let votes = fed.collect(round, &VOTES, |_| &Nothing)?;
-            let mut counts = fed.aggregate(&VOTE, round, &votes)?;
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+        check(server)?;
+        let (all, mut s) = (server.everyone(), State::default());
+        server.once("teachers", &mut s, |server, s, round| {
+            let votes = server.collect(round, &VOTES, |_| &Nothing)?;
+            let mut counts = server.aggregate(&VOTE, round, &votes)?;
             // an example is in one part: it can change one teacher's vote, and those that count
             // together with it
             counts.set_sensitivity(sensitivity(counts.block() as u32));
-            fed.release(&PRIVACY, round, &mut counts, &all)?;
+            server.release(&PRIVACY, round, &mut counts, &all)?;
             s.counts = Some(counts);
             Ok(())
         })?;
-        fed.once("student", &mut s, |fed, s, round| {
+        server.once("student", &mut s, |server, s, round| {
             let counts = s.counts.take().context("the votes have been counted")?;
-            let (public, pass) = (fed.public()?, self.student.pass(Loss::CrossEntropy));
+            let (public, pass) = (server.public()?, self.student.pass(Loss::CrossEntropy));
             let stream = round.stream.child("student", 0);
-            let student = (&STUDENT, fed.model(&STUDENT)?);
+            let student = (&STUDENT, server.model(&STUDENT)?);
             let note = learn(student, &counts, public.samples(), &pass, &stream)?;
-            note.into_iter().for_each(|text| fed.warn(&text));
-            fed.evaluate(round, &STUDENT)
+            note.into_iter().for_each(|text| server.warn(&text));
+            server.evaluate(round, &STUDENT)
         })?;
-        fed.keep_model(&STUDENT)
+        server.keep_model(&STUDENT)
     }
 }
 plugin!(protocol "pate" => Pate,

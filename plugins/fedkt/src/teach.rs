@@ -62,22 +62,24 @@ pub(crate) struct TeacherLabels {
 /// labels of all `queries`. `partition` numbers the repetitions. A teacher is dropped after its
 /// labels. A teacher without examples predicts the first class.
 pub(crate) fn teachers(
-    me: &Client,
+    client: &Client,
     queries: &Samples,
     partition: usize,
     t: usize,
     pass: &FitOptions<'_>,
 ) -> Result<TeacherLabels> {
-    let stream = me.stream("teachers").child("partition", partition as u64);
-    let parts = subsets(me.own().len(), t, &stream.child("subsets", 0));
+    let stream = client
+        .stream("teachers")
+        .child("partition", partition as u64);
+    let parts = subsets(client.own().len(), t, &stream.child("subsets", 0));
     let (mut constant, mut untrained, mut unfinished) = (0, 0, None);
     let speak = |(i, part): (usize, &Vec<usize>)| {
         if part.is_empty() {
             return Ok(vec![0; queries.len()]);
         }
-        let mut teacher = me.new_model(&TEACHER, (partition * t + i) as u64)?;
+        let mut teacher = client.new_model(&TEACHER, (partition * t + i) as u64)?;
         let stream = stream.child("teacher", i as u64);
-        let own = me.own().pick(part);
+        let own = client.own().pick(part);
         let held = own.class_counts().into_iter().filter(|n| *n > 0).count();
         constant += usize::from(held == 1);
         fit_examples(teacher.as_mut(), &own, pass, &stream)
@@ -137,10 +139,10 @@ pub(crate) fn classes(kind: TaskKind) -> std::result::Result<usize, String> {
 }
 
 /// Checks the task and the public data before any training.
-pub(crate) fn check(fed: &Server<'_>) -> Result<usize> {
-    let classes = classes(fed.task().kind).map_err(anyhow::Error::msg)?;
-    let public = fed.public()?;
-    let (shape, own) = (public.samples().shape(), &fed.task().input);
+pub(crate) fn check(server: &Server<'_>) -> Result<usize> {
+    let classes = classes(server.task().kind).map_err(anyhow::Error::msg)?;
+    let public = server.public()?;
+    let (shape, own) = (public.samples().shape(), &server.task().input);
     ensure!(
         !public.samples().is_empty(),
         "there are no public samples, so nothing can be put to the vote; ask for more in `data.public`"

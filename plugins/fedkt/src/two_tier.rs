@@ -112,9 +112,9 @@ struct State {
 
 impl TwoTierVote {
     /// Returns the clients with an example for each teacher; all with an accountant.
-    fn parties(&self, fed: &mut Server<'_>) -> Result<Cohort> {
-        let parties = fed.with_examples(self.subsets);
-        let short = fed.everyone().retain(|id| !parties.contains(&id));
+    fn parties(&self, server: &mut Server<'_>) -> Result<Cohort> {
+        let parties = server.with_examples(self.subsets);
+        let short = server.everyone().retain(|id| !parties.contains(&id));
         let short: Vec<String> = short.iter().map(|id| format!("client {id}")).collect();
         let what = format!(
             "too few examples for `subsets: {}` ({TOO_FEW}): {}",
@@ -124,7 +124,7 @@ impl TwoTierVote {
         match self.short_party {
             _ if short.is_empty() => {}
             ShortParty::Skip if !parties.is_empty() => {
-                fed.warn(&format!("{what}; they take no part"));
+                server.warn(&format!("{what}; they take no part"));
             }
             ShortParty::Skip => bail!("{what}; no party is left"),
             ShortParty::Fail => bail!("{what}; use fewer subsets, or `short-party: skip`"),
@@ -134,10 +134,10 @@ impl TwoTierVote {
 
     /// Trains a party's students: s times, t teachers vote on the public samples, and a student
     /// learns the winners.
-    fn train_students(&self, me: &mut Client) -> Result<Vec<Box<dyn Trainer>>> {
+    fn train_students(&self, client: &mut Client) -> Result<Vec<Box<dyn Trainer>>> {
         let (mut students, mut gaps) = (Vec::new(), Vec::new());
         let (mut constants, mut without_step) = (0, 0);
-        let queries = asked_about(me.public()?.samples(), self.party_queries);
+        let queries = asked_about(client.public()?.samples(), self.party_queries);
         for partition in 0..self.partitions {
             let pass = self.teacher.pass(Loss::CrossEntropy);
             let TeacherLabels {
@@ -145,11 +145,11 @@ impl TwoTierVote {
                 constant,
                 unfinished,
                 untrained,
-            } = teachers(me, &queries, partition, self.subsets, &pass)?;
-            unfinished.into_iter().for_each(|text| me.note(text));
+            } = teachers(client, &queries, partition, self.subsets, &pass)?;
+            unfinished.into_iter().for_each(|text| client.note(text));
             constants += constant;
             without_step += untrained;
-            let classes = me.own().task().kind.outputs();
+            let classes = client.own().task().kind.outputs();
             let mail = said
                 .into_iter()
                 .enumerate()
@@ -161,7 +161,7 @@ impl TwoTierVote {
                     ))
                 })
                 .collect::<Result<_>>()?;
-            let mut counts = me.aggregate(&TIER_1, &Inbox::new(mail)?)?;
+            let mut counts = client.aggregate(&TIER_1, &Inbox::new(mail)?)?;
             gaps.push(counts.gaps());
             // an example is in one subset of each partition: it can change one teacher's vote
             let together = counts.block();
@@ -171,10 +171,10 @@ impl TwoTierVote {
                 from_data: false,
             });
             if self.noise == NoiseAt::Party {
-                me.release(&PRIVACY, &mut counts)?;
+                client.release(&PRIVACY, &mut counts)?;
             }
-            let mut student = me.new_model(&STUDENT, partition as u64)?;
-            let stream = me.stream(&STUDENT).child("partition", partition as u64);
+            let mut student = client.new_model(&STUDENT, partition as u64)?;
+            let stream = client.stream(&STUDENT).child("partition", partition as u64);
             let pass = self.student.pass(Loss::CrossEntropy);
             let note = learn(
                 (&STUDENT, student.as_mut()),
@@ -184,37 +184,37 @@ impl TwoTierVote {
                 &stream,
             )
             .with_context(|| format!("student of partition {partition}"))?;
-            note.into_iter().for_each(|text| me.note(text));
+            note.into_iter().for_each(|text| client.note(text));
             students.push(student);
         }
         let all = self.partitions * self.subsets;
         if constants > 0 {
-            me.note(format!("{constants} of {all} teachers saw one class only"));
+            client.note(format!("{constants} of {all} teachers saw one class only"));
         }
         if without_step > 0 {
-            me.note(format!(
+            client.note(format!(
                 "{without_step} of {all} teachers had too few examples for a training step"
             ));
         }
         let close = teach::close_votes(&gaps, self.close_gap as f64);
-        me.stash("close", &Scalar::new(close as f32));
+        client.stash("close", &Scalar::new(close as f32));
         Ok(students)
     }
 
     /// Returns the students' votes, one sender for each party.
     fn students_vote(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         round: &Round,
         parties: &[ClientId],
         classes: usize,
     ) -> Result<Inbox<Votes>> {
         if self.send == Sent::Votes {
-            return fed.collect_from(round, &VOTES, parties, |_| &Nothing);
+            return server.collect_from(round, &VOTES, parties, |_| &Nothing);
         }
-        let public = asked_about(fed.public()?.samples(), self.server_queries);
-        let read = fed.reader(&STUDENT);
-        fed.collect_each(
+        let public = asked_about(server.public()?.samples(), self.server_queries);
+        let read = server.reader(&STUDENT);
+        server.collect_each(
             round,
             &MODELS,
             parties,
@@ -303,27 +303,27 @@ impl Protocol for TwoTierVote {
             .slot(noise);
         let all = match self.send {
             Sent::Models => {
-                let models = MODELS.answered_by(|me, _| self.send_models(me));
+                let models = MODELS.answered_by(|client, _| self.send_models(client));
                 all.exchange(self.hidden(models.model(&STUDENT)))
             }
             Sent::Votes => {
-                let votes = VOTES.answered_by(|me, _| self.send_votes(me));
+                let votes = VOTES.answered_by(|client, _| self.send_votes(client));
                 let rows = self.server_queries.unwrap_or(usize::MAX);
                 all.exchange(self.hidden(votes.rows(rows)))
             }
         };
         // it is a part of the price, which is declared data-dependent
         let close = || {
-            let close = CLOSE.answered_by(|me, _| {
+            let close = CLOSE.answered_by(|client, _| {
                 let known = "close votes are known once the students are trained";
-                me.unstash("close")?.context(known)
+                client.unstash("close")?.context(known)
             });
             close.releases_at_server(&PRIVACY)
         };
         let deliver = || {
-            let deliver = DELIVER.answered_by(|me, models| {
+            let deliver = DELIVER.answered_by(|client, models| {
                 let model = models.0.first().context("there is no final model")?;
-                me.model(&FINAL)?.load(model)?;
+                client.model(&FINAL)?.load(model)?;
                 Ok(Nothing)
             });
             deliver.model(&FINAL)
@@ -332,9 +332,9 @@ impl Protocol for TwoTierVote {
             .exchange_if(self.deliver, deliver)
     }
 
-    fn lead(&self, fed: &mut Server<'_>) -> Result<()> {
-        let classes = check(fed)?;
-        let public = fed.public()?.samples().len();
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+        let classes = check(server)?;
+        let public = server.public()?.samples().len();
         for (name, queries) in [
             ("party-queries", self.party_queries),
             ("server-queries", self.server_queries),
@@ -345,48 +345,48 @@ impl Protocol for TwoTierVote {
                 "protocol.{name}: {queries}, but there are only {public} public samples"
             );
         }
-        let (parties, mut s) = (self.parties(fed)?, State::default());
-        fed.once("students", &mut s, |fed, s, round| {
-            let votes = self.students_vote(fed, round, &parties, classes)?;
+        let (parties, mut s) = (self.parties(server)?, State::default());
+        server.once("students", &mut s, |server, s, round| {
+            let votes = self.students_vote(server, round, &parties, classes)?;
             s.votes = votes.iter().map(|m| (m.from, m.body.clone())).collect();
             if self.noise == NoiseAt::Server {
-                let close = fed.collect_from(round, &CLOSE, &parties, |_| &Nothing)?;
+                let close = server.collect_from(round, &CLOSE, &parties, |_| &Nothing)?;
                 s.close = close.iter().map(|m| m.body.value() as u32).max();
             }
             match self.evaluate_clients {
-                true => fed.evaluate_clients(round, &STUDENT),
+                true => server.evaluate_clients(round, &STUDENT),
                 false => Ok(()),
             }
         })?;
-        fed.once("votes", &mut s, |fed, s, round| {
+        server.once("votes", &mut s, |server, s, round| {
             let mail = std::mem::take(&mut s.votes).into_iter();
             let mail = mail.map(|(party, votes)| ClientMessage::new(party, 1.0, votes));
-            let mut counts = fed.aggregate(&TIER_2, round, &Inbox::new(mail.collect())?)?;
+            let mut counts = server.aggregate(&TIER_2, round, &Inbox::new(mail.collect())?)?;
             counts.set_sensitivity(self.sensitivity(counts.block(), s.close));
             if self.noise == NoiseAt::Server {
-                fed.release(&PRIVACY, round, &mut counts, &parties)?;
+                server.release(&PRIVACY, round, &mut counts, &parties)?;
             }
             s.counts = Some(counts);
             Ok(())
         })?;
-        fed.once("final model", &mut s, |fed, s, round| {
+        server.once("final model", &mut s, |server, s, round| {
             let counts = s.counts.take().context("the votes have been counted")?;
-            let (public, pass) = (fed.public()?, self.final_model.pass(Loss::CrossEntropy));
+            let (public, pass) = (server.public()?, self.final_model.pass(Loss::CrossEntropy));
             let stream = round.stream.child("final", 0);
-            let model = (&FINAL, fed.model(&FINAL)?);
+            let model = (&FINAL, server.model(&FINAL)?);
             let note = learn(model, &counts, public.samples(), &pass, &stream)?;
-            note.into_iter().for_each(|text| fed.warn(&text));
-            fed.evaluate(round, &FINAL)?;
+            note.into_iter().for_each(|text| server.warn(&text));
+            server.evaluate(round, &FINAL)?;
             if self.deliver {
-                let model = Models(vec![fed.model(&FINAL)?.save()?]);
-                fed.collect_from(round, &DELIVER, &parties, |_| &model)?;
+                let model = Models(vec![server.model(&FINAL)?.save()?]);
+                server.collect_from(round, &DELIVER, &parties, |_| &model)?;
             }
             Ok(())
         })?;
         if self.keep_clients {
-            fed.keep_clients(&STUDENT)?;
+            server.keep_clients(&STUDENT)?;
         }
-        fed.keep_model(&FINAL)
+        server.keep_model(&FINAL)
     }
 }
 
@@ -404,28 +404,28 @@ impl TwoTierVote {
         }
     }
 
-    fn send_models(&self, me: &mut Client) -> Result<Models> {
-        let students = self.train_students(me)?;
+    fn send_models(&self, client: &mut Client) -> Result<Models> {
+        let students = self.train_students(client)?;
         let models = students.iter().map(|s| s.save()).collect::<Result<_>>()?;
-        self.keep(me, students);
+        self.keep(client, students);
         Ok(Models(models))
     }
 
-    fn send_votes(&self, me: &mut Client) -> Result<Votes> {
-        let mut students = self.train_students(me)?;
-        let public = asked_about(me.public()?.samples(), self.server_queries);
-        let classes = me.own().task().kind.outputs();
+    fn send_votes(&self, client: &mut Client) -> Result<Votes> {
+        let mut students = self.train_students(client)?;
+        let public = asked_about(client.public()?.samples(), self.server_queries);
+        let classes = client.own().task().kind.outputs();
         let vote = |s: &mut Box<dyn Trainer>| Ok(metrics::classes(s.predict(&public)?.view()));
         let said = students.iter_mut().map(vote).collect::<Result<Vec<_>>>()?;
-        self.keep(me, students);
+        self.keep(client, students);
         ballots(&said, classes)
     }
 
     /// Keeps the first student, if it is evaluated or a result; drops the others.
-    fn keep(&self, me: &mut Client, students: Vec<Box<dyn Trainer>>) {
+    fn keep(&self, client: &mut Client, students: Vec<Box<dyn Trainer>>) {
         let first = students.into_iter().next();
         if let Some(first) = first.filter(|_| self.evaluate_clients || self.keep_clients) {
-            me.set_model(&STUDENT, first);
+            client.set_model(&STUDENT, first);
         }
     }
 }

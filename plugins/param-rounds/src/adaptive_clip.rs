@@ -69,13 +69,15 @@ impl AdaptiveClip {
 
     /// Declares the exchange whose sum the server releases.
     pub(crate) fn declared<'p>(&'p self, family: Family<'p>) -> Declared<'p, Bounded, Bounded> {
-        summed(&UPDATE, move |me, sent| self.answer(family, me, sent))
+        summed(&UPDATE, move |client, sent| {
+            self.answer(family, client, sent)
+        })
     }
 
     /// Returns the sum of the cohort's updates with noise, in their scale, and moves the bound.
     pub(crate) fn sum(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         round: &Round,
         model: &Params,
         state: &mut Option<f64>,
@@ -87,14 +89,14 @@ impl AdaptiveClip {
         };
         let like = join(sent(model.zeros_like()));
         let sent = sent(model.clone());
-        let sum = sum(fed, round, &UPDATE, &sent, like, join)?;
+        let sum = sum(server, round, &UPDATE, &sent, like, join)?;
         let Bounded {
             mut params,
             bound: within,
         } = split(sum)?;
-        let (within, cohort) = (f64::from(within.value()), fed.cohort(round, &UPDATE)?);
+        let (within, cohort) = (f64::from(within.value()), server.cohort(round, &UPDATE)?);
         let share = within / (2.0 * self.effort * expected(&cohort)) + 0.5;
-        fed.record(round, "clip", bound)?;
+        server.record(round, "clip", bound)?;
         *state = Some(self.next(bound, share));
         params.scale(bound / self.left());
         Ok(params)
@@ -119,10 +121,10 @@ impl AdaptiveClip {
     }
 
     /// Answers at a client.
-    fn answer(&self, family: Family<'_>, me: &mut Client, sent: &Bounded) -> Result<Bounded> {
-        let update = update(family, me, &sent.params)?;
+    fn answer(&self, family: Family<'_>, client: &mut Client, sent: &Bounded) -> Result<Bounded> {
+        let update = update(family, client, &sent.params)?;
         let mut joint = self.bounded(update, f64::from(sent.bound.value()));
-        if me.own().is_empty() {
+        if client.own().is_empty() {
             // nor does it report a side of the bound
             joint = joint.zeros_like();
         }
@@ -131,14 +133,14 @@ impl AdaptiveClip {
             params: sent.params.zeros_like(),
             bound: Scalar::new(2.0),
         });
-        me.clip(&SERVER_PRIVACY, &mut known, None)?;
+        client.clip(&SERVER_PRIVACY, &mut known, None)?;
         ensure!(
             (known.norm() - 1.0).abs() <= ROUNDING,
             "parts.{}: `adaptive` gives it updates of norm 1 at most, and it bounds them by {:.3}: set its `clip` to 1",
             SERVER_PRIVACY.name(),
             known.norm()
         );
-        me.clip(&SERVER_PRIVACY, &mut joint, None)?;
+        client.clip(&SERVER_PRIVACY, &mut joint, None)?;
         split(joint)
     }
 }

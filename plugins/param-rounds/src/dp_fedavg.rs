@@ -28,9 +28,9 @@ impl RoundRule for DpFedAvg {
             let all = all.exchange(adaptive.declared(family));
             return all.measures([Measurement::number("clip")]);
         }
-        all.exchange(summed(&UPDATE, move |me, global| {
-            let mut update = update(family, me, global)?;
-            me.clip(&SERVER_PRIVACY, &mut update, None)?;
+        all.exchange(summed(&UPDATE, move |client, global| {
+            let mut update = update(family, client, global)?;
+            client.clip(&SERVER_PRIVACY, &mut update, None)?;
             Ok(update)
         }))
     }

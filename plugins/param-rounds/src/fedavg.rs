@@ -12,8 +12,8 @@ settings! {
 impl<'p> Family<'p> {
     /// Declares FedAvg's exchange with FedAvg's training.
     pub(crate) fn trains_plainly(self) -> Declared<'p, Params, Params> {
-        self.trains(move |me, examples, global| {
-            let trained = self.train(me, examples, global, Extra::default())?;
+        self.trains(move |client, examples, global| {
+            let trained = self.train(client, examples, global, Extra::default())?;
             Ok(trained.params)
         })
     }

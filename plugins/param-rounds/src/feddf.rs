@@ -109,27 +109,27 @@ impl FedDf {
     /// `mean`.
     fn distil(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         round: &Round,
         sent: &Inbox<Params>,
         mean: &Params,
     ) -> Result<Params> {
-        let public = fed.public()?;
+        let public = server.public()?;
         let mut scores = Vec::with_capacity(sent.len());
         for mail in sent.iter() {
-            fed.parametric(&MODEL)?.set_params(&mail.body)?;
-            scores.push(fed.model(&MODEL)?.predict(public.samples())?);
+            server.parametric(&MODEL)?.set_params(&mail.body)?;
+            scores.push(server.model(&MODEL)?.predict(public.samples())?);
         }
         let views: Vec<ArrayView2<'_, f32>> = scores.iter().map(|s| s.view()).collect();
         let target = teacher(&views, &self.teacher, self.temperature).mapv(|p| p as f32);
-        fed.parametric(&MODEL)?.set_params(mean)?;
-        self.learn(fed, round, public.samples(), target.view())?;
-        Ok(fed.parametric(&MODEL)?.params())
+        server.parametric(&MODEL)?.set_params(mean)?;
+        self.learn(server, round, public.samples(), target.view())?;
+        Ok(server.parametric(&MODEL)?.params())
     }
 
     fn learn(
         &self,
-        fed: &mut Server<'_>,
+        server: &mut Server<'_>,
         round: &Round,
         x: &Samples,
         target: ArrayView2<'_, f32>,
@@ -140,7 +140,7 @@ impl FedDf {
             ..self.training.pass(Loss::CrossEntropy)
         };
         let Some(patience) = self.patience else {
-            return fed.fit(&MODEL, &stream, x, Target::Soft(target), &pass);
+            return server.fit(&MODEL, &stream, x, Target::Soft(target), &pass);
         };
         ensure!(x.len() > 1, "`patience` needs at least two public samples");
         let held = (x.len() as f64 * self.validation).round() as usize;
@@ -148,14 +148,14 @@ impl FedDf {
         let learnt = order.split_off(held.clamp(1, x.len() - 1));
         let part = |rows: &[usize]| (x.pick(rows), target.select(Axis(0), rows));
         let ((held, aim), (x, target)) = (part(&order), part(&learnt));
-        let cost = |fed: &mut Server<'_>| -> Result<f64> {
-            let scores = fed.model(&MODEL)?.predict(&held)?;
+        let cost = |server: &mut Server<'_>| -> Result<f64> {
+            let scores = server.model(&MODEL)?.predict(&held)?;
             let aim = Target::Soft(aim.view());
             Ok(loss::of_batch(Loss::CrossEntropy, aim, scores.view())?.0)
         };
         let all = pass.steps(x.len());
-        let (mut lowest, mut at, mut done) = (cost(fed)?, 0, 0);
-        let mut best = fed.parametric(&MODEL)?.params();
+        let (mut lowest, mut at, mut done) = (cost(server)?, 0, 0);
+        let mut best = server.parametric(&MODEL)?.params();
         while done < all && done - at < patience {
             let steps = patience.div_ceil(LOOKS).min(all - done);
             let next = FitOptions {
@@ -164,14 +164,14 @@ impl FedDf {
                 ..pass.clone()
             };
             let stream = stream.child("from step", done as u64);
-            fed.fit(&MODEL, &stream, &x, Target::Soft(target.view()), &next)?;
+            server.fit(&MODEL, &stream, &x, Target::Soft(target.view()), &next)?;
             done += steps;
-            let now = cost(fed)?;
+            let now = cost(server)?;
             if now < lowest {
-                (lowest, at, best) = (now, done, fed.parametric(&MODEL)?.params());
+                (lowest, at, best) = (now, done, server.parametric(&MODEL)?.params());
             }
         }
-        fed.record(round, "fuse.steps", done as f64)?;
-        fed.parametric(&MODEL)?.set_params(&best)
+        server.record(round, "fuse.steps", done as f64)?;
+        server.parametric(&MODEL)?.set_params(&best)
     }
 }

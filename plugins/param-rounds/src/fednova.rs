@@ -51,7 +51,7 @@ impl RoundRule for FedNova {
     type State = ();
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
-        let train = TRAIN.answered_by(move |me, global| self.train(family, me, global));
+        let train = TRAIN.answered_by(move |client, global| self.train(family, client, global));
         let train = train.to(&COHORT).each_round();
         all.exchange(train.trains().into(&AGGREGATOR))
             .measures([Measurement::number("nova.length")])
@@ -112,8 +112,13 @@ plugin!(protocol "fednova" => Shared<FedNova> as Rounds<FedNova>, papers: ["Wang
 
 impl FedNova {
     /// Answers at a client in a round.
-    fn train(&self, family: Family<'_>, me: &mut Client, global: &Params) -> Result<Normalised> {
-        let plain = me.parametric(&MODEL)?.step_size().is_some();
+    fn train(
+        &self,
+        family: Family<'_>,
+        client: &mut Client,
+        global: &Params,
+    ) -> Result<Normalised> {
+        let plain = client.parametric(&MODEL)?.step_size().is_some();
         ensure!(
             plain == (self.momentum == 0.0),
             "parts.model: its steps {}; `momentum` of FedNova must be that of its optimiser",
@@ -123,21 +128,24 @@ impl FedNova {
                     "are not all one learning rate times the gradient (momentum, Adam or a rate that changes), and `momentum` is 0",
             }
         );
-        let train =
-            |me: &mut Client, examples: &_| family.train(me, examples, global, Extra::default());
-        let examples = learnt(me)?;
-        let trained = train(me, &examples)?;
+        let train = |client: &mut Client, examples: &_| {
+            family.train(client, examples, global, Extra::default())
+        };
+        let examples = learnt(client)?;
+        let trained = train(client, &examples)?;
         let proximal = match self.mu > 0.0 {
             true => {
-                let lr = me.parametric(&MODEL)?.step_size();
+                let lr = client.parametric(&MODEL)?.step_size();
                 self.mu * lr.context("parts.model: FedNova with `mu` needs the learning rate, and this trainer has none; use plain gradient descent")?
             }
             false => 0.0,
         };
         let length = length(trained.steps, self.momentum, proximal);
         let honest = trained.params;
-        let sent = family.forged(me, global, honest, |me, half| Ok(train(me, half)?.params))?;
-        let buffers = me.parametric(&MODEL)?.buffers();
+        let sent = family.forged(client, global, honest, |client, half| {
+            Ok(train(client, half)?.params)
+        })?;
+        let buffers = client.parametric(&MODEL)?.buffers();
         Ok(Normalised {
             change: global.step(&sent, &buffers, |x, y| match length > 0.0 {
                 true => (y - x) / length,

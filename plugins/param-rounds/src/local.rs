@@ -36,44 +36,46 @@ impl<'p> Family<'p> {
             let train = Arc::new(train);
             (train.clone(), train)
         };
-        let trained = TRAIN.answered_by(move |me, global| {
-            if me.has(&dp_sgd::SLOT) {
-                me.parametric(&MODEL)?.set_params(global)?;
-                dp_sgd::train(me, &MODEL, settings.sampling.as_ref(), &settings.local)?;
-                return Ok(me.parametric(&MODEL)?.params());
+        let trained = TRAIN.answered_by(move |client, global| {
+            if client.has(&dp_sgd::SLOT) {
+                client.parametric(&MODEL)?.set_params(global)?;
+                dp_sgd::train(client, &MODEL, settings.sampling.as_ref(), &settings.local)?;
+                return Ok(client.parametric(&MODEL)?.params());
             }
-            let examples = learnt(me)?;
-            train(me, &examples, global)
+            let examples = learnt(client)?;
+            train(client, &examples, global)
         });
         let trained = trained.to(&COHORT).each_round().into(&AGGREGATOR);
         let hidden = match dp_sgd::lots(settings.sampling.as_ref(), &settings.local) {
             Some(lots) => trained.releases_steps(&dp_sgd::SLOT, lots),
             None => trained.trains().releases_difference(&PRIVACY),
         };
-        hidden.forged_by(&ATTACK, move |me, global, honest| {
-            self.forged(me, global, honest, |me, half| again(me, half, global))
+        hidden.forged_by(&ATTACK, move |client, global, honest| {
+            self.forged(client, global, honest, |client, half| {
+                again(client, half, global)
+            })
         })
     }
 
     /// Trains on these examples from `global`.
     pub(crate) fn train(
         self,
-        me: &mut Client,
+        client: &mut Client,
         examples: &Examples,
         global: &Params,
         extra: Extra<'_>,
     ) -> Result<Trained> {
-        me.parametric(&MODEL)?.set_params(global)?;
+        client.parametric(&MODEL)?.set_params(global)?;
         let pass = FitOptions {
             auxiliary: extra.auxiliary,
             fresh: self.settings.fresh,
             proximal: (self.mu > 0.0).then_some((self.mu as f32, global)),
             gradient_offset: extra.offset,
-            ..self.settings.local.pass(me.task().kind.loss())
+            ..self.settings.local.pass(client.task().kind.loss())
         };
-        let steps = me.fit_examples(&MODEL, examples, &pass)?.steps;
+        let steps = client.fit_examples(&MODEL, examples, &pass)?.steps;
         Ok(Trained {
-            params: me.parametric(&MODEL)?.params(),
+            params: client.parametric(&MODEL)?.params(),
             steps,
         })
     }
@@ -82,40 +84,40 @@ impl<'p> Family<'p> {
     /// sends. `train` trains on part of its examples.
     pub(crate) fn forged(
         self,
-        me: &mut Client,
+        client: &mut Client,
         global: &Params,
         honest: Params,
         train: impl Fn(&mut Client, &Examples) -> Result<Params>,
     ) -> Result<Params> {
-        if !me.has(&ATTACK) {
+        if !client.has(&ATTACK) {
             return Ok(honest);
         }
         let mut seen = vec![honest];
         if self.settings.attacker_trainings > 1 {
             seen.clear();
-            let examples = learnt(me)?;
+            let examples = learnt(client)?;
             for look in 0..self.settings.attacker_trainings {
-                let stream = me.stream("look").child("half", look as u64);
+                let stream = client.stream("look").child("half", look as u64);
                 let half = examples.len().div_ceil(2);
                 let half = examples.pick(&stream.draws().choose(examples.len(), half));
-                seen.push(train(me, &half)?);
+                seen.push(train(client, &half)?);
             }
         }
         let honest = seen[0].clone();
         let mail = (0..)
             .zip(seen)
             .map(|(at, seen)| ClientMessage::new(at, 1.0, seen));
-        let forged = me.attack(&ATTACK, Some(global), &Inbox::new(mail.collect())?)?;
-        me.measure("attack.shift", forged.zip(&honest, |f, h| f - h)?.norm());
+        let forged = client.attack(&ATTACK, Some(global), &Inbox::new(mail.collect())?)?;
+        client.measure("attack.shift", forged.zip(&honest, |f, h| f - h)?.norm());
         Ok(forged)
     }
 }
 
 /// Returns the gradient of the client's own mean loss at `global`.
-pub(crate) fn gradient(me: &mut Client, global: &Params) -> Result<Params> {
-    let examples = learnt(me)?;
-    let loss = me.task().kind.loss();
-    let model = me.parametric(&MODEL)?;
+pub(crate) fn gradient(client: &mut Client, global: &Params) -> Result<Params> {
+    let examples = learnt(client)?;
+    let loss = client.task().kind.loss();
+    let model = client.parametric(&MODEL)?;
     model.set_params(global)?;
     model.gradient(&examples.samples, examples.target().view(), loss)
 }
@@ -126,11 +128,11 @@ pub(crate) fn zip(a: &Params, b: &Params, f: impl Fn(f64, f64) -> f64) -> Result
 }
 
 /// Returns the client's own examples, with the labels that it learns.
-pub(crate) fn learnt(me: &mut Client) -> Result<Examples> {
-    let own = me.own().clone();
-    let (true, Labels::Classes { of, classes }) = (me.has(&LABELS), &**own.labels()) else {
+pub(crate) fn learnt(client: &mut Client) -> Result<Examples> {
+    let own = client.own().clone();
+    let (true, Labels::Classes { of, classes }) = (client.has(&LABELS), &**own.labels()) else {
         ensure!(
-            !me.has(&LABELS),
+            !client.has(&LABELS),
             "parts.labels changes classes, and these examples do not have one class each"
         );
         return Ok(own);
@@ -138,8 +140,8 @@ pub(crate) fn learnt(me: &mut Client) -> Result<Examples> {
     let ids = own.samples.ids();
     let column = Array2::from_shape_fn((ids.len(), 1), |(row, _)| of[ids[row] as usize]);
     let votes = Votes::new(ids.to_vec(), column, *classes);
-    let inbox = Inbox::new(vec![ClientMessage::new(me.id(), 1.0, votes)])?;
-    let given = me.attack(&LABELS, None, &inbox)?;
+    let inbox = Inbox::new(vec![ClientMessage::new(client.id(), 1.0, votes)])?;
+    let given = client.attack(&LABELS, None, &inbox)?;
     ensure!(
         given.rows == ids && given.voters() == 1 && given.classes() == *classes,
         "parts.labels: gave other examples, classes or voters than it got"

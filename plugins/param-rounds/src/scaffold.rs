@@ -74,7 +74,7 @@ impl RoundRule for Scaffold {
     type State = Option<Params>;
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
-        let train = TRAIN.answered_by(move |me, sent| self.train(family, me, sent));
+        let train = TRAIN.answered_by(move |client, sent| self.train(family, client, sent));
         let train = train.to(&COHORT).each_round();
         all.exchange(train.trains().into(&AGGREGATOR))
     }
@@ -134,27 +134,32 @@ plugin!(protocol "scaffold" => Shared<Scaffold> as Rounds<Scaffold>, papers: ["K
 
 impl Scaffold {
     /// Answers at a client in a round: `y <- y - lr (g(y) - c_k + c)`, then its next `c_k`.
-    fn train(&self, family: Family<'_>, me: &mut Client, sent: &Controlled) -> Result<Controlled> {
-        let own = me.stashed("control")?;
+    fn train(
+        &self,
+        family: Family<'_>,
+        client: &mut Client,
+        sent: &Controlled,
+    ) -> Result<Controlled> {
+        let own = client.stashed("control")?;
         let own: Params = own.unwrap_or_else(|| sent.control.zeros_like());
         let correction = zip(&sent.control, &own, |c, own| c - own)?;
         let gradient = match self.control {
-            Control::Gradient => Some(gradient(me, &sent.model)?),
+            Control::Gradient => Some(gradient(client, &sent.model)?),
             Control::Steps => None,
         };
-        let train = |me: &mut Client, examples: &_| {
+        let train = |client: &mut Client, examples: &_| {
             let offset = Extra {
                 offset: Some(&correction),
                 ..Extra::default()
             };
-            family.train(me, examples, &sent.model, offset)
+            family.train(client, examples, &sent.model, offset)
         };
-        let examples = learnt(me)?;
-        let trained = train(me, &examples)?;
+        let examples = learnt(client)?;
+        let trained = train(client, &examples)?;
         let mut next = match gradient {
             Some(gradient) => gradient,
             None => {
-                let lr = me.parametric(&MODEL)?.step_size().context(
+                let lr = client.parametric(&MODEL)?.step_size().context(
                     "parts.model: SCAFFOLD's `control: steps` takes every step for one learning rate times the gradient, and this trainer's are not (Adam, momentum, a rate that changes); use plain gradient descent, or `control: gradient`",
                 )?;
                 let (steps, way) = (
@@ -170,16 +175,16 @@ impl Scaffold {
             }
         };
         // no gradient moves a buffer
-        let buffers = me.parametric(&MODEL)?.buffers();
+        let buffers = client.parametric(&MODEL)?.buffers();
         next.named_mut(&buffers).for_each(|tensor| tensor.fill(0.0));
         let control = match self.server_control {
             ServerControl::Changes => zip(&next, &own, |next, own| next - own)?,
             ServerControl::Mean => next.clone(),
         };
-        me.stash("control", &next);
+        client.stash("control", &next);
         let honest = trained.params;
-        let model = family.forged(me, &sent.model, honest, |me, half| {
-            Ok(train(me, half)?.params)
+        let model = family.forged(client, &sent.model, honest, |client, half| {
+            Ok(train(client, half)?.params)
         })?;
         Ok(Controlled { model, control })
     }

@@ -56,11 +56,11 @@ pub(crate) fn sum<D: Message, U: Message>(
 
 /// Returns a client's change by training. Without examples it is zero, whatever the trainer would
 /// do: the price of a drawn cohort compares a client with its data and one that changes nothing.
-pub(crate) fn update(family: Family<'_>, me: &mut Client, global: &Params) -> Result<Params> {
-    let examples = learnt(me)?;
+pub(crate) fn update(family: Family<'_>, client: &mut Client, global: &Params) -> Result<Params> {
+    let examples = learnt(client)?;
     if examples.is_empty() {
         return Ok(global.zeros_like());
     }
-    let trained = family.train(me, &examples, global, Extra::default())?;
+    let trained = family.train(client, &examples, global, Extra::default())?;
     trained.params.zip(global, |w, g| w - g)
 }

@@ -100,16 +100,16 @@ impl RoundRule for FedGen {
     type State = bool;
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
-        let show = SHOW.answered_by(|me, sent| {
+        let show = SHOW.answered_by(|client, sent| {
             // kept, so that a client can answer a repeated request
-            me.stash(&GENERATOR, sent);
+            client.stash(&GENERATOR, sent);
             Ok(Nothing)
         });
         let show = show.model(&GENERATOR).to(&crate::slots::COHORT);
         let generator = GENERATOR.spec().shared_parameters().at_server();
         let generator = generator.needs(Ability::Loss(Loss::Mse));
-        let train = family.trains(move |me, examples, global| {
-            Ok(self.train(family, me, examples, global)?.params)
+        let train = family.trains(move |client, examples, global| {
+            Ok(self.train(family, client, examples, global)?.params)
         });
         all.slot(generator.with_task(self.task()))
             .exchange(show.times(family.settings.rounds - 1))
@@ -184,11 +184,11 @@ impl FedGen {
     fn train(
         &self,
         family: Family<'_>,
-        me: &mut Client,
+        client: &mut Client,
         examples: &Examples,
         global: &Params,
     ) -> Result<Trained> {
-        let maker = self.maker(me)?;
+        let maker = self.maker(client)?;
         let made = maker.as_ref().map(|maker| GeneratedFeatures {
             make: |classes: &[u32], stream: &Stream| maker.make(classes, stream),
             cross_entropy: self.cross_entropy * maker.scale,
@@ -198,7 +198,7 @@ impl FedGen {
             auxiliary: made.as_ref().map(|made| made as &dyn AuxiliaryLoss),
             ..Extra::default()
         };
-        family.train(me, examples, global, extra)
+        family.train(client, examples, global, extra)
     }
 
     /// Returns the generator's task: `features` numbers from noise and one of the run's classes.
@@ -211,10 +211,10 @@ impl FedGen {
     }
 
     /// Trains the generator. Returns whether it took steps.
-    fn learn(&self, fed: &mut Server<'_>, round: &Round, teachers: &Teachers) -> Result<bool> {
-        let (known, of) = (teachers.classes(), fed.task().kind.outputs());
+    fn learn(&self, server: &mut Server<'_>, round: &Round, teachers: &Teachers) -> Result<bool> {
+        let (known, of) = (teachers.classes(), server.task().kind.outputs());
         if known.is_empty() {
-            fed.warn(&format!(
+            server.warn(&format!(
                 "{}: by the clients' class counts there are no examples, so the generator learns nothing",
                 round.name
             ));
@@ -230,7 +230,7 @@ impl FedGen {
             let x = inputs(&noise, &classes, of);
             let shape = vec![x.ncols()];
             let x = Samples::fresh(x, shape)?;
-            let features = fed.model(&GENERATOR)?.predict(&x)?.mapv(f64::from);
+            let features = server.model(&GENERATOR)?.predict(&x)?.mapv(f64::from);
             let said = teachers.of_batch(&features, &classes);
             let diversity = loss::diversity(&features, &noise.mapv(f64::from));
             loss += said.0;
@@ -245,28 +245,28 @@ impl FedGen {
             // the slope of the mean squared distance to this target is the slope by the features
             let half = (features.len() as f64) / 2.0;
             let target = (&features - &(slope * half)).mapv(|t| t as f32);
-            let generator = fed.parametric(&GENERATOR)?;
+            let generator = server.parametric(&GENERATOR)?;
             let gradient = generator.gradient(&x, Target::Scores(target.view()), Loss::Mse);
             let gradient = gradient.context("parts.generator")?;
             generator.descend(&gradient, step, self.steps)?;
         }
         let n = self.steps as f64;
-        fed.record(round, "generator.loss", loss / n)?;
-        fed.record(round, "generator.alike", alike / n)?;
+        server.record(round, "generator.loss", loss / n)?;
+        server.record(round, "generator.alike", alike / n)?;
         Ok(true)
     }
 
     /// Returns the generator that this client got last, if any.
-    fn maker(&self, me: &Client) -> Result<Option<Maker>> {
-        let Some(sent) = me.stashed::<Taught>(&GENERATOR)? else {
+    fn maker(&self, client: &Client) -> Result<Option<Maker>> {
+        let Some(sent) = client.stashed::<Taught>(&GENERATOR)? else {
             return Ok(None);
         };
-        let mut model = me.new_model(&GENERATOR, 0)?;
+        let mut model = client.new_model(&GENERATOR, 0)?;
         parametric(model.as_mut(), &GENERATOR)?.set_params(&sent.generator)?;
         Ok(Some(Maker {
             model: RefCell::new(model),
             noise: self.noise,
-            classes: me.task().kind.outputs(),
+            classes: client.task().kind.outputs(),
             scale: f64::from(sent.scale.value()),
         }))
     }
