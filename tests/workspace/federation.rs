@@ -254,7 +254,7 @@ impl Protocol for Releases {
                 .map(|m| m.body.clone());
             let mut z = first.unwrap_or_else(scores);
             if !self.at_clients {
-                fed.release(&PRIVACY, round, &mut z, &all)?;
+                fed.release(&SCORES, round, &mut z, &all)?;
             }
             self.seen.lock().unwrap().extend(z.values.iter());
             Ok(())
@@ -677,4 +677,69 @@ fn a_model_that_cannot_be_evaluated_is_left_out_if_the_policy_says_so() {
         format!("{error:#}").contains("no client's model can be evaluated; client 0: it sees"),
         "{error:#}"
     );
+}
+
+const COHORT: SelectorSlot<Roster> = SelectorSlot::new("cohort", "");
+const FIRST: Exchange<Nothing, Logits> = Exchange::new("first");
+const SECOND: Exchange<Nothing, Logits> = Exchange::new("second");
+
+/// Two exchanges through one mechanism, of which the server releases the first.
+struct ReleasesFirst;
+
+impl Protocol for ReleasesFirst {
+    fn declare(&self) -> Declaration<'_> {
+        let first = FIRST.answered_by(|_, _| Ok(scores()));
+        let second = SECOND.answered_by(|_, _| Ok(scores()));
+        Declaration::new()
+            .exchange(first.releases_at_server(&PRIVACY))
+            .exchange(second.releases_at_server(&PRIVACY))
+    }
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+        server.once("once", &mut (), |server, (), round| {
+            let all = server.everyone();
+            server.collect(round, &FIRST, |_| &Nothing)?;
+            server.collect(round, &SECOND, |_| &Nothing)?;
+            server.release(&FIRST, round, &mut scores(), &all)
+        })
+    }
+}
+
+#[test]
+fn the_release_of_an_exchange_does_not_stand_for_another() {
+    let run = federation(Arc::new(ReleasesFirst), noisy(false), strict(), None);
+    let error = format!("{:#}", run.unwrap_err());
+    let told = "the protocol declares a release of `second` through parts.privacy at the server, and made none";
+    assert!(error.contains(told), "{error}");
+}
+
+/// Two exchanges of one selector in each of three rounds.
+struct DrawsOnce;
+
+impl Protocol for DrawsOnce {
+    fn declare(&self) -> Declaration<'_> {
+        let first = FIRST.answered_by(|_, _| Ok(scores()));
+        let second = SECOND.answered_by(|_, _| Ok(scores()));
+        Declaration::new()
+            .rounds(3)
+            .exchange(first.to(&COHORT).each_round())
+            .exchange(second.to(&COHORT).each_round())
+    }
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+        server.rounds(&mut (), |server, (), round| {
+            let from = |inbox: Inbox<Logits>| inbox.iter().map(|m| m.from).collect::<Vec<_>>();
+            let first = from(server.collect(round, &FIRST, |_| &Nothing)?);
+            let second = from(server.collect(round, &SECOND, |_| &Nothing)?);
+            ensure!(first.len() == 3, "half of six: {first:?}");
+            ensure!(first == second, "{first:?}, then {second:?}");
+            ensure!(first == *server.cohort(round, &SECOND)?, "{first:?}");
+            Ok(())
+        })
+    }
+}
+
+#[test]
+fn a_selector_picks_once_in_a_round_for_all_its_exchanges() {
+    let cohort = part("cohort", Role::Selector, "uniform", "{share: 0.5}");
+    let done = federation(Arc::new(DrawsOnce), vec![cohort], strict(), None);
+    assert_eq!(done.unwrap().rounds, 3);
 }

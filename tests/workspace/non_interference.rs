@@ -530,7 +530,7 @@ impl Protocol for Flawed {
             let mut first = told.iter().nth(1).context("client 1")?.body.clone();
             let raw = first.values.clone();
             if self.at_server() {
-                fed.release(&PRIVACY, round, &mut first, &all)?;
+                fed.release(&TELL, round, &mut first, &all)?;
             }
             if self.0 == Flaw::Record {
                 fed.record(round, "mean", f64::from(raw.sum()))?;

@@ -299,7 +299,7 @@ impl Protocol for Walk {
             }
             *global = fed.run(round, &STEP, |_| &*global)?;
             // twice in one round: the two must not share their noise
-            fed.release(&AT_SERVER, round, global, &cohort)?;
+            fed.release(&STEP, round, global, &cohort)?;
             if fed.has(&GENERATOR) {
                 let made = fed.generator(&GENERATOR)?.sample(4, &round.stream)?;
                 assert_eq!(made.shape(), [3], "the slot's own task");

@@ -90,7 +90,7 @@ pub(super) enum Ask {
         shown: Option<String>,
     },
     Release {
-        slot: String,
+        label: String,
         round: RoundAsk,
         kind: String,
         cohort: Cohort,

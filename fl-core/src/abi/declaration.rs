@@ -71,6 +71,7 @@ struct FlowText {
     beside: Vec<String>,
     partly: bool,
     at_server: Vec<String>,
+    released_with: Option<String>,
     sent_back_unreleased: bool,
 }
 
@@ -207,6 +208,7 @@ impl From<&ExchangeSpec> for ExchangeText {
                 beside: texts(&flow.beside),
                 partly: flow.partly,
                 at_server: texts(&flow.at_server),
+                released_with: text(flow.released_with),
                 sent_back_unreleased: flow.sent_back_unreleased,
             },
             cohort: text(of.cohort),
@@ -258,6 +260,7 @@ impl ExchangeText {
                 beside: all_kept(&flow.beside),
                 partly: flow.partly,
                 at_server: all_kept(&flow.at_server),
+                released_with: text(&flow.released_with),
                 sent_back_unreleased: flow.sent_back_unreleased,
             },
             cohort: text(&self.cohort),
@@ -297,6 +300,7 @@ mod tests {
                 beside: vec!["d"],
                 partly: true,
                 at_server: vec!["e"],
+                released_with: Some("k"),
                 sent_back_unreleased: true,
                 ..DataDependence::default()
             },

@@ -513,6 +513,17 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
         self
     }
 
+    /// As [`Declared::releases_at_server`]; the release of `other`, which is made in any case,
+    /// covers what the server learns from these answers too.
+    pub fn released_with<D2: Message, U2: Message, M: Message>(
+        mut self,
+        other: &Exchange<D2, U2>,
+        slot: &MechanismSlot<M>,
+    ) -> Self {
+        self.spec.flow.released_with = Some(other.label());
+        self.releases_at_server(slot)
+    }
+
     /// Declares how many of the released votes one unit of data changes. A unit that `votes` leaves
     /// out has no bound, and therefore no price.
     pub fn changes_votes(mut self, votes: VoteSensitivity) -> Self {

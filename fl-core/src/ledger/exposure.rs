@@ -16,8 +16,9 @@ pub(crate) struct ExposureTracker {
     pub exposed: UnpricedDisclosures,
     /// Why a row may belong to two clients, if so.
     pub twice: Option<String>,
-    /// Mechanisms of the server that must still release collected answers.
-    unreleased: BTreeSet<&'static str>,
+    /// Exchanges whose answers were collected and that the server must still release, each with the
+    /// mechanism.
+    unreleased: BTreeSet<(&'static str, &'static str)>,
 }
 
 impl ExposureTracker {
@@ -38,18 +39,20 @@ impl ExposureTracker {
         ExchangeSpec::find(&self.exchanges, label)
     }
 
-    /// Records that the server releases something through `slot`.
+    /// Records that the server releases its result from this exchange, and returns the slots of
+    /// the mechanisms.
     ///
     /// # Errors
-    /// If no exchange declares it.
-    pub fn released_at_server(&mut self, slot: &str) -> Result<()> {
-        let mut exchanges = self.exchanges.iter();
+    /// If the exchange declares no such release.
+    pub fn released_at_server(&mut self, label: &str) -> Result<Vec<&'static str>> {
+        let flow = &self.exchange(label)?.flow;
         ensure!(
-            exchanges.any(|spec| spec.flow.at_server.contains(&slot)),
-            "the protocol declares no release through parts.{slot} at the server"
+            !flow.at_server.is_empty() && flow.released_with.is_none(),
+            "the protocol declares no release of `{label}` at the server"
         );
-        self.unreleased.remove(slot);
-        Ok(())
+        let slots = flow.at_server.clone();
+        self.unreleased.retain(|(of, _)| *of != label);
+        Ok(slots)
     }
 
     /// Drops the pending releases of a step that is undone.
@@ -64,8 +67,8 @@ impl ExposureTracker {
     pub fn check_released(&self) -> Result<()> {
         match self.unreleased.first() {
             None => Ok(()),
-            Some(slot) => bail!(
-                "the protocol declares a release through parts.{slot} at the server, and made none"
+            Some((label, slot)) => bail!(
+                "the protocol declares a release of `{label}` through parts.{slot} at the server, and made none"
             ),
         }
     }
@@ -79,7 +82,8 @@ impl ExposureTracker {
         releases: &dyn Fn(&str) -> bool,
     ) -> Vec<(Vec<Observer>, String)> {
         let due = spec.flow.at_server.iter().filter(|slot| releases(slot));
-        self.unreleased.extend(due);
+        let by = spec.flow.released_with.unwrap_or(spec.label);
+        self.unreleased.extend(due.map(|slot| (by, *slot)));
         disclosed(spec, needs, releases)
     }
 

@@ -65,6 +65,8 @@ pub struct DataDependence {
     /// The server releases its result from the answers through the mechanism in one of these slots,
     /// before another observer sees it.
     pub at_server: Vec<&'static str>,
+    /// The exchange whose release covers what the server learns from this answer, if not its own.
+    pub released_with: Option<&'static str>,
     /// The server sends derived values back to clients before that release.
     pub sent_back_unreleased: bool,
 }

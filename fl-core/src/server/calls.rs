@@ -98,9 +98,10 @@ pub(crate) trait Exchanges {
 
 /// Releases, and their price.
 pub(crate) trait Releases {
+    /// Of the result of the exchange with this label.
     fn release(
         &mut self,
-        slot: &str,
+        label: &str,
         round: &Round,
         message: &mut dyn AnyMessage,
         cohort: &Cohort,

@@ -384,8 +384,8 @@ impl Exchanges for RunState<'_> {
         });
         self.recorder = recorder;
         let mut out = combined?;
-        for slot in &spec.flow.at_server {
-            self.release(slot, round, &mut *out, cohort, true)?;
+        if !spec.flow.at_server.is_empty() && spec.flow.released_with.is_none() {
+            self.release(label, round, &mut *out, cohort, true)?;
         }
         Ok(out)
     }

@@ -327,22 +327,23 @@ impl Server<'_> {
 
 // releases
 impl Server<'_> {
-    /// Releases something made from the data of `cohort` through the mechanism in `slot`, if it is
-    /// filled: clip, price, afford, perturb, charge. A budget that pays for the first few queries
-    /// of `m` only leaves those.
+    /// Releases `m`, made from the answers of `cohort` to an exchange, through the mechanism that
+    /// the exchange declares ([`Declared::releases_at_server`](crate::Declared::releases_at_server)),
+    /// if its slot is filled: clip, price, afford, perturb, charge. A budget that pays for the
+    /// first few queries of `m` only leaves those.
     ///
     /// # Errors
     /// [`crate::Problem::Budget`] before anything is spent; [`crate::Problem::Unpriced`] when the
     /// accountant has no price for it, or its price counts on a draw of clients that did not
     /// happen.
-    pub fn release<M: Message>(
+    pub fn release<D: Message, U: Message, M: Message>(
         &mut self,
-        slot: &MechanismSlot<M>,
+        exchange: &Exchange<D, U>,
         round: &Round,
         m: &mut M,
         cohort: &Cohort,
     ) -> Result<()> {
-        self.0.release(slot, round, m, cohort, true)
+        self.0.release(exchange.label(), round, m, cohort, true)
     }
 
     /// A summand of [`Server::release_sum`]: `m`, within the bound of the mechanism in `slot`. Its
@@ -361,14 +362,14 @@ impl Server<'_> {
     ///
     /// # Errors
     /// As [`Server::release`].
-    pub fn release_sum<M: Message>(
+    pub fn release_sum<D: Message, U: Message, M: Message>(
         &mut self,
-        slot: &MechanismSlot<M>,
+        exchange: &Exchange<D, U>,
         round: &Round,
         sum: &mut M,
         cohort: &Cohort,
     ) -> Result<()> {
-        self.0.release(slot, round, sum, cohort, false)
+        self.0.release(exchange.label(), round, sum, cohort, false)
     }
 
     /// Would the budget pay for any of a release like `m`, of the data of `cohort`, through the

@@ -39,6 +39,42 @@ impl RunState<'_> {
         message::check(m).with_context(|| format!("parts.{slot}: after the noise"))
     }
 
+    /// Releases `m` through the mechanism in `slot`, if it is filled.
+    fn release_by(
+        &mut self,
+        slot: &str,
+        round: &Round,
+        m: &mut dyn AnyMessage,
+        (cohort, clip): (&Cohort, bool),
+    ) -> Result<()> {
+        if !self.store.has(slot) {
+            return Ok(());
+        }
+        let mut mechanism = self.store.take::<Box<dyn AnyMechanism>>(slot)?;
+        let (secret, mut recorder) = (self.secret(), self.recorder.take());
+        let mut log = StepLog::new(&mut recorder, secret);
+        let before = log.digest(m);
+        let repeatable = log.keeps() && self.noise.kind() == Noise::Seeded;
+        let mut context =
+            repeatable.then(|| self.release_context(slot, &*mechanism, m, (cohort, clip)));
+        let clipped = if clip { mechanism.clip(m) } else { Ok(()) };
+        let released = clipped.and_then(|()| {
+            self.release_through(slot, round, &mut *mechanism, m, (cohort, &mut context))
+        });
+        self.store.put(slot, mechanism);
+        let output = log.digest(m);
+        let recorded = released.and_then(|()| {
+            log.begin_release(context)?;
+            log.end(|| Receipt {
+                before,
+                output,
+                ..self.receipt(round, ServerStep::Release, slot)
+            })
+        });
+        self.recorder = recorder;
+        recorded
+    }
+
     /// Records that these observers see `what` of clients' own data without a price. No guarantee
     /// against them is left.
     ///
@@ -89,39 +125,16 @@ impl Releases for RunState<'_> {
 
     fn release(
         &mut self,
-        slot: &str,
+        label: &str,
         round: &Round,
         m: &mut dyn AnyMessage,
         cohort: &Cohort,
         clip: bool,
     ) -> Result<()> {
-        if !self.store.has(slot) {
-            return Ok(());
+        for slot in self.ledger.exposure.released_at_server(label)? {
+            self.release_by(slot, round, m, (cohort, clip))?;
         }
-        self.ledger.exposure.released_at_server(slot)?;
-        let mut mechanism = self.store.take::<Box<dyn AnyMechanism>>(slot)?;
-        let (secret, mut recorder) = (self.secret(), self.recorder.take());
-        let mut log = StepLog::new(&mut recorder, secret);
-        let before = log.digest(m);
-        let repeatable = log.keeps() && self.noise.kind() == Noise::Seeded;
-        let mut context =
-            repeatable.then(|| self.release_context(slot, &*mechanism, m, (cohort, clip)));
-        let clipped = if clip { mechanism.clip(m) } else { Ok(()) };
-        let released = clipped.and_then(|()| {
-            self.release_through(slot, round, &mut *mechanism, m, (cohort, &mut context))
-        });
-        self.store.put(slot, mechanism);
-        let output = log.digest(m);
-        let recorded = released.and_then(|()| {
-            log.begin_release(context)?;
-            log.end(|| Receipt {
-                before,
-                output,
-                ..self.receipt(round, ServerStep::Release, slot)
-            })
-        });
-        self.recorder = recorder;
-        recorded
+        Ok(())
     }
 
     fn wants_range(&self, slot: &str, of: &'static MessageType) -> Result<bool> {

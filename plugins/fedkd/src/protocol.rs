@@ -249,7 +249,7 @@ impl Protocol for OneShotDistill {
                 .each_round()
                 .if_requested_by(&QUANTISER)
                 .learnt_through(&dp_sgd::SLOT)
-                .releases_at_server(&PRIVACY)
+                .released_with(&LOGITS, &PRIVACY)
                 .sent_back_unreleased(),
             )
             .exchange(

@@ -83,7 +83,7 @@ impl Protocol for Pate {
             // an example is in one part: it can change one teacher's vote, and those that count
             // together with it
             counts.set_sensitivity(sensitivity(counts.block() as u32));
-            server.release(&PRIVACY, round, &mut counts, &all)?;
+            server.release(&VOTES, round, &mut counts, &all)?;
             s.counts = Some(counts);
             Ok(())
         })?;

@@ -318,7 +318,10 @@ impl Protocol for TwoTierVote {
                 let known = "close votes are known once the students are trained";
                 client.unstash("close")?.context(known)
             });
-            close.releases_at_server(&PRIVACY)
+            match self.send {
+                Sent::Models => close.released_with(&MODELS, &PRIVACY),
+                Sent::Votes => close.released_with(&VOTES, &PRIVACY),
+            }
         };
         let deliver = || {
             let deliver = DELIVER.answered_by(|client, models| {
@@ -364,7 +367,10 @@ impl Protocol for TwoTierVote {
             let mut counts = server.aggregate(&TIER_2, round, &Inbox::new(mail.collect())?)?;
             counts.set_sensitivity(self.sensitivity(counts.block(), s.close));
             if self.noise == NoiseAt::Server {
-                server.release(&PRIVACY, round, &mut counts, &parties)?;
+                match self.send {
+                    Sent::Models => server.release(&MODELS, round, &mut counts, &parties)?,
+                    Sent::Votes => server.release(&VOTES, round, &mut counts, &parties)?,
+                }
             }
             s.counts = Some(counts);
             Ok(())

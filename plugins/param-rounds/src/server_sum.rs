@@ -50,7 +50,7 @@ pub(crate) fn sum<D: Message, U: Message>(
         }
     }
     let mut sum = sum.total();
-    server.release_sum(&SERVER_PRIVACY, round, &mut sum, &cohort)?;
+    server.release_sum(exchange, round, &mut sum, &cohort)?;
     Ok(sum)
 }
 

@@ -66,7 +66,7 @@ static ASKS: LazyLock<Vec<String>> = LazyLock::new(|| {
         format!(
             r#"{{"do": "run", "round": {round}, "label": "q", "cohort": {cohort}, "which": [0, 0], "shown": "params", "forms": true}}"#
         ),
-        format!(r#"{{"do": "cohort", "slot": "model", "round": {round}, "loss": "q"}}"#),
+        format!(r#"{{"do": "cohort", "round": {round}, "label": "q"}}"#),
         format!(
             r#"{{"do": "select", "slot": "model", "round": {round}, "pool": "samples", "samples": {samples}}}"#
         ),
@@ -74,7 +74,7 @@ static ASKS: LazyLock<Vec<String>> = LazyLock::new(|| {
             r#"{{"do": "aggregate", "slot": "model", "round": {round}, "kind": "params", "shown": null}}"#
         ),
         format!(
-            r#"{{"do": "release", "slot": "model", "round": {round}, "kind": "params", "cohort": {cohort}, "clip": true}}"#
+            r#"{{"do": "release", "label": "q", "round": {round}, "kind": "params", "cohort": {cohort}, "clip": true}}"#
         ),
         format!(r#"{{"do": "affords", "slot": "privacy", "kind": "params", "cohort": {cohort}}}"#),
         r#"{"do": "wants-range", "slot": "privacy", "kind": "logits"}"#.into(),

@@ -182,7 +182,7 @@ impl Answers for LeadSide<'_, '_> {
                 say(reply, &*server.aggregate(&slot, &round, &*inbox)?)?;
             }
             Ask::Release {
-                slot,
+                label,
                 round,
                 kind,
                 cohort,
@@ -190,7 +190,7 @@ impl Answers for LeadSide<'_, '_> {
             } => {
                 let round = bare(round, server);
                 let mut message = input.message_of(0, type_of(&kind)?)?;
-                server.release(&slot, &round, &mut *message, &cohort, clip)?;
+                server.release(&label, &round, &mut *message, &cohort, clip)?;
                 say(reply, &*message)?;
             }
             Ask::Clip { slot, kind, .. } => {

@@ -248,14 +248,14 @@ impl Exchanges for RemoteServer {
 impl Releases for RemoteServer {
     fn release(
         &mut self,
-        slot: &str,
+        label: &str,
         round: &Round,
         message: &mut dyn AnyMessage,
         cohort: &Cohort,
         clip: bool,
     ) -> Result<()> {
         let ask = Ask::Release {
-            slot: slot.into(),
+            label: label.into(),
             round: RoundAsk::of(round),
             kind: message.kind().into(),
             cohort: cohort.clone(),

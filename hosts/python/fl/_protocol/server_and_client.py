@@ -11,7 +11,7 @@ import numpy as np
 from .._parts import generators, state as _state
 from .._parts.arguments import Mail, Round, Stream
 from .borrowed import Examples, Generator, Model, Public, Samples
-from .declarations import Array, Arrays, Exchange, Slot, TargetKind, members
+from .declarations import Array, Arrays, Exchange, Slot, TargetKind, _listed, members
 from .requests import _child, _finite, _form_back, _Program, _sent, packed, told, unchanged
 
 
@@ -299,13 +299,14 @@ class Server(_Side):
 
     # ---- releases
 
-    def release(self, slot: Slot, message: Any, cohort: Cohort, *, clip: bool = True) -> dict[str, Array]:
-        """Releases something made of the data of `cohort` through the mechanism in this slot: clip,
-        price, afford, perturb, charge. Without `clip` it is a sum of what `clipped` has let
-        through. It is as it was, if the slot is empty."""
-        of = self._program.slot(slot, "privacy")
-        sent = _sent(packed(of.takes, message))
-        return self._program.ask("release", sent, slot=of.name, round=self._at, kind=of.takes, cohort=cohort._ask, clip=clip)[1]
+    def release(self, exchange: Exchange, message: Any, cohort: Cohort, *, clip: bool = True) -> dict[str, Array]:
+        """Releases something made of the answers of `cohort` to an exchange, through the mechanism
+        that it declares (`releases_at_server`): clip, price, afford, perturb, charge. Without `clip`
+        it is a sum of what `clipped` has let through. It is as it was, if the slot is empty."""
+        self._declared(exchange)
+        kind = next((slot.takes for slot in _listed(exchange.options["releases_at_server"])), exchange.answers)
+        sent = _sent(packed(kind, message))
+        return self._program.ask("release", sent, label=exchange.label, round=self._at, kind=kind, cohort=cohort._ask, clip=clip)[1]
 
     def clipped(self, slot: Slot, message: Any) -> dict[str, Array]:
         """The message within the bound of the mechanism in this slot."""
