@@ -4,7 +4,7 @@ use crate::{Done, Failure, print, width};
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use fl_core::privacy::{Observer, Protection, Protections, UpperBound, short};
-use fl_ledger::{AccountantId, Amount, DataLedger, DataSet, Entry, Head, Limit, State};
+use fl_privacy::{AccountantId, Amount, DataLedger, DataSet, Entry, Head, Limit, State};
 use fl_registry::{Catalogue, columns, fill};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -199,7 +199,7 @@ fn show(
             let text = format!("together, against {observer}: {together}");
             out += &(fill(&text, width()) + "\n");
         }
-        let rule = fl_ledger::rule(&set.runs);
+        let rule = fl_privacy::rule(&set.runs);
         if !rule.is_empty() {
             out += &(fill(&format!("composition: {rule}"), width()) + "\n");
         }
@@ -220,7 +220,7 @@ fn state(run: &Entry) -> &'static str {
 }
 
 /// What one run guarantees alone.
-fn alone(run: &Entry, make: fl_ledger::MakeAccountant<'_>) -> Protections {
-    let of = |observer| (observer, fl_ledger::together(&[run], observer, make));
+fn alone(run: &Entry, make: fl_privacy::MakeAccountant<'_>) -> Protections {
+    let of = |observer| (observer, fl_privacy::together(&[run], observer, make));
     Observer::ALL.into_iter().map(of).collect()
 }

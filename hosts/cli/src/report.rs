@@ -4,7 +4,7 @@ use crate::{Done, Failure, print, say};
 use clap::Args;
 use fl_core::regular_file::open_regular;
 use fl_engine::RUN_PAGE;
-use fl_ledger::AccountantId;
+use fl_privacy::AccountantId;
 use fl_registry::Catalogue;
 use fl_report::Run;
 use std::io::{ErrorKind, Read};

@@ -46,7 +46,7 @@ pub use error::NotRun;
 pub use events::TakeEvent;
 pub use execute::{ExecuteOptions, Folder, MOST_THREADS, ProtocolOverride, execute, threads};
 pub use finished_run::{BATCH, FinishedRun, Target, kept_generator, samples};
-pub use fl_ledger::Forecast;
+pub use fl_privacy::Forecast;
 pub use lock::lock;
 pub use node::{NodeConfig, node, set_by_leader};
 pub use placement::{DataOwnership, EngineFactory, Placement, start_processes_with};

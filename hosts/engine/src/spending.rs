@@ -9,7 +9,7 @@ use fl_core::{
     SlotAssignment, Stream, Task, TaskKind, hex,
 };
 use fl_data::{Assembled, DataSpec, RowIdentity, Split};
-use fl_ledger::{
+use fl_privacy::{
     AccountantId, Amount, DataId, DataLedger, Forecast, Head, Releases, Reservation, RunId,
     Spending,
 };
@@ -99,7 +99,7 @@ impl RunSpending {
             known.check(&ledger, folder)?;
         }
         let run = known.as_ref().map(|known| Ok(known.run.clone()));
-        let run = run.unwrap_or_else(fl_ledger::random_name)?;
+        let run = run.unwrap_or_else(fl_privacy::random_name)?;
         let reservation = reservation(spec, (wanted, &ledger), run, data, plan)?;
         let accountants = [&fl_core::linked_parts()[..], &own_parts(spec)].concat();
         let forecast = ledger.forecast(&reservation, &|id| accountant(&accountants, id));
@@ -128,7 +128,7 @@ impl RunSpending {
             (Some(limit), Amount::Releases(releases)) => {
                 let id = self.reservation.accountant.as_ref()?;
                 let new = accountant(&self.accountants, id).ok()?;
-                let most = fl_ledger::price(new, releases, Observer::Readers).ok()?;
+                let most = fl_privacy::price(new, releases, Observer::Readers).ok()?;
                 Some(Budget {
                     epsilon: most.epsilon,
                     against: match limit.against {
@@ -345,7 +345,7 @@ fn amount(spec: &Spec<DataSpec>, id: Option<&AccountantId>, plan: &Plan) -> Amou
     };
     let price = |releases: &Releases| {
         let new = accountant(&own_parts(spec), id).ok()?;
-        fl_ledger::price(new, releases, Observer::Readers).ok()
+        fl_privacy::price(new, releases, Observer::Readers).ok()
     };
     let Some(budget) = &spec.budget else {
         return planned.map_or(Amount::Unknown, Amount::Releases);

@@ -11,7 +11,7 @@ use fl_core::privacy::Noise;
 use fl_core::settings::nearest;
 use fl_core::{Certainty, Stream};
 use fl_data::DataSpec;
-use fl_ledger::AccountantId;
+use fl_privacy::AccountantId;
 use fl_registry::{Catalogue, Document, Mistake, Mistakes, SourcePosition, Spec};
 use fl_study::{BuiltTable, COSTS, Cell, RunResults, RunSpec, Study, StudyFile, Table};
 use sha2::{Digest, Sha256};

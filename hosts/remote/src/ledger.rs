@@ -4,7 +4,7 @@
 //! ended was never sent.
 
 use fl_core::{PrivacyEvent, Result, hex};
-use fl_ledger::{Chain, ChainFiles};
+use fl_privacy::{Chain, ChainFiles};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

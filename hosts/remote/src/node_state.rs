@@ -5,7 +5,7 @@ use crate::private_file::{folder, last, lock, open, own, private};
 use crate::wire::{AnswerKind, Id, random};
 use anyhow::{Context, anyhow, bail, ensure};
 use fl_core::{ClientId, Result, hex};
-use fl_ledger::ChainFiles;
+use fl_privacy::ChainFiles;
 use fl_receipts::SigningKey;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -5,7 +5,7 @@ use crate::model::{RunSpec, Table};
 use crate::results::RunResults;
 use crate::tables::{BuiltTable, CsvLine};
 use fl_core::privacy::{Noise, Observer, Protection};
-use fl_ledger::{
+use fl_privacy::{
     AccountantId, Amount, DataId, Entry, MakeAccountant, Reservation, RunId, Spending, rule,
     together,
 };

@@ -4,7 +4,7 @@ use fl_core::privacy::{Noise, Observer, Unit};
 use fl_core::settings::Value;
 use fl_core::{Accountant, BuildContext, Parts, PrivacyEvent, Role, SlotAssignment, Stream};
 use fl_core::{Result, Task, TaskKind};
-use fl_ledger::*;
+use fl_privacy::*;
 use fl_plugins as _;
 use std::collections::BTreeMap;
 use std::fs;
