@@ -362,8 +362,8 @@ pub struct RunOptions {
     pub task: Task,
     /// The policy for unusable answers.
     pub faults: Faults,
-    /// The privacy budget.
-    pub budget: Option<Budget>,
+    /// The privacy budgets, each against its own observer.
+    pub budgets: Vec<Budget>,
     /// Evaluate after every `evaluate_every` rounds, and after the last.
     pub evaluate_every: usize,
     /// Whether the clients' data were split from one set
@@ -383,7 +383,7 @@ impl RunOptions {
             noise: NoiseSource::Seeded,
             task,
             faults: crate::settings::defaults(),
-            budget: None,
+            budgets: Vec::new(),
             evaluate_every: 1,
             after_split: false,
             inherited: Vec::new(),

@@ -81,7 +81,7 @@ fn heard(
             Arc::new(Parts::new(parts)),
             RunOptions {
                 faults,
-                budget,
+                budgets: Vec::from_iter(budget),
                 ..RunOptions::new(1, all.task())
             },
             clients,

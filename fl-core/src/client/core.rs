@@ -34,7 +34,7 @@ pub(crate) struct ClientCore {
     pub(crate) past: Vec<PrivacyEvent>,
     /// Everything spent before this question.
     pub(crate) ledger: Vec<PrivacyEvent>,
-    pub(crate) budget: Option<Budget>,
+    pub(crate) budgets: Vec<Budget>,
     pub(crate) noise: NoiseSource,
     /// How many events of the ledger its accountant knows.
     pub(crate) charged: usize,

@@ -148,15 +148,16 @@ impl ClientCore {
         times: usize,
     ) -> Result<PaidRelease> {
         let released = self.past.len() + self.ledger.len() + self.spent.len();
-        let accountant = match self.budget.is_some() && self.store.has("accountant") {
+        let accountant = match !self.budgets.is_empty() && self.store.has("accountant") {
             true => Some(self.store.get::<Box<dyn Accountant>>("accountant")?),
             false => None,
         };
+        let accountant = accountant.map(|a| &**a);
         // a client's own draw of examples is as secret to other clients as to everyone
-        let accountant = accountant.map(|a| (&**a, Observer::Readers));
-        let budget = self.budget.as_ref();
+        let limit = |budget| Some((budget, accountant?, Observer::Readers));
+        let limits: Vec<_> = self.budgets.iter().filter_map(limit).collect();
         let drawn = (cohort, CohortOrigin::Examples);
-        ensure_budget(mechanism, m, drawn, times, accountant, budget, released)
+        ensure_budget(mechanism, m, drawn, times, &limits, released)
     }
 
     /// Returns the numbers of examples, in all and of each class, that the server needs. They count
@@ -192,8 +193,9 @@ impl ClientCore {
                 if !matches!(self.store.task().kind, TaskKind::Classes(_)) {
                     // an example may have all labels (an image all classes) or none, so they do not
                     // give the number of examples
-                    moved = row.len().div_ceil(2) as u32;
                     row.push(u32::try_from(counted.len())?);
+                    // one example more moves all of these counts; a vote moves two
+                    moved = row.len().div_ceil(2) as u32;
                 }
                 let row: Vec<f64> = row.into_iter().map(f64::from).collect();
                 let mut counts = Counts::new(vec![0], Array2::from_shape_vec((1, row.len()), row)?);
@@ -219,7 +221,7 @@ impl ClientCore {
 
     /// Charges the client's own accountant, if a budget needs one, with everything spent so far.
     fn account(&mut self) -> Result<()> {
-        if self.budget.is_none() || !self.store.has("accountant") {
+        if self.budgets.is_empty() || !self.store.has("accountant") {
             return Ok(());
         }
         let accountant = self.store.get::<Box<dyn Accountant>>("accountant")?;

@@ -52,7 +52,7 @@ impl ClientState {
             measures: Vec::new(),
             past: Vec::new(),
             ledger: Vec::new(),
-            budget: None,
+            budgets: Vec::new(),
             noise: NoiseSource::Seeded,
             charged: 0,
             asked_again: false,
@@ -73,9 +73,9 @@ impl ClientState {
         self
     }
 
-    /// Sets the budget that the client's releases must not exceed.
-    pub fn with_budget(mut self, budget: Option<Budget>) -> Self {
-        self.core_mut().budget = budget;
+    /// Sets the budgets that the client's releases must not exceed.
+    pub fn with_budgets(mut self, budgets: Vec<Budget>) -> Self {
+        self.core_mut().budgets = budgets;
         self
     }
 
@@ -132,7 +132,7 @@ impl ClientState {
             core.store.parts().clone(),
             core.home.clone(),
         )
-        .with_budget(core.budget.clone())
+        .with_budgets(core.budgets.clone())
         .with_noise(core.noise.clone())
         .with_past(core.past.clone())
         .with_retries(core.asked_again)

@@ -94,18 +94,20 @@ pub(crate) fn cost(slot: &str, price: PrivacyEvent, noise: &ReleaseNoise) -> Pri
     }
 }
 
+/// A budget, and what prices the releases that its observer sees.
+pub(crate) type Limit<'a> = (&'a Budget, &'a dyn Accountant, Observer);
+
 /// Returns the price of releasing `message`, or `times` messages like it. Truncates it first to the
-/// queries that the budget pays for, with a note.
+/// queries that every budget pays for, with a note.
 ///
 /// # Errors
-/// [`Problem::Budget`] if the budget does not pay for any of it.
+/// [`Problem::Budget`] if a budget does not pay for any of it.
 pub(crate) fn ensure_budget(
     mechanism: &dyn AnyMechanism,
     message: &mut dyn AnyMessage,
     (cohort, drawn): (&Cohort, CohortOrigin),
     times: usize,
-    accountant: Option<(&dyn Accountant, Observer)>,
-    budget: Option<&Budget>,
+    limits: &[Limit<'_>],
     released: usize,
 ) -> Result<PaidRelease> {
     let price = |message: &dyn AnyMessage| {
@@ -116,11 +118,29 @@ pub(crate) fn ensure_budget(
             _ => all(Box::new(event)),
         })
     };
+    let mut paid = PaidRelease {
+        event: price(message)?,
+        note: None,
+    };
+    for limit in limits {
+        let within = within(mechanism, message, &price, *limit, released)?;
+        // another limit may leave fewer queries still
+        paid.note = within.note.or(paid.note);
+        paid.event = within.event;
+    }
+    Ok(paid)
+}
+
+/// As [`ensure_budget`], for one of the limits.
+fn within(
+    mechanism: &dyn AnyMechanism,
+    message: &mut dyn AnyMessage,
+    price: &dyn Fn(&dyn AnyMessage) -> Result<PrivacyEvent>,
+    (budget, accountant, observer): Limit<'_>,
+    released: usize,
+) -> Result<PaidRelease> {
     let whole = |event| Ok(PaidRelease { event, note: None });
     let event = price(message)?;
-    let (Some((accountant, observer)), Some(budget)) = (accountant, budget) else {
-        return whole(event);
-    };
     let with = |event: &PrivacyEvent| accountant.guarantee(Some(&event.seen_by(observer)));
     let after = with(&event)?;
     if after.data_dependent {
@@ -240,6 +260,7 @@ mod tests {
                 data_dependent: false,
                 noise: Noise::Seeded,
                 after_split: false,
+                finest_split: false,
                 claimed_by: Vec::new(),
             })
         }
@@ -262,8 +283,7 @@ mod tests {
             &mut counts,
             (&one, CohortOrigin::Clients),
             1,
-            Some((&Adds(2.0), Observer::Readers)),
-            Some(&budget),
+            &[(&budget, &Adds(2.0), Observer::Readers)],
             3,
         )?;
         let released = counts.rows.len();

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 /// The releases and disclosures of a run so far, priced by the part in the slot `accountant`.
 pub(crate) struct RunLedger {
-    budget: Option<Budget>,
+    budgets: Vec<Budget>,
     after_split: bool,
     /// Prices the releases that each observer sees: the server sees those of clients only.
     accountants: BTreeMap<Observer, Box<dyn Accountant>>,
@@ -39,14 +39,14 @@ impl RunLedger {
             false => Ok(BTreeMap::new()),
         };
         let mut ledger = Self {
-            budget: options.budget.clone(),
+            budgets: options.budgets.clone(),
             after_split: options.after_split,
             accountants: accountants?,
             exposure: ExposureTracker::new(protocol),
             server: Vec::new(),
             clients: BTreeMap::new(),
         };
-        if ledger.budget.is_some() && !accounts {
+        if !ledger.budgets.is_empty() && !accounts {
             bail!("a privacy budget needs an accountant: fill parts.accountant");
         }
         if accounts {
@@ -78,18 +78,21 @@ impl RunLedger {
         m: &mut dyn AnyMessage,
         cohort: &Cohort,
     ) -> Result<PaidRelease> {
-        let observer = match self.budget.as_ref().map(|budget| &budget.against) {
-            Some(BudgetScope::Clients) => Observer::Clients,
-            _ => Observer::Readers,
-        };
-        let accountant = self.accountants.get(&observer);
+        let limits = self.budgets.iter().filter_map(|budget| {
+            let observer = match budget.against {
+                BudgetScope::Clients => Observer::Clients,
+                _ => Observer::Readers,
+            };
+            let accountant = self.accountants.get(&observer)?;
+            Some((budget, &**accountant, observer))
+        });
+        let limits: Vec<_> = limits.collect();
         ensure_budget(
             mechanism,
             m,
             (cohort, CohortOrigin::Clients),
             1,
-            accountant.map(|a| (a.as_ref(), observer)),
-            self.budget.as_ref(),
+            &limits,
             self.server.len(),
         )
     }
@@ -149,14 +152,15 @@ impl RunLedger {
     /// [`Problem::Unpriced`] if there is a budget against one of them.
     pub fn expose(&mut self, to: &[Observer], what: &str) -> Result<()> {
         self.exposure.exposed.add(to, what);
-        match &self.budget {
-            Some(budget) if to.contains(&(&budget.against).into()) => {
-                bail!(Problem::Unpriced(format!(
-                    "no budget can be kept against {}: {what}",
-                    Observer::from(&budget.against)
-                )))
-            }
-            _ => Ok(()),
+        let mut limited = self
+            .budgets
+            .iter()
+            .map(|budget| Observer::from(&budget.against));
+        match limited.find(|observer| to.contains(observer)) {
+            Some(observer) => bail!(Problem::Unpriced(format!(
+                "no budget can be kept against {observer}: {what}"
+            ))),
+            None => Ok(()),
         }
     }
 

@@ -49,6 +49,64 @@ pub enum Neighbours {
     Replaced,
 }
 
+impl Neighbours {
+    /// Why prices of different pairs of data sets have no sum.
+    pub const DO_NOT_ADD_UP: &str = "guarantees for an example that is added or removed, and for one that is replaced, do not add up";
+}
+
+/// The pairs of data sets that several prices cover together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Relation {
+    neighbours: Neighbours,
+    /// Whether a price holds for replaced units only.
+    replaced_only: bool,
+}
+
+impl Relation {
+    /// Returns that of no price.
+    pub const fn of_nothing() -> Self {
+        Self {
+            neighbours: Neighbours::Replaced,
+            replaced_only: false,
+        }
+    }
+
+    /// Returns that of a price of which only this is known.
+    pub fn of(neighbours: Neighbours) -> Self {
+        Self {
+            neighbours,
+            replaced_only: neighbours == Neighbours::Replaced,
+        }
+    }
+
+    /// Returns that of both. A release that hides the replacement of a unit also hides its presence,
+    /// unless the price holds for replaced units only.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            neighbours: self.neighbours.min(other.neighbours),
+            replaced_only: self.replaced_only || other.replaced_only,
+        }
+    }
+
+    /// Returns that of these prices and of one for this event.
+    pub fn with(self, event: &PrivacyEvent) -> Self {
+        let neighbours = event.neighbours().unwrap_or(Neighbours::Replaced);
+        let replaced_only = !event.covers_removal();
+        self.and(Self {
+            neighbours,
+            replaced_only,
+        })
+    }
+
+    /// Returns the pairs that all prices cover; `None` if there are none. The parties of a run are
+    /// fixed, so for them a price of replacement covers removal.
+    pub fn neighbours(self, unit: Unit) -> Option<Neighbours> {
+        let none =
+            unit == Unit::Example && self.neighbours == Neighbours::Removed && self.replaced_only;
+        (!none).then_some(self.neighbours)
+    }
+}
+
 /// The cost of one release of data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -368,6 +426,10 @@ pub struct Guarantee {
     /// with other rows, the split and the public samples would differ too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub after_split: bool,
+    /// Whether it is one of several runs that split the rows among parties differently. The parties
+    /// are then those of the split whose parties each lie in one party of every other split.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub finest_split: bool,
     /// Whether epsilon depends on the data, so that publishing it reveals something.
     pub data_dependent: bool,
     /// The source of the noise.
@@ -391,6 +453,9 @@ impl Display for Guarantee {
             write!(f, " (with a chance of {percent:.2} % of no protection)")?;
         }
         write!(f, " for each {}", self.unit)?;
+        if self.finest_split {
+            f.write_str(" of the finest split")?;
+        }
         if self.after_split {
             f.write_str(" after the split")?;
         }

@@ -44,6 +44,9 @@ pub enum Choice {
     Skip,
 }
 
+/// Is shown a case that differs, the answer that was accepted before, and the present one.
+pub type Ask<'a, E> = &'a mut dyn FnMut(&CaseResult, Option<&Json>, &Json) -> Result<Choice, E>;
+
 /// What became of the cases.
 pub struct Tested {
     /// Each case that was tested.
@@ -101,10 +104,7 @@ impl CaseFiles {
     ///
     /// # Errors
     /// If a file of answers cannot be read or written, or `ask` fails.
-    pub fn test<E: From<anyhow::Error>>(
-        &self,
-        mut ask: Option<&mut dyn FnMut(&CaseResult, Option<&Json>, &Json) -> Result<Choice, E>>,
-    ) -> Result<Tested, E> {
+    pub fn test<E: From<anyhow::Error>>(&self, mut ask: Option<Ask<'_, E>>) -> Result<Tested, E> {
         let (mut cases, mut unused) = (Vec::new(), Vec::new());
         for file in &self.files {
             let mut answers = Answers::open(&Answers::beside(&file.path))?;

@@ -2,7 +2,7 @@
 //! `fl try` do.
 //!
 //! A file of cases is a [`File`]; [`CaseFiles`] reads several, and compares what each case answers with
-//! the answer that was accepted before. [`trial`] asks one part.
+//! the answer that was accepted before. [`trial()`] asks one part.
 
 mod answer;
 mod answers;
@@ -15,7 +15,7 @@ mod verdict;
 
 pub use answer::answer_of;
 pub use answers::pretty;
-pub use case_files::{CaseFiles, Choice, TestOptions, Tested};
+pub use case_files::{Ask, CaseFiles, Choice, TestOptions, Tested};
 pub use file::File;
 pub use named::{part, role};
 pub use trial::{guarded, trial};

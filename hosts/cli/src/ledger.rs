@@ -4,7 +4,7 @@ use crate::{Done, Failure, print, width};
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use fl_core::privacy::{Observer, Protection, Protections, UpperBound, short};
-use fl_privacy::{AccountantId, Amount, DataLedger, DataSet, Entry, Head, Limit, State};
+use fl_privacy::{AccountantId, DataLedger, DataSet, Entry, Head, Limit, State};
 use fl_registry::{Catalogue, columns, fill};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,7 +139,7 @@ fn show(
             let run = |run: &&Entry| {
                 json!({ "name": run.reservation.name, "seed": run.reservation.seed, "began": run.reservation.time,
                     "run": run.reservation.id.run, "state": state(run), "accountant": run.reservation.accountant,
-                    "amount": run.amount(), "alone": alone(run, &make) })
+                    "spending": run.spending(), "alone": alone(run, &make) })
             };
             json!({ "names": set.names, "rows": set.rows, "together": set.together(&make),
                 "runs": set.runs.iter().map(run).collect::<Vec<_>>() })
@@ -199,8 +199,8 @@ fn show(
             let text = format!("together, against {observer}: {together}");
             out += &(fill(&text, width()) + "\n");
         }
-        let rule = fl_privacy::rule(&set.runs);
-        if !rule.is_empty() {
+        let rules = Observer::ALL.map(|observer| fl_privacy::rule(&set.runs, observer));
+        for rule in BTreeSet::from(rules).iter().filter(|rule| !rule.is_empty()) {
             out += &(fill(&format!("composition: {rule}"), width()) + "\n");
         }
     }
@@ -211,11 +211,11 @@ fn show(
 }
 
 fn state(run: &Entry) -> &'static str {
-    match (&run.state, run.amount()) {
-        (State::Settled(_), _) => "done",
-        (State::Stopped, _) => "stopped, all reserved",
-        (State::Open, Amount::Unknown) => "not done, price unknown",
-        (State::Open, _) => "not done, all reserved",
+    match &run.state {
+        State::Settled(_) => "done",
+        State::Stopped(_) => "stopped, all reserved",
+        State::Open if run.spending().releases.is_none() => "not done, price unknown",
+        State::Open => "not done, all reserved",
     }
 }
 

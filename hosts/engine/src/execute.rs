@@ -6,13 +6,14 @@ use crate::placement::{self, DataOwnership, Placement};
 use crate::plan::Plan;
 use crate::prepare;
 use crate::run_folder::RUN_PAGE;
-use crate::spending::RunSpending;
+use crate::spending::{RunSpending, book};
 use anyhow::bail;
 use fl_core::privacy::NoiseSource;
 use fl_core::{PrivacyEvent, Problem, Protocol, RunOptions, Task};
 use fl_data::{Assembled, DataSpec, Split};
+use fl_privacy::RowKey;
 use fl_receipts::{ReceiptOptions, SigningKey};
-use fl_registry::{Keep, LedgerUse, Spec};
+use fl_registry::{Keep, Spec};
 use fl_sim::{Execution, Listener, Manifest, Outcome, ResumePoint, RunFolder, Setup, StoppedRun};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -102,13 +103,16 @@ pub fn execute(
         _ => check_data(spec, &data)?.notes,
     };
     // what the ledger refuses leaves no folder
-    let spending = match (&spec.ledger, &folder) {
-        (None, _) => None,
-        (Some(wanted), Folder::Stopped(paused)) => {
-            Some(open_spending(spec, wanted, paused.path(), &data)?)
-        }
-        (Some(wanted), _) => Some(open_spending(spec, wanted, Path::new(""), &data)?),
+    let accounts = spec.parts.has("accountant") || spec.ledger.is_some();
+    let plan = accounts.then(|| Plan::new(spec, &data)).transpose()?;
+    let stopped = match &folder {
+        Folder::Stopped(paused) => paused.path(),
+        _ => Path::new(""),
     };
+    let spending = spec.ledger.as_ref().zip(plan.as_ref());
+    let spending = spending
+        .map(|(wanted, plan)| RunSpending::open(spec, (wanted, stopped), (&data, plan)))
+        .transpose()?;
     let key = options.sign.clone();
     let key = key.or_else(|| std::env::var_os("FL_SIGN_KEY").map(PathBuf::from));
     let signer = key.as_deref().map(SigningKey::read).transpose()?;
@@ -116,7 +120,11 @@ pub fn execute(
     let files = prepare::data_files(&spec.data, &options.data_dir)?;
     let hashes: Vec<String> = files.iter().map(|file| file.sha256.clone()).collect();
     let mut manifest = prepare::manifest(spec, &yaml, files, &options.command)?;
-    manifest.rows.clone_from(&data.digest);
+    if let Some(plan) = &plan {
+        let name = fl_privacy::random_name()?;
+        let book = book(spec, &RowKey::of_user()?, name, &data, plan)?;
+        manifest.book = Some(serde_json::to_value(book)?);
+    }
     describe(&mut manifest, spec, &data)?;
     let receipts = ReceiptOptions {
         keep_messages: spec.keep == Some(Keep::Messages),
@@ -242,16 +250,6 @@ fn open(
     }
 }
 
-fn open_spending(
-    spec: &Spec<DataSpec>,
-    wanted: &LedgerUse,
-    folder: &Path,
-    data: &Assembled,
-) -> anyhow::Result<RunSpending> {
-    let plan = Plan::new(spec, data)?;
-    RunSpending::open(spec, (wanted, folder), (data, &plan))
-}
-
 fn run_options(
     spec: &Spec<DataSpec>,
     (task, inherited): (Task, Vec<PrivacyEvent>),
@@ -264,7 +262,9 @@ fn run_options(
         noise,
         task,
         faults: spec.faults.clone(),
-        budget: spending.map_or(own.cloned(), |spending| spending.budget(own)),
+        budgets: (own.into_iter().cloned())
+            .chain(spending.and_then(RunSpending::budget))
+            .collect(),
         evaluate_every: spec.evaluate_every,
         after_split: spec.data.deals(),
         inherited,

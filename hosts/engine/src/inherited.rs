@@ -1,9 +1,12 @@
 //! What a run released whose made inputs another run uses.
 
+use crate::prepare::protocol_context;
+use crate::spending::rows;
 use anyhow::{Context, bail};
 use fl_core::PrivacyEvent;
-use fl_core::privacy::{Noise, Observer, Protection};
+use fl_core::privacy::{Noise, Observer, Protection, Unit};
 use fl_data::{Assembled, DataSpec};
+use fl_privacy::{Reservation, RowKey};
 use fl_registry::Spec;
 use fl_report::Run;
 use fl_sim::{Releases, as_event};
@@ -25,7 +28,7 @@ pub(crate) fn inherit(spec: &Spec<DataSpec>, data: &mut Assembled) -> anyhow::Re
                 "budget: it counts the releases of this run only, and {run} released what its made inputs show; leave `budget` out"
             );
         }
-        match released(folder, spec)? {
+        match released(folder, spec, data)? {
             Ok(releases) => {
                 let of_clients = releases.of_any_client();
                 let all = releases.server.iter().chain(&of_clients);
@@ -42,8 +45,20 @@ pub(crate) fn inherit(spec: &Spec<DataSpec>, data: &mut Assembled) -> anyhow::Re
 }
 
 /// Returns what readers of the results of a run saw, or why no guarantee covers it.
-fn released(folder: &Path, spec: &Spec<DataSpec>) -> anyhow::Result<Result<Releases, String>> {
+fn released(
+    folder: &Path,
+    spec: &Spec<DataSpec>,
+    data: &Assembled,
+) -> anyhow::Result<Result<Releases, String>> {
     let run = Run::open_brief(folder)?;
+    let pooled = spec
+        .make_protocol(&protocol_context(spec, &data.task))?
+        .pools_data();
+    let own_parties = || {
+        let then: Option<Reservation> = serde_json::from_value(run.book()?.clone()).ok();
+        let now = rows(spec, &RowKey::of_user().ok()?, data, pooled);
+        Some(now.lies_in(&then?.data))
+    };
     let not_done = || format!("{}: the run is not done", folder.display());
     let summary = run.summary.as_ref().with_context(not_done)?;
     let holds = match summary.outcome.protection(Observer::Readers) {
@@ -60,6 +75,8 @@ fn released(folder: &Path, spec: &Spec<DataSpec>) -> anyhow::Result<Result<Relea
         "and its guarantee rests on claims of loaded parts"
     } else if holds.after_split && !spec.data.deals() {
         "and its guarantee is one for rows after a split"
+    } else if holds.unit == Unit::Party && own_parties() != Some(true) {
+        "and its guarantee is one for other parties than those of this run"
     } else {
         let releases = summary.releases.clone().map(serde_json::from_value);
         return Ok(match releases {

@@ -98,7 +98,7 @@ pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> 
         public: data.public.clone().map(prepare::public).map(Arc::new),
         parts: Arc::new(spec.parts.in_slots(protocol.slots())),
         seed: spec.seed,
-        budget: spec.budget.clone(),
+        budgets: Vec::from_iter(spec.budget.clone()),
         noise: prepare::noise_source(spec)?,
         retries: spec.faults.ask_again(),
     };

@@ -108,8 +108,12 @@ impl NodeFile {
         let found: Vec<&str> = found.map(|found| found.text.as_str()).collect();
         ensure!(
             found.is_empty(),
-            "its columns would be inferred from its own rows ({}); state them in `data`, as the spec does",
+            "what it learns from would follow from all of its own rows ({}); state columns and classes in `data`, as the spec does, and hold no rows out",
             found.join("; ")
+        );
+        ensure!(
+            !accounts || spec.undersampled.is_none(),
+            "the frequencies that `undersampled` keeps depend on a row's place in its file, so no guarantee could hold for a row"
         );
         let tested = fl_data::shared_rows(&own.samples, &due.test.samples);
         let test_rows = (tested > 0).then(|| {

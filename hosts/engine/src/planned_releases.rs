@@ -2,7 +2,7 @@
 
 use crate::planned_exchange::PlannedExchange;
 use fl_core::message::{Erased, MessageType, SampleShape};
-use fl_core::privacy::{DataDependence, Guarantee, MinibatchSampling, Observer, Unit};
+use fl_core::privacy::{DataDependence, Guarantee, MinibatchSampling, Neighbours, Observer, Unit};
 use fl_core::{
     Accountant, AnyMechanism, BuildContext, COUNTS, ClientId, Cohort, Draws, Fault, Faults, Parts,
     PrivacyEvent, Role, TaskKind,
@@ -15,10 +15,13 @@ use std::collections::BTreeSet;
 pub(crate) struct PlannedReleases {
     pub server: Option<Counted>,
     pub clients: Option<Vec<ClientReleases>>,
-    /// Whether both the server and clients release something.
-    pub on_both_sides: bool,
-    /// The unit that all releases protect, if it is known and the same.
-    pub unit: Option<Unit>,
+    /// Whether clients release something.
+    pub by_clients: bool,
+    /// Whether the server does.
+    pub by_server: bool,
+    /// The unit and the pairs of data sets that all releases protect, if they are known and the
+    /// same.
+    pub protects: Option<(Unit, Neighbours)>,
 }
 
 impl PlannedReleases {
@@ -72,19 +75,24 @@ pub(crate) fn planned(
     };
     let by_clients = at(|flow| [&flow.releases, &flow.through]) || parts.releases(&COUNTS);
     PlannedReleases {
-        unit: unit(parts, rows, context),
-        on_both_sides: by_clients && at(|flow| [&flow.at_server, &[]]),
+        protects: protects(parts, rows, context),
+        by_clients,
+        by_server: at(|flow| [&flow.at_server, &[]]),
         server: at_server(parts, rows, everyone, faults, context),
         clients: at_clients(parts, rows, everyone, faults, context),
     }
 }
 
-/// Returns the unit that every mechanism of these exchanges protects, as the accountant says.
-fn unit(parts: &Parts, rows: &[PlannedExchange], context: &BuildContext) -> Option<Unit> {
+/// Returns what every mechanism of these exchanges protects, as the accountant says.
+fn protects(
+    parts: &Parts,
+    rows: &[PlannedExchange],
+    context: &BuildContext,
+) -> Option<(Unit, Neighbours)> {
     let accountant: Box<dyn Accountant> = parts
         .build(Role::Accountant, "accountant", None, context)
         .ok()?;
-    let mut unit = None;
+    let mut protects = None;
     for row in rows {
         for slot in row.releases.iter().filter(|slot| parts.releases(slot)) {
             let of_slot = parts.iter().filter(|filled| filled.slot == *slot);
@@ -98,14 +106,15 @@ fn unit(parts: &Parts, rows: &[PlannedExchange], context: &BuildContext) -> Opti
                 };
                 let cohort = Cohort::all(row.clients);
                 let event = one_event(parts, slot, owner, about, &cohort, (context, 0))?;
-                let next = accountant.guarantee(Some(&event)).ok()?.unit;
-                if *unit.get_or_insert(next) != next {
+                let next = accountant.guarantee(Some(&event)).ok()?;
+                let next = (next.unit, next.neighbours);
+                if *protects.get_or_insert(next) != next {
                     return None;
                 }
             }
         }
     }
-    unit
+    protects
 }
 
 /// How many times a step, and a request in it, may be done.

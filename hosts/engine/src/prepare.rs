@@ -108,8 +108,7 @@ pub fn read(spec: &Document, catalogue: &Catalogue) -> Result<Spec<DataSpec>, No
 /// # Errors
 /// When a data set is not there or cannot be read.
 pub fn data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Assembled> {
-    let own = spec.parts.has("accountant") && spec.data.set.own();
-    let build = match own || spec.ledger.is_some() {
+    let build = match spec.parts.has("accountant") || spec.ledger.is_some() {
         true => fl_data::build_identified,
         false => fl_data::build,
     };

@@ -1,17 +1,18 @@
-//! The spending of a run, in the ledger that its spec names.
+//! What a run says of its rows and of its spending: in its folder, and in the ledger that its spec
+//! names.
 
 use crate::plan::Plan;
 use anyhow::{Context, anyhow, ensure};
 use fl_core::privacy::{Epsilons, Observer, Protection};
 use fl_core::settings::Value;
 use fl_core::{
-    Accountant, Budget, BuildContext, PartDecl, Parts, Result, Role, RunEvent, RunReleases,
-    SlotAssignment, Stream, Task, TaskKind, hex,
+    Accountant, Budget, BudgetScope, BuildContext, PartDecl, Parts, Result, Role, RunEvent,
+    RunReleases, SlotAssignment, Stream, Task, TaskKind, hex,
 };
-use fl_data::{Assembled, DataSpec, RowIdentity, Split};
+use fl_data::{Assembled, DataSpec, Split};
 use fl_privacy::{
-    AccountantId, Amount, DataId, DataLedger, Forecast, Head, Releases, Reservation, RunId,
-    Spending,
+    AccountantId, DataId, DataLedger, Forecast, Head, OwnBudget, Releases, Reservation, RowKey,
+    RunId, Sharing, Spending,
 };
 use fl_registry::{Catalogue, LedgerUse, Spec};
 use fl_sim::{LEDGER, Listener, RunRecord, Verdict};
@@ -34,6 +35,12 @@ struct KnownRun {
     run: String,
     /// The ledger's head after its last reservation.
     head: Head,
+    /// The number of the stop, if it has stopped since.
+    #[serde(default)]
+    stopped: Option<u64>,
+    /// The number of the stop that it goes on from, under its own name.
+    #[serde(default)]
+    continues: Option<u64>,
 }
 
 impl KnownRun {
@@ -90,6 +97,7 @@ impl RunSpending {
         (wanted, folder): (&LedgerUse, &Path),
         (data, plan): (&Assembled, &Plan),
     ) -> Result<Self> {
+        ensure!(!matches!(spec.data.split(), Split::Own), AT_NODES);
         let ledger = DataLedger::open(Path::new(&wanted.path))?;
         let known = match folder.as_os_str().is_empty() {
             true => None,
@@ -98,9 +106,17 @@ impl RunSpending {
         if let Some(known) = &known {
             known.check(&ledger, folder)?;
         }
+        let continues = known
+            .as_ref()
+            .and_then(|known| known.stopped.or(known.continues));
+        // of several copies of a stopped run, each that goes on is a run of its own
+        let known = known.filter(|known| known.stopped.is_none());
         let run = known.as_ref().map(|known| Ok(known.run.clone()));
         let run = run.unwrap_or_else(fl_privacy::random_name)?;
-        let reservation = reservation(spec, (wanted, &ledger), run, data, plan)?;
+        let reservation = Reservation {
+            continues,
+            ..book(spec, &ledger.key()?, run, data, plan)?
+        };
         let accountants = [&fl_core::linked_parts()[..], &own_parts(spec)].concat();
         let forecast = ledger.forecast(&reservation, &|id| accountant(&accountants, id));
         if let Some(why) = forecast.refused {
@@ -121,33 +137,24 @@ impl RunSpending {
         })
     }
 
-    /// Returns the budget of the run: its own, or the reservation if the ledger has a limit. A run
-    /// that would release more than was planned is then refused before the noise is drawn.
-    pub fn budget(&self, own: Option<&Budget>) -> Option<Budget> {
-        let reserved = match (self.ledger.limit(), &self.reservation.most.amount) {
-            (Some(limit), Amount::Releases(releases)) => {
-                let id = self.reservation.accountant.as_ref()?;
-                let new = accountant(&self.accountants, id).ok()?;
-                let most = fl_privacy::price(new, releases, Observer::Readers).ok()?;
-                Some(Budget {
-                    epsilon: most.epsilon,
-                    against: match limit.against {
-                        Observer::Server => fl_core::BudgetScope::Server,
-                        Observer::Clients => fl_core::BudgetScope::Clients,
-                        Observer::Readers => fl_core::BudgetScope::Readers,
-                    },
-                    delta: None,
-                })
-            }
-            _ => None,
-        };
-        match (own, reserved) {
-            (Some(own), Some(reserved)) => Some(Budget {
-                epsilon: own.epsilon.min(reserved.epsilon),
-                ..own.clone()
-            }),
-            (own, reserved) => own.cloned().or(reserved),
-        }
+    /// Returns what is reserved, as a budget, if the ledger has a limit. A run that would release
+    /// more than was planned is then refused before the noise is drawn.
+    pub fn budget(&self) -> Option<Budget> {
+        let against = self.ledger.limit()?.against;
+        let most = &self.reservation.most;
+        let releases = most.releases.as_ref().filter(|_| most.budget.is_none())?;
+        let id = self.reservation.accountant.as_ref()?;
+        let new = accountant(&self.accountants, id).ok()?;
+        let most = fl_privacy::price(new, releases, against).ok()?;
+        Some(Budget {
+            epsilon: most.epsilon,
+            against: match against {
+                Observer::Server => BudgetScope::Server,
+                Observer::Clients => BudgetScope::Clients,
+                Observer::Readers => BudgetScope::Readers,
+            },
+            delta: None,
+        })
     }
 }
 
@@ -158,7 +165,7 @@ impl Listener for RunSpending {
             RunEvent::ExchangeBegins if !self.reserved => self.reserve()?,
             RunEvent::ExchangeEnds(entry) => self.reached(entry.privacy.as_ref())?,
             RunEvent::Cost(cost) => self.reached(cost.privacy.as_ref())?,
-            RunEvent::Stops if self.reserved => self.ledger.stop(&self.reservation.id)?,
+            RunEvent::Stops if self.reserved => self.stop()?,
             RunEvent::Ends(releases) => self.settle(releases)?,
             _ => {}
         }
@@ -169,11 +176,7 @@ impl Listener for RunSpending {
 impl RunSpending {
     /// Reserves all that the run may spend.
     fn reserve(&mut self) -> Result<()> {
-        let mut known = KnownRun {
-            ledger: self.ledger.id().into(),
-            run: self.reservation.id.run.clone(),
-            head: self.ledger.head(),
-        };
+        let mut known = self.known_run(None);
         // the name comes first: a run that is killed after its reservation finds it again
         if !self.known {
             known.write(&self.folder)?;
@@ -184,6 +187,21 @@ impl RunSpending {
         known.head = self.ledger.reserve(self.reservation.clone(), &make)?;
         self.reserved = true;
         known.write(&self.folder)
+    }
+
+    fn known_run(&self, stopped: Option<u64>) -> KnownRun {
+        KnownRun {
+            ledger: self.ledger.id().into(),
+            run: self.reservation.id.run.clone(),
+            head: self.ledger.head(),
+            stopped,
+            continues: self.reservation.continues.filter(|_| stopped.is_none()),
+        }
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        let number = self.ledger.stop(&self.reservation.id)?;
+        self.known_run(Some(number)).write(&self.folder)
     }
 
     /// Records observers who have seen something without a price.
@@ -205,7 +223,8 @@ impl RunSpending {
             Protection::Nothing { nothing, .. } => Some((*observer, nothing.clone())),
         });
         let spent = Spending {
-            amount: Amount::Releases(Releases::of(releases.server, releases.clients)),
+            releases: Some(Releases::of(releases.server, releases.clients)),
+            budget: None,
             nothing: nothing.collect(),
         };
         self.ledger.settle(&self.reservation.id, spent)
@@ -244,8 +263,9 @@ pub fn forecast(
     let Some(wanted) = &spec.ledger else {
         return Ok(None);
     };
+    ensure!(!matches!(spec.data.split(), Split::Own), AT_NODES);
     let ledger = DataLedger::open(Path::new(&wanted.path))?;
-    let reservation = reservation(spec, (wanted, &ledger), "planned".into(), data, plan)?;
+    let reservation = book(spec, &ledger.key()?, "planned".into(), data, plan)?;
     let forecast = ledger.forecast(&reservation, &|id| accountant(catalogue.parts(), id));
     Ok(Some(forecast))
 }
@@ -287,15 +307,15 @@ pub(crate) fn own_parts(spec: &Spec<DataSpec>) -> Vec<&'static PartDecl> {
     spec.parts.iter().map(|filled| filled.decl).collect()
 }
 
-/// Returns all that a run may spend.
-fn reservation(
+/// Returns what a run says of itself before it begins: its rows, by hashes with this key, and all
+/// that it may spend.
+pub(crate) fn book(
     spec: &Spec<DataSpec>,
-    (wanted, ledger): (&LedgerUse, &DataLedger),
+    key: &RowKey,
     run: String,
     data: &Assembled,
     plan: &Plan,
 ) -> Result<Reservation> {
-    ensure!(!matches!(spec.data.split(), Split::Own), AT_NODES);
     let filled = spec.parts.iter().find(|filled| filled.slot == "accountant");
     let accountant = filled.map(|filled| {
         Ok::<_, anyhow::Error>(AccountantId {
@@ -304,31 +324,23 @@ fn reservation(
         })
     });
     let accountant = accountant.transpose()?;
-    let rows = data.digest.clone().zip(data.identity.as_ref());
-    let (rows, identity) = rows.context("the rows were not hashed")?;
     let nothing = Observer::ALL.map(|observer| (observer, plan.exposed.to(observer)));
     Ok(Reservation {
         id: RunId {
             run,
             spec: hex(&Sha256::digest(spec.yaml()?)),
         },
+        continues: None,
         time: fl_sim::time(SystemTime::now()).unwrap_or_default(),
         name: spec.name.clone(),
         seed: spec.seed,
-        data: DataId {
-            name: wanted.data.clone().unwrap_or(spec.data.set.name().into()),
-            split: split(&rows, identity, plan),
-            rows,
-            dealt: spec.data.deals(),
-            sample: ledger.sample(identity.clients.iter().flatten())?,
-            public: ledger.sample(identity.public.iter())?,
-        },
+        data: rows(spec, key, data, plan.pools),
         most: Spending {
-            amount: amount(spec, accountant.as_ref(), plan),
             nothing: nothing
                 .into_iter()
                 .filter(|(_, why)| !why.is_empty())
                 .collect(),
+            ..most(spec, accountant.as_ref(), plan)
         },
         accountant,
         noise: spec.noise,
@@ -336,54 +348,66 @@ fn reservation(
     })
 }
 
-/// The releases of the plan, if they are known and within the run's own budget. Otherwise the
-/// budget.
-fn amount(spec: &Spec<DataSpec>, id: Option<&AccountantId>, plan: &Plan) -> Amount {
-    let planned = plan.releases.seen_by(Observer::Readers);
-    let Some(id) = id else {
-        return Amount::Releases(Releases::default());
-    };
-    let price = |releases: &Releases| {
-        let new = accountant(&own_parts(spec), id).ok()?;
-        fl_privacy::price(new, releases, Observer::Readers).ok()
-    };
-    let Some(budget) = &spec.budget else {
-        return planned.map_or(Amount::Unknown, Amount::Releases);
-    };
-    if let Some(releases) = planned
-        && price(&releases).is_some_and(|most| budget.allows(most.epsilon))
-    {
-        return Amount::Releases(releases);
-    }
-    let delta = id.settings.get("delta").and_then(serde_json::Value::as_f64);
-    match delta.or(budget.delta) {
-        Some(delta) => {
-            // a client holds its own releases to the budget, the server all that it knows of
-            let times = if plan.releases.on_both_sides {
-                2.0
-            } else {
-                1.0
-            };
-            Amount::AtMost {
-                epsilon: times * budget.epsilon,
-                delta: times * delta,
-                unit: plan.releases.unit,
-            }
+/// Describes the rows of a run; those at nodes are not known here.
+pub(crate) fn rows(spec: &Spec<DataSpec>, key: &RowKey, data: &Assembled, pooled: bool) -> DataId {
+    let set = &spec.data.set;
+    let name = spec.ledger.as_ref().and_then(|ledger| ledger.data.clone());
+    let name = name.unwrap_or_else(|| match set.generated() {
+        true => format!("{}, seed {}", set.name(), spec.seed),
+        false => set.name().into(),
+    });
+    let dealt = spec.data.deals();
+    match (data.digest.as_deref(), &data.identity) {
+        (Some(all), Some(identity)) if !matches!(spec.data.split(), Split::Own) => {
+            DataId::of(name, key, (all, identity), Sharing { dealt, pooled })
         }
-        None => Amount::Unknown,
+        _ => DataId {
+            name,
+            ..DataId::default()
+        },
     }
 }
 
-/// The hash of the split: which client has which rows.
-fn split(rows: &str, identity: &RowIdentity, plan: &Plan) -> String {
-    let mut hash = Sha256::new().chain_update(rows);
-    if plan.pools {
-        return hex(&hash.chain_update("pooled").finalize());
+/// The releases of the plan, if they are known, and the run's own budget, if they may exceed it.
+fn most(spec: &Spec<DataSpec>, id: Option<&AccountantId>, plan: &Plan) -> Spending {
+    let Some(id) = id else {
+        return Spending {
+            releases: Some(Releases::default()),
+            ..Spending::default()
+        };
+    };
+    let releases = plan.releases.seen_by(Observer::Readers);
+    let within = |budget: &Budget| {
+        let new = accountant(&own_parts(spec), id).ok()?;
+        let against = Observer::from(&budget.against);
+        let most = fl_privacy::price(new, releases.as_ref()?, against).ok()?;
+        Some(budget.allows(most.epsilon))
+    };
+    let budget = spec.budget.as_ref();
+    let budget = budget.filter(|budget| within(budget) != Some(true));
+    let planned = &plan.releases;
+    let own = budget.and_then(|budget| {
+        let delta = id.settings.get("delta").and_then(serde_json::Value::as_f64);
+        let delta = delta.or(budget.delta)?;
+        // a client holds its own releases to the budget, the server all that it knows of
+        let times = match planned.by_clients && planned.by_server {
+            true => 2.0,
+            false => 1.0,
+        };
+        Some(OwnBudget {
+            epsilon: times * budget.epsilon,
+            delta: times * delta,
+            against: match planned.by_server {
+                true => (&budget.against).into(),
+                // all observers see the same releases of clients
+                false => Observer::Server,
+            },
+            protects: planned.protects,
+        })
+    });
+    Spending {
+        releases,
+        budget: own,
+        ..Spending::default()
     }
-    // by content: the same files in another order deal the rows to other clients
-    for client in &identity.clients {
-        hash.update((client.len() as u64).to_le_bytes());
-        hash.update(fl_data::digest_of_rows(client.clone()));
-    }
-    hex(&hash.finalize())
 }

@@ -1,6 +1,6 @@
 //! [`Entry`]: a run in the ledger, and what it may have spent.
 
-use crate::record::{Amount, Reservation, Spending};
+use crate::record::{Reservation, Spending};
 use fl_core::privacy::Observer;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum State {
     /// It works, or its process ended early. All that it may spend counts.
     Open,
-    /// It stopped at a checkpoint. All that it may spend counts.
-    Stopped,
+    /// It stopped at a checkpoint, with this number. All that it may spend counts.
+    Stopped(u64),
     /// It is done; this counts.
     Settled(Spending),
 }
@@ -27,21 +27,17 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Describes a run that is done, without a record of it.
-    pub fn ended(reservation: Reservation, spent: Spending) -> Self {
+    /// Describes a run without a ledger.
+    pub fn new(reservation: Reservation, state: State) -> Self {
         Self {
             reservation,
-            state: State::Settled(spent),
+            state,
             seen: BTreeMap::new(),
         }
     }
 
-    /// Returns the releases that count.
-    pub fn amount(&self) -> &Amount {
-        &self.spending().amount
-    }
-
-    pub(crate) fn spending(&self) -> &Spending {
+    /// Returns what counts.
+    pub fn spending(&self) -> &Spending {
         match &self.state {
             State::Settled(spent) => spent,
             _ => &self.reservation.most,
@@ -53,6 +49,8 @@ impl Entry {
         let mut why: BTreeSet<&str> = BTreeSet::new();
         if self.reservation.accountant.is_none() {
             why.insert("the run has no accountant");
+        } else if self.reservation.data.key.is_empty() {
+            why.insert("which rows it learnt from is not recorded");
         }
         let declared = self.spending().nothing.get(&observer);
         why.extend(declared.into_iter().flatten().map(String::as_str));

@@ -4,21 +4,18 @@ use crate::chain::{Chain, ChainFiles, Head};
 use crate::entry::{Entry, State};
 use crate::random_name;
 use crate::record::{Limit, Record, Reservation, RunId, Spending};
+use crate::rows::{DataId, RowKey};
 use crate::total::{MakeAccountant, together};
 use anyhow::{Context, bail, ensure};
 use fl_core::Result;
 use fl_core::privacy::{Observer, Protection, Protections, UpperBound, short};
-use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The version of the records.
-const VERSION: u32 = 1;
-
-/// The most rows of a run that the ledger keeps a hash of.
-const SAMPLE: usize = 512;
+const VERSION: u32 = 2;
 
 /// The runs on the same rows: those with equal rows, or with one name for them.
 #[derive(Clone, Debug)]
@@ -34,6 +31,12 @@ pub struct DataSet<'a> {
 }
 
 impl DataSet<'_> {
+    /// Returns whether these data are of the set.
+    fn has(&self, data: &DataId) -> bool {
+        let mut runs = self.runs.iter();
+        runs.any(|run| data.same_set(&run.reservation.data))
+    }
+
     /// Returns its names in a text.
     pub fn title(&self) -> String {
         let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
@@ -80,7 +83,7 @@ pub struct DataLedger {
     chain: Chain,
     id: String,
     limit: Option<Limit>,
-    /// Digest of the key of the row hashes; empty in a ledger of an older fl.
+    /// Names the key of the row hashes.
     key: String,
     entries: Vec<Entry>,
 }
@@ -103,10 +106,6 @@ impl DataLedger {
         key.into()
     }
 
-    fn digest_of_key(key: &[u8]) -> String {
-        fl_core::hex(&Sha256::digest(key))
-    }
-
     /// Makes a new ledger. The files beside it end in `.head` and `.key`; only their owner may read
     /// them.
     ///
@@ -126,9 +125,9 @@ impl DataLedger {
         let mut options = OpenOptions::new();
         let made = fl_files::open_own(path, options.write(true).create_new(true));
         made.with_context(|| format!("making {}", path.display()))?;
-        let key = random_name().and_then(|key| {
-            fl_files::write_secret(&Self::key_file(path), key.as_bytes())?;
-            Ok(Self::digest_of_key(key.as_bytes()))
+        let key = RowKey::new().and_then(|key| {
+            key.write(&Self::key_file(path))?;
+            Ok(key.name())
         });
         let first = key.and_then(|key| {
             files.begin()?;
@@ -180,66 +179,27 @@ impl DataLedger {
     }
 
     fn read_new(&mut self) -> Result<()> {
-        for record in self.chain.read_new()? {
-            self.apply(record)?;
-        }
-        Ok(())
+        let first = self.chain.head().records + 1;
+        let records: Vec<Record> = self.chain.read_new()?;
+        (first..)
+            .zip(records)
+            .try_for_each(|(number, record)| self.apply(number, record))
     }
 
-    /// Returns the key of its row hashes. A ledger of an older fl gets one.
-    fn key(&self) -> Result<Vec<u8>> {
+    /// Returns the key of its row hashes, which lies beside it.
+    ///
+    /// # Errors
+    /// If it is missing, or of another ledger.
+    pub fn key(&self) -> Result<RowKey> {
         let path = Self::key_file(self.path());
-        let read = || match fl_files::read_own(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            read => read
-                .map(Some)
-                .with_context(|| format!("reading {}", path.display())),
-        };
-        if let Some(key) = read()? {
-            ensure!(
-                self.key.is_empty() || self.key == Self::digest_of_key(&key),
-                "{} is not the key of {}: with another key its rows cannot be compared with those of other runs; put the right one back",
-                path.display(),
-                self.path().display()
-            );
-            return Ok(key);
-        }
-        let _lock = self.chain.files().lock()?;
-        let keyed = self.entries.iter().map(|entry| &entry.reservation.data);
-        let keyed = keyed.into_iter().any(|data| !data.sample.is_empty());
+        let key = RowKey::read(&path)?;
         ensure!(
-            self.key.is_empty() && !keyed,
-            "{} is missing: without it the rows of a run cannot be compared with those of other runs; put it back beside {}",
+            self.key == key.name(),
+            "{} is not the key of {}: with another key its rows cannot be compared with those of other runs; put the right one back",
             path.display(),
             self.path().display()
         );
-        if let Some(key) = read()? {
-            return Ok(key);
-        }
-        let key = random_name()?.into_bytes();
-        fl_files::write_secret(&path, &key)?;
         Ok(key)
-    }
-
-    /// Returns hashes of up to 512 of these rows, by which the ledger finds rows that two runs have.
-    /// `rows` are the rows' own hashes. Both runs choose by the hash, so that of two sets with `n`
-    /// rows in common, of which the larger has `m`, some 512 n / m are found. The hashes have a key
-    /// that lies beside the ledger: without it, a guess of a row cannot be checked.
-    ///
-    /// # Errors
-    /// If the key cannot be read or made.
-    pub fn sample<'r>(&self, rows: impl Iterator<Item = &'r [u8; 32]>) -> Result<Vec<String>> {
-        let key = self.key()?;
-        let mut least: BTreeSet<[u8; 6]> = BTreeSet::new();
-        for row in rows {
-            let hash = Sha256::new().chain_update(&key).chain_update(row);
-            let hash = hash.finalize();
-            least.insert(std::array::from_fn(|at| hash[at]));
-            if least.len() > SAMPLE {
-                least.pop_last();
-            }
-        }
-        Ok(least.iter().map(|hash| fl_core::hex(hash)).collect())
     }
 
     /// Returns its path.
@@ -282,7 +242,7 @@ impl DataLedger {
         Ok(())
     }
 
-    fn apply(&mut self, record: Record) -> Result<()> {
+    fn apply(&mut self, number: u64, record: Record) -> Result<()> {
         let at =
             |entries: &[Entry], id: &RunId| entries.iter().position(|e| e.reservation.id == *id);
         match record {
@@ -301,24 +261,18 @@ impl DataLedger {
                 (self.id, self.limit, self.key) = (ledger, limit, key);
             }
             Record::Reserved(reservation) => {
-                // a run that stopped in order continues from there with another spec, and draws
-                // none of its noise again
-                self.entries.retain(|e| {
-                    let old = &e.reservation.id;
-                    old.run != reservation.id.run
-                        || old.spec == reservation.id.spec
-                        || e.state != State::Stopped
-                });
-                match at(&self.entries, &reservation.id) {
+                // only the first that goes on from a stop draws none of its noise again
+                let stop = reservation.continues.map(State::Stopped);
+                let stopped = || {
+                    let mut all = self.entries.iter();
+                    all.position(|e| Some(&e.state) == stop.as_ref())
+                };
+                match at(&self.entries, &reservation.id).or_else(stopped) {
                     Some(at) => {
                         let entry = &mut self.entries[at];
                         (entry.reservation, entry.state) = (*reservation, State::Open);
                     }
-                    None => self.entries.push(Entry {
-                        reservation: *reservation,
-                        state: State::Open,
-                        seen: BTreeMap::new(),
-                    }),
+                    None => self.entries.push(Entry::new(*reservation, State::Open)),
                 }
             }
             Record::Seen { id, observer, why } => {
@@ -329,7 +283,7 @@ impl DataLedger {
             }
             Record::Stopped { id } => {
                 if let Some(at) = at(&self.entries, &id) {
-                    self.entries[at].state = State::Stopped;
+                    self.entries[at].state = State::Stopped(number);
                 }
             }
             Record::Settled { id, spent } => {
@@ -343,16 +297,13 @@ impl DataLedger {
 
     /// Returns the data sets, in the order of their first runs.
     pub fn data_sets(&self) -> Vec<DataSet<'_>> {
-        group(&self.entries)
+        data_sets(&self.entries)
     }
 
     /// Returns what a run would add to its data set.
     pub fn forecast(&self, reservation: &Reservation, make: MakeAccountant<'_>) -> Forecast {
         let empty = || Observer::ALL.map(|o| (o, together(&[], o, make)));
-        let own = |set: &DataSet<'_>| {
-            let data = &reservation.data;
-            set.names.contains(&*data.name) || set.rows.contains(&*data.rows)
-        };
+        let own = |set: &DataSet<'_>| set.has(&reservation.data);
         let sets = self.data_sets();
         // a run may bring two data sets together
         let (mine, others): (Vec<_>, Vec<_>) = sets.into_iter().partition(own);
@@ -370,13 +321,16 @@ impl DataLedger {
             entries: self.entries.clone(),
         };
         // a reservation changes nothing that could fail
-        let _ = with.apply(Record::Reserved(Box::new(reservation.clone())));
+        let _ = with.apply(0, Record::Reserved(Box::new(reservation.clone())));
         let sets = with.data_sets();
         let set = sets.iter().find(|set| own(set));
         let after: Protections =
             set.map_or_else(|| empty().into_iter().collect(), |set| set.together(make));
         let runs = before.runs.iter();
-        let other_runs = runs.filter(|e| e.reservation.id != reservation.id).count();
+        let stop = reservation.continues.map(State::Stopped);
+        let own_entry =
+            |e: &&&Entry| e.reservation.id == reservation.id || Some(&e.state) == stop.as_ref();
+        let other_runs = runs.filter(|e| !own_entry(e)).count();
         let shows = |set: &&DataSet<'_>| {
             let mut runs = set.runs.iter();
             runs.any(|run| reservation.data.publishes(&run.reservation.data))
@@ -477,12 +431,14 @@ impl DataLedger {
         })
     }
 
-    /// Records that a run stopped at a checkpoint, after its last release.
+    /// Records that a run stopped at a checkpoint, after its last release. Returns the number of the
+    /// stop.
     ///
     /// # Errors
     /// If the ledger cannot be read, locked or written.
-    pub fn stop(&mut self, id: &RunId) -> Result<()> {
-        self.add(|| Record::Stopped { id: id.clone() })
+    pub fn stop(&mut self, id: &RunId) -> Result<u64> {
+        self.add(|| Record::Stopped { id: id.clone() })?;
+        Ok(self.head().records)
     }
 
     /// Replaces a run's reservation by what it has spent.
@@ -504,12 +460,12 @@ impl DataLedger {
 
     fn append(&mut self, record: Record) -> Result<()> {
         self.chain.append(&record)?;
-        self.apply(record)
+        self.apply(self.chain.head().records, record)
     }
 }
 
 /// Groups runs by name and by rows.
-fn group(all: &[Entry]) -> Vec<DataSet<'_>> {
+pub fn data_sets(all: &[Entry]) -> Vec<DataSet<'_>> {
     let mut sets: Vec<DataSet<'_>> = Vec::new();
     for run in all {
         let data = &run.reservation.data;
@@ -519,10 +475,8 @@ fn group(all: &[Entry]) -> Vec<DataSet<'_>> {
             runs: Vec::new(),
             published: Vec::new(),
         };
-        let same =
-            |set: &DataSet<'_>| set.names.contains(&*data.name) || set.rows.contains(&*data.rows);
-        let first = sets.iter().position(same);
-        for set in sets.extract_if(.., |set| same(set)) {
+        let first = sets.iter().position(|set| set.has(data));
+        for set in sets.extract_if(.., |set| set.has(data)) {
             one.names.extend(set.names);
             one.rows.extend(set.rows);
             one.runs.extend(set.runs);
@@ -531,13 +485,12 @@ fn group(all: &[Entry]) -> Vec<DataSet<'_>> {
         sets.insert(first.unwrap_or(sets.len()), one);
     }
     for set in &mut sets {
-        let runs = set.runs.iter().map(|run| &run.reservation.data);
         let shows = |run: &&Entry| {
             let open = &run.reservation.data;
-            !open.public.is_empty() && runs.clone().any(|own| open.publishes(own))
+            let mut runs = set.runs.iter().map(|run| &run.reservation.data);
+            !open.public.is_empty() && runs.any(|own| open.publishes(own))
         };
-        let shows = all.iter().filter(shows);
-        let said = shows.map(|run| {
+        let said = all.iter().filter(shows).map(|run| {
             let title = run.title();
             format!("its rows are public or test rows of {title}")
         });

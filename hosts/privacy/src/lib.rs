@@ -1,17 +1,20 @@
-//! What was released over all runs. A [`Chain`] is a file of records that only grows and finds
+//! What data a run has, and what was released over all runs. A [`DataId`] says which rows a run has.
+//! A [`Chain`] is a file of records that only grows and finds
 //! every change. A [`DataLedger`] keeps the releases of runs by data set, and says what they
 //! guarantee together. Nodes keep their own releases in a [`Chain`] too.
 mod chain;
 mod entry;
 mod ledger;
 mod record;
+mod rows;
 mod total;
 
 pub use chain::{Chain, ChainFiles, Head};
 pub use entry::{Entry, State};
 pub use fl_sim::{ClientReleases, Counted, Releases, counted};
-pub use ledger::{DataLedger, DataSet, Forecast};
-pub use record::{AccountantId, Amount, DataId, Limit, Reservation, RunId, Spending};
+pub use ledger::{DataLedger, DataSet, Forecast, data_sets};
+pub use record::{AccountantId, Limit, OwnBudget, Reservation, RunId, Spending};
+pub use rows::{DataId, RowKey, Sharing};
 pub use total::{MakeAccountant, price, rule, together};
 
 use fl_core::Result;

@@ -1,9 +1,10 @@
 //! The records of a [`DataLedger`](crate::DataLedger).
 
-use fl_core::privacy::{Noise, Observer, Unit};
+use crate::rows::DataId;
+use fl_core::privacy::{Neighbours, Noise, Observer, Unit};
 use fl_sim::Releases;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The limit on the releases of each data set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,38 +18,8 @@ pub struct Limit {
     pub delta: Option<f64>,
 }
 
-/// The rows of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DataId {
-    /// The user's name for the data set.
-    pub name: String,
-    /// Hash of the decoded rows, in any order.
-    pub rows: String,
-    /// Hash of the split: which client has which of the rows.
-    pub split: String,
-    /// Whether a spec dealt the rows to the clients.
-    pub dealt: bool,
-    /// Some of the clients' rows ([`DataLedger::sample`](crate::DataLedger::sample)).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sample: Vec<String>,
-    /// Some of the run's public and test rows.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub public: Vec<String>,
-}
-
-impl DataId {
-    /// Returns whether a public row of a run with these data is a row of the clients of `other`.
-    pub fn publishes(&self, other: &Self) -> bool {
-        // of one choice of public rows in one set, rows may be equal by chance
-        let same = self.rows == other.rows && self.public == other.public;
-        let sample: BTreeSet<&String> = other.sample.iter().collect();
-        !same && self.public.iter().any(|row| sample.contains(row))
-    }
-}
-
 /// An accountant and its settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AccountantId {
     /// Its name in specs.
@@ -68,40 +39,57 @@ impl std::fmt::Display for AccountantId {
     }
 }
 
-/// What a run spends.
+/// What the own budget of a run allows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Amount {
-    /// These releases, or fewer.
-    Releases(Releases),
-    /// At most this much, by the run's own budget.
-    AtMost {
-        /// Epsilon.
-        epsilon: f64,
-        /// Delta.
-        delta: f64,
-        /// The unit that the budget protects, if it is known before the run.
-        #[serde(default)]
-        unit: Option<Unit>,
-    },
-    /// Known only at the end of the run.
-    Unknown,
+#[serde(deny_unknown_fields)]
+pub struct OwnBudget {
+    /// Epsilon.
+    pub epsilon: f64,
+    /// Delta.
+    pub delta: f64,
+    /// The observer that it limits. Those who see less are limited as well.
+    pub against: Observer,
+    /// The unit and the pairs of data sets that it is about, if they are known before the run.
+    pub protects: Option<(Unit, Neighbours)>,
 }
 
 /// What a run spends, and what it shows without a price.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spending {
-    /// Its releases.
-    pub amount: Amount,
+    /// Its releases, or fewer; `None` if only its end tells.
+    pub releases: Option<Releases>,
+    /// Its own budget, if the releases may come to more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<OwnBudget>,
     /// For each observer without a guarantee against it: the reasons.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nothing: BTreeMap<Observer, Vec<String>>,
 }
 
+/// What bounds the price of a run against an observer.
+pub(crate) enum Bound<'a> {
+    Releases(&'a Releases),
+    Budget(&'a OwnBudget),
+    /// Known only at the end of the run.
+    Unknown,
+}
+
+impl Spending {
+    pub(crate) fn bound(&self, observer: Observer) -> Bound<'_> {
+        // in the order of observers each sees no more than the one before
+        let budget = self.budget.as_ref();
+        match (budget.filter(|own| own.against <= observer), &self.releases) {
+            (Some(own), _) => Bound::Budget(own),
+            (None, Some(releases)) => Bound::Releases(releases),
+            (None, None) => Bound::Unknown,
+        }
+    }
+}
+
 /// Names a run and its spec: a copy of a run folder that continues with another spec draws other
 /// noise, so it spends anew.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunId {
     /// Drawn when the run began.
@@ -116,6 +104,10 @@ pub struct RunId {
 pub struct Reservation {
     /// The run.
     pub id: RunId,
+    /// The number of the stop that it goes on from. The first run that does so replaces the stopped
+    /// one; every other is a run beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<u64>,
     /// When, in the form of RFC 3339.
     pub time: String,
     /// The run's name and seed.
@@ -145,8 +137,7 @@ pub(crate) enum Record {
         /// Tells ledgers apart.
         ledger: String,
         limit: Option<Limit>,
-        /// Digest of the key of the row hashes.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
+        /// Names the key of the row hashes.
         key: String,
     },
     /// A run begins, or resumes.
@@ -157,7 +148,8 @@ pub(crate) enum Record {
         observer: Observer,
         why: String,
     },
-    /// A run stopped at a checkpoint; no release came after it.
+    /// A run stopped at a checkpoint; no release came after it. The number of this record is that of
+    /// the stop.
     Stopped { id: RunId },
     /// A run is done.
     Settled { id: RunId, spent: Spending },

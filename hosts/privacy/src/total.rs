@@ -1,9 +1,10 @@
 //! The joint guarantee of several runs on the same rows.
 
 use crate::entry::Entry;
-use crate::record::{AccountantId, Amount};
+use crate::record::{AccountantId, Bound};
+use crate::rows::DataId;
 use fl_core::privacy::{
-    Composition, Guarantee, Ledger, Neighbours, Noise, Observer, Protection, Unit,
+    Composition, Guarantee, Ledger, Neighbours, Noise, Observer, Protection, Relation, Unit,
 };
 use fl_core::{Accountant, PrivacyEvent, Result};
 use fl_sim::{Counted, Releases, as_event};
@@ -43,63 +44,68 @@ fn sum(
     observer: Observer,
     make: MakeAccountant<'_>,
 ) -> std::result::Result<Guarantee, String> {
-    let splits: BTreeSet<&str> = runs
-        .iter()
-        .map(|run| &*run.reservation.data.split)
-        .collect();
+    let splits = splits(runs);
     let one_split = splits.len() < 2;
     let mut parts: Vec<Guarantee> = Vec::new();
     let mut units: BTreeSet<&str> = BTreeSet::new();
+    let mut relation = Relation::of_nothing();
     let mut accountants: Vec<&AccountantId> = Vec::new();
     for run in runs {
-        match (run.amount(), &run.reservation.accountant) {
-            (
-                Amount::AtMost {
-                    epsilon,
-                    delta,
-                    unit,
-                },
-                _,
-            ) => {
-                let unit = unit.ok_or_else(|| {
+        match (run.spending().bound(observer), &run.reservation.accountant) {
+            (Bound::Budget(own), _) => {
+                let (unit, neighbours) = own.protects.ok_or_else(|| {
                     format!(
                         "which unit the budget of {} protects is known only at its end",
                         run.title()
                     )
                 })?;
                 units.insert(unit_name(unit));
+                relation = relation.and(Relation::of(neighbours));
                 parts.push(Guarantee {
-                    epsilon: *epsilon,
-                    delta: *delta,
-                    neighbours: Neighbours::Removed,
+                    epsilon: own.epsilon,
+                    delta: own.delta,
                     ..nothing_spent()
                 });
             }
-            (Amount::Unknown, _) => {
+            (Bound::Unknown, _) => {
                 return Err(format!(
                     "the price of {} is known only at its end; a `budget` of the run, with a delta, bounds it before",
                     run.title()
                 ));
             }
-            (_, Some(known)) if !accountants.contains(&known) => accountants.push(known),
+            (Bound::Releases(_), Some(known)) if !accountants.contains(&known) => {
+                accountants.push(known);
+            }
             _ => {}
         }
     }
     for id in accountants {
-        let releases = runs.iter().filter_map(|run| match run.amount() {
-            Amount::Releases(of) if run.reservation.accountant.as_ref() == Some(id) => {
-                Some((&*run.reservation.data.split, of))
-            }
-            _ => None,
-        });
-        let releases: Vec<(&str, &Releases)> = releases.collect();
-        let seen = |(_, of): &(&str, &Releases)| {
-            !of.clients.is_empty() || (observer != Observer::Server && !of.server.is_empty())
+        let releases = runs
+            .iter()
+            .filter_map(|run| match run.spending().bound(observer) {
+                Bound::Releases(of) if run.reservation.accountant.as_ref() == Some(id) => {
+                    Some((&run.reservation.data, of))
+                }
+                _ => None,
+            });
+        let releases: Vec<(&DataId, &Releases)> = releases.collect();
+        let seen = |of: &Releases| {
+            let clients = of.clients.iter().flat_map(|group| &group.events);
+            let server = of.server.iter().filter(|_| observer != Observer::Server);
+            clients
+                .chain(server)
+                .map(|(_, event)| event.clone())
+                .collect()
         };
-        if releases.iter().any(seen) {
-            let priced = make(id).and_then(|a| compose(a, &releases, observer, one_split));
+        let events: Vec<PrivacyEvent> = releases
+            .iter()
+            .flat_map(|(_, of)| -> Vec<_> { seen(of) })
+            .collect();
+        if !events.is_empty() {
+            let priced = make(id).and_then(|a| compose(a, &releases, observer, &splits));
             let priced = priced.map_err(|error| format!("{error:#}"))?;
             units.insert(unit_name(priced.unit));
+            relation = events.iter().fold(relation, Relation::with);
             parts.push(priced);
         }
     }
@@ -110,13 +116,15 @@ fn sum(
     let mut all = parts.iter().fold(nothing_spent(), |sum, next| Guarantee {
         epsilon: sum.epsilon + next.epsilon,
         delta: sum.delta + next.delta,
-        neighbours: sum.neighbours.min(next.neighbours),
         data_dependent: sum.data_dependent || next.data_dependent,
         ..sum
     });
     if party {
         all.unit = Unit::Party;
     }
+    let pairs = relation.neighbours(all.unit);
+    all.neighbours = pairs.ok_or(Neighbours::DO_NOT_ADD_UP)?;
+    all.finest_split = party && !one_split;
     let reserved = || runs.iter().map(|run| &run.reservation);
     all.after_split = reserved().any(|run| run.data.dealt);
     all.noise = match reserved().all(|run| run.noise == Noise::System) {
@@ -129,27 +137,26 @@ fn sum(
         () if all.data_dependent => Err(FOLLOWS_DATA.into()),
         () if !all.epsilon.is_finite() => Err("a release has an infinite price".into()),
         () if all.delta >= 1.0 => Err("the deltas add up to 1".into()),
-        () if all.unit == Unit::Party && all.after_split && !one_split => {
-            Err("the runs deal the rows to parties differently, so no party is the same".into())
+        () if all.finest_split && !splits.iter().any(|fine| splits.iter().all(|of| fine.lies_in(of))) => {
+            Err("the runs share the rows out to parties differently, and no split has only parties that each lie in one party of every other".into())
         }
         () => Ok(all),
     }
 }
 
 /// Says by which rule [`together`] composes these runs.
-pub fn rule(runs: &[&Entry]) -> String {
+pub fn rule(runs: &[&Entry], observer: Observer) -> String {
     let mut accountants: Vec<String> = Vec::new();
-    let (mut by_budget, mut splits) = (0, BTreeSet::new());
+    let mut by_budget = 0;
     for run in runs {
-        splits.insert(&*run.reservation.data.split);
-        match (run.amount(), &run.reservation.accountant) {
-            (Amount::Releases(_), Some(id)) => {
+        match (run.spending().bound(observer), &run.reservation.accountant) {
+            (Bound::Releases(_), Some(id)) => {
                 let name = format!("`{id}`");
                 if !accountants.contains(&name) {
                     accountants.push(name);
                 }
             }
-            (Amount::AtMost { .. }, _) => by_budget += 1,
+            (Bound::Budget(_), _) => by_budget += 1,
             _ => {}
         }
     }
@@ -166,10 +173,22 @@ pub fn rule(runs: &[&Entry]) -> String {
         let s = if by_budget == 1 { "" } else { "s" };
         rule += &format!("{begin}epsilon and delta of {by_budget} run{s} as a whole add");
     }
-    if splits.len() > 1 {
+    if splits(runs).len() > 1 {
         rule += "; a row counts as the worst client's in each split";
     }
     rule
+}
+
+/// The splits of these runs, each once.
+fn splits<'a>(runs: &[&'a Entry]) -> Vec<&'a DataId> {
+    let mut all: Vec<&DataId> = Vec::new();
+    for run in runs {
+        let data = &run.reservation.data;
+        if !all.iter().any(|known| known.same_split(data)) {
+            all.push(data);
+        }
+    }
+    all
 }
 
 /// A unit, in an order.
@@ -187,6 +206,7 @@ fn nothing_spent() -> Guarantee {
         unit: Unit::Example,
         neighbours: Neighbours::Replaced,
         after_split: false,
+        finest_split: false,
         data_dependent: false,
         noise: Noise::System,
         claimed_by: Vec::new(),
@@ -202,15 +222,15 @@ pub fn price(
     releases: &Releases,
     observer: Observer,
 ) -> Result<Guarantee> {
-    compose(accountant, &[("", releases)], observer, true)
+    compose(accountant, &[(&DataId::default(), releases)], observer, &[])
 }
 
 /// Lets a new accountant compose these runs, each with its split.
 fn compose(
     mut accountant: Box<dyn Accountant>,
-    runs: &[(&str, &Releases)],
+    runs: &[(&DataId, &Releases)],
     observer: Observer,
-    one_split: bool,
+    splits: &[&DataId],
 ) -> Result<Guarantee> {
     if observer != Observer::Server {
         for event in runs.iter().flat_map(|(_, run)| &run.server) {
@@ -226,7 +246,7 @@ fn compose(
         };
         accountant.merge(&[ledger], Composition::Parallel)
     };
-    if one_split {
+    if splits.len() < 2 {
         // the same clients have the same rows in all of these runs
         let mut known: BTreeSet<String> = BTreeSet::new();
         for client in Releases::representatives(runs.iter().map(|(_, run)| *run)) {
@@ -238,12 +258,11 @@ fn compose(
         }
     } else {
         // a row may be any client's in each split
-        let splits: BTreeSet<&str> = runs.iter().map(|(split, _)| *split).collect();
         let mut all: Counted = Vec::new();
         for split in splits {
             let same = || {
                 runs.iter()
-                    .filter(|(of, _)| *of == split)
+                    .filter(|(of, _)| of.same_split(split))
                     .map(|(_, run)| *run)
             };
             let mut any = Releases::default();

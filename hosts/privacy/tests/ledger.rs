@@ -1,11 +1,11 @@
 //! What a ledger keeps, composes, refuses and finds.
 use fl_core::privacy::UpperBound;
-use fl_core::privacy::{Noise, Observer, Unit};
+use fl_core::privacy::{Neighbours, Noise, Observer, Unit};
 use fl_core::settings::Value;
 use fl_core::{Accountant, BuildContext, Parts, PrivacyEvent, Role, SlotAssignment, Stream};
 use fl_core::{Result, Task, TaskKind};
-use fl_privacy::*;
 use fl_plugins as _;
+use fl_privacy::*;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,19 +53,25 @@ fn gaussian(sigma: f64, unit: Unit) -> PrivacyEvent {
 }
 
 /// Releases of the server.
-fn server(times: u64, sigma: f64) -> Amount {
-    Amount::Releases(Releases {
+fn server(times: u64, sigma: f64) -> Spending {
+    spent(Releases {
         server: vec![(times, gaussian(sigma, Unit::Example))],
         clients: Vec::new(),
     })
 }
 
-fn reservation(run: &str, amount: Amount) -> Reservation {
+/// The price is known at the end only.
+fn unknown() -> Spending {
+    Spending::default()
+}
+
+fn reservation(run: &str, most: Spending) -> Reservation {
     Reservation {
         id: RunId {
             run: run.into(),
             spec: "s".into(),
         },
+        continues: None,
         time: String::new(),
         name: run.into(),
         seed: 1,
@@ -74,23 +80,20 @@ fn reservation(run: &str, amount: Amount) -> Reservation {
             rows: "r".into(),
             split: "one".into(),
             dealt: false,
-            sample: Vec::new(),
-            public: Vec::new(),
+            key: "k".into(),
+            ..DataId::default()
         },
         accountant: Some(named("rdp")),
         noise: Noise::System,
         claimed_by: Vec::new(),
-        most: Spending {
-            amount,
-            nothing: BTreeMap::new(),
-        },
+        most,
     }
 }
 
-fn spent(amount: Amount) -> Spending {
+fn spent(releases: Releases) -> Spending {
     Spending {
-        amount,
-        nothing: BTreeMap::new(),
+        releases: Some(releases),
+        ..Spending::default()
     }
 }
 
@@ -139,7 +142,7 @@ fn close_ten_runs_cost_what_their_accountant_composes() {
             one.accountant = Some(named(name));
             ledger.reserve(one.clone(), &make).unwrap();
             // it ended early
-            ledger.settle(&one.id, spent(server(20, 8.0))).unwrap();
+            ledger.settle(&one.id, server(20, 8.0)).unwrap();
         }
         let all = vec![gaussian(8.0, Unit::Example); 200];
         let one = priced(name, &all[..20]);
@@ -179,7 +182,7 @@ fn a_reservation_counts_until_the_run_is_done() {
     close(epsilon(&path), of(30)); // killed: all of it
     ledger.reserve(one.clone(), &make).unwrap();
     close(epsilon(&path), of(30)); // resumed: once
-    ledger.settle(&one.id, spent(server(20, 8.0))).unwrap();
+    ledger.settle(&one.id, server(20, 8.0)).unwrap();
     close(epsilon(&path), of(20));
     // a copy of its folder with another spec draws other noise
     let mut copy = one.clone();
@@ -189,24 +192,247 @@ fn a_reservation_counts_until_the_run_is_done() {
 }
 
 #[test]
-fn a_run_that_stopped_in_order_and_gets_more_rounds_counts_once() {
+fn the_first_that_goes_on_from_a_stop_replaces_it_and_every_copy_counts() {
     let of = |times| priced("rdp", &vec![gaussian(8.0, Unit::Example); times]);
+    let from = |run: &str, times, stop| Reservation {
+        continues: Some(stop),
+        ..reservation(run, server(times, 8.0))
+    };
     let one = reservation("a", server(30, 8.0));
-    let mut longer = reservation("a", server(40, 8.0));
-    longer.id.spec = "longer".into();
     let (_dir, path) = begun(None);
     let mut ledger = DataLedger::open(&path).unwrap();
     ledger.reserve(one.clone(), &make).unwrap();
-    ledger.stop(&one.id).unwrap();
+    let stop = ledger.stop(&one.id).unwrap();
     close(epsilon(&path), of(30));
+    let longer = from("b", 40, stop);
+    let forecast = ledger.forecast(&longer, &make);
+    assert_eq!(forecast.others, 0, "it is the same run");
     ledger.reserve(longer.clone(), &make).unwrap();
     close(epsilon(&path), of(40));
-    // one that was killed may have drawn noise that the longer run draws again
+    // killed and resumed
+    ledger.reserve(longer.clone(), &make).unwrap();
+    close(epsilon(&path), of(40));
+    // the folder was copied at its stop; the copy goes on, and so does a copy of the copy
+    ledger.stop(&longer.id).unwrap();
+    let copy = from("c", 5, stop);
+    ledger.reserve(copy.clone(), &make).unwrap();
+    close(epsilon(&path), of(45));
+    let again = ledger.stop(&copy.id).unwrap();
+    assert_ne!(again, stop, "each stop has a number of its own");
+    ledger.reserve(from("d", 7, again), &make).unwrap();
+    close(epsilon(&path), of(47));
+    ledger.reserve(from("e", 1, again), &make).unwrap();
+    close(epsilon(&path), of(48));
+    // one that was killed may have drawn noise that a run with another spec draws again
     let (_dir, path) = begun(None);
     let mut ledger = DataLedger::open(&path).unwrap();
     ledger.reserve(one, &make).unwrap();
-    ledger.reserve(longer, &make).unwrap();
+    let mut other = reservation("a", server(40, 8.0));
+    other.id.spec = "longer".into();
+    ledger.reserve(other, &make).unwrap();
     close(epsilon(&path), of(70));
+}
+
+#[test]
+fn a_budget_bounds_its_own_observer_and_those_who_see_less() {
+    let budget = |against| Spending {
+        releases: Some(server(30, 8.0).releases.unwrap()),
+        budget: Some(OwnBudget {
+            epsilon: 0.5,
+            delta: 1e-5,
+            against,
+            protects: Some((Unit::Example, Neighbours::Removed)),
+        }),
+        ..Spending::default()
+    };
+    let all = priced("rdp", &vec![gaussian(8.0, Unit::Example); 30]);
+    for (against, due) in [
+        (Observer::Server, [0.5, 0.5, 0.5]),
+        (Observer::Clients, [0.0, 0.5, 0.5]),
+        (Observer::Readers, [0.0, all, 0.5]),
+    ] {
+        let (_dir, path) = begun(None);
+        let mut ledger = DataLedger::open(&path).unwrap();
+        ledger
+            .reserve(reservation("a", budget(against)), &make)
+            .unwrap();
+        let together = ledger.data_sets()[0].together(&make);
+        for (observer, due) in Observer::ALL.into_iter().zip(due) {
+            let found = epsilon_of(&together, observer).unwrap();
+            assert!((found - due).abs() < 1e-9, "{against}, {observer}: {found}");
+        }
+    }
+    // without a plan nothing else bounds those who see more
+    let (_dir, path) = begun(None);
+    let mut ledger = DataLedger::open(&path).unwrap();
+    let unplanned = Spending {
+        releases: None,
+        ..budget(Observer::Readers)
+    };
+    ledger.reserve(reservation("a", unplanned), &make).unwrap();
+    let together = ledger.data_sets()[0].together(&make);
+    assert!(together[&Observer::Clients].guarantee().is_none());
+    assert_eq!(epsilon_of(&together, Observer::Readers), Some(0.5));
+}
+
+#[test]
+fn prices_of_other_neighbours_do_not_add_up_whoever_makes_them() {
+    let poisson = spent(Releases {
+        server: vec![(
+            3,
+            PrivacyEvent::SubsampledGaussian {
+                rate: 0.1,
+                sensitivity: 1.0,
+                sigma: 4.0,
+                unit: Unit::Example,
+            },
+        )],
+        clients: Vec::new(),
+    });
+    let fixed = spent(Releases {
+        server: vec![(
+            3,
+            PrivacyEvent::FixedSizeGaussian {
+                k: 4,
+                of: 40,
+                sensitivity: 1.0,
+                sigma: 4.0,
+                unit: Unit::Example,
+            },
+        )],
+        clients: Vec::new(),
+    });
+    let reserved = |neighbours| Spending {
+        releases: None,
+        budget: Some(OwnBudget {
+            epsilon: 1.0,
+            delta: 1e-5,
+            against: Observer::Server,
+            protects: Some((Unit::Example, neighbours)),
+        }),
+        ..Spending::default()
+    };
+    let full = server(3, 4.0);
+    let (removed, replaced) = (Some(Neighbours::Removed), Some(Neighbours::Replaced));
+    for (first, second, due) in [
+        (&poisson, &fixed, None),
+        (&poisson, &full, removed),
+        (&full, &full, replaced),
+        (&fixed, &reserved(Neighbours::Replaced), replaced),
+        (&fixed, &reserved(Neighbours::Removed), None),
+        (&poisson, &reserved(Neighbours::Replaced), None),
+        (&full, &reserved(Neighbours::Removed), removed),
+    ] {
+        let (_dir, path) = begun(None);
+        let mut ledger = DataLedger::open(&path).unwrap();
+        let mut pld = reservation("b", second.clone());
+        pld.accountant = Some(named("pld"));
+        ledger
+            .reserve(reservation("a", first.clone()), &make)
+            .unwrap();
+        ledger.reserve(pld, &make).unwrap();
+        let together = &ledger.data_sets()[0].together(&make)[&Observer::Readers];
+        let found = together.guarantee().map(|guarantee| guarantee.neighbours);
+        assert_eq!(found, due, "{together}");
+    }
+}
+
+/// Rows by their numbers, split among parties.
+fn data(parties: &[&[u8]], public: &[u8], dealt: bool) -> DataId {
+    let row = |number: &u8| [*number; 32];
+    let rows = |of: &[u8]| of.iter().map(row).collect::<Vec<_>>();
+    let identity = fl_data::RowIdentity {
+        clients: parties.iter().map(|own| rows(own)).collect(),
+        public: rows(public),
+    };
+    let mut all = parties.concat();
+    all.sort_unstable();
+    let sharing = Sharing {
+        dealt,
+        pooled: false,
+    };
+    let key = RowKey::of(b"a secret");
+    DataId::of("x".into(), &key, (&format!("{all:?}"), &identity), sharing)
+}
+
+#[test]
+fn parties_of_several_splits_have_a_guarantee_only_if_one_split_is_the_finest() {
+    let party = |data: DataId| {
+        let of_all = spent(Releases {
+            server: vec![(1, gaussian(8.0, Unit::Party))],
+            clients: Vec::new(),
+        });
+        Reservation {
+            data,
+            ..reservation("r", of_all)
+        }
+    };
+    let joint = |splits: &[DataId]| {
+        let (_dir, path) = begun(None);
+        let mut ledger = DataLedger::open(&path).unwrap();
+        for (at, split) in splits.iter().enumerate() {
+            let mut one = party(split.clone());
+            one.id.run = at.to_string();
+            ledger.reserve(one, &make).unwrap();
+        }
+        ledger.data_sets()[0].together(&make)[&Observer::Readers].clone()
+    };
+    let split = |parties: &[&[u8]]| data(parties, &[], false);
+    let coarse = split(&[&[1, 2, 3, 4], &[5, 6]]);
+    let fine = split(&[&[5, 6], &[1, 2], &[3], &[4]]);
+    assert!(fine.lies_in(&coarse) && !coarse.lies_in(&fine));
+    let said = joint(&[coarse.clone(), coarse.clone()]).to_string();
+    assert!(said.contains(" for each party (replaced"), "{said}");
+    let said = joint(&[coarse.clone(), fine.clone(), coarse.clone()]).to_string();
+    assert!(
+        said.contains(" for each party of the finest split (replaced"),
+        "{said}"
+    );
+    for other in [
+        // one row moved, a row more, another row, other groups
+        split(&[&[1, 2, 3], &[4, 5, 6]]),
+        split(&[&[1, 2, 3, 4, 7], &[5, 6]]),
+        split(&[&[1, 2, 3, 9], &[5, 6]]),
+        split(&[&[1, 2], &[3, 4, 5], &[6]]),
+        data(&[&[1, 2], &[3, 4], &[5, 6]], &[], true),
+        DataId {
+            key: "another".into(),
+            ..coarse.clone()
+        },
+    ] {
+        let all = joint(&[coarse.clone(), other.clone()]);
+        assert!(all.guarantee().is_none(), "{other:?}: {all}");
+    }
+    // a party that takes part in one run only has its guarantee there
+    let more = split(&[&[1, 2, 3, 4], &[5, 6], &[7, 8]]);
+    assert!(coarse.lies_in(&more) && !more.lies_in(&coarse));
+    // an example may be of any party in each run
+    let mut ledger_of = party(fine);
+    ledger_of.most = server(1, 8.0);
+    let mut other = ledger_of.clone();
+    (other.id.run, other.data) = ("o".into(), split(&[&[1, 6], &[2, 3, 4, 5]]));
+    let (_dir, path) = begun(None);
+    let mut ledger = DataLedger::open(&path).unwrap();
+    ledger.reserve(ledger_of, &make).unwrap();
+    ledger.reserve(other, &make).unwrap();
+    assert!(epsilon(&path).is_some());
+}
+
+#[test]
+fn rows_that_another_run_makes_public_leave_nothing() {
+    let own = data(&[&[1, 2], &[3]], &[9], false);
+    let open = |public: &[u8]| data(&[&[5], &[6]], public, false);
+    assert!(open(&[7, 3]).publishes(&own));
+    assert!(!open(&[7, 9]).publishes(&own));
+    let elsewhere = DataId {
+        key: "another".into(),
+        ..open(&[7])
+    };
+    assert!(elsewhere.publishes(&own), "nobody can tell");
+    assert!(!elsewhere.publishes(&DataId {
+        key: "another".into(),
+        ..own
+    }));
 }
 
 #[test]
@@ -236,11 +462,11 @@ fn close_clients_with_one_split_are_told_apart_and_others_are_not() {
             clients: vec![(*id, *id)],
             events: vec![(*times, gaussian(8.0, Unit::Example))],
         };
-        let amount = Amount::Releases(Releases {
+        let most = spent(Releases {
             server: Vec::new(),
             clients: groups.iter().map(group).collect(),
         });
-        let mut one = reservation(&format!("{split}{groups:?}"), amount);
+        let mut one = reservation(&format!("{split}{groups:?}"), most);
         one.data.split = split.into();
         one
     };
@@ -282,7 +508,7 @@ fn what_has_no_price_leaves_nothing_and_says_whose_it_is() {
     assert_eq!(text, "nothing: an answer was left out (in open (seed 1))");
     assert!(all[&Observer::Readers].guarantee().is_some());
     // a party's and an example's guarantee
-    let mut party = reservation("party", Amount::Unknown);
+    let mut party = reservation("party", unknown());
     ledger.reserve(party.clone(), &make).unwrap();
     let text = together(&ledger)[&Observer::Readers].to_string();
     assert!(
@@ -290,9 +516,7 @@ fn what_has_no_price_leaves_nothing_and_says_whose_it_is() {
         "{text}"
     );
     let releases = Releases::of(&[gaussian(8.0, Unit::Party)], &BTreeMap::new());
-    ledger
-        .settle(&party.id, spent(Amount::Releases(releases)))
-        .unwrap();
+    ledger.settle(&party.id, spent(releases)).unwrap();
     let text = together(&ledger)[&Observer::Readers].to_string();
     assert!(text.contains("do not add up"), "{text}");
     party.accountant = None;
@@ -341,9 +565,9 @@ fn a_limit_refuses_before_anything_is_reserved() {
     other.accountant = Some(named("pld"));
     let error = refused(other);
     assert!(error.contains("would bring it to 2e-5"), "{error}");
-    assert!(refused(reservation("e", Amount::Unknown)).contains("known only at its end"));
+    assert!(refused(reservation("e", unknown())).contains("known only at its end"));
     // it spent less than it could
-    ledger.settle(&one.id, spent(server(5, 8.0))).unwrap();
+    ledger.settle(&one.id, server(5, 8.0)).unwrap();
     ledger
         .reserve(reservation("c", server(1, 8.0)), &make)
         .unwrap();
@@ -384,7 +608,7 @@ fn a_ledger_with_runs() -> (tempfile::TempDir, PathBuf) {
         let one = reservation(&format!("run{k}"), server(3, 1.0 + f64::from(k) / 7.0));
         ledger.reserve(one.clone(), &make).unwrap();
         if k % 3 != 0 {
-            ledger.settle(&one.id, spent(server(2, 1.5))).unwrap();
+            ledger.settle(&one.id, server(2, 1.5)).unwrap();
         }
     }
     (dir, path)

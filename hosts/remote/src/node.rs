@@ -72,16 +72,10 @@ impl Node {
         }
         let policy = served.own.as_ref().map(|own| &own.policy);
         if let Some((epsilon, delta)) = policy.and_then(|p| Some((p.epsilon?, p.delta))) {
-            let of_run = served.maker.budget.take();
-            let less = of_run.as_ref().map_or(epsilon, |b| b.epsilon.min(epsilon));
-            served.maker.budget = Some(Budget {
-                epsilon: less,
+            served.maker.budgets.push(Budget {
+                epsilon,
                 against: BudgetScope::Server,
-                delta: Some(
-                    of_run
-                        .and_then(|b| b.delta)
-                        .map_or(delta, |of| of.min(delta)),
-                ),
+                delta: Some(delta),
             });
         }
         Self {

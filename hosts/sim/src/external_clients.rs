@@ -101,8 +101,8 @@ pub struct ClientFactory {
     pub parts: Arc<Parts>,
     /// The run's seed.
     pub seed: u64,
-    /// The budget.
-    pub budget: Option<Budget>,
+    /// The budgets.
+    pub budgets: Vec<Budget>,
     /// The source of the noise of releases.
     pub noise: NoiseSource,
     /// Whether the server may repeat a request.
@@ -114,7 +114,7 @@ impl ClientFactory {
     pub fn client(&self, id: ClientId, data: Examples) -> ClientState {
         let home = Stream::root(self.seed).child("client", u64::from(id));
         ClientState::new(id, data, self.public.clone(), self.parts.clone(), home)
-            .with_budget(self.budget.clone())
+            .with_budgets(self.budgets.clone())
             .with_noise(self.noise.clone())
             .with_retries(self.retries)
     }

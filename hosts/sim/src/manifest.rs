@@ -106,9 +106,9 @@ pub struct Manifest {
     pub libraries: Vec<FileHash>,
     /// Every data file.
     pub data: Vec<FileHash>,
-    /// The hash of the decoded training rows in any order, if it was made.
+    /// Its rows and all that it may spend, if the run has an accountant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rows: Option<String>,
+    pub book: Option<serde_json::Value>,
     /// What the inputs and outputs of its models stand for; none in a folder of an older fl.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meaning: Option<serde_json::Value>,
@@ -131,7 +131,7 @@ impl Manifest {
             spec_sha256: fl_core::hex(&Sha256::digest(spec)),
             libraries,
             data,
-            rows: None,
+            book: None,
             meaning: None,
             resumed: Vec::new(),
         }

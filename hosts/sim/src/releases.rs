@@ -172,6 +172,7 @@ mod tests {
             unit: Unit::Party,
             neighbours: Neighbours::Replaced,
             after_split: false,
+            finest_split: false,
             data_dependent: false,
             noise: Noise::System,
             claimed_by: Vec::new(),

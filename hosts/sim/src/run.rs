@@ -184,7 +184,7 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
         public: public.clone(),
         parts: method.parts.clone(),
         seed: method.options.seed,
-        budget: method.options.budget.clone(),
+        budgets: method.options.budgets.clone(),
         noise: method.options.noise.clone(),
         retries: method.options.faults.ask_again(),
     };

@@ -6,130 +6,66 @@ use crate::results::RunResults;
 use crate::tables::{BuiltTable, CsvLine};
 use fl_core::privacy::{Noise, Observer, Protection};
 use fl_privacy::{
-    AccountantId, Amount, DataId, Entry, MakeAccountant, Reservation, RunId, Spending, rule,
-    together,
+    AccountantId, DataId, Entry, MakeAccountant, Reservation, RunId, Spending, State, data_sets,
+    rule,
 };
 use fl_report::{Run, Section};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Runs that may have learnt from the same rows, each with its name.
-#[derive(Default)]
-struct Group<'a> {
-    data: BTreeSet<String>,
-    runs: Vec<(String, &'a Run)>,
-}
-
-/// Groups runs by the rows that they learnt from. Two runs with one file in common are in one
-/// group, and so are all runs on a user's files if one is a record without hashes: a total of too
-/// many releases is still a bound.
-fn groups<'a>(runs: impl Iterator<Item = (String, &'a Run)>) -> Vec<Group<'a>> {
-    let runs: Vec<_> = runs.collect();
-    let unknown = runs.iter().any(|(_, run)| run.data() == ["files"]);
-    let mut groups: Vec<Group<'_>> = Vec::new();
-    for (name, run) in runs {
-        let files = (unknown && run.set() == "files").then(|| "files".to_string());
-        let mut one = Group {
-            data: run.data().into_iter().chain(files).collect(),
-            runs: vec![(name, run)],
-        };
-        let (same, others): (Vec<_>, Vec<_>) = groups
-            .into_iter()
-            .partition(|group| !group.data.is_disjoint(&one.data));
-        for group in same {
-            one.data.extend(group.data);
-            one.runs.extend(group.runs);
-        }
-        groups = others;
-        groups.push(one);
-    }
-    groups
-}
-
-/// Describes what an observer has seen of a run that is done, as a ledger over runs does: its
-/// releases, or its epsilon if an older fl made the folder. Runs with the same data section and, if
-/// the rows are dealt, the same seed have the same split.
-fn entry(name: &str, run: &Run, observer: Observer) -> Option<Entry> {
-    let summary = run.summary.as_ref()?;
-    let mut nothing = BTreeMap::new();
-    let (mut amount, mut guarantee) = (Amount::Unknown, None);
-    match summary.outcome.protection(observer) {
-        Some(Protection::Holds(holds)) => {
-            let releases = summary.releases.clone().map(serde_json::from_value);
-            amount = match releases {
-                Some(Ok(releases)) => Amount::Releases(releases),
-                _ => Amount::AtMost {
-                    epsilon: holds.epsilon,
-                    delta: holds.delta,
-                    unit: Some(holds.unit),
-                },
-            };
-            guarantee = Some(holds);
-        }
-        Some(Protection::Nothing { nothing: why, .. }) => {
-            nothing.insert(observer, why);
-        }
-        None => {}
-    }
-    let dealt = guarantee.as_ref().is_some_and(|holds| holds.after_split);
-    let (seed, data) = run.deal();
-    let accountant = run.spec.get("parts").and_then(|all| all.get("accountant"));
-    let accountant = accountant.and_then(|part| {
-        let mut settings = serde_json::to_value(part).ok()?;
-        let name = settings.as_object_mut()?.remove("use")?;
-        let name = name.as_str()?.into();
-        Some(AccountantId { name, settings })
+/// Describes a run as a ledger does, by what its folder says of it. A run that is not done counts with
+/// all that it may spend.
+fn entry(name: &str, run: &Run) -> Entry {
+    let book = run.book().cloned().map(serde_json::from_value);
+    let mut reservation: Reservation = match book {
+        Some(Ok(reservation)) => reservation,
+        _ => unknown(run),
+    };
+    reservation.name = name.into();
+    reservation.seed = run.seed().parse().unwrap_or_default();
+    let state = run.summary.as_ref().map_or(State::Open, |summary| {
+        let releases = summary.releases.clone().map(serde_json::from_value);
+        let nothing = Observer::ALL.into_iter().filter_map(|observer| {
+            match summary.outcome.protection(observer)? {
+                Protection::Nothing { nothing, .. } => Some((observer, nothing)),
+                Protection::Holds(_) => None,
+            }
+        });
+        State::Settled(Spending {
+            nothing: nothing.collect(),
+            releases: releases.and_then(Result::ok),
+            budget: None,
+        })
     });
-    let spent = Spending { amount, nothing };
-    let reservation = Reservation {
-        id: RunId {
-            run: run.path.display().to_string(),
-            spec: String::new(),
-        },
-        time: run.began().into(),
-        name: name.into(),
-        seed: seed.parse().unwrap_or_default(),
-        data: DataId {
-            name: run.set().into(),
-            rows: run.data().join(" "),
-            split: format!("{data:?} {}", if dealt { &seed } else { "" }),
-            dealt,
-            sample: Vec::new(),
-            public: Vec::new(),
-        },
-        accountant,
-        noise: guarantee
-            .as_ref()
-            .map_or(Noise::Seeded, |holds| holds.noise),
-        claimed_by: guarantee.map(|holds| holds.claimed_by).unwrap_or_default(),
-        most: spent.clone(),
-    };
-    Some(Entry::ended(reservation, spent))
+    Entry::new(reservation, state)
 }
 
-/// Returns why a client's rows of one of these runs are public in another, if they are: a file is
-/// private in one and public in the other, or seeds draw the public rows from the clients' set.
-fn shown_elsewhere(runs: &[(String, &Run)]) -> Option<String> {
-    let drawn = |run: &Run| {
-        let from = run.spec.get("data")?.get("public")?.get("from")?;
-        let from = from
-            .as_str()
-            .or_else(|| from.as_mapping()?.keys().next()?.as_str())?;
-        matches!(from, "share" | "count" | "tabular").then(|| run.seed())
-    };
-    let seeds: BTreeSet<String> = runs.iter().filter_map(|(_, run)| drawn(run)).collect();
-    if seeds.len() > 1 {
-        return Some("each seed draws public rows that are clients' rows with another".into());
+/// Describes a run that says nothing of its rows: they may be those of any run on a set of this name,
+/// and its public rows any rows.
+fn unknown(run: &Run) -> Reservation {
+    let outcome = run.summary.as_ref().map(|summary| &summary.outcome);
+    let accounts = outcome.map_or_else(|| run.accounts(), |of| of.privacy.is_some());
+    let opens = run.has_own_files()
+        || run
+            .spec
+            .get("data")
+            .is_some_and(|d| d.get("public").is_some());
+    Reservation {
+        id: RunId::default(),
+        continues: None,
+        time: run.began().into(),
+        name: String::new(),
+        seed: 0,
+        data: DataId {
+            name: run.data_name(),
+            public: opens.then(String::new).into_iter().collect(),
+            ..DataId::default()
+        },
+        accountant: accounts.then(AccountantId::default),
+        noise: Noise::Seeded,
+        claimed_by: Vec::new(),
+        most: Spending::default(),
     }
-    let files: Vec<_> = runs
-        .iter()
-        .map(|(name, run)| (name, run.sources()))
-        .collect();
-    files.iter().find_map(|(name, (_, public))| {
-        let shows = |(_, (own, _)): &&(_, (BTreeSet<&str>, _))| !own.is_disjoint(public);
-        let (other, _) = files.iter().find(shows)?;
-        Some(format!("a file of clients in {other} is public in {name}"))
-    })
 }
 
 /// Returns the joint guarantees of the runs of these tables, as [`joint`]. `place` names a run's
@@ -168,35 +104,21 @@ pub fn joint<'a>(
 ) -> Option<BuiltTable> {
     let (mut rows, mut csv) = (Vec::new(), Vec::new());
     let title = "Privacy of all runs on the same rows";
-    let groups = groups(runs).into_iter();
-    for group in groups.filter(|group| group.runs.len() > 1) {
-        let (_, first) = group.runs.first()?;
-        let files = first.data();
-        let set = match &files[..] {
-            [made] if made.starts_with(first.set()) => made.clone(),
-            _ => first.set().to_string(),
-        };
-        for observer in Observer::ALL {
-            let guarded = |(_, run): &(String, &Run)| {
-                let outcome = &run.summary.as_ref()?.outcome;
-                outcome.protection(observer)?.guarantee().map(drop)
-            };
-            if !group.runs.iter().any(|run| guarded(run).is_some()) {
-                continue;
-            }
-            let entries: Option<Vec<Entry>> = group
+    let entries: Vec<Entry> = runs.map(|(name, run)| entry(&name, run)).collect();
+    let sets = data_sets(&entries).into_iter();
+    for group in sets.filter(|set| set.runs.len() > 1) {
+        let names: Vec<&str> = group.names.iter().copied().collect();
+        let set = names.join(", ");
+        for (observer, all) in group.together(make) {
+            if !group
                 .runs
                 .iter()
-                .map(|(name, run)| entry(name, run, observer))
-                .collect();
-            let entries = entries?;
-            let entries: Vec<&Entry> = entries.iter().collect();
-            let all = match shown_elsewhere(&group.runs) {
-                Some(why) => Protection::nothing(vec![why]),
-                None => together(&entries, observer, make),
-            };
+                .any(|run| run.nothing(observer).is_empty())
+            {
+                continue;
+            }
             let how = match all {
-                Protection::Holds(_) => rule(&entries),
+                Protection::Holds(_) => rule(&group.runs, observer),
                 Protection::Nothing { .. } => String::new(),
             };
             let runs = group.runs.len().to_string();

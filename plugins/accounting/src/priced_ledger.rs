@@ -1,7 +1,7 @@
 //! [`PricedLedger`]: the ledger that all accountants share.
 
 use fl_core::prelude::*;
-use fl_core::privacy::{Composition, Guarantee, Ledger, Neighbours, Noise, Unit};
+use fl_core::privacy::{Composition, Guarantee, Ledger, Neighbours, Noise, Relation, Unit};
 use fl_core::{ClientId, Problem};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -65,9 +65,7 @@ pub struct PricedLedger<P: Pricing> {
     server: P::Cost,
     clients: BTreeMap<ClientId, P::Cost>,
     unit: Option<Unit>,
-    neighbours: Neighbours,
-    /// Whether a price holds for replaced units only.
-    replaced_only: bool,
+    relation: Relation,
     data_dependent: bool,
     /// The event that was priced last. It is quoted before it is charged, and often repeats.
     last: Mutex<Option<(PrivacyEvent, Price<P::Cost>)>>,
@@ -80,8 +78,7 @@ impl<P: Pricing> From<P> for PricedLedger<P> {
             server: P::Cost::default(),
             clients: BTreeMap::new(),
             unit: None,
-            neighbours: Neighbours::Replaced,
-            replaced_only: false,
+            relation: Relation::of_nothing(),
             data_dependent: false,
             last: Mutex::new(None),
         }
@@ -117,32 +114,20 @@ impl<P: Pricing> PricedLedger<P> {
         Ok(price)
     }
 
-    /// Checks that all prices hold for one relation of data sets. The parties of a run are fixed,
-    /// so for them a price of replacement covers removal.
-    fn ensure_relation<'e>(
+    /// Returns the pairs of data sets that all prices and those of these events cover.
+    fn neighbours<'e>(
         &self,
         unit: Option<Unit>,
         events: impl IntoIterator<Item = &'e PrivacyEvent>,
-    ) -> Result<()> {
-        let (mut neighbours, mut replaced_only) = (self.neighbours, self.replaced_only);
-        for event in events {
-            neighbours = weaker(neighbours, Some(event));
-            replaced_only |= !event.covers_removal();
-        }
-        ensure!(
-            unit == Some(Unit::Party) || neighbours != Neighbours::Removed || !replaced_only,
-            Problem::Unpriced(
-                "guarantees for an example that is added or removed, and for one that is replaced, do not add up"
-                    .into()
-            )
-        );
-        Ok(())
+    ) -> Result<Neighbours> {
+        let all = events.into_iter().fold(self.relation, Relation::with);
+        let pairs = all.neighbours(unit.unwrap_or(Unit::Example));
+        pairs.ok_or_else(|| Problem::Unpriced(Neighbours::DO_NOT_ADD_UP.into()).into())
     }
 
     fn enter(&mut self, client: Option<ClientId>, event: &PrivacyEvent, price: &Price<P::Cost>) {
         self.unit = Some(price.unit);
-        self.neighbours = weaker(self.neighbours, Some(event));
-        self.replaced_only |= !event.covers_removal();
+        self.relation = self.relation.with(event);
         self.data_dependent |= price.data_dependent;
         let sum = match client {
             Some(id) => self.clients.entry(id).or_default(),
@@ -155,16 +140,15 @@ impl<P: Pricing> PricedLedger<P> {
 impl<P: Pricing> Accountant for PricedLedger<P> {
     fn charge(&mut self, event: &PrivacyEvent) -> Result<()> {
         let price = self.quote(event, self.unit)?;
-        self.ensure_relation(Some(price.unit), [event])?;
+        self.neighbours(Some(price.unit), [event])?;
         self.enter(None, event, &price);
         Ok(())
     }
 
     fn guarantee(&self, next: Option<&PrivacyEvent>) -> Result<Guarantee> {
-        let neighbours = weaker(self.neighbours, next);
         let quoted = next.map(|e| self.quote(e, self.unit)).transpose()?;
         let unit = quoted.as_ref().map(|n| n.unit).or(self.unit);
-        self.ensure_relation(unit, next)?;
+        let neighbours = self.neighbours(unit, next)?;
         let next = quoted;
         let mut server = self.server.clone();
         if let Some(next) = &next {
@@ -188,6 +172,7 @@ impl<P: Pricing> Accountant for PricedLedger<P> {
             data_dependent: self.data_dependent || next.is_some_and(|n| n.data_dependent),
             noise: Noise::Seeded,
             after_split: false,
+            finest_split: false,
             claimed_by: Vec::new(),
         })
     }
@@ -203,7 +188,7 @@ impl<P: Pricing> Accountant for PricedLedger<P> {
                 prices.push((client, event, price));
             }
         }
-        self.ensure_relation(unit, ledgers.iter().flat_map(|ledger| &ledger.events))?;
+        self.neighbours(unit, ledgers.iter().flat_map(|ledger| &ledger.events))?;
         prices
             .iter()
             .for_each(|(client, event, price)| self.enter(*client, event, price));
@@ -225,13 +210,6 @@ fn multiple<P: Pricing>(mut cost: P::Cost, mut times: usize) -> P::Cost {
         }
     }
     sum
-}
-
-/// Returns the weaker of two kinds of neighbours, which holds for both: a release that hides the
-/// replacement of a unit also hides its presence.
-fn weaker(so_far: Neighbours, next: Option<&PrivacyEvent>) -> Neighbours {
-    let next = next.and_then(PrivacyEvent::neighbours);
-    next.map_or(so_far, |next| so_far.min(next))
 }
 
 /// Returns the refusal of an accountant that has no price for an event.

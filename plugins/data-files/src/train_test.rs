@@ -101,10 +101,10 @@ pub(crate) fn with_inferred(files: &Files, mut rows: Rows, notes: Notes) -> Rows
     rows.notes = [notes.found, notes.form].concat();
     rows.hidden_notes = notes.hidden;
     if files.holdout.is_some() {
-        all.push(Inferred {
-            text: "test rows are held out of the clients' files, and how good models are on them is told".into(),
-            of_test_rows: true,
-        });
+        // one row more draws others, so this concerns the rows that stay as well
+        all.push(Inferred::new(
+            "test rows are held out of the clients' files, and how good models are on them is told",
+        ));
     }
     let own = files.rows_of(&files.train);
     let tested = files.test.iter().flat_map(|test| files.rows_of(test));

@@ -92,6 +92,11 @@ impl SetSpec {
         self.set.own()
     }
 
+    /// Does the program make its rows from the seed?
+    pub fn generated(&self) -> bool {
+        self.facts().files.is_empty() && self.paths(Path::new("")).is_empty()
+    }
+
     /// Fails unless rows become the same numbers by these settings as by those of a spec.
     ///
     /// # Errors

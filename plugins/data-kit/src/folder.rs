@@ -8,26 +8,29 @@ use std::path::{Path, PathBuf};
 /// The data directory: `given` (from `--data-dir`), else what `FL_DATA_DIR` says, else `fl` in the
 /// platform's data folder, else the folder `data` where the program was started.
 pub fn data_dir(given: Option<&Path>) -> PathBuf {
-    let var = |name: &str| {
-        std::env::var_os(name)
-            .filter(|v| !v.is_empty())
-            .map(PathBuf::from)
-    };
-    let home = |folder: &str| var("HOME").map(|home| home.join(folder));
-    let platform = || {
-        if cfg!(windows) {
-            var("APPDATA")
-        } else if cfg!(target_os = "macos") {
-            home("Library/Application Support")
-        } else {
-            var("XDG_DATA_HOME").or_else(|| home(".local/share"))
-        }
-    };
     given
         .map(Path::to_path_buf)
-        .or_else(|| var("FL_DATA_DIR"))
-        .or_else(|| platform().map(|dir| dir.join("fl")))
+        .or_else(|| variable("FL_DATA_DIR"))
+        .or_else(user_dir)
         .unwrap_or_else(|| PathBuf::from("data"))
+}
+
+fn variable(name: &str) -> Option<PathBuf> {
+    let value = std::env::var_os(name).filter(|value| !value.is_empty());
+    value.map(PathBuf::from)
+}
+
+/// Returns the folder `fl` in the platform's data folder of this user.
+pub fn user_dir() -> Option<PathBuf> {
+    let home = |folder: &str| variable("HOME").map(|home| home.join(folder));
+    let platform = if cfg!(windows) {
+        variable("APPDATA")
+    } else if cfg!(target_os = "macos") {
+        home("Library/Application Support")
+    } else {
+        variable("XDG_DATA_HOME").or_else(|| home(".local/share"))
+    };
+    platform.map(|dir| dir.join("fl"))
 }
 
 /// The folder of one set in the data directory.

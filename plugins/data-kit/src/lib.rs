@@ -23,7 +23,7 @@ pub use dataset_decl::{SetDecl, linked_sets};
 pub use dataset_spec::{SetSpec, Use};
 pub use facts::DataSetFacts;
 pub use file_hash::{same, sha256};
-pub use folder::{Folder, data_dir};
+pub use folder::{Folder, data_dir, user_dir};
 pub use load::{Set, load, load_seen};
 pub use made_inputs::{made_file, made_inputs, made_path};
 pub use normalise::Normalise;

@@ -3,6 +3,10 @@ use fl_core::message::Counts;
 use fl_core::prelude::*;
 use fl_core::privacy::{NoiseDraws, VoteNoise, VoteRelease};
 
+/// The most noise on counts. Its grid has whole votes on it, so that a vote moves a count by what the
+/// price says.
+const MOST_NOISE: f64 = 1e6;
+
 /// Returns the cost of releasing the winners of these counts. `tell`: whether the ledger may hold
 /// the counts.
 fn price(counts: &Counts, noise: VoteNoise, tell: bool) -> PrivacyEvent {
@@ -74,7 +78,7 @@ settings! {
     /// FedKT-L1 at the server, -L2 inside each party, Li et al. 2021).
     pub struct LaplaceVotes {
         /// Inverse scale of the noise. FedKT uses 0.02 to 0.1.
-        gamma: f64, in above(0.0);
+        gamma: f64, in 1.0 / MOST_NOISE..;
         /// Calculate epsilon from these votes: the ledger then holds the counts without noise. Such
         /// an epsilon reveals something about the votes, so it is for research and nothing is
         /// guaranteed. If false, the price holds for any votes and is guaranteed.
@@ -93,7 +97,7 @@ settings! {
     /// Gaussian noise on every count (GNMax, Papernot et al. 2018).
     pub struct GaussianVotes {
         /// Standard deviation of the noise. The paper uses 40 for 250 teachers.
-        sigma: f64, in above(0.0);
+        sigma: f64, in above_to(0.0, MOST_NOISE);
         /// Calculate epsilon from these votes: the ledger then holds the counts without noise. Such
         /// an epsilon reveals something about the votes, so it is for research and nothing is
         /// guaranteed. If false, the price holds for any votes and is guaranteed.
@@ -117,9 +121,9 @@ settings! {
         /// The highest count must reach this. The paper uses 200 for 250 teachers.
         threshold: f64, in 0.0..;
         /// Standard deviation of the noise on the highest count (sigma 1). The paper uses 150.
-        check: f64, in above(0.0);
+        check: f64, in above_to(0.0, MOST_NOISE);
         /// Standard deviation of the noise on the counts (sigma 2). The paper uses 40.
-        sigma: f64, in above(0.0);
+        sigma: f64, in above_to(0.0, MOST_NOISE);
         /// Calculate epsilon from these votes: the ledger then holds the counts without noise. Such
         /// an epsilon reveals something about the votes, so it is for research and nothing is
         /// guaranteed. If false, the price holds for any votes and is guaranteed.
@@ -271,6 +275,22 @@ mod tests {
             mean.abs() < 0.06 && (variance / 9.0 - 1.0).abs() < 0.05,
             "{mean} {variance}"
         );
+    }
+
+    /// On a coarser grid a vote could move a count by more than one.
+    #[test]
+    fn exact_votes_lie_on_the_grid_of_the_most_noise() {
+        use fl_core::privacy::grid;
+        use fl_core::settings::read_yaml;
+        assert!(grid(MOST_NOISE) <= 1.0);
+        assert!(read_yaml::<LaplaceVotes>("{gamma: 1e-6}").is_ok());
+        assert!(read_yaml::<LaplaceVotes>("{gamma: 9e-7}").is_err());
+        assert!(read_yaml::<GaussianVotes>("{sigma: 1e6}").is_ok());
+        assert!(read_yaml::<GaussianVotes>("{sigma: 1.1e6}").is_err());
+        for (check, sigma) in [("2e6", "1"), ("1", "2e6")] {
+            let text = format!("{{threshold: 1, check: {check}, sigma: {sigma}}}");
+            assert!(read_yaml::<ConfidentVotes>(&text).is_err());
+        }
     }
 
     #[test]

@@ -88,6 +88,7 @@ impl Accountant for Adds {
             data_dependent: false,
             noise: Noise::Seeded,
             after_split: false,
+            finest_split: false,
             claimed_by: Vec::new(),
         })
     }

@@ -65,6 +65,7 @@ impl Accountant for LoadedAccountant {
             data_dependent: g.data_dependent,
             noise: g.noise,
             after_split: false,
+            finest_split: false,
             claimed_by: Vec::new(),
         })
     }

@@ -215,9 +215,8 @@ fn blank(
         task: data.task.clone(),
         stream: stream.clone(),
     };
-    Ok(spec
-        .parts
-        .build(Role::Trainer, slot, Some(options.client), &make)?)
+    spec.parts
+        .build(Role::Trainer, slot, Some(options.client), &make)
 }
 
 /// Runs the spec, and returns the client's answers.

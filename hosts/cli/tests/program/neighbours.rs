@@ -416,4 +416,12 @@ fn a_nodes_own_row_must_not_be_public_where_something_is_guaranteed() {
     let (code, said) = fails(dir, &run);
     let why = "a row of its own is among the public or test rows of the spec";
     assert!(code == 1 && said.contains(why), "{said}");
+    // one row more would draw other rows to hold out, so many of those to learn from would change
+    fs::write(dir.join("2.csv"), rows(40..60)).unwrap();
+    let node = fs::read_to_string(dir.join("node-1.yaml")).unwrap();
+    let held = node.replace("test: test.csv", "holdout: 0.2");
+    fs::write(dir.join("node-1.yaml"), held).unwrap();
+    let (code, said) = fails(dir, &run);
+    let why = "what it learns from would follow from all of its own rows (test rows are held out";
+    assert!(code == 1 && said.contains(why), "{said}");
 }

@@ -374,6 +374,40 @@ fn counts_have_a_price_once_they_have_noise() {
     );
 }
 
+/// An added example with all findings raises every count of a finding and the number of examples.
+#[test]
+fn an_example_of_several_labels_moves_all_its_counts_and_the_number() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    for file in ["a.csv", "b.csv", "test.csv"] {
+        let at = file.len() as u32;
+        let line = |k: u32| format!("{}.{at},{},{},{}\n", k % 7, k % 2, k / 2 % 2, k / 4 % 2);
+        let rows: String = (0..20).map(line).collect();
+        fs::write(dir.join(file), format!("x,p,q,r\n{rows}")).unwrap();
+    }
+    for (labels, least) in [("p", 2.0), ("p, q", 3.0), ("p, q, r", 4.0)] {
+        let spare = match labels.len() {
+            1 => "q: skip, r: skip, ",
+            4 => "r: skip, ",
+            _ => "",
+        };
+        let spec = format!(
+            "name: c\nseed: 1\ndata: {{ set: {{ files: {{ format: csv, train: [a.csv, b.csv], test: test.csv, findings: [{labels}], columns: {{ {spare}x: {{ number: {{ range: [-8, 8] }} }} }} }} }} }}\n\
+             protocol: {{ use: fedavg, rounds: 1, local: {{ steps: 1, batch: 8 }}, sampling: {{ rate: 0.01 }} }}\n\
+             parts:\n  model: {{ use: linear }}\n  aggregator: {{ use: mean, weigh: samples }}\n  example-privacy: {{ use: gaussian-gradients, clip: 1.0, noise-multiplier: 50.0 }}\n\
+             \x20 counts-privacy: {{ use: laplace-counts, scale: 1.0 }}\n  accountant: {{ use: pld, delta: 1e-5 }}\n"
+        );
+        fs::write(dir.join("c.yaml"), spec).unwrap();
+        let folder = format!("r{}", labels.len());
+        let ran = json(dir, &["run", "c.yaml", "--json", "--out", &folder]);
+        let epsilon = ran["privacy"]["server"]["epsilon"].as_f64().unwrap();
+        assert!(
+            epsilon >= least && epsilon < least + 1.1,
+            "{labels}: {epsilon}"
+        );
+    }
+}
+
 /// DP-SGD: what a step sees of the examples is priced as it is drawn.
 #[test]
 fn the_steps_of_dp_sgd_cost_what_the_accountant_says_of_each_draw() {

@@ -97,7 +97,7 @@ impl Read {
                 public: public.map(Arc::new),
                 parts: Arc::new(self.spec.parts.in_slots(protocol.slots())),
                 seed: self.spec.seed,
-                budget: None,
+                budgets: Vec::new(),
                 noise: match self.spec.noise {
                     Noise::Seeded => NoiseSource::Seeded,
                     Noise::System => NoiseSource::system().unwrap(),

@@ -23,7 +23,7 @@ use fl_core::privacy::Observer;
 use fl_core::regular_file::read_text;
 use journal::{journal, journalled};
 use metrics::{METRICS, measurements};
-use origin::{FileHash, program, sha256};
+use origin::{program, sha256};
 use serde_yaml::Value;
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::io::ErrorKind;
@@ -205,64 +205,24 @@ impl Run {
         }
     }
 
-    /// Returns identifiers of the rows that it learnt from: the SHA-256 of every data file and of
-    /// the decoded rows in any order, or the set and the seed of generated rows. Runs with an
-    /// identifier in common may have learnt from the same rows. All records without hashes of a
-    /// user's own files have one identifier.
-    pub fn data(&self) -> Vec<String> {
-        if !self.origin.data.is_empty() {
-            let files = self.origin.data.iter().map(|f| &f.sha256);
-            return files.chain(&self.origin.rows).cloned().collect();
-        }
-        match self.set() {
-            "files" => vec!["files".into()],
-            set => vec![format!("{set}, seed {}", self.seed())],
-        }
+    /// Returns what it wrote of its rows and of all that it may spend; none without an accountant.
+    pub fn book(&self) -> Option<&serde_json::Value> {
+        self.origin.book.as_ref()
     }
 
-    /// Returns identifiers of the sources of its clients' rows, and of its public and test rows: the
-    /// name of a set that fl knows, or the hash of a file.
-    pub fn sources<'r>(&'r self) -> (BTreeSet<&'r str>, BTreeSet<&'r str>) {
-        let data = self.spec.get("data");
-        let own = data.and_then(|data| data.get("set"));
-        let other = data.and_then(|data| data.get("public")?.get("from")?.get("set"));
-        let of = |set: Option<&'r Value>, parts: &[&str]| -> BTreeSet<&'r str> {
-            let named = set
-                .and_then(Value::as_str)
-                .filter(|_| parts.contains(&"train"));
-            let settings = set.and_then(|set| set.as_mapping()?.values().next());
-            let files = parts.iter().filter_map(|part| settings?.get(part));
-            let files = files.flat_map(|found| match found {
-                Value::Sequence(all) => all.iter().collect(),
-                one => vec![one],
-            });
-            let files: Vec<&Path> = files.filter_map(|f| f.as_str().map(Path::new)).collect();
-            let read = self.origin.data.iter();
-            // a record has only the names of files
-            let is_named = |f: &&FileHash| {
-                let path = Path::new(&f.path);
-                files
-                    .iter()
-                    .any(|end| path.ends_with(end) || end.ends_with(path))
-            };
-            let read = read.filter(is_named);
-            let mut all: BTreeSet<&str> = read.map(|f| &*f.sha256).collect();
-            if self.origin.data.is_empty() {
-                // a record without hashes
-                all.extend(files.iter().filter_map(|f| f.file_name()?.to_str()));
+    /// Returns the name of its data set for a run that wrote nothing of its rows.
+    pub fn data_name(&self) -> String {
+        let named = self
+            .spec
+            .get("ledger")
+            .and_then(|ledger| ledger.get("data"));
+        match named.and_then(Value::as_str) {
+            Some(name) => name.into(),
+            None if self.origin.data.is_empty() && !self.has_own_files() => {
+                format!("{}, seed {}", self.set(), self.seed())
             }
-            all.extend(named);
-            all
-        };
-        let mut public = of(other, &["train"]);
-        public.extend(of(own, &["test", "validation"]));
-        (of(own, &["train"]), public)
-    }
-
-    /// Returns the inputs that determine each client's rows: the data section of its spec, and the
-    /// seed.
-    pub fn deal(&self) -> (String, Option<&Value>) {
-        (self.seed(), self.spec.get("data"))
+            None => self.set().into(),
+        }
     }
 
     /// Returns the name of its data set.

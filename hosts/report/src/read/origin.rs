@@ -17,7 +17,7 @@ pub(crate) struct Origin {
     pub machine: String,
     pub libraries: Vec<FileHash>,
     pub data: Vec<FileHash>,
-    pub rows: Option<String>,
+    pub book: Option<serde_json::Value>,
     pub resumed: Vec<ProcessSpan>,
     /// The first digits of the SHA-256 of each program, from the receipts.
     #[serde(skip)]

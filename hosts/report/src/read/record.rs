@@ -36,6 +36,9 @@ pub struct RunRecord {
     /// The releases that have a price.
     #[serde(skip_serializing_if = "Option::is_none")]
     releases: Option<serde_json::Value>,
+    /// Its rows, by hashes with a secret key, and all that it may spend.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    book: Option<serde_json::Value>,
     /// The data files by name and SHA-256. None if the run has an accountant and a file of the
     /// user's own: who can guess a file could check the guess.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -96,6 +99,7 @@ impl RunRecord {
             bytes: run.bytes(),
             privacy: outcome.privacy.clone(),
             releases: releases.clone(),
+            book: run.origin.book.clone(),
             data: files().filter(|_| !hidden).map(named).collect(),
             data_notes: data_notes.clone(),
             libraries: hashes(&run.origin.libraries),
@@ -160,6 +164,7 @@ impl RunRecord {
                 started: self.began,
                 libraries: self.libraries.into_iter().map(library).collect(),
                 data: self.data,
+                book: self.book,
                 ..Origin::default()
             },
         })
@@ -189,7 +194,7 @@ fn hashes(files: &[FileHash]) -> Vec<String> {
 
 impl Run {
     /// Returns whether the spec names files of the user's own as clients' or as public rows.
-    fn has_own_files(&self) -> bool {
+    pub fn has_own_files(&self) -> bool {
         let data = self.spec.get("data");
         let public = data.and_then(|data| data.get("public")?.get("from")?.get("set"));
         let own = |set: &Value| set.get("files").is_some();

@@ -1,0 +1,234 @@
+//! [`DataId`]: which rows a run has, and which party has which of them. Two runs compare their rows
+//! only here.
+
+use anyhow::Context;
+use fl_core::{Result, hex};
+use fl_data::RowIdentity;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+/// The most rows of a run of which single hashes are kept.
+const SAMPLE: usize = 512;
+
+/// A secret that hashes of rows depend on: without it, a guess of a row cannot be checked.
+pub struct RowKey(Vec<u8>);
+
+impl RowKey {
+    /// Draws a new one.
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub fn new() -> Result<Self> {
+        Ok(Self(crate::random_name()?.into_bytes()))
+    }
+
+    /// Takes a secret that is known elsewhere.
+    pub fn of(secret: &[u8]) -> Self {
+        Self(secret.into())
+    }
+
+    /// Reads the key of this user's runs, which is made with the first of them. A user without a
+    /// folder for data has a new key in each run.
+    ///
+    /// # Errors
+    /// If the file has changed hands or is damaged, or the system has no random numbers.
+    pub fn of_user() -> Result<Self> {
+        let Some(folder) = fl_data_kit::user_dir() else {
+            return Self::new();
+        };
+        let path = folder.join("rows.key");
+        let mut options = OpenOptions::new();
+        let opened = std::fs::create_dir_all(&folder).and_then(|()| {
+            // of several processes the first writes it
+            let file = fl_files::open_own(&path, options.read(true).write(true).create(true))?;
+            file.lock()?;
+            Ok(file)
+        });
+        let Ok(mut file) = opened else {
+            return Self::new();
+        };
+        let what = || format!("the key of hashes of rows, {}", path.display());
+        let mut key = Vec::new();
+        file.read_to_end(&mut key).with_context(what)?;
+        if key.is_empty() {
+            key = Self::new()?.0;
+            file.write_all(&key).with_context(what)?;
+        }
+        Ok(Self(key))
+    }
+
+    /// Reads the key of a ledger.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let read = fl_files::read_own(path);
+        Ok(Self(read.with_context(|| {
+            format!("reading {}; without it the rows of a run cannot be compared with those of other runs; put it back", path.display())
+        })?))
+    }
+
+    pub(crate) fn write(&self, path: &PathBuf) -> Result<()> {
+        fl_files::write_secret(path, &self.0)
+    }
+
+    /// Names it without telling it.
+    pub(crate) fn name(&self) -> String {
+        hex(&self.hash(b"name"))
+    }
+
+    fn hash(&self, of: &[u8]) -> [u8; 32] {
+        Sha256::new()
+            .chain_update(&self.0)
+            .chain_update(of)
+            .finalize()
+            .into()
+    }
+}
+
+/// The rows of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataId {
+    /// The user's name for the data set.
+    pub name: String,
+    /// Names the key of all hashes here; empty if the rows are not known.
+    pub key: String,
+    /// Hash of the decoded rows, in any order.
+    pub rows: String,
+    /// Hash of the split: which client has which of the rows.
+    pub split: String,
+    /// Whether a spec dealt the rows to the clients.
+    pub dealt: bool,
+    /// The sum of the hashes of each client's rows, if the clients own their rows: that of rows of
+    /// two clients is the sum of theirs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parties: Vec<String>,
+    /// Hashes of some of the clients' rows, each with its client. All runs choose by the hash, so
+    /// of two sets with `n` rows in common, of which the larger has `m`, some 512 n / m are found.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sample: BTreeMap<String, u32>,
+    /// Hashes of some of the run's public and test rows.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub public: BTreeSet<String>,
+}
+
+/// How the rows of a run are shared out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sharing {
+    /// Whether a spec dealt them to the clients.
+    pub dealt: bool,
+    /// Whether the protocol pools those of all clients.
+    pub pooled: bool,
+}
+
+impl DataId {
+    /// Describes rows by hashes with this key. `rows` is the hash of all of them.
+    pub fn of(
+        name: String,
+        key: &RowKey,
+        (rows, identity): (&str, &RowIdentity),
+        how: Sharing,
+    ) -> Self {
+        let short = |hash: [u8; 32]| <[u8; 6]>::try_from(&hash[..6]).unwrap_or_default();
+        let mut sample: BTreeMap<[u8; 6], u32> = BTreeMap::new();
+        let mut sums = vec![
+            0u128;
+            if how.pooled {
+                1
+            } else {
+                identity.clients.len()
+            }
+        ];
+        for (client, own) in identity.clients.iter().enumerate() {
+            let client = if how.pooled { 0 } else { client };
+            for row in own {
+                let hash = key.hash(row);
+                let half = <[u8; 16]>::try_from(&hash[16..]).unwrap_or_default();
+                sums[client] = sums[client].wrapping_add(u128::from_le_bytes(half));
+                sample.entry(short(hash)).or_insert(client as u32);
+                if sample.len() > SAMPLE {
+                    sample.pop_last();
+                }
+            }
+        }
+        let mut public: BTreeSet<[u8; 6]> = BTreeSet::new();
+        for row in &identity.public {
+            public.insert(short(key.hash(row)));
+            if public.len() > SAMPLE {
+                public.pop_last();
+            }
+        }
+        let parties: Vec<String> = sums.iter().map(|sum| format!("{sum:032x}")).collect();
+        let hash = |what: &str, of: &str| hex(&key.hash(format!("{what} {of}").as_bytes()));
+        Self {
+            name,
+            key: key.name(),
+            rows: hash("rows", rows),
+            split: hash("split", &parties.join(" ")),
+            dealt: how.dealt,
+            parties: if how.dealt { Vec::new() } else { parties },
+            sample: sample.iter().map(|(row, of)| (hex(row), *of)).collect(),
+            public: public.iter().map(|row| hex(row)).collect(),
+        }
+    }
+
+    /// Returns whether two runs are on one data set: they have equal rows, or one name for them.
+    pub fn same_set(&self, other: &Self) -> bool {
+        self.name == other.name || (self.comparable(other) && self.rows == other.rows)
+    }
+
+    /// Returns whether the parties of two runs are the same, in the same order.
+    pub fn same_split(&self, other: &Self) -> bool {
+        self.comparable(other) && self.split == other.split
+    }
+
+    /// Returns whether each party here lies in one party there.
+    pub fn lies_in(&self, other: &Self) -> bool {
+        if self.same_split(other) {
+            return true;
+        }
+        if !self.comparable(other) {
+            return false;
+        }
+        let sum = |hash: &String| u128::from_str_radix(hash, 16).unwrap_or_default();
+        // rows in both samples say which party may be the one, and the sums whether it is
+        let mut into: Vec<Option<usize>> = vec![None; self.parties.len()];
+        for (row, client) in &self.sample {
+            let found = other.sample.get(row).map(|client| *client as usize);
+            if let Some(into) = into.get_mut(*client as usize) {
+                *into = into.or(found);
+            }
+        }
+        let mut sums = vec![0u128; other.parties.len()];
+        for (own, into) in self.parties.iter().zip(into) {
+            let equal = || other.parties.iter().position(|party| party == own);
+            match into.or_else(equal) {
+                _ if sum(own) == 0 => {}
+                Some(party) if party < sums.len() => {
+                    sums[party] = sums[party].wrapping_add(sum(own));
+                }
+                _ => return false,
+            }
+        }
+        let mut all = other.parties.iter().zip(&sums);
+        !self.parties.is_empty() && all.all(|(party, own)| *own == 0 || *own == sum(party))
+    }
+
+    /// Returns whether a public row of a run with these data is, or may be, a row of the clients of
+    /// `other`.
+    pub fn publishes(&self, other: &Self) -> bool {
+        if !self.comparable(other) {
+            return !self.public.is_empty();
+        }
+        // of one choice of public rows in one set, rows may be equal by chance
+        let same = self.rows == other.rows && self.public == other.public;
+        !same && self.public.iter().any(|row| other.sample.contains_key(row))
+    }
+
+    /// Returns whether the hashes of both say something about each other.
+    fn comparable(&self, other: &Self) -> bool {
+        !self.key.is_empty() && self.key == other.key
+    }
+}
