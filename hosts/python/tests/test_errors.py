@@ -142,7 +142,7 @@ def test_a_study_is_done_and_its_tables_are_there():
 def test_an_aggregator_of_single_answers_is_refused_where_the_server_adds_them_up():
     private = QUICK / "dp-fedavg.yaml"
     for part in ("median", "norm-bounding"):
-        with pytest.raises(fl.SpecError, match="it combines single answers, and with parts.server-privacy"):
+        with pytest.raises(fl.SpecError, match="it combines single answers, and protocol `dp-fedavg`"):
             fl.check(private, {"parts.aggregator": {"use": part}})
     fl.check(private, {"parts.aggregator": {"use": "fed-adam"}})
 

@@ -38,7 +38,7 @@ fn an_aggregator_of_single_answers_is_refused_where_the_server_adds_them_up() {
             let (code, said) = checked(spec, &[&format!("parts.aggregator={{use: {part}}}")]);
             assert_eq!(code, Some(2), "{spec} {part}: {said}");
             let why = format!(
-                "parts.aggregator (aggregator `{part}`): it combines single answers, and with parts.server-privacy protocol"
+                "parts.aggregator (aggregator `{part}`): it combines single answers, and protocol `dp-fedavg` adds"
             );
             assert!(said.contains(&why), "{said}");
             let fits = "use a part that claims `of_mean` (fed-adagrad, fed-adam, fed-avg-m, fed-yogi, mean)";
