@@ -520,3 +520,208 @@ fn rows_that_another_run_publishes_have_no_guarantee() {
     fs::write(&key, right).unwrap();
     out(dir, &["run", "apart.yaml"]);
 }
+
+/// Rows of two columns and a label, by their numbers.
+fn rows_of(numbers: impl IntoIterator<Item = u32>) -> String {
+    let line = |k: u32| format!("{},{},{}\n", k % 16, k / 16, ["no", "yes"][k as usize % 2]);
+    let rows: String = numbers.into_iter().map(line).collect();
+    format!("a,b,label\n{rows}")
+}
+
+/// A spec of DP-FedAvg on these files.
+fn patients(name: &str, train: &str, test: &str) -> String {
+    format!(
+        "name: {name}\nseed: 1\nnoise: system\nledger: l\ndata:\n  set: {{ files: {{ format: csv, train: [{train}], test: {test}, label: label, columns: {{ a: {{ number: {{ range: [0, 16] }} }}, b: {{ number: {{ range: [0, 16] }} }} }}, classes: [no, yes] }} }}\n\
+         protocol: {{ use: dp-fedavg, rounds: 1, local: {{ steps: 2, batch: 16 }} }}\n\
+         parts:\n  model: {{ use: linear, lr: 0.05 }}\n  aggregator: {{ use: mean, weigh: uniform }}\n  server-privacy: {{ use: gaussian-update, clip: 1.0, noise-multiplier: 10.0 }}\n  accountant: {{ use: pld, delta: 1e-5 }}\n"
+    )
+}
+
+/// What the ledger says of all runs against each observer, as text.
+fn together(dir: &Path) -> Vec<String> {
+    let text = flat(&out(dir, &["ledger", "show", "l"]));
+    let parts = text.split("together, against ").skip(1);
+    let said = parts.map(|part| part.split_once(": ").unwrap().1);
+    let end = |said: &str| said.split(" composition: ").next().unwrap().trim().to_string();
+    said.map(end).collect()
+}
+
+/// A page of these runs shows every total that the ledger shows.
+fn same_on_page(dir: &Path, runs: &[&str]) {
+    let args = [&["report"], runs, &["--out", "page.html"]].concat();
+    out(dir, &args);
+    let page = fs::read_to_string(dir.join("page.html")).unwrap();
+    for said in &together(dir)[1..] {
+        let said = said.split('(').next().unwrap().trim();
+        assert!(page.contains(said), "no {said} in {runs:?}");
+    }
+}
+
+#[test]
+fn parties_and_rows_are_the_same_on_a_page_as_in_the_ledger() {
+    let files = |dir: &Path| {
+        let write = |name: &str, text: String| fs::write(dir.join(name), text).unwrap();
+        write("A.csv", rows_of(0..40));
+        write("B.csv", rows_of(40..80));
+        write("a0.csv", rows_of(0..10));
+        write("a1.csv", rows_of(10..40));
+        write("A-less.csv", rows_of(0..39));
+        write("B-more.csv", rows_of(39..80));
+        write("A-sorted.csv", rows_of((0..40).rev()));
+        write("test.csv", rows_of(200..220));
+    };
+    let each = "for each party (replaced";
+    let finest = "for each party of the finest split (replaced";
+    let parties = "nothing: the runs share the rows out to parties differently";
+    let public = "nothing: its rows are public or test rows of two";
+    for (at, (train, test, due)) in [
+        ("A.csv, B.csv", "test.csv", each),
+        ("A-sorted.csv, B.csv", "test.csv", each),
+        ("a0.csv, a1.csv, B.csv", "test.csv", finest),
+        ("B.csv, A.csv", "test.csv", finest),
+        ("A-less.csv, B-more.csv", "test.csv", parties),
+        ("A-less.csv, B.csv", "test.csv", parties),
+        ("a0.csv, B.csv", "A-sorted.csv", public),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let d = tempfile::tempdir().unwrap();
+        let dir = d.path();
+        files(dir);
+        out(dir, &["ledger", "init", "l"]);
+        fs::write(dir.join("one.yaml"), patients("one", "A.csv, B.csv", "test.csv")).unwrap();
+        fs::write(dir.join("two.yaml"), patients("two", train, test)).unwrap();
+        out(dir, &["run", "one.yaml", "--out", "r1"]);
+        out(dir, &["run", "two.yaml", "--out", "r2"]);
+        for said in &together(dir)[1..] {
+            assert!(said.contains(due), "{at}: {said}");
+        }
+        same_on_page(dir, &["r1", "r2"]);
+    }
+    // files that swap their names between two runs
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    files(dir);
+    out(dir, &["ledger", "init", "l"]);
+    fs::write(dir.join("one.yaml"), patients("one", "A.csv, B.csv", "test.csv")).unwrap();
+    out(dir, &["run", "one.yaml", "--out", "r1"]);
+    fs::write(dir.join("A.csv"), rows_of(40..80)).unwrap();
+    fs::write(dir.join("B.csv"), rows_of(0..40)).unwrap();
+    out(dir, &["run", "one.yaml", "--out", "r2"]);
+    assert!(together(dir)[1].contains(finest), "{:?}", together(dir));
+    same_on_page(dir, &["r1", "r2"]);
+}
+
+#[test]
+fn every_copy_of_a_stopped_run_counts() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    fs::write(dir.join("A.csv"), rows_of(0..40)).unwrap();
+    fs::write(dir.join("B.csv"), rows_of(40..80)).unwrap();
+    fs::write(dir.join("test.csv"), rows_of(200..220)).unwrap();
+    let spec = patients("s", "A.csv, B.csv", "test.csv").replace("rounds: 1,", "rounds: 4,");
+    fs::write(dir.join("s.yaml"), spec).unwrap();
+    out(dir, &["ledger", "init", "l"]);
+    let count = || show(dir)["data-sets"][0]["runs"].as_array().unwrap().len();
+    out(dir, &["run", "s.yaml", "--out", "R", "--stop-after", "2"]);
+    let copy = |to: &str| {
+        fs::create_dir(dir.join(to)).unwrap();
+        for entry in fs::read_dir(dir.join("R")).unwrap() {
+            let from = entry.unwrap().path();
+            if from.is_file() {
+                fs::copy(&from, dir.join(to).join(from.file_name().unwrap())).unwrap();
+            }
+        }
+    };
+    copy("R2");
+    copy("R3");
+    let more = ["--set", "protocol.rounds=40", "--stop-after", "39"];
+    out(dir, &[&["run", "--resume", "R2"], &more[..]].concat());
+    assert_eq!(count(), 1, "it took the stopped run's place");
+    out(dir, &["run", "--resume", "R"]);
+    assert_eq!(count(), 2);
+    out(dir, &["run", "--resume", "R3"]);
+    assert_eq!(count(), 3);
+    let all = show(dir);
+    let all = epsilon(&all["data-sets"][0]["together"]["readers"]["epsilon"]);
+    // 2 common releases, 2 more of R, 37 of R2: sqrt(41) / 5 moves in all
+    assert!(all >= 5.8439, "{all}");
+    // it goes on from its own stop, and stays one run
+    out(dir, &["run", "--resume", "R2"]);
+    assert_eq!(count(), 3);
+    // a page counts what is stopped with all that it may release
+    same_on_page(dir, &["R", "R2", "R3"]);
+}
+
+#[test]
+fn a_run_that_is_not_done_counts_on_a_page() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    fs::write(dir.join("A.csv"), rows_of(0..40)).unwrap();
+    fs::write(dir.join("B.csv"), rows_of(40..80)).unwrap();
+    fs::write(dir.join("test.csv"), rows_of(200..220)).unwrap();
+    let spec = patients("s", "A.csv, B.csv", "test.csv").replace("rounds: 1,", "rounds: 4,");
+    fs::write(dir.join("s.yaml"), &spec).unwrap();
+    out(dir, &["ledger", "init", "l"]);
+    out(dir, &["run", "s.yaml", "--out", "R"]);
+    out(dir, &["run", "s.yaml", "--out", "S", "--stop-after", "2"]);
+    same_on_page(dir, &["R", "S"]);
+}
+
+#[test]
+fn accountants_with_other_neighbours_have_no_total() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    fs::write(dir.join("A.csv"), rows_of(0..40)).unwrap();
+    fs::write(dir.join("B.csv"), rows_of(40..80)).unwrap();
+    fs::write(dir.join("test.csv"), rows_of(200..220)).unwrap();
+    out(dir, &["ledger", "init", "l"]);
+    for (name, draw, accountant) in [("r1", "poisson", "rdp"), ("r2", "fixed", "pld")] {
+        let spec = patients(name, "A.csv, B.csv", "test.csv")
+            .replace("dp-fedavg, rounds: 1, local: { steps: 2, batch: 16 }", &format!("fedavg, rounds: 2, local: {{ steps: 5, batch: 8 }}, sampling: {{ rate: 0.2, draw: {draw} }}"))
+            .replace("server-privacy: { use: gaussian-update, clip: 1.0, noise-multiplier: 10.0 }", "example-privacy: { use: gaussian-gradients, clip: 1.0, noise-multiplier: 4.0 }")
+            .replace("use: pld", &format!("use: {accountant}"));
+        fs::write(dir.join(format!("{name}.yaml")), spec).unwrap();
+        out(dir, &["run", &format!("{name}.yaml"), "--out", name]);
+    }
+    for said in together(dir) {
+        assert!(said.starts_with("nothing: ") && said.contains("do not add up"), "{said}");
+    }
+    same_on_page(dir, &["r1", "r2"]);
+}
+
+/// The run's own budget is against one observer, and the ledger's limit against another.
+#[test]
+fn a_limit_lets_a_run_end_whose_own_budget_is_against_another_observer() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    fs::write(dir.join("test.csv"), rows_of(200..220)).unwrap();
+    let files: Vec<String> = (0..8).map(|k| format!("{k}.csv")).collect();
+    for (k, file) in (0..).zip(&files) {
+        fs::write(dir.join(file), rows_of(10 * k..10 * k + 10)).unwrap();
+    }
+    let spec = patients("s", &files.join(", "), "test.csv")
+        .replace("rounds: 1,", "rounds: 8,")
+        .replace("parts:\n", "budget: { epsilon: 60, against: clients }\nparts:\n  cohort: { use: poisson, rate: 0.25 }\n")
+        .replace("noise-multiplier: 10.0", "noise-multiplier: 2.0");
+    fs::write(dir.join("s.yaml"), &spec).unwrap();
+    fs::write(dir.join("free.yaml"), spec.replace("ledger: l\n", "")).unwrap();
+    let alone = json(dir, &["run", "free.yaml", "--out", "free", "--json"]);
+    let [readers, clients] =
+        ["readers", "clients"].map(|o| epsilon(&alone["privacy"][o]["epsilon"]));
+    assert!(readers < clients, "{readers} {clients}");
+    let limit = format!("{}", readers * 1.0001);
+    out(dir, &["ledger", "init", "l", "--epsilon", &limit, "--against", "readers"]);
+    let ran = json(dir, &["run", "s.yaml", "--out", "r", "--json"]);
+    assert_eq!(ran["rounds"], 8, "{ran}");
+    // a budget against readers bounds no other observer
+    let tight = ["--set", "budget={epsilon: 1, against: readers}"];
+    fs::remove_file(dir.join("l")).unwrap();
+    fs::remove_file(dir.join("l.head")).unwrap();
+    out(dir, &["ledger", "init", "l"]);
+    let plan = json(dir, &[&["plan", "s.yaml", "--json"], &tight[..]].concat());
+    let after = &plan["ledger"]["after"];
+    assert_eq!(epsilon(&after["readers"]["epsilon"]), 1.0);
+    assert!(epsilon(&after["clients"]["epsilon"]) > 1.0, "{after}");
+}
