@@ -107,7 +107,8 @@ extern "C" {
 /* Selector, optional. One message: a client's own samples, the tensor `values` (`samples x ..`),
  * and `classes` (numbers), `multi-label` (floats: 1, 0, -1 for unknown), `pixels` (floats: the
  * classes of an image's pixels) or `images` (floats of 0 to 1,
- * `samples x channels x height x width`: those to be made); text `{"classes": 10}`. */
+ * `samples x channels x height x width`: those to be made); text `{"classes": 10, "samples": 7}`,
+ * as in FL_TRAIN. */
 #define FL_FIT 20u
 /* Selector. One message: the tensors `clients` (numbers), `sizes` and `losses` (doubles, NaN where
  * unknown), or `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions`
@@ -159,7 +160,7 @@ extern "C" {
 /* Generator. Text `{"samples": 64}`; gives the tensor `values`, `samples x ..`. */
 #define FL_SAMPLE 50u
 /* Generator. One message: `values` as sampled last, and `slope`, a number for each of theirs
- * (`samples x width`). */
+ * (`samples x width`); text as in FL_PREDICT. */
 #define FL_LEARN 51u
 
 /* Trainer. A message with `values` and `target`, then the anchor's parameters if `proximal` is not
@@ -168,7 +169,7 @@ extern "C" {
  * where a target is of `classes`, `multi-label`, `pixels` (floats), `soft` or `scores`, and
  * `"samples": 7`, a number from 1 that no other samples of the program have: who keeps what it made
  * of samples, such as a copy on a card, knows them again. Gives the text
- * `{"steps": 5, "loss": 0.3}`, and if it knows whether the loss still fell at the end, `"falls":
+ * `{"steps": 5, "loss": 0.3}`, with `null` for a loss that is not finite, and if it knows whether the loss still fell at the end, `"falls":
  * true` or `false`. With `"auxiliary": true`, which only a trainer with `FL_HEAD` is told, it asks
  * `FlHost.call` for a loss to add in every mini-batch: FL_BACK. The same with `"feature_loss":
  * true`, which only a trainer is told that has `"feature_loss": true` in the text of FL_DESCRIBE. */
@@ -186,8 +187,8 @@ extern "C" {
 #define FL_PARAMS 65u
 /* Parametric trainer. One message: the parameters. */
 #define FL_SET_PARAMS 66u
-/* Differentiable trainer. One message with `values` and `slope`; gives the tensor `slopes`,
- * `samples x width`. */
+/* Differentiable trainer. One message with `values` and `slope`, text as in FL_PREDICT; gives the
+ * tensor `slopes`, `samples x width`. */
 #define FL_VJP 67u
 /* Parametric trainer, optional. One message with `values` and `target`, text
  * `{"loss": "CrossEntropy", "target": "classes"}`; gives the gradient of the mean loss, one tensor
@@ -235,7 +236,11 @@ extern "C" {
 #define FL_TASK 85u
 /* What a protocol asks the program in the middle of FL_LEAD or FL_ANSWER. Text
  * `{"do": "evaluate", "slot": "model", ..}`; the names are those of `fl_core::Server` and
- * `fl_core::Client`, and what they are given stands in fl-core/src/abi/ask.rs. */
+ * `fl_core::Client`, and what they are given stands in fl-core/src/abi/ask.rs. For a part of the
+ * program, such as `{"do": "model", "slot": "model"}`, it gives the text of a number: the part takes
+ * the operations of its role by that number, and then samples may be rows of a set that both sides
+ * know. The text has `"set": 3` in place of `"samples": 7`, and `"first": 50` or the tensor `ids` in
+ * place of `values`. */
 #define FL_ASK 90u
 /* A request back. In the middle of FL_ASK the program asks a protocol for another form of an
  * answer (`{"call": "form"}`, one message). In the middle of FL_TRAIN a trainer asks the program,
@@ -345,11 +350,13 @@ struct FlHost {
   void (*add_laplace)(void *context, double *values, size_t n, double scale);
   /* As `add_laplace`, with normal noise of this standard deviation. */
   void (*add_gaussian)(void *context, double *values, size_t n, double sigma);
-  /* Asks the maker of this for an operation in the middle of the call; `host`
-   * takes the answer, and is one that the caller fills in. Right while a protocol leads or
-   * answers or a trainer trains with an auxiliary loss, and then for the caller's thread; NULL
-   * in other calls. */
-  int32_t (*call)(void *context, uint32_t operation, const FlInput *input, const FlHost *host);
+  /* Asks the maker of this for an operation in the middle of the call, as `FlLibrary.call` asks a
+   * library; `host` takes the answer, is one that the caller fills in, and has the key of the
+   * operation's random stream. `part` is a number that FL_ASK has given for a part of the
+   * program, with which a protocol does the operations of its role, or 0. Right while a protocol
+   * leads or answers or a trainer trains with an auxiliary loss, and then for the caller's
+   * thread; NULL in other calls. */
+  int32_t (*call)(void *context, uint64_t part, uint32_t operation, const FlInput *input, const FlHost *host);
 };
 
 /* What a library exports, under the name `fl_plugin`. Every function is needed.

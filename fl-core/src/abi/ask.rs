@@ -1,11 +1,10 @@
 //! The texts that cross between a protocol's library and the program: the requests of
 //! [`FL_ASK`](super::raw::FL_ASK), their answers, and the requests back.
 
-use super::marshal_data::{ExamplesAsk, SamplesAsk};
+use super::marshal_data::{ExamplesAsk, SamplesText};
 use crate::message::{Erased, ExchangeShape};
 use crate::{
-    ClientId, ClientMessage, Cohort, Length, Loss, Problem, Round, SharedExecutor, Stream, Task,
-    TaskKind,
+    ClientId, ClientMessage, Cohort, Problem, Round, SharedExecutor, Stream, Task, TaskKind,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -35,16 +34,6 @@ impl RoundAsk {
     }
 }
 
-/// The part that a request is for.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum PartAsk {
-    /// The part in this slot.
-    Slot(String),
-    /// A part that the protocol holds, by its number.
-    Held(u64),
-}
-
 /// A request of a protocol to the program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
@@ -60,7 +49,7 @@ pub(super) enum Ask {
         slot: String,
         round: RoundAsk,
         pool: String,
-        samples: Option<SamplesAsk>,
+        samples: SamplesText,
     },
     /// One message if a selector may ask for the loss of a model: the model.
     Cohort {
@@ -148,7 +137,7 @@ pub(super) enum Ask {
     },
     KeepImages {
         name: String,
-        samples: SamplesAsk,
+        samples: SamplesText,
     },
     KeepClients {
         slot: String,
@@ -245,6 +234,14 @@ pub(super) enum Ask {
         mechanism: u64,
     },
     // of both
+    /// The number of the model in this slot, for operations of a trainer.
+    Model {
+        slot: String,
+    },
+    /// The number of the generator in this slot, for operations of one.
+    Generator {
+        slot: String,
+    },
     Public,
     Inputs {
         number: u64,
@@ -255,7 +252,7 @@ pub(super) enum Ask {
     },
     /// The numbers of samples: the tensor `values`, `samples x ..`.
     Values {
-        x: SamplesAsk,
+        x: SamplesText,
     },
     /// What is known of examples: the tensor `target`, and the text of its kind.
     Targets {
@@ -264,125 +261,6 @@ pub(super) enum Ask {
     Drop {
         held: u64,
     },
-    ClipHeld {
-        mechanism: u64,
-        kind: String,
-    },
-    NormBoundHeld {
-        mechanism: u64,
-    },
-    // of a selector
-    SelectorFit {
-        selector: u64,
-        own: ExamplesAsk,
-        key: [u8; 32],
-    },
-    SelectorNeedsScores {
-        selector: u64,
-    },
-    SelectorSelect {
-        selector: u64,
-        round: RoundAsk,
-        pool: String,
-        samples: Option<SamplesAsk>,
-    },
-    SelectorRank {
-        selector: u64,
-        pool: String,
-        samples: Option<SamplesAsk>,
-    },
-    Generator {
-        slot: String,
-        what: GeneratorAsk,
-    },
-    Model {
-        of: PartAsk,
-        what: ModelAsk,
-    },
-}
-
-/// A request to a generator.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(tag = "generator", rename_all = "kebab-case")]
-pub(super) enum GeneratorAsk {
-    /// Makes it.
-    Make,
-    Sample {
-        n: usize,
-        key: [u8; 32],
-    },
-    /// One message: the samples, and the tensor `slope`.
-    Learn {
-        made: SamplesAsk,
-    },
-    Save,
-    /// One message: the tensor `state`.
-    Load,
-}
-
-/// A request to a model.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(tag = "model", rename_all = "kebab-case")]
-pub(super) enum ModelAsk {
-    Describe,
-    Fit {
-        x: SamplesAsk,
-        target: String,
-        pass: PassAsk,
-        key: [u8; 32],
-    },
-    Predict {
-        x: SamplesAsk,
-    },
-    Features {
-        x: SamplesAsk,
-    },
-    Head,
-    Save,
-    Load,
-    SaveState,
-    LoadState,
-    SaveMemory,
-    LoadMemory,
-    Learns {
-        loss: Loss,
-    },
-    Params,
-    SetParams,
-    Gradient {
-        x: SamplesAsk,
-        target: String,
-        loss: Loss,
-    },
-    ClippedGradients {
-        x: SamplesAsk,
-        target: String,
-        loss: Loss,
-        clip: f64,
-    },
-    Descend {
-        at: usize,
-        of: usize,
-    },
-    StepSize,
-    Vjp {
-        x: SamplesAsk,
-    },
-}
-
-/// Fit options; the proximal anchor and the gradient offset are messages.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct PassAsk {
-    pub length: Length,
-    pub batch: usize,
-    pub loss: Loss,
-    pub fresh: bool,
-    pub proximal: Option<f32>,
-    pub offset: bool,
-    pub clip: Option<f32>,
-    pub auxiliary: bool,
-    #[serde(default)]
-    pub feature_loss: bool,
 }
 
 /// A request of the program to a protocol, before it answers the protocol's own request.

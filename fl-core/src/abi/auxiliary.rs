@@ -123,7 +123,7 @@ impl<'a> LossesBack<'a> {
 }
 
 impl Answers for LossesBack<'_> {
-    fn answer(&self, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
+    fn answer(&self, _: u64, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
         let ask = asked_back(operation, input)?;
         let mut parcel = input.parcel(0)?;
         match (ask, self.auxiliary, self.features) {

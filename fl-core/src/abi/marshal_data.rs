@@ -2,12 +2,12 @@
 
 use super::data_sets::{KnownSets, Rows};
 use super::marshal::shorter;
+use super::marshal_samples::{number, samples, with_values};
 use crate::message::{NamedTensors, Tensor, TensorMap, View};
-use crate::{Examples, Inputs, Labels, OwnedTarget, Problem, Public, Result, Samples, Target};
+use crate::{Examples, Inputs, Labels, OwnedTarget, Public, Result, Samples, Target};
 use anyhow::{Context, bail, ensure};
 use ndarray::{Array2, ArrayView1};
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Returns the tensors of message `at` among several in one answer.
@@ -30,21 +30,30 @@ pub(super) fn apart(tensors: Vec<(String, Tensor)>, n: usize) -> Result<Vec<Tens
     Ok(all.into_iter().map(TensorMap::new).collect())
 }
 
-/// Samples: rows of a set with a number, or inputs that cross with them.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct SamplesAsk {
-    /// The number of the set; `None`: the inputs cross with the samples.
-    set: Option<u64>,
+/// Samples: rows of a set that the other side knows, or their values in the tensor `values`,
+/// `samples x ..`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct SamplesText {
+    /// Those that cross with their values, see [`number`]; 0: rows of a set.
+    #[serde(skip_serializing_if = "is_zero")]
+    samples: u64,
+    /// The number of the set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set: Option<u64>,
     /// The number of rows, if they are the first of the set; `None`: the tensor `ids` lists them.
+    #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<usize>,
-    /// The shape of a row of the tensor `values`; `None`: the tensor `inputs` has the inputs.
-    shape: Option<Vec<usize>>,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// Examples: samples and their labels.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ExamplesAsk {
-    pub samples: SamplesAsk,
+    pub samples: SamplesText,
     /// Which of the set's labels they are; `None`: those of the samples, in the tensor `labels`.
     labels: Option<usize>,
 }
@@ -53,79 +62,54 @@ pub(super) struct ExamplesAsk {
 pub(super) fn with_samples<R>(
     sets: &dyn KnownSets,
     x: &Samples,
-    f: impl FnOnce(SamplesAsk, NamedTensors<'_>) -> Result<R>,
+    f: impl FnOnce(SamplesText, NamedTensors<'_>) -> Result<R>,
 ) -> Result<R> {
-    if let Some((set, rows)) = sets.place(x) {
-        let mut ask = SamplesAsk {
-            set: Some(set),
-            first: None,
-            shape: None,
-        };
-        return match rows {
-            Rows::First(n) => {
-                ask.first = Some(n);
-                f(ask, Vec::new())
-            }
-            Rows::List(rows) => {
-                let rows = View::U32(ArrayView1::from(&*rows).into_dyn());
-                f(ask, vec![("ids".into(), rows)])
-            }
-        };
-    }
-    // the rows alone cross, and are all of their set at the other side
-    let whole = x.ids().iter().copied().eq(0..x.inputs().len() as u32);
-    let inputs = match whole {
-        true => Cow::Borrowed(&**x.inputs()),
-        false => Cow::Owned(x.inputs().select(&positions(x))),
+    let mut text = SamplesText::default();
+    let Some((set, rows)) = sets.place(x) else {
+        text.samples = number(x);
+        return with_values(x, |values| {
+            f(text, vec![("values".into(), View::F32(values))])
+        });
     };
-    let mut ask = SamplesAsk {
-        set: None,
-        first: Some(x.len()),
-        shape: None,
-    };
-    if let Inputs::Dense { shape, data } = &*inputs {
-        ask.shape = Some(shape.clone());
-        let values = ArrayView1::from(data).into_dyn();
-        return f(ask, vec![("values".into(), View::F32(values))]);
+    text.set = Some(set);
+    match rows {
+        Rows::First(n) => {
+            text.first = Some(n);
+            f(text, Vec::new())
+        }
+        Rows::List(rows) => {
+            let rows = View::U32(ArrayView1::from(&*rows).into_dyn());
+            f(text, vec![("ids".into(), rows)])
+        }
     }
-    let bytes = postcard::to_stdvec(&*inputs)?;
-    f(
-        ask,
-        vec![("inputs".into(), View::U8(bytes.as_slice().into()))],
-    )
 }
 
 fn positions(x: &Samples) -> Vec<usize> {
     x.ids().iter().map(|id| *id as usize).collect()
 }
 
+/// The inputs of these samples and of no others.
+pub(super) fn own_inputs(x: &Samples) -> Arc<Inputs> {
+    match x.ids().iter().copied().eq(0..x.inputs().len() as u32) {
+        true => x.inputs().clone(),
+        false => Arc::new(x.inputs().select(&positions(x))),
+    }
+}
+
 /// Returns the samples of a text and its tensors.
 pub(super) fn samples_of(
     sets: &dyn KnownSets,
-    ask: &SamplesAsk,
+    text: &SamplesText,
     parcel: &mut TensorMap,
 ) -> Result<Samples> {
-    if let Some(set) = ask.set {
-        let rows = match ask.first {
-            Some(n) => Rows::First(n),
-            None => Rows::List(parcel.list("ids")?.into()),
-        };
-        return sets.samples(set, rows);
-    }
-    let inputs = match &ask.shape {
-        Some(shape) => {
-            let data = parcel.f32("values")?;
-            let data = data.into_raw_vec_and_offset().0;
-            let shape = shape.clone();
-            Inputs::Dense { shape, data }
-        }
-        None => postcard::from_bytes(&parcel.bytes("inputs")?)?,
+    let Some(set) = text.set else {
+        return samples(parcel);
     };
-    ensure!(
-        inputs.is_sound(),
-        Problem::Shape("inputs with lists of unequal lengths".into())
-    );
-    Ok(Samples::all(Arc::new(inputs)))
+    let rows = match text.first {
+        Some(n) => Rows::First(n),
+        None => Rows::List(parcel.list("ids")?.into()),
+    };
+    sets.samples(set, rows)
 }
 
 /// Runs `f` with the text and tensors of examples; labels without a number are in `labels`.
@@ -157,18 +141,13 @@ pub(super) fn examples_of(
         return Examples::of(samples, sets.labels(set, at)?);
     }
     let labels: Labels = postcard::from_bytes(&parcel.bytes("labels")?)?;
-    let inputs = samples.inputs();
-    let inputs = match samples.len() == inputs.len() && ask.samples.first.is_some() {
-        true => inputs.clone(),
-        false => Arc::new(inputs.select(&positions(&samples))),
-    };
-    Examples::all(inputs, Arc::new(labels))
+    Examples::all(own_inputs(&samples), Arc::new(labels))
 }
 
 /// The public data: all samples, the labelled ones, and the truth.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PublicText {
-    pub samples: SamplesAsk,
+    pub samples: SamplesText,
     pub labelled: Option<ExamplesAsk>,
     pub truth: Option<ExamplesAsk>,
 }

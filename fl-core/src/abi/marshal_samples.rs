@@ -2,10 +2,11 @@
 
 use crate::message::{Message, NamedTensors, SoftLabels, TensorMap, View};
 use crate::{
-    AnyPool, Candidate, ClientStat, Examples, Inputs, Pool, Problem, Result, Roster, Samples,
+    AnyPool, Candidate, ClientStat, Examples, Images, Inputs, Labels, Masks, Pool, Problem, Result,
+    Roster, Samples,
 };
 use anyhow::{Context, bail, ensure};
-use ndarray::{Array2, ArrayD, ArrayViewD, IxDyn};
+use ndarray::{Array2, ArrayD, ArrayViewD, Ix4, IxDyn};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -76,31 +77,54 @@ pub(super) fn samples(parcel: &mut TensorMap) -> Result<Samples> {
     Samples::fresh(values, shape)
 }
 
-/// Runs `f` with samples and what is known about them.
-pub(super) fn with_examples<R>(own: &Examples, f: impl FnOnce(&NamedTensors<'_>) -> R) -> R {
-    with_values(&own.samples, |values| {
-        let mut tensors: NamedTensors<'_> = vec![("values".into(), View::F32(values))];
-        let (classes, findings) = (own.classes(), own.multi_label().map(|f| f.mapv(f32::from)));
-        if let Some(classes) = &classes {
-            let classes = ndarray::ArrayView1::from(classes).into_dyn();
-            tensors.push(("classes".into(), View::U32(classes)));
+/// Runs `f` with what is known of samples, in tensors that any library reads.
+pub(super) fn with_labels<R>(own: &Examples, f: impl FnOnce(&NamedTensors<'_>) -> R) -> R {
+    let mut tensors: NamedTensors<'_> = Vec::new();
+    let (classes, findings) = (own.classes(), own.multi_label().map(|f| f.mapv(f32::from)));
+    if let Some(classes) = &classes {
+        let classes = ndarray::ArrayView1::from(classes).into_dyn();
+        tensors.push(("classes".into(), View::U32(classes)));
+    }
+    if let Some(findings) = &findings {
+        tensors.push(("multi-label".into(), View::F32(findings.view().into_dyn())));
+    }
+    let masks = own.masks().map(|m| m.of().mapv(f32::from));
+    if let Some(masks) = &masks {
+        tensors.push(("pixels".into(), View::F32(masks.view().into_dyn())));
+    }
+    let images = own.images().and_then(|of| {
+        let [channels, height, width] = of.shape();
+        let shape = (own.len(), channels, height, width);
+        of.values().into_shape_with_order(shape).ok()
+    });
+    if let Some(images) = &images {
+        tensors.push(("images".into(), View::F32(images.view().into_dyn())));
+    }
+    f(&tensors)
+}
+
+/// The labels that [`with_labels`] sent, of samples of this shape.
+pub(super) fn labels(classes: usize, shape: &[usize], parcel: &mut TensorMap) -> Result<Labels> {
+    Ok(if parcel.has("classes") {
+        Labels::Classes {
+            of: parcel.list("classes")?,
+            classes,
         }
-        if let Some(findings) = &findings {
-            tensors.push(("multi-label".into(), View::F32(findings.view().into_dyn())));
-        }
-        let masks = own.masks().map(|m| m.of().mapv(f32::from));
-        if let Some(masks) = &masks {
-            tensors.push(("pixels".into(), View::F32(masks.view().into_dyn())));
-        }
-        let images = own.images().and_then(|of| {
-            let [channels, height, width] = of.shape();
-            let shape = (own.len(), channels, height, width);
-            of.values().into_shape_with_order(shape).ok()
-        });
-        if let Some(images) = &images {
-            tensors.push(("images".into(), View::F32(images.view().into_dyn())));
-        }
-        f(&tensors)
+    } else if parcel.has("pixels") {
+        let of = parcel.table("pixels")?.mapv(|x| x as u8);
+        let size = match *shape {
+            [_, height, width] => (height, width),
+            _ => (1, of.ncols()),
+        };
+        Labels::Pixels(Masks::new(classes, size, of, None)?)
+    } else if parcel.has("images") {
+        let of = parcel.f32("images")?.into_dimensionality::<Ix4>()?;
+        let (rows, channels, height, width) = of.dim();
+        let bytes = of.mapv(|x| (x * 255.0).round() as u8);
+        let bytes = bytes.into_shape_with_order((rows, channels * height * width))?;
+        Labels::Images(Images::new([channels, height, width], bytes)?)
+    } else {
+        Labels::Multi(parcel.table("multi-label")?.mapv(|x| x as i8))
     })
 }
 
@@ -136,15 +160,14 @@ pub(super) fn send<R>(pool: AnyPool<'_>, f: impl FnOnce(&NamedTensors<'_>) -> R)
     }
 }
 
-/// Runs `f` with the pool of this name, back from tensors.
+/// Runs `f` with the pool of this name, but samples, back from tensors.
 pub(super) fn receive<R>(
     pool: &str,
-    mut parcel: TensorMap,
+    parcel: TensorMap,
     f: impl FnOnce(AnyPool<'_>) -> Result<R>,
 ) -> Result<R> {
     match pool {
         Roster::NAME => f(AnyPool::Clients(&clients(parcel)?)),
-        Samples::NAME => f(AnyPool::Samples(&samples(&mut parcel)?)),
         SoftLabels::NAME => {
             let labels = SoftLabels::from_tensors(parcel)?;
             crate::message::check(&labels)?;

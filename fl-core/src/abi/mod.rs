@@ -12,10 +12,12 @@
 //! answer or a loss of a training. A process of a library's own passes both on, and a protocol has
 //! its process alone.
 //!
-//! This module has both sides, each in a folder: `library/` turns the parts that
+//! `roles/` has what a call says: in one file for each role a part that is elsewhere and one that is
+//! here, which serve both directions, for a protocol does the same operations with parts of the
+//! program. `operations.rs` lists them. `library/` turns the parts that
 //! [`plugin!`](crate::plugin!) registered into a table, and `host/` ([`import()`]) turns a table
-//! into the same [`PartDecl`](crate::PartDecl)s that linked parts have. What lies beside them
-//! serves both. Libraries in other languages see the header `include/fl_plugin.h`.
+//! into the same [`PartDecl`](crate::PartDecl)s that linked parts have. Libraries in other languages
+//! see the header `include/fl_plugin.h`.
 //!
 //! # What is survived
 //! A library can answer whatever it likes: codes, texts, names, shapes, types, counts and numbers
@@ -34,6 +36,7 @@
 
 mod ask;
 mod auxiliary;
+mod caller;
 mod context_json;
 mod data_sets;
 mod declaration;
@@ -44,7 +47,9 @@ mod library;
 mod marshal;
 mod marshal_data;
 mod marshal_samples;
+mod operations;
 pub mod raw;
+mod roles;
 mod signature;
 
 #[cfg(test)]
@@ -56,6 +61,7 @@ pub use host::{import_isolated, leave};
 #[cfg(unix)]
 pub use isolated::{IsolatedLibrary, Process, serve};
 pub use library::{fl_plugin, library};
+pub use operations::{OPERATIONS, Operation};
 
 /// The C header of this interface, `fl_plugin.h`.
 pub const HEADER: &str = include_str!("../../include/fl_plugin.h");

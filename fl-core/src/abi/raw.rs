@@ -97,7 +97,8 @@ pub const FL_UPDATE: u32 = 15;
 /// Selector, optional. One message: a client's own samples, the tensor `values` (`samples x ..`),
 /// and `classes` (numbers), `multi-label` (floats: 1, 0, -1 for unknown), `pixels` (floats: the
 /// classes of an image's pixels) or `images` (floats of 0 to 1,
-/// `samples x channels x height x width`: those to be made); text `{"classes": 10}`.
+/// `samples x channels x height x width`: those to be made); text `{"classes": 10, "samples": 7}`,
+/// as in FL_TRAIN.
 pub const FL_FIT: u32 = 20;
 /// Selector. One message: the tensors `clients` (numbers), `sizes` and `losses` (doubles, NaN where
 /// unknown), or `values` of samples; text as `FL_AGGREGATE`. Gives the tensor `positions`
@@ -149,7 +150,7 @@ pub const FL_MERGE: u32 = 42;
 /// Generator. Text `{"samples": 64}`; gives the tensor `values`, `samples x ..`.
 pub const FL_SAMPLE: u32 = 50;
 /// Generator. One message: `values` as sampled last, and `slope`, a number for each of theirs
-/// (`samples x width`).
+/// (`samples x width`); text as in FL_PREDICT.
 pub const FL_LEARN: u32 = 51;
 
 /// Trainer. A message with `values` and `target`, then the anchor's parameters if `proximal` is not
@@ -158,7 +159,7 @@ pub const FL_LEARN: u32 = 51;
 /// where a target is of `classes`, `multi-label`, `pixels` (floats), `soft` or `scores`, and
 /// `"samples": 7`, a number from 1 that no other samples of the program have: who keeps what it made
 /// of samples, such as a copy on a card, knows them again. Gives the text
-/// `{"steps": 5, "loss": 0.3}`, and if it knows whether the loss still fell at the end, `"falls":
+/// `{"steps": 5, "loss": 0.3}`, with `null` for a loss that is not finite, and if it knows whether the loss still fell at the end, `"falls":
 /// true` or `false`. With `"auxiliary": true`, which only a trainer with `FL_HEAD` is told, it asks
 /// `FlHost.call` for a loss to add in every mini-batch: FL_BACK. The same with `"feature_loss":
 /// true`, which only a trainer is told that has `"feature_loss": true` in the text of FL_DESCRIBE.
@@ -176,8 +177,8 @@ pub const FL_LOAD_STATE: u32 = 64;
 pub const FL_PARAMS: u32 = 65;
 /// Parametric trainer. One message: the parameters.
 pub const FL_SET_PARAMS: u32 = 66;
-/// Differentiable trainer. One message with `values` and `slope`; gives the tensor `slopes`,
-/// `samples x width`.
+/// Differentiable trainer. One message with `values` and `slope`, text as in FL_PREDICT; gives the
+/// tensor `slopes`, `samples x width`.
 pub const FL_VJP: u32 = 67;
 /// Parametric trainer, optional. One message with `values` and `target`, text
 /// `{"loss": "CrossEntropy", "target": "classes"}`; gives the gradient of the mean loss, one tensor
@@ -225,7 +226,11 @@ pub const FL_SUITS: u32 = 84;
 pub const FL_TASK: u32 = 85;
 /// What a protocol asks the program in the middle of FL_LEAD or FL_ANSWER. Text
 /// `{"do": "evaluate", "slot": "model", ..}`; the names are those of `fl_core::Server` and
-/// `fl_core::Client`, and what they are given stands in fl-core/src/abi/ask.rs.
+/// `fl_core::Client`, and what they are given stands in fl-core/src/abi/ask.rs. For a part of the
+/// program, such as `{"do": "model", "slot": "model"}`, it gives the text of a number: the part takes
+/// the operations of its role by that number, and then samples may be rows of a set that both sides
+/// know. The text has `"set": 3` in place of `"samples": 7`, and `"first": 50` or the tensor `ids` in
+/// place of `values`.
 pub const FL_ASK: u32 = 90;
 /// A request back. In the middle of FL_ASK the program asks a protocol for another form of an
 /// answer (`{"call": "form"}`, one message). In the middle of FL_TRAIN a trainer asks the program,
@@ -368,13 +373,16 @@ pub struct FlHost {
     /// As `add_laplace`, with normal noise of this standard deviation.
     pub add_gaussian:
         Option<unsafe extern "C" fn(context: *mut c_void, values: *mut f64, n: usize, sigma: f64)>,
-    /// Asks the maker of this for an operation in the middle of the call; `host`
-    /// takes the answer, and is one that the caller fills in. Right while a protocol leads or
-    /// answers or a trainer trains with an auxiliary loss, and then for the caller's thread; NULL
-    /// in other calls.
+    /// Asks the maker of this for an operation in the middle of the call, as `FlLibrary.call` asks a
+    /// library; `host` takes the answer, is one that the caller fills in, and has the key of the
+    /// operation's random stream. `part` is a number that FL_ASK has given for a part of the
+    /// program, with which a protocol does the operations of its role, or 0. Right while a protocol
+    /// leads or answers or a trainer trains with an auxiliary loss, and then for the caller's
+    /// thread; NULL in other calls.
     pub call: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
+            part: u64,
             operation: u32,
             input: *const FlInput,
             host: *const FlHost,

@@ -452,7 +452,7 @@ mod grown {
 }
 
 settings! {
-    /// A trainer that only looks at the losses that a method adds.
+    /// A trainer that only looks at the loss on features that a method adds; its own is no number.
     struct TestTrainer {
         /// Takes a loss on features.
         takes: bool = true;
@@ -473,7 +473,13 @@ impl Trainer for TestTrainer {
         pass: &FitOptions<'_>,
         stream: &Stream,
     ) -> Result<FitReport> {
-        let of = pass.feature_loss.context("no loss on features")?;
+        let Some(of) = pass.feature_loss else {
+            return Ok(FitReport {
+                steps: 1,
+                loss: f64::NAN,
+                falls: Some(false),
+            });
+        };
         let term = FeatureTerm::of(of, x.values().view(), target, stream)?;
         let slopes: f32 = term.by_features.iter().sum();
         Ok(FitReport {
@@ -543,6 +549,17 @@ fn test_trainer(settings: &str) -> Result<Box<dyn Trainer>> {
         stream: Stream::root(0),
     };
     part.make(&serde_yaml::from_str(settings)?, &make)
+}
+
+#[test]
+fn a_loss_that_is_no_number_crosses_to_the_program() {
+    let x = Samples::fresh(Array2::zeros((1, 2)), vec![2]).unwrap();
+    let pass = FitOptions::new(crate::Length::Steps(1), 1, crate::Loss::CrossEntropy);
+    let mut model = test_trainer("{}").unwrap();
+    let report = model.fit(&x, Target::Classes(&[0]), &pass, &Stream::root(0));
+    let report = report.unwrap();
+    assert!(report.loss.is_nan());
+    assert_eq!((report.steps, report.falls), (1, Some(false)));
 }
 
 /// The sum of features whose class is 1, and slopes of one shape or another.

@@ -41,8 +41,8 @@ pub struct Declaration<'p> {
     pub slots: Vec<SlotSpec>,
     exchanges: Vec<(ExchangeSpec, AnswerFn<'p>)>,
     watch: Option<Watch<'p>>,
-    /// The number of rounds, see [`Declaration::rounds`].
-    pub rounds: usize,
+    /// The number of rounds, see [`Declaration::rounds`]; `None` if the protocol declares none.
+    pub rounds: Option<usize>,
     /// The setting that gives the number of rounds and nothing else, see [`Declaration::grows_by`].
     pub grows: Option<&'static str>,
     /// An unpriced starting point of the run, see [`Declaration::begins_with`].
@@ -121,7 +121,7 @@ impl<'p> Declaration<'p> {
             self.also(slot);
         }
         if each_round {
-            spec.times = self.rounds;
+            spec.times = self.rounds.unwrap_or(0);
         }
         let answers = move |spec: &ExchangeSpec, client: &mut Client, question: Request<'_>| {
             question.answer(spec, client, |client, sent: &D| {
@@ -152,7 +152,7 @@ impl<'p> Declaration<'p> {
     /// Declares the number of rounds, before the exchanges of each round
     /// ([`Declared::each_round`]).
     pub fn rounds(mut self, rounds: usize) -> Self {
-        self.rounds = rounds;
+        self.rounds = Some(rounds);
         self
     }
 

@@ -71,8 +71,8 @@ pub(crate) trait ServerCalls: Exchanges + Releases + Steps + Results {
         label: &str,
         model: Option<&(dyn AnyMessage + 'static)>,
     ) -> Result<Cohort>;
-    /// The number of rounds that the protocol declares.
-    fn declared_rounds(&self) -> usize;
+    /// The number of rounds, if the protocol declares it.
+    fn declared_rounds(&self) -> Option<usize>;
 }
 
 /// Sends requests, and combines the answers.

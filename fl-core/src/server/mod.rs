@@ -421,13 +421,14 @@ impl Server<'_> {
     ///
     /// # Errors
     /// Those of `body`, and of the checkpoints; [`crate::Problem::Budget`] when not even the first
-    /// round is paid for.
+    /// round is paid for; if no number of rounds is declared.
     pub fn rounds<S: Serialize + DeserializeOwned>(
         &mut self,
         state: &mut S,
         mut body: impl FnMut(&mut Self, &mut S, &Round) -> Result<()>,
     ) -> Result<()> {
         let n = self.0.declared_rounds();
+        let n = n.context("the protocol declares no number of rounds: call `Declaration::rounds`")?;
         for number in 1..=n {
             self.step(&format!("round {number}"), number, n, state, &mut body)?;
         }

@@ -137,7 +137,11 @@ impl ServerCalls for RunState<'_> {
         model: Option<&(dyn AnyMessage + 'static)>,
     ) -> Result<Cohort> {
         let spec = self.ledger.exposure.exchange(label)?;
-        let slot = spec.cohort.or(spec.requested_by);
+        let slot = if model.is_some() {
+            spec.requested_by
+        } else {
+            spec.cohort
+        };
         let Some(slot) = slot.filter(|slot| self.has(slot)) else {
             return Ok(self.everyone());
         };
@@ -148,7 +152,7 @@ impl ServerCalls for RunState<'_> {
         self.step.cohorts.insert(slot, drawn.clone());
         Ok(drawn)
     }
-    fn declared_rounds(&self) -> usize {
+    fn declared_rounds(&self) -> Option<usize> {
         self.rounds
     }
 }

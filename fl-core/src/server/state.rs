@@ -42,8 +42,8 @@ pub struct RunState<'h> {
     pub(crate) told: BTreeMap<String, BTreeSet<ClientId>>,
     /// The measurements that the protocol declares, if it declares them.
     pub(crate) declared: Option<Vec<Measurement>>,
-    /// The number of rounds that the protocol declares.
-    pub(crate) rounds: usize,
+    /// The number of rounds, if the protocol declares it.
+    pub(crate) rounds: Option<usize>,
     /// Names of the buffers of the run's models, once an aggregator has needed them.
     pub(crate) buffers: OnceCell<Arc<BTreeSet<String>>>,
     /// How often each client was asked, by label of the exchange, since the run began or resumed.

@@ -156,6 +156,7 @@ unsafe extern "C" fn room(
 
 unsafe extern "C" fn ask_back(
     context: *mut c_void,
+    _: u64,
     operation: u32,
     input: *const FlInput,
     host: *const FlHost,
@@ -169,12 +170,29 @@ unsafe extern "C" fn ask_back(
     }
 }
 
-/// Sends a request to the maker of `host`, FL_ASK or FL_BACK. `back` answers what the program asks
-/// in the middle of it.
+/// What is asked of whom.
+pub struct Asked {
+    /// A number of a part of the program, or 0.
+    pub part: u64,
+    pub operation: u32,
+    /// Of the operation's random stream.
+    pub key: [u8; 32],
+}
+
+impl Asked {
+    /// A loss that is added to a trainer's.
+    pub const BACK: Self = Self {
+        part: 0,
+        operation: FL_BACK,
+        key: [0; 32],
+    };
+}
+
+/// Sends a request to the maker of `host`. `back` answers what the program asks in the middle of it.
 pub fn ask<'py>(
     py: Python<'py>,
     host: &FlHost,
-    operation: u32,
+    asked: Asked,
     json: &str,
     messages: &[SentMessage<'py>],
     back: Option<Py<PyAny>>,
@@ -218,7 +236,7 @@ pub fn ask<'py>(
     let sink = FlHost {
         size: size_of::<FlHost>(),
         context: std::ptr::from_ref(&reply).cast_mut().cast(),
-        key: [0; 32],
+        key: asked.key,
         log: None,
         fail: Some(take_failure),
         text: Some(take_text),
@@ -232,12 +250,15 @@ pub fn ask<'py>(
         add_gaussian: None,
         call: Some(ask_back),
     };
+    let Asked {
+        part, operation, ..
+    } = asked;
     let pointers = Pointers(host.context, &raw const input, &raw const sink);
     let code = py.detach(move || {
         let Pointers(context, input, sink) = { pointers };
         // SAFETY: the program's own function and context, in the middle of its call and on its
         // thread; what is handed over lives through this one, and Python's arrays are held.
-        unsafe { call(context, operation, input, sink) }
+        unsafe { call(context, part, operation, input, sink) }
     });
     let got = reply.got.into_inner();
     let got = got.unwrap_or_else(PoisonError::into_inner);

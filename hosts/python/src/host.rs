@@ -1,11 +1,12 @@
 //! What a part may ask of the program during a call.
 #![allow(unsafe_code, reason = "a C interface")]
 
-use crate::ask::{Answer, SentMessage, ask};
+use crate::ask::{Answer, Asked, SentMessage, ask};
 use crate::buffer::Buffer;
 use crate::marshal::text;
 use fl_core::Executor;
 use fl_core::abi::raw::*;
+use fl_core::abi::{OPERATIONS, Operation};
 use ndarray::{ArrayView, IxDyn, ShapeBuilder};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -97,17 +98,34 @@ impl Host {
         Ok(PyBytes::new(py, &self.host()?.key))
     }
 
-    /// What the program answers to a request of a protocol: an error, a text, and arrays by name.
-    #[pyo3(signature = (json, messages, back=None))]
+    /// What a part of the program, or the program itself (0), answers to a protocol: an error, a
+    /// text, and arrays by name.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what a call is made of: only `fl._asked` writes one"
+    )]
     fn ask<'py>(
         &self,
         py: Python<'py>,
+        part: u64,
+        operation: &str,
+        key: [u8; 32],
         json: &str,
         messages: Vec<SentMessage<'py>>,
         back: Option<Py<PyAny>>,
     ) -> PyResult<Answer<'py>> {
         self.in_call()?;
-        ask(py, self.host()?, FL_ASK, json, &messages, back)
+        let named = |of: &&Operation| of.name.eq_ignore_ascii_case(operation);
+        let known = OPERATIONS.iter().find(named);
+        let known = known.ok_or_else(|| {
+            PyValueError::new_err(format!("no operation is called `{operation}`"))
+        })?;
+        let of = Asked {
+            part,
+            operation: known.number,
+            key,
+        };
+        ask(py, self.host()?, of, json, &messages, back)
     }
 
     /// What the program answers to a trainer, while it fits, about a loss that is added.
@@ -119,7 +137,7 @@ impl Host {
     ) -> PyResult<Answer<'py>> {
         self.in_call()?;
         let message = (0, 1.0, None, None, arrays);
-        ask(py, self.host()?, FL_BACK, json, &[message], None)
+        ask(py, self.host()?, Asked::BACK, json, &[message], None)
     }
 
     /// A line for people; level 1 is an error, 3 information.

@@ -49,6 +49,7 @@ impl Protocol for GenerateAndDistill {
             student = student.needs(Ability::InputGradient);
         }
         let mut all = Declaration::new()
+            .rounds(self.warm_up + self.rounds)
             .measures([Measurement::server(&STUDENT)])
             .measures(
                 self.evaluate_clients

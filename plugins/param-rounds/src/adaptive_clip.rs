@@ -1,7 +1,7 @@
 //! A bound of updates that follows a quantile of their norms (Andrew, Thakkar, McMahan, Ramaswamy
 //! 2021, algorithm 1).
 use crate::rounds::Family;
-use crate::server_sum::{SERVER_PRIVACY, expected, sum, summed, update};
+use crate::server_sum::{SERVER_PRIVACY, sum, summed, update};
 use fl_core::prelude::*;
 use fl_plugin_dp_sgd::finite;
 use std::f64::consts::FRAC_1_SQRT_2;
@@ -74,14 +74,15 @@ impl AdaptiveClip {
         })
     }
 
-    /// Returns the sum of the cohort's updates with noise, in their scale, and moves the bound.
+    /// Returns the sum of the cohort's updates with noise, in their scale, and the average number of
+    /// clients in a round. Moves the bound.
     pub(crate) fn sum(
         &self,
         server: &mut Server<'_>,
         round: &Round,
         model: &Params,
         state: &mut Option<f64>,
-    ) -> Result<Params> {
+    ) -> Result<(Params, f64)> {
         let bound = within_32_bits(state.unwrap_or(self.first));
         let sent = |params| Bounded {
             params,
@@ -89,17 +90,17 @@ impl AdaptiveClip {
         };
         let like = join(sent(model.zeros_like()));
         let sent = sent(model.clone());
-        let sum = sum(server, round, &UPDATE, &sent, like, join)?;
+        let (sum, expected) = sum(server, round, &UPDATE, &sent, like, join)?;
         let Bounded {
             mut params,
             bound: within,
         } = split(sum)?;
-        let (within, cohort) = (f64::from(within.value()), server.cohort(round, &UPDATE)?);
-        let share = within / (2.0 * self.effort * expected(&cohort)) + 0.5;
+        let within = f64::from(within.value());
+        let share = within / (2.0 * self.effort * expected) + 0.5;
         server.record(round, "clip", bound)?;
         *state = Some(self.next(bound, share));
         params.scale(bound / self.left());
-        Ok(params)
+        Ok((params, expected))
     }
 
     /// Returns the bound of the next round for this share within the bound.

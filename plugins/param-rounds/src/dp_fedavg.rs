@@ -2,7 +2,7 @@
 //! noise to their sum.
 use crate::adaptive_clip::AdaptiveClip;
 use crate::rounds::{Family, RoundRule, Rounds, Shared};
-use crate::server_sum::{SERVER_PRIVACY, expected, sum, summed, update};
+use crate::server_sum::{SERVER_PRIVACY, sum, summed, update};
 use crate::slots::{AGGREGATOR, PRIVACY};
 use fl_core::prelude::*;
 
@@ -54,7 +54,7 @@ impl RoundRule for DpFedAvg {
         model: &mut Params,
         bound: &mut Option<f64>,
     ) -> Result<()> {
-        let sum = match &self.adaptive {
+        let (sum, expected) = match &self.adaptive {
             Some(adaptive) => adaptive.sum(server, round, model, bound)?,
             None => {
                 let (like, form) = (model.zeros_like(), |update| update);
@@ -62,8 +62,7 @@ impl RoundRule for DpFedAvg {
             }
         };
         let mut next = model.clone();
-        let cohort = server.cohort(round, &UPDATE)?;
-        next.add_scaled(1.0 / expected(&cohort), &sum)?;
+        next.add_scaled(1.0 / expected, &sum)?;
         // the aggregator's result is post-processing
         let (shown, one) = (
             round.showing(model.clone()),

@@ -12,7 +12,7 @@ pub(crate) const SERVER_PRIVACY: MechanismSlot<Params> = MechanismSlot::new(
 );
 
 /// Returns the average number of clients in a round; the actual number may reveal who takes part.
-pub(crate) fn expected(cohort: &Cohort) -> f64 {
+fn expected(cohort: &Cohort) -> f64 {
     match cohort.draw {
         SamplingScheme::Poisson { rate } => rate * cohort.of as f64,
         _ => cohort.len() as f64,
@@ -31,8 +31,9 @@ pub(crate) fn summed<'p, D: Message, U: Message>(
         .sums_into(&AGGREGATOR)
 }
 
-/// Returns the released sum of the cohort's answers, each converted by `form` and clipped again. An
-/// empty draw gets noise and has a price too, which hide that it was empty.
+/// Returns the released sum of the cohort's answers, each converted by `form` and clipped again, and
+/// the average number of clients in a round. An empty draw gets noise and has a price too, which
+/// hide that it was empty.
 pub(crate) fn sum<D: Message, U: Message>(
     server: &mut Server<'_>,
     round: &Round,
@@ -40,7 +41,7 @@ pub(crate) fn sum<D: Message, U: Message>(
     sent: &D,
     like: Params,
     form: impl Fn(U) -> Params,
-) -> Result<Params> {
+) -> Result<(Params, f64)> {
     let mut sum = Sum::like(&like);
     let cohort = server.cohort(round, exchange)?;
     server.affords(&SERVER_PRIVACY, like, &cohort)?;
@@ -51,7 +52,7 @@ pub(crate) fn sum<D: Message, U: Message>(
     }
     let mut sum = sum.total();
     server.release_sum(exchange, round, &mut sum, &cohort)?;
-    Ok(sum)
+    Ok((sum, expected(&cohort)))
 }
 
 /// Returns a client's change by training. Without examples it is zero, whatever the trainer would

@@ -41,18 +41,17 @@ static DECLARED: LazyLock<Vec<String>> = LazyLock::new(|| {
     vec![one.clone(), one.clone(), one, params, unknown, none]
 });
 
+/// A part's number, an operation and its text.
+type Asked = (u64, u32, String);
+
 /// Requests that a protocol may make, and some that none may.
-static ASKS: LazyLock<Vec<String>> = LazyLock::new(|| {
+static ASKS: LazyLock<Vec<Asked>> = LazyLock::new(|| {
     let key = format!("[{}]", ["7"; 32].join(","));
     let round = format!(r#"{{"name": "round 1", "number": 1, "last": true, "key": {key}}}"#);
     let cohort = r#"{"ids": [0, 1], "of": 2, "draw": "everyone"}"#;
-    let samples = r#"{"set": 1, "first": 1, "shape": null}"#;
-    let own = r#"{"set": null, "first": 1, "shape": [2]}"#;
-    let pass = r#"{"length": {"Steps": 1}, "batch": 1, "loss": "CrossEntropy", "fresh": false, "proximal": null, "offset": false, "clip": null, "auxiliary": false}"#;
-    let model =
-        |what: String| format!(r#"{{"do": "model", "of": {{"slot": "model"}}, "what": {what}}}"#);
-    let held = |what: String| format!(r#"{{"do": "model", "of": {{"held": 1}}, "what": {what}}}"#);
-    let mut all = vec![
+    let samples = r#"{"set": 1, "first": 1}"#;
+    let own = "{}";
+    let mut requests = vec![
         r#"{"do": "begin-step", "name": "round 1", "number": 1, "of": 1}"#.to_string(),
         r#"{"do": "judge-step", "failed": null}"#.into(),
         r#"{"do": "judge-step", "failed": {"text": "it failed", "problem": null}}"#.into(),
@@ -100,9 +99,7 @@ static ASKS: LazyLock<Vec<String>> = LazyLock::new(|| {
         r#"{"do": "new-model", "slot": "model", "index": 18446744073709551615}"#.into(),
         r#"{"do": "set-model", "slot": "model", "model": 1}"#.into(),
         r#"{"do": "private", "slot": "privacy"}"#.into(),
-        r#"{"do": "clip-held", "mechanism": 1, "kind": "params"}"#.into(),
         r#"{"do": "release-step", "at": 0, "mechanism": 1, "kind": "params"}"#.into(),
-        r#"{"do": "selector-needs-scores", "selector": 1}"#.into(),
         r#"{"do": "drop", "held": 1}"#.into(),
         r#"{"do": "take-selector", "slot": "model"}"#.into(),
         r#"{"do": "put-selector", "slot": "model", "selector": 1}"#.into(),
@@ -115,34 +112,43 @@ static ASKS: LazyLock<Vec<String>> = LazyLock::new(|| {
         r#"{"do": "begin-steps", "slot": "privacy", "kind": "params"}"#.into(),
         r#"{"do": "draw-lot", "at": 0}"#.into(),
         r#"{"do": "end-steps", "slot": "privacy", "mechanism": 1}"#.into(),
-        r#"{"do": "generator", "slot": "model", "what": {"generator": "make"}}"#.into(),
         r#"{"do": "note", "text": "a note"}"#.into(),
         r#"{"do": "measure", "name": "m", "value": 1.0}"#.into(),
         r#"{"do": "fitted", "loss": null}"#.into(),
         r#"{"do": "warn", "text": "beware"}"#.into(),
+        r#"{"do": "generator", "slot": "model"}"#.into(),
     ];
-    for what in [
-        r#"{"model": "describe"}"#.to_string(),
-        r#"{"model": "save"}"#.into(),
-        r#"{"model": "load"}"#.into(),
-        r#"{"model": "save-state"}"#.into(),
-        r#"{"model": "load-state"}"#.into(),
-        r#"{"model": "params"}"#.into(),
-        r#"{"model": "set-params"}"#.into(),
-        r#"{"model": "head"}"#.into(),
-        r#"{"model": "descend", "at": 0, "of": 1}"#.into(),
-        format!(r#"{{"model": "predict", "x": {samples}}}"#),
-        format!(r#"{{"model": "predict", "x": {own}}}"#),
-        format!(r#"{{"model": "vjp", "x": {own}}}"#),
-        format!(
-            r#"{{"model": "gradient", "x": {own}, "target": "classes", "loss": "CrossEntropy"}}"#
+    // two numbers at least, so that one of them may be dropped
+    requests.extend(std::iter::repeat_n(
+        r#"{"do": "model", "slot": "model"}"#.to_string(),
+        4,
+    ));
+    let requests = requests.into_iter().map(|text| (0, FL_ASK, text));
+    let mut all: Vec<Asked> = requests.collect();
+    let pass = r#""length": {"Steps": 1}, "batch": 1, "loss": "CrossEntropy", "fresh": false, "proximal": null, "gradient_offset": false, "clip": null, "target": "classes""#;
+    for (operation, text) in [
+        (FL_DESCRIBE, String::new()),
+        (FL_SAVE, String::new()),
+        (FL_LOAD, String::new()),
+        (FL_SAVE_STATE, String::new()),
+        (FL_LOAD_STATE, String::new()),
+        (FL_PARAMS, String::new()),
+        (FL_SET_PARAMS, String::new()),
+        (FL_HEAD, String::new()),
+        (FL_CLIP, String::new()),
+        (FL_DESCEND, r#"{"at": 0, "of": 1}"#.into()),
+        (FL_PREDICT, samples.into()),
+        (FL_PREDICT, own.into()),
+        (FL_VJP, own.into()),
+        (
+            FL_GRADIENT,
+            r#"{"target": "classes", "loss": "CrossEntropy"}"#.into(),
         ),
-        format!(
-            r#"{{"model": "fit", "x": {samples}, "target": "classes", "pass": {pass}, "key": {key}}}"#
-        ),
+        (FL_TRAIN, format!(r#"{{{pass}, "set": 1, "first": 1}}"#)),
+        (FL_TRAIN, format!("{{{pass}}}")),
     ] {
-        all.push(model(what.clone()));
-        all.push(held(what));
+        all.push((1, operation, text.clone()));
+        all.push((2, operation, text));
     }
     all
 });
@@ -196,13 +202,11 @@ fn operate(operation: u32, host: &FlHost, bytes: &mut Bytes<'_>) -> i32 {
         }
         FL_LEAD | FL_ANSWER => {
             if operation == FL_LEAD && !bytes.rarely(16) {
-                ask(host, ASKS[0].as_bytes(), bytes);
+                ask(host, &ASKS[0], None, bytes);
             }
             for _ in 0..bytes.byte() % 12 {
-                match bytes.rarely(8) {
-                    true => ask(host, small(bytes.some()), bytes),
-                    false => ask(host, ASKS[bytes.of(ASKS.len())].as_bytes(), bytes),
-                }
+                let own = bytes.rarely(8).then(|| small(bytes.some()));
+                ask(host, &ASKS[bytes.of(ASKS.len())], own, bytes);
             }
             act(host, bytes)
         }
@@ -210,9 +214,11 @@ fn operate(operation: u32, host: &FlHost, bytes: &mut Bytes<'_>) -> i32 {
     }
 }
 
-/// Asks the program for this, in the middle of a call.
-fn ask(to: &FlHost, text: &[u8], bytes: &mut Bytes<'_>) {
+/// Asks the program for this in the middle of a call, by its text or another one.
+fn ask(to: &FlHost, what: &Asked, other: Option<&[u8]>, bytes: &mut Bytes<'_>) {
     let Some(call) = to.call else { return };
+    let (part, operation, text) = what;
+    let text = other.unwrap_or(text.as_bytes());
     // the script goes on in the clients that this asks
     let code = with_input(text, bytes, |input, bytes| {
         let mut kept = Kept::default();
@@ -220,7 +226,7 @@ fn ask(to: &FlHost, text: &[u8], bytes: &mut Bytes<'_>) {
         *SCRIPT.lock().unwrap_or_else(PoisonError::into_inner) = bytes.0.to_vec();
         // SAFETY: the program's own function and context, during its call, and structures that
         // live through this one.
-        unsafe { call(to.context, FL_ASK, input, &raw const sink) }
+        unsafe { call(to.context, *part, *operation, input, &raw const sink) }
     });
     assert!(
         (FL_OK..=FL_LACKS).contains(&code) && code != FL_PANIC,

@@ -1,6 +1,7 @@
 //! [`Call`]: the host's side of a call, which gathers what a library answers.
 
 use super::foreign_call_guard::{CallbackGuard, Rounding};
+use crate::abi::caller::Means;
 #[cfg(unix)]
 use crate::abi::isolated::{AnswerRooms, CallInput, SharedTensor};
 use crate::abi::library::{Host, Input};
@@ -111,10 +112,10 @@ impl<'a> Call<'a> {
     }
 
     /// A call back, in the middle of one of the other side's.
-    pub fn back(answers: Option<&'a dyn Answers>) -> Self {
+    pub fn back(means: Means<'a>) -> Self {
         Self {
-            answers,
-            ..Self::new("the program", None, None)
+            answers: means.answers,
+            ..Self::new("the program", means.stream, None)
         }
     }
 
@@ -278,9 +279,16 @@ fn zeros<T: Zero>(n: usize) -> Result<Vec<T>, String> {
     Ok(unsafe { Vec::from_raw_parts(data, n, n) })
 }
 
-/// Answers what the other side asks in the middle of a call. `false`: there is no such operation.
+/// Answers what the other side asks in the middle of a call, of the part that has this number
+/// there, or of itself if it is 0. `false`: there is no such operation.
 pub(in crate::abi) trait Answers {
-    fn answer(&self, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> crate::Result<bool>;
+    fn answer(
+        &self,
+        part: u64,
+        operation: u32,
+        input: &Input<'_>,
+        reply: &Host<'_>,
+    ) -> crate::Result<bool>;
 }
 
 /// Runs a service; nothing may unwind into the library.

@@ -67,6 +67,7 @@ impl Call<'_> {
 
 unsafe extern "C" fn ask(
     context: *mut c_void,
+    asked: u64,
     operation: u32,
     input: *const FlInput,
     reply: *const FlHost,
@@ -79,7 +80,7 @@ unsafe extern "C" fn ask(
             };
             guarded(reply, |reply| {
                 let input = FlInput::read(input)?;
-                let outcome = answers.answer(operation, &Input(&input), reply);
+                let outcome = answers.answer(asked, operation, &Input(&input), reply);
                 if let Err(error) = &outcome {
                     reply.json(&ErrorText::of(error))?;
                 }

@@ -1,16 +1,16 @@
 //! A described part as a [`PartDecl`], the same as a linked one has.
 
-use super::accountant::LoadedAccountant;
-use super::aggregator::LoadedAggregator;
 use super::describe::{self, Described};
-use super::generator::LoadedGenerator;
-use super::mechanism::LoadedMechanism;
 use super::part_handle::{Functions, PartHandle};
 use super::protocol::LoadedProtocol;
-use super::selector::LoadedSelector;
-use super::trainer::LoadedTrainer;
 use crate::abi::marshal::plain;
 use crate::abi::raw::FL_CHECK;
+use crate::abi::roles::accountant::RemoteAccountant;
+use crate::abi::roles::aggregator::RemoteAggregator;
+use crate::abi::roles::generator::RemoteGenerator;
+use crate::abi::roles::mechanism::RemoteMechanism;
+use crate::abi::roles::selector::RemoteSelector;
+use crate::abi::roles::trainer::RemoteTrainer;
 use crate::message::{message_type, pair};
 use crate::settings::{Field, Reader, Step, Value, show};
 use crate::{
@@ -83,23 +83,29 @@ fn boxed(
         Role::Aggregator | Role::Attack => {
             let one = || message_type(signature).map(|of| (of, of));
             let (input, output) = pair(signature).or_else(one).with_context(cannot)?;
-            let part = LoadedAggregator::new(remote, input, output)?;
+            let part = RemoteAggregator::new(remote, input, output)?;
             Box::new(Box::new(part) as Box<dyn AnyAggregator>)
         }
         Role::Privacy => {
             let on = message_type(signature).with_context(cannot)?;
-            let part = LoadedMechanism::new(remote, on);
+            let remote = Box::new(remote);
+            let part = RemoteMechanism { remote, on };
             Box::new(Box::new(part) as Box<dyn AnyMechanism>)
         }
         Role::Selector => {
-            let part = LoadedSelector::new(remote, signature)?;
+            let part = RemoteSelector::new(Box::new(remote), signature)?;
             Box::new(Box::new(part) as Box<dyn AnySelector>)
         }
-        Role::Accountant => Box::new(Box::new(LoadedAccountant(remote)) as Box<dyn Accountant>),
+        Role::Accountant => Box::new(Box::new(RemoteAccountant(remote)) as Box<dyn Accountant>),
         Role::Generator => {
-            Box::new(Box::new(LoadedGenerator::new(remote, task)) as Box<dyn Generator>)
+            let (remote, input) = (Box::new(remote), Some(task.input.clone()));
+            Box::new(Box::new(RemoteGenerator { remote, input }) as Box<dyn Generator>)
         }
-        Role::Trainer => Box::new(Box::new(LoadedTrainer::new(remote, task)?) as Box<dyn Trainer>),
+        Role::Trainer => {
+            let outputs = Some(task.kind.outputs());
+            let part = RemoteTrainer::new(Box::new(remote), outputs)?;
+            Box::new(Box::new(part) as Box<dyn Trainer>)
+        }
         Role::Protocol => bail!(cannot()),
     })
 }

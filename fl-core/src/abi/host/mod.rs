@@ -1,26 +1,20 @@
 //! The program's side: what reads a library's table, makes its parts, and asks them.
 
-mod accountant;
-mod aggregator;
 mod call;
 mod callbacks;
 mod declare;
 mod deferred_error;
 mod describe;
 mod foreign_call_guard;
-mod generator;
 mod import;
-mod mechanism;
 mod part_handle;
 mod process_mark;
 mod protocol;
 mod rng_callbacks;
 mod same_shape;
-mod selector;
 mod serve_answer;
 mod serve_lead;
 mod serve_parts;
-mod trainer;
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +28,8 @@ pub use import::import_isolated;
 pub use import::{Refused, import, import_linked};
 pub(super) use {
     call::{Answer, Answers, Call},
-    part_handle::checked,
+    part_handle::{PartHandle, checked},
+    same_shape::like,
 };
 #[cfg(unix)]
 pub(super) use {

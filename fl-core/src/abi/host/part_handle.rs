@@ -1,19 +1,20 @@
 //! A library, and a part in it, as the host holds them.
 
-use super::call::{Answer, Answers, Call};
+use super::call::{Answer, Call};
+use super::deferred_error::DeferredError;
 use super::foreign_call_guard::ForeignCallGuard;
-use crate::abi::context_json::LogEventText;
+use crate::abi::caller::{Caller, Calls, Means};
+use crate::abi::data_sets::{KnownSets, NoSets};
 #[cfg(unix)]
 use crate::abi::isolated::IsolatedLibrary;
 use crate::abi::library::link::told;
-use crate::abi::marshal::{OutgoingMessage, plain, with_inbox, with_messages};
+use crate::abi::marshal::{OutgoingMessage, with_inbox, with_messages};
 use crate::abi::raw::{
     FL_LACKS, FL_OK, FL_PANIC, FL_SHAPE, FL_UNKNOWN, FL_UNPRICED, FlHost, FlInput, FlLibrary,
     FlMessage, FlText,
 };
-use crate::message::{AnyMessage, Erased, Message, MessageType, NamedTensors, TensorMap};
 use crate::privacy::ReleaseNoise;
-use crate::{AnyInbox, Executor, Problem, Result, Round, Stream};
+use crate::{AnyInbox, Problem, Result, Stream};
 use anyhow::{Context, anyhow, bail};
 use std::ffi::c_void;
 
@@ -174,22 +175,13 @@ impl Functions {
     ) -> Result<PartHandle> {
         let call = Call::new(who, Some(stream), None);
         let (code, answer) = self.create_raw(index, settings, task, alone, call);
-        PartHandle {
-            functions: self,
-            who,
-            part: std::ptr::null_mut(),
-        }
-        .successor(code, answer)
+        PartHandle::new(self, who, std::ptr::null_mut()).successor(code, answer)
     }
 
     /// Asks the library itself.
     pub fn ask(self, who: &'static str, operation: u32, text: &str) -> Result<Option<Answer>> {
-        PartHandle {
-            functions: self,
-            who,
-            part: std::ptr::null_mut(),
-        }
-        .ask(operation, text, &[])
+        let library = PartHandle::new(self, who, std::ptr::null_mut());
+        library.call(operation, text, &[], Means::default())
     }
 }
 
@@ -223,6 +215,7 @@ pub(in crate::abi) struct PartHandle {
     /// `aggregator `mine` from libmine.so`
     who: &'static str,
     part: *mut c_void,
+    late: DeferredError,
 }
 
 // SAFETY: the interface says that a part may move between threads, and is used by one at a time; so
@@ -238,6 +231,15 @@ impl Drop for PartHandle {
 }
 
 impl PartHandle {
+    fn new(functions: Functions, who: &'static str, part: *mut c_void) -> Self {
+        Self {
+            functions,
+            who,
+            part,
+            late: DeferredError::default(),
+        }
+    }
+
     /// The parts that an answer holds, to be dropped when they are no longer needed.
     fn adopt(&self, answer: &mut Answer) -> Vec<Self> {
         let mut parts = std::mem::take(&mut answer.parts);
@@ -247,7 +249,7 @@ impl PartHandle {
                 .get_or_insert_with(|| "it gave itself as a new part".into());
             parts.retain(|part| *part != self.part);
         }
-        let own = |part| Self { part, ..*self };
+        let own = |part| Self::new(self.functions, self.who, part);
         parts.into_iter().map(own).collect()
     }
 
@@ -268,57 +270,17 @@ impl PartHandle {
         operation: u32,
         text: &str,
         messages: &[FlMessage],
-        stream: Option<&Stream>,
-        exec: Option<&dyn Executor>,
+        means: Means<'_>,
     ) -> (i32, Answer) {
-        self.make(operation, text, messages, Call::new(self.who, stream, exec))
-    }
-
-    fn make(
-        &self,
-        operation: u32,
-        text: &str,
-        messages: &[FlMessage],
-        call: Call<'_>,
-    ) -> (i32, Answer) {
+        let stream = means.noise.map(ReleaseNoise::source).or(means.stream);
+        let call = Call::new(self.who, stream, means.exec);
+        let call = call.with_noise(means.noise.map(ReleaseNoise::kind).unwrap_or_default());
+        let call = match means.answers {
+            Some(answers) => call.with_answers(answers),
+            None => call,
+        };
         self.functions
             .call_raw(self.part, operation, text, messages, call)
-    }
-
-    /// Does one operation; `None`: the part has no such operation.
-    pub fn call(
-        &self,
-        operation: u32,
-        text: &str,
-        letters: &[OutgoingMessage<'_, '_>],
-        stream: Option<&Stream>,
-        exec: Option<&dyn Executor>,
-    ) -> Result<Option<Answer>> {
-        self.outcome(with_messages(letters, |messages| {
-            self.operate(operation, text, messages, stream, exec)
-        }))
-    }
-
-    /// As [`PartHandle::call`], with messages of these tensors.
-    pub fn ask(
-        &self,
-        operation: u32,
-        text: &str,
-        messages: &[NamedTensors<'_>],
-    ) -> Result<Option<Answer>> {
-        let letters: Vec<_> = messages.iter().map(OutgoingMessage::new).collect();
-        self.call(operation, text, &letters, None, None)
-    }
-
-    /// As [`PartHandle::ask`], for the value of the answer's text.
-    pub fn value<T: serde::de::DeserializeOwned>(
-        &self,
-        operation: u32,
-        text: &str,
-        messages: &[NamedTensors<'_>],
-    ) -> Result<Option<T>> {
-        let answer = self.ask(operation, text, messages)?;
-        answer.map(|answer| self.json(&answer)).transpose()
     }
 
     /// The answer to an operation that gives no part.
@@ -330,151 +292,64 @@ impl PartHandle {
         checked(code, answer).context(self.who)
     }
 
-    /// As [`PartHandle::call`], of an operation that must be there.
-    pub fn must(
-        &self,
-        operation: u32,
-        text: &str,
-        letters: &[OutgoingMessage<'_, '_>],
-        stream: Option<&Stream>,
-        exec: Option<&dyn Executor>,
-    ) -> Result<Answer> {
-        let answer = self.call(operation, text, letters, stream, exec)?;
-        answer.with_context(|| self.lacks(operation))
-    }
-
-    /// As [`PartHandle::must`], with an inbox.
+    /// As [`Calls::must`], with an inbox.
     pub fn on_inbox(
         &self,
         operation: u32,
         text: &str,
         inbox: &dyn AnyInbox,
-        stream: Option<&Stream>,
-        exec: Option<&dyn Executor>,
+        means: Means<'_>,
     ) -> Result<Answer> {
         let answer = self.outcome(with_inbox(inbox, |messages| {
-            self.operate(operation, text, messages, stream, exec)
+            self.operate(operation, text, messages, means)
         }))?;
-        answer.with_context(|| self.lacks(operation))
-    }
-
-    fn lacks(&self, operation: u32) -> String {
-        format!("{}: it has no operation {operation}", self.who)
+        self.due(operation, answer)
     }
 
     /// A new part that an operation gives.
-    pub fn part(&self, operation: u32, text: &str, stream: Option<&Stream>) -> Result<Self> {
-        let (code, answer) = self.operate(operation, text, &[], stream, None);
+    pub fn part(&self, operation: u32, text: &str, means: Means<'_>) -> Result<Self> {
+        let (code, answer) = self.operate(operation, text, &[], means);
         self.successor(code, answer)
     }
+}
 
-    /// An answer's tensors as a message.
-    pub fn message<M: Message>(&self, answer: Answer) -> Result<M> {
-        self.made(M::from_tensors(TensorMap::new(answer.tensors)), M::KIND)
-    }
-
-    /// As [`PartHandle::message`], of this type.
-    pub fn message_of(&self, answer: Answer, of: &'static MessageType) -> Result<Erased> {
-        self.made(of.from_tensors(TensorMap::new(answer.tensors)), of.kind)
-    }
-
-    fn made<M>(&self, message: Result<M>, kind: &str) -> Result<M> {
-        message
-            .with_context(|| format!("its output is no {kind} message"))
-            .context(self.who)
-    }
-
-    /// One message to another, as mechanisms do it.
-    pub fn change(
-        &self,
-        operation: u32,
-        text: &str,
-        message: &mut dyn AnyMessage,
-        noise: Option<&ReleaseNoise>,
-    ) -> Result<Option<()>> {
-        let answer = {
-            let content = crate::abi::marshal::content(message);
-            let call = Call::new(self.who, noise.map(ReleaseNoise::source), None);
-            let call = call.with_noise(noise.map(ReleaseNoise::kind).unwrap_or_default());
-            self.outcome(with_messages(
-                &[OutgoingMessage::new(&content)],
-                |messages| self.make(operation, text, messages, call),
-            ))?
-        };
-        let Some(answer) = answer else {
-            return Ok(None);
-        };
-        if let Some(noise) = noise.filter(|_| answer.drew) {
-            noise.mark_drawn();
-        }
-        let changed = self.message_of(answer, message.message_type())?;
-        let who = || format!("{}: its output", self.who);
-        // it may have fewer rows: what is not answered is left out
-        super::same_shape::like(message, &*changed).with_context(who)?;
-        crate::message::check(&*changed).with_context(who)?;
-        message.become_other(changed)?;
-        Ok(Some(()))
-    }
-
-    /// Passes on the log events that accompany a part's result.
-    pub fn said(&self, answer: &Answer, round: &Round) -> Result<()> {
-        if answer.text.as_deref().is_some_and(|t| !t.is_empty()) {
-            self.json::<LogEventText>(answer)?.say(round);
-        }
-        Ok(())
-    }
-
-    /// The JSON of an answer.
-    pub fn json<T: serde::de::DeserializeOwned>(&self, answer: &Answer) -> Result<T> {
-        let text = answer.text.as_deref().context("it gave no text");
-        text.and_then(|t| {
-            serde_json::from_str(t).with_context(|| {
-                let shown: String = t.chars().take(80).collect();
-                format!("its answer cannot be read: {}", plain(&shown))
-            })
-        })
-        .context(self.who)
-    }
-
-    /// The state that `operation` gives; empty if there is none.
-    pub fn save(&self, operation: u32) -> Result<Option<Vec<u8>>> {
-        let Some(answer) = self.ask(operation, "", &[])? else {
-            return Ok(None);
-        };
-        let mut parcel = TensorMap::new(answer.tensors);
-        match parcel.has("state") {
-            true => parcel.bytes("state").context(self.who).map(Some),
-            false => Ok(Some(Vec::new())),
-        }
-    }
-
-    /// Hands a state back.
-    pub fn load(&self, operation: u32, state: &[u8]) -> Result<Option<()>> {
-        let tensors: NamedTensors<'_> =
-            vec![("state".into(), crate::message::View::U8(state.into()))];
-        Ok(self.ask(operation, "", &[tensors])?.map(drop))
-    }
-
-    /// As [`PartHandle::must`], in the middle of which `answers` answers. What is asked for is an
-    /// error of the part as it was there.
-    pub fn asking(
+impl Caller for PartHandle {
+    fn call(
         &self,
         operation: u32,
         text: &str,
         letters: &[OutgoingMessage<'_, '_>],
-        stream: Option<&Stream>,
-        answers: &dyn Answers,
-    ) -> Result<Answer> {
-        let (code, answer) = with_messages(letters, |messages| {
-            let call = Call::new(self.who, stream, None).with_answers(answers);
-            self.make(operation, text, messages, call)
+        means: Means<'_>,
+    ) -> Result<Option<Answer>> {
+        let (code, mut answer) = with_messages(letters, |messages| {
+            self.operate(operation, text, messages, means)
         });
-        let answer = self.outcome((code, told(code, answer)?))?;
-        answer.with_context(|| self.lacks(operation))
+        if means.answers.is_some() {
+            // what was asked for in the middle is an error of the part as it was there
+            answer = told(code, answer)?;
+        }
+        let answer = self.outcome((code, answer))?;
+        let drew = answer.as_ref().is_some_and(|answer| answer.drew);
+        if let Some(noise) = means.noise.filter(|_| drew) {
+            noise.mark_drawn();
+        }
+        Ok(answer)
     }
 
-    /// The part's role, name and origin, for messages.
-    pub fn who(&self) -> &'static str {
-        self.who
+    /// The part's role, name and origin.
+    fn who(&self) -> Option<&'static str> {
+        Some(self.who)
+    }
+
+    fn sets(&self) -> &dyn KnownSets {
+        &NoSets
+    }
+
+    fn keep_error(&self, error: anyhow::Error) {
+        self.late.keep(&error);
+    }
+
+    fn check(&self) -> Result<()> {
+        self.late.check().context(self.who)
     }
 }

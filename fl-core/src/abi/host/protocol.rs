@@ -4,6 +4,7 @@ use super::part_handle::{Functions, PartHandle};
 use super::serve_answer::AnswerSide;
 use super::serve_lead::LeadSide;
 use crate::abi::ask::{AnswerText, ConflictText, ConflictsText, LeadText, SuitsText, TaskText};
+use crate::abi::caller::{Caller, Calls, Means};
 use crate::abi::declaration::{DeclarationText, kept};
 use crate::abi::marshal::{OutgoingMessage, content, plain};
 use crate::abi::raw::{FL_ANSWER, FL_CONFLICTS, FL_DECLARE, FL_LEAD, FL_SUITS, FL_TASK};
@@ -68,7 +69,7 @@ impl LibraryProtocol {
     fn task(&self, slot: &str, task: &Task) -> Result<Task> {
         let (slot, task) = (slot.into(), task.clone());
         let text = serde_json::to_string(&TaskText { slot, task })?;
-        self.with(|part| part.json(&part.must(FL_TASK, &text, &[], None, None)?))
+        self.with(|part| part.json(&part.must(FL_TASK, &text, &[], Means::default())?))
     }
 }
 
@@ -89,7 +90,7 @@ impl LoadedProtocol {
             idle: Mutex::default(),
         });
         let declared: DeclarationText =
-            library.with(|part| part.json(&part.must(FL_DECLARE, "", &[], None, None)?))?;
+            library.with(|part| part.json(&part.must(FL_DECLARE, "", &[], Means::default())?))?;
         let slots = declared.slots.iter().map(|slot| {
             let (of, name) = (library.clone(), slot.name().to_string());
             let own = move |task: &Task| of.task(&name, task).unwrap_or_else(|_| task.clone());
@@ -146,8 +147,12 @@ impl LoadedProtocol {
         }];
         self.library.with(|part| {
             let side = AnswerSide::new(client);
-            let answer = part.asking(FL_ANSWER, &facts.1, &letter, Some(&stream), &side)?;
-            part.message_of(answer, spec.answer)
+            let means = Means {
+                answers: Some(&side),
+                ..Means::stream(&stream)
+            };
+            let answer = part.call(FL_ANSWER, &facts.1, &letter, means)?;
+            part.message_of(part.due(FL_ANSWER, answer)?, spec.answer)
         })
     }
 
@@ -206,7 +211,11 @@ impl Protocol for LoadedProtocol {
         })?;
         self.library.with(|part| {
             let side = LeadSide::new(server, &self.exchanges);
-            part.asking(FL_LEAD, &text, &[], None, &side).map(drop)
+            let means = Means {
+                answers: Some(&side),
+                ..Means::default()
+            };
+            part.must(FL_LEAD, &text, &[], means).map(drop)
         })
     }
 

@@ -6,7 +6,7 @@ use anyhow::bail;
 use std::collections::BTreeSet;
 
 /// Tensors of the same names and shapes, or with other rows; some of the same ids.
-pub(super) fn like(sent: &dyn AnyMessage, given: &dyn AnyMessage) -> Result<()> {
+pub(in crate::abi) fn like(sent: &dyn AnyMessage, given: &dyn AnyMessage) -> Result<()> {
     let ids = |of: &dyn AnyMessage| {
         of.as_any()
             .downcast_ref::<Ids>()

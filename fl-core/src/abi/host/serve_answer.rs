@@ -2,28 +2,24 @@
 
 use super::call::Answers;
 use super::serve_parts::{
-    Held, ask_generator, ask_held, ask_model, asked, busy, bytes, inbox, number, positions,
-    round_of, say, say_public, type_of, with_pool,
+    Held, HeldPart, InSlot, ask_held, asked, busy, bytes, inbox, number, round_of, say, say_public,
+    serve_part, type_of,
 };
-use crate::abi::ask::{Ask, PartAsk};
+use crate::abi::ask::Ask;
 use crate::abi::data_sets::HandedOut;
 use crate::abi::library::{Host, Input};
 use crate::abi::marshal::plain;
-use crate::abi::marshal_data::{examples_of, with_examples};
+use crate::abi::marshal_data::with_examples;
 use crate::client::calls::{ClientCalls, private};
-use crate::message::View;
-use crate::{AnyMechanism, AnySelector, Client, Examples, Result, Serial, Stream, Trainer};
+use crate::{Client, Examples, Result, Serial};
 use anyhow::bail;
-use ndarray::ArrayView1;
 use std::cell::RefCell;
 use std::sync::Arc;
 
 /// The program's side while a client of a protocol answers.
 pub(super) struct AnswerSide<'c> {
     client: RefCell<&'c mut Client>,
-    models: Held<Box<dyn Trainer>>,
-    selectors: Held<Box<dyn AnySelector>>,
-    mechanisms: Held<Box<dyn AnyMechanism>>,
+    held: Held,
     sets: HandedOut,
 }
 
@@ -32,9 +28,7 @@ impl<'c> AnswerSide<'c> {
         Self {
             sets: HandedOut::new(Some(client.own()), client.calls().public().ok().flatten()),
             client: RefCell::new(client),
-            models: Held::default(),
-            selectors: Held::default(),
-            mechanisms: Held::default(),
+            held: Held::default(),
         }
     }
 }
@@ -47,67 +41,31 @@ fn say_examples(sets: &HandedOut, of: &Examples, reply: &Host<'_>) -> Result<()>
 }
 
 impl Answers for AnswerSide<'_> {
-    fn answer(&self, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
+    fn answer(
+        &self,
+        part: u64,
+        operation: u32,
+        input: &Input<'_>,
+        reply: &Host<'_>,
+    ) -> Result<bool> {
+        let (sets, held) = (&self.sets, &self.held);
+        if part != 0 {
+            let asked = (part, operation);
+            return serve_part(held, sets, asked, input, reply, |slot, serve| {
+                let mut client = self.client.try_borrow_mut().map_err(|_| busy())?;
+                let client: &mut dyn ClientCalls = client.calls_mut();
+                match slot {
+                    HeldPart::Model(slot) => serve(InSlot::Model(client.model(slot)?)),
+                    HeldPart::Generator(slot) => serve(InSlot::Generator(client.generator(slot)?)),
+                    _ => Ok(false),
+                }
+            });
+        }
         let Some(ask) = asked(operation, input)? else {
             return Ok(false);
         };
-        let sets = &self.sets;
-        match &ask {
-            Ask::ClipHeld { mechanism, kind } => {
-                let mut message = input.message_of(0, type_of(kind)?)?;
-                self.mechanisms
-                    .with(*mechanism, |part| part.clip(&mut *message))?;
-                say(reply, &*message)?;
-                return Ok(true);
-            }
-            Ask::NormBoundHeld { mechanism } => {
-                let bound = self
-                    .mechanisms
-                    .with(*mechanism, |part| Ok(part.norm_bound()))?;
-                reply.json(&bound)?;
-                return Ok(true);
-            }
-            Ask::SelectorFit { selector, own, key } => {
-                let own = examples_of(sets, own, &mut input.parcel(0)?)?;
-                let stream = Stream::from_key(*key);
-                self.selectors
-                    .with(*selector, |part| part.fit(&own, &stream))?;
-                return Ok(true);
-            }
-            Ask::SelectorNeedsScores { selector } => {
-                let needs = self.selectors.with(*selector, |s| Ok(s.needs_scores()))?;
-                reply.json(&needs)?;
-                return Ok(true);
-            }
-            Ask::SelectorSelect {
-                selector,
-                round,
-                pool,
-                samples,
-            } => {
-                let round = round.clone().round(Arc::new(Serial));
-                let picked = with_pool(sets, pool, samples.as_ref(), input.parcel(0)?, |pool| {
-                    self.selectors.with(*selector, |s| s.select(&round, pool))
-                })?;
-                positions(reply, picked)?;
-                return Ok(true);
-            }
-            Ask::SelectorRank {
-                selector,
-                pool,
-                samples,
-            } => {
-                let ranks = with_pool(sets, pool, samples.as_ref(), input.parcel(0)?, |pool| {
-                    self.selectors.with(*selector, |s| s.rank(pool))
-                })?;
-                if let Some(ranks) = ranks {
-                    let ranks = View::F64(ArrayView1::from(&ranks).into_dyn());
-                    reply.tensors(&vec![("ranks".into(), ranks)])?;
-                }
-                return Ok(true);
-            }
-            other if ask_held(sets, &self.models, other, input, reply)? => return Ok(true),
-            _ => {}
+        if ask_held(sets, held, &ask, input, reply)? {
+            return Ok(true);
         }
         let mut client = self.client.try_borrow_mut().map_err(|_| busy())?;
         let client: &mut dyn ClientCalls = client.calls_mut();
@@ -122,17 +80,19 @@ impl Answers for AnswerSide<'_> {
             Ask::DrawPrivate { slot } => client.draw_private(&slot)?,
             Ask::Note { text } => client.note(plain(&text)),
             Ask::Measure { name, value } => client.measure(&name, number(value)),
-            Ask::Model {
-                of: PartAsk::Slot(slot),
-                what,
-            } => ask_model(sets, client.model(&slot)?, what, input, reply)?,
-            Ask::Generator { slot, what } => {
-                ask_generator(sets, client.generator(&slot)?, what, input, reply)?;
+            Ask::Model { slot } => {
+                client.model(&slot)?;
+                reply.json(&held.keep(HeldPart::Model(slot))?)?;
+            }
+            Ask::Generator { slot } => {
+                client.generator(&slot)?;
+                reply.json(&held.keep(HeldPart::Generator(slot))?)?;
             }
             Ask::NewModel { slot, index } => {
-                reply.json(&self.models.keep(client.new_model(&slot, index)?)?)?;
+                let model = client.new_model(&slot, index)?;
+                reply.json(&held.keep(HeldPart::Trainer(model))?)?;
             }
-            Ask::SetModel { slot, model } => client.set_model(&slot, self.models.take(model)?),
+            Ask::SetModel { slot, model } => client.set_model(&slot, held.trainer(model)?),
             Ask::Fitted { loss } => client.fitted(loss),
             Ask::Aggregate {
                 slot,
@@ -147,10 +107,10 @@ impl Answers for AnswerSide<'_> {
             Ask::TakeSelector { slot } => {
                 let selector = client.take_selector(&slot)?;
                 let pool = selector.pool();
-                reply.json(&(self.selectors.keep(selector)?, pool))?;
+                reply.json(&(held.keep(HeldPart::Selector(selector))?, pool))?;
             }
             Ask::PutSelector { slot, selector } => {
-                client.put_selector(&slot, self.selectors.take(selector)?);
+                client.put_selector(&slot, held.selector(selector)?);
             }
             Ask::Stash { name } => {
                 client.stash(&name, input.parcel(0)?.bytes("kept")?);
@@ -178,7 +138,8 @@ impl Answers for AnswerSide<'_> {
             Ask::BeginSteps { slot, kind } => {
                 let mut like = input.message_of(0, type_of(&kind)?)?;
                 let (mechanism, steps) = client.begin_steps(&slot, &mut *like)?;
-                reply.json(&(self.mechanisms.keep(mechanism)?, steps))?;
+                let number = held.keep(HeldPart::Mechanism(mechanism))?;
+                reply.json(&(number, steps))?;
             }
             Ask::DrawLot { at } => reply.json(&client.draw_lot(at)?)?,
             Ask::ReleaseStep {
@@ -187,13 +148,14 @@ impl Answers for AnswerSide<'_> {
                 kind,
             } => {
                 let mut seen = input.message_of(0, type_of(&kind)?)?;
-                self.mechanisms.with(mechanism, |mechanism| {
-                    client.release_step(at, &mut *seen, mechanism.as_mut())
+                held.with(mechanism, |part| match part {
+                    HeldPart::Mechanism(of) => client.release_step(at, &mut *seen, &mut **of),
+                    _ => bail!("the part {mechanism} is no mechanism"),
                 })?;
                 say(reply, &*seen)?;
             }
             Ask::EndSteps { slot, mechanism } => {
-                client.end_steps(&slot, self.mechanisms.take(mechanism)?);
+                client.end_steps(&slot, held.mechanism(mechanism)?);
             }
             other => bail!("a client cannot be asked for {other:?}"),
         }

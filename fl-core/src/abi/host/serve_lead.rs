@@ -2,18 +2,19 @@
 
 use super::call::Answers;
 use super::serve_parts::{
-    Held, ask_generator, ask_held, ask_model, asked, busy, bytes, inbox, number, positions,
-    round_of, say, say_public, type_of, with_pool,
+    Held, HeldPart, InSlot, ask_held, asked, busy, bytes, inbox, number, round_of, say, say_public,
+    serve_part, type_of,
 };
-use crate::abi::ask::{Ask, AskBack, MailText, PartAsk, RoundAsk, StepText};
+use crate::abi::ask::{Ask, AskBack, MailText, RoundAsk, StepText};
 use crate::abi::data_sets::HandedOut;
 use crate::abi::library::link::{ask_back, read};
 use crate::abi::library::{Host, Input};
 use crate::abi::marshal::{OutgoingMessage, content, plain};
 use crate::abi::marshal_data::{numbered, samples_of};
+use crate::abi::roles::selector::{give_positions, pool_of};
 use crate::message::{AnyMessage, Erased, MessageType, Params, TensorMap, View};
-use crate::server::calls::{ModelReader, ServerCalls, StepStart, StepVerdict};
-use crate::{ClientId, ClientMessage, ExchangeSpec, Result, Round, Server, Trainer};
+use crate::server::calls::{ServerCalls, StepStart, StepVerdict};
+use crate::{ClientId, ClientMessage, ExchangeSpec, Result, Round, Server};
 use anyhow::{bail, ensure};
 use ndarray::ArrayView1;
 use std::cell::RefCell;
@@ -23,8 +24,7 @@ use std::collections::BTreeMap;
 pub(super) struct LeadSide<'s, 'h> {
     server: RefCell<&'s mut Server<'h>>,
     exchanges: &'s [ExchangeSpec],
-    models: Held<Box<dyn Trainer>>,
-    readers: Held<ModelReader>,
+    held: Held,
     sets: HandedOut,
 }
 
@@ -34,8 +34,7 @@ impl<'s, 'h> LeadSide<'s, 'h> {
             sets: HandedOut::new(None, server.0.public().ok().flatten()),
             server: RefCell::new(server),
             exchanges,
-            models: Held::default(),
-            readers: Held::default(),
+            held: Held::default(),
         }
     }
 
@@ -74,21 +73,41 @@ fn step(reply: &Host<'_>, round: Round, undoable: bool) -> Result<()> {
 }
 
 impl Answers for LeadSide<'_, '_> {
-    fn answer(&self, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
+    fn answer(
+        &self,
+        part: u64,
+        operation: u32,
+        input: &Input<'_>,
+        reply: &Host<'_>,
+    ) -> Result<bool> {
+        let (sets, held) = (&self.sets, &self.held);
+        if part != 0 {
+            let asked = (part, operation);
+            return serve_part(held, sets, asked, input, reply, |slot, serve| {
+                let mut server = self.server.try_borrow_mut().map_err(|_| busy())?;
+                let server = &mut *server.0;
+                match slot {
+                    HeldPart::Model(slot) => serve(InSlot::Model(server.model(slot)?)),
+                    HeldPart::Generator(slot) => serve(InSlot::Generator(server.generator(slot)?)),
+                    _ => Ok(false),
+                }
+            });
+        }
         let Some(ask) = asked(operation, input)? else {
             return Ok(false);
         };
-        let sets = &self.sets;
         // parts that the protocol holds do not need the server, which may be in use
         match &ask {
             Ask::Read { reader, client } => {
                 let model = input.parcel(0)?.bytes("model")?;
-                let read = |read: &mut ModelReader| read(*client, &model);
-                let model = self.readers.with(*reader, read)?;
-                reply.json(&self.models.keep(model)?)?;
+                let model = held.with(*reader, |part| match part {
+                    HeldPart::Reader(read) => read(*client, &model),
+                    _ => bail!("the part {reader} reads no models"),
+                })?;
+                reply.json(&held.keep(HeldPart::Trainer(model))?)?;
                 return Ok(true);
             }
-            other if ask_held(sets, &self.models, other, input, reply)? => return Ok(true),
+            other if ask_held(sets, held, other, input, reply)? => return Ok(true),
             _ => {}
         }
         let mut server = self.server.try_borrow_mut().map_err(|_| busy())?;
@@ -100,14 +119,18 @@ impl Answers for LeadSide<'_, '_> {
                 reply.json(&server.with_examples(at_least))?;
             }
             Ask::Public => say_public(sets, server.public()?, reply)?,
-            Ask::Model {
-                of: PartAsk::Slot(slot),
-                what,
-            } => ask_model(sets, server.model(&slot)?, what, input, reply)?,
-            Ask::Generator { slot, what } => {
-                ask_generator(sets, server.generator(&slot)?, what, input, reply)?;
+            Ask::Model { slot } => {
+                server.model(&slot)?;
+                reply.json(&held.keep(HeldPart::Model(slot))?)?;
             }
-            Ask::Reader { slot } => reply.json(&self.readers.keep(server.reader(&slot))?)?,
+            Ask::Generator { slot } => {
+                server.generator(&slot)?;
+                reply.json(&held.keep(HeldPart::Generator(slot))?)?;
+            }
+            Ask::Reader { slot } => {
+                let reader = server.reader(&slot);
+                reply.json(&held.keep(HeldPart::Reader(reader))?)?;
+            }
             Ask::Select {
                 slot,
                 round,
@@ -115,10 +138,10 @@ impl Answers for LeadSide<'_, '_> {
                 samples,
             } => {
                 let round = bare(round, server);
-                let picked = with_pool(sets, &pool, samples.as_ref(), input.parcel(0)?, |pool| {
+                let picked = pool_of(sets, &pool, &samples, input.parcel(0)?, |pool| {
                     server.select(&slot, &round, pool)
                 })?;
-                positions(reply, picked.unwrap_or_default())?;
+                give_positions(reply, picked.unwrap_or_default())?;
             }
             Ask::Cohort { round, label } => {
                 let round = bare(round, server);

@@ -6,16 +6,18 @@ use super::{
     shared, shared_tensors, with_owned,
 };
 use crate::abi::ask::ErrorText;
+use crate::abi::caller::Means;
 use crate::abi::host::{
     Answer, Answers, Call, Functions, Refused, checked_table, on_log, own_process, process_mark,
 };
-use crate::abi::library::link::ask_other;
+use crate::abi::library::link::{ask_other, known};
 use crate::abi::library::{Host, Input};
 use crate::abi::marshal::{OutgoingMessage, with_messages};
 use crate::abi::raw::{FL_ERROR, FL_OK, FlLibrary};
 use crate::message::NamedTensors;
 use crate::{Executor, Result, Stream};
 use anyhow::{Context, ensure};
+use serde_bytes::ByteArray;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::c_void;
@@ -137,14 +139,28 @@ struct Child<'e> {
 struct ToProgram<'c, 'e>(RefCell<&'c mut Child<'e>>);
 
 impl Answers for ToProgram<'_, '_> {
-    fn answer(&self, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
-        self.0.borrow_mut().ask(operation, input)?;
+    fn answer(
+        &self,
+        part: u64,
+        operation: u32,
+        input: &Input<'_>,
+        reply: &Host<'_>,
+    ) -> Result<bool> {
+        let key = reply.0.key;
+        self.0.borrow_mut().ask(part, operation, key, input)?;
         loop {
             let (request, messages) = self.0.borrow_mut().hear()?;
             match request.what {
-                Operation::Replied { text, failed } => {
+                Operation::Replied {
+                    known: there,
+                    text,
+                    failed,
+                } => {
                     if let Some(failed) = failed {
                         return Err(failed.error());
+                    }
+                    if !there {
+                        return Ok(false);
                     }
                     let tensors = messages.iter().flat_map(|m| &m.tensors);
                     let tensors = tensors.map(|(n, t)| (n.as_str().into(), t.view()));
@@ -155,9 +171,14 @@ impl Answers for ToProgram<'_, '_> {
                     return Ok(true);
                 }
                 Operation::Back { operation, text } => {
+                    let means = Means {
+                        answers: Some(self),
+                        ..Means::default()
+                    };
                     let answer = with_owned(&messages, |letters| {
-                        ask_other(reply.0, operation, &text, letters, Some(self))
+                        ask_other(reply.0, 0, operation, &text, letters, means)
                     });
+                    let answer = answer.and_then(known);
                     self.0.borrow_mut().answer_back(request.number, answer)?;
                 }
                 _ => anyhow::bail!("the program asked for something else in the middle of a call"),
@@ -185,10 +206,12 @@ impl Child<'_> {
     }
 
     /// Asks the program in the middle of a call.
-    fn ask(&mut self, operation: u32, input: &Input<'_>) -> Result<()> {
+    fn ask(&mut self, part: u64, operation: u32, key: [u8; 32], input: &Input<'_>) -> Result<()> {
         let messages = shared(&mut self.area, input.messages())?;
         self.tell(&ProcessMessage::Asked {
+            part,
             operation,
+            key: ByteArray::new(key),
             text: input.text()?.into(),
             messages,
             room: self.area.len() as u64,

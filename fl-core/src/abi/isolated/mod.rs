@@ -88,6 +88,8 @@ enum Operation {
     },
     /// What the program answers to a question of a protocol; its tensors are the one message.
     Replied {
+        /// Whether it has such an operation.
+        known: bool,
         text: Option<String>,
         failed: Option<ErrorText>,
     },
@@ -144,7 +146,9 @@ enum ProcessMessage {
     Answered(Reply),
     /// A protocol asks the program in the middle of a call.
     Asked {
+        part: u64,
         operation: u32,
+        key: ByteArray<32>,
         text: String,
         messages: Vec<SharedMessage>,
         room: u64,

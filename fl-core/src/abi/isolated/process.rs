@@ -2,17 +2,18 @@
 
 use super::shared_memory::{Mailbox, SharedMemory};
 use super::{
-    CallInput, CallRequest, Incoming, Operation, OwnedMessage, Process, ProcessMessage, Reply,
-    SharedMessage, SharedTensor, TimedSocket, WAKE, copied, frame, longest_message, shared,
-    shared_tensors, with_owned,
+    CallInput, CallRequest, Incoming, Operation, Process, ProcessMessage, Reply, SharedMessage,
+    SharedTensor, TimedSocket, WAKE, copied, frame, longest_message, shared, shared_tensors,
+    with_owned,
 };
-use crate::Result;
 use crate::abi::ask::ErrorText;
-use crate::abi::host::{Answers, process_mark};
+use crate::abi::caller::Means;
+use crate::abi::host::{Answer, Answers, process_mark};
 use crate::abi::library::link::ask_other;
 use crate::abi::library::{Host, Input};
 use crate::abi::raw::{FL_OK, FlHost, FlText};
 use crate::privacy::Noise;
+use crate::{Result, Stream};
 use anyhow::{anyhow, ensure};
 use serde_bytes::ByteArray;
 use std::cell::RefCell;
@@ -147,15 +148,35 @@ impl LibraryProcess {
             })?;
             match told {
                 ProcessMessage::Asked {
+                    part,
                     operation,
+                    key,
                     text,
                     messages,
                     room,
                 } => {
                     self.area.see(room)?;
                     let messages = copied(&self.area, messages)?;
+                    let stream = Stream::from_key(key.into_array());
                     self.pause()?;
-                    self.reply_to(operation, &text, &messages, host)?;
+                    let back = AskedBack {
+                        process: RefCell::new(&mut *self),
+                        host,
+                        lost: RefCell::new(None),
+                    };
+                    let means = Means {
+                        answers: Some(&back),
+                        ..Means::stream(&stream)
+                    };
+                    let answer = with_owned(&messages, |letters| {
+                        ask_other(host, part, operation, &text, letters, means)
+                    });
+                    // a process that is gone gets no answer
+                    if let Some(lost) = back.lost.into_inner() {
+                        return Err(lost);
+                    }
+                    self.go_on();
+                    self.reply_to(answer)?;
                 }
                 ProcessMessage::Answered(reply) => {
                     ensure!(reply.number == number, "it answered another question");
@@ -166,39 +187,21 @@ impl LibraryProcess {
         }
     }
 
-    /// Lets the program answer what a protocol asks, and passes the answer on.
-    fn reply_to(
-        &mut self,
-        operation: u32,
-        text: &str,
-        messages: &[OwnedMessage],
-        host: &FlHost,
-    ) -> Result<()> {
-        let answer = {
-            let back = AskedBack {
-                process: RefCell::new(&mut *self),
-                host,
-                lost: RefCell::new(None),
-            };
-            let answer = with_owned(messages, |letters| {
-                ask_other(host, operation, text, letters, Some(&back))
-            });
-            // a process that is gone gets no answer
-            match back.lost.into_inner() {
-                Some(lost) => return Err(lost),
-                None => answer,
-            }
+    /// Passes on what the program answers to a protocol.
+    fn reply_to(&mut self, answer: Result<Option<Answer>>) -> Result<()> {
+        let (answer, failed) = match answer {
+            Ok(answer) => (answer, None),
+            Err(error) => (None, Some(ErrorText::of(&error))),
         };
-        self.go_on();
-        let (text, tensors, failed) = match answer {
-            Ok(answer) => (answer.text, answer.tensors, None),
-            Err(error) => (None, Vec::new(), Some(ErrorText::of(&error))),
-        };
+        let known = answer.is_some();
+        let Answer { text, tensors, .. } = answer.unwrap_or_default();
         let tensors = shared_tensors(&mut self.area, &tensors)?;
-        self.send(
-            Operation::Replied { text, failed },
-            vec![SharedMessage::of(tensors)],
-        )
+        let what = Operation::Replied {
+            known,
+            text,
+            failed,
+        };
+        self.send(what, vec![SharedMessage::of(tensors)])
     }
 
     /// Sends what is no question of the program's own.
@@ -310,7 +313,7 @@ struct AskedBack<'p> {
 }
 
 impl Answers for AskedBack<'_> {
-    fn answer(&self, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
+    fn answer(&self, _: u64, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
         let mut process = self.process.borrow_mut();
         let text = input.text()?.to_string();
         let told = || -> Result<Reply> {

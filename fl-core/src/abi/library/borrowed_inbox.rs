@@ -19,7 +19,7 @@ use std::mem::{forget, replace};
 /// What an inbox is made of, between calls. Parameters keep their names and maps, for the next
 /// call's are mostly the same: ten maps made and freed are most of what lending costs a short
 /// message.
-pub(super) struct InboxBuffer {
+pub(in crate::abi) struct InboxBuffer {
     inbox: BufferedMessages,
     /// Where the numbers of the host begin, in the order in which the arrays stand in the inbox.
     hosts: Vec<usize>,
@@ -49,7 +49,7 @@ impl InboxBuffer {
 }
 
 /// An inbox of the host; the shelf gets it back without the numbers.
-pub(super) struct BorrowedInbox<'a>(&'a mut InboxBuffer);
+pub(in crate::abi) struct BorrowedInbox<'a>(&'a mut InboxBuffer);
 
 impl<'a> BorrowedInbox<'a> {
     /// # Safety

@@ -2,7 +2,9 @@
 
 use super::borrowed_inbox::{BorrowedInbox, InboxBuffer};
 use super::threads::Threads;
+use crate::abi::caller::Callee;
 use crate::abi::marshal::{copied, message, message_of, slice};
+use crate::abi::marshal_data::bytes_named;
 use crate::abi::raw::*;
 use crate::message::{Erased, Message, MessageType, NamedTensors, TensorMap, View};
 use crate::privacy::{Noise, ReleaseNoise};
@@ -57,10 +59,10 @@ impl Input<'_> {
         unsafe { copied(self.raw(at)?) }
     }
 
-    pub(super) fn inbox<'s>(&self, shelf: &'s mut InboxBuffer) -> Result<BorrowedInbox<'s>> {
+    pub fn inbox<'s>(&self, shelf: &'s mut InboxBuffer) -> Result<BorrowedInbox<'s>> {
         ensure!(!self.messages().is_empty(), "an inbox without messages");
         // SAFETY: as `text`; what is lent borrows from this call and cannot outlive it, see
-        // `objects`.
+        // `LocalAggregator`.
         unsafe { BorrowedInbox::new(shelf, self.messages()) }
     }
 
@@ -190,6 +192,23 @@ impl Host<'_> {
                     .copy_from_nonoverlapping(b.packed().as_ptr(), b.packed().len()),
             }
         }
+        Ok(())
+    }
+
+    /// Gives a state, unless it is empty.
+    pub fn state(&self, state: &[u8]) -> Result<()> {
+        match state.is_empty() {
+            true => Ok(()),
+            false => self.tensors(&bytes_named("state", state)),
+        }
+    }
+
+    /// Gives the host a new part.
+    pub fn part(&self, part: Box<dyn Callee>) -> Result<()> {
+        let f = self.0.part.context("the host takes no parts")?;
+        let part = Box::into_raw(Box::new(part));
+        // SAFETY: the host's own function and its context; it gives the part back to `drop_part`.
+        unsafe { f(self.0.context, part.cast()) };
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use super::call_context::{Host, Input};
 use crate::abi::ask::{Ask, AskBack, ErrorText};
+use crate::abi::caller::{Caller, Means};
 use crate::abi::data_sets::{Fetch, KnownSets, LibrarySets, Rows};
 use crate::abi::host::{Answer, Answers, Call, checked};
 use crate::abi::marshal::{OutgoingMessage, content, with_messages};
@@ -14,14 +15,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 
-/// Sends a request to the maker of `host`.
+/// Asks the maker of `host` for an operation of the part with this number there, or of itself (0).
+/// `None`: there is no such operation.
 pub(in crate::abi) fn ask_other(
     host: &FlHost,
+    part: u64,
     operation: u32,
     text: &str,
     letters: &[OutgoingMessage<'_, '_>],
-    answers: Option<&dyn Answers>,
-) -> Result<Answer> {
+    means: Means<'_>,
+) -> Result<Option<Answer>> {
     let call = host
         .call
         .context("the program cannot be asked for anything now")?;
@@ -32,18 +35,17 @@ pub(in crate::abi) fn ask_other(
             messages: messages.as_ptr(),
             count: messages.len(),
         };
-        Call::back(answers).run_back(|sink| {
+        Call::back(means).run_back(|sink| {
             // SAFETY: the other side's own function and context, in the middle of its call; what is
             // handed over lives through this one.
-            unsafe { call(host.context, operation, &raw const input, sink) }
+            unsafe { call(host.context, part, operation, &raw const input, sink) }
         })
     });
-    outcome(code, answer)
+    checked(code, told(code, answer)?)
 }
 
-/// Returns the answer, or the error that it holds.
-pub(in crate::abi) fn outcome(code: i32, answer: Answer) -> Result<Answer> {
-    let answer = checked(code, told(code, answer)?)?;
+/// The answer to an operation that the other side must have.
+pub(in crate::abi) fn known(answer: Option<Answer>) -> Result<Answer> {
     answer.context("the other side has no such operation")
 }
 
@@ -142,11 +144,27 @@ impl Link {
         letters: &[OutgoingMessage<'_, '_>],
         answers: Option<&dyn Answers>,
     ) -> Result<Answer> {
+        let text = serde_json::to_string(ask)?;
+        let means = Means {
+            answers,
+            ..Means::default()
+        };
+        known(self.call(0, FL_ASK, &text, letters, means)?)
+    }
+
+    fn call(
+        &self,
+        part: u64,
+        operation: u32,
+        text: &str,
+        letters: &[OutgoingMessage<'_, '_>],
+        means: Means<'_>,
+    ) -> Result<Option<Answer>> {
         self.check()?;
         let pointer = self.pointer()?;
-        let text = serde_json::to_string(ask)?;
         // SAFETY: the call that it belongs to is running, on this thread.
-        ask_other(unsafe { &*pointer }, FL_ASK, &text, letters, answers)
+        let host = unsafe { &*pointer };
+        ask_other(host, part, operation, text, letters, means)
     }
 
     /// Sends a request, and reads the text of its answer.
@@ -165,6 +183,73 @@ impl Link {
         let answer = self.ask(ask, &[content(message)])?;
         let of = message.message_type();
         message.become_other(of.from_tensors(TensorMap::new(answer.tensors))?)
+    }
+}
+
+/// A part of the program, by the number that it has for a protocol.
+pub(super) struct LinkedPart {
+    link: Arc<Link>,
+    number: u64,
+    /// Whether the program holds it for as long as this is here.
+    held: bool,
+}
+
+impl LinkedPart {
+    /// A part that stays where it is.
+    pub fn new(link: &Arc<Link>, number: u64) -> Box<Self> {
+        Box::new(Self {
+            link: link.clone(),
+            number,
+            held: false,
+        })
+    }
+
+    /// A part that the program holds until it is used no more.
+    pub fn held(link: &Arc<Link>, number: u64) -> Box<Self> {
+        let mut part = Self::new(link, number);
+        part.held = true;
+        part
+    }
+}
+
+impl Drop for LinkedPart {
+    fn drop(&mut self) {
+        if self.held {
+            let models = self.link.models.lock();
+            let mut models = models.unwrap_or_else(PoisonError::into_inner);
+            models.retain(|_, number| *number != self.number);
+            drop(models);
+            // what is left when the call ends goes with it
+            let _ = self.link.ask(&Ask::Drop { held: self.number }, &[]);
+        }
+    }
+}
+
+impl Caller for LinkedPart {
+    fn call(
+        &self,
+        operation: u32,
+        text: &str,
+        letters: &[OutgoingMessage<'_, '_>],
+        means: Means<'_>,
+    ) -> Result<Option<Answer>> {
+        self.link.call(self.number, operation, text, letters, means)
+    }
+
+    fn who(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn sets(&self) -> &dyn KnownSets {
+        &*self.link
+    }
+
+    fn keep_error(&self, error: anyhow::Error) {
+        self.link.keep::<()>(Err(error));
+    }
+
+    fn check(&self) -> Result<()> {
+        self.link.check()
     }
 }
 
@@ -219,7 +304,8 @@ pub(in crate::abi) fn ask_back(
     letter: OutgoingMessage<'_, '_>,
 ) -> Result<Answer> {
     let text = serde_json::to_string(ask)?;
-    ask_other(protocol.0, FL_BACK, &text, &[letter], None)
+    let means = Means::default();
+    known(ask_other(protocol.0, 0, FL_BACK, &text, &[letter], means)?)
 }
 
 /// Reads a request of the program, whose operation is [`FL_BACK`].

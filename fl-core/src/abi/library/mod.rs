@@ -2,10 +2,7 @@
 
 mod borrowed_inbox;
 mod call_context;
-mod dispatch;
-mod dispatch_training;
 pub(in crate::abi) mod link;
-mod object;
 mod protocol;
 mod remote_client;
 mod remote_parts;
@@ -16,6 +13,7 @@ mod threads;
 #[cfg(test)]
 mod tests;
 
+pub(in crate::abi) use borrowed_inbox::InboxBuffer;
 pub(in crate::abi) use call_context::{Host, Input};
 pub(in crate::abi) use table::guarded;
 pub use table::{fl_plugin, library};

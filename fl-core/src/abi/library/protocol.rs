@@ -2,12 +2,12 @@
 
 use super::call_context::{Host, Input};
 use super::link::Link;
-use super::object::Object;
 use super::remote_client::RemoteClient;
 use super::remote_server::RemoteServer;
 use crate::abi::ask::{
     AnswerText, ConflictText, ConflictsText, ErrorText, LeadText, SuitsText, TaskText,
 };
+use crate::abi::caller::Callee;
 use crate::abi::declaration::DeclarationText;
 use crate::abi::marshal::content;
 use crate::abi::raw::*;
@@ -18,13 +18,14 @@ use crate::{
 use anyhow::{Context, bail};
 use std::sync::Arc;
 
-pub(super) struct OfProtocol {
+/// A protocol that is here.
+pub(super) struct LocalProtocol {
     protocol: Box<dyn Protocol>,
     /// The text of the last [`FL_ANSWER`], read.
     last: Option<(String, Arc<AnswerText>)>,
 }
 
-impl OfProtocol {
+impl LocalProtocol {
     pub fn new(protocol: Box<dyn Protocol>) -> Self {
         Self {
             protocol,
@@ -76,7 +77,7 @@ fn told(host: &Host<'_>, outcome: Result<()>) -> Result<()> {
     outcome
 }
 
-impl Object for OfProtocol {
+impl Callee for LocalProtocol {
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
         match operation {
             FL_DECLARE => {

@@ -1,17 +1,19 @@
 //! [`RemoteClient`]: the client of a loaded protocol.
 
-use super::link::{Link, read};
-use super::remote_parts::{RemoteMechanism, RemoteModel, RemoteSelector, RemoteSlots};
+use super::link::{Link, LinkedPart, read};
+use super::remote_parts::{RemoteSlots, held_model};
 use crate::abi::ask::{AnswerText, Ask};
 use crate::abi::marshal::content;
 use crate::abi::marshal_data::{ExamplesAsk, bytes_named, examples_of};
+use crate::abi::roles::mechanism::RemoteMechanism;
+use crate::abi::roles::selector::RemoteSelector;
 use crate::client::calls::ClientCalls;
 use crate::message::{AnyMessage, Erased, TensorMap};
 use crate::{
-    AnyInbox, AnyMechanism, AnyPool, AnySelector, ClientId, Examples, Generator, Inputs, Labels,
-    Public, Result, Round, Stream, Task, Trainer,
+    AnyInbox, AnyMechanism, AnySelector, ClientId, Examples, Generator, Inputs, Labels, Public,
+    Result, Round, Stream, Task, Trainer,
 };
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, PoisonError};
 
@@ -99,7 +101,7 @@ impl ClientCalls for RemoteClient {
     fn new_model(&self, slot: &str, index: u64) -> Result<Box<dyn Trainer>> {
         let slot = slot.to_string();
         let held = self.slots.json(&Ask::NewModel { slot, index }, &[])?;
-        RemoteModel::held(&self.slots.link, held)
+        held_model(&self.slots.link, held)
     }
     fn set_model(&mut self, slot: &str, model: Box<dyn Trainer>) {
         let place = std::ptr::from_ref(&*model).cast::<()>().addr();
@@ -130,12 +132,8 @@ impl ClientCalls for RemoteClient {
         let ask = Ask::TakeSelector { slot: slot.into() };
         let (held, pool): (u64, String) = self.slots.json(&ask, &[])?;
         self.selectors.insert(slot.into(), held);
-        let pool = AnyPool::NAMES.into_iter().find(|known| *known == pool);
-        Ok(Box::new(RemoteSelector {
-            link: self.slots.link.clone(),
-            held,
-            pool: pool.context("a selector without a pool")?,
-        }))
+        let selector = LinkedPart::new(&self.slots.link, held);
+        Ok(Box::new(RemoteSelector::new(selector, &pool)?))
     }
     fn put_selector(&mut self, slot: &str, _: Box<dyn AnySelector>) {
         let selector = self.selectors.remove(slot).unwrap_or_default();
@@ -198,8 +196,7 @@ impl ClientCalls for RemoteClient {
         let (held, steps): (u64, usize) = self.slots.json(&ask, &[content(like)])?;
         self.mechanism = held;
         let mechanism = RemoteMechanism {
-            link: self.slots.link.clone(),
-            held,
+            remote: LinkedPart::new(&self.slots.link, held),
             on: like.message_type(),
         };
         Ok((Box::new(mechanism), steps))

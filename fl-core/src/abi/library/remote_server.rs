@@ -2,11 +2,12 @@
 
 use super::call_context::{Host, Input};
 use super::link::{Link, asked_back, read};
-use super::remote_parts::{RemoteModel, RemoteSlots, message_in, positions, with_pool};
+use super::remote_parts::{RemoteSlots, held_model, message_in};
 use crate::abi::ask::{Ask, AskBack, ErrorText, LeadText, MailText, RoundAsk, StepText};
 use crate::abi::host::{Answer, Answers};
 use crate::abi::marshal::{OutgoingMessage, content};
 use crate::abi::marshal_data::{apart, bytes_named, with_samples};
+use crate::abi::roles::selector::with_pool;
 use crate::message::{AnyMessage, Erased, Message, MessageType, NamedTensors, Params, TensorMap};
 use crate::server::calls::{
     Down, Exchanges, Form, ModelReader, Releases, Results, ServerCalls, StepStart, StepVerdict,
@@ -28,7 +29,7 @@ pub(super) struct RemoteServer {
     task: Task,
     everyone: Cohort,
     exchanges: Vec<ExchangeSpec>,
-    rounds: usize,
+    rounds: Option<usize>,
 }
 
 /// The protocol's conversion of each answer, for the program.
@@ -38,7 +39,7 @@ struct FormBack<'f> {
 }
 
 impl Answers for FormBack<'_> {
-    fn answer(&self, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
+    fn answer(&self, _: u64, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
         let AskBack::Form = asked_back(operation, input)? else {
             return Ok(false);
         };
@@ -143,7 +144,7 @@ impl ServerCalls for RemoteServer {
         Box::new(move |client, bytes| {
             let ask = Ask::Read { reader, client };
             let held = link.json(&ask, &[bytes_named("model", bytes)])?;
-            RemoteModel::held(&link, held)
+            held_model(&link, held)
         })
     }
     fn select(
@@ -156,14 +157,16 @@ impl ServerCalls for RemoteServer {
             return Ok(None);
         }
         let name = pool.name();
-        with_pool(&self.slots.link, pool, |samples, tensors| {
+        with_pool(&*self.slots.link, pool, |samples, tensors| {
             let ask = Ask::Select {
                 slot: slot.into(),
                 round: RoundAsk::of(round),
                 pool: name.into(),
                 samples,
             };
-            positions(self.slots.ask(&ask, &[tensors])?).map(Some)
+            let answer = self.slots.ask(&ask, &[tensors])?;
+            let picked = TensorMap::new(answer.tensors).list("positions")?;
+            Ok(Some(picked.into_iter().map(|at| at as usize).collect()))
         })
     }
     fn cohort(
@@ -179,7 +182,7 @@ impl ServerCalls for RemoteServer {
         };
         self.slots.json(&ask, &sent)
     }
-    fn declared_rounds(&self) -> usize {
+    fn declared_rounds(&self) -> Option<usize> {
         self.rounds
     }
 }

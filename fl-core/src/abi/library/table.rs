@@ -1,18 +1,25 @@
 //! The library's side: the parts that `plugin!` registered, as a table.
 
 use super::call_context::{Host, Input};
-use super::dispatch::wrap;
-use super::object::Object;
+use super::protocol::LocalProtocol;
 use crate::abi::ExportedPackage;
 use crate::abi::ask::BytesText;
+use crate::abi::caller::Callee;
 use crate::abi::raw::*;
+use crate::abi::roles::accountant::LocalAccountant;
+use crate::abi::roles::aggregator::LocalAggregator;
+use crate::abi::roles::generator::LocalGenerator;
+use crate::abi::roles::mechanism::LocalMechanism;
+use crate::abi::roles::selector::LocalSelector;
+use crate::abi::roles::trainer::LocalTrainer;
 use crate::abi::signature::obstacle;
 use crate::message::{MessageDecl, MessageType, message_type, message_types};
 use crate::settings::{Reader, Step, Value};
-use crate::{BuildContext, Problem, Result, Role, Task, linked_parts};
+use crate::{BoxedPart, BuildContext, Problem, Result, Role, Task, linked_parts};
 use anyhow::{Context, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::any::Any;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -145,6 +152,23 @@ fn part(index: usize) -> Result<&'static crate::PartDecl> {
         .with_context(|| format!("part {index} of {n}"))
 }
 
+/// The part that `plugin!` made, behind `call`.
+fn wrap(role: Role, made: Box<dyn Any + Send>) -> Result<Box<dyn Callee>> {
+    Ok(match role {
+        Role::Aggregator | Role::Attack => Box::new(LocalAggregator::new(unboxed(made)?)),
+        Role::Privacy => Box::new(LocalMechanism(unboxed(made)?)),
+        Role::Selector => Box::new(LocalSelector(unboxed(made)?)),
+        Role::Accountant => Box::new(LocalAccountant(unboxed(made)?)),
+        Role::Generator => Box::new(LocalGenerator(unboxed(made)?)),
+        Role::Trainer => Box::new(LocalTrainer(unboxed(made)?)),
+        Role::Protocol => Box::new(LocalProtocol::new(unboxed(made)?)),
+    })
+}
+
+fn unboxed<B: BoxedPart>(made: Box<dyn Any + Send>) -> Result<B> {
+    B::cast(made).context("the part is not of its own role")
+}
+
 unsafe extern "C" fn create(
     index: u32,
     settings: FlText,
@@ -218,7 +242,7 @@ unsafe extern "C" fn call(
         guarded(host, |host| {
             let input = FlInput::read(input)?;
             let input = Input(&input);
-            match part.cast::<Box<dyn Object>>().as_mut() {
+            match part.cast::<Box<dyn Callee>>().as_mut() {
                 Some(part) => part.call(operation, &input, host),
                 None if operation == FL_CHECK => check(&input, host).map(|()| true),
                 None if operation == FL_BYTES => {
@@ -235,7 +259,7 @@ unsafe extern "C" fn call(
 unsafe extern "C" fn drop_part(part: *mut c_void) {
     if !part.is_null() {
         // SAFETY: it came from `Host::part`, and the host gives it back once.
-        let part = unsafe { Box::from_raw(part.cast::<Box<dyn Object>>()) };
+        let part = unsafe { Box::from_raw(part.cast::<Box<dyn Callee>>()) };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(part))) {
             std::mem::forget(panic);
         }

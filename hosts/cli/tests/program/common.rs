@@ -101,7 +101,7 @@ const SHORTER: [(&str, &str); 14] = [
         "cells: { train: 36, test: 12 }",
     ),
     ("\n  steps: 25\n", "\n  steps: 5\n"),
-    ("noise: 16, steps: 100", "noise: 16, steps: 20"),
+    ("noise: 16\n  steps: 100", "noise: 16\n  steps: 20"),
     ("steps: 20, batch: 8", "steps: 5, batch: 8"),
     ("\n  rounds: 12\n", "\n  rounds: 4\n"),
     ("{ every: 6 }", "{ every: 2 }"),

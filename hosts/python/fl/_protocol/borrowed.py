@@ -30,8 +30,7 @@ class Samples(Sequence[Any]):
     @property
     def _rows(self) -> Array:
         """The program's numbers of them, during this call."""
-        first = self._ask["first"]
-        return self._tensors["ids"] if first is None else np.arange(first, dtype=np.uint32)
+        return self._tensors["ids"] if "ids" in self._tensors else np.arange(len(self), dtype=np.uint32)
 
     @property
     def x(self) -> Array:
@@ -42,10 +41,10 @@ class Samples(Sequence[Any]):
 
     def _pick(self, positions: Any) -> tuple[dict[str, Any], dict[str, Array], Array]:
         ids = np.ascontiguousarray(self.ids[positions], dtype=np.uint32)
-        if self._ask["set"] is None:  # they cross with their numbers
+        if "set" not in self._ask:  # they cross with their numbers
             return *_fresh(self.x[positions]), ids
         rows = np.ascontiguousarray(self._rows[positions], dtype=np.uint32)
-        return {**self._ask, "first": None}, {**self._tensors, "ids": rows}, ids
+        return {"set": self._ask["set"]}, {**self._tensors, "ids": rows}, ids
 
     def pick(self, positions: Any) -> Samples:
         """Those at these positions, or where this mask is true."""
@@ -55,7 +54,9 @@ class Samples(Sequence[Any]):
         return self.x[at]
 
     def __len__(self) -> int:
-        return len(self._tensors["ids"]) if self._ask["first"] is None else int(self._ask["first"])
+        if "first" in self._ask:
+            return int(self._ask["first"])
+        return len(self._tensors["ids"] if "ids" in self._tensors else self._tensors["values"])
 
 
 class Examples(Samples):
@@ -80,7 +81,7 @@ class Examples(Samples):
 
     def pick(self, positions: Any) -> Examples:
         """Those at these positions, or where this mask is true."""
-        if self._ask["set"] is None:
+        if "set" not in self._ask:
             raise TypeError("these examples are in no set of the program, so none can be picked")
         ask, tensors, ids = self._pick(positions)
         return Examples(self._program, {"samples": ask, "labels": self._labels}, tensors, ids)
@@ -111,11 +112,11 @@ class Public:
 class Model:
     """A model of the server or of a client: the part of a trainer's slot."""
 
-    def __init__(self, program: _Program, of: dict[str, Any], slot: str):
-        self._program, self._of, self._slot = program, of, slot
+    def __init__(self, program: _Program, number: int, slot: str, held: bool = False):
+        self._program, self._number, self._slot, self._held = program, number, slot, held
 
-    def _ask(self, what: str, *messages: tuple[Any, ...], back: Any = None, **more: Any) -> tuple[Any, dict[str, Array]]:
-        return self._program.ask("model", *messages, back=back, of=self._of, what={"model": what, **more})
+    def _do(self, operation: str, /, *messages: tuple[Any, ...], key: bytes = bytes(32), back: Any = None, **facts: Any) -> tuple[Any, dict[str, Array]]:
+        return self._program.do(self._number, operation, *messages, key=key, back=back, **facts)
 
     def _samples(self, x: Samples | Array) -> tuple[dict[str, Any], dict[str, Array]]:
         if isinstance(x, Samples):
@@ -178,41 +179,41 @@ class Model:
             "loss": {"Kl": {"tau": tau}} if loss == "kl" else _LOSSES[loss or self._program.part.task.loss],
             "fresh": fresh,
             "proximal": proximal[0] if proximal else None,
-            "offset": gradient_offset is not None,
+            "gradient_offset": gradient_offset is not None,
             "clip": clip,
             "auxiliary": auxiliary is not None,
             "feature_loss": feature_loss is not None,
         }
         back = _losses_back(auxiliary, feature_loss) if auxiliary or feature_loss else None
-        taken, report = self._ask("fit", *letters, back=back, x=ask, target=kind, **{"pass": how}, key=list(stream.key))
-        return SimpleNamespace(steps=taken, loss=float(report["loss"][0]))
+        report, _ = self._do("train", *letters, back=back, key=bytes(stream.key), target=kind, **how, **ask)
+        return SimpleNamespace(steps=report["steps"], loss=float("nan" if report["loss"] is None else report["loss"]))
 
     def predict(self, x: Samples | Array) -> Array:
         """Scores (logits), `samples x outputs`."""
         ask, tensors = self._samples(x)
-        return self._ask("predict", _sent(tensors), x=ask)[1]["scores"]
+        return self._do("predict", _sent(tensors), **ask)[1]["scores"]
 
     def features(self, x: Samples | Array) -> Array:
         """The inputs of the last layer, `samples x features`. Raises `fl.Lacks` if the trainer
         shows none."""
         ask, tensors = self._samples(x)
-        found = self._ask("features", _sent(tensors), x=ask)[1]
+        found = self._do("features", _sent(tensors), **ask)[1]
         if "features" not in found:
             raise Lacks(f"parts.{self._slot}: this trainer has no features; use a neural trainer")
         return found["features"]
 
     def params(self) -> dict[str, Array]:
         """Its parameters by name: copies that are yours. Raises `fl.Refused` if it has none."""
-        return self._ask("params")[1]
+        return self._do("params")[1]
 
     @property
     def buffers(self) -> frozenset[str]:
         """The names of those parameters that are buffers, such as running variances: average them, and take no step with them."""
-        return frozenset(self._ask("describe")[0].get("buffers", ()))
+        return frozenset(self._do("describe")[0].get("buffers", ()))
 
     def set_params(self, params: Arrays) -> None:
         """Replaces them; names and shapes stay."""
-        self._ask("set-params", _sent(packed("params", params)))
+        self._do("set_params", _sent(packed("params", params)))
 
     def gradient(self, x: Samples | Array, target: Array | None = None, *, kind: TargetKind | None = None, loss: LossName | None = None) -> dict[str, Array]:
         """The gradient of the mean loss by every parameter."""
@@ -224,52 +225,52 @@ class Model:
     def _clipped_gradients(self, x: Samples, target: Array, kind: TargetKind, clip: float) -> dict[str, Array]:
         """The sum of the gradients of single examples, each shortened to the norm `clip`; nothing
         if its trainer computes them one by one only."""
-        return self._gradient("clipped-gradients", x, target, kind, None, clip=clip)
+        return self._gradient("clipped_gradients", x, target, kind, None, clip=clip)
 
     def _gradient(self, what: str, x: Samples | Array, target: Array, kind: TargetKind, loss: LossName | None, **more: Any) -> dict[str, Array]:
         dtype = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}.get(kind, np.float32)
         ask, tensors = self._samples(x)
         tensors = {**tensors, "target": np.ascontiguousarray(target, dtype=dtype)}
-        return self._ask(what, _sent(tensors), x=ask, target=kind, loss=_LOSSES[loss or self._program.part.task.loss], **more)[1]
+        return self._do(what, _sent(tensors), target=kind, loss=_LOSSES[loss or self._program.part.task.loss], **more, **ask)[1]
 
     def descend(self, gradient: Arrays, at: int, of: int) -> None:
         """Takes one step of the optimiser along a gradient, as after batch `at` (from 0) of
         `of`."""
-        self._ask("descend", _sent(packed("params", gradient)), at=at, of=of)
+        self._do("descend", _sent(packed("params", gradient)), at=at, of=of)
 
     def vjp(self, x: Samples | Array, slope: Array) -> Array:
         """A loss's slope by each number of the inputs, `samples x width`, from its slope by each
         score."""
         ask, tensors = self._samples(x)
         sent = _sent({**tensors, "slope": np.ascontiguousarray(slope, np.float32)})
-        return self._ask("vjp", sent, x=ask)[1]["slopes"]
+        return self._do("vjp", sent, **ask)[1]["slopes"]
 
     def step_size(self) -> float | None:
         """The learning rate, if each step is that times the gradient and nothing else."""
-        return cast("float | None", self._ask("step-size")[0])
+        return cast("float | None", self._do("step_size")[0])
 
     def save(self) -> bytes:
         """The model in its trainer's own format, without training state."""
-        return self._ask("save")[1]["state"].tobytes()
+        saved = self._do("save")[1]
+        return saved["state"].tobytes() if "state" in saved else b""
 
     def load(self, model: bytes) -> None:
         """Takes back what `save` gave."""
-        self._ask("load", _sent({"state": np.frombuffer(model, np.uint8)}))
+        self._do("load", _sent({"state": np.frombuffer(model, np.uint8)}))
 
 
 class Generator:
     """A generator of inputs: the part of a generator's slot."""
 
-    def __init__(self, program: _Program, slot: str):
-        self._program, self._slot = program, slot
+    def __init__(self, program: _Program, number: int):
+        self._program, self._number = program, number
 
     def sample(self, n: int, stream: Stream) -> Samples:
         """Makes `n` inputs from a stream."""
-        what = {"generator": "sample", "n": n, "key": list(stream.key)}
-        ask, tensors = self._program.ask("generator", slot=self._slot, what=what)
-        return Samples(self._program, ask, tensors)
+        _, tensors = self._program.do(self._number, "sample", key=bytes(stream.key), samples=n)
+        return Samples(self._program, {}, tensors)
 
     def learn(self, made: Samples, slope: Array) -> None:
         """Takes a step along a loss's slope by each number of the inputs made last."""
         sent = _sent({**made._tensors, "slope": np.ascontiguousarray(slope, np.float32)})
-        self._program.ask("generator", sent, slot=self._slot, what={"generator": "learn", "made": made._ask})
+        self._program.do(self._number, "learn", sent, **made._ask)

@@ -23,11 +23,26 @@ class _Program:
     def __init__(self, part: Part, host: Any, facts: dict[str, Any]):
         self.part, self.host = part, host
         self.filled = frozenset(facts["filled"])
+        self._numbers: dict[tuple[str, str], int] = {}
 
     def ask(self, do: str, *messages: tuple[Any, ...], back: Any = None, **more: Any) -> tuple[Any, dict[str, Array]]:
         """What the program answers: a value, and arrays of ours by name."""
+        return self._call(0, "ask", {"do": do, **more}, messages, bytes(32), back)
+
+    def number(self, do: str, slot: str) -> int:
+        """The number of the `model` or `generator` in this slot."""
+        if (do, slot) not in self._numbers:
+            self._numbers[do, slot] = self.ask(do, slot=slot)[0]
+        return self._numbers[do, slot]
+
+    def do(self, number: int, operation: str, /, *messages: tuple[Any, ...], key: bytes = bytes(32), back: Any = None, **facts: Any) -> tuple[Any, dict[str, Array]]:
+        """What the part with this number gives for an operation that draws from the stream of this
+        key: a value, and arrays by name."""
+        return self._call(number, operation, facts, messages, key, back)
+
+    def _call(self, number: int, operation: str, facts: dict[str, Any], messages: Any, key: bytes, back: Any) -> tuple[Any, dict[str, Array]]:
         with generators.paused():
-            why, text, tensors = self.host.ask(json.dumps({"do": do, **more}), list(messages), back)
+            why, text, tensors = self.host.ask(number, operation, key, json.dumps(facts), list(messages), back)
         if why is not None:
             raise _refused(why)
         return (None if text is None else json.loads(text)), {name: np.asarray(memoryview(held)) for name, held in tensors.items()}
@@ -97,7 +112,7 @@ def _child(key: bytes, label: str, index: int = 0) -> bytes:
 
 def _fresh(x: Array) -> tuple[dict[str, Any], dict[str, Array]]:
     """Samples that are in no set of the program."""
-    return {"set": None, "first": len(x), "shape": list(x.shape[1:])}, {"values": np.ascontiguousarray(x, dtype=np.float32).ravel()}
+    return {}, {"values": np.ascontiguousarray(x, dtype=np.float32)}
 
 
 def _finite(value: float) -> float | None:

@@ -109,11 +109,11 @@ class _Side:
     def model(self, slot: Slot) -> Model:
         """The model in this slot, made at its first use."""
         name = self._program.name(slot, "trainer")
-        return Model(self._program, {"slot": name}, name)
+        return Model(self._program, self._program.number("model", name), name)
 
     def generator(self, slot: Slot) -> Generator:
         """The generator in this slot, made at its first use."""
-        return Generator(self._program, self._program.name(slot, "generator"))
+        return Generator(self._program, self._program.number("generator", self._program.name(slot, "generator")))
 
     def _clipped(self, slot: Slot, message: Any, agreed: float | None = None) -> dict[str, Array]:
         of = self._program.slot(slot, "privacy")
@@ -294,7 +294,7 @@ class Server(_Side):
         of = self._program.slot(slot, "selector")
         if of.name not in self._program.filled:
             return None
-        ask, tensors = (pool._ask, pool._tensors) if isinstance(pool, Samples) else (None, packed(of.signature, pool))
+        ask, tensors = (pool._ask, pool._tensors) if isinstance(pool, Samples) else ({}, packed(of.signature, pool))
         return self._program.ask("select", _sent(tensors), slot=of.name, round=self._at, pool=of.signature, samples=ask)[1]["positions"]
 
     # ---- releases
@@ -328,7 +328,7 @@ class Server(_Side):
         name = self._program.name(slot, "trainer")
         reader, _ = self._program.ask("reader", slot=name)
         held, _ = self._program.ask("read", _sent({"model": np.frombuffer(model, np.uint8)}), reader=reader, client=client)
-        return Model(self._program, {"held": held}, name)
+        return Model(self._program, held, name, held=True)
 
     def evaluate(self, slot: Slot) -> None:
         """Records how good the server's model in this slot is on the test examples, if this round
@@ -405,7 +405,7 @@ class Client(_Side):
         model, x, name = self.model(slot), self.own if examples is None else examples, self._program.name(slot)
         report = model.fit(x, target, stream=self.stream(name), **how)
         if not report.steps and len(x):
-            least = model._ask("describe")[0].get("least_batch", 1)
+            least = model._do("describe")[0].get("least_batch", 1)
             why = f": no mini-batch has the {least} examples that its batch normalisation needs" if least > 1 else ""
             self.note(f"parts.{name} took no training step{why}")
         self._program.ask("fitted", loss=_finite(report.loss) if report.steps else None)
@@ -420,13 +420,13 @@ class Client(_Side):
         """A new model for this slot, the `index`-th of its kind, which need not last, such as a
         teacher."""
         name = self._program.name(slot, "trainer")
-        return Model(self._program, {"held": self._program.ask("new-model", slot=name, index=index)[0]}, name)
+        return Model(self._program, self._program.ask("new-model", slot=name, index=index)[0], name, held=True)
 
     def set_model(self, slot: Slot, model: Model) -> None:
         """Lets a model that `new_model` gave be the one of this slot."""
-        if "held" not in model._of:
+        if not model._held:
             raise TypeError("set_model takes a model that new_model gave")
-        self._program.ask("set-model", slot=self._program.name(slot, "trainer"), model=model._of["held"])
+        self._program.ask("set-model", slot=self._program.name(slot, "trainer"), model=model._number)
 
     def aggregate(self, slot: Slot, messages: Iterable[Any], weights: Any = None) -> dict[str, Array]:
         """Lets the aggregator in this slot combine messages of this client, such as those of its
@@ -481,10 +481,10 @@ class Client(_Side):
         (held, steps), _ = ask("begin-steps", _sent(packed(kind, like)), slot=of.name, kind=kind)
 
         def clip(message: Any) -> dict[str, Array]:
-            return ask("clip-held", _sent(packed(kind, message)), mechanism=held, kind=kind)[1]
+            return self._program.do(held, "clip", _sent(packed(kind, message)))[1]
 
         try:
-            bound = ask("norm-bound-held", mechanism=held)[0]
+            bound = self._program.do(held, "norm_bound")[0]
             for at in range(steps):
                 positions = np.array(ask("draw-lot", at=at)[0], dtype=np.int64)
                 seen = packed(kind, step(positions, clip, bound))
@@ -533,12 +533,14 @@ class Client(_Side):
         (held, _), _ = self._program.ask("take-selector", slot=of.name)
         try:
             if learn is not None:
-                own = {"samples": learn._ask, "labels": learn._labels}
-                key = list(_child(self.stream(of.name).key, "fit"))
-                self._program.ask("selector-fit", _sent(learn._tensors), selector=held, own=own, key=key)
-            ask, tensors = (pool._ask, pool._tensors) if isinstance(pool, Samples) else (None, packed(of.signature, pool))
+                if learn._labels is None:
+                    raise TypeError("a selector learns from examples of the program, such as `client.own`")
+                key = _child(self.stream(of.name).key, "fit")
+                self._program.do(held, "fit", _sent(learn._tensors), key=key, classes=self.task.outputs, labels=learn._labels, **learn._ask)
+            ask, tensors = (pool._ask, pool._tensors) if isinstance(pool, Samples) else ({}, packed(of.signature, pool))
             round = self._at(slot)
-            return self._program.ask("selector-select", _sent(tensors), selector=held, round=round, pool=of.signature, samples=ask)[1]["positions"]
+            key = bytes(round.pop("key"))
+            return self._program.do(held, "select", _sent(tensors), key=key, **round, **ask)[1]["positions"]
         finally:
             self._program.ask("put-selector", slot=of.name, selector=held)
 

@@ -1,10 +1,9 @@
-//! Aggregators of a library as parts of this program.
+//! Aggregators and attacks, which the program alone asks.
 
-use super::call::Answer;
-use super::deferred_error::{DeferredError, load};
-use super::part_handle::PartHandle;
-use super::same_shape::like;
-use crate::abi::context_json::RoundText;
+use crate::abi::caller::{Callee, Caller, Calls, Means};
+use crate::abi::context_json::{RoundText, said};
+use crate::abi::host::{Answer, PartHandle, like};
+use crate::abi::library::{Host, InboxBuffer, Input};
 use crate::abi::marshal::{OutgoingMessage, content};
 use crate::abi::raw::*;
 use crate::inbox::loss_of;
@@ -12,23 +11,24 @@ use crate::message::{self, AnyMessage, Erased, Logits, MessageType, Params, View
 use crate::sealed::Sealed;
 use crate::{
     AnyAggregator, AnyFold, AnyInbox, ClientMessage, Properties, RequiredInputs, Result,
-    Robustness, Round,
+    Robustness, Round, Serial, SharedExecutor,
 };
 use anyhow::{Context, bail};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::any::Any;
+use std::sync::Arc;
 
-/// What `FL_DESCRIBE` gives for an aggregator.
-#[derive(Default, Deserialize)]
+/// The text of [`FL_DESCRIBE`]'s answer.
+#[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
-struct AboutAggregator {
+struct AggregatorText {
     needs: Vec<String>,
     claims: Vec<String>,
     robustness: Option<Robustness>,
     folds: bool,
 }
 
-impl AboutAggregator {
+impl AggregatorText {
     fn known(&self) -> Result<()> {
         let needs = ["samples", "class_counts", "training_loss", "sent"];
         let claims = [
@@ -70,8 +70,8 @@ fn sane(message: &dyn AnyMessage) -> Result<()> {
     }
 }
 
-/// An aggregator of a library.
-pub(super) struct LoadedAggregator {
+/// An aggregator that is elsewhere.
+pub(in crate::abi) struct RemoteAggregator {
     remote: PartHandle,
     input: &'static MessageType,
     output: &'static MessageType,
@@ -79,17 +79,16 @@ pub(super) struct LoadedAggregator {
     claims: Properties,
     robustness: Option<Robustness>,
     folds: bool,
-    late: DeferredError,
 }
 
-impl LoadedAggregator {
+impl RemoteAggregator {
     pub fn new(
         remote: PartHandle,
         input: &'static MessageType,
         output: &'static MessageType,
     ) -> Result<Self> {
-        let about: AboutAggregator = remote.value(FL_DESCRIBE, "", &[])?.unwrap_or_default();
-        about.known().context(remote.who())?;
+        let about: AggregatorText = remote.value(FL_DESCRIBE, "", &[])?.unwrap_or_default();
+        remote.named(about.known())?;
         let claims = |name: &str| about.claims.iter().any(|n| n == name);
         let needs = |name: &str| about.needs.iter().any(|n| n == name);
         Ok(Self {
@@ -111,7 +110,6 @@ impl LoadedAggregator {
             remote,
             input,
             output,
-            late: DeferredError::default(),
         })
     }
 
@@ -124,16 +122,14 @@ impl LoadedAggregator {
             .sent_any()
             .filter(|sent| sent.kind() == self.input.kind);
         let sent = sent.with_context(|| {
-            format!(
-                "{}: it needs the message sent to clients, as {}",
-                self.remote.who(),
-                self.input.kind
-            )
+            let kind = self.input.kind;
+            self.remote
+                .says(&format!("it needs the message sent to clients, as {kind}"))
         })?;
-        let tensors = content(sent);
-        let letter = [OutgoingMessage::new(&tensors)];
-        self.remote.must(FL_SENT, "", &letter, None, None)?;
-        Ok(())
+        let done = self
+            .remote
+            .must(FL_SENT, "", &[content(sent)], Means::default());
+        done.map(drop)
     }
 }
 
@@ -152,7 +148,7 @@ fn received(
         }
         sane(&*out)
     };
-    sound().with_context(|| format!("{}: its output", remote.who()))?;
+    sound().with_context(|| remote.says("its output"))?;
     Ok(out)
 }
 
@@ -177,9 +173,9 @@ fn same_outline(first: &dyn AnyMessage, out: &dyn AnyMessage) -> Result<()> {
     }
 }
 
-impl Sealed for LoadedAggregator {}
+impl Sealed for RemoteAggregator {}
 
-impl AnyAggregator for LoadedAggregator {
+impl AnyAggregator for RemoteAggregator {
     fn input(&self) -> &'static MessageType {
         self.input
     }
@@ -190,18 +186,15 @@ impl AnyAggregator for LoadedAggregator {
 
     /// Hands over the inbox.
     fn aggregate(&mut self, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased> {
-        self.late.check().context(self.remote.who())?;
+        self.remote.check()?;
         if self.needs.training_loss {
             for mail in inbox.iter() {
                 loss_of(mail.from, mail.training_loss)?;
             }
         }
         self.show(round)?;
-        let facts = RoundText::of(round)?;
-        let (stream, exec) = (Some(&round.stream), Some(&*round.exec));
-        let answer = self
-            .remote
-            .on_inbox(FL_AGGREGATE, &facts, inbox, stream, exec)?;
+        let (facts, means) = (RoundText::of(round).json()?, Means::round(round));
+        let answer = self.remote.on_inbox(FL_AGGREGATE, &facts, inbox, means)?;
         self.remote.said(&answer, round)?;
         received(&self.remote, answer, self.output, Some(inbox.at(0).body))
     }
@@ -209,14 +202,15 @@ impl AnyAggregator for LoadedAggregator {
     fn fold(&self, round: &Round) -> Option<Box<dyn AnyFold>> {
         let begin = || {
             self.show(round)?;
-            let (facts, stream) = (RoundText::of(round)?, Some(&round.stream));
-            self.remote.part(FL_FOLD, &facts, stream)
+            let facts = RoundText::of(round).json()?;
+            self.remote
+                .part(FL_FOLD, &facts, Means::stream(&round.stream))
         };
-        let remote = self.late.keep(match self.folds {
+        let remote = self.remote.keep(match self.folds {
             true => begin().map(Some),
             false => Ok(None),
         })??;
-        Some(Box::new(LoadedFold {
+        Some(Box::new(RemoteFold {
             remote,
             output: self.output,
             losses: self.needs.training_loss,
@@ -225,13 +219,11 @@ impl AnyAggregator for LoadedAggregator {
     }
 
     fn update(&mut self, round: &Round, folded: Erased) -> Result<Erased> {
-        self.late.check().context(self.remote.who())?;
-        let answer = {
-            let tensors = content(&*folded);
-            let (facts, letter) = (RoundText::of(round)?, [OutgoingMessage::new(&tensors)]);
-            let (stream, exec) = (Some(&round.stream), Some(&*round.exec));
-            self.remote.call(FL_UPDATE, &facts, &letter, stream, exec)?
-        };
+        self.remote.check()?;
+        let (facts, means) = (RoundText::of(round).json()?, Means::round(round));
+        let answer = self
+            .remote
+            .ask(FL_UPDATE, &facts, &[content(&*folded)], means)?;
         let Some(answer) = answer else {
             return Ok(folded);
         };
@@ -252,11 +244,11 @@ impl AnyAggregator for LoadedAggregator {
     }
 
     fn save(&self) -> Vec<u8> {
-        self.late.save(&self.remote)
+        self.remote.save_or_mark()
     }
 
     fn load(&mut self, state: &[u8]) -> Result<()> {
-        load(&self.remote, state)
+        self.remote.load_unless_marked(state)
     }
 
     fn typed(self: Box<Self>) -> std::result::Result<Box<dyn Any>, Box<dyn AnyAggregator>> {
@@ -264,7 +256,7 @@ impl AnyAggregator for LoadedAggregator {
     }
 }
 
-struct LoadedFold {
+struct RemoteFold {
     remote: PartHandle,
     output: &'static MessageType,
     /// Whether each message must come with a training loss.
@@ -272,23 +264,146 @@ struct LoadedFold {
     first: Option<Erased>,
 }
 
-impl Sealed for LoadedFold {}
+impl Sealed for RemoteFold {}
 
-impl AnyFold for LoadedFold {
+impl AnyFold for RemoteFold {
     fn add(&mut self, mail: ClientMessage<Erased>) -> Result<()> {
         if self.losses {
             loss_of(mail.from, mail.training_loss)?;
         }
         let tensors = content(&*mail.body);
         let letter = OutgoingMessage::of(&mail, &tensors);
-        self.remote.must(FL_FOLD_ADD, "", &[letter], None, None)?;
+        let done = self
+            .remote
+            .call(FL_FOLD_ADD, "", &[letter], Means::default())?;
+        self.remote.due(FL_FOLD_ADD, done)?;
         drop(tensors);
         self.first.get_or_insert(mail.body);
         Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<Erased> {
-        let answer = self.remote.must(FL_FOLD_FINISH, "", &[], None, None)?;
+        let answer = self
+            .remote
+            .must(FL_FOLD_FINISH, "", &[], Means::default())?;
         received(&self.remote, answer, self.output, self.first.as_deref())
+    }
+}
+
+/// An aggregator that is here.
+pub(in crate::abi) struct LocalAggregator {
+    part: Box<dyn AnyAggregator>,
+    shelf: InboxBuffer,
+    /// The message sent to clients in this round, if it needs that.
+    sent: Option<Arc<dyn AnyMessage>>,
+}
+
+impl LocalAggregator {
+    pub fn new(part: Box<dyn AnyAggregator>) -> Self {
+        Self {
+            shelf: InboxBuffer::new(part.input()),
+            part,
+            sent: None,
+        }
+    }
+}
+
+/// The round of a call, which shows what was sent.
+fn round_of(
+    sent: Option<Arc<dyn AnyMessage>>,
+    input: &Input<'_>,
+    host: &Host<'_>,
+    exec: SharedExecutor,
+) -> Result<Round> {
+    let round = input.json::<RoundText<'_>>()?.round(host.stream(), exec);
+    Ok(match sent {
+        Some(sent) => round.showing_any(sent),
+        None => round,
+    })
+}
+
+/// What an aggregator says of itself.
+fn describe(host: &Host<'_>, part: &dyn AnyAggregator, folds: bool) -> Result<()> {
+    let (needs, claims) = (part.needs(), part.claims());
+    let named = |all: &[(&str, bool)]| -> Vec<String> {
+        let stated = all.iter().filter(|(_, is)| *is);
+        stated.map(|(name, _)| name.to_string()).collect()
+    };
+    host.json(&AggregatorText {
+        needs: named(&[
+            ("samples", needs.samples),
+            ("class_counts", needs.class_counts),
+            ("training_loss", needs.training_loss),
+            ("sent", needs.sent),
+        ]),
+        claims: named(&[
+            ("order_free", claims.order_free),
+            ("weight_scale_free", claims.weight_scale_free),
+            ("weight_free", claims.weight_free),
+            ("within_hull", claims.within_hull),
+            ("of_mean", claims.of_mean),
+        ]),
+        robustness: part.robustness(),
+        folds,
+    })
+}
+
+/// A result, and the log events that led to it.
+fn gives(host: &Host<'_>, round: &Round, out: &dyn AnyMessage) -> Result<()> {
+    said(host, round)?;
+    host.tensors(&content(out))
+}
+
+impl Callee for LocalAggregator {
+    fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
+        match operation {
+            FL_DESCRIBE => {
+                let folds = self.part.fold(&Round::first()).is_some();
+                describe(host, &*self.part, folds)?;
+            }
+            FL_SENT => self.sent = Some(input.message_of(0, self.part.input())?.into()),
+            FL_AGGREGATE => host.with_executor(&mut |exec| {
+                let round = round_of(self.sent.take(), input, host, exec)?;
+                let inbox = input.inbox(&mut self.shelf)?;
+                let out = self.part.aggregate(&round, inbox.inbox())?;
+                gives(host, &round, &*out)
+            })?,
+            FL_FOLD => {
+                // what was sent is shown to the fold and to the update after it
+                let round = round_of(self.sent.clone(), input, host, Arc::new(Serial))?;
+                match self.part.fold(&round) {
+                    Some(fold) => host.part(Box::new(LocalFold(self.part.input(), Some(fold))))?,
+                    None => return Ok(false),
+                }
+            }
+            FL_UPDATE => host.with_executor(&mut |exec| {
+                let round = round_of(self.sent.take(), input, host, exec)?;
+                let folded = input.message_of(0, self.part.output())?;
+                gives(host, &round, &*self.part.update(&round, folded)?)
+            })?,
+            FL_SAVE => host.state(&self.part.save())?,
+            FL_LOAD => self.part.load(&input.parcel(0)?.bytes("state")?)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+struct LocalFold(&'static MessageType, Option<Box<dyn AnyFold>>);
+
+impl Callee for LocalFold {
+    fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
+        match operation {
+            FL_FOLD_ADD => {
+                let fold = self.1.as_mut().context("a fold that is finished")?;
+                fold.add(input.mail(self.0)?)?;
+            }
+            FL_FOLD_FINISH => {
+                let fold = self.1.take().context("a fold that is finished")?;
+                host.tensors(&content(&*fold.finish()?))?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 }

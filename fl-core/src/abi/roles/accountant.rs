@@ -1,6 +1,8 @@
-//! Accountants of a library as parts of this program.
+//! Accountants, which the program alone asks.
 
-use super::part_handle::PartHandle;
+use crate::abi::caller::{Callee, Calls, Means};
+use crate::abi::host::PartHandle;
+use crate::abi::library::{Host, Input};
 use crate::abi::raw::*;
 use crate::privacy::{Composition, Guarantee, Ledger, Neighbours, Noise, Unit};
 use crate::{Accountant, PrivacyEvent, Problem, Result};
@@ -8,7 +10,8 @@ use anyhow::{bail, ensure};
 use serde::Deserialize;
 use serde_json::json;
 
-pub(super) struct LoadedAccountant(pub PartHandle);
+/// An accountant that is elsewhere.
+pub(in crate::abi) struct RemoteAccountant(pub PartHandle);
 
 #[derive(Deserialize)]
 struct GuaranteeText {
@@ -37,25 +40,26 @@ fn priceable<'e>(events: impl IntoIterator<Item = &'e PrivacyEvent>) -> Result<(
     Ok(())
 }
 
-impl Accountant for LoadedAccountant {
+impl Accountant for RemoteAccountant {
     fn charge(&mut self, event: &PrivacyEvent) -> Result<()> {
         priceable([event])?;
         let text = serde_json::to_string(event)?;
-        self.0.must(FL_CHARGE, &text, &[], None, None)?;
-        Ok(())
+        let done = self.0.must(FL_CHARGE, &text, &[], Means::default());
+        done.map(drop)
     }
 
     fn guarantee(&self, next: Option<&PrivacyEvent>) -> Result<Guarantee> {
         priceable(next)?;
         let text = serde_json::to_string(&next)?;
-        let answer = self.0.must(FL_GUARANTEE, &text, &[], None, None)?;
+        let answer = self.0.must(FL_GUARANTEE, &text, &[], Means::default())?;
         let g: GuaranteeText = self.0.json(&answer)?;
         let epsilon = g.epsilon.unwrap_or(f64::INFINITY);
         ensure!(
             epsilon >= 0.0 && (0.0..=1.0).contains(&g.delta),
-            "{}: it guarantees epsilon {epsilon} at delta {}; epsilon is at least 0, delta in 0..=1",
-            self.0.who(),
-            g.delta
+            self.0.says(&format!(
+                "it guarantees epsilon {epsilon} at delta {}; epsilon is at least 0, delta in 0..=1",
+                g.delta
+            ))
         );
         Ok(Guarantee {
             epsilon,
@@ -77,7 +81,40 @@ impl Accountant for LoadedAccountant {
             Composition::Parallel => "parallel",
         };
         let text = serde_json::to_string(&json!({ "ledgers": ledgers, "how": how }))?;
-        self.0.must(FL_MERGE, &text, &[], None, None)?;
-        Ok(())
+        let done = self.0.must(FL_MERGE, &text, &[], Means::default());
+        done.map(drop)
+    }
+}
+
+/// An accountant that is here.
+pub(in crate::abi) struct LocalAccountant(pub Box<dyn Accountant>);
+
+/// The text of [`FL_MERGE`].
+#[derive(Deserialize)]
+struct MergeText {
+    ledgers: Vec<Ledger>,
+    how: String,
+}
+
+impl Callee for LocalAccountant {
+    fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
+        match operation {
+            FL_CHARGE => self.0.charge(&input.json()?)?,
+            FL_GUARANTEE => {
+                let next: Option<PrivacyEvent> = input.json()?;
+                host.json(&self.0.guarantee(next.as_ref())?)?;
+            }
+            FL_MERGE => {
+                let MergeText { ledgers, how } = input.json()?;
+                let how = match how.as_str() {
+                    "sequential" => Composition::Sequential,
+                    "parallel" => Composition::Parallel,
+                    other => bail!("no composition is called `{other}`"),
+                };
+                self.0.merge(&ledgers, how)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 }
