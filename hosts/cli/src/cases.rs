@@ -2,7 +2,8 @@
 
 mod review;
 
-use crate::{DataDir, Done, Failure, print};
+use crate::sanitize::plain;
+use crate::{DataDir, Done, Failure, print, print_coloured};
 use clap::{Args, ValueEnum};
 use console::style;
 use fl_cases::{CaseFiles, CaseResult, Outcome, TestOptions, Tested};
@@ -134,9 +135,12 @@ fn headline(case: &CaseResult) -> String {
         Outcome::Different => word.red(),
         Outcome::New | Outcome::Accepted => word.yellow(),
     };
-    let name = &case.name;
+    let name = plain(&case.name);
     match &case.place {
-        Some((file, line)) => format!("{word}  {}:{line}: {name}", file.display()),
+        Some((file, line)) => {
+            let file = plain(&file.display().to_string());
+            format!("{word}  {file}:{line}: {name}")
+        }
         None => format!("{word}  {name}"),
     }
 }
@@ -145,7 +149,7 @@ fn headline(case: &CaseResult) -> String {
 fn text(case: &CaseResult) -> String {
     let mut text = headline(case);
     for line in case.verdict.lines.iter().take(SHOWN) {
-        text += &format!("\n    {line}");
+        text += &format!("\n    {}", plain(line));
     }
     match case.verdict.lines.len().saturating_sub(SHOWN) {
         0 => {}
@@ -193,7 +197,8 @@ fn report(
                 None => "there is no file of cases beside it".into(),
             };
             let word = style(format!("{word:9}")).yellow();
-            lines.push(format!("{word}  {}: {why}{hint}", path.display()));
+            let about = plain(&format!("{}: {why}{hint}", path.display()));
+            lines.push(format!("{word}  {about}"));
         }
         let [fine, different, new, accepted] = [
             Outcome::Fine,
@@ -218,7 +223,7 @@ fn report(
                 lines.push("`--review` asks about each answer; `--accept=CASE` accepts one, `--accept` all".into());
             }
         }
-        print(lines.join("\n"))?;
+        print_coloured(&lines.join("\n"))?;
     }
     let rejects = args.unreferenced == Unreferenced::Reject && !unused.is_empty();
     match count(Outcome::Different) + count(Outcome::New) {

@@ -395,8 +395,13 @@ fn width() -> usize {
 
 /// Prints a result. A reader that has gone away (`fl list | head`) is no error.
 fn print(text: impl Display) -> Done {
-    let text = sanitize::plain(&text.to_string());
-    if capture::keep(capture::Stream::Out, &text) {
+    print_coloured(&sanitize::plain(&text.to_string()))
+}
+
+/// As [`print`], of words of the program's own, which may have colours, and of text that has passed
+/// [`sanitize::plain`].
+fn print_coloured(text: &str) -> Done {
+    if capture::keep(capture::Stream::Out, text) {
         return Ok(());
     }
     match writeln!(std::io::stdout(), "{text}") {

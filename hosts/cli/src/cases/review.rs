@@ -1,7 +1,8 @@
 //! `fl test --review`: one difference after the other, with the keys of `cargo insta review`.
 
 use super::text;
-use crate::{Failure, print};
+use crate::sanitize::plain;
+use crate::{Failure, print, print_coloured};
 use console::{Key, Term, style};
 use fl_cases::{CaseResult, Choice, pretty};
 use serde_json::Value as Json;
@@ -58,7 +59,7 @@ impl<'k> Review<'k> {
         if let Some(choice) = self.always {
             return Ok(choice);
         }
-        print(format_args!("\n{}", text(tested)))?;
+        print_coloured(&format!("\n{}", text(tested)))?;
         loop {
             print(KEYS)?;
             let key = (self.key)()?;
@@ -67,7 +68,7 @@ impl<'k> Review<'k> {
                 'r' => Choice::Reject,
                 's' | 'q' => Choice::Skip,
                 'd' => {
-                    print(whole(expected, found))?;
+                    print_coloured(&whole(expected, found))?;
                     continue;
                 }
                 _ => continue,
@@ -84,7 +85,7 @@ fn whole(expected: Option<&Json>, found: &Json) -> String {
     let shown = |answer: &Json| {
         let mut json = String::new();
         pretty(answer, 0, &mut json);
-        json
+        plain(&json)
     };
     let expected = expected.map_or("none".into(), shown);
     let (old, new) = (style("expected:").red(), style("found:").green());

@@ -681,3 +681,31 @@ fn inputs_that_no_part_could_take_are_mistakes_with_their_places() {
     fs::write(dir.path().join("a.cases.yaml"), meant).unwrap();
     out(dir.path(), &["test", "."]);
 }
+
+/// On a terminal colours are colours, and what a part says cannot have any.
+#[cfg(target_os = "linux")]
+#[test]
+fn words_have_colours_on_a_terminal() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use std::io::Read;
+    let dir = tempfile::tempdir().unwrap();
+    let cases = "cases: [{ name: \"a\\e[31mb\", part: aggregator mean, conformance: true }]";
+    fs::write(dir.path().join("a.cases.yaml"), cases).unwrap();
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap();
+    let mut options = fs::File::options();
+    let side = options.read(true).write(true).open(name.to_str().unwrap());
+    let mut fl = std::process::Command::new(env!("CARGO_BIN_EXE_fl"));
+    fl.args(["test", "a.cases.yaml"]).current_dir(dir.path());
+    fl.env_remove("NO_COLOR").env("TERM", "xterm");
+    let mut fl = fl.stdout(side.unwrap()).spawn().unwrap();
+    let mut said = Vec::new();
+    // it ends with an error when nobody has the other side any more
+    let _ = fs::File::from(terminal).read_to_end(&mut said);
+    fl.wait().unwrap();
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains("\u{1b}[32mfine     \u{1b}[0m"), "{said:?}");
+    assert!(said.contains("a\\u001b[31mb"), "{said:?}");
+}
