@@ -161,7 +161,7 @@ impl Catalogue {
             if library.replaces {
                 let given = |p: &&&'static PartDecl| {
                     let same = |part: &&PartDecl| (part.role, part.name) == (p.role, p.name);
-                    loaded.iter().any(|part| same(&part) && !part.brought)
+                    loaded.iter().any(|part| same(part) && !part.brought)
                 };
                 let replaced = linked.iter().filter(given);
                 found.replaced = replaced.map(|p| (p.role, p.name)).collect();

@@ -428,7 +428,8 @@ impl Server<'_> {
         mut body: impl FnMut(&mut Self, &mut S, &Round) -> Result<()>,
     ) -> Result<()> {
         let n = self.0.declared_rounds();
-        let n = n.context("the protocol declares no number of rounds: call `Declaration::rounds`")?;
+        let n =
+            n.context("the protocol declares no number of rounds: call `Declaration::rounds`")?;
         for number in 1..=n {
             self.step(&format!("round {number}"), number, n, state, &mut body)?;
         }
