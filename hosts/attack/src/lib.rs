@@ -6,8 +6,8 @@ mod labels;
 mod likeness;
 mod membership;
 mod minimise;
+mod on_runs;
 mod prior;
-mod runs;
 mod shadows;
 mod slopes;
 mod substitute;
@@ -19,14 +19,14 @@ pub use labels::labels;
 pub use likeness::{Likeness, class_means, likeness, ranges};
 pub use membership::{Strength, bound, lira, losses, margins, strength};
 pub use minimise::{Search, SearchResult, Tell};
-pub use prior::Prior;
-pub use runs::{
+pub use on_runs::{
     AttackResult, AttackRun, ClientResult, GeneratorFound, GeneratorOptions, GradientFound,
     GradientOptions, InversionOptions, InversionResult, Labels, MembershipFound, MembershipOptions,
     ModelResult, NearestPrivate, Progress, RecoveredImages, SlopesOptions, Stopped,
     SubstituteFound, SubstituteOptions, attack_answers, attack_generator, attack_gradient,
     attack_membership, attack_models, attack_slopes,
 };
+pub use prior::Prior;
 pub use shadows::Halves;
 pub use slopes::{MaliciousServer, moved};
 pub use substitute::{

@@ -133,7 +133,7 @@ fn numbered(at: usize, of: usize) -> String {
 /// What the part answers to `input`, or to each input in its `rounds`.
 ///
 /// # Errors
-/// As [`rounds`].
+/// Everything that is wrong: settings, or what the part says against an input.
 pub fn trial(decl: &'static PartDecl, given: &Value, input: Json, seed: u64) -> Result<Json> {
     match input {
         Json::Object(mut map)

@@ -37,7 +37,7 @@ pub fn write(tensors: &Tensors, batches: Option<u64>) -> Result<Vec<u8>> {
     Ok(serialize(views, notes)?)
 }
 
-/// Reads the output of [`write`].
+/// Reads the output of [`write()`].
 ///
 /// # Errors
 /// If `bytes` is no safetensors file, or holds anything but f32.
@@ -70,7 +70,7 @@ pub fn read(bytes: &[u8]) -> Result<(Tensors, Option<u64>)> {
 /// Writes a network and its optimiser's state.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_state(mut tensors: Tensors, optimiser: &State) -> Result<Vec<u8>> {
     for (name, values) in [(FIRST, &optimiser.first), (SECOND, &optimiser.second)] {
         tensors.insert(name.into(), (vec![values.len()], values.clone()));
