@@ -3,15 +3,13 @@
 use crate::data_check::{check_data, describe};
 use crate::events::TakeEvent;
 use crate::placement::{self, DataOwnership, Placement};
-use crate::plan::Plan;
 use crate::prepare;
 use crate::run_folder::RUN_PAGE;
-use crate::spending::{RunSpending, book};
 use anyhow::bail;
 use fl_core::privacy::NoiseSource;
 use fl_core::{PrivacyEvent, Problem, Protocol, RunOptions, Task};
 use fl_data::{Assembled, DataSpec, Split};
-use fl_privacy::RowKey;
+use fl_privacy::{Plan, RowKey, RunSpending, book};
 use fl_receipts::{ReceiptOptions, SigningKey};
 use fl_registry::{Keep, Spec};
 use fl_sim::{Execution, Listener, Manifest, Outcome, ResumePoint, RunFolder, Setup, StoppedRun};

@@ -18,14 +18,10 @@ mod error;
 mod events;
 mod execute;
 mod finished_run;
-mod inherited;
 mod lock;
 mod node;
 mod node_file;
 mod placement;
-mod plan;
-mod planned_exchange;
-mod planned_releases;
 mod prepare;
 mod quick_digests;
 mod recorded_runs;
@@ -35,7 +31,6 @@ mod run_folder;
 mod run_scheduler;
 mod signals;
 mod sinks;
-mod spending;
 mod study;
 
 pub use client_process::ClientProcess;
@@ -46,12 +41,13 @@ pub use error::NotRun;
 pub use events::TakeEvent;
 pub use execute::{ExecuteOptions, Folder, MOST_THREADS, ProtocolOverride, execute, threads};
 pub use finished_run::{BATCH, FinishedRun, Target, kept_generator, samples};
-pub use fl_privacy::Forecast;
+pub use fl_privacy::{
+    Forecast, Plan, PlannedCohort, PlannedExchange, accountant, check_ledger, forecast,
+    ledger_fault,
+};
 pub use lock::lock;
 pub use node::{NodeConfig, node, set_by_leader};
 pub use placement::{DataOwnership, EngineFactory, Placement, start_processes_with};
-pub use plan::Plan;
-pub use planned_exchange::{PlannedCohort, PlannedExchange};
 pub use prepare::{
     check, data, data_files, data_with_notes, manifest, note_data, open, parse, read,
 };
@@ -60,5 +56,4 @@ pub use run_folder::{RUN_PAGE, tidy};
 pub use run_scheduler::{Job, JobEnd, JobEvent, OnJob, RunCount};
 pub use signals::Signals;
 pub use sinks::{OpenSinks, on_sinks, step_json};
-pub use spending::{accountant, check_ledger, forecast, ledger_fault};
 pub use study::{BuiltStudy, CheckedStudy, Repeated, Repeats, StudyRequest, WrittenStudy};

@@ -1,7 +1,6 @@
 //! Everything that is made before a run begins: the checked spec, its data, and its manifest.
 
 use crate::NotRun;
-use crate::inherited::inherit;
 use anyhow::{Context, ensure};
 use fl_core::privacy::{Noise, NoiseSource};
 use fl_core::regular_file::open_regular;
@@ -114,7 +113,10 @@ pub fn data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Assembled> {
     };
     let stream = Stream::root(spec.seed).child("data", 0);
     let mut data = build(&spec.data, dir, &stream).context("data")?;
-    inherit(spec, &mut data)?;
+    let pooled = spec
+        .make_protocol(&protocol_context(spec, &data.task))?
+        .pools_data();
+    fl_privacy::inherit(spec, &mut data, pooled)?;
     // single rows, and how unevenly classes are spread, are the clients' secret where privacy is
     // accounted for
     if spec.parts.has("accountant") {

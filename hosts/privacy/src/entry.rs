@@ -1,7 +1,9 @@
 //! [`Entry`]: a run in the ledger, and what it may have spent.
 
-use crate::record::{Reservation, Spending};
-use fl_core::privacy::Observer;
+use crate::record::{AccountantId, Reservation, RunId, Spending};
+use crate::rows::DataId;
+use fl_core::privacy::{Noise, Observer, Protection};
+use fl_report::Run;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How far a run has come.
@@ -36,6 +38,33 @@ impl Entry {
         }
     }
 
+    /// Describes a run as a ledger does, by what its folder says of it. A run that is not done counts with
+    /// all that it may spend.
+    pub fn of_run(name: &str, run: &Run) -> Self {
+        let book = run.book().cloned().map(serde_json::from_value);
+        let mut reservation: Reservation = match book {
+            Some(Ok(reservation)) => reservation,
+            _ => unknown(run),
+        };
+        reservation.name = name.into();
+        reservation.seed = run.seed().parse().unwrap_or_default();
+        let state = run.summary.as_ref().map_or(State::Open, |summary| {
+            let releases = summary.releases.clone().map(serde_json::from_value);
+            let nothing = Observer::ALL.into_iter().filter_map(|observer| {
+                match summary.outcome.protection(observer)? {
+                    Protection::Nothing { nothing, .. } => Some((observer, nothing)),
+                    Protection::Holds(_) => None,
+                }
+            });
+            State::Settled(Spending {
+                nothing: nothing.collect(),
+                releases: releases.and_then(Result::ok),
+                budget: None,
+            })
+        });
+        Self::new(reservation, state)
+    }
+
     /// Returns what counts.
     pub fn spending(&self) -> &Spending {
         match &self.state {
@@ -63,5 +92,33 @@ impl Entry {
     pub fn title(&self) -> String {
         let Reservation { name, seed, .. } = &self.reservation;
         format!("{name} (seed {seed})")
+    }
+}
+
+/// Describes a run that says nothing of its rows: they may be those of any run on a set of this name,
+/// and its public rows any rows.
+fn unknown(run: &Run) -> Reservation {
+    let outcome = run.summary.as_ref().map(|summary| &summary.outcome);
+    let accounts = outcome.map_or_else(|| run.accounts(), |of| of.privacy.is_some());
+    let opens = run.has_own_files()
+        || run
+            .spec
+            .get("data")
+            .is_some_and(|d| d.get("public").is_some());
+    Reservation {
+        id: RunId::default(),
+        continues: None,
+        time: run.began().into(),
+        name: String::new(),
+        seed: 0,
+        data: DataId {
+            name: run.data_name(),
+            public: opens.then(String::new).into_iter().collect(),
+            ..DataId::default()
+        },
+        accountant: accounts.then(AccountantId::default),
+        noise: Noise::Seeded,
+        claimed_by: Vec::new(),
+        most: Spending::default(),
     }
 }

@@ -4,17 +4,28 @@
 //! guarantee together. Nodes keep their own releases in a [`Chain`] too.
 mod chain;
 mod entry;
+mod inherited;
 mod ledger;
+mod plan;
+mod planned_exchange;
+mod planned_releases;
 mod record;
 mod rows;
+mod spending;
 mod total;
 
 pub use chain::{Chain, ChainFiles, Head};
 pub use entry::{Entry, State};
 pub use fl_sim::{ClientReleases, Counted, Releases, counted};
+pub use inherited::inherit;
 pub use ledger::{DataLedger, DataSet, Forecast, data_sets};
+pub use plan::Plan;
+pub use planned_exchange::{PlannedCohort, PlannedExchange};
 pub use record::{AccountantId, Limit, OwnBudget, Reservation, RunId, Spending};
 pub use rows::{DataId, RowKey, Sharing};
+pub use spending::{
+    RunSpending, accountant, book, check_ledger, forecast, ledger_fault, own_parts,
+};
 pub use total::{MakeAccountant, price, rule, together};
 
 use fl_core::Result;

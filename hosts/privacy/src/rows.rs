@@ -65,7 +65,7 @@ impl RowKey {
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let read = fl_files::read_own(path);
         Ok(Self(read.with_context(|| {
-            format!("reading {}; without it the rows of a run cannot be compared with those of other runs; put it back", path.display())
+            format!("{} is missing: without it the rows of a run cannot be compared with those of other runs; put it back", path.display())
         })?))
     }
 

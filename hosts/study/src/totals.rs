@@ -4,69 +4,11 @@ use crate::cells::cell;
 use crate::model::{RunSpec, Table};
 use crate::results::RunResults;
 use crate::tables::{BuiltTable, CsvLine};
-use fl_core::privacy::{Noise, Observer, Protection};
-use fl_privacy::{
-    AccountantId, DataId, Entry, MakeAccountant, Reservation, RunId, Spending, State, data_sets,
-    rule,
-};
+use fl_core::privacy::Protection;
+use fl_privacy::{Entry, MakeAccountant, data_sets, rule};
 use fl_report::{Run, Section};
 use std::collections::BTreeMap;
 use std::path::Path;
-
-/// Describes a run as a ledger does, by what its folder says of it. A run that is not done counts with
-/// all that it may spend.
-fn entry(name: &str, run: &Run) -> Entry {
-    let book = run.book().cloned().map(serde_json::from_value);
-    let mut reservation: Reservation = match book {
-        Some(Ok(reservation)) => reservation,
-        _ => unknown(run),
-    };
-    reservation.name = name.into();
-    reservation.seed = run.seed().parse().unwrap_or_default();
-    let state = run.summary.as_ref().map_or(State::Open, |summary| {
-        let releases = summary.releases.clone().map(serde_json::from_value);
-        let nothing = Observer::ALL.into_iter().filter_map(|observer| {
-            match summary.outcome.protection(observer)? {
-                Protection::Nothing { nothing, .. } => Some((observer, nothing)),
-                Protection::Holds(_) => None,
-            }
-        });
-        State::Settled(Spending {
-            nothing: nothing.collect(),
-            releases: releases.and_then(Result::ok),
-            budget: None,
-        })
-    });
-    Entry::new(reservation, state)
-}
-
-/// Describes a run that says nothing of its rows: they may be those of any run on a set of this name,
-/// and its public rows any rows.
-fn unknown(run: &Run) -> Reservation {
-    let outcome = run.summary.as_ref().map(|summary| &summary.outcome);
-    let accounts = outcome.map_or_else(|| run.accounts(), |of| of.privacy.is_some());
-    let opens = run.has_own_files()
-        || run
-            .spec
-            .get("data")
-            .is_some_and(|d| d.get("public").is_some());
-    Reservation {
-        id: RunId::default(),
-        continues: None,
-        time: run.began().into(),
-        name: String::new(),
-        seed: 0,
-        data: DataId {
-            name: run.data_name(),
-            public: opens.then(String::new).into_iter().collect(),
-            ..DataId::default()
-        },
-        accountant: accounts.then(AccountantId::default),
-        noise: Noise::Seeded,
-        claimed_by: Vec::new(),
-        most: Spending::default(),
-    }
-}
 
 /// Returns the joint guarantees of the runs of these tables, as [`joint`]. `place` names a run's
 /// row.
@@ -104,7 +46,7 @@ pub fn joint<'a>(
 ) -> Option<BuiltTable> {
     let (mut rows, mut csv) = (Vec::new(), Vec::new());
     let title = "Privacy of all runs on the same rows";
-    let entries: Vec<Entry> = runs.map(|(name, run)| entry(&name, run)).collect();
+    let entries: Vec<Entry> = runs.map(|(name, run)| Entry::of_run(&name, run)).collect();
     let sets = data_sets(&entries).into_iter();
     for group in sets.filter(|set| set.runs.len() > 1) {
         let names: Vec<&str> = group.names.iter().copied().collect();

@@ -542,7 +542,13 @@ fn together(dir: &Path) -> Vec<String> {
     let text = flat(&out(dir, &["ledger", "show", "l"]));
     let parts = text.split("together, against ").skip(1);
     let said = parts.map(|part| part.split_once(": ").unwrap().1);
-    let end = |said: &str| said.split(" composition: ").next().unwrap().trim().to_string();
+    let end = |said: &str| {
+        said.split(" composition: ")
+            .next()
+            .unwrap()
+            .trim()
+            .to_string()
+    };
     said.map(end).collect()
 }
 
@@ -563,6 +569,7 @@ fn parties_and_rows_are_the_same_on_a_page_as_in_the_ledger() {
         let write = |name: &str, text: String| fs::write(dir.join(name), text).unwrap();
         write("A.csv", rows_of(0..40));
         write("B.csv", rows_of(40..80));
+        write("C.csv", rows_of(80..120));
         write("a0.csv", rows_of(0..10));
         write("a1.csv", rows_of(10..40));
         write("A-less.csv", rows_of(0..39));
@@ -581,7 +588,7 @@ fn parties_and_rows_are_the_same_on_a_page_as_in_the_ledger() {
         ("B.csv, A.csv", "test.csv", finest),
         ("A-less.csv, B-more.csv", "test.csv", parties),
         ("A-less.csv, B.csv", "test.csv", parties),
-        ("a0.csv, B.csv", "A-sorted.csv", public),
+        ("B.csv, C.csv", "A-sorted.csv", public),
     ]
     .into_iter()
     .enumerate()
@@ -590,7 +597,11 @@ fn parties_and_rows_are_the_same_on_a_page_as_in_the_ledger() {
         let dir = d.path();
         files(dir);
         out(dir, &["ledger", "init", "l"]);
-        fs::write(dir.join("one.yaml"), patients("one", "A.csv, B.csv", "test.csv")).unwrap();
+        fs::write(
+            dir.join("one.yaml"),
+            patients("one", "A.csv, B.csv", "test.csv"),
+        )
+        .unwrap();
         fs::write(dir.join("two.yaml"), patients("two", train, test)).unwrap();
         out(dir, &["run", "one.yaml", "--out", "r1"]);
         out(dir, &["run", "two.yaml", "--out", "r2"]);
@@ -604,7 +615,11 @@ fn parties_and_rows_are_the_same_on_a_page_as_in_the_ledger() {
     let dir = d.path();
     files(dir);
     out(dir, &["ledger", "init", "l"]);
-    fs::write(dir.join("one.yaml"), patients("one", "A.csv, B.csv", "test.csv")).unwrap();
+    fs::write(
+        dir.join("one.yaml"),
+        patients("one", "A.csv, B.csv", "test.csv"),
+    )
+    .unwrap();
     out(dir, &["run", "one.yaml", "--out", "r1"]);
     fs::write(dir.join("A.csv"), rows_of(40..80)).unwrap();
     fs::write(dir.join("B.csv"), rows_of(0..40)).unwrap();
@@ -686,7 +701,10 @@ fn accountants_with_other_neighbours_have_no_total() {
         out(dir, &["run", &format!("{name}.yaml"), "--out", name]);
     }
     for said in together(dir) {
-        assert!(said.starts_with("nothing: ") && said.contains("do not add up"), "{said}");
+        assert!(
+            said.starts_with("nothing: ") && said.contains("do not add up"),
+            "{said}"
+        );
     }
     same_on_page(dir, &["r1", "r2"]);
 }
@@ -712,7 +730,18 @@ fn a_limit_lets_a_run_end_whose_own_budget_is_against_another_observer() {
         ["readers", "clients"].map(|o| epsilon(&alone["privacy"][o]["epsilon"]));
     assert!(readers < clients, "{readers} {clients}");
     let limit = format!("{}", readers * 1.0001);
-    out(dir, &["ledger", "init", "l", "--epsilon", &limit, "--against", "readers"]);
+    out(
+        dir,
+        &[
+            "ledger",
+            "init",
+            "l",
+            "--epsilon",
+            &limit,
+            "--against",
+            "readers",
+        ],
+    );
     let ran = json(dir, &["run", "s.yaml", "--out", "r", "--json"]);
     assert_eq!(ran["rounds"], 8, "{ran}");
     // a budget against readers bounds no other observer

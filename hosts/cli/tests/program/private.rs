@@ -379,10 +379,9 @@ fn counts_have_a_price_once_they_have_noise() {
 fn an_example_of_several_labels_moves_all_its_counts_and_the_number() {
     let d = tempfile::tempdir().unwrap();
     let dir = d.path();
-    for file in ["a.csv", "b.csv", "test.csv"] {
-        let at = file.len() as u32;
-        let line = |k: u32| format!("{}.{at},{},{},{}\n", k % 7, k % 2, k / 2 % 2, k / 4 % 2);
-        let rows: String = (0..20).map(line).collect();
+    for (first, file) in [(0, "a.csv"), (20, "b.csv"), (40, "test.csv")] {
+        let line = |k: u32| format!("{}e-1,{},{},{}\n", k, k % 2, k / 2 % 2, k / 4 % 2);
+        let rows: String = (first..first + 20).map(line).collect();
         fs::write(dir.join(file), format!("x,p,q,r\n{rows}")).unwrap();
     }
     for (labels, least) in [("p", 2.0), ("p, q", 3.0), ("p, q, r", 4.0)] {

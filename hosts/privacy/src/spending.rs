@@ -1,7 +1,12 @@
 //! What a run says of its rows and of its spending: in its folder, and in the ledger that its spec
 //! names.
 
+use crate::chain::Head;
+use crate::ledger::{DataLedger, Forecast};
 use crate::plan::Plan;
+use crate::record::{AccountantId, OwnBudget, Reservation, RunId, Spending};
+use crate::rows::{DataId, RowKey, Sharing};
+use crate::total::price;
 use anyhow::{Context, anyhow, ensure};
 use fl_core::privacy::{Epsilons, Observer, Protection};
 use fl_core::settings::Value;
@@ -10,12 +15,8 @@ use fl_core::{
     RunReleases, SlotAssignment, Stream, Task, TaskKind, hex,
 };
 use fl_data::{Assembled, DataSpec, Split};
-use fl_privacy::{
-    AccountantId, DataId, DataLedger, Forecast, Head, OwnBudget, Releases, Reservation, RowKey,
-    RunId, Sharing, Spending,
-};
 use fl_registry::{Catalogue, LedgerUse, Spec};
-use fl_sim::{LEDGER, Listener, RunRecord, Verdict};
+use fl_sim::{LEDGER, Listener, Releases, RunRecord, Verdict};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -36,10 +37,8 @@ struct KnownRun {
     /// The ledger's head after its last reservation.
     head: Head,
     /// The number of the stop, if it has stopped since.
-    #[serde(default)]
     stopped: Option<u64>,
     /// The number of the stop that it goes on from, under its own name.
-    #[serde(default)]
     continues: Option<u64>,
 }
 
@@ -72,7 +71,7 @@ impl KnownRun {
 }
 
 /// The spending of a run that has its folder.
-pub(crate) struct RunSpending {
+pub struct RunSpending {
     ledger: DataLedger,
     reservation: Reservation,
     folder: PathBuf,
@@ -112,7 +111,7 @@ impl RunSpending {
         // of several copies of a stopped run, each that goes on is a run of its own
         let known = known.filter(|known| known.stopped.is_none());
         let run = known.as_ref().map(|known| Ok(known.run.clone()));
-        let run = run.unwrap_or_else(fl_privacy::random_name)?;
+        let run = run.unwrap_or_else(crate::random_name)?;
         let reservation = Reservation {
             continues,
             ..book(spec, &ledger.key()?, run, data, plan)?
@@ -145,7 +144,7 @@ impl RunSpending {
         let releases = most.releases.as_ref().filter(|_| most.budget.is_none())?;
         let id = self.reservation.accountant.as_ref()?;
         let new = accountant(&self.accountants, id).ok()?;
-        let most = fl_privacy::price(new, releases, against).ok()?;
+        let most = price(new, releases, against).ok()?;
         Some(Budget {
             epsilon: most.epsilon,
             against: match against {
@@ -303,13 +302,13 @@ pub fn accountant(parts: &[&'static PartDecl], id: &AccountantId) -> Result<Box<
 }
 
 /// The parts that a spec uses.
-pub(crate) fn own_parts(spec: &Spec<DataSpec>) -> Vec<&'static PartDecl> {
+pub fn own_parts(spec: &Spec<DataSpec>) -> Vec<&'static PartDecl> {
     spec.parts.iter().map(|filled| filled.decl).collect()
 }
 
 /// Returns what a run says of itself before it begins: its rows, by hashes with this key, and all
 /// that it may spend.
-pub(crate) fn book(
+pub fn book(
     spec: &Spec<DataSpec>,
     key: &RowKey,
     run: String,
@@ -380,7 +379,7 @@ fn most(spec: &Spec<DataSpec>, id: Option<&AccountantId>, plan: &Plan) -> Spendi
     let within = |budget: &Budget| {
         let new = accountant(&own_parts(spec), id).ok()?;
         let against = Observer::from(&budget.against);
-        let most = fl_privacy::price(new, releases.as_ref()?, against).ok()?;
+        let most = price(new, releases.as_ref()?, against).ok()?;
         Some(budget.allows(most.epsilon))
     };
     let budget = spec.budget.as_ref();

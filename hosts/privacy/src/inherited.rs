@@ -1,23 +1,24 @@
 //! What a run released whose made inputs another run uses.
 
-use crate::prepare::protocol_context;
+use crate::record::Reservation;
+use crate::rows::RowKey;
 use crate::spending::rows;
 use anyhow::{Context, bail};
 use fl_core::PrivacyEvent;
 use fl_core::privacy::{Noise, Observer, Protection, Unit};
 use fl_data::{Assembled, DataSpec};
-use fl_privacy::{Reservation, RowKey};
 use fl_registry::Spec;
 use fl_report::Run;
 use fl_sim::{Releases, as_event};
 use std::path::Path;
 
-/// Adds to `data` what the runs released that made rows of it. Readers of such a run may have these
+/// Adds to `data` what the runs released that made rows of it. `pooled` says whether the run pools
+/// the rows of all clients. Readers of such a run may have these
 /// rows, and every observer of this run sees results of them.
 ///
 /// # Errors
 /// If such a run is not done, or the spec has a budget, which counts the releases of one run only.
-pub(crate) fn inherit(spec: &Spec<DataSpec>, data: &mut Assembled) -> anyhow::Result<()> {
+pub fn inherit(spec: &Spec<DataSpec>, data: &mut Assembled, pooled: bool) -> anyhow::Result<()> {
     if !spec.parts.has("accountant") {
         return Ok(());
     }
@@ -28,7 +29,7 @@ pub(crate) fn inherit(spec: &Spec<DataSpec>, data: &mut Assembled) -> anyhow::Re
                 "budget: it counts the releases of this run only, and {run} released what its made inputs show; leave `budget` out"
             );
         }
-        match released(folder, spec, data)? {
+        match released(folder, spec, (data, pooled))? {
             Ok(releases) => {
                 let of_clients = releases.of_any_client();
                 let all = releases.server.iter().chain(&of_clients);
@@ -48,12 +49,9 @@ pub(crate) fn inherit(spec: &Spec<DataSpec>, data: &mut Assembled) -> anyhow::Re
 fn released(
     folder: &Path,
     spec: &Spec<DataSpec>,
-    data: &Assembled,
+    (data, pooled): (&Assembled, bool),
 ) -> anyhow::Result<Result<Releases, String>> {
     let run = Run::open_brief(folder)?;
-    let pooled = spec
-        .make_protocol(&protocol_context(spec, &data.task))?
-        .pools_data();
     let own_parties = || {
         let then: Option<Reservation> = serde_json::from_value(run.book()?.clone()).ok();
         let now = rows(spec, &RowKey::of_user().ok()?, data, pooled);

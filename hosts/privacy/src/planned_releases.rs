@@ -7,7 +7,7 @@ use fl_core::{
     Accountant, AnyMechanism, BuildContext, COUNTS, ClientId, Cohort, Draws, Fault, Faults, Parts,
     PrivacyEvent, Role, TaskKind,
 };
-use fl_privacy::{ClientReleases, Counted, Releases};
+use fl_sim::{ClientReleases, Counted, Releases};
 use std::collections::BTreeSet;
 
 /// All that a run may release; `None` where only the run can tell.
@@ -47,7 +47,7 @@ impl PlannedReleases {
             ..Releases::default()
         };
         let mut events = own.of_any_client();
-        events.extend(fl_privacy::counted(earlier));
+        events.extend(fl_sim::counted(earlier));
         clients.push(ClientReleases {
             clients: vec![(0, ClientId::MAX)],
             events,
@@ -56,7 +56,7 @@ impl PlannedReleases {
 
     /// Returns the guarantee for them.
     pub fn price(&self, accountant: Box<dyn Accountant>, observer: Observer) -> Option<Guarantee> {
-        fl_privacy::price(accountant, &self.seen_by(observer)?, observer).ok()
+        crate::price(accountant, &self.seen_by(observer)?, observer).ok()
     }
 }
 
