@@ -139,6 +139,7 @@ fn apart() -> Vec<&'static PartDecl> {
             child,
             socket,
             memory,
+            memory_bytes: u64::MAX,
         })
     };
     let library = abi::IsolatedLibrary::new(Box::new(begin), Duration::from_secs(60));

@@ -1,8 +1,8 @@
 """The losses on scores in plain NumPy, each as its paper or PyTorch's page defines it, and descent on a
 linear model by numeric slopes. This file knows nothing of fl: a test compares both.
 
-`scores` and `target` are `rows x outputs`; `target` of `cross_entropy` holds probabilities, of
-`labels` 1, 0 or -1 (unknown), else scores.
+`scores` and `target` are `rows x outputs`; `target` of `cross_entropy` holds probabilities, of the
+others scores.
 """
 
 import numpy as np
@@ -16,12 +16,6 @@ def _shares(scores, tau=1.0):
 def cross_entropy(scores, target):
     """Of probabilities, mean over rows."""
     return -(target * np.log(_shares(scores))).sum(axis=1).mean()
-
-
-def labels(scores, target):
-    """Sigmoid cross-entropy, mean over the labels that are known (`BCEWithLogitsLoss`)."""
-    known, share = target >= 0, 1 / (1 + np.exp(-scores))
-    return -np.where(target == 1, np.log(share), np.log(1 - share))[known].mean()
 
 
 def mae(scores, target):

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The most rows of a run of which single hashes are kept.
 const SAMPLE: usize = 512;
@@ -69,7 +69,7 @@ impl RowKey {
         })?))
     }
 
-    pub(crate) fn write(&self, path: &PathBuf) -> Result<()> {
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
         fl_files::write_secret(path, &self.0)
     }
 

@@ -697,10 +697,14 @@ fn words_have_colours_on_a_terminal() {
     let name = ptsname(&terminal, Vec::new()).unwrap();
     let mut options = fs::File::options();
     let side = options.read(true).write(true).open(name.to_str().unwrap());
-    let mut fl = std::process::Command::new(env!("CARGO_BIN_EXE_fl"));
-    fl.args(["test", "a.cases.yaml"]).current_dir(dir.path());
-    fl.env_remove("NO_COLOR").env("TERM", "xterm");
-    let mut fl = fl.stdout(side.unwrap()).spawn().unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fl"));
+    command
+        .args(["test", "a.cases.yaml"])
+        .current_dir(dir.path());
+    command.env_remove("NO_COLOR").env("TERM", "xterm");
+    let mut fl = command.stdout(side.unwrap()).spawn().unwrap();
+    // it has the terminal's other side too
+    drop(command);
     let mut said = Vec::new();
     // it ends with an error when nobody has the other side any more
     let _ = fs::File::from(terminal).read_to_end(&mut said);

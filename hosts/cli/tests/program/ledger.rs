@@ -580,7 +580,7 @@ fn parties_and_rows_are_the_same_on_a_page_as_in_the_ledger() {
     let each = "for each party (replaced";
     let finest = "for each party of the finest split (replaced";
     let parties = "nothing: the runs share the rows out to parties differently";
-    let public = "nothing: its rows are public or test rows of two";
+    let public = "its rows are public or test rows of two";
     for (at, (train, test, due)) in [
         ("A.csv, B.csv", "test.csv", each),
         ("A-sorted.csv, B.csv", "test.csv", each),

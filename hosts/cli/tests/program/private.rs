@@ -364,7 +364,7 @@ fn counts_have_a_price_once_they_have_noise() {
     let sums = "parts={model: {use: linear}, aggregator: {use: mean}, \
                 server-privacy: {use: gaussian-update, clip: 0.5, noise-multiplier: 2}}";
     let said = refused(&["protocol.use=dp-fedavg", sums, rdp, samples, &noisy(40)]);
-    assert!(said.contains(unused), "{said}");
+    assert!(said.contains("has no slot `counts-privacy`"), "{said}");
     // one example here and a whole client there
     let example = "parts.counts-privacy={use: laplace-counts, scale: 4}";
     let said = refused(&[rdp, samples, example]);

@@ -250,7 +250,7 @@ fn what_cannot_be_voted_on_is_said() {
         ],
     );
     assert!(
-        text.contains("gamma") && text.contains("must be above 0.0, got 0"),
+        text.contains("gamma") && text.contains("must be at least 1e-6, got 0"),
         "{text}"
     );
     let (code, text) = said("unused", &["parts.privacy={use: laplace-votes, gamma: 1}"]);
