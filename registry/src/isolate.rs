@@ -339,10 +339,15 @@ mod linux {
         let number = |text: &OsString| text.to_str().and_then(|t| t.parse::<u64>().ok());
         let number = |text| number(text).context("its arguments are numbers");
         let process = number(process)?;
-        // whatever the library does, it ends with the program
-        set_parent_process_death_signal(Some(Signal::KILL))?;
-        if u64::from(parent_id()) != process {
-            bail!("the program that began this process has ended");
+        let sandboxed = number(sandbox)? == 1;
+        // a library that can begin no process ends with the program, whatever it does; what another
+        // has begun must end too
+        let alone = sandboxed && gap().is_none();
+        if alone {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            if u64::from(parent_id()) != process {
+                bail!("the program that began this process has ended");
+            }
         }
         let of_program = |fd: u64| format!("/proc/{process}/fd/{fd}");
         let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
@@ -377,13 +382,14 @@ mod linux {
         // when memory runs out, this process is ended before the program; where that cannot be
         // set, the system decides
         let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
-        let sandboxed = number(sandbox)? == 1;
         if sandboxed {
             let reads: Vec<_> = reads.iter().map(PathBuf::from).collect();
             crate::sandbox::enter(&reads).context("entering the sandbox")?;
         }
         let socket = UnixStream::from(socket);
-        watch(socket.try_clone()?)?;
+        if !alone {
+            watch(socket.try_clone()?)?;
+        }
         let load = || {
             if path.is_empty() {
                 return Ok(std::ptr::from_ref(fl_core::abi::library()));

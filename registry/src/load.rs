@@ -129,6 +129,7 @@ impl Catalogue {
     /// Names the first library that cannot be used, or that brings a part which is already there.
     pub fn with(&self, libraries: &[Library]) -> Result<Self, Refusal> {
         let (mut all, linked) = (self.clone(), fl_core::linked_parts());
+        let of = |list: &[&PartDecl], p: &PartDecl| list.iter().any(|q| std::ptr::eq(*q, p));
         for library in libraries {
             let (mut library, package) = library.located()?;
             if let Some(modules) = all.foreign {
@@ -170,17 +171,16 @@ impl Catalogue {
                 continue;
             }
             // a run that goes on, or is repeated, is to have the same
-            let replaced = found.replaced.clone();
-            let own = |p: &PartDecl| linked.iter().any(|q| std::ptr::eq(*q, p));
-            all.parts
-                .retain(|p| !own(p) || !replaced.contains(&(p.role, p.name)));
+            let stays = |p: &&'static PartDecl| {
+                !of(&linked, p) || !found.replaced.contains(&(p.role, p.name))
+            };
+            all.parts.retain(stays);
             all.libraries.push(found);
             for part in loaded {
                 let name = |p: &PartDecl| (p.role, p.name) == (part.role, part.name);
                 // what a spec's module has comes before what a host that has Python happens to know
-                let of = |list: &[&PartDecl], p| list.iter().any(|q| std::ptr::eq(*q, p));
                 let stays = |p: &&'static PartDecl| {
-                    !name(p) || library.module.is_none() || of(&linked, *p) || of(&all.loaded, *p)
+                    !name(p) || library.module.is_none() || of(&linked, p) || of(&all.loaded, p)
                 };
                 all.parts.retain(stays);
                 let other = all.parts.iter().copied().find(|p| name(p));
@@ -204,7 +204,7 @@ impl Catalogue {
                             part.name,
                             other.origin,
                             part.origin,
-                            if own(other) { key } else { "" }
+                            if of(&linked, other) { key } else { "" }
                         ),
                     });
                 }

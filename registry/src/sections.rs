@@ -282,30 +282,23 @@ fl_core::settings! {
 impl Isolate {
     /// What it may read that is not below `folder`.
     pub(crate) fn outside(&self, folder: &Path) -> Vec<&str> {
-        let folder = folder.canonicalize();
-        let below = |read: &str| {
-            folder
-                .as_ref()
-                .is_ok_and(|f| Path::new(read).starts_with(f))
-        };
-        let outside = |read: &&String| !below(read);
-        let outside = self.reads.iter().filter(outside);
-        outside.map(String::as_str).collect()
+        let reads = self.reads.iter().map(String::as_str);
+        reads.filter(|read| !is_below(read, folder)).collect()
     }
 
     /// The same in a sandbox that reads what is below `folder` alone.
     pub(crate) fn held_to(&self, folder: &Path) -> Self {
-        let outside = self.outside(folder);
-        let inside = self
-            .reads
-            .iter()
-            .filter(|read| !outside.contains(&read.as_str()));
-        Self {
-            sandbox: true,
-            reads: inside.cloned().collect(),
-            ..self.clone()
-        }
+        let mut held = self.clone();
+        held.sandbox = true;
+        held.reads.retain(|read| is_below(read, folder));
+        held
     }
+}
+
+/// Nothing is below a folder that is not there.
+fn is_below(path: &str, folder: &Path) -> bool {
+    let folder = folder.canonicalize();
+    folder.is_ok_and(|folder| Path::new(path).starts_with(folder))
 }
 
 fn one(plugin: &Plugin) -> Result<(), String> {

@@ -148,6 +148,10 @@ static void outlived(int signal) {
 __attribute__((constructor)) static void hangs(void) {
   signal(SIGALRM, outlived);
   alarm(60);
+#ifdef FORKS_FIRST
+  if (fork() == 0)
+    for (;;) pause();
+#endif
   if (write(2, "begun\n", 6) != 6) abort();
   for (;;) pause();
 }

@@ -595,8 +595,14 @@ fn a_library_that_hangs_while_it_is_loaded_does_not_outlive_the_program() {
     let flags = ["-Wno-unused-function", "-Wno-unused-const-variable", "-lm"];
     let hangs = [&flags[..], &["-Wno-infinite-recursion", "-DHANGS_AT_LOAD"]].concat();
     library::compile(&source, &dir.join("hangs.so"), &hangs);
-    for _ in 0..10 {
-        let mut child = start(dir, &["list", "--plugin", "hangs.so"]);
+    let forks = [&hangs[..], &["-DFORKS_FIRST"]].concat();
+    library::compile(&source, &dir.join("forks.so"), &forks);
+    // outside of a sandbox it may begin a process, which ends too
+    let spec = "name: h\nplugins: [{path: forks.so, isolate: {sandbox: false}}]\n";
+    fs::write(dir.join("forks.yaml"), spec).unwrap();
+    let commands: [&[&str]; 2] = [&["list", "--plugin", "hangs.so"], &["check", "forks.yaml"]];
+    for command in commands.repeat(10) {
+        let mut child = start(dir, command);
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         assert_eq!(lines.next().unwrap().unwrap(), "begun");
         child.kill().unwrap();
