@@ -1,7 +1,7 @@
-//! What data a run has, and what was released over all runs. A [`DataId`] says which rows a run has.
-//! A [`Chain`] is a file of records that only grows and finds
-//! every change. A [`DataLedger`] keeps the releases of runs by data set, and says what they
-//! guarantee together. Nodes keep their own releases in a [`Chain`] too.
+//! What data a run has, what it may release, and what was released over all runs. A [`DataId`] says
+//! which rows a run has, and a [`Plan`] what it may release. A [`Chain`] is a file of records that
+//! only grows and finds every change. A [`DataLedger`] keeps the releases of runs by data set, and
+//! says what they guarantee together. Nodes keep their own releases in a [`Chain`] too.
 mod chain;
 mod entry;
 mod inherited;

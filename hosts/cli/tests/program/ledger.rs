@@ -537,6 +537,14 @@ fn patients(name: &str, train: &str, test: &str) -> String {
     )
 }
 
+/// The rows of two parties, test rows, and a ledger.
+fn two_sites(dir: &Path) {
+    for (name, rows) in [("A", 0..40), ("B", 40..80), ("test", 200..220)] {
+        fs::write(dir.join(format!("{name}.csv")), rows_of(rows)).unwrap();
+    }
+    out(dir, &["ledger", "init", "l"]);
+}
+
 /// What the ledger says of all runs against each observer, as text.
 fn together(dir: &Path) -> Vec<String> {
     let text = flat(&out(dir, &["ledger", "show", "l"]));
@@ -632,12 +640,9 @@ fn parties_and_rows_are_the_same_on_a_page_as_in_the_ledger() {
 fn every_copy_of_a_stopped_run_counts() {
     let d = tempfile::tempdir().unwrap();
     let dir = d.path();
-    fs::write(dir.join("A.csv"), rows_of(0..40)).unwrap();
-    fs::write(dir.join("B.csv"), rows_of(40..80)).unwrap();
-    fs::write(dir.join("test.csv"), rows_of(200..220)).unwrap();
+    two_sites(dir);
     let spec = patients("s", "A.csv, B.csv", "test.csv").replace("rounds: 1,", "rounds: 4,");
     fs::write(dir.join("s.yaml"), spec).unwrap();
-    out(dir, &["ledger", "init", "l"]);
     let count = || show(dir)["data-sets"][0]["runs"].as_array().unwrap().len();
     out(dir, &["run", "s.yaml", "--out", "R", "--stop-after", "2"]);
     let copy = |to: &str| {
@@ -673,12 +678,9 @@ fn every_copy_of_a_stopped_run_counts() {
 fn a_run_that_is_not_done_counts_on_a_page() {
     let d = tempfile::tempdir().unwrap();
     let dir = d.path();
-    fs::write(dir.join("A.csv"), rows_of(0..40)).unwrap();
-    fs::write(dir.join("B.csv"), rows_of(40..80)).unwrap();
-    fs::write(dir.join("test.csv"), rows_of(200..220)).unwrap();
+    two_sites(dir);
     let spec = patients("s", "A.csv, B.csv", "test.csv").replace("rounds: 1,", "rounds: 4,");
     fs::write(dir.join("s.yaml"), &spec).unwrap();
-    out(dir, &["ledger", "init", "l"]);
     out(dir, &["run", "s.yaml", "--out", "R"]);
     out(dir, &["run", "s.yaml", "--out", "S", "--stop-after", "2"]);
     same_on_page(dir, &["R", "S"]);
@@ -688,10 +690,7 @@ fn a_run_that_is_not_done_counts_on_a_page() {
 fn accountants_with_other_neighbours_have_no_total() {
     let d = tempfile::tempdir().unwrap();
     let dir = d.path();
-    fs::write(dir.join("A.csv"), rows_of(0..40)).unwrap();
-    fs::write(dir.join("B.csv"), rows_of(40..80)).unwrap();
-    fs::write(dir.join("test.csv"), rows_of(200..220)).unwrap();
-    out(dir, &["ledger", "init", "l"]);
+    two_sites(dir);
     for (name, draw, accountant) in [("r1", "poisson", "rdp"), ("r2", "fixed", "pld")] {
         let spec = patients(name, "A.csv, B.csv", "test.csv")
             .replace("dp-fedavg, rounds: 1, local: { steps: 2, batch: 16 }", &format!("fedavg, rounds: 2, local: {{ steps: 5, batch: 8 }}, sampling: {{ rate: 0.2, draw: {draw} }}"))

@@ -683,29 +683,26 @@ fn runs_on_the_same_rows_have_a_total() {
     let nine = json(dir.path(), &nine);
     let nine = nine["privacy"]["readers"]["epsilon"].as_f64().unwrap();
     let tables = fs::read_to_string(dir.path().join("runs/studies/s.csv")).unwrap();
-    {
-        let seed = "1";
-        let cells = |line: &str| line.split(',').map(String::from).collect::<Vec<_>>();
-        let all = csv.lines().map(cells).filter(|c| c[3] == seed);
-        let readers = all.filter(|c| c[6] == "epsilon.readers");
-        let epsilons: Vec<f64> = readers.map(|c| c[7].parse().unwrap()).collect();
-        assert_eq!(epsilons.len(), 3, "{csv}");
-        assert!(
-            nine < epsilons.iter().sum::<f64>(),
-            "composed, and not added"
-        );
-        let total = format!("epsilon {} at delta 1e-3 ", UpperBound(nine));
-        let line = format!("| blobs, seed {seed} | 3 | readers of the results | {total}");
-        assert!(printed.contains(&line), "no {line} in\n{printed}");
-        assert!(printed.contains("composes all releases |"), "{printed}");
-        // against the server there is nothing to add
-        assert!(!printed.contains("| the server |"), "{printed}");
-        assert!(page.contains(&total), "{page}");
-        let begin = format!("\"blobs, seed {seed}\",all,epsilon.readers,3,");
-        let (_, number) = tables.split_once(&begin).expect("the total");
-        let number: f64 = number.split(',').next().unwrap().parse().unwrap();
-        assert!((number / nine - 1.0).abs() < 1e-12, "{number} {nine}");
-    }
+    let cells = |line: &str| line.split(',').map(String::from).collect::<Vec<_>>();
+    let all = csv.lines().map(cells).filter(|c| c[3] == "1");
+    let readers = all.filter(|c| c[6] == "epsilon.readers");
+    let epsilons: Vec<f64> = readers.map(|c| c[7].parse().unwrap()).collect();
+    assert_eq!(epsilons.len(), 3, "{csv}");
+    assert!(
+        nine < epsilons.iter().sum::<f64>(),
+        "composed, and not added"
+    );
+    let total = format!("epsilon {} at delta 1e-3 ", UpperBound(nine));
+    let line = format!("| blobs, seed 1 | 3 | readers of the results | {total}");
+    assert!(printed.contains(&line), "no {line} in\n{printed}");
+    assert!(printed.contains("composes all releases |"), "{printed}");
+    // against the server there is nothing to add
+    assert!(!printed.contains("| the server |"), "{printed}");
+    assert!(page.contains(&total), "{page}");
+    let begin = "\"blobs, seed 1\",all,epsilon.readers,3,";
+    let (_, number) = tables.split_once(begin).expect("the total");
+    let number: f64 = number.split(',').next().unwrap().parse().unwrap();
+    assert!((number / nine - 1.0).abs() < 1e-12, "{number} {nine}");
     // two accountants: their results add
     let rows = "  rows: [{ name: one }, { name: other, set: { parts.accountant: { use: pld, delta: 1e-4 } } }]\n";
     let (printed, csv, _) = study(rows);

@@ -188,6 +188,10 @@ fn a_line_has_no_secret() {
     ] {
         assert!(!recorded.contains(secret), "{secret} is in {recorded}");
     }
+    if let Some(folder) = fl_data_kit::user_dir() {
+        let key = fs::read_to_string(folder.join("rows.key")).unwrap();
+        assert!(key.len() == 32 && !recorded.contains(&key), "{recorded}");
+    }
     // and the total of both runs is that of their folders
     forget(d);
     let (again, _) = ends(d, 0, &[]);
