@@ -1,7 +1,7 @@
 //! What a run released whose made inputs another run uses.
 
 use crate::record::Reservation;
-use crate::rows::RowKey;
+use crate::rows::{DataId, RowKey};
 use crate::spending::rows;
 use anyhow::{Context, bail};
 use fl_core::PrivacyEvent;
@@ -10,7 +10,6 @@ use fl_data::{Assembled, DataSpec};
 use fl_registry::Spec;
 use fl_report::Run;
 use fl_sim::{Releases, as_event};
-use std::path::Path;
 
 /// Adds to `data` what the runs released that made rows of it. `pooled` says whether the run pools
 /// the rows of all clients. Readers of such a run may have these
@@ -29,7 +28,8 @@ pub fn inherit(spec: &Spec<DataSpec>, data: &mut Assembled, pooled: bool) -> any
                 "budget: it counts the releases of this run only, and {run} released what its made inputs show; leave `budget` out"
             );
         }
-        match released(folder, spec, (data, pooled))? {
+        let own = rows(spec, &RowKey::of_user()?, data, pooled);
+        match made_releases(&Run::open_brief(folder)?, &own, spec.noise)? {
             Ok(releases) => {
                 let of_clients = releases.of_any_client();
                 let all = releases.server.iter().chain(&of_clients);
@@ -45,20 +45,22 @@ pub fn inherit(spec: &Spec<DataSpec>, data: &mut Assembled, pooled: bool) -> any
     Ok(())
 }
 
-/// Returns what readers of the results of a run saw, or why no guarantee covers it.
-fn released(
-    folder: &Path,
-    spec: &Spec<DataSpec>,
-    (data, pooled): (&Assembled, bool),
+/// Returns what readers of the results of `made` saw, or why no guarantee of a run on the rows `own`
+/// covers it; `noise` is the source of that run's noise.
+///
+/// # Errors
+/// If `made` is not done.
+pub fn made_releases(
+    made: &Run,
+    own: &DataId,
+    noise: Noise,
 ) -> anyhow::Result<Result<Releases, String>> {
-    let run = Run::open_brief(folder)?;
     let own_parties = || {
-        let then: Option<Reservation> = serde_json::from_value(run.book()?.clone()).ok();
-        let now = rows(spec, &RowKey::of_user().ok()?, data, pooled);
-        Some(now.lies_in(&then?.data))
+        let then: Option<Reservation> = serde_json::from_value(made.book()?.clone()).ok();
+        Some(own.lies_in(&then?.data))
     };
-    let not_done = || format!("{}: the run is not done", folder.display());
-    let summary = run.summary.as_ref().with_context(not_done)?;
+    let not_done = || format!("{}: the run is not done", made.path.display());
+    let summary = made.summary.as_ref().with_context(not_done)?;
     let holds = match summary.outcome.protection(Observer::Readers) {
         Some(Protection::Holds(holds)) => holds,
         Some(Protection::Nothing { nothing, .. }) => {
@@ -67,11 +69,11 @@ fn released(
         }
         None => return Ok(Err("without an accountant".into())),
     };
-    let why = if holds.noise == Noise::Seeded && spec.noise != Noise::Seeded {
+    let why = if holds.noise == Noise::Seeded && noise != Noise::Seeded {
         "with noise from its seed"
     } else if !holds.claimed_by.is_empty() {
         "and its guarantee rests on claims of loaded parts"
-    } else if holds.after_split && !spec.data.deals() {
+    } else if holds.after_split && !own.dealt {
         "and its guarantee is one for rows after a split"
     } else if holds.unit == Unit::Party && own_parties() != Some(true) {
         "and its guarantee is one for other parties than those of this run"

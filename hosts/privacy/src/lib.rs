@@ -1,11 +1,12 @@
 //! What data a run has, what it may release, and what was released over all runs. A [`DataId`] says
-//! which rows a run has, and a [`Plan`] what it may release. A [`Chain`] is a file of records that
-//! only grows and finds every change. A [`DataLedger`] keeps the releases of runs by data set, and
-//! says what they guarantee together. Nodes keep their own releases in a [`Chain`] too.
+//! which rows a run has, and a [`Plan`] what it may release. A [`DataLedger`] keeps the releases of
+//! runs by data set, and says what they guarantee together; a [`NodeLedger`] keeps those of a node.
+//! Both are chains: files of records that only grow, in which every change is found.
 mod chain;
 mod entry;
 mod inherited;
 mod ledger;
+mod node_ledger;
 mod plan;
 mod planned_exchange;
 mod planned_releases;
@@ -14,11 +15,12 @@ mod rows;
 mod spending;
 mod total;
 
-pub use chain::{Chain, ChainFiles, Head};
+pub use chain::{ChainFiles, Head};
 pub use entry::{Entry, State};
 pub use fl_sim::{ClientReleases, Counted, Releases, counted};
-pub use inherited::inherit;
+pub use inherited::{inherit, made_releases};
 pub use ledger::{DataLedger, DataSet, Forecast, data_sets};
+pub use node_ledger::{AnswerKey, NodeLedger};
 pub use plan::Plan;
 pub use planned_exchange::{PlannedCohort, PlannedExchange};
 pub use record::{AccountantId, Limit, OwnBudget, Reservation, RunId, Spending};

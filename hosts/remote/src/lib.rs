@@ -5,7 +5,6 @@
 //! Flower, or [`Processes`], which starts the nodes on this machine.
 mod client_session;
 pub mod frame;
-mod ledger;
 mod node;
 mod node_data;
 mod node_state;

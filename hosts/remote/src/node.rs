@@ -2,7 +2,6 @@
 //! request twice.
 
 use crate::client_session::ClientSession;
-use crate::ledger::{Key, Ledger};
 use crate::node_data::{self, NodeData};
 use crate::node_state::{LastAnswer, NodeState, SavedState, StoredClient, Sum};
 use crate::spec::SpecText;
@@ -13,6 +12,7 @@ use fl_core::{
     Body, Budget, BudgetScope, BuildContext, ClientId, ClientState, Examples, Payload, Problem,
     Protocol, Request, Result, Stream, Task, hex,
 };
+use fl_privacy::{AnswerKey, NodeLedger};
 use fl_receipts::SigningKey;
 use fl_sim::ClientFactory;
 use sha2::{Digest, Sha256};
@@ -48,7 +48,7 @@ pub struct Node {
     live: Option<ClientSession>,
     /// The last message, and its SHA-256: a message to many clients is hashed once.
     heard: (Arc<[u8]>, Sum),
-    ledger: Ledger,
+    ledger: NodeLedger,
     /// The hash of each owner's data, if they are the node's own.
     data: BTreeMap<ClientId, Sum>,
 }
@@ -81,7 +81,7 @@ impl Node {
         Self {
             served,
             owners,
-            ledger: Ledger::new(home.ledger()),
+            ledger: NodeLedger::new(home.ledger()),
             home,
             live: None,
             heard: (none(), Sha256::digest([]).into()),
@@ -345,7 +345,7 @@ impl Node {
     /// Returns the hash of an answer's inputs and the node's secret, which its noise follows. A
     /// repeated request gets the same answer, and no two answers share their noise, whatever the
     /// leader claims.
-    fn key(&self, id: ClientId, request: &[u8; 32], state: &SavedState) -> Key {
+    fn key(&self, id: ClientId, request: &[u8; 32], state: &SavedState) -> AnswerKey {
         let state = state.client.as_deref().unwrap_or_default();
         Sha256::new()
             .chain_update(self.home.secret())
