@@ -17,6 +17,9 @@ pub enum State {
     Settled(Spending),
 }
 
+/// Why nothing is guaranteed where a run that is not done has no epsilon.
+pub(crate) const UNPRICED: &str = "it has seen something without a price";
+
 /// A run in the ledger.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
@@ -62,7 +65,18 @@ impl Entry {
                 budget: None,
             })
         });
-        Self::new(reservation, state)
+        let mut entry = Self::new(reservation, state);
+        if entry.state == State::Open {
+            let exchanges = run.journal.iter().map(|exchange| &exchange.privacy);
+            let costs = run.costs.iter().flatten().map(|cost| &cost.privacy);
+            for (observer, epsilon) in exchanges.chain(costs).flatten().flatten() {
+                if epsilon.is_none() {
+                    let seen = entry.seen.entry(*observer).or_default();
+                    seen.insert(UNPRICED.into());
+                }
+            }
+        }
+        entry
     }
 
     /// Returns what counts.

@@ -2,6 +2,7 @@
 //! names.
 
 use crate::chain::Head;
+use crate::entry::UNPRICED;
 use crate::ledger::{DataLedger, Forecast};
 use crate::plan::Plan;
 use crate::record::{AccountantId, OwnBudget, Reservation, RunId, Spending};
@@ -207,8 +208,8 @@ impl RunSpending {
     fn reached(&mut self, epsilons: Option<&Epsilons>) -> Result<()> {
         for (observer, epsilon) in epsilons.into_iter().flatten() {
             if epsilon.is_none() && self.nothing.insert(*observer) {
-                let why = "it has seen something without a price";
-                self.ledger.seen(&self.reservation.id, *observer, why)?;
+                let id = &self.reservation.id;
+                self.ledger.seen(id, *observer, UNPRICED)?;
             }
         }
         Ok(())

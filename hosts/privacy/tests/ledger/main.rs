@@ -1,4 +1,7 @@
 //! What a ledger keeps, composes, refuses and finds.
+mod joins;
+mod loss;
+
 use fl_core::privacy::UpperBound;
 use fl_core::privacy::{Neighbours, Noise, Observer, Unit};
 use fl_core::settings::Value;
