@@ -3,7 +3,7 @@
 #
 #     tests/bench/joins.sh [HISTORIES] [SEED]
 #
-# The suite does so with 400 histories of seed 1. A failure prints its history.
+# The suite does so with 200 histories of seed 1. A failure prints its history.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export FL_HISTORIES=${1:-20000} FL_SEED=${2:-2}

@@ -484,6 +484,10 @@ impl History {
         assert_eq!(sets.len(), 1);
         let said = sets[0].together(&make);
         self.compare("the page", &shown, &said, tally);
+        for line in self.lines.iter().filter(|line| line.end == End::Settled) {
+            let ((alone, _), _) = line.spent(&self.happened);
+            self.compare("the run", &[line], &alone, tally);
+        }
         // pages and studies print that
         let named = runs.iter().map(|run| (run.label.clone(), run));
         let table = fl_study::joint(named, &make).filter(|_| runs.len() > 1);
@@ -647,7 +651,7 @@ struct Tally {
 fn bounded_no_history_of_runs_reveals_more_than_is_said_of_it() {
     let number = |name: &str| std::env::var(name).ok()?.parse().ok();
     let (all, seed) = (
-        number("FL_HISTORIES").unwrap_or(400),
+        number("FL_HISTORIES").unwrap_or(200),
         number("FL_SEED").unwrap_or(1),
     );
     let mut tally = Tally::default();
