@@ -194,7 +194,8 @@ impl ClientCore {
                     // an example may have all labels (an image all classes) or none, so they do not
                     // give the number of examples
                     row.push(u32::try_from(counted.len())?);
-                    // one example more moves all of these counts; a vote moves two
+                    // one example more moves all of these counts; a vote moves two, so of an odd
+                    // number the price covers one more
                     moved = row.len().div_ceil(2) as u32;
                 }
                 let row: Vec<f64> = row.into_iter().map(f64::from).collect();

@@ -697,7 +697,7 @@ fn words_have_colours_on_a_terminal() {
     let name = ptsname(&terminal, Vec::new()).unwrap();
     let mut options = fs::File::options();
     let side = options.read(true).write(true).open(name.to_str().unwrap());
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fl"));
+    let mut command = crate::common::program();
     command
         .args(["test", "a.cases.yaml"])
         .current_dir(dir.path());

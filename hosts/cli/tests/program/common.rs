@@ -14,9 +14,21 @@ pub fn root() -> PathBuf {
         .expect("the workspace")
 }
 
+/// `fl`, with a data folder of this user for tests: no test writes into the home.
+pub fn program() -> Command {
+    let mut fl = Command::new(env!("CARGO_BIN_EXE_fl"));
+    fl.env("XDG_DATA_HOME", user_dir());
+    fl
+}
+
+/// The user's data folder in tests.
+pub fn user_dir() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("user")
+}
+
 /// Runs `fl` in `dir`.
 pub fn fl(dir: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_fl"))
+    program()
         .args(args)
         .current_dir(dir)
         .env("NO_COLOR", "1")
@@ -26,7 +38,7 @@ pub fn fl(dir: &Path, args: &[&str]) -> Output {
 
 /// Starts `fl` in `dir`, and does not wait.
 pub fn start(dir: &Path, args: &[&str]) -> Child {
-    let mut fl = Command::new(env!("CARGO_BIN_EXE_fl"));
+    let mut fl = program();
     fl.args(args).current_dir(dir);
     fl.stdout(Stdio::piped()).stderr(Stdio::piped());
     fl.spawn().unwrap()

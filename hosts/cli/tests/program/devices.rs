@@ -17,7 +17,7 @@ fn driver() -> PathBuf {
 }
 
 fn command(dir: &Path, driver: &Path, args: &[&str]) -> Command {
-    let mut fl = Command::new(env!("CARGO_BIN_EXE_fl"));
+    let mut fl = crate::common::program();
     fl.args(args).current_dir(dir);
     fl.env("NO_COLOR", "1").env("FL_CUDA_DRIVER", driver);
     fl.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -193,7 +193,7 @@ impl Table {
     }
 
     fn said(&self, what: &str, args: &[&str], envs: &[(&str, &str)]) -> String {
-        let out = Command::new(env!("CARGO_BIN_EXE_fl"))
+        let out = crate::common::program()
             .args(args)
             .envs(envs.iter().copied())
             .env("RUST_BACKTRACE", "0")

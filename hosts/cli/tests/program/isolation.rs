@@ -7,7 +7,6 @@ use fl_receipts::ReceiptRecord;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
 
 /// A library whose parts end their process as their setting says, beside a spec.
 fn hostile(dir: &Path) -> bool {
@@ -391,7 +390,7 @@ fn a_library_in_its_sandbox_sees_a_few_names_of_the_environment() {
     }
     let seen = |isolate: &str| {
         reached(dir, "sees-the-environment", isolate); // writes the spec
-        let mut run = Command::new(env!("CARGO_BIN_EXE_fl"));
+        let mut run = crate::common::program();
         run.args(["run", "h.yaml", "--out", "seen"])
             .current_dir(dir);
         let run = run.env("SECRET_TOKEN", "hunter2").output().unwrap();

@@ -27,7 +27,7 @@ impl User {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut fl = Command::new(env!("CARGO_BIN_EXE_fl"));
+        let mut fl = crate::common::program();
         fl.args(args).current_dir(self.home.path());
         fl.env("VIRTUAL_ENV", self.at("env"));
         fl.env_remove("PYTHONPATH").env_remove("FL_PLUGINS_TRUST");

@@ -720,3 +720,28 @@ fn what_a_teacher_of_dp_sgd_says_costs_what_its_training_did() {
         "{told}"
     );
 }
+
+/// What a kill between a release of the server and the end of its step leaves in the files.
+#[test]
+fn exact_a_line_of_the_journal_has_the_price_before_the_servers_release() {
+    let dir = tempfile::tempdir().unwrap();
+    out(dir.path(), &["run", &spec(), "--out", "r"]);
+    let lines = |name: &str| -> Vec<(String, f64)> {
+        let text = fs::read_to_string(dir.path().join("r").join(name)).unwrap();
+        let read = |line: &str| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let step = line["step"].as_str().unwrap().to_string();
+            (step, line["privacy"]["readers"].as_f64().unwrap())
+        };
+        text.lines().map(read).collect()
+    };
+    let (journal, costs) = (lines("journal.jsonl"), lines("costs.jsonl"));
+    let mut before: Option<f64> = None;
+    for (step, after) in costs {
+        for (_, shown) in journal.iter().filter(|(of, _)| *of == step) {
+            assert!(*shown < after, "{step}: {shown} of {after}");
+            assert_eq!(*shown, before.unwrap_or(*shown), "{step}");
+        }
+        before = Some(after);
+    }
+}

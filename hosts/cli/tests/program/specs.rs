@@ -5,7 +5,6 @@ use crate::common::{fails, fl, json, out, quick, root, shorter, specs, whole};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 fn digest(dir: &Path, args: &[&str]) -> String {
     json(dir, args)["digest"]
@@ -222,7 +221,7 @@ fn a_spec_without_its_data_is_fine_and_the_data_are_noted() {
     let dir = tempfile::tempdir().unwrap();
     let check = |spec: &str| {
         let spec = root().join("specs").join(spec).display().to_string();
-        let done = Command::new(env!("CARGO_BIN_EXE_fl"))
+        let done = crate::common::program()
             .args(["check", &spec])
             .env("FL_DATA_DIR", dir.path())
             .output()

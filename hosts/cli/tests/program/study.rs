@@ -252,7 +252,7 @@ fn two_studies_at_once_come_to_the_same_tables() {
         "- name: t\n  set: { protocol.rounds: 60 }\n  rows: [{ name: a }, { name: b, set: { protocol.fresh: false } }]\n",
     );
     let both = || {
-        let mut one = Command::new(env!("CARGO_BIN_EXE_fl"));
+        let mut one = crate::common::program();
         one.args(["study", "s.yaml"]).current_dir(dir.path());
         one.stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -293,7 +293,7 @@ fn a_run_that_another_process_is_at_does_not_hold_up_the_others() {
     fs::create_dir(d.join("kept")).unwrap();
     let turn = fs::File::create(first.with_extension("turn")).unwrap();
     turn.lock().unwrap();
-    let beside = Command::new(env!("CARGO_BIN_EXE_fl"))
+    let beside = crate::common::program()
         .args(["study", "s.yaml", "--out", ".", "--threads", "1"])
         .current_dir(d)
         .stdout(Stdio::piped())
@@ -605,7 +605,7 @@ fn a_study_that_was_killed_goes_on_to_the_same_tables() {
     );
     let kept = dir.path().join("runs/studies/kept");
     for (done, signal) in [(1, "TERM"), (3, "KILL")] {
-        let mut begun = Command::new(env!("CARGO_BIN_EXE_fl"));
+        let mut begun = crate::common::program();
         begun
             .args(["study", "s.yaml", "--threads", "1"])
             .current_dir(dir.path());

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 const FILE: &str = "s.results.jsonl";
 
@@ -188,10 +188,8 @@ fn a_line_has_no_secret() {
     ] {
         assert!(!recorded.contains(secret), "{secret} is in {recorded}");
     }
-    if let Some(folder) = fl_data_kit::user_dir() {
-        let key = fs::read_to_string(folder.join("rows.key")).unwrap();
-        assert!(key.len() == 32 && !recorded.contains(&key), "{recorded}");
-    }
+    let key = fs::read_to_string(crate::common::user_dir().join("fl/rows.key")).unwrap();
+    assert!(key.len() == 32 && !recorded.contains(&key), "{recorded}");
     // and the total of both runs is that of their folders
     forget(d);
     let (again, _) = ends(d, 0, &[]);
@@ -423,7 +421,7 @@ fn two_studies_at_once_record_each_run_once() {
     let tables = "- name: t\n  seeds: 1-4\n  grid: { protocol.rounds: [2, 3, 4] }\n";
     write(d, "fedavg", tables);
     let begin = |out: &str| {
-        let mut one = Command::new(env!("CARGO_BIN_EXE_fl"));
+        let mut one = crate::common::program();
         one.args(["study", "s.yaml", "--threads", "2", "--out", out]);
         one.current_dir(d)
             .stdout(Stdio::piped())
