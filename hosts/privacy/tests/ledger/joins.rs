@@ -45,6 +45,8 @@ struct Line {
     carried: Vec<PrivacyEvent>,
     /// Observers who have seen something without a price.
     unpriced: Vec<Observer>,
+    /// Whether its rows are at nodes: this machine does not know which they are.
+    at_nodes: bool,
     /// Whether its ledger knows it.
     in_ledger: bool,
     folder: String,
@@ -194,11 +196,20 @@ impl History {
             made: Vec::new(),
             carried: Vec::new(),
             unpriced: Vec::new(),
+            at_nodes: false,
             in_ledger: chance(&mut self.draws, 0.8),
             folder,
             gone: false,
             end: End::Killed,
         };
+        if chance(&mut self.draws, 0.05) {
+            let name = line.reservation.data.name.clone();
+            line.reservation.data = DataId {
+                name,
+                ..DataId::default()
+            };
+            (line.at_nodes, line.in_ledger) = (true, false);
+        }
         if chance(&mut self.draws, 0.3) {
             self.learn_from_made(&mut line);
         }
@@ -448,6 +459,12 @@ impl History {
             };
             let story = || self.story.join("\n");
             for line in lines {
+                assert!(
+                    !line.at_nodes || lines.len() == 1,
+                    "{who} against {observer}: {protection}; the rows of {} are not known\n{}",
+                    line.folder,
+                    story()
+                );
                 assert!(
                     !line.unpriced.contains(observer),
                     "{who} against {observer}: {protection}; {} showed something without a price\n{}",
