@@ -218,7 +218,7 @@ extern "C" {
 #define FL_DECLARE 80u
 /* Protocol: the server's side. Text
  * `{"task": {..}, "filled": ["model"], "everyone": {"ids": [0, 1], "of": 2, "draw": "everyone"}}`.
- * All that it does goes through `FlHost.call` with FL_ASK. An error has the text
+ * All that it does goes through `FlHost.call`, from FL_MODEL on. An error has the text
  * `{"text": "..", "problem": null}` beside `FlHost.fail`. */
 #define FL_LEAD 81u
 /* Protocol: a client's answer. Text `{"label": "..", "task": {..}, "filled": ["model"]}`, which is
@@ -234,17 +234,9 @@ extern "C" {
 /* Protocol, of a slot with `"own_task": true`. Text `{"slot": "..", "task": {..}}`; gives the task
  * of its parts. */
 #define FL_TASK 85u
-/* What a protocol asks the program in the middle of FL_LEAD or FL_ANSWER. Text
- * `{"do": "evaluate", "slot": "model", ..}`; the names are those of `fl_core::Server` and
- * `fl_core::Client`, and what they are given stands in fl-core/src/abi/ask.rs. For a part of the
- * program, such as `{"do": "model", "slot": "model"}`, it gives the text of a number: the part takes
- * the operations of its role by that number, and then samples may be rows of a set that both sides
- * know. The text has `"set": 3` in place of `"samples": 7`, and `"first": 50` or the tensor `ids` in
- * place of `values`. */
-#define FL_ASK 90u
-/* A request back. In the middle of FL_ASK the program asks a protocol for another form of an
+/* A request back. In the middle of FL_RUN the program asks a protocol for another form of an
  * answer (`{"call": "form"}`, one message). In the middle of FL_TRAIN a trainer asks the program,
- * and in that of FL_ASK the program a protocol, for a loss that is added to that of a mini-batch:
+ * and in that of a protocol's FL_TRAIN the program a protocol, for a loss that is added to that of a mini-batch:
  * `{"call": "auxiliary", "target": "classes", "key": [..]}`, one message with `weight`, `bias`
  * (doubles, the last layer before the step), `scores` (floats) and `target` (as in FL_TRAIN, but
  * `multi-label` of `int64_t` and `pixels` of numbers). The answer has `loss` (one double),
@@ -252,6 +244,142 @@ extern "C" {
  * `{"call": "feature-loss", "target": "classes", "key": [..]}`, one message with `features`
  * (floats, `samples x features`) and `target`; the answer has `loss` and `by-features` (floats). */
 #define FL_BACK 91u
+
+/* Of server and client: what a protocol asks of part 0 in the middle of FL_LEAD or FL_ANSWER. Text
+ * `{"slot": "model"}`; gives the text of a number: the model in this slot takes the operations of
+ * a trainer by that number, and then samples may be rows of a set that both sides know. The text
+ * has `"set": 3` in place of `"samples": 7`, and `"first": 50` or the tensor `ids` in place of
+ * `values`. Below, `samples` has the text of such samples, and `examples` has that and `labels`: a
+ * number of the set's labels, or `null` and the tensor `labels`. A `round` is as FL_BEGIN_STEP
+ * gives it, `kind` is that of the messages, and a number that JSON does not have is `null`. */
+#define FL_MODEL 100u
+/* Of server and client. As FL_MODEL, of a generator. */
+#define FL_GENERATOR 101u
+/* Of server and client. Gives the text `{"samples": {..}, "labelled": null, "truth": null}` of the
+ * public data, the latter two as examples, and their tensors, whose names begin with `0/`, `1/`
+ * and `2/`. */
+#define FL_PUBLIC 102u
+/* Of server and client. Text `{"set": 3}`; gives the tensor `set`: inputs, as Rust's `postcard`
+ * writes them. */
+#define FL_INPUTS 103u
+/* Of server and client. Text `{"set": 3, "at": 0}`; as FL_INPUTS, labels. */
+#define FL_LABELS 104u
+/* Of server and client. Text of samples, and their message; gives the tensor `values`,
+ * `samples x ..`. */
+#define FL_VALUES 105u
+/* Of server and client. Text of examples, `{"samples": {..}, "labels": 0}`, and their message;
+ * gives the tensor `target`, and the text of its kind. */
+#define FL_TARGETS 106u
+/* Of server and client. Text `{"part": 1}`: the protocol needs the part with this number no more. */
+#define FL_DROP 107u
+/* Releases a message. Of a server: text `{"label": "..", "round": {..}, "kind": "params",
+ * "cohort": {"ids": [0, 1], "of": 2, "draw": "everyone"}, "clip": true}`, by the mechanism of this
+ * exchange. Of a client: text `{"slot": "privacy", "kind": "params"}`. Gives the message, and the
+ * text of its kind. So do two operations of parts, for a server or client: FL_CLIP, of text
+ * `{"slot": "privacy", "kind": "params", "agreed": null}`, and FL_AGGREGATE, of text `{"slot":
+ * "aggregator", "round": {..}, "kind": "params", "shown": null}`, where `shown` is the kind of a
+ * last message, which the round shows. */
+#define FL_RELEASE 108u
+/* Server. Text `{"slot": "model"}`; gives the list of the clients that have a part in this slot. */
+#define FL_WHO 110u
+/* Server. Text `{"at_least": 1}`; gives the cohort of the clients with this many examples. */
+#define FL_WITH_EXAMPLES 111u
+/* Server. Text `{"round": {..}, "label": ".."}`, and one message if a selector may request the
+ * loss of a model: the model. Gives the cohort of this exchange. The server's FL_SELECT has the
+ * text `{"slot": "selector", "round": {..}, "pool": "samples", "samples": {..}}`. */
+#define FL_COHORT 112u
+/* Server. Text `{"round": {..}, "label": "..", "to": [0, 1], "which": [0, 0]}`, where `which` has
+ * the position of each client's message. Gives the list of answers, each as `{"from": 0, "weight":
+ * 1.0, "class_counts": null, "training_loss": null}`, and their tensors, whose names begin with
+ * their positions: `0/`. */
+#define FL_COLLECT 113u
+/* Server. Text `{"round": {..}, "label": "..", "cohort": {..}, "which": [0, 0], "shown": null,
+ * "forms": false}`: collects, aggregates and releases. With `forms` the program asks back for
+ * another form of each answer. Gives the message, and the text of its kind. */
+#define FL_RUN 114u
+/* Server. Text `{"slot": "privacy", "kind": "params", "cohort": {..}}`, and a message like that of
+ * a release; fails if the budget does not pay for it. */
+#define FL_AFFORDS 115u
+/* Server. Text `{"slot": "privacy", "kind": "logits"}`; gives `true` if the mechanism wants a
+ * range on which clients agree. A client's FL_RANGE, of the same text and with a message, gives
+ * its own, or `null`. */
+#define FL_WANTS_RANGE 116u
+/* Server. Text `{"name": "round 1", "number": 1, "of": 10}`; gives `"skipped"`, `"restored"` with
+ * the tensor `state`, or `{"attempt": {"round": {"name": "round 1", "number": 1, "last": false,
+ * "key": [..]}, "undoable": false}}`. */
+#define FL_BEGIN_STEP 117u
+/* Server. Text `{"failed": null}`, or with the text of an error as in FL_LEAD; gives `"done"`,
+ * `"undone"` or another attempt. */
+#define FL_JUDGE_STEP 118u
+/* Server. One message: the tensor `state`. */
+#define FL_FINISH_STEP 119u
+/* Server. Text `{"slot": "model", "round": {..}}`. */
+#define FL_EVALUATE 120u
+/* Server. Text as in FL_EVALUATE. */
+#define FL_EVALUATE_CLIENTS 121u
+/* Server. Text `{"slot": "model", "round": {..}, "whose": [0, 0]}`, and a message for each model,
+ * where `whose` has the position of each client's; gives the tensor `scores` (doubles). */
+#define FL_EVALUATE_FOR_CLIENTS 122u
+/* Server. Text `{"round": {..}, "name": "..", "value": 0.5}`. */
+#define FL_RECORD 123u
+/* Server. Text `{"round": {..}, "name": "..", "each": [0.5, null]}`, in the order of clients. */
+#define FL_RECORD_EACH 124u
+/* Server. Text `{"slot": "model", "name": ".."}`. */
+#define FL_KEEP_MODEL 125u
+/* Server. Text `{"slot": "generator"}`. */
+#define FL_KEEP_GENERATOR 126u
+/* Server. Text `{"name": "..", "samples": {..}}`, and their message. */
+#define FL_KEEP_IMAGES 127u
+/* Server. Text `{"slot": "model"}`. */
+#define FL_KEEP_CLIENTS 128u
+/* Server. Text `{"text": ".."}`. */
+#define FL_WARN 129u
+/* Server. Text `{"slot": "model"}`; gives the number of a reader of models, for FL_READ. */
+#define FL_READER 130u
+/* Server. Text `{"part": 1, "client": 0}`, and the tensor `model`; gives the number of a model. */
+#define FL_READ 131u
+/* Client. Gives its examples. */
+#define FL_OWN 140u
+/* Client. Text `{"slot": "privacy"}`; gives the examples that the mechanism in this slot has
+ * drawn. */
+#define FL_PRIVATE 141u
+/* Client. Text `{"slot": "privacy"}`. */
+#define FL_DRAW_PRIVATE 142u
+/* Client. Text `{"text": ".."}`. */
+#define FL_NOTE 143u
+/* Client. Text `{"name": "..", "value": 0.5}`. */
+#define FL_MEASURE 144u
+/* Client. Text `{"slot": "model", "index": 0}`; gives the number of a model. */
+#define FL_NEW_MODEL 145u
+/* Client. Text `{"slot": "model", "part": 1}`, with a number from FL_NEW_MODEL. */
+#define FL_SET_MODEL 146u
+/* Client. Text `{"value": 0.3}`: the mean loss of its training, or `null`. */
+#define FL_FITTED 147u
+/* Client. Text `{"slot": "selector"}`; gives `[1, "samples"]`, the number of a selector and its
+ * pool. */
+#define FL_TAKE_SELECTOR 148u
+/* Client. Text `{"slot": "selector", "part": 1}`. */
+#define FL_PUT_SELECTOR 149u
+/* Client. Text `{"name": ".."}`, and the tensor `kept`. */
+#define FL_STASH 150u
+/* Client. Text `{"name": ".."}`; gives the tensor `kept`, or none. */
+#define FL_STASHED 151u
+/* Client. As FL_STASHED, and keeps it no more. */
+#define FL_UNSTASH 152u
+/* Client. Text `{"name": "..", "kind": "params"}`, and a message. */
+#define FL_CACHE 153u
+/* Client. As FL_STASHED, of a message. */
+#define FL_CACHED 154u
+/* Client. Text `{"slot": "privacy", "kind": "params"}`, and a message like those of the steps;
+ * gives `[1, 100]`, the number of a mechanism and how many steps there are. */
+#define FL_BEGIN_STEPS 155u
+/* Client. Text `{"at": 0}`; gives the positions of the examples of this step. */
+#define FL_DRAW_LOT 156u
+/* Client. Text `{"at": 0, "part": 1, "kind": "params"}`, and a message; gives it as FL_RELEASE
+ * does. */
+#define FL_RELEASE_STEP 157u
+/* Client. Text `{"slot": "privacy", "part": 1}`. */
+#define FL_END_STEPS 158u
 
 /* UTF-8, not ended by a zero. Borrowed for the call, unless stated otherwise. */
 typedef struct FlText FlText;
@@ -352,7 +480,7 @@ struct FlHost {
   void (*add_gaussian)(void *context, double *values, size_t n, double sigma);
   /* Asks the maker of this for an operation in the middle of the call, as `FlLibrary.call` asks a
    * library; `host` takes the answer, is one that the caller fills in, and has the key of the
-   * operation's random stream. `part` is a number that FL_ASK has given for a part of the
+   * operation's random stream. `part` is a number that FL_MODEL has given for a part of the
    * program, with which a protocol does the operations of its role, or 0. Right while a protocol
    * leads or answers or a trainer trains with an auxiliary loss, and then for the caller's
    * thread; NULL in other calls. */

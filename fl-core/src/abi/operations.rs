@@ -11,7 +11,7 @@ pub struct Operation {
     pub name: &'static str,
     /// What [`FlLibrary.call`](super::raw::FlLibrary) gets.
     pub number: u32,
-    /// The roles whose parts have it; none: the library itself, or the program.
+    /// The roles whose parts have it; none: the library itself, a server or a client.
     pub of: &'static [Role],
     /// The roles of parts of the program with which a loaded protocol may do it.
     pub lent: &'static [Role],
@@ -78,8 +78,15 @@ const fn may(
     }
 }
 
+/// The operations of parts, and after them those of a server and a client, which are no parts.
+macro_rules! operations {
+    ($($of_parts:expr,)* ; $($asked:ident)*) => {
+        &[$($of_parts,)* $(must(stringify!($asked).split_at(3).1, $asked, NONE, NONE),)*]
+    };
+}
+
 /// All operations of the C interface, by number.
-pub const OPERATIONS: &[Operation] = &[
+pub const OPERATIONS: &[Operation] = operations! {
     may("CHECK", FL_CHECK, NONE, NONE),
     may(
         "DESCRIBE",
@@ -135,9 +142,16 @@ pub const OPERATIONS: &[Operation] = &[
     may("CONFLICTS", FL_CONFLICTS, PROTOCOL, NONE),
     may("SUITS", FL_SUITS, PROTOCOL, NONE),
     must("TASK", FL_TASK, PROTOCOL, NONE),
-    must("ASK", FL_ASK, NONE, NONE),
     must("BACK", FL_BACK, NONE, NONE),
-];
+    ;
+    FL_MODEL FL_GENERATOR FL_PUBLIC FL_INPUTS FL_LABELS FL_VALUES FL_TARGETS FL_DROP FL_RELEASE
+    FL_WHO FL_WITH_EXAMPLES FL_COHORT FL_COLLECT FL_RUN FL_AFFORDS FL_WANTS_RANGE FL_BEGIN_STEP
+    FL_JUDGE_STEP FL_FINISH_STEP FL_EVALUATE FL_EVALUATE_CLIENTS FL_EVALUATE_FOR_CLIENTS
+    FL_RECORD FL_RECORD_EACH FL_KEEP_MODEL FL_KEEP_GENERATOR FL_KEEP_IMAGES FL_KEEP_CLIENTS
+    FL_WARN FL_READER FL_READ FL_OWN FL_PRIVATE FL_DRAW_PRIVATE FL_NOTE FL_MEASURE FL_NEW_MODEL
+    FL_SET_MODEL FL_FITTED FL_TAKE_SELECTOR FL_PUT_SELECTOR FL_STASH FL_STASHED FL_UNSTASH
+    FL_CACHE FL_CACHED FL_BEGIN_STEPS FL_DRAW_LOT FL_RELEASE_STEP FL_END_STEPS
+};
 
 #[cfg(test)]
 mod tests {

@@ -208,7 +208,7 @@ pub const FL_CLIPPED_GRADIENTS: u32 = 74;
 pub const FL_DECLARE: u32 = 80;
 /// Protocol: the server's side. Text
 /// `{"task": {..}, "filled": ["model"], "everyone": {"ids": [0, 1], "of": 2, "draw": "everyone"}}`.
-/// All that it does goes through `FlHost.call` with FL_ASK. An error has the text
+/// All that it does goes through `FlHost.call`, from FL_MODEL on. An error has the text
 /// `{"text": "..", "problem": null}` beside `FlHost.fail`.
 pub const FL_LEAD: u32 = 81;
 /// Protocol: a client's answer. Text `{"label": "..", "task": {..}, "filled": ["model"]}`, which is
@@ -224,17 +224,9 @@ pub const FL_SUITS: u32 = 84;
 /// Protocol, of a slot with `"own_task": true`. Text `{"slot": "..", "task": {..}}`; gives the task
 /// of its parts.
 pub const FL_TASK: u32 = 85;
-/// What a protocol asks the program in the middle of FL_LEAD or FL_ANSWER. Text
-/// `{"do": "evaluate", "slot": "model", ..}`; the names are those of `fl_core::Server` and
-/// `fl_core::Client`, and what they are given stands in fl-core/src/abi/ask.rs. For a part of the
-/// program, such as `{"do": "model", "slot": "model"}`, it gives the text of a number: the part takes
-/// the operations of its role by that number, and then samples may be rows of a set that both sides
-/// know. The text has `"set": 3` in place of `"samples": 7`, and `"first": 50` or the tensor `ids` in
-/// place of `values`.
-pub const FL_ASK: u32 = 90;
-/// A request back. In the middle of FL_ASK the program asks a protocol for another form of an
+/// A request back. In the middle of FL_RUN the program asks a protocol for another form of an
 /// answer (`{"call": "form"}`, one message). In the middle of FL_TRAIN a trainer asks the program,
-/// and in that of FL_ASK the program a protocol, for a loss that is added to that of a mini-batch:
+/// and in that of a protocol's FL_TRAIN the program a protocol, for a loss that is added to that of a mini-batch:
 /// `{"call": "auxiliary", "target": "classes", "key": [..]}`, one message with `weight`, `bias`
 /// (doubles, the last layer before the step), `scores` (floats) and `target` (as in FL_TRAIN, but
 /// `multi-label` of `int64_t` and `pixels` of numbers). The answer has `loss` (one double),
@@ -242,6 +234,142 @@ pub const FL_ASK: u32 = 90;
 /// `{"call": "feature-loss", "target": "classes", "key": [..]}`, one message with `features`
 /// (floats, `samples x features`) and `target`; the answer has `loss` and `by-features` (floats).
 pub const FL_BACK: u32 = 91;
+
+/// Of server and client: what a protocol asks of part 0 in the middle of FL_LEAD or FL_ANSWER. Text
+/// `{"slot": "model"}`; gives the text of a number: the model in this slot takes the operations of
+/// a trainer by that number, and then samples may be rows of a set that both sides know. The text
+/// has `"set": 3` in place of `"samples": 7`, and `"first": 50` or the tensor `ids` in place of
+/// `values`. Below, `samples` has the text of such samples, and `examples` has that and `labels`: a
+/// number of the set's labels, or `null` and the tensor `labels`. A `round` is as FL_BEGIN_STEP
+/// gives it, `kind` is that of the messages, and a number that JSON does not have is `null`.
+pub const FL_MODEL: u32 = 100;
+/// Of server and client. As FL_MODEL, of a generator.
+pub const FL_GENERATOR: u32 = 101;
+/// Of server and client. Gives the text `{"samples": {..}, "labelled": null, "truth": null}` of the
+/// public data, the latter two as examples, and their tensors, whose names begin with `0/`, `1/`
+/// and `2/`.
+pub const FL_PUBLIC: u32 = 102;
+/// Of server and client. Text `{"set": 3}`; gives the tensor `set`: inputs, as Rust's `postcard`
+/// writes them.
+pub const FL_INPUTS: u32 = 103;
+/// Of server and client. Text `{"set": 3, "at": 0}`; as FL_INPUTS, labels.
+pub const FL_LABELS: u32 = 104;
+/// Of server and client. Text of samples, and their message; gives the tensor `values`,
+/// `samples x ..`.
+pub const FL_VALUES: u32 = 105;
+/// Of server and client. Text of examples, `{"samples": {..}, "labels": 0}`, and their message;
+/// gives the tensor `target`, and the text of its kind.
+pub const FL_TARGETS: u32 = 106;
+/// Of server and client. Text `{"part": 1}`: the protocol needs the part with this number no more.
+pub const FL_DROP: u32 = 107;
+/// Releases a message. Of a server: text `{"label": "..", "round": {..}, "kind": "params",
+/// "cohort": {"ids": [0, 1], "of": 2, "draw": "everyone"}, "clip": true}`, by the mechanism of this
+/// exchange. Of a client: text `{"slot": "privacy", "kind": "params"}`. Gives the message, and the
+/// text of its kind. So do two operations of parts, for a server or client: FL_CLIP, of text
+/// `{"slot": "privacy", "kind": "params", "agreed": null}`, and FL_AGGREGATE, of text `{"slot":
+/// "aggregator", "round": {..}, "kind": "params", "shown": null}`, where `shown` is the kind of a
+/// last message, which the round shows.
+pub const FL_RELEASE: u32 = 108;
+/// Server. Text `{"slot": "model"}`; gives the list of the clients that have a part in this slot.
+pub const FL_WHO: u32 = 110;
+/// Server. Text `{"at_least": 1}`; gives the cohort of the clients with this many examples.
+pub const FL_WITH_EXAMPLES: u32 = 111;
+/// Server. Text `{"round": {..}, "label": ".."}`, and one message if a selector may request the
+/// loss of a model: the model. Gives the cohort of this exchange. The server's FL_SELECT has the
+/// text `{"slot": "selector", "round": {..}, "pool": "samples", "samples": {..}}`.
+pub const FL_COHORT: u32 = 112;
+/// Server. Text `{"round": {..}, "label": "..", "to": [0, 1], "which": [0, 0]}`, where `which` has
+/// the position of each client's message. Gives the list of answers, each as `{"from": 0, "weight":
+/// 1.0, "class_counts": null, "training_loss": null}`, and their tensors, whose names begin with
+/// their positions: `0/`.
+pub const FL_COLLECT: u32 = 113;
+/// Server. Text `{"round": {..}, "label": "..", "cohort": {..}, "which": [0, 0], "shown": null,
+/// "forms": false}`: collects, aggregates and releases. With `forms` the program asks back for
+/// another form of each answer. Gives the message, and the text of its kind.
+pub const FL_RUN: u32 = 114;
+/// Server. Text `{"slot": "privacy", "kind": "params", "cohort": {..}}`, and a message like that of
+/// a release; fails if the budget does not pay for it.
+pub const FL_AFFORDS: u32 = 115;
+/// Server. Text `{"slot": "privacy", "kind": "logits"}`; gives `true` if the mechanism wants a
+/// range on which clients agree. A client's FL_RANGE, of the same text and with a message, gives
+/// its own, or `null`.
+pub const FL_WANTS_RANGE: u32 = 116;
+/// Server. Text `{"name": "round 1", "number": 1, "of": 10}`; gives `"skipped"`, `"restored"` with
+/// the tensor `state`, or `{"attempt": {"round": {"name": "round 1", "number": 1, "last": false,
+/// "key": [..]}, "undoable": false}}`.
+pub const FL_BEGIN_STEP: u32 = 117;
+/// Server. Text `{"failed": null}`, or with the text of an error as in FL_LEAD; gives `"done"`,
+/// `"undone"` or another attempt.
+pub const FL_JUDGE_STEP: u32 = 118;
+/// Server. One message: the tensor `state`.
+pub const FL_FINISH_STEP: u32 = 119;
+/// Server. Text `{"slot": "model", "round": {..}}`.
+pub const FL_EVALUATE: u32 = 120;
+/// Server. Text as in FL_EVALUATE.
+pub const FL_EVALUATE_CLIENTS: u32 = 121;
+/// Server. Text `{"slot": "model", "round": {..}, "whose": [0, 0]}`, and a message for each model,
+/// where `whose` has the position of each client's; gives the tensor `scores` (doubles).
+pub const FL_EVALUATE_FOR_CLIENTS: u32 = 122;
+/// Server. Text `{"round": {..}, "name": "..", "value": 0.5}`.
+pub const FL_RECORD: u32 = 123;
+/// Server. Text `{"round": {..}, "name": "..", "each": [0.5, null]}`, in the order of clients.
+pub const FL_RECORD_EACH: u32 = 124;
+/// Server. Text `{"slot": "model", "name": ".."}`.
+pub const FL_KEEP_MODEL: u32 = 125;
+/// Server. Text `{"slot": "generator"}`.
+pub const FL_KEEP_GENERATOR: u32 = 126;
+/// Server. Text `{"name": "..", "samples": {..}}`, and their message.
+pub const FL_KEEP_IMAGES: u32 = 127;
+/// Server. Text `{"slot": "model"}`.
+pub const FL_KEEP_CLIENTS: u32 = 128;
+/// Server. Text `{"text": ".."}`.
+pub const FL_WARN: u32 = 129;
+/// Server. Text `{"slot": "model"}`; gives the number of a reader of models, for FL_READ.
+pub const FL_READER: u32 = 130;
+/// Server. Text `{"part": 1, "client": 0}`, and the tensor `model`; gives the number of a model.
+pub const FL_READ: u32 = 131;
+/// Client. Gives its examples.
+pub const FL_OWN: u32 = 140;
+/// Client. Text `{"slot": "privacy"}`; gives the examples that the mechanism in this slot has
+/// drawn.
+pub const FL_PRIVATE: u32 = 141;
+/// Client. Text `{"slot": "privacy"}`.
+pub const FL_DRAW_PRIVATE: u32 = 142;
+/// Client. Text `{"text": ".."}`.
+pub const FL_NOTE: u32 = 143;
+/// Client. Text `{"name": "..", "value": 0.5}`.
+pub const FL_MEASURE: u32 = 144;
+/// Client. Text `{"slot": "model", "index": 0}`; gives the number of a model.
+pub const FL_NEW_MODEL: u32 = 145;
+/// Client. Text `{"slot": "model", "part": 1}`, with a number from FL_NEW_MODEL.
+pub const FL_SET_MODEL: u32 = 146;
+/// Client. Text `{"value": 0.3}`: the mean loss of its training, or `null`.
+pub const FL_FITTED: u32 = 147;
+/// Client. Text `{"slot": "selector"}`; gives `[1, "samples"]`, the number of a selector and its
+/// pool.
+pub const FL_TAKE_SELECTOR: u32 = 148;
+/// Client. Text `{"slot": "selector", "part": 1}`.
+pub const FL_PUT_SELECTOR: u32 = 149;
+/// Client. Text `{"name": ".."}`, and the tensor `kept`.
+pub const FL_STASH: u32 = 150;
+/// Client. Text `{"name": ".."}`; gives the tensor `kept`, or none.
+pub const FL_STASHED: u32 = 151;
+/// Client. As FL_STASHED, and keeps it no more.
+pub const FL_UNSTASH: u32 = 152;
+/// Client. Text `{"name": "..", "kind": "params"}`, and a message.
+pub const FL_CACHE: u32 = 153;
+/// Client. As FL_STASHED, of a message.
+pub const FL_CACHED: u32 = 154;
+/// Client. Text `{"slot": "privacy", "kind": "params"}`, and a message like those of the steps;
+/// gives `[1, 100]`, the number of a mechanism and how many steps there are.
+pub const FL_BEGIN_STEPS: u32 = 155;
+/// Client. Text `{"at": 0}`; gives the positions of the examples of this step.
+pub const FL_DRAW_LOT: u32 = 156;
+/// Client. Text `{"at": 0, "part": 1, "kind": "params"}`, and a message; gives it as FL_RELEASE
+/// does.
+pub const FL_RELEASE_STEP: u32 = 157;
+/// Client. Text `{"slot": "privacy", "part": 1}`.
+pub const FL_END_STEPS: u32 = 158;
 
 /// UTF-8, not ended by a zero. Borrowed for the call, unless stated otherwise.
 #[repr(C)]
@@ -375,7 +503,7 @@ pub struct FlHost {
         Option<unsafe extern "C" fn(context: *mut c_void, values: *mut f64, n: usize, sigma: f64)>,
     /// Asks the maker of this for an operation in the middle of the call, as `FlLibrary.call` asks a
     /// library; `host` takes the answer, is one that the caller fills in, and has the key of the
-    /// operation's random stream. `part` is a number that FL_ASK has given for a part of the
+    /// operation's random stream. `part` is a number that FL_MODEL has given for a part of the
     /// program, with which a protocol does the operations of its role, or 0. Right while a protocol
     /// leads or answers or a trainer trains with an auxiliary loss, and then for the caller's
     /// thread; NULL in other calls.

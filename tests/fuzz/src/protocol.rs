@@ -51,80 +51,164 @@ static ASKS: LazyLock<Vec<Asked>> = LazyLock::new(|| {
     let cohort = r#"{"ids": [0, 1], "of": 2, "draw": "everyone"}"#;
     let samples = r#"{"set": 1, "first": 1}"#;
     let own = "{}";
-    let mut requests = vec![
-        r#"{"do": "begin-step", "name": "round 1", "number": 1, "of": 1}"#.to_string(),
-        r#"{"do": "judge-step", "failed": null}"#.into(),
-        r#"{"do": "judge-step", "failed": {"text": "it failed", "problem": null}}"#.into(),
-        r#"{"do": "finish-step"}"#.into(),
-        format!(
-            r#"{{"do": "collect", "round": {round}, "label": "q", "to": [0, 1], "which": [0, 0]}}"#
+    let mut all: Vec<Asked> = vec![
+        (
+            0,
+            FL_BEGIN_STEP,
+            r#"{"name": "round 1", "number": 1, "of": 1}"#.into(),
         ),
-        format!(
-            r#"{{"do": "collect", "round": {round}, "label": "q", "to": [0, 9], "which": [0, 5]}}"#
+        (0, FL_JUDGE_STEP, r#"{"failed": null}"#.into()),
+        (
+            0,
+            FL_JUDGE_STEP,
+            r#"{"failed": {"text": "it failed", "problem": null}}"#.into(),
         ),
-        format!(
-            r#"{{"do": "run", "round": {round}, "label": "q", "cohort": {cohort}, "which": [0, 0], "shown": "params", "forms": true}}"#
+        (0, FL_FINISH_STEP, r#"{}"#.into()),
+        (
+            0,
+            FL_COLLECT,
+            format!(r#"{{"round": {round}, "label": "q", "to": [0, 1], "which": [0, 0]}}"#),
         ),
-        format!(r#"{{"do": "cohort", "round": {round}, "label": "q"}}"#),
-        format!(
-            r#"{{"do": "select", "slot": "model", "round": {round}, "pool": "samples", "samples": {samples}}}"#
+        (
+            0,
+            FL_COLLECT,
+            format!(r#"{{"round": {round}, "label": "q", "to": [0, 9], "which": [0, 5]}}"#),
         ),
-        format!(
-            r#"{{"do": "aggregate", "slot": "model", "round": {round}, "kind": "params", "shown": null}}"#
+        (
+            0,
+            FL_RUN,
+            format!(
+                r#"{{"round": {round}, "label": "q", "cohort": {cohort}, "which": [0, 0], "shown": "params", "forms": true}}"#
+            ),
         ),
-        format!(
-            r#"{{"do": "release", "label": "q", "round": {round}, "kind": "params", "cohort": {cohort}, "clip": true}}"#
+        (
+            0,
+            FL_COHORT,
+            format!(r#"{{"round": {round}, "label": "q"}}"#),
         ),
-        format!(r#"{{"do": "affords", "slot": "privacy", "kind": "params", "cohort": {cohort}}}"#),
-        r#"{"do": "wants-range", "slot": "privacy", "kind": "logits"}"#.into(),
-        format!(r#"{{"do": "evaluate", "slot": "model", "round": {round}}}"#),
-        format!(
-            r#"{{"do": "evaluate-for-clients", "slot": "model", "round": {round}, "whose": [0, 7]}}"#
+        (
+            0,
+            FL_SELECT,
+            format!(
+                r#"{{"slot": "model", "round": {round}, "pool": "samples", "samples": {samples}}}"#
+            ),
         ),
-        format!(r#"{{"do": "record", "round": {round}, "name": "n", "value": null}}"#),
-        format!(r#"{{"do": "record-each", "round": {round}, "name": "n", "each": [1.0, null]}}"#),
-        r#"{"do": "keep-model", "slot": "model", "name": "../model"}"#.into(),
-        format!(r#"{{"do": "keep-images", "name": "images", "samples": {own}}}"#),
-        r#"{"do": "keep-clients", "slot": "model"}"#.into(),
-        r#"{"do": "reader", "slot": "model"}"#.into(),
-        r#"{"do": "read", "reader": 1, "client": 0}"#.into(),
-        r#"{"do": "who", "slot": "model"}"#.into(),
-        r#"{"do": "with-examples", "at_least": 1}"#.into(),
-        r#"{"do": "own"}"#.into(),
-        r#"{"do": "public"}"#.into(),
-        r#"{"do": "inputs", "number": 1}"#.into(),
-        r#"{"do": "labels", "number": 1, "at": 0}"#.into(),
-        r#"{"do": "draw-private", "slot": "privacy"}"#.into(),
-        r#"{"do": "new-model", "slot": "model", "index": 0}"#.into(),
-        r#"{"do": "new-model", "slot": "model", "index": 18446744073709551615}"#.into(),
-        r#"{"do": "set-model", "slot": "model", "model": 1}"#.into(),
-        r#"{"do": "private", "slot": "privacy"}"#.into(),
-        r#"{"do": "release-step", "at": 0, "mechanism": 1, "kind": "params"}"#.into(),
-        r#"{"do": "drop", "held": 1}"#.into(),
-        r#"{"do": "take-selector", "slot": "model"}"#.into(),
-        r#"{"do": "put-selector", "slot": "model", "selector": 1}"#.into(),
-        r#"{"do": "stash", "name": "s"}"#.into(),
-        r#"{"do": "unstash", "name": "s"}"#.into(),
-        r#"{"do": "cache", "name": "c", "kind": "params"}"#.into(),
-        r#"{"do": "cached", "name": "c"}"#.into(),
-        r#"{"do": "clip", "slot": "privacy", "kind": "params", "agreed": 1.0}"#.into(),
-        r#"{"do": "release-here", "slot": "privacy", "kind": "params"}"#.into(),
-        r#"{"do": "begin-steps", "slot": "privacy", "kind": "params"}"#.into(),
-        r#"{"do": "draw-lot", "at": 0}"#.into(),
-        r#"{"do": "end-steps", "slot": "privacy", "mechanism": 1}"#.into(),
-        r#"{"do": "note", "text": "a note"}"#.into(),
-        r#"{"do": "measure", "name": "m", "value": 1.0}"#.into(),
-        r#"{"do": "fitted", "loss": null}"#.into(),
-        r#"{"do": "warn", "text": "beware"}"#.into(),
-        r#"{"do": "generator", "slot": "model"}"#.into(),
+        (
+            0,
+            FL_AGGREGATE,
+            format!(r#"{{"slot": "model", "round": {round}, "kind": "params", "shown": null}}"#),
+        ),
+        (
+            0,
+            FL_RELEASE,
+            format!(
+                r#"{{"label": "q", "round": {round}, "kind": "params", "cohort": {cohort}, "clip": true}}"#
+            ),
+        ),
+        (
+            0,
+            FL_AFFORDS,
+            format!(r#"{{"slot": "privacy", "kind": "params", "cohort": {cohort}}}"#),
+        ),
+        (
+            0,
+            FL_WANTS_RANGE,
+            r#"{"slot": "privacy", "kind": "logits"}"#.into(),
+        ),
+        (
+            0,
+            FL_EVALUATE,
+            format!(r#"{{"slot": "model", "round": {round}}}"#),
+        ),
+        (
+            0,
+            FL_EVALUATE_FOR_CLIENTS,
+            format!(r#"{{"slot": "model", "round": {round}, "whose": [0, 7]}}"#),
+        ),
+        (
+            0,
+            FL_RECORD,
+            format!(r#"{{"round": {round}, "name": "n", "value": null}}"#),
+        ),
+        (
+            0,
+            FL_RECORD_EACH,
+            format!(r#"{{"round": {round}, "name": "n", "each": [1.0, null]}}"#),
+        ),
+        (
+            0,
+            FL_KEEP_MODEL,
+            r#"{"slot": "model", "name": "../model"}"#.into(),
+        ),
+        (
+            0,
+            FL_KEEP_IMAGES,
+            format!(r#"{{"name": "images", "samples": {own}}}"#),
+        ),
+        (0, FL_KEEP_CLIENTS, r#"{"slot": "model"}"#.into()),
+        (0, FL_READER, r#"{"slot": "model"}"#.into()),
+        (0, FL_READ, r#"{"part": 1, "client": 0}"#.into()),
+        (0, FL_WHO, r#"{"slot": "model"}"#.into()),
+        (0, FL_WITH_EXAMPLES, r#"{"at_least": 1}"#.into()),
+        (0, FL_OWN, r#"{}"#.into()),
+        (0, FL_PUBLIC, r#"{}"#.into()),
+        (0, FL_INPUTS, r#"{"set": 1}"#.into()),
+        (0, FL_LABELS, r#"{"set": 1, "at": 0}"#.into()),
+        (0, FL_DRAW_PRIVATE, r#"{"slot": "privacy"}"#.into()),
+        (0, FL_NEW_MODEL, r#"{"slot": "model", "index": 0}"#.into()),
+        (
+            0,
+            FL_NEW_MODEL,
+            r#"{"slot": "model", "index": 18446744073709551615}"#.into(),
+        ),
+        (0, FL_SET_MODEL, r#"{"slot": "model", "part": 1}"#.into()),
+        (0, FL_PRIVATE, r#"{"slot": "privacy"}"#.into()),
+        (
+            0,
+            FL_RELEASE_STEP,
+            r#"{"at": 0, "part": 1, "kind": "params"}"#.into(),
+        ),
+        (0, FL_DROP, r#"{"part": 1}"#.into()),
+        (0, FL_TAKE_SELECTOR, r#"{"slot": "model"}"#.into()),
+        (0, FL_PUT_SELECTOR, r#"{"slot": "model", "part": 1}"#.into()),
+        (0, FL_STASH, r#"{"name": "s"}"#.into()),
+        (0, FL_UNSTASH, r#"{"name": "s"}"#.into()),
+        (0, FL_CACHE, r#"{"name": "c", "kind": "params"}"#.into()),
+        (0, FL_CACHED, r#"{"name": "c"}"#.into()),
+        (
+            0,
+            FL_CLIP,
+            r#"{"slot": "privacy", "kind": "params", "agreed": 1.0}"#.into(),
+        ),
+        (
+            0,
+            FL_RELEASE,
+            r#"{"slot": "privacy", "kind": "params"}"#.into(),
+        ),
+        (
+            0,
+            FL_BEGIN_STEPS,
+            r#"{"slot": "privacy", "kind": "params"}"#.into(),
+        ),
+        (0, FL_DRAW_LOT, r#"{"at": 0}"#.into()),
+        (0, FL_END_STEPS, r#"{"slot": "privacy", "part": 1}"#.into()),
+        (0, FL_NOTE, r#"{"text": "a note"}"#.into()),
+        (0, FL_MEASURE, r#"{"name": "m", "value": 1.0}"#.into()),
+        (0, FL_FITTED, r#"{"value": null}"#.into()),
+        (0, FL_WARN, r#"{"text": "beware"}"#.into()),
+        (0, FL_GENERATOR, r#"{"slot": "model"}"#.into()),
+        (0, FL_VALUES, samples.into()),
+        (
+            0,
+            FL_TARGETS,
+            format!(r#"{{"samples": {samples}, "labels": 0}}"#),
+        ),
+        (0, FL_NOTE, r#"{"slot": "model"}"#.into()),
+        (0, FL_NOTE, r#"{"do": "note"}"#.into()),
     ];
     // two numbers at least, so that one of them may be dropped
-    requests.extend(std::iter::repeat_n(
-        r#"{"do": "model", "slot": "model"}"#.to_string(),
-        4,
-    ));
-    let requests = requests.into_iter().map(|text| (0, FL_ASK, text));
-    let mut all: Vec<Asked> = requests.collect();
+    let model = (0, FL_MODEL, r#"{"slot": "model"}"#.to_string());
+    all.extend(std::iter::repeat_n(model, 4));
     let pass = r#""length": {"Steps": 1}, "batch": 1, "loss": "CrossEntropy", "fresh": false, "proximal": null, "gradient_offset": false, "clip": null, "target": "classes""#;
     for (operation, text) in [
         (FL_DESCRIBE, String::new()),

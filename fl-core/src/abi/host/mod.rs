@@ -12,9 +12,6 @@ mod process_mark;
 mod protocol;
 mod rng_callbacks;
 mod same_shape;
-mod serve_answer;
-mod serve_lead;
-mod serve_parts;
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,13 @@
 //! Protocols of a library as parts of this program.
 
 use super::part_handle::{Functions, PartHandle};
-use super::serve_answer::AnswerSide;
-use super::serve_lead::LeadSide;
 use crate::abi::ask::{AnswerText, ConflictText, ConflictsText, LeadText, SuitsText, TaskText};
 use crate::abi::caller::{Caller, Calls, Means};
 use crate::abi::declaration::{DeclarationText, kept};
 use crate::abi::marshal::{OutgoingMessage, content, plain};
 use crate::abi::raw::{FL_ANSWER, FL_CONFLICTS, FL_DECLARE, FL_LEAD, FL_SUITS, FL_TASK};
+use crate::abi::roles::client::LocalClient;
+use crate::abi::roles::server::LocalServer;
 use crate::message::{AnyMessage, Erased};
 use crate::{
     BuildContext, Client, Conflict, Declaration, ExchangeSpec, InitialModel, Protocol, Request,
@@ -146,7 +146,7 @@ impl LoadedProtocol {
             ..OutgoingMessage::new(&tensors)
         }];
         self.library.with(|part| {
-            let side = AnswerSide::new(client);
+            let side = LocalClient::new(client);
             let means = Means {
                 answers: Some(&side),
                 ..Means::stream(&stream)
@@ -210,7 +210,7 @@ impl Protocol for LoadedProtocol {
             everyone: server.everyone(),
         })?;
         self.library.with(|part| {
-            let side = LeadSide::new(server, &self.exchanges);
+            let side = LocalServer::new(server, &self.exchanges);
             let means = Means {
                 answers: Some(&side),
                 ..Means::default()

@@ -1,13 +1,13 @@
 //! [`Link`]: the way from a library to the program, during a call of a protocol.
 
 use super::call_context::{Host, Input};
-use crate::abi::ask::{Ask, AskBack, ErrorText};
+use crate::abi::ask::{AskBack, ErrorText};
 use crate::abi::caller::{Caller, Means};
 use crate::abi::data_sets::{Fetch, KnownSets, LibrarySets, Rows};
-use crate::abi::host::{Answer, Answers, Call, checked};
-use crate::abi::marshal::{OutgoingMessage, content, with_messages};
-use crate::abi::raw::{FL_ASK, FL_BACK, FL_OK, FlHost, FlInput, FlText};
-use crate::message::{AnyMessage, NamedTensors, TensorMap};
+use crate::abi::host::{Answer, Call, checked};
+use crate::abi::marshal::{OutgoingMessage, with_messages};
+use crate::abi::raw::{FL_BACK, FL_DROP, FL_INPUTS, FL_LABELS, FL_OK, FlHost, FlInput, FlText};
+use crate::abi::roles::request::{RequestText, stating};
 use crate::{Inputs, Labels, Result, Samples};
 use anyhow::{Context, bail, ensure};
 use serde::de::DeserializeOwned;
@@ -66,7 +66,7 @@ struct HostPointer(*const FlHost);
 unsafe impl Send for HostPointer {}
 
 /// The program, during one call.
-pub(super) struct Link {
+pub(in crate::abi) struct Link {
     host: Mutex<Option<HostPointer>>,
     thread: ThreadId,
     sets: LibrarySets,
@@ -95,27 +95,15 @@ impl Link {
         }
         let leave = Leave(link.clone());
         let out = f(&leave.0)?;
-        link.check()?;
+        link.late()?;
         Ok(out)
     }
 
-    fn check(&self) -> Result<()> {
+    fn late(&self) -> Result<()> {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         match late.take() {
             Some(error) => Err(error),
             None => Ok(()),
-        }
-    }
-
-    /// Keeps an error for the next call that can fail.
-    pub fn keep<T>(&self, outcome: Result<T>) -> Option<T> {
-        match outcome {
-            Ok(out) => Some(out),
-            Err(error) => {
-                let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
-                late.get_or_insert(error);
-                None
-            }
         }
     }
 
@@ -131,28 +119,7 @@ impl Link {
         }
     }
 
-    /// Sends a request to the program, with messages of these tensors.
-    pub fn ask(&self, ask: &Ask, messages: &[NamedTensors<'_>]) -> Result<Answer> {
-        let letters: Vec<_> = messages.iter().map(OutgoingMessage::new).collect();
-        self.ask_with(ask, &letters, None)
-    }
-
-    /// As [`Link::ask`]; `answers` answers the program's requests back.
-    pub fn ask_with(
-        &self,
-        ask: &Ask,
-        letters: &[OutgoingMessage<'_, '_>],
-        answers: Option<&dyn Answers>,
-    ) -> Result<Answer> {
-        let text = serde_json::to_string(ask)?;
-        let means = Means {
-            answers,
-            ..Means::default()
-        };
-        known(self.call(0, FL_ASK, &text, letters, means)?)
-    }
-
-    fn call(
+    fn call_part(
         &self,
         part: u64,
         operation: u32,
@@ -160,34 +127,16 @@ impl Link {
         letters: &[OutgoingMessage<'_, '_>],
         means: Means<'_>,
     ) -> Result<Option<Answer>> {
-        self.check()?;
+        self.late()?;
         let pointer = self.pointer()?;
         // SAFETY: the call that it belongs to is running, on this thread.
         let host = unsafe { &*pointer };
         ask_other(host, part, operation, text, letters, means)
     }
-
-    /// Sends a request, and reads the text of its answer.
-    pub fn json<T: DeserializeOwned>(&self, ask: &Ask, messages: &[NamedTensors<'_>]) -> Result<T> {
-        read(&self.ask(ask, messages)?)
-    }
-
-    /// Sends a request, and returns the bytes of this name in its answer; `None` if there are none.
-    pub fn bytes(&self, ask: &Ask, name: &str) -> Result<Option<Vec<u8>>> {
-        let mut parcel = TensorMap::new(self.ask(ask, &[])?.tensors);
-        parcel.has(name).then(|| parcel.bytes(name)).transpose()
-    }
-
-    /// Replaces a message by the program's answer.
-    pub fn change(&self, ask: &Ask, message: &mut dyn AnyMessage) -> Result<()> {
-        let answer = self.ask(ask, &[content(message)])?;
-        let of = message.message_type();
-        message.become_other(of.from_tensors(TensorMap::new(answer.tensors))?)
-    }
 }
 
 /// A part of the program, by the number that it has for a protocol.
-pub(super) struct LinkedPart {
+pub(in crate::abi) struct LinkedPart {
     link: Arc<Link>,
     number: u64,
     /// Whether the program holds it for as long as this is here.
@@ -220,7 +169,7 @@ impl Drop for LinkedPart {
             models.retain(|_, number| *number != self.number);
             drop(models);
             // what is left when the call ends goes with it
-            let _ = self.link.ask(&Ask::Drop { held: self.number }, &[]);
+            let _ = self.link.done(FL_DROP, stating().part(self.number));
         }
     }
 }
@@ -233,7 +182,8 @@ impl Caller for LinkedPart {
         letters: &[OutgoingMessage<'_, '_>],
         means: Means<'_>,
     ) -> Result<Option<Answer>> {
-        self.link.call(self.number, operation, text, letters, means)
+        let link = &self.link;
+        link.call_part(self.number, operation, text, letters, means)
     }
 
     fn who(&self) -> Option<&'static str> {
@@ -245,11 +195,42 @@ impl Caller for LinkedPart {
     }
 
     fn keep_error(&self, error: anyhow::Error) {
-        self.link.keep::<()>(Err(error));
+        self.link.keep_error(error);
     }
 
     fn check(&self) -> Result<()> {
-        self.link.check()
+        self.link.late()
+    }
+}
+
+/// The server or client itself.
+impl Caller for Link {
+    fn call(
+        &self,
+        operation: u32,
+        text: &str,
+        letters: &[OutgoingMessage<'_, '_>],
+        means: Means<'_>,
+    ) -> Result<Option<Answer>> {
+        self.call_part(0, operation, text, letters, means)
+    }
+
+    fn who(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn sets(&self) -> &dyn KnownSets {
+        self
+    }
+
+    /// The next call that can fail returns it.
+    fn keep_error(&self, error: anyhow::Error) {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        late.get_or_insert(error);
+    }
+
+    fn check(&self) -> Result<()> {
+        self.late()
     }
 }
 
@@ -264,8 +245,8 @@ pub(in crate::abi) fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T> {
 
 impl Link {
     /// Reads a part of a data set, and counts its bytes.
-    fn set<T: DeserializeOwned>(&self, ask: &Ask) -> Result<(T, usize)> {
-        let bytes = self.bytes(ask, "set")?;
+    fn set<T: DeserializeOwned>(&self, operation: u32, text: RequestText) -> Result<(T, usize)> {
+        let bytes = self.bytes(operation, text, "set")?;
         let bytes = bytes.context("no set came back")?;
         Ok((postcard::from_bytes(&bytes)?, bytes.len()))
     }
@@ -273,12 +254,12 @@ impl Link {
 
 impl Fetch for Link {
     fn inputs(&self, number: u64) -> Result<(Inputs, usize)> {
-        let set: (Inputs, _) = self.set(&Ask::Inputs { number })?;
+        let set: (Inputs, _) = self.set(FL_INPUTS, stating().set(number))?;
         ensure!(set.0.is_sound(), "inputs with lists of unequal lengths");
         Ok(set)
     }
     fn labels(&self, number: u64, at: usize) -> Result<(Labels, usize)> {
-        self.set(&Ask::Labels { number, at })
+        self.set(FL_LABELS, stating().set(number).at(at))
     }
 }
 

@@ -4,9 +4,6 @@ mod borrowed_inbox;
 mod call_context;
 pub(in crate::abi) mod link;
 mod protocol;
-mod remote_client;
-mod remote_parts;
-mod remote_server;
 mod table;
 mod threads;
 

@@ -2,8 +2,6 @@
 
 use super::call_context::{Host, Input};
 use super::link::Link;
-use super::remote_client::RemoteClient;
-use super::remote_server::RemoteServer;
 use crate::abi::ask::{
     AnswerText, ConflictText, ConflictsText, ErrorText, LeadText, SuitsText, TaskText,
 };
@@ -11,6 +9,8 @@ use crate::abi::caller::Callee;
 use crate::abi::declaration::DeclarationText;
 use crate::abi::marshal::content;
 use crate::abi::raw::*;
+use crate::abi::roles::client::RemoteClient;
+use crate::abi::roles::server::RemoteServer;
 use crate::client::ClientSide;
 use crate::{
     Body, Client, ExchangeSpec, Payload, Protocol, Request, RequiredInputs, Result, Server,

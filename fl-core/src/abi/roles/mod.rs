@@ -2,7 +2,10 @@
 
 pub(super) mod accountant;
 pub(super) mod aggregator;
+pub(super) mod client;
 pub(super) mod generator;
 pub(super) mod mechanism;
+pub(super) mod request;
 pub(super) mod selector;
+pub(super) mod server;
 pub(super) mod trainer;

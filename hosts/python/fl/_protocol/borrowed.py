@@ -36,7 +36,7 @@ class Samples(Sequence[Any]):
     def x(self) -> Array:
         """Their numbers, `samples x ..`, fetched at the first use."""
         if self._x is None:
-            self._x = self._program.ask("values", _sent(self._tensors), x=self._ask)[1]["values"]
+            self._x = self._program.ask("values", _sent(self._tensors), **self._ask)[1]["values"]
         return self._x
 
     def _pick(self, positions: Any) -> tuple[dict[str, Any], dict[str, Array], Array]:
@@ -69,8 +69,7 @@ class Examples(Samples):
 
     def _target(self) -> tuple[str, Array]:
         if self._known is None:
-            of = {"samples": self._ask, "labels": self._labels}
-            kind, tensors = self._program.ask("targets", _sent(self._tensors), of=of)
+            kind, tensors = self._program.ask("targets", _sent(self._tensors), samples=self._ask, labels=self._labels)
             self._known = (kind, tensors["target"])
         return self._known
 

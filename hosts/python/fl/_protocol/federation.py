@@ -45,7 +45,7 @@ def answer(part: Part, text: str, messages: list[Any], host: Any) -> dict[str, A
     client, sent = Client(_Program(part, host, facts), facts), Message(messages[0][3])
     try:
         if drawn := _value(part, found.options["draws"]):
-            client._program.ask("draw-private", slot=drawn.name)
+            client._program.ask("draw_private", slot=drawn.name)
         made: Any = found.answer(part, client, sent)
         made = _staged(found, client, sent, made)
         unchanged(part)

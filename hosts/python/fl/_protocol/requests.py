@@ -27,7 +27,7 @@ class _Program:
 
     def ask(self, do: str, *messages: tuple[Any, ...], back: Any = None, **more: Any) -> tuple[Any, dict[str, Array]]:
         """What the program answers: a value, and arrays of ours by name."""
-        return self._call(0, "ask", {"do": do, **more}, messages, bytes(32), back)
+        return self._call(0, do, more, messages, bytes(32), back)
 
     def number(self, do: str, slot: str) -> int:
         """The number of the `model` or `generator` in this slot."""

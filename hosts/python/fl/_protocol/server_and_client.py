@@ -129,7 +129,7 @@ class _Side:
             letters.append(_sent(packed(of.takes, one), mail.sender, weight, mail.class_counts, mail.training_loss))
         if shown is not None:
             letters.append(_sent(packed(of.takes, shown)))
-        return self._program.ask("aggregate", *letters, slot=of.name, round=round, kind=of.takes, shown=shown and of.takes)[1]
+        return self._program.ask("aggregate", *letters, slot=of.name, round=round, kind=of.takes, shown=None if shown is None else of.takes)[1]
 
 
 class Server(_Side):
@@ -162,7 +162,7 @@ class Server(_Side):
     def _step(self, name: str, number: int, of: int, body: Callable[[Server, Round], object]) -> None:
         if self._round is not None:
             raise RuntimeError(f"a step cannot begin in the middle of another one ({self._round.name})")
-        begun, kept = self._program.ask("begin-step", name=name, number=number, of=of)
+        begun, kept = self._program.ask("begin_step", name=name, number=number, of=of)
         if begun == "skipped":
             return
         if begun == "restored":
@@ -181,7 +181,7 @@ class Server(_Side):
                 failed = told(self._program.part, error, getattr(body, "__name__", "lead"))
             finally:
                 self._round = None
-            begun, _ = self._program.ask("judge-step", failed=failed)
+            begun, _ = self._program.ask("judge_step", failed=failed)
             if begun == "done":
                 break
             if before is not None:
@@ -189,7 +189,7 @@ class Server(_Side):
                 after = before
             if begun == "undone":
                 break
-        self._program.ask("finish-step", _sent({"state": np.frombuffer(after, np.uint8)}))
+        self._program.ask("finish_step", _sent({"state": np.frombuffer(after, np.uint8)}))
 
     @property
     def round(self) -> Round:
@@ -211,7 +211,7 @@ class Server(_Side):
 
     def with_examples(self, at_least: int) -> Cohort:
         """Every client with so many examples; all of them, if the run has an accountant."""
-        return Cohort(self._program.ask("with-examples", at_least=at_least)[0])
+        return Cohort(self._program.ask("with_examples", at_least=at_least)[0])
 
     def who(self, slot: Slot) -> list[str]:
         """The clients that have a part in this slot, such as `sign-flip for clients 0-1`."""
@@ -327,7 +327,7 @@ class Server(_Side):
         """A model that this client trained in this slot, saved and sent."""
         name = self._program.name(slot, "trainer")
         reader, _ = self._program.ask("reader", slot=name)
-        held, _ = self._program.ask("read", _sent({"model": np.frombuffer(model, np.uint8)}), reader=reader, client=client)
+        held, _ = self._program.ask("read", _sent({"model": np.frombuffer(model, np.uint8)}), part=reader, client=client)
         return Model(self._program, held, name, held=True)
 
     def evaluate(self, slot: Slot) -> None:
@@ -338,14 +338,14 @@ class Server(_Side):
     def evaluate_clients(self, slot: Slot) -> None:
         """Records how good the clients' own models in this slot are, if this round is to be
         evaluated."""
-        self._program.ask("evaluate-clients", slot=self._program.name(slot, "trainer"), round=self._at)
+        self._program.ask("evaluate_clients", slot=self._program.name(slot, "trainer"), round=self._at)
 
     def evaluate_for_clients(self, slot: Slot, models: Sequence[Arrays], of: Callable[[int], int]) -> Array:
         """Records how good models of the server are for the clients: `of(client)` is the position
         of its model. Gives the scores in client order; none, if this round is not evaluated."""
         letters = [_sent(packed("params", model)) for model in models]
         whose = [of(id) for id in self.everyone]
-        return self._program.ask("evaluate-for-clients", *letters, slot=self._program.name(slot, "trainer"), round=self._at, whose=whose)[1]["scores"]
+        return self._program.ask("evaluate_for_clients", *letters, slot=self._program.name(slot, "trainer"), round=self._at, whose=whose)[1]["scores"]
 
     def record(self, name: str, value: float) -> None:
         """Records a number, if this round is to be evaluated."""
@@ -353,17 +353,17 @@ class Server(_Side):
 
     def record_each(self, name: str, values: Iterable[float]) -> None:
         """Records a number of each client, in client order: its mean and deviation."""
-        self._program.ask("record-each", round=self._at, name=name, each=[_finite(value) for value in values])
+        self._program.ask("record_each", round=self._at, name=name, each=[_finite(value) for value in values])
 
     def keep_model(self, slot: Slot, name: str | None = None) -> None:
         """Keeps the server's model in this slot as a result of the run, under the slot's name or
         another one."""
         of = self._program.name(slot, "trainer")
-        self._program.ask("keep-model", slot=of, name=name or of)
+        self._program.ask("keep_model", slot=of, name=name or of)
 
     def keep_clients(self, slot: Slot) -> None:
         """Keeps the clients' own models in this slot as results of the run."""
-        self._program.ask("keep-clients", slot=self._program.name(slot, "trainer"))
+        self._program.ask("keep_clients", slot=self._program.name(slot, "trainer"))
 
     def warn(self, text: str) -> None:
         """Says something that the user should know."""
@@ -408,7 +408,7 @@ class Client(_Side):
             least = model._do("describe")[0].get("least_batch", 1)
             why = f": no mini-batch has the {least} examples that its batch normalisation needs" if least > 1 else ""
             self.note(f"parts.{name} took no training step{why}")
-        self._program.ask("fitted", loss=_finite(report.loss) if report.steps else None)
+        self._program.ask("fitted", value=_finite(report.loss) if report.steps else None)
         return report
 
     def fit_public(self, slot: Slot, ids: Any, target: Array, **how: Any) -> SimpleNamespace:
@@ -420,13 +420,13 @@ class Client(_Side):
         """A new model for this slot, the `index`-th of its kind, which need not last, such as a
         teacher."""
         name = self._program.name(slot, "trainer")
-        return Model(self._program, self._program.ask("new-model", slot=name, index=index)[0], name, held=True)
+        return Model(self._program, self._program.ask("new_model", slot=name, index=index)[0], name, held=True)
 
     def set_model(self, slot: Slot, model: Model) -> None:
         """Lets a model that `new_model` gave be the one of this slot."""
         if not model._held:
             raise TypeError("set_model takes a model that new_model gave")
-        self._program.ask("set-model", slot=self._program.name(slot, "trainer"), model=model._number)
+        self._program.ask("set_model", slot=self._program.name(slot, "trainer"), part=model._number)
 
     def aggregate(self, slot: Slot, messages: Iterable[Any], weights: Any = None) -> dict[str, Array]:
         """Lets the aggregator in this slot combine messages of this client, such as those of its
@@ -447,7 +447,7 @@ class Client(_Side):
         tensors = packed(of.takes, message)
         if of.name not in self._program.filled:
             return tensors
-        return self._program.ask("release-here", _sent(tensors), slot=of.name, kind=of.takes)[1]
+        return self._program.ask("release", _sent(tensors), slot=of.name, kind=of.takes)[1]
 
     def release_steps(
         self,
@@ -478,7 +478,7 @@ class Client(_Side):
         nothing else."""
         of = self._program.slot(slot, "privacy")
         ask, kind = self._program.ask, of.takes
-        (held, steps), _ = ask("begin-steps", _sent(packed(kind, like)), slot=of.name, kind=kind)
+        (held, steps), _ = ask("begin_steps", _sent(packed(kind, like)), slot=of.name, kind=kind)
 
         def clip(message: Any) -> dict[str, Array]:
             return self._program.do(held, "clip", _sent(packed(kind, message)))[1]
@@ -486,11 +486,11 @@ class Client(_Side):
         try:
             bound = self._program.do(held, "norm_bound")[0]
             for at in range(steps):
-                positions = np.array(ask("draw-lot", at=at)[0], dtype=np.int64)
+                positions = np.array(ask("draw_lot", at=at)[0], dtype=np.int64)
                 seen = packed(kind, step(positions, clip, bound))
-                then(at, ask("release-step", _sent(seen), at=at, mechanism=held, kind=kind)[1], steps)
+                then(at, ask("release_step", _sent(seen), at=at, part=held, kind=kind)[1], steps)
         finally:
-            ask("end-steps", slot=of.name, mechanism=held)
+            ask("end_steps", slot=of.name, part=held)
 
     def fit_private(self, slot: Slot, privacy: Slot, *, batch: int) -> None:
         """Trains its model in `slot` on its own examples by DP-SGD (Abadi et al. 2016): the
@@ -530,7 +530,7 @@ class Client(_Side):
         of = self._program.slot(slot, "selector")
         if of.name not in self._program.filled:
             return None
-        (held, _), _ = self._program.ask("take-selector", slot=of.name)
+        (held, _), _ = self._program.ask("take_selector", slot=of.name)
         try:
             if learn is not None:
                 if learn._labels is None:
@@ -542,7 +542,7 @@ class Client(_Side):
             key = bytes(round.pop("key"))
             return self._program.do(held, "select", _sent(tensors), key=key, **round, **ask)[1]["positions"]
         finally:
-            self._program.ask("put-selector", slot=of.name, selector=held)
+            self._program.ask("put_selector", slot=of.name, part=held)
 
     # ---- what it keeps
 
