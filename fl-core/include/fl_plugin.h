@@ -171,8 +171,8 @@ extern "C" {
  * of samples, such as a copy on a card, knows them again. Gives the text
  * `{"steps": 5, "loss": 0.3}`, with `null` for a loss that is not finite, and if it knows whether the loss still fell at the end, `"falls":
  * true` or `false`. With `"auxiliary": true`, which only a trainer with `FL_HEAD` is told, it asks
- * `FlHost.call` for a loss to add in every mini-batch: FL_BACK. The same with `"feature_loss":
- * true`, which only a trainer is told that has `"feature_loss": true` in the text of FL_DESCRIBE. */
+ * `FlHost.call` for a loss to add in every mini-batch: FL_AUXILIARY_LOSS. With `"feature_loss":
+ * true`, which only a trainer is told that has it in the text of FL_DESCRIBE, for FL_FEATURE_LOSS. */
 #define FL_TRAIN 60u
 /* Trainer. One message with `values`, text `{"samples": 7}` as in FL_TRAIN; gives the tensor
  * `scores`, `samples x outputs`. */
@@ -234,16 +234,19 @@ extern "C" {
 /* Protocol, of a slot with `"own_task": true`. Text `{"slot": "..", "task": {..}}`; gives the task
  * of its parts. */
 #define FL_TASK 85u
-/* A request back. In the middle of FL_RUN the program asks a protocol for another form of an
- * answer (`{"call": "form"}`, one message). In the middle of FL_TRAIN a trainer asks the program,
- * and in that of a protocol's FL_TRAIN the program a protocol, for a loss that is added to that of a mini-batch:
- * `{"call": "auxiliary", "target": "classes", "key": [..]}`, one message with `weight`, `bias`
- * (doubles, the last layer before the step), `scores` (floats) and `target` (as in FL_TRAIN, but
- * `multi-label` of `int64_t` and `pixels` of numbers). The answer has `loss` (one double),
- * `by-scores` (floats), `weight` and `bias`: the slopes of that loss. Or
- * `{"call": "feature-loss", "target": "classes", "key": [..]}`, one message with `features`
- * (floats, `samples x features`) and `target`; the answer has `loss` and `by-features` (floats). */
-#define FL_BACK 91u
+/* Of the side that called, in the middle of its call. A protocol's FL_RUN with `forms` asks it for
+ * another form of an answer: one message, and its envelope as in FL_COLLECT. Gives the message, and
+ * the text of its envelope. */
+#define FL_FORM 91u
+/* Of the side that called, in the middle of FL_TRAIN: a loss that is added to that of a mini-batch.
+ * Text `{"target": "classes", "key": [..]}`, and one message with `weight`, `bias` (doubles, the
+ * last layer before the step), `scores` (floats) and `target` (as in FL_TRAIN, but `multi-label` of
+ * `int64_t` and `pixels` of numbers). Gives `loss` (one double), `by-scores` (floats), `weight` and
+ * `bias`: the slopes of that loss. */
+#define FL_AUXILIARY_LOSS 92u
+/* As FL_AUXILIARY_LOSS, with `features` (floats, `samples x features`) and `target`. Gives `loss`
+ * and `by-features` (floats). */
+#define FL_FEATURE_LOSS 93u
 
 /* Of server and client: what a protocol asks of part 0 in the middle of FL_LEAD or FL_ANSWER. Text
  * `{"slot": "model"}`; gives the text of a number: the model in this slot takes the operations of

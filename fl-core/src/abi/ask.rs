@@ -1,21 +1,9 @@
-//! The texts of a protocol's operations, and the requests of the program to a protocol.
+//! The texts of a protocol's operations.
 
 use crate::message::{Erased, ExchangeShape};
 use crate::{ClientId, ClientMessage, Cohort, Problem, Task, TaskKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-
-/// A request of the program to a protocol, before it answers the protocol's own request.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(tag = "call", rename_all = "kebab-case")]
-pub(super) enum AskBack {
-    /// One message with its envelope.
-    Form,
-    /// One message with `weight`, `bias`, `scores` and `target`.
-    Auxiliary { target: String, key: [u8; 32] },
-    /// One message with `features` and `target`.
-    FeatureLoss { target: String, key: [u8; 32] },
-}
 
 /// An error: its text, and its [`Problem`] if it has one.
 #[derive(Clone, Debug, Serialize, Deserialize)]

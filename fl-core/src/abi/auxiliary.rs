@@ -1,11 +1,11 @@
 //! Added losses across the interface: the trainer is on one side, the losses on the other.
 
-use super::ask::AskBack;
 use super::host::Answers;
-use super::library::link::{ask_back, asked_back};
+use super::library::link::ask_back;
 use super::library::{Host, Input};
 use super::marshal::{OutgoingMessage, shorter};
 use super::marshal_data::{target_of, with_target};
+use super::raw::{FL_AUXILIARY_LOSS, FL_FEATURE_LOSS};
 use crate::message::{NamedTensors, TensorMap, View};
 use crate::{
     AuxiliaryLoss, AuxiliaryTerm, FeatureLoss, FeatureTerm, FitOptions, Head, Problem, Result,
@@ -13,6 +13,8 @@ use crate::{
 };
 use anyhow::{Context, ensure};
 use ndarray::{Array1, ArrayView2};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt::{Debug, Formatter};
 
 /// The tensors of a last layer.
@@ -44,6 +46,28 @@ impl Debug for RemoteLoss<'_> {
     }
 }
 
+/// The text of a request for a loss.
+#[derive(Serialize, Deserialize)]
+struct LossText<'a> {
+    target: Cow<'a, str>,
+    key: [u8; 32],
+}
+
+impl RemoteLoss<'_> {
+    fn ask(
+        &self,
+        operation: u32,
+        target: &str,
+        stream: &Stream,
+        tensors: &NamedTensors<'_>,
+    ) -> Result<TensorMap> {
+        let (target, key) = (target.into(), stream.key());
+        let text = serde_json::to_string(&LossText { target, key })?;
+        let answer = ask_back(self.0, operation, &text, OutgoingMessage::new(tensors))?;
+        Ok(TensorMap::new(answer.tensors))
+    }
+}
+
 impl AuxiliaryLoss for RemoteLoss<'_> {
     fn of_batch(
         &self,
@@ -56,12 +80,7 @@ impl AuxiliaryLoss for RemoteLoss<'_> {
             let mut tensors = head_tensors(head);
             tensors.push(("scores".into(), View::F32(scores.view().into_dyn())));
             tensors.push(("target".into(), shorter(&view)));
-            let ask = AskBack::Auxiliary {
-                target: kind.into(),
-                key: stream.key(),
-            };
-            let answer = ask_back(self.0, &ask, OutgoingMessage::new(&tensors))?;
-            let mut parcel = TensorMap::new(answer.tensors);
+            let mut parcel = self.ask(FL_AUXILIARY_LOSS, kind, stream, &tensors)?;
             let term = AuxiliaryTerm {
                 loss: parcel.f64("loss")?.first().copied().context("no loss")?,
                 by_scores: parcel.table("by-scores")?,
@@ -90,12 +109,7 @@ impl FeatureLoss for RemoteLoss<'_> {
                 ("features".into(), features),
                 ("target".into(), shorter(&view)),
             ];
-            let ask = AskBack::FeatureLoss {
-                target: kind.into(),
-                key: stream.key(),
-            };
-            let answer = ask_back(self.0, &ask, OutgoingMessage::new(&tensors))?;
-            let mut parcel = TensorMap::new(answer.tensors);
+            let mut parcel = self.ask(FL_FEATURE_LOSS, kind, stream, &tensors)?;
             Ok(FeatureTerm {
                 loss: parcel.f64("loss")?.first().copied().context("no loss")?,
                 by_features: parcel.table("by-features")?,
@@ -124,14 +138,16 @@ impl<'a> LossesBack<'a> {
 
 impl Answers for LossesBack<'_> {
     fn answer(&self, _: u64, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
-        let ask = asked_back(operation, input)?;
-        let mut parcel = input.parcel(0)?;
-        match (ask, self.auxiliary, self.features) {
-            (AskBack::Auxiliary { target, key }, Some(of), _) => {
-                let head = head_of(&mut parcel)?;
-                let target = target_of(&target, &mut parcel)?;
-                let scores = parcel.table("scores")?;
-                let stream = Stream::from_key(key);
+        let asked = || -> Result<_> {
+            let LossText { target, key } = input.json()?;
+            let mut parcel = input.parcel(0)?;
+            let target = target_of(&target, &mut parcel)?;
+            Ok((target, Stream::from_key(key), parcel))
+        };
+        match (operation, self.auxiliary, self.features) {
+            (FL_AUXILIARY_LOSS, Some(of), _) => {
+                let (target, stream, mut parcel) = asked()?;
+                let (head, scores) = (head_of(&mut parcel)?, parcel.table("scores")?);
                 let term = of.of_batch(&head, target.view(), scores.view(), &stream)?;
                 let loss = Array1::from_elem(1, term.loss);
                 let by_scores = View::F32(term.by_scores.view().into_dyn());
@@ -140,9 +156,9 @@ impl Answers for LossesBack<'_> {
                 tensors.push(("by-scores".into(), by_scores));
                 reply.tensors(&tensors)?;
             }
-            (AskBack::FeatureLoss { target, key }, _, Some(of)) => {
-                let target = target_of(&target, &mut parcel)?;
-                let (features, stream) = (parcel.table("features")?, Stream::from_key(key));
+            (FL_FEATURE_LOSS, _, Some(of)) => {
+                let (target, stream, mut parcel) = asked()?;
+                let features = parcel.table("features")?;
                 let term = FeatureTerm::of(of, features.view(), target.view(), &stream)?;
                 let loss = Array1::from_elem(1, term.loss);
                 let by_features = View::F32(term.by_features.view().into_dyn());

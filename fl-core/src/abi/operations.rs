@@ -78,7 +78,8 @@ const fn may(
     }
 }
 
-/// The operations of parts, and after them those of a server and a client, which are no parts.
+/// The operations of parts, and after them those of what is no part: of the side that called, in
+/// the middle of its call, and of a server and a client.
 macro_rules! operations {
     ($($of_parts:expr,)* ; $($asked:ident)*) => {
         &[$($of_parts,)* $(must(stringify!($asked).split_at(3).1, $asked, NONE, NONE),)*]
@@ -142,8 +143,8 @@ pub const OPERATIONS: &[Operation] = operations! {
     may("CONFLICTS", FL_CONFLICTS, PROTOCOL, NONE),
     may("SUITS", FL_SUITS, PROTOCOL, NONE),
     must("TASK", FL_TASK, PROTOCOL, NONE),
-    must("BACK", FL_BACK, NONE, NONE),
     ;
+    FL_FORM FL_AUXILIARY_LOSS FL_FEATURE_LOSS
     FL_MODEL FL_GENERATOR FL_PUBLIC FL_INPUTS FL_LABELS FL_VALUES FL_TARGETS FL_DROP FL_RELEASE
     FL_WHO FL_WITH_EXAMPLES FL_COHORT FL_COLLECT FL_RUN FL_AFFORDS FL_WANTS_RANGE FL_BEGIN_STEP
     FL_JUDGE_STEP FL_FINISH_STEP FL_EVALUATE FL_EVALUATE_CLIENTS FL_EVALUATE_FOR_CLIENTS

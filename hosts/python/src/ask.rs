@@ -4,6 +4,7 @@
 
 use crate::buffer::Buffer;
 use crate::marshal::{deliver, explained, guarded, received, take_back, text};
+use fl_core::abi::OPERATIONS;
 use fl_core::abi::raw::*;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
@@ -164,8 +165,8 @@ unsafe extern "C" fn ask_back(
     // SAFETY: as `take_text`; `input` and `host` live through the call.
     unsafe {
         match &reply(context).back {
-            Some(back) if operation == FL_BACK => answer_back(back, input, host),
-            _ => FL_UNKNOWN,
+            Some(back) => answer_back(back, operation, input, host),
+            None => FL_UNKNOWN,
         }
     }
 }
@@ -177,15 +178,6 @@ pub struct Asked {
     pub operation: u32,
     /// Of the operation's random stream.
     pub key: [u8; 32],
-}
-
-impl Asked {
-    /// A loss that is added to a trainer's.
-    pub const BACK: Self = Self {
-        part: 0,
-        operation: FL_BACK,
-        key: [0; 32],
-    };
 }
 
 /// Sends a request to the maker of `host`. `back` answers what the program asks in the middle of it.
@@ -289,12 +281,23 @@ unsafe fn copied_text(of: FlText) -> String {
     unsafe { text(of) }.to_string()
 }
 
-/// Lets `back` answer what the program asks in the middle of a request: it gets the text and the
-/// messages, and gives what `fl._parts.calls.call` gives.
+/// The name of an operation, as Python writes it.
+fn operation_name(number: u32) -> String {
+    let known = OPERATIONS.iter().find(|of| of.number == number);
+    known.map_or_else(String::new, |of| of.name.to_lowercase())
+}
+
+/// Lets `back` answer what the program asks in the middle of a request: it gets the operation, the
+/// text and the messages, and gives what `fl._parts.calls.call` gives.
 ///
 /// # Safety
 /// `input` and `host` live through the call.
-unsafe fn answer_back(back: &Py<PyAny>, input: *const FlInput, host: *const FlHost) -> i32 {
+unsafe fn answer_back(
+    back: &Py<PyAny>,
+    operation: u32,
+    input: *const FlInput,
+    host: *const FlHost,
+) -> i32 {
     guarded(host, |py, host| {
         // SAFETY: as the caller says.
         let input = unsafe { &*input };
@@ -302,7 +305,13 @@ unsafe fn answer_back(back: &Py<PyAny>, input: *const FlInput, host: *const FlHo
         let done = received(py, input, &mut lent).and_then(|messages| {
             // SAFETY: the program's, for the call.
             let text = unsafe { text(input.text) };
-            deliver(py, host, &back.bind(py).call1((text, messages))?)
+            deliver(
+                py,
+                host,
+                &back
+                    .bind(py)
+                    .call1((operation_name(operation), text, messages))?,
+            )
         });
         let done = done.map_err(|error| explained(py, &error));
         let kept = "it still uses arrays that were lent for a call: keep copies (`array.copy()`)";

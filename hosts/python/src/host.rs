@@ -102,7 +102,7 @@ impl Host {
     /// text, and arrays by name.
     #[expect(
         clippy::too_many_arguments,
-        reason = "what a call is made of: only `fl._asked` writes one"
+        reason = "what a call is made of: only `fl._protocol.requests` writes one"
     )]
     fn ask<'py>(
         &self,
@@ -126,18 +126,6 @@ impl Host {
             key,
         };
         ask(py, self.host()?, of, json, &messages, back)
-    }
-
-    /// What the program answers to a trainer, while it fits, about a loss that is added.
-    fn ask_back<'py>(
-        &self,
-        py: Python<'py>,
-        json: &str,
-        arrays: Bound<'py, PyDict>,
-    ) -> PyResult<Answer<'py>> {
-        self.in_call()?;
-        let message = (0, 1.0, None, None, arrays);
-        ask(py, self.host()?, Asked::BACK, json, &[message], None)
     }
 
     /// A line for people; level 1 is an error, 3 information.

@@ -1,12 +1,12 @@
 //! [`Link`]: the way from a library to the program, during a call of a protocol.
 
-use super::call_context::{Host, Input};
-use crate::abi::ask::{AskBack, ErrorText};
+use super::call_context::Host;
+use crate::abi::ask::ErrorText;
 use crate::abi::caller::{Caller, Means};
 use crate::abi::data_sets::{Fetch, KnownSets, LibrarySets, Rows};
 use crate::abi::host::{Answer, Call, checked};
 use crate::abi::marshal::{OutgoingMessage, with_messages};
-use crate::abi::raw::{FL_BACK, FL_DROP, FL_INPUTS, FL_LABELS, FL_OK, FlHost, FlInput, FlText};
+use crate::abi::raw::{FL_DROP, FL_INPUTS, FL_LABELS, FL_OK, FlHost, FlInput, FlText};
 use crate::abi::roles::request::{RequestText, stating};
 use crate::{Inputs, Labels, Result, Samples};
 use anyhow::{Context, bail, ensure};
@@ -278,22 +278,19 @@ impl KnownSets for Link {
     }
 }
 
-/// Sends a request back to a protocol, with one message.
+/// Asks the other side back, in the middle of its call, with one message.
 pub(in crate::abi) fn ask_back(
-    protocol: &Host<'_>,
-    ask: &AskBack,
+    host: &Host<'_>,
+    operation: u32,
+    text: &str,
     letter: OutgoingMessage<'_, '_>,
 ) -> Result<Answer> {
-    let text = serde_json::to_string(ask)?;
-    let means = Means::default();
-    known(ask_other(protocol.0, 0, FL_BACK, &text, &[letter], means)?)
-}
-
-/// Reads a request of the program, whose operation is [`FL_BACK`].
-pub(in crate::abi) fn asked_back(operation: u32, input: &Input<'_>) -> Result<AskBack> {
-    ensure!(
-        operation == FL_BACK,
-        "a protocol has no operation {operation}"
-    );
-    input.json()
+    known(ask_other(
+        host.0,
+        0,
+        operation,
+        text,
+        &[letter],
+        Means::default(),
+    )?)
 }

@@ -5,11 +5,11 @@ use super::request::{
     stating,
 };
 use super::selector::{give_positions, pool_of, with_pool};
-use crate::abi::ask::{AskBack, ErrorText, LeadText, MailText};
+use crate::abi::ask::{ErrorText, LeadText, MailText};
 use crate::abi::caller::{Calls, Means};
 use crate::abi::data_sets::HandedOut;
 use crate::abi::host::{Answer, Answers};
-use crate::abi::library::link::{Link, ask_back, asked_back, read};
+use crate::abi::library::link::{Link, ask_back, read};
 use crate::abi::library::{Host, Input};
 use crate::abi::marshal::{OutgoingMessage, content, plain};
 use crate::abi::marshal_data::{apart, bytes_named, numbered, samples_of, with_samples};
@@ -65,9 +65,9 @@ struct FormBack<'f> {
 
 impl Answers for FormBack<'_> {
     fn answer(&self, _: u64, operation: u32, input: &Input<'_>, reply: &Host<'_>) -> Result<bool> {
-        let AskBack::Form = asked_back(operation, input)? else {
+        if operation != FL_FORM {
             return Ok(false);
-        };
+        }
         let mail = input.mail(self.of)?;
         let formed = (self.form.borrow_mut())(mail)?;
         reply.tensors(&content(&*formed.body))?;
@@ -605,7 +605,7 @@ fn form(
 ) -> Result<ClientMessage<Erased>> {
     let answer = {
         let tensors = content(&*mail.body);
-        ask_back(reply, &AskBack::Form, OutgoingMessage::of(&mail, &tensors))?
+        ask_back(reply, FL_FORM, "", OutgoingMessage::of(&mail, &tensors))?
     };
     let envelope: MailText = read(&answer)?;
     Ok(envelope.with(into.from_tensors(TensorMap::new(answer.tensors))?))

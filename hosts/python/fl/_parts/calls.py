@@ -306,10 +306,10 @@ def _feature_loss(kind: str, host):
     types = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}
 
     def loss(features, target, stream: Stream) -> tuple[float, np.ndarray]:
-        text = json.dumps({"call": "feature-loss", "target": kind, "key": list(stream.key)})
+        text = json.dumps({"target": kind, "key": list(stream.key)})
         sent = {"features": array_of("features", features), "target": np.ascontiguousarray(target, types.get(kind, np.float32))}
         with generators.paused():
-            error, _, found = host.ask_back(text, sent)
+            error, _, found = host.ask(0, "feature_loss", bytes(32), text, [requests._sent(sent)], None)
         if error is not None:
             raise requests._refused(error)
         value, slope = (np.asarray(memoryview(found[name])) for name in ("loss", "by-features"))

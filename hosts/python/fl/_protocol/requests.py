@@ -122,7 +122,7 @@ def _finite(value: float) -> float | None:
 
 
 def _form_back(form: Callable[[Mail], Any], kind: str) -> Callable[..., Any]:
-    def back(_text: str, messages: list[Any]) -> Any:
+    def back(_operation: str, _text: str, messages: list[Any]) -> Any:
         mail = Mail(*messages[0])
         with generators.Section(mail.sender):
             made = form(mail)
@@ -136,15 +136,15 @@ def _form_back(form: Callable[[Mail], Any], kind: str) -> Callable[..., Any]:
 def _losses_back(auxiliary: Any, feature_loss: Any) -> Callable[..., Any]:
     """Answers what the program asks about added losses."""
 
-    def back(text: str, messages: list[Any]) -> Any:
+    def back(operation: str, text: str, messages: list[Any]) -> Any:
         facts, seen = json.loads(text), Message(messages[0][3])
         stream = Stream(bytes(facts["key"]))
         with generators.Section(stream.child("draws").seed):
-            if facts["call"] == "feature-loss":
+            if operation == "feature_loss":
                 loss, slope = feature_loss(seen["features"], seen["target"], stream)
             else:
                 term = auxiliary(seen, stream)
-        if facts["call"] == "feature-loss":
+        if operation == "feature_loss":
             return None, {"loss": np.reshape(np.asarray(loss, np.float64), 1), "by-features": np.ascontiguousarray(slope, np.float32)}, None
         out = {"loss": np.reshape(np.asarray(term["loss"], np.float64), 1), "by-scores": np.ascontiguousarray(term["by-scores"], np.float32)}
         for name in ("weight", "bias"):
