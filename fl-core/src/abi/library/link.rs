@@ -2,7 +2,7 @@
 
 use super::call_context::Host;
 use crate::abi::ask::ErrorText;
-use crate::abi::caller::{Caller, Means};
+use crate::abi::caller::{Caller, Calls, Means};
 use crate::abi::data_sets::{Fetch, KnownSets, LibrarySets, Rows};
 use crate::abi::host::{Answer, Call, checked};
 use crate::abi::marshal::{OutgoingMessage, with_messages};
@@ -168,8 +168,11 @@ impl Drop for LinkedPart {
             let mut models = models.unwrap_or_else(PoisonError::into_inner);
             models.retain(|_, number| *number != self.number);
             drop(models);
+            // this call that cannot fail leaves a kept error to the next that can
+            let kept = self.link.late();
             // what is left when the call ends goes with it
             let _ = self.link.done(FL_DROP, stating().part(self.number));
+            self.link.keep(kept);
         }
     }
 }
