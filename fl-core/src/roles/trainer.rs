@@ -163,6 +163,12 @@ impl FitOptions<'_> {
             Length::Epochs(epochs) => epochs * n.div_ceil(self.batch.max(1)),
         }
     }
+
+    /// Returns the first mini-batch that [`FitReport::loss`] is about, as its position in
+    /// [`FitOptions::batches`]: as many as an epoch has come from it on, or all of a shorter pass.
+    pub fn reported_from(&self, n: usize) -> usize {
+        self.steps(n).saturating_sub(n.div_ceil(self.batch.max(1)))
+    }
 }
 
 /// Returns FedProx's gradient of one number, `g + mu (w - anchor)`: [`FitOptions::proximal`]

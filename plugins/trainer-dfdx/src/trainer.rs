@@ -376,7 +376,7 @@ impl Trainer for Dfdx {
         let _pass = buffer::BufferScope;
         let last = self.net.normalises() && pass.batch > 1 && x.len() > 1;
         let least = self.least_batch().max(1 + usize::from(last));
-        let reported_from = of.saturating_sub(x.len().div_ceil(pass.batch));
+        let reported_from = pass.reported_from(x.len());
         let (mut steps, mut sum, mut count) = (0, 0.0, 0usize);
         let mut curve = LossCurve::default();
         let mut card = self.on_card(x, pass, &plan)?;

@@ -138,6 +138,7 @@ impl Trainer for LinearModel {
             pass.auxiliary.is_none() && pass.feature_loss.is_none(),
             Problem::Lacks("a linear model takes no added loss; use a neural trainer".into())
         );
+        let reported_from = pass.reported_from(x.len());
         let (mut steps, mut sum, mut curve) = (0, 0.0, LossCurve::default());
         for at in pass.batches(x.len(), stream) {
             let value = self.step(&x.pick(&at), target.pick(&at).view(), pass)?;
@@ -145,13 +146,16 @@ impl Trainer for LinearModel {
                 value.is_finite(),
                 "the loss is {value} at step {steps}; a smaller learning rate may help"
             );
+            if steps >= reported_from {
+                sum += value;
+            }
             steps += 1;
-            sum += value;
             curve.add(value);
         }
+        let reported = steps.saturating_sub(reported_from);
         Ok(FitReport {
             steps,
-            loss: if steps == 0 { 0.0 } else { sum / steps as f64 },
+            loss: sum / reported.max(1) as f64,
             falls: curve.falls(),
         })
     }
@@ -239,6 +243,30 @@ mod tests {
     fn it_is_a_trainer() {
         fl_conformance::trainer(|make| LinearModel::new(Linear { lr: 0.1, l2: 0.0 }, make));
         fl_conformance::trainer(|make| LinearModel::new(Linear { lr: 0.01, l2: 0.1 }, make));
+    }
+
+    #[test]
+    fn the_loss_of_a_pass_is_that_of_its_last_epoch() {
+        let task = Task {
+            input: vec![2],
+            kind: TaskKind::Classes(2),
+        };
+        let stream = Stream::root(0);
+        let make = BuildContext { task, stream };
+        let x = ndarray::array![[1.0, 2.0], [0.0, -1.0]];
+        let x = Samples::fresh(x, vec![2]).unwrap();
+        let loss_of = |passes: &[fl_core::Length]| {
+            let mut model = LinearModel::new(Linear { lr: 0.1, l2: 0.0 }, &make).unwrap();
+            let fit = |length: &fl_core::Length| {
+                let pass = FitOptions::new(*length, 2, Loss::CrossEntropy);
+                let fitted = model.fit(&x, Target::Classes(&[0, 1]), &pass, &make.stream);
+                fitted.unwrap().loss
+            };
+            passes.iter().map(fit).last().unwrap()
+        };
+        let alone = [fl_core::Length::Epochs(1); 3];
+        assert!((loss_of(&[fl_core::Length::Epochs(3)]) - loss_of(&alone)).abs() < 1e-6);
+        assert_eq!(loss_of(&[fl_core::Length::Epochs(0)]), 0.0);
     }
 
     #[test]
