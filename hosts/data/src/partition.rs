@@ -234,6 +234,47 @@ pub fn covering_classes(
         .collect())
 }
 
+/// The clients of each class, as [`crate::Split::ClassBlocks`] says.
+///
+/// # Errors
+/// As [`classes_per_client`], and if a class has no client left.
+pub(crate) fn class_blocks(
+    clients: usize,
+    classes: usize,
+    per_client: usize,
+) -> Result<Vec<Vec<usize>>> {
+    check_per_client(classes, per_client)?;
+    let wanted = (clients * per_client).div_ceil(classes);
+    let mut room = vec![per_client; clients];
+    let block = |class| {
+        let open = (0..clients).filter(|k| room[*k] > 0).take(wanted);
+        let holders: Vec<usize> = open.collect();
+        ensure!(
+            !holders.is_empty(),
+            "{clients} clients with {per_client} of {classes} classes each leave class {class} to no client, since \
+             each class goes to {wanted}; take a number of clients whose {per_client} classes each are a multiple of \
+             {classes}"
+        );
+        holders.iter().for_each(|k| room[*k] -= 1);
+        Ok(holders)
+    };
+    (0..classes).map(block).collect()
+}
+
+/// Is the first class of some client each class?
+///
+/// # Errors
+/// If it is not; as [`classes_per_client`].
+pub(crate) fn check_first_classes(clients: usize, classes: usize, per_client: usize) -> Result<()> {
+    check_per_client(classes, per_client)?;
+    ensure!(
+        clients >= classes,
+        "random-classes gives client `k` class `k` and others at random, so {clients} clients may leave some of \
+         {classes} classes to no client; take at least {classes} clients, or `classes: {per_client}`"
+    );
+    Ok(())
+}
+
 /// Can the clients hold all classes?
 pub(crate) fn check_covering(clients: usize, classes: usize, per_client: usize) -> Result<()> {
     check_per_client(classes, per_client)?;

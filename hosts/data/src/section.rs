@@ -10,7 +10,7 @@
 //! ```
 
 use crate::domains::Domains;
-use crate::partition::check_covering;
+use crate::partition::{check_covering, check_first_classes, class_blocks};
 use crate::public::{Public, PublicFrom};
 use crate::public_size::too_many;
 use crate::published;
@@ -116,7 +116,7 @@ impl DataSpec {
     /// How the samples are split.
     pub fn split(&self) -> Split {
         let own = || match (self.set.sources(), self.set.users()) {
-            (Some(2..), _) => Split::ByFile,
+            (Some(_), _) => Split::ByFile,
             (_, Some(2..)) => Split::ByUser,
             _ => Split::Iid,
         };
@@ -233,19 +233,19 @@ impl DataSpec {
     pub(crate) fn fits(&self, own: &Task) -> Result<(), String> {
         let clients = self.clients();
         let pixels = own.kind.is_dense();
+        let groups = match own.kind {
+            TaskKind::Classes(n) => n,
+            TaskKind::MultiLabel(n) => n + 1, // and those without a finding
+            TaskKind::Pixels { .. } | TaskKind::Image { .. } => 1,
+        };
         let split = match &self.split() {
-            Split::Classes(_) | Split::Dirichlet(_) if pixels => Err(anyhow::anyhow!(
+            split if pixels && split.by_class() => Err(anyhow::anyhow!(
                 "images of `{}` have no class of their own to split by, since every pixel has a class or a value; use iid, size or by-file",
                 self.set.name()
             )),
-            Split::Classes(each) => {
-                let groups = match own.kind {
-                    TaskKind::Classes(n) => n,
-                    TaskKind::MultiLabel(n) => n + 1, // and those without a finding
-                    TaskKind::Pixels { .. } | TaskKind::Image { .. } => 1,
-                };
-                check_covering(clients, groups, *each)
-            }
+            Split::Classes(each) => check_covering(clients, groups, *each),
+            Split::RandomClasses(each) => check_first_classes(clients, groups, *each),
+            Split::ClassBlocks(each) => class_blocks(clients, groups, *each).map(|_| ()),
             Split::Size(Sizes::Shares(shares)) => check_shares(shares, clients),
             Split::Published(PublishedSplit { alpha, seed }) => {
                 published::find(self.set.name(), *alpha, *seed)
@@ -254,7 +254,7 @@ impl DataSpec {
             Split::ByFile => check_files(self.set.name(), self.set.sources(), clients),
             Split::ByUser => check_users(self.set.name(), self.set.users(), clients),
             Split::Own => check_own(self),
-            Split::Iid | Split::Dirichlet(_) | Split::Size(Sizes::Power(_)) => Ok(()),
+            Split::Iid | Split::Dirichlet(_) | Split::Shards(_) | Split::Size(_) => Ok(()),
         };
         let order = match &self.class_order {
             Some(order) => self.check_order(order, own),

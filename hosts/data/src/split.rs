@@ -1,8 +1,8 @@
 //! Draws a partition as a spec describes it. The rules are in [`crate::partition`].
 
 use crate::partition::{
-    Partition, by_class, covering_classes, cumulative_counts, deal, floor_counts, iid_sizes,
-    proportional_sizes, rarest_positive,
+    Partition, by_class, check_first_classes, class_blocks, covering_classes, cumulative_counts,
+    deal, floor_counts, iid_sizes, proportional_sizes, rarest_positive,
 };
 use crate::published;
 use crate::split_spec::{
@@ -10,11 +10,14 @@ use crate::split_spec::{
     check_users,
 };
 use anyhow::{Context, Result, bail, ensure};
-use fl_core::{Examples, Stream};
+use fl_core::{Draws, Examples, Stream};
 use fl_data_kit::check_ranges;
 
 /// How often a Dirichlet split is drawn before it gives up on its smallest size.
 const TRIES: u64 = 1000;
+
+/// The fewest samples of a client whose size is drawn.
+const LEAST_DRAWN: usize = 10;
 
 /// A client with more than this multiple of the median's samples is worth a note.
 const EXTREME: usize = 20;
@@ -110,26 +113,52 @@ pub fn split(
     let n = groups.of.len();
     match how {
         Split::Iid => Ok(at_random(&iid_sizes(n, clients)?, stream)),
-        Split::Size(sizes) => Ok(at_random(&drawn_sizes(sizes, n, clients)?, stream)),
+        Split::Size(sizes) => Ok(at_random(&drawn_sizes(sizes, n, clients, stream)?, stream)),
         Split::Dirichlet(how) => dirichlet(groups, how, clients, stream),
         Split::Classes(per_client) => {
             let held = covering_classes(clients, groups.count, *per_client)?;
-            let groups = shuffled(groups, stream)?;
-            let share = |(class, group): (usize, &Vec<usize>)| {
-                let holders: Vec<usize> =
-                    (0..clients).filter(|k| held[*k].contains(&class)).collect();
-                let mut counts = vec![0; clients];
-                for (k, size) in holders.iter().zip(iid_sizes(group.len(), holders.len())?) {
-                    counts[*k] = size;
-                }
-                Ok(counts)
+            deal_held(groups, &held, stream)
+        }
+        Split::RandomClasses(per_client) => {
+            check_first_classes(clients, groups.count, *per_client)?;
+            let classes = |k: usize| {
+                let first = k % groups.count;
+                let mut draws = stream.child("classes", k as u64).draws();
+                let others = draws.choose(groups.count - 1, per_client - 1).into_iter();
+                let others = others.map(|other| other + usize::from(other >= first));
+                [first].into_iter().chain(others).collect()
             };
-            let counts: Vec<Vec<usize>> = groups
-                .iter()
-                .enumerate()
-                .map(share)
-                .collect::<Result<_>>()?;
+            let held: Vec<Vec<usize>> = (0..clients).map(classes).collect();
+            deal_held(groups, &held, stream)
+        }
+        Split::ClassBlocks(per_client) => {
+            let blocks = class_blocks(clients, groups.count, *per_client)?;
+            let groups = shuffled(groups, stream)?;
+            let counts: Vec<Vec<usize>> = (0..)
+                .zip(groups.iter().zip(&blocks))
+                .map(|(class, (group, holders))| {
+                    let draws = &mut stream.child("parts", class).draws();
+                    block_counts(group.len(), holders, clients, draws)
+                })
+                .collect();
             Ok(deal(&groups, &counts, clients))
+        }
+        Split::Shards(each) => {
+            let order = shuffled(groups, stream)?.concat();
+            let sizes = iid_sizes(n, clients * each)?;
+            let cuts = sizes.iter().scan(0, |end, size| {
+                let start = std::mem::replace(end, *end + size);
+                Some(start..*end)
+            });
+            let cuts: Vec<_> = cuts.collect();
+            let dealt = stream.child("shards", 0).draws().permutation(cuts.len());
+            let own = |mine: &[usize]| {
+                let shards = mine.iter().map(|at| &order[cuts[*at].clone()]);
+                shards.collect::<Vec<_>>().concat()
+            };
+            Ok(Partition {
+                clients: dealt.chunks(*each).map(own).collect(),
+            })
         }
         Split::Own => Ok(Partition {
             clients: vec![Vec::new(); clients],
@@ -216,7 +245,7 @@ fn at_random(sizes: &[usize], stream: &Stream) -> Partition {
     deal(&[order], &[sizes.to_vec()], sizes.len())
 }
 
-fn drawn_sizes(sizes: &Sizes, n: usize, clients: usize) -> Result<Vec<usize>> {
+fn drawn_sizes(sizes: &Sizes, n: usize, clients: usize, stream: &Stream) -> Result<Vec<usize>> {
     match sizes {
         Sizes::Power(exponent) => {
             let shares: Vec<f64> = (1..=clients)
@@ -228,7 +257,56 @@ fn drawn_sizes(sizes: &Sizes, n: usize, clients: usize) -> Result<Vec<usize>> {
             check_shares(shares, clients)?;
             proportional_sizes(n, shares)
         }
+        Sizes::Dirichlet(alpha) => {
+            ensure!(
+                clients.saturating_mul(LEAST_DRAWN) <= n,
+                "{clients} clients with at least {LEAST_DRAWN} samples each need more than the {n} samples there are; \
+                 take fewer clients"
+            );
+            let drawn = |attempt| {
+                let mut draws = stream.child("sizes", attempt).draws();
+                let logs: Vec<f64> = (0..clients).map(|_| draws.ln_gamma_draw(*alpha)).collect();
+                proportional_sizes(n, &proportions(&logs, |_| true)?).ok()
+            };
+            let large = |sizes: &Vec<usize>| sizes.iter().all(|size| *size >= LEAST_DRAWN);
+            (0..TRIES).filter_map(drawn).find(large).with_context(|| {
+                format!(
+                    "no sizes with alpha {alpha} of {TRIES} drawn gave every one of {clients} clients at least \
+                     {LEAST_DRAWN} of the {n} samples; raise alpha, or take fewer clients"
+                )
+            })
+        }
     }
+}
+
+/// Each class in equal parts to the clients that hold it, the first ones the larger; `held` are
+/// the classes of each client.
+fn deal_held(groups: &Groups, held: &[Vec<usize>], stream: &Stream) -> Result<Partition> {
+    let (groups, clients) = (shuffled(groups, stream)?, held.len());
+    let share = |(class, group): (usize, &Vec<usize>)| {
+        let holders: Vec<usize> = (0..clients).filter(|k| held[*k].contains(&class)).collect();
+        let mut counts = vec![0; clients];
+        for (k, size) in holders.iter().zip(iid_sizes(group.len(), holders.len())?) {
+            counts[*k] = size;
+        }
+        Ok(counts)
+    };
+    let counts: Result<Vec<Vec<usize>>> = groups.iter().enumerate().map(share).collect();
+    Ok(deal(&groups, &counts?, clients))
+}
+
+/// The counts of one class that its holders get, as [`Split::ClassBlocks`] says.
+fn block_counts(n: usize, holders: &[usize], clients: usize, draws: &mut Draws) -> Vec<usize> {
+    let mut counts = vec![0; clients];
+    let Some((last, others)) = holders.split_last() else {
+        return counts;
+    };
+    let (most, least) = (n / holders.len(), n / holders.len() / 10);
+    for k in others {
+        counts[*k] = least + draws.below((most - least).max(1));
+    }
+    counts[*last] = n - counts.iter().sum::<usize>();
+    counts
 }
 
 /// The samples of each group in an order of its own.

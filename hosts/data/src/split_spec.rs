@@ -17,6 +17,18 @@ fl_core::choices! {
         /// Each client holds this many classes, in a cycle: `k, k + 1, ..`. A class is shared out
         /// in equal parts to the clients that hold it.
         Classes(usize, in 1..) = "classes",
+        /// Client `k` holds class `k` modulo the number of classes, and others at random, this many
+        /// in all. A class is shared out in equal parts to the clients that hold it (NIID-Bench,
+        /// Li et al. 2022).
+        RandomClasses(usize, in 1..) = "random-classes",
+        /// Each client holds this many classes. Class after class goes to the next clients that
+        /// hold fewer, `clients * this / classes` of them, rounded up. The last of them gets what
+        /// the others leave, whose parts are drawn between a tenth of an equal part and an equal
+        /// part (PFLlib's `pat`, unbalanced; its least part of a few rows is left out).
+        ClassBlocks(usize, in 1..) = "class-blocks",
+        /// The samples in the order of their classes are cut into `clients * this` parts, as equal
+        /// as can be, and each client gets this many of them at random (McMahan et al. 2017: 2).
+        Shards(usize, in 1..=10_000) = "shards",
         /// At random, parts of different sizes.
         Size(Sizes) = "size",
         /// Client `k` owns the rows of the set's training file (or folder) `k`: for `files`.
@@ -38,6 +50,16 @@ impl Split {
     /// [`DataSpec::deals`](crate::DataSpec::deals) knows of users too.
     pub(crate) fn deals(&self) -> bool {
         !matches!(self, Self::ByFile | Self::ByUser | Self::Own)
+    }
+
+    /// Does it look at the samples' classes?
+    pub(crate) fn by_class(&self) -> bool {
+        match self {
+            Self::Dirichlet(_) | Self::Classes(_) | Self::RandomClasses(_) => true,
+            Self::ClassBlocks(_) | Self::Shards(_) => true,
+            Self::Iid | Self::Size(_) | Self::ByFile | Self::ByUser | Self::Own => false,
+            Self::Published(_) => false,
+        }
     }
 }
 
@@ -77,6 +99,9 @@ fl_core::choices! {
         Power(f64, in 0.0..) = "power",
         /// One share per client, on any scale.
         Shares(Vec<f64>, in 0.0..) = "shares",
+        /// Shares drawn from a Dirichlet distribution with this parameter, and drawn again until
+        /// every client owns at least 10 samples (NIID-Bench's quantity skew: 0.5).
+        Dirichlet(f64, in 1e-4..=1e6) = "dirichlet",
     }
 }
 
@@ -110,7 +135,7 @@ pub(crate) fn check_files(set: &str, files: Option<usize>, clients: usize) -> an
     anyhow::ensure!(
         files == clients,
         "by-file gives each client a file of its own, and there are {files} training files for {clients} clients; leave \
-         `clients` out"
+         `clients` out, or say how they are shared out (`split: iid`)"
     );
     Ok(())
 }

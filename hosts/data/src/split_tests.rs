@@ -32,12 +32,20 @@ fn every_sample_goes_to_exactly_one_client() {
             let mut all = vec![
                 Split::Iid,
                 Split::Classes(classes),
+                Split::ClassBlocks(classes),
+                Split::Shards(2),
                 Split::Size(Sizes::Power(0.0)),
                 Split::Size(Sizes::Power(1.5)),
                 Split::Size(Sizes::Shares(
                     (0..clients).map(|k| (k % 3 + 1) as f64).collect(),
                 )),
             ];
+            if clients >= classes {
+                all.push(Split::RandomClasses(classes.min(2)));
+            }
+            if n >= 20 * clients {
+                all.push(Split::Size(Sizes::Dirichlet(100.0)));
+            }
             for alpha in [1e-4, 1e-3, 0.1, 1.0, 100.0, 1e6] {
                 for reading in READINGS {
                     all.push(dir(alpha, reading, Some(0)));
@@ -129,6 +137,105 @@ fn classes_are_shared_equally_by_those_who_hold_them() {
     assert_eq!(of(5, 2)[1], [0, 0, 10, 10, 0, 0, 0, 0, 0, 0]);
     assert!(error(&groups, &Split::Classes(1), 5).contains("at least 2 classes"));
     assert!(error(&groups, &Split::Classes(11), 5).contains("1..=10"));
+}
+
+#[test]
+fn random_classes_are_the_clients_own_and_others_in_equal_parts() {
+    let groups = Groups {
+        of: (0..1000).map(|i| i % 10).collect(),
+        count: 10,
+    };
+    let how = Split::RandomClasses(3);
+    let got = split(&groups, &how, 20, "toy", &Stream::root(5)).unwrap();
+    let counts = got.class_counts(&groups.of, 10);
+    for (k, own) in counts.iter().enumerate() {
+        assert!(own[k % 10] > 0 && own.iter().filter(|n| **n > 0).count() == 3);
+    }
+    for class in 0..10 {
+        let held: Vec<usize> = counts.iter().map(|own| own[class]).collect();
+        let least = held.iter().filter(|n| **n > 0).min().unwrap();
+        assert!(held.iter().max().unwrap() - least <= 1, "{held:?}");
+    }
+    let others: std::collections::BTreeSet<Vec<usize>> = counts
+        .iter()
+        .map(|own| (0..10).filter(|c| own[*c] > 0).collect())
+        .collect();
+    assert!(others.len() > 10, "drawn, not in a cycle: {others:?}");
+    assert!(error(&groups, &how, 9).contains("take at least 10 clients, or `classes: 3`"));
+    assert!(error(&groups, &Split::RandomClasses(11), 20).contains("1..=10"));
+}
+
+#[test]
+fn blocks_of_classes_go_to_the_next_clients_in_parts_of_random_sizes() {
+    let groups = Groups {
+        of: (0..4000).map(|i| i % 10).collect(),
+        count: 10,
+    };
+    // PFLlib's setting: 20 clients, two classes each, so four clients a class
+    let how = Split::ClassBlocks(2);
+    let counts = |clients| {
+        let got = split(&groups, &how, clients, "toy", &Stream::root(5));
+        got.unwrap().class_counts(&groups.of, 10)
+    };
+    let of = counts(20);
+    for (k, own) in of.iter().enumerate() {
+        let held: Vec<usize> = (0..10).filter(|c| own[*c] > 0).collect();
+        assert_eq!(held, [k / 4 * 2, k / 4 * 2 + 1], "client {k}");
+    }
+    for class in 0..10 {
+        let holders = of.iter().skip(class / 2 * 4).take(4);
+        let parts: Vec<usize> = holders.map(|own| own[class]).collect();
+        assert!(
+            parts[..3].iter().all(|n| (10..100).contains(n)),
+            "{parts:?}"
+        );
+        assert_eq!(parts.iter().sum::<usize>(), 400);
+    }
+    assert_eq!(counts(5)[4][8], 400, "a class of its own");
+    let says = "leave class 9 to no client, since each class goes to 3";
+    assert!(error(&groups, &Split::ClassBlocks(3), 7).contains(says));
+}
+
+#[test]
+fn shards_hold_at_most_two_classes_where_classes_are_larger() {
+    let groups = Groups {
+        of: (0..6000).map(|i| i % 10).collect(),
+        count: 10,
+    };
+    let how = Split::Shards(2);
+    let got = split(&groups, &how, 100, "toy", &Stream::root(5)).unwrap();
+    assert!(got.sizes().iter().all(|n| *n == 60));
+    let counts = got.class_counts(&groups.of, 10);
+    let held = |own: &Vec<usize>| own.iter().filter(|n| **n > 0).count();
+    assert!(counts.iter().all(|own| held(own) <= 2));
+    assert!(counts.iter().any(|own| held(own) == 1));
+    let other = split(&groups, &how, 100, "toy", &Stream::root(6)).unwrap();
+    assert_ne!(other, got);
+}
+
+#[test]
+fn drawn_sizes_leave_every_client_its_samples() {
+    let groups = groups(1000, 4);
+    let of = |alpha, clients| {
+        let how = Split::Size(Sizes::Dirichlet(alpha));
+        split(&groups, &how, clients, "toy", &Stream::root(2)).map(|p| p.sizes())
+    };
+    let skewed = of(0.5, 10).unwrap();
+    assert!(skewed.iter().all(|n| *n >= 10) && skewed.iter().max().unwrap() > &200);
+    let even = of(1e6, 10).unwrap();
+    assert!(even.iter().all(|n| (98..=102).contains(n)), "{even:?}");
+    assert!(
+        of(1.0, 101)
+            .unwrap_err()
+            .to_string()
+            .contains("take fewer clients")
+    );
+    assert!(
+        of(1e-4, 90)
+            .unwrap_err()
+            .to_string()
+            .contains("raise alpha")
+    );
 }
 
 #[test]

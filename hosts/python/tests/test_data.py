@@ -52,6 +52,14 @@ def test_exact_arrays_have_the_digest_of_the_same_arrays_in_files():
     assert by_files.clients == []
 
 
+def test_a_mapping_of_one_client_is_one_client():
+    one = run({"train": {"alice": rows(30, 0)}, "test": rows(50, 9)})
+    assert one.clients == ["alice"]
+    text = "there are 1 training files for 3 clients; leave `clients` out, or say how they are shared out"
+    with pytest.raises(fl.SpecError, match=text):
+        run({"train": {"alice": rows(30, 0)}, "test": rows(50, 9)}, {**SPEC, "data": {"clients": 3}})
+
+
 def test_exact_frames_have_the_digest_of_the_same_csv():
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     jobs = ["cook", "smith", "judge", '"a, b"']

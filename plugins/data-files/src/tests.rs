@@ -663,7 +663,8 @@ fn mistakes_say_file_line_and_column() {
         (
             "many rows",
             "age,job,income\n1,a\n2,b\n3\n4\n5\n6\n7\n",
-            "people.csv:6: 1 fields; the header has 3 columns; and 2 more",
+            "people.csv:2: 2 fields; the header has 3 columns (and in 1 more row); people.csv:4: 1 fields; the header has 3 \
+             columns (and in 4 more rows)",
         ),
         (
             "quote",
@@ -859,6 +860,14 @@ fn a_file_each_is_a_client_each() {
         [1; 5],
         "one set in two files"
     );
+    for one in ["[h/a.csv]", "'h/a*.csv'"] {
+        assert_eq!(sizes(one, "").0, [3], "{one} is one client's");
+        let files = format!("{{format: csv, train: {one}, test: t.csv, label: y}}");
+        let error = case.spec(&files, ", clients: 3").unwrap_err();
+        let says = "there are 1 training files for 3 clients; leave `clients` out";
+        assert!(error[0].contains(says), "{error:?}");
+        assert_eq!(sizes(one, ", split: iid, clients: 3").0, [1; 3], "{one}");
+    }
     let error = case
         .spec(
             "{format: csv, train: h, test: t.csv, label: y}",
