@@ -252,21 +252,15 @@ impl Builder {
                 ensure!(!self.text || shape.len() != 2, Problem::Shape(text()));
                 let channels = vec![shape[0]];
                 self.alone &= shape[1..].iter().product::<usize>() > 1;
-                let mut tensor = |part, start, trainable| {
-                    self.tensor(name, part, channels.clone(), start, trainable)
-                };
                 let affine = (*layer == Layer::BatchNorm)
-                    .then(|| {
-                        Ok::<_, anyhow::Error>([
-                            tensor("weight", Start::Ones, true)?,
-                            tensor("bias", Start::Zeros, true)?,
-                        ])
-                    })
+                    .then(|| self.scale_and_shift(name, &channels))
                     .transpose()?;
+                let mut running =
+                    |part, start| self.tensor(name, part, channels.clone(), start, false);
                 Op::Norm {
                     affine,
-                    mean: tensor("running_mean", Start::Zeros, false)?,
-                    variance: tensor("running_var", Start::Ones, false)?,
+                    mean: running("running_mean", Start::Zeros)?,
+                    variance: running("running_var", Start::Ones)?,
                     relu,
                 }
             }
@@ -276,12 +270,27 @@ impl Builder {
                 let width = volume(shape, 0)?;
                 let text = || "layer-norm: a sample of one number has no variance";
                 ensure!(width > 1, Problem::Shape(text().into()));
-                let mut tensor = |part, start| self.tensor(name, part, shape.clone(), start, true);
-                Op::LayerNorm {
-                    affine: [
-                        tensor("weight", Start::Ones)?,
-                        tensor("bias", Start::Zeros)?,
-                    ],
+                Op::SampleNorm {
+                    groups: 1,
+                    affine: self.scale_and_shift(name, shape)?,
+                }
+            }
+            Layer::GroupNorm(groups) => {
+                let text = || format!("needs an image or a row of numbers, got a text {shape:?}");
+                ensure!(!self.text || shape.len() != 2, Problem::Shape(text()));
+                let (channels, width) = (shape[0], volume(shape, 0)?);
+                let text =
+                    || format!("group-norm: {groups} does not divide the {channels} channels");
+                ensure!(channels.is_multiple_of(*groups), Problem::Shape(text()));
+                let text = || {
+                    format!(
+                        "group-norm: each of {groups} groups is one number, which has no variance"
+                    )
+                };
+                ensure!(width > *groups, Problem::Shape(text()));
+                Op::SampleNorm {
+                    groups: *groups,
+                    affine: self.scale_and_shift(name, &shape[..1])?,
                 }
             }
             Layer::Pool(kernel) => Op::MaxPool(pool("pool", shape, *kernel, *kernel)?),
@@ -442,6 +451,13 @@ impl Builder {
             entry.start = Start::FanIn(conv.out * conv.kernel * conv.kernel);
         }
         Ok(Op::Chain(vec![Op::Spread(conv.stride), op]))
+    }
+
+    fn scale_and_shift(&mut self, layer: &str, shape: &[usize]) -> Result<[Range<usize>; 2]> {
+        Ok([
+            self.tensor(layer, "weight", shape.to_vec(), Start::Ones, true)?,
+            self.tensor(layer, "bias", shape.to_vec(), Start::Zeros, true)?,
+        ])
     }
 
     fn tensor(

@@ -46,6 +46,10 @@ choices! {
         /// Layer normalisation of each sample, with a learnt scale and shift for each of its numbers
         /// (PyTorch's `LayerNorm` of the whole shape; epsilon 1e-5).
         LayerNorm = "layer-norm",
+        /// Group normalisation (Wu, He 2018): each of this many groups of neighbouring channels of
+        /// a sample, with a learnt scale and shift for each channel (PyTorch's `GroupNorm`; epsilon
+        /// 1e-5). It divides the number of channels.
+        GroupNorm(usize) = "group-norm",
         /// During training, sets numbers to 0 with this probability (at least 0, below 1), and
         /// divides the rest by its complement.
         Dropout(f64) = "dropout",
@@ -210,6 +214,7 @@ pub(super) fn in_range(layer: &Layer) -> Result<(), String> {
         Layer::Linear(0) => not("linear", "at least 1".into(), &0),
         Layer::Pool(0) => not("pool", "at least 1".into(), &0),
         Layer::AveragePool(0) => not("average-pool", "at least 1".into(), &0),
+        Layer::GroupNorm(0) => not("group-norm", "at least 1".into(), &0),
         Layer::Upsample(0) => not("upsample", "at least 1".into(), &0),
         Layer::Conv(c) | Layer::TransposedConv(c) if c.pad >= c.kernel => not(
             match layer {

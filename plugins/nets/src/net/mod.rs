@@ -81,8 +81,10 @@ pub enum Op {
         relu: bool,
     },
     /// Normalisation of each sample.
-    LayerNorm {
-        /// Weight and bias.
+    SampleNorm {
+        /// The equal parts that are normalised by themselves.
+        groups: usize,
+        /// Weight and bias, of each number or each channel.
         affine: [Range<usize>; 2],
     },
     /// A function of each number.
@@ -469,7 +471,9 @@ fn run(
                 };
                 ops::batch_norm(record, &x, weights, affine.clone(), statistics, *relu)?
             }
-            Op::LayerNorm { affine } => ops::layer_norm(record, &x, weights, affine.clone())?,
+            Op::SampleNorm { groups, affine } => {
+                ops::sample_norm(record, &x, weights, *groups, affine.clone())?
+            }
             Op::Activate(f) => ops::activate(record, &x, *f),
             Op::Flatten => ops::flatten(&x),
             Op::MaxPool(shape) => ops::max_pool(record, &x, shape),

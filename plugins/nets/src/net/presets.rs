@@ -3,10 +3,22 @@
 use super::layers::{Conv, Conv1d, Embedding, Layer, Layers, Residual};
 
 /// Names and descriptions.
-pub const NAMES: [(&str, &str); 14] = [
+pub const NAMES: [(&str, &str); 22] = [
     (
         "lenet",
         "Two 5x5 convolutions (6, 16), linear 120, 84 (FedKT, section 5.1)",
+    ),
+    (
+        "cnn-niid",
+        "The same as lenet: NIID-Bench's simple CNN (Li et al. 2022), 62,006 parameters on CIFAR-10",
+    ),
+    (
+        "cnn-mcmahan",
+        "Two padded 5x5 convolutions (32, 64), linear 512 (McMahan et al. 2017), 1,663,370 parameters on MNIST",
+    ),
+    (
+        "cnn-pfllib",
+        "Two 5x5 convolutions (32, 64), linear 512 (PFLlib's FedAvgCNN), 582,026 parameters on MNIST",
     ),
     (
         "selective-fd-a",
@@ -39,8 +51,28 @@ pub const NAMES: [(&str, &str); 14] = [
         "Residual blocks of 128, 256, 512 channels, means of 4x4 (FedKD, FedIOD)",
     ),
     (
+        "resnet-18",
+        "Two residual blocks each of 64, 128, 256, 512 channels after a 3x3 convolution, global mean (He et al. 2016, as it is used for CIFAR), 11,173,962 parameters on CIFAR-10",
+    ),
+    (
+        "resnet-18-gn",
+        "resnet-18 with group normalisation in 2 groups in place of batch normalisation (Hsieh et al. 2020)",
+    ),
+    (
+        "resnet-20",
+        "Three residual blocks each of 16, 32, 64 channels, global mean (He et al. 2016, with 1x1 convolutions where sizes change), 272,474 parameters on CIFAR-10",
+    ),
+    (
+        "resnet-20-gn",
+        "resnet-20 with group normalisation in 2 groups in place of batch normalisation",
+    ),
+    (
         "vgg-9",
         "Six padded 3x3 convolutions (32, 64, 128, 128, 256, 256), linear 512, 512 (FedMA, without its dropout)",
+    ),
+    (
+        "vgg-11",
+        "Eight padded 3x3 convolutions (64, 128, 256, 256, 512, 512, 512, 512) without normalisation, linear 512, 512 (Simonyan and Zisserman 2015, configuration A for images of 32x32, without dropout), 9,750,922 parameters on CIFAR-10",
     ),
     ("logistic", "One linear layer"),
     (
@@ -73,7 +105,9 @@ pub fn layers(name: &str) -> Option<Vec<Layer>> {
         parts.concat()
     };
     Some(match name {
-        "lenet" => [
+        "cnn-mcmahan" => [cnn(32, [5, 2]), cnn(64, [5, 2]), linear(512), vec![Outputs]].concat(),
+        "cnn-pfllib" => [cnn(32, [5, 0]), cnn(64, [5, 0]), linear(512), vec![Outputs]].concat(),
+        "lenet" | "cnn-niid" => [
             cnn(6, [5, 0]),
             cnn(16, [5, 0]),
             linear(120),
@@ -86,32 +120,28 @@ pub fn layers(name: &str) -> Option<Vec<Layer>> {
         "selective-fd-c" => small([5, 0], [3, 1], 64),
         "selective-fd-d" | "mlp" => mlp(&[1024, 512, 256]),
         "selective-fd-e" | "mlp-wide" => mlp(&[1024, 1024]),
-        "resnet-8" => [resnet([16, 32, 64]), vec![GlobalPool, Outputs]].concat(),
-        "resnet-8-wide" => [resnet([128, 256, 512]), vec![AveragePool(4), Outputs]].concat(),
-        "vgg-9" => {
-            let conv = |out| {
-                vec![
-                    Layer::Conv(Conv {
-                        out,
-                        kernel: 3,
-                        stride: 1,
-                        pad: 1,
-                        bias: true,
-                    }),
-                    Relu,
-                ]
-            };
-            let pair = |a, b| [conv(a), conv(b), vec![Layer::Pool(2)]].concat();
-            [
-                pair(32, 64),
-                pair(128, 128),
-                pair(256, 256),
-                linear(512),
-                linear(512),
-                vec![Outputs],
-            ]
-            .concat()
-        }
+        "resnet-8" => [
+            resnet(&[16, 32, 64], 1, Layer::BatchNorm),
+            vec![GlobalPool, Outputs],
+        ]
+        .concat(),
+        "resnet-8-wide" => [
+            resnet(&[128, 256, 512], 1, Layer::BatchNorm),
+            vec![AveragePool(4), Outputs],
+        ]
+        .concat(),
+        "resnet-18" | "resnet-18-gn" => [
+            resnet(&[64, 128, 256, 512], 2, norm(name)),
+            vec![GlobalPool, Outputs],
+        ]
+        .concat(),
+        "resnet-20" | "resnet-20-gn" => [
+            resnet(&[16, 32, 64], 3, norm(name)),
+            vec![GlobalPool, Outputs],
+        ]
+        .concat(),
+        "vgg-9" => vgg(&[&[32, 64], &[128, 128], &[256, 256]]),
+        "vgg-11" => vgg(&[&[64], &[128], &[256, 256], &[512, 512], &[512, 512]]),
         "logistic" => vec![Outputs],
         "unet" => [unet(&[16, 32, 64]), vec![Outputs]].concat(),
         "text-cnn" => {
@@ -180,10 +210,40 @@ fn linear(width: usize) -> Vec<Layer> {
     vec![Layer::Linear(width), Layer::Relu]
 }
 
-/// Returns the common trunk of FedDF's and FedKD's networks: a 3x3 convolution, then one block for
-/// each width. The second and third block have stride 2 and a 1x1 convolution on the shortcut (He
-/// et al. 2016, for CIFAR).
-fn resnet(widths: [usize; 3]) -> Vec<Layer> {
+/// Returns padded 3x3 convolutions in groups, each group with pooling by 2 after it, and two linear
+/// layers of 512.
+fn vgg(groups: &[&[usize]]) -> Vec<Layer> {
+    let conv = |out: &usize| {
+        let conv = Layer::Conv(Conv {
+            out: *out,
+            kernel: 3,
+            stride: 1,
+            pad: 1,
+            bias: true,
+        });
+        [conv, Layer::Relu]
+    };
+    let group = |group: &&[usize]| {
+        let convs = group.iter().flat_map(conv);
+        convs.chain([Layer::Pool(2)]).collect::<Vec<_>>()
+    };
+    let layers = groups.iter().flat_map(group);
+    let rest = [linear(512), linear(512), vec![Layer::Outputs]].concat();
+    layers.chain(rest).collect()
+}
+
+/// Returns the normalisation of a network of this name.
+fn norm(name: &str) -> Layer {
+    match name.ends_with("-gn") {
+        true => Layer::GroupNorm(2),
+        false => Layer::BatchNorm,
+    }
+}
+
+/// Returns a 3x3 convolution, then `blocks` residual blocks of each width: the common trunk of
+/// FedDF's and FedKD's networks. The first block of each width but the first has stride 2 and a 1x1
+/// convolution on the shortcut (He et al. 2016, for CIFAR).
+fn resnet(widths: &[usize], blocks: usize, norm: Layer) -> Vec<Layer> {
     let conv = |out, kernel: usize, stride| {
         vec![
             Layer::Conv(Conv {
@@ -193,18 +253,19 @@ fn resnet(widths: [usize; 3]) -> Vec<Layer> {
                 pad: kernel / 2,
                 bias: false,
             }),
-            Layer::BatchNorm,
+            norm.clone(),
         ]
     };
     let relu = || vec![Layer::Relu];
     let mut layers = [conv(widths[0], 3, 1), relu()].concat();
-    for (at, width) in widths.into_iter().enumerate() {
-        let stride = if at == 0 { 1 } else { 2 };
+    for at in 0..blocks * widths.len() {
+        let (width, halves) = (widths[at / blocks], at > 0 && at % blocks == 0);
+        let stride = if halves { 2 } else { 1 };
         let body = [conv(width, 3, stride), relu(), conv(width, 3, 1)].concat();
-        let shortcut = if at == 0 {
-            vec![]
-        } else {
+        let shortcut = if halves {
             conv(width, 1, stride)
+        } else {
+            vec![]
         };
         layers.push(Layer::Residual(Residual {
             body: Layers(body),

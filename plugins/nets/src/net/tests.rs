@@ -24,6 +24,14 @@ fn exact_numbers_of_parameters() {
     for (name, input, classes, count) in [
         ("lenet", [1, 28, 28], 10, 44_426),
         ("lenet", [3, 32, 32], 10, 62_006),
+        ("cnn-niid", [3, 32, 32], 10, 62_006),
+        ("cnn-mcmahan", [1, 28, 28], 10, 1_663_370),
+        ("cnn-pfllib", [1, 28, 28], 10, 582_026),
+        ("resnet-18", [3, 32, 32], 10, 11_173_962),
+        ("resnet-18-gn", [3, 32, 32], 10, 11_173_962),
+        ("resnet-20", [3, 32, 32], 10, 272_474),
+        ("resnet-20-gn", [3, 32, 32], 10, 272_474),
+        ("vgg-11", [3, 32, 32], 10, 9_750_922),
         ("resnet-8", [3, 32, 32], 10, 78_042),
         ("resnet-8", [3, 32, 32], 100, 83_892),
         ("resnet-8-wide", [3, 32, 32], 10, 4_911_754),
@@ -204,6 +212,16 @@ fn what_does_not_fit_is_named_with_its_place() {
             "net: layer 1: layer-norm: a sample of one number has no variance",
         ),
         (
+            "[{conv: {out: 6, kernel: 3}}, {group-norm: 4}, outputs]",
+            &image,
+            "net: layer 1: group-norm: 4 does not divide the 6 channels",
+        ),
+        (
+            "[{linear: 4}, {group-norm: 4}, outputs]",
+            &[7],
+            "net: layer 1: group-norm: each of 4 groups is one number, which has no variance",
+        ),
+        (
             "[{embedding: {vocabulary: 9, width: 2}}, {conv: {out: 4, kernel: 1}}, outputs]",
             &[7],
             "net: layer 1: conv: needs an image [channels, height, width], got [7, 2]",
@@ -229,7 +247,7 @@ fn what_does_not_fit_is_named_with_its_place() {
     let misspelt = error("lennet", &image);
     assert!(
         misspelt.starts_with(
-            "no network is called `lennet`; did you mean `lenet`? known: lenet, selective-fd-a"
+            "no network is called `lennet`; did you mean `lenet`? known: lenet, cnn-niid, cnn-mcmahan"
         ),
         "{misspelt}"
     );

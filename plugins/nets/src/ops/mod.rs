@@ -6,13 +6,13 @@
 mod blocks;
 mod conv;
 mod grid;
-mod layer_norm;
 mod linear;
 mod matrix;
 mod norm;
 mod pointwise;
 mod pool;
 mod product;
+mod sample_norm;
 mod shifted;
 #[cfg(test)]
 mod tests;
@@ -20,14 +20,14 @@ mod words;
 
 pub use conv::{conv_grid, conv_group, conv2d};
 pub use grid::Shape as ConvShape;
-pub use layer_norm::layer_norm;
 pub use linear::linear;
-pub use norm::{Statistics, batch_norm, one_number};
+pub use norm::{EPSILON, Statistics, batch_norm, one_number};
 pub use pointwise::{
     Activation, activate, add, concat, dropout, dropout_mask, flatten, spread, upsample,
 };
 pub use pool::{PoolShape, average_pool, max_pool};
 pub use product::{Order, order};
+pub use sample_norm::sample_norm;
 pub use words::{check_words, conv1d, embedding, max_over_time};
 
 use pointwise::relu_back;

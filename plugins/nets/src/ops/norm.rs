@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Added to a variance before its root is taken (PyTorch's default).
-const EPSILON: f32 = 1e-5;
+pub const EPSILON: f32 = 1e-5;
 
 /// Share of the newest batch in the running statistics (PyTorch's default).
 const MOMENTUM: f32 = 0.1;
@@ -108,12 +108,13 @@ pub fn batch_norm(
                     sums(slope, floor, &x.data[of], [&means, &scales], run, to);
                 });
             }
-            (Some(_), ..) => {
+            (Some(_), _, Some(_)) => {
                 if let Some(out) = floor {
                     relu_back(&mut slope, out);
                 }
             }
-            (None, ..) => {
+            // without weights the sums are those of the channels, which belong to one example each
+            (_, _, None) | (None, ..) => {
                 let to = [&mut by_weight[..], &mut by_bias];
                 sums(&mut slope, floor, &x.data, [&means, &scales], run, to);
             }

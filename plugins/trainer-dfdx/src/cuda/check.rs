@@ -249,8 +249,15 @@ fn every_layer(queue: &Queue) -> Result<()> {
         queue,
         ["scale_columns", "norm_back", "column_sums"],
         &Case::new(3, &[2, 5], 20, d),
-        &|r, x, w| ops::layer_norm(r, x, w, [0..10, 10..20]),
-        &|q, r, x, w| norm::layer_norm(q, r, x, w, [0..10, 10..20]),
+        &|r, x, w| ops::sample_norm(r, x, w, 1, [0..10, 10..20]),
+        &|q, r, x, w| norm::sample_norm(q, r, x, w, 1, [0..10, 10..20]),
+    )?;
+    compare(
+        queue,
+        ["norm_forward", "norm_back", "norm_back_sums"],
+        &Case::new(3, &[4, 3, 3], 8, d),
+        &|r, x, w| ops::sample_norm(r, x, w, 2, [0..4, 4..8]),
+        &|q, r, x, w| norm::sample_norm(q, r, x, w, 2, [0..4, 4..8]),
     )?;
     large_convolution(queue, d)?;
     images(queue, d)?;

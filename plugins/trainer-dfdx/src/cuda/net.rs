@@ -1,7 +1,7 @@
 //! A network on a card: its operations in the order of [`fl_nets::net`].
 
 use super::driver::{Buffer, Queue};
-use super::norm::{Statistics, batch_norm, layer_norm};
+use super::norm::{Statistics, batch_norm, sample_norm};
 use super::tape::{Record, Value, Weights};
 use super::{conv, linear, pointwise, pool, words};
 use fl_core::{Result, Stream};
@@ -90,7 +90,9 @@ impl ForwardPass<'_> {
                 let affine = affine.clone();
                 batch_norm(queue, self.record, &x, weights, affine, statistics, *relu)
             }
-            Op::LayerNorm { affine } => layer_norm(queue, self.record, &x, weights, affine.clone()),
+            Op::SampleNorm { groups, affine } => {
+                sample_norm(queue, self.record, &x, weights, *groups, affine.clone())
+            }
             Op::Activate(f) => pointwise::activate(queue, self.record, &x, *f),
             Op::Flatten => Ok(pointwise::flatten(&x)),
             Op::MaxPool(shape) => pool::max_pool(queue, self.record, &x, shape),

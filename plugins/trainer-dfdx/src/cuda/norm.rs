@@ -184,28 +184,29 @@ pub fn batch_norm(
     })
 }
 
-/// Normalises each sample, as [`fl_nets::ops::layer_norm`].
+/// Normalises each group of a sample, as [`fl_nets::ops::sample_norm`].
 ///
 /// # Errors
-/// If a sample is one number, or the card fails.
-pub fn layer_norm(
+/// If a group is one number, or the card fails.
+pub fn sample_norm(
     queue: &Queue,
     record: &mut Record,
     x: &Value,
     weights: &Weights,
+    groups: usize,
     affine: [Range<usize>; 2],
 ) -> Result<Value> {
-    let (rows, width) = (x.rows, x.width());
+    let (rows, parts) = (x.rows, x.rows * groups);
     let samples = Value {
         rows: 1,
-        shape: vec![rows, width],
+        shape: vec![parts, x.width() / groups],
         ..x.clone()
     };
-    let buffers = &queue.zeros(2 * rows)?;
+    let buffers = &queue.zeros(2 * parts)?;
     let statistics = Statistics {
         buffers,
         mean: 0,
-        variance: rows,
+        variance: parts,
         of_batch: true,
     };
     let normed = batch_norm(queue, record, &samples, weights, None, statistics, false)?;
@@ -214,5 +215,19 @@ pub fn layer_norm(
         shape: x.shape.clone(),
         ..normed
     };
-    scale_columns(queue, record, &normed, weights, affine)
+    if affine[0].len() == x.width() {
+        return scale_columns(queue, record, &normed, weights, affine);
+    }
+    // channels of mean 0 and variance 1 are scaled and shifted, and nothing else
+    let channels = x.shape[0];
+    let mut plain = vec![0.0; channels];
+    plain.resize(2 * channels, 1.0 - fl_nets::ops::EPSILON);
+    let statistics = Statistics {
+        buffers: &queue.upload(&plain)?,
+        mean: 0,
+        variance: channels,
+        of_batch: false,
+    };
+    let affine = Some(affine);
+    batch_norm(queue, record, &normed, weights, affine, statistics, false)
 }

@@ -666,6 +666,7 @@ fn the_gradients_of_single_examples_have_the_gradient_of_all_as_their_mean() {
         "lenet",
         "[{conv: {out: 4, kernel: 3}}, batch-norm, relu, {max-pool: {kernel: 2, stride: 2}}, {linear: 5}, relu, outputs]",
         "[{linear: 7}, tanh, {dropout: 0.5}, outputs]",
+        "[{conv: {out: 4, kernel: 3}}, {group-norm: 2}, relu, {linear: 5}, layer-norm, outputs]",
     ];
     for net in nets {
         let mut model = trainer(
@@ -714,10 +715,15 @@ fn only_plain_gradient_descent_has_a_step_size() {
 }
 
 /// Networks with every layer that has weights, and the shape of their inputs.
-const WEIGHTED: [(&str, &[usize]); 6] = [
+const WEIGHTED: [(&str, &[usize]); 8] = [
     ("lenet", &[1, 28, 28]),
     (
         "[{conv: {out: 4, kernel: 3}}, batch-norm, relu, {max-pool: {kernel: 2, stride: 2}}, {linear: 5}, relu, outputs]",
+        &[1, 28, 28],
+    ),
+    ("[{linear: 6}, layer-norm, tanh, outputs]", &[784]),
+    (
+        "[{conv: {out: 4, kernel: 3}}, {group-norm: 2}, relu, {pool: 2}, {linear: 5}, relu, outputs]",
         &[1, 28, 28],
     ),
     // more inputs than are unfolded

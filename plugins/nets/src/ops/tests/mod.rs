@@ -433,31 +433,40 @@ fn batch_norm_refuses_a_single_number() {
 }
 
 #[test]
-fn layer_norm_is_the_formula_and_its_derivative_the_difference() {
-    for shape in [vec![2, 3, 4], vec![5]] {
+fn sample_norm_is_the_formula_and_its_derivative_the_difference() {
+    // one group with weights of each number is layer normalisation
+    for (shape, groups, channels) in [
+        (vec![2, 3, 4], 1, 24),
+        (vec![5], 1, 5),
+        (vec![4, 3, 2], 2, 4),
+        (vec![3, 2, 2], 3, 3),
+        (vec![6], 2, 6),
+    ] {
         let width = shape.iter().product::<usize>();
         let x = value(random(4 * width, 1), &shape);
-        let w: Vec<f32> = random(2 * width, 2).iter().map(|v| v + 1.5).collect();
+        let w: Vec<f32> = random(2 * channels, 2).iter().map(|v| v + 1.5).collect();
         let weights = Weights {
             data: Arc::new(w.clone()),
             key: None,
         };
         let norm = |r: &mut Record, x: &Value, w: &Weights| {
-            layer_norm(r, x, w, [0..width, width..2 * width]).unwrap()
+            sample_norm(r, x, w, groups, [0..channels, channels..2 * channels]).unwrap()
         };
         let y = norm(&mut Record::off(), &x, &weights);
         assert_eq!((y.rows, &y.shape), (4, &shape));
-        for (from, to) in x.data.chunks(width).zip(y.data.chunks(width)) {
+        let (size, run) = (width / groups, width / channels);
+        for (at, (from, to)) in x.data.chunks(size).zip(y.data.chunks(size)).enumerate() {
             let from: Vec<f64> = from.iter().map(|v| f64::from(*v)).collect();
-            let n = width as f64;
+            let n = size as f64;
             let m = from.iter().sum::<f64>() / n;
             let v = from.iter().map(|x| (x - m).powi(2)).sum::<f64>() / n;
-            for (at, (x, y)) in from.iter().zip(to).enumerate() {
-                let (scale, shift) = (f64::from(w[at]), f64::from(w[width + at]));
+            for (within, (x, y)) in from.iter().zip(to).enumerate() {
+                let channel = (at % groups * size + within) / run;
+                let (scale, shift) = (f64::from(w[channel]), f64::from(w[channels + channel]));
                 let exact = (x - m) / (v + 1e-5).sqrt() * scale + shift;
                 assert!((f64::from(*y) - exact).abs() < 1e-5, "{y} {exact}");
             }
         }
-        check("layer norm", &x, w, 5e-3, norm);
+        check("sample norm", &x, w, 5e-3, norm);
     }
 }

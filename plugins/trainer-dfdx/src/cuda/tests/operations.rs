@@ -211,21 +211,26 @@ fn exact_batch_normalisation() {
 }
 
 #[test]
-fn exact_layer_normalisation() {
+fn exact_normalisation_of_samples() {
     let d = &mut draws(11);
-    for at in 0..60 {
+    for at in 0..120 {
         let shape = match at % 3 {
             0 => vec![1 + up_to(40, d)],
             _ => vec![1 + up_to(3, d), up_to(7, d), up_to(7, d)],
         };
-        let n = shape.iter().product::<usize>();
+        let all = shape.iter().product::<usize>();
+        // layer normalisation, then groups of one or more channels
+        let (groups, n) = match at < 60 || all == shape[0] {
+            true => (1, all),
+            false => ([1, shape[0]][at % 2], shape[0]),
+        };
         let case = Case::new(up_to(9, d), &shape, 2 * n, d);
         same(
-            &format!("{shape:?}"),
+            &format!("{shape:?} in {groups}"),
             &case,
             false,
-            &|r, x, w| ops::layer_norm(r, x, w, [0..n, n..2 * n]).unwrap(),
-            &|q, r, x, w| norm::layer_norm(q, r, x, w, [0..n, n..2 * n]),
+            &|r, x, w| ops::sample_norm(r, x, w, groups, [0..n, n..2 * n]).unwrap(),
+            &|q, r, x, w| norm::sample_norm(q, r, x, w, groups, [0..n, n..2 * n]),
         );
     }
 }
