@@ -62,7 +62,7 @@ pub(crate) struct Checker<'a> {
     pub catalogue: &'a Catalogue,
     /// The text, overrides applied.
     pub root: Node,
-    mistakes: Vec<Mistake>,
+    pub mistakes: Vec<Mistake>,
     /// What a user should know although it is no mistake.
     pub notes: Vec<String>,
     /// As [`Checker::notes`]; the run tells the user too.
@@ -99,6 +99,7 @@ impl<'a> Checker<'a> {
         match done {
             Some(done) if self.mistakes.is_empty() => Ok(done),
             _ => {
+                self.say_where_settings_are();
                 if self.mistakes.is_empty() {
                     self.note(
                         &[],

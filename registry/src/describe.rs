@@ -6,7 +6,7 @@ use crate::compatibility::release;
 use crate::docs::columns::{columns, fill};
 use crate::docs::table::yaml;
 use crate::schema::any_slots;
-use fl_core::settings::{Field, Value, to_json};
+use fl_core::settings::{Field, Value, ValueType, to_json};
 use fl_core::{
     Alias, AnyAggregator, AnyMechanism, Cohort, ExchangeSpec, PartDecl, Protocol, Role, Round,
     SlotSpec,
@@ -286,31 +286,56 @@ fn default(field: &Field) -> String {
     }
 }
 
-/// One row a setting: its name, kind, default, range and meaning.
+/// One row a setting: its name, kind, default, range and meaning. Those of a mapping follow it, as
+/// `local.epochs`, and those of a list of mappings, as `stages[].rounds`.
 pub fn settings_table(fields: &[Field], width: usize) -> String {
     let mut rows = vec![["setting", "kind", "default", "range", "meaning"].map(String::from)];
-    rows.extend(fields.iter().map(|f| {
-        [
-            f.name.clone(),
-            f.accepts.kind(),
-            default(f),
-            f.accepts.range().unwrap_or_default(),
-            f.doc.clone(),
-        ]
-    }));
+    add_rows("", fields, &mut rows);
     match fields.is_empty() {
         true => "It has no settings.\n".into(),
         false => columns(&rows, width),
     }
 }
 
+fn add_rows(above: &str, fields: &[Field], rows: &mut Vec<[String; 5]>) {
+    for f in fields {
+        let name = format!("{above}{}", f.name);
+        rows.push([
+            name.clone(),
+            f.accepts.kind(),
+            default(f),
+            f.accepts.range().unwrap_or_default(),
+            f.doc.clone(),
+        ]);
+        if let Some((fields, dot)) = inner(&f.accepts) {
+            add_rows(&format!("{name}{dot}"), fields, rows);
+        }
+    }
+}
+
+/// The settings of a mapping, or of the mappings in a list.
+fn inner(of: &ValueType) -> Option<(&[Field], &'static str)> {
+    match of.plain().0 {
+        ValueType::Group { fields, .. } => Some((fields, ".")),
+        ValueType::List { items, .. } => match items.plain().0 {
+            ValueType::Group { fields, .. } => Some((fields, "[].")),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// The same as [`settings_table`], for programs.
 pub fn settings_json(fields: &[Field]) -> Json {
     let one = |f: &Field| {
-        json!({
+        let mut one = json!({
             "name": f.name, "kind": f.accepts.kind(), "required": f.default.is_none(),
             "default": f.default.as_ref().map(to_json), "range": f.accepts.range(), "meaning": f.doc,
-        })
+        });
+        if let Some((fields, _)) = inner(&f.accepts) {
+            one["settings"] = settings_json(fields);
+        }
+        one
     };
     fields.iter().map(one).collect()
 }

@@ -12,6 +12,8 @@ pub struct Choice {
     pub name: String,
     /// Where: `data.split`, or `net` of trainer `dfdx`.
     pub of: String,
+    /// The setting: `split`, `net`; none for the words of a list's items, such as layers.
+    pub setting: Option<String>,
     /// What it means.
     pub doc: String,
     /// What stands under it: settings, or one value without a name.
@@ -23,11 +25,11 @@ impl Catalogue {
     /// data sets are not among them.
     pub fn choices<D: DataSection>(&self) -> Vec<Choice> {
         let mut all = Vec::new();
-        let data = |path: &[Step]| format!("`data.{}`", show_path(path));
+        let shown = |path: &[Step]| show_path(path).replace("[0]", "[]");
+        let data = |path: &[Step]| format!("`data.{}`", shown(path));
         walk(&D::value_type(), &mut Vec::new(), &data, &mut all);
         for part in self.parts() {
-            let of =
-                |path: &[Step]| format!("`{}` of {} `{}`", show_path(path), part.role, part.name);
+            let of = |path: &[Step]| format!("`{}` of {} `{}`", shown(path), part.role, part.name);
             walk(&(part.describe)().group(), &mut Vec::new(), &of, &mut all);
         }
         all
@@ -43,11 +45,16 @@ fn walk(
     match values.plain().0 {
         ValueType::Choice { words, others, .. } => {
             let is_set = path.last() == Some(&Step::Key("set".into()));
+            let setting = match path.last() {
+                Some(Step::Key(key)) => Some(key.clone()),
+                _ => None,
+            };
             for word in words {
                 if !is_set {
                     all.push(Choice {
                         name: word.name.clone(),
                         of: of(path),
+                        setting: setting.clone(),
                         doc: word.doc.clone(),
                         fields: word.value.as_ref().map(fields).unwrap_or_default(),
                     });
@@ -63,8 +70,11 @@ fn walk(
                 below(&field.name, &field.accepts, path, of, all);
             }
         }
-        ValueType::List { items: inner, .. } | ValueType::Map(inner) => {
-            walk(inner, path, of, all);
+        ValueType::Map(inner) => walk(inner, path, of, all),
+        ValueType::List { items, .. } => {
+            path.push(Step::Item(0));
+            walk(items, path, of, all);
+            path.pop();
         }
         _ => {}
     }

@@ -34,6 +34,7 @@ mod library_file;
 mod load;
 mod lock;
 mod method_parts;
+mod misplaced;
 mod overrides;
 mod package;
 mod package_files;

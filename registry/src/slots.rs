@@ -56,14 +56,9 @@ impl Checker<'_> {
                 server: slot.server || protocol.is_some_and(|p| p.releases_at_server(slot.name)),
                 ..slot.clone()
             });
-            self.slot(
-                &below(&path, key(name)),
-                name,
-                value,
-                slot.as_ref(),
-                data,
-                &mut filled,
-            );
+            let at = below(&path, key(name));
+            let all = protocol.map_or(&[][..], |p| &p.slots);
+            self.slot(&at, value, (slot.as_ref(), all), data, &mut filled);
         }
         let Some(protocol) = protocol else {
             return filled;
@@ -117,13 +112,12 @@ impl Checker<'_> {
         self.note_key(path, text);
     }
 
-    /// What stands in one slot: a part, or a list of parts for groups of clients.
+    /// What stands in one slot of `all`: a part, or a list of parts for groups of clients.
     fn slot<D: DataSection>(
         &mut self,
         path: &[Step],
-        name: &str,
         value: &Value,
-        slot: Option<&SlotSpec>,
+        (slot, all): (Option<&SlotSpec>, &[SlotSpec]),
         data: Option<&D>,
         filled: &mut Vec<Fill>,
     ) {
@@ -152,11 +146,17 @@ impl Checker<'_> {
                 continue;
             };
             if let Some(slot) = slot.filter(|_| !fitting.iter().any(|p| p.name == decl.name)) {
+                let its = all.iter().find(|other| {
+                    let mut parts = self.catalogue.fitting(other).into_iter();
+                    parts.any(|p| p.name == decl.name)
+                });
+                let its = its.map(|other| format!("; it fits parts.{}", other.name));
                 let text = format!(
-                    "must be {}, but `{}` is {}; these fit: {}",
+                    "must be {}, but `{}` is {}{}; these fit: {}",
                     slot.signature,
                     decl.name,
                     (decl.describe)().signature,
+                    its.unwrap_or_default(),
                     names(fitting.iter().copied())
                 );
                 self.note_use(&path, text, None);
@@ -164,7 +164,7 @@ impl Checker<'_> {
             }
             if let (Some(_), Some(clients), Some(settings)) = (slot, clients, settings) {
                 filled.push(Fill {
-                    slot: name.into(),
+                    slot: show_path(&path[1..2]),
                     path,
                     clients,
                     part: CheckedPart { decl, settings },

@@ -29,31 +29,110 @@ pub(crate) struct Wrong {
 pub(crate) fn parse(bytes: &[u8]) -> (Option<Node>, Vec<Wrong>) {
     let mut reader = Reader::default();
     let tree = plain_text(bytes)
-        .and_then(|text| reader.document(text).map_err(|wrong| at_tab(text, wrong)))
+        .and_then(|text| {
+            reader
+                .document(text)
+                .map_err(|wrong| said_plainly(text, wrong))
+        })
         .map_err(|wrong| reader.wrong.push(wrong))
         .ok();
     (tree, reader.wrong)
 }
 
-/// The same, or the tab that indents a line and is why: YAML indents with spaces.
-fn at_tab(text: &str, wrong: Wrong) -> Wrong {
-    let SourcePosition::Text { line, .. } = wrong.at else {
+/// The same, or what a person did that is why: a tab, an indentation, an open bracket.
+fn said_plainly(text: &str, wrong: Wrong) -> Wrong {
+    let SourcePosition::Text { line, column } = wrong.at else {
         return wrong;
     };
-    // the parser may stop at the end of the line before
-    let mut lines = text.lines().enumerate().skip(line - 1).take(2);
-    let tab = lines.find_map(|(at, line)| {
-        let indent = line.chars().take_while(|c| c.is_whitespace());
-        Some((at + 1, indent.clone().position(|c| c == '\t')? + 1))
-    });
-    match tab.filter(|_| wrong.text.contains("tab")) {
-        Some((line, column)) => Wrong {
+    let flow = wrong.text.contains("flow");
+    let found = match () {
+        () if wrong.text.contains("tab") => at_tab(text, line),
+        () if flow => open_bracket(text, (line, column)),
+        () if wrong.text.starts_with("not YAML") => bad_indentation(text, line),
+        () => None,
+    };
+    match found {
+        Some(((line, column), said)) => Wrong {
             at: SourcePosition::Text { line, column },
             path: Vec::new(),
-            text: "not YAML: a tab indents this line; indent with spaces".into(),
+            text: format!("not YAML: {said}"),
         },
         None => wrong,
     }
+}
+
+/// A place, as line and column from 1, and what is wrong there.
+type Found = ((usize, usize), String);
+
+/// A tab that indents this line or the next: YAML indents with spaces.
+fn at_tab(text: &str, line: usize) -> Option<Found> {
+    // the parser may stop at the end of the line before
+    let mut lines = text.lines().enumerate().skip(line - 1).take(2);
+    lines.find_map(|(at, line)| {
+        let indent = line.chars().take_while(|c| c.is_whitespace());
+        let column = indent.clone().position(|c| c == '\t')? + 1;
+        let said = "a tab indents this line; indent with spaces";
+        Some(((at + 1, column), said.into()))
+    })
+}
+
+/// The last bracket before this place that is not closed.
+fn open_bracket(text: &str, (line, column): (usize, usize)) -> Option<Found> {
+    let mut open = Vec::new();
+    for (at, row) in (1..=line).zip(text.lines()) {
+        let (mut before, mut quote) = (' ', None);
+        for (at_char, c) in (1..).zip(row.chars()) {
+            match (quote, c) {
+                _ if (at, at_char) >= (line, column) => break,
+                (Some(end), c) if c == end => quote = None,
+                (Some(_), _) => {}
+                (None, '#') if before == ' ' => break,
+                (None, '"' | '\'') if " [{,".contains(before) => quote = Some(c),
+                (None, '[' | '{') => open.push((c, (at, at_char))),
+                (None, ']' | '}') => drop(open.pop()),
+                _ => {}
+            }
+            before = c;
+        }
+    }
+    let (bracket, at) = open.pop()?;
+    Some((at, format!("this `{bracket}` is not closed")))
+}
+
+/// What is wrong with the indentation of this line beside the lines before it.
+fn bad_indentation(text: &str, line: usize) -> Option<Found> {
+    let indent = |row: &str| row.len() - row.trim_start_matches(' ').len();
+    let rows = text.lines().take(line);
+    let rows = rows.filter(|row| !row.trim().is_empty() && !row.trim_start().starts_with('#'));
+    let rows: Vec<&str> = rows.collect();
+    let (row, before) = rows.split_last()?;
+    let (own, last) = (indent(row), before.last()?);
+    let at = (line, own + 1);
+    if own > indent(last) && !last.trim_end().ends_with(':') {
+        return Some((
+            at,
+            format!(
+                "this line is indented by {own} and the line before it, which needs nothing below it, by {}; entries \
+                 of one mapping have the same indentation",
+                indent(last)
+            ),
+        ));
+    }
+    // the levels that are open before this line
+    let mut levels = vec![0];
+    for row in before {
+        levels.retain(|level| *level < indent(row));
+        levels.push(indent(row));
+    }
+    if levels.contains(&own) || own > indent(last) {
+        return None;
+    }
+    let near = levels
+        .iter()
+        .rev()
+        .min_by_key(|level| level.abs_diff(own))?;
+    let said = format!("this line is indented by {own}, and its neighbours by {near}");
+    Some((at, said))
 }
 
 /// Text without a byte-order mark and without control characters.

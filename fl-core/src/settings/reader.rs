@@ -229,16 +229,22 @@ pub fn show(value: &Value) -> String {
     }
 }
 
-/// Returns the known name nearest to `name`, if it is near enough.
+/// Returns the known name nearest to `name`, if it is near enough: the same in other cases, or a slip
+/// of one key in three. Of a single letter no other is near.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = name.chars().count();
     if length > 64 {
         return None; // no name is that long, and comparing takes time and memory
     }
-    let far = (length / 3).max(2);
+    let far = match length {
+        0 | 1 => 0,
+        2 | 3 => 1,
+        _ => (length / 3).max(2),
+    };
+    let name = name.to_lowercase();
     let close = known
         .into_iter()
-        .map(|k| (strsim::damerau_levenshtein(name, k), k));
+        .map(|k| (strsim::damerau_levenshtein(&name, &k.to_lowercase()), k));
     close
         .filter(|(d, _)| *d <= far)
         .min_by_key(|(d, _)| *d)

@@ -5,8 +5,11 @@ use fl_core::message::{MessageType, message_type, message_types};
 use fl_core::settings::Field;
 use fl_data::DataSpec;
 use fl_data_kit::{SetSpec, linked_sets};
-use fl_registry::{Catalogue, columns, fill, settings_json, settings_table};
+use fl_registry::{Catalogue, Choice, columns, fill, settings_json, settings_table};
 use serde_json::{Value as Json, json};
+
+/// What a word of a setting is.
+const CHOICE: &str = "a choice of ";
 
 /// What is known of one name.
 pub struct Topic {
@@ -20,6 +23,16 @@ pub struct Topic {
 }
 
 impl Topic {
+    /// Is it a word of a setting?
+    pub fn is_choice(&self) -> bool {
+        self.what.starts_with(CHOICE)
+    }
+
+    /// `a choice of `net` of trainer `dfdx``
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
     pub fn text(&self, width: usize) -> String {
         let head = fill(&format!("{}: {}", self.name, self.what), width);
         let mut out = format!("{head}\n\n{}\n\n", fill(&self.doc, width));
@@ -63,13 +76,30 @@ pub fn find(name: &str, catalogue: &Catalogue) -> Vec<Topic> {
         }
         topics.push(Topic {
             name: choice.name,
-            what: format!("a choice of {}", choice.of),
+            what: format!("{CHOICE}{}", choice.of),
             doc: choice.doc,
             fields: choice.fields,
             facts: Vec::new(),
         });
     }
     topics
+}
+
+/// The words of a setting, or of what people call it: networks are those of `net`.
+pub fn words(name: &str, catalogue: &Catalogue) -> Vec<Choice> {
+    let plain = name.strip_suffix('s').unwrap_or(name);
+    let setting = match plain {
+        "network" => "net",
+        other => other,
+    };
+    let mut all = catalogue.choices::<DataSpec>();
+    all.retain(|choice| {
+        choice
+            .setting
+            .as_deref()
+            .is_some_and(|of| of == setting || of == name)
+    });
+    all
 }
 
 /// All names that [`find`] knows.

@@ -34,6 +34,7 @@ mod log;
 mod new;
 mod plan;
 mod plugins;
+mod pointed;
 mod progress;
 mod report;
 mod run;
@@ -143,11 +144,11 @@ enum Command {
         after_help = "Examples:\n  fl test tests/cases\n  fl test --conformance trimmed-mean"
     )]
     Test(cases::TestArgs),
-    /// List the parts that specs can name.
-    #[command(after_help = "Example:\n  fl list aggregator")]
+    /// List what specs can name: parts, data sets, networks, splits.
+    #[command(after_help = "Examples:\n  fl list aggregator\n  fl list networks")]
     List {
-        /// Only this role: protocol, aggregator, selector, privacy, generator, trainer, accountant
-        /// or attack.
+        /// Only this role (protocol, aggregator, selector, privacy, generator, trainer, accountant,
+        /// attack), `data`, `networks`, `splits`, or the choices of a setting such as `optimiser`.
         role: Option<String>,
         /// Print one JSON object instead of a table.
         #[arg(long)]
@@ -393,6 +394,11 @@ fn width() -> usize {
     wide.unwrap_or(100).max(40)
 }
 
+/// Is there a person to read errors?
+fn on_terminal() -> bool {
+    !capture::keeps() && console::Term::stderr().is_term()
+}
+
 /// Prints a result. A reader that has gone away (`fl list | head`) is no error.
 fn print(text: impl Display) -> Done {
     print_coloured(&sanitize::plain(&text.to_string()))
@@ -443,6 +449,11 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
         Command::Check { specs, set, json } => show::check(&specs, &set.set, json, &catalogue),
         Command::Plan(args) => plan::plan(&args, &catalogue),
         Command::List { markdown: true, .. } => print(catalogue.parts_page().trim_end()),
+        Command::List {
+            role: Some(name),
+            json,
+            ..
+        } if name == "data" => show::data(&DataDir { data_dir: None }, json),
         Command::List { role, json, .. } => show::list(role.as_deref(), json, &catalogue),
         Command::Inspect { name, json } => show::inspect(&name, json, &catalogue),
         Command::Schema { markdown: true, .. } => {
@@ -575,7 +586,12 @@ fn run_with(args: Vec<OsString>, more: &[&'static PartDecl]) -> u8 {
     match dispatch(cli, &command, more) {
         Ok(()) => 0,
         Err(Failure::NotRun(why)) => {
-            complain(&why);
+            match &why {
+                NotRun::Mistakes(mistakes) if on_terminal() => {
+                    complain(pointed::pointed(mistakes, width()));
+                }
+                _ => complain(&why),
+            }
             match why {
                 NotRun::Usage(_) | NotRun::Mistakes(_) => 2,
                 NotRun::Refused(_) => 3,

@@ -6,8 +6,13 @@ use fl_core::RunEvent;
 use fl_sim::{Outcome, RunRecord, StepProgress};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write;
+use std::time::{Duration, Instant};
 
-/// Shows on the bar how far the run `name` is, and adds each step to the log.
+/// How often a run says how far it is where there is no terminal to show it on.
+const WITHOUT_TERMINAL: Duration = Duration::from_secs(60);
+
+/// Shows on the bar how far the run `name` is, and adds each step to the log. Without a terminal it
+/// says so once a minute.
 ///
 /// # Errors
 /// When the bar's template is wrong.
@@ -18,12 +23,20 @@ pub fn progress(
     let left = ProgressStyle::with_template("{spinner} {msg} {elapsed}, about {eta} left")?;
     bar.set_style(ProgressStyle::with_template("{spinner} {msg} {elapsed}")?);
     let (bar, name) = (bar.clone(), name.to_string());
+    let mut said = (!console::Term::stderr().is_term()).then(Instant::now);
     Ok(move |event: &RunEvent<'_>, run: &RunRecord| {
         let Some(step) = run.progress(event) else {
             return;
         };
         let line = format!("{name}: {}", line(step));
         crate::log::note(&line);
+        if let Some(last) = &mut said
+            && last.elapsed() >= WITHOUT_TERMINAL
+            && !crate::log::quiet()
+        {
+            *last = Instant::now();
+            crate::log::complain(&line);
+        }
         if step.of > 0 {
             bar.set_length(step.of as u64);
             bar.set_position(step.number as u64);

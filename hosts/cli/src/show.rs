@@ -2,78 +2,59 @@
 
 use crate::{DataDir, Done, Failure, SpecDataArgs, inspect_topics, print, say, width};
 use fl_cases::role;
-use fl_core::settings::Step;
 use fl_data::Overview;
-use fl_registry::{Catalogue, Mistakes, columns};
+use fl_engine::NotRun;
+use fl_registry::{Catalogue, Choice, Mistakes, columns, fill};
 use serde_json::json;
 use std::path::PathBuf;
 
 pub fn check(specs: &[PathBuf], set: &[String], json: bool, catalogue: &Catalogue) -> Done {
     let mut wrong = Vec::new();
-    let mut lines = Vec::new();
+    let (mut lines, mut notes) = (Vec::new(), Vec::new());
+    let dir = fl_data_kit::data_dir(None);
     for path in specs {
         let document = fl_engine::parse(path)?.set(set);
-        match fl_engine::check(&document, catalogue)? {
-            Ok(spec) => {
-                let dir = fl_data_kit::data_dir(None);
-                let mut note = |text: &str| say(format_args!("note: {}: {text}", path.display()));
-                let noted = fl_engine::note_data(&spec, &dir, &mut note);
-                let wrong_data = match noted.and_then(|()| fl_engine::check_with_data(&spec, &dir))
-                {
-                    Ok(notes) => {
-                        notes.all().for_each(|text| note(text));
-                        None
-                    }
-                    Err(error) => Some(format!("{error:#}")),
-                };
-                if let Some(text) = wrong_data {
-                    let (at, text) = placed(&text);
-                    wrong.push(Mistakes(vec![document.mistake_at(&at, text)]));
-                    continue;
-                }
+        let checked = fl_engine::check(&document, catalogue)?;
+        let checked = checked.and_then(|spec| {
+            let of_data = fl_engine::noted_data(&document, &spec, &dir)?;
+            Ok((spec.foreseen, of_data))
+        });
+        match checked {
+            Ok((foreseen, of_data)) => {
                 lines.push(format!("{}: fine", path.display()));
-                for text in &spec.foreseen {
-                    say(format_args!("note: {text}"));
-                }
-                if let Some(missing) = spec.data.missing(&dir) {
-                    note(&missing);
-                }
-                if let Some(why) = fl_engine::ledger_fault(&spec) {
-                    note(&why);
-                }
+                let of_data = of_data
+                    .iter()
+                    .map(|text| format!("{}: {text}", path.display()));
+                notes.extend(foreseen.into_iter().chain(of_data));
             }
-            Err(mistakes) => wrong.push(mistakes),
+            Err(Mistakes(mistakes)) => wrong.extend(mistakes),
         }
     }
+    notes
+        .iter()
+        .for_each(|text| say(format_args!("note: {text}")));
     if json {
-        let all: Vec<_> = wrong
-            .iter()
-            .flat_map(|m| m.json().as_array().cloned().unwrap_or_default())
-            .collect();
-        print(json!({ "specs": specs.len(), "mistakes": all }))?;
+        let mistakes = Mistakes(wrong.clone()).json();
+        print(json!({ "specs": specs.len(), "mistakes": mistakes, "notes": notes }))?;
     } else if !lines.is_empty() {
         print(lines.join("\n"))?;
     }
-    let all: Vec<String> = wrong.iter().map(ToString::to_string).collect();
-    match all.is_empty() {
+    match wrong.is_empty() {
         true => Ok(()),
-        false => Err(Failure::usage(all.join("\n"))),
+        false => Err(NotRun::Mistakes(Mistakes(wrong)).into()),
     }
 }
 
-/// Splits an error such as `protocol.initial: ..` into the place in the spec and the text.
-fn placed(error: &str) -> (Vec<Step>, &str) {
-    let section = |path: &str| ["data", "protocol", "parts"].contains(&path);
-    let split = error.split_once(": ");
-    let split = split.filter(|(path, _)| path.split('.').next().is_some_and(section));
-    split.map_or((Vec::new(), error), |(path, text)| {
-        let keys = path.split('.').map(|key| Step::Key(key.into()));
-        (keys.collect(), text)
-    })
-}
-
 pub fn list(name: Option<&str>, json: bool, catalogue: &Catalogue) -> Done {
-    let role = name.map(role).transpose().map_err(Failure::usage)?;
+    let words = name.map_or(Vec::new(), |name| inspect_topics::words(name, catalogue));
+    if !words.is_empty() {
+        return list_words(&words, json);
+    }
+    let role = name.map(role).transpose().map_err(|text| {
+        Failure::usage(format!(
+            "{text}; or data, networks, splits, or a setting that is one of several words"
+        ))
+    })?;
     if json {
         print(json!({ "parts": catalogue.list_json(role) }))
     } else {
@@ -81,9 +62,28 @@ pub fn list(name: Option<&str>, json: bool, catalogue: &Catalogue) -> Done {
     }
 }
 
+fn list_words(words: &[Choice], json: bool) -> Done {
+    if json {
+        let word = |word: &Choice| json!({ "name": word.name, "of": word.of, "doc": word.doc });
+        let words: Vec<_> = words.iter().map(word).collect();
+        return print(json!({ "choices": words }));
+    }
+    let mut rows: Vec<[String; 2]> = Vec::new();
+    for word in words {
+        let row = [word.name.clone(), word.doc.clone()];
+        if !rows.contains(&row) {
+            rows.push(row);
+        }
+    }
+    let mut of: Vec<&str> = words.iter().map(|word| word.of.as_str()).collect();
+    of.dedup();
+    let end = format!("choices of {}; `fl inspect NAME` shows one", of.join(", "));
+    print(format!("{}{end}", columns(&rows, width())))
+}
+
 pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
     let found = catalogue.named(name);
-    let topics = inspect_topics::find(name, catalogue);
+    let mut topics = inspect_topics::find(name, catalogue);
     if found.is_empty() && topics.is_empty() {
         let mut all = inspect_topics::names(catalogue);
         all.extend(catalogue.parts().iter().map(|p| p.name.to_string()));
@@ -104,11 +104,23 @@ pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
         return print(json!({ "parts": parts, "others": others }));
     }
     let width = width();
+    // a part is meant more often than the words that happen to be called like it
+    let mut also = String::new();
+    if !found.is_empty() {
+        let words = topics.iter().filter(|topic| topic.is_choice());
+        let words: Vec<&str> = words.map(|topic| topic.what()).collect();
+        if !words.is_empty() {
+            also = format!("\n\n`{name}` is also {}", words.join(", and "));
+            also = format!("{also}: `fl inspect --json {name}` shows these too");
+        }
+        topics.retain(|topic| !topic.is_choice());
+    }
     let parts = found.iter().map(|p| catalogue.inspect(p, name, width));
     let all: Vec<String> = parts
         .chain(topics.iter().map(|topic| topic.text(width)))
         .collect();
-    print(all.join("\n").trim_end())
+    let also = fill(also.trim_start(), width);
+    print(format!("{}\n\n{also}", all.join("\n").trim_end()).trim_end())
 }
 
 pub fn data(place: &DataDir, json: bool) -> Done {

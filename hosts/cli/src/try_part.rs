@@ -18,18 +18,28 @@ pub struct TryArgs {
     /// Its settings, as YAML: `{trim: 0.2}`.
     #[arg(long, default_value = "{}")]
     settings: String,
-    /// A JSON file; tensors are nested lists of numbers, with the names of fl-core/MESSAGES.md.
-    /// Aggregator: `{"messages": [{"from": 0, "weight": 10, "class_counts": [4, 6],
+    /// A JSON file with what the part gets.
+    ///
+    /// Tensors are nested lists of numbers, with the names of fl-core/MESSAGES.md. By role:
+    ///
+    /// aggregator: `{"messages": [{"from": 0, "weight": 10, "class_counts": [4, 6],
     /// "training_loss": 0.5, "tensors": {"w": [1, 2]}}]}`, with `"sent": {"w": [0, 0]}` for one
-    /// that needs the message sent to clients; privacy: `{"tensors": {..}, "clients": 10}`;
-    /// selector of clients: `{"clients": [{"id": 0, "samples": 100, "loss": 0.5}]}`, of samples:
-    /// `{"samples": [[..], ..]}`, of soft labels: `{"tensors": {..}}`, both also with a client's
-    /// own examples: `"own": {"samples": [[..], ..], "classes": [0, 1, ..]}`; accountant:
-    /// `{"events": [{"Laplace": {"sensitivity": 1, "scale": 2, "unit": "party"}}]}`; trainer:
-    /// `{"samples": [[..], ..], "classes": [0, 1, ..], "epochs": 1, "batch": 32}`, where `labels`
-    /// or `scores` may stand for `classes`, and with other samples to `predict`; generator:
-    /// `{"count": 4, "shape": [1, 8, 8], "slopes": [[..], ..]}`. `{"rounds": [.., ..]}` asks the
-    /// part several times, and it keeps its state.
+    /// that needs the message sent to clients
+    ///
+    /// privacy: `{"tensors": {..}, "clients": 10}`
+    ///
+    /// selector of clients: `{"clients": [{"id": 0, "samples": 100, "loss": 0.5}]}`; of samples:
+    /// `{"samples": [[..], ..]}`; of soft labels: `{"tensors": {..}}`. The last two also take a
+    /// client's own examples: `"own": {"samples": [[..], ..], "classes": [0, 1, ..]}`
+    ///
+    /// accountant: `{"events": [{"Laplace": {"sensitivity": 1, "scale": 2, "unit": "party"}}]}`
+    ///
+    /// trainer: `{"samples": [[..], ..], "classes": [0, 1, ..], "epochs": 1, "batch": 32}`, where
+    /// `labels` or `scores` may stand for `classes`, and with other samples to `predict`
+    ///
+    /// generator: `{"count": 4, "shape": [1, 8, 8], "slopes": [[..], ..]}`
+    ///
+    /// `{"rounds": [.., ..]}` asks the part several times, and it keeps its state.
     #[arg(long)]
     input: PathBuf,
     /// Seed of everything random.

@@ -4,13 +4,14 @@
 use crate::error::NotRun;
 use crate::prepare::{self, protocol_context};
 use anyhow::Context;
+use fl_core::settings::Step;
 use fl_core::{
     BuildContext, Examples, ExchangeSpec, InitialModel, Parts, Protocol, Role, Stream, Task,
     TaskKind, Trainer, first_names,
 };
 use fl_data::{Assembled, DataSpec, Split};
 use fl_data_kit::column_match::{CLASS, LABEL, SKIPPED, told_apart};
-use fl_registry::{DataSection as _, Spec};
+use fl_registry::{DataSection as _, Document, Mistakes, Spec};
 use fl_sim::Manifest;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -37,11 +38,57 @@ impl DataNotes {
     }
 }
 
+/// Reads the data of a checked spec, as far as they are in the data directory `dir`. Returns what a
+/// user should know of them and of its ledger.
+///
+/// # Errors
+/// The mistake at its place in `document`: if the data cannot be read, and as [`check_data`].
+pub fn noted_data(
+    document: &Document,
+    spec: &Spec<DataSpec>,
+    dir: &Path,
+) -> Result<Vec<String>, Mistakes> {
+    let mut notes = Vec::new();
+    let mut note = |text: &str| notes.push(text.to_string());
+    let found = note_data(spec, dir, &mut note).and_then(|()| check_with_data(spec, dir));
+    let found = found.map_err(|error| {
+        let text = format!("{error:#}");
+        let (at, text) = placed(&text);
+        Mistakes(vec![document.mistake_at(&at, text)])
+    })?;
+    notes.extend(found.all().cloned());
+    notes.extend(spec.data.missing(dir));
+    notes.extend(fl_privacy::ledger_fault(spec));
+    Ok(notes)
+}
+
+/// Splits an error such as `protocol.initial: ..` into the place in the spec and the text.
+fn placed(error: &str) -> (Vec<Step>, &str) {
+    let section = |path: &str| ["data", "protocol", "parts"].contains(&path);
+    let split = error.split_once(": ");
+    let split = split.filter(|(path, _)| path.split('.').next().is_some_and(section));
+    split.map_or((Vec::new(), error), |(path, text)| {
+        let keys = path.split('.').map(|key| Step::Key(key.into()));
+        (keys.collect(), text)
+    })
+}
+
+/// Tells what can be known of the data before the run, if it names data of one's own.
+fn note_data(spec: &Spec<DataSpec>, dir: &Path, warn: &mut dyn FnMut(&str)) -> anyhow::Result<()> {
+    match spec.data.is_read() {
+        true => prepare::data_with_notes(spec, dir, warn).map(drop),
+        false => {
+            spec.data.idle_clients().iter().for_each(|note| warn(note));
+            Ok(())
+        }
+    }
+}
+
 /// Checks a spec with its data, if these are in the data directory `dir` and the check needs them.
 ///
 /// # Errors
 /// As [`check_data`]; if the data cannot be read.
-pub fn check_with_data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<DataNotes> {
+fn check_with_data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<DataNotes> {
     let any = Task {
         input: vec![1],
         kind: TaskKind::Classes(2),

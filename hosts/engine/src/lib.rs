@@ -36,7 +36,7 @@ mod study;
 pub use client_process::ClientProcess;
 #[cfg(unix)]
 pub use client_process::serve;
-pub use data_check::{DataNotes, check_data, check_with_data};
+pub use data_check::{DataNotes, check_data, noted_data};
 pub use error::NotRun;
 pub use events::TakeEvent;
 pub use execute::{ExecuteOptions, Folder, MOST_THREADS, ProtocolOverride, execute, threads};
@@ -48,9 +48,7 @@ pub use fl_privacy::{
 pub use lock::lock;
 pub use node::{NodeConfig, node, set_by_leader};
 pub use placement::{DataOwnership, EngineFactory, Placement, start_processes_with};
-pub use prepare::{
-    check, data, data_files, data_with_notes, manifest, note_data, open, parse, read,
-};
+pub use prepare::{check, data, data_files, data_with_notes, manifest, open, parse, read};
 pub use request::{RunRequest, Source, run};
 pub use run_folder::{RUN_PAGE, tidy};
 pub use run_scheduler::{Job, JobEnd, JobEvent, OnJob, RunCount};

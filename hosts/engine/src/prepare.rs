@@ -149,25 +149,6 @@ pub fn data_with_notes(
     Ok(data)
 }
 
-/// Passes to `warn` what a user should know of the data of a spec, as far as the check of the spec
-/// has read them. Of other data it knows no more than the number of rows.
-///
-/// # Errors
-/// When the data that were read cannot be shared out.
-pub fn note_data(
-    spec: &Spec<DataSpec>,
-    dir: &Path,
-    warn: &mut dyn FnMut(&str),
-) -> anyhow::Result<()> {
-    match spec.data.is_read() {
-        true => data_with_notes(spec, dir, warn).map(drop),
-        false => {
-            spec.data.idle_clients().iter().for_each(|note| warn(note));
-            Ok(())
-        }
-    }
-}
-
 /// The public samples, as both sides of a run have them.
 pub(crate) fn public(samples: PublicSamples) -> Public {
     match samples.labelled {

@@ -120,10 +120,12 @@ impl Table {
     }
 }
 
-/// Mistakes in rows: the first are named, the others counted.
+/// Mistakes in rows: the first are named, the others counted. One that many rows have is named
+/// once, with their number.
 #[derive(Default)]
 pub(crate) struct WrongRows {
-    first: Vec<String>,
+    /// A mistake, where it stands first, and how often it is elsewhere.
+    first: Vec<(String, String, usize)>,
     more: usize,
 }
 
@@ -136,9 +138,14 @@ impl WrongRows {
             Ok(read) => return Some(read),
             Err(error) => error,
         };
-        match self.first.len() < Self::NAMED {
-            true => self.first.push(format!("{error:#}")),
-            false => self.more += 1,
+        let text = format!("{error:#}");
+        // `FILE:LINE: mistake`
+        let (place, mistake) = text.split_once(": ").unwrap_or(("", &text));
+        let named = self.first.len() < Self::NAMED;
+        match self.first.iter_mut().find(|(of, ..)| of == mistake) {
+            Some((_, _, elsewhere)) => *elsewhere += 1,
+            None if named => self.first.push((mistake.into(), place.into(), 0)),
+            None => self.more += 1,
         }
         None
     }
@@ -149,9 +156,19 @@ impl WrongRows {
             0 => String::new(),
             more => format!("; and {more} more"),
         };
-        match self.first.is_empty() {
+        let said = |(mistake, place, elsewhere): &(String, String, usize)| {
+            let sign = if place.is_empty() { "" } else { ": " };
+            let elsewhere = match elsewhere {
+                0 => String::new(),
+                1 => " (and in 1 more row)".into(),
+                n => format!(" (and in {n} more rows)"),
+            };
+            format!("{place}{sign}{mistake}{elsewhere}")
+        };
+        let all: Vec<String> = self.first.iter().map(said).collect();
+        match all.is_empty() {
             true => Ok(()),
-            false => bail!("{}{more}", self.first.join("; ")),
+            false => bail!("{}{more}", all.join("; ")),
         }
     }
 }

@@ -366,10 +366,13 @@ fn the_catalogue_finds_and_describes() {
 
     Parameters go round and round.
 
-      setting  kind           default                   range        meaning
-      rounds   whole number   must be given             in 1..=1000  How many.
-      local    mapping        { batch: 32, epochs: 1 }               Training at home.
-      noise    true or false  true                                   Is the result released with noise?
+      setting       kind           default                   range        meaning
+      rounds        whole number   must be given             in 1..=1000  How many.
+      local         mapping        { batch: 32, epochs: 1 }               Training at home.
+      local.epochs  whole number   1                         at least 1   Passes over the data.
+      local.batch   whole number   32                        at least 1   Examples at a time.
+      noise         true or false  true                                   Is the result released with
+                                                                          noise?
 
       slot        takes                                      for
       model       a trainer                                  What is trained.

@@ -108,6 +108,7 @@ fn an_attack_fits_the_slots_of_attacks_and_no_other() {
     let why = "no attack is called `mean`: that is an aggregator; known: gaussian, ";
     assert!(error.contains(why), "{error}");
     let error = checked("attack: { use: sign-flip", "attack: { use: label-flip");
-    let why = "must be params, but `label-flip` is votes; these fit: gaussian, ";
+    let why =
+        "must be params, but `label-flip` is votes; it fits parts.labels; these fit: gaussian, ";
     assert!(error.contains(why), "{error}");
 }

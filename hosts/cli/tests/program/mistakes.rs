@@ -265,6 +265,58 @@ parts: { teacher: {use: linear}, student: {use: linear}, vote: {use: majority-vo
   privacy: {use: laplace-votes, gamma: 0.5}, accountant: {use: pate-moments, unit: party} }
 ";
 
+/// What users of other programs try, and what their editors do.
+#[test]
+fn a_mistake_says_where_the_setting_is_or_what_the_text_lacks() {
+    let spec = "name: a
+seed: 1
+data: { set: MNIST, clients: 4 }
+protocol: { use: fedavg, rounds: 2, local: { epochs: 1, batch: 8, lr: 0.1 } }
+parts:
+  model: { use: dfdx, net: lenet, momentum: 0.9 }
+  aggregator: { use: mean }
+  attack: { use: label-flip, clients: [0, 1] }
+";
+    let dir = tempfile::tempdir().unwrap();
+    let of = |text: &str| {
+        std::fs::write(dir.path().join("a.yaml"), text).unwrap();
+        let (code, said) = fails(dir.path(), &["check", "a.yaml"]);
+        assert_eq!(code, 2, "{said}");
+        said
+    };
+    let error = of(spec);
+    let lr = "local.lr: no such setting; there is `parts.model.optimiser.sgd.lr` and `parts.model.optimiser.adam.lr`; known";
+    for part in [
+        "got `MNIST`; did you mean `mnist`?",
+        lr,
+        "momentum: no such setting; there is `parts.model.optimiser.sgd.momentum`",
+        "but `label-flip` is votes; it fits parts.labels; these fit: gaussian",
+    ] {
+        assert!(error.contains(part), "{part}\n{error}");
+    }
+    for (text, says) in [
+        (
+            "data:\n  set: mnist\n   clients: 4\n",
+            ":3:4  not YAML: this line is indented by 3 and the line before it, which needs nothing below it, by 2;",
+        ),
+        (
+            "data:\n    set: mnist\n  clients: 4\n",
+            ":3:3  not YAML: this line is indented by 2, and its neighbours by 4",
+        ),
+        (
+            "data: {\n  set: 'mn]ist'\nname: a\nparts: { model: 1 }\n",
+            ":1:7  not YAML: this `{` is not closed",
+        ),
+        (
+            "parts:\n  model: { use: dfdx, # net {\n  aggregator: { use: mean }\n",
+            ":2:10  not YAML: this `{` is not closed",
+        ),
+    ] {
+        let error = of(text);
+        assert!(error.contains(says), "{says}\n{error}");
+    }
+}
+
 #[test]
 fn a_price_that_no_run_can_have_is_found_before_the_run() {
     // the data of all parties are pooled: the influence of a whole party is unknown

@@ -131,6 +131,7 @@ fn sets_splits_and_networks_can_be_inspected() {
         ("files", ["Your own files", "holdout"]),
         ("dirichlet", ["a choice of `data.split`", "alpha"]),
         ("lenet", ["a choice of `net` of trainer `dfdx`", ""]),
+        ("group-norm", ["a choice of `net[]` of trainer `dfdx`", ""]),
         ("adam", ["`optimiser`", "lr"]),
     ] {
         let text = out(dir.path(), &["inspect", name]);
@@ -143,6 +144,52 @@ fn sets_splits_and_networks_can_be_inspected() {
     }
     let (_, error) = fails(dir.path(), &["inspect", "minst"]);
     assert!(error.contains("did you mean `mnist`?"), "{error}");
+}
+
+#[test]
+fn sets_splits_and_networks_can_be_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = |what: &str| out(dir.path(), &["list", what]);
+    let networks = said("networks");
+    assert!(networks.contains("  cnn-mcmahan  ") && networks.contains("1,663,370"));
+    assert!(!networks.contains("max-pool"), "layers are no networks");
+    let splits = said("splits");
+    assert!(splits.contains("  shards  ") && splits.contains("choices of `data.split`"));
+    assert!(said("optimiser").contains("  adam  "));
+    assert_eq!(said("data"), out(dir.path(), &["data", "list"]));
+    let all = json(dir.path(), &["list", "networks", "--json"]);
+    let all = all["choices"].as_array().unwrap();
+    assert!(all.iter().any(|of| of["name"] == "resnet-18-gn"), "{all:?}");
+    let (_, error) = fails(dir.path(), &["list", "network-cards"]);
+    assert!(
+        error.contains("or data, networks, splits, or a setting"),
+        "{error}"
+    );
+}
+
+/// A part called `mean` is meant more often than the words of that name.
+#[test]
+fn a_part_is_shown_with_all_its_settings_and_without_words_of_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let mean = out(dir.path(), &["inspect", "mean"]);
+    assert!(mean.starts_with("mean: an aggregator"), "{mean}");
+    assert!(
+        mean.contains("`mean` is also a choice of `discriminators`"),
+        "{mean}"
+    );
+    assert!(!mean.contains("mean: a choice of"), "{mean}");
+    assert!(mean.trim_end().ends_with("shows these too"), "{mean}");
+    let fedavg = out(dir.path(), &["inspect", "fedavg"]);
+    for setting in ["local.epochs", "local.batch", "sampling"] {
+        assert!(
+            fedavg.contains(&format!("  {setting}  ")),
+            "{setting}: {fedavg}"
+        );
+    }
+    let all = json(dir.path(), &["inspect", "fedavg", "--json"]);
+    let settings = all["parts"][0]["settings"].as_array().unwrap();
+    let local = settings.iter().find(|s| s["name"] == "local").unwrap();
+    assert_eq!(local["settings"][0]["name"], "epochs");
 }
 
 #[test]

@@ -1,0 +1,94 @@
+//! Where a setting is that a spec has in a place that does not know it.
+
+use crate::check::Checker;
+use crate::diagnostics::Mistake;
+use fl_core::settings::{Step, Value, ValueType};
+use fl_core::{PartDecl, Role};
+
+/// Begins the text about a setting that is not known where it stands
+/// ([`fl_core::settings::Reader::unknown`]).
+const NO_SUCH_SETTING: &str = "no such setting";
+
+/// More places than this are noise.
+const SHOWN: usize = 4;
+
+/// Of more mistakes, or parts, none is looked for: a spec of a person has fewer.
+const MOST: usize = 20;
+
+impl Checker<'_> {
+    /// Adds to each setting that is nowhere known where the spec's parts have one of its name.
+    pub fn say_where_settings_are(&mut self) {
+        let unknown =
+            |m: &Mistake| m.text.starts_with(NO_SUCH_SETTING) && !m.text.contains("did you mean");
+        if !self.mistakes.iter().any(unknown) {
+            return;
+        }
+        let spec = self.root.value();
+        let parts = self.parts_by_place(&spec);
+        for mistake in self.mistakes.iter_mut().filter(|m| unknown(m)).take(MOST) {
+            let Some(Step::Key(name)) = mistake.path.last() else {
+                continue;
+            };
+            let mut found = Vec::new();
+            for (place, part) in parts.iter().take(MOST) {
+                let paths = setting_paths(&(part.describe)().group(), name);
+                found.extend(paths.iter().map(|path| format!("`{place}.{path}`")));
+            }
+            found.truncate(SHOWN);
+            if !found.is_empty() {
+                let text = mistake.text.split_off(NO_SUCH_SETTING.len());
+                mistake.text += &format!("; there is {}{text}", found.join(" and "));
+            }
+        }
+    }
+
+    /// The parts of a spec, by where they stand in it.
+    fn parts_by_place(&self, spec: &Value) -> Vec<(String, &'static PartDecl)> {
+        let mut all = Vec::new();
+        let mut add = |place: String, value: &Value, role: Option<Role>| {
+            let name = value.get("use").and_then(Value::as_str);
+            let found = name.and_then(|name| match role {
+                Some(role) => self.catalogue.find(role, name).ok(),
+                None => self.catalogue.named(name).first().copied(),
+            });
+            all.extend(found.map(|part| (place, part)));
+        };
+        if let Some(protocol) = spec.get("protocol") {
+            add("protocol".into(), protocol, Some(Role::Protocol));
+        }
+        let slots = spec.get("parts").and_then(Value::as_mapping);
+        for (slot, value) in slots.into_iter().flatten() {
+            let place = format!("parts.{}", slot.as_str().unwrap_or_default());
+            match value {
+                Value::Sequence(list) => (0..).zip(list).for_each(|(at, value): (usize, _)| {
+                    add(format!("{place}[{at}]"), value, None);
+                }),
+                value => add(place, value, None),
+            }
+        }
+        all
+    }
+}
+
+/// Where settings of this name stand below a value, in mappings and under words: `sgd.lr`.
+fn setting_paths(of: &ValueType, name: &str) -> Vec<String> {
+    let below = |key: &str, inner: &ValueType| -> Vec<String> {
+        let paths = setting_paths(inner, name).into_iter();
+        paths.map(|path| format!("{key}.{path}")).collect()
+    };
+    match of.plain().0 {
+        ValueType::Group { fields, .. } => {
+            let own = fields.iter().filter(|f| f.name == name);
+            let own = own.map(|f| f.name.clone());
+            let inner = fields.iter().flat_map(|f| below(&f.name, &f.accepts));
+            own.chain(inner).collect()
+        }
+        ValueType::Choice { words, .. } => {
+            let words = words
+                .iter()
+                .filter_map(|w| Some((&w.name, w.value.as_ref()?)));
+            words.flat_map(|(word, inner)| below(word, inner)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
