@@ -7,7 +7,7 @@
 
 `fl.run`, `fl.check`, `fl.inspect`, `fl.parts`, `fl.schema`, `fl.study`, `fl.account`, `fl.audit` and `fl.open` are the program in Python;
 `fl.aggregator`, `fl.attack`, `fl.selector`, `fl.privacy`, `fl.trainer` and `fl.protocol` make parts of classes, `fl.metric` a measure of a
-function. `fl.torch` and `fl.sklearn` have trainers.
+function. `fl.make` gives one part for a loop of one's own. `fl.torch` and `fl.sklearn` have trainers.
 `fl.sinks` has where events go while a run goes on. `fl.flower` runs a spec on Flower, `fl.remote` on an engine of one's own.
 """
 
@@ -15,6 +15,7 @@ from . import _isolated, sinks
 from ._errors import Error, Mistake, RunError, SpecError
 from ._parts.arguments import Inbox, Lacks, Mail, Message, Pass, Pool, Refused, Round, Shape, Stream, Unpriced
 from ._protocol.borrowed import Examples, Generator, Model, Public, Samples
+from ._make import MadePart, make
 from ._parts.metric import metric
 from ._model import KeptModel
 from ._parts.classes import aggregator, attack, message, privacy, protocol, selector, trainer
@@ -28,8 +29,8 @@ from ._tools import Study, account, audit, check, inspect, parts, schema, study
 _isolated.begin()
 
 __all__ = [
-    "Answers", "Arrays", "Client", "Cohort", "Error", "Examples", "Exchange", "Generator", "Inbox", "KeptModel", "Lacks", "Mail", "Message", "Mistake", "Model", "Pass", "Pool",
+    "Answers", "Arrays", "Client", "Cohort", "Error", "Examples", "Exchange", "Generator", "Inbox", "KeptModel", "Lacks", "MadePart", "Mail", "Message", "Mistake", "Model", "Pass", "Pool",
     "Public", "Refused", "Release", "Results", "Round", "RunError", "STOP", "Samples", "Server", "Shape", "Slot", "SpecError", "Steps", "Stream", "Study", "Training", "Unpriced", "account",
-    "aggregator", "attack", "audit", "between", "check", "difference", "exchange", "inspect", "message", "metric", "open", "part", "parts", "privacy", "protocol", "run",
+    "aggregator", "attack", "audit", "between", "check", "difference", "exchange", "inspect", "make", "message", "metric", "open", "part", "parts", "privacy", "protocol", "run",
     "schema", "selector", "sinks", "slot", "steps", "study", "trainer",
 ]

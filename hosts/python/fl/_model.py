@@ -85,7 +85,7 @@ class KeptModel:
 
     def _of_frame(self, frame) -> np.ndarray:
         native, _ = self._native()
-        resolved = json.loads(_fl.check("spec", (self._folder / "spec.yaml").read_text(encoding="utf-8"), [])[0][0])
+        resolved = json.loads(_fl.check("spec", (self._folder / "spec.yaml").read_text(encoding="utf-8"), [], False)[0][0])
         files = resolved["data"]["set"].get("files") if isinstance(resolved["data"]["set"], dict) else None
         if files is None or next(iter(files["format"]), None) not in "csv" and "csv" not in str(files["format"]):
             raise RunError(f"{self.path}: the run's rows were no table; give an array", str(self._folder))

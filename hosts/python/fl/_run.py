@@ -121,7 +121,7 @@ def run(
 def _imports(spec, given: list[str]) -> bool:
     """Does the spec name modules or packages of Python, which are here then?"""
     name, text, _ = source(spec)
-    resolved, _ = _fl.check(name, text, given)
+    resolved, _ = _fl.check(name, text, given, False)
     return resolved is not None and bool(json.loads(resolved[0]).get("plugins"))
 
 

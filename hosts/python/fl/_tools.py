@@ -33,10 +33,10 @@ def command(*args: str) -> str:
 
 def check(spec, set=None, *, data=None) -> dict:
     """The resolved spec: every default filled in. Raises `SpecError`, with every mistake, if there are any, and warns of what `fl check`
-    notes. `data` is rows in memory, as `fl.run` takes them; they are written into `runs/data`."""
+    notes, of the data too. `data` is rows in memory, as `fl.run` takes them; they are written into `runs/data`."""
     name, text, mapping = source(spec)
     given = [] if data is None else _data.write(data, Path("runs/data")).overrides
-    resolved, wrong = _fl.check(name, text, given + overrides(set))
+    resolved, wrong = _fl.check(name, text, given + overrides(set), True)
     if wrong is not None:
         raise spec_error(wrong[1], wrong[2], mapping)
     for note in resolved[2]:

@@ -9,6 +9,7 @@ mod engine;
 mod host;
 mod interference;
 mod keep;
+mod made;
 mod marshal;
 mod metrics;
 mod model;
@@ -49,20 +50,27 @@ fn wrong(error: &anyhow::Error) -> Wrong {
 /// A resolved spec as JSON and as YAML, and what a user should know of it.
 type Resolved = (String, String, Vec<String>);
 
-/// The resolved spec, or what is wrong with it.
+/// The resolved spec, or what is wrong with it; `with_data`: what its data tell too.
 #[pyfunction]
 fn check(
     py: Python<'_>,
     name: String,
     text: String,
     set: Vec<String>,
+    with_data: bool,
 ) -> (Option<Resolved>, Option<Wrong>) {
     let checked = || -> anyhow::Result<Resolved> {
-        let spec = Document::parse(&name, text.as_bytes()).set(&set);
-        let spec = fl_engine::read(&spec, &catalogue()?)?;
+        let document = Document::parse(&name, text.as_bytes()).set(&set);
+        let spec = fl_engine::read(&document, &catalogue()?)?;
         let json = fl_core::settings::to_json(&spec.resolved);
         let yaml = spec.yaml()?;
-        Ok((json.to_string(), yaml, [spec.notes, spec.foreseen].concat()))
+        let of_data = match with_data {
+            true => fl_engine::noted_data(&document, &spec, &fl_data_kit::data_dir(None)),
+            false => Ok(Vec::new()),
+        };
+        let of_data = of_data.map_err(NotRun::Mistakes)?;
+        let notes = [spec.notes, spec.foreseen, of_data].concat();
+        Ok((json.to_string(), yaml, notes))
     };
     match py.detach(checked) {
         Ok(resolved) => (Some(resolved), None),
@@ -124,9 +132,10 @@ mod _fl {
     #[pymodule_export]
     use super::{
         buffer::Buffer, check, command, engine::Node, guarantee, host::Host,
-        interference::interference, isolate_with, metrics::metric_declared, model::Model,
-        parts::columns, parts::conformance, parts::declare, parts::near_kind, parts::settings,
-        parts::snapshot, parts::unused_answers, program, run::Run, run_text, speed::seconds,
+        interference::interference, isolate_with, made::MadePart, metrics::metric_declared,
+        model::Model, parts::columns, parts::conformance, parts::declare, parts::near_kind,
+        parts::settings, parts::snapshot, parts::unused_answers, program, run::Run, run_text,
+        speed::seconds,
     };
 
     #[cfg(unix)]

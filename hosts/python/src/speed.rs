@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// A few threads, each with its share of the chunks.
-struct Threads(usize);
+pub(crate) struct Threads(pub usize);
 
 impl Executor for Threads {
     fn chunks(&self, data: &mut [f32], size: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync)) {

@@ -1,0 +1,340 @@
+//! One part on arrays: `fl.make`.
+
+use crate::buffer::Buffer;
+use crate::parts::find;
+use crate::speed::Threads;
+use anyhow::{Context, Result, bail, ensure};
+use fl_core::message::{self, AnyMessage, Message, MessageType, Params};
+use fl_core::privacy::NoiseSource;
+use fl_core::{
+    Accountant, AnyAggregator, AnyMechanism, AnySelector, BuildContext, Candidate, ClientMessage,
+    Cohort, LogEvent, PartDecl, Pool as _, PrivacyEvent, Role, Round, Stream, Task, TaskKind,
+};
+use ndarray::{ArrayD, IxDyn};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+enum Part {
+    Aggregator(Box<dyn AnyAggregator>),
+    Mechanism(Box<dyn AnyMechanism>),
+    Selector(Box<dyn AnySelector>),
+    Accountant(Box<dyn Accountant>),
+}
+
+/// A part, its state, and how often it was called.
+struct State {
+    part: Part,
+    rounds: usize,
+}
+
+/// A part that Python calls.
+#[pyclass(frozen)]
+pub struct MadePart {
+    state: Mutex<State>,
+    stream: Stream,
+    noise: NoiseSource,
+    exec: Arc<Threads>,
+}
+
+/// Named arrays of 32-bit floats.
+type Arrays<'py> = Vec<(String, Bound<'py, PyAny>)>;
+
+/// Sender, weight, examples per class, training loss, arrays.
+type Sent<'py> = (u32, f64, Option<Vec<u32>>, Option<f32>, Arrays<'py>);
+
+/// Arrays, what was noted, and what was measured.
+type Answer = (Vec<(String, Buffer)>, Vec<String>, Vec<(String, f64)>);
+
+fn params(py: Python<'_>, arrays: &Arrays<'_>) -> PyResult<Params> {
+    let tensor = |(name, array): &(String, Bound<'_, PyAny>)| {
+        let of = PyBuffer::<f32>::get(array)?;
+        let numbers = ArrayD::from_shape_vec(IxDyn(of.shape()), of.to_vec(py)?);
+        let numbers = numbers.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok((name.clone(), numbers))
+    };
+    let tensors: PyResult<BTreeMap<_, _>> = arrays.iter().map(tensor).collect();
+    Ok(Params(tensors?))
+}
+
+fn given_back(params: Params) -> Vec<(String, Buffer)> {
+    let tensor = |(name, value): (String, ArrayD<f32>)| {
+        let shape = value.shape().to_vec();
+        let numbers = match value.is_standard_layout() {
+            true => value.into_raw_vec_and_offset().0,
+            false => value.iter().copied().collect(),
+        };
+        (name, Buffer::owner(&shape, numbers))
+    };
+    params.0.into_iter().map(tensor).collect()
+}
+
+fn failed(error: &anyhow::Error) -> PyErr {
+    PyValueError::new_err(format!("{error:#}"))
+}
+
+fn made(part: &str, settings: &str, seed: u64, threads: usize) -> Result<MadePart> {
+    let (decl, settings) = find(part, settings)?;
+    let stream = Stream::root(seed);
+    let context = BuildContext {
+        task: Task {
+            input: vec![1],
+            kind: TaskKind::Classes(2),
+        },
+        stream: stream.clone(),
+    };
+    let made = match decl.role {
+        Role::Aggregator | Role::Attack => Part::Aggregator(decl.make(&settings, &context)?),
+        Role::Privacy => Part::Mechanism(decl.make(&settings, &context)?),
+        Role::Selector => Part::Selector(decl.make(&settings, &context)?),
+        Role::Accountant => Part::Accountant(decl.make(&settings, &context)?),
+        Role::Trainer | Role::Generator | Role::Protocol => bail!(
+            "{} does not stand alone; aggregators, attacks, mechanisms, selectors of clients and accountants do",
+            decl.role.with_article()
+        ),
+    };
+    let on = |of: &'static MessageType| {
+        ensure!(
+            of.kind == Params::KIND,
+            "`{}` takes {}, and only parts on params take arrays",
+            decl.name,
+            of.kind
+        );
+        Ok(())
+    };
+    match &made {
+        Part::Aggregator(part) => {
+            on(part.input())?;
+            on(part.output())?;
+        }
+        Part::Mechanism(part) => on(part.on())?,
+        Part::Selector(part) => ensure!(
+            part.pool() == fl_core::Roster::NAME,
+            "`{}` selects {}, and only selectors of clients stand alone",
+            decl.name,
+            part.pool()
+        ),
+        Part::Accountant(_) => {}
+    }
+    Ok(MadePart {
+        state: Mutex::new(State {
+            part: made,
+            rounds: 0,
+        }),
+        stream,
+        noise: NoiseSource::Seeded,
+        exec: Arc::new(Threads(threads)),
+    })
+}
+
+impl MadePart {
+    /// Runs the next round of the part.
+    fn next<T>(&self, f: impl FnOnce(&mut Part, &Round) -> Result<T>) -> PyResult<(T, Round)> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = state.rounds + 1;
+        let stream = self.stream.child("round", number as u64);
+        let name = format!("round {number}");
+        let round = Round::new(name, number, false, stream, self.exec.clone());
+        let answer = f(&mut state.part, &round).map_err(|error| failed(&error))?;
+        state.rounds = number;
+        Ok((answer, round))
+    }
+
+    fn answer(params: Params, round: &Round) -> Answer {
+        let (mut notes, mut numbers) = (Vec::new(), Vec::new());
+        for said in round.take_log() {
+            match said {
+                LogEvent::Note(text) => notes.push(text),
+                LogEvent::Number(name, value) => numbers.push((name, value)),
+            }
+        }
+        (given_back(params), notes, numbers)
+    }
+}
+
+fn aggregated(
+    part: &mut Part,
+    round: &Round,
+    messages: Vec<ClientMessage<Params>>,
+    sent: Option<Params>,
+) -> Result<Params> {
+    let Part::Aggregator(part) = part else {
+        bail!("it takes no messages of clients");
+    };
+    let needs = part.needs();
+    let all = |has: fn(&ClientMessage<Params>) -> bool| messages.iter().all(has);
+    ensure!(
+        !needs.sent || sent.is_some(),
+        "it needs what was sent to the clients: give `sent`, such as the global parameters"
+    );
+    ensure!(
+        !needs.class_counts || all(|m| m.class_counts.is_some()),
+        "it needs the clients' examples per class: give `class_counts`, a list for each client"
+    );
+    ensure!(
+        !needs.training_loss || all(|m| m.training_loss.is_some()),
+        "it needs the clients' training losses: give `losses`, a number for each client"
+    );
+    let few = part
+        .robustness()
+        .and_then(|robust| robust.shortfall(messages.len()));
+    few.into_iter().for_each(|few| round.note(few));
+    let mail = messages.into_iter().map(|m| ClientMessage {
+        from: m.from,
+        weight: if needs.samples { m.weight } else { 1.0 },
+        class_counts: m.class_counts,
+        training_loss: m.training_loss,
+        body: Box::new(m.body) as Box<dyn AnyMessage>,
+    });
+    let inbox = MessageType::of::<Params>().inbox(mail.collect())?;
+    let out = match sent {
+        Some(sent) => part.aggregate(&round.showing_any(Arc::new(sent)), &*inbox)?,
+        None => part.aggregate(round, &*inbox)?,
+    };
+    message::check(&*out).context("its answer")?;
+    out.take()
+}
+
+#[pymethods]
+impl MadePart {
+    /// The roles of the parts of this name, by their keys in a spec.
+    #[staticmethod]
+    fn roles(name: &str) -> PyResult<Vec<&'static str>> {
+        let all = crate::catalogue().map_err(|error| failed(&error))?;
+        // `privacy mechanism`
+        let key = |p: &&PartDecl| p.role.name().split(' ').next().unwrap_or_default();
+        Ok(all.named(name).iter().map(key).collect())
+    }
+
+    /// A part such as `aggregator mean`; its settings are JSON.
+    #[staticmethod]
+    fn make(part: &str, settings: &str, seed: u64, system: bool, threads: usize) -> PyResult<Self> {
+        let with_noise = || {
+            let mut made = made(part, settings, seed, threads)?;
+            if system {
+                made.noise = NoiseSource::system()?;
+            }
+            Ok(made)
+        };
+        with_noise().map_err(|error| failed(&error))
+    }
+
+    fn aggregate(
+        &self,
+        py: Python<'_>,
+        messages: Vec<Sent<'_>>,
+        sent: Option<Arrays<'_>>,
+    ) -> PyResult<Answer> {
+        let message = |(from, weight, class_counts, training_loss, arrays): &Sent<'_>| {
+            Ok(ClientMessage {
+                from: *from,
+                weight: *weight,
+                class_counts: class_counts.clone(),
+                training_loss: training_loss.map(f64::from),
+                body: params(py, arrays)?,
+            })
+        };
+        let messages: PyResult<Vec<_>> = messages.iter().map(message).collect();
+        let (messages, sent) = (messages?, sent.map(|sent| params(py, &sent)).transpose()?);
+        py.detach(|| {
+            let (out, round) = self.next(|part, round| aggregated(part, round, messages, sent))?;
+            Ok(Self::answer(out, &round))
+        })
+    }
+
+    /// The message clipped and with noise, for one of so many clients, and the event as JSON.
+    fn release(
+        &self,
+        py: Python<'_>,
+        arrays: Arrays<'_>,
+        clients: usize,
+    ) -> PyResult<(Answer, String)> {
+        let mut message = params(py, &arrays)?;
+        py.detach(|| {
+            let noise = |round: &Round| self.noise.at(&round.stream);
+            let (event, round) = self.next(|part, round| {
+                let Part::Mechanism(part) = part else {
+                    bail!("it is no mechanism");
+                };
+                ensure!(
+                    part.range(&message).is_none(),
+                    "it agrees with all clients on a range, which only a run can"
+                );
+                let cohort = Cohort::all(clients);
+                message::check(&message)?;
+                part.clip(&mut message)?;
+                let event = part.price(&message, &cohort)?;
+                part.perturb(&mut message, &cohort, &noise(round))?;
+                message::check(&message).context("its answer")?;
+                Ok(part.actual_cost(event))
+            })?;
+            let json = serde_json::to_string(&event);
+            let json = json.map_err(|error| PyValueError::new_err(error.to_string()))?;
+            Ok((Self::answer(message, &round), json))
+        })
+    }
+
+    /// Positions of the chosen of these clients: number, examples, loss.
+    fn select(
+        &self,
+        py: Python<'_>,
+        clients: Vec<(u32, Option<u64>, Option<f64>)>,
+    ) -> PyResult<Vec<usize>> {
+        let candidate = |(id, samples, loss)| Candidate { id, samples, loss };
+        let pool: Vec<Candidate> = clients.into_iter().map(candidate).collect();
+        py.detach(|| {
+            let chosen = self.next(|part, round| match part {
+                Part::Selector(part) => part.select(round, pool[..].any()),
+                _ => bail!("it selects no clients"),
+            });
+            Ok(chosen?.0)
+        })
+    }
+
+    /// Charges events, as JSON, and returns what all so far cost, as JSON.
+    fn charge(&self, events: &str) -> PyResult<String> {
+        let events: Result<Vec<PrivacyEvent>, _> = serde_json::from_str(events);
+        let events = events.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let charged = self.next(|part, _| {
+            let Part::Accountant(part) = part else {
+                bail!("it is no accountant");
+            };
+            events.iter().try_for_each(|event| part.charge(event))?;
+            Ok(serde_json::to_string(&part.guarantee(None)?)?)
+        });
+        Ok(charged?.0)
+    }
+
+    /// The number of calls so far, and what the part keeps between them.
+    fn save(&self) -> PyResult<(usize, Vec<u8>)> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = match &state.part {
+            Part::Aggregator(part) => part.save(),
+            Part::Mechanism(part) => part.save(),
+            Part::Selector(part) => part.save(),
+            Part::Accountant(_) => {
+                let text = "an accountant is kept as the events that it was charged";
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        Ok((state.rounds, bytes))
+    }
+
+    fn load(&self, rounds: usize, bytes: &[u8]) -> PyResult<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.rounds = rounds;
+        // an empty state is that of a new part
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let loaded = match &mut state.part {
+            Part::Aggregator(part) => part.load(bytes),
+            Part::Mechanism(part) => part.load(bytes),
+            Part::Selector(part) => part.load(bytes),
+            Part::Accountant(_) => Ok(()),
+        };
+        loaded.map_err(|error| failed(&error))
+    }
+}
