@@ -166,7 +166,7 @@ impl Audit {
             notes: Vec::new(),
             pictures: Vec::new(),
         });
-        fl_report::study(&format!("Audit of {}", self.name), &sections)
+        fl_report::study(&format!("Audit of {}", self.name), &sections, &[])
     }
 }
 

@@ -135,9 +135,11 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     let built = study.build();
     print(&built.text)?;
     let written = study.write(built, args.check)?;
-    let files = written.files.each_ref().map(|file| file.display());
-    let [html, markdown, csv, runs] = files;
-    say(format_args!("tables: {html}, {markdown}, {csv}, {runs}"));
+    let files = written
+        .files
+        .each_ref()
+        .map(|file| file.display().to_string());
+    say(format_args!("tables: {}", files.join(", ")));
     recorded?;
     let same = repeated.is_none_or(|repeated| same(&repeated));
     match written.fine && same {

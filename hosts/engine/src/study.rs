@@ -78,7 +78,7 @@ pub struct BuiltStudy {
 /// What was written of a study.
 pub struct WrittenStudy {
     /// The tables as a page, as Markdown and as CSV, and the runs as CSV.
-    pub files: [PathBuf; 4],
+    pub files: [PathBuf; 5],
     /// Every table is whole and, where READMEs are only checked, is what its README says.
     pub fine: bool,
 }
@@ -496,16 +496,18 @@ impl<'a> CheckedStudy<'a> {
             false => "-part",
         };
         let to = |ending: &str| self.request.out.join(format!("{name}{part}{ending}"));
-        let files = [".html", ".md", ".csv", "-runs.csv"].map(to);
+        let files = [".html", ".md", ".tex", ".csv", "-runs.csv"].map(to);
         let all = || tables.iter().chain(&built.totals);
         let sections: Vec<_> = all().map(|made| made.section.clone()).collect();
         let key = |run: &RunSpec| {
             let checked = self.runs.get(run);
             checked.map_or(String::new(), |run| short(&run.key.spec).into())
         };
-        let [html, markdown, csv, runs] = &files;
+        let lines = fl_study::run_lines(&self.tables, &self.results, &key);
+        let [html, markdown, tex, csv, runs] = &files;
         fl_files::write(markdown, format!("{}\n", built.text).as_bytes())?;
-        fl_files::write(html, fl_report::study(name, &sections).as_bytes())?;
+        fl_files::write(html, fl_report::study(name, &sections, &lines).as_bytes())?;
+        fl_files::write(tex, fl_study::tables_tex(&sections).as_bytes())?;
         fl_files::write(
             csv,
             &fl_study::tables_csv(&all().cloned().collect::<Vec<_>>())?,

@@ -28,5 +28,5 @@ pub use read::{
     Bytes, Cost, Entry, Metric, MetricDetails, Outcome, Run, RunRecord, Summary, Traffic,
     observer_of,
 };
-pub use study_page::{Picture, Section, Spot, study};
+pub use study_page::{Picture, RunLine, Section, Spot, study};
 pub use text::is_bound;

@@ -50,11 +50,25 @@ pub struct Spot {
     pub seeds: usize,
 }
 
-/// Returns the page of a study: HTML that needs no other file.
-pub fn study(name: &str, sections: &[Section]) -> String {
+/// A run of a study.
+#[derive(Clone, Debug)]
+pub struct RunLine {
+    /// Its table, row and column.
+    pub of: [String; 3],
+    /// Its seed.
+    pub seed: u64,
+    /// Its digest.
+    pub digest: String,
+    /// The name of the folder in which it is kept.
+    pub kept: String,
+}
+
+/// Returns the page of a study: HTML that needs no other file. `runs` are listed at its end.
+pub fn study(name: &str, sections: &[Section], runs: &[RunLine]) -> String {
     let ids: Vec<String> = (1..=sections.len()).map(|n| format!("table-{n}")).collect();
     let links = ids.iter().zip(sections);
     let links = links.map(|(id, section)| (id.as_str(), section.title.as_str()));
+    let links = links.chain((!runs.is_empty()).then_some((RUNS, "Runs")));
     let body = html! {
         h1 { (name) }
         (contents(links))
@@ -66,8 +80,37 @@ pub fn study(name: &str, sections: &[Section]) -> String {
                 div.charts { @for picture in &section.pictures { (drawn(picture)) } }
             }
         }
+        @if !runs.is_empty() { (list(runs)) }
     };
     whole(name, &body)
+}
+
+/// The target of the link to the list of runs.
+const RUNS: &str = "runs";
+
+fn list(runs: &[RunLine]) -> Markup {
+    html! {
+        h2 id=(RUNS) { "Runs" }
+        details {
+            summary { (runs.len()) " runs, with seeds and digests; " code { "fl report kept/NAME" } " makes the page of one" }
+            div.wide { table {
+                thead { tr {
+                    th { "table" } th { "row" } th { "column" } th.n { "seed" } th { "digest" } th { "kept as" }
+                } }
+                tbody { @for run in runs { tr {
+                    @for name in &run.of { td { (name) } }
+                    td.n { (run.seed) }
+                    td { (code(&run.digest)) } td { code { (run.kept) } }
+                } } }
+            } }
+        }
+    }
+}
+
+/// The first digits of a digest, and all of them on hover.
+fn code(digest: &str) -> Markup {
+    let short: String = digest.chars().take(16).collect();
+    html! { code title=(digest) { (short) } }
 }
 
 pub(crate) fn rows(section: &Section) -> Markup {
@@ -82,7 +125,8 @@ pub(crate) fn rows(section: &Section) -> Markup {
         .map(|(at, name)| format!("{}{name}", if numbers(at) { "#" } else { "" }))
         .collect();
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    table(&head, &section.rows)
+    let signs = |row: &Vec<String>| row.iter().map(|cell| cell.replace("+-", "±")).collect();
+    table(&head, &section.rows.iter().map(signs).collect::<Vec<_>>())
 }
 
 fn drawn(picture: &Picture) -> Markup {

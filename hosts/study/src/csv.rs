@@ -4,7 +4,7 @@ use crate::model::{RunSpec, Table};
 use crate::results::RunResults;
 use crate::tables::BuiltTable;
 use fl_core::Result;
-use fl_report::cell;
+use fl_report::{RunLine, cell};
 
 /// Every measured column of every row: one CSV. `caveats` says that the noise of an epsilon is
 /// seeded, which libraries claim it, or why it is no guarantee.
@@ -33,6 +33,33 @@ pub fn tables_csv(tables: &[BuiltTable]) -> Result<Vec<u8>> {
         out.write_record(row.iter().map(|text| cell(text).into_owned()))?;
     }
     Ok(out.into_inner()?)
+}
+
+/// Returns every run of every table that is done, for the study's page; `key` returns the
+/// digest that a run is stored under.
+pub fn run_lines(
+    tables: &[Table],
+    answers: &RunResults,
+    key: &dyn Fn(&RunSpec) -> String,
+) -> Vec<RunLine> {
+    let mut lines = Vec::new();
+    for table in tables {
+        for (row, of_row) in table.rows.iter().zip(&table.runs) {
+            for (across, runs) in table.across.iter().zip(of_row) {
+                for (seed, run) in runs {
+                    if let Some(Ok(measured)) = answers.get(run) {
+                        lines.push(RunLine {
+                            of: [&table.name, &row.name, &across.name].map(Clone::clone),
+                            seed: *seed,
+                            digest: measured.digest().into(),
+                            kept: key(run),
+                        });
+                    }
+                }
+            }
+        }
+    }
+    lines
 }
 
 /// Writes every run of every table, one line for each number: one CSV. `guarantee` is the one that

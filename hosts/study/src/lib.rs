@@ -28,6 +28,7 @@ mod csv;
 mod expand;
 mod file;
 mod grid;
+mod latex;
 mod model;
 mod plots;
 mod readme_tables;
@@ -40,8 +41,9 @@ mod tables;
 mod totals;
 
 pub use columns::{Column, ColumnKind, Show};
-pub use csv::{runs_csv, tables_csv};
+pub use csv::{run_lines, runs_csv, tables_csv};
 pub use file::File;
+pub use latex::tables_tex;
 pub use model::{By, Item, Plot, Position, RunSpec, Study, Table};
 pub use plots::pictures;
 pub use readme_tables::{replaced, section, table};

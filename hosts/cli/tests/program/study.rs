@@ -115,6 +115,23 @@ fn a_page_draws_what_the_tables_say() {
     let done = study(dir.path(), &[]);
     assert!(done.status.success(), "{}", text(&done.stderr));
     let page = fs::read_to_string(dir.path().join("runs/studies/s.html")).unwrap();
+    // every run, with its seed and the folder that it has
+    let runs = page.split_once("id=\"runs\"").unwrap().1;
+    let kept = fs::read_dir(dir.path().join("runs/studies/kept")).unwrap();
+    let kept = kept
+        .map(|run| run.unwrap().path())
+        .filter(|run| run.is_dir());
+    for name in kept.map(|run| run.file_name().unwrap().display().to_string()) {
+        assert!(
+            runs.contains(&format!("<td><code>{name}</code></td>")),
+            "{runs}"
+        );
+    }
+    let tex = fs::read_to_string(dir.path().join("runs/studies/s.tex")).unwrap();
+    assert!(
+        tex.contains("\\begin{tabular}{lr}") && tex.contains(" $\\pm$ "),
+        "{tex}"
+    );
     let section = |title: &str| {
         let from = page.find(&format!("<h3>{title}</h3>")).expect(title);
         let to = page[from..].find("</figure>").unwrap();

@@ -64,7 +64,7 @@ fn forget(dir: &Path) {
 }
 
 fn written(dir: &Path) -> Vec<String> {
-    let names = ["s.md", "s.html", "s.csv", "s-runs.csv"];
+    let names = ["s.md", "s.html", "s.tex", "s.csv", "s-runs.csv"];
     names
         .map(|name| fs::read_to_string(dir.join("runs/studies").join(name)).unwrap())
         .into()

@@ -1,0 +1,88 @@
+//! Tables for a paper: LaTeX.
+
+use fl_report::Section;
+use std::fmt::Write;
+
+/// Returns every table as LaTeX, for `\input`. It needs the package `booktabs`. What is noted below
+/// a table stands in comments.
+pub fn tables_tex(sections: &[Section]) -> String {
+    let mut out = String::from("% made by `fl study`; needs \\usepackage{booktabs}\n");
+    for section in sections {
+        let row = |cells: &[String]| {
+            let cells: Vec<String> = cells.iter().map(|cell| escaped(cell)).collect();
+            format!("    {} \\\\\n", cells.join(" & "))
+        };
+        let columns = "r".repeat(section.head.len().saturating_sub(1));
+        let _ = write!(
+            out,
+            "\n\\begin{{table}}\n  \\caption{{{}}}\n  \\centering\n  \\begin{{tabular}}{{l{columns}}}\n    \\toprule\n",
+            escaped(&section.title)
+        );
+        out += &row(&section.head);
+        out += "    \\midrule\n";
+        section.rows.iter().for_each(|cells| out += &row(cells));
+        out += "    \\bottomrule\n  \\end{tabular}\n\\end{table}\n";
+        for note in &section.notes {
+            let _ = writeln!(out, "% {}", note.replace(['\n', '\r'], " "));
+        }
+    }
+    out
+}
+
+/// A text as LaTeX prints it.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.replace("+-", "±").chars() {
+        match c {
+            '\\' => out += "\\textbackslash{}",
+            '~' => out += "\\textasciitilde{}",
+            '^' => out += "\\textasciicircum{}",
+            '±' => out += "$\\pm$",
+            '<' | '>' => {
+                let _ = write!(out, "${c}$");
+            }
+            '&' | '%' | '$' | '#' | '_' | '{' | '}' => {
+                out.push('\\');
+                out.push(c);
+            }
+            '`' | '\n' | '\r' => out.push(if c == '`' { '\'' } else { ' ' }),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exact_a_table_is_what_latex_reads() {
+        let cells = |of: [&str; 2]| of.map(String::from).to_vec();
+        let section = Section {
+            title: "MNIST, 50 % of `x_1`".into(),
+            head: cells(["", "a & b"]),
+            rows: vec![cells(["FedAvg", "98.9 +- 0.1"]), cells(["{~^\\}", "<1"])],
+            notes: vec!["2 runs\nare open".into()],
+            pictures: Vec::new(),
+        };
+        let tex = tables_tex(&[section]);
+        let due = "% made by `fl study`; needs \\usepackage{booktabs}
+
+\\begin{table}
+  \\caption{MNIST, 50 \\% of 'x\\_1'}
+  \\centering
+  \\begin{tabular}{lr}
+    \\toprule
+     & a \\& b \\\\
+    \\midrule
+    FedAvg & 98.9 $\\pm$ 0.1 \\\\
+    \\{\\textasciitilde{}\\textasciicircum{}\\textbackslash{}\\} & $<$1 \\\\
+    \\bottomrule
+  \\end{tabular}
+\\end{table}
+% 2 runs are open
+";
+        assert_eq!(tex, due);
+    }
+}
