@@ -205,6 +205,11 @@ pub trait Host {
         self.test()
     }
 
+    /// Returns whether these are rows of the client's own.
+    fn own_tests(&self) -> bool {
+        false
+    }
+
     /// Returns the executor for work in chunks.
     fn executor(&self) -> SharedExecutor;
 

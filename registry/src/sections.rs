@@ -31,6 +31,10 @@ pub trait DataSection: Settings {
     fn client_sizes(&self, _seed: u64) -> Option<Vec<usize>> {
         None
     }
+    /// Does each client have test rows of its own?
+    fn own_tests(&self) -> bool {
+        false
+    }
     /// Settles what depends on where the spec is (`folder`) and on files that the section names.
     /// Returns what is wrong, such as a file that is missing: where below `data`, and the mistake.
     fn resolve(&mut self, _folder: &Path) -> Vec<(Vec<Step>, String)> {

@@ -119,7 +119,11 @@ impl Document {
                     .is_some_and(|p| !p.is_null())
             };
             let kind = data.as_ref().and_then(D::task).map(|task| task.kind);
-            Some(Measured::of(of.protocol.as_deref()?, &has, kind))
+            let measured = Measured::of(of.protocol.as_deref()?, &has, kind);
+            Some(match data.as_ref().is_some_and(D::own_tests) {
+                true => measured.on_own_rows(),
+                false => measured,
+            })
         });
         check.stop_when(&value, measured.as_ref());
         if let Some(protocol) = &protocol {

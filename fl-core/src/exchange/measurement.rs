@@ -8,6 +8,10 @@ use std::collections::BTreeSet;
 /// The mean loss of a client's training, which every run without an accountant records.
 pub(crate) const TRAINING_LOSS: &str = "training-loss";
 
+/// What is measured besides the mean over clients if clients test with rows of their own: the mean
+/// over rows, the mean of the worst tenth of the clients (rounded up), and the best client.
+pub(crate) const OWN_STATISTICS: [&str; 3] = ["over-rows", "worst-tenth", "best"];
+
 /// What a measurement is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -140,6 +144,23 @@ impl Measured {
         let slots = slots.filter(|slot| logs.contains(&slot.role) && has(slot.name));
         all.slots = slots.map(|slot| slot.name.into()).collect();
         all
+    }
+
+    /// Adds what is measured if each client has test rows of its own: `own.SCORE` of the server's
+    /// model, and further statistics of it and of the clients' models.
+    pub fn on_own_rows(mut self) -> Self {
+        for name in self.names.clone() {
+            let (of, score) = name.split_once('.').unwrap_or(("own", &name));
+            if !metrics::is_score(score) || !["own", "clients"].contains(&of) || score.contains('.')
+            {
+                continue;
+            }
+            self.of_each.insert(format!("{of}.{score}"));
+            let further = OWN_STATISTICS.map(|name| format!("{of}.{name}.{score}"));
+            self.names.extend(further);
+        }
+        self.names.extend(self.of_each.iter().cloned());
+        self
     }
 
     fn add(&mut self, of: MeasurementOf, name: &str, scores: &BTreeSet<String>) {

@@ -11,7 +11,7 @@ pub(crate) mod spec;
 pub use conflict::Conflict;
 pub use declaration::{Declaration, Declared, InitialModel};
 pub use faults::{Fault, FaultKind, Faults, IdRanges, InjectedFault, QuorumPolicy};
-pub(crate) use measurement::TRAINING_LOSS;
 pub use measurement::{Certainty, Measured, Measurement, MeasurementOf};
+pub(crate) use measurement::{OWN_STATISTICS, TRAINING_LOSS};
 pub use request::*;
 pub use spec::*;

@@ -1,5 +1,6 @@
 //! Evaluation of models, and the measurements and results that a run records.
 
+use crate::exchange::OWN_STATISTICS;
 use crate::host::Metric;
 use crate::message::Params;
 use crate::privacy::Noise;
@@ -65,6 +66,53 @@ impl RunState<'_> {
             self.measured(&metric)?;
         }
         Ok(())
+    }
+
+    /// Records the scores of models on the test rows of each client. If these rows are the clients'
+    /// own, scores that are no numbers are left out (there may be no row of a label), and the mean
+    /// over rows, the mean of the worst tenth of the clients ("worst 10 %" of Li et al. 2020,
+    /// q-FedAvg) and the best score are recorded too.
+    fn measured_each(
+        &mut self,
+        round: &Round,
+        of: &str,
+        confusion: Vec<Vec<u32>>,
+        mut each: Vec<(ClientId, f64)>,
+    ) -> Result<()> {
+        let score = metrics::score_name(self.store.task().kind);
+        let own = self.host.own_tests();
+        if own {
+            each.retain(|(_, score)| score.is_finite());
+        }
+        let weigh = |(id, score): &(ClientId, f64)| (self.host.test_of(*id).len() as f64, *score);
+        let weighed: Vec<(f64, f64)> = each.iter().map(weigh).collect();
+        let metric = Metric {
+            confusion,
+            ..Metric::of_each(round, &format!("{of}.{score}"), each)
+        };
+        self.measured(&metric)?;
+        if own && !weighed.is_empty() {
+            for (name, value) in OWN_STATISTICS.iter().zip(statistics(weighed)) {
+                self.measured(&Metric::of(round, &format!("{of}.{name}.{score}"), value))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Records the scores of the server's model on each client's own test rows, if it has some.
+    fn measured_on_own_rows(&mut self, round: &Round, slot: &str) -> Result<()> {
+        if !self.host.own_tests() {
+            return Ok(());
+        }
+        let (mut each, mut confusion) = (Vec::new(), Vec::new());
+        for id in self.everyone().iter().copied() {
+            let test = self.host.test_of(id).clone();
+            let scored = Evaluation::of(self.model(slot)?, &test)?;
+            self.extend_digest("own", &scored.digest);
+            confusion = plus(confusion, &scored, 1);
+            each.push((id, scored.score));
+        }
+        self.measured_each(round, "own", confusion, each)
     }
 
     /// Checks that the protocol has declared a measurement, if it declares any: checks rely on it.
@@ -144,7 +192,7 @@ impl Results for RunState<'_> {
         for (name, value) in &scored.further {
             self.measured(&Metric::of(round, name, *value))?;
         }
-        Ok(())
+        self.measured_on_own_rows(round, slot)
     }
 
     fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
@@ -178,15 +226,13 @@ impl Results for RunState<'_> {
         for (_, one) in &scored {
             self.extend_digest(&name, &one.digest);
         }
-        let rows = self.host.test().len();
-        self.unanswered(round, slot, scored.iter().map(|(_, one)| (*one, rows)));
+        let rows = |id: &ClientId| self.host.test_of(*id).len();
+        let all: Vec<_> = scored.iter().map(|(id, one)| (*one, rows(id))).collect();
+        self.unanswered(round, slot, all);
         let each = scored.iter().map(|(id, s)| (*id, s.score)).collect();
         let all = scored.iter();
-        let metric = Metric {
-            confusion: all.fold(Vec::new(), |sum, (_, s)| plus(sum, s, 1)),
-            ..Metric::of_each(round, &name, each)
-        };
-        self.measured(&metric)?;
+        let confusion = all.fold(Vec::new(), |sum, (_, s)| plus(sum, s, 1));
+        self.measured_each(round, "clients", confusion, each)?;
         self.further(round, &scored)
     }
 
@@ -248,10 +294,7 @@ impl Results for RunState<'_> {
             all.push(scored);
         }
         let with_ids = clients.iter().copied().zip(each.iter().copied());
-        self.measured(&Metric {
-            confusion,
-            ..Metric::of_each(round, &name, with_ids.collect())
-        })?;
+        self.measured_each(round, "clients", confusion, with_ids.collect())?;
         let all = clients.iter().zip(whose).map(|(id, at)| (*id, &all[at]));
         self.further(round, &all.collect::<Vec<_>>())?;
         Ok(each)
@@ -317,6 +360,17 @@ impl Results for RunState<'_> {
         // no listener refuses a note
         let _ = self.host.emit(RunEvent::Note(text));
     }
+}
+
+/// Returns the [`OWN_STATISTICS`] of (rows, score) of some clients.
+fn statistics(mut of: Vec<(f64, f64)>) -> [f64; 3] {
+    let (rows, sum) = of.iter().fold((0.0, 0.0), |(rows, sum), (n, score)| {
+        (rows + n, sum + n * score)
+    });
+    of.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let worst = &of[..of.len().div_ceil(10)];
+    let worst = worst.iter().map(|(_, score)| score).sum::<f64>() / worst.len() as f64;
+    [sum / rows, worst, of[of.len() - 1].1]
 }
 
 /// Adds `times` times the confusion matrix of an evaluation to `sum`.

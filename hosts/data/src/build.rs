@@ -10,8 +10,9 @@ use crate::split::{Groups, by_file, by_user, extremes, split};
 use crate::split_spec::Split;
 use crate::undersampled::{self, Undersampled, Undersampler};
 use anyhow::{Context, Result, bail, ensure};
-use fl_core::{Examples, Inputs, Labels, PrivacyEvent, Samples, Stream, Task};
+use fl_core::{Examples, Images, Inputs, Labels, Masks, PrivacyEvent, Samples, Stream, Task};
 use fl_data_kit::{Normalise, Set, SetSpec, check_ranges, dataset::Source, load_seen};
+use ndarray::{Axis, concatenate};
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,9 +29,11 @@ pub struct Assembled {
     pub public: Option<PublicSamples>,
     /// Examples for all tests.
     pub test: Examples,
-    /// What each client's own model is tested with, if clients belong to domains: one per client,
-    /// or empty.
+    /// What each client's own model is tested with, if clients belong to domains or test with rows
+    /// of their own: one per client, or empty.
     pub client_tests: Vec<Examples>,
+    /// Are these rows of the clients' own?
+    pub own_tests: bool,
     /// The set's own validation rows, if it has any.
     pub validation: Option<Examples>,
     /// What is to be learned.
@@ -149,7 +152,7 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
             }
             if identify {
                 hashed.own = row_hashes(rows);
-                if spec.set.of_a_user() {
+                if spec.set.of_a_user() || spec.pools_tests() {
                     hashed.tested = row_hashes(test);
                 }
             }
@@ -170,6 +173,11 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     ensure!(!train.is_empty(), "data set `{name}` has no training rows");
     let mut train = first(train, spec.limit.train)?;
     let mut test = first(test, spec.limit.test)?;
+    if spec.pools_tests() {
+        (train, test) = pooled(&train, &test)?;
+        seen.own.append(&mut seen.tested);
+        hashed.own.append(&mut hashed.tested);
+    }
 
     // of the other sets
     let others_seen = RefCell::new((Vec::new(), Vec::new(), Vec::new()));
@@ -206,7 +214,10 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         None => None,
     };
     ensure!(!train.is_empty(), "no samples are left for the clients");
-    ensure!(!test.is_empty(), "no samples are left to test with");
+    ensure!(
+        spec.pools_tests() || !test.is_empty(),
+        "no samples are left to test with"
+    );
 
     let public_notes;
     (seen.others, hashed.others, public_notes) = others_seen.into_inner();
@@ -278,6 +289,21 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         public.extend(&hashed.tested);
         RowIdentity { clients, public }
     });
+    let mut client_tests = Vec::new();
+    if let Some(how) = &spec.test {
+        let mut all = Vec::new();
+        for (k, own) in clients.iter_mut().enumerate() {
+            let rows = how.draw(k, own, &stream.child("test", k as u64))?;
+            all.extend(rows.iter().map(|row| parts.clients[k][*row]));
+            client_tests.push(cut(own, &rows));
+        }
+        if spec.pools_tests() {
+            test = train.pick(&all);
+        }
+        // as below
+        inferred.push("a client's test rows depend on its number of rows".into());
+        inferred.push("models are measured on rows of each client (`data.test`)".into());
+    }
     let mut client_validation = vec![];
     if spec.validation != 0.0 {
         for (k, own) in clients.iter_mut().enumerate() {
@@ -291,16 +317,21 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         // one row more changes the draw, and so, many of the rows that are left for training
         inferred.push("a client's validation rows depend on its number of rows".into());
     }
-    let mut client_tests = Vec::new();
     if let Some(domains) = &spec.domains {
         domains.turn_all(&mut clients)?;
         domains.turn_all(&mut client_validation)?;
-        (test, client_tests) = domains.test(&test, clients.len())?;
+        domains.turn_all(&mut client_tests)?;
+        let of_domain;
+        (test, of_domain) = domains.test(&test, clients.len())?;
+        if spec.test.is_none() {
+            client_tests = of_domain;
+        }
     }
     let mut all = Assembled {
         task: train.task(),
         clients,
         client_tests,
+        own_tests: spec.test.is_some(),
         client_validation,
         public,
         test,
@@ -330,6 +361,7 @@ fn undersample(all: &mut Assembled, how: &Undersampled) -> Result<()> {
     all.classes = Vec::new();
     let public = all.public.iter().map(|public| &public.samples);
     let own = all.clients.iter().chain(&all.client_validation);
+    let own = own.chain(&all.client_tests);
     let views: Vec<&Samples> = own
         .chain([&all.test])
         .chain(&all.validation)
@@ -338,6 +370,7 @@ fn undersample(all: &mut Assembled, how: &Undersampled) -> Result<()> {
         .collect();
     let less = Undersampler::new(how, &views)?;
     let own = all.clients.iter_mut().chain(&mut all.client_validation);
+    let own = own.chain(&mut all.client_tests);
     for view in own.chain([&mut all.test]).chain(&mut all.validation) {
         *view = less.examples(view)?;
     }
@@ -557,6 +590,42 @@ fn weighted(examples: &Examples, weights: &[f64], stream: &Stream) -> Result<Exa
     Ok(examples.pick(&rows))
 }
 
+/// Training and test rows as rows of one storage, the training rows in front, and no test rows. A
+/// row's id is its place in the whole set.
+fn pooled(train: &Examples, test: &Examples) -> Result<(Examples, Examples)> {
+    let whole = |view: &Examples| Samples::all(view.samples.inputs().clone());
+    let inputs = joined(&whole(train), &whole(test));
+    let labels = match (&**train.labels(), &**test.labels()) {
+        (Labels::Classes { of, classes }, Labels::Classes { of: more, .. }) => Labels::Classes {
+            of: [&of[..], more].concat(),
+            classes: *classes,
+        },
+        (Labels::Multi(of), Labels::Multi(more)) => {
+            Labels::Multi(concatenate(Axis(0), &[of.view(), more.view()])?)
+        }
+        (Labels::Pixels(of), Labels::Pixels(more)) => {
+            let all = concatenate(Axis(0), &[of.of(), more.of()])?;
+            let objects = of.objects().zip(more.objects());
+            let objects = objects.map(|(of, more)| concatenate(Axis(0), &[of, more]));
+            let objects = objects.transpose()?;
+            Labels::Pixels(Masks::new(of.classes(), of.size(), all, objects)?)
+        }
+        (Labels::Images(of), Labels::Images(more)) => {
+            let all = concatenate(Axis(0), &[of.of(), more.of()])?;
+            Labels::Images(Images::new(of.shape(), all)?)
+        }
+        _ => bail!("training and test rows have labels of two kinds"),
+    };
+    let all = Examples::all(inputs.inputs().clone(), Arc::new(labels))?;
+    let before = train.samples.inputs().len();
+    let of = |view: &Examples, before: usize| -> Vec<usize> {
+        let ids = view.samples.ids().iter();
+        ids.map(|id| *id as usize + before).collect()
+    };
+    let rows = [of(train, 0), of(test, before)].concat();
+    Ok((all.pick(&rows), all.pick(&[])))
+}
+
 /// The rows of both, those of `first` in front.
 fn joined(first: &Samples, then: &Samples) -> Samples {
     let both = [first, then];
@@ -586,6 +655,31 @@ fn joined(first: &Samples, then: &Samples) -> Samples {
                 data,
                 mean,
                 std,
+            }
+        }
+        [
+            Inputs::Sparse {
+                width,
+                mut starts,
+                mut columns,
+                mut values,
+            },
+            Inputs::Sparse {
+                starts: ends,
+                columns: c,
+                values: v,
+                ..
+            },
+        ] => {
+            let before = columns.len();
+            starts.extend(ends.iter().skip(1).map(|end| before + end));
+            columns.extend(c);
+            values.extend(v);
+            Inputs::Sparse {
+                width,
+                starts,
+                columns,
+                values,
             }
         }
         parts => {

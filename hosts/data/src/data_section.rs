@@ -27,7 +27,8 @@ impl DataSection for DataSpec {
     }
 
     fn most_public(&self) -> Option<usize> {
-        most(self.public.as_ref()?, self.set.facts().rows)
+        let rows = self.set.facts().rows;
+        most(self.public.as_ref()?, rows.map(|rows| self.dealt(rows)))
     }
 
     fn client_sizes(&self, seed: u64) -> Option<Vec<usize>> {
@@ -37,6 +38,10 @@ impl DataSection for DataSpec {
         let stream = Stream::root(seed).child("data", 0);
         let built = build(self, &data_dir(None), &stream).ok()?;
         Some(built.clients.iter().map(Examples::len).collect())
+    }
+
+    fn own_tests(&self) -> bool {
+        self.test.is_some()
     }
 
     fn resolve(&mut self, folder: &Path) -> Vec<Problem> {

@@ -17,6 +17,7 @@ pub mod section;
 mod shared_rows;
 pub mod split;
 pub mod split_spec;
+mod test_rows;
 mod undersampled;
 
 pub use build::{Assembled, PublicSamples, RowIdentity, build, build_identified};
@@ -27,4 +28,5 @@ pub use public::{Mix, Public, PublicFrom};
 pub use section::{DataSpec, Limit};
 pub use shared_rows::{RowHash, digest_of_rows, row_hashes, shared_rows};
 pub use split_spec::{MAX_CLIENTS, Split};
+pub use test_rows::{OwnTests, OwnTestsOf};
 pub use undersampled::Undersampled;

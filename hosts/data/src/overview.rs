@@ -45,6 +45,8 @@ pub struct Share {
     pub rows: usize,
     /// Rows set aside for validation.
     pub validation: usize,
+    /// Rows that it tests with, if it has some of its own.
+    pub test: Option<usize>,
     /// Rows of each class (or with each finding).
     pub counts: Vec<u32>,
 }
@@ -63,10 +65,13 @@ impl Overview {
             _ => of.class_counts(),
         };
         let aside = |k: usize| data.client_validation.get(k).map_or(0, Examples::len);
+        let tests = data.own_tests.then_some(&data.client_tests[..]);
+        let tests = tests.unwrap_or_default();
         let share = |(k, own): (usize, &Examples)| Share {
             file: data.owners.get(k).cloned(),
             rows: own.len(),
             validation: aside(k),
+            test: tests.get(k).map(Examples::len),
             counts: counts(own),
         };
         let named = counts(&data.test).len();
@@ -92,9 +97,13 @@ impl Overview {
     /// For programs.
     pub fn json(&self) -> Json {
         let client = |(k, share): (usize, &Share)| {
-            json!({
+            let mut client = json!({
                 "client": k, "file": share.file, "rows": share.rows, "validation": share.validation, "classes": share.counts,
-            })
+            });
+            if let Some(rows) = share.test {
+                client["test"] = rows.into();
+            }
+            client
         };
         let columns = self.columns.iter();
         json!({
@@ -118,6 +127,13 @@ impl Overview {
             writeln!(out, "{rows} public rows, {labels} labels")?;
         }
         writeln!(out, "{} rows to test with", self.tested)?;
+        let own = self.clients.iter().filter_map(|share| share.test);
+        if let (Some(least), Some(most)) = (own.clone().min(), own.max()) {
+            writeln!(
+                out,
+                "each client tests with {least} to {most} rows of its own"
+            )?;
+        }
         if !self.columns.is_empty() {
             let width = self.columns.iter().map(|(name, _)| name.chars().count());
             let width = width.max().unwrap_or(0).min(40);

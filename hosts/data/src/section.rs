@@ -17,6 +17,7 @@ use crate::published;
 use crate::split_spec::{
     MAX_CLIENTS, PublishedSplit, Sizes, Split, check_files, check_shares, check_users,
 };
+use crate::test_rows::{OwnTests, OwnTestsOf};
 use crate::undersampled::Undersampled;
 use fl_core::settings::Step;
 use fl_core::{Task, TaskKind};
@@ -52,6 +53,8 @@ fl_core::settings! {
         /// Share of each client's samples that the client sets aside for validation:
         /// `floor(share * samples)` of them, drawn at random. Selective-FD uses 0.05.
         validation: f64 = 0.0, in 0.0..1.0;
+        /// Test rows of each client's own. If not given, all clients share the set's test rows.
+        test: Option<OwnTests> = None;
         /// Clients whose images look different, such as turned ones; if not given, all look alike.
         domains: Option<Domains> = None;
         /// Makes the task the reconstruction of whole images from undersampled ones. If not given,
@@ -98,6 +101,7 @@ impl DataSpec {
             normalise: None,
             limit: Limit::default(),
             validation: 0.0,
+            test: None,
             domains: None,
             undersampled: None,
         }
@@ -128,15 +132,30 @@ impl DataSpec {
         self.sets().all(SetSpec::is_read)
     }
 
+    /// Are the set's test rows shared out to the clients too?
+    pub(crate) fn pools_tests(&self) -> bool {
+        let of_all = |test: &OwnTests| test.of == OwnTestsOf::All;
+        self.test.as_ref().is_some_and(of_all)
+    }
+
+    /// Rows for clients and common test rows, of these training and test rows of the set.
+    pub(crate) fn dealt(&self, (train, test): (usize, usize)) -> (usize, usize) {
+        match self.pools_tests() {
+            true => (train + test, 0),
+            false => (train, test),
+        }
+    }
+
     /// Says that clients get no row, where the numbers of rows and clients suffice to know it.
     pub fn idle_clients(&self) -> Option<String> {
-        let (rows, _) = self.limit.of(self.set.facts().rows?);
+        let (rows, _) = self.dealt(self.limit.of(self.set.facts().rows?));
         let clients = self.clients();
         let idle = clients
             .checked_sub(rows)
             .filter(|idle| *idle > 0 && self.deals())?;
         Some(format!(
-            "{idle} or more of {clients} clients own no sample: there are {rows} training rows"
+            "{idle} or more of {clients} clients own no sample: there are {rows} {}rows",
+            if self.pools_tests() { "" } else { "training " }
         ))
     }
 
@@ -175,7 +194,8 @@ impl DataSpec {
             if let Err(text) = self.check() {
                 problems.push((Vec::new(), text));
             }
-            let own = self.set.facts().rows.map(|rows| self.limit.of(rows));
+            let own = self.set.facts().rows;
+            let own = own.map(|rows| self.dealt(self.limit.of(rows)));
             problems.extend(
                 self.public
                     .as_ref()
@@ -272,6 +292,10 @@ impl DataSpec {
             Some(domains) => domains.check(own).map_err(anyhow::Error::msg),
             None => Ok(()),
         };
+        let test = match &self.test {
+            Some(test) => test.fits(self),
+            None => Ok(()),
+        };
         let undersampled = match &self.undersampled {
             Some(_) if self.domains.is_some() => Err(anyhow::anyhow!(
                 "images that are to be reconstructed cannot be turned; leave `domains` out"
@@ -284,6 +308,7 @@ impl DataSpec {
             ("split", split),
             ("normalise", normalise),
             ("public", public),
+            ("test", test),
             ("domains", domains),
             ("undersampled", undersampled),
         ]
@@ -327,6 +352,7 @@ fn check_own(spec: &DataSpec) -> anyhow::Result<()> {
         ("class-order", spec.class_order.is_some()),
         ("domains", spec.domains.is_some()),
         ("validation", spec.validation != 0.0),
+        ("test", spec.test.is_some()),
     ];
     match cannot.iter().find(|(_, there)| *there) {
         Some((name, _)) => anyhow::bail!(

@@ -95,7 +95,9 @@ fn check_with_data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<DataNote
     };
     let protocol = spec.make_protocol(&protocol_context(spec, &spec.data.task().unwrap_or(any)))?;
     let steps = |asked: &ExchangeSpec| asked.flow.steps.is_some();
-    let needed = protocol.declare().loads.is_some() || protocol.exchanges().iter().any(steps);
+    let needed = spec.data.test.is_some()
+        || protocol.declare().loads.is_some()
+        || protocol.exchanges().iter().any(steps);
     match needed && spec.data.missing(dir).is_none() {
         true => check_data(spec, &prepare::data(spec, dir)?),
         false => Ok(DataNotes::default()),

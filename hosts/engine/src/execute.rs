@@ -159,6 +159,7 @@ pub fn execute(
         public: data.public.map(prepare::public),
         test: data.test,
         client_tests: data.client_tests,
+        own_tests: data.own_tests,
         exposed: data.inferred,
         data_notes: [data.notes, data.hidden_notes].concat(),
         report_notes: data.uneven,

@@ -21,6 +21,7 @@ pub(crate) struct Sim<'a> {
     pub public: Option<Arc<Public>>,
     pub test: Examples,
     pub client_tests: Vec<Examples>,
+    pub own_tests: bool,
     pub exec: SharedExecutor,
     pub listeners: Listeners<'a>,
     pub record: RunRecord,
@@ -100,6 +101,10 @@ impl Host for Sim<'_> {
 
     fn test_of(&self, client: ClientId) -> &Examples {
         self.client_tests.get(client as usize).unwrap_or(&self.test)
+    }
+
+    fn own_tests(&self) -> bool {
+        self.own_tests
     }
 
     fn executor(&self) -> SharedExecutor {

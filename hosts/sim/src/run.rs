@@ -206,6 +206,7 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
         public,
         test: setup.test,
         client_tests: setup.client_tests,
+        own_tests: setup.own_tests,
         exec: executor(execution.threads)?,
         saver: Saver {
             checkpoints: setup.checkpoints,

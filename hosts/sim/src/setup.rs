@@ -31,6 +31,8 @@ pub struct Setup<'a> {
     pub test: Examples,
     /// The test examples of each client's own model, if not `test`: one entry per client, or empty.
     pub client_tests: Vec<Examples>,
+    /// Whether these are rows of the clients' own.
+    pub own_tests: bool,
     /// Statistics of clients' own rows that the data were made with, such as means for
     /// standardisation. All observers of a run see part of them, and nothing prices it.
     pub exposed: Vec<String>,
@@ -122,6 +124,7 @@ impl Setup<'_> {
             public: None,
             test,
             client_tests: Vec::new(),
+            own_tests: false,
             exposed: Vec::new(),
             data_notes: Vec::new(),
             report_notes: Vec::new(),

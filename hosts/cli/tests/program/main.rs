@@ -32,6 +32,7 @@ mod nodes;
 mod noise;
 mod own_data;
 mod own_messages;
+mod own_tests;
 mod packages;
 mod pages;
 mod pixels;

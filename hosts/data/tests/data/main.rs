@@ -4,6 +4,7 @@ mod build;
 mod domains;
 mod load;
 mod overview;
+mod own_tests;
 mod section;
 mod undersampled;
 

@@ -17,7 +17,8 @@ fn what_is_written_reads_back() {
         public: {from: {set: {multi-label: {findings: 3}}}, labelled: true, size: 50}
         normalise: {mean: [0.1], std: [0.2]}
         limit: {train: 60}
-        validation: 0.05";
+        validation: 0.05
+        test: {own: 0.2, of: all, by-class: false}";
     let splits = [
         "{classes: 2}",
         "{size: {power: 1.5}}",
@@ -77,6 +78,7 @@ fn what_is_not_given_is_resolved() {
       train: null
       test: null
     validation: 0.0
+    test: null
     domains: null
     undersampled: null
     ");
@@ -107,7 +109,7 @@ fn all_mistakes_come_at_once_with_their_paths() {
     normalise.std: is missing (list of: number, above 0.0)
     limit.train: must be at least 1, got 0
     validation: must be in 0.0..1.0, got 1.0
-    seed: no such setting; did you mean `set`? known: set, clients, class-order, split, public, normalise, limit, validation, domains, undersampled
+    seed: no such setting; did you mean `set`? known: set, clients, class-order, split, public, normalise, limit, validation, test, domains, undersampled
     ");
     let also = "
         set: [mnist]

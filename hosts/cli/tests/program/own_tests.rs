@@ -1,0 +1,166 @@
+//! Test rows of a client's own, from the spec to the results.
+
+use crate::common::{fails, flat, json, out, quick};
+use serde_json::Value;
+
+const SPEC: &str = "name: own
+seed: 3
+data:
+  set: { blobs: { classes: 4, features: 8, train: 400, test: 80 } }
+  clients: 12
+  split: { dirichlet: { alpha: 0.5, min-size: 4 } }
+  test: { own: 0.25, of: all }
+protocol: { use: PROTOCOL, rounds: 10, local: { epochs: 1, batch: 16 } }
+parts:
+  model: { use: linear }
+  aggregator: { use: mean }
+";
+
+fn spec(dir: &std::path::Path, text: &str) {
+    std::fs::write(dir.join("own.yaml"), text).unwrap();
+}
+
+fn number(of: &Value, name: &str) -> f64 {
+    let found = of["metrics"][name].as_f64();
+    found.unwrap_or_else(|| panic!("{name}: {}", of["metrics"]))
+}
+
+#[test]
+fn exact_own_test_rows_give_one_digest_on_threads_wire_processes_and_after_a_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for protocol in ["fedavg", "solo", "clustered-rounds"] {
+        let text = SPEC.replace("PROTOCOL", protocol);
+        let text = match protocol {
+            "clustered-rounds" => {
+                text.replace("rounds: 10", "rounds: 10, clusters: 2, assign: loss")
+            }
+            "solo" => text
+                .replace(", rounds: 10", "")
+                .replace("  aggregator: { use: mean }\n", ""),
+            _ => text,
+        };
+        spec(dir, &text);
+        let run = ["run", "own.yaml", "--json"];
+        let plain = json(dir, &run);
+        for how in [
+            &["--threads", "1"][..],
+            &["--threads", "3", "--wire"],
+            &["--processes", "2"],
+        ] {
+            let other = json(dir, &[&run[..], how].concat());
+            assert_eq!(plain["digest"], other["digest"], "{protocol} {how:?}");
+            assert_eq!(plain["metrics"], other["metrics"], "{protocol} {how:?}");
+        }
+        if protocol != "solo" {
+            let stop = ["--stop-after", "3", "--out", protocol];
+            out(dir, &[&run[..2], &stop].concat());
+            let resumed = json(dir, &["run", "--resume", protocol, "--json"]);
+            assert_eq!(plain["digest"], resumed["digest"], "{protocol}");
+            assert_eq!(plain["metrics"], resumed["metrics"], "{protocol}");
+        }
+        let of = if protocol == "fedavg" {
+            "own"
+        } else {
+            "clients"
+        };
+        let named = |name: &str| number(&plain, &format!("{of}.{name}accuracy"));
+        let folder = dir.join(plain["out"].as_str().unwrap());
+        let metrics = std::fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+        let lines = metrics
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        let mut lines = lines.filter(|line: &Value| line["name"] == format!("{of}.accuracy"));
+        let last = lines.next_back().unwrap();
+        let each = last["each"].as_array().unwrap().iter();
+        let mut each: Vec<f64> = each.map(|score| score.as_f64().unwrap()).collect();
+        assert_eq!(each.len(), 12, "{protocol}");
+        each.sort_by(f64::total_cmp);
+        // the worst tenth of twelve are two
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
+        assert!(close(
+            named("worst-tenth."),
+            f64::midpoint(each[0], each[1])
+        ));
+        assert!(close(named("best."), each[11]), "{protocol}");
+        assert!(
+            close(named(""), each.iter().sum::<f64>() / 12.0),
+            "{protocol}"
+        );
+        assert!(each[0] < each[11], "{protocol}: the clients are not alike");
+        if protocol == "fedavg" {
+            // the common test rows are those of all clients, so it is their mean over rows
+            assert!(close(named("over-rows."), number(&plain, "accuracy")));
+        }
+    }
+}
+
+#[test]
+fn what_is_measured_on_own_rows_is_known_before_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let text = SPEC.replace("PROTOCOL", "fedavg");
+    let stop = |metric: &str| format!("{text}stop-when: {{ metric: {metric}, patience: 1 }}\n");
+    for metric in ["own.accuracy", "own.worst-tenth.accuracy"] {
+        spec(dir, &stop(metric));
+        out(dir, &["check", "own.yaml"]);
+        let run = json(dir, &["run", "own.yaml", "--json"]);
+        assert!(number(&run, metric) > 0.0);
+    }
+    let common = text.replace("  test: { own: 0.25, of: all }\n", "");
+    spec(dir, &stop("own.accuracy").replace(&text, &common));
+    let (code, error) = fails(dir, &["check", "own.yaml"]);
+    assert!(
+        code != 0 && error.contains("nothing in this run measures `own.accuracy`"),
+        "{error}"
+    );
+    spec(dir, &text);
+    let shown = out(dir, &["data", "show", "own.yaml"]);
+    assert!(shown.contains("rows of its own"), "{shown}");
+    out(dir, &["plan", "own.yaml"]);
+}
+
+#[test]
+fn the_check_names_a_client_with_too_few_rows_before_a_run_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let text = SPEC.replace("PROTOCOL", "fedavg");
+    spec(
+        dir,
+        &text
+            .replace("min-size: 4", "min-size: 0")
+            .replace("alpha: 0.5", "alpha: 0.01"),
+    );
+    for command in ["check", "run"] {
+        let (code, error) = fails(dir, &[command, "own.yaml"]);
+        assert!(
+            code != 0 && flat(&error).contains("one to train and one to test with"),
+            "{error}"
+        );
+    }
+    spec(
+        dir,
+        &text.replace(
+            "split: { dirichlet: { alpha: 0.5, min-size: 4 } }",
+            "split: own",
+        ),
+    );
+    let (code, error) = fails(dir, &["check", "own.yaml"]);
+    assert!(
+        code != 0 && error.contains("`test` is for rows that are shared out"),
+        "{error}"
+    );
+}
+
+#[test]
+fn measures_on_a_clients_own_rows_leave_no_guarantee() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = ["--set", "data.test={own: 0.25}"];
+    let spec = quick("fedavg-private");
+    let plan = ["plan", &spec, own[0], own[1]];
+    let plan = flat(&out(dir.path(), &plan));
+    assert!(
+        plan.contains("models are measured on rows of each client (`data.test`)"),
+        "{plan}"
+    );
+}
