@@ -15,9 +15,10 @@ QUICK = SPECS / "quick"
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    """Run folders go where nobody sees them."""
+def elsewhere(tmp_path, tmp_path_factory, monkeypatch):
+    """Run folders go where nobody sees them, and so does what fl keeps for a user."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.getbasetemp() / "user"))
 
 
 @pytest.fixture
