@@ -18,5 +18,5 @@ pub use answers::pretty;
 pub use case_files::{Ask, CaseFiles, Choice, TestOptions, Tested};
 pub use file::File;
 pub use named::{part, role};
-pub use trial::{guarded, trial};
+pub use trial::{Part, SLOT, aggregated, guarded, released, trial};
 pub use verdict::{CaseResult, Outcome, Snapshot, Verdict, fulfils, snapshot, unused_answers};

@@ -4,6 +4,7 @@ mod input;
 mod part;
 
 pub use input::Input;
+pub use part::{Part, SLOT, aggregated, released};
 
 use anyhow::{Context, bail};
 use fl_core::settings::{Mistake, Reader, Step, Value};
@@ -12,7 +13,6 @@ use fl_core::{
 };
 use fl_engine::NotRun;
 use input::task;
-use part::{Part, SLOT};
 use serde_json::{Value as Json, json};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Arc;

@@ -3,12 +3,13 @@
 use crate::buffer::Buffer;
 use crate::parts::find;
 use crate::speed::Threads;
-use anyhow::{Context, Result, bail, ensure};
-use fl_core::message::{self, AnyMessage, Message, MessageType, Params};
+use anyhow::{Result, bail, ensure};
+use fl_cases::{Part, SLOT, aggregated, released};
+use fl_core::message::{self, Erased, Message, MessageType, Params};
 use fl_core::privacy::NoiseSource;
 use fl_core::{
-    Accountant, AnyAggregator, AnyMechanism, AnySelector, BuildContext, Candidate, ClientMessage,
-    Cohort, LogEvent, PartDecl, Pool as _, PrivacyEvent, Role, Round, Stream, Task, TaskKind,
+    BuildContext, Candidate, ClientMessage, Cohort, LogEvent, PartDecl, Parts, Pool as _,
+    PrivacyEvent, Role, Round, SlotAssignment, Stream, Task, TaskKind,
 };
 use ndarray::{ArrayD, IxDyn};
 use pyo3::buffer::PyBuffer;
@@ -16,13 +17,6 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-
-enum Part {
-    Aggregator(Box<dyn AnyAggregator>),
-    Mechanism(Box<dyn AnyMechanism>),
-    Selector(Box<dyn AnySelector>),
-    Accountant(Box<dyn Accountant>),
-}
 
 /// A part, its state, and how often it was called.
 struct State {
@@ -77,6 +71,11 @@ fn failed(error: &anyhow::Error) -> PyErr {
 
 fn made(part: &str, settings: &str, seed: u64, threads: usize) -> Result<MadePart> {
     let (decl, settings) = find(part, settings)?;
+    ensure!(
+        !matches!(decl.role, Role::Trainer | Role::Generator | Role::Protocol),
+        "{} does not stand alone; aggregators, attacks, mechanisms, selectors of clients and accountants do",
+        decl.role.with_article()
+    );
     let stream = Stream::root(seed);
     let context = BuildContext {
         task: Task {
@@ -85,16 +84,13 @@ fn made(part: &str, settings: &str, seed: u64, threads: usize) -> Result<MadePar
         },
         stream: stream.clone(),
     };
-    let made = match decl.role {
-        Role::Aggregator | Role::Attack => Part::Aggregator(decl.make(&settings, &context)?),
-        Role::Privacy => Part::Mechanism(decl.make(&settings, &context)?),
-        Role::Selector => Part::Selector(decl.make(&settings, &context)?),
-        Role::Accountant => Part::Accountant(decl.make(&settings, &context)?),
-        Role::Trainer | Role::Generator | Role::Protocol => bail!(
-            "{} does not stand alone; aggregators, attacks, mechanisms, selectors of clients and accountants do",
-            decl.role.with_article()
-        ),
-    };
+    let parts = Parts::new(vec![SlotAssignment {
+        slot: SLOT.into(),
+        clients: None,
+        decl,
+        settings,
+    }]);
+    let made = Part::make(&parts, decl.role, &context)?;
     let on = |of: &'static MessageType| {
         ensure!(
             of.kind == Params::KIND,
@@ -116,7 +112,7 @@ fn made(part: &str, settings: &str, seed: u64, threads: usize) -> Result<MadePar
             decl.name,
             part.pool()
         ),
-        Part::Accountant(_) => {}
+        _ => {}
     }
     Ok(MadePart {
         state: Mutex::new(State {
@@ -152,49 +148,6 @@ impl MadePart {
         }
         (given_back(params), notes, numbers)
     }
-}
-
-fn aggregated(
-    part: &mut Part,
-    round: &Round,
-    messages: Vec<ClientMessage<Params>>,
-    sent: Option<Params>,
-) -> Result<Params> {
-    let Part::Aggregator(part) = part else {
-        bail!("it takes no messages of clients");
-    };
-    let needs = part.needs();
-    let all = |has: fn(&ClientMessage<Params>) -> bool| messages.iter().all(has);
-    ensure!(
-        !needs.sent || sent.is_some(),
-        "it needs what was sent to the clients: give `sent`, such as the global parameters"
-    );
-    ensure!(
-        !needs.class_counts || all(|m| m.class_counts.is_some()),
-        "it needs the clients' examples per class: give `class_counts`, a list for each client"
-    );
-    ensure!(
-        !needs.training_loss || all(|m| m.training_loss.is_some()),
-        "it needs the clients' training losses: give `losses`, a number for each client"
-    );
-    let few = part
-        .robustness()
-        .and_then(|robust| robust.shortfall(messages.len()));
-    few.into_iter().for_each(|few| round.note(few));
-    let mail = messages.into_iter().map(|m| ClientMessage {
-        from: m.from,
-        weight: if needs.samples { m.weight } else { 1.0 },
-        class_counts: m.class_counts,
-        training_loss: m.training_loss,
-        body: Box::new(m.body) as Box<dyn AnyMessage>,
-    });
-    let inbox = MessageType::of::<Params>().inbox(mail.collect())?;
-    let out = match sent {
-        Some(sent) => part.aggregate(&round.showing_any(Arc::new(sent)), &*inbox)?,
-        None => part.aggregate(round, &*inbox)?,
-    };
-    message::check(&*out).context("its answer")?;
-    out.take()
 }
 
 #[pymethods]
@@ -233,13 +186,17 @@ impl MadePart {
                 weight: *weight,
                 class_counts: class_counts.clone(),
                 training_loss: training_loss.map(f64::from),
-                body: params(py, arrays)?,
+                body: Box::new(params(py, arrays)?) as Erased,
             })
         };
         let messages: PyResult<Vec<_>> = messages.iter().map(message).collect();
-        let (messages, sent) = (messages?, sent.map(|sent| params(py, &sent)).transpose()?);
+        let sent = sent.map(|sent| params(py, &sent)).transpose()?;
+        let (messages, sent) = (messages?, sent.map(|sent| Box::new(sent) as Erased));
         py.detach(|| {
-            let (out, round) = self.next(|part, round| aggregated(part, round, messages, sent))?;
+            let (out, round) = self.next(|part, round| match part {
+                Part::Aggregator(part) => aggregated(&mut **part, round, messages, sent)?.take(),
+                _ => bail!("it takes no messages of clients"),
+            })?;
             Ok(Self::answer(out, &round))
         })
     }
@@ -262,13 +219,9 @@ impl MadePart {
                     part.range(&message).is_none(),
                     "it agrees with all clients on a range, which only a run can"
                 );
-                let cohort = Cohort::all(clients);
                 message::check(&message)?;
-                part.clip(&mut message)?;
-                let event = part.price(&message, &cohort)?;
-                part.perturb(&mut message, &cohort, &noise(round))?;
-                message::check(&message).context("its answer")?;
-                Ok(part.actual_cost(event))
+                let (cohort, noise) = (Cohort::all(clients), noise(round));
+                released(&mut **part, &mut message, &cohort, &noise, |_| ())
             })?;
             let json = serde_json::to_string(&event);
             let json = json.map_err(|error| PyValueError::new_err(error.to_string()))?;
@@ -310,31 +263,17 @@ impl MadePart {
     /// The number of calls so far, and what the part keeps between them.
     fn save(&self) -> PyResult<(usize, Vec<u8>)> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = match &state.part {
-            Part::Aggregator(part) => part.save(),
-            Part::Mechanism(part) => part.save(),
-            Part::Selector(part) => part.save(),
-            Part::Accountant(_) => {
-                let text = "an accountant is kept as the events that it was charged";
-                return Err(PyValueError::new_err(text));
-            }
-        };
+        let bytes = state.part.save().map_err(|error| failed(&error))?;
+        let bytes = bytes.ok_or_else(|| {
+            PyValueError::new_err("an accountant is kept as the events that it was charged")
+        })?;
         Ok((state.rounds, bytes))
     }
 
     fn load(&self, rounds: usize, bytes: &[u8]) -> PyResult<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.rounds = rounds;
-        // an empty state is that of a new part
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let loaded = match &mut state.part {
-            Part::Aggregator(part) => part.load(bytes),
-            Part::Mechanism(part) => part.load(bytes),
-            Part::Selector(part) => part.load(bytes),
-            Part::Accountant(_) => Ok(()),
-        };
+        let loaded = state.part.load(bytes);
         loaded.map_err(|error| failed(&error))
     }
 }

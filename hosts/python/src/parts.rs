@@ -3,8 +3,8 @@
 use crate::table::{DESCRIPTION, TABLE};
 use anyhow::{Context, Result};
 use fl_conformance::check;
-use fl_core::settings::Value;
-use fl_core::{PartDecl, abi};
+
+use fl_core::{CheckedSettings, PartDecl, abi};
 use fl_registry::{HashedFiles, Module};
 use pyo3::exceptions::{PyAssertionError, PyValueError};
 use pyo3::prelude::*;
@@ -119,7 +119,7 @@ pub fn folders() -> Vec<PathBuf> {
 }
 
 /// A part such as `aggregator my-mean`, and its settings, every default filled in.
-pub fn find(part: &str, settings: &str) -> Result<(&'static PartDecl, Value)> {
+pub fn find(part: &str, settings: &str) -> Result<(&'static PartDecl, CheckedSettings)> {
     let (role, name) = part.split_once(' ').context("a role and a name")?;
     let all = crate::catalogue()?;
     let named = all.named(name);
@@ -128,12 +128,12 @@ pub fn find(part: &str, settings: &str) -> Result<(&'static PartDecl, Value)> {
         .find(|p| p.role.name().split(' ').next() == Some(role))
         .with_context(|| format!("no {role} is called `{name}`"))?;
     let settings = decl.read(&serde_yaml::from_str(settings)?)?;
-    Ok((decl, settings.value))
+    Ok((decl, settings))
 }
 
 fn tried(part: &str, settings: &str) -> Result<(), String> {
     let (decl, settings) = find(part, settings).map_err(|e| format!("{e:#}"))?;
-    let outcome = catch_unwind(AssertUnwindSafe(|| check::declared(decl, &settings)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| check::declared(decl, &settings.value)));
     match outcome {
         Ok(Some(held)) => held.map_err(|broken| broken.to_string()),
         Ok(None) => Err(format!(
@@ -160,7 +160,7 @@ pub fn conformance(py: Python<'_>, part: String, settings: String) -> PyResult<(
 #[pyfunction]
 pub fn settings(part: &str, given: &str) -> PyResult<String> {
     match find(part, given) {
-        Ok((_, settings)) => Ok(fl_core::settings::to_json(&settings).to_string()),
+        Ok((_, settings)) => Ok(fl_core::settings::to_json(&settings.value).to_string()),
         Err(error) => Err(PyValueError::new_err(format!("{error:#}"))),
     }
 }

@@ -49,7 +49,7 @@ fn measured(
         },
         stream: Stream::root(1),
     };
-    let mut part: BoxedAggregator<Params, Params> = decl.make(&settings, &make)?;
+    let mut part: BoxedAggregator<Params, Params> = decl.make(&settings.value, &make)?;
     let mail = |from: u32| {
         let mut draws = make.stream.child("numbers", u64::from(from)).draws();
         let values = ArrayD::from_shape_simple_fn(vec![numbers], || draws.uniform() as f32 - 0.5);

@@ -1,11 +1,13 @@
 //! What a part is given in JSON: reading it, and every mistake in it.
 
 use anyhow::{Context, ensure};
-use fl_core::message::{self, Ids, MessageType, Params, SoftLabels, from_json, message_type};
+use fl_core::message::{
+    self, Erased, Ids, MessageType, Params, SoftLabels, from_json, message_type,
+};
 use fl_core::settings::{Mistake, Step};
 use fl_core::{
-    AnyInbox, AnyPool, ClientId, ClientMessage, Examples, Labels, PartDecl, Pool, PrivacyEvent,
-    RequiredInputs, Result, Role, Roster, Samples, Task, TaskKind,
+    AnyPool, ClientId, ClientMessage, Examples, Labels, PartDecl, Pool, PrivacyEvent, Result, Role,
+    Roster, Samples, Task, TaskKind,
 };
 use ndarray::Array2;
 use serde::Deserialize;
@@ -252,7 +254,7 @@ impl Faults {
         }
         if self.0.is_empty() {
             let all = input.messages.clone();
-            self.read("messages", || inbox(of, all, RequiredInputs::default()));
+            self.read("messages", || mail(of, all).and_then(|mail| of.inbox(mail)));
         }
     }
 
@@ -302,23 +304,22 @@ fn typed<T: DeserializeOwned>(input: &Json) -> std::result::Result<T, Mistake> {
     })
 }
 
-/// As they reach a part in a run: one that does not ask for weights sees none.
-pub fn inbox(
+/// Messages of this kind.
+pub fn mail(
     of: &'static MessageType,
     messages: Vec<CaseMessage>,
-    needs: RequiredInputs,
-) -> Result<Box<dyn AnyInbox>> {
+) -> Result<Vec<ClientMessage<Erased>>> {
     let mail = messages.into_iter().map(|l| {
         let body = of.from_json(&l.tensors);
         Ok(ClientMessage {
             from: l.from,
-            weight: if needs.samples { l.weight } else { 1.0 },
+            weight: l.weight,
             class_counts: l.class_counts,
             training_loss: l.training_loss,
             body: body.with_context(|| format!("client {}", l.from))?,
         })
     });
-    of.inbox(mail.collect::<Result<_>>()?)
+    mail.collect()
 }
 
 /// Rows of finite numbers, and the shape of one.

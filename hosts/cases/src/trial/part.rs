@@ -1,16 +1,16 @@
 //! A part that was made, and what it answers.
 
 use super::input::{
-    Client, INPUTS, Input, Lesson, Messages, Release, Rows, Wish, examples, inbox, one_each, rows,
+    Client, INPUTS, Input, Lesson, Messages, Release, Rows, Wish, examples, mail, one_each, rows,
     samples, table,
 };
 use anyhow::{Context, bail, ensure};
-use fl_core::message::{self, AnyMessage, Params, SoftLabels, from_json, to_json};
+use fl_core::message::{self, AnyMessage, Erased, Params, SoftLabels, from_json, to_json};
 use fl_core::privacy::ReleaseNoise;
 use fl_core::{
     Accountant, AnyAggregator, AnyMechanism, AnySelector, BoxedPart, BuildContext, Candidate,
-    Cohort, FitOptions, Generator, Length, LogEvent, Loss, Parts, Pool, Result, Role, Round,
-    Samples, Target, Trainer,
+    ClientMessage, Cohort, FitOptions, Generator, Length, LogEvent, Loss, Parts, Pool,
+    PrivacyEvent, Result, Role, Round, Samples, Target, Trainer,
 };
 use serde_json::{Value as Json, json};
 
@@ -25,15 +25,25 @@ fn shown(out: &dyn AnyMessage) -> Result<Json> {
 
 /// A part that was made, with its state.
 pub enum Part {
+    /// An aggregator or an attack.
     Aggregator(Box<dyn AnyAggregator>),
+    /// A privacy mechanism.
     Mechanism(Box<dyn AnyMechanism>),
+    /// A selector.
     Selector(Box<dyn AnySelector>),
+    /// An accountant.
     Accountant(Box<dyn Accountant>),
+    /// A trainer.
     Trainer(Box<dyn Trainer>),
+    /// A generator.
     Generator(Box<dyn Generator>),
 }
 
 impl Part {
+    /// Makes the part in the slot [`SLOT`].
+    ///
+    /// # Errors
+    /// If it is a protocol, or cannot be made.
     pub fn make(parts: &Parts, role: Role, context: &BuildContext) -> Result<Self> {
         fn of<B: BoxedPart>(parts: &Parts, role: Role, context: &BuildContext) -> Result<B> {
             parts.build(role, SLOT, None, context)
@@ -49,7 +59,10 @@ impl Part {
         })
     }
 
-    /// Its state, as a checkpoint has it; `None`: the role has none.
+    /// Returns its state, as a checkpoint has it; `None` if the role has none.
+    ///
+    /// # Errors
+    /// If the part cannot write it.
     pub fn save(&self) -> Result<Option<Vec<u8>>> {
         Ok(match self {
             Self::Aggregator(part) => Some(part.save()),
@@ -61,6 +74,10 @@ impl Part {
         })
     }
 
+    /// Goes on with a state that [`Part::save`] gave.
+    ///
+    /// # Errors
+    /// If the part cannot read it.
     pub fn load(&mut self, state: &[u8]) -> Result<()> {
         match self {
             Self::Trainer(part) => part.load_state(state),
@@ -74,7 +91,7 @@ impl Part {
         }
     }
 
-    pub fn answer(&mut self, round: &Round, input: Input) -> Result<Json> {
+    pub(crate) fn answer(&mut self, round: &Round, input: Input) -> Result<Json> {
         let mut out = match (self, input) {
             (Self::Aggregator(part), Input::Messages(input)) => {
                 aggregate(&mut **part, round, input)
@@ -112,27 +129,75 @@ fn positions(chosen: Result<Vec<usize>>) -> Result<Json> {
     Ok(json!({ "positions": chosen? }))
 }
 
+/// Reads the messages, and what was sent, and lets the part aggregate them.
 fn aggregate(part: &mut dyn AnyAggregator, round: &Round, input: Messages) -> Result<Json> {
-    let (of, needs) = (part.input(), part.needs());
-    let inbox_of = |messages| inbox(of, messages, needs);
+    let of = part.input();
+    let sent = input.sent.map(|sent| of.from_json(&sent).context("`sent`"));
+    let mail = mail(of, input.messages)?;
+    shown(&*aggregated(part, round, mail, sent.transpose()?)?)
+}
+
+/// Returns what an aggregator makes of messages in a run: it sees no weights unless it asks for
+/// them.
+///
+/// # Errors
+/// If it needs what is not given, fails, or answers with what no message may be.
+pub fn aggregated(
+    part: &mut dyn AnyAggregator,
+    round: &Round,
+    mut mail: Vec<ClientMessage<Erased>>,
+    sent: Option<Erased>,
+) -> Result<Erased> {
+    let needs = part.needs();
+    let all = |has: fn(&ClientMessage<Erased>) -> bool| mail.iter().all(has);
+    ensure!(
+        !needs.sent || sent.is_some(),
+        "it needs what was sent to the clients: give `sent`, such as the global parameters"
+    );
+    ensure!(
+        !needs.class_counts || all(|m| m.class_counts.is_some()),
+        "it needs the examples per class of each client: give `class_counts`"
+    );
+    ensure!(
+        !needs.training_loss || all(|m| m.training_loss.is_some()),
+        "it needs the training loss of each client, which is not given"
+    );
     // as a run tells it
-    let answers = input.messages.len();
     let few = part
         .robustness()
-        .and_then(|robust| robust.shortfall(answers));
+        .and_then(|robust| robust.shortfall(mail.len()));
     few.into_iter().for_each(|few| round.note(few));
-    let out = match input.sent {
-        Some(sent) => {
-            let sent = of.from_json(&sent).context("`sent`")?;
-            let round = round.showing_any(sent.into());
-            part.aggregate(&round, &*inbox_of(input.messages)?)?
-        }
-        None if needs.sent => {
-            bail!("the part needs the message sent to clients: add its tensors as `sent`")
-        }
-        None => part.aggregate(round, &*inbox_of(input.messages)?)?,
+    if !needs.samples {
+        mail.iter_mut().for_each(|message| message.weight = 1.0);
+    }
+    let inbox = part.input().inbox(mail)?;
+    let out = match sent {
+        Some(sent) => part.aggregate(&round.showing_any(sent.into()), &*inbox)?,
+        None => part.aggregate(round, &*inbox)?,
     };
-    shown(&*out)
+    message::check(&*out).context("its output")?;
+    Ok(out)
+}
+
+/// Clips a message, passes it to `clipped`, and adds the noise of one of these clients. Returns what
+/// it cost.
+///
+/// # Errors
+/// If the mechanism fails, or makes what no message may be.
+pub fn released(
+    part: &mut dyn AnyMechanism,
+    message: &mut dyn AnyMessage,
+    cohort: &Cohort,
+    noise: &ReleaseNoise,
+    clipped: impl FnOnce(&dyn AnyMessage),
+) -> Result<PrivacyEvent> {
+    part.clip(message)?;
+    message::check(message).context("the clipped message")?;
+    clipped(message);
+    let event = part.price(message, cohort)?;
+    part.perturb(message, cohort, noise)?;
+    message::check(message).context("its output")?;
+    Ok(part.actual_cost(event))
 }
 
 fn release(part: &mut dyn AnyMechanism, round: &Round, input: Release) -> Result<Json> {
@@ -147,13 +212,12 @@ fn release(part: &mut dyn AnyMechanism, round: &Round, input: Release) -> Result
     if let Some(range) = part.range(&*m) {
         part.agree(range);
     }
-    part.clip(&mut *m)?;
-    message::check(&*m).context("the clipped message")?;
-    let bounded = to_json(&*m);
-    let cohort = Cohort::all(input.clients);
-    let event = part.price(&*m, &cohort)?;
-    part.perturb(&mut *m, &cohort, &ReleaseNoise::seeded(&round.stream))?;
-    let event = part.actual_cost(event);
+    let (cohort, noise) = (
+        Cohort::all(input.clients),
+        ReleaseNoise::seeded(&round.stream),
+    );
+    let mut bounded = Json::Null;
+    let event = released(part, &mut *m, &cohort, &noise, |m| bounded = to_json(m))?;
     let mut out = shown(&*m)?;
     out["bounded"] = bounded;
     out["event"] = serde_json::to_value(event)?;
