@@ -65,6 +65,13 @@ pub(crate) fn open(
         open,
         &here.to_string(),
     )?;
+    let accounts = then.parts.has("accountant") || then.ledger.is_some();
+    if accounts && then.resolved != now.resolved && !paused.rests() {
+        return Err(NotRun::usage(format!(
+            "--set: the run in {here} was killed, and may have released what no checkpoint has; with other settings it would draw other noise for that, and no guarantee would count both. Go on without --set, with --stop-after {} to stop after the next step; then change it",
+            paused.done() + 1
+        )));
+    }
     Ok((paused, now))
 }
 

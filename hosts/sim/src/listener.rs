@@ -3,6 +3,7 @@
 
 use crate::folder::RunFolder;
 use crate::image_grid::picture;
+use crate::manifest::Manifest;
 use crate::run_record::{RunRecord, StepReport};
 use fl_core::privacy::Observer;
 use fl_core::{Result, RunEvent, StopWhen};
@@ -91,6 +92,7 @@ impl Listener for RunFolder {
             RunEvent::Cost(cost) => self.cost(cost)?,
             RunEvent::Model { name, bytes } => self.model(name, bytes)?,
             RunEvent::Images { name, images } => self.picture(name, &picture(images, None)?)?,
+            RunEvent::Stops => Manifest::stops(self.path())?,
             _ => {}
         }
         Ok(Verdict::GoOn)

@@ -30,6 +30,10 @@ pub struct Session {
     /// What a reader should know of the machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Whether it stopped at a checkpoint and released nothing after it; a process that was killed
+    /// did not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
 }
 
 /// Names this processor's family, and those of its instructions that fl chooses kernels by. Results
@@ -88,6 +92,7 @@ impl Session {
             processor: processor(),
             machine: machine(),
             notes: Vec::new(),
+            stopped: false,
         }
     }
 }
@@ -184,10 +189,22 @@ impl Manifest {
         fl_files::write(&folder.join(FILE), &text)
     }
 
+    /// Records that this process stops at a checkpoint.
+    pub(crate) fn stops(folder: &Path) -> Result<()> {
+        let mut all = Self::read(folder)?;
+        let last = all.resumed.last_mut().unwrap_or(&mut all.begun);
+        last.stopped = true;
+        all.write(folder)
+    }
+
+    /// Returns the process that last worked on the run.
+    pub(crate) fn last(&self) -> &Session {
+        self.resumed.last().unwrap_or(&self.begun)
+    }
+
     /// Returns the processor that last worked on the run, if it is not that of `now`.
     pub(crate) fn other_processor(&self, now: &Self) -> Option<&str> {
-        let last = self.resumed.last().unwrap_or(&self.begun);
-        let last = &last.processor[..];
+        let last = &self.last().processor[..];
         (!last.is_empty() && last != now.begun.processor).then_some(last)
     }
 

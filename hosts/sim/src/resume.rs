@@ -140,6 +140,12 @@ impl StoppedRun {
             .is_none_or(|s| s.place != SavedPosition::Last)
     }
 
+    /// Returns whether it stopped at its checkpoint, with nothing released after it. A run that was
+    /// killed may have released more.
+    pub fn rests(&self) -> bool {
+        self.saved.is_some() && self.manifest.last().stopped
+    }
+
     /// Returns the processor that last worked on it, if it is not that of `now`.
     pub fn other_processor(&self, now: &Manifest) -> Option<&str> {
         self.manifest.other_processor(now)

@@ -193,6 +193,12 @@ fn a_killed_run_counts_in_full_and_its_end_settles_it() {
     let planned = plan["reached"].as_array().unwrap().iter();
     let planned = planned.map(|row| epsilon(&row[1]["epsilon"]));
     assert!(planned.clone().count() > 0 && planned.into_iter().all(|e| e == all));
+    // what it released since its checkpoint would be on no book beside a run of another spec
+    let changed = ["run", "--resume", "r", "--set", "protocol.rounds=101"];
+    let (code, error) = fails(dir, &changed);
+    assert_eq!(code, 2, "{error}");
+    let due = "the run in r was killed, and may have released what no checkpoint has";
+    assert!(error.contains(due), "{error}");
     // it goes on, and counts once
     let o = fl(
         dir,
