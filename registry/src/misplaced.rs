@@ -5,10 +5,6 @@ use crate::diagnostics::Mistake;
 use fl_core::settings::{Step, Value, ValueType};
 use fl_core::{PartDecl, Role};
 
-/// Begins the text about a setting that is not known where it stands
-/// ([`fl_core::settings::Reader::unknown`]).
-const NO_SUCH_SETTING: &str = "no such setting";
-
 /// More places than this are noise.
 const SHOWN: usize = 4;
 
@@ -18,8 +14,8 @@ const MOST: usize = 20;
 impl Checker<'_> {
     /// Adds to each setting that is nowhere known where the spec's parts have one of its name.
     pub fn say_where_settings_are(&mut self) {
-        let unknown =
-            |m: &Mistake| m.text.starts_with(NO_SUCH_SETTING) && !m.text.contains("did you mean");
+        // the key is wrong, and not the value under it
+        let unknown = |m: &Mistake| m.at.1;
         if !self.mistakes.iter().any(unknown) {
             return;
         }
@@ -36,8 +32,7 @@ impl Checker<'_> {
             }
             found.truncate(SHOWN);
             if !found.is_empty() {
-                let text = mistake.text.split_off(NO_SUCH_SETTING.len());
-                mistake.text += &format!("; there is {}{text}", found.join(" and "));
+                mistake.text += &format!("; there is {}", found.join(" and "));
             }
         }
     }

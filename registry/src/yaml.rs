@@ -44,12 +44,15 @@ fn said_plainly(text: &str, wrong: Wrong) -> Wrong {
     let SourcePosition::Text { line, column } = wrong.at else {
         return wrong;
     };
-    let flow = wrong.text.contains("flow");
-    let found = match () {
-        () if wrong.text.contains("tab") => at_tab(text, line),
-        () if flow => open_bracket(text, (line, column)),
-        () if wrong.text.starts_with("not YAML") => bad_indentation(text, line),
-        () => None,
+    // the parser has no codes of its mistakes
+    let found = if wrong.text.contains("tab") {
+        at_tab(text, line)
+    } else if wrong.text.contains("flow") {
+        open_bracket(text, (line, column))
+    } else if wrong.text.starts_with("not YAML") {
+        bad_indentation(text, line)
+    } else {
+        None
     };
     match found {
         Some(((line, column), said)) => Wrong {

@@ -8,12 +8,11 @@ use fl_data_kit::{SetSpec, linked_sets};
 use fl_registry::{Catalogue, Choice, columns, fill, settings_json, settings_table};
 use serde_json::{Value as Json, json};
 
-/// What a word of a setting is.
-const CHOICE: &str = "a choice of ";
-
 /// What is known of one name.
 pub struct Topic {
     name: String,
+    /// Is it a word of a setting?
+    pub is_choice: bool,
     /// `a data set, from fl-data`
     what: String,
     doc: String,
@@ -23,11 +22,6 @@ pub struct Topic {
 }
 
 impl Topic {
-    /// Is it a word of a setting?
-    pub fn is_choice(&self) -> bool {
-        self.what.starts_with(CHOICE)
-    }
-
     /// `a choice of `net` of trainer `dfdx``
     pub fn what(&self) -> &str {
         &self.what
@@ -76,7 +70,8 @@ pub fn find(name: &str, catalogue: &Catalogue) -> Vec<Topic> {
         }
         topics.push(Topic {
             name: choice.name,
-            what: format!("{CHOICE}{}", choice.of),
+            is_choice: true,
+            what: format!("a choice of {}", choice.of),
             doc: choice.doc,
             fields: choice.fields,
             facts: Vec::new(),
@@ -122,6 +117,7 @@ fn kind(of: &'static MessageType) -> Topic {
     let parts = parts.map(|(name, kind)| (*name, format!("a {kind} message")));
     Topic {
         name: of.kind.into(),
+        is_choice: false,
         what: format!("a kind of message, from {}", of.origin()),
         doc: of.doc.into(),
         fields: Vec::new(),
@@ -160,6 +156,7 @@ fn sets(name: &str) -> Vec<Topic> {
         }
         Topic {
             name: decl.name.into(),
+            is_choice: false,
             what: format!("a data set, from {}", decl.origin),
             doc: about.doc,
             fields: about.fields,

@@ -1,9 +1,8 @@
 //! Mistakes in a spec with the lines that they are in, for a terminal.
 
-use fl_registry::{MAX_BYTES, Mistakes, SourcePosition};
+use fl_registry::{Mistakes, SourcePosition};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::io::Read;
 use std::path::Path;
 
 /// Every mistake, and below it its line with a caret at its place; at most `width` characters of
@@ -39,15 +38,9 @@ pub fn pointed(mistakes: &Mistakes, width: usize) -> String {
 
 /// What the file has of text; nothing if it cannot be read.
 fn read(file: &str) -> String {
-    let mut text = Vec::new();
-    let most = MAX_BYTES as u64;
-    let read = fl_engine::open(Path::new(file)).and_then(|f| f.take(most).read_to_end(&mut text));
-    match read {
-        Ok(_) => String::from_utf8_lossy(&text)
-            .trim_start_matches('\u{feff}')
-            .into(),
-        Err(_) => String::new(),
-    }
+    let text = fl_engine::text(Path::new(file)).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    text.trim_start_matches('\u{feff}').into()
 }
 
 #[cfg(test)]

@@ -107,13 +107,13 @@ pub fn inspect(name: &str, json: bool, catalogue: &Catalogue) -> Done {
     // a part is meant more often than the words that happen to be called like it
     let mut also = String::new();
     if !found.is_empty() {
-        let words = topics.iter().filter(|topic| topic.is_choice());
+        let words = topics.iter().filter(|topic| topic.is_choice);
         let words: Vec<&str> = words.map(|topic| topic.what()).collect();
         if !words.is_empty() {
             also = format!("\n\n`{name}` is also {}", words.join(", and "));
             also = format!("{also}: `fl inspect --json {name}` shows these too");
         }
-        topics.retain(|topic| !topic.is_choice());
+        topics.retain(|topic| !topic.is_choice);
     }
     let parts = found.iter().map(|p| catalogue.inspect(p, name, width));
     let all: Vec<String> = parts

@@ -49,8 +49,7 @@ pub fn noted_data(
     dir: &Path,
 ) -> Result<Vec<String>, Mistakes> {
     let mut notes = Vec::new();
-    let mut note = |text: &str| notes.push(text.to_string());
-    let found = note_data(spec, dir, &mut note).and_then(|()| check_with_data(spec, dir));
+    let found = check_with_data(spec, dir, &mut |text| notes.push(text.to_string()));
     let found = found.map_err(|error| {
         let text = format!("{error:#}");
         let (at, text) = placed(&text);
@@ -73,22 +72,16 @@ fn placed(error: &str) -> (Vec<Step>, &str) {
     })
 }
 
-/// Tells what can be known of the data before the run, if it names data of one's own.
-fn note_data(spec: &Spec<DataSpec>, dir: &Path, warn: &mut dyn FnMut(&str)) -> anyhow::Result<()> {
-    match spec.data.is_read() {
-        true => prepare::data_with_notes(spec, dir, warn).map(drop),
-        false => {
-            spec.data.idle_clients().iter().for_each(|note| warn(note));
-            Ok(())
-        }
-    }
-}
-
-/// Checks a spec with its data, if these are in the data directory `dir` and the check needs them.
+/// Checks a spec with its data, if they are a user's own, or in the data directory `dir` and the
+/// check needs them. Passes to `warn` what is known of them.
 ///
 /// # Errors
 /// As [`check_data`]; if the data cannot be read.
-fn check_with_data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<DataNotes> {
+fn check_with_data(
+    spec: &Spec<DataSpec>,
+    dir: &Path,
+    warn: &mut dyn FnMut(&str),
+) -> anyhow::Result<DataNotes> {
     let any = Task {
         input: vec![1],
         kind: TaskKind::Classes(2),
@@ -98,10 +91,11 @@ fn check_with_data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<DataNote
     let needed = spec.data.test.is_some()
         || protocol.declare().loads.is_some()
         || protocol.exchanges().iter().any(steps);
-    match needed && spec.data.missing(dir).is_none() {
-        true => check_data(spec, &prepare::data(spec, dir)?),
-        false => Ok(DataNotes::default()),
+    if spec.data.is_read() || (needed && spec.data.missing(dir).is_none()) {
+        return check_data(spec, &prepare::data_with_notes(spec, dir, warn)?);
     }
+    spec.data.idle_clients().iter().for_each(|note| warn(note));
+    Ok(DataNotes::default())
 }
 
 /// Checks a spec with its data.

@@ -40,7 +40,7 @@ pub fn parse(path: &Path) -> anyhow::Result<Document> {
 ///
 /// # Errors
 /// As [`parse`].
-pub(crate) fn text(path: &Path) -> anyhow::Result<Vec<u8>> {
+pub fn text(path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut text = Vec::new();
     let most = fl_registry::MAX_BYTES as u64 + 1;
     let read = open(path).and_then(|file| file.take(most).read_to_end(&mut text));

@@ -285,11 +285,11 @@ parts:
         said
     };
     let error = of(spec);
-    let lr = "local.lr: no such setting; there is `parts.model.optimiser.sgd.lr` and `parts.model.optimiser.adam.lr`; known";
+    let lr = "; there is `parts.model.optimiser.sgd.lr` and `parts.model.optimiser.adam.lr`\n";
     for part in [
         "got `MNIST`; did you mean `mnist`?",
         lr,
-        "momentum: no such setting; there is `parts.model.optimiser.sgd.momentum`",
+        "; there is `parts.model.optimiser.sgd.momentum`\n",
         "but `label-flip` is votes; it fits parts.labels; these fit: gaussian",
     ] {
         assert!(error.contains(part), "{part}\n{error}");

@@ -124,7 +124,7 @@ fn what_cannot_be_is_an_error_and_never_a_panic() {
             "class-weighted",
             "{}",
             messages(json!([scores(json!(null))])),
-            "class counts must come",
+            "it needs the examples per class of each client",
         ),
         (
             "aggregator",
