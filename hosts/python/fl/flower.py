@@ -2,6 +2,8 @@
 
 Flower brings transport, TLS, authentication of nodes and processes; the run is the same as that of `fl.run`, to the digest.
 `fl new flower NAME` writes an app that `flwr run` takes.
+
+A project that keeps its own ServerApp and ClientApp uses one part: `Strategy` for an aggregator, `mod` for a mechanism.
 """
 
 from __future__ import annotations
@@ -28,10 +30,11 @@ from flwr.serverapp import Grid, ServerApp
 
 from ._errors import RunError, SpecError
 from ._flower import plain_client
+from ._flower.strategy import Strategy, mod, spent
 from ._tools import check
 from .remote import Node, Refused, lead
 
-__all__ = ["client_app", "server_app"]
+__all__ = ["Strategy", "client_app", "mod", "server_app", "spent"]
 
 #: Seconds between two looks for replies: the first, twice as many each time nothing has come, and the most. A simulation answers within
 #: milliseconds; nodes of Flower look for work every three seconds.

@@ -1,0 +1,155 @@
+"""One part of fl in a Flower project that keeps its ServerApp, its ClientApp and its evaluation."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg
+
+from .._errors import RunError
+from .._make import make
+
+_LOG = logging.getLogger("fl")
+#: What `FedAvg` of Flower takes; all else is a setting of the part.
+_FLOWERS = set(inspect.signature(FedAvg.__init__).parameters) - {"self"}
+#: Where a client keeps what its releases cost.
+SPENT = "fl.spent"
+
+Arrays = dict[str, np.ndarray]
+
+
+def _floats(arrays: ArrayRecord) -> Arrays:
+    found = {name: array.numpy() for name, array in arrays.items()}
+    return {name: array for name, array in found.items() if array.dtype.kind == "f"}
+
+
+def _only(records: Any, what: str, sender: int) -> Any:
+    found = list(records.values())
+    if len(found) != 1:
+        raise RunError(f"the reply of node {sender} has {len(found)} {what}, and one is due")
+    return found[0]
+
+
+class Strategy(FedAvg):
+    """Flower's `FedAvg`, with a part of fl in the place of its mean:
+
+        strategy = fl.flower.Strategy("trimmed-mean", trim=0.2, fraction_train=0.5)
+        result = strategy.start(grid=grid, initial_arrays=arrays, num_rounds=10)
+
+    What `FedAvg` of Flower takes (`fraction_train`, `min_available_nodes`, `weighted_by_key` ..) goes to it, and everything else is a
+    setting of the part, as in `fl.make`. The part sees the replies in the order of their nodes' numbers. It gets the weights under
+    `weighted_by_key`, what was sent, and if it needs them the training losses under `loss_key` and the examples per class under
+    `class_counts_key`, of each reply's metrics. What it measures joins the metrics of the round, as `trimmed-mean.NAME`.
+
+    fl computes with 32 bits, and floats keep the type that was sent. Other arrays, such as counters of batches, stay as they were sent,
+    which a line of the log says once. `save` and `load` carry the part's state to another process.
+    """
+
+    def __init__(self, name: str, *, role: str | None = None, seed: int | None = None, loss_key: str = "train_loss", class_counts_key: str = "class-counts", **settings: Any):
+        super().__init__(**{key: settings.pop(key) for key in _FLOWERS & settings.keys()})
+        self.part = make(name, role=role, seed=seed, **settings)
+        if self.part.role not in ("aggregator", "attack"):
+            raise RunError(f"`{name}` is a part of role {self.part.role}, and a strategy takes an aggregator; `fl.flower.mod` takes a mechanism")
+        self.settings, self.loss_key, self.class_counts_key = settings, loss_key, class_counts_key
+        self._sent: ArrayRecord | None = None
+        self._told = False
+
+    def summary(self) -> None:
+        given = ", ".join(f"{key}={value!r}" for key, value in self.settings.items())
+        _LOG.info("aggregation by %s `%s` of fl (%s)", self.part.role, self.part.name, given)
+        super().summary()
+
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
+        self._sent = arrays
+        return super().configure_train(server_round, arrays, config, grid)
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        valid, _ = self._check_and_log_replies(replies, is_train=True)
+        if not valid or self._sent is None:
+            return None, None
+        valid.sort(key=lambda reply: reply.metadata.src_node_id)
+        contents = [reply.content for reply in valid]
+        found = [_only(content.array_records, "ArrayRecords", reply.metadata.src_node_id) for content, reply in zip(contents, valid, strict=True)]
+        told = [_only(content.metric_records, "MetricRecords", reply.metadata.src_node_id) for content, reply in zip(contents, valid, strict=True)]
+
+        def column(key: str, of: Callable[[Any], Any]) -> list[Any] | None:
+            return [of(metrics[key]) for metrics in told] if all(key in metrics for metrics in told) else None
+
+        model = self.part(
+            [_floats(arrays) for arrays in found],
+            weights=[float(metrics[self.weighted_by_key]) for metrics in told],
+            sent=_floats(self._sent),
+            losses=column(self.loss_key, float),
+            class_counts=column(self.class_counts_key, list),
+        )
+        metrics = self.train_metrics_aggr_fn(contents, self.weighted_by_key)
+        for name, value in self.part.numbers.items():
+            metrics[f"{self.part.name}.{name}"] = float(value)
+        return self._with_the_rest(model), metrics
+
+    def _with_the_rest(self, model: Arrays) -> ArrayRecord:
+        """The model, with what is no float as it was sent, in the order that was sent."""
+        assert self._sent is not None
+        kept = [name for name in self._sent if name not in model]
+        if kept and not self._told:
+            _LOG.warning("no floats, so they stay as they were sent: %s", ", ".join(kept))
+            self._told = True
+        return ArrayRecord({name: Array(np.ascontiguousarray(model[name])) if name in model else array for name, array in self._sent.items()})
+
+    def save(self) -> bytes:
+        """What the part keeps between rounds."""
+        return self.part.save()
+
+    def load(self, state: bytes) -> None:
+        """Goes on where `save` was. The model itself goes into `initial_arrays`."""
+        self.part.load(state)
+
+
+def mod(name: str, *, seed: int | None = None, **settings: Any) -> Callable[[Message, Context, Any], Message]:
+    """A mod of a Flower ClientApp that lets a mechanism of fl release what training has changed:
+
+        app = ClientApp(client_fn, mods=[fl.flower.mod("gaussian-update", clip=1.0, noise_multiplier=1.2)])
+
+    The mechanism clips the change from what was sent, and adds its noise; the reply has what was sent plus that. Each client adds noise
+    for itself alone, so the guarantee holds against the server too. It is about the arrays: the reply's metrics, such as the loss and
+    the number of examples, go as they are, and nothing prices them. The price of each release is kept in the client's context:
+    `fl.flower.spent(context)` gives them to an accountant.
+    """
+    part = make(name, role="privacy", seed=seed, **settings)
+
+    def release(message: Message, context: Context, call_next: Any) -> Message:
+        reply = call_next(message, context)
+        if not reply.has_content() or not reply.content.array_records or not message.content.array_records:
+            return reply
+        sent = _only(message.content.array_records, "ArrayRecords", 0)
+        (key, trained), *more = reply.content.array_records.items()
+        if more:
+            raise RunError(f"the reply has {1 + len(more)} ArrayRecords, and a mechanism releases one")
+        before, after = _floats(sent), _floats(trained)
+        if before.keys() != after.keys():
+            raise RunError("the reply has other arrays than the message, so nothing says what training has changed")
+        rest = [name for name in trained if name not in after]
+        if rest:
+            raise RunError(f"the reply has arrays that are no floats, and no mechanism gives them a price: leave out {', '.join(rest)}")
+        change = part({name: after[name].astype(np.float32) - before[name].astype(np.float32) for name in before})
+        made = {name: (before[name].astype(np.float32) + change[name]).astype(after[name].dtype) for name in before}
+        reply.content[key] = ArrayRecord({name: Array(np.ascontiguousarray(made[name])) for name in trained})
+        kept = context.state.config_records.get(SPENT, ConfigRecord({"events": []}))
+        kept["events"] = [*kept["events"], json.dumps(part.spent)]
+        context.state[SPENT] = kept
+        return reply
+
+    return release
+
+
+def spent(context: Context) -> Sequence[dict[str, Any]]:
+    """What the releases of this client cost so far, for an accountant: `fl.make("rdp", delta=1e-5)(fl.flower.spent(context))`."""
+    kept = context.state.config_records.get(SPENT)
+    return [json.loads(event) for event in kept["events"]] if kept else []
