@@ -327,6 +327,12 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
             client_tests = of_domain;
         }
     }
+    if let Some(noise) = &spec.feature_noise {
+        let views = [&mut clients[..], &mut client_validation, &mut client_tests];
+        noise.add(views, &stream.child("feature-noise", 0))?;
+        // a row more in front of others moves their numbers
+        inferred.push("the noise on a row (`data.feature-noise`) depends on its number".into());
+    }
     let mut all = Assembled {
         task: train.task(),
         clients,

@@ -7,6 +7,7 @@
 mod build;
 mod data_section;
 mod domains;
+mod feature_noise;
 mod fingerprint;
 mod overview;
 pub mod partition;
@@ -22,6 +23,7 @@ mod undersampled;
 
 pub use build::{Assembled, PublicSamples, RowIdentity, build, build_identified};
 pub use domains::Domains;
+pub use feature_noise::FeatureNoise;
 pub use fingerprint::fingerprints;
 pub use overview::{Overview, Share};
 pub use public::{Mix, Public, PublicFrom};

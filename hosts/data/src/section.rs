@@ -10,6 +10,7 @@
 //! ```
 
 use crate::domains::Domains;
+use crate::feature_noise::FeatureNoise;
 use crate::partition::{check_covering, check_first_classes, class_blocks};
 use crate::public::{Public, PublicFrom};
 use crate::public_size::too_many;
@@ -57,6 +58,9 @@ fl_core::settings! {
         test: Option<OwnTests> = None;
         /// Clients whose images look different, such as turned ones; if not given, all look alike.
         domains: Option<Domains> = None;
+        /// Noise on the inputs of each client, on every client's more than on the one before; if
+        /// not given, none.
+        feature_noise: Option<FeatureNoise> = None;
         /// Makes the task the reconstruction of whole images from undersampled ones. If not given,
         /// the task is the set's own.
         undersampled: Option<Undersampled> = None;
@@ -103,6 +107,7 @@ impl DataSpec {
             validation: 0.0,
             test: None,
             domains: None,
+            feature_noise: None,
             undersampled: None,
         }
     }
@@ -292,6 +297,10 @@ impl DataSpec {
             Some(domains) => domains.check(own).map_err(anyhow::Error::msg),
             None => Ok(()),
         };
+        let noise = match &self.feature_noise {
+            Some(noise) => noise.fits(&self.set, own, clients),
+            None => Ok(()),
+        };
         let test = match &self.test {
             Some(test) => test.fits(self),
             None => Ok(()),
@@ -310,6 +319,7 @@ impl DataSpec {
             ("public", public),
             ("test", test),
             ("domains", domains),
+            ("feature-noise", noise),
             ("undersampled", undersampled),
         ]
         .into_iter()
@@ -351,6 +361,7 @@ fn check_own(spec: &DataSpec) -> anyhow::Result<()> {
     let cannot = [
         ("class-order", spec.class_order.is_some()),
         ("domains", spec.domains.is_some()),
+        ("feature-noise", spec.feature_noise.is_some()),
         ("validation", spec.validation != 0.0),
         ("test", spec.test.is_some()),
     ];

@@ -26,3 +26,40 @@ fn every_client_is_tested_in_its_domain() {
     let rows = read_yaml::<DataSpec>("{set: blobs, domains: {turned: [0, 180]}}").unwrap_err();
     assert!(rows.to_string().contains("only square images"), "{rows}");
 }
+
+#[test]
+fn feature_noise_grows_from_client_to_client_and_spares_common_tests() {
+    let of = |more: &str| {
+        let set = "set: {blobs: {features: 50, train: 400, test: 40}}, clients: 4, split: iid";
+        let spec: DataSpec = read_yaml(&format!("{{{set}, {more}}}")).unwrap();
+        build(&spec, Path::new("."), &Stream::root(1)).unwrap()
+    };
+    let plain = of("validation: 0.1");
+    let noisy = of("validation: 0.1, feature-noise: {variance: 0.4}");
+    assert_eq!(plain.test.samples.values(), noisy.test.samples.values());
+    for k in 0..4 {
+        let due = 0.1 * (k + 1) as f64;
+        for (a, b) in [
+            (&plain.clients[k], &noisy.clients[k]),
+            (&plain.client_validation[k], &noisy.client_validation[k]),
+        ] {
+            assert_eq!(a.classes().unwrap(), b.classes().unwrap());
+            let change = &b.samples.values() - &a.samples.values();
+            let squares = change.mapv(|x| f64::from(x) * f64::from(x));
+            let found = squares.mean().unwrap();
+            // 500 and 4,500 numbers
+            assert!((found - due).abs() < 0.25 * due, "{k}: {found}");
+        }
+    }
+    // by the code the first client has none; a row's noise is its own, however many rows there are
+    let code = of("feature-noise: {deviation: 0.3}");
+    let first = code.clients[0].samples.values();
+    assert_eq!(first, of("test: null").clients[0].samples.values());
+    let refused = |yaml: &str| read_yaml::<DataSpec>(yaml).unwrap_err().to_string();
+    let sparse = refused("{set: cod-rna, feature-noise: {variance: 0}}");
+    assert!(sparse.contains("must be above 0"), "{sparse}");
+    let one = refused("{set: blobs, clients: 1, feature-noise: {deviation: 1}}");
+    assert!(one.contains("there is one client"), "{one}");
+    let cells = refused("{set: cells, feature-noise: {variance: 1}}");
+    assert!(cells.contains("have classes or values get none"), "{cells}");
+}
