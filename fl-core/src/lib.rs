@@ -22,6 +22,7 @@ pub mod privacy;
 pub mod regular_file;
 mod roles;
 mod round;
+mod round_training;
 mod run_event;
 mod sealed;
 mod server;
@@ -49,6 +50,7 @@ pub use plugin_decl::*;
 pub use privacy::PrivacyEvent;
 pub use roles::*;
 pub use round::{LogEvent, Round};
+pub use round_training::*;
 pub use run_event::{RunEvent, RunReleases};
 pub use server::receipts::{
     AggregationContext, Receipt, ReceiptInput, ReleaseContext, ServerStep, StepRecorder,
@@ -80,9 +82,10 @@ pub mod prelude {
         Candidate, Client, ClientId, ClientMessage, ClientStat, ClientStatQuery, Cohort, Conflict,
         DataFacts, Declaration, Declared, Exchange, FitOptions, Fold, Generator, GeneratorSlot,
         Inbox, Loss, Measurement, MechanismSlot, Pool, PrivacyEvent, PrivacyMechanism, Properties,
-        Protocol, RequiredInputs, Result, Robustness, Roster, Round, Samples, SamplingScheme,
-        Selector, SelectorSlot, Server, SlotSpec, Stream, Target, Task, TaskKind, Trainer,
-        TrainerSlot, Training, Weigh, choices, export_plugins, message, messages, plugin, settings,
+        Protocol, RequiredInputs, Result, Robustness, Roster, Round, RoundTraining, Samples,
+        SamplingScheme, Selector, SelectorSlot, Server, SlotSpec, Stream, Target, Task, TaskKind,
+        Trainer, TrainerSlot, Training, Weigh, choices, export_plugins, message, messages, plugin,
+        settings,
     };
     pub use anyhow::{Context, bail, ensure};
 }

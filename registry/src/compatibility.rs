@@ -6,9 +6,9 @@ use fl_core::message::{Counts, Ids, SampleShape, VoteSensitivity};
 use fl_core::privacy::Unit;
 use fl_core::settings::show_path;
 use fl_core::{
-    Ability, Accountant, AnyMechanism, AnySelector, BoxedPart, COUNTS, Cohort, Pool, PrivacyEvent,
-    Problem, Role, Roster, Samples, SamplingScheme, SlotSpec, Stream, Target, Task, TaskKind,
-    Trainer,
+    Ability, Accountant, AnyMechanism, AnySelector, BoxedPart, COUNTS, Cohort, PassStep, Pool,
+    PrivacyEvent, Problem, Role, Roster, Samples, SamplingScheme, SlotSpec, Stream, Target, Task,
+    TaskKind, Trainer,
 };
 use ndarray::Array2;
 use std::any::Any;
@@ -168,6 +168,10 @@ impl<'f> CompatibilityCheck<'f> {
                     "it has no layers before the last one that a loss on features could train".to_string(),
                     "use `dfdx` with a layer before `outputs`, or a network of PyTorch",
                 ),
+                Ability::ScaledRate if !model.scales_rate() => (
+                    "no round can scale its learning rate".to_string(),
+                    "use a neural or linear trainer, or leave out `rate`",
+                ),
                 Ability::Loss(loss) if !model.learns(*loss) => (
                     format!("it cannot minimise the loss {loss}"),
                     "use a neural or linear trainer, or another loss if the protocol has one",
@@ -311,7 +315,7 @@ fn no_gradients(model: &mut dyn Trainer, task: &Task) -> Option<String> {
         let error = result.err()?;
         matches!(error.downcast_ref(), Some(Problem::Lacks(_))).then(|| format!("{error:#}"))
     };
-    lacks(asked).or_else(|| lacks(model.descend(&zero, 0, 1)))
+    lacks(asked).or_else(|| lacks(model.descend(&zero, &PassStep::new(0, 1))))
 }
 
 /// One sample decides; a trainer that cannot look at it is given the benefit of the doubt.

@@ -142,7 +142,7 @@ fn never(planned: &PlannedTraining, schedule: usize, largest: Option<usize>) -> 
         Length::Steps(steps) => steps,
         Length::Epochs(epochs) => epochs.saturating_mul(largest?.div_ceil(planned.batch.max(1))),
     };
-    let PlannedTraining { fresh, times, .. } = *planned;
+    let (fresh, times, setting) = (planned.fresh, planned.times, &planned.setting);
     let all = steps.saturating_mul(times);
     let (most, text) = match (fresh, times) {
         (_, 0 | 1) => (
@@ -154,7 +154,7 @@ fn never(planned: &PlannedTraining, schedule: usize, largest: Option<usize>) -> 
         (true, _) => (
             steps,
             format!(
-                "it begins anew in each round (`protocol.fresh: true`), which has {steps} mini-batches of a client at most: shorten the schedule, or set `protocol.fresh: false`, so that each client counts its own over the run"
+                "it begins anew in each round (`protocol.fresh: true`), which has {steps} mini-batches of a client at most: shorten the schedule, set `protocol.fresh: false`, so that each client counts its own over the run, or let `protocol.{setting}.rate` follow the round"
             ),
         ),
         (false, _) => (

@@ -31,33 +31,36 @@ def loss(w, rows, labels, classes):
     return np.mean(total - scores[np.arange(len(rows)), labels])
 
 
-def trained(w, client, classes, pull=0.0, offset=0.0, steps=STEPS):
-    """Full-batch descent from `w`; `pull` is FedProx's mu, `offset` is added to each gradient."""
+def trained(w, client, classes, pull=0.0, offset=0.0, steps=STEPS, share=1.0):
+    """Full-batch descent from `w`; `pull` is FedProx's mu, `offset` is added to each gradient, and the
+    rate is `share` of the full one."""
     start, w = w, w.copy()
     for _ in range(steps):
-        w -= RATE * (gradient(w, *client, classes) + pull * (w - start) + offset)
+        w -= share * RATE * (gradient(w, *client, classes) + pull * (w - start) + offset)
     return w
 
 
-def run(clients, classes, cohorts, aggregate, mu=0.0):
+def run(clients, classes, cohorts, aggregate, mu=0.0, shares=None):
     """FedAvg (McMahan et al. 2017), or FedProx (Li et al. 2020) with `mu`: one round for each cohort.
-    `aggregate` gets the server's parameters, the clients', and their numbers of rows."""
+    `aggregate` gets the server's parameters, the clients', and their numbers of rows; `shares` are
+    those of the learning rate in each round."""
     w = np.zeros(classes * clients[0][0].shape[1] + classes)
-    for cohort in cohorts:
-        answers = np.array([trained(w, clients[k], classes, mu) for k in cohort])
+    for cohort, share in zip(cohorts, shares or [1.0] * len(cohorts), strict=True):
+        answers = np.array([trained(w, clients[k], classes, mu, share=share) for k in cohort])
         w = aggregate(w, answers, np.array([len(clients[k][1]) for k in cohort], float))
     return w
 
 
-def scaffold(clients, classes, cohorts, server_rate=1.0):
-    """SCAFFOLD with option II (Karimireddy et al. 2020, Algorithm 1): clients count alike."""
+def scaffold(clients, classes, cohorts, server_rate=1.0, shares=None):
+    """SCAFFOLD with option II (Karimireddy et al. 2020, Algorithm 1): clients count alike. `shares` are
+    those of the local rate in each round."""
     n = classes * clients[0][0].shape[1] + classes
     w, c, own = np.zeros(n), np.zeros(n), np.zeros((len(clients), n))
-    for cohort in cohorts:
+    for cohort, share in zip(cohorts, shares or [1.0] * len(cohorts), strict=True):
         moves, changes = [], []
         for k in cohort:
-            y = trained(w, clients[k], classes, offset=c - own[k])
-            new = own[k] - c + (w - y) / (STEPS * RATE)
+            y = trained(w, clients[k], classes, offset=c - own[k], share=share)
+            new = own[k] - c + (w - y) / (STEPS * share * RATE)
             moves.append(y - w)
             changes.append(new - own[k])
             own[k] = new

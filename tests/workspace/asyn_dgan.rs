@@ -58,7 +58,7 @@ fn client() -> ClientState {
 
 fn ask(protocol: &dyn Protocol, me: &mut ClientState, label: &str, sent: Payload<'_>) -> Answer {
     let stream = Stream::root(5).child(label, 0);
-    let question = Request::new(label, sent, stream, Default::default());
+    let question = Request::new(label, 1, sent, stream, Default::default());
     fl_core::answer(protocol, me, question).unwrap()
 }
 

@@ -77,6 +77,7 @@ pub(super) struct LeadText {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct AnswerText {
     pub label: String,
+    pub round: usize,
     pub task: Task,
     pub filled: BTreeSet<String>,
 }

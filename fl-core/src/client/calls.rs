@@ -16,6 +16,8 @@ pub(crate) trait ClientCalls: Send {
     fn task(&self) -> &Task;
     /// The stream of the request.
     fn now(&self) -> &Stream;
+    /// The number of the step that asks.
+    fn round_number(&self) -> usize;
     fn public(&self) -> Result<Option<Arc<Public>>>;
     fn has(&self, slot: &str) -> bool;
     fn draw_private(&mut self, slot: &str) -> Result<()>;

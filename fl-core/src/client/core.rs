@@ -8,8 +8,8 @@ use crate::privacy::{MinibatchSampling, NoiseSource, ReleaseNoise};
 use crate::store::{States, Store};
 use crate::{
     AnyAggregator, AnyInbox, AnyMechanism, AnySelector, Budget, COUNTS, ClientId, Envelope,
-    Examples, ExchangeSpec, Generator, LogEvent, PrivacyEvent, Problem, Public, RequiredInputs,
-    Result, Round, Stream, Task, Trainer, message,
+    Examples, ExchangeSpec, Generator, LogEvent, PrivacyEvent, Problem, Public, Request,
+    RequiredInputs, Result, Round, Stream, Task, Trainer, message,
 };
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,8 @@ pub(crate) struct ClientCore {
     pub(super) public: Option<Arc<Public>>,
     pub(super) home: Stream,
     pub(crate) now: Stream,
+    /// The number of the step whose request it answers.
+    pub(super) round: usize,
     pub(crate) store: Store,
     pub(super) stash: BTreeMap<String, Vec<u8>>,
     pub(super) cache: BTreeMap<String, Cached>,
@@ -127,9 +129,9 @@ impl ClientCore {
         Ok(drawn.map(|drawn| self.data.pick(&positions(drawn))))
     }
 
-    pub(crate) fn begin(&mut self, stream: Stream, exchange: &ExchangeSpec) -> Result<()> {
+    pub(crate) fn begin(&mut self, request: &Request<'_>, exchange: &ExchangeSpec) -> Result<()> {
         if self.asked_again {
-            let question = stream.key();
+            let question = request.stream.key();
             match &self.before {
                 Some(before) if before.question == question => {
                     self.store.load(before.parts.clone());
@@ -149,7 +151,8 @@ impl ClientCore {
         self.released_through.clear();
         self.once = exchange.times == 1;
         self.training_loss = None;
-        self.now = stream;
+        self.now = request.stream.clone();
+        self.round = request.round;
         self.notes.clear();
         self.measures.clear();
         // what a failed answer has released is spent as well
@@ -201,6 +204,9 @@ impl ClientCalls for ClientCore {
     }
     fn now(&self) -> &Stream {
         &self.now
+    }
+    fn round_number(&self) -> usize {
+        self.round
     }
     fn public(&self) -> Result<Option<Arc<Public>>> {
         Ok(self.public.clone())

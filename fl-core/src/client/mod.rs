@@ -85,6 +85,11 @@ impl Client {
         self.calls().now().child(purpose, 0)
     }
 
+    /// Returns the number of the round that asks ([`Round::number`]): from 1.
+    pub fn round_number(&self) -> usize {
+        self.calls().round_number()
+    }
+
     /// Returns the public data.
     ///
     /// # Errors

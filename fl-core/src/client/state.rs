@@ -42,6 +42,7 @@ impl ClientState {
             id,
             public,
             now: home.clone(),
+            round: 0,
             store: Store::new(parts, Some(id), data.task(), home.clone()),
             home,
             data,

@@ -19,6 +19,8 @@ pub type Payload<'q> = Body<&'q dyn AnyMessage, &'q [u8]>;
 pub struct Request<'q> {
     /// The label of the exchange.
     pub label: &'q str,
+    /// The number of the step that it belongs to ([`crate::Round::number`]).
+    pub round: usize,
     /// The message sent with it.
     pub payload: Payload<'q>,
     /// The client's randomness for this request: `root/step/client/label`.
@@ -182,12 +184,14 @@ impl<'q> Request<'q> {
     /// Used by hosts.
     pub fn new(
         label: &'q str,
+        round: usize,
         payload: Payload<'q>,
         stream: Stream,
         needs: RequiredInputs,
     ) -> Self {
         Self {
             label,
+            round,
             payload,
             stream,
             needs,
@@ -216,7 +220,7 @@ impl<'q> Request<'q> {
     ) -> Result<Answer> {
         let here = matches!(client.0, ClientSide::Here(_));
         if here {
-            client.core_mut().begin(self.stream.clone(), spec)?;
+            client.core_mut().begin(self, spec)?;
         }
         let body = match self.payload {
             Payload::Here(message) => {

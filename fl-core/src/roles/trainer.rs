@@ -93,6 +93,8 @@ pub enum Ability {
     FeatureLoss,
     /// [`Parametric::step_size`]
     EqualSteps,
+    /// [`Trainer::scales_rate`]
+    ScaledRate,
 }
 
 /// The options of one training pass.
@@ -106,6 +108,9 @@ pub struct FitOptions<'a> {
     pub loss: Loss,
     /// Whether to reset the optimiser's moments and schedule first.
     pub fresh: bool,
+    /// The factor of the learning rate in this pass, from 0: 1 leaves it as it is. Only for a model
+    /// that takes one ([`Trainer::scales_rate`]).
+    pub rate: f64,
     /// FedProx: adds `mu * (w - anchor)` to the gradient.
     pub proximal: Option<(f32, &'a Params)>,
     /// SCAFFOLD: adds this (`c - c_k`) to the gradient.
@@ -128,6 +133,7 @@ impl FitOptions<'_> {
             batch,
             loss,
             fresh: false,
+            rate: 1.0,
             proximal: None,
             gradient_offset: None,
             clip: None,
@@ -168,6 +174,24 @@ impl FitOptions<'_> {
     /// [`FitOptions::batches`]: as many as an epoch has come from it on, or all of a shorter pass.
     pub fn reported_from(&self, n: usize) -> usize {
         self.steps(n).saturating_sub(n.div_ceil(self.batch.max(1)))
+    }
+}
+
+/// The place of one step in its pass.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PassStep {
+    /// The number of steps before it in the pass.
+    pub at: usize,
+    /// The number of steps of the pass.
+    pub of: usize,
+    /// [`FitOptions::rate`]
+    pub rate: f64,
+}
+
+impl PassStep {
+    /// Returns step `at` of `of`, which leaves the learning rate as it is.
+    pub fn new(at: usize, of: usize) -> Self {
+        Self { at, of, rate: 1.0 }
     }
 }
 
@@ -246,6 +270,12 @@ pub trait Trainer: Send {
     /// Returns whether it takes a loss on its features ([`FitOptions::feature_loss`]), which trains
     /// the layers before the last one. [`Trainer::features`] then returns features. Default: no.
     fn takes_feature_loss(&self) -> bool {
+        false
+    }
+
+    /// Returns whether a pass may scale its learning rate ([`FitOptions::rate`],
+    /// [`PassStep::rate`]). Default: no.
+    fn scales_rate(&self) -> bool {
         false
     }
 
@@ -388,16 +418,17 @@ pub trait Parametric {
     }
 
     /// Takes one step of its optimiser along this gradient, named and shaped as
-    /// [`Parametric::params`], as after batch `at` of `of` of a pass. Buffers stay as they are.
+    /// [`Parametric::params`]. Buffers stay as they are.
     ///
     /// # Errors
     /// If names or shapes differ, or this trainer takes no gradients.
-    fn descend(&mut self, _gradient: &Params, _at: usize, _of: usize) -> Result<()> {
+    fn descend(&mut self, _gradient: &Params, _step: &PassStep) -> Result<()> {
         Err(Problem::Lacks("this trainer takes no gradients".into()).into())
     }
 
     /// Returns the step size (learning rate) of its optimiser, if each step of a pass is exactly
-    /// that times the gradient. `None` otherwise, as with momentum, Adam or a rate that changes.
+    /// that times the gradient, in a pass that leaves it as it is ([`FitOptions::rate`]). `None`
+    /// otherwise, as with momentum, Adam or a rate that changes.
     fn step_size(&self) -> Option<f64> {
         None
     }

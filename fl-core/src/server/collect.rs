@@ -246,7 +246,7 @@ impl RunState<'_> {
         let question = |id: ClientId| {
             let stream = round.stream.child("client", u64::from(id));
             let stream = stream.child(label, times);
-            Request::new(label, Payload::Here(down(id)), stream, needs)
+            Request::new(label, round.number, Payload::Here(down(id)), stream, needs)
         };
         let draws = self.faults_stream();
         let (at, repeated) = ((round.name.as_str(), round.number), self.step.repeated);

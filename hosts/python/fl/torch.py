@@ -298,6 +298,22 @@ class Trainer:
         self._steps = self.optimiser(trained)
         self._schedule = self.schedule(self._steps)
 
+    @property
+    def scales_rate(self) -> bool:
+        """The optimiser has a learning rate that each step reads, and `fit` is this class's."""
+        read = not isinstance(self._steps, torch.optim.Rprop) and all("lr" in group for group in self._steps.param_groups)
+        return read and type(self).fit is Trainer.fit
+
+    def _step(self, rate: float):
+        """A step of the optimiser at `rate` times its learning rate."""
+        groups = self._steps.param_groups if rate != 1 else []
+        own = [group["lr"] for group in groups]
+        for group in groups:
+            group["lr"] = group["lr"] * rate
+        self._steps.step()
+        for group, lr in zip(groups, own, strict=True):
+            group["lr"] = lr
+
     def _next_rate(self, losses: list[float]):
         """The schedule takes a step after these batches."""
         if self._schedule is None or not losses:
@@ -371,7 +387,7 @@ class Trainer:
             if self._schedule is not None:
                 warnings.warn(
                     f"schedule() of {type(self).__name__} begins anew in each round, for the protocol trains with `fresh: true`; "
-                    "if the rate is to change over rounds, set `protocol.fresh: false`",
+                    "if the rate is to change over rounds, give `protocol.local.rate`, or set `protocol.fresh: false`",
                     stacklevel=2,
                 )
         self._model.train()
@@ -397,7 +413,7 @@ class Trainer:
                     p.grad.add_(p.detach() - proximal[1][name].to(p.dtype), alpha=proximal[0])
                 if gradient_offset and name in gradient_offset:
                     p.grad.add_(gradient_offset[name].to(p.dtype))
-            self._steps.step()
+            self._step(how.rate)
             if len(losses) - counted == each:
                 self._next_rate(losses[counted:])
                 counted = len(losses)
@@ -495,8 +511,8 @@ class Trainer:
                     sums[name] += slope * (clip / norm * (1 - 1e-6)) if norm > clip else slope
             return {name: _numpy(value) for name, value in sums.items()}
 
-    def descend(self, gradient: Mapping[str, np.ndarray], at: int, of: int):
-        """Takes one step of the optimiser along a gradient, as after batch `at` of `of`."""
+    def descend(self, gradient: Mapping[str, np.ndarray], at: int, of: int, rate: float = 1.0):
+        """Takes one step of the optimiser along a gradient, as after batch `at` of `of`; its rate is `rate` times the optimiser's."""
         if isinstance(self._schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
             raise Lacks("ReduceLROnPlateau follows the loss, and where gradients are given (DP-SGD) there is none")
         with _ONE, _CARDS.use(self):
@@ -505,7 +521,7 @@ class Trainer:
             for name, p in self._model.named_parameters():
                 if p.requires_grad and name in slopes:
                     p.grad = slopes[name].to(p.dtype)
-            self._steps.step()
+            self._step(rate)
             self._steps.zero_grad()
             if self._schedule is not None and (self.schedule_by == "batch" or at + 1 == of):
                 self._schedule.step()

@@ -37,9 +37,9 @@ def cohorts(size):
     return [sorted(islice(order, size)) for _ in range(ROUNDS)]
 
 
-def ours(size, aggregator, protocol="fedavg", clients=CLIENTS, epochs=oracle.STEPS, batch=100, **settings):
+def ours(size, aggregator, protocol="fedavg", clients=CLIENTS, epochs=oracle.STEPS, batch=100, by_round=None, **settings):
     """The parameters after the rounds, as one vector."""
-    local = {"epochs": epochs, "batch": batch}
+    local = {"epochs": epochs, "batch": batch} | ({"rate": {"by-round": by_round}} if by_round else {})
     parts = {"model": {"use": "linear", "lr": oracle.RATE}, "aggregator": aggregator}
     if size < len(clients):
         parts["cohort"] = {"use": "cyclic", "size": size}
@@ -108,6 +108,24 @@ def test_close_scaffold_corrects_by_control_variates(size, rate):
     rows = [(x.astype(float), y) for x, y in CLIENTS]
     due = oracle.scaffold(rows, CLASSES, cohorts(size), rate)
     close(ours(size, {"use": "mean", "weigh": "uniform"}, "scaffold", **{"server-lr": rate}), due)
+
+
+# what each gives in six rounds, by hand
+RATES = {
+    "factor": ({"factor": 0.5}, [1, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32]),
+    "steps": ({"steps": [{"from": 3, "factor": 0.1}, {"from": 5, "factor": 0.5}]}, [1, 1, 0.1, 0.1, 0.05, 0.05]),
+    "cosine": ({"cosine": {"over": 6, "to": 0.2}}, [0.2 + 0.4 * (1 + np.cos(np.pi * r / 6)) for r in range(6)]),
+    "warm-up": ({"warm-up": 4, "factor": 0.5}, [1 / 4, 1 / 4, 3 / 16, 1 / 8, 1 / 16, 1 / 32]),
+}
+
+
+@pytest.mark.parametrize("size", [5, 3, 1])
+@pytest.mark.parametrize("name", RATES)
+def test_close_rates_follow_the_round(name, size):
+    given, shares = RATES[name]
+    close(ours(size, {"use": "mean"}, by_round=given), theirs(size, oracle.mean, shares=shares))
+    due = oracle.scaffold(exact(), CLASSES, cohorts(size), shares=shares)
+    close(ours(size, {"use": "mean", "weigh": "uniform"}, "scaffold", by_round=given), due)
 
 
 def test_close_bulyan_and_fltrust_are_those_of_their_papers():

@@ -314,11 +314,12 @@ impl Node {
             }
             RequestKind::Answer {
                 label,
+                round,
                 needs,
                 stream,
             } => {
                 let stream = Stream::from_key(*stream);
-                let question = Request::new(label, Payload::Wire(body), stream, *needs);
+                let question = Request::new(label, *round, Payload::Wire(body), stream, *needs);
                 let answer = fl_core::answer(self.served.protocol.as_ref(), client, question)?;
                 let digest = match &answer.body {
                     Body::Here(message) => Some(fl_core::message::digest(&**message)),

@@ -51,6 +51,8 @@ pub enum RequestKind {
     Answer {
         /// The label of the exchange.
         label: String,
+        /// The number of the step that it belongs to.
+        round: usize,
         /// The numbers that the envelope must hold.
         needs: RequiredInputs,
         /// Key of the client's stream for this request.
@@ -82,6 +84,7 @@ impl RequestKind {
     pub fn question(question: &Request<'_>) -> Self {
         Self::Answer {
             label: question.label.into(),
+            round: question.round,
             needs: question.needs,
             stream: question.stream.key(),
         }

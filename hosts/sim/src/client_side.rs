@@ -118,6 +118,7 @@ fn over_the_wire(
     *client = client.rebuild()?;
     let question = Request::new(
         question.label,
+        question.round,
         Payload::Wire(&sent),
         question.stream,
         question.needs,

@@ -18,7 +18,7 @@ settings! {
         warm_up: Option<Training> = None;
         /// A client's training in one round, on its own examples, towards their labels and the
         /// means of their classes. Selective-FD: 11 steps of 64.
-        local: Training = Training::steps(11, 64);
+        local: RoundTraining = Training::steps(11, 64).into();
         /// Weight of the term that moves an output to the mean of its class; the label's term has
         /// weight 1. Our sources do not give it.
         weight: f64 = 1.0, in 0.0..=1e6;
@@ -48,6 +48,7 @@ const LEARN: Exchange<ClassMeans, Nothing> = Exchange::new("learning from class 
 impl Protocol for ClassDistill {
     fn declare(&self) -> Declaration<'_> {
         let model = MODEL.spec().lasting().published_if(true).through(&SAMPLING);
+        let model = self.local.needs(model);
         let means = MEANS.answered_by(|client, _| self.means(client));
         let means = match self.resample {
             true => means.draws(&SAMPLING),
@@ -116,7 +117,8 @@ impl Protocol for ClassDistill {
     fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let idle = Conflict::idle("resample", &SAMPLING);
         let idle = idle.when(self.resample && !has(&SAMPLING));
-        idle.into_iter().collect()
+        let rate = self.local.conflict("local.rate.by-round", self.rounds);
+        [idle, rate].into_iter().flatten().collect()
     }
 }
 plugin!(protocol "class-distill" => ClassDistill,
@@ -174,7 +176,8 @@ impl ClassDistill {
                 row.zip_mut_with(&mean, |t, m| *t += self.weight as f32 * m);
             }
         }
-        let (pass, stream) = (self.local.pass(Loss::CrossEntropy), client.stream(&MODEL));
+        let pass = self.local.pass(Loss::CrossEntropy, client.round_number());
+        let stream = client.stream(&MODEL);
         let target = Target::Soft(target.view());
         let model = client.model(&MODEL)?;
         let fitted = model.fit(&own.samples, target, &pass, &stream)?;

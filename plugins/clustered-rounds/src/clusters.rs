@@ -20,7 +20,7 @@ settings! {
         /// Rounds with one centre before there are several.
         warm_up: usize = 0, in 0..=1_000_000;
         /// A client's training in one round.
-        local: Training = Training::epochs(10, 32);
+        local: RoundTraining = Training::epochs(10, 32).into();
         /// Start every round's training with a fresh optimiser.
         fresh: bool = true;
     }
@@ -116,6 +116,7 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
         let Joined { shared, own } = &self.0;
         let model = MODEL.spec().lasting_if(!shared.fresh);
         let model = model.trained_by("local", &shared.local, (shared.fresh, shared.rounds));
+        let model = shared.local.needs(model);
         let train = TRAIN.answered_by(|client, centre| shared.train(client, centre));
         let train = train.to(&COHORT).times(own.rounds_from_one(shared));
         let all = Declaration::new()
@@ -140,7 +141,8 @@ impl<R: ClusterRule> Protocol for Clusters<R> {
             shared.warm_up, shared.clusters
         );
         let late = Conflict::at("warm-up", why).when(late);
-        late.into_iter().collect()
+        let rate = shared.local.conflict("local.rate.by-round", shared.rounds);
+        [late, rate].into_iter().flatten().collect()
     }
 
     fn data_conflicts(&self, facts: &DataFacts) -> Vec<Conflict> {
@@ -217,7 +219,9 @@ impl ClusterSettings {
         client.parametric(&MODEL)?.set_params(from)?;
         let pass = FitOptions {
             fresh: self.fresh,
-            ..self.local.pass(client.task().kind.loss())
+            ..self
+                .local
+                .pass(client.task().kind.loss(), client.round_number())
         };
         client.fit_own(&MODEL, &pass)?;
         Ok(client.parametric(&MODEL)?.params())

@@ -130,7 +130,8 @@ impl CoDistill {
     }
 
     fn model(&self) -> SlotSpec {
-        let mut model = MODEL.spec().lasting().published_if(true).through(&SAMPLING);
+        let model = MODEL.spec().lasting().published_if(true).through(&SAMPLING);
+        let mut model = self.local.needs(self.distil.needs(model));
         if let (Labels::Scores(_), Reply::Ensemble) = (&self.labels, &self.reply) {
             model = model.needs(Ability::Loss(self.labels.score_loss()));
         }
@@ -144,7 +145,8 @@ impl CoDistill {
     }
 
     fn student(&self) -> SlotSpec {
-        let mut student = STUDENT.spec().at_server();
+        let training = self.student.as_ref().unwrap_or(&self.distil);
+        let mut student = training.needs(STUDENT.spec().at_server());
         if let Labels::Scores(_) = self.labels {
             student = student.needs(Ability::Loss(self.labels.score_loss()));
         }

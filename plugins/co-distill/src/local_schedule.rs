@@ -3,14 +3,15 @@ use crate::labels::Lesson;
 use crate::settings::{CoDistill, Order};
 use crate::slots::{MODEL, SAMPLING};
 use fl_core::prelude::*;
-use fl_core::{Length, fit_examples};
+use fl_core::{Length, PassStep, fit_examples};
 
 impl CoDistill {
     /// Trains a client on its own examples in one round.
     pub(crate) fn learn_own(&self, client: &mut Client) -> Result<()> {
         let (own, pass) = (
             client.private(&SAMPLING)?,
-            self.local.pass(client.task().kind.loss()),
+            self.local
+                .pass(client.task().kind.loss(), client.round_number()),
         );
         client.fit_examples(&MODEL, &own, &pass).map(|_| ())
     }
@@ -38,7 +39,9 @@ impl CoDistill {
         if ids.0.is_empty() {
             return Ok(()); // everything was filtered out
         }
-        let pass = self.distil.pass(lesson.loss(&self.labels));
+        let pass = self
+            .distil
+            .pass(lesson.loss(&self.labels), client.round_number());
         lesson.teach(|target| client.fit_public(&MODEL, &ids, target, &pass).map(|_| ()))
     }
 
@@ -50,12 +53,17 @@ impl CoDistill {
             client.public()?.pick(&ids)?,
             client.stream("turns"),
         );
-        let local = self.local.pass(client.task().kind.loss());
-        let distil = self.distil.pass(lesson.loss(&self.labels));
+        let local = self
+            .local
+            .pass(client.task().kind.loss(), client.round_number());
+        let distil = self
+            .distil
+            .pass(lesson.loss(&self.labels), client.round_number());
         let one = |pass: &FitOptions<'_>| {
-            let (length, clip) = (Length::Steps(1), pass.clip);
+            let (length, clip, rate) = (Length::Steps(1), pass.clip, pass.rate);
             FitOptions {
                 clip,
+                rate,
                 ..FitOptions::new(length, pass.batch, pass.loss)
             }
         };
@@ -87,8 +95,12 @@ impl CoDistill {
         let ids = Ids(lesson.rows().to_vec());
         let (own, x) = (client.private(&SAMPLING)?, client.public()?.pick(&ids)?);
         let home = client.stream("together");
-        let local = self.local.pass(client.task().kind.loss());
-        let distil = self.distil.pass(lesson.loss(&self.labels));
+        let local = self
+            .local
+            .pass(client.task().kind.loss(), client.round_number());
+        let distil = self
+            .distil
+            .pass(lesson.loss(&self.labels), client.round_number());
         let steps = distil.steps(x.len().max(1));
         let local = FitOptions::new(Length::Steps(steps), local.batch, local.loss);
         let mut own_batches = local.batches(own.len(), &home.child("own", 0));
@@ -111,7 +123,8 @@ impl CoDistill {
             let Some(slope) = slope else {
                 return Ok(()); // no examples, and everything was filtered out
             };
-            model.descend(&slope, step, steps)?;
+            let (at, of, rate) = (step, steps, distil.rate);
+            model.descend(&slope, &PassStep { at, of, rate })?;
         }
         Ok(())
     }

@@ -104,6 +104,10 @@ impl Protocol for CoDistill {
             idle(self.filter_on.is_some(), "filter-on", &CLIENT_FILTER),
             idle(self.student.is_some(), "student", &STUDENT),
             idle(self.resample, "resample", &SAMPLING),
+            self.local.conflict("local.rate.by-round", self.rounds),
+            self.distil.conflict("distil.rate.by-round", self.rounds),
+            (self.student.as_ref())
+                .and_then(|of| of.conflict("student.rate.by-round", self.rounds)),
             unread.when(loss_given && self.reply == Reply::Hard && !has(&STUDENT)),
         ]
         .into_iter()
@@ -251,7 +255,7 @@ impl CoDistill {
         let ids = Ids(taught.rows().to_vec());
         let x = server.public()?.pick(&ids)?;
         let training = self.student.as_ref().unwrap_or(&self.distil);
-        let pass = training.pass(taught.loss(&self.labels));
+        let pass = training.pass(taught.loss(&self.labels), round.number);
         taught.teach(|target| server.fit(&STUDENT, &round.stream, &x, target, &pass))?;
         if self.teacher != Teacher::Student {
             return Ok(taught);

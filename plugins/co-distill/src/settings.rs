@@ -105,9 +105,9 @@ settings! {
         /// Default: none.
         warm_up: Option<Training> = None;
         /// A client's training on its own examples in one round. Selective-FD: 1 step of 64, IID 5.
-        local: Training = Training::steps(1, 64);
+        local: RoundTraining = Training::steps(1, 64).into();
         /// Training on the labels of the others in one round. Selective-FD: 10 steps of 512, IID 6.
-        distil: Training = Training::steps(10, 512);
+        distil: RoundTraining = Training::steps(10, 512).into();
         /// Public samples of a round, drawn without replacement. Default: one batch of `distil`
         /// (Selective-FD). FedMD: 5,000.
         samples: Option<usize> = None, in 1..;
@@ -124,7 +124,7 @@ settings! {
         teacher: Teacher = Teacher::Ensemble;
         /// Training of `parts.student` on the ensemble's labels in one round; only if that is
         /// filled. Default: as `distil`.
-        student: Option<Training> = None;
+        student: Option<RoundTraining> = None;
         /// Draw a new private sample in every round; the costs add up. Only if `parts.sampling`
         /// is filled.
         resample: bool = false;
@@ -150,6 +150,9 @@ impl CoDistill {
             {
                 Err("`order: together` takes steps along two losses at once, which `clip` says nothing about: leave it out".into())
             }
+            _ if self.order.weight().is_some() && self.local.own.rate.is_some() => Err(
+                "`order: together` takes its steps at the rate of `distil`: give `rate` there".into(),
+            ),
             _ => Ok(()),
         }
     }

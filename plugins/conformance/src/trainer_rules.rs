@@ -6,7 +6,7 @@ use crate::toy::Others;
 use crate::trainer::{Bench, Model, ROUND_TRIP};
 use anyhow::Context;
 use fl_core::message::{self, Params};
-use fl_core::{FitOptions, Problem, Result, Samples, Target};
+use fl_core::{FitOptions, Length, Parametric, Problem, Result, Samples, Target};
 use ndarray::{Array2, ArrayD, IxDyn};
 
 const SLOPES: &str = "vjp is the slope of its predictions";
@@ -16,10 +16,18 @@ const CLIPPED: &str = "clipped gradients are those of single samples";
 const REFUSES: &str = "unsuitable input is an error";
 const UNCHANGED: &str = "an error changes nothing";
 const WHOLE: &str = "set_params takes all or nothing";
+const RATE: &str = "the rate of a pass scales its step";
 const EMPTY: &str = "no samples are no problem";
 
 /// A wrong call of a model.
 type Wrong<'a> = (&'a str, Box<dyn Fn(&mut Model) -> Result<()> + 'a>);
+
+/// The parameters without buffers.
+fn own(model: &dyn Parametric) -> Params {
+    let (mut params, buffers) = (model.params(), model.buffers());
+    params.0.retain(|name, _| !buffers.contains(name));
+    params
+}
 
 impl Bench<'_> {
     pub(crate) fn rules(&self) -> Held {
@@ -30,7 +38,37 @@ impl Bench<'_> {
         self.gradient(&mut model)?;
         self.clipped(&mut model)?;
         self.refuses(&mut model)?;
+        self.rates()?;
         self.whole(&mut model)
+    }
+
+    /// Compares one step at rates 0, 1/2 and 1, if passes have rates.
+    fn rates(&self) -> Held {
+        let step = |rate: f64| -> Held<Option<f64>> {
+            let mut model = self.model(0)?;
+            let able = model.scales_rate().then(|| model.parametric()).flatten();
+            let Some(before) = able.map(|able| own(able)) else {
+                return Ok(None);
+            };
+            let pass = FitOptions {
+                rate,
+                length: Length::Steps(1),
+                ..self.short()
+            };
+            self.fit(RATE, &mut model, &pass, 0)?;
+            let after = model.parametric().map(|able| own(able));
+            let moved = after.and_then(|after| before.zip(&after, |a, b| b - a).ok());
+            Ok(moved.map(|moved| moved.norm()))
+        };
+        let (Some(none), Some(half), Some(whole)) = (step(0.0)?, step(0.5)?, step(1.0)?) else {
+            return Ok(());
+        };
+        self.must(RATE, none == 0.0, || {
+            format!("a step at rate 0 moved the parameters by {none}")
+        })?;
+        self.must(RATE, (half - whole / 2.0).abs() <= 0.02 * whole, || {
+            format!("steps at rates 0.5 and 1 moved the parameters by {half} and {whole}")
+        })
     }
 
     fn empty(&self, model: &mut Model) -> Held {

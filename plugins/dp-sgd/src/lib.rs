@@ -9,7 +9,7 @@ pub use sum::{Sum, finite};
 use fl_core::message::GradientSum;
 use fl_core::prelude::*;
 use fl_core::privacy::{LEAST_CLIP, MinibatchSampling, Unit};
-use fl_core::{Examples, Parametric};
+use fl_core::{Examples, Parametric, PassStep};
 
 /// The slot of the mechanism that clips the gradient of every example, and adds noise to their sum.
 pub const SLOT: MechanismSlot<GradientSum> = MechanismSlot::new(
@@ -174,7 +174,7 @@ pub fn train(
     client: &mut Client,
     model: &TrainerSlot,
     sampling: Option<&Sampling>,
-    training: &Training,
+    (training, rate): (&Training, f64),
 ) -> Result<()> {
     let lots = lots(sampling, training).context("`sampling` and `local.steps` are not given")?;
     let (examples, batch) = (client.own().clone(), training.batch as f64);
@@ -190,7 +190,10 @@ pub fn train(
         },
         |client, at, GradientSum { mut sum }| {
             sum.scale(1.0 / batch);
-            client.parametric(model)?.descend(&sum, at, lots.steps)
+            let of = lots.steps;
+            client
+                .parametric(model)?
+                .descend(&sum, &PassStep { at, of, rate })
         },
     )
 }

@@ -416,7 +416,7 @@ impl GenerateAndDistill {
 
     fn train(&self, client: &mut Client) -> Result<ClassCounts> {
         match client.has(&dp_sgd::SLOT) {
-            true => dp_sgd::train(client, &TEACHER, self.sampling.as_ref(), &self.local)?,
+            true => dp_sgd::train(client, &TEACHER, self.sampling.as_ref(), (&self.local, 1.0))?,
             false => {
                 client.fit_own(&TEACHER, &self.local.pass(Loss::CrossEntropy))?;
             }

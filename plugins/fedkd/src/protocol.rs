@@ -155,7 +155,7 @@ const LOGITS: Exchange<Look, Logits> = Exchange::new("scores of the public sampl
 impl OneShotDistill {
     fn train(&self, client: &mut Client) -> Result<Nothing> {
         if client.has(&dp_sgd::SLOT) {
-            dp_sgd::train(client, &TEACHER, self.sampling.as_ref(), &self.local)?;
+            dp_sgd::train(client, &TEACHER, self.sampling.as_ref(), (&self.local, 1.0))?;
             return Ok(Nothing);
         }
         let mut examples = client.own().clone();

@@ -6,7 +6,7 @@ use crate::optim::{Optimiser, Rule, Schedule};
 use crate::store;
 use crate::tape::{Key, Record, Weights};
 use anyhow::ensure;
-use fl_core::{Problem, Result, Stream};
+use fl_core::{PassStep, Problem, Result, Stream};
 use ndarray::{Array2, ArrayView2};
 use std::sync::Arc;
 
@@ -170,7 +170,8 @@ impl Network {
         let numbers = self.numbers.of_mut(&self.net);
         numbers.buffers = buffers;
         let weights: &mut Vec<f32> = Arc::make_mut(&mut numbers.weights);
-        self.optimiser.step(weights, &self.gradient, 0, 1);
+        self.optimiser
+            .step(weights, &self.gradient, &PassStep::new(0, 1));
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Optimisers and schedules on flat buffers, with the semantics of PyTorch's.
 
 use crate::simd::{Strip, sum2, vectorised};
+use fl_core::PassStep;
 use fl_core::pulled;
 use fl_core::settings::above;
 use fl_core::{choices, settings};
@@ -165,13 +166,13 @@ impl Optimiser {
         self.schedule.rate(lr, self.state.done, 0, 1)
     }
 
-    /// Returns the move of each weight for batch `at` of `of` of this pass; counts the batch.
-    pub fn advance(&mut self, at: usize, of: usize) -> Move {
+    /// Returns the move of each weight for this step of a pass; counts it.
+    pub fn advance(&mut self, step: &PassStep) -> Move {
         let (lr, decay) = match &self.rule {
             Rule::Sgd(s) => (s.lr, s.weight_decay as f32),
             Rule::Adam(a) => (a.lr, a.weight_decay as f32),
         };
-        let lr = self.schedule.rate(lr, self.state.done, at, of);
+        let lr = step.rate * self.schedule.rate(lr, self.state.done, step.at, step.of);
         self.state.done += 1;
         match &self.rule {
             Rule::Sgd(s) if s.momentum == 0.0 => Move::Plain {
@@ -201,10 +202,9 @@ impl Optimiser {
         }
     }
 
-    /// Moves `weights` after batch `at` of `of` of this pass.
-    pub fn step(&mut self, weights: &mut [f32], gradient: &[f32], at: usize, of: usize) {
-        self.advance(at, of)
-            .apply(weights, gradient, &mut self.state);
+    /// Moves `weights` by this step of a pass.
+    pub fn step(&mut self, weights: &mut [f32], gradient: &[f32], step: &PassStep) {
+        self.advance(step).apply(weights, gradient, &mut self.state);
     }
 }
 
@@ -407,7 +407,7 @@ mod tests {
         );
         for _ in 0..steps {
             let g: Vec<f32> = w.iter().map(|w| 2.0 * w + 0.3).collect();
-            o.step(&mut w, &g, 0, 1);
+            o.step(&mut w, &g, &PassStep::new(0, 1));
         }
         w
     }

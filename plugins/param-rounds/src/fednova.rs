@@ -136,7 +136,8 @@ impl FedNova {
         let proximal = match self.mu > 0.0 {
             true => {
                 let lr = client.parametric(&MODEL)?.step_size();
-                self.mu * lr.context("parts.model: FedNova with `mu` needs the learning rate, and this trainer has none; use plain gradient descent")?
+                let rate = family.settings.local.rate(client.round_number());
+                rate * self.mu * lr.context("parts.model: FedNova with `mu` needs the learning rate, and this trainer has none; use plain gradient descent")?
             }
             false => 0.0,
         };

@@ -39,7 +39,9 @@ impl<'p> Family<'p> {
         let trained = TRAIN.answered_by(move |client, global| {
             if client.has(&dp_sgd::SLOT) {
                 client.parametric(&MODEL)?.set_params(global)?;
-                dp_sgd::train(client, &MODEL, settings.sampling.as_ref(), &settings.local)?;
+                let rate = settings.local.rate(client.round_number());
+                let sampling = settings.sampling.as_ref();
+                dp_sgd::train(client, &MODEL, sampling, (&settings.local, rate))?;
                 return Ok(client.parametric(&MODEL)?.params());
             }
             let examples = learnt(client)?;
@@ -71,7 +73,10 @@ impl<'p> Family<'p> {
             fresh: self.settings.fresh,
             proximal: (self.mu > 0.0).then_some((self.mu as f32, global)),
             gradient_offset: extra.offset,
-            ..self.settings.local.pass(client.task().kind.loss())
+            ..self
+                .settings
+                .local
+                .pass(client.task().kind.loss(), client.round_number())
         };
         let steps = client.fit_examples(&MODEL, examples, &pass)?.steps;
         Ok(Trained {

@@ -12,7 +12,7 @@ settings! {
         /// Rounds.
         rounds: usize = 50, in 1..=1_000_000;
         /// A client's training in one round. FedKT's comparison uses 10 epochs, batch 32.
-        local: Training = Training::epochs(10, 32);
+        local: RoundTraining = Training::epochs(10, 32).into();
         /// Start every round's training with a fresh optimiser.
         fresh: bool = true;
         /// With `parts.attack`: number of trainings of an attacker from the same parameters, each
@@ -31,6 +31,9 @@ settings! {
         initial_is_public: bool = false;
     }
 }
+
+/// Where the rates of a pass by round stand.
+const RATE: &str = "local.rate.by-round";
 
 const LOSS: Exchange<Params, Scalar> = Exchange::new("loss of the global model");
 
@@ -158,6 +161,7 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         let RoundSettings { fresh, rounds, .. } = *family.settings;
         let model = MODEL.spec().lasting_if(!fresh);
         let model = model.trained_by("local", &family.settings.local, (fresh, rounds));
+        let model = family.settings.local.needs(model);
         let model = match family.settings.sampling {
             Some(_) => model.needs(Ability::ExampleGradients),
             None => model,
@@ -240,6 +244,7 @@ impl<R: RoundRule> Protocol for Rounds<R> {
             bare.when(settings.attacker_trainings > 1 && has(&ATTACK) && has(&PRIVACY)),
             beside.when(more && has(&dp_sgd::SLOT)),
             dp_sgd::conflict(has, settings.sampling.as_ref(), &settings.local),
+            settings.local.conflict(RATE, settings.rounds),
         ];
         let mut all = rule.conflicts(family, has);
         all.extend(shared.into_iter().flatten());

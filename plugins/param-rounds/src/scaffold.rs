@@ -162,6 +162,7 @@ impl Scaffold {
                 let lr = client.parametric(&MODEL)?.step_size().context(
                     "parts.model: SCAFFOLD's `control: steps` takes every step for one learning rate times the gradient, and this trainer's are not (Adam, momentum, a rate that changes); use plain gradient descent, or `control: gradient`",
                 )?;
+                let lr = lr * family.settings.local.rate(client.round_number());
                 let (steps, way) = (
                     trained.steps as f64,
                     zip(&sent.model, &trained.params, |x, y| x - y)?,

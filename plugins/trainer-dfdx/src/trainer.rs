@@ -12,7 +12,8 @@ use fl_core::loss;
 use fl_core::message::Params;
 use fl_core::{
     AuxiliaryTerm, BuildContext, Differentiable, FeatureTerm, FitOptions, FitReport, Head, Loss,
-    LossCurve, Parametric, Problem, Result, Samples, Stream, Target, Task, TaskKind, Trainer,
+    LossCurve, Parametric, PassStep, Problem, Result, Samples, Stream, Target, Task, TaskKind,
+    Trainer,
 };
 use fl_nets::buffer::{self, Buffer};
 use fl_nets::net::{Entry, Mode, Net, Numbers, batch};
@@ -181,7 +182,7 @@ impl Dfdx {
             self.gradient = Buffer::any(self.net.weights()).into_vec();
         }
         let key = weights.key.clone().unwrap_or_default();
-        let how = self.optimiser.advance(at, plan.of);
+        let how = self.optimiser.advance(&plan.step(at));
         let changed = added.is_some() || pass.clip.is_some();
         let changed = changed || plan.proximal.is_some() || plan.gradient_offset.is_some();
         let descending = match how {
@@ -312,11 +313,19 @@ impl ScoredBatch {
 /// The constants of a pass, and the next batch.
 struct Plan {
     of: usize,
+    rate: f64,
     positions: Vec<usize>,
     black: Vec<f32>,
     stream: Stream,
     proximal: Option<(f32, Vec<f32>)>,
     gradient_offset: Option<Vec<f32>>,
+}
+
+impl Plan {
+    fn step(&self, at: usize) -> PassStep {
+        let Self { of, rate, .. } = *self;
+        PassStep { at, of, rate }
+    }
 }
 
 fn copy(entry: &Entry, tensor: &ArrayD<f32>, to: &mut [f32]) -> Result<()> {
@@ -361,6 +370,7 @@ impl Trainer for Dfdx {
         let of = pass.steps(x.len());
         let mut plan = Plan {
             of,
+            rate: pass.rate,
             positions: Vec::new(),
             black: Augmenter::black(x.inputs()),
             stream: stream.clone(),
@@ -436,6 +446,10 @@ impl Trainer for Dfdx {
 
     fn takes_feature_loss(&self) -> bool {
         self.net.trains_features()
+    }
+
+    fn scales_rate(&self) -> bool {
+        true
     }
 
     fn save(&self) -> Result<Vec<u8>> {

@@ -3,7 +3,9 @@
 use fl_core::message::Params;
 use fl_core::portable::product;
 use fl_core::prelude::*;
-use fl_core::{Differentiable, FitReport, LossCurve, Parametric, Problem, TaskKind, loss};
+use fl_core::{
+    Differentiable, FitReport, LossCurve, Parametric, PassStep, Problem, TaskKind, loss,
+};
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 use std::collections::BTreeMap;
 
@@ -86,8 +88,9 @@ impl LinearModel {
                 bias *= clip / norm;
             }
         }
-        self.weight.scaled_add(-self.settings.lr as f32, &weight);
-        self.bias.scaled_add(-self.settings.lr as f32, &bias);
+        let rate = (self.settings.lr * pass.rate) as f32;
+        self.weight.scaled_add(-rate, &weight);
+        self.bias.scaled_add(-rate, &bias);
         Ok(value)
     }
 
@@ -165,6 +168,10 @@ impl Trainer for LinearModel {
         Ok(product(x.values().view(), self.weight.view()) + &self.bias)
     }
 
+    fn scales_rate(&self) -> bool {
+        true
+    }
+
     fn save(&self) -> Result<Vec<u8>> {
         Ok(fl_core::message::encode(&self.params()))
     }
@@ -200,11 +207,12 @@ impl Parametric for LinearModel {
         Ok(named(&weight, &bias))
     }
 
-    fn descend(&mut self, gradient: &Params, _: usize, _: usize) -> Result<()> {
+    fn descend(&mut self, gradient: &Params, step: &PassStep) -> Result<()> {
         let (mut weight, bias) = self.parts_of(gradient)?;
+        let rate = (self.settings.lr * step.rate) as f32;
         weight.scaled_add(self.settings.l2 as f32, &self.weight);
-        self.weight.scaled_add(-self.settings.lr as f32, &weight);
-        self.bias.scaled_add(-self.settings.lr as f32, &bias);
+        self.weight.scaled_add(-rate, &weight);
+        self.bias.scaled_add(-rate, &bias);
         Ok(())
     }
 

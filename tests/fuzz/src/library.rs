@@ -10,8 +10,8 @@ use fl_core::settings::{Reader, Value};
 use fl_core::{
     Accountant, AnyAggregator, AnyMechanism, BoxedPart, BoxedSelector, BuildContext, Candidate,
     ClientMessage, Cohort, Draws, Examples, FitOptions, Generator, Labels, Length, Loss, PartDecl,
-    Parts, Pool, PrivacyEvent, Role, Roster, Round, Samples, SlotAssignment, Stream, Target, Task,
-    TaskKind, Trainer, message::SoftLabels,
+    Parts, PassStep, Pool, PrivacyEvent, Role, Roster, Round, Samples, SlotAssignment, Stream,
+    Target, Task, TaskKind, Trainer, message::SoftLabels,
 };
 use ndarray::Array2;
 use serde_json::json;
@@ -427,7 +427,7 @@ impl Drive<'_> {
             let params = part.params();
             let _ = part.set_params(&params);
             let _ = part.gradient(&x, target, Loss::CrossEntropy);
-            let _ = part.descend(&params, 0, 1);
+            let _ = part.descend(&params, &PassStep::new(0, 1));
             let _ = (part.step_size(), part.buffers());
         }
         if let Some(part) = part.differentiable() {

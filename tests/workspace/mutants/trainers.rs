@@ -28,6 +28,7 @@ enum Flaw {
     SetsHalf,
     PullsAway,
     IgnoresDrift,
+    IgnoresRate,
     NoShapeCheck,
     NoRows,
     HeadTooLarge,
@@ -186,7 +187,11 @@ impl Trainer for Model {
                 Flaw::Thread if std::thread::current().name().is_none() => 0.06,
                 _ => 0.05,
             };
-            self.weight.scaled_add(-rate, &self.moment);
+            let scale = match self.flaw {
+                Flaw::IgnoresRate => 1.0,
+                _ => pass.rate as f32,
+            };
+            self.weight.scaled_add(-rate * scale, &self.moment);
             steps += 1;
             sum += value;
         }
@@ -218,6 +223,10 @@ impl Trainer for Model {
 
     fn takes_feature_loss(&self) -> bool {
         self.flaw == Flaw::ClaimsFeatureLoss
+    }
+
+    fn scales_rate(&self) -> bool {
+        true
     }
 
     fn head(&self) -> Option<Head> {
@@ -487,6 +496,11 @@ pub fn all() -> Vec<Mutant> {
             "`gradient_offset` is not looked at",
             Some("`gradient_offset` is added to the gradient"),
             IgnoresDrift,
+        ),
+        (
+            "the rate of a pass is not looked at",
+            Some("the rate of a pass scales its step"),
+            IgnoresRate,
         ),
         (
             "shows a head that is a tenth too large",

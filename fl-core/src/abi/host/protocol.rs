@@ -158,10 +158,11 @@ impl LoadedProtocol {
 
     /// The facts for a client's answer, and their text: mostly those of the answer before.
     fn facts(&self, spec: &ExchangeSpec, client: &Client) -> Result<Arc<(AnswerText, String)>> {
+        let round = client.round_number();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |(facts, _): &(AnswerText, String)| {
             let same_slot = |name: &&str| facts.filled.contains(*name) == client.has(name);
-            facts.label == spec.label
+            (&*facts.label, facts.round) == (spec.label, round)
                 && facts.task == *client.task()
                 && self.fillable.iter().all(same_slot)
         };
@@ -170,6 +171,7 @@ impl LoadedProtocol {
         }
         let facts = AnswerText {
             label: spec.label.into(),
+            round,
             task: client.task().clone(),
             filled: self.filled(|slot| client.has(slot)),
         };

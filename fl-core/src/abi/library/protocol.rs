@@ -59,7 +59,13 @@ impl LocalProtocol {
             let remote = Box::new(RemoteClient::new(link, client, stream.clone(), &facts));
             let mut client = Client(ClientSide::Elsewhere(remote));
             let needs = RequiredInputs::default();
-            let request = Request::new(&facts.label, Payload::Here(&*sent), stream, needs);
+            let request = Request::new(
+                &facts.label,
+                facts.round,
+                Payload::Here(&*sent),
+                stream,
+                needs,
+            );
             declared.answer(&mut client, request)
         })?;
         match answer.body {

@@ -86,6 +86,9 @@ impl ClientCalls for RemoteClient {
     fn now(&self) -> &Stream {
         &self.now
     }
+    fn round_number(&self) -> usize {
+        self.facts.round
+    }
     fn public(&self) -> Result<Option<Arc<Public>>> {
         self.slots.public().map(Some)
     }

@@ -13,7 +13,7 @@ use crate::abi::raw::*;
 use crate::message::{Message, Params, Tensor, TensorMap, View};
 use crate::{
     AuxiliaryLoss, Differentiable, FeatureLoss, FitOptions, FitReport, Head, Length, Loss,
-    Parametric, Problem, Result, Samples, Stream, Target, Trainer,
+    Parametric, PassStep, Problem, Result, Samples, Stream, Target, Trainer,
 };
 use anyhow::{Context, ensure};
 use ndarray::{Array2, ArrayView2};
@@ -27,6 +27,7 @@ struct TrainerText {
     parametric: bool,
     differentiable: bool,
     feature_loss: bool,
+    scales_rate: bool,
     /// `None`: not stated, so it is taken to learn all.
     learns: Option<Vec<Loss>>,
     vocabulary: Option<usize>,
@@ -43,6 +44,7 @@ impl Default for TrainerText {
             parametric: false,
             differentiable: false,
             feature_loss: false,
+            scales_rate: false,
             learns: None,
             vocabulary: None,
             buffers: BTreeSet::new(),
@@ -61,6 +63,7 @@ impl TrainerText {
             parametric: parametric.is_some(),
             differentiable: trainer.differentiable().is_some(),
             feature_loss: trainer.takes_feature_loss(),
+            scales_rate: trainer.scales_rate(),
             learns: Some(learns.filter(|loss| trainer.learns(*loss)).collect()),
             vocabulary: trainer.vocabulary(),
             buffers: buffers.unwrap_or_default(),
@@ -77,6 +80,8 @@ struct FitText {
     batch: usize,
     loss: Loss,
     fresh: bool,
+    #[serde(default = "whole", skip_serializing_if = "is_whole")]
+    rate: f64,
     proximal: Option<f64>,
     gradient_offset: bool,
     clip: Option<f64>,
@@ -116,6 +121,23 @@ struct GradientText {
 struct StepText {
     at: usize,
     of: usize,
+    #[serde(default = "whole", skip_serializing_if = "is_whole")]
+    rate: f64,
+}
+
+impl From<PassStep> for StepText {
+    fn from(PassStep { at, of, rate }: PassStep) -> Self {
+        Self { at, of, rate }
+    }
+}
+
+/// The factor that leaves a learning rate as it is.
+fn whole() -> f64 {
+    1.0
+}
+
+fn is_whole(rate: &f64) -> bool {
+    *rate == whole()
 }
 
 /// As [`with_target`]; findings, which are -1, 0 or 1, and the classes of pixels as floats.
@@ -146,6 +168,14 @@ impl RemoteTrainer {
             remote,
             outputs,
         })
+    }
+
+    fn check_rate(&self, rate: f64) -> Result<()> {
+        ensure!(
+            is_whole(&rate) || self.about.scales_rate,
+            self.problem("no pass can scale its learning rate")
+        );
+        Ok(())
     }
 
     /// Asks about samples, which go with `more`.
@@ -239,6 +269,7 @@ impl Trainer for RemoteTrainer {
             pass.feature_loss.is_none() || self.about.feature_loss,
             self.problem("it takes no loss on its features")
         );
+        self.check_rate(pass.rate)?;
         let back = LossesBack::of(pass);
         let means = Means {
             answers: back.as_ref().map(|back| back as &dyn Answers),
@@ -252,6 +283,7 @@ impl Trainer for RemoteTrainer {
                     batch: pass.batch,
                     loss: pass.loss,
                     fresh: pass.fresh,
+                    rate: pass.rate,
                     proximal: pass.proximal.map(|(mu, _)| f64::from(mu)),
                     gradient_offset: pass.gradient_offset.is_some(),
                     clip: pass.clip.map(f64::from),
@@ -312,6 +344,10 @@ impl Trainer for RemoteTrainer {
 
     fn takes_feature_loss(&self) -> bool {
         self.about.feature_loss
+    }
+
+    fn scales_rate(&self) -> bool {
+        self.about.scales_rate
     }
 
     fn save(&self) -> Result<Vec<u8>> {
@@ -416,9 +452,10 @@ impl Parametric for RemoteTrainer {
             .transpose()
     }
 
-    fn descend(&mut self, gradient: &Params, at: usize, of: usize) -> Result<()> {
+    fn descend(&mut self, gradient: &Params, step: &PassStep) -> Result<()> {
         self.remote.check()?;
-        let text = serde_json::to_string(&StepText { at, of })?;
+        self.check_rate(step.rate)?;
+        let text = serde_json::to_string(&StepText::from(*step))?;
         let letter = [content(gradient)];
         let done = self
             .remote
@@ -506,8 +543,8 @@ pub(in crate::abi) fn serve(
             }
         }
         FL_DESCEND => {
-            let StepText { at, of } = input.json()?;
-            able(trainer)?.descend(&input.message(0)?, at, of)?;
+            let StepText { at, of, rate } = input.json()?;
+            able(trainer)?.descend(&input.message(0)?, &PassStep { at, of, rate })?;
         }
         FL_STEP_SIZE => host.json(&able(trainer)?.step_size())?,
         FL_VJP => {
@@ -550,6 +587,7 @@ fn train(
         batch: text.batch,
         loss: text.loss,
         fresh: text.fresh,
+        rate: text.rate,
         proximal: text.proximal.map(|mu| mu as f32).zip(proximal.as_ref()),
         gradient_offset: offset.as_ref(),
         clip: text.clip.map(|c| c as f32),

@@ -218,6 +218,33 @@ fn honest_claims_hold_and_the_neighbour_may_be_the_users() {
     );
 }
 
+/// Files, counts, sizes and texts that differ in every run would be "unbounded evidence".
+#[test]
+fn no_quick_spec_with_a_guarantee_tells_its_neighbours_apart() {
+    let d = tempfile::tempdir().unwrap();
+    let mut claims = 0;
+    for (name, rows) in [
+        ("dp-sgd", "12"),
+        ("ds-fl", "12"),
+        ("fedavg-private", "12"),
+        ("fedkd-priced", "12"),
+        ("fedkt-l1", "12"),
+        ("fedmd-nfdp", "1000"),
+    ] {
+        let spec = quick(name);
+        let args = [&spec[..], "--runs", "10", "--rows", rows, "--out", name];
+        let (code, answer) = audit(d.path(), &args);
+        assert_eq!(code, 0, "{name}: {answer}");
+        for finding in answer["findings"].as_array().unwrap() {
+            if finding["claim"].is_object() {
+                claims += 1;
+                assert_eq!(fields(finding), [""; 0], "{name}: {finding}");
+            }
+        }
+    }
+    assert!(claims >= 12, "{claims}");
+}
+
 #[test]
 fn exact_an_audit_goes_on_after_a_kill_and_does_not_depend_on_threads() {
     let d = tempfile::tempdir().unwrap();

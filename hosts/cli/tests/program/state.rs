@@ -57,7 +57,7 @@ fn result(outcome: &Value) -> String {
 }
 
 /// By the way of running.
-fn ways(dir: &Path, spec: &str) -> Vec<(&'static str, String)> {
+pub fn ways(dir: &Path, spec: &str) -> Vec<(&'static str, String)> {
     let run = |args: &[&str]| json(dir, &[&["run"], args, &["--json"]].concat());
     let whole = |way: &'static str, more: &[&str]| {
         let args = [&[spec, "--out", way], more].concat();

@@ -1,5 +1,7 @@
 //! What the training of clients cannot do: found before a run, named, and survived.
 use crate::common::{fails, fl, flat, json, out};
+use crate::library;
+use crate::state::ways;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -208,7 +210,7 @@ fn a_schedule_that_never_falls_is_refused() {
     };
     // the largest client has 21 rows: three mini-batches an epoch
     let rounds = "use: fedavg, rounds: 4, local: { epochs: 2, batch: 8 }";
-    let anew = "never has them: it begins anew in each round (`protocol.fresh: true`), which has 6 mini-batches of a client at most: shorten the schedule, or set `protocol.fresh: false`, so that each client counts its own over the run";
+    let anew = "never has them: it begins anew in each round (`protocol.fresh: true`), which has 6 mini-batches of a client at most: shorten the schedule, set `protocol.fresh: false`, so that each client counts its own over the run, or let `protocol.local.rate` follow the round";
     let refused = [
         ("step: { every: 6, factor: 0.1 }", rounds.to_string(), anew),
         ("cosine: { steps: 7 }", rounds.to_string(), anew),
@@ -253,6 +255,98 @@ fn a_schedule_that_never_falls_is_refused() {
     ] {
         out(d, &["check", &spec_of(schedule, &protocol)]);
     }
+}
+
+/// Clients with two networks, one of which keeps its optimiser's moments; three of five a round.
+fn rates(protocol: &str, parts: &str) -> String {
+    format!(
+        "name: rates\nseed: 1\ndata: {{ set: blobs, clients: 5 }}\nprotocol: {{ {protocol} }}\n\
+         parts:\n  aggregator: {{ use: mean }}\n  cohort: {{ use: uniform, share: 0.6 }}\n{parts}"
+    )
+}
+
+const ADAM: &str = "  model: { use: dfdx, net: [{ linear: 4 }, relu, outputs], optimiser: { adam: { lr: 0.01 } } }\n";
+const FALLING: &str =
+    "rate: { by-round: { factor: 0.5, warm-up: 2, steps: [{ from: 3, factor: 0.1 }] } }";
+
+#[test]
+fn exact_rates_by_round_are_the_same_in_every_way_of_running() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let of = |protocol: &str, rate: &str, parts: &str| {
+        let local = format!("rounds: 5, local: {{ steps: 3, batch: 8, {rate} }}");
+        fs::write(
+            dir.join("spec.yaml"),
+            rates(&format!("{protocol}, {local}"), parts),
+        )
+        .unwrap();
+        ways(dir, "spec.yaml")
+    };
+    let gradient = "  model: { use: linear, lr: 0.1 }\n";
+    let noise = format!(
+        "{gradient}  example-privacy: {{ use: gaussian-gradients }}\n  accountant: {{ use: rdp, delta: 1e-5 }}\n"
+    );
+    for (protocol, parts) in [
+        ("use: fedavg, fresh: false", ADAM),
+        ("use: fedprox, mu: 0.1", ADAM),
+        ("use: scaffold", gradient),
+        ("use: fedavg, sampling: { rate: 0.1 }", &noise),
+    ] {
+        let falling = of(protocol, FALLING, parts);
+        assert!(
+            falling.iter().all(|(_, result)| *result == falling[0].1),
+            "{protocol}: {falling:?}"
+        );
+        assert_ne!(of(protocol, "clip: null", parts)[0].1, falling[0].1);
+    }
+}
+
+#[test]
+fn rates_that_cannot_be_are_refused_by_check() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let error = |protocol: &str, rate: &str, parts: &str| {
+        let local = format!("rounds: 5, local: {{ steps: 3, batch: 8, {rate} }}");
+        let text = rates(&format!("{protocol}, {local}"), parts);
+        fs::write(dir.join("spec.yaml"), text).unwrap();
+        let (code, said) = fails(dir, &["check", "spec.yaml"]);
+        assert_eq!(code, 2, "{said}");
+        said
+    };
+    for (rate, due) in [
+        (
+            "rate: { by-round: { cosine: { over: 4 } } }",
+            "`local.rate.by-round` gives round 5 the rate 0, so nothing is learnt in it",
+        ),
+        (
+            "rate: { by-round: { steps: [{ from: 6, factor: 0.1 }] } }",
+            "`local.rate.by-round` has a step from round 6, and the last is 5",
+        ),
+        (
+            "rate: { by-round: { factor: 1 } }",
+            "`local.rate.by-round` changes the rate in none of 5 rounds",
+        ),
+        (
+            "rate: { by-round: { factor: 0 } }",
+            "factor: must be above 0",
+        ),
+    ] {
+        let said = error("use: fedavg", rate, ADAM);
+        assert!(said.contains(due), "{rate}: {said}");
+    }
+    // a part that does not say that passes have rates
+    let library = library::beside("fl_stateful");
+    let loaded = format!(
+        "  model: {{ use: rs-trainer }}\nplugins: [{{ path: {} }}]\n",
+        library.display()
+    );
+    let said = error("use: fedavg", FALLING, &loaded);
+    let due =
+        "no round can scale its learning rate, which protocol `fedavg` needs with these settings";
+    assert!(said.contains(due), "{said}");
+    // `together` takes its steps at one rate
+    let said = error("use: co-distill, order: { together: 0.5 }", FALLING, ADAM);
+    assert!(said.contains("give `rate` there"), "{said}");
 }
 
 /// An aggregation is repeated with the buffers that the run knew.

@@ -277,6 +277,8 @@ class Pass:
     steps: int | None = None
     fresh: bool = False
     """Forget the optimiser's moments and schedule first."""
+    rate: float = 1.0
+    """The factor of the learning rate in this pass, only for a trainer with `scales_rate = True`."""
     proximal: tuple[float, Mapping] | None = None
     """FedProx: adds `mu * (w - anchor)` to the gradient."""
     gradient_offset: Mapping | None = None

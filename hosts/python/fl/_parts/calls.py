@@ -103,6 +103,7 @@ def _describe(part, *_):
             "parametric": params,
             "differentiable": hasattr(part, "vjp") and bool(getattr(part, "differentiable", True)),
             "feature_loss": bool(getattr(part, "takes_feature_loss", False)),
+            "scales_rate": bool(getattr(part, "scales_rate", False)),
         }
         if (words := getattr(part, "vocabulary", None)) is not None:
             about["vocabulary"] = int(words)
@@ -279,6 +280,7 @@ def _train(part, text, messages, host):
         epochs=facts["length"].get("Epochs"),
         steps=facts["length"].get("Steps"),
         fresh=facts["fresh"],
+        rate=facts.get("rate", 1.0),
         proximal=(facts["proximal"], anchors.pop(0)) if facts["proximal"] is not None else None,
         gradient_offset=anchors.pop(0) if facts["gradient_offset"] else None,
         clip=facts["clip"],
@@ -337,9 +339,11 @@ def _clipped_gradients(part, text, messages, _):
 
 def _descend(part, text, messages, _):
     facts, gradient = json.loads(text), Message(messages[0][3])
+    rate = facts.get("rate", 1.0)
     if hasattr(part, "descend"):
-        part.descend(gradient, facts["at"], facts["of"])
+        part.descend(gradient, facts["at"], facts["of"], **({} if rate == 1 else {"rate": rate}))
     elif size := hasattr(part, "step_size") and part.step_size():
+        size *= rate
         part.set_params({name: np.asarray(value) - np.float32(size) * gradient[name] for name, value in part.params().items()})
     else:
         return None

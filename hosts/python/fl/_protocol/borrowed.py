@@ -136,6 +136,7 @@ class Model:
         loss: LossName | None = None,
         tau: float = 1.0,
         fresh: bool = False,
+        rate: float = 1.0,
         proximal: tuple[float, Arrays] | None = None,
         gradient_offset: Arrays | None = None,
         clip: float | None = None,
@@ -146,7 +147,8 @@ class Model:
 
         `target` is one entry for each sample, of this `kind`: by itself classes (whole numbers) or
         `soft` probabilities; examples bring their own. Give `epochs` or `steps`, or a setting of
-        type `fl.Training` as `training`, which has these, `batch` and `clip`. `proximal` is
+        type `fl.Training` as `training`, which has these, `batch` and `clip`. `rate` is a factor of the
+        trainer's learning rate, for a slot that `needs` `scaled-rate`. `proximal` is
         FedProx's weight and anchor, `gradient_offset` SCAFFOLD's addend, `clip` the largest norm of
         a gradient. `auxiliary` is a loss that is added to each mini-batch's, for trainers that show
         their last layer: it gets `weight`, `bias`, `scores` and `target`, and gives `loss`, and the
@@ -177,6 +179,7 @@ class Model:
             "batch": batch,
             "loss": {"Kl": {"tau": tau}} if loss == "kl" else _LOSSES[loss or self._program.part.task.loss],
             "fresh": fresh,
+            "rate": rate,
             "proximal": proximal[0] if proximal else None,
             "gradient_offset": gradient_offset is not None,
             "clip": clip,
@@ -232,10 +235,10 @@ class Model:
         tensors = {**tensors, "target": np.ascontiguousarray(target, dtype=dtype)}
         return self._do(what, _sent(tensors), target=kind, loss=_LOSSES[loss or self._program.part.task.loss], **more, **ask)[1]
 
-    def descend(self, gradient: Arrays, at: int, of: int) -> None:
-        """Takes one step of the optimiser along a gradient, as after batch `at` (from 0) of
-        `of`."""
-        self._do("descend", _sent(packed("params", gradient)), at=at, of=of)
+    def descend(self, gradient: Arrays, at: int, of: int, rate: float = 1.0) -> None:
+        """Takes one step of the optimiser along a gradient, as after batch `at` (from 0) of `of`,
+        at `rate` times its learning rate."""
+        self._do("descend", _sent(packed("params", gradient)), at=at, of=of, rate=rate)
 
     def vjp(self, x: Samples | Array, slope: Array) -> Array:
         """A loss's slope by each number of the inputs, `samples x width`, from its slope by each

@@ -47,13 +47,13 @@ Arrays: TypeAlias = Mapping[str, Array]
 T = TypeVar("T")
 Part = Any
 Role = Literal["trainer", "generator", "aggregator", "selector", "privacy", "attack"]
-Ability = Literal["parameters", "example-gradients", "features", "input-gradient", "equal-steps", "auxiliary-loss", "feature-loss"]
+Ability = Literal["parameters", "example-gradients", "features", "input-gradient", "equal-steps", "auxiliary-loss", "feature-loss", "scaled-rate"]
 LossName = Literal["cross-entropy", "mae", "mse", "norm", "kl"]
 TargetKind = Literal["classes", "multi-label", "pixels", "soft", "scores"]
 
 _OF_SETTINGS = ("times", "rows", "public", "partly", "trains", "draws", "releases_steps")
 _OPTIONAL = {"selector", "privacy", "attack"}
-_ABILITIES = {"parameters": "Parameters", "example-gradients": "ExampleGradients", "features": "Features", "input-gradient": "InputGradient", "equal-steps": "EqualSteps", "auxiliary-loss": "AuxiliaryLoss", "feature-loss": "FeatureLoss"}
+_ABILITIES = {"parameters": "Parameters", "example-gradients": "ExampleGradients", "features": "Features", "input-gradient": "InputGradient", "equal-steps": "EqualSteps", "auxiliary-loss": "AuxiliaryLoss", "feature-loss": "FeatureLoss", "scaled-rate": "ScaledRate"}
 _LOSSES = {"cross-entropy": "CrossEntropy", "mae": "Mae", "mse": "Mse", "norm": "Norm"}
 
 

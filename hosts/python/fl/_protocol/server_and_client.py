@@ -372,11 +372,12 @@ class Server(_Side):
 
 class Client(_Side):
     """One client: its data, its models and its parts. Nothing of it leaves but as an answer. `id`
-    is its number."""
+    is its number, and `round_number` that of the round that asks, from 1."""
 
     def __init__(self, program: _Program, facts: dict[str, Any]):
         super().__init__(program)
         self.id: int = facts["client"]
+        self.round_number: int = facts["round"]
         self._key: bytes = facts["key"]
         self._own: Examples | None = None
 

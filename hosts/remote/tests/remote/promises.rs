@@ -217,6 +217,7 @@ fn a_node_with_a_budget_answers_what_the_spec_asks_and_nothing_else() {
     let mut node = spec.own_node(&d.path().join("node"), own(1000.0), 0);
     let RequestKind::Answer {
         label,
+        round,
         needs,
         stream,
     } = request.want.clone()
@@ -233,6 +234,7 @@ fn a_node_with_a_budget_answers_what_the_spec_asks_and_nothing_else() {
         let (label, mut request) = (label.to_string(), request.clone());
         request.want = RequestKind::Answer {
             label,
+            round,
             needs,
             stream,
         };
@@ -241,6 +243,7 @@ fn a_node_with_a_budget_answers_what_the_spec_asks_and_nothing_else() {
     let mut loss = request.clone();
     loss.want = RequestKind::Answer {
         label: label.clone(),
+        round,
         needs: RequiredInputs {
             training_loss: true,
             ..needs

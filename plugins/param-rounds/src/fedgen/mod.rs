@@ -7,7 +7,7 @@ use crate::rounds::{Family, RoundRule, Rounds, Shared};
 use crate::slots::{AGGREGATOR, MODEL, TRAIN};
 use client_loss::GeneratedFeatures;
 use fl_core::prelude::*;
-use fl_core::{AuxiliaryLoss, Examples, TaskKind, parametric};
+use fl_core::{AuxiliaryLoss, Examples, PassStep, TaskKind, parametric};
 use loss::Teachers;
 use ndarray::Array2;
 use std::cell::RefCell;
@@ -248,7 +248,7 @@ impl FedGen {
             let generator = server.parametric(&GENERATOR)?;
             let gradient = generator.gradient(&x, Target::Scores(target.view()), Loss::Mse);
             let gradient = gradient.context("parts.generator")?;
-            generator.descend(&gradient, step, self.steps)?;
+            generator.descend(&gradient, &PassStep::new(step, self.steps))?;
         }
         let n = self.steps as f64;
         server.record(round, "generator.loss", loss / n)?;

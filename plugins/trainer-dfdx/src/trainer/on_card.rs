@@ -202,7 +202,7 @@ impl Dfdx {
         if let Some(gradient_offset) = &card.gradient_offset {
             cuda::gradient_offset(queue, &card.gradient, gradient_offset)?;
         }
-        let how = self.optimiser.advance(at, plan.of);
+        let how = self.optimiser.advance(&plan.step(at));
         cuda::step(queue, how, &card.gradient, &card.weights, &card.moments)?;
         Ok(loss)
     }

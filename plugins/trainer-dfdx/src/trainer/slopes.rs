@@ -3,7 +3,9 @@
 use super::Dfdx;
 use anyhow::ensure;
 use fl_core::message::Params;
-use fl_core::{Differentiable, Loss, Parametric, Problem, Result, Samples, Target, Trainer, loss};
+use fl_core::{
+    Differentiable, Loss, Parametric, PassStep, Problem, Result, Samples, Target, Trainer, loss,
+};
 use fl_nets::buffer::{self, Buffer};
 use fl_nets::examples::{self, ExampleSlopes};
 use fl_nets::net::{Entry, Mode, batch};
@@ -109,11 +111,11 @@ impl Parametric for Dfdx {
         self.gradient_of(&sums).map(Some)
     }
 
-    fn descend(&mut self, gradient: &Params, at: usize, of: usize) -> Result<()> {
+    fn descend(&mut self, gradient: &Params, step: &PassStep) -> Result<()> {
         let gradient = self.flat(gradient, "the gradient")?;
         let numbers = self.numbers.of_mut(&self.net);
         let weights: &mut Vec<f32> = Arc::make_mut(&mut numbers.weights);
-        self.optimiser.step(weights, &gradient, at, of);
+        self.optimiser.step(weights, &gradient, step);
         Ok(())
     }
 

@@ -5,8 +5,8 @@ use fl_core::message::Params;
 use fl_core::settings::read_yaml;
 use fl_core::{
     AuxiliaryLoss, AuxiliaryTerm, BuildContext, Differentiable, FeatureLoss, FeatureTerm,
-    FitOptions, Head, Length, Loss, Parametric, Result, Samples, Stream, Target, Task, TaskKind,
-    Trainer,
+    FitOptions, Head, Length, Loss, Parametric, PassStep, Result, Samples, Stream, Target, Task,
+    TaskKind, Trainer,
 };
 use fl_plugin_trainer_dfdx::Dfdx;
 use ndarray::{Array2, ArrayD, ArrayView2, s};
@@ -692,7 +692,7 @@ fn the_gradients_of_single_examples_have_the_gradient_of_all_as_their_mean() {
         // a step along it is one of the optimiser
         let mut due = model.params();
         due.add_scaled(-0.5, &whole).unwrap();
-        model.descend(&whole, 0, 1).unwrap();
+        model.descend(&whole, &PassStep::new(0, 1)).unwrap();
         let off = model.params().zip(&due, |a, b| a - b).unwrap().norm();
         assert!(off < 1e-6, "{net}: {off}");
     }
