@@ -2,13 +2,15 @@
 //! 4 KiB pages the system spends longer on allocating and freeing a model of 10 million numbers
 //! than a mean spends on adding it.
 
+use crate::kept_memory::is_kept;
 use std::alloc::{GlobalAlloc, Layout, System};
 
 /// Bytes from which an allocation requests huge pages: two of them.
 const LARGE: usize = 4 << 20;
 
 /// The system's allocator, which on Linux requests huge pages for allocations of at least 4 MiB.
-/// Elsewhere it is the system's. The program `fl` and the Python package have it; a program of
+/// Elsewhere it is the system's. It never frees what [`keep_memory`](crate::keep_memory) keeps. The
+/// program `fl` and the Python package have it; a program of
 /// one's own declares
 ///
 /// ```
@@ -62,12 +64,24 @@ unsafe impl GlobalAlloc for HugePages {
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
-        // SAFETY: as in `alloc`; the memory came from the system's allocator.
-        unsafe { System.dealloc(start, layout) };
+        if !is_kept(start, layout.size()) {
+            // SAFETY: as in `alloc`; the memory came from the system's allocator.
+            unsafe { System.dealloc(start, layout) };
+        }
     }
 
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as in `dealloc`.
-        if_large(unsafe { System.realloc(start, layout, size) }, size)
+        if !is_kept(start, layout.size()) {
+            // SAFETY: as in `dealloc`.
+            return if_large(unsafe { System.realloc(start, layout, size) }, size);
+        }
+        // SAFETY: as in `alloc`; the alignment was right before, and both have this many bytes.
+        unsafe {
+            let new = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
+            if !new.is_null() {
+                start.copy_to_nonoverlapping(new, size.min(layout.size()));
+            }
+            new
+        }
     }
 }

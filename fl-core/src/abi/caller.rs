@@ -71,8 +71,12 @@ pub(super) trait Caller: Send {
     fn check(&self) -> Result<()>;
 }
 
-/// A part that is here; `false`: it has no such operation.
-pub(super) trait Callee: Send {
+/// A part that is here.
+pub trait Callee: Send {
+    /// Does an operation; `false`: it has no such operation.
+    ///
+    /// # Errors
+    /// Says why the operation fails.
     fn call(&mut self, operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool>;
 }
 

@@ -206,11 +206,16 @@ fn tensor(name: &str, view: &View<'_>) -> FlTensor {
 }
 
 /// One message on its way out.
-pub(super) struct OutgoingMessage<'a, 'n> {
+pub struct OutgoingMessage<'a, 'n> {
+    /// The sender's number.
     pub from: ClientId,
+    /// How much it counts: finite, at least 0.
     pub weight: f64,
+    /// The sender's examples of each class, if they are known.
     pub class_counts: Option<&'a [u32]>,
+    /// The mean loss of the training that made the message, if it is known.
     pub training_loss: Option<f64>,
+    /// Its tensors.
     pub tensors: &'a NamedTensors<'n>,
 }
 

@@ -19,6 +19,10 @@
 //! into the same [`PartDecl`](crate::PartDecl)s that linked parts have. Libraries in other languages
 //! see the header `include/fl_plugin.h`.
 //!
+//! Parts in another language that are linked into the program, such as those in Python, are a
+//! [`PartLibrary`] of [`Callee`]s. That takes no unsafe code, and their answers pass the same checks
+//! as those of a loaded library.
+//!
 //! # What is survived
 //! A library can answer whatever it likes: codes, texts, names, shapes, types, counts and numbers
 //! are checked, errors are cut to a length and cleared of what steers a terminal, and a Rust part
@@ -55,12 +59,16 @@ mod signature;
 #[cfg(test)]
 mod tests;
 
-pub use host::{Refused, during, import, import_linked, on_log};
+pub use caller::Callee;
+pub use host::{Answers, Refused, during, import, import_library, import_linked, on_log};
 #[cfg(unix)]
 pub use host::{import_isolated, leave};
 #[cfg(unix)]
 pub use isolated::{IsolatedLibrary, Process, serve};
-pub use library::{fl_plugin, library};
+pub use library::{
+    Host, IncomingMessage, Input, OpenCall, PartLibrary, TextAndTensors, fl_plugin, library,
+};
+pub use marshal::OutgoingMessage;
 pub use operations::{OPERATIONS, Operation};
 
 /// The C header of this interface, `fl_plugin.h`.

@@ -1,19 +1,18 @@
 //! Numbers that numpy and PyTorch see without a copy.
-#![allow(unsafe_code, reason = "Python's buffer protocol")]
 
-use crate::keep;
-use fl_core::abi::raw::{FL_BITS, FL_F32, FL_F64, FL_I64, FL_U32, FlTensor};
+use fl_core::message::{Tensor, View};
+use ndarray::{Array1, ArrayD, ArrayView1, ArrayViewD};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::any::Any;
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 /// A tensor: lent by the host for one call and read-only, or an owner of its numbers.
 #[pyclass(frozen)]
 pub struct Buffer {
-    data: *mut c_void,
+    data: AtomicPtr<c_void>,
     shape: Vec<isize>,
     /// In bytes.
     strides: Vec<isize>,
@@ -27,47 +26,28 @@ pub struct Buffer {
     own: Option<Box<dyn Any + Send + Sync>>,
 }
 
-// SAFETY: what is lent is only read, and stays where it is for the call; an owner's numbers are
-// Python's to guard.
-unsafe impl Send for Buffer {}
-// SAFETY: as above.
-unsafe impl Sync for Buffer {}
-
-/// How Python writes a type, and its bytes.
-fn format(dtype: u32) -> (&'static CStr, isize) {
-    match dtype {
-        FL_F32 => (c"f", 4),
-        FL_F64 => (c"d", 8),
-        FL_U32 => (c"I", 4),
-        FL_I64 => (c"q", 8),
-        _ => (c"B", 1),
-    }
-}
-
 impl Buffer {
-    /// # Safety
-    /// `tensor` is as `FlTensor` says, until [`Buffer::end`].
-    pub unsafe fn lent(tensor: &FlTensor) -> Self {
-        let (format, size) = format(tensor.dtype);
-        let at = |i: usize| {
-            // SAFETY: there is one for each dimension.
-            unsafe { (*tensor.shape.add(i) as isize, *tensor.strides.add(i) * size) }
-        };
-        let (shape, strides) = match tensor.dtype {
+    /// Numbers of someone else, who waits for [`Buffer::end`] and, if they are still used then,
+    /// keeps them as [`Buffer::keep`] does.
+    pub fn lent(numbers: &View<'_>) -> Self {
+        let bytes = |bytes: &[u8]| Self::of(&ArrayView1::from(bytes).into_dyn(), c"B");
+        match numbers {
+            View::F32(a) => Self::of(a, c"f"),
+            View::F64(a) => Self::of(a, c"d"),
+            View::U32(a) => Self::of(a, c"I"),
+            View::I64(a) => Self::of(a, c"q"),
+            View::U8(b) => bytes(b),
             // Python sees the bytes
-            FL_BITS => {
-                // SAFETY: there is one for each dimension.
-                let sizes =
-                    (0..tensor.dimensions as usize).map(|i| unsafe { *tensor.shape.add(i) });
-                let bytes = sizes.product::<usize>().div_ceil(8);
-                (vec![bytes as isize], vec![1])
-            }
-            _ => (0..tensor.dimensions as usize).map(at).unzip(),
-        };
+            View::Bits(b) => bytes(b.packed()),
+        }
+    }
+
+    fn of<T>(a: &ArrayViewD<'_, T>, format: &'static CStr) -> Self {
+        let size = size_of::<T>() as isize;
         Self {
-            data: tensor.data.cast_mut(),
-            shape,
-            strides,
+            data: AtomicPtr::new(a.as_ptr().cast_mut().cast()),
+            shape: a.shape().iter().map(|n| *n as isize).collect(),
+            strides: a.strides().iter().map(|step| step * size).collect(),
             size,
             format,
             exports: AtomicUsize::new(0),
@@ -76,47 +56,35 @@ impl Buffer {
         }
     }
 
-    /// Floats in row order.
-    pub fn owner(shape: &[usize], mut numbers: Vec<f32>) -> Self {
-        let data = numbers.as_mut_ptr().cast();
-        Self::holding(shape, FL_F32, data, Box::new(numbers))
-    }
-
-    /// Numbers of this type in row order, which begin at the first word of `memory`.
-    pub fn words(shape: &[usize], dtype: u32, mut memory: Vec<u64>) -> Self {
-        let data = memory.as_mut_ptr().cast();
-        match dtype {
-            // Python sees the bytes
-            FL_BITS => {
-                let bytes = shape.iter().product::<usize>().div_ceil(8);
-                Self::holding(&[bytes], dtype, data, Box::new(memory))
+    /// Numbers of its own.
+    pub fn owning(numbers: Tensor) -> Self {
+        fn own<T: Send + Sync + 'static>(mut a: ArrayD<T>, format: &'static CStr) -> Buffer {
+            let data = AtomicPtr::new(a.as_mut_ptr().cast());
+            Buffer {
+                data,
+                ..Buffer::of(&a.view(), format)
             }
-            _ => Self::holding(shape, dtype, data, Box::new(memory)),
+            .holding(a)
+        }
+        match numbers {
+            Tensor::F32(a) => own(a, c"f"),
+            Tensor::F64(a) => own(a, c"d"),
+            Tensor::U32(a) => own(a, c"I"),
+            Tensor::I64(a) => own(a, c"q"),
+            Tensor::U8(b) => own(Array1::from(b).into_dyn(), c"B"),
+            Tensor::Bits(b) => own(Array1::from(b.packed().to_vec()).into_dyn(), c"B"),
         }
     }
 
-    fn holding(
-        shape: &[usize],
-        dtype: u32,
-        data: *mut c_void,
-        own: Box<dyn Any + Send + Sync>,
-    ) -> Self {
-        let (format, size) = format(dtype);
-        let shape: Vec<isize> = shape.iter().map(|n| *n as isize).collect();
-        let mut strides = vec![size; shape.len()];
-        for at in (1..shape.len()).rev() {
-            strides[at - 1] = strides[at] * shape[at].max(1);
-        }
-        Self {
-            data,
-            shape,
-            strides,
-            size,
-            format,
-            exports: AtomicUsize::new(0),
-            over: AtomicBool::new(false),
-            own: Some(own),
-        }
+    fn holding(self, own: impl Any + Send + Sync) -> Self {
+        let own: Option<Box<dyn Any + Send + Sync>> = Some(Box::new(own));
+        Self { own, ..self }
+    }
+
+    /// Floats in row order.
+    pub fn owner(shape: &[usize], numbers: Vec<f32>) -> Self {
+        let numbers = ArrayD::from_shape_vec(shape, numbers);
+        Self::owning(Tensor::F32(numbers.expect("as many as the shape says")))
     }
 
     /// Does anything use it now?
@@ -129,27 +97,33 @@ impl Buffer {
         self.over.store(true, Ordering::Release);
     }
 
-    /// Somebody will use it for ever.
+    /// Keeps the numbers for ever, for something uses them.
     pub fn keep(&self) {
         // from the lowest address to the highest
         let far = |(n, s): (&isize, &isize)| (n - 1).max(0) * s;
         let steps = || self.shape.iter().zip(&self.strides).map(far);
         let low: isize = steps().filter(|s| *s < 0).sum();
         let high: isize = steps().filter(|s| *s > 0).sum();
-        let start = self.data.cast::<u8>().wrapping_offset(low);
-        keep::keep(start, (high - low + self.size) as usize);
+        let start = self.data.load(Ordering::Relaxed).cast::<u8>();
+        fl_core::keep_memory(
+            start.wrapping_offset(low),
+            (high - low + self.size) as usize,
+        );
     }
 
     fn rows(&self) -> bool {
         let mut due = self.size;
-        self.shape.iter().zip(&self.strides).rev().all(|(n, s)| {
-            let fits = *n <= 1 || *s == due;
-            due *= n.max(&1);
-            fits
-        })
+        let mut axes = self.shape.iter().zip(&self.strides).rev();
+        self.shape.contains(&0)
+            || axes.all(|(n, s)| {
+                let fits = *n == 1 || *s == due;
+                due *= n;
+                fits
+            })
     }
 }
 
+#[allow(unsafe_code, reason = "Python's buffer protocol")]
 #[pymethods]
 impl Buffer {
     unsafe fn __getbuffer__(
@@ -179,9 +153,9 @@ impl Buffer {
         }
         this.exports.fetch_add(1, Ordering::AcqRel);
         // SAFETY: Python lends the view; what it points to lives in `slf`, to which it holds a
-        // reference.
+        // reference, or is lent, and kept if the view outlives the call.
         unsafe {
-            (*view).buf = this.data;
+            (*view).buf = this.data.load(Ordering::Relaxed);
             (*view).len = this.shape.iter().product::<isize>() * this.size;
             (*view).itemsize = this.size;
             (*view).readonly = c_int::from(this.own.is_none());

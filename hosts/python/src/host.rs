@@ -1,105 +1,69 @@
 //! What a part may ask of the program during a call.
-#![allow(unsafe_code, reason = "a C interface")]
 
-use crate::ask::{Answer, Asked, SentMessage, ask};
 use crate::buffer::Buffer;
-use crate::marshal::text;
-use fl_core::Executor;
-use fl_core::abi::raw::*;
-use fl_core::abi::{OPERATIONS, Operation};
-use ndarray::{ArrayView, IxDyn, ShapeBuilder};
+use crate::marshal::{Array, answered, attached, failed};
+use anyhow::{bail, ensure};
+use fl_core::abi::{self, Answers, Input, OPERATIONS, OpenCall, Operation, OutgoingMessage};
+use fl_core::message::{NamedTensors, Tensor, View};
+use fl_core::{Problem, Result, Stream};
+use ndarray::ArrayD;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use std::borrow::Cow;
-use std::ffi::c_void;
-use std::sync::atomic::{AtomicPtr, Ordering};
-use std::thread::ThreadId;
+use std::sync::Arc;
+
+/// A message that Python sends: sender, weight, class counts, training loss, and arrays by name.
+type SentMessage<'py> = (u32, f64, Option<Vec<u32>>, Option<f64>, Bound<'py, PyDict>);
+
+/// What the program answers: an error as JSON or a text, the text, and arrays by name.
+type Answer<'py> = (Option<String>, Option<String>, Bound<'py, PyDict>);
 
 /// The program, for one call.
 #[pyclass(frozen)]
-pub struct Host {
-    host: AtomicPtr<FlHost>,
-    input: AtomicPtr<FlInput>,
-    thread: ThreadId,
-}
+pub struct Host(pub Arc<OpenCall>);
 
 impl Host {
-    pub fn new(host: &FlHost, input: &FlInput) -> Self {
-        Self {
-            host: AtomicPtr::new(std::ptr::from_ref(host).cast_mut()),
-            input: AtomicPtr::new(std::ptr::from_ref(input).cast_mut()),
-            thread: std::thread::current().id(),
+    /// Runs `f` with what the call has.
+    fn with<T>(&self, f: impl FnOnce(&abi::Host<'_>, &Input<'_>) -> Result<T>) -> PyResult<T> {
+        self.0.with(f).map_err(|error| failed(&error))
+    }
+
+    /// Lets `change` change the numbers of a writable float64 array, in row order.
+    fn change(
+        &self,
+        values: &Bound<'_, PyAny>,
+        change: impl FnOnce(&abi::Host<'_>, &mut [f64]),
+    ) -> PyResult<()> {
+        let buffer = PyBuffer::<f64>::get(values).ok();
+        let plain = |of: &PyBuffer<f64>| !of.readonly() && of.is_c_contiguous();
+        let buffer = buffer.filter(plain).ok_or_else(|| {
+            PyValueError::new_err("noise is added to a writable float64 array in row order")
+        })?;
+        let n = buffer.item_count();
+        if n == 0 {
+            return Ok(());
         }
+        #[allow(unsafe_code, reason = "numbers stay where Python has them")]
+        // SAFETY: so many writable numbers lie there, which this thread alone uses while it holds
+        // the interpreter.
+        let numbers = unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast(), n) };
+        self.with(|host, _| {
+            change(host, numbers);
+            Ok(())
+        })
     }
-
-    /// The call is over.
-    pub fn end(&self) {
-        self.host.store(std::ptr::null_mut(), Ordering::Release);
-        self.input.store(std::ptr::null_mut(), Ordering::Release);
-    }
-
-    fn host(&self) -> PyResult<&FlHost> {
-        // SAFETY: it is null, or lives as long as the call, which ends on this thread.
-        let host = unsafe { self.host.load(Ordering::Acquire).as_ref() };
-        host.ok_or_else(|| PyRuntimeError::new_err("the call that this belongs to has ended"))
-    }
-
-    fn in_call(&self) -> PyResult<()> {
-        match self.thread == std::thread::current().id() {
-            true => Ok(()),
-            false => Err(PyRuntimeError::new_err(
-                "a part speaks to the program only on the thread of its call",
-            )),
-        }
-    }
-
-    fn input(&self) -> PyResult<&FlInput> {
-        // SAFETY: as above.
-        let input = unsafe { self.input.load(Ordering::Acquire).as_ref() };
-        input.ok_or_else(|| PyRuntimeError::new_err("the call that this belongs to has ended"))
-    }
-}
-
-/// The numbers of a writable float64 array, and how many there are.
-fn place(values: &Bound<'_, PyAny>) -> PyResult<(PyBuffer<f64>, *mut f64, usize)> {
-    let wrong = || PyValueError::new_err("noise is added to a writable float64 array in row order");
-    let buffer = PyBuffer::<f64>::get(values).map_err(|_| wrong())?;
-    if buffer.readonly() || !buffer.is_c_contiguous() {
-        return Err(wrong());
-    }
-    let (data, n) = (buffer.buf_ptr().cast(), buffer.item_count());
-    Ok((buffer, data, n))
-}
-
-type AddNoise = unsafe extern "C" fn(*mut c_void, *mut f64, usize, f64);
-
-/// Lets `add` change the numbers of an array.
-fn change(
-    host: &FlHost,
-    values: &Bound<'_, PyAny>,
-    add: Option<AddNoise>,
-    width: f64,
-) -> PyResult<()> {
-    let (_buffer, data, n) = place(values)?;
-    if let Some(add) = add {
-        // SAFETY: the array's own numbers, which this thread alone uses while it holds the
-        // interpreter.
-        unsafe { add(host.context, data, n, width) }
-    }
-    Ok(())
 }
 
 #[pymethods]
 impl Host {
     /// The key of the call's random stream.
     fn key<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &self.host()?.key))
+        self.with(|host, _| Ok(PyBytes::new(py, &host.stream().key())))
     }
 
     /// What a part of the program, or the program itself (0), answers to a protocol: an error, a
-    /// text, and arrays by name.
+    /// text, and arrays by name. `back` answers what the program asks in the middle of it.
     #[expect(
         clippy::too_many_arguments,
         reason = "what a call is made of: only `fl._protocol.requests` writes one"
@@ -114,173 +78,142 @@ impl Host {
         messages: Vec<SentMessage<'py>>,
         back: Option<Py<PyAny>>,
     ) -> PyResult<Answer<'py>> {
-        self.in_call()?;
         let named = |of: &&Operation| of.name.eq_ignore_ascii_case(operation);
         let known = OPERATIONS.iter().find(named);
         let known = known.ok_or_else(|| {
             PyValueError::new_err(format!("no operation is called `{operation}`"))
         })?;
-        let of = Asked {
-            part,
-            operation: known.number,
-            key,
+        let arrays = |(.., arrays): &SentMessage<'py>| {
+            let all = arrays.iter();
+            all.map(|(name, array)| Array::of(name.extract()?, &array))
+                .collect::<PyResult<Vec<Array>>>()
         };
-        ask(py, self.host()?, of, json, &messages, back)
-    }
-
-    /// A line for people; level 1 is an error, 3 information.
-    fn log(&self, level: u32, line: &str) -> PyResult<()> {
-        let host = self.host()?;
-        if let Some(log) = host.log {
-            // SAFETY: the text lives through the call.
-            unsafe { log(host.context, level, FlText::of(line)) }
+        let held = messages.iter().map(arrays).collect::<PyResult<Vec<_>>>()?;
+        let tensors = held
+            .iter()
+            .map(|all| all.iter().map(Array::named).collect());
+        let tensors: Vec<NamedTensors<'_>> = tensors.collect();
+        let both = messages.iter().zip(&tensors);
+        let letters = both.map(
+            |((from, weight, counts, loss, _), tensors)| OutgoingMessage {
+                from: *from,
+                weight: *weight,
+                class_counts: counts.as_deref(),
+                training_loss: *loss,
+                tensors,
+            },
+        );
+        let letters: Vec<_> = letters.collect();
+        let (stream, back) = (Stream::from_key(key), back.map(Back));
+        // outside of what the program said, its own text is an exception
+        self.with(|_, _| Ok(()))?;
+        let answer = py.detach(|| {
+            self.0.with(|host, _| {
+                let back = back.as_ref().map(|back| back as &dyn Answers);
+                host.ask(part, known.number, json, &letters, &stream, back)
+            })
+        });
+        let out = PyDict::new(py);
+        match answer {
+            Ok(Some((text, tensors))) => {
+                for (name, tensor) in tensors {
+                    out.set_item(name, Buffer::owning(tensor))?;
+                }
+                Ok((None, text, out))
+            }
+            Ok(None) => Ok((Some("the program has no such operation".into()), None, out)),
+            Err(error) => {
+                let problem = error.downcast_ref::<Problem>();
+                let text = format!("{error:#}");
+                let json = serde_json::json!({ "text": text, "problem": problem });
+                Ok((Some(json.to_string()), None, out))
+            }
         }
-        Ok(())
     }
 
     /// Adds Laplace noise of this scale to a float64 array.
     fn laplace(&self, values: &Bound<'_, PyAny>, scale: f64) -> PyResult<()> {
-        let host = self.host()?;
-        change(host, values, host.add_laplace, scale)
+        self.change(values, |host, values| host.add_laplace(values, scale))
     }
 
     /// Adds normal noise of this standard deviation to a float64 array.
     fn gaussian(&self, values: &Bound<'_, PyAny>, sigma: f64) -> PyResult<()> {
-        let host = self.host()?;
-        change(host, values, host.add_gaussian, sigma)
+        self.change(values, |host, values| host.add_gaussian(values, sigma))
     }
 
     /// Fills a float64 array with uniform numbers in `[0, 1)`: for mechanisms that choose between
     /// labels.
     fn uniform(&self, values: &Bound<'_, PyAny>) -> PyResult<()> {
-        let host = self.host()?;
-        let (_buffer, data, n) = place(values)?;
-        if let Some(fill) = host.fill_uniform {
-            // SAFETY: as in `change`.
-            unsafe { fill(host.context, data, n) }
-        }
-        Ok(())
+        self.change(values, |host, values| host.fill_uniform(values))
     }
 
     /// The weighted mean of the messages by name: in double precision, in client order, on the
     /// program's threads, with the bits of the aggregator `mean`.
     fn mean<'py>(&self, py: Python<'py>, weights: Vec<f64>) -> PyResult<Bound<'py, PyDict>> {
-        let (host, input) = (self.host()?, self.input()?);
-        // SAFETY: the host lends them for the call.
-        let messages = unsafe { std::slice::from_raw_parts(input.messages, input.count) };
-        if weights.len() != messages.len() || messages.is_empty() {
-            let text = format!("{} weights for {} messages", weights.len(), messages.len());
-            return Err(PyValueError::new_err(text));
-        }
-        let exec = Threads(host);
+        let means = self.with(|host, input| Ok(means(host, input, &weights)))?;
+        let means = means.map_err(|error| PyValueError::new_err(format!("{error:#}")))?;
         let out = PyDict::new(py);
-        for at in 0..messages[0].count {
-            // SAFETY: messages are alike: each has so many tensors.
-            let tensor = |m: &FlMessage| unsafe { &*m.tensors.add(at) };
-            let first = tensor(&messages[0]);
-            if first.dtype != FL_F32 {
-                return Err(PyValueError::new_err("only float32 tensors have a mean"));
-            }
-            // SAFETY: the host's, for the call.
-            let (name, shape) = unsafe { (text(first.name), shape(first)) };
-            let sent: Vec<Cow<'_, [f32]>> = messages.iter().map(|m| numbers(tensor(m))).collect();
-            let sent: Vec<&[f32]> = sent.iter().map(|s| &**s).collect();
-            let mean = fl_core::weighted_mean(&sent, &weights, &exec);
-            out.set_item(name, Buffer::owner(shape, mean))?;
+        for (name, mean) in means {
+            out.set_item(name, Buffer::owning(Tensor::F32(mean)))?;
         }
         Ok(out)
     }
 }
 
-/// # Safety
-/// The tensor is the host's, and lives as long as the call.
-unsafe fn shape<'a>(tensor: &FlTensor) -> &'a [usize] {
-    match tensor.dimensions {
-        0 => &[],
-        // SAFETY: there are so many.
-        n => unsafe { std::slice::from_raw_parts(tensor.shape, n as usize) },
-    }
+/// The weighted means of the messages' tensors, by name.
+fn means(
+    host: &abi::Host<'_>,
+    input: &Input<'_>,
+    weights: &[f64],
+) -> Result<Vec<(String, ArrayD<f32>)>> {
+    let messages = input.incoming()?;
+    let (n, of) = (weights.len(), messages.len());
+    ensure!(n == of && of > 0, "{n} weights for {of} messages");
+    let mut means = Vec::new();
+    host.with_executor(&mut |exec| {
+        for (at, (name, first)) in messages[0].tensors.iter().enumerate() {
+            // messages are alike
+            let numbers = messages.iter().map(|message| match &message.tensors[at].1 {
+                View::F32(a) => Ok(a.as_standard_layout()),
+                _ => bail!("only float32 tensors have a mean"),
+            });
+            let numbers = numbers.collect::<Result<Vec<_>>>()?;
+            let slices = numbers
+                .iter()
+                .filter_map(|of| of.as_slice())
+                .collect::<Vec<_>>();
+            let mean = fl_core::weighted_mean(&slices, weights, &*exec);
+            means.push((
+                name.to_string(),
+                ArrayD::from_shape_vec(first.shape(), mean)?,
+            ));
+        }
+        Ok(())
+    })?;
+    Ok(means)
 }
 
-/// Its numbers in row order: where they are, if they are.
-fn numbers<'a>(tensor: &FlTensor) -> Cow<'a, [f32]> {
-    // SAFETY: the host's, for the call.
-    let shape = unsafe { shape(tensor) };
-    if shape.contains(&0) {
-        return Cow::Borrowed(&[]);
-    }
-    let strides: Vec<isize> = (0..shape.len())
-        // SAFETY: there is one for each dimension.
-        .map(|at| unsafe { *tensor.strides.add(at) })
-        .collect();
-    let mut due = 1;
-    let rows = shape.iter().zip(&strides).rev().all(|(n, s)| {
-        let fits = *n == 1 || *s == due;
-        due *= *n as isize;
-        fits
-    });
-    let data = tensor.data.cast::<f32>();
-    if rows {
-        // SAFETY: so many numbers, without a gap.
-        return Cow::Borrowed(unsafe { std::slice::from_raw_parts(data, due as usize) });
-    }
-    if strides.iter().all(|s| *s >= 0) {
-        let steps: Vec<usize> = strides.iter().map(|s| s.unsigned_abs()).collect();
-        // SAFETY: as the tensor says.
-        let view = unsafe { ArrayView::from_shape_ptr(IxDyn(shape).strides(IxDyn(&steps)), data) };
-        return Cow::Owned(view.iter().copied().collect());
-    }
-    let n: usize = shape.iter().product();
-    let at = |mut i: usize| {
-        let axes = shape.iter().zip(&strides).rev();
-        let step = axes.map(|(n, s)| {
-            let step = (i % n) as isize * s;
-            i /= n;
-            step
-        });
-        let step: isize = step.sum();
-        // SAFETY: one of the tensor's numbers.
-        unsafe { *data.offset(step) }
-    };
-    Cow::Owned((0..n).map(at).collect())
-}
+/// Answers what the program asks in the middle of a request: it gets the operation, the text and
+/// the messages, and gives what `fl._parts.calls.call` gives.
+struct Back(Py<PyAny>);
 
-/// The program's threads.
-struct Threads<'a>(&'a FlHost);
-
-// SAFETY: the interface lets any thread call `parallel_for`.
-unsafe impl Sync for Threads<'_> {}
-// SAFETY: as above.
-unsafe impl Send for Threads<'_> {}
-
-impl Executor for Threads<'_> {
-    fn chunks(&self, out: &mut [f32], size: usize, work: &(dyn Fn(usize, &mut [f32]) + Sync)) {
-        type Work<'w> = &'w (dyn Fn(usize, &mut [f32]) + Sync);
-        unsafe extern "C" fn one(argument: *mut c_void, i: usize, chunk: *mut f32, length: usize) {
-            // SAFETY: the argument is the `work` below, and the chunk is this call's alone.
-            let (work, chunk) = unsafe {
-                (
-                    *argument.cast::<Work<'_>>(),
-                    std::slice::from_raw_parts_mut(chunk, length),
-                )
-            };
-            work(i, chunk);
-        }
-        let mut argument: Work<'_> = work;
-        let argument = (&raw mut argument).cast::<c_void>();
-        match self.0.parallel_for {
-            // SAFETY: everything lives until it returns; sums neither panic nor unwind.
-            Some(run) => unsafe {
-                run(
-                    self.0.context,
-                    out.as_mut_ptr(),
-                    out.len(),
-                    size,
-                    Some(one),
-                    argument,
-                );
-            },
-            None => fl_core::Serial.chunks(out, size, work),
-        }
+impl Answers for Back {
+    fn answer(
+        &self,
+        _: u64,
+        operation: u32,
+        input: &Input<'_>,
+        reply: &abi::Host<'_>,
+    ) -> Result<bool> {
+        let text = input.text()?;
+        let known = OPERATIONS.iter().find(|of| of.number == operation);
+        let name = known.map_or_else(String::new, |of| of.name.to_lowercase());
+        attached(|py| {
+            let call = |messages| self.0.bind(py).call1((name, text, messages));
+            answered(py, input, reply, call, |_| {
+                "it still uses arrays that were lent for a call: keep copies (`array.copy()`)"
+                    .into()
+            })
+        })
     }
 }

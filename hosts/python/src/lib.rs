@@ -3,12 +3,11 @@
 // only Python can link it: `cargo test --workspace --lib` gets an empty program
 #![cfg(not(test))]
 
-mod ask;
 mod buffer;
 mod engine;
 mod host;
 mod interference;
-mod keep;
+mod library;
 mod made;
 mod marshal;
 mod metrics;
@@ -17,7 +16,6 @@ mod parts;
 mod run;
 mod sinks;
 mod speed;
-mod table;
 
 use fl_core::privacy::Protection;
 use fl_engine::NotRun;
@@ -29,7 +27,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 #[global_allocator]
-static MEMORY: keep::Arena = keep::Arena;
+static MEMORY: fl_core::HugePages = fl_core::HugePages;
 
 /// Every part: linked ones, and those of this session.
 fn catalogue() -> anyhow::Result<Catalogue> {

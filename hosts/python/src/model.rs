@@ -1,7 +1,7 @@
 //! A kept model, as Python uses it after a run.
 
 use crate::buffer::Buffer;
-use crate::{catalogue, table};
+use crate::{catalogue, library};
 use anyhow::{Context, Result, ensure};
 use fl_core::regular_file::{MOST_BINARY, read_regular};
 use fl_core::settings::{Value, read_value};
@@ -48,7 +48,7 @@ fn made(folder: &Path, name: &str, data_dir: &Path) -> Result<(Model, Option<Py<
         task: task.clone(),
         stream: Stream::root(spec.seed),
     };
-    let (trainer, part) = table::with_created(|| fl_cli::kept_model(&spec, &make, name, &bytes));
+    let (trainer, part) = library::with_created(|| fl_cli::kept_model(&spec, &make, name, &bytes));
     let trainer = trainer?;
     let data = spec.resolved.get("data");
     let of = |key: &str| data.and_then(|data| data.get(key)).filter(|v| !v.is_null());

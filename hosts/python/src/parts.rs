@@ -1,6 +1,6 @@
 //! The parts that Python has declared in this process.
 
-use crate::table::{DESCRIPTION, TABLE};
+use crate::library::{DESCRIPTION, PythonLibrary};
 use anyhow::{Context, Result};
 use fl_conformance::check;
 
@@ -57,9 +57,7 @@ pub fn fingerprint(part: &'static PartDecl) -> Option<Result<(String, String), S
 #[pyfunction]
 pub fn declare(json: String, origin: &str, index: usize) -> PyResult<()> {
     DESCRIPTION.set(json);
-    // SAFETY: the table is static and complete.
-    #[expect(unsafe_code, reason = "the interface of loaded libraries")]
-    let parts = unsafe { abi::import(&raw const TABLE, origin) };
+    let parts = abi::import_library::<PythonLibrary>(origin);
     for part in parts.map_err(|e| PyValueError::new_err(e.to_string()))? {
         let twin = |p: &&PartDecl| (p.role, p.name) == (part.role, part.name);
         if let Some(other) = fl_core::linked_parts().into_iter().find(|p| twin(p)) {

@@ -279,9 +279,13 @@ fn zeros<T: Zero>(n: usize) -> Result<Vec<T>, String> {
     Ok(unsafe { Vec::from_raw_parts(data, n, n) })
 }
 
-/// Answers what the other side asks in the middle of a call, of the part that has this number
-/// there, or of itself if it is 0. `false`: there is no such operation.
-pub(in crate::abi) trait Answers {
+/// Answers what the other side asks in the middle of a call.
+pub trait Answers {
+    /// Does an operation of the part that has this number here, or of this side itself if it is 0.
+    /// `false`: there is no such operation.
+    ///
+    /// # Errors
+    /// Says why the operation fails.
     fn answer(
         &self,
         part: u64,

@@ -3,6 +3,7 @@
 use super::declare::declare;
 use super::{describe, part_handle::Functions};
 use crate::PartDecl;
+use crate::abi::library::{PartLibrary, table};
 use crate::abi::marshal::{SHORTEST_TABLE, of_size};
 use crate::abi::raw::{FL_MAGIC, FL_VERSION, FlLibrary};
 
@@ -67,6 +68,19 @@ pub fn import_linked(origin: &'static str) -> Vec<&'static PartDecl> {
             Some(declare(functions, index as u32, part, origin))
         })
         .collect()
+}
+
+/// The parts of a library that is linked into this program, though its parts are not Rust's: their
+/// answers pass the same checks as those of a loaded one. `origin` is what users see as the place
+/// that they come from.
+///
+/// # Errors
+/// Says why the library cannot be used.
+pub fn import_library<L: PartLibrary>(origin: &str) -> Result<Vec<&'static PartDecl>, Refused> {
+    declared(
+        Functions::of(&table::<L>()).map_err(Refused::Missing)?,
+        origin,
+    )
 }
 
 /// The parts of a library. `origin` is what users see as the place they come from.

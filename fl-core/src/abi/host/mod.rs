@@ -16,15 +16,16 @@ mod same_shape;
 #[cfg(test)]
 mod tests;
 
+pub use call::Answers;
 pub use callbacks::on_log;
 pub use foreign_call_guard::during;
 #[cfg(unix)]
 pub use foreign_call_guard::leave;
 #[cfg(unix)]
 pub use import::import_isolated;
-pub use import::{Refused, import, import_linked};
+pub use import::{Refused, import, import_library, import_linked};
 pub(super) use {
-    call::{Answer, Answers, Call},
+    call::{Answer, Call},
     part_handle::{PartHandle, checked},
     same_shape::like,
 };

@@ -1,12 +1,14 @@
 //! What an operation was given, and what a library may ask of the host during it.
 
 use super::borrowed_inbox::{BorrowedInbox, InboxBuffer};
+use super::link::ask_other;
 use super::threads::Threads;
-use crate::abi::caller::Callee;
-use crate::abi::marshal::{copied, message, message_of, slice};
+use crate::abi::caller::{Callee, Means};
+use crate::abi::host::Answers;
+use crate::abi::marshal::{OutgoingMessage, copied, message, message_of, slice, view};
 use crate::abi::marshal_data::bytes_named;
 use crate::abi::raw::*;
-use crate::message::{Erased, Message, MessageType, NamedTensors, TensorMap, View};
+use crate::message::{Erased, Message, MessageType, NamedTensors, Tensor, TensorMap, View};
 use crate::privacy::{Noise, ReleaseNoise};
 use crate::{ClientId, Result, SharedExecutor, Stream};
 use anyhow::{Context, ensure};
@@ -15,22 +17,66 @@ use serde::de::DeserializeOwned;
 use std::ffi::c_void;
 
 /// What an operation was given.
-pub(in crate::abi) struct Input<'a>(pub &'a FlInput);
+pub struct Input<'a>(pub(in crate::abi) &'a FlInput);
+
+/// A message that an operation was given.
+pub struct IncomingMessage<'a> {
+    /// The sender's number.
+    pub from: ClientId,
+    /// How much it counts: finite, at least 0.
+    pub weight: f64,
+    /// The sender's examples of each class, if the part requested them.
+    pub class_counts: Option<&'a [u32]>,
+    /// The mean loss of the training that made the message, if the part requested it.
+    pub training_loss: Option<f64>,
+    /// Its tensors, where the other side has them.
+    pub tensors: NamedTensors<'a>,
+}
 
 impl Input<'_> {
+    /// The text, which is JSON or empty.
+    ///
+    /// # Errors
+    /// If it is no UTF-8.
     pub fn text(&self) -> Result<&str> {
         // SAFETY: the maker of this promised that the input is valid.
         unsafe { self.0.text.read("the text of a call") }
     }
 
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
+    pub(in crate::abi) fn json<T: DeserializeOwned>(&self) -> Result<T> {
         let text = self.text()?;
         serde_json::from_str(text).with_context(|| format!("the text of a call: {text}"))
     }
 
-    pub fn messages(&self) -> &[FlMessage] {
+    pub(in crate::abi) fn messages(&self) -> &[FlMessage] {
         // SAFETY: as `text`.
         unsafe { slice(self.0.messages, self.0.count) }
+    }
+
+    /// The messages, whose tensors stay where they are.
+    ///
+    /// # Errors
+    /// If a tensor's name, type or shape is wrong.
+    pub fn incoming(&self) -> Result<Vec<IncomingMessage<'_>>> {
+        let one = |raw: &FlMessage| {
+            // SAFETY: as `text`.
+            let tensors = unsafe { slice(raw.tensors, raw.count) }.iter();
+            let named = tensors.map(|tensor| {
+                // SAFETY: as `text`.
+                let (name, view) = unsafe { view(tensor) }?;
+                Ok((name.into(), view))
+            });
+            // SAFETY: as `text`.
+            let counts = unsafe { slice(raw.class_counts, raw.classes as usize) };
+            Ok(IncomingMessage {
+                from: raw.from,
+                weight: raw.weight,
+                class_counts: (!raw.class_counts.is_null()).then_some(counts),
+                training_loss: raw.loss(),
+                tensors: named.collect::<Result<_>>()?,
+            })
+        };
+        self.messages().iter().map(one).collect()
     }
 
     fn raw(&self, at: usize) -> Result<&FlMessage> {
@@ -40,37 +86,43 @@ impl Input<'_> {
     }
 
     /// The sender of a message.
-    pub fn sender(&self, at: usize) -> Result<ClientId> {
+    pub(in crate::abi) fn sender(&self, at: usize) -> Result<ClientId> {
         Ok(self.raw(at)?.from)
     }
 
-    pub fn message<M: Message>(&self, at: usize) -> Result<M> {
+    pub(in crate::abi) fn message<M: Message>(&self, at: usize) -> Result<M> {
         // SAFETY: as `text`.
         unsafe { message(self.raw(at)?) }
     }
 
-    pub fn message_of(&self, at: usize, of: &'static MessageType) -> Result<Erased> {
+    pub(in crate::abi) fn message_of(&self, at: usize, of: &'static MessageType) -> Result<Erased> {
         // SAFETY: as `text`.
         unsafe { message_of(self.raw(at)?, of) }
     }
 
-    pub fn parcel(&self, at: usize) -> Result<TensorMap> {
+    pub(in crate::abi) fn parcel(&self, at: usize) -> Result<TensorMap> {
         // SAFETY: as `text`.
         unsafe { copied(self.raw(at)?) }
     }
 
-    pub fn inbox<'s>(&self, shelf: &'s mut InboxBuffer) -> Result<BorrowedInbox<'s>> {
+    pub(in crate::abi) fn inbox<'s>(
+        &self,
+        shelf: &'s mut InboxBuffer,
+    ) -> Result<BorrowedInbox<'s>> {
         ensure!(!self.messages().is_empty(), "an inbox without messages");
         // SAFETY: as `text`; what is lent borrows from this call and cannot outlive it, see
         // `LocalAggregator`.
         unsafe { BorrowedInbox::new(shelf, self.messages()) }
     }
 
-    pub fn mail(&self, of: &'static MessageType) -> Result<crate::ClientMessage<Erased>> {
+    pub(in crate::abi) fn mail(
+        &self,
+        of: &'static MessageType,
+    ) -> Result<crate::ClientMessage<Erased>> {
         self.mail_at(0, of)
     }
 
-    pub fn mail_at(
+    pub(in crate::abi) fn mail_at(
         &self,
         at: usize,
         of: &'static MessageType,
@@ -89,15 +141,22 @@ impl Input<'_> {
 }
 
 /// What a library may ask of the host during a call.
-pub(in crate::abi) struct Host<'a>(pub &'a FlHost);
+pub struct Host<'a>(pub(in crate::abi) &'a FlHost);
+
+/// A text and tensors by name.
+pub type TextAndTensors = (Option<String>, Vec<(String, Tensor)>);
+
+/// Adds noise of a scale to numbers.
+type AddNoise = unsafe extern "C" fn(*mut c_void, *mut f64, usize, f64);
 
 impl Host<'_> {
+    /// The random stream of the call.
     pub fn stream(&self) -> Stream {
         Stream::from_key(self.0.key)
     }
 
     /// The noise of `FL_PERTURB`.
-    pub fn noise(&self) -> ReleaseNoise {
+    pub(in crate::abi) fn noise(&self) -> ReleaseNoise {
         let kind = match self.0.noise {
             FL_SYSTEM => Noise::System,
             _ => Noise::Seeded,
@@ -106,14 +165,36 @@ impl Host<'_> {
     }
 
     /// Lets the host know that noise was drawn from the key of this call, which it does not see.
-    pub fn drew(&self) {
+    pub(in crate::abi) fn drew(&self) {
+        self.fill_uniform(&mut [0.0]);
+    }
+
+    /// Fills numbers with the next of the call's stream, uniform in `[0, 1)`.
+    pub fn fill_uniform(&self, out: &mut [f64]) {
         if let Some(f) = self.0.fill_uniform {
-            let mut one = 0.0;
-            // SAFETY: the host's own function, its context, and room for one number.
-            unsafe { f(self.0.context, &raw mut one, 1) }
+            // SAFETY: the host's own function and its context, and numbers of ours.
+            unsafe { f(self.0.context, out.as_mut_ptr(), out.len()) }
         }
     }
 
+    /// Adds Laplace noise of this scale, which is above 0, to each number.
+    pub fn add_laplace(&self, values: &mut [f64], scale: f64) {
+        self.add(self.0.add_laplace, values, scale);
+    }
+
+    /// Adds normal noise of this standard deviation, which is above 0, to each number.
+    pub fn add_gaussian(&self, values: &mut [f64], sigma: f64) {
+        self.add(self.0.add_gaussian, values, sigma);
+    }
+
+    fn add(&self, f: Option<AddNoise>, values: &mut [f64], scale: f64) {
+        if let Some(f) = f {
+            // SAFETY: as `fill_uniform`.
+            unsafe { f(self.0.context, values.as_mut_ptr(), values.len(), scale) }
+        }
+    }
+
+    /// Gives the answer's text, which is JSON.
     pub fn text(&self, text: &str) {
         if let Some(f) = self.0.text {
             // SAFETY: the host's own function, its context, and a text that lives through the call.
@@ -121,18 +202,22 @@ impl Host<'_> {
         }
     }
 
-    pub fn json(&self, value: &impl Serialize) -> Result<()> {
+    pub(in crate::abi) fn json(&self, value: &impl Serialize) -> Result<()> {
         self.text(&serde_json::to_string(value)?);
         Ok(())
     }
 
-    pub fn fail(&self, text: &str) {
+    pub(in crate::abi) fn fail(&self, text: &str) {
         if let Some(f) = self.0.fail {
             // SAFETY: as `text`.
             unsafe { f(self.0.context, FlText::EMPTY, FlText::of(text)) }
         }
     }
 
+    /// Gives tensors of the answer.
+    ///
+    /// # Errors
+    /// If the host refuses one.
     pub fn tensors(&self, all: &NamedTensors<'_>) -> Result<()> {
         for (name, view) in all {
             self.tensor(name, view)?;
@@ -196,7 +281,7 @@ impl Host<'_> {
     }
 
     /// Gives a state, unless it is empty.
-    pub fn state(&self, state: &[u8]) -> Result<()> {
+    pub(in crate::abi) fn state(&self, state: &[u8]) -> Result<()> {
         match state.is_empty() {
             true => Ok(()),
             false => self.tensors(&bytes_named("state", state)),
@@ -204,6 +289,9 @@ impl Host<'_> {
     }
 
     /// Gives the host a new part.
+    ///
+    /// # Errors
+    /// If the host takes none.
     pub fn part(&self, part: Box<dyn Callee>) -> Result<()> {
         let f = self.0.part.context("the host takes no parts")?;
         let part = Box::into_raw(Box::new(part));
@@ -213,7 +301,32 @@ impl Host<'_> {
     }
 
     /// Runs `f` with the host's threads.
+    ///
+    /// # Errors
+    /// If `f` fails.
     pub fn with_executor(&self, f: &mut dyn FnMut(SharedExecutor) -> Result<()>) -> Result<()> {
         Threads::lend(self.0, f)
+    }
+    /// Asks the program, in the middle of this call, for an operation of the part with this number
+    /// there, or of itself (0). The operation draws from `stream`, and `answers` takes what the
+    /// program asks back. `None`: there is no such operation.
+    ///
+    /// # Errors
+    /// If the program cannot be asked in this call, or says why it fails.
+    pub fn ask(
+        &self,
+        part: u64,
+        operation: u32,
+        text: &str,
+        messages: &[OutgoingMessage<'_, '_>],
+        stream: &Stream,
+        answers: Option<&dyn Answers>,
+    ) -> Result<Option<TextAndTensors>> {
+        let means = Means {
+            answers,
+            ..Means::stream(stream)
+        };
+        let answer = ask_other(self.0, part, operation, text, messages, means)?;
+        Ok(answer.map(|answer| (answer.text, answer.tensors)))
     }
 }

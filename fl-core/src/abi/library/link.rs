@@ -1,6 +1,7 @@
 //! [`Link`]: the way from a library to the program, during a call of a protocol.
 
-use super::call_context::Host;
+use super::call_context::{Host, Input};
+use super::open_call::OpenCall;
 use crate::abi::ask::ErrorText;
 use crate::abi::caller::{Caller, Calls, Means};
 use crate::abi::data_sets::{Fetch, KnownSets, LibrarySets, Rows};
@@ -9,11 +10,10 @@ use crate::abi::marshal::{OutgoingMessage, with_messages};
 use crate::abi::raw::{FL_DROP, FL_INPUTS, FL_LABELS, FL_OK, FlHost, FlInput, FlText};
 use crate::abi::roles::request::{RequestText, stating};
 use crate::{Inputs, Labels, Result, Samples};
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::ThreadId;
 
 /// Asks the maker of `host` for an operation of the part with this number there, or of itself (0).
 /// `None`: there is no such operation.
@@ -27,7 +27,7 @@ pub(in crate::abi) fn ask_other(
 ) -> Result<Option<Answer>> {
     let call = host
         .call
-        .context("the program cannot be asked for anything now")?;
+        .context("only a protocol that leads or answers, and a trainer that fits, may ask the program for something")?;
     let (code, answer) = with_messages(letters, |messages| {
         let input = FlInput {
             size: size_of::<FlInput>(),
@@ -61,14 +61,9 @@ pub(in crate::abi) fn told(code: i32, answer: Answer) -> Result<Answer> {
     Ok(answer)
 }
 
-struct HostPointer(*const FlHost);
-// SAFETY: it is followed on the thread of its call only, and while that runs, see `Link::with`.
-unsafe impl Send for HostPointer {}
-
 /// The program, during one call.
 pub(in crate::abi) struct Link {
-    host: Mutex<Option<HostPointer>>,
-    thread: ThreadId,
+    call: Arc<OpenCall>,
     sets: LibrarySets,
     /// The numbers of the models that the protocol holds, by address.
     pub models: Mutex<BTreeMap<usize, u64>>,
@@ -77,26 +72,23 @@ pub(in crate::abi) struct Link {
 }
 
 impl Link {
-    /// Runs `f` with the link to this host, and returns a kept error.
-    pub fn lend<R>(host: &Host<'_>, f: impl FnOnce(&Arc<Self>) -> Result<R>) -> Result<R> {
-        let link = Arc::new(Self {
-            host: Mutex::new(Some(HostPointer(host.0))),
-            thread: std::thread::current().id(),
-            sets: LibrarySets::default(),
-            models: Mutex::default(),
-            late: Mutex::new(None),
-        });
-        // a part that is used after the call, or during a panic, finds no host
-        struct Leave(Arc<Link>);
-        impl Drop for Leave {
-            fn drop(&mut self) {
-                *self.0.host.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            }
-        }
-        let leave = Leave(link.clone());
-        let out = f(&leave.0)?;
-        link.late()?;
-        Ok(out)
+    /// Runs `f` with the link to the host of this call, and returns a kept error.
+    pub fn lend<R>(
+        host: &Host<'_>,
+        input: &Input<'_>,
+        f: impl FnOnce(&Arc<Self>) -> Result<R>,
+    ) -> Result<R> {
+        OpenCall::lend(host, input, |call| {
+            let link = Arc::new(Self {
+                call: call.clone(),
+                sets: LibrarySets::default(),
+                models: Mutex::default(),
+                late: Mutex::new(None),
+            });
+            let out = f(&link)?;
+            link.late()?;
+            Ok(out)
+        })
     }
 
     fn late(&self) -> Result<()> {
@@ -104,18 +96,6 @@ impl Link {
         match late.take() {
             Some(error) => Err(error),
             None => Ok(()),
-        }
-    }
-
-    fn pointer(&self) -> Result<*const FlHost> {
-        ensure!(
-            self.thread == std::thread::current().id(),
-            "a protocol spoke to the program on another thread than that of its call"
-        );
-        let host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*host {
-            Some(HostPointer(host)) => Ok(*host),
-            None => bail!("a protocol used a part of the program after its call"),
         }
     }
 
@@ -128,10 +108,8 @@ impl Link {
         means: Means<'_>,
     ) -> Result<Option<Answer>> {
         self.late()?;
-        let pointer = self.pointer()?;
-        // SAFETY: the call that it belongs to is running, on this thread.
-        let host = unsafe { &*pointer };
-        ask_other(host, part, operation, text, letters, means)
+        self.call
+            .with(|host, _| ask_other(host.0, part, operation, text, letters, means))
     }
 }
 

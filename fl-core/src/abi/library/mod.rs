@@ -3,6 +3,7 @@
 mod borrowed_inbox;
 mod call_context;
 pub(in crate::abi) mod link;
+mod open_call;
 mod protocol;
 mod table;
 mod threads;
@@ -11,6 +12,7 @@ mod threads;
 mod tests;
 
 pub(in crate::abi) use borrowed_inbox::InboxBuffer;
-pub(in crate::abi) use call_context::{Host, Input};
-pub(in crate::abi) use table::guarded;
-pub use table::{fl_plugin, library};
+pub use call_context::{Host, IncomingMessage, Input, TextAndTensors};
+pub use open_call::OpenCall;
+pub use table::{PartLibrary, fl_plugin, library};
+pub(in crate::abi) use table::{guarded, table};

@@ -35,7 +35,7 @@ impl LocalProtocol {
 
     fn lead(&self, input: &Input<'_>, host: &Host<'_>) -> Result<()> {
         let text: LeadText = input.json()?;
-        Link::lend(host, |link| {
+        Link::lend(host, input, |link| {
             let mut server = RemoteServer::new(link, text, self.protocol.declare());
             self.protocol.lead(&mut Server(&mut server))
         })
@@ -55,7 +55,7 @@ impl LocalProtocol {
         let declared = self.protocol.declare();
         let request = ExchangeSpec::find(declared.specs(), &facts.label)?.request;
         let sent = input.message_of(0, request)?;
-        let answer = Link::lend(host, |link| {
+        let answer = Link::lend(host, input, |link| {
             let remote = Box::new(RemoteClient::new(link, client, stream.clone(), &facts));
             let mut client = Client(ClientSide::Elsewhere(remote));
             let needs = RequiredInputs::default();

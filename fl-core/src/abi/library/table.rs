@@ -23,17 +23,46 @@ use std::any::Any;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// A library of parts, as its table does what the program asks.
+pub trait PartLibrary {
+    /// The description of the parts, see [`FlLibrary::describe`].
+    ///
+    /// # Errors
+    /// Says why there is none.
+    fn describe() -> Result<String>;
+
+    /// Makes the part at this position of the description, see [`FlLibrary::create`].
+    ///
+    /// # Errors
+    /// Says why the part cannot be made.
+    fn create(index: u32, settings: &str, task: &str, host: &Host<'_>) -> Result<Box<dyn Callee>>;
+
+    /// Does an operation of the library itself; `false`: it has no such operation.
+    ///
+    /// # Errors
+    /// Says why the operation fails.
+    fn call(operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool>;
+}
+
+/// The table of a library.
+pub(in crate::abi) const fn table<L: PartLibrary>() -> FlLibrary {
+    FlLibrary {
+        describe: Some(describe::<L>),
+        create: Some(create::<L>),
+        call: Some(call::<L>),
+        drop: Some(drop_part),
+        free: Some(free),
+        ..FlLibrary::OF_THIS_VERSION
+    }
+}
+
+/// The parts that `plugin!` registered.
+struct RegisteredParts;
+
 /// The one symbol of a library.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "C sees this name")]
-pub static fl_plugin: FlLibrary = FlLibrary {
-    describe: Some(describe),
-    create: Some(create),
-    call: Some(call),
-    drop: Some(drop_part),
-    free: Some(free),
-    ..FlLibrary::OF_THIS_VERSION
-};
+pub static fl_plugin: FlLibrary = table::<RegisteredParts>();
 
 /// The table of this program's own parts: what a library shows of them.
 pub fn library() -> &'static FlLibrary {
@@ -77,12 +106,11 @@ pub(in crate::abi) unsafe fn guarded(
     }
 }
 
-unsafe extern "C" fn describe(host: *const FlHost, out: *mut FlText) -> i32 {
+unsafe extern "C" fn describe<L: PartLibrary>(host: *const FlHost, out: *mut FlText) -> i32 {
     // SAFETY: the host's own pointers; `out` is the place for the text, which `free` takes back.
     unsafe {
         guarded(host, |_| {
-            let text = serde_json::to_string(&description())?;
-            let text = text.into_boxed_str();
+            let text = L::describe()?.into_boxed_str();
             ensure!(!out.is_null(), "nowhere to put the description");
             out.write(FlText::of(&text));
             std::mem::forget(text);
@@ -169,7 +197,7 @@ fn unboxed<B: BoxedPart>(made: Box<dyn Any + Send>) -> Result<B> {
     B::cast(made).context("the part is not of its own role")
 }
 
-unsafe extern "C" fn create(
+unsafe extern "C" fn create<L: PartLibrary>(
     index: u32,
     settings: FlText,
     task: FlText,
@@ -178,21 +206,43 @@ unsafe extern "C" fn create(
     // SAFETY: the host's own pointers.
     unsafe {
         guarded(host, |host| {
-            let decl = part(index as usize)?;
-            let settings: Value = serde_json::from_str(settings.read("settings")?)?;
-            let task: Task = serde_json::from_str(task.read("a task")?)?;
-            let make = BuildContext {
-                task,
-                stream: host.stream(),
-            };
-            let signature = (decl.describe)().signature;
-            if let Some(why) = obstacle(decl.role, &signature) {
-                return Err(anyhow!("{} `{}`: {why}", decl.role, decl.name));
-            }
-            let made = decl.read(&settings)?.build(&make)?;
-            host.part(wrap(decl.role, made)?)?;
+            let (settings, task) = (settings.read("settings")?, task.read("a task")?);
+            host.part(L::create(index, settings, task, host)?)?;
             Ok(true)
         })
+    }
+}
+
+impl PartLibrary for RegisteredParts {
+    fn describe() -> Result<String> {
+        Ok(serde_json::to_string(&description())?)
+    }
+
+    fn create(index: u32, settings: &str, task: &str, host: &Host<'_>) -> Result<Box<dyn Callee>> {
+        let decl = part(index as usize)?;
+        let settings: Value = serde_json::from_str(settings)?;
+        let task: Task = serde_json::from_str(task)?;
+        let make = BuildContext {
+            task,
+            stream: host.stream(),
+        };
+        let signature = (decl.describe)().signature;
+        if let Some(why) = obstacle(decl.role, &signature) {
+            return Err(anyhow!("{} `{}`: {why}", decl.role, decl.name));
+        }
+        wrap(decl.role, decl.read(&settings)?.build(&make)?)
+    }
+
+    fn call(operation: u32, input: &Input<'_>, host: &Host<'_>) -> Result<bool> {
+        match operation {
+            FL_CHECK => check(input, host)?,
+            FL_BYTES => {
+                let BytesText { kind, shape } = input.json()?;
+                host.json(&message_type(&kind).and_then(|of| of.expected(&shape)))?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 }
 
@@ -230,7 +280,7 @@ fn check(input: &Input<'_>, host: &Host<'_>) -> Result<()> {
     }
 }
 
-unsafe extern "C" fn call(
+unsafe extern "C" fn call<L: PartLibrary>(
     part: *mut c_void,
     operation: u32,
     input: *const FlInput,
@@ -244,13 +294,7 @@ unsafe extern "C" fn call(
             let input = Input(&input);
             match part.cast::<Box<dyn Callee>>().as_mut() {
                 Some(part) => part.call(operation, &input, host),
-                None if operation == FL_CHECK => check(&input, host).map(|()| true),
-                None if operation == FL_BYTES => {
-                    let BytesText { kind, shape } = input.json()?;
-                    host.json(&message_type(&kind).and_then(|of| of.expected(&shape)))?;
-                    Ok(true)
-                }
-                None => Ok(false),
+                None => L::call(operation, &input, host),
             }
         })
     }
