@@ -40,7 +40,7 @@ class FedProto:
     def lead(self, server: fl.Server) -> None:
         classes = server.task.outputs
         server.state.known = {"means": np.zeros((classes, 0)), "counts": np.zeros(classes, int)}
-        server.rounds(self.rounds, self.round)
+        server.rounds(self.round)
         server.keep_clients(self.model)
 
     def round(self, server: fl.Server, round: fl.Round) -> None:

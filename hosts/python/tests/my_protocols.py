@@ -57,7 +57,7 @@ class PyFedAvg:
 
     def lead(self, server: fl.Server) -> None:
         server.state.params = server.model(self.model).params()
-        server.rounds(self.rounds, self.round)
+        server.rounds(self.round)
         server.keep_model(self.model)
 
     def round(self, server: fl.Server, round: fl.Round) -> None:
@@ -92,7 +92,7 @@ class PyDistil:
 
     def lead(self, server: fl.Server) -> None:
         server.once("what there is", self.begin)
-        server.rounds(self.rounds, self.round)
+        server.rounds(self.round)
         server.keep_clients(self.teacher)
 
     def begin(self, server: fl.Server, round: fl.Round) -> None:
@@ -154,7 +154,7 @@ class PyClassMeans:
 
     def lead(self, server: fl.Server) -> None:
         server.once("warm-up", lambda server, _: server.collect(self.warm, None))
-        server.rounds(self.rounds, self.round)
+        server.rounds(self.round)
         server.keep_clients(self.model)
 
     def round(self, server: fl.Server, round: fl.Round) -> None:

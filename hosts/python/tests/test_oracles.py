@@ -163,6 +163,7 @@ HOW, SEEN = {}, []
 class OneTraining:
     """One client trains from zeros, in full batches, on the targets of `HOW`."""
 
+    rounds = 1
     model = fl.slot("trainer", "What trains.", shared_parameters=True, at_server=True)
     mean = fl.slot("aggregator", "Hands the parameters on.", "params")
 
@@ -175,7 +176,7 @@ class OneTraining:
         return params
 
     def lead(self, server):
-        server.rounds(1, self.round)
+        server.rounds(self.round)
 
     def round(self, server, round):
         zeros = {name: np.zeros_like(value) for name, value in server.model(self.model).params().items()}

@@ -319,6 +319,22 @@ def test_what_is_not_declared_is_refused():
     fails("too-early", "the protocol is in no step: do this in what `server.rounds` or `server.once` calls")
 
 
+def test_a_protocol_without_a_number_of_rounds_says_so():
+    @fl.protocol("without-rounds")
+    class _WithoutRounds:
+        """Tried."""
+
+        model = fl.slot("trainer", "Trains.", at_server=True)
+        train = fl.exchange("answers", public=True)(lambda self, client, params: params)
+
+        def lead(self, server):
+            server.rounds(lambda server, round: server.evaluate(self.model))
+
+    spec = fl.check(QUICK / "fedavg.yaml") | {"protocol": {"use": "without-rounds"}, "parts": {"model": {"use": "linear"}}}
+    with pytest.raises(fl.RunError, match="the protocol has no number of rounds: give it a setting `rounds`, or an attribute such as `rounds = 10`"):
+        fl.run(spec, quiet=True)
+
+
 def test_a_release_that_is_left_out_or_not_declared_is_refused():
     private = {f"parts.{slot}": fl.check(QUICK / "fedavg-private.yaml")["parts"][slot] for slot in ("privacy", "accountant")}
     protocol("skips", exchange={"releases_within": my_protocols.PyFedAvg.privacy})
@@ -544,7 +560,7 @@ def test_exact_a_generator_learns_from_a_models_slope():
     norms = []
 
     def lead(self, server):
-        server.rounds(3, self.round)
+        server.rounds(self.round)
 
     def round(self, server, round):
         made = server.generator(self.source).sample(4, round.stream)
@@ -556,8 +572,8 @@ def test_exact_a_generator_learns_from_a_models_slope():
         server.collect(self.train, model.params())
 
     source = fl.slot("generator", "Makes inputs.")
-    protocol("generates", source=source, lead=lead, round=round, exchange={"times": 3})
-    spec = fl.check(QUICK / "fedavg.yaml") | {"protocol": {"use": "generates"}}
+    protocol("generates", source=source, lead=lead, round=round)
+    spec = fl.check(QUICK / "fedavg.yaml") | {"protocol": {"use": "generates", "rounds": 3}}
     spec["parts"] |= {"model": {"use": "dfdx", "net": "logistic"}, "source": {"use": "noise-to-input", "net": "affine", "noise": 2}}
     digest = fl.run(spec, quiet=True).digest
     assert len(set(norms)) == 3

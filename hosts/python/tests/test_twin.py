@@ -73,7 +73,7 @@ class Rounds:
 
     def lead(self, server):
         server.state.params = server.model(self.model).params()
-        server.rounds(self.rounds, self.round)
+        server.rounds(self.round)
 
     def round(self, server, round):
         server.state.params = server.run(self.train, server.state.params)

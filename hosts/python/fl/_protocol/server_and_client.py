@@ -147,10 +147,13 @@ class Server(_Side):
 
     # ---- steps
 
-    def rounds(self, n: int, body: Callable[[Server, Round], object]) -> None:
-        """Calls `body(server, round)` for rounds 1 to `n`. A resumed run skips those that it has
-        done; `state` is then as they left it. A round that the privacy budget does not pay for is
-        undone, and ends the rounds."""
+    def rounds(self, body: Callable[[Server, Round], object]) -> None:
+        """Calls `body(server, round)` for each round of the protocol: as many as its setting or
+        attribute `rounds` says. A resumed run skips those that it has done; `state` is then as they
+        left it. A round that the privacy budget does not pay for is undone, and ends the rounds."""
+        n = getattr(self._program.part, "rounds", None)
+        if not isinstance(n, int):
+            raise TypeError("the protocol has no number of rounds: give it a setting `rounds`, or an attribute such as `rounds = 10`")
         for number in range(1, n + 1):
             self._step(f"round {number}", number, n, body)
 
@@ -249,8 +252,8 @@ class Server(_Side):
         shown: Any = None,
     ) -> dict[str, Array]:
         """Runs an exchange as it is declared: sends `message` (or `message(client)`) to each of its
-        clients (`cohort`), lets the declared aggregator combine the answers, and releases the result through
-        the declared mechanism of the server.
+        clients (`cohort`), lets the declared aggregator combine the answers, and releases the
+        result through the declared mechanism of the server.
 
         `form(mail)` makes what the aggregator combines of each answer: a message, or a message and
         its weight. `shown` is what the aggregator sees as sent.
@@ -301,8 +304,9 @@ class Server(_Side):
 
     def release(self, exchange: Exchange, message: Any, cohort: Cohort, *, clip: bool = True) -> dict[str, Array]:
         """Releases something made of the answers of `cohort` to an exchange, through the mechanism
-        that it declares (`releases_at_server`): clip, price, afford, perturb, charge. Without `clip`
-        it is a sum of what `clipped` has let through. It is as it was, if the slot is empty."""
+        that it declares (`releases_at_server`): clip, price, afford, perturb, charge. Without
+        `clip` it is a sum of what `clipped` has let through. It is as it was, if the slot is
+        empty."""
         self._declared(exchange)
         kind = next((slot.takes for slot in _listed(exchange.options["releases_at_server"])), exchange.answers)
         sent = _sent(packed(kind, message))
