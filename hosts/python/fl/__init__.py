@@ -5,10 +5,12 @@
     results.metrics, results.digest, results.epsilon
     results.frame(), results.plot(), results.model("final")
 
-`fl.run`, `fl.check`, `fl.inspect`, `fl.parts`, `fl.schema`, `fl.study`, `fl.account`, `fl.audit` and `fl.open` are the program in Python;
-`fl.aggregator`, `fl.attack`, `fl.selector`, `fl.privacy`, `fl.trainer` and `fl.protocol` make parts of classes, `fl.metric` a measure of a
-function. `fl.make` gives one part for a loop of one's own. `fl.torch` and `fl.sklearn` have trainers.
-`fl.sinks` has where events go while a run goes on. `fl.flower` runs a spec on Flower, `fl.remote` on an engine of one's own.
+`fl.run`, `fl.check`, `fl.inspect`, `fl.parts`, `fl.schema`, `fl.study`, `fl.account`, `fl.audit`
+and `fl.open` are the program in Python; `fl.aggregator`, `fl.attack`, `fl.selector`, `fl.privacy`,
+`fl.trainer` and `fl.protocol` make parts of classes, `fl.metric` a measure of a function. `fl.make`
+gives one part for a loop of one's own. `fl.torch` and `fl.sklearn` have trainers. `fl.sinks` has
+where events go while a run goes on. `fl.flower` runs a spec on Flower, `fl.remote` on an engine of
+one's own.
 """
 
 from . import _isolated, sinks

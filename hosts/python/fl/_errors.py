@@ -25,7 +25,8 @@ def own_lines(trace: TracebackType | None) -> str:
 class Mistake:
     """One mistake in a spec: its place, and the correct form.
 
-    `line` and `column` start at 1, and are `None` where the spec is a mapping or the value was set from outside.
+    `line` and `column` start at 1, and are `None` where the spec is a mapping or the value was set
+    from outside.
     """
 
     text: str
@@ -51,7 +52,8 @@ class Error(Exception):
 
 
 class SpecError(Error, ValueError):
-    """A spec or an argument is wrong; nothing was run. `mistakes` has all of them, `line` and `column` are those of the first."""
+    """A spec or an argument is wrong; nothing was run. `mistakes` has all of them, `line` and
+    `column` are those of the first."""
 
     def __init__(self, text: str, mistakes: tuple[Mistake, ...] = ()):
         super().__init__(text)

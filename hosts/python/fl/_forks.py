@@ -1,8 +1,9 @@
 """Processes of clients that share what they import.
 
-A process that imports PyTorch needs seconds and hundreds of megabytes. So a server imports it once, and each process of clients is a
-fork of it. The program begins a process as ever (`python -m fl client-process ..`); that one, which has imported no more than fl, hands
-its files to the server, waits for the fork, and ends as it ends. If it is killed, so is the fork.
+A process that imports PyTorch needs seconds and hundreds of megabytes. So a server imports it once,
+and each process of clients is a fork of it. The program begins a process as ever (`python -m fl
+client-process ..`); that one, which has imported no more than fl, hands its files to the server,
+waits for the fork, and ends as it ends. If it is killed, so is the fork.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ _SERVER = _Server()
 
 @contextmanager
 def shared(plugins: bool) -> Iterator[None]:
-    """While a run has processes: a server for them, if they import parts in Python and something heavy is imported here."""
+    """While a run has processes: a server for them, if they import parts in Python and something
+    heavy is imported here."""
     worth = plugins and sys.platform == "linux" and any(name in sys.modules for name in HEAVY)
     if not worth:
         yield
@@ -92,7 +94,8 @@ def shared(plugins: bool) -> Iterator[None]:
 
 
 def elsewhere() -> int | None:
-    """Lets the server do what this process was begun for; its exit code, or `None` if there is no server."""
+    """Lets the server do what this process was begun for; its exit code, or `None` if there is no
+    server."""
     path = os.environ.pop(VARIABLE, None)
     if path is None:
         return None

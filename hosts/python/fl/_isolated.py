@@ -1,5 +1,5 @@
-"""Processes of libraries: a Python that loads the native half of this package alone, so that it has one thread when it enters
-its sandbox."""
+"""Processes of libraries: a Python that loads the native half of this package alone, so that it has
+one thread when it enters its sandbox."""
 
 import sys
 
@@ -15,6 +15,7 @@ sys.exit(native.library_process(sys.argv[2:]))
 
 
 def begin() -> None:
-    """Says how the program begins such a process. Where Python does not know its own program, libraries are loaded here."""
+    """Says how the program begins such a process. Where Python does not know its own program,
+    libraries are loaded here."""
     if sys.executable:
         _fl.isolate_with([sys.executable, "-I", "-S", "-c", SERVE, _fl.__file__])

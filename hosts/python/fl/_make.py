@@ -23,9 +23,10 @@ def make(name: str, *, role: str | None = None, seed: int | None = None, threads
         trimmed = fl.make("trimmed-mean", trim=0.2)
         model = trimmed([arrays, ..], weights=[30, 50, ..])
 
-    `settings` are those that a spec has, `_` for `-`. Parts on parameters stand alone: aggregators, attacks and mechanisms; and
-    selectors of clients and accountants. `role` is needed where several parts have this name. `seed` gives the draws of a part; without
-    one a mechanism's noise comes from the operating system, as a guarantee needs it. Results do not depend on `threads`.
+    `settings` are those that a spec has, `_` for `-`. Parts on parameters stand alone: aggregators,
+    attacks and mechanisms; and selectors of clients and accountants. `role` is needed where several
+    parts have this name. `seed` gives the draws of a part; without one a mechanism's noise comes
+    from the operating system, as a guarantee needs it. Results do not depend on `threads`.
     """
     roles = [one for one in _fl.MadePart.roles(name) if one in _ROLES and role in (None, one)]
     if not roles:
@@ -44,19 +45,24 @@ def make(name: str, *, role: str | None = None, seed: int | None = None, threads
 
 
 class MadePart:
-    """A part that `fl.make` made. It keeps its state between calls; `save` and `load` carry it elsewhere.
+    """A part that `fl.make` made. It keeps its state between calls; `save` and `load` carry it
+    elsewhere.
 
-    An aggregator or attack is called with the clients' parameters: `part(messages, weights=.., sent=..)`. Each message is a mapping
-    from names to arrays, or a list of arrays; they are NumPy arrays, tensors of PyTorch, or what NumPy reads, of floats of any width.
-    fl computes with 32 bits. The answer has the form, and the types, of the first message. `weights` are the clients' numbers of
-    examples (default: all the same), `sent` what was sent to them, `class_counts` their examples per class and `losses` their training
-    losses, for parts that need these. `numbers` has what the part measured in the last call, and what it notes is a warning.
+    An aggregator or attack is called with the clients' parameters: `part(messages, weights=..,
+    sent=..)`. Each message is a mapping from names to arrays, or a list of arrays; they are NumPy
+    arrays, tensors of PyTorch, or what NumPy reads, of floats of any width. fl computes with 32
+    bits. The answer has the form, and the types, of the first message. `weights` are the clients'
+    numbers of examples (default: all the same), `sent` what was sent to them, `class_counts` their
+    examples per class and `losses` their training losses, for parts that need these. `numbers` has
+    what the part measured in the last call, and what it notes is a warning.
 
-    A mechanism is called with one message, `part(message, clients=10)`, and gives it clipped and with the noise of one of so many
-    clients. `spent` has the event of the last call, for an accountant.
+    A mechanism is called with one message, `part(message, clients=10)`, and gives it clipped and
+    with the noise of one of so many clients. `spent` has the event of the last call, for an
+    accountant.
 
-    A selector is called with the clients, `part([{"id": 0, "samples": 30, "loss": 0.5}, ..])`, and gives positions. An accountant is
-    called with events, `part([mechanism.spent])`, and gives what all of them so far cost.
+    A selector is called with the clients, `part([{"id": 0, "samples": 30, "loss": 0.5}, ..])`, and
+    gives positions. An accountant is called with events, `part([mechanism.spent])`, and gives what
+    all of them so far cost.
     """
 
     def __init__(self, native: _fl.MadePart, role: str, name: str):

@@ -16,7 +16,8 @@ from ._errors import RunError
 
 
 class KeptModel:
-    """A model that a run has kept: `arrays()`, `predict(rows)`, and for PyTorch `state_dict()` and `module()`."""
+    """A model that a run has kept: `arrays()`, `predict(rows)`, and for PyTorch `state_dict()` and
+    `module()`."""
 
     def __init__(self, folder: Path, file: str, data_dir=None, lasts=None):
         self._lasts = lasts  # a run folder that is there as long as anyone needs it
@@ -46,8 +47,8 @@ class KeptModel:
         return {name: np.array(buffer) for name, buffer in params}
 
     def state_dict(self) -> dict[str, Any]:
-        """The same as tensors of PyTorch, in their own types: what `load_state_dict` takes. A tensor that layers share is there by
-        each of its names."""
+        """The same as tensors of PyTorch, in their own types: what `load_state_dict` takes. A
+        tensor that layers share is there by each of its names."""
         import torch
 
         held = _tensors.unpack_tensors(self.path.read_bytes())
@@ -57,8 +58,8 @@ class KeptModel:
         return held | {name: held[first] for name, first in names.items() if name not in held}
 
     def module(self):
-        """The network of an `fl.torch.Trainer`, a `torch.nn.Module` with these parameters, in evaluation mode. It is the caller's:
-        what is done to it changes nothing here."""
+        """The network of an `fl.torch.Trainer`, a `torch.nn.Module` with these parameters, in
+        evaluation mode. It is the caller's: what is done to it changes nothing here."""
         _, part = _fl_model(self)
         network = getattr(part, "_model", None)
         if network is None or not hasattr(network, "state_dict"):
@@ -67,15 +68,18 @@ class KeptModel:
         return network.eval()
 
     def part(self):
-        """The trainer in Python that it is of, such as one of `fl.sklearn`, with the model loaded."""
+        """The trainer in Python that it is of, such as one of `fl.sklearn`, with the model
+        loaded."""
         _, part = _fl_model(self)
         if part is None:
             raise RunError(f"{self.path}: it is of a linked part; use `arrays()` or `predict(rows)`", str(self._folder))
         return part
 
     def predict(self, rows) -> np.ndarray:
-        """The scores of rows (logits), `rows x outputs`. `rows` is an array, scaled here as `normalise` of the spec says (pictures of
-        bytes as the run's own), with the channels of pictures where the run's rows have them or in front, or, of a run on a table, a frame with its columns; labels need not be there."""
+        """The scores of rows (logits), `rows x outputs`. `rows` is an array, scaled here as
+        `normalise` of the spec says (pictures of bytes as the run's own), with the channels of
+        pictures where the run's rows have them or in front, or, of a run on a table, a frame with
+        its columns; labels need not be there."""
         native, _ = self._native()
         if _data._is_frame(rows):
             return self._of_frame(rows)

@@ -1,4 +1,5 @@
-"""A plugin of pytest, which finds it by itself: each case of a file `*.cases.yaml` is a test, and tests have the fixture `fl_snapshot`."""
+"""A plugin of pytest, which finds it by itself: each case of a file `*.cases.yaml` is a test, and
+tests have the fixture `fl_snapshot`."""
 
 from __future__ import annotations
 
@@ -86,8 +87,8 @@ def _text(outcome: str, lines: list[str]) -> str:
 
 
 class Snapshot:
-    """Compares answers with those that were accepted, in `NAME.answers.json` beside the test's file. `pytest --fl-accept` accepts
-    the present ones."""
+    """Compares answers with those that were accepted, in `NAME.answers.json` beside the test's
+    file. `pytest --fl-accept` accepts the present ones."""
 
     def __init__(self, answers: Path, test: str, accept: bool, used: set[str]):
         self._answers, self._test, self._accept, self._used = answers, test, accept, used
@@ -106,11 +107,13 @@ class Snapshot:
         within: dict | None = None,
         name: str | None = None,
     ) -> None:
-        """Holds `what` to its accepted answer: a part and its `input` or its inputs in several `rounds`, as `fl.testing.answer` takes
-        them; the results of `fl.run`; or a value of numbers, texts, lists, mappings and arrays.
+        """Holds `what` to its accepted answer: a part and its `input` or its inputs in several
+        `rounds`, as `fl.testing.answer` takes them; the results of `fl.run`; or a value of numbers,
+        texts, lists, mappings and arrays.
 
-        All bits count, unless `close`, `tolerance` or `within` says otherwise, as in a file of cases. A second answer of a test has
-        its own `name`, or its number. Raises `AssertionError` with the largest difference of each tensor.
+        All bits count, unless `close`, `tolerance` or `within` says otherwise, as in a file of
+        cases. A second answer of a test has its own `name`, or its number. Raises `AssertionError`
+        with the largest difference of each tensor.
         """
         __tracebackhide__ = True
         self._count += 1
@@ -137,7 +140,8 @@ class Snapshot:
 
 
 def _plain(value):
-    """Arrays as lists; single floats in their shortest form; floats that JSON cannot write as texts."""
+    """Arrays as lists; single floats in their shortest form; floats that JSON cannot write as
+    texts."""
     if hasattr(value, "detach"):  # a tensor of PyTorch
         value = value.detach().cpu().numpy()
     if hasattr(value, "dtype") and hasattr(value, "tolist"):
@@ -161,7 +165,8 @@ def _plain(value):
 
 @pytest.fixture
 def fl_snapshot(request) -> Snapshot:
-    """Compares answers of parts, results of runs and values with those that were accepted: see `fl._pytest.Snapshot`."""
+    """Compares answers of parts, results of runs and values with those that were accepted: see
+    `fl._pytest.Snapshot`."""
     answers = request.path.with_suffix(".answers.json")
     used = request.config.stash[_USED].setdefault(answers, set())
     test = request.node.nodeid.partition("::")[2]

@@ -32,8 +32,9 @@ def command(*args: str) -> str:
 
 
 def check(spec, set=None, *, data=None) -> dict:
-    """The resolved spec: every default filled in. Raises `SpecError`, with every mistake, if there are any, and warns of what `fl check`
-    notes, of the data too. `data` is rows in memory, as `fl.run` takes them; they are written into `runs/data`."""
+    """The resolved spec: every default filled in. Raises `SpecError`, with every mistake, if there
+    are any, and warns of what `fl check` notes, of the data too. `data` is rows in memory, as
+    `fl.run` takes them; they are written into `runs/data`."""
     name, text, mapping = source(spec)
     given = [] if data is None else _data.write(data, Path("runs/data")).overrides
     resolved, wrong = _fl.check(name, text, given + overrides(set), True)
@@ -59,8 +60,9 @@ class _Page(dict):
 
 
 def inspect(what) -> dict:
-    """What is known of a part, data set, split or network: its doc, settings, ranges, defaults. It shows itself as `fl inspect`
-    does. `what` is its name, or a class that was declared as a part."""
+    """What is known of a part, data set, split or network: its doc, settings, ranges, defaults. It
+    shows itself as `fl inspect` does. `what` is its name, or a class that was declared as a
+    part."""
     name = what._fl["name"] if hasattr(what, "_fl") else str(what)
     found = json.loads(command("inspect", name, "--json"))
     return _Page(found, command("inspect", name).rstrip())
@@ -77,8 +79,8 @@ def schema() -> dict:
 
 
 def account(kind: str, **options) -> dict:
-    """What releases cost, or how much noise an epsilon needs: `fl.account("gaussian", sigma=2.0, rate=0.1, times=100)`. Options
-    are those of `fl account KIND --help`."""
+    """What releases cost, or how much noise an epsilon needs: `fl.account("gaussian", sigma=2.0,
+    rate=0.1, times=100)`. Options are those of `fl account KIND --help`."""
     return json.loads(command("account", kind.replace("_", "-"), *_options(options), "--json"))
 
 
@@ -117,7 +119,8 @@ def _options(options: dict) -> list[str]:
 
 
 def _other_process(args: list[str], quiet: bool) -> tuple[int, str, list[str]]:
-    """Runs the program in another process: its exit code, 0 or 1, what it printed, and its messages, which are shown."""
+    """Runs the program in another process: its exit code, 0 or 1, what it printed, and its
+    messages, which are shown."""
     # results go to a file: two pipes, of which one is read, could wait for each other
     with tempfile.TemporaryFile("w+", encoding="utf-8") as printed:
         # in a session of its own, so that Ctrl-C reaches it once, from here
@@ -150,18 +153,19 @@ def _other_process(args: list[str], quiet: bool) -> tuple[int, str, list[str]]:
 
 
 def _of_session(text: str, known: Iterable[tuple[str, str, str]]) -> list[str]:
-    """Of these parts or measures (what it is, its name, its module): what to do about those of a notebook that `text` names, for
-    another process does not know them."""
+    """Of these parts or measures (what it is, its name, its module): what to do about those of a
+    notebook that `text` names, for another process does not know them."""
     found = {f"{what} `{name}`" for what, name, module in known if module == "__main__" and re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)}
     return [f"{one} is from this session, and the runs are done by another process: put it in a module and name it under `plugins`" for one in sorted(found)]
 
 
 def audit(spec, set=None, *, quiet: bool = False, **options) -> dict:
-    """Proves a lower bound of epsilon for each observer of a spec's runs, beside the claim: `fl.audit("spec.yaml", runs=200)`.
-    Options are those of `fl audit --help`. `findings` of the result has a `verdict` for each observer: `broken` if its claim is.
+    """Proves a lower bound of epsilon for each observer of a spec's runs, beside the claim:
+    `fl.audit("spec.yaml", runs=200)`. Options are those of `fl audit --help`. `findings` of the
+    result has a `verdict` for each observer: `broken` if its claim is.
 
-    The runs are done by another process, so parts in Python come from modules that the spec names under `plugins`. After Ctrl-C the
-    next call goes on.
+    The runs are done by another process, so parts in Python come from modules that the spec names
+    under `plugins`. After Ctrl-C the next call goes on.
     """
     args = ["audit", os.fspath(spec), "--json"]
     for one in overrides(set):
@@ -173,10 +177,12 @@ def audit(spec, set=None, *, quiet: bool = False, **options) -> dict:
 
 
 def study(file, set=None, *, only=(), out="runs/studies", threads: int | None = None, data_dir=None, quiet: bool = False) -> Study:
-    """Does every run of a study that is not done yet, and makes its tables. READMEs are left as they are (`fl study` writes them).
+    """Does every run of a study that is not done yet, and makes its tables. READMEs are left as
+    they are (`fl study` writes them).
 
-    The runs are done by another process, so parts in Python come from modules that specs name under `plugins`. Ctrl-C lets the runs
-    that are going on end their step, a second one does not; what was done is kept, and the next call goes on.
+    The runs are done by another process, so parts in Python come from modules that specs name under
+    `plugins`. Ctrl-C lets the runs that are going on end their step, a second one does not; what
+    was done is kept, and the next call goes on.
     """
     measures = [("metric", one.name, one.module) for one in _metric._METRICS.values()]
     if os.path.isfile(file) and (here := _of_session(Path(file).read_text(encoding="utf-8"), measures)):

@@ -1,7 +1,8 @@
-"""Clients elsewhere: a run that leads them through an engine, and the node at the other end. `fl.flower` is one engine.
+"""Clients elsewhere: a run that leads them through an engine, and the node at the other end.
+`fl.flower` is one engine.
 
-An engine is a courier: it carries packets, of a head and a body, and knows nothing of what is in them. The same request may be
-carried twice; it is answered once.
+An engine is a courier: it carries packets, of a head and a body, and knows nothing of what is in
+them. The same request may be carried twice; it is answered once.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ __all__ = ["Courier", "Node", "lead"]
 
 
 class Courier(Protocol):
-    """Whoever carries packets between a leader and nodes. It is called from one thread, which is not the one that began the run."""
+    """Whoever carries packets between a leader and nodes. It is called from one thread, which is
+    not the one that began the run."""
 
     def send(self, client: int, head: bytes, body: bytes) -> None:
-        """Takes a request. A body to many clients is the same object. `receive` reports later failures."""
+        """Takes a request. A body to many clients is the same object. `receive` reports later
+        failures."""
 
     def receive(self) -> tuple[int, tuple[bytes, bytes] | None, str]:
-        """Waits for the next reply: whose it is, and its head and body, or `None` and why there is none, which `faults` decides about.
+        """Waits for the next reply: whose it is, and its head and body, or `None` and why there is
+        none, which `faults` decides about.
 
         An exception ends the run, which can go on later.
         """
@@ -38,8 +42,9 @@ class Courier(Protocol):
 def lead(spec, courier: Courier, *, clients: Sequence[int] = (), window: int = 1, **how) -> Results:
     """As `fl.run`, with clients that `courier` reaches.
 
-    `clients` says who there is; if not given, whoever the spec knows, which does not know those with data of their own
-    (`split: own`). `window` is how many requests may be on their way at once. `how` is as for `fl.run`.
+    `clients` says who there is; if not given, whoever the spec knows, which does not know those
+    with data of their own (`split: own`). `window` is how many requests may be on their way at
+    once. `how` is as for `fl.run`.
     """
     return begin(spec, courier=(courier, list(clients), window), **how)
 
@@ -49,11 +54,14 @@ class Refused(SpecError):
 
 
 class Node:
-    """Answers for the clients of a spec, with the settings `set` of a leader, and keeps what lasts of them in the folder `home`, which must stay as long as the run goes on.
+    """Answers for the clients of a spec, with the settings `set` of a leader, and keeps what lasts
+    of them in the folder `home`, which must stay as long as the run goes on.
 
-    `own` is the file of a node with data of its own: what it owns, what it allows, and where its home is. Several nodes may share a home,
-    also in several processes. `set` may change numbers, and names of parts, sets and options; `Refused` is raised for what can name a file, a library or a
-    module of the node. Raises `SpecError` if the spec is wrong, and `RunError` if data or folders are.
+    `own` is the file of a node with data of its own: what it owns, what it allows, and where its
+    home is. Several nodes may share a home, also in several processes. `set` may change numbers,
+    and names of parts, sets and options; `Refused` is raised for what can name a file, a library or
+    a module of the node. Raises `SpecError` if the spec is wrong, and `RunError` if data or folders
+    are.
     """
 
     def __init__(self, spec, set=None, *, home, own=None, data_dir=None):
@@ -68,11 +76,13 @@ class Node:
 
     @property
     def clients(self) -> list[int]:
-        """Whom it can answer for: every client that has data by the spec, or the one whose data it owns."""
+        """Whom it can answer for: every client that has data by the spec, or the one whose data it
+        owns."""
         return self._node.clients()
 
     def answer(self, head: bytes, body: bytes) -> tuple[bytes, bytes]:
-        """The reply to a request. An error is a reply too; raises `RunError` for bytes that are no request, or one of another version."""
+        """The reply to a request. An error is a reply too; raises `RunError` for bytes that are no
+        request, or one of another version."""
         try:
             return self._node.answer(head, body)
         except RuntimeError as error:

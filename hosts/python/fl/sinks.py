@@ -6,8 +6,8 @@ A spec names them as well, and then `fl run` of this package has them too:
 
     sinks: [json-lines, {tensorboard: {path: events}}, {mlflow: {experiment: mine}}]
 
-A sink of your own is a subclass of `Sink`. A package that is missing is an error before the run. What
-a sink raises later is a warning, and the run goes on without it.
+A sink of your own is a subclass of `Sink`. A package that is missing is an error before the run.
+What a sink raises later is a warning, and the run goes on without it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ from ._steps import step_report
 class Sink:
     """Hears of a run: once of its begin, of each step, and of its end.
 
-    `begin` is a mapping with `name`, `seed`, `folder` and the resolved `spec`. `step` is as `fl.run` gives it to `on_step`: `step`,
-    `number`, `of`, `metrics` by name, `each` by client, `accuracy`, `bytes_up`, `bytes_down`, `epsilon` by observer, `guarantees` that
-    they are a part of, `seconds`. `end` has the `outcome` as in `outcome.json`, or an `error`; with an accountant the text of an error
-    stays at the terminal. `caveats` says what a reader must know of an epsilon.
+    `begin` is a mapping with `name`, `seed`, `folder` and the resolved `spec`. `step` is as
+    `fl.run` gives it to `on_step`: `step`, `number`, `of`, `metrics` by name, `each` by client,
+    `accuracy`, `bytes_up`, `bytes_down`, `epsilon` by observer, `guarantees` that they are a part
+    of, `seconds`. `end` has the `outcome` as in `outcome.json`, or an `error`; with an accountant
+    the text of an error stays at the terminal. `caveats` says what a reader must know of an
+    epsilon.
     """
 
     def begin(self, run: dict[str, Any]) -> None:
@@ -48,21 +50,22 @@ class Sink:
 
 
 def scalars(step: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a step by name: its measures, and bytes, seconds and epsilons of the run so far. With an accountant there are no
-    seconds."""
+    """The numbers of a step by name: its measures, and bytes, seconds and epsilons of the run so
+    far. With an accountant there are no seconds."""
     found = {**step["metrics"], "bytes.up": step["bytes_up"], "bytes.down": step["bytes_down"], "seconds": step["seconds"]}
     found |= {f"epsilon.{observer}": value for observer, value in (step["epsilon"] or {}).items() if value is not None}
     return {name: float(value) for name, value in found.items() if value is not None}
 
 
 def guarantees(told: Mapping[str, Any]) -> dict[str, str]:
-    """The guarantee against each observer, or why there is none, in a text, as the program prints it: of a step, or of `end`."""
+    """The guarantee against each observer, or why there is none, in a text, as the program prints
+    it: of a step, or of `end`."""
     return {observer: _fl.guarantee(json.dumps(one))[0] for observer, one in _told(told).items()}
 
 
 def caveats(told: Mapping[str, Any]) -> dict[str, str]:
-    """What a reader must know of the epsilon against each observer: that its noise is seeded, who claims it, or why there is no
-    guarantee. Empty if there is nothing to know."""
+    """What a reader must know of the epsilon against each observer: that its noise is seeded, who
+    claims it, or why there is no guarantee. Empty if there is nothing to know."""
     return {observer: "; ".join(_fl.guarantee(json.dumps(one))[1]) for observer, one in _told(told).items()}
 
 
@@ -71,7 +74,8 @@ def _told(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class JsonLines(Sink):
-    """A file with one JSON object a line: `begin`, each `step`, and `end`. A run that goes on appends."""
+    """A file with one JSON object a line: `begin`, each `step`, and `end`. A run that goes on
+    appends."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None):
         self.path = path
@@ -94,8 +98,8 @@ class JsonLines(Sink):
 
 
 class Prometheus(Sink):
-    """The last values in the text format of Prometheus, in a file that is replaced after each step: for the text-file collector of
-    its node exporter, which wants names that end in `.prom`."""
+    """The last values in the text format of Prometheus, in a file that is replaced after each step:
+    for the text-file collector of its node exporter, which wants names that end in `.prom`."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None):
         self.path = path
@@ -120,7 +124,8 @@ class Prometheus(Sink):
         self._write([("fl_run_running", {}, 0.0), ("fl_run_failed", {}, float("error" in end)), *last, *self._epsilons(told, caveats(end))])
 
     def _epsilons(self, told: Mapping[str, Any], known: Mapping[str, str]) -> list[tuple[str, dict[str, str], float]]:
-        """The epsilon against each observer, with what a reader must know of it; none where there is no guarantee."""
+        """The epsilon against each observer, with what a reader must know of it; none where there
+        is no guarantee."""
         holds = {who: one["epsilon"] for who, one in told.items() if one.get("epsilon") is not None}
         return [("fl_epsilon", {"observer": who} | ({"caveats": known[who]} if known[who] else {}), value) for who, value in holds.items()]
 
@@ -138,7 +143,8 @@ class Prometheus(Sink):
 
 
 class _Scalars(Sink):
-    """A sink that cannot take numbers back: where the run ends without a guarantee, the last epsilon is NaN."""
+    """A sink that cannot take numbers back: where the run ends without a guarantee, the last
+    epsilon is NaN."""
 
     def __init__(self) -> None:
         self._number, self._held, self._last = 0, set[str](), dict[str, str]()
@@ -151,7 +157,8 @@ class _Scalars(Sink):
         return found
 
     def _ended(self, end: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, float]]:
-        """The guarantee against each observer, in a text, and the epsilons that are none after all."""
+        """The guarantee against each observer, in a text, and the epsilons that are none after
+        all."""
         told = dict.fromkeys(self._last, "nothing: the run failed") if "error" in end else guarantees(end)
         holds = {f"epsilon.{who}" for who, one in _told(end).items() if one.get("epsilon") is not None}
         return told, dict.fromkeys(sorted(self._held - holds), math.nan)
@@ -204,7 +211,8 @@ class TensorBoard(_Scalars):
 
 
 class MlFlow(_Scalars):
-    """A run of MLflow: settings as parameters, measures by round, digest and guarantees as tags. Needs `mlflow` or `mlflow-skinny`."""
+    """A run of MLflow: settings as parameters, measures by round, digest and guarantees as tags.
+    Needs `mlflow` or `mlflow-skinny`."""
 
     def __init__(self, uri: str | None = None, experiment: str | None = None):
         super().__init__()
@@ -247,7 +255,8 @@ class MlFlow(_Scalars):
 
 
 class Wandb(_Scalars):
-    """A run of Weights & Biases, offline in the run folder unless `mode` is `online`; `wandb sync` uploads it later. Needs `wandb`."""
+    """A run of Weights & Biases, offline in the run folder unless `mode` is `online`; `wandb sync`
+    uploads it later. Needs `wandb`."""
 
     def __init__(self, project: str | None = None, mode: Literal["offline", "online"] = "offline"):
         super().__init__()

@@ -24,8 +24,8 @@ def conformance(part, settings: dict | None = None) -> None:
     (`ways`), whose digests must be equal.
 
     `part` is a class that was declared as a part, one made with settings (`MyMean(beta=0.5)`), or a
-    role and a name, such as `"aggregator mean"`. A trainer is tried on the tasks for which it can be made. Raises
-    `AssertionError` with the property that does not hold, where, and both values.
+    role and a name, such as `"aggregator mean"`. A trainer is tried on the tasks for which it can
+    be made. Raises `AssertionError` with the property that does not hold, where, and both values.
     """
     named, settings = _named(part), _settings(part, settings)
     if named.startswith("protocol "):
@@ -210,9 +210,9 @@ def _in_plugins(spec) -> bool:
 
 
 def cases(*paths, accept: bool | str | list[str] = False, only: str | list[str] = ()) -> str:
-    """Holds parts and runs to files of cases, as `fl test` does. `only` chooses cases by their names. `accept=True` accepts the
-    present answers of all cases, and `accept="NAME"` that of one. Gives what `fl test` prints; raises `AssertionError` on a
-    difference."""
+    """Holds parts and runs to files of cases, as `fl test` does. `only` chooses cases by their
+    names. `accept=True` accepts the present answers of all cases, and `accept="NAME"` that of one.
+    Gives what `fl test` prints; raises `AssertionError` on a difference."""
     accepted = [accept] if isinstance(accept, str) else accept if isinstance(accept, list) else []
     args = [f"--accept={name}" for name in accepted] + (["--accept"] if accept is True else [])
     args += [f"--only={name}" for name in ([only] if isinstance(only, str) else only)]
@@ -225,8 +225,9 @@ def cases(*paths, accept: bool | str | list[str] = False, only: str | list[str] 
 
 
 def answer(part, input: dict | None = None, settings: dict | None = None, seed: int = 0, rounds: list[dict] | None = None) -> dict:
-    """One part's answer to numbers, as `fl try` gives it: `fl.testing.answer(MyMean(beta=0.5), {"messages": [..]})`. With `rounds`,
-    an input for each, the part keeps its state, and the answer has a list of `rounds`."""
+    """One part's answer to numbers, as `fl try` gives it: `fl.testing.answer(MyMean(beta=0.5),
+    {"messages": [..]})`. With `rounds`, an input for each, the part keeps its state, and the answer
+    has a list of `rounds`."""
     if (input is None) == (rounds is None):
         raise TypeError("answer() takes an `input`, or a list of inputs as `rounds`")
     role, _, name = _named(part).partition(" ")

@@ -1,7 +1,8 @@
 """A plain client of Flower in rounds of parameters: what it is asked and says, in fl's wire form.
 
-Such a client knows nothing of fl. It gets parameters and trains them as it likes, and gives parameters and how many examples it
-has. This module reads a request as `hosts/remote/src/wire.rs` writes it, and writes the reply; a test compares both with a node.
+Such a client knows nothing of fl. It gets parameters and trains them as it likes, and gives
+parameters and how many examples it has. This module reads a request as `hosts/remote/src/wire.rs`
+writes it, and writes the reply; a test compares both with a node.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Classes become parts: their annotated fields are settings, which a spec sets and the program checks."""
+"""Classes become parts: their annotated fields are settings, which a spec sets and the program
+checks."""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ def _group(hint) -> type | None:
 
 
 def typed(cls: type, settings: typing.Mapping[str, typing.Any]) -> dict[str, typing.Any]:
-    """The program's settings of a part or of a group, by the names of the fields; those of a group as its class."""
+    """The program's settings of a part or of a group, by the names of the fields; those of a group
+    as its class."""
     hints = typing.get_type_hints(cls, include_extras=True)
     out = {}
     for key, value in settings.items():
@@ -152,7 +154,8 @@ def _declared(role: str, name: str, signature: str) -> typing.Any:
 
 
 def _take_settings(cls: type, settings: dict[str, dict]):
-    """Settings by keyword: `MyMean(beta=0.5)`, checked as those of a spec. The program sets them before it calls `__init__`."""
+    """Settings by keyword: `MyMean(beta=0.5)`, checked as those of a spec. The program sets them
+    before it calls `__init__`."""
     if dataclasses.is_dataclass(cls):
         return  # it takes them already
     own = cls.__init__
@@ -189,15 +192,17 @@ def message(
 ) -> str:
     """Declares a kind of message, for parts that are declared after it; gives `kind` back.
 
-    `tensors` says of each tensor its type (`f32`, `f64`, `i64`, `u32`, `u8`), its shape and, if you like, what it holds:
-    `{"rows": ("u32", "rows"), "spread": ("f64", "rows x 2", "lowest and highest score")}`. A shape is `any`, or sizes, each a number
-    or a name that stands for one size throughout a message; a tensor `*` stands for any number of others. `rows` holds the ids of
-    samples. `reach` says what one unit of data changes: `any` message becomes any other, a `sum` gains or loses its own, or it is
-    `stated` in the message.
+    `tensors` says of each tensor its type (`f32`, `f64`, `i64`, `u32`, `u8`), its shape and, if you
+    like, what it holds: `{"rows": ("u32", "rows"), "spread": ("f64", "rows x 2", "lowest and
+    highest score")}`. A shape is `any`, or sizes, each a number or a name that stands for one size
+    throughout a message; a tensor `*` stands for any number of others. `rows` holds the ids of
+    samples. `reach` says what one unit of data changes: `any` message becomes any other, a `sum`
+    gains or loses its own, or it is `stated` in the message.
 
-    `fl plan` knows the bytes of shapes of `rows`, `classes` and numbers. For other shapes `size(of)` gives the most bytes of one
-    message: `of.params` of the model, `of.rows` of the exchange, `of.inputs` of a sample, `of.outputs`, `of.classes`, and `of.model`,
-    the bytes of a saved model, or `None`.
+    `fl plan` knows the bytes of shapes of `rows`, `classes` and numbers. For other shapes
+    `size(of)` gives the most bytes of one message: `of.params` of the model, `of.rows` of the
+    exchange, `of.inputs` of a sample, `of.outputs`, `of.classes`, and `of.model`, the bytes of a
+    saved model, or `None`.
     """
     columns = [dict(zip(("name", "type", "shape", "doc"), (name, *about), strict=False)) for name, about in tensors.items()]
     with _LOCK:
@@ -215,7 +220,8 @@ def size_of(text: str) -> str | None:
 
 @typing.dataclass_transform(kw_only_default=True)
 def settings_by_keyword(cls: type[T]) -> type[T]:
-    """Tells type checkers that fields of this base class are settings of parts, which take them by keyword."""
+    """Tells type checkers that fields of this base class are settings of parts, which take them by
+    keyword."""
     return cls
 
 
@@ -223,12 +229,14 @@ def settings_by_keyword(cls: type[T]) -> type[T]:
 def aggregator(name: str, takes: str = "params", gives: str | None = None) -> typing.Callable[[type[T]], type[T]]:
     """Declares an aggregator, many answers in and one result out: a class with
 
-    `aggregate(self, round, inbox) -> {name: array}`, and optionally `fold(self, round)`, which gives an object with `add(mail)` and
-    `finish() -> {name: array}`, and `update(self, round, folded)`. `takes` and `gives` are kinds of messages (`fl inspect mean`
-    shows one); a class may have `needs = ["samples", "class_counts", "training_loss", "sent"]` and `claims = ["order_free", "weight_scale_free",
-    "weight_free", "within_hull", "of_mean"]`, to which the conformance kit holds it. A robust aggregator may have `robustness =
-    {"share": 0.1, "per_bad": 2, "besides": 1}`: of `n` answers `f = int(share * n)` may be bad, and it takes `f >= 1` and
-    `n >= per_bad * f + besides`; checks and runs tell the user where there are fewer.
+    `aggregate(self, round, inbox) -> {name: array}`, and optionally `fold(self, round)`, which
+    gives an object with `add(mail)` and `finish() -> {name: array}`, and `update(self, round,
+    folded)`. `takes` and `gives` are kinds of messages (`fl inspect mean` shows one); a class may
+    have `needs = ["samples", "class_counts", "training_loss", "sent"]` and `claims = ["order_free",
+    "weight_scale_free", "weight_free", "within_hull", "of_mean"]`, to which the conformance kit
+    holds it. A robust aggregator may have `robustness = {"share": 0.1, "per_bad": 2, "besides":
+    1}`: of `n` answers `f = int(share * n)` may be bad, and it takes `f >= 1` and `n >= per_bad * f
+    + besides`; checks and runs tell the user where there are fewer.
     """
     return _declared("aggregator", name, f"{takes} -> {gives or takes}")
 
@@ -237,8 +245,9 @@ def aggregator(name: str, takes: str = "params", gives: str | None = None) -> ty
 def attack(name: str, on: str = "params") -> typing.Callable[[type[T]], type[T]]:
     """Declares an attack, which forges the answers of the clients that a spec names: a class with
 
-    `aggregate(self, round, inbox) -> {name: array}`. The inbox has the honest results of one client, and `round.sent` what the
-    client was sent, if the class has `needs = ["sent"]`. `on` is the kind of message that it forges: `params`, or `votes` for labels.
+    `aggregate(self, round, inbox) -> {name: array}`. The inbox has the honest results of one
+    client, and `round.sent` what the client was sent, if the class has `needs = ["sent"]`. `on` is
+    the kind of message that it forges: `params`, or `votes` for labels.
     """
     return _declared("attack", name, on)
 
@@ -247,8 +256,9 @@ def attack(name: str, on: str = "params") -> typing.Callable[[type[T]], type[T]]
 def selector(name: str, pool: str = "clients") -> typing.Callable[[type[T]], type[T]]:
     """Declares a selector, which picks some of many: a class with
 
-    `select(self, round, pool) -> positions`, and optionally `poll(self, round, pool)`, `fit(self, own, stream)`, and `draw`, which
-    says how it draws clients. `pool` is `clients`, `samples` or `soft-labels`.
+    `select(self, round, pool) -> positions`, and optionally `poll(self, round, pool)`, `fit(self,
+    own, stream)`, and `draw`, which says how it draws clients. `pool` is `clients`, `samples` or
+    `soft-labels`.
     """
     return _declared("selector", name, pool)
 
@@ -258,27 +268,30 @@ def privacy(name: str, on: str = "params") -> typing.Callable[[type[T]], type[T]
     """Declares a privacy mechanism on a kind of message: a class with
 
     `clip(self, message) -> {name: array}`, `price(self, message, cohort) -> event` and
-    `perturb(self, message, cohort, noise) -> {name: array}`, and optionally `range`, `agree`, `queries`, `truncate`, `actual_cost`.
+    `perturb(self, message, cohort, noise) -> {name: array}`, and optionally `range`, `agree`,
+    `queries`, `truncate`, `actual_cost`.
     """
     return _declared("privacy", name, on)
 
 
 @typing.dataclass_transform(kw_only_default=True)
 def trainer(name: str) -> typing.Callable[[type[T]], type[T]]:
-    """Declares a trainer, a model that learns: see `fl.torch.Trainer` and `fl.sklearn.Trainer`, or write a class with
-    `fit`, `predict`, `save` and `load`."""
+    """Declares a trainer, a model that learns: see `fl.torch.Trainer` and `fl.sklearn.Trainer`, or
+    write a class with `fit`, `predict`, `save` and `load`."""
     return _declared("trainer", name, "")
 
 
 @typing.dataclass_transform(kw_only_default=True)
 def protocol(name: str) -> typing.Callable[[type[T]], type[T]]:
-    """Declares a protocol: a class whose attributes are slots (`fl.slot`) and exchanges (`fl.exchange`, before the method of a client's
-    answer), with
+    """Declares a protocol: a class whose attributes are slots (`fl.slot`) and exchanges
+    (`fl.exchange`, before the method of a client's answer), with
 
-    `lead(self, server)`, the server's side, and optionally `conflicts(self, has)`, which gives texts, or settings with texts, of what
-    does not go together (`has(slot)`: a spec fills it), `suits(self, kind)`, which gives what stands in the way of this kind of
-    task or `None`, and `grows_by`, the setting that is the number of rounds and nothing else. A protocol keeps nothing on `self`: what
-    the server remembers is in `server.state`, and what a client remembers is what it stashes.
+    `lead(self, server)`, the server's side, and optionally `conflicts(self, has)`, which gives
+    texts, or settings with texts, of what does not go together (`has(slot)`: a spec fills it),
+    `suits(self, kind)`, which gives what stands in the way of this kind of task or `None`, and
+    `grows_by`, the setting that is the number of rounds and nothing else. A protocol keeps nothing
+    on `self`: what the server remembers is in `server.state`, and what a client remembers is what
+    it stashes.
     """
     return _declared("protocol", name, "")
 
@@ -343,8 +356,9 @@ def _where(error: BaseException) -> str:
 
 
 def load(name: str, folder, hashed: typing.Sequence[tuple[str, str]] | None) -> tuple[str | None, str, str, list[str], bool]:
-    """For the program: imports a module that a spec names; of a package `hashed` has its files and their hashes. Gives what is
-    wrong, or else the folder that it is in, its hash, the origins of its parts, and whether it has measures."""
+    """For the program: imports a module that a spec names; of a package `hashed` has its files and
+    their hashes. Gives what is wrong, or else the folder that it is in, its hash, the origins of
+    its parts, and whether it has measures."""
     folder = os.path.abspath(folder or ".")
     top = name.partition(".")[0]
     with _LOCK:

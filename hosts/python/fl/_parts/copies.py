@@ -69,7 +69,8 @@ def check_kept(part: Any) -> None:
 
 
 def try_training(part: Any, again: Callable, bridge: Any, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> Found:
-    """Trains copies of a part for a few steps, unless that was done. Raises `Differs` if the same training gives other bits."""
+    """Trains copies of a part for a few steps, unless that was done. Raises `Differs` if the same
+    training gives other bits."""
     if (known := _FOUND.get(key(part))) is not None:
         return known
     with generators.alone():
@@ -211,7 +212,8 @@ def _held(part: Any) -> dict[reachable.Path, Any]:
 
 
 def _of_hooks(one: dict[reachable.Path, Any], other: dict[reachable.Path, Any]) -> bool:
-    """Do hooks of an optimiser hold other values, such as a schedule? They count though the first steps are alike."""
+    """Do hooks of an optimiser hold other values, such as a schedule? They count though the first
+    steps are alike."""
     unlike = (path for path, value in one.items() if path not in other or not reachable.same(value, other[path]))
     return any("_optimizer_step_post_hooks" in path or "_optimizer_step_pre_hooks" in path for path in unlike)
 
@@ -251,8 +253,9 @@ class _Still:
 
 
 def try_answer(part: Any, again: Callable, bridge: Any, operation: int, text: str, messages: list, host: Any) -> None:
-    """Lets copies of a part that keeps something answer what it has answered, unless that was done. Raises `Differs` if one that was
-    saved and loaded answers otherwise than one that was not, or the same one otherwise."""
+    """Lets copies of a part that keeps something answer what it has answered, unless that was done.
+    Raises `Differs` if one that was saved and loaded answers otherwise than one that was not, or
+    the same one otherwise."""
     place = (*key(part), operation)
     if place in _FOUND or not (attributes.own(part, "save") or attributes._attributes(part)):
         return

@@ -11,8 +11,8 @@ _CODES = {Unpriced: 4, Shape: 5, Lacks: 6}
 
 
 def explain(error: BaseException, trace=None) -> tuple[int, str, str | None]:
-    """A code and a text for the program: the exception, and the last lines of the part's own code that it came through. A protocol's
-    is also an error of the program, as JSON."""
+    """A code and a text for the program: the exception, and the last lines of the part's own code
+    that it came through. A protocol's is also an error of the program, as JSON."""
     if told := getattr(error, "_fl_told", None):
         return 1, told["text"], json.dumps(told)
     code = next((c for kind, c in _CODES.items() if isinstance(error, kind)), 1)

@@ -87,8 +87,9 @@ def _same(one: Any, other: Any) -> bool:
 
 
 class Section:
-    """Code that has the generators to itself, with this seed; all other code waits. Inside another section only PyTorch's get the seed,
-    for those of Python and numpy are slow to set, unless it is a `whole` one."""
+    """Code that has the generators to itself, with this seed; all other code waits. Inside another
+    section only PyTorch's get the seed, for those of Python and numpy are slow to set, unless it is
+    a `whole` one."""
 
     def __init__(self, seed: int, whole: bool = False):
         self.seed, self.whole = seed, whole

@@ -1,6 +1,8 @@
-"""Packages that a spec names: Python runs the files that fl has hashed, and nothing else in their place.
+"""Packages that a spec names: Python runs the files that fl has hashed, and nothing else in their
+place.
 
-Python would run bytecode without a look at its source, and a compiled module that lies beside a source.
+Python would run bytecode without a look at its source, and a compiled module that lies beside a
+source.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class _Source(importlib.machinery.SourceFileLoader):
 
 class _Finder(importlib.abc.MetaPathFinder):
     def __init__(self):
-        # by the name of a module that no other distribution shares: the folder that it is in, and the hashes of files by path
+        # by the name of a module that no other distribution shares: the folder that it is in, and
+        # the hashes of files by path
         self.modules: dict[str, tuple[str, dict[str, str]]] = {}
 
     def find_spec(self, name: str, path: typing.Sequence[str] | None = None, target: types.ModuleType | None = None):
@@ -77,8 +80,8 @@ def _roots(files: typing.Mapping[str, str]) -> set[str]:
 
 
 def use(folder: str, files: typing.Mapping[str, str]) -> set[str]:
-    """From now on Python runs these files, each with its hash, for the modules of the package in `folder`. Gives the modules that
-    may be loaded from others."""
+    """From now on Python runs these files, each with its hash, for the modules of the package in
+    `folder`. Gives the modules that may be loaded from others."""
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
     by_path = {os.path.join(folder, *name.split("/")): sha256 for name, sha256 in files.items()}

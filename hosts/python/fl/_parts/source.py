@@ -15,9 +15,9 @@ _NOT = {"__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "
 
 
 def hash_of(of: type | types.FunctionType) -> str:
-    """SHA-256 of the bytecode and constants of a function, or of the methods of a class, and of the functions, classes and
-    values of the notebook that they name. Comments, line numbers and spaces do not count; lists and
-    sets of the notebook, which runs may fill, do not either."""
+    """SHA-256 of the bytecode and constants of a function, or of the methods of a class, and of the
+    functions, classes and values of the notebook that they name. Comments, line numbers and spaces
+    do not count; lists and sets of the notebook, which runs may fill, do not either."""
     walk = _Walk()
     walk.add(of)
     return walk.sha256.hexdigest()

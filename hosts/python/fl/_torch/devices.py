@@ -1,4 +1,5 @@
-"""Where PyTorch computes for `fl.torch`: on one thread, exactly, with generators of its own, and with what stays on a card."""
+"""Where PyTorch computes for `fl.torch`: on one thread, exactly, with generators of its own, and
+with what stays on a card."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ Trainer: TypeAlias = Any
 
 
 class _OneThread:
-    """PyTorch adds in the same order only on one thread. How many it uses is said once for a process, so the first call says one,
-    and the last says what was before."""
+    """PyTorch adds in the same order only on one thread. How many it uses is said once for a
+    process, so the first call says one, and the last says what was before."""
 
     def __init__(self):
         self.lock, self.calls = threading.Lock(), 0
@@ -65,7 +66,8 @@ _ONE = _OneThread()
 
 @contextmanager
 def _drawing(seed: int, device: str = "cpu"):
-    """Code that draws from the generators of the process has them alone, that of this device too."""
+    """Code that draws from the generators of the process has them alone, that of this device
+    too."""
     if device.startswith("cuda"):
         torch.cuda.init()
     with generators.Section(seed):
@@ -73,7 +75,8 @@ def _drawing(seed: int, device: str = "cpu"):
 
 
 def _repeatable(device: str) -> None:
-    """cuBLAS adds in one order only with a workspace of its own, which must be said before its first product."""
+    """cuBLAS adds in one order only with a workspace of its own, which must be said before its
+    first product."""
     if os.environ.get("CUBLAS_WORKSPACE_CONFIG") in (":4096:8", ":16:8"):
         return
     if torch.cuda.is_available() and torch.cuda.is_initialized():
@@ -91,8 +94,9 @@ def _size(tensors: Iterable[Any]) -> int:
 
 
 class _Cards:
-    """Which networks and which samples are on a card. When those on a card would take more than their share of it, first samples go,
-    and then networks with their optimisers to the processor's memory, the least recently used ones first."""
+    """Which networks and which samples are on a card. When those on a card would take more than
+    their share of it, first samples go, and then networks with their optimisers to the processor's
+    memory, the least recently used ones first."""
 
     def __init__(self):
         self.lock = threading.RLock()
@@ -106,7 +110,8 @@ class _Cards:
         return number_of(x) is not None and self.limit(trainer.device, trainer.device_memory) is not None
 
     def inputs(self, trainer: Trainer, x: np.ndarray, make: Callable[[], torch.Tensor]) -> torch.Tensor:
-        """These samples on the trainer's card: those of a call before, or what `make` gives, which stays if there is room."""
+        """These samples on the trainer's card: those of a call before, or what `make` gives, which
+        stays if there is room."""
         if not self.keeps(trainer, x):
             return make()
         key = number_of(x), trainer._kind

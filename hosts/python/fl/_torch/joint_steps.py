@@ -1,4 +1,5 @@
-"""Clients with equal networks that train at the same time take their steps together, for `fl.torch`."""
+"""Clients with equal networks that train at the same time take their steps together, for
+`fl.torch`."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class _Seat:
         self.send(None)
 
     def send(self, value: float | None) -> None:
-        """The loss of its last mini-batch, whose gradients are there; it takes its step and the next one."""
+        """The loss of its last mini-batch, whose gradients are there; it takes its step and the
+        next one."""
         try:
             self.batch = self.learning.send(value)
         except StopIteration as end:
@@ -50,8 +52,8 @@ class _Seat:
 
 
 class _Together:
-    """Clients with equal networks, whose trainings are called at the same time, take their steps together. Whoever calls last trains
-    all of them; the others wait."""
+    """Clients with equal networks, whose trainings are called at the same time, take their steps
+    together. Whoever calls last trains all of them; the others wait."""
 
     #: Whoever waits for others begins after so many seconds in which none came.
     PAUSE = 0.05
@@ -110,7 +112,8 @@ class _Together:
                     seat.send(value)
 
     def slopes(self, group: list[_Seat]) -> list[float] | None:
-        """Losses of a mini-batch of each, and their gradients in the networks; `None`: the network does nothing that `vmap` knows."""
+        """Losses of a mini-batch of each, and their gradients in the networks; `None`: the network
+        does nothing that `vmap` knows."""
         nets = [seat.trainer._model for seat in group]
         first, how = group[0].trainer, group[0].how
 
