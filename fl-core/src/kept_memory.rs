@@ -40,3 +40,20 @@ pub(crate) fn is_kept(start: *const u8, bytes: usize) -> bool {
     }
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allocation_is_kept_if_it_holds_a_kept_byte() {
+        let all = [0u8; 64];
+        let kept = |at: usize, bytes: usize| is_kept(all.as_ptr().wrapping_add(at), bytes);
+        keep_memory(all.as_ptr().wrapping_add(16), 16);
+        keep_memory(all.as_ptr().wrapping_add(48), 0);
+        for (at, bytes) in [(0, 17), (16, 1), (20, 2), (31, 1), (31, 9), (48, 1)] {
+            assert!(kept(at, bytes), "{bytes} bytes from {at}");
+        }
+        assert!(!kept(0, 16) && !kept(32, 16) && !kept(49, 15));
+    }
+}

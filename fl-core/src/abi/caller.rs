@@ -67,7 +67,7 @@ pub(super) trait Caller: Send {
     /// Keeps an error of an operation that returns none; what can fail later, does.
     fn keep_error(&self, error: anyhow::Error);
 
-    /// Returns an error that was kept.
+    /// Returns a kept error.
     fn check(&self) -> Result<()>;
 }
 

@@ -44,7 +44,7 @@ pub(super) trait KnownSets {
     fn labels(&self, set: u64, at: usize) -> Result<Arc<Labels>>;
 }
 
-/// No set is known: all inputs cross themselves.
+/// Knows no set: all inputs cross themselves.
 pub(super) struct NoSets;
 
 impl KnownSets for NoSets {
@@ -73,12 +73,12 @@ fn indices(rows: &[u32]) -> Vec<usize> {
 /// Some rows of a set, ascending.
 type Visible = Arc<[u32]>;
 
-/// A set of which rows were handed out.
+/// A set of which the program handed out rows.
 struct HandedSet {
     number: u64,
     inputs: Arc<Inputs>,
     rows: Visible,
-    /// Labels, and the rows whose labels were handed out.
+    /// Labels, and the rows whose labels the program handed out.
     labels: Vec<(Arc<Labels>, Visible)>,
 }
 

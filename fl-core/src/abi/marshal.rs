@@ -105,6 +105,16 @@ impl FlMessage {
     pub(super) fn loss(&self) -> Option<f64> {
         (!self.training_loss.is_nan()).then_some(self.training_loss)
     }
+
+    /// The sender's examples of each class, if they are there.
+    ///
+    /// # Safety
+    /// The pointers are valid for `'a`, as `FlMessage` says.
+    pub(super) unsafe fn counts<'a>(&self) -> Option<&'a [u32]> {
+        // SAFETY: as the caller says.
+        let counts = unsafe { slice(self.class_counts, self.classes as usize) };
+        (!self.class_counts.is_null()).then_some(counts)
+    }
 }
 
 impl FlText {
@@ -211,9 +221,9 @@ pub struct OutgoingMessage<'a, 'n> {
     pub from: ClientId,
     /// How much it counts: finite, at least 0.
     pub weight: f64,
-    /// The sender's examples of each class, if they are known.
+    /// The sender's examples of each class, if the program knows them.
     pub class_counts: Option<&'a [u32]>,
-    /// The mean loss of the training that made the message, if it is known.
+    /// The mean loss of the training that made the message, if the program knows it.
     pub training_loss: Option<f64>,
     /// Its tensors.
     pub tensors: &'a NamedTensors<'n>,

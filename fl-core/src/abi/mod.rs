@@ -1,4 +1,4 @@
-//! The C interface: how a part comes out of a library that was loaded at run time.
+//! The C interface: how a part comes out of a library that the program loads at run time.
 //!
 //! A library exports one symbol, the table [`raw::FlLibrary`]. Its first numbers say what it is;
 //! only then is anything of it called: `describe` says which parts there are, `create` makes one,
@@ -19,9 +19,9 @@
 //! into the same [`PartDecl`](crate::PartDecl)s that linked parts have. Libraries in other languages
 //! see the header `include/fl_plugin.h`.
 //!
-//! Parts in another language that are linked into the program, such as those in Python, are a
-//! [`PartLibrary`] of [`Callee`]s. That takes no unsafe code, and their answers pass the same checks
-//! as those of a loaded library.
+//! Parts in another language of the same program, such as those in Python, are a [`PartLibrary`] of
+//! [`Callee`]s. That takes no unsafe code, and their answers pass the same checks as those of a
+//! loaded library.
 //!
 //! # What is survived
 //! A library can answer whatever it likes: codes, texts, names, shapes, types, counts and numbers

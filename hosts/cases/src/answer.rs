@@ -35,7 +35,7 @@ pub fn ask(case: &Case, catalogue: &Catalogue) -> Result<Json, String> {
     })
 }
 
-/// Where the answers of several rounds are others if the part is saved and loaded between them.
+/// Where the answers of several rounds differ if something saves and loads the part between them.
 pub fn lost_state(case: &Case, answer: &Json, catalogue: &Catalogue) -> Vec<String> {
     if case.rounds.as_ref().is_none_or(|rounds| rounds.len() < 2) || case.refused.is_some() {
         return Vec::new();
@@ -113,8 +113,7 @@ pub fn answer_of(
     trial(part(name, catalogue)?, &settings, input, seed).map_err(words)
 }
 
-/// What the part does not keep of what its role asks and of what it claims; an error if it cannot
-/// be tried.
+/// The rule of its role, or its own claim, that the part breaks; an error if the kit cannot try it.
 pub fn broken(decl: &'static PartDecl, given: &Value) -> Result<Option<String>, String> {
     let settings = settings(decl, given).map_err(words)?;
     match guarded(decl, || {

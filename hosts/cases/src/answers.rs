@@ -1,4 +1,4 @@
-//! The answers that were accepted: a file beside the cases.
+//! The accepted answers: a file beside the cases.
 
 use anyhow::Result;
 use fl_engine::NotRun;

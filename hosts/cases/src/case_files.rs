@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 const ENDING: &str = ".cases.yaml";
 const ANSWERS: &str = ".cases.answers.json";
 
-/// What is asked of files of cases.
+/// What a test of files of cases does.
 #[derive(Clone, Debug, Default)]
 pub struct TestOptions {
     /// Files of cases, or folders with files that end in `.cases.yaml`.
@@ -23,9 +23,9 @@ pub struct TestOptions {
     /// Only these cases, if there are any: the case of this name, or else all whose names contain
     /// it.
     pub only: Vec<String>,
-    /// The present answers of these cases are accepted, as in `only`; an empty text stands for all.
+    /// Accepts the present answers of these cases, as in `only`; an empty text stands for all.
     pub accept: Vec<String>,
-    /// Are answers removed that no case uses any more?
+    /// Removes answers that no case uses any more.
     pub delete: bool,
     /// Are the answers that differ written beside each file, as `NAME.cases.actual.json`?
     pub actual: bool,
@@ -44,12 +44,12 @@ pub enum Choice {
     Skip,
 }
 
-/// Is shown a case that differs, the answer that was accepted before, and the present one.
+/// Decides about a case that differs, from its accepted answer and the present one.
 pub type Ask<'a, E> = &'a mut dyn FnMut(&CaseResult, Option<&Json>, &Json) -> Result<Choice, E>;
 
 /// What became of the cases.
 pub struct Tested {
-    /// Each case that was tested.
+    /// Each tested case.
     pub cases: Vec<CaseResult>,
     /// Answers that no case uses: their file, and the name of the case; without one the whole file.
     pub unused: Vec<(PathBuf, Option<String>)>,
@@ -65,7 +65,7 @@ pub struct CaseFiles {
 }
 
 impl CaseFiles {
-    /// Reads every file that is named or is in a folder that is named.
+    /// Reads these files, and every file of cases in these folders.
     ///
     /// # Errors
     /// All mistakes of all files at once, as [`NotRun`]; that there is no file, or no case of a name.
@@ -90,7 +90,7 @@ impl CaseFiles {
         })
     }
 
-    /// The cases that are tested: file, line and name of each.
+    /// The cases to test: file, line and name of each.
     pub fn list(&self) -> impl Iterator<Item = (&Path, usize, &str)> {
         self.files.iter().flat_map(|file| {
             let cases = file.cases.iter().zip(&file.lines);
@@ -99,8 +99,8 @@ impl CaseFiles {
         })
     }
 
-    /// Tests the cases. `ask` is shown each that differs, with the answer that was accepted before
-    /// and the present one, and says what to do; without it `accept` says that.
+    /// Tests the cases. `ask` gets each that differs, with its accepted answer and the present one,
+    /// and says what to do; without it `accept` says that.
     ///
     /// # Errors
     /// If a file of answers cannot be read or written, or `ask` fails.

@@ -139,7 +139,7 @@ impl<T: Setting> Setting for ByPath<T> {
 }
 
 impl Case {
-    /// Is its answer compared with one that was accepted?
+    /// Does its answer have an accepted one to equal?
     pub fn has_answer(&self) -> bool {
         self.within.0.is_empty() && self.refused.is_none() && !self.conformance
     }
@@ -374,7 +374,8 @@ fn check(cases: &[Case], folder: &Path, catalogue: &Catalogue, places: &Places) 
     mistakes
 }
 
-/// Does a case ask for what its text says? A field that is unknown or cannot be read is left out.
+/// Does a case ask for what its text says? It does not, if fl left out a field that it does not
+/// know or cannot read.
 fn as_written(places: &Places, at: usize) -> bool {
     let case = [Step::Key("cases".into()), Step::Item(at)];
     let asks = ["part", "run", "input", "rounds", "conformance"];

@@ -1,8 +1,8 @@
 //! Parts and runs held to files of cases, and a part alone on given numbers: what `fl test` and
 //! `fl try` do.
 //!
-//! A file of cases is a [`File`]; [`CaseFiles`] reads several, and compares what each case answers with
-//! the answer that was accepted before. [`trial()`] asks one part.
+//! A file of cases is a [`File`]; [`CaseFiles`] reads several, and compares the answer of each case
+//! with the accepted one. [`trial()`] asks one part.
 
 mod answer;
 mod answers;

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub enum Outcome {
     /// Its answer is as it should be.
     Fine,
-    /// It is not, or the case was refused.
+    /// It is not, or fl refused the case.
     Different,
     /// There is no accepted answer.
     New,
@@ -50,7 +50,7 @@ pub struct Verdict {
 pub struct CaseResult {
     /// The file of the case, and its line there.
     pub place: Option<(PathBuf, usize)>,
-    /// Its name, or what was checked of the part.
+    /// Its name, or the rule that the part must keep.
     pub name: String,
     /// How it ended, and why.
     pub verdict: Verdict,
@@ -71,7 +71,7 @@ impl CaseResult {
 /// properties, on generated input.
 ///
 /// # Errors
-/// If there is no such part, its settings are wrong, or its role cannot be checked.
+/// If there is no such part, its settings are wrong, or the kit cannot check its role.
 pub fn fulfils(name: &str, settings: &Value, catalogue: &Catalogue) -> Result<CaseResult, String> {
     let decl = part(name, catalogue)?;
     let broken = broken(decl, settings)?;
@@ -172,7 +172,7 @@ pub fn snapshot(
     })
 }
 
-/// The names in a file of answers that are not among `used`; they are removed on request.
+/// The names in a file of answers that are not among `used`; `remove` deletes them.
 ///
 /// # Errors
 /// If the file cannot be read or written.
@@ -209,7 +209,7 @@ fn judge_refusal(case: &Case, text: String) -> Verdict {
     }
 }
 
-/// Judges an answer. `faults` are wrong whatever was accepted.
+/// Judges an answer. `faults` are wrong whatever the accepted answer is.
 fn judge(
     case: &Case,
     answer: Json,

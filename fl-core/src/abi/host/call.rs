@@ -70,7 +70,7 @@ pub(in crate::abi) struct Call<'a> {
     pub(super) noise: Noise,
     /// Who answers what is asked in the middle of it.
     pub(super) answers: Option<&'a dyn Answers>,
-    /// Where tensors of the answer are written, if not into memory of their own.
+    /// Where the library writes tensors of the answer, if not into memory of their own.
     #[cfg(unix)]
     rooms: Option<&'a AnswerRooms<'a>>,
     /// How the host rounds.
@@ -104,7 +104,7 @@ impl<'a> Call<'a> {
         Self { answers, ..self }
     }
 
-    /// The same call, the tensors of whose answer are written there.
+    /// The same call, whose library writes the tensors of its answer there.
     #[cfg(unix)]
     pub fn with_rooms(self, rooms: &'a AnswerRooms<'a>) -> Self {
         let rooms = Some(rooms);

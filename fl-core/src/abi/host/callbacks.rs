@@ -12,7 +12,7 @@ use crate::privacy::Noise;
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
-/// The longest error or log line that is kept.
+/// The longest error or log line that the host keeps.
 const LINE: usize = 2000;
 /// The most parts of one answer; more than one is a mistake already.
 const PARTS: usize = 16;
@@ -23,7 +23,7 @@ type Log = Box<dyn Fn(u32, &str, &str) + Send + Sync>;
 static LOG: OnceLock<Log> = OnceLock::new();
 
 /// Says where the log of loaded parts goes: level (1 error .. 4 for those who search), part, line.
-/// The first call counts; before it nothing is shown.
+/// The first call counts; before it the program shows nothing.
 pub fn on_log(log: impl Fn(u32, &str, &str) + Send + Sync + 'static) {
     let _ = LOG.set(Box::new(log));
 }

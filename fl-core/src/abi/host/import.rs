@@ -27,7 +27,7 @@ pub enum Refused {
     /// A function is missing.
     #[error("its table has no `{0}`")]
     Missing(&'static str),
-    /// Its description cannot be used.
+    /// Its description has a mistake.
     #[error("{0}")]
     Description(String),
 }
@@ -70,9 +70,8 @@ pub fn import_linked(origin: &'static str) -> Vec<&'static PartDecl> {
         .collect()
 }
 
-/// The parts of a library that is linked into this program, though its parts are not Rust's: their
-/// answers pass the same checks as those of a loaded one. `origin` is what users see as the place
-/// that they come from.
+/// The parts of a library of this program whose parts are not Rust's: their answers pass the same
+/// checks as those of a loaded one. `origin` is what users see as the place that they come from.
 ///
 /// # Errors
 /// Says why the library cannot be used.
@@ -85,7 +84,7 @@ pub fn import_library<L: PartLibrary>(origin: &str) -> Result<Vec<&'static PartD
 
 /// The parts of a library. `origin` is what users see as the place they come from.
 ///
-/// The parts are never freed, and the library must never be unloaded.
+/// Nothing ever frees the parts, and nothing may unload the library.
 ///
 /// # Errors
 /// Says why the library cannot be used; nothing of it is called before its magic number, version

@@ -32,7 +32,7 @@ pub(in crate::abi) struct Table {
     free: unsafe extern "C" fn(FlText),
 }
 
-/// What a library can be asked, wherever it is.
+/// What a library does, wherever it is.
 #[derive(Clone, Copy)]
 pub(in crate::abi) enum Functions {
     /// In this process.
@@ -141,7 +141,7 @@ impl Functions {
         }
     }
 
-    /// Ends a part of this library, which is used no more.
+    /// Ends a part of this library, which nothing uses any more.
     pub fn drop_raw(self, who: &str, part: *mut c_void) {
         match self {
             Self::Here(table) => {
@@ -240,7 +240,7 @@ impl PartHandle {
         }
     }
 
-    /// The parts that an answer holds, to be dropped when they are no longer needed.
+    /// The parts that an answer holds; dropping one ends it.
     fn adopt(&self, answer: &mut Answer) -> Vec<Self> {
         let mut parts = std::mem::take(&mut answer.parts);
         if parts.contains(&self.part) {

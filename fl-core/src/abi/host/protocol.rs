@@ -31,7 +31,7 @@ pub(super) struct LoadedProtocol {
 /// The data that a spec may give or leave out, as `conflicts` and `suits` may ask.
 const DATA: [&str; 2] = ["data.public", "data.public.labelled"];
 
-/// How a part of it is made.
+/// What makes a part of it.
 struct LibraryProtocol {
     functions: Functions,
     who: &'static str,

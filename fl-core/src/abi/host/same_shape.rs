@@ -1,4 +1,4 @@
-//! Has an answer the tensors of the message that was sent?
+//! Has an answer the tensors of the request?
 
 use crate::message::{self, AnyMessage, Ids};
 use crate::{Problem, Result};

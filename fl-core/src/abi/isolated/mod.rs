@@ -155,7 +155,7 @@ enum ProcessMessage {
     },
 }
 
-/// A message that was copied out of the shared memory.
+/// A copy of a message in the shared memory.
 struct OwnedMessage {
     facts: SharedMessage,
     tensors: Vec<(String, Tensor)>,

@@ -20,7 +20,7 @@ pub struct Process {
     pub child: std::process::Child,
     /// The way to it.
     pub socket: UnixStream,
-    /// What tensors are shared in: it must not become shorter.
+    /// Holds the shared tensors: it must not become shorter.
     pub memory: File,
     /// The memory that the process may have, in bytes.
     pub memory_bytes: u64,
@@ -54,7 +54,7 @@ struct Worker {
     ended: Option<(u64, String)>,
 }
 
-/// What a call is made with.
+/// What a call needs beside its operation.
 pub(in crate::abi) struct CallInput<'a> {
     pub key: Option<[u8; 32]>,
     pub noise: Noise,

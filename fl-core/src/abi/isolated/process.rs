@@ -21,7 +21,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
-/// One of them, and what is shared with it.
+/// One of them, and the memory that the program shares with it.
 pub(super) struct LibraryProcess {
     /// Which of all processes it is.
     pub number: u64,

@@ -71,7 +71,7 @@ impl<'a> BorrowedInbox<'a> {
                     unsafe { params(raw, body, hosts) }.with_context(|| client(raw))?;
                     (mail.from, mail.weight) = (raw.from, raw.weight);
                     // SAFETY: as the caller says.
-                    mail.class_counts = unsafe { counts(raw) };
+                    mail.class_counts = unsafe { raw.counts() }.map(<[u32]>::to_vec);
                     mail.training_loss = raw.loss();
                 }
             }
@@ -111,7 +111,7 @@ unsafe fn mail<M>(
         from: raw.from,
         weight: raw.weight,
         // SAFETY: as the caller says.
-        class_counts: unsafe { counts(raw) },
+        class_counts: unsafe { raw.counts() }.map(<[u32]>::to_vec),
         training_loss: raw.loss(),
         body: body(raw).with_context(|| client(raw))?,
     })
@@ -119,14 +119,6 @@ unsafe fn mail<M>(
 
 fn client(raw: &FlMessage) -> String {
     format!("client {}", raw.from)
-}
-
-/// # Safety
-/// As [`BorrowedInbox::new`].
-unsafe fn counts(raw: &FlMessage) -> Option<Vec<u32>> {
-    // SAFETY: as the caller says.
-    (!raw.class_counts.is_null())
-        .then(|| unsafe { slice(raw.class_counts, raw.classes as usize) }.to_vec())
 }
 
 /// Parameters, in the map of an earlier message if the names are the same.

@@ -1,4 +1,4 @@
-//! What an operation was given, and what a library may ask of the host during it.
+//! The input of an operation, and what a library may ask of the host during it.
 
 use super::borrowed_inbox::{BorrowedInbox, InboxBuffer};
 use super::link::ask_other;
@@ -16,10 +16,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ffi::c_void;
 
-/// What an operation was given.
+/// The input of an operation.
 pub struct Input<'a>(pub(in crate::abi) &'a FlInput);
 
-/// A message that an operation was given.
+/// A message in the input of an operation.
 pub struct IncomingMessage<'a> {
     /// The sender's number.
     pub from: ClientId,
@@ -66,12 +66,11 @@ impl Input<'_> {
                 let (name, view) = unsafe { view(tensor) }?;
                 Ok((name.into(), view))
             });
-            // SAFETY: as `text`.
-            let counts = unsafe { slice(raw.class_counts, raw.classes as usize) };
             Ok(IncomingMessage {
                 from: raw.from,
                 weight: raw.weight,
-                class_counts: (!raw.class_counts.is_null()).then_some(counts),
+                // SAFETY: as `text`.
+                class_counts: unsafe { raw.counts() },
                 training_loss: raw.loss(),
                 tensors: named.collect::<Result<_>>()?,
             })
@@ -128,12 +127,11 @@ impl Input<'_> {
         of: &'static MessageType,
     ) -> Result<crate::ClientMessage<Erased>> {
         let raw = self.raw(at)?;
-        // SAFETY: as `text`.
-        let counts = unsafe { slice(raw.class_counts, raw.classes as usize) };
         Ok(crate::ClientMessage {
             from: raw.from,
             weight: raw.weight,
-            class_counts: (!raw.class_counts.is_null()).then(|| counts.to_vec()),
+            // SAFETY: as `text`.
+            class_counts: unsafe { raw.counts() }.map(<[u32]>::to_vec),
             training_loss: raw.loss(),
             body: self.message_of(at, of)?,
         })
@@ -312,7 +310,7 @@ impl Host<'_> {
     /// program asks back. `None`: there is no such operation.
     ///
     /// # Errors
-    /// If the program cannot be asked in this call, or says why it fails.
+    /// If the program answers no operation in this call, or says why it fails.
     pub fn ask(
         &self,
         part: u64,

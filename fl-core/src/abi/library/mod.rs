@@ -1,4 +1,4 @@
-//! The library's side: what runs in a library that was loaded, to offer its parts.
+//! The library's side: what runs in a loaded library, to offer its parts.
 
 mod borrowed_inbox;
 mod call_context;

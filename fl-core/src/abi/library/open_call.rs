@@ -13,8 +13,8 @@ struct Pointers(*const FlHost, *const FlInput);
 // SAFETY: `OpenCall::with` follows them on the thread of their call only, and while that runs.
 unsafe impl Send for Pointers {}
 
-/// A call of a part, for what may outlive it, such as an object in Python: it can be used on the
-/// thread of the call, until the call ends.
+/// A call of a part, for what may outlive it, such as an object in Python: it works on the thread
+/// of the call, until the call ends.
 pub struct OpenCall {
     now: Mutex<Option<Pointers>>,
     thread: ThreadId,

@@ -34,7 +34,7 @@ pub trait PartLibrary {
     /// Makes the part at this position of the description, see [`FlLibrary::create`].
     ///
     /// # Errors
-    /// Says why the part cannot be made.
+    /// Says why there is no part.
     fn create(index: u32, settings: &str, task: &str, host: &Host<'_>) -> Result<Box<dyn Callee>>;
 
     /// Does an operation of the library itself; `false`: it has no such operation.

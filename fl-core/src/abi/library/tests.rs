@@ -1,4 +1,6 @@
 use super::borrowed_inbox::{BorrowedInbox, InboxBuffer};
+use super::{Host, Input, OpenCall};
+use crate::abi::host::Call;
 use crate::abi::marshal::{OutgoingMessage, content, with_messages};
 use crate::abi::raw::*;
 use crate::abi::tests::{params, raw};
@@ -111,4 +113,28 @@ fn a_shelf_takes_whatever_comes_next() {
         let found: Vec<_> = body.iter().copied().collect();
         assert_eq!(found, [2.0, 1.0]);
     }
+}
+
+#[test]
+fn a_call_is_open_on_its_thread_until_it_ends() {
+    let input = FlInput {
+        size: size_of::<FlInput>(),
+        text: FlText::of("[1]"),
+        messages: std::ptr::null(),
+        count: 0,
+    };
+    let mut later = None;
+    Call::new("a part", None, None).run_back(|host| {
+        OpenCall::lend(&Host(host), &Input(&input), |now| {
+            let text = now.with(|_, input| input.text().map(String::from));
+            assert_eq!(text.unwrap(), "[1]");
+            let elsewhere = || now.with(|_, _| Ok(())).unwrap_err().to_string();
+            let error = std::thread::scope(|scope| scope.spawn(elsewhere).join().unwrap());
+            assert!(error.contains("only on the thread of its call"), "{error}");
+            later = Some(now.clone());
+        });
+        FL_OK
+    });
+    let error = later.unwrap().with(|_, _| Ok(())).unwrap_err().to_string();
+    assert!(error.contains("after its call"), "{error}");
 }

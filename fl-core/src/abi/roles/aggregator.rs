@@ -308,7 +308,7 @@ impl LocalAggregator {
     }
 }
 
-/// The round of a call, which shows what was sent.
+/// The round of a call, which shows the message sent to clients.
 fn round_of(
     sent: Option<Arc<dyn AnyMessage>>,
     input: &Input<'_>,

@@ -86,7 +86,7 @@ pub(in crate::abi) fn pool_of<R>(
     }
 }
 
-/// Gives the positions that were picked.
+/// Gives the picked positions.
 pub(in crate::abi) fn give_positions(host: &Host<'_>, all: Vec<usize>) -> Result<()> {
     let all: Vec<u32> = all.into_iter().map(|at| at as u32).collect();
     let all = View::U32(ArrayView1::from(&all).into_dyn());

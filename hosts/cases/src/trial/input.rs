@@ -1,4 +1,4 @@
-//! What a part is given in JSON: reading it, and every mistake in it.
+//! A part's input in JSON: reading it, and every mistake in it.
 
 use anyhow::{Context, ensure};
 use fl_core::message::{
@@ -148,7 +148,7 @@ const CLASSES: u32 = 1 << 16;
 pub const INPUTS: usize = 1 << 16;
 
 impl Input {
-    /// Reads what a part of this role and signature is given.
+    /// Reads the input of a part of this role and signature.
     ///
     /// # Errors
     /// What is wrong, and where in the input.

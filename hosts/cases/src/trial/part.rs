@@ -1,4 +1,4 @@
-//! A part that was made, and what it answers.
+//! A part, and its answers.
 
 use super::input::{
     Client, INPUTS, Input, Lesson, Messages, Release, Rows, Wish, examples, mail, one_each, rows,
@@ -23,7 +23,7 @@ fn shown(out: &dyn AnyMessage) -> Result<Json> {
     Ok(json!({ "kind": out.kind(), "tensors": to_json(out) }))
 }
 
-/// A part that was made, with its state.
+/// A part, with its state.
 pub enum Part {
     /// An aggregator or an attack.
     Aggregator(Box<dyn AnyAggregator>),
