@@ -318,7 +318,7 @@ extern "C" {
 #define FL_FINISH_STEP 119u
 /* Server. Text `{"slot": "model", "round": {..}}`. */
 #define FL_EVALUATE 120u
-/* Server. Text as in FL_EVALUATE. */
+/* Server. Text as in FL_EVALUATE, and a message if models are to have these parameters. */
 #define FL_EVALUATE_CLIENTS 121u
 /* Server. Text `{"slot": "model", "round": {..}, "whose": [0, 0]}`, and a message for each model,
  * where `whose` has the position of each client's; gives the tensor `scores` (doubles). */

@@ -1,6 +1,7 @@
 //! [`Host`]: the place where clients live, with everything about data, threads, clocks and files.
 
 use crate::message::Bytes;
+use crate::message::Params;
 use crate::privacy::{Epsilons, NoiseSource, Observer, Protections};
 use crate::{
     Answer, ClientId, Evaluation, Examples, Faults, PrivacyEvent, Public, Request, Result, Round,
@@ -183,14 +184,15 @@ pub trait Host {
         each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
     ) -> Result<()>;
 
-    /// Evaluates the clients' own models on the test examples. Passes the scores, or the errors, to
-    /// `each` in client order.
+    /// Evaluates the clients' own models on the test examples, with these `shared` parameters if
+    /// there are any. Passes the scores, or the errors, to `each` in client order.
     ///
     /// # Errors
     /// The first error of `each`, or the host's own.
     fn score_clients(
         &mut self,
         slot: &str,
+        shared: Option<&Params>,
         each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
     ) -> Result<()>;
 

@@ -8,7 +8,7 @@ use fl_core::settings::show_path;
 use fl_core::{
     Ability, Accountant, AnyMechanism, AnySelector, BoxedPart, COUNTS, Cohort, PassStep, Pool,
     PrivacyEvent, Problem, Role, Roster, Samples, SamplingScheme, SlotSpec, Stream, Target, Task,
-    TaskKind, Trainer,
+    TaskKind, Trainer, parameters_in,
 };
 use ndarray::Array2;
 use std::any::Any;
@@ -183,6 +183,7 @@ impl<'f> CompatibilityCheck<'f> {
             ))
         };
         let mut wrong: Vec<String> = slot.needs.iter().filter_map(lacks).collect();
+        wrong.extend(self.groups(slot, &mut *model));
         wrong.extend(self.trainings.model(slot, fill, &mut *model));
         let shapes = model.parametric().filter(|_| slot.alike).map(|m| {
             let shape =
@@ -203,6 +204,15 @@ impl<'f> CompatibilityCheck<'f> {
             })),
         }
         wrong
+    }
+
+    /// Groups of parameters that the protocol sends or leaves at the clients, and the model lacks.
+    fn groups(&self, slot: &SlotSpec, model: &mut dyn Trainer) -> Option<String> {
+        let model = model.parametric()?;
+        let asked = self.protocol.into_iter().flat_map(|p| &p.asked);
+        let shares = asked.filter(|q| q.model == slot.name && !q.shares.is_empty());
+        let mut lacks = shares.filter_map(|q| parameters_in(&q.shares, model).err());
+        lacks.next().map(|error| error.to_string())
     }
 
     /// Mechanisms whose releases the accountant has no price for, or only one that does not add up

@@ -14,5 +14,6 @@ mod mutants;
 mod no_parts;
 mod non_interference;
 mod parts;
+mod personal;
 mod resume_determinism;
 mod training_loss;

@@ -339,6 +339,28 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
             ));
         }
     }
+    for (protocol, settings) in [
+        ("fedavg", "share: [weight]"),
+        ("fedprox", "mu: 0.5, share: [-bias]"),
+        (
+            "fedavg",
+            "share: [bias], freeze-rest: true, tune: {steps: 2, batch: 4}",
+        ),
+        ("fedrep", "share: [weight], head: {steps: 2, batch: 4}"),
+        ("ditto", "lambda: 0.5"),
+        ("apfl", "adaptive: true"),
+    ] {
+        cases.push((
+            protocol,
+            format!("{{rounds: 3, local: {short}, {settings}}}"),
+            vec![
+                linear("model"),
+                ("aggregator", A, "mean", "{weigh: uniform}"),
+                ("privacy", P, "constant-params", "{}"),
+            ],
+            vec![("cohort", S, "uniform", "{share: 0.7}")],
+        ));
+    }
     let net = |slot| (slot, Role::Trainer, "dfdx", "{net: logistic}");
     cases.push((
         "fedgen",

@@ -88,6 +88,8 @@ pub(super) struct ExchangeText {
     voices: usize,
     copies: usize,
     model: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    shares: Vec<String>,
     #[serde(default)]
     flow: FlowText,
     #[serde(default)]
@@ -199,6 +201,7 @@ impl From<&ExchangeSpec> for ExchangeText {
             voices: of.voices,
             copies: of.copies,
             model: of.model.into(),
+            shares: of.shares.clone(),
             flow: FlowText {
                 public: flow.public,
                 through: texts(&flow.through),
@@ -251,6 +254,7 @@ impl ExchangeText {
             voices: self.voices,
             copies: self.copies,
             model: kept(&self.model),
+            shares: self.shares.clone(),
             flow: DataDependence {
                 public: flow.public,
                 through: all_kept(&flow.through),
@@ -292,6 +296,7 @@ mod tests {
             voices: 4,
             copies: 5,
             model: "other",
+            shares: vec!["body".into()],
             flow: DataDependence {
                 public: true,
                 through: vec!["a"],

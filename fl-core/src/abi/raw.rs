@@ -311,7 +311,7 @@ pub const FL_JUDGE_STEP: u32 = 118;
 pub const FL_FINISH_STEP: u32 = 119;
 /// Server. Text `{"slot": "model", "round": {..}}`.
 pub const FL_EVALUATE: u32 = 120;
-/// Server. Text as in FL_EVALUATE.
+/// Server. Text as in FL_EVALUATE, and a message if models are to have these parameters.
 pub const FL_EVALUATE_CLIENTS: u32 = 121;
 /// Server. Text `{"slot": "model", "round": {..}, "whose": [0, 0]}`, and a message for each model,
 /// where `whose` has the position of each client's; gives the tensor `scores` (doubles).

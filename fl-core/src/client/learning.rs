@@ -2,7 +2,8 @@
 
 use crate::client::Client;
 use crate::message::{Ids, Logits};
-use crate::{Examples, FitOptions, FitReport, Result, Target, fit_examples, loss};
+use crate::{Examples, FitOptions, FitReport, Length, Result, Target, fit_examples, loss};
+use std::collections::BTreeSet;
 
 impl Client {
     /// Trains a model on its own examples. Its mean loss is the training loss of the answer
@@ -30,6 +31,61 @@ impl Client {
     ) -> Result<FitReport> {
         let stream = self.stream(slot);
         let fitted = fit_examples(self.model(slot)?, examples, pass, &stream)?;
+        self.fitted(slot, examples, pass, fitted)
+    }
+
+    /// As [`Client::fit_examples`], and the parameters with these names stay as they are. Each
+    /// mini-batch is a pass of its own for the trainer, which need not know of them: a schedule
+    /// over one pass has no effect, and `pass.clip` counts the gradients of all parameters.
+    ///
+    /// # Errors
+    /// As [`Client::fit_examples`], or if the model has no parameters.
+    pub fn fit_others(
+        &mut self,
+        slot: &str,
+        examples: &Examples,
+        pass: &FitOptions<'_>,
+        frozen: &BTreeSet<String>,
+    ) -> Result<FitReport> {
+        let stream = self.stream(slot);
+        let kept = self.parametric(slot)?.params().only(frozen);
+        let least = self.model(slot)?.least_batch();
+        let (mut steps, mut losses) = (0, Vec::new());
+        for (at, rows) in pass.batches(examples.len(), &stream).enumerate() {
+            if rows.len() < least {
+                continue;
+            }
+            let one = FitOptions {
+                length: Length::Steps(1),
+                batch: rows.len(),
+                fresh: pass.fresh && steps == 0,
+                ..pass.clone()
+            };
+            let (batch, stream) = (examples.pick(&rows), stream.child("step", at as u64));
+            let fitted = fit_examples(self.model(slot)?, &batch, &one, &stream)?;
+            let model = self.parametric(slot)?;
+            model.set_params(&model.params().with(&kept)?)?;
+            steps += fitted.steps;
+            if at >= pass.reported_from(examples.len()) && fitted.steps > 0 {
+                losses.push(fitted.loss);
+            }
+        }
+        let fitted = FitReport {
+            steps,
+            loss: losses.iter().sum::<f64>() / losses.len().max(1) as f64,
+            falls: None,
+        };
+        self.fitted(slot, examples, pass, fitted)
+    }
+
+    /// Reports a training on these examples, and how good the model is if it took no step.
+    fn fitted(
+        &mut self,
+        slot: &str,
+        examples: &Examples,
+        pass: &FitOptions<'_>,
+        fitted: FitReport,
+    ) -> Result<FitReport> {
         let loss = match (fitted.steps, examples.len()) {
             (0, 0) => None,
             (0, _) => {

@@ -2,6 +2,7 @@
 
 use super::core::{ClientCore, SavedClient};
 use super::{Client, ClientSide};
+use crate::message::Params;
 use crate::privacy::NoiseSource;
 use crate::store::Store;
 use crate::{
@@ -99,18 +100,31 @@ impl ClientState {
     }
 
     /// Returns a model's score on these examples and the digest of its predictions. A host measures
-    /// them; they are never sent.
+    /// them; they are never sent. With `shared`, the model is its own with these parameters, and is
+    /// as before afterwards.
     ///
     /// # Errors
-    /// If the model cannot predict them, or its slot does not last.
-    pub fn score(&mut self, slot: &str, test: &Examples) -> Result<Evaluation> {
+    /// If the model cannot predict them, lacks one of the parameters, or its slot does not last.
+    pub fn score(
+        &mut self,
+        slot: &str,
+        test: &Examples,
+        shared: Option<&Params>,
+    ) -> Result<Evaluation> {
         if !self.core().store.parts().lasts(slot) {
             let why = format!(
                 "parts.{slot} does not last at clients, so there is nothing to evaluate; its slot must say `lasting()`"
             );
             return Err(Problem::Lacks(why).into());
         }
-        Evaluation::of(self.model(slot)?, test)
+        let Some(shared) = shared else {
+            return Evaluation::of(self.model(slot)?, test);
+        };
+        let own = self.parametric(slot)?.params();
+        self.parametric(slot)?.set_params(&own.with(shared)?)?;
+        let scored = Evaluation::of(self.model(slot)?, test);
+        self.parametric(slot)?.set_params(&own)?;
+        scored
     }
 
     /// Rebuilds the client from its data and its saved state, as in another process.

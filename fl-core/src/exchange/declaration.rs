@@ -350,6 +350,12 @@ impl<'p, D: Message, U: Message> Declared<'p, D, U> {
         self.spec.model = slot.name();
         self
     }
+    /// Declares that the messages hold only these groups of the model's parameters
+    /// ([`crate::parameters_in`]); all of them if there is no group.
+    pub fn shares(mut self, groups: &[String]) -> Self {
+        self.spec.shares = groups.to_vec();
+        self
+    }
     /// Limits the exchange to runs in which the part in `slot` requests it, such as a selector that
     /// picks clients by their loss.
     pub fn if_requested_by<K: SlotKind + ?Sized>(mut self, slot: &Slot<K>) -> Self {

@@ -48,6 +48,7 @@ impl<D: Message, U: Message> Exchange<D, U> {
             voices: 1,
             copies: 1,
             model: "model",
+            shares: Vec::new(),
             flow: DataDependence {
                 // an empty message reveals nothing
                 public: U::KIND == Nothing::KIND,
@@ -92,6 +93,8 @@ pub struct ExchangeSpec {
     pub copies: usize,
     /// The slot of the model whose parameters are sent, if any.
     pub model: &'static str,
+    /// The groups of its parameters that are sent ([`crate::parameters_in`]); all if empty.
+    pub shares: Vec<String>,
     /// How the answer depends on a client's own data.
     pub flow: DataDependence,
     /// The slot of the selector that picks the clients. All clients take part if it is empty or

@@ -221,6 +221,40 @@ impl Params {
         named.map(|(_, tensor)| tensor)
     }
 
+    /// Returns the tensors with these names.
+    pub fn only(&self, names: &BTreeSet<String>) -> Self {
+        let named = self.0.iter().filter(|(name, _)| names.contains(*name));
+        let owned = named.map(|(name, tensor)| (name.clone(), tensor.clone()));
+        owned.collect()
+    }
+
+    /// Returns these parameters with the tensors of `other` in place of those with their names.
+    ///
+    /// ```
+    /// use fl_core::message::Params;
+    /// let one = |name: &str, x: f32| (name.to_string(), ndarray::arr1(&[x]).into_dyn());
+    /// let model = Params([one("body", 1.0), one("head", 2.0)].into());
+    /// let body = Params([one("body", 3.0)].into());
+    /// let whole = model.with(&body).unwrap();
+    /// assert_eq!(whole.flat(), [3.0, 2.0]);
+    /// assert_eq!(whole.only(&["body".to_string()].into()), body);
+    /// assert!(body.with(&model).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// If one of them has no namesake of its shape here.
+    pub fn with(&self, other: &Self) -> Result<Self> {
+        let names = other.0.keys().cloned().collect();
+        alike_to(
+            &self.only(&names),
+            other,
+            "the model that they are a part of",
+        )?;
+        let mut whole = self.clone();
+        whole.0.extend(other.clone().0);
+        Ok(whole)
+    }
+
     /// Combines two sets number by number.
     ///
     /// # Errors

@@ -123,7 +123,12 @@ pub(crate) trait Steps {
 /// Measures and keeps results.
 pub(crate) trait Results {
     fn evaluate(&mut self, round: &Round, slot: &str) -> Result<()>;
-    fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()>;
+    fn evaluate_clients(
+        &mut self,
+        round: &Round,
+        slot: &str,
+        shared: Option<&Params>,
+    ) -> Result<()>;
     fn evaluate_for_clients(
         &mut self,
         round: &Round,

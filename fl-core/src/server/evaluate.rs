@@ -195,17 +195,22 @@ impl Results for RunState<'_> {
         self.measured_on_own_rows(round, slot)
     }
 
-    fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
+    fn evaluate_clients(
+        &mut self,
+        round: &Round,
+        slot: &str,
+        shared: Option<&Params>,
+    ) -> Result<()> {
         self.ensure_declared(MeasurementOf::Clients, slot)?;
         if !self.due(round) {
-            let models = PendingEvaluation::Clients(slot.into());
+            let models = PendingEvaluation::Clients(slot.into(), shared.cloned());
             self.step.unevaluated.push(models);
             return Ok(());
         }
         self.expose_models(slot)?;
         let (faults, mut scored, mut lost) = (self.faults.clone(), Vec::new(), Vec::new());
         let withholds = self.ledger.accounts();
-        self.host.score_clients(slot, &mut |id, score| {
+        self.host.score_clients(slot, shared, &mut |id, score| {
             match score {
                 Ok(score) => scored.push((id, score)),
                 Err(error) if *faults.policy(&error, false) != Fault::Fail => {

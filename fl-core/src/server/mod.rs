@@ -492,7 +492,21 @@ impl Server<'_> {
     /// # Errors
     /// When one of them cannot predict them.
     pub fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
-        self.0.evaluate_clients(round, slot)
+        self.0.evaluate_clients(round, slot, None)
+    }
+
+    /// As [`Server::evaluate_clients`], of models that have the server's parameters in place of
+    /// theirs where these are `shared`.
+    ///
+    /// # Errors
+    /// As [`Server::evaluate_clients`], or if a client's model lacks one of the parameters.
+    pub fn evaluate_clients_with(
+        &mut self,
+        round: &Round,
+        slot: &str,
+        shared: &Params,
+    ) -> Result<()> {
+        self.0.evaluate_clients(round, slot, Some(shared))
     }
 
     /// Records how good models of the server's are for the clients, each on the test examples of

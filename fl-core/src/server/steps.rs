@@ -75,7 +75,8 @@ impl Step {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum PendingEvaluation {
     Server(String),
-    Clients(String),
+    /// With the parameters that the server shares, if any.
+    Clients(String, Option<Params>),
     /// Models of the server, evaluated in turn in this slot, and each client's index among them.
     ForClients(String, Vec<Params>, Vec<usize>),
     Number(String, f64),
@@ -150,7 +151,9 @@ impl RunState<'_> {
         for models in std::mem::take(&mut self.unevaluated) {
             match models {
                 PendingEvaluation::Server(slot) => self.evaluate(&round, &slot)?,
-                PendingEvaluation::Clients(slot) => self.evaluate_clients(&round, &slot)?,
+                PendingEvaluation::Clients(slot, shared) => {
+                    self.evaluate_clients(&round, &slot, shared.as_ref())?;
+                }
                 PendingEvaluation::ForClients(slot, models, whose) => {
                     self.evaluate_for_clients(&round, &slot, &models, &whose)?;
                 }

@@ -6,7 +6,7 @@ use fl_core::message::ExchangeShape;
 use fl_core::privacy::{Guarantee, Observer, Unit, UnpricedDisclosures};
 use fl_core::{
     Accountant, BoxedSelector, BuildContext, COUNTS, Candidate, ClientId, Parts, Role, Roster,
-    SamplingScheme, Stream, Trainer,
+    SamplingScheme, Stream, Trainer, parameters_in,
 };
 use fl_data::{Assembled, DataSpec, Split};
 use fl_registry::Spec;
@@ -64,7 +64,7 @@ impl Plan {
         let asked = asked.filter(|asked| parts.asks(asked, &make));
         let exchanges: Vec<PlannedExchange> = asked
             .map(|asked| {
-                let (params, model) = sizes(parts, asked.model, &make);
+                let (params, model) = sizes(parts, (asked.model, &asked.shares), &make);
                 let facts = ExchangeShape {
                     params,
                     rows: match asked.made {
@@ -178,9 +178,13 @@ fn owners(parts: &Parts, slot: &str) -> Vec<Option<ClientId>> {
         .collect()
 }
 
-/// The largest model in `slot`: its parameters, and its bytes in its own format. Those of a forest
-/// are not known before it has grown.
-fn sizes(parts: &Parts, slot: &str, make: &BuildContext) -> (usize, Option<u64>) {
+/// The largest model in `slot`: its parameters in the groups `shares`, and its bytes in its own
+/// format. Those of a forest are not known before it has grown.
+fn sizes(
+    parts: &Parts,
+    (slot, shares): (&str, &[String]),
+    make: &BuildContext,
+) -> (usize, Option<u64>) {
     let (mut params, mut bytes) = (0, parts.has(slot).then_some(0));
     for client in owners(parts, slot) {
         let own = BuildContext {
@@ -190,7 +194,10 @@ fn sizes(parts: &Parts, slot: &str, make: &BuildContext) -> (usize, Option<u64>)
         let model = parts.build::<Box<dyn Trainer>>(Role::Trainer, slot, client, &own);
         let mut model = model.ok();
         let count = model.as_mut().and_then(|m| m.parametric());
-        let count = count.map(|p| p.params().count());
+        let count = count.map(|model| match parameters_in(shares, model) {
+            Ok(shared) if !shares.is_empty() => model.params().only(&shared).count(),
+            _ => model.params().count(),
+        });
         params = params.max(count.unwrap_or(0));
         let saved = model.filter(|_| count.is_some());
         let saved = saved.and_then(|m| m.save().ok()).map(|m| m.len() as u64);

@@ -7,6 +7,7 @@ use crate::node_state::{LastAnswer, NodeState, SavedState, StoredClient, Sum};
 use crate::spec::SpecText;
 use crate::wire::{AnswerKind, Packet, ReplyHead, RequestHead, RequestKind, WireError};
 use anyhow::{Context, Error, anyhow, bail, ensure};
+use fl_core::message::Params;
 use fl_core::privacy::NoiseSource;
 use fl_core::{
     Body, Budget, BudgetScope, BuildContext, ClientId, ClientState, Examples, Payload, Problem,
@@ -335,7 +336,10 @@ impl Node {
             }
             RequestKind::Score { slot } => {
                 let own = self.served.client_tests.get(request.client as usize);
-                let scored = client.score(slot, own.unwrap_or(&self.served.test))?;
+                let shared = (!body.is_empty()).then(|| fl_core::message::decode(body));
+                let shared: Option<Params> = shared.transpose()?;
+                let test = own.unwrap_or(&self.served.test);
+                let scored = client.score(slot, test, shared.as_ref())?;
                 (scored.into(), none())
             }
             RequestKind::Model { slot } => (AnswerKind::Model, client.model(slot)?.save()?.into()),

@@ -4,6 +4,7 @@ use crate::run_session::Leader;
 use crate::spec::SpecText;
 use crate::wire::{AnswerKind, Id, Packet, ReplyHead, RequestHead, RequestKind, RunId};
 use anyhow::{Context, Error, bail, ensure};
+use fl_core::message::Params;
 use fl_core::{Answer, Body, ClientId, Evaluation, Payload, Problem, Request, Result};
 use fl_files::ChainHash;
 use fl_sim::ExternalClients;
@@ -314,14 +315,12 @@ impl<C: Transport> ExternalClients for RemoteClients<C> {
         &mut self,
         to: &[ClientId],
         slot: &str,
+        shared: Option<&Params>,
         each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
     ) -> Result<()> {
-        let mut want = |_| {
-            Ok((
-                RequestKind::Score { slot: slot.into() },
-                Arc::new([]) as Arc<[u8]>,
-            ))
-        };
+        let shared = shared.map_or_else(Vec::new, |shared| fl_core::message::encode(shared));
+        let shared: Arc<[u8]> = shared.into();
+        let mut want = |_| Ok((RequestKind::Score { slot: slot.into() }, shared.clone()));
         self.exchange(to, &mut want, &mut |id, says| {
             let scored = says.and_then(|(said, _)| match said {
                 AnswerKind::Evaluation {

@@ -58,7 +58,8 @@ pub enum RequestKind {
         /// Key of the client's stream for this request.
         stream: [u8; 32],
     },
-    /// The score of the client's model in this slot on the test examples.
+    /// The score of the client's model in this slot on the test examples. The packet's body is
+    /// empty, or the parameters that the model is to have in place of its own.
     Score {
         /// The slot.
         slot: String,

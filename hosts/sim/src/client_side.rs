@@ -4,6 +4,7 @@ use crate::clients::Clients;
 use crate::external_clients::ExternalClients;
 use crate::partial_step::PartialStep;
 use crate::pool::for_clients;
+use fl_core::message::Params;
 use fl_core::{
     Answer, ClientId, ClientState, Evaluation, Examples, Payload, Protocol, Request, Result,
 };
@@ -74,18 +75,20 @@ impl ClientSide<'_> {
         for_clients(&self.here, to, self.threads, &work, &size, each)
     }
 
-    /// Evaluates the clients' own models, each on `test_of` it.
+    /// Evaluates the clients' own models, each on `test_of` it; see
+    /// [`fl_core::Host::score_clients`].
     pub fn score<'t>(
         &mut self,
         slot: &str,
+        shared: Option<&Params>,
         test_of: impl Fn(ClientId) -> &'t Examples + Sync,
         each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
     ) -> Result<()> {
         let ids = self.ids();
         if let Some(elsewhere) = &mut self.elsewhere {
-            return elsewhere.score(&ids, slot, each);
+            return elsewhere.score(&ids, slot, shared, each);
         }
-        let work = |client: &mut ClientState| client.score(slot, test_of(client.id()));
+        let work = |client: &mut ClientState| client.score(slot, test_of(client.id()), shared);
         for_clients(&self.here, &ids, self.threads, &work, &|_| 0, each)
     }
 

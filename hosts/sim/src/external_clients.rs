@@ -2,6 +2,7 @@
 //! place.
 
 use anyhow::{Context, ensure};
+use fl_core::message::Params;
 use fl_core::privacy::NoiseSource;
 use fl_core::{
     Answer, Budget, ClientId, ClientState, Evaluation, Examples, Parts, Public, Request, Result,
@@ -37,8 +38,8 @@ pub trait ExternalClients {
         each: &mut dyn FnMut(ClientId, Result<Answer>) -> Result<()>,
     ) -> Result<()>;
 
-    /// Evaluates these clients' own models at the clients; passes the scores to `each` in this
-    /// order.
+    /// Evaluates these clients' own models at the clients, with these `shared` parameters if there
+    /// are any; passes the scores to `each` in this order.
     ///
     /// # Errors
     /// As [`ExternalClients::ask`].
@@ -46,6 +47,7 @@ pub trait ExternalClients {
         &mut self,
         to: &[ClientId],
         slot: &str,
+        shared: Option<&Params>,
         each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
     ) -> Result<()>;
 

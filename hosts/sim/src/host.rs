@@ -5,6 +5,7 @@ use crate::listener::{Listener, Listeners, Verdict};
 use crate::run_record::RunRecord;
 use crate::saver::Saver;
 use anyhow::bail;
+use fl_core::message::Params;
 use fl_core::{
     Answer, ClientId, Evaluation, Examples, Host, Problem, Public, Request, Result, RunEvent,
     SharedExecutor, StepPosition,
@@ -84,11 +85,12 @@ impl Host for Sim<'_> {
     fn score_clients(
         &mut self,
         slot: &str,
+        shared: Option<&Params>,
         each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
     ) -> Result<()> {
         let (test, own) = (&self.test, &self.client_tests);
         let test_of = |client: ClientId| own.get(client as usize).unwrap_or(test);
-        self.clients.score(slot, test_of, each)
+        self.clients.score(slot, shared, test_of, each)
     }
 
     fn public(&self) -> Option<&Arc<Public>> {

@@ -25,14 +25,15 @@ impl RoundRule for DpFedAvg {
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         let all = all.slot(SERVER_PRIVACY.spec().required());
         if let Some(adaptive) = &self.adaptive {
-            let all = all.exchange(adaptive.declared(family));
+            let all = all.exchange(adaptive.declared(family).shares(family.share));
             return all.measures([Measurement::number("clip")]);
         }
-        all.exchange(summed(&UPDATE, move |client, global| {
+        let update = summed(&UPDATE, move |client, global| {
             let mut update = update(family, client, global)?;
             client.clip(&SERVER_PRIVACY, &mut update, None)?;
             Ok(update)
-        }))
+        });
+        all.exchange(update.shares(family.share))
     }
 
     fn round(

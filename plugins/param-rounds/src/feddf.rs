@@ -98,6 +98,10 @@ impl RoundRule for FedDf {
         alone.when(!has("data.public")).into_iter().collect()
     }
 
+    fn uses_whole_models(&self) -> bool {
+        true
+    }
+
     fn suits_dense(&self) -> std::result::Result<(), String> {
         Err("FedDF takes the mean of class probabilities of whole inputs; use `fedavg`".into())
     }

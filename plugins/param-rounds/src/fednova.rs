@@ -52,7 +52,7 @@ impl RoundRule for FedNova {
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         let train = TRAIN.answered_by(move |client, global| self.train(family, client, global));
-        let train = train.to(&COHORT).each_round();
+        let train = train.to(&COHORT).shares(family.share).each_round();
         all.exchange(train.trains().into(&AGGREGATOR))
             .measures([Measurement::number("nova.length")])
     }

@@ -1,14 +1,19 @@
 #![doc = include_str!("../README.md")]
 
 mod adaptive_clip;
+pub mod apfl;
+mod ditto;
 mod dp_fedavg;
 mod fedavg;
 pub mod feddf;
 pub mod fedgen;
 pub mod fednova;
 mod fedprox;
+mod fedrep;
 mod gaussian_update;
 mod local;
+mod per_fedavg;
+mod personal;
 pub mod rounds;
 pub mod scaffold;
 mod server_sum;

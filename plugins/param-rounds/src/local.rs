@@ -1,4 +1,5 @@
 //! The client's side of every round: training from the server's parameters, and attackers' answers.
+use crate::personal::Trains;
 use crate::rounds::Family;
 use crate::slots::{AGGREGATOR, ATTACK, COHORT, LABELS, MODEL, PRIVACY, TRAIN};
 use fl_core::message::Votes;
@@ -22,6 +23,10 @@ pub(crate) struct Extra<'a> {
     pub offset: Option<&'a Params>,
     /// Added to the loss of every mini-batch.
     pub auxiliary: Option<&'a dyn AuxiliaryLoss>,
+    /// The parameters that it changes.
+    pub trains: Trains,
+    /// In place of the family's `local`.
+    pub training: Option<&'a Training>,
 }
 
 impl<'p> Family<'p> {
@@ -48,6 +53,7 @@ impl<'p> Family<'p> {
             train(client, &examples, global)
         });
         let trained = trained.to(&COHORT).each_round().into(&AGGREGATOR);
+        let trained = trained.shares(self.share);
         let hidden = match dp_sgd::lots(settings.sampling.as_ref(), &settings.local) {
             Some(lots) => trained.releases_steps(&dp_sgd::SLOT, lots),
             None => trained.trains().releases_difference(&PRIVACY),
@@ -59,7 +65,7 @@ impl<'p> Family<'p> {
         })
     }
 
-    /// Trains on these examples from `global`.
+    /// Trains on these examples from `global`, and from its own parameters where it shares none.
     pub(crate) fn train(
         self,
         client: &mut Client,
@@ -67,22 +73,38 @@ impl<'p> Family<'p> {
         global: &Params,
         extra: Extra<'_>,
     ) -> Result<Trained> {
-        client.parametric(&MODEL)?.set_params(global)?;
+        let start = self.install(client.parametric(&MODEL)?, global)?;
+        let zeros = || start.zeros_like();
+        let offset = extra.offset.filter(|_| !self.share.is_empty());
+        let offset = offset.map(|shared| zeros().with(shared)).transpose()?;
+        let training = extra.training.unwrap_or(&self.settings.local);
         let pass = FitOptions {
             auxiliary: extra.auxiliary,
             fresh: self.settings.fresh,
-            proximal: (self.mu > 0.0).then_some((self.mu as f32, global)),
-            gradient_offset: extra.offset,
-            ..self
-                .settings
-                .local
-                .pass(client.task().kind.loss(), client.round_number())
+            rate: self.settings.local.rate(client.round_number()),
+            proximal: (self.mu > 0.0).then_some((self.mu as f32, &*start)),
+            gradient_offset: offset.as_ref().or(extra.offset),
+            ..training.pass(client.task().kind.loss())
         };
-        let steps = client.fit_examples(&MODEL, examples, &pass)?.steps;
+        let fitted = match self.frozen(client.parametric(&MODEL)?, extra.trains)? {
+            None => client.fit_examples(&MODEL, examples, &pass),
+            Some(frozen) => client.fit_others(&MODEL, examples, &pass, &frozen),
+        };
+        let steps = fitted?.steps;
         Ok(Trained {
-            params: client.parametric(&MODEL)?.params(),
+            params: self.shared(client.parametric(&MODEL)?)?,
             steps,
         })
+    }
+
+    /// Returns the gradient of the client's own mean loss at `global` by what it shares.
+    pub(crate) fn gradient(self, client: &mut Client, global: &Params) -> Result<Params> {
+        let examples = learnt(client)?;
+        let loss = client.task().kind.loss();
+        let model = client.parametric(&MODEL)?;
+        self.install(model, global)?;
+        let whole = model.gradient(&examples.samples, examples.target().view(), loss)?;
+        self.part_of(model, whole)
     }
 
     /// Returns an attacker's answer in place of the `honest` parameters, which any other client
@@ -116,15 +138,6 @@ impl<'p> Family<'p> {
         client.measure("attack.shift", forged.zip(&honest, |f, h| f - h)?.norm());
         Ok(forged)
     }
-}
-
-/// Returns the gradient of the client's own mean loss at `global`.
-pub(crate) fn gradient(client: &mut Client, global: &Params) -> Result<Params> {
-    let examples = learnt(client)?;
-    let loss = client.task().kind.loss();
-    let model = client.parametric(&MODEL)?;
-    model.set_params(global)?;
-    model.gradient(&examples.samples, examples.target().view(), loss)
 }
 
 /// Applies `f` to every two numbers, in 64 bits.

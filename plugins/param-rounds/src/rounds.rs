@@ -1,4 +1,5 @@
 //! Rounds of parameters: the shared settings of the family, and the loop.
+use crate::personal;
 use crate::slots::{AGGREGATOR, ATTACK, COHORT, LABELS, MODEL, PRIVACY, TRAIN};
 use fl_core::TaskKind;
 use fl_core::prelude::*;
@@ -29,6 +30,22 @@ settings! {
         /// Whether that model was trained without private data, such as on public data only; it
         /// then costs nothing. Otherwise a run that starts from it has no guarantee.
         initial_is_public: bool = false;
+        /// Groups of the model's parameters that clients receive and send; all by default. Each
+        /// client keeps its own of the others: `[body]` (FedPer), `[head]` (LG-FedAvg), `[-norm]`
+        /// (FedBN). A group is a layer or a tensor by its name (`fc1`), layers by their numbers
+        /// (`0-3`), the last layer (`head`), all layers before it (`body`), or all that normalise
+        /// (`norm`); `-` takes a group away. Clients get the whole model once, before the first
+        /// round. Each client's own model is measured.
+        share: Vec<String> = Vec::new();
+        /// With `share`: clients train only what they share. The rest stays as it was sent to them
+        /// before the first round (the head in FedBABU, or a frozen body).
+        freeze_rest: bool = false;
+        /// After the last round, each client trains the model on its own data (fine-tuning), and
+        /// its model is measured. FedBABU: 5 epochs.
+        tune: Option<Training> = None;
+        /// Keep each client's own model as a result of the run, as the client has it after its last
+        /// training.
+        keep_clients: bool = false;
     }
 }
 
@@ -37,13 +54,17 @@ const RATE: &str = "local.rate.by-round";
 
 const LOSS: Exchange<Params, Scalar> = Exchange::new("loss of the global model");
 
-/// A method's view of the family: the shared settings, and the weight of FedProx's term.
+/// A method's view of the family: the shared settings, and what the method changes in them.
 #[derive(Clone, Copy)]
 pub struct Family<'p> {
     /// The shared settings.
     pub settings: &'p RoundSettings,
     /// [`RoundRule::mu`]
     pub mu: f64,
+    /// The groups of parameters that are sent; all if empty.
+    pub share: &'p [String],
+    /// [`RoundRule::personal`]
+    pub personal: bool,
 }
 
 /// Runs one round of FedAvg.
@@ -103,6 +124,22 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
         0.0
     }
 
+    /// Returns the groups of parameters that are sent if the spec names none; all if empty.
+    fn share(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Returns whether each client keeps a personal model, as its model between requests. It begins
+    /// as the server's first model, and is measured beside the server's.
+    fn personal(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the server uses the clients' whole models, so that nothing can stay at them.
+    fn uses_whole_models(&self) -> bool {
+        false
+    }
+
     /// Returns whether clients learn from more than the gradients of their own examples, such as
     /// control variates.
     fn corrects(&self) -> bool {
@@ -127,46 +164,58 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
 pub type Shared<R> = Joined<RoundSettings, R>;
 
 /// A method of the family as a protocol.
-pub struct Rounds<R>(Shared<R>);
+pub struct Rounds<R> {
+    settings: Shared<R>,
+    share: Vec<String>,
+}
 
-impl<R> From<Shared<R>> for Rounds<R> {
+impl<R: RoundRule> From<Shared<R>> for Rounds<R> {
     fn from(settings: Shared<R>) -> Self {
-        Self(settings)
+        let share = match &settings.shared.share[..] {
+            [] => settings.own.share().iter().map(|g| (*g).into()).collect(),
+            named => named.to_vec(),
+        };
+        Self { settings, share }
     }
 }
 
 impl<R: RoundRule> Rounds<R> {
     fn family(&self) -> Family<'_> {
         Family {
-            settings: &self.0.shared,
-            mu: self.0.own.mu(),
+            settings: &self.settings.shared,
+            mu: self.settings.own.mu(),
+            share: &self.share,
+            personal: self.settings.own.personal(),
         }
     }
 }
 
 /// Loads the model that a run starts from.
-fn load_initial(server: &mut Server<'_>, path: &str) -> Result<Params> {
+fn load_initial(server: &mut Server<'_>, path: &str) -> Result<()> {
     let bytes = std::fs::read(path).with_context(|| format!("protocol.initial: {path}"))?;
     server
         .model(&MODEL)?
         .load(&bytes)
-        .with_context(|| format!("protocol.initial: {path} does not fit parts.model"))?;
-    Ok(server.parametric(&MODEL)?.params())
+        .with_context(|| format!("protocol.initial: {path} does not fit parts.model"))
 }
 
 impl<R: RoundRule> Protocol for Rounds<R> {
     fn declare(&self) -> Declaration<'_> {
-        let (family, rule) = (self.family(), &self.0.own);
+        let (family, rule) = (self.family(), &self.settings.own);
         let unpriced = family.settings.initial.is_some() && !family.settings.initial_is_public;
         let RoundSettings { fresh, rounds, .. } = *family.settings;
-        let model = MODEL.spec().lasting_if(!fresh);
+        let model = MODEL.spec().lasting_if(!fresh || family.keeps());
+        let model = model.published_if(family.keeps());
         let model = model.trained_by("local", &family.settings.local, (fresh, rounds));
         let model = family.settings.local.needs(model);
         let model = match family.settings.sampling {
             Some(_) => model.needs(Ability::ExampleGradients),
             None => model,
         };
-        let loss = LOSS.is_loss_of(&MODEL);
+        let loss = match family.begins() {
+            true => LOSS.answered_by(move |client, sent| family.own_loss(client, sent)),
+            false => LOSS.is_loss_of(&MODEL),
+        };
         let all = Declaration::new()
             .rounds(rounds)
             .grows_by("rounds")
@@ -180,24 +229,32 @@ impl<R: RoundRule> Protocol for Rounds<R> {
             .slot(&dp_sgd::SLOT)
             .slot(ATTACK.spec().for_some())
             .slot(LABELS.spec().for_some())
-            .exchange(loss.each_round().if_requested_by(&COHORT))
-            .measures([
-                Measurement::server(&MODEL),
-                Measurement::each("attack.shift").if_filled(&ATTACK),
-            ]);
+            .exchange_if(family.begins(), personal::begin)
+            .exchange_if(family.settings.tune.is_some(), || family.tunes())
+            .exchange(loss.shares(family.share).each_round().if_requested_by(&COHORT))
+            .measures(family.share.is_empty().then(|| Measurement::server(&MODEL)))
+            .measures(family.keeps().then(|| Measurement::clients(&MODEL)))
+            .measures([Measurement::each("attack.shift").if_filled(&ATTACK)]);
         rule.declare(family, all)
     }
 
     fn lead(&self, server: &mut Server<'_>) -> Result<()> {
-        let (family, rule) = (self.family(), &self.0.own);
+        let (family, rule) = (self.family(), &self.settings.own);
         for who in [server.who(&ATTACK), server.who(&LABELS)].concat() {
             server.warn(&format!("attackers: {who}"));
         }
-        let mut state = (server.parametric(&MODEL)?.params(), R::State::default());
+        let first = family.shared(server.parametric(&MODEL)?)?;
+        let mut state = (first, R::State::default());
         if let Some(path) = &family.settings.initial {
             server.once("initial model", &mut state, |server, (model, _), _| {
-                *model = load_initial(server, path)?;
+                load_initial(server, path)?;
+                *model = family.shared(server.parametric(&MODEL)?)?;
                 Ok(())
+            })?;
+        }
+        if family.begins() {
+            server.once("first model", &mut state, |server, _, round| {
+                family.send_first(server, round)
             })?;
         }
         server.rounds(&mut state, |server, (model, state), round| {
@@ -207,14 +264,22 @@ impl<R: RoundRule> Protocol for Rounds<R> {
             } else {
                 rule.round(family, server, round, model, state)?;
             }
-            server.parametric(&MODEL)?.set_params(model)?;
-            server.evaluate(round, &MODEL)
+            family.install(server.parametric(&MODEL)?, model)?;
+            family.evaluate(server, round, model)
         })?;
+        if family.settings.tune.is_some() {
+            server.once("fine-tuning", &mut state, |server, (model, _), round| {
+                family.tune(server, round, model)
+            })?;
+        }
+        if family.settings.keep_clients {
+            server.keep_clients(&MODEL)?;
+        }
         server.keep_model(&MODEL)
     }
 
     fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
-        let (family, rule) = (self.family(), &self.0.own);
+        let (family, rule) = (self.family(), &self.settings.own);
         let settings = family.settings;
         let initial = settings.initial.as_ref().and_then(|path| {
             let why = match std::fs::metadata(path) {
@@ -248,13 +313,14 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         ];
         let mut all = rule.conflicts(family, has);
         all.extend(shared.into_iter().flatten());
+        all.extend(family.misfits(rule.uses_whole_models(), has));
         all
     }
 
     fn suits(&self, kind: TaskKind, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
         match kind.is_dense() {
             false => return Ok(()),
-            true => self.0.own.suits_dense()?,
+            true => self.settings.own.suits_dense()?,
         }
         match has(&LABELS) {
             true => Err("parts.labels changes the class of a whole input; leave it empty".into()),

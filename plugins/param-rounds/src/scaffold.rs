@@ -1,5 +1,5 @@
 //! SCAFFOLD: control variates (Karimireddy et al. 2020, algorithm 1).
-use crate::local::{Extra, gradient, learnt, zip};
+use crate::local::{Extra, learnt, zip};
 use crate::rounds::{Family, RoundRule, Rounds, Shared};
 use crate::slots::{AGGREGATOR, COHORT, MODEL};
 use fl_core::MeanOfParams;
@@ -75,7 +75,7 @@ impl RoundRule for Scaffold {
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         let train = TRAIN.answered_by(move |client, sent| self.train(family, client, sent));
-        let train = train.to(&COHORT).each_round();
+        let train = train.to(&COHORT).shares(family.share).each_round();
         all.exchange(train.trains().into(&AGGREGATOR))
     }
 
@@ -144,7 +144,7 @@ impl Scaffold {
         let own: Params = own.unwrap_or_else(|| sent.control.zeros_like());
         let correction = zip(&sent.control, &own, |c, own| c - own)?;
         let gradient = match self.control {
-            Control::Gradient => Some(gradient(client, &sent.model)?),
+            Control::Gradient => Some(family.gradient(client, &sent.model)?),
             Control::Steps => None,
         };
         let train = |client: &mut Client, examples: &_| {

@@ -323,9 +323,16 @@ impl Results for RemoteServer {
         self.slots
             .done(FL_EVALUATE, stating().slot(slot).round(round))
     }
-    fn evaluate_clients(&mut self, round: &Round, slot: &str) -> Result<()> {
-        self.slots
-            .done(FL_EVALUATE_CLIENTS, stating().slot(slot).round(round))
+    fn evaluate_clients(
+        &mut self,
+        round: &Round,
+        slot: &str,
+        shared: Option<&Params>,
+    ) -> Result<()> {
+        let text = stating().slot(slot).round(round);
+        let sent: Vec<NamedTensors<'_>> = shared.into_iter().map(Message::tensors).collect();
+        let done = self.slots.request(FL_EVALUATE_CLIENTS, text, &sent);
+        done.map(drop)
     }
     fn evaluate_for_clients(
         &mut self,
@@ -562,7 +569,11 @@ impl Answers for LocalServer<'_, '_> {
                 server.finish_step(&|| Ok(state.clone()))?;
             }
             FL_EVALUATE => server.evaluate(&round(server)?, request.slot()?)?,
-            FL_EVALUATE_CLIENTS => server.evaluate_clients(&round(server)?, request.slot()?)?,
+            FL_EVALUATE_CLIENTS => {
+                let shared = input.messages().first().map(|_| input.message(0));
+                let shared: Option<Params> = shared.transpose()?;
+                server.evaluate_clients(&round(server)?, request.slot()?, shared.as_ref())?;
+            }
             FL_EVALUATE_FOR_CLIENTS => {
                 let (round, slot) = (round(server)?, request.slot()?);
                 let models = (0..input.messages().len()).map(|at| input.message(at));

@@ -29,9 +29,19 @@ fn number(of: &Value, name: &str) -> f64 {
 fn exact_own_test_rows_give_one_digest_on_threads_wire_processes_and_after_a_stop() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    for protocol in ["fedavg", "solo", "clustered-rounds"] {
+    for protocol in [
+        "fedavg",
+        "solo",
+        "clustered-rounds",
+        "fedper",
+        "fedrep",
+        "ditto",
+    ] {
         let text = SPEC.replace("PROTOCOL", protocol);
+        let half = || text.clone() + "  cohort: { use: uniform, share: 0.5 }\n";
         let text = match protocol {
+            "fedper" | "fedrep" => half().replace("rounds: 10", "rounds: 10, share: [weight]"),
+            "ditto" => half(),
             "clustered-rounds" => {
                 text.replace("rounds: 10", "rounds: 10, clusters: 2, assign: loss")
             }
@@ -93,6 +103,64 @@ fn exact_own_test_rows_give_one_digest_on_threads_wire_processes_and_after_a_sto
             assert!(close(named("over-rows."), number(&plain, "accuracy")));
         }
     }
+}
+
+#[test]
+fn exact_only_what_clients_share_is_counted_and_planned() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let text = SPEC.replace("PROTOCOL", "fedper");
+    let text = text.replace("use: mean", "use: mean, weigh: uniform");
+    // 32 weights and 4 biases; both come to all 12 clients once
+    for (share, bytes) in [("weight", 128), ("bias", 16), ("-bias", 128)] {
+        spec(
+            dir,
+            &text.replace("rounds: 10", &format!("rounds: 10, share: [{share}]")),
+        );
+        let run = json(dir, &["run", "own.yaml", "--json"]);
+        assert_eq!(run["bytes"]["up"], 10 * 12 * bytes, "{share}");
+        assert_eq!(run["bytes"]["down"], 10 * 12 * bytes + 12 * 144, "{share}");
+        let plan = json(dir, &["plan", "own.yaml", "--json"]);
+        assert_eq!(plan["bytes"], run["bytes"], "{share}");
+    }
+}
+
+#[test]
+fn the_check_names_a_group_that_a_network_lacks_with_those_that_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let net = "model: { use: dfdx, net: [linear: 6, relu, outputs] }";
+    let text = SPEC
+        .replace("PROTOCOL", "fedavg")
+        .replace("model: { use: linear }", net);
+    for (share, says) in [
+        (
+            "[haed]",
+            "it has no parameters called `haed`; did you mean `head`?; its groups are `body`, `head`, `0`, `2`",
+        ),
+        (
+            "[-body, -head]",
+            "the groups `-body`, `-head` leave none of its parameters; it has `body`, `head`, `0`, `2`",
+        ),
+    ] {
+        spec(
+            dir,
+            &text.replace("rounds: 10", &format!("rounds: 10, share: {share}")),
+        );
+        for command in ["check", "run"] {
+            let (code, error) = fails(dir, &[command, "own.yaml"]);
+            assert!(code != 0 && flat(&error).contains(says), "{error}");
+        }
+    }
+    spec(
+        dir,
+        &text.replace("rounds: 10", "rounds: 10, freeze-rest: true"),
+    );
+    let (code, error) = fails(dir, &["check", "own.yaml"]);
+    assert!(
+        code != 0 && error.contains("has no effect without `share`"),
+        "{error}"
+    );
 }
 
 #[test]

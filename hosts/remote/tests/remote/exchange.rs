@@ -339,7 +339,7 @@ fn a_late_reply_is_not_taken_for_that_of_another_request() {
     remote.begin(&[(0, 10)], None).unwrap();
     let mut scores = Vec::new();
     for slot in ["first", "second"] {
-        let score = remote.score(&[0], slot, &mut |_, scored| {
+        let score = remote.score(&[0], slot, None, &mut |_, scored| {
             scores.push(scored?.score);
             Ok(())
         });

@@ -173,6 +173,10 @@ impl RoundRule for FedGen {
         all.into_iter().flatten().collect()
     }
 
+    fn uses_whole_models(&self) -> bool {
+        true
+    }
+
     fn suits_dense(&self) -> std::result::Result<(), String> {
         Err("FedGEN makes features of one class each; use `fedavg`".into())
     }

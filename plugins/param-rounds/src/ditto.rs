@@ -1,0 +1,64 @@
+//! Ditto (Li et al. 2021, algorithm 1): a personal model beside FedAvg's, pulled towards it.
+use crate::local::Extra;
+use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::slots::MODEL;
+use fl_core::Examples;
+use fl_core::prelude::*;
+
+settings! {
+    /// FedAvg in which each client also trains a personal model of its own, with
+    /// `lambda / 2 * |v - w_server|^2` in its loss (Ditto, Li et al. 2021).
+    pub struct Ditto {
+        /// The weight of the distance to the server's parameters; 0: clients train alone. The
+        /// paper takes 0.05 to 2.
+        lambda: f64 = 0.1, in 0.0..=1e6;
+        /// The personal model's training in one round; as `local` if it is not given.
+        own: Option<Training> = None;
+    }
+}
+
+impl RoundRule for Ditto {
+    type State = ();
+
+    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
+        all.exchange(
+            family.trains(move |client, examples, global| {
+                self.train(family, client, examples, global)
+            }),
+        )
+    }
+
+    fn personal(&self) -> bool {
+        true
+    }
+
+    fn corrects(&self) -> bool {
+        true
+    }
+}
+plugin!(protocol "ditto" => Shared<Ditto> as Rounds<Ditto>, papers: ["Li et al. 2021"]);
+
+impl Ditto {
+    /// Trains the personal model, which is the client's model between rounds, and then the common
+    /// one, which it returns.
+    fn train(
+        &self,
+        family: Family<'_>,
+        client: &mut Client,
+        examples: &Examples,
+        global: &Params,
+    ) -> Result<Params> {
+        let training = self.own.as_ref().unwrap_or(&family.settings.local);
+        let pass = FitOptions {
+            fresh: true,
+            rate: family.settings.local.rate(client.round_number()),
+            proximal: (self.lambda > 0.0).then_some((self.lambda as f32, global)),
+            ..training.pass(client.task().kind.loss())
+        };
+        client.fit_examples(&MODEL, examples, &pass)?;
+        let own = client.parametric(&MODEL)?.params();
+        let trained = family.train(client, examples, global, Extra::default())?;
+        client.parametric(&MODEL)?.set_params(&own)?;
+        Ok(trained.params)
+    }
+}

@@ -1,0 +1,45 @@
+//! FedRep (Collins et al. 2021, algorithm 1): each client fits its own head, then the common body.
+use crate::local::Extra;
+use crate::personal::Trains;
+use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use fl_core::prelude::*;
+
+settings! {
+    /// FedAvg of the body, which clients train after their own head: first the head alone, by
+    /// `head`, then the body alone, by `local` (FedRep, Collins et al. 2021).
+    pub struct FedRep {
+        /// The training of what a client does not share, its head, in one round. FedRep: 10 epochs.
+        head: Training = Training::epochs(10, 32);
+    }
+}
+
+impl RoundRule for FedRep {
+    type State = ();
+
+    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
+        all.exchange(family.trains(move |client, examples, global| {
+            let head = Extra {
+                trains: Trains::Own,
+                training: Some(&self.head),
+                ..Extra::default()
+            };
+            family.train(client, examples, global, head)?;
+            let body = Extra {
+                trains: Trains::Shared,
+                ..Extra::default()
+            };
+            Ok(family.train(client, examples, global, body)?.params)
+        }))
+    }
+
+    fn share(&self) -> &'static [&'static str] {
+        &["body"]
+    }
+
+    fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+        let frozen = Conflict::at("freeze-rest", "must be false: clients train their heads");
+        let frozen = frozen.when(family.settings.freeze_rest);
+        frozen.into_iter().collect()
+    }
+}
+plugin!(protocol "fedrep" => Shared<FedRep> as Rounds<FedRep>, papers: ["Collins et al. 2021"]);

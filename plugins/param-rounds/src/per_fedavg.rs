@@ -1,0 +1,74 @@
+//! Per-FedAvg, first order (Fallah et al. 2020, algorithm 1): a model that one step adapts.
+use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::slots::MODEL;
+use fl_core::Examples;
+use fl_core::prelude::*;
+use fl_core::settings::above;
+
+settings! {
+    /// FedAvg of a model that is good after each client has adapted it by a step on its own data. A
+    /// step is the gradient at the adapted parameters, without second derivatives (Per-FedAvg,
+    /// first order, Fallah et al. 2020). `tune` adapts the last model, for each client. Buffers
+    /// stay as they were sent.
+    pub struct PerFedAvg {
+        /// The learning rate of the step that adapts the model.
+        adapt: f64 = 0.01, in above(0.0);
+        /// The learning rate of the model that adapts, which `local.rate` scales. Each of its steps takes two mini-batches of
+        /// `local`: one to adapt, and one for the gradient after that.
+        learn: f64 = 0.01, in above(0.0);
+    }
+}
+
+impl RoundRule for PerFedAvg {
+    type State = ();
+
+    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
+        all.exchange(
+            family.trains(move |client, examples, global| {
+                self.train(family, client, examples, global)
+            }),
+        )
+    }
+
+    fn corrects(&self) -> bool {
+        true
+    }
+
+    fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+        let whole = Conflict::at("share", "must be empty: clients adapt the whole model");
+        let whole = whole.when(!family.share.is_empty());
+        whole.into_iter().chain(family.clips_nothing()).collect()
+    }
+}
+plugin!(protocol "per-fedavg" => Shared<PerFedAvg> as Rounds<PerFedAvg>, papers: ["Fallah et al. 2020"]);
+
+impl PerFedAvg {
+    fn train(
+        &self,
+        family: Family<'_>,
+        client: &mut Client,
+        examples: &Examples,
+        global: &Params,
+    ) -> Result<Params> {
+        let loss = client.task().kind.loss();
+        let pass = family.settings.local.pass(loss, client.round_number());
+        let stream = client.stream(&MODEL);
+        let model = client.parametric(&MODEL)?;
+        let mut slope = |at: &Params, rows: &[usize]| {
+            let batch = examples.pick(rows);
+            model.set_params(at)?;
+            model.gradient(&batch.samples, batch.target().view(), loss)
+        };
+        let batches: Vec<Vec<usize>> = pass.batches(examples.len(), &stream).collect();
+        let mut w = global.clone();
+        for pair in batches.chunks(2) {
+            let mut adapted = w.clone();
+            adapted.add_scaled(-self.adapt, &slope(&w, &pair[0])?)?;
+            w.add_scaled(
+                -self.learn * pass.rate,
+                &slope(&adapted, &pair[pair.len() - 1])?,
+            )?;
+        }
+        Ok(w)
+    }
+}
