@@ -318,8 +318,9 @@ crate::settings! {
         patience: usize, in 1..;
         /// A smaller change than this is no improvement.
         min_change: f64 = 0.0, in 0.0..=1e300;
-        /// Which values are better.
-        better: Better = Better::Higher;
+        /// Which values are better. If it is left out, smaller ones of `rmse` and `mae`, and larger
+        /// ones of all others.
+        better: Option<Better> = None;
     }
 }
 
@@ -328,12 +329,16 @@ impl StopWhen {
     /// not finite is no improvement.
     pub fn reason(&self, metrics: &[Metric]) -> Option<String> {
         let rounds = metrics.iter().filter(|m| m.round > 0);
+        let lower = match &self.better {
+            Some(better) => *better == Better::Lower,
+            None => crate::metrics::lower_is_better(&self.metric),
+        };
         let (mut best, mut since) = (None::<(f64, usize)>, 0);
         for measured in rounds.filter(|m| m.name == self.metric) {
             let value = measured.value;
-            let gain = |best: f64| match self.better {
-                Better::Higher => value - best,
-                Better::Lower => best - value,
+            let gain = |best: f64| match lower {
+                false => value - best,
+                true => best - value,
             };
             let better = match best {
                 _ if !value.is_finite() => false,
@@ -425,7 +430,7 @@ fn rounds_end_when_a_measure_has_not_improved_for_so_many_evaluations() {
         metric: "loss".into(),
         patience,
         min_change,
-        better,
+        better: Some(better),
     };
     let of = |values: &[f64]| -> Vec<Metric> {
         let measured = values.iter().enumerate();
@@ -444,6 +449,23 @@ fn rounds_end_when_a_measure_has_not_improved_for_so_many_evaluations() {
         "{why}"
     );
     assert!(rule(3, 0.1, Better::Lower).reason(&falls).is_some());
+    // errors are better the lower they are, unless the spec says otherwise
+    let of_errors = StopWhen {
+        metric: "clients.rmse".into(),
+        better: None,
+        ..rule(2, 0.0, Better::Higher)
+    };
+    let errors = of(&[1.0, 0.5, 0.4]).into_iter().map(|metric| Metric {
+        name: "clients.rmse".into(),
+        ..metric
+    });
+    let errors: Vec<Metric> = errors.collect();
+    assert_eq!(of_errors.reason(&errors), None);
+    let risen = StopWhen {
+        better: Some(Better::Higher),
+        ..of_errors
+    };
+    assert!(risen.reason(&errors).is_some());
     // what was not measured ends nothing, and what is not a number does not improve
     let nan = of(&[f64::NAN, f64::INFINITY, f64::NAN]);
     assert!(rule(3, 0.0, Better::Higher).reason(&nan).is_some());

@@ -111,6 +111,18 @@ pub fn of_sample(
             slope.iter_mut().zip(&d).for_each(|(g, d)| *g = 2.0 * d);
             (d.iter().map(|d| d * d).sum(), d.len())
         }
+        (Loss::Huber { delta }, Aim::Scores(target)) => {
+            let d = differences(target);
+            slope
+                .iter_mut()
+                .zip(&d)
+                .for_each(|(g, d)| *g = d.max(-delta).min(delta));
+            let of = |d: &f64| match d.abs() {
+                d if d <= delta => d * d / 2.0,
+                d => delta * (d - delta / 2.0),
+            };
+            (d.iter().map(of).sum(), d.len())
+        }
         (Loss::Norm, Aim::Scores(target)) => {
             let d = differences(target);
             let norm = d.iter().map(|d| d * d).sum::<f64>().sqrt();
@@ -287,6 +299,7 @@ mod tests {
         for loss in [
             Loss::Mae,
             Loss::Mse,
+            Loss::Huber { delta: 0.75 },
             Loss::Norm,
             Loss::Kl { tau: 1.0 },
             Loss::Kl { tau: 3.0 },

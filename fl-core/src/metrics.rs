@@ -2,7 +2,7 @@
 //! leaves out unknown labels one by one, and its mean leaves out labels without positives or
 //! negatives.
 
-use crate::{Examples, Result, TaskKind};
+use crate::{Examples, Loss, Result, TaskKind};
 use anyhow::ensure;
 use ndarray::{Array2, ArrayView1, ArrayView2};
 use std::collections::BTreeSet;
@@ -240,6 +240,10 @@ pub fn names(kind: Option<TaskKind>) -> BTreeSet<String> {
             height,
             width,
         },
+        TaskKind::Numbers {
+            outputs: 1,
+            loss: Loss::Mse,
+        },
     ];
     let kinds = kind.map_or(any.to_vec(), |kind| vec![kind]);
     let of = |kind: TaskKind| {
@@ -282,9 +286,28 @@ fn names_of_two_classes(kind: TaskKind) -> Vec<String> {
 }
 crate::measures!(of_two_classes, names_of_two_classes);
 
+/// Returns `mae`, and `r2` unless all labels are equal, for numbers.
+fn of_numbers(outputs: ArrayView2<'_, f32>, examples: &Examples) -> Result<NamedMeasures> {
+    let Some(truth) = examples.numbers() else {
+        return Ok(Vec::new());
+    };
+    let errors = truth.errors(outputs)?;
+    let r2 = errors.r2.map(|r2| ("r2".into(), r2));
+    Ok([("mae".into(), errors.mae)].into_iter().chain(r2).collect())
+}
+
+fn names_of_numbers(kind: TaskKind) -> Vec<String> {
+    match kind {
+        TaskKind::Numbers { .. } => vec!["mae".into(), "r2".into()],
+        _ => Vec::new(),
+    }
+}
+crate::measures!(of_numbers, names_of_numbers);
+
 /// Returns the number that compares models of a task: accuracy for classes, and mean AUC for
 /// labels. For classes of pixels it is the mean [`dice`] over images, and for made images the mean
-/// [`psnr`].
+/// [`psnr`]. For numbers it is the root of the mean squared error, which is better the lower it is
+/// ([`lower_is_better`]).
 ///
 /// # Errors
 /// If scores and examples differ in number, or no label has both positives and negatives.
@@ -314,6 +337,9 @@ pub fn score(scores: ArrayView2<'_, f32>, examples: &Examples) -> Result<f64> {
     }
     if let Some(truth) = examples.images() {
         return psnr(truth.values().view(), scores);
+    }
+    if let Some(truth) = examples.numbers() {
+        return Ok(truth.errors(scores)?.rmse);
     }
     let findings = examples.multi_label().unwrap_or_default();
     mauc(scores, findings.view())
@@ -349,13 +375,23 @@ pub fn score_name(kind: TaskKind) -> &'static str {
         TaskKind::MultiLabel(_) => "mauc",
         TaskKind::Pixels { .. } => "dice",
         TaskKind::Image { .. } => "psnr",
+        TaskKind::Numbers { .. } => "rmse",
     }
 }
 
 /// Returns whether a measurement with this name (`accuracy`, `clients.dice`) is a [`score`].
 pub fn is_score(name: &str) -> bool {
-    let last = name.rsplit('.').next().unwrap_or(name);
-    ["accuracy", "mauc", "dice", "psnr"].contains(&last)
+    ["accuracy", "mauc", "dice", "psnr", "rmse"].contains(&last(name))
+}
+
+/// Returns whether a measurement with this name (`rmse`, `clients.mae`) is an error.
+pub fn lower_is_better(name: &str) -> bool {
+    ["rmse", "mae"].contains(&last(name))
+}
+
+/// Returns what a measurement measures: `dice` of `clients.dice`.
+fn last(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
 }
 
 #[cfg(test)]

@@ -60,8 +60,8 @@ fl_core::settings! {
         /// are loaded before anything else is read.
         plugins: Vec<Plugin> = Vec::new();
         /// When to measure: accuracy and, for tasks of two classes, the area under the curve
-        /// (`auc`); where pixels have classes or values, the measures that
-        /// `plugins/dense-prediction` lists.
+        /// (`auc`); for numbers, errors in their unit (`rmse`, `mae`) and `r2`; where pixels have
+        /// classes or values, the measures that `plugins/dense-prediction` lists.
         evaluate: Evaluate = Evaluate { every: 1 };
         /// Ends the rounds early, when a measure no longer improves. Not with an accountant.
         stop_when: Option<StopWhen> = None;

@@ -28,6 +28,12 @@ def mse(scores, target):
     return ((scores - target) ** 2).mean()
 
 
+def huber(scores, target):
+    """Huber 1964, from a difference of 1, mean over rows and outputs (`HuberLoss`)."""
+    off = np.abs(scores - target)
+    return np.where(off <= 1, off**2 / 2, off - 0.5).mean()
+
+
 def norm(scores, target):
     """Mean over rows of the Euclidean norm of the difference (FedKD)."""
     return np.linalg.norm(scores - target, axis=1).mean()

@@ -54,7 +54,7 @@ pub const FL_CHECK: u32 = 1;
 /// `weight_free`, `within_hull`, `of_mean`, and a robustness such as
 /// `{"share": 0.1, "per_bad": 2, "besides": 1}`; selectors `{"draw": "unknown", "needs_scores": false}` with a draw as in
 /// `FL_PRICE`; trainers
-/// `{"parametric": false, "differentiable": false, "learns": ["CrossEntropy", "Mae", "Mse", "Norm", {"Kl": {"tau": 1}}], "feature_loss": false}`,
+/// `{"parametric": false, "differentiable": false, "learns": ["CrossEntropy", "Mae", "Mse", {"Huber": {"delta": 1}}, "Norm", {"Kl": {"tau": 1}}], "feature_loss": false}`,
 /// where no `learns` stands for all losses; with `"vocabulary": 1000` if samples must be numbers of
 /// words from 0 to 999; with `"buffers": ["norm.running_var"]`, the parameters that are statistics
 /// of data: they are averaged, and no server optimiser takes a step with them; with
@@ -157,7 +157,8 @@ pub const FL_LEARN: u32 = 51;
 /// Trainer. A message with `values` and `target`, then the anchor's parameters if `proximal` is not
 /// null, then the offset's if `gradient_offset` is true; text
 /// `{"length": {"Steps": 5}, "batch": 16, "loss": "CrossEntropy", "fresh": false, "proximal": null, "gradient_offset": false, "clip": null, "target": "classes"}`,
-/// where a target is of `classes`, `multi-label`, `pixels` (floats), `soft` or `scores`, and
+/// where a target is of `classes`, `multi-label`, `pixels` (floats), `soft` or `scores` (also
+/// numbers to predict, on the label's scale), and
 /// `"samples": 7`, a number from 1 that no other samples of the program have: who keeps what it made
 /// of samples, such as a copy on a card, knows them again. Gives the text
 /// `{"steps": 5, "loss": 0.3}`, with `null` for a loss that is not finite, and if it knows whether the loss still fell at the end, `"falls":

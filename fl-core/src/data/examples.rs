@@ -1,6 +1,6 @@
 //! [`Samples`] and [`Examples`]: views of a data set by position.
 
-use super::{Images, Inputs, Labels, Masks, OwnedTarget, Task};
+use super::{Images, Inputs, Labels, Masks, Numbers, OwnedTarget, Task};
 use crate::{Problem, Result};
 use anyhow::ensure;
 use ndarray::{Array2, Axis};
@@ -218,6 +218,7 @@ impl Examples {
             Labels::Multi(of) => OwnedTarget::MultiLabel(of),
             Labels::Pixels(masks) => OwnedTarget::Pixels(masks.of().to_owned()),
             Labels::Images(images) => OwnedTarget::Scores(images.values()),
+            Labels::Numbers(numbers) => OwnedTarget::Scores(numbers.of().to_owned()),
         }
     }
 
@@ -231,7 +232,7 @@ impl Examples {
                     .map(|id| of[*id as usize])
                     .collect(),
             ),
-            Labels::Multi(_) | Labels::Pixels(_) | Labels::Images(_) => None,
+            _ => None,
         }
     }
 
@@ -239,7 +240,7 @@ impl Examples {
     pub fn multi_label(&self) -> Option<Array2<i8>> {
         match &*self.labels {
             Labels::Multi(of) => Some(of.select(Axis(0), &self.rows())),
-            Labels::Classes { .. } | Labels::Pixels(_) | Labels::Images(_) => None,
+            _ => None,
         }
     }
 
@@ -247,7 +248,7 @@ impl Examples {
     pub fn masks(&self) -> Option<Masks> {
         match &*self.labels {
             Labels::Pixels(of) => Some(of.select(&self.rows())),
-            Labels::Classes { .. } | Labels::Multi(_) | Labels::Images(_) => None,
+            _ => None,
         }
     }
 
@@ -255,12 +256,21 @@ impl Examples {
     pub fn images(&self) -> Option<Images> {
         match &*self.labels {
             Labels::Images(of) => Some(of.select(&self.rows())),
-            Labels::Classes { .. } | Labels::Multi(_) | Labels::Pixels(_) => None,
+            _ => None,
+        }
+    }
+
+    /// Returns the numbers to predict of the rows of this view; `None` for another task.
+    pub fn numbers(&self) -> Option<Numbers> {
+        match &*self.labels {
+            Labels::Numbers(of) => Some(of.select(&self.rows())),
+            _ => None,
         }
     }
 
     /// Returns the samples per class. For labels: samples in which the label is present (FedKD: -1
-    /// and 0 do not count). For masks: images with a pixel of the class. For images: all of them.
+    /// and 0 do not count). For masks: images with a pixel of the class. For images and numbers: all
+    /// of them.
     pub fn class_counts(&self) -> Vec<u32> {
         let mut counts = vec![0; self.labels.classes()];
         for id in self.samples.ids() {
@@ -271,7 +281,7 @@ impl Examples {
                         *count += u32::from(*label == 1);
                     }
                 }
-                Labels::Images(_) => counts[0] += 1,
+                Labels::Images(_) | Labels::Numbers(_) => counts[0] += 1,
                 Labels::Pixels(of) => {
                     let mut has = vec![false; counts.len()];
                     for class in of.of().row(*id as usize) {

@@ -1,6 +1,6 @@
 //! [`Inputs`] and [`Labels`]: the content of a data set in compact form.
 
-use super::{Images, Masks, TaskKind};
+use super::{Images, Masks, Numbers, TaskKind};
 use ndarray::{Array2, Axis};
 
 /// The inputs of a data set in their compact form; a batch is converted to `f32` when it is drawn.
@@ -235,6 +235,8 @@ pub enum Labels {
     Pixels(Masks),
     /// A target image for each row.
     Images(Images),
+    /// Numbers to predict.
+    Numbers(Numbers),
 }
 
 impl Labels {
@@ -245,6 +247,7 @@ impl Labels {
             Self::Multi(of) => of.nrows(),
             Self::Pixels(of) => of.of().nrows(),
             Self::Images(of) => of.of().nrows(),
+            Self::Numbers(of) => of.of().nrows(),
         }
     }
 
@@ -253,13 +256,13 @@ impl Labels {
         self.len() == 0
     }
 
-    /// Returns the number of classes or labels.
+    /// Returns the number of classes or labels; 1 for images and numbers, which have none.
     pub fn classes(&self) -> usize {
         match self {
             Self::Classes { classes, .. } => *classes,
             Self::Multi(of) => of.ncols(),
             Self::Pixels(of) => of.classes(),
-            Self::Images(_) => 1,
+            Self::Images(_) | Self::Numbers(_) => 1,
         }
     }
 
@@ -273,6 +276,7 @@ impl Labels {
             Self::Multi(of) => Self::Multi(of.select(Axis(0), rows)),
             Self::Pixels(of) => Self::Pixels(of.select(rows)),
             Self::Images(of) => Self::Images(of.select(rows)),
+            Self::Numbers(of) => Self::Numbers(of.select(rows)),
         }
     }
 
@@ -283,6 +287,7 @@ impl Labels {
             Self::Multi(of) => TaskKind::MultiLabel(of.ncols()),
             Self::Pixels(of) => of.task(),
             Self::Images(of) => of.task(),
+            Self::Numbers(of) => of.task(),
         }
     }
 }

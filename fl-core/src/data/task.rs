@@ -3,7 +3,7 @@
 use crate::Loss;
 
 /// The kind of a model's outputs, and their number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum TaskKind {
     /// Exactly one of several classes.
     Classes(usize),
@@ -30,6 +30,14 @@ pub enum TaskKind {
         /// Columns.
         width: usize,
     },
+    /// Numbers to predict ([`Numbers`](super::Numbers)): regression. A model's outputs are the
+    /// numbers on the label's scale.
+    Numbers {
+        /// How many numbers a sample has.
+        outputs: usize,
+        /// The loss of models that learn them.
+        loss: Loss,
+    },
 }
 
 impl std::fmt::Display for TaskKind {
@@ -47,6 +55,8 @@ impl std::fmt::Display for TaskKind {
                 height,
                 width,
             } => write!(f, "images of {channels}x{height}x{width} values"),
+            Self::Numbers { outputs: 1, .. } => f.write_str("a number to predict"),
+            Self::Numbers { outputs, .. } => write!(f, "{outputs} numbers to predict"),
         }
     }
 }
@@ -55,7 +65,7 @@ impl TaskKind {
     /// Returns the number of model outputs.
     pub fn outputs(self) -> usize {
         match self {
-            Self::Classes(n) | Self::MultiLabel(n) => n,
+            Self::Classes(n) | Self::MultiLabel(n) | Self::Numbers { outputs: n, .. } => n,
             Self::Pixels {
                 classes,
                 height,
@@ -74,36 +84,44 @@ impl TaskKind {
         matches!(self, Self::Pixels { .. } | Self::Image { .. })
     }
 
-    /// Returns the number of classes or labels; 1 for images, which all have one kind.
+    /// Returns whether each output is the score of a class or of a label of the whole input.
+    pub fn scores_classes(self) -> bool {
+        matches!(self, Self::Classes(_) | Self::MultiLabel(_))
+    }
+
+    /// Returns the number of classes or labels; 1 for images and numbers, which have none.
     pub fn classes(self) -> usize {
         match self {
             Self::Classes(n) | Self::MultiLabel(n) | Self::Pixels { classes: n, .. } => n,
-            Self::Image { .. } => 1,
+            Self::Image { .. } | Self::Numbers { .. } => 1,
         }
     }
 
     /// Returns whether scores of this task have such a loss. Kullback-Leibler divergence needs one
-    /// class out of several, and the values of an image are no scores of classes.
+    /// class out of several, and the values of an image and numbers are no scores of classes.
     pub fn has(self, loss: Loss) -> bool {
         match self {
             Self::Classes(_) | Self::Pixels { .. } => true,
             Self::MultiLabel(_) => !matches!(loss, Loss::Kl { .. }),
-            Self::Image { .. } => matches!(loss, Loss::Mae | Loss::Mse | Loss::Norm),
+            Self::Image { .. } | Self::Numbers { .. } => {
+                !matches!(loss, Loss::CrossEntropy | Loss::Kl { .. })
+            }
         }
     }
 
-    /// Returns the loss on a client's own examples: cross-entropy, or the mean absolute error for
-    /// images (as FL-MRCM does: Guo et al. 2021).
+    /// Returns the loss on a client's own examples: cross-entropy for classes, the mean absolute
+    /// error for images (as FL-MRCM does: Guo et al. 2021), and for numbers the one of the label.
     pub fn loss(self) -> Loss {
         match self {
             Self::Image { .. } => Loss::Mae,
+            Self::Numbers { loss, .. } => loss,
             _ => Loss::CrossEntropy,
         }
     }
 }
 
 /// A task: the shape of an input and the meaning of an output.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Task {
     /// Shape of one input: `[channels, height, width]` for images, `[width]` for rows of numbers.
     pub input: Vec<usize>,

@@ -48,8 +48,8 @@ pub trait Protocol: Send + Sync {
     }
 
     /// Checks that the protocol works for tasks of this kind; `has` tells which slots are filled.
-    /// The default refuses tasks with an output for every pixel. There, one output of a model is
-    /// not the score of a class of the whole input.
+    /// The default refuses tasks with an output for every pixel, and numbers to predict. There, one
+    /// output of a model is not the score of a class of the whole input.
     ///
     /// # Errors
     /// The obstacle and how to fix it, which become mistakes in the spec.
@@ -58,9 +58,9 @@ pub trait Protocol: Send + Sync {
         kind: TaskKind,
         _has: &dyn Fn(&str) -> bool,
     ) -> std::result::Result<(), String> {
-        match kind.is_dense() {
-            false => Ok(()),
-            true => Err("it takes each number of a model's output for the score of a class of the whole input".into()),
+        match kind.scores_classes() {
+            true => Ok(()),
+            false => Err("it takes each number of a model's output for the score of a class of the whole input".into()),
         }
     }
 

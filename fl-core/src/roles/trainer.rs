@@ -38,6 +38,12 @@ pub enum Loss {
     Mae,
     /// Mean squared error between scores, over batch and outputs.
     Mse,
+    /// Huber's loss (1964) of the difference `d` of scores, over batch and outputs: `d^2 / 2` up to
+    /// `delta`, and `delta (|d| - delta / 2)` beyond.
+    Huber {
+        /// Where the loss becomes linear, above 0; numbers on the label's scale.
+        delta: f64,
+    },
     /// Mean over the batch of the Euclidean norm of the difference of scores.
     Norm,
     /// Kullback-Leibler divergence of softmax(target / tau) to softmax(output / tau), times tau
@@ -50,10 +56,11 @@ pub enum Loss {
 
 impl Loss {
     /// One of each kind.
-    pub const KINDS: [Self; 5] = [
+    pub const KINDS: [Self; 6] = [
         Self::CrossEntropy,
         Self::Mae,
         Self::Mse,
+        Self::Huber { delta: 1.0 },
         Self::Norm,
         Self::Kl { tau: 1.0 },
     ];
@@ -65,6 +72,7 @@ impl Display for Loss {
             Self::CrossEntropy => f.write_str("cross-entropy"),
             Self::Mae => f.write_str("mae"),
             Self::Mse => f.write_str("mse"),
+            Self::Huber { delta } => write!(f, "huber from {delta}"),
             Self::Norm => f.write_str("norm"),
             Self::Kl { tau } => write!(f, "kl at temperature {tau}"),
         }

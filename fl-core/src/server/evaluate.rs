@@ -92,7 +92,8 @@ impl RunState<'_> {
         };
         self.measured(&metric)?;
         if own && !weighed.is_empty() {
-            for (name, value) in OWN_STATISTICS.iter().zip(statistics(weighed)) {
+            let of_clients = statistics(weighed, metrics::lower_is_better(score));
+            for (name, value) in OWN_STATISTICS.iter().zip(of_clients) {
                 self.measured(&Metric::of(round, &format!("{of}.{name}.{score}"), value))?;
             }
         }
@@ -367,12 +368,16 @@ impl Results for RunState<'_> {
     }
 }
 
-/// Returns the [`OWN_STATISTICS`] of (rows, score) of some clients.
-fn statistics(mut of: Vec<(f64, f64)>) -> [f64; 3] {
+/// Returns the [`OWN_STATISTICS`] of (rows, score) of some clients. `errors` tells whether a lower
+/// score is better.
+fn statistics(mut of: Vec<(f64, f64)>, errors: bool) -> [f64; 3] {
     let (rows, sum) = of.iter().fold((0.0, 0.0), |(rows, sum), (n, score)| {
         (rows + n, sum + n * score)
     });
     of.sort_by(|a, b| a.1.total_cmp(&b.1));
+    if errors {
+        of.reverse();
+    }
     let worst = &of[..of.len().div_ceil(10)];
     let worst = worst.iter().map(|(_, score)| score).sum::<f64>() / worst.len() as f64;
     [sum / rows, worst, of[of.len() - 1].1]

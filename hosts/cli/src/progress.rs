@@ -63,8 +63,8 @@ pub fn line(begun: StepProgress<'_>) -> String {
         0 => begun.step.to_string(),
         of => format!("{} of {of} rounds", begun.number),
     };
-    if let Some(accuracy) = begun.accuracy {
-        line += &format!(", accuracy {accuracy:.4}");
+    if let Some((name, score)) = begun.score {
+        line += &format!(", {name} {score:.4}");
     }
     if begun.bytes > 0 {
         line += &format!(", {}", ByteSize(begun.bytes).display().si());

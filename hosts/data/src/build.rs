@@ -208,6 +208,11 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
             };
             let stream = stream.child("public", 0);
             let public = take_public(how, &mut train, &mut test, &other, &stream)?;
+            let labels = public.0.labelled.as_ref().map(|of| &**of.labels());
+            if let (Labels::Numbers(own), Some(Labels::Numbers(open))) = (&**train.labels(), labels)
+            {
+                own.fits(open).context("the labels of the public samples")?;
+            }
             taken = public.1;
             Some(public.0)
         }
@@ -620,6 +625,7 @@ fn pooled(train: &Examples, test: &Examples) -> Result<(Examples, Examples)> {
             let all = concatenate(Axis(0), &[of.of(), more.of()])?;
             Labels::Images(Images::new(of.shape(), all)?)
         }
+        (Labels::Numbers(of), Labels::Numbers(more)) => Labels::Numbers(of.join(more)?),
         _ => bail!("training and test rows have labels of two kinds"),
     };
     let all = Examples::all(inputs.inputs().clone(), Arc::new(labels))?;

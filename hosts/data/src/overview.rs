@@ -59,9 +59,9 @@ impl Overview {
             TaskKind::MultiLabel(n) => format!("{n} findings, of which a row can have several"),
             kind => kind.to_string(),
         };
-        // images that are to be made are all of one kind, which has no name
+        // images that are to be made, and numbers, are all of one kind, which has no name
         let counts = |of: &Examples| match data.task.kind {
-            TaskKind::Image { .. } => Vec::new(),
+            TaskKind::Image { .. } | TaskKind::Numbers { .. } => Vec::new(),
             _ => of.class_counts(),
         };
         let aside = |k: usize| data.client_validation.get(k).map_or(0, Examples::len);

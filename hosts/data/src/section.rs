@@ -257,14 +257,19 @@ impl DataSpec {
     /// What several settings must fulfil together if this is what the set is for.
     pub(crate) fn fits(&self, own: &Task) -> Result<(), String> {
         let clients = self.clients();
-        let pixels = own.kind.is_dense();
         let groups = match own.kind {
             TaskKind::Classes(n) => n,
             TaskKind::MultiLabel(n) => n + 1, // and those without a finding
-            TaskKind::Pixels { .. } | TaskKind::Image { .. } => 1,
+            TaskKind::Pixels { .. } | TaskKind::Image { .. } | TaskKind::Numbers { .. } => 1,
         };
         let split = match &self.split() {
-            split if pixels && split.by_class() => Err(anyhow::anyhow!(
+            split if split.by_class() && matches!(own.kind, TaskKind::Numbers { .. }) => {
+                Err(anyhow::anyhow!(
+                    "labels of `{}` are numbers, and there are no classes to split by; use iid, size or by-file",
+                    self.set.name()
+                ))
+            }
+            split if own.kind.is_dense() && split.by_class() => Err(anyhow::anyhow!(
                 "images of `{}` have no class of their own to split by, since every pixel has a class or a value; use iid, size or by-file",
                 self.set.name()
             )),

@@ -33,7 +33,7 @@ pub struct Groups {
 
 impl Groups {
     /// The classes; for findings, each sample's rarest positive finding and, as the last group,
-    /// samples without one; for masks, all in one group.
+    /// samples without one; for masks and numbers, all in one group.
     pub fn of(examples: &Examples) -> Self {
         let count = examples.labels().classes();
         match examples.multi_label() {
@@ -49,7 +49,7 @@ impl Groups {
                     of: classes.into_iter().map(|c| c as usize).collect(),
                     count,
                 },
-                // images whose pixels have classes
+                // images whose pixels have classes, and numbers
                 None => Self {
                     of: vec![0; examples.len()],
                     count: 1,

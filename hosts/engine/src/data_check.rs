@@ -6,11 +6,11 @@ use crate::prepare::{self, protocol_context};
 use anyhow::Context;
 use fl_core::settings::Step;
 use fl_core::{
-    BuildContext, Examples, ExchangeSpec, InitialModel, Parts, Protocol, Role, Stream, Task,
-    TaskKind, Trainer, first_names,
+    BuildContext, Examples, ExchangeSpec, InitialModel, LabelScale, Labels, Parts, Protocol, Role,
+    Stream, Task, TaskKind, Trainer, first_names,
 };
 use fl_data::{Assembled, DataSpec, Split};
-use fl_data_kit::column_match::{CLASS, LABEL, SKIPPED, told_apart};
+use fl_data_kit::column_match::{is_input, told_apart};
 use fl_registry::{DataSection as _, Document, Mistakes, Spec};
 use fl_sim::Manifest;
 use serde::{Deserialize, Serialize};
@@ -131,6 +131,9 @@ struct Meaning {
     texts: Option<serde_json::Value>,
     /// Mean and standard deviation that are taken from each channel or column.
     scale: Option<(Vec<f32>, Vec<f32>)>,
+    /// The scale of each number to predict.
+    #[serde(default)]
+    label: Vec<LabelScale>,
 }
 
 impl Meaning {
@@ -138,7 +141,7 @@ impl Meaning {
         let named = !data.classes.is_empty();
         let natural = || (0..data.task.kind.classes()).collect();
         let numbers = spec.data.class_order.clone().unwrap_or_else(natural);
-        let used = |(_, how): &&(String, String)| ![CLASS, LABEL, SKIPPED].contains(&&how[..]);
+        let used = |(_, how): &&(String, String)| is_input(how);
         let plain = |how: &str| how.trim_end_matches(" (inferred)").to_string();
         let columns = data.columns.iter().filter(used);
         let set = spec.resolved.get("data").and_then(|data| data.get("set"));
@@ -160,6 +163,10 @@ impl Meaning {
             },
             texts: leaf().and_then(|leaf| serde_json::to_value(leaf).ok()),
             scale: (data.normalise.as_ref()).map(|of| (of.mean.clone(), of.std.clone())),
+            label: match &**data.test.labels() {
+                Labels::Numbers(of) => of.scales().to_vec(),
+                _ => Vec::new(),
+            },
         }
     }
 
@@ -217,13 +224,24 @@ impl Meaning {
             let advice = "write the `data.normalise` of the model into this spec";
             return Some([told(&kept.scale), told(&self.scale), advice.into()]);
         }
+        if self.label != kept.label {
+            let told = |of: &[LabelScale]| {
+                let each = of.iter().map(|LabelScale { centre, spread }| {
+                    format!("{{ centre: {centre}, spread: {spread} }}")
+                });
+                format!("numbers scaled by {}", each.collect::<Vec<_>>().join(", "))
+            };
+            let advice = "state the scale of the model in `label`";
+            return Some([told(&kept.label), told(&self.label), advice.into()]);
+        }
         None
     }
 
     /// Returns why nothing compares the classes of both, if nothing does.
     fn unknown(&self, kept: &Self) -> Option<String> {
         let unnamed = !self.named && !kept.named && self.set != kept.set;
-        (unnamed || self.named != kept.named).then(|| {
+        let numbers = matches!(self.task.kind, TaskKind::Numbers { .. });
+        (!numbers && (unnamed || self.named != kept.named)).then(|| {
             format!(
                 "was kept by a run on `{}`, and this run is on `{}`: no names say whether both have the same classes",
                 kept.set, self.set
@@ -395,6 +413,7 @@ mod tests {
             ],
             texts: None,
             scale: Some((vec![0.5], vec![0.2])),
+            label: Vec::new(),
         }
     }
 
@@ -422,7 +441,11 @@ mod tests {
             ""
         );
         type Change<'a> = &'a dyn Fn(&mut Meaning);
-        let differences: [(Change<'_>, &str); 7] = [
+        let differences: [(Change<'_>, &str); 8] = [
+            (
+                &|now| now.label = vec![LabelScale::of(&[1.0, 3.0])],
+                "numbers scaled by  / numbers scaled by { centre: 2, spread: 1 }",
+            ),
             (
                 &|now| now.classes.reverse(),
                 "the classes no, yes / the classes yes, no",

@@ -40,12 +40,12 @@ class Display:
             self.html = HTML
             self.handle = display(HTML(""), display_id=True)
 
-    def step(self, name: str, number: int, of: int, accuracy: float | None, crossed: int):
+    def step(self, name: str, number: int, of: int, score: tuple[str, float] | None, crossed: int):
         if self.handle is None:
             return
         words = [f"{number} of {of} rounds" if of else name]
-        if accuracy is not None:
-            words.append(f"accuracy {accuracy:.4f}")
+        if score is not None:
+            words.append("{} {:.4f}".format(*score))
         if crossed:
             words.append(_size(crossed))
         bar = f'<progress value="{number}" max="{of}"></progress> ' if of else ""

@@ -144,7 +144,7 @@ class Results:
         except ModuleNotFoundError:
             return self.show()
         ax = ax or pyplot.gca()
-        for name in names or [n for n in known if n.endswith(("accuracy", "mauc"))] or known:
+        for name in names or [n for n in known if n.endswith(("accuracy", "mauc", "rmse"))] or known:
             rows = [row for row in self.rows if row["name"] == name and row["value"] is not None]
             x, y = [row["round"] for row in rows], [row["value"] for row in rows]
             (line,) = ax.plot(x, y, marker=".", label=name)

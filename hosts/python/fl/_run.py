@@ -247,8 +247,8 @@ class _Watch:
         match event:
             case None:
                 return None
-            case ("step", name, number, of, accuracy, crossed):
-                self.display.step(name, number, of, accuracy, crossed)
+            case ("step", name, number, of, score, crossed):
+                self.display.step(name, number, of, score, crossed)
                 return None
             case ("after", text):
                 ends = False

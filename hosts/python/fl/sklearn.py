@@ -46,6 +46,8 @@ class Trainer:
     # ---- what the program calls
 
     def setup(self, _stream: Stream):
+        if self.task.numbers:
+            raise Lacks("classifiers of scikit-learn learn classes here, and the task is a number to predict; use `boosting`, `forest` or a network")
         if self.task.multi_label:
             raise Lacks("classifiers of scikit-learn learn one class for each sample here, and the task has several labels")
         self._fitted, self._classes = None, np.zeros(0, np.int64)

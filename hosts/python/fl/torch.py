@@ -79,6 +79,8 @@ class Task(Protocol):
     outputs: int
     """Scores of a sample."""
     multi_label: bool
+    numbers: bool
+    """Are they numbers to predict?"""
     loss: str
 
 
@@ -438,6 +440,8 @@ class Trainer:
                 return (scores - target).abs().mean()
             case "mse":
                 return F.mse_loss(scores, target)
+            case "huber":
+                return F.huber_loss(scores, target, delta=how.delta)
             case "norm":
                 return (scores - target).norm(dim=1).mean()
             case "kl":

@@ -36,6 +36,14 @@ fn truth(examples: &Examples) -> Option<(&'static str, usize, Vec<u8>)> {
         let all: Vec<u8> = masks.of().iter().copied().collect();
         return Some(("masks", masks.of().ncols(), all));
     }
+    if let Some(numbers) = examples.numbers() {
+        let all: Vec<f32> = numbers.of().iter().copied().collect();
+        return Some((
+            "numbers",
+            numbers.of().ncols(),
+            bytes(&all, f32::to_le_bytes),
+        ));
+    }
     let images = examples.images()?;
     let all: Vec<f32> = images.values().iter().copied().collect();
     let width = images.values().ncols();
@@ -71,6 +79,7 @@ fn names(kind: TaskKind) -> Vec<String> {
         TaskKind::MultiLabel(_) => "multi-label",
         TaskKind::Pixels { .. } => "masks",
         TaskKind::Image { .. } => "images",
+        TaskKind::Numbers { .. } => "numbers",
     };
     let ask = |py: Python<'_>| -> PyResult<Vec<String>> {
         let named = py.import("fl._parts.metric")?.getattr("names")?;

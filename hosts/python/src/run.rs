@@ -18,8 +18,8 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(50);
 
 enum Event {
-    /// Its name, which one it is, of how many, the last accuracy, and the bytes so far.
-    Step(String, usize, usize, Option<f64>, u64),
+    /// Its name, which one it is, of how many, the last score with its name, and the bytes so far.
+    Step(String, usize, usize, Option<(String, f64)>, u64),
     /// A step that is done, in JSON. The run waits for [`Run::go_on`].
     Done(String),
     Note(String),
@@ -51,7 +51,8 @@ fn listen(
                 bar.suspend(|| tell(Event::Note(text.into()), &all));
             }
             RunEvent::StepBegins { step, number, of } => {
-                let event = Event::Step(step.into(), number, of, run.score(), run.crossed);
+                let score = run.score().map(|(name, value)| (name.into(), value));
+                let event = Event::Step(step.into(), number, of, score, run.crossed);
                 tell(event, &all);
             }
             _ => {}
@@ -203,8 +204,8 @@ impl Run {
             Err(RecvTimeoutError::Disconnected) => {
                 ("wrong", "run", "it has ended", "[]").into_pyobject(py)?
             }
-            Ok(Event::Step(name, number, of, accuracy, bytes)) => {
-                ("step", name, number, of, accuracy, bytes).into_pyobject(py)?
+            Ok(Event::Step(name, number, of, score, bytes)) => {
+                ("step", name, number, of, score, bytes).into_pyobject(py)?
             }
             Ok(Event::Note(text)) => ("note", text).into_pyobject(py)?,
             Ok(Event::Folder(path)) => ("folder", path.display().to_string()).into_pyobject(py)?,

@@ -189,6 +189,7 @@ LOSSES = {
     "cross-entropy": (losses.cross_entropy, losses._shares(SCORES), {}),
     "mae": (losses.mae, SCORES, {"kind": "scores", "loss": "mae"}),
     "mse": (losses.mse, SCORES, {"kind": "scores", "loss": "mse"}),
+    "huber": (losses.huber, SCORES, {"kind": "scores", "loss": "huber"}),
     "norm": (losses.norm, SCORES, {"kind": "scores", "loss": "norm"}),
     "kl": (losses.kl(2.5), SCORES, {"kind": "scores", "loss": "kl", "tau": 2.5}),
 }

@@ -230,6 +230,15 @@ pub(crate) fn sum(data: &Examples) -> Sum {
                 .row(*id as usize)
                 .iter()
                 .for_each(|v| hash.update([*v])),
+            Labels::Numbers(of) => {
+                let numbers = of.of();
+                let row = numbers.row(*id as usize);
+                row.iter().for_each(|v| hash.update(v.to_le_bytes()));
+                for scale in of.scales() {
+                    let ends = [scale.centre, scale.spread];
+                    ends.iter().for_each(|v| hash.update(v.to_le_bytes()));
+                }
+            }
             Labels::Pixels(of) => {
                 let row = *id as usize;
                 of.of().row(row).iter().for_each(|v| hash.update([*v]));

@@ -196,12 +196,6 @@ fn overlaid(runs: &[Run], curves: &[NamedCurves<'_, '_>], names: &[&str]) -> Mar
     html! { @if !charts.is_empty() { div.charts { @for chart in charts { (chart) } } } }
 }
 
-/// Returns whether models are compared by this measure.
-fn quality(name: &str) -> bool {
-    let last = name.rsplit('.').next().unwrap_or(name);
-    ["accuracy", "mauc", "dice"].contains(&last)
-}
-
 fn against(runs: &[Run], curves: &[NamedCurves<'_, '_>], names: &[&str]) -> Markup {
     let chart = |name: &str,
                  what: &str,
@@ -262,7 +256,11 @@ fn against(runs: &[Run], curves: &[NamedCurves<'_, '_>], names: &[&str]) -> Mark
             &numbers,
         ))
     };
-    let of: Vec<&str> = names.iter().copied().filter(|n| quality(n)).collect();
+    let of: Vec<&str> = names
+        .iter()
+        .copied()
+        .filter(|n| fl_core::metrics::is_score(n))
+        .collect();
     let bytes = of.iter().filter_map(|n| {
         chart(n, "bytes", "cumulative bytes", true, &|p| {
             p.bytes.map(|b| b as f64)

@@ -316,7 +316,8 @@ fn held(run: &Run) -> Markup {
             figure {
                 div.wide { (Heat { rows: &classes, columns: &ids, counts: &cell, down: "class", across: "client", by_row: false }.draw()) }
                 figcaption {
-                    "Examples of each class at each client."
+                    @if width == 1 { "Examples at each client: their labels are no classes." }
+                    @else { "Examples of each class at each client." }
                     @if counts.len() > CLIENTS { " The first " (CLIENTS) " of " (counts.len()) " clients are shown." }
                 }
             }

@@ -1,6 +1,6 @@
 //! [`RunRecord`]: what has happened in a run so far.
 
-use fl_core::{JournalEntry, Metric, RunEvent, StepCost};
+use fl_core::{JournalEntry, Metric, RunEvent, StepCost, metrics};
 use std::time::Instant;
 
 /// What has happened in a run so far, also before it stopped and resumed.
@@ -31,8 +31,8 @@ pub struct StepProgress<'a> {
     pub number: usize,
     /// The number of steps; 0 if unknown.
     pub of: usize,
-    /// The last measured accuracy (mAUC with several labels).
-    pub accuracy: Option<f64>,
+    /// The name and value of the last measured score: accuracy, mAUC, or what the task has.
+    pub score: Option<(&'a str, f64)>,
     /// Bytes that have crossed so far, in both directions.
     pub bytes: u64,
 }
@@ -46,7 +46,7 @@ pub struct StepReport<'a> {
     pub of: usize,
     /// What was measured in it.
     pub metrics: &'a [Metric],
-    /// The last measured score: accuracy, mAUC, or what the task has.
+    /// The last measured score: accuracy, mAUC, or what the task has. `None` if that is an error.
     pub accuracy: Option<f64>,
     /// Bytes and epsilon of the run so far, and the step's name.
     pub cost: &'a StepCost,
@@ -92,11 +92,12 @@ impl RunRecord {
         self.entries.push(entry);
     }
 
-    /// Returns the last measured score: accuracy, mAUC, or what the task has.
-    pub fn score(&self) -> Option<f64> {
+    /// Returns name and value of the last measured score: accuracy, mAUC, or what the task has.
+    pub fn score(&self) -> Option<(&str, f64)> {
         let mut measured = self.metrics.iter().rev();
-        let score = measured.find(|m| fl_core::metrics::is_score(&m.name));
-        score.map(|m| m.value)
+        let score = measured.find(|m| metrics::is_score(&m.name))?;
+        let name = score.name.rsplit('.').next().unwrap_or(&score.name);
+        Some((name, score.value))
     }
 
     /// Returns the wall-clock seconds of the run; those between a stop and its resumption do not
@@ -106,7 +107,7 @@ impl RunRecord {
     }
 
     /// Returns the progress of the run, if the event is the begin of a step.
-    pub fn progress<'a>(&self, event: &RunEvent<'a>) -> Option<StepProgress<'a>> {
+    pub fn progress<'a>(&'a self, event: &RunEvent<'a>) -> Option<StepProgress<'a>> {
         let RunEvent::StepBegins { step, number, of } = *event else {
             return None;
         };
@@ -114,7 +115,7 @@ impl RunRecord {
             step,
             number,
             of,
-            accuracy: self.score(),
+            score: self.score(),
             bytes: self.crossed,
         })
     }
@@ -124,13 +125,16 @@ impl RunRecord {
         let (RunEvent::StepEnds { number, of }, Some(cost)) = (*event, &self.cost) else {
             return None;
         };
+        let accuracy = self
+            .score()
+            .filter(|(name, _)| !metrics::lower_is_better(name));
         let of_step = self.metrics.iter().rev();
         let measured = of_step.take_while(|m| m.step == cost.step).count();
         Some(StepReport {
             number,
             of,
             metrics: &self.metrics[self.metrics.len() - measured..],
-            accuracy: self.score(),
+            accuracy: accuracy.map(|(_, value)| value),
             cost,
             seconds: self.step_ended,
         })

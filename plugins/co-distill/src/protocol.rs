@@ -63,7 +63,7 @@ impl Protocol for CoDistill {
 
     fn suits(&self, kind: TaskKind, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
         let several = matches!(kind, TaskKind::MultiLabel(_));
-        if !kind.is_dense() && !several {
+        if kind.scores_classes() && !several {
             return Ok(());
         }
         if !matches!(self.labels, Labels::Scores(_)) || self.reply == Reply::Hard {

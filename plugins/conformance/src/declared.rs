@@ -1,6 +1,6 @@
 //! Checks of a part that is known by its declaration, as in a program.
 
-use crate::{Broken, Neighbours, check, images, pixels, tasks};
+use crate::{Broken, Neighbours, check, images, numbers, pixels, tasks};
 use fl_core::message::SoftLabels;
 use fl_core::settings::Value;
 use fl_core::{
@@ -10,7 +10,7 @@ use fl_core::{
 
 /// Checks a part with these settings, which its declaration has accepted. `None` if the kit has no
 /// checks for its role or its messages. A trainer or a generator is checked on those of [`tasks`],
-/// [`pixels`] and [`images`] for which it can be made.
+/// [`pixels`], [`images`] and [`numbers`] for which it can be made.
 pub fn check(decl: &PartDecl, settings: &Value) -> Option<std::result::Result<(), Broken>> {
     let signature = (decl.describe)().signature;
     let part = Declared { decl, settings };
@@ -30,7 +30,7 @@ pub fn check(decl: &PartDecl, settings: &Value) -> Option<std::result::Result<()
             _ => None,
         },
         Role::Trainer => {
-            let all = tasks().into_iter().chain([pixels(), images()]);
+            let all = tasks().into_iter().chain([pixels(), images(), numbers()]);
             let tasks = part.tasks(all.collect());
             Some(check::trainer(&tasks, &|make| part.build(make)))
         }

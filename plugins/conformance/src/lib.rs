@@ -54,7 +54,7 @@ pub use broken::Broken;
 pub use helpers::{close, logits, params, show, weigh, with_losses};
 pub use mechanism::Neighbours;
 pub use sample::{Case, PoolSample, Values, classes};
-pub use toy::{images, pixels, tasks};
+pub use toy::{images, numbers, pixels, tasks};
 
 use fl_core::{
     Accountant, Aggregator, AnyAggregator, AnyMechanism, BuildContext, Generator, PrivacyMechanism,

@@ -1,7 +1,7 @@
 //! Easy problems for trainers.
 
 use crate::broken::{Held, must, run};
-use fl_core::{Samples, Stream, Target, Task, TaskKind, Trainer, loss};
+use fl_core::{Loss, Samples, Stream, Target, Task, TaskKind, Trainer, loss};
 use ndarray::Array2;
 
 /// Returns the tasks of the checks of trainers: three classes and three labels. Each is on rows of
@@ -35,6 +35,17 @@ pub fn images() -> Task {
     }
 }
 
+/// Returns the task of a number for each row, used as [`pixels`] is.
+pub fn numbers() -> Task {
+    Task {
+        input: vec![7],
+        kind: TaskKind::Numbers {
+            outputs: 1,
+            loss: Loss::Mse,
+        },
+    }
+}
+
 /// Returns [`tasks`] on images of the sizes that published networks support.
 pub(crate) fn larger() -> Vec<Task> {
     of(&[vec![1, 28, 28], vec![3, 32, 32]])
@@ -61,6 +72,7 @@ pub(crate) struct Toy {
     findings: Array2<i8>,
     mask: Array2<u8>,
     image: Array2<f32>,
+    numbers: Array2<f32>,
 }
 
 /// A target of each kind that does not belong to the samples.
@@ -69,11 +81,13 @@ pub(crate) struct Others {
     pub(crate) findings: Array2<i8>,
     pub(crate) mask: Array2<u8>,
     pub(crate) image: Array2<f32>,
+    pub(crate) numbers: Array2<f32>,
 }
 
 impl Toy {
     /// Makes samples. Every class, or label, has a direction; a sample is the direction of its
-    /// class, or the sum of its labels' directions, plus noise. One label in ten is unknown. A
+    /// class, or the sum of its labels' directions, plus noise; numbers are 1 for a label that is
+    /// present and -1 for another. One label in ten is unknown. A
     /// pixel is bright or dark, plus noise.
     pub(crate) fn new(task: &Task, rows: usize, stream: &Stream) -> Self {
         let (width, outputs) = (task.width(), task.kind.outputs());
@@ -92,7 +106,7 @@ impl Toy {
                 TaskKind::Pixels { .. } | TaskKind::Image { .. } => {
                     size * (2.0 * f64::from(mask[[i, j]]) - 1.0)
                 }
-                TaskKind::MultiLabel(_) => (0..outputs)
+                TaskKind::MultiLabel(_) | TaskKind::Numbers { .. } => (0..outputs)
                     .map(|c| f64::from(2 * present[[i, c]] - 1) * direction[[c, j]] / 2.0)
                     .sum(),
             };
@@ -103,6 +117,7 @@ impl Toy {
         Self {
             x,
             kind: task.kind,
+            numbers: present.mapv(|p| f32::from(2 * p - 1)),
             classes,
             findings,
             // not 0, where the mean absolute error has its kink for a model of zeros
@@ -130,6 +145,7 @@ impl Toy {
             TaskKind::MultiLabel(_) => Target::MultiLabel(self.findings.view()),
             TaskKind::Pixels { .. } => Target::Pixels(self.mask.view()),
             TaskKind::Image { .. } => Target::Scores(self.image.view()),
+            TaskKind::Numbers { .. } => Target::Scores(self.numbers.view()),
         }
     }
 
@@ -140,6 +156,7 @@ impl Toy {
             TaskKind::MultiLabel(_) => Target::MultiLabel(of.findings.view()),
             TaskKind::Pixels { .. } => Target::Pixels(of.mask.view()),
             TaskKind::Image { .. } => Target::Scores(of.image.view()),
+            TaskKind::Numbers { .. } => Target::Scores(of.numbers.view()),
         }
     }
 

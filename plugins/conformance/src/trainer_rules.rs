@@ -84,6 +84,7 @@ impl Bench<'_> {
             findings: Array2::zeros((0, outputs)),
             mask: Array2::zeros((0, self.task.width())),
             image: Array2::zeros((0, outputs)),
+            numbers: Array2::zeros((0, outputs)),
         };
         let target = self.toy.other(&nothing);
         // an error and no step are both allowed
@@ -349,6 +350,7 @@ impl Bench<'_> {
                         findings: Array2::zeros((x.len(), classes + 1)),
                         mask: Array2::from_elem((x.len(), self.task.width()), classes as u8),
                         image: Array2::zeros((x.len(), outputs + 1)),
+                        numbers: Array2::zeros((x.len(), outputs + 1)),
                     };
                     fit(m, x, self.toy.other(&many))
                 }),

@@ -140,7 +140,7 @@ pub(crate) fn npy_column(
             rows.shape
         );
     };
-    let label = files.label.as_ref().and_then(|label| label.0.parse().ok());
+    let label = files.label_column().and_then(|label| label.0.parse().ok());
     let label: usize = label
         .filter(|column| (1..=width).contains(column) && width > 1)
         .with_context(|| {
@@ -199,7 +199,7 @@ pub(crate) fn npz(
         npy::read(&bytes).with_context(|| format!("array `{array}`"))
     };
     let rows = read(&how.inputs).with_context(name)?;
-    let Some(label) = &files.label else {
+    let Some(label) = files.label_column() else {
         return Ok(Part::unlabelled(sides.numbers(rows).with_context(name)?));
     };
     let of = read(&label.0).with_context(name)?;

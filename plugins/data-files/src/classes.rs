@@ -2,9 +2,10 @@
 
 use crate::class_key::key;
 use crate::settings::Files;
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use fl_core::settings::show;
-use fl_core::{Labels, first_names};
+use fl_core::{LabelScale, Labels, Loss, Numbers, first_names};
+use fl_data_kit::NumberLabel;
 use ndarray::Array2;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -30,6 +31,14 @@ pub(crate) struct Classes {
     /// Labels of which a row can have several; then what stands in place of a class is the number of
     /// a combination of them.
     findings: Option<Findings>,
+    /// Numbers to predict; then what stands in place of a class is the place of a row's number.
+    numbers: Option<FoundNumbers>,
+}
+
+/// Numbers to predict, as they are found.
+struct FoundNumbers {
+    how: NumberLabel,
+    of: Vec<f64>,
 }
 
 /// Combinations of labels: 1 present, 0 absent, -1 unknown.
@@ -44,12 +53,34 @@ pub(crate) enum Meaning {
     Classes(Vec<u32>, usize),
     /// The labels of each combination.
     Findings(Vec<Vec<i8>>, usize),
+    /// All numbers to predict, their scale if it is known, and the loss of models that learn them.
+    Numbers(Vec<f64>, Option<LabelScale>, Loss),
 }
 
 impl Meaning {
+    /// Finds the scale of numbers to predict in these training rows, if the spec does not state it.
+    /// Gives the note on that; `label` is what holds the numbers.
+    pub(crate) fn find_scale(&mut self, own: &[u32], label: &str) -> Option<String> {
+        let Self::Numbers(all, scale @ None, _) = self else {
+            return None;
+        };
+        let own: Vec<f64> = own.iter().map(|at| all[*at as usize]).collect();
+        let LabelScale { centre, spread } = *scale.insert(LabelScale::of(&own));
+        Some(format!(
+            "fl scales {label} by the mean {centre:.4} and the deviation {spread:.4} of the clients' {} rows; if they are \
+             private, state the scale: `kind: {{ number: {{ centre: .., spread: .. }} }}` in `label`",
+            own.len()
+        ))
+    }
+
     /// The labels of rows with these numbers.
-    pub(crate) fn of(&self, numbers: &[u32]) -> Labels {
-        match self {
+    pub(crate) fn of(&self, numbers: &[u32]) -> Result<Labels> {
+        Ok(match self {
+            Self::Numbers(all, scale, loss) => {
+                let of: Vec<f64> = numbers.iter().map(|at| all[*at as usize]).collect();
+                let scale = scale.context("the label has no scale yet")?;
+                Labels::Numbers(Numbers::one(&of, scale, *loss)?)
+            }
             // rows without a label are all of class 0, which is never read
             Self::Classes(place, classes) => Labels::Classes {
                 of: numbers
@@ -62,7 +93,7 @@ impl Meaning {
                 (numbers.len(), *width),
                 |(row, at)| all[numbers[row] as usize][at],
             )),
-        }
+        })
     }
 }
 
@@ -73,11 +104,15 @@ impl Classes {
             index: BTreeMap::new(),
             names: Vec::new(),
             closed: files.classes.is_some(),
-            given: files.classes.is_some() || files.findings.is_some(),
+            given: files.classes.is_some() || files.findings.is_some() || files.number().is_some(),
             given_by_format: false,
             findings: files.findings.as_ref().map(|names| Findings {
                 names: names.iter().map(|name| name.0.clone()).collect(),
                 number: BTreeMap::new(),
+            }),
+            numbers: files.number().map(|how| FoundNumbers {
+                how: how.clone(),
+                of: Vec::new(),
             }),
         };
         for name in files.classes.iter().flatten() {
@@ -120,8 +155,16 @@ impl Classes {
         (self.closed, self.given) = (true, true);
     }
 
-    /// The number of a class, however it is spelled.
+    /// The number of a class, however it is spelled, or the place of a number to predict.
     pub(crate) fn of(&mut self, name: &str) -> Result<u32> {
+        if let Some(found) = &mut self.numbers {
+            let number = name.trim().parse::<f64>().ok();
+            let Some(number) = number.filter(|number| number.is_finite()) else {
+                bail!("`{}` is not a number", short(name));
+            };
+            found.of.push(number);
+            return Ok(found.of.len() as u32 - 1);
+        }
         if let Some(at) = self.spelled.get(name) {
             return Ok(*at);
         }
@@ -151,7 +194,7 @@ impl Classes {
         }
         ensure!(
             self.names.len() < MAX_CLASSES,
-            "more than {MAX_CLASSES} classes: only classes can be learnt, not numbers"
+            "more than {MAX_CLASSES} classes; if the label is a number to predict, say `kind: number` in `label`"
         );
         Ok(self.add(name))
     }
@@ -185,6 +228,10 @@ impl Classes {
             }
             return (names.clone(), Meaning::Findings(all, names.len()));
         }
+        if let Some(FoundNumbers { how, of }) = &self.numbers {
+            let meaning = Meaning::Numbers(of.clone(), how.scale(), how.loss.loss());
+            return (Vec::new(), meaning);
+        }
         let known = &self.names;
         let mut order: Vec<usize> = (0..known.len()).collect();
         if !self.given {
@@ -210,7 +257,7 @@ fn numbers(names: &[String]) -> Option<Vec<f64>> {
 }
 
 /// What fl found of classes that the spec does not list, with the evidence: `rows` of each class
-/// are in the clients' files.
+/// are in the clients' files that `files` names.
 ///
 /// # Errors
 /// If the classes are numbers to be predicted, or nearly every row has a class of its own.
@@ -218,8 +265,9 @@ pub(crate) fn found(
     names: &[String],
     rows: &[usize],
     respelled: Option<String>,
-    label: &str,
+    files: &Files,
 ) -> Result<String> {
+    let (label, number) = (files.label_name(), files.as_number());
     let (classes, all) = (names.len(), rows.iter().sum::<usize>());
     let numbers = numbers(names);
     let decimals = numbers.iter().flatten().find(|n| n.fract() != 0.0);
@@ -230,8 +278,8 @@ pub(crate) fn found(
             None => short(&names[0]),
         };
         bail!(
-            "{label} has {classes} values in {all} rows, such as `{example}`: a class needs several rows each, and fl has no \
-             regression; put the values into bins, or, if they are classes, list them in `classes`"
+            "{label} has {classes} values in {all} rows, such as `{example}`: a class needs several rows each; if they are \
+             numbers to predict, say `{number}`, and if they are classes, list them in `classes`"
         );
     }
     let mut text = format!(
@@ -245,8 +293,7 @@ pub(crate) fn found(
         text += &format!("; it reads {respelled}");
     }
     if numbers.is_some() && classes > MAX_DECIMALS && all < 10 * classes {
-        text +=
-            &format!("; if {label} is a number to predict, put it into bins: fl has no regression");
+        text += &format!("; if {label} is a number to predict, say `{number}`");
     }
     let rare = names.iter().zip(rows).filter(|(_, rows)| **rows == 1);
     let rare: Vec<String> = rare.map(|(name, _)| format!("`{}`", short(name))).collect();

@@ -10,7 +10,7 @@ use crate::settings::Files;
 use crate::table::{Table, WrongRows};
 use anyhow::{Result, bail, ensure};
 use fl_core::{Inputs, first_names};
-use fl_data_kit::column_match::{CLASS, LABEL, SKIPPED};
+use fl_data_kit::column_match::{CLASS, LABEL, NUMBER, SKIPPED};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How every column of the tables becomes numbers.
@@ -62,11 +62,15 @@ impl<'a> Plan<'a> {
         for (name, _) in &files.columns.0 {
             first.find(name)?;
         }
-        let labels = files.label.iter().chain(files.findings.iter().flatten());
+        let labels = files.label_column().into_iter();
+        let labels = labels.chain(files.findings.iter().flatten());
         let labels = labels
             .map(|label| first.find(&label.0))
             .collect::<Result<Vec<_>>>()?;
-        let label = [CLASS, LABEL][usize::from(files.findings.is_some())];
+        let label = match files.number() {
+            Some(_) => NUMBER,
+            None => [CLASS, LABEL][usize::from(files.findings.is_some())],
+        };
         let mut plan = Self {
             files,
             first,
@@ -233,7 +237,11 @@ impl<'a> Plan<'a> {
         };
         let class = table.cell(row, label);
         if self.is_missing(class) {
-            return Err(table.wrong(row, label, "the class is missing"));
+            let what = match self.files.number() {
+                Some(_) => "the number to predict is missing",
+                None => "the class is missing",
+            };
+            return Err(table.wrong(row, label, what));
         }
         let class = classes.of(class);
         class.map_err(|text| table.wrong(row, label, text))

@@ -8,6 +8,7 @@ mod content;
 mod encode;
 mod format;
 mod images;
+mod label;
 mod leaf;
 mod literal;
 mod load;
@@ -28,6 +29,7 @@ mod parquet;
 
 pub use column_kinds::{Category, Column, Columns, Number, Text};
 pub use format::{Channels, Csv, Format, Leaf, Libsvm, MaskPixels, Masks, Npy, Npz};
+pub use label::{Label, LabelKind, LabelSource};
 pub use literal::Literal;
 pub use paths::{Pair, Paths, Source};
 pub use settings::{Files, MAX_BYTES};
@@ -83,7 +85,9 @@ impl DataSet for Files {
             Format::Idx => Some(IDX_LABELS),
             Format::Npy(_) => Some(NPY_LABELS),
             Format::Npz(_) => Some("`label` is missing: the name of the array with the classes"),
-            _ => Some("`label` is missing: the name of the column with the classes"),
+            _ => Some(
+                "`label` is missing: the name of the column with the classes, or `{ column: NAME, kind: number }` for a number to predict",
+            ),
         }
     }
 

@@ -36,12 +36,10 @@ pub(crate) fn read(files: &Files) -> Result<Rows> {
         _ => parts(files, &mut classes)?,
     };
     notes.form.extend(files.train.listed_alone(&files.format));
-    let (names, labels) = classes.finish();
+    let (names, mut labels) = classes.finish();
     let respelled = classes.respelled();
-    if !classes.given && !files.unlabelled() {
-        let rows = rows_of_classes(&labels, names.len(), &train);
-        let found = classes::found(&names, &rows, respelled, &files.label_name());
-        notes.found.push(found?);
+    if let Some(found) = found_classes(files, &classes, &train)? {
+        notes.found.push(found);
     } else if let Some(respelled) = respelled {
         notes
             .hidden
@@ -52,7 +50,10 @@ pub(crate) fn read(files: &Files) -> Result<Rows> {
         tested,
         sources,
     } = hold_out(files, train, test);
-    let (train, test) = labelled(own, tested, "rows", |of, _| Ok(labels.of(of)))?;
+    let of_own: Vec<u32> = own.iter().flat_map(|part| &part.of).copied().collect();
+    let scale = labels.find_scale(&of_own, &files.label_name());
+    notes.found.extend(scale);
+    let (train, test) = labelled(own, tested, "rows", |of, _| labels.of(of))?;
     let rows = Rows {
         sources,
         classes: names,
@@ -60,6 +61,23 @@ pub(crate) fn read(files: &Files) -> Result<Rows> {
         ..Rows::new(train, test)
     };
     Ok(with_inferred(files, rows, notes))
+}
+
+/// What fl found of classes that the spec does not list.
+///
+/// # Errors
+/// As [`classes::found`].
+fn found_classes(
+    files: &Files,
+    classes: &Classes,
+    train: &[(String, Part)],
+) -> Result<Option<String>> {
+    if classes.given || files.unlabelled() {
+        return Ok(None);
+    }
+    let (names, labels) = classes.finish();
+    let rows = rows_of_classes(&labels, names.len(), train);
+    classes::found(&names, &rows, classes.respelled(), files).map(Some)
 }
 
 /// How many training rows each class has.
@@ -119,6 +137,8 @@ fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
             .collect();
         train.push((name, joined(parts?)?));
     }
+    // before test rows have a number that no training row has
+    found_classes(files, classes, &train)?;
     classes.closed = true;
     let test: Result<Vec<Part>> = test.iter().map(|table| encoded(table, classes)).collect();
     let test = test?;
@@ -195,6 +215,7 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
     for source in files.train.sources() {
         train.push((source.name().to_string(), read(source, classes)?));
     }
+    found_classes(files, classes, &train)?;
     classes.closed = true;
     let mut test = Vec::new();
     for source in files.test.iter().flat_map(Paths::sources) {

@@ -3,9 +3,11 @@
 use crate::class_key::key;
 use crate::column_kinds::Columns;
 use crate::format::{Csv, Format};
+use crate::label::{LabelKind, LabelSource};
 use crate::literal::Literal;
 use crate::paths::{Paths, Source};
 use fl_core::settings::between;
+use fl_data_kit::NumberLabel;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -39,8 +41,10 @@ fl_core::settings! {
         holdout: Option<f64> = None, in between(0.0, 1.0);
         /// What holds the class: a column of `csv`, `jsonl` or `parquet`, an array of `npz`, a
         /// column of `npy` by its number from 1. Other formats have a place for it. Left away (or
-        /// `labels` of `idx` and `npy`), the rows have no labels, as only a public set may.
-        label: Option<Literal> = None;
+        /// `labels` of `idx` and `npy`), the rows have no labels, as only a public set may. A number
+        /// to predict says so: `{column: price, kind: number}`, without `column` where the format
+        /// has a place for it.
+        label: Option<LabelSource> = None;
         /// The classes in their order; if not given, those in the training rows, sorted. Labels that
         /// are equal as numbers or truth values are one class: `1`, `1.0` and `true`.
         classes: Option<Vec<Literal>> = None;
@@ -79,7 +83,7 @@ impl Files {
 
     /// Does the spec say how this column is read, or that it holds the class?
     pub(crate) fn says(&self, column: &str) -> bool {
-        let label = self.label.iter().any(|label| label.0 == column);
+        let label = self.label_column().is_some_and(|label| label.0 == column);
         let finding = self
             .findings
             .iter()
@@ -88,10 +92,31 @@ impl Files {
         label || finding || self.columns.0.iter().any(|(name, _)| name == column)
     }
 
-    /// What messages call that which holds the class.
+    /// The column or array that holds the label.
+    pub(crate) fn label_column(&self) -> Option<&Literal> {
+        self.label.as_ref()?.0.column.as_ref()
+    }
+
+    /// How labels are numbers, if they are.
+    pub(crate) fn number(&self) -> Option<&NumberLabel> {
+        match &self.label.as_ref()?.0.kind {
+            LabelKind::Number(how) => Some(how),
+            LabelKind::Class => None,
+        }
+    }
+
+    /// What messages call that which holds the label.
     pub(crate) fn label_name(&self) -> String {
-        let named = self.label.as_ref().map(|label| label.to_string());
+        let named = self.label_column().map(|label| label.to_string());
         named.unwrap_or_else(|| "the label".into())
+    }
+
+    /// What a spec says whose label is a number to predict.
+    pub(crate) fn as_number(&self) -> String {
+        match self.label_column() {
+            Some(Literal(column)) => format!("label: {{ column: {column}, kind: number }}"),
+            None => "label: { kind: number }".into(),
+        }
     }
 
     /// The files that rows stand in.
@@ -114,7 +139,10 @@ impl Files {
         };
         let all_pairs = paths().all(pairs);
         let any_pair = paths().any(|p| p.sources().iter().any(Source::is_pair));
-        let (label, format) = (self.label.is_some(), &self.format);
+        let (label, format) = (self.label_column().is_some(), &self.format);
+        if self.number().is_some() {
+            self.check_number()?;
+        }
         match format {
             Format::Idx if any_pair != all_pairs => return Err(IDX_LABELS.into()),
             Format::Idx if label => return Err(LABEL_IN_FORMAT.into()),
@@ -185,9 +213,32 @@ impl Files {
         }
     }
 
+    /// A number to predict, where it can be.
+    fn check_number(&self) -> Result<(), String> {
+        let wrong = match &self.format {
+            Format::Images | Format::Leaf(_) | Format::Masks(_) | Format::Pairs => {
+                "`label`: rows of this format have classes or images, and no numbers to predict"
+            }
+            _ if self.classes.is_some() => {
+                "`classes` are for labels that are classes, and `label` has a number; leave one of them out"
+            }
+            _ if self.findings.is_some() => {
+                "`findings` are labels of 0 and 1, and `label` has a number; leave one of them out"
+            }
+            format
+                if (format.is_table() || matches!(format, Format::Npz(_)))
+                    && self.label_column().is_none() =>
+            {
+                "`label` must name the `column` with the number"
+            }
+            _ => return Ok(()),
+        };
+        Err(wrong.into())
+    }
+
     /// Labels of which a row can have several, where they can be.
     fn check_findings(&self, findings: &[Literal], pairs: bool) -> Result<(), String> {
-        let label = self.label.is_some();
+        let label = self.label_column().is_some();
         let wrong = match &self.format {
             _ if findings.is_empty() => Some("`findings` must name at least one label"),
             _ if self.classes.is_some() => {

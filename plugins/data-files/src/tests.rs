@@ -1,6 +1,6 @@
 use super::*;
 use fl_core::settings::read_yaml;
-use fl_core::{Stream, TaskKind};
+use fl_core::{Examples, Stream, TaskKind};
 use fl_data::{Assembled, DataSpec, build, fingerprints};
 use std::fs;
 use std::io::Write;
@@ -541,8 +541,8 @@ fn numbers_to_be_predicted_are_no_classes() {
     };
     assert_eq!(
         said(&table(200, price), ""),
-        "refused: set.files: `price` has 198 values in 200 rows, such as `0.25`: a class needs several rows each, and fl has \
-         no regression; put the values into bins, or, if they are classes, list them in `classes`"
+        "refused: set.files: `price` has 198 values in 200 rows, such as `0.25`: a class needs several rows each; if \
+         they are numbers to predict, say `label: { column: price, kind: number }`, and if they are classes, list them in `classes`"
     );
     // many rows of each, numbers without decimals, texts
     let quarters: &dyn Fn(usize) -> String = &|at| format!("{}", (at % 30) as f64 / 4.0);
@@ -560,7 +560,9 @@ fn numbers_to_be_predicted_are_no_classes() {
     );
     let ages = said(&table(200, &|at| (at % 70).to_string()), "");
     assert!(
-        ages.contains("if `price` is a number to predict, put it into bins"),
+        ages.contains(
+            "if `price` is a number to predict, say `label: { column: price, kind: number }`"
+        ),
         "{ages}"
     );
     let stated: Vec<String> = (0..198).map(price).collect();
@@ -569,6 +571,66 @@ fn numbers_to_be_predicted_are_no_classes() {
         &format!(", classes: [{}]", stated.join(", ")),
     );
     assert!(!stated.starts_with("refused"), "{stated}");
+}
+
+#[test]
+fn exact_a_label_can_be_a_number() {
+    let rows = "x,price\n0,10\n1,30\n2,20\n3,40.5\n";
+    let case = Case::new(&[
+        ("a.csv", rows),
+        ("t.csv", "x,price\n9,30\n"),
+        ("wrong.csv", "x,price\n1,ten\n2,\n3,inf\n"),
+        ("a.svm", "10 1:2\n30.5 2:1\n"),
+    ]);
+    let csv = |train: &str, kind: &str| {
+        format!(
+            "{{format: csv, train: {train}, test: t.csv, label: {{column: price, kind: {kind}}}}}"
+        )
+    };
+    let stated = "{number: {centre: 20, spread: 10, loss: mae}}";
+    let data = case.data(&csv("a.csv", stated), ", clients: 1");
+    // all rows of the set, in the order of the file
+    let of = |examples: &Examples| match &**examples.labels() {
+        fl_core::Labels::Numbers(numbers) => numbers.of().iter().copied().collect(),
+        other => panic!("{other:?}"),
+    };
+    let (own, tested): (Vec<f32>, Vec<f32>) = (of(&data.clients[0]), of(&data.test));
+    assert_eq!((own, tested), (vec![-1.0, 1.0, 0.0, 2.05], vec![1.0]));
+    let (outputs, loss) = (1, fl_core::Loss::Mae);
+    assert_eq!(data.task.kind, TaskKind::Numbers { outputs, loss });
+    assert!(
+        data.columns
+            .contains(&("price".into(), "the number to predict".into()))
+    );
+    let found = |data: &Assembled| {
+        data.inferred
+            .iter()
+            .any(|text| text.contains("scales `price`"))
+    };
+    assert!(!found(&data));
+    // what follows from the clients' rows is said, and counts as seen
+    let estimated = case.data(&csv("a.csv", "number"), ", clients: 1");
+    assert!(found(&estimated), "{:?}", estimated.inferred);
+    let own: Vec<f32> = of(&estimated.clients[0]);
+    assert!(own.iter().sum::<f32>().abs() < 1e-6);
+    let test: Vec<f32> = of(&estimated.test);
+    assert_eq!(test[0], own[1]);
+    assert_eq!(
+        case.error(&csv("wrong.csv", stated)),
+        "set.files: wrong.csv:2: column `price`: `ten` is not a number; wrong.csv:3: column `price`: the number to predict \
+         is missing; wrong.csv:4: column `price`: `inf` is not a number"
+    );
+    let svm = "{format: libsvm, train: a.svm, holdout: 0.5, label: {kind: {number: {centre: 10, spread: 1}}}}";
+    let data = case.data(svm, ", clients: 1");
+    assert_eq!(data.task.input, [2]);
+    assert!(data.clients[0].numbers().is_some());
+    // and a class is written as before
+    let spec = case.spec(
+        "{format: csv, train: a.csv, test: t.csv, label: {column: price}}",
+        "",
+    );
+    let spec = fl_core::settings::Setting::write(&spec.unwrap());
+    assert_eq!(spec["set"]["files"]["label"].as_str(), Some("price"));
 }
 
 #[test]
@@ -781,6 +843,26 @@ fn settings_that_make_no_sense_together_are_mistakes() {
         ),
         ("{format: idx, train: a, holdout: 0.1}", "two files"),
         ("{format: npy, train: a, holdout: 0.1}", "needs `label`"),
+        (
+            "{format: csv, train: a, label: {kind: number}, holdout: 0.1}",
+            "`label` must name the `column` with the number",
+        ),
+        (
+            "{format: csv, train: a, label: {column: y, kind: number}, classes: [a, b], holdout: 0.1}",
+            "`classes` are for labels that are classes",
+        ),
+        (
+            "{format: images, train: a, label: {kind: number}, holdout: 0.1}",
+            "no numbers to predict",
+        ),
+        (
+            "{format: csv, train: a, label: {kind: class}, holdout: 0.1}",
+            "must name a `column`",
+        ),
+        (
+            "{format: csv, train: a, label: {column: y, kind: {number: {centre: 3}}}, holdout: 0.1}",
+            "give both `centre` and `spread`",
+        ),
         (
             "{format: csv, train: {inputs: a, labels: b}, holdout: 0.1, label: x}",
             "only `idx`, `npy`, `masks` and `pairs`",

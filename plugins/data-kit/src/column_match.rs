@@ -6,8 +6,15 @@ use anyhow::{Result, bail, ensure};
 pub const CLASS: &str = "the class";
 /// How a column is read that says whether one of several labels is present.
 pub const LABEL: &str = "a label, 0 or 1";
+/// How the column with the number to predict is read.
+pub const NUMBER: &str = "the number to predict";
 /// How one is read that is left out.
 pub const SKIPPED: &str = "not used";
+
+/// Returns whether a model sees a column that is read so.
+pub fn is_input(how: &str) -> bool {
+    ![CLASS, LABEL, NUMBER, SKIPPED].contains(&how)
+}
 
 /// The words of a list that are shown.
 const SHOWN: usize = 6;
@@ -47,9 +54,7 @@ type Columns<'a> = &'a [(String, String)];
 /// Says which column differs, and how.
 pub fn alike(here: Columns<'_>, due: Columns<'_>) -> Result<()> {
     fn read(of: Columns<'_>) -> (Vec<&str>, Vec<&str>) {
-        let used = of
-            .iter()
-            .filter(|(_, how)| ![CLASS, LABEL, SKIPPED].contains(&&how[..]));
+        let used = of.iter().filter(|(_, how)| is_input(how));
         used.map(|(name, how)| (&name[..], &how[..])).unzip()
     }
     let ((names, hows), (due_names, due_hows)) = (read(here), read(due));

@@ -13,6 +13,7 @@ pub mod format;
 mod load;
 mod made_inputs;
 mod normalise;
+mod number_label;
 mod ranges;
 pub mod text;
 
@@ -27,6 +28,7 @@ pub use folder::{Folder, data_dir, user_dir};
 pub use load::{Set, load, load_seen};
 pub use made_inputs::{made_file, made_inputs, made_path};
 pub use normalise::Normalise;
+pub use number_label::{NumberLabel, NumberLoss};
 pub use ranges::check_ranges;
 
 /// Used by [`data_set!`].

@@ -2,6 +2,7 @@
 
 mod blobs;
 mod cells;
+mod friedman;
 mod glyphs;
 mod made;
 mod multi_label;
@@ -9,6 +10,7 @@ mod synthetic;
 
 pub use blobs::Blobs;
 pub use cells::Cells;
+pub use friedman::Friedman;
 pub use glyphs::Glyphs;
 pub use made::Made;
 pub use multi_label::MultiLabel;

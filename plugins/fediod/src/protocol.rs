@@ -178,7 +178,7 @@ impl Protocol for GenerateAndDistill {
             (TaskKind::MultiLabel(_), _) => {
                 Err("the teachers' probabilities are those of one class out of several".into())
             }
-            (kind @ TaskKind::Image { .. }, _) => Err(format!(
+            (kind @ (TaskKind::Image { .. } | TaskKind::Numbers { .. }), _) => Err(format!(
                 "the teachers' probabilities are those of classes, and these are {kind}; use `one-shot-distill` (FedKD) or `co-distill` (FedMD)"
             )),
             (kind, GeneratorInput::LabelMaps(_)) => image_translator::suits(kind),

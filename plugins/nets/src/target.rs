@@ -65,6 +65,7 @@ pub fn check(loss: Loss, task: TaskKind, target: &Target<'_>, rows: usize) -> Re
             (!others, "pixel-wise")
         }
         TaskKind::Image { .. } => (matches!(target, Target::Scores(_)), "reconstruction"),
+        TaskKind::Numbers { .. } => (matches!(target, Target::Scores(_)), "regression"),
         TaskKind::MultiLabel(_) => {
             let suits = matches!(target, Target::Scores(_) | Target::MultiLabel(_));
             (suits, "multi-label")
@@ -80,7 +81,7 @@ pub fn check(loss: Loss, task: TaskKind, target: &Target<'_>, rows: usize) -> Re
     let text = format!(
         "{loss} cannot fit a {model} model to {found}: a single-label model takes classes, probabilities and scores, \
          a multi-label model takes findings, and scores without kl, a pixel-wise one the classes of pixels, their probabilities and scores, \
-         a reconstruction model the values of images, with mae, mse and norm"
+         a reconstruction model the values of images, and a regression model numbers, with mae, mse, huber and norm"
     );
     ensure!(right && task.has(loss), Problem::Lacks(text));
     Ok(())

@@ -102,7 +102,7 @@ impl RoundRule for FedDf {
         true
     }
 
-    fn suits_dense(&self) -> std::result::Result<(), String> {
+    fn suits_without_classes(&self) -> std::result::Result<(), String> {
         Err("FedDF takes the mean of class probabilities of whole inputs; use `fedavg`".into())
     }
 }

@@ -151,11 +151,11 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// As [`Protocol::suits`], for a dense task.
+    /// As [`Protocol::suits`], for a task whose outputs are no scores of classes of whole inputs.
     ///
     /// # Errors
     /// The obstacle.
-    fn suits_dense(&self) -> std::result::Result<(), String> {
+    fn suits_without_classes(&self) -> std::result::Result<(), String> {
         Ok(())
     }
 }
@@ -318,9 +318,9 @@ impl<R: RoundRule> Protocol for Rounds<R> {
     }
 
     fn suits(&self, kind: TaskKind, has: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
-        match kind.is_dense() {
-            false => return Ok(()),
-            true => self.settings.own.suits_dense()?,
+        match kind.scores_classes() {
+            true => return Ok(()),
+            false => self.settings.own.suits_without_classes()?,
         }
         match has(&LABELS) {
             true => Err("parts.labels changes the class of a whole input; leave it empty".into()),

@@ -251,6 +251,9 @@ mod tests {
     fn it_is_a_trainer() {
         fl_conformance::trainer(|make| LinearModel::new(Linear { lr: 0.1, l2: 0.0 }, make));
         fl_conformance::trainer(|make| LinearModel::new(Linear { lr: 0.01, l2: 0.1 }, make));
+        fl_conformance::trainer_for(&[fl_conformance::numbers()], |make| {
+            LinearModel::new(Linear { lr: 0.05, l2: 0.0 }, make)
+        });
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub fn fit(
         derive(&aim, &scores, &mut slopes);
         for (slopes, scores) in slopes.iter_mut().zip(&mut scores) {
             out.iter().for_each(|row| slopes[*row] = (0.0, 0.0));
-            let criterion = pack(slopes, &mut stats, settings);
+            let criterion = pack(slopes, &mut stats, settings.l2, settings.rate);
             rows.iter_mut().zip(0..).for_each(|(row, i)| *row = i);
             let mut field = Field {
                 rows: &mut rows,
@@ -134,7 +134,7 @@ fn aim(goal: &Goal, weights: &[f64]) -> Aim {
 }
 
 /// Returns the rows that a tree does not see.
-fn left_out(share: f64, rows: usize, draws: &mut Draws) -> Vec<usize> {
+pub fn left_out(share: f64, rows: usize, draws: &mut Draws) -> Vec<usize> {
     let seen = ((share * rows as f64).round() as usize).clamp(1, rows);
     if seen == rows {
         Vec::new()
@@ -194,7 +194,7 @@ fn loss(aim: &Aim, scores: &[Vec<f32>]) -> f64 {
 
 /// Converts slopes to whole numbers of units that are as small as their sums allow: a rounding of
 /// 2^-31 of the sum of all absolute values.
-fn pack(slopes: &[(f32, f32)], stats: &mut [u64], settings: &Boosting) -> Slopes {
+pub fn pack(slopes: &[(f32, f32)], stats: &mut [u64], l2: f64, rate: f64) -> Slopes {
     let (g, h) = slopes.iter().fold((0.0, 0.0), |(g, h), s| {
         (g + f64::from(s.0.abs()), h + f64::from(s.1))
     });
@@ -218,7 +218,7 @@ fn pack(slopes: &[(f32, f32)], stats: &mut [u64], settings: &Boosting) -> Slopes
     Slopes {
         slope: 1.0 / g,
         curvature: 1.0 / h,
-        l2: settings.l2,
-        rate: settings.rate,
+        l2,
+        rate,
     }
 }

@@ -7,6 +7,7 @@ mod criterion;
 mod forest;
 mod grow;
 mod model;
+mod numbers;
 mod predict;
 mod scored;
 mod settings;

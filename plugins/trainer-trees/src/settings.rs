@@ -54,9 +54,9 @@ choices! {
 choices! {
     /// The prediction before the first tree.
     pub enum Start {
-        /// The shares of the classes (XGBoost from version 2.0).
+        /// The shares of the classes, or the mean of the numbers (XGBoost from version 2.0).
         Shares = "shares",
-        /// Equal shares (earlier XGBoost, `base_score = 0.5`, as for FedKT's numbers): a few small
+        /// Equal shares, or the label's `centre` (earlier XGBoost, `base_score = 0.5`, as for FedKT's numbers): a few small
         /// steps then need not first undo an unbalanced client's shares.
         Even = "even",
     }
@@ -82,7 +82,7 @@ macro_rules! tree_settings {
 }
 
 tree_settings! {
-    /// A decision tree for classes (CART, Breiman et al. 1984, on binned features).
+    /// A decision tree for classes or a number (CART, Breiman et al. 1984, on binned features).
     struct Tree {
         /// Features searched per node.
         features: Features = Features::All;
@@ -98,7 +98,7 @@ tree_settings! {
 
 tree_settings! {
     /// A random forest (Breiman 2001): trees on bootstrap samples, where each node searches a few
-    /// features; class probabilities are averaged.
+    /// features; class probabilities, or predicted numbers, are averaged.
     struct Forest {
         /// Number of trees. 100 as in FedKT.
         trees: usize = 100, in 1..=100_000;
@@ -118,7 +118,7 @@ tree_settings! {
 
 tree_settings! {
     /// Gradient boosting with second-order steps (Chen, Guestrin 2016): logistic for two classes,
-    /// softmax for more.
+    /// softmax for more, and the squared error for a number.
     struct Boosting {
         /// Number of rounds; a round is one tree, or one per class if there are more than two. 100
         /// as in FedKT.

@@ -3,9 +3,9 @@
 use crate::bins::Binned;
 use crate::model::{Model, Sum};
 use crate::scored::SCORED;
-use crate::settings::{Boosting, Forest, Tree};
+use crate::settings::{Boosting, Forest, Purity, Tree};
 use crate::targets::Goal;
-use crate::{boosting, forest};
+use crate::{boosting, forest, numbers};
 use anyhow::ensure;
 use fl_core::{
     BuildContext, FitOptions, FitReport, Length, Loss, Problem, Result, Samples, Stream, Target,
@@ -23,6 +23,12 @@ pub trait Method: Send {
     fn bins(&self) -> usize;
     #[doc(hidden)]
     fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, FitReport)>;
+    /// As `fit`, for a number.
+    #[doc(hidden)]
+    fn fit_numbers(&self, x: &Binned, y: &[f32], stream: &Stream) -> Result<(Model, FitReport)>;
+    /// Returns a setting that is set and about classes.
+    #[doc(hidden)]
+    fn of_classes(&self) -> Option<&'static str>;
 }
 
 impl Method for Tree {
@@ -32,6 +38,12 @@ impl Method for Tree {
     }
     fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, FitReport)> {
         Ok(forest::fit(&self.alone(), x, goal, stream))
+    }
+    fn fit_numbers(&self, x: &Binned, y: &[f32], stream: &Stream) -> Result<(Model, FitReport)> {
+        Ok(numbers::forest(&self.alone(), x, y, stream))
+    }
+    fn of_classes(&self) -> Option<&'static str> {
+        numbers::of_classes(&self.purity, &self.class_weights)
     }
 }
 
@@ -43,6 +55,12 @@ impl Method for Forest {
     fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, FitReport)> {
         Ok(forest::fit(self, x, goal, stream))
     }
+    fn fit_numbers(&self, x: &Binned, y: &[f32], stream: &Stream) -> Result<(Model, FitReport)> {
+        Ok(numbers::forest(self, x, y, stream))
+    }
+    fn of_classes(&self) -> Option<&'static str> {
+        numbers::of_classes(&self.purity, &self.class_weights)
+    }
 }
 
 impl Method for Boosting {
@@ -53,6 +71,12 @@ impl Method for Boosting {
     fn fit(&self, x: &Binned, goal: &Goal, stream: &Stream) -> Result<(Model, FitReport)> {
         boosting::fit(self, x, goal, stream)
     }
+    fn fit_numbers(&self, x: &Binned, y: &[f32], stream: &Stream) -> Result<(Model, FitReport)> {
+        numbers::boosting(self, x, y, stream)
+    }
+    fn of_classes(&self) -> Option<&'static str> {
+        numbers::of_classes(&Purity::Gini, &self.class_weights)
+    }
 }
 
 /// The trainer of settings `S`: [`Tree`], [`Forest`] or [`Boosting`].
@@ -61,6 +85,9 @@ impl Method for Boosting {
 /// class. Those of boosting are margins; with two classes the first is 0. A class without a sample
 /// in the last fit gets the logarithm of an even share of the probability. Before the first fit all
 /// scores are 0.
+///
+/// The output for a number to predict is the mean of the leaves of tree or forest, or the sum of
+/// those of boosting, on the label's scale; 0 before the first fit.
 pub struct Trees<S> {
     settings: S,
     task: Task,
@@ -71,17 +98,32 @@ impl<S: Method> Trees<S> {
     /// Returns a model before its first fit.
     ///
     /// # Errors
-    /// If the task is not about classes.
+    /// If the task is neither about classes nor about one number by the squared error, or a
+    /// setting is about classes and the task is not.
     pub fn new(settings: S, make: &BuildContext) -> Result<Self> {
-        let classes = match make.task.kind {
-            TaskKind::Classes(n) if n > 0 => n,
+        let lacks = |text: String| Err(Problem::Lacks(text).into());
+        let (sum, classes) = match make.task.kind {
+            TaskKind::Classes(n) if n > 0 => (S::SUM, n),
+            TaskKind::Numbers { loss, .. } if loss != Loss::Mse => {
+                return lacks(format!(
+                    "trees learn a number by the loss mse, and that of the label is {loss}"
+                ));
+            }
+            TaskKind::Numbers { outputs: 1, .. } => (Sum::Margins, 1),
             other => {
-                let text = format!("trees learn tasks of classes, not of {other}");
-                return Err(Problem::Lacks(text).into());
+                return lacks(format!(
+                    "trees learn tasks of classes, or of one number, not of {other}"
+                ));
             }
         };
+        if let (false, Some(setting)) = (make.task.kind.scores_classes(), settings.of_classes()) {
+            return lacks(format!(
+                "`{setting}` is about classes, and the task is {}; leave it out",
+                make.task.kind
+            ));
+        }
         let task = make.task.clone();
-        let model = Model::blank(S::SUM, task.width(), classes);
+        let model = Model::blank(sum, task.width(), classes);
         Ok(Self {
             settings,
             task,
@@ -108,9 +150,18 @@ impl<S: Method> Trees<S> {
     }
 }
 
+/// What trees are fitted to.
+enum Learnt {
+    Classes(Goal),
+    Numbers(Vec<f32>),
+}
+
 impl<S: Method> Trainer for Trees<S> {
     fn learns(&self, loss: Loss) -> bool {
-        loss == Loss::CrossEntropy
+        match self.task.kind {
+            TaskKind::Numbers { .. } => loss == Loss::Mse,
+            _ => loss == Loss::CrossEntropy,
+        }
     }
 
     fn fit(
@@ -147,7 +198,10 @@ impl<S: Method> Trainer for Trees<S> {
             };
             ensure!(!asked, Problem::Lacks(text()));
         }
-        let goal = Goal::new(target, pass.loss, self.model.classes)?;
+        let goal = match self.task.kind {
+            TaskKind::Numbers { .. } => Learnt::Numbers(numbers::numbers(target, pass.loss)?),
+            _ => Learnt::Classes(Goal::new(target, pass.loss, self.model.classes)?),
+        };
         if matches!(pass.length, Length::Steps(0) | Length::Epochs(0)) {
             return Ok(FitReport::default());
         }
@@ -157,7 +211,10 @@ impl<S: Method> Trainer for Trees<S> {
             Problem::Shape(format!("{} samples; trees take fewer than 2^30", x.len()))
         );
         let binned = SCORED.binned(x, self.settings.bins());
-        let (model, fitted) = self.settings.fit(&binned, &goal, stream)?;
+        let (model, fitted) = match goal {
+            Learnt::Classes(goal) => self.settings.fit(&binned, &goal, stream)?,
+            Learnt::Numbers(y) => self.settings.fit_numbers(&binned, &y, stream)?,
+        };
         self.model = model;
         Ok(fitted)
     }

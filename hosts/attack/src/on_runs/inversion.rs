@@ -92,7 +92,7 @@ pub(super) fn classes(data: &Assembled) -> Result<Vec<u32>> {
     match data.task.kind {
         TaskKind::Classes(classes) => Ok((0..classes as u32).collect()),
         _ => Err(usage(
-            "the attack looks for an input of each class; these inputs have several labels, or a value for every pixel",
+            "the attack looks for an input of each class; these inputs have several labels, a value for every pixel, or a number",
         )),
     }
 }

@@ -78,9 +78,8 @@ pub fn attack_membership(
         data,
         targets,
     } = FinishedRun::open(&options.dir, &how.data_dir, how.catalogue, how.line)?;
-    if data.task.kind.is_dense() {
-        let why =
-            "the attack needs classes or labels of whole samples, and this task labels every pixel";
+    if !data.task.kind.scores_classes() {
+        let why = "the attack needs classes or labels of whole samples, and this task has a value for every pixel, or numbers to predict";
         return Err(usage(why));
     }
     let mut found = Vec::new();

@@ -281,7 +281,7 @@ fn teach(part: &mut dyn Trainer, round: &Round, input: Lesson) -> Result<Json> {
 fn loss(name: &str) -> Result<Loss> {
     let named = |loss: &Loss| loss.to_string().split(' ').next() == Some(name);
     Loss::KINDS.into_iter().find(named).with_context(|| {
-        format!("`loss` must be cross-entropy, mae, mse, norm or kl, got `{name}`")
+        format!("`loss` must be cross-entropy, mae, mse, huber, norm or kl, got `{name}`")
     })
 }
 

@@ -39,6 +39,7 @@ mod pixels;
 mod private;
 mod processes;
 mod protocols;
+mod regression;
 mod report;
 mod schema;
 mod size;

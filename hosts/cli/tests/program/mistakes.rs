@@ -37,7 +37,7 @@ fn what_cannot_work_is_found_before_the_run() {
         (
             "segmentation.yaml",
             &[&forest("model")],
-            "trees learn tasks of classes, not of 2 classes of 32x32 pixels",
+            "trees learn tasks of classes, or of one number, not of 2 classes of 32x32 pixels",
         ),
         (
             "segmentation.yaml",
@@ -106,7 +106,7 @@ fn what_cannot_work_is_found_before_the_run() {
         (
             "reconstruction.yaml",
             &[&forest("teacher")],
-            "trees learn tasks of classes, not of images of 1x28x28 values",
+            "trees learn tasks of classes, or of one number, not of images of 1x28x28 values",
         ),
         (
             "reconstruction.yaml",

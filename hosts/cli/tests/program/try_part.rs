@@ -264,7 +264,7 @@ fn what_cannot_be_is_an_error_and_never_a_panic() {
             "linear",
             "{}",
             json!({"samples": [[1]], "classes": [0], "loss": "mea"}),
-            "`loss` must be cross-entropy, mae, mse, norm or kl, got `mea`",
+            "`loss` must be cross-entropy, mae, mse, huber, norm or kl, got `mea`",
         ),
         (
             "trainer",

@@ -62,6 +62,12 @@ class _Options:
     classes: list[str] | None = None
     findings: list[str] | None = None
     """The labels of which a row can have several."""
+    kind: Any = "class"
+    """What a label is: `class`, `number`, or `{"number": ..}` with its scale and loss."""
+
+    @property
+    def numbers(self) -> bool:
+        return self.kind == "number" or isinstance(self.kind, Mapping) and "number" in self.kind
 
 
 @dataclass
@@ -191,10 +197,17 @@ def _labels(value, where: str, options: _Options) -> np.ndarray:
             if not isinstance(one, str):
                 raise _wrong(f"{where}, row {row}", f"the label is {one!r} ({type(one).__name__}); labels are whole numbers or texts")
         array = array.astype(str)
+    if options.numbers:
+        if array.dtype.kind not in "biuf":
+            raise _wrong(where, f"numbers to predict must be numbers, got {array.dtype}")
+        bad = np.flatnonzero(~np.isfinite(array))
+        if len(bad):
+            raise _wrong(f"{where}, row {bad[0]}", f"the number to predict is {array[bad[0]]}")
+        return np.ascontiguousarray(array, np.float64)
     if array.dtype.kind == "f":
         bad = np.flatnonzero(~(np.isfinite(array) & (np.floor(array) == array)))
         if len(bad):
-            raise _wrong(f"{where}, row {bad[0]}", f"the label is {array[bad[0]]}; a label is the number or the name of a class")
+            raise _wrong(f"{where}, row {bad[0]}", f"the label is {array[bad[0]]}; a label is the number or the name of a class, or say `'label': {{'kind': 'number'}}` for a number to predict")
         array = array.astype(np.int64)
     if array.dtype.kind not in "biuU":
         raise _wrong(where, f"labels must be whole numbers or texts, got {array.dtype}")
@@ -466,7 +479,9 @@ def _text(value, name: str, row: int, where: str) -> str:
 def write(data, folder: Path) -> Written:
     """Writes rows into files of the folder, which stay."""
     given = _sections(data)
-    options = _Options(given.get("label"), given.get("inputs"), *(None if given.get(key) is None else [str(one) for one in given[key]] for key in ("classes", "findings")))
+    label = given.get("label")
+    column, kind = (label.get("column"), label.get("kind", "class")) if isinstance(label, Mapping) else (label, "class")
+    options = _Options(column, given.get("inputs"), *(None if given.get(key) is None else [str(one) for one in given[key]] for key in ("classes", "findings")), kind)
     files = _Files(Path(folder))
     try:
         return _write(given, options, files)
@@ -527,6 +542,8 @@ def _write(given: dict[str, Any], options: _Options, files: _Files) -> Written:
     common |= {key: given[key] for key in ("columns", "missing") if given.get(key) is not None}
     classes = {key: found for key in ("classes", "findings") if (found := getattr(options, key)) is not None}
     of_label = {"label": label[0]} if table and label[0] is not None else {}
+    if options.numbers:
+        of_label = {"label": {("column" if key == "label" else key): one for key, one in of_label.items()} | {"kind": options.kind}}
     about |= common | classes | of_label
     if given.get("holdout") is not None:
         about["holdout"] = given["holdout"]

@@ -267,11 +267,13 @@ class Pass:
     """The options of one training: length, mini-batches, loss, and additions to the gradient."""
 
     target: str
-    """`classes` (numbers), `multi-label` (1, 0, and -1 for unknown), `soft` (probabilities) or `scores`."""
+    """`classes` (numbers), `multi-label` (1, 0, and -1 for unknown), `soft` (probabilities) or `scores` (also numbers to predict)."""
     loss: str
-    """`cross-entropy`, `mae`, `mse`, `norm` or `kl`; means are over the batch."""
+    """`cross-entropy`, `mae`, `mse`, `huber`, `norm` or `kl`; means are over the batch."""
     tau: float = 1.0
     """The temperature of `kl`."""
+    delta: float = 1.0
+    """Where `huber` becomes linear."""
     batch: int = 0
     epochs: int | None = None
     steps: int | None = None

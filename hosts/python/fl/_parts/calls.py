@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import math
 import sys
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -19,14 +20,25 @@ from .arrays import array_of, declared_array
 from .classes import CLASSES, size_of, typed  # noqa: F401  the program calls `size_of`
 from .explained import explain  # noqa: F401  the program calls it
 
-_LOSSES = {"CrossEntropy": "cross-entropy", "Mae": "mae", "Mse": "mse", "Norm": "norm", "Kl": "kl"}
-_NAMES = {name: word for word, name in _LOSSES.items()}
+_LOSSES = {"CrossEntropy": "cross-entropy", "Mae": "mae", "Mse": "mse", "Huber": "huber", "Norm": "norm", "Kl": "kl"}
+_NAMES = {name: word for word, name in _LOSSES.items()} | {"kl": {"Kl": {"tau": 1.0}}, "huber": {"Huber": {"delta": 1.0}}}
 
 
 def _loss(loss) -> dict:
     if isinstance(loss, dict):
-        return {"loss": "kl", "tau": loss["Kl"]["tau"]}
+        ((name, numbers),) = loss.items()
+        return {"loss": _LOSSES[name], **numbers}
     return {"loss": _LOSSES[loss]}
+
+
+def _learnt(kind: str, size) -> dict:
+    """How many scores a sample gets, and what they stand for."""
+    # a trainer that refuses `multi_label` learns one class for each sample, and nothing else
+    about = {"multi_label": kind != "Classes", "numbers": kind == "Numbers"}
+    if kind == "Numbers":
+        return {**about, "outputs": size["outputs"], **_loss(size["loss"])}
+    outputs = math.prod(size.values()) if isinstance(size, dict) else size
+    return {**about, "outputs": outputs, "loss": "mae" if kind == "Image" else "cross-entropy"}
 
 
 def create(index: int, settings: str, task: str, key: bytes):
@@ -42,9 +54,8 @@ def _created(index: int, settings: str, task: str, key: bytes):
     for name, value in values.items():
         object.__setattr__(made, name, copy.deepcopy(value))
     facts = json.loads(task)
-    kind, outputs = next(iter(facts["kind"].items()))
-    # with the number of scores of a sample, and what they stand for
-    about = {"input": tuple(facts["input"]), "outputs": outputs, "multi_label": kind != "Classes", "loss": "mae" if kind == "Image" else "cross-entropy"}
+    ((kind, size),) = facts["kind"].items()
+    about = {"input": tuple(facts["input"]), **_learnt(kind, size)}
     object.__setattr__(made, "task", SimpleNamespace(**about))
     made.__init__(**(values if dataclasses.is_dataclass(cls) else {}))
     if hasattr(made, "setup"):
@@ -110,7 +121,7 @@ def _describe(part, *_):
         if names := getattr(part, "buffers", None):
             about["buffers"] = sorted(map(str, names))
         if (learns := getattr(part, "learns", None)) is not None:
-            about["learns"] = [{"Kl": {"tau": 1.0}} if one == "kl" else _NAMES[one] for one in learns]
+            about["learns"] = [_NAMES[one] for one in learns]
     else:
         return None
     return json.dumps(about), {}, None

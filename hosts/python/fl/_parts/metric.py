@@ -19,8 +19,8 @@ from . import generators
 from .arguments import Stream
 
 _LOCK = threading.Lock()
-_TAKEN = ("accuracy", "auc", "mauc", "dice", "psnr", "seconds", "bytes", "epsilon")
-_KINDS = ("classes", "multi-label", "masks", "images")
+_TAKEN = ("accuracy", "auc", "mauc", "dice", "psnr", "rmse", "mae", "r2", "seconds", "bytes", "epsilon")
+_KINDS = ("classes", "multi-label", "masks", "images", "numbers")
 
 Measure = Callable[..., "float | None"]
 F = typing.TypeVar("F", bound=Measure)
@@ -49,8 +49,8 @@ def metric(name: str, task: str = "classes") -> Callable[[F], F]:
     tables, reports and studies, and `stop-when: {metric: NAME, ..}` can name it. Digests do not depend on it.
 
     `scores` is `rows x outputs` (logits). `labels` has the classes of the rows if `task` is `classes`; `rows x labels` of 1, 0 and
-    -1 for unknown if it is `multi-label`; `rows x pixels` of classes if it is `masks`, and of values if it is `images`. With another
-    task nothing is measured. A measure of a notebook counts in all runs of the session, one of a module in those whose spec names
+    -1 for unknown if it is `multi-label`; `rows x pixels` of classes if it is `masks`, and of values if it is `images`; `rows x
+    numbers` on the label's scale if it is `numbers`. With another task nothing is measured. A measure of a notebook counts in all runs of the session, one of a module in those whose spec names
     the module under `plugins`, and in other runs of a process that imports it.
     """
     if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", name):
@@ -80,7 +80,7 @@ def measured(given: tuple[bytes, int], truth: tuple[str, int, bytes]) -> list[tu
     """For the program: every measure of these scores that has a number."""
     scores = np.frombuffer(given[0], np.float32).reshape(-1, given[1])
     kind, width, raw = truth
-    dtype = {"classes": np.uint32, "multi-label": np.int8, "masks": np.uint8, "images": np.float32}[kind]
+    dtype = {"classes": np.uint32, "multi-label": np.int8, "masks": np.uint8, "images": np.float32, "numbers": np.float32}[kind]
     labels = np.frombuffer(raw, dtype)
     labels = labels.astype(np.int64) if kind == "classes" else labels.reshape(-1, width)
     found = []

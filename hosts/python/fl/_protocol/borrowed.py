@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from .._parts.arguments import Lacks, Stream
-from .declarations import _LOSSES, Array, Arrays, LossName, TargetKind, Training
+from .declarations import named_loss, Array, Arrays, LossName, TargetKind, Training
 from .requests import _fresh, _losses_back, _Program, _sent, packed
 
 
@@ -177,7 +177,7 @@ class Model:
         how = {
             "length": {"Epochs": epochs} if epochs is not None else {"Steps": steps},
             "batch": batch,
-            "loss": {"Kl": {"tau": tau}} if loss == "kl" else _LOSSES[loss or self._program.part.task.loss],
+            "loss": named_loss(loss, tau, self._program.part.task),
             "fresh": fresh,
             "rate": rate,
             "proximal": proximal[0] if proximal else None,
@@ -233,7 +233,7 @@ class Model:
         dtype = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}.get(kind, np.float32)
         ask, tensors = self._samples(x)
         tensors = {**tensors, "target": np.ascontiguousarray(target, dtype=dtype)}
-        return self._do(what, _sent(tensors), target=kind, loss=_LOSSES[loss or self._program.part.task.loss], **more, **ask)[1]
+        return self._do(what, _sent(tensors), target=kind, loss=named_loss(loss, 1.0, self._program.part.task), **more, **ask)[1]
 
     def descend(self, gradient: Arrays, at: int, of: int, rate: float = 1.0) -> None:
         """Takes one step of the optimiser along a gradient, as after batch `at` (from 0) of `of`,

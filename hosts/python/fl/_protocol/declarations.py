@@ -48,13 +48,23 @@ T = TypeVar("T")
 Part = Any
 Role = Literal["trainer", "generator", "aggregator", "selector", "privacy", "attack"]
 Ability = Literal["parameters", "example-gradients", "features", "input-gradient", "equal-steps", "auxiliary-loss", "feature-loss", "scaled-rate"]
-LossName = Literal["cross-entropy", "mae", "mse", "norm", "kl"]
+LossName = Literal["cross-entropy", "mae", "mse", "huber", "norm", "kl"]
 TargetKind = Literal["classes", "multi-label", "pixels", "soft", "scores"]
 
 _OF_SETTINGS = ("times", "rows", "public", "partly", "trains", "draws", "releases_steps")
 _OPTIONAL = {"selector", "privacy", "attack"}
 _ABILITIES = {"parameters": "Parameters", "example-gradients": "ExampleGradients", "features": "Features", "input-gradient": "InputGradient", "equal-steps": "EqualSteps", "auxiliary-loss": "AuxiliaryLoss", "feature-loss": "FeatureLoss", "scaled-rate": "ScaledRate"}
 _LOSSES = {"cross-entropy": "CrossEntropy", "mae": "Mae", "mse": "Mse", "norm": "Norm"}
+
+
+def named_loss(loss: LossName | None, tau: float, task) -> Any:
+    """A loss as the program reads it; that of the task if none is given."""
+    name = loss or task.loss
+    if name == "kl":
+        return {"Kl": {"tau": tau}}
+    if name == "huber":
+        return {"Huber": {"delta": getattr(task, "delta", 1.0)}}
+    return _LOSSES[name]
 
 
 # ---- what a class declares

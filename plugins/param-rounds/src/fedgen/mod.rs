@@ -177,7 +177,7 @@ impl RoundRule for FedGen {
         true
     }
 
-    fn suits_dense(&self) -> std::result::Result<(), String> {
+    fn suits_without_classes(&self) -> std::result::Result<(), String> {
         Err("FedGEN makes features of one class each; use `fedavg`".into())
     }
 }

@@ -37,6 +37,135 @@ fn they_are_trainers() {
 }
 
 #[test]
+fn they_are_trainers_of_a_number() {
+    let tasks = [fl_conformance::numbers()];
+    let task = &tasks[0];
+    fl_conformance::trainer_for(&tasks, |make| Trees::new(defaults::<Tree>(), make));
+    fl_conformance::trainer_for(&tasks, |make| Trees::new(forest(), make));
+    fl_conformance::trainer_for(&tasks, |make| Trees::new(boosting(), make));
+    let stream = Stream::root(1);
+    let refused = |settings: Tree, kind| {
+        let task = Task {
+            kind,
+            ..task.clone()
+        };
+        let stream = stream.clone();
+        let made = Trees::new(settings, &BuildContext { task, stream });
+        made.err().map(|error| error.to_string())
+    };
+    let kind = |outputs, loss| TaskKind::Numbers { outputs, loss };
+    let entropy = Tree {
+        purity: Purity::Entropy,
+        ..defaults()
+    };
+    assert_eq!(
+        [
+            refused(entropy, kind(1, Loss::Mse)),
+            refused(defaults(), kind(1, Loss::Mae)),
+            refused(defaults(), kind(2, Loss::Mse)),
+        ]
+        .map(Option::unwrap),
+        [
+            "`purity` is about classes, and the task is a number to predict; leave it out",
+            "trees learn a number by the loss mse, and that of the label is mae",
+            "trees learn tasks of classes, or of one number, not of 2 numbers to predict",
+        ]
+    );
+}
+
+/// Least squares by every cut between two values: the best one, and the means of both sides.
+fn best_cut(x: &[f64], y: &[f64]) -> (f64, [f64; 2]) {
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    let squares = |of: &[f64]| of.iter().map(|y| (y - mean(of)).powi(2)).sum::<f64>();
+    let cut = |at: f64| {
+        let side = |left: bool| {
+            let of = x.iter().zip(y).filter(|(x, _)| (**x <= at) == left);
+            of.map(|(_, y)| *y).collect::<Vec<f64>>()
+        };
+        let sides = [side(true), side(false)];
+        (
+            squares(&sides[0]) + squares(&sides[1]),
+            at,
+            sides.map(|of| mean(&of)),
+        )
+    };
+    let ends = x.iter().copied().fold(f64::MIN, f64::max);
+    let cuts = x.iter().filter(|at| **at < ends).map(|at| cut(*at));
+    let best = cuts.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+    (best.1, best.2)
+}
+
+#[test]
+fn close_a_tree_of_one_cut_is_that_of_least_squares() {
+    let x: Vec<f64> = (0..12).map(|at| f64::from(at * 5 % 12)).collect();
+    let y: Vec<f64> = x
+        .iter()
+        .map(|x| 0.3 * x + if *x > 6.0 { 2.0 } else { (x * 3.0) % 1.0 })
+        .collect();
+    let (at, [low, high]) = best_cut(&x, &y);
+    let samples = |of: &[f64]| {
+        let column = Array2::from_shape_fn((of.len(), 1), |(row, _)| of[row] as f32);
+        Samples::fresh(column, vec![1]).unwrap()
+    };
+    let target = Array2::from_shape_fn((12, 1), |(row, _)| y[row] as f32);
+    let task = Task {
+        input: vec![1],
+        kind: fl_conformance::numbers().kind,
+    };
+    let make = BuildContext {
+        task,
+        stream: Stream::root(1),
+    };
+    let pass = FitOptions::new(Length::Epochs(1), 32, Loss::Mse);
+    let due = x.iter().map(|x| if *x <= at { low } else { high });
+    let due: Vec<f64> = due.collect();
+    let squares = due
+        .iter()
+        .zip(&y)
+        .map(|(a, b)| (a - b).powi(2))
+        .sum::<f64>();
+    let stump = Tree {
+        depth: 1,
+        ..defaults()
+    };
+    let mut tree = Trees::new(stump, &make).unwrap();
+    let fitted = tree.fit(
+        &samples(&x),
+        Target::Scores(target.view()),
+        &pass,
+        &make.stream,
+    );
+    assert!((fitted.unwrap().loss - squares / 12.0).abs() < 1e-6);
+    // one step of boosting with rate 1 and without a penalty is the same tree
+    let step = Boosting {
+        trees: 1,
+        rate: 1.0,
+        l2: 0.0,
+        depth: 1,
+        min_weight: 0.0,
+        ..defaults()
+    };
+    let mut boosted = Trees::new(step, &make).unwrap();
+    let fitted = boosted.fit(
+        &samples(&x),
+        Target::Scores(target.view()),
+        &pass,
+        &make.stream,
+    );
+    assert!((fitted.unwrap().loss - squares / 12.0).abs() < 1e-6);
+    for found in [
+        tree.predict(&samples(&x)).unwrap(),
+        boosted.predict(&samples(&x)).unwrap(),
+    ] {
+        let off = found
+            .iter()
+            .zip(&due)
+            .map(|(a, b)| (f64::from(*a) - b).abs());
+        assert!(off.fold(0.0, f64::max) < 1e-5, "{found} {due:?}");
+    }
+}
+
+#[test]
 fn they_learn_what_one_cut_cannot_tell() {
     let ((x, y), (xt, yt)) = (rings(1500, 6, 1), rings(1500, 6, 2));
     let tree = fitted(&defaults::<Tree>(), &x, &y, 2).predict(&xt).unwrap();
@@ -386,7 +515,7 @@ fn what_trees_cannot_do_is_said() {
     let error = Trees::new(forest(), &make).err().unwrap();
     assert_eq!(
         error.to_string(),
-        "trees learn tasks of classes, not of 3 labels, any number of them at once"
+        "trees learn tasks of classes, or of one number, not of 3 labels, any number of them at once"
     );
     let mut fails =
         |x: &Samples, target: Target<'_>| fit(&mut model, x, target, 0).unwrap_err().to_string();

@@ -1,0 +1,278 @@
+//! Labels that are numbers.
+
+use crate::common::{fails, fl, flat, json, out, quick};
+use serde_json::Value;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+/// Two columns from 0 to 1, and a number that nearly follows from them.
+fn row(at: usize) -> ([f64; 2], f64) {
+    let (a, b) = ((at * 7 % 31) as f64 / 31.0, (at * 11 % 29) as f64 / 29.0);
+    ([a, b], 30.0 + 40.0 * a - 25.0 * b + (at * 13 % 7) as f64)
+}
+
+fn table(rows: std::ops::Range<usize>) -> String {
+    let mut text = String::from("a,b,price\n");
+    for at in rows {
+        let ([a, b], price) = row(at);
+        writeln!(text, "{a},{b},{price}").unwrap();
+    }
+    text
+}
+
+const SPEC: &str = "name: prices
+seed: 1
+data:
+  set:
+    files:
+      format: csv
+      train: train.csv
+      test: test.csv
+      label: { column: price, kind: { number: { centre: 40, spread: 20 } } }
+      columns: { a: { number: { range: [0, 1] } }, b: { number: { range: [0, 1] } } }
+  clients: 3
+protocol: { use: fedavg, rounds: 6, local: { epochs: 1, batch: 1000 } }
+parts: { model: { use: linear, lr: 0.2 }, aggregator: { use: mean } }
+";
+
+fn measured(run: &Path, name: &str) -> Vec<f64> {
+    let lines = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let lines = lines.filter(|line: &Value| line["name"] == name);
+    lines.map(|line| line["value"].as_f64().unwrap()).collect()
+}
+
+/// Least squares by plain gradient descent on all rows, and RMSE, MAE and R2 after each step.
+fn descent(steps: usize, lr: f64) -> Vec<[f64; 3]> {
+    let (train, test): (Vec<_>, Vec<_>) = ((0..60).map(row).collect(), (60..90).map(row).collect());
+    let mut w = [0.0; 3];
+    let out = |w: &[f64; 3], x: &[f64; 2]| w[0] * x[0] + w[1] * x[1] + w[2];
+    let step = |_| {
+        let mut slope = [0.0; 3];
+        for (x, y) in &train {
+            let off = 2.0 * (out(&w, x) - (y - 40.0) / 20.0) / train.len() as f64;
+            slope = [slope[0] + off * x[0], slope[1] + off * x[1], slope[2] + off];
+        }
+        w = std::array::from_fn(|at| w[at] - lr * slope[at]);
+        let n = test.len() as f64;
+        let off: Vec<f64> = test
+            .iter()
+            .map(|(x, y)| 40.0 + 20.0 * out(&w, x) - y)
+            .collect();
+        let squares = off.iter().map(|d| d * d).sum::<f64>();
+        let mean = test.iter().map(|(_, y)| y).sum::<f64>() / n;
+        let varied = test.iter().map(|(_, y)| (y - mean).powi(2)).sum::<f64>();
+        let absolute = off.iter().map(|d| d.abs()).sum::<f64>();
+        [(squares / n).sqrt(), absolute / n, 1.0 - squares / varied]
+    };
+    (0..steps).map(step).collect()
+}
+
+fn folder() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    write("train.csv", &table(0..60));
+    write("test.csv", &table(60..90));
+    write("spec.yaml", SPEC);
+    dir
+}
+
+#[test]
+fn close_rounds_of_whole_batches_are_gradient_descent() {
+    let dir = folder();
+    let dir = dir.path();
+    let plain = json(dir, &["run", "spec.yaml", "--json", "--out", "run"]);
+    let names = ["rmse", "mae", "r2"].map(|name| measured(&dir.join("run"), name));
+    let due = descent(6, 0.2);
+    assert_eq!(names[0].len(), 6);
+    for (round, due) in due.iter().enumerate() {
+        // errors are in the unit of the label, of which 20 are 1 of the model's outputs
+        for ((found, due), unit) in names.iter().zip(due).zip([20.0, 20.0, 1.0]) {
+            let off = (found[round] - due).abs() / unit;
+            assert!(
+                off < 1e-6,
+                "round {}: {} and {due}",
+                round + 1,
+                found[round]
+            );
+        }
+    }
+    // it learns: the labels' own deviation is above 15
+    assert!(due[5][0] < due[0][0]);
+    for how in [
+        &["--threads", "1"][..],
+        &["--threads", "3", "--wire"],
+        &["--processes", "2"],
+    ] {
+        let other = json(dir, &[&["run", "spec.yaml", "--json"], how].concat());
+        assert_eq!(plain["digest"], other["digest"], "{how:?}");
+        assert_eq!(plain["metrics"], other["metrics"], "{how:?}");
+    }
+    out(
+        dir,
+        &["run", "spec.yaml", "--stop-after", "3", "--out", "stopped"],
+    );
+    let resumed = json(dir, &["run", "--resume", "stopped", "--json"]);
+    assert_eq!(plain["digest"], resumed["digest"]);
+}
+
+/// `fl run` of a quick spec on numbers, with these values; short of the rounds that papers take.
+fn learns(spec: &str, set: &[&str]) -> Value {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = quick(spec);
+    let numbers = "data.set={friedman: {train: 400, test: 200}}";
+    let mut args = vec![
+        "run",
+        &spec,
+        "--json",
+        "--set",
+        numbers,
+        "--set",
+        "data.split=iid",
+    ];
+    set.iter().for_each(|set| args.extend(["--set", set]));
+    json(dir.path(), &args)["metrics"].clone()
+}
+
+#[test]
+fn methods_that_combine_models_or_outputs_learn_a_number() {
+    let linear = "parts.model={use: linear, lr: 0.1}";
+    let boosting = "parts.model={use: boosting}";
+    let bare = ["parts.quantiser=null", "parts.privacy=null"];
+    let taught = |teacher| {
+        [
+            &["parts.student={use: linear, lr: 0.1}", teacher],
+            &bare[..],
+        ]
+        .concat()
+    };
+    let [alike, trees] = [
+        taught("parts.teacher={use: linear, lr: 0.1}"),
+        taught("parts.teacher={use: boosting}"),
+    ];
+    let fedmd = [
+        linear,
+        "parts.sampling=null",
+        "parts.accountant=null",
+        "protocol.rounds=8",
+        "protocol.local.epochs=2",
+    ];
+    let dp_sgd = [
+        "parts.model={use: linear, lr: 0.5}",
+        "parts.example-privacy.noise-multiplier=0.2",
+        "protocol.rounds=20",
+    ];
+    let cases: [(&str, &[&str], &str); 12] = [
+        (
+            "fedavg",
+            &[linear, "protocol.use=fedprox", "protocol.mu=0.1"],
+            "r2",
+        ),
+        ("scaffold", &[linear], "r2"),
+        ("fednova", &[linear], "r2"),
+        (
+            "ifca",
+            &[linear, "data.domains=null", "protocol.rounds=20"],
+            "clients.r2",
+        ),
+        ("solo", &[linear], "clients.r2"),
+        ("solo", &[boosting], "clients.r2"),
+        ("solo", &["parts.model={use: forest}"], "clients.r2"),
+        ("centralised", &[linear], "clients.r2"),
+        ("fedmd-nfdp", &fedmd, "clients.r2"),
+        ("fedkd", &alike, "r2"),
+        ("fedkd", &trees, "r2"),
+        ("dp-sgd", &dp_sgd, "r2"),
+    ];
+    for (spec, set, name) in cases {
+        let metrics = learns(spec, set);
+        let found = metrics[name].as_f64().unwrap_or(f64::NAN);
+        // least squares on all rows has 0.7, and the mean of the labels 0
+        assert!(
+            found > 0.2 && found < 0.85,
+            "{spec}: {name} {found}: {metrics}"
+        );
+        let prefix = name.trim_end_matches("r2");
+        for error in ["rmse", "mae"] {
+            assert!(
+                metrics[format!("{prefix}{error}")].is_f64(),
+                "{spec}: {metrics}"
+            );
+        }
+        assert!(metrics.get("accuracy").is_none(), "{spec}: {metrics}");
+    }
+}
+
+#[test]
+fn what_is_about_classes_refuses_a_number_before_the_run() {
+    let cases: [(&str, &[&str], &str); 8] = [
+        (
+            "fkd",
+            &[],
+            "it does not work for a number to predict: class means are of inputs with one class each",
+        ),
+        (
+            "fedkt",
+            &[],
+            "votes are for one class of several for each input",
+        ),
+        ("feddf", &[], "FedDF takes the mean of class probabilities"),
+        ("fedgen", &[], "FedGEN makes features of one class each"),
+        (
+            "fediod",
+            &[],
+            "the teachers' probabilities are those of classes",
+        ),
+        (
+            "ds-fl",
+            &[],
+            "hard and soft labels need inputs with one class each",
+        ),
+        (
+            "attacked",
+            &[],
+            "parts.labels changes the class of a whole input",
+        ),
+        (
+            "fedavg",
+            &["data.split={dirichlet: {alpha: 1}}"],
+            "there are no classes to split by",
+        ),
+    ];
+    for (spec, set, why) in cases {
+        let spec = quick(spec);
+        let numbers = ["data.set=friedman", "data.split=iid"];
+        let mut args = vec!["check", &spec];
+        numbers
+            .iter()
+            .chain(set)
+            .for_each(|set| args.extend(["--set", set]));
+        let done = fl(&crate::common::root(), &args);
+        let said = flat(&String::from_utf8_lossy(&done.stderr));
+        assert_eq!(done.status.code(), Some(2), "{spec}: {said}");
+        assert!(said.contains(why), "{spec}: {said}");
+    }
+}
+
+#[test]
+fn a_column_of_decimals_is_refused_with_both_ways_out() {
+    let dir = folder();
+    let one = "label: { column: price, kind: { number: { centre: 40, spread: 20 } } }";
+    fs::write(
+        dir.path().join("bare.yaml"),
+        SPEC.replace(one, "label: price"),
+    )
+    .unwrap();
+    let (code, said) = fails(dir.path(), &["check", "bare.yaml"]);
+    let said = flat(&said);
+    assert_eq!(code, 2, "{said}");
+    let number = "if they are numbers to predict, say `label: { column: price, kind: number }`";
+    assert!(said.contains(number), "{said}");
+    assert!(
+        said.contains("if they are classes, list them in `classes`"),
+        "{said}"
+    );
+}
