@@ -69,7 +69,8 @@ extern "C" {
  * words from 0 to 999; with `"buffers": ["norm.running_var"]`, the parameters that are statistics
  * of data: they are averaged, and no server optimiser takes a step with them; with
  * `"least_batch": 2` if training skips mini-batches of fewer samples; with
- * `"schedule_length": 100` if a learning-rate schedule takes this number of mini-batches. */
+ * `"schedule_length": 100` if a learning-rate schedule takes this number of mini-batches; with
+ * `"scales_rate": true` if FL_TRAIN and FL_DESCEND may scale its learning rate. */
 #define FL_DESCRIBE 2u
 /* Optional: the state kept between calls. Gives the tensor `state` (bytes), or none if there is no
  * state. */
@@ -171,7 +172,8 @@ extern "C" {
  * `"samples": 7`, a number from 1 that no other samples of the program have: who keeps what it made
  * of samples, such as a copy on a card, knows them again. Gives the text
  * `{"steps": 5, "loss": 0.3}`, with `null` for a loss that is not finite, and if it knows whether the loss still fell at the end, `"falls":
- * true` or `false`. With `"auxiliary": true`, which only a trainer with `FL_HEAD` is told, it asks
+ * true` or `false`. With `"rate": 0.5`, which only a trainer with `scales_rate` is told, its
+ * learning rate is this times its own in this pass. With `"auxiliary": true`, which only a trainer with `FL_HEAD` is told, it asks
  * `FlHost.call` for a loss to add in every mini-batch: FL_AUXILIARY_LOSS. With `"feature_loss":
  * true`, which only a trainer is told that has it in the text of FL_DESCRIBE, for FL_FEATURE_LOSS. */
 #define FL_TRAIN 60u
@@ -204,7 +206,8 @@ extern "C" {
 /* Takes back what `FL_SAVE_MEMORY` gave; model and optimiser stay as they are. */
 #define FL_LOAD_MEMORY 71u
 /* Parametric trainer, optional. One message: a gradient, named and shaped as `FL_PARAMS`; text
- * `{"at": 0, "of": 10}`. Takes one step of the optimiser along it, as after batch `at` of `of`. */
+ * `{"at": 0, "of": 10}`. Takes one step of the optimiser along it, as after batch `at` of `of`; at
+ * `"rate": 0.5` times its learning rate, as in FL_TRAIN. */
 #define FL_DESCEND 72u
 /* Trainer, optional. Gives the last layer on the features of `FL_FEATURES`: the tensors `weight`
  * (`outputs x features`) and `bias` of doubles, or none. */
@@ -222,8 +225,8 @@ extern "C" {
  * All that it does goes through `FlHost.call`, from FL_MODEL on. An error has the text
  * `{"text": "..", "problem": null}` beside `FlHost.fail`. */
 #define FL_LEAD 81u
-/* Protocol: a client's answer. Text `{"label": "..", "task": {..}, "filled": ["model"]}`, which is
- * mostly that of the call before, and the message that was sent. The client is the sender of the
+/* Protocol: a client's answer. Text `{"label": "..", "round": 1, "task": {..}, "filled":
+ * ["model"]}`, which is mostly that of the call before, and the message that was sent. The client is the sender of the
  * message, and its key is `FlHost.key`. Gives the tensors of the answer. As FL_LEAD otherwise. */
 #define FL_ANSWER 82u
 /* Protocol, optional. Text `{"filled": ["model", "data.public"]}`; gives a list of

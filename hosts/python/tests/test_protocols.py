@@ -20,6 +20,7 @@ def as_python(spec, **settings):
     """A spec of the linked FedAvg with the protocol in Python."""
     spec = fl.check(spec)
     own = {name: spec["protocol"][name] for name in ("rounds", "local", "sampling")}
+    assert own["local"].pop("rate") is None  # `fl.Training` is one pass
     return spec | {"protocol": {"use": "py-fedavg", **own, **settings}, "plugins": [{"module": "my_protocols", "path": HERE}]}
 
 

@@ -56,8 +56,8 @@ impl RoundRule for Apfl {
         true
     }
 
-    fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
-        family.clips_nothing().into_iter().collect()
+    fn by_gradients(&self) -> bool {
+        true
     }
 
     fn corrects(&self) -> bool {

@@ -56,6 +56,7 @@ impl<'p> Family<'p> {
         let trained = trained.shares(self.share);
         let hidden = match dp_sgd::lots(settings.sampling.as_ref(), &settings.local) {
             Some(lots) => trained.releases_steps(&dp_sgd::SLOT, lots),
+            None if self.by_gradients => trained.releases_difference(&PRIVACY),
             None => trained.trains().releases_difference(&PRIVACY),
         };
         hidden.forged_by(&ATTACK, move |client, global, honest| {

@@ -34,10 +34,14 @@ impl RoundRule for PerFedAvg {
         true
     }
 
+    fn by_gradients(&self) -> bool {
+        true
+    }
+
     fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let whole = Conflict::at("share", "must be empty: clients adapt the whole model");
         let whole = whole.when(!family.share.is_empty());
-        whole.into_iter().chain(family.clips_nothing()).collect()
+        whole.into_iter().collect()
     }
 }
 plugin!(protocol "per-fedavg" => Shared<PerFedAvg> as Rounds<PerFedAvg>, papers: ["Fallah et al. 2020"]);

@@ -145,15 +145,6 @@ impl<'p> Family<'p> {
         }
     }
 
-    /// Returns the conflict of a method that takes its steps by gradients alone.
-    pub(crate) fn clips_nothing(self) -> Option<Conflict> {
-        Conflict::at(
-            "local.clip",
-            "has no effect: this method takes plain steps; leave it out",
-        )
-        .when(self.settings.local.clip.is_some())
-    }
-
     /// Returns the conflicts of these settings. `whole`: the method needs whole models.
     pub(crate) fn misfits(
         self,
@@ -196,7 +187,17 @@ impl<'p> Family<'p> {
             "has no effect: clients keep no model of their own; leave it out, or set `share` or `tune`",
         )
         .when(settings.keep_clients && !self.keeps());
-        [whole, twice, steps, looks, idle, moved, none]
+        let clip = Conflict::at(
+            "local.clip",
+            "has no effect: this method takes plain steps; leave it out",
+        )
+        .when(self.by_gradients && settings.local.clip.is_some());
+        let frozen = Conflict::at(
+            "local.clip",
+            "would count the gradients of what `freeze-rest` keeps as it is: leave it out",
+        )
+        .when(settings.freeze_rest && shares && settings.local.clip.is_some());
+        [whole, twice, steps, looks, idle, moved, none, clip, frozen]
             .into_iter()
             .flatten()
     }

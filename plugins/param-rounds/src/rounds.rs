@@ -65,6 +65,8 @@ pub struct Family<'p> {
     pub share: &'p [String],
     /// [`RoundRule::personal`]
     pub personal: bool,
+    /// [`RoundRule::by_gradients`]
+    pub by_gradients: bool,
 }
 
 /// Runs one round of FedAvg.
@@ -135,6 +137,12 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
         false
     }
 
+    /// Returns whether clients take their steps by gradients alone: they clip none, and have no
+    /// training loss to report.
+    fn by_gradients(&self) -> bool {
+        false
+    }
+
     /// Returns whether the server uses the clients' whole models, so that nothing can stay at them.
     fn uses_whole_models(&self) -> bool {
         false
@@ -186,6 +194,7 @@ impl<R: RoundRule> Rounds<R> {
             mu: self.settings.own.mu(),
             share: &self.share,
             personal: self.settings.own.personal(),
+            by_gradients: self.settings.own.by_gradients(),
         }
     }
 }

@@ -25,7 +25,7 @@ fn every_set_reads_back_and_knows_its_task() {
         assert_eq!(facts.files.is_empty(), facts.folder.is_empty());
         with_defaults += 1;
     }
-    assert_eq!(with_defaults, 14);
+    assert_eq!(with_defaults, 15);
     let text = format!("{:#}", SetSpec::named("minst").unwrap_err());
     assert!(text.contains("did you mean `mnist`?"), "{text}");
 }
@@ -45,7 +45,7 @@ fn a_set_that_is_not_there_says_where_it_should_be_and_how_to_get_it() {
             known.source,
             "--data-dir",
             "FL_DATA_DIR",
-            "blobs, cells, glyphs, multi-label",
+            "blobs, cells, friedman, glyphs, multi-label",
         ] {
             assert!(text.contains(part), "{text} lacks {part}");
         }

@@ -19,7 +19,7 @@ import numpy as np
 from .._errors import SpecError
 
 #: `wire::VERSION`.
-VERSION = 5
+VERSION = 6
 #: `RequestKind` and `AnswerKind`, by their positions.
 HELLO, ANSWER, OVER = 0, 1, 4
 HERE, ANSWERED, FORGOTTEN = 0, 1, 4
@@ -100,6 +100,7 @@ def read(head: bytes, body: bytes) -> Request:
     request = Request(id + _number(life) + spec, client, number, reader.number())
     if request.want == ANSWER:
         request.label = reader.text()
+        reader.number()  # the round, which the client's app is told in its own way
         samples, classes, loss, _ = reader.take(4)
         request.needs_samples, request.needs_loss = bool(samples), bool(loss)
         if classes:
@@ -178,10 +179,12 @@ def check(spec: Mapping[str, Any], clients: Iterable[int]) -> Sequence[int]:
         wrong.append(f"protocol: plain clients take part in `fedavg`, and this is `{protocol['use']}`")
     # the server's own, and what the client's app decides in its place; anything else is off
     free = {"use", "rounds", "local", "fresh", "initial", "initial-is-public", "attacker-trainings"}
-    on = [name for name, value in protocol.items() if name not in free and value not in (None, "none", 0, False)]
+    on = [name for name, value in protocol.items() if name not in free and value not in (None, "none", 0, False, [])]
     wrong += [f"protocol.{name}: a plain client does not do that; leave it out" for name in on]
     if (protocol.get("local") or {}).get("clip") is not None:
         wrong.append("protocol.local.clip: a plain client does not clip; leave it out")
+    if (protocol.get("local") or {}).get("rate") is not None:
+        wrong.append("protocol.local.rate: a plain client has a rate of its own; leave it out")
     # the server's own; any other part would be a promise about clients
     server = {"model", "aggregator", "cohort"}
     for slot in sorted(spec["parts"].keys() - server):
