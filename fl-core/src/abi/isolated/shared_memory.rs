@@ -96,6 +96,16 @@ pub(super) struct SharedMemory {
     map: MmapRaw,
 }
 
+/// A mapping that a fork of this process does not have. It would write its answer there when its
+/// original has long answered, and the memory holds other tensors.
+fn of_this_process(map: std::io::Result<MmapRaw>) -> Result<MmapRaw> {
+    let map = map.context("mapping shared memory")?;
+    #[cfg(target_os = "linux")]
+    map.advise(memmap2::Advice::DontFork)
+        .context("mapping shared memory")?;
+    Ok(map)
+}
+
 impl SharedMemory {
     /// Makes the mailboxes.
     pub fn new(file: File) -> Result<Self> {
@@ -106,7 +116,7 @@ impl SharedMemory {
 
     /// The other side has made the mailboxes.
     pub fn made(file: File) -> Result<Self> {
-        let map = MmapRaw::map_raw(&file).context("mapping shared memory")?;
+        let map = of_this_process(MmapRaw::map_raw(&file))?;
         ensure!(map.len() >= TENSORS, "shared memory has no mailboxes");
         Ok(Self { file, map })
     }
@@ -140,7 +150,7 @@ impl SharedMemory {
             "shared memory has {there} bytes, and {length} were announced"
         );
         // the old mapping stays until there is a new one
-        self.map = MmapRaw::map_raw(&self.file).context("mapping shared memory")?;
+        self.map = of_this_process(MmapRaw::map_raw(&self.file))?;
         Ok(())
     }
 
@@ -427,7 +437,7 @@ impl<'a> AnswerRooms<'a> {
                 .offset(at as u64)
                 .len(end - at)
                 .map_raw(file);
-            let map = map.context("mapping shared memory")?;
+            let map = of_this_process(map)?;
             state.beyond.push((at, map));
             (state.next, state.end) = (at, end);
         }

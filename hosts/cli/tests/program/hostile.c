@@ -308,10 +308,19 @@ static int32_t aggregate(Part *part, const FlInput *input, const FlHost *host) {
   if (reached != FL_UNKNOWN) return reached;
 #endif
   ends(part, host);
-  if (is(part, "forks") && fork() < 0) return fl_fail(host, "", "it could not fork");
+  /* the copy answers when its original has long done so */
+  if (is(part, "forks")) {
+    pid_t copy = fork();
+    if (copy < 0) return fl_fail(host, "", "it could not fork");
+    if (copy == 0) usleep(20000);
+  }
 #ifdef __linux__
   /* without the C library, which would know of it */
-  if (is(part, "forks-raw") && syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) < 0) return fl_fail(host, "", "it could not fork");
+  if (is(part, "forks-raw")) {
+    long copy = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (copy < 0) return fl_fail(host, "", "it could not fork");
+    if (copy == 0) usleep(20000);
+  }
 #endif
   if (is(part, "rounds-up") || is(part, "as-it-is") || is(part, "forks") || is(part, "forks-raw")) {
     /* a model that the next round's training moves, in numbers that have to be rounded */
