@@ -6,13 +6,21 @@ use fl_core::prelude::*;
 use fl_core::{Length, PassStep, fit_examples};
 
 impl CoDistill {
+    /// Returns the options of a client's training on its own examples in this round.
+    fn own_pass(&self, client: &Client) -> FitOptions<'static> {
+        let loss = client.task().kind.loss();
+        self.local.pass(loss, client.round_number())
+    }
+
+    /// Returns the options of a client's training on the labels in this round.
+    fn lesson_pass(&self, client: &Client, lesson: &impl Lesson) -> FitOptions<'static> {
+        let loss = lesson.loss(&self.labels);
+        self.distil.pass(loss, client.round_number())
+    }
+
     /// Trains a client on its own examples in one round.
     pub(crate) fn learn_own(&self, client: &mut Client) -> Result<()> {
-        let (own, pass) = (
-            client.private(&SAMPLING)?,
-            self.local
-                .pass(client.task().kind.loss(), client.round_number()),
-        );
+        let (own, pass) = (client.private(&SAMPLING)?, self.own_pass(client));
         client.fit_examples(&MODEL, &own, &pass).map(|_| ())
     }
 
@@ -39,9 +47,7 @@ impl CoDistill {
         if ids.0.is_empty() {
             return Ok(()); // everything was filtered out
         }
-        let pass = self
-            .distil
-            .pass(lesson.loss(&self.labels), client.round_number());
+        let pass = self.lesson_pass(client, lesson);
         lesson.teach(|target| client.fit_public(&MODEL, &ids, target, &pass).map(|_| ()))
     }
 
@@ -53,12 +59,8 @@ impl CoDistill {
             client.public()?.pick(&ids)?,
             client.stream("turns"),
         );
-        let local = self
-            .local
-            .pass(client.task().kind.loss(), client.round_number());
-        let distil = self
-            .distil
-            .pass(lesson.loss(&self.labels), client.round_number());
+        let local = self.own_pass(client);
+        let distil = self.lesson_pass(client, lesson);
         let one = |pass: &FitOptions<'_>| {
             let (length, clip, rate) = (Length::Steps(1), pass.clip, pass.rate);
             FitOptions {
@@ -95,12 +97,8 @@ impl CoDistill {
         let ids = Ids(lesson.rows().to_vec());
         let (own, x) = (client.private(&SAMPLING)?, client.public()?.pick(&ids)?);
         let home = client.stream("together");
-        let local = self
-            .local
-            .pass(client.task().kind.loss(), client.round_number());
-        let distil = self
-            .distil
-            .pass(lesson.loss(&self.labels), client.round_number());
+        let local = self.own_pass(client);
+        let distil = self.lesson_pass(client, lesson);
         let steps = distil.steps(x.len().max(1));
         let local = FitOptions::new(Length::Steps(steps), local.batch, local.loss);
         let mut own_batches = local.batches(own.len(), &home.child("own", 0));

@@ -305,6 +305,7 @@ impl Host<'_> {
     pub fn with_executor(&self, f: &mut dyn FnMut(SharedExecutor) -> Result<()>) -> Result<()> {
         Threads::lend(self.0, f)
     }
+
     /// Asks the program, in the middle of this call, for an operation of the part with this number
     /// there, or of itself (0). The operation draws from `stream`, and `answers` takes what the
     /// program asks back. `None`: there is no such operation.

@@ -30,11 +30,16 @@ def _floats(arrays: ArrayRecord) -> Arrays:
     return {name: array for name, array in found.items() if array.dtype.kind == "f"}
 
 
-def _only(records: Any, what: str, sender: int) -> Any:
+def _only(records: Any, what: str, whose: str) -> Any:
     found = list(records.values())
     if len(found) != 1:
-        raise RunError(f"the reply of node {sender} has {len(found)} {what}, and one is due")
+        raise RunError(f"{whose} has {len(found)} {what}, and one is due")
     return found[0]
+
+
+def _of_reply(reply: Message) -> tuple[ArrayRecord, MetricRecord]:
+    whose = f"the reply of node {reply.metadata.src_node_id}"
+    return _only(reply.content.array_records, "ArrayRecords", whose), _only(reply.content.metric_records, "MetricRecords", whose)
 
 
 class Strategy(FedAvg):
@@ -75,9 +80,7 @@ class Strategy(FedAvg):
         if not valid or self._sent is None:
             return None, None
         valid.sort(key=lambda reply: reply.metadata.src_node_id)
-        contents = [reply.content for reply in valid]
-        found = [_only(content.array_records, "ArrayRecords", reply.metadata.src_node_id) for content, reply in zip(contents, valid, strict=True)]
-        told = [_only(content.metric_records, "MetricRecords", reply.metadata.src_node_id) for content, reply in zip(contents, valid, strict=True)]
+        found, told = zip(*map(_of_reply, valid), strict=True)
 
         def column(key: str, of: Callable[[Any], Any]) -> list[Any] | None:
             return [of(metrics[key]) for metrics in told] if all(key in metrics for metrics in told) else None
@@ -89,7 +92,7 @@ class Strategy(FedAvg):
             losses=column(self.loss_key, float),
             class_counts=column(self.class_counts_key, list),
         )
-        metrics = self.train_metrics_aggr_fn(contents, self.weighted_by_key)
+        metrics = self.train_metrics_aggr_fn([reply.content for reply in valid], self.weighted_by_key)
         for name, value in self.part.numbers.items():
             metrics[f"{self.part.name}.{name}"] = float(value)
         return self._with_the_rest(model), metrics
@@ -128,7 +131,7 @@ def mod(name: str, *, seed: int | None = None, **settings: Any) -> Callable[[Mes
         reply = call_next(message, context)
         if not reply.has_content() or not reply.content.array_records or not message.content.array_records:
             return reply
-        sent = _only(message.content.array_records, "ArrayRecords", 0)
+        sent = _only(message.content.array_records, "ArrayRecords", "the message")
         (key, trained), *more = reply.content.array_records.items()
         if more:
             raise RunError(f"the reply has {1 + len(more)} ArrayRecords, and a mechanism releases one")
