@@ -31,7 +31,7 @@ pub struct SlotAssignment {
 pub struct Parts {
     filled: Vec<SlotAssignment>,
     slots: Vec<SlotSpec>,
-    protocol: Option<&'static PartDecl>,
+    protocols: Vec<&'static PartDecl>,
 }
 
 /// An aggregator of `I` to `O`.
@@ -51,13 +51,13 @@ impl Parts {
         Self {
             filled,
             slots: Vec::new(),
-            protocol: None,
+            protocols: Vec::new(),
         }
     }
 
-    /// Names the protocol whose declarations the guarantee relies on.
-    pub fn led_by(mut self, protocol: &'static PartDecl) -> Self {
-        self.protocol = Some(protocol);
+    /// Names the protocols whose declarations the guarantee relies on.
+    pub fn led_by(mut self, protocols: Vec<&'static PartDecl>) -> Self {
+        self.protocols = protocols;
         self
     }
 
@@ -67,7 +67,7 @@ impl Parts {
         Self {
             filled: self.filled.clone(),
             slots,
-            protocol: self.protocol,
+            protocols: self.protocols.clone(),
         }
     }
 
@@ -122,7 +122,7 @@ impl Parts {
             _ => relied_on.contains(&&f.slot[..]),
         };
         let all = self.filled.iter().filter(rests_on).map(|f| f.decl);
-        let all = all.chain(self.protocol);
+        let all = all.chain(self.protocols.iter().copied());
         let loaded = |of: &&PartDecl| !linked.iter().any(|part| std::ptr::eq(*part, *of));
         let all: BTreeSet<&str> = all.filter(loaded).map(|decl| decl.origin).collect();
         all.into_iter().map(String::from).collect()

@@ -1,11 +1,13 @@
 //! [`Store`]: the parts in one side's slots, made on first use, saved and restored.
 
+use crate::exchange::of_stage;
 use crate::{
     Accountant, AnyAggregator, AnyMechanism, AnySelector, BoxedPart, BuildContext, ClientId,
     Generator, Parts, Result, Role, Stream, Task, Trainer,
 };
 use anyhow::Context;
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -132,6 +134,8 @@ pub(crate) struct Store {
     whose: Option<ClientId>,
     task: Task,
     home: Stream,
+    /// The stage of the run, counted from 1; 0 if the run has no stages.
+    stage: usize,
     held: BTreeMap<String, StoredPart>,
     /// Restored states of parts that have not been used since. For a slot that does not last it is
     /// the part's memory.
@@ -146,6 +150,7 @@ impl Store {
             whose,
             task,
             home,
+            stage: 0,
             held: BTreeMap::new(),
             waiting: States::new(),
         }
@@ -161,8 +166,26 @@ impl Store {
         &self.task
     }
 
+    /// From now on a slot is that of this stage, if the stage has a part of its own in it.
+    pub fn enter(&mut self, stage: usize) {
+        self.stage = stage;
+    }
+
+    /// Returns the slot by its name in the whole run.
+    pub fn slot<'s>(&self, slot: &'s str) -> Cow<'s, str> {
+        let own = (self.stage > 0).then(|| of_stage(slot, self.stage));
+        let own = own.filter(|own| self.parts.has(own));
+        own.map_or(slot.into(), Cow::Owned)
+    }
+
+    /// Returns the stage of the run, counted from 1; 0 if the run has no stages.
+    pub fn stage(&self) -> usize {
+        self.stage
+    }
+
     /// Returns whether this slot is filled for this side.
     pub fn has(&self, slot: &str) -> bool {
+        let slot = &*self.slot(slot);
         match self.whose {
             Some(client) => self.parts.has_for(slot, client),
             None => self.parts.has(slot),
@@ -172,11 +195,13 @@ impl Store {
     /// Makes a new part for this slot, the `index`-th of its kind; the store does not keep it.
     pub fn make<B: StorablePart>(&self, slot: &str, index: u64) -> Result<B> {
         let context = self.context(slot, index);
+        let slot = &*self.slot(slot);
         self.parts.build(B::ROLE, slot, self.whose, &context)
     }
 
     /// Returns the context that the `index`-th part of this slot is made in.
     pub fn context(&self, slot: &str, index: u64) -> BuildContext {
+        let slot = &*self.slot(slot);
         BuildContext {
             task: self.parts.task(slot, &self.task),
             stream: self.home.child(slot, index),
@@ -185,6 +210,7 @@ impl Store {
 
     /// Returns the part in this slot, made on first use.
     pub fn get<B: StorablePart>(&mut self, slot: &str) -> Result<&mut B> {
+        let slot = &*self.slot(slot);
         if !self.held.contains_key(slot) {
             let mut part: B = self.make(slot, 0)?;
             if let Some(state) = self.waiting.get(slot) {
@@ -205,6 +231,7 @@ impl Store {
     /// back.
     pub fn take<B: StorablePart>(&mut self, slot: &str) -> Result<B> {
         self.get::<B>(slot)?;
+        let slot = &*self.slot(slot);
         let held = self.held.remove(slot).map(|h| h.part.downcast());
         match held {
             Some(Ok(part)) => Ok(*part),
@@ -214,6 +241,7 @@ impl Store {
 
     /// Puts a part into this slot.
     pub fn put<B: StorablePart>(&mut self, slot: &str, part: B) {
+        let slot = &*self.slot(slot);
         self.waiting.remove(slot);
         self.held.insert(slot.into(), StoredPart::new(part));
     }

@@ -90,7 +90,7 @@ impl Checker<'_> {
         };
         let conflicts = protocol.protocol.iter();
         for conflict in conflicts.flat_map(|of| of.data_conflicts(&facts)) {
-            self.conflict(conflict);
+            self.conflict(&protocol.path, conflict);
         }
         let mut seen = Vec::new();
         for exchange in asked.iter().filter(|_| clients > 1) {
@@ -159,7 +159,7 @@ impl Checker<'_> {
         if wants {
             let text = format!(
                 "it chooses by the clients' losses, and protocol `{}` has no global model to measure them with: use another selector, or a protocol such as `fedavg`",
-                of.decl.name
+                of.name
             );
             self.note_use(&fill.path, text, Some(fill.part.decl));
         }
@@ -194,7 +194,7 @@ impl Checker<'_> {
             let text = format!(
                 "it combines single answers, and {by}protocol `{}` adds the answers up and gives it their sum as one message, \
                  of which it would be no more than the mean: use a part that claims `of_mean` ({}){without}",
-                protocol.decl.name,
+                protocol.name,
                 crate::catalogue::names(fitting)
             );
             self.note_use(&fill.path, text, Some(part.decl));

@@ -40,6 +40,12 @@ pub(crate) struct Fill {
 
 /// What is known of the spec's protocol.
 pub(crate) struct CheckedProtocol {
+    /// Where it stands in the spec.
+    pub path: Vec<Step>,
+    /// What messages call it.
+    pub name: String,
+    /// The name that the spec uses for it, such as an alias.
+    pub used: String,
     pub decl: &'static PartDecl,
     /// `None` if its settings are wrong.
     pub part: Option<CheckedPart>,
@@ -70,7 +76,7 @@ pub(crate) struct Checker<'a> {
 }
 
 /// What a spec is.
-const SPEC: &str = "a spec is a mapping with `name`, `data`, `protocol` and `parts`";
+const SPEC: &str = "a spec is a mapping with `name`, `data`, `protocol` (or `stages`) and `parts`";
 
 /// `selector `uniform``
 fn label(part: &PartDecl) -> String {
@@ -99,6 +105,13 @@ impl<'a> Checker<'a> {
         match done {
             Some(done) if self.mistakes.is_empty() => Ok(done),
             _ => {
+                // two stages may say the same of a part that they share
+                let mut told = Vec::new();
+                self.mistakes.retain(|mistake| {
+                    let new = !told.contains(mistake);
+                    told.extend(new.then(|| mistake.clone()));
+                    new
+                });
                 self.say_where_settings_are();
                 if self.mistakes.is_empty() {
                     self.note(
@@ -277,15 +290,20 @@ impl<'a> Checker<'a> {
     pub fn protocol<D: DataSection>(
         &mut self,
         value: &Value,
+        path: &[Step],
         data: Option<&D>,
     ) -> Option<CheckedProtocol> {
-        let path = [key("protocol")];
-        let (decl, settings) = self.choose(value, &path, Some(Role::Protocol), &["use"])?;
+        let (decl, settings) = self.choose(value, path, Some(Role::Protocol), &["use"])?;
+        let used = value.get("use").and_then(Value::as_str);
+        let used = used.unwrap_or_default().to_string();
         let Some(settings) = settings else {
             // its slots hardly depend on the wrong setting, and mistakes in the parts are to be
             // reported too
             let protocol = example(decl)?;
             return Some(CheckedProtocol {
+                path: path.to_vec(),
+                name: decl.name.into(),
+                used,
                 decl,
                 part: None,
                 slots: protocol.slots(),
@@ -298,7 +316,7 @@ impl<'a> Checker<'a> {
             Err(error) => {
                 // the first of the chain names the protocol, and so does the note
                 let why: Vec<_> = error.chain().skip(1).map(ToString::to_string).collect();
-                self.note_use(&path, why.join(": "), Some(decl));
+                self.note_use(path, why.join(": "), Some(decl));
                 return None;
             }
         };
@@ -314,6 +332,9 @@ impl<'a> Checker<'a> {
             self.note(&[key("data"), key("public")], text);
         }
         Some(CheckedProtocol {
+            path: path.to_vec(),
+            name: decl.name.into(),
+            used,
             decl,
             part: Some(CheckedPart { decl, settings }),
             slots: protocol.slots(),

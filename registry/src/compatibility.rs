@@ -114,7 +114,7 @@ impl<'f> CompatibilityCheck<'f> {
         mut model: Box<dyn Trainer>,
         task: &Task,
     ) -> Vec<String> {
-        let protocol = self.protocol.map_or("", |p| p.decl.name);
+        let protocol = self.protocol.map_or("", |p| &p.name);
         let lacks = |ability: &Ability| {
             let (lack, instead) = match ability {
                 Ability::Parameters if model.parametric().is_none() => (

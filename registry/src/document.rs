@@ -170,7 +170,11 @@ impl Document {
             root,
             left_out: BTreeSet::new(),
         };
-        if value.get("protocol").is_some() && value.get("data").is_some() {
+        if ["protocol", "stages"]
+            .iter()
+            .any(|of| value.get(of).is_some())
+            && value.get("data").is_some()
+        {
             let text = format!("this is a spec, which `fl run` runs; {what}");
             return Err(Mistakes::sorted(vec![places.mistake(&[], text)]));
         }

@@ -50,7 +50,7 @@ pub fn isolation_notes<D>(spec: &Spec<D>) -> Vec<String> {
         )
     });
     let parts = spec.parts.iter().map(|part| (part.decl, &part.settings));
-    let protocol = std::iter::once((spec.protocol, &spec.protocol_settings));
+    let protocol = spec.stages.iter().map(|of| (of.protocol, &of.settings));
     let refused = protocol.chain(parts).flat_map(|(part, settings)| {
         // a part's origin is the path as it was given
         let origin = Path::new(part.origin).canonicalize().ok();

@@ -48,6 +48,7 @@ mod sinks;
 mod slots;
 mod spanned_value;
 mod spec;
+mod stages;
 mod training_check;
 mod yaml;
 
@@ -74,4 +75,5 @@ pub use schema::schema_of;
 pub use sections::{DataSection, Isolate, Isolation, Keep, LedgerUse, Plugin};
 pub use sinks::{FileSink, FolderSink, MlFlowSink, Sink, WandbMode, WandbSink};
 pub use spec::{NO_LEVELS, Spec};
+pub use stages::SpecStage;
 pub use yaml::{MAX_BYTES, MAX_DEPTH, MAX_VALUES};

@@ -3,18 +3,17 @@
 use crate::aliases::parts;
 use crate::check::{CheckedPart, CheckedProtocol, Checker, Fill};
 use crate::docs::table::yaml;
-use crate::spanned_value::key;
-use fl_core::settings::{Value, to_json};
+use crate::spanned_value::{below, key};
+use fl_core::settings::to_json;
 use serde_yaml::Mapping;
 
 impl Checker<'_> {
     /// Tells the user of parts that differ from those of the method that the protocol is called
     /// after.
-    pub fn alias_parts(&mut self, spec: &Value, protocol: &CheckedProtocol, filled: &[Fill]) {
+    pub fn alias_parts(&mut self, protocol: &CheckedProtocol, filled: &[Fill]) {
         let decl = protocol.decl;
-        let name = spec.get("protocol").and_then(|p| p.get("use"));
-        let name = name.and_then(Value::as_str);
-        let Some(alias) = name.and_then(|name| decl.alias(name)) else {
+        let at = below(&protocol.path, key("use"));
+        let Some(alias) = decl.alias(&protocol.used) else {
             return;
         };
         let due = parts(alias).into_iter().filter_map(|(slot, due)| {
@@ -37,7 +36,7 @@ impl Checker<'_> {
                 decl.name,
                 alias.name
             );
-            self.tell(&[key("protocol"), key("use")], text);
+            self.tell(&at, text);
         }
     }
 }

@@ -48,18 +48,25 @@ impl Checker<'_> {
             });
             all.extend(found.map(|part| (place, part)));
         };
-        if let Some(protocol) = spec.get("protocol") {
-            add("protocol".into(), protocol, Some(Role::Protocol));
-        }
-        let slots = spec.get("parts").and_then(Value::as_mapping);
-        for (slot, value) in slots.into_iter().flatten() {
-            let place = format!("parts.{}", slot.as_str().unwrap_or_default());
-            match value {
-                Value::Sequence(list) => (0..).zip(list).for_each(|(at, value): (usize, _)| {
-                    add(format!("{place}[{at}]"), value, None);
-                }),
-                value => add(place, value, None),
+        let mut section = |before: &str, section: &Value| {
+            if let Some(protocol) = section.get("protocol") {
+                add(format!("{before}protocol"), protocol, Some(Role::Protocol));
             }
+            let slots = section.get("parts").and_then(Value::as_mapping);
+            for (slot, value) in slots.into_iter().flatten() {
+                let place = format!("{before}parts.{}", slot.as_str().unwrap_or_default());
+                match value {
+                    Value::Sequence(list) => (0..).zip(list).for_each(|(at, value): (usize, _)| {
+                        add(format!("{place}[{at}]"), value, None);
+                    }),
+                    value => add(place, value, None),
+                }
+            }
+        };
+        section("", spec);
+        let stages = spec.get("stages").and_then(Value::as_sequence);
+        for (at, stage) in stages.into_iter().flatten().enumerate() {
+            section(&format!("stages[{at}]."), stage);
         }
         all
     }

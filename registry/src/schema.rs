@@ -2,7 +2,7 @@
 
 use crate::catalogue::{Catalogue, any_make, sample};
 use crate::docs::table::explain;
-use crate::sections::{Clients, DataSection, Top};
+use crate::sections::{Clients, DataSection, StageSection, Top};
 use fl_core::settings::{Field, Range, Setting, Settings, Value, ValueType, Word, to_json};
 use fl_core::{PartDecl, Role, SlotSpec};
 use serde_json::{Map, Number, Value as Json, json};
@@ -38,12 +38,23 @@ impl Catalogue {
         let slot = json!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] });
         let slots = json!({ "type": ["object", "null"], "additionalProperties": slot });
 
+        let mut stages = json_schema(&Vec::<StageSection>::value_type());
+        for (name, inner) in [("protocol", &protocol), ("parts", &slots)] {
+            let place = &mut stages["items"]["properties"][name];
+            let doc = place["description"].take();
+            *place = inner.clone();
+            place["description"] = doc;
+        }
+
         let mut schema = json_schema(&Top::value_type());
+        let given = |name: &str| json!({ "required": [name] });
+        schema["oneOf"] = json!([given("protocol"), given("stages")]);
         for field in Top::fields() {
             let inner = match field.name.as_str() {
                 "data" => json_schema(&D::value_type()),
                 "protocol" => protocol.clone(),
                 "parts" => slots.clone(),
+                "stages" => stages.clone(),
                 _ => continue,
             };
             let place = &mut schema["properties"][&field.name];

@@ -52,7 +52,10 @@ fl_core::settings! {
         /// What is learnt from, and who has which part of it.
         data: Raw;
         /// The method that server and clients follow: `use` names it, the rest are its settings.
-        protocol: Raw;
+        protocol: Raw = Raw;
+        /// In place of `protocol`: methods that follow one another in one run. A slot that several
+        /// of them have is one slot, so a model goes on from stage to stage.
+        stages: Vec<StageSection> = Vec::new();
         /// A part for each slot of the protocol: `use` names it, the rest are its settings. A list
         /// gives different parts to different clients.
         parts: Raw = Raw;
@@ -83,6 +86,17 @@ fl_core::settings! {
         /// What the run folder keeps besides results. `messages`: the messages of all aggregations,
         /// so that `fl verify` can repeat them. Who can read them has seen what the server saw.
         keep: Option<Keep> = None;
+    }
+}
+
+fl_core::settings! {
+    /// One method of a run that has several.
+    pub(crate) struct StageSection {
+        /// The method of this stage: `use` names it, the rest are its settings.
+        protocol: Raw;
+        /// Parts for this stage alone. What several stages share, and the accountant, is in the
+        /// spec's `parts`.
+        parts: Raw = Raw;
     }
 }
 

@@ -43,22 +43,8 @@ impl Checker<'_> {
         };
         for (name, value) in map {
             let Some(name) = name.as_str() else { continue };
-            let slot = protocol.and_then(|p| p.slots.iter().find(|s| s.name == name));
-            if let (Some(protocol), None) = (protocol, slot) {
-                self.unknown_slot(&below(&path, key(name)), name, protocol);
-                // a slot that is misspelt in `--set` has nothing but the setting
-                if value.get("use").is_none() {
-                    continue;
-                }
-            }
-            // what the server releases through, it needs
-            let slot = slot.map(|slot| SlotSpec {
-                server: slot.server || protocol.is_some_and(|p| p.releases_at_server(slot.name)),
-                ..slot.clone()
-            });
             let at = below(&path, key(name));
-            let all = protocol.map_or(&[][..], |p| &p.slots);
-            self.slot(&at, value, (slot.as_ref(), all), data, &mut filled);
+            self.part(&at, (name, value), protocol, data, &mut filled);
         }
         let Some(protocol) = protocol else {
             return filled;
@@ -78,21 +64,47 @@ impl Checker<'_> {
         filled
     }
 
+    /// What stands in the slot `name` of a protocol.
+    pub fn part<D: DataSection>(
+        &mut self,
+        path: &[Step],
+        (name, value): (&str, &Value),
+        protocol: Option<&CheckedProtocol>,
+        data: Option<&D>,
+        filled: &mut Vec<Fill>,
+    ) {
+        let slot = protocol.and_then(|p| p.slots.iter().find(|s| s.name == name));
+        if let (Some(protocol), None) = (protocol, slot) {
+            self.unknown_slot(path, name, protocol);
+            // a slot that is misspelt in `--set` has nothing but the setting
+            if value.get("use").is_none() {
+                return;
+            }
+        }
+        // what the server releases through, it needs
+        let slot = slot.map(|slot| SlotSpec {
+            server: slot.server || protocol.is_some_and(|p| p.releases_at_server(slot.name)),
+            ..slot.clone()
+        });
+        let all = protocol.map_or(&[][..], |p| &p.slots);
+        self.slot(path, (name, value), (slot.as_ref(), all), data, filled);
+    }
+
     /// Mechanisms in slots that the protocol, set as it is, releases nothing through.
-    pub fn unused_mechanisms(&mut self, spec: &Value, protocol: &CheckedProtocol) {
-        let filled = spec.get("parts").and_then(Value::as_mapping);
+    pub fn unused_mechanisms(
+        &mut self,
+        parts: &[Step],
+        given: &dyn Fn(&str) -> bool,
+        protocol: &CheckedProtocol,
+    ) {
         for slot in protocol.slots.iter().filter(|s| s.role == Role::Privacy) {
             let released = |q: &ExchangeSpec| q.goes_through(slot.name);
-            let part = filled.and_then(|parts| parts.get(slot.name));
-            if part.is_some_and(|part| !part.is_null())
-                && protocol.part.is_some()
-                && !protocol.asked.iter().any(released)
-            {
+            if given(slot.name) && protocol.part.is_some() && !protocol.asked.iter().any(released) {
                 let text = format!(
                     "protocol `{}` releases nothing through this slot with these settings: a mechanism here would protect nothing",
-                    protocol.decl.name
+                    protocol.name
                 );
-                self.note_key(&[key("parts"), key(slot.name)], text);
+                self.note_key(&below(parts, key(slot.name)), text);
             }
         }
     }
@@ -105,7 +117,7 @@ impl Checker<'_> {
         };
         let text = format!(
             "protocol `{}` has no slot {}; {hint} slots: {}",
-            protocol.decl.name,
+            protocol.name,
             show(&name.into()),
             slots().collect::<Vec<_>>().join(", ")
         );
@@ -116,7 +128,7 @@ impl Checker<'_> {
     fn slot<D: DataSection>(
         &mut self,
         path: &[Step],
-        value: &Value,
+        (name, value): (&str, &Value),
         (slot, all): (Option<&SlotSpec>, &[SlotSpec]),
         data: Option<&D>,
         filled: &mut Vec<Fill>,
@@ -164,7 +176,7 @@ impl Checker<'_> {
             }
             if let (Some(_), Some(clients), Some(settings)) = (slot, clients, settings) {
                 filled.push(Fill {
-                    slot: show_path(&path[1..2]),
+                    slot: name.into(),
                     path,
                     clients,
                     part: CheckedPart { decl, settings },
@@ -193,7 +205,7 @@ impl Checker<'_> {
             ),
             None => format!(
                 "a privacy budget needs an accountant, and protocol `{}` has no slot for one",
-                protocol.decl.name
+                protocol.name
             ),
         };
         self.note_key(&[key("budget")], text);
@@ -205,6 +217,10 @@ impl Checker<'_> {
         let given = |value: Option<&Value>| value.is_some_and(|v| !v.is_null());
         let accountant = spec.get("parts").and_then(|p| p.get("accountant"));
         let stop = spec.get("stop-when");
+        if given(stop) && given(spec.get("stages")) {
+            let text = "ends the rounds of one protocol, and this spec has `stages`: leave it out, or give the stages fewer rounds";
+            self.note_key(&[key("stop-when")], text);
+        }
         if given(stop) && given(accountant) {
             let text = "does not go with parts.accountant: the epsilon of a number of rounds that \
                         follows from results is no guarantee; give the run fewer rounds, or a `budget`";

@@ -7,13 +7,13 @@ use crate::document::Document;
 use crate::library::Library;
 use crate::sections::{DataSection, Keep, LedgerUse, Top};
 use crate::sinks::Sink;
-use crate::slots::{in_order, written};
+use crate::slots::in_order;
 use crate::spanned_value::key;
+use crate::stages::{self, Method, SpecStage};
 use fl_core::privacy::Noise;
 use fl_core::settings::{Setting, Value};
 use fl_core::{
-    Budget, BuildContext, CheckedSettings, Checkpoints, Faults, Measured, PartDecl, Parts,
-    Protocol, Result, StopWhen,
+    Budget, BuildContext, Checkpoints, Faults, Measured, Parts, Protocol, Result, StopWhen,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ pub struct Spec<D> {
     pub seed: u64,
     /// The host's section.
     pub data: D,
-    /// The protocol.
-    pub protocol: &'static PartDecl,
-    /// What it is made from.
-    pub protocol_settings: CheckedSettings,
+    /// The protocol, or those that follow one another.
+    pub stages: Vec<SpecStage>,
+    /// What a user calls it, such as `fedavg, then solo`.
+    pub protocol_name: String,
     /// What fills its slots.
     pub parts: Arc<Parts>,
     /// Evaluate after every `evaluate_every` rounds, and after the last.
@@ -69,7 +69,7 @@ impl<D> Spec<D> {
     /// # Errors
     /// When the protocol refuses `make`.
     pub fn make_protocol(&self, make: &BuildContext) -> Result<Box<dyn Protocol>> {
-        fl_core::protocol(self.protocol, &self.protocol_settings, make)
+        stages::make(&self.stages, make)
     }
 
     /// [`Spec::resolved`] as text, for the run's folder.
@@ -106,18 +106,16 @@ impl Document {
             .get("data")
             .and_then(|data| check.settings(&[key("data")], None, |r| D::read(data, r)))
             .and_then(|data| check.files(data));
-        let protocol = value
-            .get("protocol")
-            .and_then(|p| check.protocol(p, data.as_ref()));
-        let filled = check.parts(value.get("parts"), protocol.as_ref(), data.as_ref());
-        check.budget(&value, protocol.as_ref());
-        let measured = protocol.as_ref().and_then(|of| {
-            let parts = value.get("parts");
-            let has = |slot: &str| {
-                parts
-                    .and_then(|p| p.get(slot))
-                    .is_some_and(|p| !p.is_null())
-            };
+        let method = check.method(&value, data.as_ref());
+        let protocol = method.as_ref().map(Method::whole);
+        let parts = value.get("parts");
+        let mut filled = check.parts(parts, protocol, data.as_ref());
+        if let Some(method) = &method {
+            check.own_parts(method, data.as_ref(), &mut filled);
+        }
+        check.budget(&value, protocol);
+        let measured = method.as_ref().and_then(|method| {
+            let (of, has) = (method.whole(), |slot: &str| method.gives(parts, slot));
             let kind = data.as_ref().and_then(D::task).map(|task| task.kind);
             let measured = Measured::of(of.protocol.as_deref()?, &has, kind);
             Some(match data.as_ref().is_some_and(D::own_tests) {
@@ -126,31 +124,47 @@ impl Document {
             })
         });
         check.stop_when(&value, measured.as_ref());
-        if let Some(protocol) = &protocol {
-            check.alias_parts(&value, protocol, &filled);
+        let stages = method.as_ref().map_or(&[][..], |method| &method.stages);
+        let mut conflicts = false;
+        for stage in stages {
+            let seen = stage.sees(&filled);
+            check.alias_parts(&stage.of, &seen);
             let seed = top.as_ref().map_or(0, |top| top.seed);
             let faults = top.as_ref().map(|top| &top.faults);
-            check.answers(&filled, protocol, (data.as_ref(), faults, seed));
+            check.answers(&seen, &stage.of, (data.as_ref(), faults, seed));
+            conflicts |= check.conflicts(parts, stage, data.as_ref());
         }
-        let conflicts = check.conflicts(&value, protocol.as_ref(), data.as_ref());
         // a slot without releases may follow from a setting that is wrong
-        if let Some(protocol) = protocol.as_ref().filter(|_| !conflicts) {
-            check.unused_mechanisms(&value, protocol);
+        if let Some(method) = method.as_ref().filter(|_| !conflicts) {
+            let given = |slot: &str| method.gives(parts, slot);
+            check.unused_mechanisms(&[key("parts")], &given, method.whole());
+            for stage in stages {
+                let own = |slot: &str| stage.owns(slot);
+                check.unused_mechanisms(&stage.path(), &own, &stage.of);
+            }
         }
         if let (Some(top), Some(task)) = (&top, data.as_ref().and_then(D::task)) {
             let sizes = || data.as_ref().and_then(|data| data.client_sizes(top.seed));
-            check.build(&filled, protocol.as_ref(), (&task, top.seed), &sizes);
-            if let Some(protocol) = &protocol {
+            for stage in stages {
+                let seen = stage.sees(&filled);
+                check.build(&seen, Some(&stage.of), (&task, top.seed), &sizes);
+            }
+            if stages.is_empty() {
+                check.build(&filled, None, (&task, top.seed), &sizes);
+            }
+            if let Some(protocol) = protocol {
                 let parts = Parts::new(in_order(filled.clone()));
                 let limits = (top.budget.as_ref(), &top.faults);
                 check.promises(limits, protocol, &parts, &task);
             }
         }
-        let protocol = protocol.and_then(|p| p.part);
-        let all = top.zip(data).zip(protocol);
+        let written = method.as_ref().and_then(|method| method.write(&filled));
+        let stages = method.as_ref().and_then(Method::spec);
+        let protocol_name = protocol.map_or(String::new(), |of| of.name.clone());
+        let all = top.zip(data).zip(written.zip(stages));
         let notes = std::mem::take(&mut check.notes);
         let foreseen = std::mem::take(&mut check.foreseen);
-        let ((mut top, data), protocol) = check.finish(all)?;
+        let ((mut top, data), (written, stages)) = check.finish(all)?;
         if let Some(ledger) = &mut top.ledger {
             let folder = Path::new(&self.file).parent().unwrap_or(Path::new(""));
             let path = folder.join(&ledger.path);
@@ -164,8 +178,11 @@ impl Document {
         let mut resolved = top.write();
         if let Value::Mapping(map) = &mut resolved {
             map.insert("data".into(), data.write());
-            map.insert("protocol".into(), protocol.write());
-            map.insert("parts".into(), written(&filled));
+            map.shift_remove("stages");
+            if written.contains_key("stages") {
+                map.shift_remove("protocol");
+            }
+            map.extend(written);
             // in the order of earlier versions, which the keys of kept runs depend on
             for (key, given) in [
                 ("stop-when", top.stop_when.is_some()),
@@ -188,9 +205,11 @@ impl Document {
             name: top.name.0,
             seed: top.seed,
             data,
-            protocol: protocol.decl,
-            protocol_settings: protocol.settings,
-            parts: Arc::new(Parts::new(in_order(filled)).led_by(protocol.decl)),
+            parts: Arc::new(
+                Parts::new(in_order(filled)).led_by(stages.iter().map(|s| s.protocol).collect()),
+            ),
+            stages,
+            protocol_name,
             evaluate_every: top.evaluate.every,
             stop_when: top.stop_when,
             sinks: top.sinks,

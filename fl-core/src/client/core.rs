@@ -2,7 +2,7 @@
 
 use super::PRIVATE;
 use super::calls::ClientCalls;
-use crate::exchange::TRAINING_LOSS;
+use crate::exchange::{TRAINING_LOSS, label_in};
 use crate::message::{AnyMessage, Erased, Ids};
 use crate::privacy::{MinibatchSampling, NoiseSource, ReleaseNoise};
 use crate::store::{States, Store};
@@ -127,6 +127,15 @@ impl ClientCore {
             .transpose()?;
         let positions = |Ids(all): Ids| all.iter().map(|at| *at as usize).collect::<Vec<_>>();
         Ok(drawn.map(|drawn| self.data.pick(&positions(drawn))))
+    }
+
+    /// Returns the name under which it keeps something for its protocol: that of another stage does
+    /// not see it. The private sample is one for the whole run.
+    fn kept_as(&self, name: &str) -> String {
+        match name {
+            PRIVATE => name.into(),
+            _ => label_in(name, self.store.stage()),
+        }
     }
 
     pub(crate) fn begin(&mut self, request: &Request<'_>, exchange: &ExchangeSpec) -> Result<()> {
@@ -279,22 +288,23 @@ impl ClientCalls for ClientCore {
         self.store.put(slot, selector);
     }
     fn stash(&mut self, name: &str, bytes: Vec<u8>) {
-        self.stash.insert(name.into(), bytes);
+        self.stash.insert(self.kept_as(name), bytes);
     }
     fn stashed(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        Ok(self.stash.get(name).cloned())
+        Ok(self.stash.get(&self.kept_as(name)).cloned())
     }
     fn unstash(&mut self, name: &str) -> Result<Option<Vec<u8>>> {
-        Ok(self.stash.remove(name))
+        Ok(self.stash.remove(&self.kept_as(name)))
     }
     fn cache(&mut self, name: &str, message: &dyn AnyMessage) {
-        self.cache.remove(name);
+        let name = self.kept_as(name);
+        self.cache.remove(&name);
         if let Some(kept) = Cached::new(message) {
-            self.cache.insert(name.into(), kept);
+            self.cache.insert(name, kept);
         }
     }
     fn cached(&mut self, name: &str) -> Result<Option<Vec<u8>>> {
-        let kept = self.cache.remove(name);
+        let kept = self.cache.remove(&self.kept_as(name));
         Ok(kept.map(|mut kept| kept.take()))
     }
     fn range(&mut self, slot: &str, message: &dyn AnyMessage) -> Result<Option<f32>> {

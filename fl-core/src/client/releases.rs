@@ -35,7 +35,7 @@ impl ClientCore {
     /// Checks that the answer was released through every mechanism that its exchange declares.
     pub(crate) fn check_releases(&self, exchange: &ExchangeSpec) -> Result<()> {
         let parts = self.store.parts();
-        let due = |slot: &&&str| self.store.has(slot) && parts.releases(slot);
+        let due = |slot: &&&str| self.store.has(slot) && parts.releases(&self.store.slot(slot));
         let mut due = exchange.flow.releases.iter().filter(due);
         match due.find(|slot| !self.released_through.contains(**slot)) {
             None => Ok(()),

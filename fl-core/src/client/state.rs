@@ -111,7 +111,8 @@ impl ClientState {
         test: &Examples,
         shared: Option<&Params>,
     ) -> Result<Evaluation> {
-        if !self.core().store.parts().lasts(slot) {
+        let store = &self.core().store;
+        if !store.parts().lasts(&store.slot(slot)) {
             let why = format!(
                 "parts.{slot} does not last at clients, so there is nothing to evaluate; its slot must say `lasting()`"
             );

@@ -5,10 +5,10 @@ use crate::exchange::spec::{AggregatorUse, Exchange, ExchangeSpec};
 use crate::message::{Ids, Message, Params, Scalar, VoteSensitivity};
 use crate::privacy::MinibatchSampling;
 use crate::{
-    ACCOUNTANT, AggregatorSlot, Answer, AttackSlot, COUNTS, Client, MechanismSlot, Request, Result,
-    Role, Roster, SelectorSlot, Slot, SlotKind, SlotSpec, TrainerSlot,
+    ACCOUNTANT, AggregatorSlot, Answer, AttackSlot, COUNTS, Client, Conflict, MechanismSlot,
+    Request, Result, Role, Roster, SelectorSlot, Server, Slot, SlotKind, SlotSpec, TrainerSlot,
 };
-use anyhow::bail;
+use anyhow::{Context, bail};
 
 /// Makes a client's answer to a request.
 type AnswerFn<'p> =
@@ -23,15 +23,42 @@ type Stage<'p, D, U> = Box<dyn Fn(&mut Client, &D, U) -> Result<U> + Send + Sync
 /// Shows a client's answer to an attack on the run.
 type Watch<'p> = Box<dyn Fn(&mut Client, &Answer) -> Result<()> + Send + Sync + 'p>;
 
-/// A model that starts from a file; see [`Declaration::loads`].
+/// The server's model starts from a file that another run kept; see [`Declaration::loads`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InitialModel {
     /// The model's slot.
     pub slot: &'static str,
     /// The protocol's setting that names the file.
     pub setting: &'static str,
-    /// The file.
+    /// The file, as a path from the working directory.
     pub file: String,
+}
+
+impl InitialModel {
+    /// Loads the model at the server.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or does not fit the part in the slot.
+    pub fn load(&self, server: &mut Server<'_>) -> Result<()> {
+        let who = || format!("protocol.{}: {}", self.setting, self.file);
+        let bytes = std::fs::read(&self.file).with_context(who)?;
+        let loaded = server.model(self.slot)?.load(&bytes);
+        loaded.with_context(|| format!("{} does not fit parts.{}", who(), self.slot))
+    }
+
+    /// Returns why the file cannot be read, if so.
+    pub fn conflict(&self) -> Option<Conflict> {
+        let why = match std::fs::metadata(&self.file) {
+            Ok(found) if found.is_file() => return None,
+            Ok(_) => "it is no file".into(),
+            Err(error) => error.to_string(),
+        };
+        let text = format!(
+            "names a model that another run kept, a path from the working directory, and {} cannot be read: {why}",
+            self.file
+        );
+        Some(Conflict::at(self.setting, text))
+    }
 }
 
 /// The slots and exchanges of a protocol with its current settings.
@@ -170,14 +197,16 @@ impl<'p> Declaration<'p> {
         self
     }
 
-    /// Declares that the server's model in `slot` starts from a file that another run kept, which
-    /// `setting` of the protocol names. A check compares the classes and columns of both runs.
-    pub fn loads(mut self, slot: &TrainerSlot, setting: &'static str, file: Option<&str>) -> Self {
-        self.loads = file.map(|file| InitialModel {
-            slot: slot.name(),
-            setting,
-            file: file.into(),
-        });
+    /// Declares that the server's model starts from a file that another run kept. A check compares
+    /// the classes and columns of both runs. One that is not `public`, that is trained without
+    /// private data, has no price here ([`Declaration::begins_with`]).
+    pub fn loads(mut self, initial: Option<InitialModel>, public: bool) -> Self {
+        if let Some(InitialModel { setting, .. }) = initial.as_ref().filter(|_| !public) {
+            self.begins_with = Some(format!(
+                "the run starts from a model that another run kept (`{setting}`), whose training data have no price here"
+            ));
+        }
+        self.loads = initial;
         self
     }
 

@@ -7,6 +7,7 @@ mod measurement;
 pub(crate) mod request;
 pub(crate) mod shape_check;
 pub(crate) mod spec;
+mod stages;
 
 pub use conflict::Conflict;
 pub use declaration::{Declaration, Declared, InitialModel};
@@ -15,3 +16,5 @@ pub use measurement::{Certainty, Measured, Measurement, MeasurementOf};
 pub(crate) use measurement::{OWN_STATISTICS, TRAINING_LOSS};
 pub use request::*;
 pub use spec::*;
+pub use stages::{SLOTS_OF_RUN, Stage, Stages};
+pub(crate) use stages::{label_in, of_stage};

@@ -1,6 +1,7 @@
 //! [`ExposureTracker`]: the unpriced disclosures to each observer of a run.
 
 use crate::exchange::faults::Faults;
+use crate::exchange::label_in;
 use crate::privacy::{Observer, UnpricedDisclosures};
 use crate::{BuildContext, COUNTS, ExchangeSpec, Parts, Protocol, RequiredInputs, Result};
 use anyhow::{bail, ensure};
@@ -13,6 +14,8 @@ pub(crate) const FOLLOWS_DATA: &str =
 /// The declared exchanges of a protocol, and the disclosures so far.
 pub(crate) struct ExposureTracker {
     exchanges: Vec<ExchangeSpec>,
+    /// The stage whose labels these are, see [`crate::Stages`]; 0 if the run has no stages.
+    pub stage: usize,
     pub exposed: UnpricedDisclosures,
     /// Why a row may belong to two clients, if so.
     pub twice: Option<String>,
@@ -25,6 +28,7 @@ impl ExposureTracker {
     pub fn new(protocol: &dyn Protocol) -> Self {
         Self {
             exchanges: protocol.exchanges(),
+            stage: 0,
             exposed: UnpricedDisclosures::default(),
             twice: None,
             unreleased: BTreeSet::new(),
@@ -36,7 +40,7 @@ impl ExposureTracker {
     /// # Errors
     /// If the protocol declares no exchange with this label.
     pub fn exchange(&self, label: &str) -> Result<&ExchangeSpec> {
-        ExchangeSpec::find(&self.exchanges, label)
+        ExchangeSpec::find(&self.exchanges, &label_in(label, self.stage))
     }
 
     /// Records that the server releases its result from this exchange, and returns the slots of
@@ -45,7 +49,8 @@ impl ExposureTracker {
     /// # Errors
     /// If the exchange declares no such release.
     pub fn released_at_server(&mut self, label: &str) -> Result<Vec<&'static str>> {
-        let flow = &self.exchange(label)?.flow;
+        let exchange = self.exchange(label)?;
+        let (label, flow) = (exchange.label, &exchange.flow);
         ensure!(
             !flow.at_server.is_empty() && flow.released_with.is_none(),
             "the protocol declares no release of `{label}` at the server"

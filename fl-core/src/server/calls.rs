@@ -5,9 +5,10 @@
 
 use crate::message::{AnyMessage, Erased, MessageType, Params};
 use crate::{
-    AnyInbox, AnyPool, ClientId, ClientMessage, Cohort, FitReport, Generator, Public, Result,
-    Round, Samples, SharedExecutor, Task, Trainer,
+    AnyInbox, AnyPool, ClientId, ClientMessage, Cohort, FitReport, Generator, Protocol, Public,
+    Result, Round, Samples, SharedExecutor, Task, Trainer,
 };
+use anyhow::bail;
 use std::sync::Arc;
 
 /// The message to each client.
@@ -118,6 +119,10 @@ pub(crate) trait Steps {
     fn begin_step(&mut self, name: &str, number: usize, of: usize) -> Result<StepStart>;
     fn judge_step(&mut self, outcome: Result<()>) -> Result<StepVerdict>;
     fn finish_step(&mut self, state: &dyn Fn() -> Result<Vec<u8>>) -> Result<()>;
+    /// A stage of the run is to begin ([`crate::Stages`]). Returns whether it takes place.
+    fn begin_stage(&mut self, _stage: usize, _protocol: &dyn Protocol) -> Result<bool> {
+        bail!("only the program itself leads a run of stages")
+    }
 }
 
 /// Measures and keeps results.

@@ -96,7 +96,7 @@ impl RunState<'_> {
 
     /// See [`crate::Server::reader`].
     pub(crate) fn model_reader(&self, slot: &str) -> ModelReader {
-        let slot = slot.to_string();
+        let slot = self.store.slot(slot).into_owned();
         let (parts, context) = (self.store.parts().clone(), self.store.context(&slot, 0));
         Box::new(move |client, bytes| {
             let mut model: Box<dyn Trainer> =
@@ -339,7 +339,7 @@ impl Exchanges for RunState<'_> {
         });
         let asked = asked.and_then(|()| {
             log.end(|| Receipt {
-                exchange: Some(label.into()),
+                exchange: Some(spec.label.into()),
                 ..self.receipt(round, ServerStep::Collection, "")
             })
         });
@@ -376,7 +376,7 @@ impl Exchanges for RunState<'_> {
             let out = self.check_output(slot, &seen, out)?;
             let output = log.digest(&*out);
             log.end(|| Receipt {
-                exchange: Some(label.into()),
+                exchange: Some(spec.label.into()),
                 output,
                 ..self.receipt(&seen, ServerStep::Aggregation, slot)
             })?;
@@ -391,6 +391,7 @@ impl Exchanges for RunState<'_> {
     }
 
     fn aggregate(&mut self, slot: &str, round: &Round, inbox: &dyn AnyInbox) -> Result<Erased> {
+        let slot = &*self.store.slot(slot);
         let aggregator = self.store.get::<Box<dyn AnyAggregator>>(slot)?;
         let (needs, input) = (aggregator.needs(), aggregator.input());
         let round = self.for_aggregator(round, input);

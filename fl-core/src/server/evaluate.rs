@@ -22,8 +22,12 @@ impl RunState<'_> {
         round.last || round.number.is_multiple_of(self.every)
     }
 
-    fn measured(&mut self, metric: &Metric) -> Result<()> {
-        self.host.emit(RunEvent::Measured(metric)).map(drop)
+    /// Records a measurement under its round in the whole run.
+    fn measured(&mut self, mut metric: Metric) -> Result<()> {
+        if metric.round > 0 {
+            metric.round += self.stage.rounds_before;
+        }
+        self.host.emit(RunEvent::Measured(&metric)).map(drop)
     }
 
     /// Warns once for each slot that a model's scores are NaN and count as no answer.
@@ -63,7 +67,7 @@ impl RunState<'_> {
             };
             let known = scored.iter().filter_map(of).collect();
             let metric = Metric::of_each(round, &format!("clients.{name}"), known);
-            self.measured(&metric)?;
+            self.measured(metric)?;
         }
         Ok(())
     }
@@ -90,11 +94,11 @@ impl RunState<'_> {
             confusion,
             ..Metric::of_each(round, &format!("{of}.{score}"), each)
         };
-        self.measured(&metric)?;
+        self.measured(metric)?;
         if own && !weighed.is_empty() {
             let of_clients = statistics(weighed, metrics::lower_is_better(score));
             for (name, value) in OWN_STATISTICS.iter().zip(of_clients) {
-                self.measured(&Metric::of(round, &format!("{of}.{name}.{score}"), value))?;
+                self.measured(Metric::of(round, &format!("{of}.{name}.{score}"), value))?;
             }
         }
         Ok(())
@@ -135,7 +139,7 @@ impl RunState<'_> {
                 .extend(self.may_end().then_some(number));
             return Ok(());
         }
-        self.measured(&Metric::of(round, name, value))
+        self.measured(Metric::of(round, name, value))
     }
 
     /// As [`Results::record_each`], for these clients.
@@ -150,7 +154,7 @@ impl RunState<'_> {
             self.step.unevaluated.extend(self.may_end().then_some(each));
             return Ok(());
         }
-        self.measured(&Metric::of_each(round, name, each))
+        self.measured(Metric::of_each(round, name, each))
     }
 
     /// Returns whether the digest must leave out the content of messages. System noise cannot be
@@ -189,9 +193,9 @@ impl Results for RunState<'_> {
             confusion: scored.confusion,
             ..Metric::of(round, name, scored.score)
         };
-        self.measured(&metric)?;
+        self.measured(metric)?;
         for (name, value) in &scored.further {
-            self.measured(&Metric::of(round, name, *value))?;
+            self.measured(Metric::of(round, name, *value))?;
         }
         self.measured_on_own_rows(round, slot)
     }
@@ -211,6 +215,7 @@ impl Results for RunState<'_> {
         self.expose_models(slot)?;
         let (faults, mut scored, mut lost) = (self.faults.clone(), Vec::new(), Vec::new());
         let withholds = self.ledger.accounts();
+        let slot = &*self.store.slot(slot);
         self.host.score_clients(slot, shared, &mut |id, score| {
             match score {
                 Ok(score) => scored.push((id, score)),
@@ -349,6 +354,7 @@ impl Results for RunState<'_> {
         self.expose_models(slot)?;
         let (faults, mut lost) = (self.faults.clone(), Vec::new());
         let withholds = self.ledger.accounts();
+        let slot = &*self.store.slot(slot);
         self.host.keep_clients(slot, &mut |id, error| {
             if *faults.policy(&error, false) == Fault::Fail {
                 return Err(error.context(format!("keeping the model of client {id}")));

@@ -86,7 +86,7 @@ impl RunState<'_> {
 
     /// Records that results show the clients' models in `slot`.
     pub(crate) fn expose_models(&mut self, slot: &str) -> Result<()> {
-        let parts = self.store.parts();
+        let (parts, slot) = (self.store.parts(), &*self.store.slot(slot));
         let own = parts.slots().iter().find(|s| s.name == slot);
         match own.is_some_and(|s| s.through.iter().any(|t| parts.releases(t))) {
             true => Ok(()),
@@ -139,6 +139,8 @@ impl Releases for RunState<'_> {
 
     fn wants_range(&self, slot: &str, of: &'static MessageType) -> Result<bool> {
         let context = self.store.context(slot, 0);
-        self.store.parts().range_of(of, slot, &context)
+        self.store
+            .parts()
+            .range_of(of, &self.store.slot(slot), &context)
     }
 }

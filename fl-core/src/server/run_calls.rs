@@ -74,7 +74,7 @@ impl ServerCalls for RunState<'_> {
         self.store.has(slot)
     }
     fn who(&self, slot: &str) -> Vec<String> {
-        self.store.parts().who(slot)
+        self.store.parts().who(&self.store.slot(slot))
     }
     fn task(&self) -> &Task {
         self.store.task()

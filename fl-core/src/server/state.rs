@@ -1,7 +1,7 @@
 //! [`RunState`]: the server's side of a run, as a host holds it.
 
 use super::receipts::StepRecorder;
-use super::steps::{CurrentStep, PendingEvaluation, ResumePoint, SavedServer, Step};
+use super::steps::{CurrentStage, CurrentStep, PendingEvaluation, ResumePoint, SavedServer, Step};
 use crate::exchange::faults::Faults;
 use crate::host::{Host, RunOptions, Totals};
 use crate::ledger::RunLedger;
@@ -27,6 +27,7 @@ pub struct RunState<'h> {
     pub(crate) chain: [u8; 32],
     pub(crate) totals: Totals,
     pub(crate) steps: usize,
+    pub(crate) stage: CurrentStage,
     /// Whether the run may get more rounds later.
     pub(crate) grows: bool,
     pub(crate) step: Step,
@@ -85,6 +86,7 @@ impl<'h> RunState<'h> {
             chain: [0; 32],
             totals: Totals::default(),
             steps: 0,
+            stage: CurrentStage::default(),
             grows: declared.grows.is_some(),
             rounds: declared.rounds,
             step: Step::default(),
@@ -119,6 +121,7 @@ impl<'h> RunState<'h> {
             fed.resumed = Some(ResumePoint {
                 done: saved.done,
                 protocol: saved.protocol,
+                stage: saved.stage,
             });
         }
         Ok(fed)

@@ -1,5 +1,6 @@
 //! Steps of a run: single ones, rounds, and the state that a stopped run resumes from.
 
+use crate::exchange::label_in;
 use crate::host::{StepCost, StepPosition, Totals};
 use crate::message::Params;
 use crate::privacy::{UnpricedDisclosures, epsilons};
@@ -7,8 +8,8 @@ use crate::server::RunState;
 use crate::server::calls::{Results, StepStart, StepVerdict, Steps};
 use crate::store::States;
 use crate::{
-    ClientId, Cohort, FitReport, Length, LossCurve, PrivacyEvent, Problem, Result, Round, RunEvent,
-    Stream,
+    ClientId, Cohort, FitReport, Length, LossCurve, PrivacyEvent, Problem, Protocol, Result, Round,
+    RunEvent, Stream,
 };
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -83,9 +84,23 @@ pub(crate) enum PendingEvaluation {
     Each(String, Vec<(ClientId, f64)>),
 }
 
+/// The stage that takes place, of a run that has stages ([`crate::Stages`]).
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct CurrentStage {
+    /// Counted from 1; 0 if the run has no stages.
+    pub number: usize,
+    /// How many steps of the run were before it.
+    pub steps_before: usize,
+    /// How many of them were rounds.
+    pub rounds_before: usize,
+    /// How many rounds there were with those of this stage.
+    rounds: usize,
+}
+
 /// Where a resumed run continues.
 pub(crate) struct ResumePoint {
     pub done: usize,
+    pub stage: CurrentStage,
     pub protocol: Vec<u8>,
 }
 
@@ -93,6 +108,7 @@ pub(crate) struct ResumePoint {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SavedServer {
     pub done: usize,
+    pub stage: CurrentStage,
     pub protocol: Vec<u8>,
     pub parts: States,
     pub own: Vec<PrivacyEvent>,
@@ -143,10 +159,22 @@ impl RunState<'_> {
         current.context("the protocol is in no step: it must call `once` or `rounds`")
     }
 
+    /// Returns a step's name and number in the whole run. `number` counts the rounds of a stage; 0
+    /// is a step that is done once.
+    fn in_run(&self, name: &str, number: usize) -> (String, usize) {
+        match number {
+            0 => (label_in(name, self.stage.number), 0),
+            _ => {
+                let number = self.stage.rounds_before + number;
+                (format!("round {number}"), number)
+            }
+        }
+    }
+
     /// Runs the evaluations that the last round skipped because later rounds were due.
     fn evaluate_skipped(&mut self, number: usize) -> Result<()> {
-        let name = format!("round {number}");
-        let stream = self.root.child("round", number as u64);
+        let (name, _) = self.in_run("", number);
+        let stream = self.stage_root().child("round", number as u64);
         let round = Round::new(&*name, number, true, stream, self.host.executor());
         for models in std::mem::take(&mut self.unevaluated) {
             match models {
@@ -166,6 +194,15 @@ impl RunState<'_> {
         Ok(())
     }
 
+    /// Returns what the draws of the current stage follow from: the first is drawn as a run without
+    /// stages.
+    fn stage_root(&self) -> Stream {
+        match self.stage.number {
+            0 | 1 => self.root.clone(),
+            stage => self.root.child("stage", stage as u64),
+        }
+    }
+
     /// Returns whether the rounds may end early: by a budget, that of the run or of a client's own
     /// node, or because of what was measured.
     pub(crate) fn may_end(&self) -> bool {
@@ -182,19 +219,22 @@ impl Steps for RunState<'_> {
         if self.ended && of > 0 {
             return Ok(StepStart::Skipped);
         }
+        let root = self.stage_root();
+        let stream = match of {
+            0 => root.child(name, 0),
+            _ => root.child("round", number as u64),
+        };
+        let before = if of > 0 { self.stage.rounds_before } else { 0 };
+        let (name, in_run) = self.in_run(name, number);
         let begins = RunEvent::StepBegins {
-            step: name,
-            number,
-            of,
+            step: &name,
+            number: in_run,
+            of: before + of,
         };
         self.host.emit(begins)?;
-        let stream = match of {
-            0 => self.root.child(name, 0),
-            _ => self.root.child("round", number as u64),
-        };
         let left = self.faults.if_too_few.repeats();
         let (round, undoable) = self.attempt(CurrentStep {
-            name: name.into(),
+            name,
             number,
             of,
             stream,
@@ -245,6 +285,11 @@ impl Steps for RunState<'_> {
             name, number, of, ..
         } = self.current()?;
         self.totals.steps = self.steps;
+        let (before, in_run) = match number {
+            0 => (0, 0),
+            _ => (self.stage.rounds_before, self.stage.rounds_before + number),
+        };
+        self.stage.rounds = self.stage.rounds.max(in_run);
         let trained = std::mem::take(&mut self.step.trained);
         // a training in rounds goes on in the next
         if number == of {
@@ -256,7 +301,7 @@ impl Steps for RunState<'_> {
         let protections = self.protections()?;
         let cost = StepCost {
             step: name.clone(),
-            round: number,
+            round: in_run,
             bytes_up: self.totals.up,
             bytes_down: self.totals.down,
             privacy: protections.as_ref().map(epsilons),
@@ -264,7 +309,11 @@ impl Steps for RunState<'_> {
         };
         self.host.emit(RunEvent::Cost(&cost))?;
         // before the first round there is no result, and after the last nothing to skip
-        let ends = self.host.emit(RunEvent::StepEnds { number, of })?;
+        let step_ends = RunEvent::StepEnds {
+            number: in_run,
+            of: before + of,
+        };
+        let ends = self.host.emit(step_ends)?;
         let ends = ends && (1..of).contains(&number);
         if ends {
             self.ended = true;
@@ -280,12 +329,14 @@ impl Steps for RunState<'_> {
             told,
             ended,
             unevaluated,
+            stage,
             ..
         } = self;
         // serialised only if the host stores it
         let saved = || {
             let saved = SavedServer {
                 done: totals.steps,
+                stage: *stage,
                 protocol: state()?,
                 parts: store.save()?,
                 own: ledger.server.clone(),
@@ -307,5 +358,34 @@ impl Steps for RunState<'_> {
             _ => StepPosition::Within,
         };
         host.checkpoint(totals.steps, &name, place, &saved)
+    }
+
+    fn begin_stage(&mut self, number: usize, protocol: &dyn Protocol) -> Result<bool> {
+        self.ledger.exposure.check_released()?;
+        // the budget ended an earlier stage
+        if self.ended {
+            return Ok(false);
+        }
+        if let Some(saved) = &self.resumed
+            && number <= saved.stage.number
+        {
+            if number < saved.stage.number {
+                return Ok(false);
+            }
+            self.steps = saved.stage.steps_before;
+            self.stage = saved.stage;
+        } else {
+            self.stage = CurrentStage {
+                number,
+                steps_before: self.steps,
+                rounds_before: self.stage.rounds,
+                rounds: self.stage.rounds,
+            };
+        }
+        let declared = protocol.declare();
+        (self.rounds, self.declared) = (declared.rounds, declared.measures);
+        self.store.enter(number);
+        self.ledger.exposure.stage = number;
+        Ok(true)
     }
 }

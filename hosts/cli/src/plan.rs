@@ -62,13 +62,13 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
             })
             .collect();
         return print(
-            json!({ "without-price": seen, "reached": reached, "ledger": forecast.as_ref().map(ledger_json), "name": spec.name, "protocol": spec.protocol.name, "questions": questions, "bytes": { "up": up, "down": down } }),
+            json!({ "without-price": seen, "reached": reached, "ledger": forecast.as_ref().map(ledger_json), "name": spec.name, "protocol": spec.protocol_name, "questions": questions, "bytes": { "up": up, "down": down } }),
         );
     }
     let line = |text: String| fill(&text, width()) + "\n";
     let mut out = line(format!(
         "{}: protocol `{}`, {everyone} clients, {public} public samples",
-        spec.name, spec.protocol.name
+        spec.name, spec.protocol_name
     ));
     let heads = [
         "exchange",

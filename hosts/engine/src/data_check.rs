@@ -63,7 +63,7 @@ pub fn noted_data(
 
 /// Splits an error such as `protocol.initial: ..` into the place in the spec and the text.
 fn placed(error: &str) -> (Vec<Step>, &str) {
-    let section = |path: &str| ["data", "protocol", "parts"].contains(&path);
+    let section = |path: &str| ["data", "protocol", "stages", "parts"].contains(&path);
     let split = error.split_once(": ");
     let split = split.filter(|(path, _)| path.split('.').next().is_some_and(section));
     split.map_or((Vec::new(), error), |(path, text)| {

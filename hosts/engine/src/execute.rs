@@ -147,7 +147,7 @@ pub fn execute(
     let guard = spending.map(|spending| Box::new(spending) as Box<dyn Listener>);
     let outcome = fl_sim::run(Setup {
         name: &spec.name,
-        protocol_name: spec.protocol.name,
+        protocol_name: &spec.protocol_name,
         protocol: Arc::from(protocol),
         parts: spec.parts.clone(),
         options: run_options,

@@ -207,7 +207,7 @@ pub fn manifest(
 /// The parts of a spec that exist in this process only.
 pub(crate) fn session_parts(spec: &Spec<DataSpec>) -> anyhow::Result<Vec<SessionPart>> {
     let parts = spec.parts.iter().map(|part| part.decl);
-    let all = std::iter::once(spec.protocol).chain(parts);
+    let all = spec.stages.iter().map(|of| of.protocol).chain(parts);
     fl_registry::session_parts(all, spec.libraries.iter())
 }
 

@@ -1,77 +1,152 @@
 #![doc = include_str!("../README.md")]
 
-use fl_core::TaskKind;
 use fl_core::prelude::*;
+use fl_core::settings::Joined;
+use fl_core::{InitialModel, TaskKind};
+
+settings! {
+    /// The settings of a training without exchanges.
+    pub struct AloneSettings {
+        /// The training of each client, or of the one that has all data.
+        local: Training = Training::epochs(10, 32);
+        /// Keep the clients' models as results of the run.
+        keep_clients: bool = false;
+        /// Start from a model that another run kept: a path from the working directory, such as
+        /// `runs/fedavg-1/models/model`. The server sends it to the clients.
+        initial: Option<String> = None;
+        /// Whether that model was trained without private data. Otherwise a run that starts from it
+        /// has no guarantee.
+        initial_is_public: bool = false;
+        /// Start from the server's model: in a later stage of a run that of the stage before
+        /// (fine-tuning), and otherwise a random one that all clients have in common.
+        from_server: bool = false;
+    }
+}
 
 settings! {
     /// Every client trains alone; nothing is exchanged (Standalone, SOLO). The result is the mean
     /// and deviation over clients.
-    pub struct Solo {
-        /// Each client's training.
-        local: Training = Training::epochs(10, 32);
-        /// Keep the clients' models as results of the run.
-        keep_clients: bool = false;
-    }
+    pub struct Solo {}
 }
 
 settings! {
     /// One model on all clients' data in one place: the result that a federation is compared with.
-    pub struct Centralised {
-        /// The training.
-        local: Training = Training::epochs(10, 32);
-        /// Keep the model as a result of the run, as that of client 0.
-        keep_clients: bool = false;
-    }
+    /// It is kept as that of client 0.
+    pub struct Centralised {}
 }
 
 const MODEL: TrainerSlot = TrainerSlot::new("model", "The model.");
+const BEGIN: Exchange<Params, Nothing> = Exchange::new("first model");
 const TRAIN: Exchange<Nothing, Nothing> = Exchange::new("training");
 
-fn lead(server: &mut Server<'_>, keep_clients: bool) -> Result<()> {
-    server.once("training", &mut (), |server, (), round| {
-        server.collect(round, &TRAIN, |_| &Nothing)?;
-        server.evaluate_clients(round, &MODEL)
-    })?;
-    match keep_clients {
-        true => server.keep_clients(&MODEL),
-        false => Ok(()),
+/// Who has the data.
+trait Holder: Send + Sync {
+    /// Whether one client has the data of all.
+    const POOLS: bool;
+}
+
+impl Holder for Solo {
+    const POOLS: bool = false;
+}
+
+impl Holder for Centralised {
+    const POOLS: bool = true;
+}
+
+/// Training without exchanges.
+struct Alone<H>(Joined<AloneSettings, H>);
+
+impl<H> From<Joined<AloneSettings, H>> for Alone<H> {
+    fn from(settings: Joined<AloneSettings, H>) -> Self {
+        Self(settings)
     }
 }
 
-fn declare(local: &Training) -> Declaration<'_> {
-    let train = TRAIN.answered_by(|client, _| {
-        let pass = local.pass(client.task().kind.loss());
-        client.fit_own(&MODEL, &pass).map(|_| Nothing)
-    });
-    Declaration::new()
-        .slot(
-            MODEL
-                .spec()
-                .lasting()
-                .trained_by("local", local, (false, 1)),
-        )
-        .exchange(train)
-        .measures([Measurement::clients(&MODEL)])
+impl<H> Alone<H> {
+    fn initial(&self) -> Option<InitialModel> {
+        let file = self.0.shared.initial.clone();
+        file.map(|file| InitialModel {
+            slot: MODEL.name(),
+            setting: "initial",
+            file,
+        })
+    }
+
+    /// Does the server send the first model?
+    fn is_sent(&self) -> bool {
+        self.0.shared.from_server || self.0.shared.initial.is_some()
+    }
 }
 
-macro_rules! trains_alone {
-    ($name:literal, $t:ty $(, $pools:ident)?) => {
-        impl Protocol for $t {
-            fn declare(&self) -> Declaration<'_> {
-                declare(&self.local)$(.$pools())?
-            }
-            fn lead(&self, server: &mut Server<'_>) -> Result<()> {
-                lead(server, self.keep_clients)
-            }
-            fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
-                Ok(())
-            }
+impl<H: Holder> Protocol for Alone<H> {
+    fn declare(&self) -> Declaration<'_> {
+        let local = &self.0.shared.local;
+        let model = MODEL.spec().lasting();
+        let model = model.trained_by("local", local, (false, 1));
+        let model = match self.is_sent() {
+            true => model.shared_parameters().at_server(),
+            false => model,
+        };
+        let begin = || {
+            BEGIN.answered_by(|client, first| {
+                client.parametric(&MODEL)?.set_params(first)?;
+                Ok(Nothing)
+            })
+        };
+        let train = TRAIN.answered_by(|client, _| {
+            let pass = local.pass(client.task().kind.loss());
+            client.fit_own(&MODEL, &pass).map(|_| Nothing)
+        });
+        let all = Declaration::new()
+            .loads(self.initial(), self.0.shared.initial_is_public)
+            .slot(model)
+            .exchange_if(self.is_sent(), begin)
+            .exchange(train)
+            .measures([Measurement::clients(&MODEL)]);
+        match H::POOLS {
+            true => all.pools_data(),
+            false => all,
         }
-        plugin!(protocol $name => $t);
-    };
+    }
+
+    fn lead(&self, server: &mut Server<'_>) -> Result<()> {
+        if self.is_sent() {
+            server.once("first model", &mut (), |server, (), round| {
+                if let Some(initial) = self.initial() {
+                    initial.load(server)?;
+                }
+                let first = server.parametric(&MODEL)?.params();
+                server.collect(round, &BEGIN, |_| &first).map(drop)
+            })?;
+        }
+        server.once("training", &mut (), |server, (), round| {
+            server.collect(round, &TRAIN, |_| &Nothing)?;
+            server.evaluate_clients(round, &MODEL)
+        })?;
+        match self.0.shared.keep_clients {
+            true => server.keep_clients(&MODEL),
+            false => Ok(()),
+        }
+    }
+
+    fn conflicts(&self, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+        let initial = self.initial().and_then(|initial| initial.conflict());
+        let settings = &self.0.shared;
+        let two = Conflict::at(
+            "from-server",
+            "does not go with `initial`, which the server sends anyway: leave one of them out",
+        );
+        let two = two.when(settings.from_server && settings.initial.is_some());
+        initial.into_iter().chain(two).collect()
+    }
+
+    fn suits(&self, _: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
+        Ok(())
+    }
 }
-trains_alone!("solo", Solo);
-trains_alone!("centralised", Centralised, pools_data);
+
+plugin!(protocol "solo" => Joined<AloneSettings, Solo> as Alone<Solo>);
+plugin!(protocol "centralised" => Joined<AloneSettings, Centralised> as Alone<Centralised>);
 
 settings! {
     /// The server trains on the labelled public data; clients get no requests.

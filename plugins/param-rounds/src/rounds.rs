@@ -1,9 +1,9 @@
 //! Rounds of parameters: the shared settings of the family, and the loop.
 use crate::personal;
 use crate::slots::{AGGREGATOR, ATTACK, COHORT, LABELS, MODEL, PRIVACY, TRAIN};
-use fl_core::TaskKind;
 use fl_core::prelude::*;
 use fl_core::settings::{Joined, Settings};
+use fl_core::{InitialModel, TaskKind};
 use fl_plugin_dp_sgd::{self as dp_sgd, Sampling};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -199,19 +199,21 @@ impl<R: RoundRule> Rounds<R> {
     }
 }
 
-/// Loads the model that a run starts from.
-fn load_initial(server: &mut Server<'_>, path: &str) -> Result<()> {
-    let bytes = std::fs::read(path).with_context(|| format!("protocol.initial: {path}"))?;
-    server
-        .model(&MODEL)?
-        .load(&bytes)
-        .with_context(|| format!("protocol.initial: {path} does not fit parts.model"))
+impl RoundSettings {
+    /// The model that a run starts from, if it is one that another run kept.
+    fn initial(&self) -> Option<InitialModel> {
+        let file = self.initial.clone();
+        file.map(|file| InitialModel {
+            slot: MODEL.name(),
+            setting: "initial",
+            file,
+        })
+    }
 }
 
 impl<R: RoundRule> Protocol for Rounds<R> {
     fn declare(&self) -> Declaration<'_> {
         let (family, rule) = (self.family(), &self.settings.own);
-        let unpriced = family.settings.initial.is_some() && !family.settings.initial_is_public;
         let RoundSettings { fresh, rounds, .. } = *family.settings;
         let model = MODEL.spec().lasting_if(!fresh || family.keeps());
         let model = model.published_if(family.keeps());
@@ -228,8 +230,7 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         let all = Declaration::new()
             .rounds(rounds)
             .grows_by("rounds")
-            .begins_with(unpriced.then(|| "the run starts from a model that another run kept (`initial`), whose training data have no price here".into()))
-            .loads(&MODEL, "initial", family.settings.initial.as_deref())
+            .loads(family.settings.initial(), family.settings.initial_is_public)
             // with a fresh optimiser, a client begins with the server's parameters only
             .slot(rule.model(model.shared_parameters().at_server()))
             .slot(&AGGREGATOR)
@@ -240,7 +241,11 @@ impl<R: RoundRule> Protocol for Rounds<R> {
             .slot(LABELS.spec().for_some())
             .exchange_if(family.begins(), personal::begin)
             .exchange_if(family.settings.tune.is_some(), || family.tunes())
-            .exchange(loss.shares(family.share).each_round().if_requested_by(&COHORT))
+            .exchange(
+                loss.shares(family.share)
+                    .each_round()
+                    .if_requested_by(&COHORT),
+            )
             .measures(family.share.is_empty().then(|| Measurement::server(&MODEL)))
             .measures(family.keeps().then(|| Measurement::clients(&MODEL)))
             .measures([Measurement::each("attack.shift").if_filled(&ATTACK)]);
@@ -254,9 +259,9 @@ impl<R: RoundRule> Protocol for Rounds<R> {
         }
         let first = family.shared(server.parametric(&MODEL)?)?;
         let mut state = (first, R::State::default());
-        if let Some(path) = &family.settings.initial {
+        if let Some(initial) = family.settings.initial() {
             server.once("initial model", &mut state, |server, (model, _), _| {
-                load_initial(server, path)?;
+                initial.load(server)?;
                 *model = family.shared(server.parametric(&MODEL)?)?;
                 Ok(())
             })?;
@@ -290,14 +295,8 @@ impl<R: RoundRule> Protocol for Rounds<R> {
     fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let (family, rule) = (self.family(), &self.settings.own);
         let settings = family.settings;
-        let initial = settings.initial.as_ref().and_then(|path| {
-            let why = match std::fs::metadata(path) {
-                Ok(found) if found.is_file() => return None,
-                Ok(_) => "it is no file".into(),
-                Err(error) => error.to_string(),
-            };
-            Some(Conflict::at("initial", format_args!("names a model that another run kept, a path from the working directory, and {path} cannot be read: {why}")))
-        });
+        let initial = settings.initial();
+        let initial = initial.and_then(|initial| initial.conflict());
         let looks = Conflict::at(
             "attacker-trainings",
             "has no effect without an attacker: fill `parts.attack`, or leave it out",

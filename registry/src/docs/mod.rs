@@ -5,7 +5,7 @@ pub(crate) mod columns;
 pub(crate) mod table;
 
 use crate::catalogue::{Catalogue, example, takes};
-use crate::sections::{DataSection, Top};
+use crate::sections::{DataSection, StageSection, Top};
 use fl_core::settings::{Settings, ValueType};
 use fl_core::{PartDecl, Role};
 use std::collections::BTreeMap;
@@ -30,13 +30,27 @@ Made by `fl list --markdown`; a test holds it to the program. `fl inspect NAME` 
 [every field](../specs/README.md) has them all.
 ";
 
+/// What stages are, on the page of a spec.
+const STAGES: &str = "\
+Methods that follow one another in one run, in place of `protocol`. There is one journal, one ledger, one guarantee and one digest. A slot of `parts` that several
+stages have is one slot: its model, and the state of its part, go on from stage to stage. A later stage counts its rounds on, and its labels end with the stage:
+`training of stage 2`. The first stage takes place as if it were alone.
+
+```yaml
+stages:
+- protocol: { use: fedavg, rounds: 10 }
+- protocol: { use: solo, from-server: true, local: { epochs: 5 } }
+```
+
+";
+
 impl Catalogue {
     /// Every field of a spec, in Markdown: the page that stands at `specs/README.md`.
     pub fn spec_page<D: DataSection>(&self) -> String {
         let mut out = SPEC.to_string();
         let mut top = Top::fields();
         for field in &mut top {
-            if let name @ ("data" | "protocol" | "parts") = &*field.name {
+            if let name @ ("data" | "protocol" | "stages" | "parts") = &*field.name {
                 if name == "data" {
                     field.doc = D::doc();
                 }
@@ -56,6 +70,9 @@ impl Catalogue {
         for part in self.of_role(Role::Protocol) {
             out += &section(part);
         }
+        out += "\n## `stages`\n\n";
+        out += STAGES;
+        out += &fields(&StageSection::fields());
         out += "\n## `parts`\n\n";
         out += "One key for each slot of the protocol. Its value is a mapping with `use`, the name of a part whose role and messages fit the \
                 slot, and that part's settings.\n\nA list of such mappings gives different parts to different clients: \

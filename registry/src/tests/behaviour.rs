@@ -245,7 +245,7 @@ parts:
         .replace("momentum: 2", "momentum: 0.2")
         .replace("trim: *many", "trim: 0.2");
     assert_eq!(
-        read(&good).unwrap().protocol_settings.value["local"]["batch"].as_u64(),
+        read(&good).unwrap().stages[0].settings.value["local"]["batch"].as_u64(),
         Some(5)
     );
 }
@@ -263,9 +263,9 @@ fn values_set_from_outside_win() {
         "evaluate.every=3",
     ];
     let spec = read_with(GOOD, &set).unwrap();
-    assert_eq!(spec.protocol_settings.value["rounds"].as_u64(), Some(5));
+    assert_eq!(spec.stages[0].settings.value["rounds"].as_u64(), Some(5));
     assert_eq!(
-        spec.protocol_settings.value["local"]["batch"].as_u64(),
+        spec.stages[0].settings.value["local"]["batch"].as_u64(),
         Some(32)
     );
     assert_eq!(

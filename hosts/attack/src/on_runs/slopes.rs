@@ -71,8 +71,8 @@ pub struct SlopesOptions {
 pub fn attack_slopes(options: &SlopesOptions, run: &AttackRun<'_>) -> Result<Vec<ClientResult>> {
     drawable(options.picture.as_deref())?;
     let spec = spec_of(&options.spec, &options.set, run.catalogue)?;
-    if spec.protocol.name != PROTOCOL {
-        let found = spec.protocol.name;
+    if spec.protocol_name != PROTOCOL {
+        let found = &spec.protocol_name;
         return Err(usage(format!(
             "{}: the attack needs slopes, which clients send in `{PROTOCOL}` only; this spec has `{found}`",
             options.spec.display()

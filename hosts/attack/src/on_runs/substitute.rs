@@ -170,7 +170,7 @@ fn answering(
     let protocol = spec.make_protocol(&make)?;
     let at = options.spec.display();
     if data.public.is_none() || !protocol.exchanges().iter().any(teaches) {
-        let found = spec.protocol.name;
+        let found = &spec.protocol_name;
         return Err(usage(format!(
             "{at}: the attack needs clients that answer about public samples with scores, probabilities or votes, and `{found}` has none with these settings; use `one-shot-distill`, `co-distill`, or `two-tier-vote` with `send: votes`"
         )));

@@ -170,10 +170,15 @@ impl Run {
         name.unwrap_or(&self.label)
     }
 
-    /// Returns its protocol.
-    pub fn protocol(&self) -> &str {
-        let of = self.spec.get("protocol").and_then(|p| p.get("use"));
-        of.and_then(Value::as_str).unwrap_or("?")
+    /// Returns its protocol, or those that followed one another.
+    pub fn protocol(&self) -> String {
+        let stages = self.spec.get("stages").and_then(Value::as_sequence);
+        let sections = stages.map_or(std::slice::from_ref(&self.spec), |all| all);
+        let used = sections.iter().map(|section| {
+            let of = section.get("protocol").and_then(|p| p.get("use"));
+            of.and_then(Value::as_str).unwrap_or("?")
+        });
+        used.collect::<Vec<_>>().join(", then ")
     }
 
     /// Returns its seed.
