@@ -387,6 +387,9 @@ extern "C" {
 #define FL_RELEASE_STEP 157u
 /* Client. Text `{"slot": "privacy", "part": 1}`. */
 #define FL_END_STEPS 158u
+/* Client. Gives the rows that it has held back from its examples, if the exchange declares that it
+ * uses them. */
+#define FL_HELD_OUT 159u
 
 /* UTF-8, not ended by a zero. Borrowed for the call, unless stated otherwise. */
 typedef struct FlText FlText;

@@ -117,7 +117,14 @@ impl RoundTraining {
     pub fn conflict(&self, setting: &'static str, rounds: usize) -> Option<Conflict> {
         let rates = &self.own.rate.as_ref()?.by_round;
         let late = rates.steps.iter().find(|step| step.from > rounds);
-        let still = (1..=rounds).find(|round| rates.factor(*round) == 0.0);
+        let (mut still, mut same) = (None, true);
+        for round in 1..=rounds {
+            let factor = rates.factor(round);
+            if factor == 0.0 {
+                still.get_or_insert(round);
+            }
+            same &= factor == 1.0;
+        }
         let why = match (late, still) {
             (Some(late), _) => format!(
                 "has a step from round {}, and the last is {rounds}: leave that step out",
@@ -128,7 +135,6 @@ impl RoundTraining {
             ),
             (None, None) => format!("changes the rate in none of {rounds} rounds: leave it out"),
         };
-        let same = (1..=rounds).all(|round| rates.factor(round) == 1.0);
         Conflict::at(setting, why).when(late.is_some() || still.is_some() || same)
     }
 }

@@ -37,6 +37,16 @@ impl Checker<'_> {
             let text = "no part uses the clients' numbers of examples, so a mechanism here has no effect: leave it out";
             self.note_key(&[key("parts"), key(&COUNTS)], text);
         }
+        let held_out = |asked: &&ExchangeSpec| asked.held_out && parts.asks(asked, &context);
+        if let Some(asked) = protocol.exchanges().iter().find(held_out)
+            && parts.has("accountant")
+        {
+            let text = format!(
+                "no accountant prices what follows from rows that clients have held back, which `{}` uses: leave the accountant out, or use another protocol",
+                asked.label
+            );
+            self.note_key(&[key("parts"), key("accountant")], text);
+        }
         self.training_losses(protocol.as_ref(), &parts, &context);
         // without an accountant there is a mistake already
         let Some(budget) = budget.filter(|_| parts.has("accountant")) else {

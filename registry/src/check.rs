@@ -331,6 +331,15 @@ impl<'a> Checker<'a> {
             );
             self.note(&[key("data"), key("public")], text);
         }
+        if let (Some(data), Some(q)) = (data, asked.iter().find(|asked| asked.held_out))
+            && !data.own_tests()
+        {
+            let text = format!(
+                "is missing: protocol `{}` asks clients about rows that they have held back (`{}`): set it to their share, such as 0.25",
+                decl.name, q.label
+            );
+            self.note(&[key("data"), key("test"), key("own")], text);
+        }
         Some(CheckedProtocol {
             path: path.to_vec(),
             name: decl.name.into(),

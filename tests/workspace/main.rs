@@ -8,6 +8,7 @@ mod buffers;
 mod corrections;
 mod federation;
 mod fedgen;
+mod held_out;
 mod joint_loss;
 mod long_step;
 mod mutants;

@@ -123,17 +123,17 @@ fn union<'x>(views: impl Iterator<Item = &'x Samples>) -> Visible {
 
 /// The sets that the program hands out to one side of a protocol in one call.
 pub(super) struct HandedOut {
-    own: Option<Examples>,
+    own: Vec<Examples>,
     public: Option<Arc<Public>>,
     /// Made when the library first asks for one.
     sets: OnceCell<Vec<HandedSet>>,
 }
 
 impl HandedOut {
-    /// The rows of a client's own examples and of the public data.
-    pub fn new(own: Option<&Examples>, public: Option<Arc<Public>>) -> Self {
+    /// The rows of a client's own and of the public data.
+    pub fn new(own: Vec<Examples>, public: Option<Arc<Public>>) -> Self {
         Self {
-            own: own.cloned(),
+            own,
             public,
             sets: OnceCell::new(),
         }
@@ -464,7 +464,7 @@ mod tests {
         let all = set();
         let (own, other) = (all.pick(&[4, 1]), all.pick(&[0, 2]));
         let public = Arc::new(Public::unlabelled(all.pick(&[5]).samples));
-        let handed = HandedOut::new(Some(&own), Some(public.clone()));
+        let handed = HandedOut::new(vec![own.clone()], Some(public.clone()));
         let (number, rows) = handed.place(&own.samples).unwrap();
         assert!(matches!(rows, Rows::List(rows) if *rows == [1, 0]));
         assert_eq!(values(&handed.inputs(number).unwrap()), [1.0, 4.0, 5.0]);
@@ -488,7 +488,7 @@ mod tests {
                 .is_err()
         );
         // another client's set has another number, which this one was not handed
-        let others = HandedOut::new(Some(&other), Some(public.clone()));
+        let others = HandedOut::new(vec![other.clone()], Some(public.clone()));
         let (elsewhere, _) = others.place(&other.samples).unwrap();
         assert_ne!(elsewhere, number);
         for refused in [
@@ -505,7 +505,7 @@ mod tests {
         // samples of rows that were not handed out have no place
         assert!(handed.place(&other.samples).is_none());
         // a library fetches a set once: it has its number in the next call too
-        let again = HandedOut::new(Some(&own), Some(public));
+        let again = HandedOut::new(vec![own.clone()], Some(public));
         assert_eq!(again.place(&own.samples).unwrap().0, number);
     }
 

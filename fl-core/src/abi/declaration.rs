@@ -103,6 +103,8 @@ pub(super) struct ExchangeText {
     #[serde(default)]
     trains: bool,
     #[serde(default)]
+    held_out: bool,
+    #[serde(default)]
     change: bool,
     #[serde(default)]
     needs: Option<String>,
@@ -115,7 +117,7 @@ pub(super) struct ExchangeText {
 }
 
 /// The text for ever; one of each.
-pub(super) fn kept(text: &str) -> &'static str {
+pub(crate) fn kept(text: &str) -> &'static str {
     static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut all = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = all.get(text) {
@@ -219,6 +221,7 @@ impl From<&ExchangeSpec> for ExchangeText {
             sums_into: text(of.sums_into),
             class_counts: of.class_counts,
             trains: of.trains,
+            held_out: of.held_out,
             change: of.change,
             needs: text(of.needs),
             unless: text(of.unless),
@@ -272,6 +275,7 @@ impl ExchangeText {
             sums_into: text(&self.sums_into),
             class_counts: self.class_counts,
             trains: self.trains,
+            held_out: self.held_out,
             change: self.change,
             needs: text(&self.needs),
             unless: text(&self.unless),
@@ -313,6 +317,7 @@ mod tests {
             aggregator: Some(AggregatorUse { slot: "g" }),
             class_counts: true,
             trains: true,
+            held_out: true,
             change: true,
             needs: Some("h"),
             unless: Some("i"),

@@ -60,6 +60,7 @@ mod signature;
 mod tests;
 
 pub use caller::Callee;
+pub(crate) use declaration::kept;
 pub use host::{Answers, Refused, during, import, import_library, import_linked, on_log};
 #[cfg(unix)]
 pub use host::{import_isolated, leave};

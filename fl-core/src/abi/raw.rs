@@ -377,6 +377,9 @@ pub const FL_DRAW_LOT: u32 = 156;
 pub const FL_RELEASE_STEP: u32 = 157;
 /// Client. Text `{"slot": "privacy", "part": 1}`.
 pub const FL_END_STEPS: u32 = 158;
+/// Client. Gives the rows that it has held back from its examples, if the exchange declares that it
+/// uses them.
+pub const FL_HELD_OUT: u32 = 159;
 
 /// UTF-8, not ended by a zero. Borrowed for the call, unless stated otherwise.
 #[repr(C)]

@@ -13,6 +13,7 @@ use std::sync::Arc;
 pub(crate) trait ClientCalls: Send {
     fn id(&self) -> ClientId;
     fn own(&self) -> &Examples;
+    fn held_out(&self) -> Result<Examples>;
     fn task(&self) -> &Task;
     /// The stream of the request.
     fn now(&self) -> &Stream;

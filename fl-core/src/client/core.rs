@@ -11,7 +11,7 @@ use crate::{
     Examples, ExchangeSpec, Generator, LogEvent, PrivacyEvent, Problem, Public, Request,
     RequiredInputs, Result, Round, Stream, Task, Trainer, message,
 };
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,6 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct ClientCore {
     pub(super) id: ClientId,
     pub(crate) data: Examples,
+    /// The rows that it tests on and does not learn from, if it has some.
+    pub(super) held_out: Option<Examples>,
+    /// May its answer depend on them?
+    pub(super) uses_held_out: bool,
     pub(super) public: Option<Arc<Public>>,
     pub(super) home: Stream,
     pub(crate) now: Stream,
@@ -159,6 +163,7 @@ impl ClientCore {
         self.declared = slots.map(|slot| (*slot, exchange.steps(slot))).collect();
         self.released_through.clear();
         self.once = exchange.times == 1;
+        self.uses_held_out = exchange.held_out;
         self.training_loss = None;
         self.now = request.stream.clone();
         self.round = request.round;
@@ -207,6 +212,24 @@ impl ClientCalls for ClientCore {
     }
     fn own(&self) -> &Examples {
         &self.data
+    }
+    fn held_out(&self) -> Result<Examples> {
+        ensure!(
+            self.uses_held_out,
+            "the exchange does not declare that it uses held-out rows (`uses_held_out`)"
+        );
+        ensure!(
+            !self.has("accountant"),
+            Problem::Lacks(
+                "no accountant prices what follows from a client's held-out rows".into()
+            )
+        );
+        let held_out = self.held_out.clone();
+        held_out.with_context(|| {
+            Problem::Lacks(
+                "the client has held back no rows to test on: set `data.test.own`".into(),
+            )
+        })
     }
     fn task(&self) -> &Task {
         self.store.task()

@@ -1,7 +1,7 @@
 //! Training of a client's models.
 
 use crate::client::Client;
-use crate::message::{Ids, Logits};
+use crate::message::{Ids, Logits, Params};
 use crate::{Examples, FitOptions, FitReport, Length, Result, Target, fit_examples, loss};
 use std::collections::BTreeSet;
 
@@ -64,7 +64,9 @@ impl Client {
             let (batch, stream) = (examples.pick(&rows), stream.child("step", at as u64));
             let fitted = fit_examples(self.model(slot)?, &batch, &one, &stream)?;
             let model = self.parametric(slot)?;
-            model.set_params(&model.params().with(&kept)?)?;
+            let mut trained = model.params();
+            trained.0.extend(kept.0.clone());
+            model.set_params(&trained)?;
             steps += fitted.steps;
             if at >= pass.reported_from(examples.len()) && fitted.steps > 0 {
                 losses.push(fitted.loss);
@@ -155,6 +157,23 @@ impl Client {
         let data = self.own().clone();
         let scores = self.model(slot)?.predict(&data.samples)?;
         Ok(loss::of_batch(self.task().kind.loss(), data.target().view(), scores.view())?.0)
+    }
+
+    /// Lets `work` see its model in `slot` with these parameters; it has its own again afterwards.
+    ///
+    /// # Errors
+    /// If the model lacks one of them, or `work` fails.
+    pub fn with_params<T>(
+        &mut self,
+        slot: &str,
+        params: &Params,
+        work: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let own = self.parametric(slot)?.params();
+        self.parametric(slot)?.set_params(&own.with(params)?)?;
+        let done = work(self);
+        self.parametric(slot)?.set_params(&own)?;
+        done
     }
 
     /// Returns a model's scores of these public samples.

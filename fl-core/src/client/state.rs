@@ -47,6 +47,8 @@ impl ClientState {
             store: Store::new(parts, Some(id), data.task(), home.clone()),
             home,
             data,
+            held_out: None,
+            uses_held_out: false,
             stash: BTreeMap::new(),
             cache: BTreeMap::new(),
             spent: Vec::new(),
@@ -72,6 +74,12 @@ impl ClientState {
     /// still count.
     pub fn with_retries(mut self, asked_again: bool) -> Self {
         self.core_mut().asked_again = asked_again;
+        self
+    }
+
+    /// Gives the client the rows that it tests on and does not learn from.
+    pub fn with_held_out(mut self, held_out: Option<Examples>) -> Self {
+        self.core_mut().held_out = held_out;
         self
     }
 
@@ -121,11 +129,9 @@ impl ClientState {
         let Some(shared) = shared else {
             return Evaluation::of(self.model(slot)?, test);
         };
-        let own = self.parametric(slot)?.params();
-        self.parametric(slot)?.set_params(&own.with(shared)?)?;
-        let scored = Evaluation::of(self.model(slot)?, test);
-        self.parametric(slot)?.set_params(&own)?;
-        scored
+        self.with_params(slot, shared, |client| {
+            Evaluation::of(client.model(slot)?, test)
+        })
     }
 
     /// Rebuilds the client from its data and its saved state, as in another process.
@@ -148,6 +154,7 @@ impl ClientState {
             core.store.parts().clone(),
             core.home.clone(),
         )
+        .with_held_out(core.held_out.clone())
         .with_budgets(core.budgets.clone())
         .with_noise(core.noise.clone())
         .with_past(core.past.clone())

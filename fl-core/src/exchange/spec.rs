@@ -59,6 +59,7 @@ impl<D: Message, U: Message> Exchange<D, U> {
             sums_into: None,
             class_counts: false,
             trains: false,
+            held_out: false,
             change: false,
             needs: None,
             unless: None,
@@ -108,6 +109,9 @@ pub struct ExchangeSpec {
     pub class_counts: bool,
     /// Whether the client trains a model on its own examples for the answer.
     pub trains: bool,
+    /// Whether the client uses the rows that it has held back for its answer
+    /// ([`crate::Client::held_out`]).
+    pub held_out: bool,
     /// Whether the answer is a change of the parameters that the client was sent.
     pub change: bool,
     /// The exchange takes place only if this slot is filled.

@@ -1,5 +1,6 @@
 //! [`Stages`]: protocols that follow one another in one run.
 
+use crate::abi::kept;
 use crate::client::ClientSide;
 use crate::exchange::declaration::Declaration;
 use crate::exchange::spec::ExchangeSpec;
@@ -9,7 +10,6 @@ use crate::{
 };
 use anyhow::Context;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
 /// One protocol of a run that has several.
 pub struct Stage {
@@ -35,21 +35,6 @@ pub(crate) fn of_stage(name: &str, stage: usize) -> String {
     format!("{name} of stage {stage}")
 }
 
-/// As [`of_stage`], for declarations. Each name is kept once for the life of the program.
-fn declared(name: &str, stage: usize) -> &'static str {
-    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let name = of_stage(name, stage);
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    match names.get(&*name) {
-        Some(known) => known,
-        None => {
-            let kept: &'static str = name.leak();
-            names.insert(kept);
-            kept
-        }
-    }
-}
-
 /// Returns the label of an exchange in this stage; the first keeps its own labels.
 pub(crate) fn label_in(label: &str, stage: usize) -> String {
     match stage {
@@ -60,11 +45,8 @@ pub(crate) fn label_in(label: &str, stage: usize) -> String {
 
 /// Returns the stage of a label, and the label that its protocol knows.
 fn read_label(label: &str) -> (usize, &str) {
-    let read = || {
-        let (label, stage) = label.rsplit_once(" of stage ")?;
-        Some((stage.parse().ok().filter(|stage| *stage > 1)?, label))
-    };
-    read().unwrap_or((1, label))
+    let later = Stages::owner(label).filter(|(stage, _)| *stage > 1);
+    later.unwrap_or((1, label))
 }
 
 /// What a stage calls by names of its own, by those of the whole run.
@@ -76,13 +58,13 @@ struct Names<'a> {
 impl Names<'_> {
     fn slot(&self, slot: &mut &'static str) {
         if self.own.contains(*slot) {
-            *slot = declared(slot, self.stage);
+            *slot = kept(&of_stage(slot, self.stage));
         }
     }
 
     fn label(&self, label: &mut &'static str) {
         if self.stage > 1 {
-            *label = declared(label, self.stage);
+            *label = kept(&of_stage(label, self.stage));
         }
     }
 
@@ -139,6 +121,13 @@ impl Stages {
     /// Returns a run of these stages, one after the other.
     pub fn new(stages: Vec<Stage>) -> Self {
         Self(stages)
+    }
+
+    /// Returns the stage, counted from 1, that has this slot of the whole run for itself, and the
+    /// stage's name for it; `None` if the slot is shared.
+    pub fn owner(slot: &str) -> Option<(usize, &str)> {
+        let (slot, stage) = slot.rsplit_once(" of stage ")?;
+        Some((stage.parse().ok().filter(|stage| *stage > 0)?, slot))
     }
 
     /// Returns the name of a slot of a stage's own in the whole run. Stages count from 1.

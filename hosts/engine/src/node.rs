@@ -94,7 +94,12 @@ pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> 
     let mut data = prepare::data(spec, &config.data_dir)?;
     let context = prepare::protocol_context(spec, &data.task);
     let protocol: Arc<dyn Protocol> = Arc::from(spec.make_protocol(&context)?);
+    let held_out = data.own_tests && !protocol.pools_data();
     let maker = ClientFactory {
+        held_out: match held_out {
+            true => data.client_tests.clone(),
+            false => Vec::new(),
+        },
         public: data.public.clone().map(prepare::public).map(Arc::new),
         parts: Arc::new(spec.parts.in_slots(protocol.slots())),
         seed: spec.seed,

@@ -13,18 +13,27 @@ use std::cell::RefCell;
 /// The part that Python declares at the moment.
 pub struct PythonLibrary;
 
+/// What becomes of a part that is made.
+enum Created {
+    Unwanted,
+    Wanted(Option<Py<PyAny>>),
+}
+
 thread_local! {
     /// The description that `describe` gives next.
     pub static DESCRIPTION: RefCell<String> = const { RefCell::new(String::new()) };
-    /// Where the part goes that `create` makes next on this thread, if anyone wants it.
-    static CREATED: RefCell<Option<Vec<Py<PyAny>>>> = const { RefCell::new(None) };
+    /// The part that `create` made last on this thread, if anyone wants it.
+    static CREATED: RefCell<Created> = const { RefCell::new(Created::Unwanted) };
 }
 
 /// What `make` gives, and the part of Python that it made last.
 pub fn with_created<T>(make: impl FnOnce() -> T) -> (T, Option<Py<PyAny>>) {
-    CREATED.set(Some(Vec::new()));
+    CREATED.set(Created::Wanted(None));
     let made = make();
-    (made, CREATED.take().and_then(|mut parts| parts.pop()))
+    match CREATED.replace(Created::Unwanted) {
+        Created::Wanted(part) => (made, part),
+        Created::Unwanted => (made, None),
+    }
 }
 
 impl PartLibrary for PythonLibrary {
@@ -45,8 +54,8 @@ impl PartLibrary for PythonLibrary {
             let part = make.and_then(|make| make.call1((index, settings, task, key)));
             let part = part.map_err(|error| explained(py, host, &error))?;
             CREATED.with_borrow_mut(|wanted| {
-                if let Some(parts) = wanted {
-                    parts.push(part.clone().unbind());
+                if let Created::Wanted(last) = wanted {
+                    *last = Some(part.clone().unbind());
                 }
             });
             Ok(Box::new(PythonPart::new(part.unbind())) as Box<dyn Callee>)

@@ -83,9 +83,9 @@ fn deliver(host: &Host<'_>, answer: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// Buffers that are lent for a call. They end with it; memory that is still used then is kept.
 #[derive(Default)]
-struct Lent(Vec<Py<Buffer>>);
+struct LentBuffers(Vec<Py<Buffer>>);
 
-impl Lent {
+impl LentBuffers {
     fn used(&self) -> usize {
         self.0.iter().filter(|lent| lent.get().used()).count()
     }
@@ -101,7 +101,7 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for LentBuffers {
     fn drop(&mut self) {
         for lent in self.0.iter().map(Py::get) {
             lent.end();
@@ -123,7 +123,7 @@ pub fn answered<'py>(
     used: impl FnOnce(usize) -> String,
 ) -> fl_core::Result<bool> {
     let messages = input.incoming()?;
-    let mut lent = Lent::default();
+    let mut lent = LentBuffers::default();
     let done = || {
         let list = PyList::empty(py);
         for message in &messages {

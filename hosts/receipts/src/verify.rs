@@ -13,8 +13,8 @@ use fl_core::regular_file::{MOST_BINARY, MOST_TEXT, RegularLines, read_regular, 
 use fl_core::settings::Value;
 use fl_core::{
     AggregationContext, AnyAggregator, AnyMechanism, BoxedPart, BuildContext, ClientMessage,
-    JournalEntry, ReleaseContext, Role, ServerStep, SharedExecutor, Stream, Task, aggregate_again,
-    release_again,
+    JournalEntry, ReleaseContext, Role, ServerStep, SharedExecutor, Stages, Stream, Task,
+    aggregate_again, release_again,
 };
 use fl_files::{ChainHash, FileHash, read_chained};
 use fl_registry::{Catalogue, Document};
@@ -633,7 +633,13 @@ impl KeptRun<'_> {
         slot: &str,
         made: &(Task, [u8; 32]),
     ) -> anyhow::Result<P> {
-        let filled = self.resolved.get("parts").and_then(|parts| parts.get(slot));
+        let stages = self.resolved.get("stages");
+        let (section, name) = match Stages::owner(slot) {
+            Some((stage, name)) => (stages.and_then(|all| all.get(stage - 1)), name),
+            None => (Some(self.resolved), slot),
+        };
+        let parts = section.and_then(|section| section.get("parts"));
+        let filled = parts.and_then(|parts| parts.get(name));
         let part = match filled {
             Some(Value::Sequence(list)) => list.iter().find(|part| part.get("clients").is_none()),
             other => other,

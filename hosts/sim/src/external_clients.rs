@@ -99,6 +99,8 @@ pub trait ExternalClients {
 pub struct ClientFactory {
     /// The public data.
     pub public: Option<Arc<Public>>,
+    /// The rows that each client tests on and does not learn from, by its number.
+    pub held_out: Vec<Examples>,
     /// The parts, in the protocol's slots ([`Parts::in_slots`]).
     pub parts: Arc<Parts>,
     /// The run's seed.
@@ -116,6 +118,7 @@ impl ClientFactory {
     pub fn client(&self, id: ClientId, data: Examples) -> ClientState {
         let home = Stream::root(self.seed).child("client", u64::from(id));
         ClientState::new(id, data, self.public.clone(), self.parts.clone(), home)
+            .with_held_out(self.held_out.get(id as usize).cloned())
             .with_budgets(self.budgets.clone())
             .with_noise(self.noise.clone())
             .with_retries(self.retries)

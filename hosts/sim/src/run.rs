@@ -180,7 +180,12 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
     };
     let one_class = one_class(&owners, method.options.task.kind);
     let public = setup.public.map(Arc::new);
+    let held_out = setup.own_tests && !method.protocol.pools_data();
     let maker = ClientFactory {
+        held_out: match held_out {
+            true => setup.client_tests.clone(),
+            false => Vec::new(),
+        },
         public: public.clone(),
         parts: method.parts.clone(),
         seed: method.options.seed,

@@ -91,10 +91,7 @@ impl<'p> Family<'p> {
     /// Returns the mean loss of the model that was sent on the client's own examples. The client's
     /// model stays as it is.
     pub(crate) fn own_loss(self, client: &mut Client, sent: &Params) -> Result<Scalar> {
-        let own = client.parametric(&MODEL)?.params();
-        self.install(client.parametric(&MODEL)?, sent)?;
-        let loss = client.own_loss(&MODEL)?;
-        client.parametric(&MODEL)?.set_params(&own)?;
+        let loss = client.with_params(&MODEL, sent, |client| client.own_loss(&MODEL))?;
         Ok(Scalar::new(loss as f32))
     }
 

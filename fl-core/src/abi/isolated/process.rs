@@ -72,8 +72,8 @@ impl LibraryProcess {
             until: Some(Instant::now() + longest),
         };
         let area = SharedMemory::new(process.memory)?;
-        // it waits until there are mailboxes
-        to.write_all(&WAKE)?;
+        // it waits until there are mailboxes; the first request says why one that has ended did
+        let _ = to.write_all(&WAKE);
         let from = to.socket.try_clone()?;
         Ok(Self {
             number,

@@ -55,8 +55,8 @@ impl RemoteClient {
         self.slots.keep(self.slots.done(operation, text));
     }
 
-    fn fetch_own(&self) -> Result<Examples> {
-        let answer = self.slots.request(FL_OWN, stating(), &[])?;
+    fn fetch(&self, operation: u32) -> Result<Examples> {
+        let answer = self.slots.request(operation, stating(), &[])?;
         let ask: ExamplesAsk = self.slots.link.json(&answer)?;
         let mut parcel = TensorMap::new(answer.tensors);
         examples_of(&*self.slots.link, &ask, &mut parcel)
@@ -69,7 +69,7 @@ impl ClientCalls for RemoteClient {
     }
     fn own(&self) -> &Examples {
         self.own.get_or_init(|| {
-            let own = self.slots.keep(self.fetch_own());
+            let own = self.slots.keep(self.fetch(FL_OWN));
             // the error that is kept ends the answer
             let nothing = || {
                 let (shape, data) = (self.facts.task.input.clone(), Vec::new());
@@ -79,6 +79,9 @@ impl ClientCalls for RemoteClient {
             };
             own.unwrap_or_else(|| nothing().expect("no labels for no rows"))
         })
+    }
+    fn held_out(&self) -> Result<Examples> {
+        self.fetch(FL_HELD_OUT)
     }
     fn task(&self) -> &Task {
         &self.facts.task
@@ -224,8 +227,10 @@ pub(in crate::abi) struct LocalClient<'c> {
 impl<'c> LocalClient<'c> {
     pub fn new(client: &'c mut Client) -> Self {
         let public = client.calls().public().ok().flatten();
+        let own = [client.own().clone()].into_iter();
+        let own = own.chain(client.calls().held_out().ok());
         Self {
-            lent: Lent::new(HandedOut::new(Some(client.own()), public)),
+            lent: Lent::new(HandedOut::new(own.collect(), public)),
             client: RefCell::new(client),
         }
     }
@@ -270,6 +275,7 @@ impl Answers for LocalClient<'_> {
         };
         match operation {
             FL_OWN => self.say_examples(client.own(), reply)?,
+            FL_HELD_OUT => self.say_examples(&client.held_out()?, reply)?,
             FL_PRIVATE => self.say_examples(&private(client, request.slot()?)?, reply)?,
             FL_PUBLIC => lent.say_public(client.public()?, reply)?,
             FL_DRAW_PRIVATE => client.draw_private(request.slot()?)?,

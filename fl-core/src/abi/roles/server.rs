@@ -390,7 +390,7 @@ pub(in crate::abi) struct LocalServer<'s, 'h> {
 impl<'s, 'h> LocalServer<'s, 'h> {
     pub fn new(server: &'s mut Server<'h>, exchanges: &'s [ExchangeSpec]) -> Self {
         Self {
-            lent: Lent::new(HandedOut::new(None, server.0.public().ok().flatten())),
+            lent: Lent::new(HandedOut::new(Vec::new(), server.0.public().ok().flatten())),
             server: RefCell::new(server),
             exchanges,
         }

@@ -45,6 +45,7 @@ mod schema;
 mod size;
 mod sources;
 mod specs;
+mod stages;
 mod state;
 mod stop_when;
 mod study;

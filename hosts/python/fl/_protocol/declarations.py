@@ -51,7 +51,7 @@ Ability = Literal["parameters", "example-gradients", "features", "input-gradient
 LossName = Literal["cross-entropy", "mae", "mse", "huber", "norm", "kl"]
 TargetKind = Literal["classes", "multi-label", "pixels", "soft", "scores"]
 
-_OF_SETTINGS = ("times", "rows", "public", "partly", "trains", "draws", "releases_steps")
+_OF_SETTINGS = ("times", "rows", "public", "partly", "trains", "held_out", "draws", "releases_steps")
 _OPTIONAL = {"selector", "privacy", "attack"}
 _ABILITIES = {"parameters": "Parameters", "example-gradients": "ExampleGradients", "features": "Features", "input-gradient": "InputGradient", "equal-steps": "EqualSteps", "auxiliary-loss": "AuxiliaryLoss", "feature-loss": "FeatureLoss", "scaled-rate": "ScaledRate"}
 _LOSSES = {"cross-entropy": "CrossEntropy", "mae": "Mae", "mse": "Mse", "norm": "Norm"}
@@ -251,6 +251,7 @@ class Exchange:
             "sums_into": name(of["sums_into"]),
             "class_counts": of["class_counts"],
             "trains": of["trains"],
+            "held_out": of["held_out"],
             "change": of["change"],
             "needs": name(of["if_filled"]),
             "unless": name(of["unless_filled"]),
@@ -271,6 +272,7 @@ def exchange(
     rows: int | str | Callable[[Any], int] = 0,
     made: bool = False,
     trains: bool | Callable[[Any], bool] = False,
+    held_out: bool | Callable[[Any], bool] = False,
     change: bool = False,
     draws: Slot | Callable[[Any], Slot | None] | None = None,
     releases: Slot | Release | Callable[[Any], Slot | Release | None] | None = None,
@@ -305,7 +307,8 @@ def exchange(
       aggregator that gets the sum of the answers as one message, which must be one of the mean
       (a claim of `of_mean`); `trains`: the client
       trains for its answer, so an aggregator may request the loss of that training (nothing else
-      depends on it); `change`: the answer is a change, which the server adds to the parameters that
+      depends on it); `held_out`: the client uses `client.held_out`, the rows that it does not learn
+      from; `change`: the answer is a change, which the server adds to the parameters that
       it sent (attacks and audits then know the client's model); `times` and `rows`: how often, and for how many samples (`"all"`: all
       public ones; with `made`, those that the run generates): a number, the name of a setting, or a
       function of the protocol;

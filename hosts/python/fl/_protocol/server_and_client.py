@@ -384,6 +384,7 @@ class Client(_Side):
         self.round_number: int = facts["round"]
         self._key: bytes = facts["key"]
         self._own: Examples | None = None
+        self._held_out: Examples | None = None
 
     @property
     def own(self) -> Examples:
@@ -391,6 +392,15 @@ class Client(_Side):
         if self._own is None:
             self._own = Examples(self._program, *self._program.ask("own"))
         return self._own
+
+    @property
+    def held_out(self) -> Examples:
+        """The rows that it has held back to test on (`data: {test: {own: 0.25}}`); no model learns from
+        them. The exchange declares `held_out=True`. With an accountant, which cannot price what
+        follows from them, this raises `fl.Refused`."""
+        if self._held_out is None:
+            self._held_out = Examples(self._program, *self._program.ask("held_out"))
+        return self._held_out
 
     def private(self, slot: Slot) -> Examples:
         """The private sample that the mechanism in this slot has drawn, for this request or an

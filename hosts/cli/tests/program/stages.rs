@@ -1,0 +1,294 @@
+//! Runs of several protocols that follow one another.
+
+use crate::common::{fails, flat, json, out};
+use serde_json::Value;
+use std::path::Path;
+
+const DATA: &str = "name: staged
+seed: 3
+data:
+  set: { blobs: { classes: 4, features: 8, train: 400, test: 80 } }
+  clients: 8
+  split: { dirichlet: { alpha: 0.5, min-size: 4 } }
+  test: { own: 0.25, of: all }
+";
+
+/// Clients remember control variates in the second stage, and one of them has an attacker; the last
+/// has an aggregator of its own.
+const STAGES: &str = "stages:
+- protocol: { use: fedavg, rounds: 3, local: { epochs: 1, batch: 16 } }
+- protocol: { use: scaffold, rounds: 4, local: { epochs: 1, batch: 16 } }
+  parts:
+    cohort: { use: uniform, share: 0.5 }
+- protocol: { use: solo, from-server: true, local: { epochs: 2, batch: 16 } }
+- protocol: { use: fedavg, rounds: 3, local: { epochs: 1, batch: 16 } }
+  parts:
+    aggregator: { use: fed-adam }
+parts:
+  model: { use: linear, lr: 0.1 }
+  aggregator: { use: mean }
+";
+
+fn spec(dir: &Path, name: &str, text: &str) {
+    std::fs::write(dir.join(name), text).unwrap();
+}
+
+/// The measurements called `name`, with the round of each.
+fn measured(dir: &Path, run: &Value, name: &str) -> Vec<(u64, f64)> {
+    let folder = dir.join(run["out"].as_str().unwrap());
+    let lines = std::fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let named = lines.filter(|line: &Value| line["name"] == name);
+    let of = |line: Value| {
+        (
+            line["round"].as_u64().unwrap(),
+            line["value"].as_f64().unwrap(),
+        )
+    };
+    named.map(of).collect()
+}
+
+#[test]
+fn exact_stages_have_one_digest_in_every_way_and_from_every_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    spec(dir, "staged.yaml", &format!("{DATA}{STAGES}"));
+    let run = ["run", "staged.yaml", "--json"];
+    let plain = json(dir, &run);
+    for how in [
+        &["--threads", "1"][..],
+        &["--threads", "3", "--wire"],
+        &["--processes", "2"],
+        &["--memory", "1KiB"],
+    ] {
+        let other = json(dir, &[&run[..], how].concat());
+        assert_eq!(plain["digest"], other["digest"], "{how:?}");
+        assert_eq!(plain["metrics"], other["metrics"], "{how:?}");
+    }
+    // 3 + 4 rounds, two steps and 3 rounds
+    for done in 1..12 {
+        let (done, folder) = (done.to_string(), format!("stopped-{done}"));
+        let stop = ["--stop-after", &done, "--out", &folder];
+        let stopped = json(dir, &[&run[..], &stop].concat());
+        assert!(!stopped["stopped"].is_null(), "{done}");
+        let resumed = json(dir, &["run", "--resume", &folder, "--json"]);
+        assert_eq!(plain["digest"], resumed["digest"], "after {done}");
+        assert_eq!(plain["metrics"], resumed["metrics"], "after {done}");
+    }
+    let rounds = measured(dir, &plain, "accuracy");
+    let rounds: Vec<u64> = rounds.iter().map(|(round, _)| *round).collect();
+    assert_eq!(rounds, (1..=10).collect::<Vec<_>>(), "rounds count on");
+}
+
+#[test]
+fn exact_the_first_stage_is_the_protocol_alone_and_the_next_begins_with_its_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    // one batch of all rows: nothing is drawn
+    let fedavg = "{ use: fedavg, rounds: 3, local: { epochs: 1, batch: 1000 }TUNE }";
+    let parts = "parts: { model: { use: linear, lr: 0.1 }, aggregator: { use: mean } }\n";
+    let alone = |tune: &str| format!("{DATA}protocol: {}\n{parts}", fedavg.replace("TUNE", tune));
+    spec(dir, "alone.yaml", &alone(""));
+    spec(
+        dir,
+        "tuned.yaml",
+        &alone(", tune: { epochs: 5, batch: 1000 }"),
+    );
+    let fedavg = fedavg.replace("TUNE", "");
+    let solo = "{ use: solo, from-server: true, local: { epochs: 5, batch: 1000 } }";
+    let stages =
+        format!("{DATA}stages: [{{ protocol: {fedavg} }}, {{ protocol: {solo} }}]\n{parts}");
+    spec(dir, "staged.yaml", &stages);
+    let [alone, tuned, staged] = ["alone.yaml", "tuned.yaml", "staged.yaml"].map(|name| {
+        json(
+            dir,
+            &["run", name, "--json", "--out", &name.replace(".yaml", "")],
+        )
+    });
+    assert_eq!(
+        measured(dir, &alone, "accuracy"),
+        measured(dir, &staged, "accuracy")
+    );
+    let tuned = measured(dir, &tuned, "clients.accuracy");
+    let staged = measured(dir, &staged, "clients.accuracy");
+    assert_eq!(tuned[0].1, staged[0].1, "fine-tuning is the same");
+    // and so is a run that begins with the model that another kept
+    let text = format!("{DATA}protocol: {solo}\n{parts}");
+    let text = text.replace("from-server: true", "initial: alone/models/model");
+    spec(
+        dir,
+        "from.yaml",
+        &text.replace(", aggregator: { use: mean }", ""),
+    );
+    let from = json(dir, &["run", "from.yaml", "--json", "--out", "from"]);
+    assert_eq!(staged[0].1, measured(dir, &from, "clients.accuracy")[0].1);
+}
+
+#[test]
+fn exact_stages_have_one_ledger_and_one_budget() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let data = DATA.replace("  test: { own: 0.25, of: all }\n", "");
+    let parts = "parts:
+  model: { use: linear, lr: 0.1 }
+  aggregator: { use: mean, weigh: uniform }
+  accountant: { use: analytic-gaussian, delta: 1e-5 }
+";
+    let noise = "privacy: { use: gaussian-update, clip: 0.5, noise-multiplier: 2.0 }";
+    let fedavg = |rounds: usize| {
+        format!("{{ use: fedavg, rounds: {rounds}, local: {{ epochs: 1, batch: 16 }} }}")
+    };
+    let stage = |rounds| format!("- protocol: {}\n", fedavg(rounds));
+    let own = |rounds| format!("{}  parts: {{ {noise} }}\n", stage(rounds));
+    let staged =
+        |stages: &[String], more: &str| format!("{data}stages:\n{}{parts}{more}", stages.concat());
+    spec(
+        dir,
+        "one.yaml",
+        &format!("{data}protocol: {}\n{parts}  {noise}\n", fedavg(5)),
+    );
+    spec(
+        dir,
+        "shared.yaml",
+        &staged(&[stage(2), stage(3)], &format!("  {noise}\n")),
+    );
+    spec(dir, "own.yaml", &staged(&[own(2), own(3)], ""));
+    spec(dir, "bare.yaml", &staged(&[own(2), stage(3)], ""));
+    let one = json(dir, &["run", "one.yaml", "--json"]);
+    for name in ["shared.yaml", "own.yaml"] {
+        let run = json(
+            dir,
+            &[
+                "run",
+                name,
+                "--json",
+                "--out",
+                name.trim_end_matches(".yaml"),
+            ],
+        );
+        assert_eq!(one["privacy"], run["privacy"], "{name}");
+        let planned = out(dir, &["plan", name, "--json"]);
+        let planned: Value = serde_json::from_str(&planned).unwrap();
+        let (all, run) = (&planned["reached"], &run["privacy"]["server"]["epsilon"]);
+        assert_eq!(&all[0][1]["epsilon"], run, "{name}");
+    }
+    let bare = json(dir, &["run", "bare.yaml", "--json"]);
+    let said = bare["privacy"].to_string();
+    assert!(
+        said.contains("clients answer `parameters after local training of stage 2` without noise"),
+        "{said}"
+    );
+    // what the budget does not pay for does not take place, in whichever stage it is
+    let epsilon = one["privacy"]["server"]["epsilon"].as_f64().unwrap();
+    let budget = format!(
+        "budget: {{ epsilon: {}, against: server }}\n",
+        epsilon * 0.9
+    );
+    spec(
+        dir,
+        "little.yaml",
+        &staged(&[stage(2), stage(3)], &format!("  {noise}\n{budget}")),
+    );
+    let run = json(dir, &["run", "little.yaml", "--json"]);
+    assert!(
+        run["bytes"]["up"].as_u64() < one["bytes"]["up"].as_u64(),
+        "{run}"
+    );
+    assert!(run["privacy"]["server"]["epsilon"].as_f64().unwrap() <= epsilon * 0.9);
+}
+
+#[test]
+fn mistakes_in_stages_are_told_with_their_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let good = format!("{DATA}{STAGES}");
+    for (from, to, said) in [
+        (
+            "stages:",
+            "protocol: { use: solo }\nstages:",
+            "stages: does not go with `protocol`",
+        ),
+        (
+            "stages:",
+            "stages: []\nstages_:",
+            "stages: must have a stage",
+        ),
+        (
+            "cohort: { use: uniform",
+            "cohrt: { use: uniform",
+            "stages[1].parts.cohrt: protocol `scaffold` has no slot `cohrt`; did you mean `cohort`?",
+        ),
+        (
+            "use: scaffold, rounds",
+            "use: scaffold, ronds",
+            "stages[1].protocol (protocol `scaffold`): ronds: no such setting; did you mean `rounds`?",
+        ),
+        (
+            "  parts:\n    cohort",
+            "  prts:\n    cohort",
+            "stages[1].prts: no such setting; did you mean `parts`?",
+        ),
+        (
+            "    cohort: { use: uniform, share: 0.5 }",
+            "    accountant: { use: rdp }",
+            "stages[1].parts.accountant: is for the whole run",
+        ),
+        (
+            "from-server: true",
+            "initial: staged.yaml",
+            "stages[2].protocol.initial: a later stage begins with what the one before it has learnt",
+        ),
+        (
+            "parts:\n  model",
+            "stop-when: { metric: accuracy, patience: 2 }\nparts:\n  model",
+            "stop-when: ends the rounds of one protocol",
+        ),
+        (
+            "use: solo, from-server: true",
+            "use: centralised, from-server: true",
+            "cannot be stages of one run",
+        ),
+        (
+            "  aggregator: { use: mean }\n",
+            "",
+            "parts.aggregator: is missing",
+        ),
+        ("linear, lr: 0.1", "tree", "it has no parameters to combine"),
+        (
+            "stages:\n- protocol: { use: fedavg",
+            "stages:\n- { use: fedavg",
+            "stages[0].protocol: is missing",
+        ),
+    ] {
+        assert!(good.contains(from), "{from}");
+        spec(dir, "wrong.yaml", &good.replacen(from, to, 1));
+        let (code, text) = fails(dir, &["check", "wrong.yaml"]);
+        assert_eq!(code, 2, "{to}: {text}");
+        assert!(flat(&text).contains(said), "{to}: {text}");
+    }
+    let (_, text) = fails(dir, &["check", "wrong.yaml"]);
+    assert!(!text.contains("panicked"), "{text}");
+}
+
+#[test]
+fn a_run_of_stages_verifies_and_shows_its_protocols() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    spec(
+        dir,
+        "staged.yaml",
+        &format!("{DATA}{STAGES}keep: messages\n"),
+    );
+    let run = json(dir, &["run", "staged.yaml", "--json", "--out", "kept"]);
+    assert_eq!(
+        run["protocol"],
+        "fedavg, then scaffold, then solo, then fedavg"
+    );
+    let verified = out(dir, &["verify", "kept"]);
+    assert!(flat(&verified).contains("nothing differs"), "{verified}");
+    let page = out(dir, &["report", "kept"]);
+    let page = std::fs::read_to_string(dir.join(page.trim())).unwrap_or(page);
+    assert!(page.contains("fedavg, then scaffold, then solo"), "{page}");
+}
