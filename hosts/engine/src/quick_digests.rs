@@ -39,7 +39,9 @@ impl UsedParts {
     pub fn of(resolved: &serde_yaml::Value) -> Self {
         let mut parts = BTreeSet::new();
         collect(resolved, &mut parts);
-        let protocol = resolved.get("protocol").and_then(|p| p.get("use"));
+        let first = resolved.get("stages").and_then(|stages| stages.get(0));
+        let protocol = first.unwrap_or(resolved).get("protocol");
+        let protocol = protocol.and_then(|p| p.get("use"));
         let protocol = protocol.and_then(|name| name.as_str()).unwrap_or_default();
         parts.remove(protocol);
         let set = resolved.get("data").and_then(|data| data.get("set"));

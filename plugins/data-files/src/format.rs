@@ -23,9 +23,9 @@ fl_core::choices! {
         /// `{users: [..], num_samples: [..], user_data: {USER: {x: [..], y: [..]}}}`. Each user is a
         /// client (`split: by-user`).
         Leaf(Leaf) = "leaf",
-        /// PNG or JPEG files of one size, a folder per class; or all in one folder, as only a
-        /// public set may have them.
-        Images = "images",
+        /// PNG and JPEG files, a folder per class; or all in one folder, as only a public set may
+        /// have them. They are of one size, or get one by `resize`.
+        Images(ImageFiles) = "images",
         /// PNG or JPEG files of one size in a folder, and in another a PNG of the same name for
         /// each, whose pixels have classes: `{inputs: images, labels: masks}`.
         Masks(Masks) = "masks",
@@ -98,6 +98,37 @@ fl_core::choices! {
 }
 
 fl_core::settings! {
+    /// What becomes of images when they are read.
+    pub struct ImageFiles {
+        /// The size that all images get; without it, they must have one.
+        resize: Option<Resize> = None;
+    }
+}
+
+fl_core::settings! {
+    /// The size that images get, by linear interpolation; of a smaller size, each pixel is a
+    /// weighted mean of all that it stands for (a triangle filter).
+    pub struct Resize {
+        /// Pixels from top to bottom.
+        height: usize, in 1..=4096;
+        /// Pixels from left to right.
+        width: usize, in 1..=4096;
+        /// What becomes of an image of another shape.
+        by: ResizeBy = ResizeBy::Crop;
+    }
+}
+
+fl_core::choices! {
+    /// What becomes of an image whose sides have another ratio.
+    pub enum ResizeBy {
+        /// It keeps its ratio, and what stands out on two sides is cut off alike.
+        Crop = "crop",
+        /// It is stretched.
+        Stretch = "stretch",
+    }
+}
+
+fl_core::settings! {
     /// Images whose pixels have classes.
     pub struct Masks {
         /// The meaning of a pixel of a mask.
@@ -131,7 +162,7 @@ impl Format {
     /// Does a file hold many rows? Then one with the same content is the same; images are alike
     /// more easily.
     pub(crate) fn of_many_rows(&self) -> bool {
-        !matches!(self, Self::Images | Self::Masks(_) | Self::Pairs)
+        !matches!(self, Self::Images(_) | Self::Masks(_) | Self::Pairs)
     }
 
     /// Endings of the files that count in a folder; any if there are none.
@@ -143,7 +174,7 @@ impl Format {
             Self::Leaf(_) => &["json"],
             Self::Npy(_) => &["npy"],
             Self::Npz(_) => &["npz"],
-            Self::Images | Self::Masks(_) | Self::Pairs => &["png", "jpg", "jpeg"],
+            Self::Images(_) | Self::Masks(_) | Self::Pairs => &["png", "jpg", "jpeg"],
             Self::Idx | Self::Libsvm(_) => &[],
         }
     }

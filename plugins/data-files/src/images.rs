@@ -1,10 +1,13 @@
 //! PNG and JPEG files, a folder per class.
 
 use crate::classes::Classes;
+use crate::format::{Resize, ResizeBy};
 use crate::rows::Part;
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::Inputs;
 use fl_data_kit::{archive, format};
+use resize::{Pixel, Type};
+use rgb::FromSlice;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use zune_jpeg::JpegDecoder;
@@ -18,7 +21,12 @@ const MAX_SIDE: usize = 4096;
 /// Channels, height, width; and bytes, pixel after pixel.
 type Image = ([usize; 3], Vec<u8>);
 
-pub(crate) fn read(paths: &[PathBuf], classes: &mut Classes, limit: &mut u64) -> Result<Part> {
+pub(crate) fn read(
+    paths: &[PathBuf],
+    resize: Option<&Resize>,
+    classes: &mut Classes,
+    limit: &mut u64,
+) -> Result<Part> {
     let mut of = Vec::new();
     for path in paths {
         let class = path.parent().and_then(Path::file_name).unwrap_or_default();
@@ -26,30 +34,42 @@ pub(crate) fn read(paths: &[PathBuf], classes: &mut Classes, limit: &mut u64) ->
         of.push(class.with_context(|| path.display().to_string())?);
     }
     Ok(Part {
-        inputs: stacked(paths, limit)?,
+        inputs: stacked(paths, resize, limit)?,
         of,
     })
 }
 
 /// Images of one size, one after the other.
-pub(crate) fn stacked(paths: &[PathBuf], limit: &mut u64) -> Result<Inputs> {
+pub(crate) fn stacked(
+    paths: &[PathBuf],
+    resize: Option<&Resize>,
+    limit: &mut u64,
+) -> Result<Inputs> {
     let mut data = Vec::new();
     let mut first: Option<([usize; 3], &Path)> = None;
     for path in paths {
         let name = || path.display().to_string();
         let file = archive::read_at_most(path, (*limit).min(archive::MAX_BYTES))?;
-        let (shape, pixels) = decoded(&file).with_context(name)?;
+        let mut image = decoded(&file).with_context(name)?;
+        if let Some(size) = resize {
+            image = resized(image, size).with_context(name)?;
+        }
+        let (shape, pixels) = image;
         *limit = limit.checked_sub(pixels.len() as u64).with_context(|| {
             format!("{}: with it the images need more than `max-bytes`", name())
         })?;
         let (wanted, example) = *first.get_or_insert((shape, path));
         ensure!(
             shape == wanted,
-            "{}: {}, but {} is {}; all images must be alike",
+            "{}: {}, but {} is {}; all images must be alike{}",
             name(),
             described(shape),
             example.display(),
-            described(wanted)
+            described(wanted),
+            match resize.is_none() && shape[0] == wanted[0] {
+                true => ", or get one size by `resize`",
+                false => "",
+            }
         );
         let (channels, plane) = (shape[0], shape[1] * shape[2]);
         let planes = (0..channels).flat_map(|c| (0..plane).map(move |at| at * channels + c));
@@ -57,6 +77,33 @@ pub(crate) fn stacked(paths: &[PathBuf], limit: &mut u64) -> Result<Inputs> {
     }
     let (shape, _) = first.context("there are no images")?;
     Ok(format::images(shape, data))
+}
+
+/// An image in another size.
+fn resized(([channels, height, width], pixels): Image, to: &Resize) -> Result<Image> {
+    let (high, wide) = match to.by {
+        ResizeBy::Stretch => (to.height, to.width),
+        // the side that needs more decides, and the other then stands out
+        ResizeBy::Crop => match to.height * width > to.width * height {
+            true => (to.height, (to.height * width).div_ceil(height)),
+            false => ((to.width * height).div_ceil(width), to.width),
+        },
+    };
+    ensure!(
+        high.max(wide) <= 4 * MAX_SIDE,
+        "an image of {height} x {width} would be cut from one of {high} x {wide}: use `by: stretch`"
+    );
+    let mut large = vec![0; channels * high * wide];
+    match channels {
+        1 => resize::new(width, height, wide, high, Pixel::Gray8, Type::Triangle)?
+            .resize(pixels.as_gray(), large.as_gray_mut())?,
+        _ => resize::new(width, height, wide, high, Pixel::RGB8, Type::Triangle)?
+            .resize(pixels.as_rgb(), large.as_rgb_mut())?,
+    }
+    let (top, left) = ((high - to.height) / 2, (wide - to.width) / 2);
+    let rows = large.chunks(channels * wide).skip(top).take(to.height);
+    let cut = rows.flat_map(|row| &row[channels * left..channels * (left + to.width)]);
+    Ok(([channels, to.height, to.width], cut.copied().collect()))
 }
 
 /// Height, width, and the numbers in a PNG of one channel as they stand there: those of a palette

@@ -28,7 +28,9 @@ mod train_test;
 mod parquet;
 
 pub use column_kinds::{Category, Column, Columns, Number, Text};
-pub use format::{Channels, Csv, Format, Leaf, Libsvm, MaskPixels, Masks, Npy, Npz};
+pub use format::{
+    Channels, Csv, Format, ImageFiles, Leaf, Libsvm, MaskPixels, Masks, Npy, Npz, Resize, ResizeBy,
+};
 pub use label::{Label, LabelKind, LabelSource};
 pub use literal::Literal;
 pub use paths::{Pair, Paths, Source};

@@ -200,8 +200,9 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
                 let found = (classes, &mut sides);
                 arrays::npy_pair(inputs.as_ref(), labels.as_ref(), found, &mut limit)
             }
-            (Source::Path(_), Format::Images) => {
-                images::read(&source.files(&files.format), classes, &mut limit)
+            (Source::Path(_), Format::Images(how)) => {
+                let resize = how.resize.as_ref();
+                images::read(&source.files(&files.format), resize, classes, &mut limit)
             }
             (Source::Path(_), _) => {
                 let paths = source.files(&files.format);

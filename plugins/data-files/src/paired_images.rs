@@ -90,7 +90,7 @@ fn source<T: Targets>(
     let stem = |path: &Path| path.file_stem().map(|name| name.to_os_string());
     let from = targets.len() as u32;
     let part = Part {
-        inputs: images::stacked(&paths, limit)
+        inputs: images::stacked(&paths, None, limit)
             .with_context(|| format!("the images in {inputs}"))?,
         of: (from..from + paths.len() as u32).collect(),
     };

@@ -25,7 +25,8 @@ impl Targets for ImageTargets {
     }
 
     fn read(&mut self, path: &Path, _: &Path, _: &[usize], limit: &mut u64) -> Result<()> {
-        let Inputs::Bytes { shape, data, .. } = images::stacked(&[path.to_path_buf()], limit)?
+        let Inputs::Bytes { shape, data, .. } =
+            images::stacked(&[path.to_path_buf()], None, limit)?
         else {
             anyhow::bail!("{}: not an image of bytes", path.display());
         };

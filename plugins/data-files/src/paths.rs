@@ -98,7 +98,7 @@ impl Source {
 pub(crate) fn inside(folder: &Path, format: &Format, files: &mut Vec<PathBuf>) {
     let all = entries(folder);
     let before = files.len();
-    if *format == Format::Images {
+    if matches!(format, Format::Images(_)) {
         let classes = all.iter().filter(|path| path.is_dir());
         files.extend(
             classes
@@ -174,7 +174,7 @@ impl Paths {
             return None;
         };
         let files = only.files(format).len();
-        let one = files < 2 || *format == Format::Images || format.names_users();
+        let one = files < 2 || matches!(format, Format::Images(_)) || format.names_users();
         (!one).then(|| {
             format!(
                 "`train` is a list with one entry, so its {files} files are one whole; without the brackets each file is a \
@@ -207,7 +207,7 @@ impl Paths {
             let alone = Path::new(path.as_str());
             let found = match is_pattern(path) {
                 true => matches(path),
-                false if alone.is_dir() && *format != Format::Images => {
+                false if alone.is_dir() && !matches!(format, Format::Images(_)) => {
                     let mut files = Vec::new();
                     inside(alone, format, &mut files);
                     files
@@ -243,7 +243,7 @@ fn missing(path: &str, format: &Format) -> Option<String> {
     }
     match at.metadata() {
         Err(_) => Some(format!("there is no file {path}")),
-        Ok(_) if *format == Format::Images => Some(format!(
+        Ok(_) if matches!(format, Format::Images(_)) => Some(format!(
             "{path} is a file; images must be in a folder with a folder per class"
         )),
         Ok(_) if matches!(format, Format::Masks(_) | Format::Pairs) => Some(format!(

@@ -71,7 +71,7 @@ impl Files {
         let pairs = self.train.sources().iter().all(Source::is_pair);
         match self.format {
             Format::Libsvm(_)
-            | Format::Images
+            | Format::Images(_)
             | Format::Leaf(_)
             | Format::Masks(_)
             | Format::Pairs => false,
@@ -162,7 +162,7 @@ impl Files {
                         .into(),
                 );
             }
-            Format::Libsvm(_) | Format::Images | Format::Leaf(_) if label => {
+            Format::Libsvm(_) | Format::Images(_) | Format::Leaf(_) if label => {
                 return Err(LABEL_IN_FORMAT.into());
             }
             _ => {}
@@ -216,7 +216,7 @@ impl Files {
     /// A number to predict, where it can be.
     fn check_number(&self) -> Result<(), String> {
         let wrong = match &self.format {
-            Format::Images | Format::Leaf(_) | Format::Masks(_) | Format::Pairs => {
+            Format::Images(_) | Format::Leaf(_) | Format::Masks(_) | Format::Pairs => {
                 "`label`: rows of this format have classes or images, and no numbers to predict"
             }
             _ if self.classes.is_some() => {

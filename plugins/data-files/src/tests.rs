@@ -1400,6 +1400,65 @@ fn images_stand_in_folders_of_their_class() {
 }
 
 #[test]
+fn images_of_different_sizes_get_one() {
+    let case = Case::new(&[]);
+    let png = |colour: png::ColorType, width: u32, pixels: &[u8]| {
+        let mut bytes = Vec::new();
+        let of_pixel = colour.samples() as u32;
+        let height = pixels.len() as u32 / width / of_pixel;
+        let mut encoder = png::Encoder::new(&mut bytes, width, height);
+        encoder.set_color(colour);
+        let mut writer = encoder.write_header().unwrap();
+        writer.write_image_data(pixels).unwrap();
+        writer.finish().unwrap();
+        bytes
+    };
+    let grey = png::ColorType::Grayscale;
+    let row = [0, 10, 20, 30];
+    case.write("a/cat/wide.png", &png(grey, 4, &[row, row].concat()));
+    let column = [0, 0, 10, 10, 20, 20, 30, 30];
+    case.write("a/cat/high.png", &png(grey, 2, &column));
+    case.write("a/dog/small.png", &png(grey, 1, &[77]));
+    case.write("a/dog/fits.png", &png(grey, 2, &[1, 2, 3, 4]));
+    let read = |by: &str| {
+        let resize = format!("{{height: 2, width: 2, by: {by}}}");
+        let format = format!("{{images: {{resize: {resize}}}}}");
+        let data = case.data(&format!("{{format: {format}, train: a, test: a}}"), "");
+        let bytes = |row: Vec<f32>| row.into_iter().map(|x| (x * 255.0).round()).collect();
+        rows(&data)
+            .into_iter()
+            .map(bytes)
+            .collect::<Vec<Vec<f32>>>()
+    };
+    // high, wide, fits, small
+    let [fits, small] = [vec![1.0, 2.0, 3.0, 4.0], vec![77.0; 4]];
+    let cut = [vec![10.0, 10.0, 20.0, 20.0], vec![10.0, 20.0, 10.0, 20.0]];
+    assert_eq!(
+        read("crop"),
+        [&cut[..], &[fits.clone(), small.clone()]].concat()
+    );
+    // a triangle two pixels wide on either side: weights 3/7, 3/7 and 1/7
+    let [low, high] = [50.0_f32 / 7.0, 160.0 / 7.0].map(f32::round);
+    let stretched = [vec![low, low, high, high], vec![low, high, low, high]];
+    assert_eq!(read("stretch"), [&stretched[..], &[fits, small]].concat());
+    let error = case.error("{format: images, train: a, test: a}");
+    assert!(
+        error.contains("all images must be alike, or get one size by `resize`"),
+        "{error}"
+    );
+    // grey and colour stay apart
+    case.write("a/dog/red.png", &png(png::ColorType::Rgb, 1, &[9, 0, 0]));
+    let error =
+        case.error("{format: {images: {resize: {height: 2, width: 2}}}, train: a, test: a}");
+    assert!(
+        error.contains("in colour") && !error.contains("by `resize`"),
+        "{error}"
+    );
+    let one = "{format: {images: {resize: {height: 0, width: 2}}}, train: a, test: a}";
+    assert!(case.error(one).contains("height: must be in 1..=4096"));
+}
+
+#[test]
 fn a_damaged_file_never_panics() {
     let case = people();
     let mut png_bytes = Vec::new();
