@@ -271,7 +271,13 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     let parts = match spec.split() {
         Split::ByFile => by_file(&owner_of(), sources.len(), number, name),
         Split::ByUser => by_user(&owner_of(), sources.len(), number, name, &drawn),
-        how => split(&Groups::of(&train), &how, number, name, &drawn),
+        how => split(
+            &Groups::to_split(&train, spec.label_groups),
+            &how,
+            number,
+            name,
+            &drawn,
+        ),
     }
     .with_context(|| format!("splitting `{name}`"))?;
     if !matches!(spec.split(), Split::Own) {

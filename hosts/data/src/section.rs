@@ -45,6 +45,10 @@ fl_core::settings! {
         /// client. If not given `iid`; `by-file` for a set whose training rows are in several
         /// files; `by-user` for one whose rows name their users.
         split: Option<Split> = None;
+        /// For labels that are numbers, with a split by class: puts the rows into so many groups of
+        /// the same size, from the smallest label to the largest, each of which counts as a class.
+        /// Rows with one label are in one group.
+        label_groups: Option<usize> = None, in 2..=10_000;
         /// Samples that all clients and the server may see.
         public: Option<Public> = None;
         /// Instead of the set's own mean and standard deviation.
@@ -101,6 +105,7 @@ impl DataSpec {
             clients: Some(clients),
             class_order: None,
             split: Some(Split::Iid),
+            label_groups: None,
             public: None,
             normalise: None,
             limit: Limit::default(),
@@ -260,12 +265,24 @@ impl DataSpec {
         let groups = match own.kind {
             TaskKind::Classes(n) => n,
             TaskKind::MultiLabel(n) => n + 1, // and those without a finding
-            TaskKind::Pixels { .. } | TaskKind::Image { .. } | TaskKind::Numbers { .. } => 1,
+            TaskKind::Numbers { .. } => self.label_groups.unwrap_or(1),
+            TaskKind::Pixels { .. } | TaskKind::Image { .. } => 1,
+        };
+        let numbers = matches!(own.kind, TaskKind::Numbers { .. });
+        let label_groups = match self.label_groups {
+            Some(_) if !numbers => Err(anyhow::anyhow!(
+                "labels of `{}` are no numbers; leave it out",
+                self.set.name()
+            )),
+            Some(_) if !self.split().by_class() => Err(anyhow::anyhow!(
+                "has no effect on a split that does not look at labels; leave it out"
+            )),
+            _ => Ok(()),
         };
         let split = match &self.split() {
-            split if split.by_class() && matches!(own.kind, TaskKind::Numbers { .. }) => {
+            split if split.by_class() && numbers && self.label_groups.is_none() => {
                 Err(anyhow::anyhow!(
-                    "labels of `{}` are numbers, and there are no classes to split by; use iid, size or by-file",
+                    "labels of `{}` are numbers, and there are no classes to split by; set `label-groups: 10`, or use iid, size or by-file",
                     self.set.name()
                 ))
             }
@@ -320,6 +337,7 @@ impl DataSpec {
         let wrong: Vec<String> = [
             ("class-order", order),
             ("split", split),
+            ("label-groups", label_groups),
             ("normalise", normalise),
             ("public", public),
             ("test", test),

@@ -58,6 +58,27 @@ impl Groups {
         }
     }
 
+    /// As [`Groups::of`], and numbers in `count` groups of the same size, if given, from the smallest
+    /// to the largest. Equal numbers are in one group.
+    pub fn to_split(examples: &Examples, count: Option<usize>) -> Self {
+        let (Some(numbers), Some(count)) = (examples.numbers(), count) else {
+            return Self::of(examples);
+        };
+        // of several numbers the first
+        let values = numbers.of().column(0).to_vec();
+        let mut order: Vec<usize> = (0..values.len()).collect();
+        order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
+        let mut of = vec![0; values.len()];
+        for (rank, row) in order.iter().enumerate() {
+            let before = rank.checked_sub(1).map(|rank| order[rank]);
+            of[*row] = match before.filter(|before| values[*before] == values[*row]) {
+                Some(before) => of[before],
+                None => rank * count / values.len(),
+            };
+        }
+        Self { of, count }
+    }
+
     /// Positions of `total` samples, ascending, from every group in proportion to its size.
     ///
     /// `choose` takes (group, its size, how many of it) and says which, ascending.

@@ -25,6 +25,23 @@ fn error(groups: &Groups, how: &Split, clients: usize) -> String {
 }
 
 #[test]
+fn numbers_are_grouped_by_their_order() {
+    let values = vec![5.0, -1.0, 3.0, 3.0, 9.0, 3.0, 7.0, 0.0];
+    let rows = fl_core::Inputs::Dense {
+        shape: vec![1],
+        data: vec![0.0; values.len()],
+    };
+    let scale = fl_core::LabelScale::of(&values);
+    let numbers = fl_core::Numbers::one(&values, scale, fl_core::Loss::Mse).unwrap();
+    let labels = fl_core::Labels::Numbers(numbers);
+    let all = Examples::all(rows.into(), labels.into()).unwrap();
+    // -1 0 | 3 3 3 | 5 7 9: the threes begin at the third of eight, in group 2 * 4 / 8
+    let groups = Groups::to_split(&all, Some(4));
+    assert_eq!((groups.of, groups.count), (vec![2, 0, 1, 1, 3, 1, 3, 0], 4));
+    assert_eq!(Groups::to_split(&all, None).count, 1);
+}
+
+#[test]
 fn every_sample_goes_to_exactly_one_client() {
     for (n, classes) in [(0, 3), (1, 1), (7, 3), (200, 10), (1000, 4)] {
         let groups = groups(n, classes);

@@ -239,7 +239,17 @@ fn what_is_about_classes_refuses_a_number_before_the_run() {
         (
             "fedavg",
             &["data.split={dirichlet: {alpha: 1}}"],
-            "there are no classes to split by",
+            "there are no classes to split by; set `label-groups: 10`",
+        ),
+        (
+            "fedavg",
+            &["data.label-groups=4"],
+            "`label-groups`: has no effect on a split that does not look at labels",
+        ),
+        (
+            "fedavg",
+            &["data.set=blobs", "data.label-groups=4"],
+            "`label-groups`: labels of `blobs` are no numbers",
         ),
     ];
     for (spec, set, why) in cases {
