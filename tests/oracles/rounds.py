@@ -69,6 +69,19 @@ def scaffold(clients, classes, cohorts, server_rate=1.0, shares=None):
     return w
 
 
+def feddyn(clients, classes, cohorts, alpha):
+    """FedDyn (Acar et al. 2021, Algorithm 1): clients count alike. The term `alpha / 2 |w - sent|^2` is
+    `pull`, and the linear term an offset."""
+    n = classes * clients[0][0].shape[1] + classes
+    w, h, own = np.zeros(n), np.zeros(n), np.zeros((len(clients), n))
+    for cohort in cohorts:
+        answers = np.array([trained(w, clients[k], classes, alpha, -own[k]) for k in cohort])
+        own[list(cohort)] -= alpha * (answers - w)
+        h = h - alpha * (answers - w).sum(axis=0) / len(clients)
+        w = answers.mean(axis=0) - h / alpha
+    return w
+
+
 def nova(clients, classes, cohorts, steps):
     """FedNova with plain descent (Wang et al. 2020, section 4): client k takes `steps[k]` steps, its
     change counts per step, and the server moves by the mean number of steps."""

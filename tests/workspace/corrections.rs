@@ -1,4 +1,4 @@
-//! SCAFFOLD and FedNova beside the papers' boxes written down once more.
+//! SCAFFOLD, FedDyn and FedNova beside the papers' boxes written down once more.
 
 use crate::federation::{part, protocol};
 use fl_core::message::{Params, decode};
@@ -151,6 +151,44 @@ fn close_scaffold_is_the_papers_box() {
         );
         let found = ends_with("scaffold", &settings, "{size: 2}", "{weigh: uniform}");
         close(&found, &scaffold(6, 3, server_lr, control == "gradient"));
+    }
+}
+
+/// Acar et al. 2021, Algorithm 1, with `size` clients in a round, in turns.
+fn feddyn(rounds: usize, steps: usize, alpha: f64, size: usize) -> W {
+    let (mut x, mut h) = ([0.0; 6], [0.0; 6]);
+    let mut own = [[0.0; 6]; CLIENTS];
+    for round in 0..rounds {
+        let (mut sum, mut moved) = ([0.0; 6], [0.0; 6]);
+        for k in (0..size).map(|k| (round * size + k) % CLIENTS) {
+            let mut y = x;
+            for _ in 0..steps {
+                let mut g = gradient(k, &y);
+                add(&mut g, -1.0, &own[k]);
+                add(&mut g, alpha, &y);
+                add(&mut g, -alpha, &x);
+                add(&mut y, -LR, &g);
+            }
+            let mut way = y;
+            add(&mut way, -1.0, &x);
+            add(&mut own[k], -alpha, &way);
+            add(&mut sum, 1.0 / size as f64, &y);
+            add(&mut moved, 1.0, &way);
+        }
+        add(&mut h, -alpha / CLIENTS as f64, &moved);
+        x = sum;
+        add(&mut x, -1.0 / alpha, &h);
+    }
+    x
+}
+
+#[test]
+fn close_feddyn_is_the_papers_box() {
+    for (size, alpha) in [(CLIENTS, 0.1), (2, 0.1), (1, 0.1), (2, 0.7)] {
+        let settings = format!("{{rounds: 6, local: {{steps: 3, batch: 100}}, alpha: {alpha}}}");
+        let cohort = format!("{{size: {size}}}");
+        let found = ends_with("feddyn", &settings, &cohort, "{weigh: uniform}");
+        close(&found, &feddyn(6, 3, alpha, size));
     }
 }
 

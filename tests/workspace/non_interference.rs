@@ -349,6 +349,7 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
         ("fedrep", "share: [weight], head: {steps: 2, batch: 4}"),
         ("ditto", "lambda: 0.5"),
         ("apfl", "adaptive: true"),
+        ("feddyn", "alpha: 0.5"),
     ] {
         cases.push((
             protocol,

@@ -110,6 +110,13 @@ def test_close_scaffold_corrects_by_control_variates(size, rate):
     close(ours(size, {"use": "mean", "weigh": "uniform"}, "scaffold", **{"server-lr": rate}), due)
 
 
+@pytest.mark.parametrize("size", [5, 3, 1])
+@pytest.mark.parametrize("alpha", [0.1, 0.7])
+def test_close_feddyn_corrects_by_gradients(size, alpha):
+    due = oracle.feddyn(exact(), CLASSES, cohorts(size) if size < 5 else [range(5)] * ROUNDS, alpha)
+    close(ours(size, {"use": "mean", "weigh": "uniform"}, "feddyn", alpha=alpha), due)
+
+
 # what each gives in six rounds, by hand
 RATES = {
     "factor": ({"factor": 0.5}, [1, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32]),

@@ -6,6 +6,7 @@ mod ditto;
 mod dp_fedavg;
 mod fedavg;
 pub mod feddf;
+mod feddyn;
 pub mod fedgen;
 pub mod fednova;
 mod fedprox;

@@ -142,6 +142,15 @@ impl<'p> Family<'p> {
         }
     }
 
+    /// Returns the conflict of several trainings in a round with what a client keeps of each.
+    pub(crate) fn one_training(self) -> Option<Conflict> {
+        Conflict::at(
+            "attacker-trainings",
+            "would train what a client keeps several times in a round: leave it at 1",
+        )
+        .when(self.settings.attacker_trainings > 1)
+    }
+
     /// Returns the conflicts of these settings. `whole`: the method needs whole models.
     pub(crate) fn misfits(
         self,
@@ -164,11 +173,7 @@ impl<'p> Family<'p> {
             "`example-privacy` clips the gradients of the whole model, and clients share only a part of it (`share`): leave one out, or use `parts.privacy`",
         )
         .when(shares && has(&dp_sgd::SLOT));
-        let looks = Conflict::at(
-            "attacker-trainings",
-            "would train a client's own parameters several times in a round: leave it at 1",
-        )
-        .when(keeps && settings.attacker_trainings > 1);
+        let looks = self.one_training().filter(|_| keeps);
         let idle = Conflict::at(
             "freeze-rest",
             "has no effect without `share`: leave it out, or say what clients share",
