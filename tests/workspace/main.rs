@@ -6,6 +6,7 @@ mod audit;
 mod book;
 mod buffers;
 mod corrections;
+mod features;
 mod federation;
 mod fedgen;
 mod held_out;

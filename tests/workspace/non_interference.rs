@@ -362,6 +362,22 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
             vec![("cohort", S, "uniform", "{share: 0.7}")],
         ));
     }
+    let deep = (
+        "model",
+        Role::Trainer,
+        "dfdx",
+        "{net: [{linear: 3}, outputs]}",
+    );
+    cases.push((
+        "moon",
+        format!("{{rounds: 3, local: {short}}}"),
+        vec![
+            deep,
+            ("aggregator", A, "mean", "{weigh: uniform}"),
+            ("privacy", P, "constant-params", "{}"),
+        ],
+        vec![("cohort", S, "uniform", "{share: 0.7}")],
+    ));
     let net = |slot| (slot, Role::Trainer, "dfdx", "{net: logistic}");
     cases.push((
         "fedgen",

@@ -56,6 +56,10 @@ impl AuxiliaryTerm {
 /// ([`FitOptions::feature_loss`](crate::FitOptions::feature_loss)). It trains the layers before the
 /// last one through the features of the batch, and not the last layer. An example is FedProto's
 /// distance to the class means of features (Tan et al. 2022).
+///
+/// A trainer calls it once for each mini-batch in which it takes a step, in the order of
+/// [`FitOptions::batches`](crate::FitOptions::batches), with the batch's rows in their order. So a
+/// loss can know which samples the features are of, as MOON's must (Li et al. 2021).
 pub trait FeatureLoss: Debug {
     /// Returns the term for a mini-batch with this `target`, of which the model makes these
     /// `features` (`samples x features`) in training. Randomness comes from `stream` only.

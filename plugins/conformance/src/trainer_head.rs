@@ -9,8 +9,7 @@ use fl_core::{
     Problem, Result, Stream, Target, TaskKind, loss,
 };
 use ndarray::{Array2, ArrayView2};
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
+use std::cell::RefCell;
 
 const HEAD: &str = "its head makes its scores of its features";
 const AUXILIARY: &str = "an auxiliary loss teaches its head";
@@ -42,10 +41,10 @@ impl AuxiliaryLoss for OfFeatures {
     }
 }
 
-/// The mean over the batch of the squared distance of all features to this number, and the largest
-/// number of rows that it has seen.
+/// The mean over the batch of the squared distance of all features to this number, and the classes
+/// of the mini-batches that it has seen.
 #[derive(Debug, Default)]
-struct Distance(f32, AtomicUsize);
+struct Distance(f32, RefCell<Vec<Vec<u32>>>);
 
 impl FeatureLoss for Distance {
     fn of_features(
@@ -57,7 +56,11 @@ impl FeatureLoss for Distance {
         let rows = features.nrows();
         let text = || format!("{rows} rows of features for {} targets", target.len());
         ensure!(rows == target.len(), Problem::Shape(text()));
-        self.1.fetch_max(rows, Relaxed);
+        let classes = match target {
+            Target::Classes(of) => of.to_vec(),
+            _ => vec![0; rows],
+        };
+        self.1.borrow_mut().push(classes);
         let (apart, n) = (&features - self.0, rows as f32);
         Ok(FeatureTerm {
             loss: apart.iter().map(|d| f64::from(d * d)).sum::<f64>() / f64::from(n),
@@ -99,10 +102,9 @@ impl Bench<'_> {
         // where the features are, and a little above
         let before = features(&mut model)?;
         let goal = before.mean().unwrap_or_default() + 0.1;
-        let loss = Distance(goal, AtomicUsize::new(0));
+        let loss = Distance(goal, RefCell::default());
         let (with, without) = (taught(Some(&loss))?, taught(None)?);
-        let asked = loss.1.load(Relaxed);
-        self.must(FEATURES, asked > 0, || "it did not ask for the loss".into())?;
+        self.in_order(loss.1.into_inner())?;
         let apart = |of: &Array2<f32>| {
             of.iter()
                 .map(|v| f64::from((v - goal).powi(2)))
@@ -112,6 +114,29 @@ impl Bench<'_> {
         self.must(FEATURES, with < without, || {
             let (with, without) = (digits(with), digits(without));
             format!("the squared distances to where the loss draws the features add up to {with} with and {without} without it")
+        })
+    }
+
+    /// Checks that a trainer asked for a loss on features once for each mini-batch in order, by the
+    /// `seen` classes of each. It may leave out those that are too small for a step.
+    fn in_order(&self, seen: Vec<Vec<u32>>) -> Held {
+        self.must(FEATURES, !seen.is_empty(), || {
+            "it did not ask for the loss".into()
+        })?;
+        let class = |row: usize| match self.toy.target() {
+            Target::Classes(of) => of[row],
+            _ => 0,
+        };
+        let pass = FitOptions {
+            length: Length::Epochs(5),
+            ..self.short()
+        };
+        let due = pass.batches(self.toy.x.len(), &self.stream.child("fit", 9));
+        let mut due = due.map(|rows| rows.into_iter().map(class).collect::<Vec<_>>());
+        let known = seen.iter().all(|batch| due.any(|due| due == *batch));
+        let left = due.all(|rest| rest.len() <= 1);
+        self.must(FEATURES, known && left, || {
+            "it asked for the loss in another order than that of `FitOptions::batches`".into()
         })
     }
 

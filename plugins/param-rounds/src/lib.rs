@@ -2,6 +2,7 @@
 
 mod adaptive_clip;
 pub mod apfl;
+mod contrast;
 mod ditto;
 mod dp_fedavg;
 mod fedavg;
@@ -13,6 +14,7 @@ mod fedprox;
 mod fedrep;
 mod gaussian_update;
 mod local;
+mod moon;
 mod per_fedavg;
 mod personal;
 pub mod rounds;

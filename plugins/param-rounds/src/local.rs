@@ -4,7 +4,7 @@ use crate::rounds::Family;
 use crate::slots::{AGGREGATOR, ATTACK, COHORT, LABELS, MODEL, PRIVACY, TRAIN};
 use fl_core::message::Votes;
 use fl_core::prelude::*;
-use fl_core::{AuxiliaryLoss, Examples, Labels};
+use fl_core::{AuxiliaryLoss, Examples, FeatureLoss, Labels};
 use fl_plugin_dp_sgd as dp_sgd;
 use ndarray::Array2;
 use std::sync::Arc;
@@ -23,6 +23,8 @@ pub(crate) struct Extra<'a> {
     pub offset: Option<&'a Params>,
     /// Added to the loss of every mini-batch.
     pub auxiliary: Option<&'a dyn AuxiliaryLoss>,
+    /// Added to the loss of every mini-batch, on its features.
+    pub features: Option<&'a dyn FeatureLoss>,
     /// The parameters that it changes.
     pub trains: Trains,
     /// In place of the family's `local`.
@@ -81,6 +83,7 @@ impl<'p> Family<'p> {
         let training = extra.training.unwrap_or(&self.settings.local);
         let pass = FitOptions {
             auxiliary: extra.auxiliary,
+            feature_loss: extra.features,
             fresh: self.settings.fresh,
             rate: self.settings.local.rate(client.round_number()),
             proximal: (self.mu > 0.0).then_some((self.mu as f32, &*start)),
