@@ -184,3 +184,57 @@ fn close_moon_is_the_papers_box() {
         found.close("model", &w, &format!("{size} a round"));
     }
 }
+
+/// The mean features of each class of client `k`.
+fn prototypes(k: usize, w: &[f64]) -> Vec<(usize, Vec<f64>)> {
+    let rows: Vec<_> = (OWN * k..OWN * (k + 1)).map(row).collect();
+    let of = |class: usize| {
+        let own = rows.iter().filter(|(_, c)| *c == class);
+        let all: Vec<_> = own.map(|(x, _)| features(w, *x)).collect();
+        (!all.is_empty()).then(|| (class, mean(&all)))
+    };
+    (0..2).filter_map(of).collect()
+}
+
+/// The mean of the prototypes of each class; a class that no client has keeps its own.
+fn combined(known: &mut [Option<Vec<f64>>], sent: &[(usize, Vec<f64>)]) {
+    for (class, known) in known.iter_mut().enumerate() {
+        let all = sent.iter().filter(|(c, _)| *c == class);
+        let all: Vec<_> = all.map(|(_, mean)| mean.clone()).collect();
+        if !all.is_empty() {
+            *known = Some(mean(&all));
+        }
+    }
+}
+
+fn beginners() -> Vec<Vec<f64>> {
+    let home = |k| Stream::root(1).child("client", k as u64);
+    (0..CLIENTS).map(|k| numbers(&net(&home(k)))).collect()
+}
+
+#[test]
+fn close_fedproto_is_the_papers_box() {
+    for size in SIZES {
+        let (mut own, mut known) = (beginners(), [None::<Vec<f64>>, None]);
+        for cohort in cohorts(size) {
+            let mut sent = Vec::new();
+            for k in cohort {
+                descend(k, &mut own[k], |_, z, class| {
+                    let Some(mean) = &known[class] else {
+                        return 0.0;
+                    };
+                    let apart = z.iter().zip(mean).map(|(z, m)| (z - m) * (z - m));
+                    1.5 * apart.sum::<f64>() / WIDTH as f64
+                });
+                sent.extend(prototypes(k, &own[k]));
+            }
+            combined(&mut known, &sent);
+        }
+        let mean = part("prototypes", Role::Aggregator, "mean-of-features", "{}");
+        let settings = "lambda: 1.5, keep-clients: true";
+        let found = ours("fedproto", settings, size, vec![mean]);
+        for (k, due) in own.iter().enumerate() {
+            found.close(&format!("model-{k}"), due, &format!("{size} a round"));
+        }
+    }
+}

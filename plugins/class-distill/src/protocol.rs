@@ -1,8 +1,9 @@
 //! Federated distillation by class means: the server's side in `lead`, a client's in `means` and
 //! `learn`.
+use crate::prototypes::classes;
+use fl_core::TaskKind;
 use fl_core::message::{ClassMeans, softmax};
 use fl_core::prelude::*;
-use fl_core::{Examples, TaskKind};
 use ndarray::Array2;
 use std::collections::BTreeMap;
 
@@ -186,11 +187,6 @@ impl ClassDistill {
         }
         Ok(Nothing)
     }
-}
-
-fn classes(own: &Examples) -> Result<Vec<u32>> {
-    own.classes()
-        .context("class means need one class per example")
 }
 
 #[cfg(test)]

@@ -16,6 +16,10 @@ parts:
   aggregator: { use: mean }
 ";
 
+const MEAN: &str = "aggregator: { use: mean }";
+/// A network with features.
+const NET: &str = "model: { use: dfdx, net: [linear: 6, relu, outputs] }";
+
 fn spec(dir: &std::path::Path, text: &str) {
     std::fs::write(dir.join("own.yaml"), text).unwrap();
 }
@@ -36,18 +40,26 @@ fn exact_own_test_rows_give_one_digest_on_threads_wire_processes_and_after_a_sto
         "fedper",
         "fedrep",
         "ditto",
+        "feddyn",
+        "moon",
+        "fedproto",
     ] {
         let text = SPEC.replace("PROTOCOL", protocol);
+        let text = match protocol {
+            "moon" | "fedproto" => text.replace("model: { use: linear }", NET),
+            _ => text,
+        };
         let half = || text.clone() + "  cohort: { use: uniform, share: 0.5 }\n";
         let text = match protocol {
             "fedper" | "fedrep" => half().replace("rounds: 10", "rounds: 10, share: [weight]"),
-            "ditto" => half(),
+            "ditto" | "feddyn" | "moon" => half(),
+            "fedproto" => half().replace(MEAN, "prototypes: { use: mean-of-features }"),
             "clustered-rounds" => {
                 text.replace("rounds: 10", "rounds: 10, clusters: 2, assign: loss")
             }
             "solo" => text
                 .replace(", rounds: 10", "")
-                .replace("  aggregator: { use: mean }\n", ""),
+                .replace(&format!("  {MEAN}\n"), ""),
             _ => text,
         };
         spec(dir, &text);
@@ -69,10 +81,9 @@ fn exact_own_test_rows_give_one_digest_on_threads_wire_processes_and_after_a_sto
             assert_eq!(plain["digest"], resumed["digest"], "{protocol}");
             assert_eq!(plain["metrics"], resumed["metrics"], "{protocol}");
         }
-        let of = if protocol == "fedavg" {
-            "own"
-        } else {
-            "clients"
+        let of = match protocol {
+            "fedavg" | "feddyn" | "moon" => "own",
+            _ => "clients",
         };
         let named = |name: &str| number(&plain, &format!("{of}.{name}accuracy"));
         let folder = dir.join(plain["out"].as_str().unwrap());
@@ -129,10 +140,9 @@ fn exact_only_what_clients_share_is_counted_and_planned() {
 fn the_check_names_a_group_that_a_network_lacks_with_those_that_it_has() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    let net = "model: { use: dfdx, net: [linear: 6, relu, outputs] }";
     let text = SPEC
         .replace("PROTOCOL", "fedavg")
-        .replace("model: { use: linear }", net);
+        .replace("model: { use: linear }", NET);
     for (share, says) in [
         (
             "[haed]",
@@ -231,4 +241,44 @@ fn measures_on_a_clients_own_rows_leave_no_guarantee() {
         plan.contains("models are measured on rows of each client (`data.test`)"),
         "{plan}"
     );
+}
+
+#[test]
+fn the_check_refuses_what_prototypes_and_contrasts_cannot_learn() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let prototypes = "prototypes: { use: mean-of-features }";
+    for (protocol, part) in [("moon", MEAN), ("fedproto", prototypes)] {
+        let text = SPEC.replace("PROTOCOL", protocol).replace(MEAN, part);
+        spec(dir, &text);
+        let said = flat(&fails(dir, &["check", "own.yaml"], 2));
+        let why = "it has no layers before the last one that a loss on features could train";
+        assert!(said.contains(why), "{protocol}: {said}");
+        spec(dir, &text.replace("model: { use: linear }", NET));
+        out(dir, &["check", "own.yaml"]);
+        let number = text.replace("model: { use: linear }", NET);
+        let number = number.replace(
+            "blobs: { classes: 4, features: 8, train: 400, test: 80 }",
+            "friedman: { train: 400, test: 80 }",
+        );
+        let number = number.replace("dirichlet: { alpha: 0.5, min-size: 4 }", "iid");
+        spec(dir, &number);
+        if protocol == "moon" {
+            out(dir, &["check", "own.yaml"]);
+            continue;
+        }
+        let said = flat(&fails(dir, &["check", "own.yaml"], 2));
+        let why = "prototypes are of inputs with one class each";
+        assert!(said.contains(why), "{protocol}: {said}");
+    }
+    let text = SPEC.replace("PROTOCOL", "moon");
+    for (more, says) in [
+        ("freeze-rest: true, share: [body]", "freeze-rest"),
+        ("attacker-trainings: 2", "leave it at 1"),
+    ] {
+        let text = text.replace("rounds: 10", &format!("rounds: 10, {more}"));
+        spec(dir, &text.replace("model: { use: linear }", NET));
+        let said = flat(&fails(dir, &["check", "own.yaml"], 2));
+        assert!(said.contains(says), "{more}: {said}");
+    }
 }
