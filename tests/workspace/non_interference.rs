@@ -9,7 +9,6 @@ use fl_core::message::{ClassMeans, Counts, GradientSum, SoftLabels, Votes};
 use fl_core::prelude::*;
 use fl_core::privacy::{Observer, Unit};
 use fl_core::{COUNTS, Examples, Inputs, Labels, Parts, Public, Role, RunOptions, SlotAssignment};
-use fl_plugin_class_distill::FeatureMeans;
 use fl_plugins as _;
 use fl_sim::{Execution, Outcome, Setup, Watch, run};
 use std::collections::BTreeMap;
@@ -97,13 +96,6 @@ constant!(
     ConstantMeans,
     ClassMeans,
     |m| { m.values.fill(0.5) }
-);
-constant!(
-    "constant-features",
-    FeaturesSettings,
-    ConstantFeatures,
-    FeatureMeans,
-    |m| { m.0.values.fill(0.5) }
 );
 constant!(
     "constant-params",
@@ -358,6 +350,7 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
         ("ditto", "lambda: 0.5"),
         ("apfl", "adaptive: true"),
         ("feddyn", "alpha: 0.5"),
+        ("fedamp", "alpha: 0.2"),
     ] {
         cases.push((
             protocol,
@@ -376,15 +369,6 @@ fn who_is_promised_something_sees_the_same_whatever_one_party_has() {
         "dfdx",
         "{net: [{linear: 3}, outputs]}",
     );
-    cases.push((
-        "fedproto",
-        format!("{{rounds: 3, local: {short}}}"),
-        vec![deep, ("prototypes", A, "mean-of-features", "{}")],
-        vec![
-            ("privacy", P, "constant-features", "{}"),
-            ("cohort", S, "uniform", "{share: 0.7}"),
-        ],
-    ));
     cases.push((
         "moon",
         format!("{{rounds: 3, local: {short}}}"),

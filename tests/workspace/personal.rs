@@ -237,6 +237,34 @@ fn close_apfl_is_the_papers_box() {
 }
 
 #[test]
+fn close_fedamp_is_the_papers_box() {
+    let (alpha, sigma, lambda) = (0.2, 1.5, 0.1);
+    for size in SIZES {
+        let (mut common, mut own) = ([0.0; 6], [[0.0; 6]; CLIENTS]);
+        for cohort in cohorts(size) {
+            let before = own;
+            for k in &cohort {
+                let mut mixture = before[*k];
+                for other in &before {
+                    let way: W = std::array::from_fn(|i| other[i] - before[*k][i]);
+                    let square: f64 = way.iter().map(|d| d * d).sum();
+                    add(
+                        &mut mixture,
+                        alpha * libm::exp(-square / sigma) / sigma,
+                        &way,
+                    );
+                }
+                own[*k] = descend(*k, own[*k], STEPS, &ALL, (lambda / alpha, &mixture));
+            }
+            let answers: Vec<W> = cohort.iter().map(|k| own[*k]).collect();
+            common = mean(&answers);
+        }
+        let more = format!("alpha: {alpha}, sigma: {sigma}, lambda: {lambda}");
+        same("fedamp", &more, size, (common, own));
+    }
+}
+
+#[test]
 fn close_per_fedavg_is_the_papers_box() {
     for size in SIZES {
         let mut w = [0.0; 6];

@@ -5,6 +5,7 @@ pub mod apfl;
 mod contrast;
 mod ditto;
 mod dp_fedavg;
+mod fedamp;
 mod fedavg;
 pub mod feddf;
 mod feddyn;

@@ -1,0 +1,92 @@
+//! FedAMP (Huang et al. 2021, algorithm 1): each client gets a mixture of models like its own.
+use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::slots::{AGGREGATOR, MODEL, TRAIN};
+use fl_core::prelude::*;
+use std::collections::BTreeMap;
+
+settings! {
+    /// Each client has a model of its own, and the server sends each client a mixture of all
+    /// clients' models, in which those near its own count more (FedAMP, Huang et al. 2021). The
+    /// common model is the aggregate of a round's answers; it is only measured.
+    pub struct FedAmp {
+        /// The step of the mixture: another model counts `alpha exp(-d / sigma) / sigma` in it,
+        /// where `d` is its squared distance to the client's own; the own model counts the rest.
+        /// The measurement `own-share` is the smallest rest of a round; below 0, take less.
+        alpha: f64 = 1.0, in above_to(0.0, 1e9);
+        /// The squared distance at which a model's share falls to 1 / e of the largest.
+        sigma: f64 = 1.0, in above_to(0.0, 1e9);
+        /// The weight of the distance to the mixture, times `2 alpha`, in the local loss: it is
+        /// `lambda / (2 alpha) |w - mixture|^2`.
+        lambda: f64 = 1.0, in 0.0..=1e9;
+    }
+}
+
+impl RoundRule for FedAmp {
+    /// The last model of each client; before its first, the model that all begin with.
+    type State = BTreeMap<ClientId, Params>;
+
+    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
+        let train = family.trains(move |client, examples, mixture| {
+            let pull = (self.lambda / self.alpha) as f32;
+            let local = &family.settings.local;
+            let pass = FitOptions {
+                fresh: true,
+                proximal: (pull > 0.0).then_some((pull, mixture)),
+                ..local.pass(client.task().kind.loss(), client.round_number())
+            };
+            client.fit_examples(&MODEL, examples, &pass)?;
+            Ok(client.parametric(&MODEL)?.params())
+        });
+        all.exchange(train)
+            .measures([Measurement::number("own-share")])
+    }
+
+    fn round(
+        &self,
+        _: Family<'_>,
+        server: &mut Server<'_>,
+        round: &Round,
+        model: &mut Params,
+        models: &mut BTreeMap<ClientId, Params>,
+    ) -> Result<()> {
+        for id in server.everyone().iter() {
+            models.entry(*id).or_insert_with(|| model.clone());
+        }
+        let mut mixtures = BTreeMap::new();
+        for id in server.cohort(round, &TRAIN)?.iter() {
+            mixtures.insert(*id, self.mixture(*id, models)?);
+        }
+        let least = mixtures.values().map(|(_, own)| *own);
+        server.record(round, "own-share", least.fold(f64::INFINITY, f64::min))?;
+        let answers = server.collect(round, &TRAIN, |id| &mixtures[&id].0)?;
+        for mail in answers.iter() {
+            models.insert(mail.from, mail.body.clone());
+        }
+        *model = server.aggregate(&AGGREGATOR, round, &answers)?;
+        Ok(())
+    }
+
+    fn personal(&self) -> bool {
+        true
+    }
+
+    fn corrects(&self) -> bool {
+        true
+    }
+}
+plugin!(protocol "fedamp" => Shared<FedAmp> as Rounds<FedAmp>, papers: ["Huang et al. 2021"]);
+
+impl FedAmp {
+    /// Returns the mixture for a client, and the share of its own model in it.
+    fn mixture(&self, id: ClientId, models: &BTreeMap<ClientId, Params>) -> Result<(Params, f64)> {
+        let own = &models[&id];
+        let (mut mixture, mut rest) = (own.clone(), 1.0);
+        for (_, other) in models.iter().filter(|(other, _)| **other != id) {
+            let way = other.zip(own, |other, own| other - own)?;
+            let share = self.alpha / self.sigma * libm::exp(-way.dot(&way)? / self.sigma);
+            mixture.add_scaled(share, &way)?;
+            rest -= share;
+        }
+        Ok((mixture, rest))
+    }
+}
