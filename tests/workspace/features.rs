@@ -238,3 +238,33 @@ fn close_fedproto_is_the_papers_box() {
         }
     }
 }
+
+#[test]
+fn close_fedgh_is_the_papers_box() {
+    const SERVER_LR: f64 = 0.4;
+    let first = numbers(&net(&Stream::root(1).child("server", 0)));
+    for size in SIZES {
+        let (mut own, mut head) = (beginners(), first[HEAD..].to_vec());
+        for cohort in cohorts(size) {
+            let mut sent = Vec::new();
+            for k in cohort {
+                own[k][HEAD..].copy_from_slice(&head);
+                descend(k, &mut own[k], |_, _, _| 0.0);
+                sent.extend(prototypes(k, &own[k]));
+            }
+            for _ in 0..2 {
+                step(&mut head, SERVER_LR, |head| {
+                    let of = |(class, mean): &(usize, Vec<f64>)| {
+                        cross_entropy(&layer(head, mean, 2), *class)
+                    };
+                    sent.iter().map(of).sum::<f64>() / sent.len() as f64
+                });
+            }
+        }
+        let settings = "head-epochs: 2, head-batch: 100, head-lr: 0.4, keep-clients: true";
+        let found = ours("fedgh", settings, size, Vec::new());
+        for (k, due) in own.iter().enumerate() {
+            found.close(&format!("model-{k}"), due, &format!("{size} a round"));
+        }
+    }
+}
