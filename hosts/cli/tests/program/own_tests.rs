@@ -246,33 +246,46 @@ fn measures_on_a_clients_own_rows_leave_no_guarantee() {
     );
 }
 
+/// Why `fl check` refuses the spec.
+fn refused(dir: &std::path::Path) -> String {
+    let (code, said) = fails(dir, &["check", "own.yaml"]);
+    assert_eq!(code, 2, "{said}");
+    flat(&said)
+}
+
 #[test]
 fn the_check_refuses_what_prototypes_and_contrasts_cannot_learn() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let prototypes = "prototypes: { use: mean-of-features }";
-    for (protocol, part) in [("moon", MEAN), ("fedproto", prototypes)] {
-        let text = SPEC.replace("PROTOCOL", protocol).replace(MEAN, part);
+    let trains = "it has no layers before the last one that a loss on features could train";
+    let features = "it has no layer of features before its scores";
+    for (protocol, part, lacks) in [
+        ("moon", MEAN, trains),
+        ("fedproto", prototypes, trains),
+        ("fedgh", "", features),
+    ] {
+        let text = SPEC.replace("PROTOCOL", protocol);
+        let text = text.replace(&format!("  {MEAN}\n"), &format!("  {part}\n"));
         spec(dir, &text);
-        let said = flat(&fails(dir, &["check", "own.yaml"], 2));
-        let why = "it has no layers before the last one that a loss on features could train";
-        assert!(said.contains(why), "{protocol}: {said}");
-        spec(dir, &text.replace("model: { use: linear }", NET));
+        let said = refused(dir);
+        assert!(said.contains(lacks), "{protocol}: {said}");
+        let deep = text.replace("model: { use: linear }", NET);
+        spec(dir, &deep);
         out(dir, &["check", "own.yaml"]);
-        let number = text.replace("model: { use: linear }", NET);
-        let number = number.replace(
-            "blobs: { classes: 4, features: 8, train: 400, test: 80 }",
-            "friedman: { train: 400, test: 80 }",
-        );
+        let blobs = "blobs: { classes: 4, features: 8, train: 400, test: 80 }";
+        let number = deep.replace(blobs, "friedman: { train: 400, test: 80 }");
         let number = number.replace("dirichlet: { alpha: 0.5, min-size: 4 }", "iid");
-        spec(dir, &number);
+        spec(dir, &number.replace("split: { iid }", "split: iid"));
         if protocol == "moon" {
             out(dir, &["check", "own.yaml"]);
             continue;
         }
-        let said = flat(&fails(dir, &["check", "own.yaml"], 2));
-        let why = "prototypes are of inputs with one class each";
-        assert!(said.contains(why), "{protocol}: {said}");
+        let said = refused(dir);
+        assert!(
+            said.contains("of inputs with one class each"),
+            "{protocol}: {said}"
+        );
     }
     let text = SPEC.replace("PROTOCOL", "moon");
     for (more, says) in [
@@ -281,7 +294,7 @@ fn the_check_refuses_what_prototypes_and_contrasts_cannot_learn() {
     ] {
         let text = text.replace("rounds: 10", &format!("rounds: 10, {more}"));
         spec(dir, &text.replace("model: { use: linear }", NET));
-        let said = flat(&fails(dir, &["check", "own.yaml"], 2));
+        let said = refused(dir);
         assert!(said.contains(says), "{more}: {said}");
     }
 }
