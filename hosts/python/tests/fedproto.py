@@ -10,7 +10,7 @@ OWN = fl.message("own-prototypes", "The mean features of a client's examples of 
 KNOWN = fl.message("prototypes", "The mean features of all examples of each class, and how many there are.", TENSORS)
 
 
-@fl.protocol("fedproto")
+@fl.protocol("my-fedproto")
 class FedProto:
     """Clients train models of their own, and the server averages their class prototypes (FedProto, Tan et al. 2022)."""
 

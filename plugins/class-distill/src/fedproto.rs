@@ -82,7 +82,11 @@ impl Protocol for FedProto {
         rate.into_iter().collect()
     }
 }
-plugin!(protocol "fedproto" => FedProto, papers: ["Tan et al. 2022"]);
+plugin!(protocol "fedproto" => FedProto,
+    aliases: [
+        "fedtgp": "{ lambda: 10 }" with "{ prototypes: { use: trainable-prototypes } }",
+    ],
+    papers: ["Tan et al. 2022", "Zhang et al. 2024"]);
 
 impl FedProto {
     /// Trains towards the prototypes, and answers with the mean features of the trained model.

@@ -81,7 +81,7 @@ impl Message for FeatureMeans {
 
 message! {
     /// The server's prototype of each class that it knows; none before it has heard of any.
-    pub struct Prototypes: "prototypes" { means: FeatureMeans }
+    pub struct Prototypes: "feature-prototypes" { means: FeatureMeans }
 }
 messages! { FeatureMeans }
 

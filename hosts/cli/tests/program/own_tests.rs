@@ -43,18 +43,20 @@ fn exact_own_test_rows_give_one_digest_on_threads_wire_processes_and_after_a_sto
         "feddyn",
         "moon",
         "fedproto",
+        "fedtgp",
         "fedgh",
         "fedamp",
     ] {
         let text = SPEC.replace("PROTOCOL", protocol);
         let text = match protocol {
-            "moon" | "fedproto" | "fedgh" => text.replace("model: { use: linear }", NET),
+            "moon" | "fedproto" | "fedtgp" | "fedgh" => text.replace("model: { use: linear }", NET),
             _ => text,
         };
         let half = || text.clone() + "  cohort: { use: uniform, share: 0.5 }\n";
         let text = match protocol {
             "fedper" | "fedrep" => half().replace("rounds: 10", "rounds: 10, share: [weight]"),
             "ditto" | "feddyn" | "moon" | "fedamp" => half(),
+            "fedtgp" => half().replace(MEAN, "prototypes: { use: trainable-prototypes }"),
             "fedgh" => half().replace(&format!("  {MEAN}\n"), ""),
             "fedproto" => half().replace(MEAN, "prototypes: { use: mean-of-features }"),
             "clustered-rounds" => {
