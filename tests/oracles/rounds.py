@@ -82,6 +82,19 @@ def feddyn(clients, classes, cohorts, alpha):
     return w
 
 
+def fedamp(clients, classes, cohorts, alpha, sigma, weight):
+    """FedAMP (Huang et al. 2021, Algorithm 1): all models begin at 0. Returns those of the clients."""
+    own = np.zeros((len(clients), classes * clients[0][0].shape[1] + classes))
+    for cohort in cohorts:
+        before = own.copy()
+        for k in cohort:
+            shares = alpha * np.exp(-((before - before[k]) ** 2).sum(axis=1) / sigma) / sigma
+            aim = before[k] + shares @ (before - before[k])
+            for _ in range(STEPS):
+                own[k] -= RATE * (gradient(own[k], *clients[k], classes) + weight / alpha * (own[k] - aim))
+    return own
+
+
 def nova(clients, classes, cohorts, steps):
     """FedNova with plain descent (Wang et al. 2020, section 4): client k takes `steps[k]` steps, its
     change counts per step, and the server moves by the mean number of steps."""

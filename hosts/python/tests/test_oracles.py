@@ -18,7 +18,7 @@ def _module(name):
     return module
 
 
-oracle, losses = _module("rounds"), _module("losses")
+oracle, losses, by_features = _module("rounds"), _module("losses"), _module("features")
 
 ROUNDS, CLASSES = 6, 3
 
@@ -35,6 +35,10 @@ CLIENTS = [rows(n, seed) for seed, n in enumerate([8, 12, 20, 6, 14])]
 def cohorts(size):
     order = cycle(range(len(CLIENTS)))
     return [sorted(islice(order, size)) for _ in range(ROUNDS)]
+
+
+def taking_part(size):
+    return cohorts(size) if size < len(CLIENTS) else [range(size)] * ROUNDS
 
 
 def ours(size, aggregator, protocol="fedavg", clients=CLIENTS, epochs=oracle.STEPS, batch=100, by_round=None, **settings):
@@ -113,8 +117,73 @@ def test_close_scaffold_corrects_by_control_variates(size, rate):
 @pytest.mark.parametrize("size", [5, 3, 1])
 @pytest.mark.parametrize("alpha", [0.1, 0.7])
 def test_close_feddyn_corrects_by_gradients(size, alpha):
-    due = oracle.feddyn(exact(), CLASSES, cohorts(size) if size < 5 else [range(5)] * ROUNDS, alpha)
+    due = oracle.feddyn(exact(), CLASSES, taking_part(size), alpha)
     close(ours(size, {"use": "mean", "weigh": "uniform"}, "feddyn", alpha=alpha), due)
+
+
+def flat(model):
+    """Biases and weights of each layer, by their names."""
+    return np.concatenate([array.ravel() for _, array in sorted(model.arrays().items())])
+
+
+def kept(size, protocol, parts, rounds=ROUNDS, rate=by_features.RATE, **settings):
+    """The results of a run with clients that keep their models."""
+    if size < len(CLIENTS):
+        parts = parts | {"cohort": {"use": "cyclic", "size": size}}
+    settings = {"local": {"steps": by_features.STEPS, "batch": 100}} | settings
+    spec = {"name": "kept", "seed": 1, "protocol": {"use": protocol, "rounds": rounds, **settings}}
+    net = {"use": "dfdx", "net": [{"linear": by_features.WIDTH}, "outputs"], "optimiser": {"sgd": {"lr": rate}}}
+    spec["parts"] = {"model": net} | parts
+    data = {"train": {f"client {k}": own for k, own in enumerate(CLIENTS)}, "test": rows(9, 9)}
+    return fl.run(spec, data=data, quiet=True)
+
+
+def of_clients(results):
+    return [flat(results.model("model", client=k)) for k in range(len(CLIENTS))]
+
+
+MEAN, PROTOTYPES = {"aggregator": {"use": "mean", "weigh": "uniform"}}, {"prototypes": {"use": "mean-of-features"}}
+#: A rate that moves no number of 32 bits: a run of one round then shows where models begin.
+STILL = {"rounds": 1, "rate": 1e-30}
+
+
+@pytest.mark.parametrize("size", [5, 3, 1])
+def test_close_moon_contrasts_features(size):
+    start = flat(kept(5, "moon", MEAN, **STILL).model("model")).astype(float)
+    due = by_features.moon(exact(), CLASSES, taking_part(size), start, 2.0, 0.4)
+    found = kept(size, "moon", MEAN, mu=2.0, temperature=0.4)
+    close(flat(found.model("model")), due)
+
+
+@pytest.mark.parametrize("size", [5, 3, 1])
+def test_close_fedproto_draws_features_to_prototypes(size):
+    keep = {"keep-clients": True}
+    begin = [w.astype(float) for w in of_clients(kept(5, "fedproto", PROTOTYPES, **STILL, **keep))]
+    due = by_features.fedproto(exact(), CLASSES, taking_part(size), begin, 1.5)
+    found = kept(size, "fedproto", PROTOTYPES, **{"lambda": 1.5}, **keep)
+    close(np.array(of_clients(found)), np.array(due))
+
+
+@pytest.mark.parametrize("size", [5, 3, 1])
+def test_close_fedgh_trains_the_last_layer_on_means(size):
+    keep = {"keep-clients": True}
+    head = flat(kept(5, "moon", MEAN, **STILL).model("model")).astype(float)[-CLASSES * (by_features.WIDTH + 1) :]
+    begin = [w.astype(float) for w in of_clients(kept(5, "fedproto", PROTOTYPES, **STILL, **keep))]
+    due = by_features.fedgh(exact(), CLASSES, taking_part(size), begin, head, 0.4, 2)
+    found = kept(size, "fedgh", {}, **{"head-lr": 0.4, "head-epochs": 2, "head-batch": 100}, **keep)
+    close(np.array(of_clients(found)), np.array(due))
+
+
+@pytest.mark.parametrize("size", [5, 3, 1])
+def test_close_fedamp_mixes_models(size):
+    due = oracle.fedamp(exact(), CLASSES, taking_part(size), 0.2, 1.5, 0.1)
+    settings = {"alpha": 0.2, "sigma": 1.5, "lambda": 0.1, "keep-clients": True}
+    linear = {"model": {"use": "linear", "lr": oracle.RATE}}
+    local = {"epochs": oracle.STEPS, "batch": 100}
+    found = kept(size, "fedamp", MEAN | linear, **settings, local=local)
+    arrays = [found.model("model", client=k).arrays() for k in range(len(CLIENTS))]
+    found = [np.concatenate([own["weight"].T.ravel(), own["bias"]]) for own in arrays]
+    close(np.array(found), due)
 
 
 # what each gives in six rounds, by hand

@@ -1,0 +1,117 @@
+"""Methods that learn by features in plain NumPy, each written from its paper.
+
+The model is a network of two linear layers; the outputs of the first are the features. Clients take
+full-batch steps along numeric slopes. Parameters are one vector: biases and weights of the first
+layer, then of the last. This file knows nothing of fl: a test compares both.
+"""
+
+import numpy as np
+
+STEPS, RATE, WIDTH = 2, 0.3, 4
+
+
+def _layers(w, inputs, classes):
+    sizes = [WIDTH, WIDTH * inputs, classes, classes * WIDTH]
+    b1, w1, b2, w2 = np.split(w, np.cumsum(sizes)[:-1])
+    return b1, w1.reshape(WIDTH, inputs), b2, w2.reshape(classes, WIDTH)
+
+
+def features(w, rows, classes):
+    bias, weight, _, _ = _layers(w, rows.shape[1], classes)
+    return rows @ weight.T + bias
+
+
+def cross_entropy(scores, labels):
+    top = scores.max(axis=1, keepdims=True)
+    logs = scores - top - np.log(np.exp(scores - top).sum(axis=1, keepdims=True))
+    return -logs[np.arange(len(labels)), labels].mean()
+
+
+def descend(w, loss, rate, steps):
+    for _ in range(steps):
+        slope = np.zeros_like(w)
+        for i in range(len(w)):
+            step = np.zeros_like(w)
+            step[i] = 1e-5
+            slope[i] = (loss(w + step) - loss(w - step)) / 2e-5
+        w = w - rate * slope
+    return w
+
+
+def trained(w, client, classes, more):
+    """Descent from `w` on the mean cross-entropy plus `more` of the features."""
+    rows, labels = client
+
+    def loss(w):
+        _, _, bias, weight = _layers(w, rows.shape[1], classes)
+        z = features(w, rows, classes)
+        return cross_entropy(z @ weight.T + bias, labels) + more(z)
+
+    return descend(w, loss, RATE, STEPS)
+
+
+def _cosine(a, b):
+    return (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+
+
+def moon(clients, classes, cohorts, w, mu, temperature):
+    """MOON (Li et al. 2021, Algorithm 1, Equation 3): clients count alike; without a last model a client
+    has no contrast."""
+    last = {}
+    for cohort in cohorts:
+        answers = []
+        for k in cohort:
+            rows, _ = clients[k]
+
+            def contrast(z, k=k, rows=rows, w=w):
+                if k not in last:
+                    return 0.0
+                near = np.exp(_cosine(z, features(w, rows, classes)) / temperature)
+                far = np.exp(_cosine(z, features(last[k], rows, classes)) / temperature)
+                return -mu * np.log(near / (near + far)).mean()
+
+            answers.append(trained(w, clients[k], classes, contrast))
+        last |= dict(zip(cohort, answers, strict=True))
+        w = np.mean(answers, axis=0)
+    return w
+
+
+def _prototypes(w, client, classes):
+    rows, labels = client
+    z = features(w, rows, classes)
+    return {c: z[labels == c].mean(axis=0) for c in np.unique(labels)}
+
+
+def fedproto(clients, classes, cohorts, own, weight):
+    """FedProto (Tan et al. 2022, Algorithm 1), with the plain mean over clients of its published code. A
+    class that no client of a round has keeps its prototype."""
+    own, known = list(own), {}
+    for cohort in cohorts:
+        for k in cohort:
+            labels = clients[k][1]
+            there = np.array([[c in known] for c in labels], float)
+            aims = np.array([known.get(c, np.zeros(WIDTH)) for c in labels])
+            own[k] = trained(own[k], clients[k], classes, lambda z: weight * np.mean(there * (z - aims) ** 2))  # noqa: B023
+        sent = [_prototypes(own[k], clients[k], classes) for k in cohort]
+        for c in set().union(*sent):
+            known[c] = np.mean([means[c] for means in sent if c in means], axis=0)
+    return own
+
+
+def fedgh(clients, classes, cohorts, own, head, rate, epochs):
+    """FedGH (Yi et al. 2023, Algorithm 1) with full batches at the server; `head` is biases, then
+    weights."""
+    own = [w.copy() for w in own]
+    for cohort in cohorts:
+        sent = []
+        for k in cohort:
+            own[k][-len(head) :] = head
+            own[k] = trained(own[k], clients[k], classes, lambda _: 0.0)
+            sent += _prototypes(own[k], clients[k], classes).items()
+        labels, means = np.array([c for c, _ in sent]), np.array([mean for _, mean in sent])
+
+        def loss(head, labels=labels, means=means):
+            return cross_entropy(means @ head[classes:].reshape(classes, WIDTH).T + head[:classes], labels)
+
+        head = descend(head, loss, rate, epochs)
+    return own
