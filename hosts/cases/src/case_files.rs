@@ -2,6 +2,7 @@
 
 use crate::answers::{Answers, remove};
 use crate::file::CaseFile;
+use crate::inputs::inputs;
 use crate::verdict::{CaseResult, Outcome, unused_answers, verdict};
 use anyhow::Result;
 use fl_core::settings::nearest;
@@ -166,6 +167,7 @@ impl CaseFiles {
         let result = |(case, line): (&crate::file::Case, &usize)| CaseResult {
             place: Some((file.path.clone(), *line)),
             name: case.name.clone(),
+            inputs: inputs(case),
             verdict: verdict(case, file, answers.get(&case.name), &self.options.data_dir),
         };
         chosen.map(result).collect()

@@ -9,6 +9,7 @@ mod answers;
 mod case_files;
 mod compare;
 mod file;
+mod inputs;
 mod named;
 mod trial;
 mod verdict;

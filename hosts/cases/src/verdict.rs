@@ -52,6 +52,8 @@ pub struct CaseResult {
     pub place: Option<(PathBuf, usize)>,
     /// Its name, or the rule that the part must keep.
     pub name: String,
+    /// What its part or run was given, in lines of text.
+    pub inputs: Vec<String>,
     /// How it ended, and why.
     pub verdict: Verdict,
 }
@@ -81,6 +83,7 @@ pub fn fulfils(name: &str, settings: &Value, catalogue: &Catalogue) -> Result<Ca
             "{} {}: fulfils its role and its properties",
             decl.role, decl.name
         ),
+        inputs: Vec::new(),
         verdict: Verdict {
             outcome: match broken {
                 None => Outcome::Fine,

@@ -6,7 +6,9 @@ use fl_core::message::{Logits, Message, Params};
 use fl_core::{ClientId, ClientMessage, Inbox};
 use insta::Snapshot;
 use insta::comparator::Comparator;
+use insta::internals::Content;
 use ndarray::{Array2, ArrayD};
+use std::fmt::Debug;
 
 /// Returns an inbox with one tensor `w` from each client; clients count from 0 and have weight 1.
 ///
@@ -118,6 +120,50 @@ pub fn close() -> insta::Settings {
     settings
 }
 
+/// Returns settings under which a review of snapshots shows what the part was given: its settings,
+/// and the weight and the message of each client.
+///
+/// ```
+/// # use fl_core::prelude::*;
+/// # settings! {
+/// #     /// The first message.
+/// #     pub struct First {}
+/// # }
+/// # impl Aggregator for First {
+/// #     type In = Params;
+/// #     type Out = Params;
+/// #     fn aggregate(&mut self, _: &Round, inbox: &Inbox<Params>) -> Result<Params> {
+/// #         Ok(inbox.iter().next().unwrap().body.clone())
+/// #     }
+/// # }
+/// let inbox = fl_conformance::params(&[&[1.0, 2.0], &[3.0, -4.0]]);
+/// let mut part = First {};
+/// fl_conformance::given(&part, &inbox).bind(|| {
+///     let out = part.aggregate(&Round::first(), &inbox).unwrap();
+///     insta::assert_snapshot!(fl_conformance::show(&out), @"w [2] 1 2")
+/// });
+/// ```
+pub fn given<M: Message>(part: &impl Debug, inbox: &Inbox<M>) -> insta::Settings {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_raw_info(&inputs(part, inbox));
+    settings
+}
+
+/// A small table: the part, then a line for each client.
+fn inputs<M: Message>(part: &impl Debug, inbox: &Inbox<M>) -> Content {
+    let text = |text: String| Content::String(text);
+    let mut rows = vec![(text("part".into()), text(format!("{part:?}")))];
+    rows.extend(inbox.iter().map(|mail| {
+        let loss = mail.training_loss;
+        let loss = loss.map_or(String::new(), |loss| format!(", loss {}", digits(loss)));
+        let weight = digits(mail.weight);
+        let body = show(&mail.body).replace('\n', "; ");
+        let name = format!("client {}", mail.from);
+        (text(name), text(format!("weight {weight}{loss}: {body}")))
+    }));
+    Content::Map(rows)
+}
+
 #[derive(Clone)]
 struct Close;
 
@@ -174,6 +220,28 @@ mod tests {
         assert!(!nearly("w [2] 2.75", "w [2] 2.75\nv [1] 1"));
         assert!(nearly("(2.75, nearly)", "(2.7500001, nearly)"));
         assert!(nearly("holds NaN", "holds NaN") && !nearly("holds NaN", "holds 1"));
+    }
+
+    #[test]
+    fn exact_inputs_are_the_part_and_a_line_for_each_client() {
+        #[derive(Debug)]
+        #[expect(dead_code)]
+        struct Trimmed {
+            trim: f64,
+        }
+        let inbox = weigh(&params(&[&[1.0, 2.0], &[3.0, -4.5]]), &[1.0, 2.5]);
+        let inbox = with_losses(&inbox, &[0.5, 0.25]);
+        let rows = [
+            ("part", "Trimmed { trim: 0.2 }"),
+            ("client 0", "weight 1, loss 0.5: w [2] 1 2"),
+            ("client 1", "weight 2.5, loss 0.25: w [2] 3 -4.5"),
+        ];
+        let text = |text: &str| Content::String(text.into());
+        let due = rows.map(|(name, row)| (text(name), text(row)));
+        assert_eq!(
+            inputs(&Trimmed { trim: 0.2 }, &inbox),
+            Content::Map(due.into())
+        );
     }
 
     #[test]

@@ -51,7 +51,7 @@ mod trainer_rules;
 
 pub use audit::{Audit, at_least, audit};
 pub use broken::Broken;
-pub use helpers::{close, logits, params, show, weigh, with_losses};
+pub use helpers::{close, given, logits, params, show, weigh, with_losses};
 pub use mechanism::Neighbours;
 pub use sample::{Case, PoolSample, Values, classes};
 pub use toy::{images, numbers, pixels, tasks};

@@ -59,7 +59,11 @@ impl<'k> Review<'k> {
         if let Some(choice) = self.always {
             return Ok(choice);
         }
-        print_coloured(&format!("\n{}", text(tested)))?;
+        let inputs = tested.inputs.iter();
+        let inputs: String = inputs
+            .map(|line| format!("    {}\n", plain(line)))
+            .collect();
+        print_coloured(&format!("\n{inputs}{}", text(tested)))?;
         loop {
             print(KEYS)?;
             let key = (self.key)()?;
@@ -102,6 +106,7 @@ mod tests {
         CaseResult {
             place: None,
             name: "one".into(),
+            inputs: vec!["part: aggregator mean".into()],
             verdict: Verdict {
                 outcome: Outcome::Different,
                 lines: vec!["tensors.w: differs".into()],
@@ -128,6 +133,16 @@ mod tests {
         assert_eq!(chosen("asr", 3).0, [Accept, Skip, Reject]);
         assert_eq!(chosen("rA", 4).0, [Reject, Accept, Accept, Accept]);
         assert_eq!(chosen("q", 3).0, [Skip, Skip, Skip]);
+    }
+
+    #[test]
+    fn a_review_shows_the_inputs_above_the_difference() {
+        let (_, said) = chosen("s", 1);
+        let [inputs, differs] = ["part: aggregator mean", "tensors.w: differs"];
+        assert!(
+            said.find(inputs).unwrap() < said.find(differs).unwrap(),
+            "{said}"
+        );
     }
 
     #[test]
