@@ -45,6 +45,7 @@ mod study;
 mod supervise;
 mod try_part;
 mod verify;
+mod watch;
 
 pub use capture::{CapturedOutput, answered, bar};
 pub use export::kept_model;

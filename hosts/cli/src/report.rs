@@ -1,6 +1,7 @@
 //! `fl report` and `fl compare`.
 
 use crate::{Done, Failure, print, say};
+use anyhow::Context;
 use clap::Args;
 use fl_core::regular_file::open_regular;
 use fl_engine::RUN_PAGE;
@@ -8,7 +9,7 @@ use fl_privacy::AccountantId;
 use fl_registry::Catalogue;
 use fl_report::Run;
 use std::io::{ErrorKind, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub struct ReportArgs {
@@ -19,6 +20,10 @@ pub struct ReportArgs {
     /// several runs `comparison.html` in the first run folder.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Also write what a paper needs into this folder: the table of results as LaTeX and CSV, each
+    /// picture as SVG, and the papers of the methods as BibTeX.
+    #[arg(long, value_name = "DIR")]
+    paper: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -91,7 +96,44 @@ pub fn report(args: &ReportArgs, catalogue: &Catalogue) -> Done {
     let joint = fl_study::joint(named, &make).map(|table| table.section);
     let page = fl_report::page_with(&runs, joint.as_ref())?;
     fl_files::write(&out, page.as_bytes())?;
-    print(out.display())
+    let mut written = vec![out];
+    if let Some(dir) = &args.paper {
+        written.extend(paper(dir, &runs, &page, catalogue)?);
+    }
+    let written: Vec<String> = written
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
+    print(written.join("\n"))
+}
+
+/// Writes tables, pictures and references of runs into a folder. Returns the files.
+fn paper(
+    dir: &Path,
+    runs: &[Run],
+    page: &str,
+    catalogue: &Catalogue,
+) -> anyhow::Result<Vec<PathBuf>> {
+    std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+    let table = fl_report::results_table(runs);
+    let specs = runs.iter().map(|run| &run.spec);
+    let mut files = vec![
+        ("results.csv".to_string(), fl_report::table_csv(&table)?),
+        ("results.tex".into(), fl_report::tables_tex(&[table]).into()),
+        (
+            "methods.bib".into(),
+            fl_report::bibliography(specs, catalogue.parts()).into(),
+        ),
+    ];
+    let pictures = fl_report::picture_files(page).into_iter();
+    files.extend(pictures.map(|(name, svg)| (format!("{name}.svg"), svg.into_bytes())));
+    let mut written = Vec::new();
+    for (name, content) in files {
+        let file = dir.join(name);
+        fl_files::write(&file, &content)?;
+        written.push(file);
+    }
+    Ok(written)
 }
 
 pub fn compare(args: &CompareArgs) -> Done {

@@ -1,6 +1,7 @@
 //! `fl run`, and the processes that it starts for clients.
 
 use crate::progress::{notes, progress, text};
+use crate::watch::Watch;
 use crate::{DataDir, Done, Failure, Overrides, not_stopped, print, say};
 use anyhow::Context;
 use bytesize::ByteSize;
@@ -68,6 +69,10 @@ pub struct RunArgs {
     /// it.
     #[arg(long, value_name = "FILE")]
     sign: Option<PathBuf>,
+    /// Keep a page of the run in its folder, `watch.html`, which renews itself in a browser: lines
+    /// over rounds, seconds, bytes or epsilon. Results do not depend on it.
+    #[arg(long)]
+    watch: bool,
     #[command(flatten)]
     data: DataDir,
     /// One JSON object on stdout.
@@ -159,12 +164,17 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
         },
     };
     let bar = crate::log::bar(ProgressBar::no_length());
+    let watch = Watch::default();
     let outcome = fl_engine::run(request, catalogue, |spec, options| {
         let listeners = &mut options.execution.listeners;
         listeners.push(Box::new(progress(&spec.name, &bar)?));
         listeners.push(Box::new(notes(&bar)));
+        if args.watch {
+            listeners.push(Box::new(watch.listener()));
+        }
         Ok(())
     });
+    watch.end();
     bar.finish_and_clear();
     let Some(outcome) = outcome? else {
         say("nothing was begun");

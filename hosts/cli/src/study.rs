@@ -135,10 +135,8 @@ pub fn study(args: &StudyArgs, catalogue: &Catalogue, command: &[String]) -> Don
     let built = study.build();
     print(&built.text)?;
     let written = study.write(built, args.check)?;
-    let files = written
-        .files
-        .each_ref()
-        .map(|file| file.display().to_string());
+    let files = written.files.iter();
+    let files: Vec<String> = files.map(|file| file.display().to_string()).collect();
     say(format_args!("tables: {}", files.join(", ")));
     recorded?;
     let same = repeated.is_none_or(|repeated| same(&repeated));

@@ -8,12 +8,12 @@ use crate::{NotRun, prepare, tidy};
 use anyhow::Context;
 use fl_core::privacy::Noise;
 use fl_core::settings::nearest;
-use fl_core::{Certainty, Stream};
+use fl_core::{Certainty, PartDecl, Stream};
 use fl_data::DataSpec;
 use fl_privacy::AccountantId;
 use fl_privacy::{accountant, own_parts};
 use fl_registry::{Catalogue, Document, Mistake, Mistakes, SourcePosition, Spec};
-use fl_study::{BuiltTable, COSTS, Cell, RunResults, RunSpec, Study, StudyFile, Table};
+use fl_study::{BuiltTable, COSTS, Cell, RunResult, RunResults, RunSpec, Study, StudyFile, Table};
 use sha2::{Digest, Sha256};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,8 +77,9 @@ pub struct BuiltStudy {
 
 /// What was written of a study.
 pub struct WrittenStudy {
-    /// The tables as a page, as Markdown and as CSV, and the runs as CSV.
-    pub files: [PathBuf; 5],
+    /// The tables as a page, as Markdown, LaTeX and CSV, the runs as CSV, the papers of the methods
+    /// as BibTeX, and each picture as SVG.
+    pub files: Vec<PathBuf>,
     /// Every table is whole and, where READMEs are only checked, is what its README says.
     pub fine: bool,
 }
@@ -462,6 +463,12 @@ impl<'a> CheckedStudy<'a> {
         file.add(&checked.place, &checked.key, &checked.spec, &result)
     }
 
+    /// The linked parts, and those of the libraries of the specs.
+    fn parts(&self) -> Vec<&'static PartDecl> {
+        let own = self.runs.values().flat_map(|run| own_parts(&run.spec));
+        fl_core::linked_parts().into_iter().chain(own).collect()
+    }
+
     /// Makes the tables from the results.
     pub fn build(&self) -> BuiltStudy {
         let tables = self.tables.iter();
@@ -471,8 +478,7 @@ impl<'a> CheckedStudy<'a> {
             let (place, _) = checked.place.rsplit_once(", seed ")?;
             Some(place.to_string())
         };
-        let own = self.runs.values().flat_map(|run| own_parts(&run.spec));
-        let parts: Vec<_> = fl_core::linked_parts().into_iter().chain(own).collect();
+        let parts = self.parts();
         let make = |id: &AccountantId| accountant(&parts, id);
         let totals = fl_study::totals(&self.tables, &self.results, &place, &make);
         let text = tables.iter().chain(&totals).map(|made| &made.markdown);
@@ -496,7 +502,8 @@ impl<'a> CheckedStudy<'a> {
             false => "-part",
         };
         let to = |ending: &str| self.request.out.join(format!("{name}{part}{ending}"));
-        let files = [".html", ".md", ".tex", ".csv", "-runs.csv"].map(to);
+        let endings = [".html", ".md", ".tex", ".csv", "-runs.csv", ".bib"];
+        let mut files = endings.map(to).to_vec();
         let all = || tables.iter().chain(&built.totals);
         let sections: Vec<_> = all().map(|made| made.section.clone()).collect();
         let key = |run: &RunSpec| {
@@ -504,16 +511,25 @@ impl<'a> CheckedStudy<'a> {
             checked.map_or(String::new(), |run| short(&run.key.spec).into())
         };
         let lines = fl_study::run_lines(&self.tables, &self.results, &key);
-        let [html, markdown, tex, csv, runs] = &files;
-        fl_files::write(markdown, format!("{}\n", built.text).as_bytes())?;
-        fl_files::write(html, fl_report::study(name, &sections, &lines).as_bytes())?;
-        fl_files::write(tex, fl_study::tables_tex(&sections).as_bytes())?;
+        let [html, markdown, tex, csv, runs, bib] = endings.map(to);
+        let (page, parts) = (fl_report::study(name, &sections, &lines), self.parts());
+        let parts: Vec<&PartDecl> = parts.iter().map(|part| &**part).collect();
+        let specs = self.results.values().flatten().map(RunResult::spec);
+        fl_files::write(&bib, fl_report::bibliography(specs, &parts).as_bytes())?;
+        for (picture, svg) in fl_report::picture_files(&page) {
+            let file = to(&format!("-{picture}.svg"));
+            fl_files::write(&file, svg.as_bytes())?;
+            files.push(file);
+        }
+        fl_files::write(&markdown, format!("{}\n", built.text).as_bytes())?;
+        fl_files::write(&html, page.as_bytes())?;
+        fl_files::write(&tex, fl_report::tables_tex(&sections).as_bytes())?;
         fl_files::write(
-            csv,
+            &csv,
             &fl_study::tables_csv(&all().cloned().collect::<Vec<_>>())?,
         )?;
         let rows = fl_study::runs_csv(&self.tables, &self.results, &key)?;
-        fl_files::write(runs, &rows)?;
+        fl_files::write(&runs, &rows)?;
         let mut fine = tables.iter().all(|made| made.whole);
         let mut unchanged: BTreeMap<&Path, Vec<String>> = BTreeMap::new();
         for (table, made) in self.tables.iter().zip(tables).filter(|_| self.as_written) {

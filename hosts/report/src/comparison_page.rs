@@ -69,9 +69,29 @@ pub(crate) fn page(runs: &[Run], joint: Option<&study_page::Section>) -> Markup 
     }
 }
 
-fn results(runs: &[Run], names: &[&str]) -> Markup {
-    let mut head = vec!["".to_string()];
-    head.extend(runs.iter().map(|run| format!("#{}", run.label)));
+/// Returns the results of runs as a table: a row for each measure, a column for each run.
+pub fn results_table(runs: &[Run]) -> study_page::Section {
+    let curves: Vec<Vec<Curve<'_>>> = runs.iter().map(curves).collect();
+    let mut seen = BTreeSet::new();
+    let names = curves.iter().flatten().map(|curve| curve.name);
+    let names: Vec<&str> = names.filter(|name| seen.insert(*name)).collect();
+    let (rows, said) = result_rows(runs, &names);
+    let labels = runs.iter().map(|run| run.label.clone());
+    study_page::Section {
+        title: "Results".into(),
+        head: [String::new()].into_iter().chain(labels).collect(),
+        rows,
+        notes: Some(said)
+            .into_iter()
+            .filter(|said| !said.is_empty())
+            .chain(caveats(runs))
+            .collect(),
+        pictures: Vec::new(),
+    }
+}
+
+/// A row for each measure and each cost, and a remark if some are left out.
+fn result_rows(runs: &[Run], names: &[&str]) -> (Vec<Vec<String>>, String) {
     let row = |name: &str, cell: &dyn Fn(&Run) -> String| {
         [name.to_string()]
             .into_iter()
@@ -92,6 +112,12 @@ fn results(runs: &[Run], names: &[&str]) -> Markup {
         [name.to_string()].into_iter().chain(cells).collect()
     };
     let mut rows: Vec<Vec<String>> = shown.into_iter().map(|name| measured(name)).collect();
+    for name in names.iter().take(ROWS) {
+        let best = |run: &Run| run_page::best(run, name).unwrap_or_default();
+        if runs.iter().any(|run| !best(run).is_empty()) {
+            rows.push(row(&format!("best {name}"), &best));
+        }
+    }
     rows.push(row("bytes up", &|run| count(run.bytes().up)));
     rows.push(row("bytes down", &|run| count(run.bytes().down)));
     for o in Observer::ALL {
@@ -126,6 +152,13 @@ fn results(runs: &[Run], names: &[&str]) -> Markup {
     rows.push(row("digest", &|run| {
         outcome(run, |o| o.digest.chars().take(12).collect())
     }));
+    (rows, said)
+}
+
+fn results(runs: &[Run], names: &[&str]) -> Markup {
+    let mut head = vec!["".to_string()];
+    head.extend(runs.iter().map(|run| format!("#{}", run.label)));
+    let (rows, said) = result_rows(runs, names);
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     html! {
         (table(&head, &rows))
@@ -190,6 +223,10 @@ fn overlaid(runs: &[Run], curves: &[NamedCurves<'_, '_>], names: &[&str]) -> Mar
         let mut about = svg::bands(&lines, "clients");
         if of.iter().any(|(_, c)| c.points.iter().any(|p| p.metric.round == 0)) {
             about += " A measurement outside of rounds is drawn at 0.";
+        }
+        if svg::are_flat(&lines) {
+            about += " Every run has one value at every measurement.";
+            return Some(figure(name, about.trim(), &html! {}, &[], &numbers));
         }
         Some(figure(name, about.trim(), &svg::lines(&lines, axis, name, false, svg::range(name, 1.0)), &legend(runs, &lines), &numbers))
     }).collect();

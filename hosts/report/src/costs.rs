@@ -118,13 +118,17 @@ pub(crate) fn communication(run: &Run) -> Markup {
         let rows = rows.map(|(q, s)| vec![q.question.into(), s.0.to_string(), count(value(s))]);
         let rows: Vec<_> = rows.collect();
         let numbers = html! { (table(&["exchange", "#step", "#bytes"], &rows)) @if !said.is_empty() { p.dim { (said) } } };
-        figure(
-            title,
-            "Bytes of each exchange in each step, over all clients, envelopes included.",
-            &svg::lines(&lines, "step", y, false, svg::range(y, 1.0)),
-            &legend,
-            &numbers,
-        )
+        let about = "Bytes of each exchange in each step, over all clients, envelopes included.";
+        match svg::are_flat(&lines) {
+            true => {
+                let about = format!("{about} They are the same in every step.");
+                figure(title, &about, &html! {}, &[], &numbers)
+            }
+            false => {
+                let drawn = svg::lines(&lines, "step", y, false, svg::range(y, 1.0));
+                figure(title, about, &drawn, &legend, &numbers)
+            }
+        }
     };
     html! {
         @if all.is_empty() { p.dim { "No exchange took place." } }
@@ -149,6 +153,9 @@ fn epsilons(run: &Run, observer: Observer) -> Vec<(usize, &str, Option<f64>)> {
 fn epsilon(of: Option<f64>) -> String {
     of.map_or("no guarantee".into(), |e| of_measure("epsilon", 1.0, e))
 }
+
+const EPSILONS: &str = "The epsilon of all releases so far, after each step, under the conditions \
+    above. The guarantee is that of the whole run.";
 
 /// Shows the guarantees, and epsilon by step.
 pub(crate) fn privacy(run: &Run) -> Markup {
@@ -176,6 +183,14 @@ pub(crate) fn privacy(run: &Run) -> Markup {
                 .collect(),
         })
         .collect();
+    // an observer without a guarantee has no line
+    let (lines, none): (Vec<Line>, Vec<Line>) = lines
+        .into_iter()
+        .partition(|line| line.dots.iter().any(|dot| dot.y.is_finite()));
+    let none = none
+        .iter()
+        .map(|line| format!(" No guarantee {}.", line.label));
+    let about = format!("{EPSILONS}{}", none.collect::<String>());
     let legend: Vec<(usize, &str)> = lines.iter().map(|l| (l.style, &l.label[..])).collect();
     let steps = of
         .iter()
@@ -199,7 +214,7 @@ pub(crate) fn privacy(run: &Run) -> Markup {
         }
         @if told {
             div.charts {
-                (figure("Epsilon by step", "The epsilon of all releases so far, after each step, under the conditions above. The guarantee is that of the whole run.",
+                (figure("Epsilon by step", &about,
                     &svg::lines(&lines, "step", "epsilon", false, svg::range("epsilon", 1.0)), &legend,
                     &html! { (table(&["after", "against", "#epsilon"], &rows)) @if !said.is_empty() { p.dim { (said) } } }))
             }

@@ -1,12 +1,13 @@
-//! Tables for a paper: LaTeX.
+//! Tables for a paper: LaTeX, and CSV.
 
-use fl_report::Section;
+use crate::{Section, cell};
+use fl_core::Result;
 use std::fmt::Write;
 
 /// Returns every table as LaTeX, for `\input`. It needs the package `booktabs`. What is noted below
 /// a table stands in comments.
 pub fn tables_tex(sections: &[Section]) -> String {
-    let mut out = String::from("% made by `fl study`; needs \\usepackage{booktabs}\n");
+    let mut out = String::from("% made by fl; needs \\usepackage{booktabs}\n");
     for section in sections {
         let row = |cells: &[String]| {
             let cells: Vec<String> = cells.iter().map(|cell| escaped(cell)).collect();
@@ -27,6 +28,18 @@ pub fn tables_tex(sections: &[Section]) -> String {
         }
     }
     out
+}
+
+/// Returns a table as CSV.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn table_csv(section: &Section) -> Result<Vec<u8>> {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    for row in [&section.head].into_iter().chain(&section.rows) {
+        out.write_record(row.iter().map(|text| cell(text).into_owned()))?;
+    }
+    Ok(out.into_inner()?)
 }
 
 /// A text as LaTeX prints it.
@@ -67,7 +80,7 @@ mod tests {
             pictures: Vec::new(),
         };
         let tex = tables_tex(&[section]);
-        let due = "% made by `fl study`; needs \\usepackage{booktabs}
+        let due = "% made by fl; needs \\usepackage{booktabs}
 
 \\begin{table}
   \\caption{MNIST, 50 \\% of 'x\\_1'}

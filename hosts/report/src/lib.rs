@@ -6,27 +6,36 @@
 //! colours into the picture, which are wrong in dark mode or on paper, or put megabytes of script
 //! into every page.
 
+mod bibliography;
 mod compare;
 mod comparison_page;
 mod costs;
 mod curves;
 mod export;
 mod files;
+mod latex;
 mod page;
+mod picture_files;
 mod read;
 mod run_page;
 mod specs;
 mod study_page;
 mod svg;
 mod text;
+mod watch_page;
 mod widgets;
 
+pub use bibliography::{bibliography, known_papers};
 pub use compare::{Comparison, compare};
+pub use comparison_page::results_table;
 pub use export::{cell, csv, tensorboard};
+pub use latex::{table_csv, tables_tex};
 pub use page::{MOST, page, page_with};
+pub use picture_files::picture_files;
 pub use read::{
     Bytes, Cost, Entry, Metric, MetricDetails, Outcome, Run, RunRecord, Summary, Traffic,
     observer_of,
 };
 pub use study_page::{Picture, RunLine, Section, Spot, study};
 pub use text::is_bound;
+pub use watch_page::watch_page;

@@ -4,7 +4,7 @@ use crate::costs;
 use crate::curves::{Curve, curves};
 use crate::read::{Metric, Run};
 use crate::svg::{self, Dot, Heat, Line};
-use crate::text::{count, measured, number, with_std};
+use crate::text::{bytes, count, measured, number, with_std, without_folders};
 use crate::widgets::{ROWS, Section, coded, figure, flow, some, table};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
@@ -77,7 +77,7 @@ const HEADLINES: usize = 4;
 
 fn head(run: &Run) -> Markup {
     let outcome = run.summary.as_ref().map(|s| &s.outcome);
-    let bytes = run.bytes();
+    let crossed = run.bytes();
     let mut last = run.last();
     // what models are compared by comes first
     last.sort_by_key(|metric| svg::range(&metric.name, 1.0)[0] != 0.0);
@@ -94,16 +94,18 @@ fn head(run: &Run) -> Markup {
         p.dim {
             "Protocol " code { (run.protocol()) } ", seed " (run.seed())
             @if let Some(o) = outcome { ", " (o.rounds) " steps"
-                @if let Some(seconds) = o.seconds { ", " (format!("{seconds:.1}")) " s" }
+                @if let Some(seconds) = o.seconds {
+                    ", " (format!("{seconds:.1}")) " s (" (format!("{:.2}", seconds / o.rounds.max(1) as f64)) " s a step)"
+                }
             }
-            "; " code { (run.path.display()) }
+            "; " code { (without_folders(&run.path.display().to_string())) }
         }
         dl.summary {
             @for metric in last.iter().take(HEADLINES) {
                 div { dt { (metric.name) } dd { (with_std(metric.value, metric.std)) } }
             }
-            div { dt { "bytes from clients" } dd { (count(bytes.up)) } }
-            div { dt { "bytes to clients" } dd { (count(bytes.down)) } }
+            div { dt { "bytes from clients" } dd { (bytes(crossed.up)) } }
+            div { dt { "bytes to clients" } dd { (bytes(crossed.down)) } }
             @if headlines.is_empty() && outcome.is_some() {
                 div { dt { "privacy" } dd { "no guarantee" } }
             }
@@ -128,19 +130,39 @@ fn results(run: &Run) -> Markup {
                 m.name.to_string(),
                 with_std(m.value, m.std),
                 m.step.to_string(),
+                best(run, &m.name).unwrap_or_default(),
             ]
         })
         .collect();
-    rows.push(vec!["bytes up".into(), count(bytes.up), String::new()]);
-    rows.push(vec!["bytes down".into(), count(bytes.down), String::new()]);
+    for (name, n) in [("bytes up", bytes.up), ("bytes down", bytes.down)] {
+        rows.push(vec![name.into(), count(n), String::new(), String::new()]);
+    }
     let value = match last.iter().any(|m| m.std.is_some()) {
         true => "#last value (± std over clients)",
         false => "#last value",
     };
     html! {
-        (table(&["metric", value, "step"], &rows))
+        (table(&["metric", value, "step", "best value"], &rows))
         @if !said.is_empty() { p.dim { (said) } }
     }
+}
+
+/// Returns the best value of a score or an error with its step, if it was measured more than once.
+pub(crate) fn best(run: &Run, name: &str) -> Option<String> {
+    let lower = fl_core::metrics::lower_is_better(name);
+    if !lower && !fl_core::metrics::is_score(name) {
+        return None;
+    }
+    let all = run.metrics.iter().filter(|m| *m.name == *name);
+    let values = all.filter_map(|m| Some((m.value.filter(|v| v.is_finite())?, &m.step)));
+    let values: Vec<_> = values.collect();
+    let better = |a: f64, b: f64| if lower { a < b } else { a > b };
+    // the first of equals
+    let (value, step) = values
+        .iter()
+        .copied()
+        .reduce(|best, next| if better(next.0, best.0) { next } else { best })?;
+    (values.len() > 1).then(|| format!("{} ({step})", number(value)))
 }
 
 fn dots(curve: &Curve<'_>) -> Vec<Dot> {
@@ -169,13 +191,19 @@ pub(crate) fn line(curve: &Curve<'_>, label: &str, style: usize) -> Line {
 }
 
 fn rounds(curves: &[Curve<'_>]) -> Markup {
-    let several: Vec<_> = curves.iter().filter(|c| c.points.len() > 1).collect();
+    let several = curves.iter().filter(|c| c.points.len() > 1);
+    let several = several.map(|curve| (curve, [line(curve, curve.name, 0)]));
+    let (flat, drawn): (Vec<_>, Vec<_>) = several.partition(|(_, lines)| svg::are_flat(lines));
     html! {
-        @if !several.is_empty() {
+        @if !drawn.is_empty() || !flat.is_empty() {
             div.charts {
-                @for curve in several {
-                    @let lines = [line(curve, curve.name, 0)];
+                @for (curve, lines) in drawn {
                     (figure(curve.name, &svg::bands(&lines, "clients"), &svg::lines(&lines, curve.axis(), curve.name, false, svg::range(curve.name, 1.0)), &[], &numbers(curve)))
+                }
+                @for (curve, _) in flat {
+                    @let first = curve.points.first().map(|p| p.metric);
+                    @let value = first.map_or(String::new(), |m| with_std(m.value, m.std));
+                    (figure(curve.name, &format!("{value} at every measurement."), &html! {}, &[], &numbers(curve)))
                 }
             }
         }
@@ -333,16 +361,16 @@ fn origin(run: &Run) -> Markup {
         .map(|f| ("library", f))
         .chain(o.data.iter().map(|f| ("data", f)));
     let files: Vec<_> = files
-        .map(|(what, f)| vec![what.into(), f.path.clone(), f.sha256.clone()])
+        .map(|(what, f)| vec![what.into(), without_folders(&f.path), f.sha256.clone()])
         .collect();
     html! {
         @if !o.version.is_empty() {
             p { "fl " (o.version) ", begun " (o.started)
                 @if !o.resumed.is_empty() { ", resumed " (o.resumed.len()) " times" }
                 @if !o.processor.is_empty() { ", on " (o.fact("processor")) }
-                ": " code { (o.command.join(" ")) } }
+                ": " code { (without_folders(&o.command.join(" "))) } }
         }
         @if !files.is_empty() { (table(&["", "file", "SHA-256"], &files)) }
-        details open { summary { "the spec with every default" } pre { (run.spec_text) } }
+        details open { summary { "the spec with every default" } pre { (without_folders(&run.spec_text)) } }
     }
 }

@@ -57,6 +57,8 @@ pub struct RunLine {
     pub of: [String; 3],
     /// Its seed.
     pub seed: u64,
+    /// Its duration, which a run with an accountant does not state.
+    pub seconds: Option<f64>,
     /// Its digest.
     pub digest: String,
     /// The name of the folder in which it is kept.
@@ -95,11 +97,12 @@ fn list(runs: &[RunLine]) -> Markup {
             summary { (runs.len()) " runs, with seeds and digests; " code { "fl report kept/NAME" } " makes the page of one" }
             div.wide { table {
                 thead { tr {
-                    th { "table" } th { "row" } th { "column" } th.n { "seed" } th { "digest" } th { "kept as" }
+                    th { "table" } th { "row" } th { "column" } th.n { "seed" } th.n { "seconds" } th { "digest" } th { "kept as" }
                 } }
                 tbody { @for run in runs { tr {
                     @for name in &run.of { td { (name) } }
                     td.n { (run.seed) }
+                    td.n { (run.seconds.map_or(String::new(), |s| format!("{s:.1}"))) }
                     td { (code(&run.digest)) } td { code { (run.kept) } }
                 } } }
             } }
@@ -122,11 +125,16 @@ pub(crate) fn rows(section: &Section) -> Markup {
     };
     let head = section.head.iter().enumerate();
     let head: Vec<String> = head
-        .map(|(at, name)| format!("{}{name}", if numbers(at) { "#" } else { "" }))
+        .map(|(at, name)| format!("{}{}", if numbers(at) { "#" } else { "" }, plus_minus(name)))
         .collect();
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    let signs = |row: &Vec<String>| row.iter().map(|cell| cell.replace("+-", "±")).collect();
+    let signs = |row: &Vec<String>| row.iter().map(|cell| plus_minus(cell)).collect();
     table(&head, &section.rows.iter().map(signs).collect::<Vec<_>>())
+}
+
+/// The sign of all pages.
+fn plus_minus(text: &str) -> String {
+    text.replace("+-", "±")
 }
 
 fn drawn(picture: &Picture) -> Markup {

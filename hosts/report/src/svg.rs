@@ -18,6 +18,10 @@ const BOTTOM: f64 = 40.0;
 const POINTS: usize = 800;
 /// The most points that get a mark.
 const MARKED: usize = 60;
+/// The most lines whose bands are areas: areas of more lines would hide each other.
+const AREAS: usize = 2;
+/// The most points that get a bar for their band where areas would hide each other.
+const BARRED: usize = 24;
 
 /// Returns the class of line number `at`.
 pub(crate) fn style(at: usize) -> String {
@@ -50,6 +54,16 @@ pub(crate) struct Line {
     pub dots: Vec<Dot>,
 }
 
+/// Returns whether every line keeps one value, so that a picture shows nothing.
+pub(crate) fn are_flat(all: &[Line]) -> bool {
+    let flat = |line: &Line| {
+        let mut values = line.dots.iter().map(|d| (d.y, d.spread));
+        let first = values.next();
+        values.all(|value| Some(value) == first)
+    };
+    all.iter().all(flat)
+}
+
 /// One axis of a plot.
 struct Scale {
     low: f64,
@@ -74,7 +88,7 @@ impl Scale {
         if low > high {
             (low, high) = (0.0, 1.0);
         }
-        let log = log && low > 0.0 && high / low > 50.0;
+        let log = log && low > 0.0 && high / low >= 20.0;
         if !log && low == high {
             let margin = if low == 0.0 { 1.0 } else { low.abs() * 0.1 };
             (low, high) = (low - margin, high + margin);
@@ -105,10 +119,17 @@ impl Scale {
                 libm::log10(self.high).floor() as i32,
             );
             let every = ((high - low) / 5 + 1).max(1) as usize;
-            return (low..=high)
-                .step_by(every)
-                .map(|n| 10_f64.powi(n))
-                .collect();
+            // few powers of ten leave room for marks between them
+            let steps: &[f64] = match high - low {
+                ..2 => &[1.0, 2.0, 5.0],
+                2 => &[1.0, 3.0],
+                _ => &[1.0],
+            };
+            let powers = (low - 1..=high).filter(|n| (n - low).rem_euclid(every as i32) == 0);
+            let marks = powers.flat_map(|n| steps.iter().map(move |step| step * 10_f64.powi(n)));
+            // a mark at the end is not lost to rounding
+            let within = |mark: &f64| (self.low..=self.high * (1.0 + 1e-9)).contains(mark);
+            return marks.filter(within).collect();
         }
         // no ticks between rounds
         let least = if self.whole { 1.0 } else { 0.0 };
@@ -159,9 +180,34 @@ pub(crate) fn range(name: &str, scale: f64) -> [f64; 2] {
 pub(crate) fn bands(all: &[Line], over: &str) -> String {
     match all.iter().flat_map(|l| &l.dots).any(|d| d.spread > 0.0) {
         true => format!(
-            "Bands are one standard deviation over {over}, within the range of the measure."
+            "{} are one standard deviation over {over}, within the range of the measure.",
+            match spreads(all) {
+                Spreads::Areas => "Bands",
+                Spreads::Bars => "Bars",
+                Spreads::Edges => "Thin lines",
+            }
         ),
         false => String::new(),
+    }
+}
+
+/// How the bands of a plot are drawn.
+#[derive(Clone, Copy, PartialEq)]
+enum Spreads {
+    Areas,
+    /// A bar at each point, those of one place side by side.
+    Bars,
+    /// Two thin lines.
+    Edges,
+}
+
+fn spreads(all: &[Line]) -> Spreads {
+    let spread = all.iter().filter(|l| l.dots.iter().any(|d| d.spread > 0.0));
+    let most = all.iter().map(|l| l.dots.len()).max().unwrap_or(0);
+    match (spread.count(), most) {
+        (..=AREAS, _) => Spreads::Areas,
+        (_, ..=BARRED) => Spreads::Bars,
+        _ => Spreads::Edges,
     }
 }
 
@@ -191,15 +237,29 @@ pub(crate) fn lines(all: &[Line], x: &str, y: &str, log: bool, range: [f64; 2]) 
         false,
     );
     let place = |d: &Dot| (across.at(d.x), up.at(d.y));
+    let how = spreads(all);
+    // bars of one place stand side by side
+    let aside = |at: usize| 3.0 * (at as f64 - (all.len() - 1) as f64 / 2.0);
     let title = format!("{y} by {x}");
+    // a share times 100
+    let unit = if most == 100.0 { " (%)" } else { "" };
     html! {
         svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(title) {
-            (axes(Some(&across), &up, x, y))
-            @for line in all {
+            (axes(Some(&across), &up, x, &format!("{y}{unit}")))
+            @for (at, line) in all.iter().enumerate() {
                 g class=(style(line.style)) {
                     @for part in pieces(&line.dots) {
                         @if part.iter().any(|d| d.spread > 0.0) {
-                            path class="band" d=(band(part, &across, &up, &ends)) {}
+                            @match how {
+                                Spreads::Areas => path class="band" d=(band(part, &across, &up, &ends)) {},
+                                Spreads::Edges => path class="edge" d=(band(part, &across, &up, &ends)) {},
+                                Spreads::Bars => {
+                                    @for dot in part.iter().filter(|d| d.spread > 0.0) {
+                                        @let (x, [low, high]) = (px(across.at(dot.x) + aside(at)), ends(dot));
+                                        line class="spread" x1=(x) x2=(x) y1=(px(up.at(low))) y2=(px(up.at(high))) {}
+                                    }
+                                }
+                            }
                         }
                         polyline class="line" points=(path(part.iter().map(place))) {
                             title { (line.label) }
@@ -408,6 +468,56 @@ mod tests {
                 assert!(scale.ticks().len() <= 21, "{odd:?}");
             }
         }
+    }
+
+    #[test]
+    fn exact_spread_values_have_a_logarithmic_axis_with_several_marks() {
+        let of = |values: &[f64]| Scale::of(values.iter().copied(), 0.0, 100.0, true).ticks();
+        assert_eq!(
+            of(&[0.1, 1.0, 10.0]),
+            [0.1, 0.30000000000000004, 1.0, 3.0, 10.0]
+        );
+        assert_eq!(of(&[0.1, 0.5, 5.0]), [0.1, 0.2, 0.5, 1.0, 2.0, 5.0]);
+        assert_eq!(of(&[1.0, 2.0, 3.0]), [1.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn bands_of_many_lines_are_bars_side_by_side() {
+        let drawn = |lines_of: usize, points: usize| {
+            let dot = |x: usize| Dot {
+                x: x as f64,
+                y: 0.5,
+                spread: 0.1,
+                title: String::new(),
+            };
+            let line = |style: usize| Line {
+                label: "a".into(),
+                style,
+                dots: (0..points).map(dot).collect(),
+            };
+            let all: Vec<Line> = (0..lines_of).map(line).collect();
+            let about = bands(&all, "seeds");
+            (
+                lines(&all, "x", "y", false, [0.0, 1.0]).into_string(),
+                about,
+            )
+        };
+        let (areas, about) = drawn(2, 4);
+        assert_eq!(areas.matches("class=\"band\"").count(), 2);
+        assert!(about.starts_with("Bands are"), "{about}");
+        let (bars, about) = drawn(3, 4);
+        assert_eq!(bars.matches("class=\"spread\"").count(), 12);
+        assert!(
+            !bars.contains("class=\"band\"") && about.starts_with("Bars are"),
+            "{about}"
+        );
+        let places = bars.split("class=\"spread\" x1=\"").skip(1);
+        let places: std::collections::BTreeSet<&str> =
+            places.map(|rest| rest.split('"').next().unwrap()).collect();
+        assert_eq!(places.len(), 12, "no bar hides another");
+        let (edges, about) = drawn(3, 40);
+        assert_eq!(edges.matches("class=\"edge\"").count(), 3);
+        assert!(about.starts_with("Thin lines are"), "{about}");
     }
 
     #[test]

@@ -16,6 +16,43 @@ pub(crate) fn count(n: u64) -> String {
     out
 }
 
+/// Formats a number of bytes, a large one in a larger unit too: `8,885,200 (8.9 MB)`.
+pub(crate) fn bytes(n: u64) -> String {
+    let unit = |power: f64, name: &str| format!("{} ({:.1} {name})", count(n), n as f64 / power);
+    match n {
+        0..1_000_000 => count(n),
+        1_000_000..1_000_000_000 => unit(1e6, "MB"),
+        _ => unit(1e9, "GB"),
+    }
+}
+
+/// Replaces the folders of absolute paths in a text by `..`: a page is passed on, and the author's
+/// disk is no news.
+pub(crate) fn without_folders(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('/') {
+        let (before, path) = rest.split_at(at);
+        let end = path.find(|c: char| c.is_whitespace() || "\"'`,;]})".contains(c));
+        let (path, after) = path.split_at(end.unwrap_or(path.len()));
+        let begins = before.chars().last().or(out.chars().last());
+        let begins = begins.is_none_or(|c| c.is_whitespace() || "\"'`=([{:,".contains(c));
+        let last = path
+            .trim_end_matches('/')
+            .rsplit('/')
+            .next()
+            .unwrap_or_default();
+        out += before;
+        // `//` follows the scheme of an address
+        match begins && !path.starts_with("//") && path.len() > last.len() + 1 {
+            true => out += &format!("../{last}"),
+            false => out += path,
+        }
+        rest = after;
+    }
+    out + rest
+}
+
 /// Formats a measured number: whole ones exactly, others with four significant digits.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
@@ -103,5 +140,34 @@ pub(crate) fn inline(value: &Value) -> String {
             format!("{{{}}}", entries.collect::<Vec<_>>().join(", "))
         }
         Value::Tagged(tagged) => inline(&tagged.value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exact_no_folder_of_the_authors_disk_is_left() {
+        for (text, due) in [
+            (
+                "fl run /home/ann/x/hello.yaml --out=/tmp/r/1",
+                "fl run ../hello.yaml --out=../1",
+            ),
+            ("path: '/home/ann/data/a b.csv'", "path: '../a b.csv'"),
+            ("[/a/b.so, ../c/d.so, e/f]", "[../b.so, ../c/d.so, e/f]"),
+            ("see https://example.org/a/b", "see https://example.org/a/b"),
+            ("1/2 and /only", "1/2 and /only"),
+            ("/home/ann/", "../ann"),
+        ] {
+            assert_eq!(without_folders(text), due);
+        }
+    }
+
+    #[test]
+    fn exact_many_bytes_have_a_larger_unit_too() {
+        assert_eq!(bytes(999_999), "999,999");
+        assert_eq!(bytes(8_885_200), "8,885,200 (8.9 MB)");
+        assert_eq!(bytes(4_000_000_000), "4,000,000,000 (4.0 GB)");
     }
 }

@@ -1,13 +1,33 @@
 //! What pages are made of: the frame, figures, tables.
 
 use crate::svg;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use sha2::{Digest, Sha256};
 
 /// The most rows of a table.
 pub(crate) const ROWS: usize = 500;
 
+/// A script of a page, with the data that it reads.
+pub(crate) struct Script {
+    pub code: &'static str,
+    /// The identifier of its element, and JSON.
+    pub data: (&'static str, String),
+}
+
 /// Returns a page that needs no other file.
 pub(crate) fn whole(title: &str, body: &Markup) -> String {
+    whole_with(title, body, None)
+}
+
+/// As [`whole`]; a browser runs this script and no other.
+pub(crate) fn whole_with(title: &str, body: &Markup, script: Option<&Script>) -> String {
+    let mut policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'".to_string();
+    if let Some(script) = script {
+        let hash = STANDARD.encode(Sha256::digest(script.code));
+        policy += &format!("; script-src 'sha256-{hash}'");
+    }
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -15,11 +35,20 @@ pub(crate) fn whole(title: &str, body: &Markup) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 // the page loads nothing from other places, for any text of a spec
-                meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'";
+                meta http-equiv="Content-Security-Policy" content=(policy);
                 title { (title) " · fl" }
                 style { (PreEscaped(include_str!("style.css"))) }
             }
-            body { (body) }
+            body {
+                // it shows in narrow windows only
+                p.hint { "Wide tables and pictures scroll sideways; a shadow marks what is beyond the edge." }
+                (body)
+                @if let Some(Script { code, data: (id, json) }) = script {
+                    // no text of the data ends its element
+                    script type="application/json" id=(id) { (PreEscaped(json.replace('<', "\\u003c"))) }
+                    script { (PreEscaped(code)) }
+                }
+            }
         }
     };
     page.into_string()

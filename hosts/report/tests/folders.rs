@@ -442,3 +442,99 @@ fn exact_no_cell_of_a_csv_is_a_formula() {
         assert_eq!(fl_report::cell(given), due);
     }
 }
+
+/// The shortest document that the page's script needs: elements with attributes and children.
+const DOCUMENT: &str = r#"
+const SVG = "http://www.w3.org/2000/svg";
+class Node {
+  constructor(name, space) { this.name = name; this.namespaceURI = space; this.at = {}; this.children = []; }
+  setAttribute(key, value) { this.at[key] = String(value); if (key === "checked") this.checked = true; }
+  appendChild(node) { this.children.push(node); }
+  replaceChildren() { this.children = []; }
+  all(name) { return this.children.flatMap((c) => (c.name === name ? [c] : []).concat(c.all(name))); }
+}
+const page = require("fs").readFileSync(process.argv[2], "utf8");
+const box = new Node("div", "html");
+const text = page.split('id="measured">')[1].split("</script>")[0];
+const code = page.split("</script>")[1].split("<script>")[1];
+const kept = {};
+globalThis.document = {
+  getElementById: (id) => (id === "watch" ? box : { textContent: text }),
+  createElement: (name) => new Node(name, "html"),
+  createElementNS: (space, name) => new Node(name, space),
+};
+globalThis.location = { pathname: "/p", reload() {} };
+globalThis.sessionStorage = { getItem: (k) => kept[k] ?? null, setItem: (k, v) => (kept[k] = v) };
+globalThis.setTimeout = (_, after) => console.log("renews after", after);
+const drawn = () => box.all("polyline").map((line) => line.at.points.split(" ").length).join(",");
+const start = () => new Function(code)();
+start();
+console.log("drawn", drawn());
+const [select] = box.all("select");
+console.log("axes", select.children.map((o) => o.textContent).join("; "));
+let boxes = box.all("input").filter((i) => i.at.type === "checkbox");
+console.log("lines", boxes.length - 2, box.all("li").length);
+boxes[3].checked = true;
+boxes[3].onchange();
+console.log("with another", drawn());
+box.all("select")[0].value = "2";
+box.all("select")[0].onchange();
+boxes = box.all("input");
+boxes[0].checked = true;
+boxes[0].onchange();
+console.log("over", box.all("svg")[0].at["aria-label"], drawn());
+start();
+console.log("after a reload", drawn(), box.all("option").find((o) => "selected" in o.at).textContent);
+"#;
+
+#[test]
+fn a_watched_page_draws_what_its_reader_chooses() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = whole(dir.path(), "r");
+    let line = |round: u64, name: &str, value: f64| {
+        format!(
+            "{{\"step\":\"round {round}\",\"round\":{round},\"name\":\"{name}\",\"value\":{value}}}\n"
+        )
+    };
+    let lines: String = (1..=3)
+        .map(|n| line(n, "accuracy", 0.1 * n as f64) + &line(n, "</script><b>", 1.0 / n as f64))
+        .collect();
+    fs::write(path.join("metrics.jsonl"), lines).unwrap();
+    let cost = |n: u64| {
+        COST.replace("round 1", &format!("round {n}"))
+            .replace("29", &(29 * n).to_string())
+    };
+    let costs: String = (1..=3).map(|n| cost(n) + "\n").collect();
+    fs::write(path.join("costs.jsonl"), costs).unwrap();
+    let run = Run::open(&path).unwrap();
+    let clock = (1..=3)
+        .map(|n| (format!("round {n}"), 0.5 * n as f64))
+        .collect();
+    let page = fl_report::watch_page(&run, &clock, true);
+    // one script, by its hash; what a folder says is no markup
+    assert!(page.contains("default-src 'none'") && page.contains("script-src 'sha256-"));
+    assert_eq!(page.matches("</script>").count(), 2);
+    assert!(!page.contains("<b>") && page.contains("loads again every 3 seconds"));
+    let done = fl_report::watch_page(&run, &clock, false);
+    assert!(done.contains("\"renew\":0") && !done.contains("loads again every"));
+    let (file, script) = (dir.path().join("page.html"), dir.path().join("page.js"));
+    fs::write(&file, page).unwrap();
+    fs::write(&script, DOCUMENT).unwrap();
+    let node = std::process::Command::new("node")
+        .arg(&script)
+        .arg(&file)
+        .output();
+    let Ok(node) = node else {
+        eprintln!("skipped: the script of the page (no node)");
+        return;
+    };
+    let said = String::from_utf8(node.stdout).unwrap();
+    assert_eq!(
+        said,
+        "renews after 3000\ndrawn 3\naxes round; seconds; bytes; epsilon against readers of the results\n\
+         lines 2 2\nwith another 3,3\nover measurements by bytes 3,3\nrenews after 3000\n\
+         after a reload 3,3 bytes\n",
+        "{}",
+        String::from_utf8_lossy(&node.stderr)
+    );
+}

@@ -46,6 +46,28 @@ impl Rounding {
     }
 }
 
+/// Digits after the point that a number has without a spread, times a scale of 1.
+const DIGITS: i32 = 4;
+
+/// The power of ten of the first digit.
+fn power(value: f64) -> i32 {
+    let text = format!("{value:e}");
+    let power = text
+        .split_once('e')
+        .and_then(|(_, power)| power.parse().ok());
+    power.unwrap_or(0)
+}
+
+/// Returns the digits after the point of two significant digits of `spread`. Without a spread, as
+/// many as show a hundredth of a percent.
+pub(crate) fn digits_of(spread: Option<f64>, scale: f64) -> usize {
+    let below = |first: i32| first.clamp(0, 12) as usize;
+    match spread.filter(|spread| spread.is_finite() && *spread > 0.0) {
+        Some(spread) => below(1 - power(spread)),
+        None => below(DIGITS - power(scale.abs())),
+    }
+}
+
 pub(crate) fn shown(sample: &Sample, show: Show, digits: usize, rounding: Rounding) -> String {
     let one = |value: f64| match rounding {
         Rounding::Nearest => format!("{value:.digits$}"),
@@ -125,6 +147,26 @@ pub(crate) fn number(text: &str) -> Option<(PublishedNumber, Option<f64>)> {
 #[cfg(test)]
 mod markup_tests {
     use super::*;
+
+    #[test]
+    fn exact_a_value_has_the_digits_of_its_spread() {
+        for (values, due) in [
+            (&[0.811, 0.832][..], "0.822 +- 0.015"),
+            (&[81.1, 83.2], "82.2 +- 1.5"),
+            (&[81.0, 111.0], "96 +- 21"),
+            (&[4000.0, 5000.0], "4500 +- 707"),
+            (&[0.5], "0.5000"),
+            (&[0.5, 0.5], "0.5000 +- 0.0000"),
+        ] {
+            let sample = Sample::new(values.to_vec()).unwrap();
+            let digits = digits_of(sample.std(), 1.0);
+            assert_eq!(shown(&sample, Show::Mean, digits, Rounding::Nearest), due);
+        }
+        assert_eq!(
+            [1.0, 100.0, 0.01].map(|scale| digits_of(None, scale)),
+            [4, 2, 6]
+        );
+    }
 
     #[test]
     fn exact_no_tag_stands_in_a_table() {

@@ -49,8 +49,8 @@ pub enum ColumnKind {
         show: Show,
         /// Factor of the numbers.
         scale: f64,
-        /// Digits after the point.
-        digits: usize,
+        /// Digits after the point; `None` for those of the spread.
+        digits: Option<usize>,
     },
     /// The published number.
     Published,
@@ -145,7 +145,7 @@ fn one(column: &RawColumn, raw: &RawTable) -> Result<Column, String> {
             round,
             show: *show,
             scale: scale.unwrap_or(1.0),
-            digits: digits.unwrap_or(4),
+            digits,
         },
     })
 }

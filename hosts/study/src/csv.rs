@@ -51,6 +51,7 @@ pub fn run_lines(
                         lines.push(RunLine {
                             of: [&table.name, &row.name, &across.name].map(Clone::clone),
                             seed: *seed,
+                            seconds: measured.seconds(),
                             digest: measured.digest().into(),
                             kept: key(run),
                         });

@@ -45,7 +45,7 @@ fl_core::settings! {
         measure: Option<Names> = None;
         /// Numbers are multiplied by this. Default: 1.
         scale: Option<f64> = None;
-        /// Digits after the point. Default: 4.
+        /// Digits after the point. Default: two significant digits of the spread over seeds.
         digits: Option<usize> = None, in 0..=12;
         /// Columns with the same values for all of `across`.
         lead: Vec<RawColumn> = Vec::new();

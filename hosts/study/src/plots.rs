@@ -2,7 +2,7 @@
 
 use crate::columns::usual_names;
 use crate::file::{Names, RawPlot, RawTable};
-use crate::model::{By, Item, Plot, Table};
+use crate::model::{By, Item, Plot, Position, Table};
 use crate::results::{RunResult, RunResults, values};
 use crate::stats::Sample;
 use fl_report::{Picture, Spot};
@@ -65,6 +65,17 @@ pub fn pictures(table: &Table, answers: &RunResults) -> Vec<Picture> {
         .collect()
 }
 
+/// Returns the last word of a path: `alpha` of `data.split.dirichlet.alpha`.
+fn last_word(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+/// Returns the name of a position in words: `fedavg` instead of `use = fedavg`.
+fn words(place: &Position) -> String {
+    let name = place.name.strip_prefix("use = ").unwrap_or(&place.name);
+    name.replace(" = ", " ")
+}
+
 struct PlotLines<'a> {
     table: &'a Table,
     answers: &'a RunResults,
@@ -73,14 +84,14 @@ struct PlotLines<'a> {
 
 impl PlotLines<'_> {
     fn picture(&self) -> Picture {
-        let y = self.plot.names.join(" or ");
+        let y = self.measured();
         let lines = match &self.plot.by {
             By::Round => self.by_round(),
             By::Value(path) => self.by_value(path),
         };
         let x = match &self.plot.by {
             By::Round => "round",
-            By::Value(path) => path,
+            By::Value(path) => last_word(path),
         };
         Picture {
             title: format!("{y} by {x}"),
@@ -92,11 +103,32 @@ impl PlotLines<'_> {
         }
     }
 
+    /// Returns the names that runs have measured; before the first run, all that may be.
+    fn measured(&self) -> String {
+        let runs = self.table.runs.iter().flatten().flatten();
+        let mut found: Vec<&str> = Vec::new();
+        for run in runs.filter_map(|(_, run)| self.answers.get(run)?.as_ref().ok()) {
+            let name = self
+                .plot
+                .names
+                .iter()
+                .find(|name| run.get(name, None).is_some());
+            found.extend(
+                name.map(String::as_str)
+                    .filter(|name| !found.contains(name)),
+            );
+        }
+        match found.is_empty() {
+            true => self.plot.names.join(" or "),
+            false => found.join(" or "),
+        }
+    }
+
     /// Returns the row, with the column if there are several.
     fn label(&self, row: String, across: usize) -> String {
         let column = &self.table.across[across].name;
         match (row.is_empty(), column.is_empty()) {
-            (true, true) => self.plot.names.join(" or "),
+            (true, true) => self.measured(),
             (false, true) => row,
             (true, false) => column.clone(),
             (false, false) => format!("{row}, {column}"),
@@ -139,7 +171,7 @@ impl PlotLines<'_> {
             for place in &item.grid {
                 match place.path == path {
                     true => x = place.number,
-                    false => others.push(place.name.clone()),
+                    false => others.push(words(place)),
                 }
             }
             let Some(x) = x else { continue };

@@ -186,6 +186,11 @@ impl RunResult {
         &self.run
     }
 
+    /// Returns the resolved spec of the run.
+    pub fn spec(&self) -> &serde_yaml::Value {
+        &self.run.spec
+    }
+
     /// Returns the run's digest.
     pub fn digest(&self) -> &str {
         self.run.summary.as_ref().map_or("", |s| &s.outcome.digest)

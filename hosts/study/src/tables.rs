@@ -1,6 +1,6 @@
 //! Tables of run results: Markdown for people, CSV for programs.
 
-use crate::cells::{Rounding, cell, minus, number, shown, signed, unmarked};
+use crate::cells::{Rounding, cell, digits_of, minus, number, shown, signed, unmarked};
 use crate::columns::{Column, ColumnKind, Show};
 use crate::model::{RunSpec, Table};
 use crate::plots::pictures;
@@ -398,6 +398,7 @@ impl TableBuilder<'_> {
             let Some((difference, pairs)) = self.difference(row, across, &column.what) else {
                 return String::new();
             };
+            let digits = digits.unwrap_or_else(|| digits_of(difference.half, scale));
             let (text, all) = (minus(difference, digits), self.runs(row, across).len());
             return match pairs < all {
                 true => format!("{text} ({pairs} of {all})"),
@@ -425,6 +426,7 @@ impl TableBuilder<'_> {
             };
         };
         let some = self.values(row, across, names, round).len();
+        let digits = digits.unwrap_or_else(|| digits_of(sample.std(), scale));
         let text = shown(&sample, show, digits, Rounding::of(names, scale));
         match some < runs.len() {
             true => format!("{text} ({some} of {})", runs.len()),

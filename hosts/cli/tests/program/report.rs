@@ -119,7 +119,11 @@ fn every_fact_on_a_page_is_one_of_the_journal() {
                 } else {
                     format!("{} ± {std}", shown(&m["value"]))
                 };
-                has(&format!("{}|{value}|{step}", m["name"].as_str().unwrap()));
+                let row = format!("{}|{value}|{step}|", m["name"].as_str().unwrap());
+                assert!(
+                    rows.iter().any(|r| r.starts_with(&row)),
+                    "{name}: no row `{row}`"
+                );
                 for (client, value) in m["each"].as_array().into_iter().flatten().enumerate() {
                     has(&format!("{client}|{}", shown(value)));
                 }
@@ -490,4 +494,109 @@ fn pages_are_looked_at_in_two_widths() {
             );
         }
     }
+}
+
+#[test]
+fn a_report_for_a_paper_has_tables_pictures_and_references() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let median = "parts.aggregator={use: trimmed-mean, trim: 0.2}";
+    out(d, &["run", &spec("fedavg"), "--out", "a", "--set", median]);
+    out(d, &["run", &spec("fedper"), "--out", "b"]);
+    let said = out(d, &["report", "a", "b", "--paper", "paper"]);
+    let read = |name: &str| fs::read_to_string(d.join("paper").join(name)).unwrap();
+    for name in ["results.csv", "results.tex", "methods.bib", "accuracy.svg"] {
+        assert!(said.contains(name) && !read(name).is_empty(), "{said}");
+    }
+    let csv = read("results.csv");
+    assert!(
+        csv.starts_with(",a,b\n") && csv.contains("\naccuracy,0."),
+        "{csv}"
+    );
+    assert!(read("results.tex").contains("\\begin{tabular}{lrr}"));
+    // each method's own paper, and no other of the same part
+    let bib = read("methods.bib");
+    for (title, there) in [
+        ("Communication-efficient learning of deep networks", true),
+        ("{Byzantine}-robust distributed learning", true),
+        ("local batch", false),
+        ("personalization layers", true),
+    ] {
+        assert_eq!(bib.contains(title), there, "{title}: {bib}");
+    }
+}
+
+/// Titles stand in the READMEs of the parts' crates; the file for BibTeX has the same.
+#[test]
+fn every_paper_of_a_part_has_an_entry_with_the_title_of_its_page() {
+    let known = fl_report::known_papers();
+    for part in fl_core::linked_parts() {
+        for paper in part.papers {
+            let names = part.names();
+            let mut entries = known.iter();
+            let found = entries.any(|(label, of, _)| label == paper && names.contains(of));
+            assert!(
+                found,
+                "papers.bib lacks `{paper}` of {} `{}`",
+                part.role, part.name
+            );
+        }
+    }
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let pages = fs::read_dir(root().join("plugins")).unwrap();
+    let pages = pages.filter_map(|dir| fs::read_to_string(dir.ok()?.path().join("README.md")).ok());
+    let pages: String = pages.map(|page| words(&page)).collect();
+    // two that pages name by author and year only
+    let elsewhere = [
+        "Gaussian differential privacy",
+        "Learning differentially private recurrent",
+    ];
+    for (paper, _, title) in known {
+        let there = pages.contains(&title) || elsewhere.iter().any(|of| title.starts_with(of));
+        assert!(there, "no page has the title of {paper}: {title}");
+    }
+}
+
+#[test]
+fn a_watched_run_has_a_page_that_stops_renewing_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let watched = fl(
+        dir.path(),
+        &["run", &spec("fedavg"), "--out", "a", "--watch"],
+    );
+    let said = String::from_utf8_lossy(&watched.stderr);
+    assert!(watched.status.success(), "{said}");
+    assert!(
+        said.contains("watch it in a browser: a/watch.html"),
+        "{said}"
+    );
+    let page = fs::read_to_string(dir.path().join("a/watch.html")).unwrap();
+    assert!(page.contains("\"renew\":0"), "the run is done");
+    assert!(
+        page.contains("\"axes\":[\"round\",\"seconds\",\"bytes\"]"),
+        "{page}"
+    );
+    assert!(page.contains("\"name\":\"accuracy\""));
+    let plain = fl(dir.path(), &["run", &spec("fedavg"), "--out", "b"]);
+    assert!(plain.status.success() && !dir.path().join("b/watch.html").exists());
+    let digest = |name: &str| {
+        let outcome = fs::read_to_string(dir.path().join(name).join("outcome.json")).unwrap();
+        serde_json::from_str::<Value>(&outcome).unwrap()["outcome"]["digest"].clone()
+    };
+    assert_eq!(digest("a"), digest("b"));
+    // clients with more data take longer: with an accountant the page states no time
+    let private = fl(
+        dir.path(),
+        &["run", &spec("dp-fedavg"), "--out", "c", "--watch"],
+    );
+    assert!(
+        private.status.success(),
+        "{}",
+        String::from_utf8_lossy(&private.stderr)
+    );
+    let page = fs::read_to_string(dir.path().join("c/watch.html")).unwrap();
+    assert!(
+        !page.contains("\"seconds\"") && page.contains("\"epsilon against"),
+        "{page}"
+    );
 }

@@ -132,12 +132,21 @@ fn a_page_draws_what_the_tables_say() {
         tex.contains("\\begin{tabular}{lr}") && tex.contains(" $\\pm$ "),
         "{tex}"
     );
+    // what a paper needs besides: its pictures, and the papers of the methods
+    let svg = dir.path().join("runs/studies/s-accuracy-by-rounds.svg");
+    assert!(
+        fs::read_to_string(svg)
+            .unwrap()
+            .contains(">accuracy (%)</text>")
+    );
+    let bib = fs::read_to_string(dir.path().join("runs/studies/s.bib")).unwrap();
+    assert!(bib.contains("author = {McMahan and "), "{bib}");
     let section = |title: &str| {
         let from = page.find(&format!("<h3>{title}</h3>")).expect(title);
         let to = page[from..].find("</figure>").unwrap();
         page[from..from + to].to_string()
     };
-    let sweep = section("accuracy or clients.accuracy by protocol.rounds");
+    let sweep = section("accuracy by rounds");
     // two lines of three places each, from left to right whatever the grid's order
     assert_eq!(sweep.matches("<polyline").count(), 2, "{sweep}");
     let numbers = sweep.split_once("<tbody>").unwrap().1;
@@ -150,8 +159,8 @@ fn a_page_draws_what_the_tables_say() {
     let rows: Vec<&[&str]> = cells.chunks(5).collect();
     let places: Vec<_> = rows.iter().map(|row| (row[0], row[1], row[4])).collect();
     let line = |fresh| ["1", "2", "3"].map(|x| (fresh, x, "3"));
-    assert_eq!(places[..3], line("fresh = true"));
-    assert_eq!(places[3..], line("fresh = false"));
+    assert_eq!(places[..3], line("fresh true"));
+    assert_eq!(places[3..], line("fresh false"));
     // the numbers are those of the table, which has four digits after the point
     let csv = fs::read_to_string(dir.path().join("runs/studies/s.csv")).unwrap();
     let of = csv
