@@ -77,8 +77,8 @@ struct Cli {
     #[arg(long = "plugin", value_name = "LIB", global = true)]
     plugins: Vec<PathBuf>,
     /// Run every loaded library in processes of its own and in a sandbox that reads the spec's
-    /// folder alone, whatever the spec says. With `=false`: no library that its spec does not
-    /// isolate. Results do not depend on it.
+    /// folder alone, whatever the spec says. `--isolate=false` runs libraries in this process,
+    /// except those that a spec isolates. Results do not depend on it.
     #[arg(
         long,
         global = true,

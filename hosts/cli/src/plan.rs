@@ -90,6 +90,10 @@ pub fn plan(args: &PlanArgs, catalogue: &Catalogue) -> Done {
             _ => format!("{observer} will see without a price: {}", what.join("; ")),
         });
     }
+    let disclosed = seen
+        .iter()
+        .flat_map(|(_, what)| what.iter().map(|what| &**what));
+    out += &fl_report::shown_models(&spec.resolved, disclosed).map_or(String::new(), line);
     for (observer, guarantee) in reached {
         let budget = spec.budget.as_ref();
         let budget = budget.filter(|b| Observer::from(&b.against) == *observer);

@@ -6,6 +6,7 @@ use crate::{DataDir, Done, Failure, Overrides, not_stopped, print, say};
 use anyhow::Context;
 use bytesize::ByteSize;
 use clap::Args;
+use fl_core::privacy::Protection;
 use fl_engine::{
     ClientProcess, DataOwnership, ExecuteOptions, MOST_THREADS, Placement, RunRequest, Signals,
     Source,
@@ -165,7 +166,9 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
     };
     let bar = crate::log::bar(ProgressBar::no_length());
     let watch = Watch::default();
+    let mut resolved = None;
     let outcome = fl_engine::run(request, catalogue, |spec, options| {
+        resolved = Some(spec.resolved.clone());
         let listeners = &mut options.execution.listeners;
         listeners.push(Box::new(progress(&spec.name, &bar)?));
         listeners.push(Box::new(notes(&bar)));
@@ -187,6 +190,15 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
         ));
     }
     show(&outcome, args.json)?;
+    let privacy = outcome.privacy.iter().flatten();
+    let seen = privacy.flat_map(|(_, protection)| match protection {
+        Protection::Nothing { nothing, .. } => &nothing[..],
+        Protection::Holds(_) => &[],
+    });
+    let seen = seen.map(String::as_str);
+    if let Some(hint) = resolved.and_then(|spec| fl_report::shown_models(&spec, seen)) {
+        say(format_args!("note: {hint}"));
+    }
     match outcome.stopped {
         Some(_) => not_stopped(&signals),
         None => Ok(()),

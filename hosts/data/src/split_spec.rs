@@ -68,7 +68,7 @@ fl_core::settings! {
     pub struct Dirichlet {
         /// Parameter of the distribution.
         alpha: f64, in 1e-4..=1e6;
-        /// Whose rule turns proportions into samples.
+        /// The paper whose rule turns proportions into samples.
         reading: Reading = Reading::Plain;
         /// Draw again until every client owns at least this many; if not given, that of the
         /// reading.

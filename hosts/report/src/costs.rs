@@ -1,9 +1,10 @@
 //! Costs of a run: bytes, privacy, and dropped answers.
 
 use crate::read::{Entry, Run, UNFINISHED};
+use crate::specs::shown_models;
 use crate::svg::{self, Dot, Line};
 use crate::text::{count, of_measure};
-use crate::widgets::{ROWS, figure, some, table};
+use crate::widgets::{ROWS, coded, figure, some, table};
 use fl_core::privacy::Observer;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
@@ -212,6 +213,7 @@ pub(crate) fn privacy(run: &Run) -> Markup {
         } @else if run.accounts() {
             p { "Against every observer: " (UNFINISHED) "." }
         }
+        @if let Some(hint) = outcome.and_then(|o| shown_models(&run.spec, o.nothing())) { p.dim { (coded(&hint)) "." } }
         @if told {
             div.charts {
                 (figure("Epsilon by step", &about,

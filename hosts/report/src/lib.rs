@@ -36,6 +36,7 @@ pub use read::{
     Bytes, Cost, Entry, Metric, MetricDetails, Outcome, Run, RunRecord, Summary, Traffic,
     observer_of,
 };
+pub use specs::shown_models;
 pub use study_page::{Picture, RunLine, Section, Spot, study};
 pub use text::is_bound;
 pub use watch_page::watch_page;

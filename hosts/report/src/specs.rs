@@ -3,6 +3,31 @@
 use crate::text::inline;
 use serde_yaml::Value;
 
+/// How a disclosure of the clients' own models begins.
+const OWN_MODELS: &str = "results show the clients' own models";
+
+/// Returns which settings of the protocol hide the clients' own models, if these are among the
+/// disclosures `seen` that have no price.
+pub fn shown_models<'s>(spec: &Value, mut seen: impl Iterator<Item = &'s str>) -> Option<String> {
+    let on = |name: &&str| {
+        let value = spec.get("protocol").and_then(|of| of.get(*name));
+        value.and_then(Value::as_bool) == Some(true)
+    };
+    let on: Vec<&str> = ["evaluate-clients", "keep-clients"]
+        .into_iter()
+        .filter(on)
+        .collect();
+    if on.is_empty() || !seen.any(|what| what.starts_with(OWN_MODELS)) {
+        return None;
+    }
+    let hides: Vec<String> = on.iter().map(|name| format!("`{name}: false`")).collect();
+    let verb = if on.len() == 1 { "hides" } else { "hide" };
+    let hides = hides.join(" and ");
+    Some(format!(
+        "{hides} of the protocol {verb} the clients' own models"
+    ))
+}
+
 /// One differing value: its path, and the value in each spec; `None` if it is missing there.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Difference {
@@ -97,5 +122,26 @@ mod tests {
             ]
         );
         assert!(differences(&[&a, &a, &a]).is_empty());
+    }
+
+    #[test]
+    fn exact_a_reader_is_told_what_hides_the_clients_models() {
+        let told = |protocol: &str, seen: &str| {
+            let spec = serde_yaml::from_str(&format!("protocol: {protocol}")).unwrap();
+            shown_models(&spec, ["the server sees all", seen].into_iter())
+        };
+        let seen = "results show the clients' own models (`model`)";
+        let evaluate = "{ use: fedkd, evaluate-clients: true, keep-clients: false }";
+        assert_eq!(
+            told(evaluate, seen).unwrap(),
+            "`evaluate-clients: false` of the protocol hides the clients' own models"
+        );
+        let both = told("{ evaluate-clients: true, keep-clients: true }", seen).unwrap();
+        assert!(
+            both.starts_with("`evaluate-clients: false` and `keep-clients: false` "),
+            "{both}"
+        );
+        assert_eq!(told(evaluate, "its training loss"), None);
+        assert_eq!(told("{ use: solo }", seen), None);
     }
 }

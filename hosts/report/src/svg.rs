@@ -22,6 +22,9 @@ const MARKED: usize = 60;
 const AREAS: usize = 2;
 /// The most points that get a bar for their band where areas would hide each other.
 const BARRED: usize = 24;
+/// From one bar to the next, and from the first to the last, in pixels.
+const BESIDE: f64 = 3.0;
+const ROOM: f64 = 24.0;
 
 /// Returns the class of line number `at`.
 pub(crate) fn style(at: usize) -> String {
@@ -219,7 +222,18 @@ pub(crate) fn lines(all: &[Line], x: &str, y: &str, log: bool, range: [f64; 2]) 
             .flat_map(|line| &line.dots)
             .filter(|d| d.y.is_finite())
     };
-    let across = Scale::of(dots().map(|d| d.x), LEFT + 6.0, WIDTH - RIGHT - 6.0, log);
+    let how = spreads(all);
+    // points with bars at one place stand side by side
+    let aside = |at: usize| match how {
+        Spreads::Bars => {
+            let others = (all.len() - 1) as f64;
+            BESIDE.min(ROOM / others) * (at as f64 - others / 2.0)
+        }
+        _ => 0.0,
+    };
+    let margin = 6.0 + aside(all.len().saturating_sub(1));
+    let (from, to) = (LEFT + margin, WIDTH - RIGHT - margin);
+    let across = Scale::of(dots().map(|d| d.x), from, to, log);
     let [least, most] = range;
     let least = match dots().all(|d| d.y >= 0.0) {
         true => least.max(0.0),
@@ -236,10 +250,7 @@ pub(crate) fn lines(all: &[Line], x: &str, y: &str, log: bool, range: [f64; 2]) 
         TOP + 4.0,
         false,
     );
-    let place = |d: &Dot| (across.at(d.x), up.at(d.y));
-    let how = spreads(all);
-    // bars of one place stand side by side
-    let aside = |at: usize| 3.0 * (at as f64 - (all.len() - 1) as f64 / 2.0);
+    let place = |line: usize, d: &Dot| (across.at(d.x) + aside(line), up.at(d.y));
     let title = format!("{y} by {x}");
     // a share times 100
     let unit = if most == 100.0 { " (%)" } else { "" };
@@ -255,19 +266,19 @@ pub(crate) fn lines(all: &[Line], x: &str, y: &str, log: bool, range: [f64; 2]) 
                                 Spreads::Edges => path class="edge" d=(band(part, &across, &up, &ends)) {},
                                 Spreads::Bars => {
                                     @for dot in part.iter().filter(|d| d.spread > 0.0) {
-                                        @let (x, [low, high]) = (px(across.at(dot.x) + aside(at)), ends(dot));
+                                        @let (x, [low, high]) = (px(place(at, dot).0), ends(dot));
                                         line class="spread" x1=(x) x2=(x) y1=(px(up.at(low))) y2=(px(up.at(high))) {}
                                     }
                                 }
                             }
                         }
-                        polyline class="line" points=(path(part.iter().map(place))) {
+                        polyline class="line" points=(path(part.iter().map(|dot| place(at, dot)))) {
                             title { (line.label) }
                         }
                     }
                     @let marks = line.dots.iter().filter(|d| d.y.is_finite());
                     @for dot in marks.filter(|_| line.dots.len() <= MARKED) {
-                        @let (cx, cy) = place(dot);
+                        @let (cx, cy) = place(at, dot);
                         circle class="dot" cx=(px(cx)) cy=(px(cy)) r="3" { title { (dot.title) } }
                     }
                 }

@@ -376,3 +376,22 @@ fn explained_messages_are_in_the_sources() {
     }
     assert!(messages > 20, "{messages} pieces");
 }
+
+/// The page with addresses has each set that the program looks for on the disk.
+#[test]
+fn every_set_that_needs_files_has_an_address() {
+    let listed = crate::common::json(&root(), &["data", "list", "--json"]);
+    let page = read(Path::new(BOOK).join("get-data.md"));
+    let mut sets = 0;
+    for set in listed["sets"].as_array().unwrap() {
+        let name = set["name"].as_str().unwrap();
+        if !set["files"].as_array().unwrap().is_empty() {
+            let row = page
+                .lines()
+                .find(|line| line.contains(&format!("`{name}`")));
+            assert!(row.is_some_and(|row| row.contains("<https://")), "{name}");
+            sets += 1;
+        }
+    }
+    assert!(sets > 5);
+}

@@ -1,5 +1,5 @@
 //! `fl report` and `fl compare`: what a page shows is what the journal has.
-use crate::common::{fails, fl, json, out, root};
+use crate::common::{fails, fl, flat, json, out, root};
 use fl_core::privacy::UpperBound;
 use serde_json::Value;
 use std::fs;
@@ -599,4 +599,33 @@ fn a_watched_run_has_a_page_that_stops_renewing_itself() {
         !page.contains("\"seconds\"") && page.contains("\"epsilon against"),
         "{page}"
     );
+}
+
+/// Results that take a guarantee away say which setting hides them.
+#[test]
+fn plan_run_and_page_name_the_setting_that_hides_the_clients_models() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let hint = "`evaluate-clients: false` of the protocol hides the clients' own models";
+    let shown = [
+        "--set",
+        "protocol.evaluate-clients=true",
+        "--set",
+        "budget=null",
+    ];
+    let spec = spec("fedkd-priced");
+    for (set, there) in [(&shown[..], true), (&[][..], false)] {
+        let plan = flat(&out(d, &[&["plan", &spec], set].concat()));
+        assert_eq!(plan.contains(hint), there, "{plan}");
+        let folder = if there { "shown" } else { "hidden" };
+        let run = fl(d, &[&["run", &spec, "--out", folder], set].concat());
+        let said = flat(&String::from_utf8_lossy(&run.stderr));
+        assert_eq!(said.contains(&format!("note: {hint}")), there, "{said}");
+        let page = fs::read_to_string(d.join(folder).join("report.html")).unwrap();
+        let hint = hint.replace(
+            "`evaluate-clients: false`",
+            "<code>evaluate-clients: false</code>",
+        );
+        assert_eq!(page.contains(&hint), there, "{folder}");
+    }
 }

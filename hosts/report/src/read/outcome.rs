@@ -71,6 +71,13 @@ impl Outcome {
         found.map_or(Vec::new(), |protection| protection.caveats())
     }
 
+    /// Returns why nothing is guaranteed, for every observer of whom that is so.
+    pub fn nothing(&self) -> impl Iterator<Item = &str> {
+        let all = self.privacy.iter().flat_map(|all| all.values());
+        let reasons = all.filter_map(|found| found.get("nothing")?.as_array());
+        reasons.flatten().filter_map(serde_json::Value::as_str)
+    }
+
     /// Returns the guarantee against each observer, as text.
     pub fn guarantees(&self) -> Option<Vec<(Observer, String)>> {
         let all = self.privacy.as_ref()?.iter();
