@@ -516,10 +516,13 @@ impl<'a> CheckedStudy<'a> {
         let parts: Vec<&PartDecl> = parts.iter().map(|part| &**part).collect();
         let specs = self.results.values().flatten().map(RunResult::spec);
         fl_files::write(&bib, fl_report::bibliography(specs, &parts).as_bytes())?;
-        for (picture, svg) in fl_report::picture_files(&page) {
-            let file = to(&format!("-{picture}.svg"));
-            fl_files::write(&file, svg.as_bytes())?;
-            files.push(file);
+        for (table, made) in self.tables.iter().zip(tables) {
+            let page = fl_report::study(name, std::slice::from_ref(&made.section), &[]);
+            for (picture, svg) in fl_report::picture_files(&page) {
+                let file = to(&format!("-{}-{picture}.svg", table.name));
+                fl_files::write(&file, svg.as_bytes())?;
+                files.push(file);
+            }
         }
         fl_files::write(&markdown, format!("{}\n", built.text).as_bytes())?;
         fl_files::write(&html, page.as_bytes())?;

@@ -68,7 +68,7 @@ fn alone(svg: &str, legend: &str) -> Option<String> {
     }
     Some(format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{at}\" \
-         viewBox=\"0 0 {width} {at}\"><style>{}</style>{body}{lines}</svg>\n",
+         viewBox=\"0 0 {width} {at}\" style=\"background:#fff\"><style>{}</style>{body}{lines}</svg>\n",
         style()
     ))
 }

@@ -137,6 +137,33 @@ fn plus_minus(text: &str) -> String {
     text.replace("+-", "±")
 }
 
+/// Names the best mean of each line with its round, if the picture is by round and of a score.
+fn best(picture: &Picture) -> String {
+    let lower = fl_core::metrics::lower_is_better(&picture.y);
+    let score = lower || fl_core::metrics::is_score(&picture.y);
+    if picture.x != "round" || !score {
+        return String::new();
+    }
+    let of = |(label, spots): &(String, Vec<Spot>)| {
+        // the first of equals
+        let best = spots.iter().reduce(|best, next| {
+            let better = if lower {
+                next.y < best.y
+            } else {
+                next.y > best.y
+            };
+            if better { next } else { best }
+        })?;
+        let value = of_measure(&picture.y, picture.scale, best.y);
+        Some(format!("{label} {value} (round {})", best.x))
+    };
+    let all: Vec<String> = picture.lines.iter().filter_map(of).collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => format!(" Best: {}.", all.join(", ")),
+    }
+}
+
 fn drawn(picture: &Picture) -> Markup {
     let x = |spot: &Spot| of_measure(&picture.x, 1.0, spot.x);
     let y = |spot: &Spot| of_measure(&picture.y, picture.scale, spot.y);
@@ -186,6 +213,7 @@ fn drawn(picture: &Picture) -> Markup {
             picture.lines.len()
         );
     }
+    about += &best(picture);
     let legend: Vec<(usize, &str)> = lines.iter().map(|l| (l.style, l.label.as_str())).collect();
     figure(
         &picture.title,
@@ -200,4 +228,43 @@ fn drawn(picture: &Picture) -> Markup {
         &legend,
         &table(&head, &numbers),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exact_the_best_of_each_line_has_its_round() {
+        let spot = |x: f64, y: f64| Spot {
+            x,
+            y,
+            spread: None,
+            seeds: 1,
+        };
+        let picture = |x: &str, y: &str| Picture {
+            title: String::new(),
+            x: x.into(),
+            y: y.into(),
+            powers: false,
+            scale: 1.0,
+            lines: vec![
+                (
+                    "a".into(),
+                    vec![spot(1.0, 0.5), spot(2.0, 0.75), spot(3.0, 0.75)],
+                ),
+                ("b".into(), vec![spot(1.0, 0.25)]),
+            ],
+        };
+        let of = |x, y| best(&picture(x, y));
+        assert_eq!(
+            of("round", "accuracy"),
+            " Best: a 0.7500 (round 2), b 0.2500 (round 1)."
+        );
+        assert_eq!(
+            of("round", "rmse"),
+            " Best: a 0.5000 (round 1), b 0.2500 (round 1)."
+        );
+        assert_eq!(of("alpha", "accuracy") + &of("round", "bytes.up"), "");
+    }
 }

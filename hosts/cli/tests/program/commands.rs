@@ -390,3 +390,37 @@ fn bench_measures_this_machine() {
     let (code, error) = fails(d.path(), &["bench", "--quick", "--dir", "nowhere"]);
     assert!(code == 1 && error.contains("nowhere"), "{error}");
 }
+
+/// Tables take the width of the window; only a word that does not fit is longer than a line.
+#[test]
+fn tables_have_the_width_of_the_window() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = root().join("specs/quick/fedavg.yaml").display().to_string();
+    let commands = [
+        &["list"][..],
+        &["data", "list", "--data-dir", "."],
+        &["inspect", "fedavg"],
+        &["plan", &spec],
+    ];
+    for args in commands {
+        let widest = |columns: &str| {
+            let mut fl = std::process::Command::new(env!("CARGO_BIN_EXE_fl"));
+            let done = fl
+                .args(args)
+                .current_dir(dir.path())
+                .env("COLUMNS", columns);
+            let text = String::from_utf8(done.output().unwrap().stdout).unwrap();
+            text.lines().map(|line| line.chars().count()).max().unwrap()
+        };
+        let [narrow, usual, wide] = ["80", "100", "160"].map(widest);
+        assert!(
+            narrow <= 80 && usual <= 100 && wide <= 160,
+            "{args:?}: {narrow} {usual} {wide}"
+        );
+        assert!(wide >= usual, "{args:?}: {usual} {wide}");
+        assert!(
+            args[0] == "plan" || wide > 120,
+            "{args:?} leaves {wide} of 160 columns"
+        );
+    }
+}

@@ -395,3 +395,39 @@ fn every_set_that_needs_files_has_an_address() {
     }
     assert!(sets > 5);
 }
+
+/// The pictures of the tutorials are those that their study makes; `FL_UPDATE` writes them.
+#[test]
+fn exact_pictures_of_tutorials_are_what_their_study_draws() {
+    let dir = tempfile::tempdir().unwrap();
+    for file in ["points.yaml", "tutorials.yaml"] {
+        let source = root().join(BOOK).join("files").join(file);
+        fs::copy(source, dir.path().join(file)).unwrap();
+    }
+    crate::common::out(dir.path(), &["study", "tutorials.yaml"]);
+    let pages = fs::read_dir(root().join(BOOK).join("tutorials")).unwrap();
+    let (mut pictures, mut exercises) = (0, 0);
+    for page in pages.map(|page| page.unwrap().path()) {
+        let (text, name) = (read(&page), page.file_stem().unwrap().display().to_string());
+        exercises += text.matches("**Exercise.**").count();
+        let picture = format!("images/tutorial-{name}.svg");
+        if !text.contains(&picture) {
+            continue;
+        }
+        let made = format!("runs/studies/tutorials-{name}-accuracy-by-round.svg");
+        let made = fs::read_to_string(dir.path().join(made)).unwrap();
+        let kept = root().join(BOOK).join(&picture);
+        if std::env::var_os("FL_UPDATE").is_some() {
+            fs::write(&kept, &made).unwrap();
+        }
+        assert!(
+            fs::read_to_string(&kept).unwrap() == made,
+            "{picture} is not what fl draws"
+        );
+        pictures += 1;
+    }
+    assert!(
+        pictures > 5 && exercises > 9,
+        "{pictures} pictures, {exercises} exercises"
+    );
+}

@@ -133,7 +133,7 @@ fn a_page_draws_what_the_tables_say() {
         "{tex}"
     );
     // what a paper needs besides: its pictures, and the papers of the methods
-    let svg = dir.path().join("runs/studies/s-accuracy-by-rounds.svg");
+    let svg = dir.path().join("runs/studies/s-t-accuracy-by-rounds.svg");
     assert!(
         fs::read_to_string(svg)
             .unwrap()
