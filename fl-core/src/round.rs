@@ -69,6 +69,14 @@ impl Round {
         }
     }
 
+    /// Returns the same round with another stream, for a part of a part: it has the same log.
+    pub(crate) fn drawing_from(&self, stream: Stream) -> Self {
+        Self {
+            stream,
+            ..self.clone()
+        }
+    }
+
     /// Returns the round with `message`, the message sent to clients.
     pub fn showing(&self, message: impl Message) -> Self {
         Self {

@@ -1,12 +1,13 @@
 //! [`Parts`]: the parts that fill the slots of a run.
 
-use crate::message::{Counts, MessageType, SampleShape, Votes, message_type};
+use crate::message::{Counts, Message, MessageType, Params, SampleShape, Votes, message_type};
 use crate::plugin_decl::{
     BuildContext, CheckedSettings, PartDecl, Role, Roster, aggregator_signature, linked_parts,
 };
+use crate::roles::before_aggregator::put_before;
 use crate::{
-    Aggregator, AnyAggregator, AnyMechanism, BoxedPart, Candidate, ClientId, ExchangeSpec,
-    PrivacyMechanism, RequiredInputs, Result, Round, Selector, SlotSpec, Task,
+    Aggregator, AnyAggregator, AnyMechanism, BEFORE_AGGREGATOR, BoxedPart, Candidate, ClientId,
+    ExchangeSpec, PrivacyMechanism, RequiredInputs, Result, Round, Selector, SlotSpec, Task,
 };
 use anyhow::{Context, anyhow};
 use std::any::Any;
@@ -286,6 +287,33 @@ impl Parts {
         })
     }
 
+    /// Puts the step in [`BEFORE_AGGREGATOR`], if any, before an aggregator of parameters.
+    fn behind_step(
+        &self,
+        made: Box<dyn Any + Send>,
+        context: &BuildContext,
+    ) -> Result<Box<dyn Any + Send>> {
+        let Some(step) = self.of(&BEFORE_AGGREGATOR, None) else {
+            return Ok(made);
+        };
+        let rule = match made.downcast::<Box<dyn AnyAggregator>>() {
+            Ok(rule) => *rule,
+            Err(other) => return Ok(other),
+        };
+        if (rule.input().kind, rule.output().kind) != (Params::KIND, Params::KIND) {
+            return Ok(Box::new(rule));
+        }
+        let own = BuildContext {
+            stream: context.stream.child(&BEFORE_AGGREGATOR, 0),
+            ..context.clone()
+        };
+        let (before, rule) = (BoxedPart::cast(step.make(&own)?), rule.cast());
+        let before = before.ok_or_else(|| step.misfit(Role::Aggregator))?;
+        let rule = rule.context("an aggregator of other messages than it says")?;
+        let both = put_before(before, rule).with_context(|| step.who())?;
+        Ok(Box::new(both))
+    }
+
     fn find(&self, slot: &str, client: Option<ClientId>) -> Result<&SlotAssignment> {
         self.of(slot, client).with_context(|| match client {
             Some(id) => format!("parts.{slot} has nothing for client {id}"),
@@ -308,7 +336,10 @@ impl Parts {
         context: &BuildContext,
     ) -> Result<B> {
         let filled = self.find(slot, client)?;
-        let made = filled.make(context)?;
+        let mut made = filled.make(context)?;
+        if role == Role::Aggregator && slot != BEFORE_AGGREGATOR.name() {
+            made = self.behind_step(made, context)?;
+        }
         B::cast(made).ok_or_else(|| filled.misfit(role))
     }
 }

@@ -6,9 +6,9 @@ use crate::sections::DataSection;
 use crate::slots::in_order;
 use fl_core::settings::Value;
 use fl_core::{
-    AnyAggregator, BoxedSelector, BuildContext, Candidate, ClientStat, DataFacts, ExchangeSpec,
-    Fault, FaultKind, Faults, IdRanges, PartDecl, Parts, Pool, Role, Roster, Round, SlotSpec,
-    Stream,
+    AnyAggregator, BEFORE_AGGREGATOR, BoxedSelector, BuildContext, Candidate, ClientStat,
+    DataFacts, ExchangeSpec, Fault, FaultKind, Faults, IdRanges, PartDecl, Parts, Pool, Role,
+    Roster, Round, SlotSpec, Stream,
 };
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -59,6 +59,7 @@ impl Checker<'_> {
         for exchange in &asked {
             self.of_sums(filled, protocol, exchange);
         }
+        self.before_aggregator(filled, &parts, &context);
         for fill in filled {
             self.losses(fill, protocol, &parts, &context);
         }
@@ -165,15 +166,38 @@ impl Checker<'_> {
         }
     }
 
+    /// Refuses a step before an aggregator that needs single clients' answers.
+    fn before_aggregator(&mut self, filled: &[Fill], parts: &Parts, context: &BuildContext) {
+        let is_step = |fill: &&Fill| fill.slot == BEFORE_AGGREGATOR.name();
+        let Some(step) = filled.iter().find(is_step) else {
+            return;
+        };
+        let rules = filled
+            .iter()
+            .filter(|fill| fill.part.decl.role == Role::Aggregator && !is_step(fill));
+        for rule in rules {
+            // without the step it can be made: otherwise that mistake is reported already
+            let alone = rule.part.settings.build(context);
+            let both =
+                parts.build::<Box<dyn AnyAggregator>>(Role::Aggregator, &rule.slot, None, context);
+            if let (Ok(_), Err(error)) = (alone, both) {
+                let text = error.root_cause().to_string();
+                self.note_use(&step.path, text, Some(step.part.decl));
+            }
+        }
+    }
+
     fn of_sums(&mut self, filled: &[Fill], protocol: &CheckedProtocol, exchange: &ExchangeSpec) {
         let slots = &protocol.slots;
         let slot = |name: &str| slots.iter().find(|slot| slot.name == name);
         let Some(summed) = exchange.sums_into.and_then(slot) else {
             return;
         };
-        for fill in filled.iter().filter(|fill| fill.slot == summed.name) {
+        let before = BEFORE_AGGREGATOR.name();
+        let both = [summed.name, before];
+        for fill in filled.iter().filter(|fill| both.contains(&&*fill.slot)) {
             let part = &fill.part;
-            if is_of_mean(part.decl, &part.settings.value) != Some(false) {
+            if fill.slot != before && is_of_mean(part.decl, &part.settings.value) != Some(false) {
                 continue;
             }
             let by = match exchange.needs {
@@ -191,11 +215,20 @@ impl Checker<'_> {
             let fitting = self.catalogue.fitting(summed).into_iter();
             let fitting = fitting
                 .filter(|part| is_of_mean(part, &sample(&(part.describe)().group())) == Some(true));
+            let (does, instead) = match fill.slot == before {
+                true => ("changes", format!("leave parts.{before} out")),
+                false => (
+                    "combines",
+                    format!(
+                        "use a part that claims `of_mean` ({})",
+                        crate::catalogue::names(fitting)
+                    ),
+                ),
+            };
             let text = format!(
-                "it combines single answers, and {by}protocol `{}` adds the answers up and gives it their sum as one message, \
-                 of which it would be no more than the mean: use a part that claims `of_mean` ({}){without}",
-                protocol.name,
-                crate::catalogue::names(fitting)
+                "it {does} single answers, and {by}protocol `{}` adds the answers up and gives it their sum as one message, \
+                 of which it would be no more than the mean: {instead}{without}",
+                protocol.name
             );
             self.note_use(&fill.path, text, Some(part.decl));
         }

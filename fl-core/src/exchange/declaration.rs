@@ -5,8 +5,9 @@ use crate::exchange::spec::{AggregatorUse, Exchange, ExchangeSpec};
 use crate::message::{Ids, Message, Params, Scalar, VoteSensitivity};
 use crate::privacy::MinibatchSampling;
 use crate::{
-    ACCOUNTANT, AggregatorSlot, Answer, AttackSlot, COUNTS, Client, Conflict, MechanismSlot,
-    Request, Result, Role, Roster, SelectorSlot, Server, Slot, SlotKind, SlotSpec, TrainerSlot,
+    ACCOUNTANT, AggregatorSlot, Answer, AttackSlot, BEFORE_AGGREGATOR, COUNTS, Client, Conflict,
+    MechanismSlot, Request, Result, Role, Roster, SelectorSlot, Server, Slot, SlotKind, SlotSpec,
+    TrainerSlot, aggregator_signature,
 };
 use anyhow::{Context, bail};
 
@@ -233,9 +234,15 @@ impl<'p> Declaration<'p> {
         self
     }
 
-    /// Returns the slots, with those of the accountant and of the counts if the protocol releases
-    /// something.
+    /// Returns the slots, with that of a step before an aggregator of parameters, and those of the
+    /// accountant and of the counts if the protocol releases something.
     pub fn into_slots(mut self) -> Vec<SlotSpec> {
+        let combined = aggregator_signature::<Params, Params>();
+        let combines =
+            |slot: &SlotSpec| slot.role == Role::Aggregator && slot.signature == combined;
+        if self.slots.iter().any(combines) {
+            self.also(BEFORE_AGGREGATOR.spec().optional());
+        }
         let releases = |slot: &SlotSpec| slot.role == Role::Privacy;
         if self.slots.iter().any(releases) {
             if self.exchanges.iter().any(|(e, _)| e.aggregator.is_some()) {

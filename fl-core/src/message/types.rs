@@ -3,8 +3,8 @@
 use super::declared::{Declared, Shape};
 use super::{
     AnyMessage, ClassMeans, Column, ColumnDecl, Counts, Erased, ExchangeShape, GradientSum, Ids,
-    Logits, Mask, Message, MessageDecl, Models, Nothing, Params, SampleShape, Scalar, SoftLabels,
-    TensorMap, Votes, check, json, wire,
+    Logits, Mask, Message, MessageDecl, Models, Nothing, Params, ParamsList, SampleShape, Scalar,
+    SoftLabels, TensorMap, Votes, check, json, wire,
 };
 use crate::{AnyInbox, ClientMessage, Inbox, Result};
 use anyhow::{Context, bail, ensure};
@@ -391,6 +391,7 @@ macro_rules! messages {
 /// The messages of the core, in the order of the documentation.
 pub(super) const CORE: &[&MessageType] = &[
     MessageType::of::<Params>(),
+    MessageType::of::<ParamsList>(),
     MessageType::of::<GradientSum>(),
     MessageType::of::<Logits>(),
     MessageType::of::<SoftLabels>(),

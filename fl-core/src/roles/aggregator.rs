@@ -36,6 +36,10 @@ pub struct Robustness {
     /// A client whose answer it needs in every round.
     #[serde(default)]
     pub relies_on: Option<ClientId>,
+    /// How many answers are combined before it counts them, as by `bucketing`: of `n` it sees
+    /// `ceil(n / bucket)`. 0 and 1: none are.
+    #[serde(default)]
+    pub bucket: usize,
 }
 
 impl Robustness {
@@ -46,7 +50,20 @@ impl Robustness {
             share,
             per_bad,
             besides,
-            relies_on: None,
+            ..Self::default()
+        }
+    }
+
+    /// Combines a step's requirement with that of the rule behind it: both must hold.
+    pub(crate) fn behind(self, step: Self) -> Self {
+        let shares = [self.share, step.share];
+        let shares = shares.into_iter().filter(|share| *share > 0.0);
+        Self {
+            share: shares.reduce(f64::min).unwrap_or(0.0),
+            per_bad: self.per_bad.max(step.per_bad),
+            besides: self.besides.max(step.besides),
+            relies_on: self.relies_on.or(step.relies_on),
+            bucket: self.bucket.max(1).saturating_mul(step.bucket.max(1)),
         }
     }
 
@@ -62,6 +79,7 @@ impl Robustness {
     }
 
     fn holds(&self, n: usize) -> bool {
+        let n = n.div_ceil(self.bucket.max(1));
         let bad = (self.share * n as f64) as usize;
         let due = self.per_bad.saturating_mul(bad);
         (bad > 0 || self.share == 0.0) && n >= due.saturating_add(self.besides)
@@ -213,6 +231,17 @@ fn a_robust_aggregator_tells_how_many_answers_it_needs() {
     let median = Robustness::at_least(3);
     assert!(short(median, 1).starts_with("with 1 answer it"));
     assert!(median.shortfall(2).is_some() && median.shortfall(3).is_none());
+    // five buckets of two, of which one may be bad, take nine answers
+    let buckets = Robustness {
+        bucket: 2,
+        ..Robustness::default()
+    };
+    let few = short(krum(0.2).behind(buckets), 8);
+    assert!(few.ends_with("it takes 9"), "{few}");
+    assert_eq!(krum(0.2).behind(buckets).shortfall(9), None);
+    // a step that needs 2 f + 1, before a median that needs 3
+    let mixed = median.behind(Robustness::of_share(0.2, 2, 1));
+    assert!(short(mixed, 4).ends_with("it takes 5"));
     // a share that no number of clients reaches
     let none = Robustness {
         share: 1e-9,

@@ -1,4 +1,5 @@
 //! Rules that select clients whose answers lie close together: Krum, Multi-Krum, Bulyan.
+use crate::bad;
 use fl_core::prelude::*;
 use std::cmp::Ordering;
 
@@ -81,11 +82,6 @@ impl<'a> Points<'a> {
     fn everyone(&self) -> Vec<usize> {
         (0..self.sent.len()).collect()
     }
-}
-
-/// Returns `floor(share n)`.
-fn bad(share: f64, n: usize) -> usize {
-    (share * n as f64) as usize
 }
 
 /// Returns how many answers it takes to withstand this share of bad clients.
