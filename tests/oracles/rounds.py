@@ -140,6 +140,57 @@ def agnostic(clients, classes, rounds, rate):
     return w
 
 
+def before(step, rule):
+    """`rule` on the answers that `step` makes of the clients'. `step` gets and returns answers and
+    their weights."""
+
+    def both(w, answers, rows):
+        return rule(w, *step(w, answers, rows))
+
+    return both
+
+
+def buckets(groups):
+    """Bucketing (Karimireddy et al. 2022, Algorithm 1), with the groups that a permutation gives: the
+    mean of each, with the weight of its answers together."""
+
+    def step(_, answers, rows):
+        means = [np.average(answers[list(group)], axis=0, weights=rows[list(group)]) for group in groups]
+        return np.array(means), np.array([rows[list(group)].sum() for group in groups])
+
+    return step
+
+
+def mixing(share):
+    """Nearest-neighbour mixing (Allouah et al. 2023, Algorithm 2): the mean of the n - f answers nearest
+    to each."""
+
+    def step(_, answers, rows):
+        keep = len(answers) - int(share * len(answers))
+        apart = np.linalg.norm(answers[:, None] - answers[None], axis=2)
+        return np.array([answers[np.argsort(row, kind="stable")[:keep]].mean(axis=0) for row in apart]), rows
+
+    return step
+
+
+def clipping(radius):
+    """Static clipping of updates."""
+    return lambda w, answers, rows: (w + _clipped(answers - w, radius), rows)
+
+
+def adaptive_clipping(share):
+    """ARC (Allouah et al. 2024, Algorithm 2): the floor(2 f / n (n - f)) longest updates get the length
+    of the next one."""
+
+    def step(w, answers, rows):
+        n = len(answers)
+        bad = int(share * n)
+        longest = np.sort(np.linalg.norm(answers - w, axis=1))[::-1]
+        return w + _clipped(answers - w, longest[2 * bad * (n - bad) // n]), rows
+
+    return step
+
+
 def mean(_, answers, rows):
     """FedAvg's rule."""
     return np.average(answers, axis=0, weights=rows)

@@ -2,7 +2,7 @@
 all, some and one client a round, full batches, so that both do the same sums."""
 
 import importlib.util
-from itertools import cycle, islice
+from itertools import cycle, islice, permutations
 from pathlib import Path
 
 import fl
@@ -41,10 +41,12 @@ def taking_part(size):
     return cohorts(size) if size < len(CLIENTS) else [range(size)] * ROUNDS
 
 
-def ours(size, aggregator, protocol="fedavg", clients=CLIENTS, epochs=oracle.STEPS, batch=100, by_round=None, **settings):
+def ours(size, aggregator, protocol="fedavg", clients=CLIENTS, epochs=oracle.STEPS, batch=100, by_round=None, before=None, **settings):
     """The parameters after the rounds, as one vector."""
     local = {"epochs": epochs, "batch": batch} | ({"rate": {"by-round": by_round}} if by_round else {})
     parts = {"model": {"use": "linear", "lr": oracle.RATE}, "aggregator": aggregator}
+    if before:
+        parts["before-aggregator"] = before
     if size < len(clients):
         parts["cohort"] = {"use": "cyclic", "size": size}
     spec = {
@@ -94,6 +96,51 @@ def test_close_rules_of_distances_are_those_of_their_papers():
     close(ours(5, {"use": "krum", "byzantine-share": 0.2}), theirs(5, oracle.krum(0.2)))
     close(ours(5, {"use": "multi-krum", "byzantine-share": 0.2}), theirs(5, oracle.multi_krum(0.2)))
     close(ours(5, {"use": "geometric-median", "passes": 1000}), theirs(5, oracle.geometric_median))
+
+
+STEPS = {
+    "mixing": ({"use": "nearest-neighbour-mixing", "byzantine-share": 0.4}, oracle.mixing(0.4)),
+    "clipping": ({"use": "update-clipping", "radius": 0.2}, oracle.clipping(0.2)),
+    "adaptive clipping": ({"use": "adaptive-clipping", "byzantine-share": 0.4}, oracle.adaptive_clipping(0.4)),
+}
+BEHIND = {
+    "mean": ({"use": "mean"}, oracle.mean),
+    "median": ({"use": "median"}, oracle.median),
+    "krum": ({"use": "krum", "byzantine-share": 0.2}, oracle.krum(0.2)),
+}
+
+
+@pytest.mark.parametrize("rule", BEHIND)
+@pytest.mark.parametrize("step", STEPS)
+def test_close_a_step_before_a_rule_is_that_of_its_paper(step, rule):
+    (part, change), (aggregator, combine) = STEPS[step], BEHIND[rule]
+    close(ours(5, aggregator, before=part), theirs(5, oracle.before(change, combine)))
+
+
+def _buckets(size):
+    """Every way to draw buckets of this size from the clients."""
+    orders = permutations(range(len(CLIENTS)))
+    cut = ([frozenset(order[at : at + size]) for at in range(0, len(order), size)] for order in orders)
+    return [[sorted(group) for group in groups] for groups in {frozenset(groups) for groups in cut}]
+
+
+@pytest.mark.parametrize("rule", ["median", "krum"])
+def test_close_buckets_are_means_of_some_groups_of_clients(rule):
+    # fl draws the groups: in each round, one way to draw them must give what fl has
+    (aggregator, combine), w, drawn = BEHIND[rule], np.zeros(CLASSES * 4), set()
+    for round in range(1, ROUNDS + 1):
+        found = ours(5, aggregator, before={"use": "bucketing", "size": 2}, rounds=round)
+        answers = np.array([oracle.trained(w, client, CLASSES) for client in exact()])
+        rows = np.ones(len(answers))
+        every = [(groups, oracle.before(oracle.buckets(groups), combine)(w, answers, rows)) for groups in _buckets(2)]
+        groups, w = min(every, key=lambda one: np.abs(one[1] - found).max())
+        close(found, w)
+        drawn.add(str(groups))
+    assert len(drawn) > 1  # each round draws anew
+
+
+def test_close_a_mean_of_buckets_is_the_mean_of_the_answers():
+    close(ours(5, {"use": "mean"}, before={"use": "bucketing", "size": 2}), theirs(5, oracle.mean))
 
 
 @pytest.mark.parametrize("size", [5, 3, 1])

@@ -1,4 +1,5 @@
 use super::*;
+use fl_core::message::ParamsList;
 use fl_core::settings::{Settings, read_yaml};
 use fl_core::squared_distance;
 
@@ -199,4 +200,98 @@ fn close_a_buffer_is_never_extrapolated() {
     let next = trust.aggregate(&round(normed(0.0, 1.0)), &answers).unwrap();
     let off = next.zip(&normed(8.0, -2.0), |found, due| found - due);
     assert!(off.unwrap().norm() < 1e-6, "{next:?}");
+}
+
+type Step = dyn Aggregator<In = Params, Out = ParamsList>;
+
+/// The weights and the answers that a step makes of these, sent 0, as numbers.
+fn changed(mut step: Box<Step>, clients: &[&[f32]]) -> Vec<(f64, Vec<f32>)> {
+    let sent = fl_conformance::params(&[&vec![0.0; clients[0].len()]]);
+    let round = Round::first().showing(sent.iter().next().unwrap().body.clone());
+    let list = step.aggregate(&round, &fl_conformance::params(clients));
+    let answers = list.unwrap().answers().into_iter();
+    answers
+        .map(|(weight, body)| (weight, body.flat()))
+        .collect()
+}
+
+#[test]
+fn steps_before_an_aggregator_keep_their_claims() {
+    for settings in ["{}", "{size: 1}", "{size: 100}"] {
+        fl_conformance::aggregator(|| part::<Bucketing>(settings));
+    }
+    for settings in ["{}", "{byzantine-share: 0}", "{byzantine-share: 0.49}"] {
+        fl_conformance::aggregator(|| part::<NearestNeighbourMixing>(settings));
+        fl_conformance::aggregator(|| part::<AdaptiveClipping>(settings));
+    }
+    fl_conformance::aggregator(|| part::<UpdateClipping>("{}"));
+}
+
+#[test]
+fn exact_each_answer_is_in_one_bucket() {
+    let sent: [&[f32]; 5] = [&[1.0], &[2.0], &[4.0], &[8.0], &[16.0]];
+    let buckets = |size: &str| {
+        let step = part::<Bucketing>(&format!("{{size: {size}}}"));
+        changed(Box::new(step), &sent)
+    };
+    for (size, n) in [("1", 5), ("2", 3), ("3", 2), ("5", 1), ("9", 1)] {
+        let made = buckets(size);
+        assert_eq!(made.len(), n, "{size}");
+        let weights: f64 = made.iter().map(|(weight, _)| weight).sum();
+        let total: f64 = made.iter().map(|(w, x)| w * f64::from(x[0])).sum();
+        let inbox = fl_conformance::params(&sent);
+        let due: f64 = inbox
+            .iter()
+            .map(|mail| mail.weight * f64::from(mail.body.flat()[0]))
+            .sum();
+        assert_eq!(weights, inbox.total_weight());
+        assert!((total - due).abs() < 1e-5, "{size}: {total} {due}");
+    }
+    // another round draws other buckets
+    let mut step = part::<Bucketing>("{}");
+    let inbox = fl_conformance::params(&sent);
+    let mut drawn = |round: u64| {
+        let round = Round::first().with_stream(fl_core::Stream::root(round));
+        step.aggregate(&round, &inbox).unwrap()
+    };
+    assert_eq!(drawn(3), drawn(3));
+    assert!((0..5).any(|round| drawn(round) != drawn(round + 1)));
+}
+
+#[test]
+fn exact_mixing_takes_the_nearest() {
+    let sent: [&[f32]; 5] = [&[0.0], &[1.0], &[3.0], &[4.0], &[1e9]];
+    let step = part::<NearestNeighbourMixing>("{byzantine-share: 0.4}");
+    let made = changed(Box::new(step), &sent).into_iter();
+    let made: Vec<f32> = made.map(|(_, answer)| answer[0]).collect();
+    // three each: 0 1 3, 0 1 3, 1 3 4, 1 3 4; the wild one cannot leave itself out
+    let third = |x: f64| (x / 3.0) as f32;
+    let due = [4.0, 4.0, 8.0, 8.0, 1e9 + 7.0].map(third);
+    assert_eq!(made, due);
+}
+
+#[test]
+fn exact_clipping_shortens_the_longest() {
+    let sent: [&[f32]; 5] = [
+        &[3.0, 4.0],
+        &[0.0, 1.0],
+        &[0.0, 2.0],
+        &[-8.0, 6.0],
+        &[0.0, 0.5],
+    ];
+    let shown = |step: Box<Step>| -> Vec<Vec<f32>> {
+        let made = changed(step, &sent).into_iter();
+        made.map(|(_, answer)| answer).collect()
+    };
+    let fixed = shown(Box::new(part::<UpdateClipping>("{radius: 2.5}")));
+    let due = [[1.5, 2.0], [0.0, 1.0], [0.0, 2.0], [-2.0, 1.5], [0.0, 0.5]];
+    assert_eq!(fixed, due);
+    // one bad of five: floor(2 / 5 * 4) = 1 is shortened to the next norm, 5
+    let one = shown(Box::new(part::<AdaptiveClipping>("{}")));
+    assert_eq!(one[0], [3.0, 4.0]);
+    assert_eq!(one[3], [-4.0, 3.0]);
+    // two of five: floor(4 / 5 * 3) = 2, to 2
+    let two = shown(Box::new(part::<AdaptiveClipping>("{byzantine-share: 0.4}")));
+    assert_eq!(two[0], [3.0 * 0.4, 4.0 * 0.4].map(|x: f64| x as f32));
+    assert_eq!(two[2], [0.0, 2.0]);
 }

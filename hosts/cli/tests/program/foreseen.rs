@@ -311,3 +311,88 @@ fn fails_or_not(dir: &Path) -> (Option<i32>, String) {
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     (done.status.code(), flat(&said))
 }
+
+#[test]
+fn a_step_before_an_aggregator_is_refused_where_it_has_no_meaning() {
+    let bucketing = "parts.before-aggregator={use: bucketing, size: 2}";
+    let refused = |spec: &str, set: &[&str], why: &str| {
+        let (code, said) = checked(spec, set);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(why), "{said}");
+    };
+    refused(
+        "dp-fedavg",
+        &[bucketing],
+        "parts.before-aggregator (aggregator `bucketing`): it changes single answers, and with parts.server-privacy protocol",
+    );
+    let trusted = "parts.aggregator={use: fltrust}";
+    refused(
+        "robust",
+        &[bucketing, trusted],
+        "parts.before-aggregator (aggregator `bucketing`): the aggregator needs the answer of one named client",
+    );
+    let losses = "parts.aggregator={use: q-fair-mean, q: 1.0, lr: 0.5}";
+    refused(
+        "robust",
+        &[bucketing, losses],
+        "the aggregator needs the training loss of each client",
+    );
+    refused(
+        "robust",
+        &["parts.before-aggregator={use: krum}"],
+        "must be params -> params-list, but `krum` is params -> params; it fits parts.aggregator",
+    );
+    // four answers are two buckets, of which none may be bad
+    let told = |set: &[&str]| {
+        let (code, said) = checked("robust", set);
+        assert_eq!(code, Some(0), "{said}");
+        said
+    };
+    let median = "parts.aggregator={use: median}";
+    let few = told(&[bucketing, median]);
+    assert!(
+        few.contains(
+            "with 4 answers it withstands no bad client, as little as a mean does: it takes 5"
+        ),
+        "{few}"
+    );
+    let all = "parts.cohort=null";
+    assert_eq!(told(&[bucketing, median, all]), "");
+    let large = "parts.before-aggregator={use: bucketing, size: 4}";
+    assert!(told(&[large, median, all]).contains("with 8 answers it withstands no bad client"));
+    let mean = "parts.aggregator={use: mean}";
+    assert_eq!(told(&[bucketing, mean]), "");
+}
+
+#[test]
+fn exact_a_step_before_an_aggregator_gives_one_digest() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = quick("robust");
+    // its state is that of both: the rule's is the model's last change
+    let rule = "parts.aggregator={use: centred-clipping}";
+    let run = |step: &str, more: &[&str]| -> String {
+        let step = format!("parts.before-aggregator={step}");
+        let args = ["run", &spec, "--json", "--set", &step, "--set", rule];
+        let said = out(dir.path(), &[&args[..], more].concat());
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        said["digest"].as_str().unwrap().into()
+    };
+    let mut all = std::collections::BTreeSet::new();
+    for (at, step) in ["{use: bucketing}", "{use: nnm, byzantine-share: 0.3}"]
+        .iter()
+        .enumerate()
+    {
+        let (whole, apart) = (format!("whole-{at}"), format!("apart-{at}"));
+        let due = run(step, &["--out", &whole, "--threads", "1"]);
+        let found = run(step, &["--out", &apart, "--processes", "2"]);
+        assert_eq!(found, due, "{step}: processes");
+        let stopped = format!("stopped-{at}");
+        let half = run(step, &["--out", &stopped, "--stop-after", "2"]);
+        assert_ne!(half, due);
+        let said = out(dir.path(), &["run", "--resume", &stopped, "--json"]);
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(said["digest"], due, "{step}: after a stop");
+        all.insert(due);
+    }
+    assert_eq!(all.len(), 2);
+}
