@@ -255,7 +255,7 @@ impl Checker<'_> {
             for name in &stage.own {
                 let at = below(&path, key(name));
                 if SLOTS_OF_RUN.contains(&&**name) {
-                    let text = "is for the whole run, which has one ledger: put it into the spec's `parts`";
+                    let text = "is for the whole run: put it into the spec's `parts`";
                     self.note_key(&at, text);
                     continue;
                 }

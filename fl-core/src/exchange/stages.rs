@@ -5,8 +5,8 @@ use crate::client::ClientSide;
 use crate::exchange::declaration::Declaration;
 use crate::exchange::spec::ExchangeSpec;
 use crate::{
-    ACCOUNTANT, Answer, COUNTS, Client, Measurement, Protocol, Request, Result, Server, SlotSpec,
-    TaskKind,
+    ACCOUNTANT, Answer, BEFORE_AGGREGATOR, COUNTS, Client, Measurement, Protocol, Request, Result,
+    Server, SlotSpec, TaskKind,
 };
 use anyhow::Context;
 use std::collections::BTreeSet;
@@ -27,8 +27,9 @@ pub struct Stage {
 /// in `training of stage 2`, and so do the slots of a stage's own.
 pub struct Stages(Vec<Stage>);
 
-/// The slots that no stage can have for itself: the whole run has one ledger.
-pub const SLOTS_OF_RUN: [&str; 2] = [ACCOUNTANT.name(), COUNTS.name()];
+/// The slots that no stage can have for itself: the whole run has one ledger, and one step before
+/// all its aggregators.
+pub const SLOTS_OF_RUN: [&str; 3] = [ACCOUNTANT.name(), COUNTS.name(), BEFORE_AGGREGATOR.name()];
 
 /// Returns a label or a slot as that of a stage, counted from 1.
 pub(crate) fn of_stage(name: &str, stage: usize) -> String {

@@ -12,9 +12,9 @@ use fl_core::message::{Erased, digest, hex};
 use fl_core::regular_file::{MOST_BINARY, MOST_TEXT, RegularLines, read_regular, read_text};
 use fl_core::settings::Value;
 use fl_core::{
-    AggregationContext, AnyAggregator, AnyMechanism, BoxedPart, BuildContext, ClientMessage,
-    JournalEntry, ReleaseContext, Role, ServerStep, SharedExecutor, Stages, Stream, Task,
-    aggregate_again, release_again,
+    AggregationContext, AnyAggregator, AnyMechanism, BEFORE_AGGREGATOR, BoxedPart, BuildContext,
+    ClientMessage, JournalEntry, Parts, ReleaseContext, Role, ServerStep, SharedExecutor,
+    SlotAssignment, Stages, Stream, Task, aggregate_again, release_again,
 };
 use fl_files::{ChainHash, FileHash, read_chained};
 use fl_registry::{Catalogue, Document};
@@ -633,6 +633,23 @@ impl KeptRun<'_> {
         slot: &str,
         made: &(Task, [u8; 32]),
     ) -> anyhow::Result<P> {
+        let part = self.part(role, slot)?;
+        let part = part.with_context(|| format!("spec.yaml has nothing for parts.{slot}"))?;
+        let before = match role {
+            Role::Aggregator => self.part(role, &BEFORE_AGGREGATOR)?,
+            _ => None,
+        };
+        let (task, key) = made.clone();
+        let made = BuildContext {
+            task,
+            stream: Stream::from_key(key),
+        };
+        let parts = Parts::new([Some(part), before].into_iter().flatten().collect());
+        parts.build(role, slot, None, &made)
+    }
+
+    /// The server's part in a slot of the run, if it is filled.
+    fn part(&self, role: Role, slot: &str) -> anyhow::Result<Option<SlotAssignment>> {
         let stages = self.resolved.get("stages");
         let (section, name) = match Stages::owner(slot) {
             Some((stage, name)) => (stages.and_then(|all| all.get(stage - 1)), name),
@@ -644,23 +661,20 @@ impl KeptRun<'_> {
             Some(Value::Sequence(list)) => list.iter().find(|part| part.get("clients").is_none()),
             other => other,
         };
-        let mut settings = part
-            .and_then(Value::as_mapping)
-            .with_context(|| format!("spec.yaml has nothing for parts.{slot}"))?
-            .clone();
+        let Some(mut settings) = part.and_then(Value::as_mapping).cloned() else {
+            return Ok(None);
+        };
         let name = settings.shift_remove("use");
         let name = name.as_ref().and_then(Value::as_str);
         let name = name.with_context(|| format!("parts.{slot} of spec.yaml has no `use`"))?;
-        let decl = self
-            .catalogue
-            .find(role, name)
-            .map_err(|why| anyhow!(why))?;
-        let (task, key) = made.clone();
-        let made = BuildContext {
-            task,
-            stream: Stream::from_key(key),
-        };
-        decl.make(&settings.into(), &made)
+        let found = self.catalogue.find(role, name);
+        let decl = found.map_err(|why| anyhow!(why))?;
+        Ok(Some(SlotAssignment {
+            slot: slot.into(),
+            clients: None,
+            decl,
+            settings: decl.read(&settings.into())?,
+        }))
     }
 }
 

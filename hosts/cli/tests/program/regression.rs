@@ -208,7 +208,7 @@ fn methods_that_combine_models_or_outputs_learn_a_number() {
 
 #[test]
 fn what_is_about_classes_refuses_a_number_before_the_run() {
-    let cases: [(&str, &[&str], &str); 8] = [
+    let cases: [(&str, &[&str], &str); 10] = [
         (
             "fkd",
             &[],
