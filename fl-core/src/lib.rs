@@ -29,6 +29,7 @@ mod run_event;
 mod sealed;
 mod server;
 pub mod settings;
+mod share;
 mod slot;
 mod slot_assignments;
 mod store;
@@ -61,6 +62,7 @@ pub use server::receipts::{
     aggregate_again, release_again,
 };
 pub use server::{RunState, Server};
+pub use share::{ceil_share, floor_share};
 pub use slot::*;
 pub use slot_assignments::*;
 pub use stream::*;
@@ -88,8 +90,8 @@ pub mod prelude {
         Inbox, Loss, Measurement, MechanismSlot, Pool, PrivacyEvent, PrivacyMechanism, Properties,
         Protocol, RequiredInputs, Result, Robustness, Roster, Round, RoundTraining, Samples,
         SamplingScheme, Selector, SelectorSlot, Server, SlotSpec, Stream, Target, Task, TaskKind,
-        Trainer, TrainerSlot, Training, Weigh, choices, export_plugins, message, messages, plugin,
-        settings,
+        Trainer, TrainerSlot, Training, Weigh, choices, export_plugins, floor_share, message,
+        messages, plugin, settings,
     };
     pub use anyhow::{Context, bail, ensure};
 }

@@ -1,6 +1,6 @@
 //! [`MinibatchSampling`]: the random lots of a training's steps.
 
-use crate::{Cohort, SamplingScheme, Stream};
+use crate::{Cohort, SamplingScheme, Stream, floor_share};
 
 /// The number of training steps, and how each draws its lot of a client's examples. It does not
 /// depend on the number of examples, so a price based on it reveals nothing about that number.
@@ -40,11 +40,10 @@ impl MinibatchSampling {
 
     /// Returns the size of a lot of `n` examples; its mean, where lots differ in size.
     pub fn lot(&self, n: usize) -> f64 {
-        let share = self.rate * n as f64;
         match self.fixed {
             _ if self.rate >= 1.0 => n as f64,
-            true => share.floor(),
-            false => share,
+            true => floor_share(self.rate, n) as f64,
+            false => self.rate * n as f64,
         }
     }
 

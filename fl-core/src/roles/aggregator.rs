@@ -1,7 +1,7 @@
 //! [`Aggregator`]: the role that combines many answers into one result.
 
 use crate::message::Message;
-use crate::{ClientId, Inbox, Result, Round};
+use crate::{ClientId, Inbox, Result, Round, floor_share};
 use serde::{Deserialize, Serialize};
 
 /// Properties that an aggregator claims; the conformance kit checks them.
@@ -80,7 +80,7 @@ impl Robustness {
 
     fn holds(&self, n: usize) -> bool {
         let n = n.div_ceil(self.bucket.max(1));
-        let bad = (self.share * n as f64) as usize;
+        let bad = floor_share(self.share, n);
         let due = self.per_bad.saturating_mul(bad);
         (bad > 0 || self.share == 0.0) && n >= due.saturating_add(self.besides)
     }

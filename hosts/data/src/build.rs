@@ -1,6 +1,6 @@
 //! From a spec to the data of every client.
 
-use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split, fraction_split};
+use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split};
 use crate::public::{Public, PublicFrom};
 use crate::section::DataSpec;
 use crate::shared_rows::{
@@ -10,7 +10,9 @@ use crate::split::{Groups, by_file, by_user, extremes, split};
 use crate::split_spec::Split;
 use crate::undersampled::{self, Undersampled, Undersampler};
 use anyhow::{Context, Result, bail, ensure};
-use fl_core::{Examples, Images, Inputs, Labels, Masks, PrivacyEvent, Samples, Stream, Task};
+use fl_core::{
+    Examples, Images, Inputs, Labels, Masks, PrivacyEvent, Samples, Stream, Task, floor_share,
+};
 use fl_data_kit::{Normalise, Set, SetSpec, check_ranges, dataset::Source, load_seen};
 use ndarray::{Axis, concatenate};
 use std::cell::RefCell;
@@ -318,7 +320,7 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     let mut client_validation = vec![];
     if spec.validation != 0.0 {
         for (k, own) in clients.iter_mut().enumerate() {
-            let (aside, _) = fraction_split(own.len(), spec.validation)?;
+            let aside = floor_share(spec.validation, own.len());
             let rows = stream
                 .child("validation", k as u64)
                 .draws()
@@ -599,7 +601,7 @@ fn weighted(examples: &Examples, weights: &[f64], stream: &Stream) -> Result<Exa
     for (class, weight) in weights.iter().enumerate() {
         let of = |row: &usize| classes[*row] as usize == class;
         let of: Vec<usize> = (0..classes.len()).filter(of).collect();
-        let kept = (weight / largest * of.len() as f64).floor() as usize;
+        let kept = floor_share(weight / largest, of.len());
         let mut draws = stream.child("class", class as u64).draws();
         rows.extend(draws.choose(of.len(), kept).into_iter().map(|at| of[at]));
     }

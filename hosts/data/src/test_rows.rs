@@ -6,7 +6,7 @@ use crate::split::Groups;
 use crate::split_spec::Split;
 use anyhow::{Result, ensure};
 use fl_core::settings::between;
-use fl_core::{Examples, Stream};
+use fl_core::{Examples, Stream, floor_share};
 
 fl_core::settings! {
     /// Each client sets some of its own rows aside for tests. Its own model is tested with these,
@@ -67,7 +67,7 @@ impl OwnTests {
             "`data.test.own`: client {k} owns {rows} of the rows, and needs two, one to train and one to test with; \
              take fewer clients, or a split that gives each client more"
         );
-        let aside = ((self.own * rows as f64).floor() as usize).clamp(1, rows - 1);
+        let aside = floor_share(self.own, rows).clamp(1, rows - 1);
         let draws = |group, n, count| stream.child("class", group as u64).draws().choose(n, count);
         match self.by_class {
             true => Groups::of(own).take(aside, draws),

@@ -105,7 +105,7 @@ impl Aggregator for TrimmedMean {
     type Out = Params;
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
-        let drop = (self.trim * inbox.len() as f64) as usize;
+        let drop = floor_share(self.trim, inbox.len()).min((inbox.len() - 1) / 2);
         let kept = drop..inbox.len() - drop;
         Ok(inbox.per_rank(kept, &*round.exec, |kept| {
             (kept.iter().map(|v| f64::from(*v)).sum::<f64>() / kept.len() as f64) as f32
@@ -146,6 +146,26 @@ mod tests {
         for trim in [0.0, 0.1, 0.25, 0.49] {
             fl_conformance::aggregator(|| TrimmedMean { trim });
         }
+    }
+
+    #[test]
+    fn exact_a_trimmed_mean_drops_the_decimal_share() {
+        // the product of 0.29 and 100 is less than 29 in floating-point numbers
+        let squares: Vec<[f32; 1]> = (0..100_u16).map(|k| [f32::from(k * k)]).collect();
+        let all: Vec<&[f32]> = squares.iter().map(|row| &row[..]).collect();
+        let inbox = fl_conformance::params(&all);
+        let mut trimmed = TrimmedMean { trim: 0.29 };
+        let mean = trimmed.aggregate(&Round::first(), &inbox).unwrap();
+        let kept: u32 = (29..=70_u32).map(|k| k * k).sum();
+        insta::assert_snapshot!(fl_conformance::show(&mean), @"w [1] 2597.17");
+        assert_eq!(f64::from(kept) / 42.0, 2597.166_666_666_666_5);
+        // never all of them
+        let mut trimmed = TrimmedMean {
+            trim: 0.5_f64.next_down(),
+        };
+        let two = fl_conformance::params(&[&[1.0], &[2.0]]);
+        let mean = trimmed.aggregate(&Round::first(), &two).unwrap();
+        insta::assert_snapshot!(fl_conformance::show(&mean), @"w [1] 1.5");
     }
 
     #[test]

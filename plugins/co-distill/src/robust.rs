@@ -1,4 +1,5 @@
 //! Robust means, which a few bad clients cannot move far.
+use fl_core::ceil_share;
 use fl_core::message::SoftLabels;
 use fl_core::prelude::*;
 use fl_linalg::{Svd, svd};
@@ -74,7 +75,7 @@ pub fn spectral(points: &[Vec<f64>], eps: f64) -> Result<(Vec<f64>, Vec<usize>)>
     const FLAT: f64 = 1e-12;
     let mut kept: Vec<usize> = (0..points.len()).collect();
     for _ in 0..PASSES {
-        let drop = (eps / 2.0 * kept.len() as f64).ceil() as usize;
+        let drop = ceil_share(eps / 2.0, kept.len());
         if drop == 0 || drop >= kept.len() {
             break;
         }
@@ -119,7 +120,7 @@ pub fn median(points: &[Vec<f64>]) -> Vec<f64> {
 /// Returns the mean of each coordinate without the `floor(share * n)` smallest and largest values.
 pub fn trimmed(points: &[Vec<f64>], share: f64) -> Vec<f64> {
     by_place(points, |sorted| {
-        let drop = (share * sorted.len() as f64) as usize;
+        let drop = floor_share(share, sorted.len()).min((sorted.len() - 1) / 2);
         let kept = &sorted[drop..sorted.len() - drop];
         kept.iter().sum::<f64>() / kept.len() as f64
     })

@@ -1,5 +1,4 @@
 //! Steps before an aggregator: shorter updates.
-use crate::bad;
 use fl_core::message::{ParamsList, alike};
 use fl_core::prelude::*;
 
@@ -85,7 +84,7 @@ impl Aggregator for AdaptiveClipping {
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<ParamsList> {
         let n = inbox.len();
-        let f = bad(self.byzantine_share, n);
+        let f = floor_share(self.byzantine_share, n);
         // below n, as f is less than half of it
         let k = 2 * f * (n - f) / n;
         clipped(round, inbox, |longest| longest[k])

@@ -1,5 +1,4 @@
 //! Rules that select clients whose answers lie close together: Krum, Multi-Krum, Bulyan.
-use crate::bad;
 use fl_core::prelude::*;
 use std::cmp::Ordering;
 
@@ -112,7 +111,7 @@ impl Aggregator for Krum {
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let points = Points::new(inbox, round);
-        let f = bad(self.byzantine_share, inbox.len());
+        let f = floor_share(self.byzantine_share, inbox.len());
         let first = &points.ranked(&points.everyone(), f)[..1];
         Ok(mean_of(first, inbox, round))
     }
@@ -132,7 +131,7 @@ impl Aggregator for MultiKrum {
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let points = Points::new(inbox, round);
-        let f = bad(self.byzantine_share, inbox.len());
+        let f = floor_share(self.byzantine_share, inbox.len());
         let mut kept = points.ranked(&points.everyone(), f);
         let due = inbox.len() - f;
         if let Some(keep) = self.keep.filter(|keep| *keep > due) {
@@ -173,7 +172,7 @@ impl Aggregator for Bulyan {
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let points = Points::new(inbox, round);
-        let f = bad(self.byzantine_share, inbox.len());
+        let f = floor_share(self.byzantine_share, inbox.len());
         let (mut left, mut chosen) = (points.everyone(), Vec::new());
         while chosen.len() < inbox.len() - 2 * f {
             let next = points.ranked(&left, f)[0];

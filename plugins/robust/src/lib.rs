@@ -23,10 +23,5 @@ fn flat(inbox: &Inbox<Params>) -> Vec<Vec<f32>> {
     inbox.iter().map(|mail| mail.body.flat()).collect()
 }
 
-/// Returns `floor(share n)`.
-fn bad(share: f64, n: usize) -> usize {
-    (share * n as f64) as usize
-}
-
 #[cfg(test)]
 mod tests;

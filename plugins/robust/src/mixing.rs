@@ -1,5 +1,4 @@
 //! A step before an aggregator: means of nearest neighbours.
-use crate::bad;
 use fl_core::message::ParamsList;
 use fl_core::prelude::*;
 
@@ -19,7 +18,7 @@ impl Aggregator for NearestNeighbourMixing {
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<ParamsList> {
         let distances = inbox.squared_distances(&*round.exec);
-        let keep = inbox.len() - bad(self.byzantine_share, inbox.len());
+        let keep = inbox.len() - floor_share(self.byzantine_share, inbox.len());
         let mixed = inbox.iter().zip(&distances).map(|(mail, from)| {
             let mut nearest: Vec<usize> = (0..inbox.len()).collect();
             nearest.sort_by(|a, b| from[*a].total_cmp(&from[*b]));

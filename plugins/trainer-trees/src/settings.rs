@@ -20,7 +20,7 @@ choices! {
 impl Features {
     /// Returns their number, of `width` features.
     pub(crate) fn of(&self, width: usize) -> usize {
-        let share = |f: f64| ((f * width as f64) as usize).max(1);
+        let share = |f: f64| floor_share(f, width).max(1);
         match self {
             Self::All => width,
             Self::Sqrt => ((width as f64).sqrt() as usize).max(1),
