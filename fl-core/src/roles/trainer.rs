@@ -218,7 +218,8 @@ where
 pub struct FitReport {
     /// Mini-batches.
     pub steps: usize,
-    /// Mean loss over the last epoch, or over all steps of a shorter pass; 0 if there was no step.
+    /// Mean of the losses of the mini-batches of the last epoch, or of all steps of a shorter pass;
+    /// 0 if there was no step. Every mini-batch counts the same, a smaller last one too.
     pub loss: f64,
     /// Whether the loss still fell at the end ([`crate::LossCurve::falls`]); `None` if the trainer
     /// does not know.

@@ -45,6 +45,14 @@ impl RunState<'_> {
             some && ids.is_sorted_by(|a, b| a < b)
         };
         let ids = ids.filter(sound).with_context(|| format!("parts.{slot} picked positions {picked:?} of {} clients; they must be ascending, different and at least one", everyone.len()))?;
+        // with an accountant the number of clients is not for all to see
+        if ids.is_empty() && !self.ledger.accounts() {
+            self.warn_once(
+                slot,
+                round,
+                "it picks no client for this round, so no client trains in it; with a larger rate that is rarer",
+            );
+        }
         Ok(Cohort {
             ids,
             of: everyone.len(),

@@ -65,11 +65,27 @@ impl RunState<'_> {
                 let found = s.further.iter().find(|f| f.0 == *name)?;
                 Some((*id, found.1))
             };
-            let known = scored.iter().filter_map(of).collect();
-            let metric = Metric::of_each(round, &format!("clients.{name}"), known);
-            self.measured(metric)?;
+            let known: Vec<_> = scored.iter().filter_map(of).collect();
+            let name = format!("clients.{name}");
+            self.warn_of_partial(round, &name, known.len(), scored.len());
+            self.measured(Metric::of_each(round, &name, known))?;
         }
         Ok(())
+    }
+
+    /// Warns once for each measurement whose mean leaves out clients. With an accountant the number
+    /// of such clients is not for all to see.
+    fn warn_of_partial(&mut self, round: &Round, name: &str, known: usize, all: usize) {
+        if known == all || self.ledger.accounts() {
+            return;
+        }
+        let told = self.told.entry(format!("{name}: of some clients"));
+        if told.or_default().insert(0) {
+            self.warn(&format!(
+                "{}: `{name}` is of {known} of {all} clients: it is not defined on the test rows of the others, such as rows of one class",
+                round.name
+            ));
+        }
     }
 
     /// Records the scores of models on the test rows of each client. If these rows are the clients'
@@ -86,7 +102,9 @@ impl RunState<'_> {
         let score = metrics::score_name(self.store.task().kind);
         let own = self.host.own_tests();
         if own {
+            let all = each.len();
             each.retain(|(_, score)| score.is_finite());
+            self.warn_of_partial(round, &format!("{of}.{score}"), each.len(), all);
         }
         let weigh = |(id, score): &(ClientId, f64)| (self.host.test_of(*id).len() as f64, *score);
         let weighed: Vec<(f64, f64)> = each.iter().map(weigh).collect();
@@ -374,19 +392,23 @@ impl Results for RunState<'_> {
     }
 }
 
-/// Returns the [`OWN_STATISTICS`] of (rows, score) of some clients. `errors` tells whether a lower
-/// score is better.
+/// Returns the [`OWN_STATISTICS`] of (rows, score) of some clients. `errors` tells whether the
+/// scores are roots of mean squared errors: then the mean over rows is the root of the mean of
+/// their squares, and a lower one is better.
 fn statistics(mut of: Vec<(f64, f64)>, errors: bool) -> [f64; 3] {
+    let power = |score: f64| if errors { score * score } else { score };
     let (rows, sum) = of.iter().fold((0.0, 0.0), |(rows, sum), (n, score)| {
-        (rows + n, sum + n * score)
+        (rows + n, sum + n * power(*score))
     });
+    let mean = sum / rows;
+    let over_rows = if errors { mean.sqrt() } else { mean };
     of.sort_by(|a, b| a.1.total_cmp(&b.1));
     if errors {
         of.reverse();
     }
     let worst = &of[..of.len().div_ceil(10)];
     let worst = worst.iter().map(|(_, score)| score).sum::<f64>() / worst.len() as f64;
-    [sum / rows, worst, of[of.len() - 1].1]
+    [over_rows, worst, of[of.len() - 1].1]
 }
 
 /// Adds `times` times the confusion matrix of an evaluation to `sum`.

@@ -38,7 +38,7 @@ impl RunState<'_> {
         Ok(())
     }
     /// Warns of something about the part in `slot`, once in a run.
-    fn warn_once(&mut self, slot: &str, round: &Round, text: &str) {
+    pub(crate) fn warn_once(&mut self, slot: &str, round: &Round, text: &str) {
         let note = format!("parts.{slot}: {text}");
         let known = self.told.entry(note.clone()).or_default();
         if known.insert(0) {

@@ -53,6 +53,30 @@ fn notes(dir: &Path, run: &str) -> Vec<String> {
 }
 
 #[test]
+fn rounds_without_clients_are_told_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let told = |rate: f64, name: &str| {
+        let text = format!(
+            "name: poisson\nseed: 1\ndata: {{ set: {{ blobs: {{ train: 100 }} }}, clients: 5 }}\n\
+             protocol: {{ use: fedavg, rounds: 12, local: {{ epochs: 1, batch: 8 }} }}\n\
+             parts: {{ model: {{ use: linear }}, aggregator: {{ use: mean }}, cohort: {{ use: poisson, rate: {rate} }} }}\n"
+        );
+        fs::write(dir.join("poisson.yaml"), text).unwrap();
+        out(dir, &["run", "poisson.yaml", "--out", name]);
+        let mut notes = notes(dir, name);
+        notes.retain(|note| note.contains("it picks no client for this round"));
+        notes
+    };
+    let rare = told(0.05, "rare");
+    assert!(
+        rare.len() == 1 && rare[0].starts_with("round 1: parts.cohort: "),
+        "{rare:?}"
+    );
+    assert!(told(0.9, "often").is_empty());
+}
+
+#[test]
 fn a_kept_model_of_other_classes_or_columns_is_refused_by_a_check() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

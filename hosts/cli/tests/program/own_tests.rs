@@ -122,6 +122,66 @@ fn exact_own_test_rows_give_one_digest_on_threads_wire_processes_and_after_a_sto
 }
 
 #[test]
+fn close_the_error_over_rows_is_that_of_all_rows_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let text = SPEC
+        .replace("PROTOCOL", "fedavg")
+        .replace("blobs: { classes: 4, features: 8,", "friedman: {")
+        .replace(
+            "dirichlet: { alpha: 0.5, min-size: 4 }",
+            "{ sizes: { dirichlet: 2.0 } }",
+        );
+    spec(dir, &text);
+    let run = json(dir, &["run", "own.yaml", "--json"]);
+    // the common test rows are those of all clients
+    let all = number(&run, "rmse");
+    assert!(
+        (number(&run, "own.over-rows.rmse") / all - 1.0).abs() < 1e-6,
+        "{run}"
+    );
+    // a mean of roots is less
+    assert!(number(&run, "own.rmse") < 0.999 * all, "{run}");
+}
+
+#[test]
+fn a_mean_that_leaves_out_clients_says_so_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    // the dirichlet split leaves some clients with test rows of one class
+    let two = SPEC
+        .replace("PROTOCOL", "fedper")
+        .replace("rounds: 10", "rounds: 3, share: [weight]")
+        .replace("classes: 4", "classes: 2")
+        .replace("alpha: 0.5", "alpha: 0.2");
+    spec(dir, &two);
+    let notes = |at: &str| {
+        let run = json(dir, &["run", "own.yaml", "--out", at, "--json"]);
+        let notes = run["notes"].as_array().unwrap().iter();
+        let notes = notes.map(|note| note.as_str().unwrap().to_string());
+        notes
+            .filter(|note| note.contains("clients: it is"))
+            .collect::<Vec<_>>()
+    };
+    let told = notes("two");
+    let metrics = std::fs::read_to_string(dir.join("two/metrics.jsonl")).unwrap();
+    let of = |name: &str| {
+        let mut lines = metrics
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let line = lines.find(|line| line["name"] == name).unwrap();
+        line["each"].as_array().unwrap().len()
+    };
+    let (some, all) = (of("clients.auc"), of("clients.accuracy"));
+    assert!(some < all && all == 12, "{some} of {all}");
+    let begins = format!("round 1: `clients.auc` is of {some} of 12 clients: ");
+    assert!(told.len() == 1 && told[0].starts_with(&begins), "{told:?}");
+    // of four classes there is no AUC, and nothing to say
+    spec(dir, &two.replace("classes: 2", "classes: 4"));
+    assert!(notes("four").is_empty());
+}
+
+#[test]
 fn exact_only_what_clients_share_is_counted_and_planned() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
