@@ -104,10 +104,10 @@ fn clients_measure_on_their_held_out_rows_linked_and_loaded() {
             outcome.metrics["judged"],
             outcome.metrics["clients.accuracy"]
         );
-        let (judged, n) = (outcome.metrics["judged"], 2 * CLIENTS);
+        let (score, n) = (outcome.metrics["judged"], 2 * CLIENTS);
         assert!(
-            (judged * n as f64).fract() == 0.0 && judged < 1.0,
-            "{judged}"
+            (score * n as f64).fract() == 0.0 && score < 1.0,
+            "{score}"
         );
         seen.push((outcome.digest, outcome.metrics));
         let undeclared = judged(decl, "{says: false}", Parts::new(model())).unwrap_err();

@@ -1,5 +1,6 @@
 //! From a spec to the data of every client.
 
+use crate::other_scale::other_scale;
 use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split};
 use crate::public::{Public, PublicFrom};
 use crate::section::DataSpec;
@@ -242,6 +243,7 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         twice = owned_twice(&seen.own, &sources);
         let of = origins(&train, &sources);
         hidden_notes.extend(overlaps((&own, &of), &tested, &open, twice.as_ref()));
+        hidden_notes.extend(other_scale(&train.samples, &test.samples));
     }
 
     let (number, name) = (spec.clients(), spec.set.name());

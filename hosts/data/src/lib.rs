@@ -9,6 +9,7 @@ mod data_section;
 mod domains;
 mod feature_noise;
 mod fingerprint;
+mod other_scale;
 mod overview;
 pub mod partition;
 mod public;

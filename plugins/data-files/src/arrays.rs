@@ -302,6 +302,19 @@ impl ImageSides {
         last
     }
 
+    /// Makes a note of whether rows of two or more sides are scaled. It depends on the type of the
+    /// numbers alone, and not on their values.
+    fn scaled(&mut self, sides: &[usize], by_255: bool) {
+        let text = match by_255 {
+            true => "images of bytes are divided by 255, to numbers from 0 to 1",
+            false if sides.len() > 1 => {
+                "rows of several sides that are no images of bytes (`uint8`) are taken as they are, and not scaled"
+            }
+            false => return,
+        };
+        self.notes.insert(text.into());
+    }
+
     /// Rows as inputs: `rows x height x width`, with the channels before or after, are images.
     fn numbers(&mut self, array: npy::Array) -> Result<Inputs> {
         let npy::Array { mut shape, data } = array;
@@ -320,12 +333,15 @@ impl ImageSides {
         Ok(match data {
             npy::Data::Bytes(data) => {
                 let data = in_front(data, turned);
-                match shape[1..] {
-                    [height, width] => format::images([1, height, width], data),
-                    [channels @ (1 | 3 | 4), height, width] => {
-                        format::images([channels, height, width], data)
-                    }
-                    _ => Inputs::Dense {
+                let image = match shape[1..] {
+                    [height, width] => Some([1, height, width]),
+                    [channels @ (1 | 3 | 4), height, width] => Some([channels, height, width]),
+                    _ => None,
+                };
+                self.scaled(&shape[1..], image.is_some());
+                match image {
+                    Some(image) => format::images(image, data),
+                    None => Inputs::Dense {
                         shape: shape[1..].to_vec(),
                         data: data.into_iter().map(f32::from).collect(),
                     },
@@ -341,6 +357,7 @@ impl ImageSides {
                         data[at]
                     );
                 }
+                self.scaled(&shape[1..], false);
                 let data = data.into_iter().map(|n| n as f32).collect();
                 Inputs::Dense {
                     shape: shape[1..].to_vec(),

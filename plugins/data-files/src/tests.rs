@@ -1285,6 +1285,43 @@ fn bytes_are_images_whichever_side_the_channels_are() {
     );
 }
 
+#[test]
+fn a_note_says_whether_arrays_of_images_are_scaled() {
+    let case = Case::new(&[]);
+    case.write("y.npy", &npy("|u1", "(2,)", &[0, 1]));
+    let bytes: Vec<u8> = (0..24).collect();
+    let numbers = floats(&bytes.iter().map(|n| f32::from(*n)).collect::<Vec<_>>());
+    let notes = |kind: &str, shape: &str, content: &[u8]| {
+        case.write("x.npy", &npy(kind, shape, content));
+        let pair = "{inputs: x.npy, labels: y.npy}";
+        let files = format!("{{format: npy, train: {pair}, test: {pair}}}");
+        let data = case.data(&files, ", clients: 1");
+        (rows(&data)[0][1], data.notes.join("\n"))
+    };
+    let (divided, as_they_are) = ("divided by 255", "taken as they are");
+    for shape in ["(2, 3, 4)", "(2, 1, 3, 4)"] {
+        let (value, told) = notes("|u1", shape, &bytes);
+        assert!((value * 255.0 - 1.0).abs() < 1e-6, "{value}");
+        assert!(
+            told.contains(divided) && !told.contains(as_they_are),
+            "{told}"
+        );
+        let (value, told) = notes("<f4", shape, &numbers);
+        assert_eq!(value, 1.0);
+        assert!(
+            !told.contains(divided) && told.contains(as_they_are),
+            "{told}"
+        );
+    }
+    // rows of a table
+    let (value, told) = notes("|u1", "(2, 12)", &bytes);
+    assert_eq!(value, 1.0);
+    assert!(
+        !told.contains(divided) && !told.contains(as_they_are),
+        "{told}"
+    );
+}
+
 /// Arrays of any numbers, and the shapes that can be read in two ways.
 #[test]
 fn images_of_any_numbers_have_their_channels_in_front() {

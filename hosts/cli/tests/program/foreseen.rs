@@ -323,7 +323,7 @@ fn a_step_before_an_aggregator_is_refused_where_it_has_no_meaning() {
     refused(
         "dp-fedavg",
         &[bucketing],
-        "parts.before-aggregator (aggregator `bucketing`): it changes single answers, and with parts.server-privacy protocol",
+        "parts.before-aggregator (aggregator `bucketing`): it changes single answers, and protocol `dp-fedavg` adds",
     );
     let trusted = "parts.aggregator={use: fltrust}";
     refused(
@@ -395,4 +395,46 @@ fn exact_a_step_before_an_aggregator_gives_one_digest() {
         all.insert(due);
     }
     assert_eq!(all.len(), 2);
+}
+
+#[test]
+fn exact_clients_draw_their_numbers_of_epochs() {
+    let refused = |spec: &str, set: &[&str], why: &str| {
+        let (code, said) = checked(spec, set);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(
+            said.contains("least-epochs") && said.contains(why),
+            "{said}"
+        );
+    };
+    let (two, five) = (
+        "protocol.least-epochs=2",
+        "protocol.local={epochs: 5, batch: 8}",
+    );
+    refused(
+        "fednova",
+        &[two, "protocol.local={epochs: 2, batch: 8}"],
+        "must be below",
+    );
+    refused(
+        "fednova",
+        &[two, "protocol.local={steps: 9, batch: 8}"],
+        "give `local.epochs`",
+    );
+    refused("dp-sgd", &[two], "DP-SGD");
+    refused("ditto", &[two, five], "several parts");
+    let dir = tempfile::tempdir().unwrap();
+    let digest = |spec: &str, out_dir: &str, more: &[&str]| -> String {
+        let spec = quick(spec);
+        let args = ["run", &spec, "--json", "--out", out_dir, "--set", five];
+        let said = out(dir.path(), &[&args[..], more].concat());
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        said["digest"].as_str().unwrap().into()
+    };
+    for spec in ["fedavg", "fednova", "scaffold"] {
+        let drawn = digest(spec, &format!("drawn-{spec}"), &["--set", two]);
+        assert_ne!(drawn, digest(spec, &format!("all-{spec}"), &[]));
+        let more = ["--set", two, "--processes", "2"];
+        assert_eq!(drawn, digest(spec, &format!("apart-{spec}"), &more));
+    }
 }

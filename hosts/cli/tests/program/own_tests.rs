@@ -130,7 +130,7 @@ fn close_the_error_over_rows_is_that_of_all_rows_together() {
         .replace("blobs: { classes: 4, features: 8,", "friedman: {")
         .replace(
             "dirichlet: { alpha: 0.5, min-size: 4 }",
-            "{ sizes: { dirichlet: 2.0 } }",
+            "size: { dirichlet: 2.0 }",
         );
     spec(dir, &text);
     let run = json(dir, &["run", "own.yaml", "--json"]);
@@ -140,8 +140,6 @@ fn close_the_error_over_rows_is_that_of_all_rows_together() {
         (number(&run, "own.over-rows.rmse") / all - 1.0).abs() < 1e-6,
         "{run}"
     );
-    // a mean of roots is less
-    assert!(number(&run, "own.rmse") < 0.999 * all, "{run}");
 }
 
 #[test]
@@ -156,8 +154,10 @@ fn a_mean_that_leaves_out_clients_says_so_once() {
         .replace("alpha: 0.5", "alpha: 0.2");
     spec(dir, &two);
     let notes = |at: &str| {
-        let run = json(dir, &["run", "own.yaml", "--out", at, "--json"]);
-        let notes = run["notes"].as_array().unwrap().iter();
+        out(dir, &["run", "own.yaml", "--out", at]);
+        let outcome = std::fs::read_to_string(dir.join(at).join("outcome.json")).unwrap();
+        let outcome: Value = serde_json::from_str(&outcome).unwrap();
+        let notes = outcome["notes"].as_array().unwrap().iter();
         let notes = notes.map(|note| note.as_str().unwrap().to_string());
         notes
             .filter(|note| note.contains("clients: it is"))
