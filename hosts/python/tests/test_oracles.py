@@ -2,7 +2,7 @@
 all, some and one client a round, full batches, so that both do the same sums."""
 
 import importlib.util
-from itertools import cycle, islice, permutations
+from itertools import cycle, islice, permutations, product
 from pathlib import Path
 
 import fl
@@ -115,6 +115,23 @@ BEHIND = {
 def test_close_a_step_before_a_rule_is_that_of_its_paper(step, rule):
     (part, change), (aggregator, combine) = STEPS[step], BEHIND[rule]
     close(ours(5, aggregator, before=part), theirs(5, oracle.before(change, combine)))
+
+
+@fl.aggregator("py-mixing", "params", "params-list")
+class PyMixing:
+    """Nearest-neighbour mixing of three answers of five, in Python."""
+
+    def aggregate(self, round, inbox):
+        flat = np.array([np.concatenate([mail[name].ravel() for name in mail]) for mail in inbox], float)
+        apart = np.linalg.norm(flat[:, None] - flat[None], axis=2)
+        near = [np.argsort(row, kind="stable")[:3] for row in apart]
+        stacked = {name: np.stack([mail[name] for mail in inbox]).astype(float) for name in inbox[0]}
+        mixed = {f"params.{name}": np.stack([all[at].mean(axis=0) for at in near]) for name, all in stacked.items()}
+        return {"weights": inbox.weights, **mixed}
+
+
+def test_close_a_step_in_python_is_like_a_linked_one():
+    close(ours(5, {"use": "median"}, before={"use": "py-mixing"}), theirs(5, oracle.before(oracle.mixing(0.4), oracle.median)))
 
 
 def _buckets(size):
@@ -266,6 +283,27 @@ def test_close_fednova_counts_each_change_per_step(size):
     clients = [(np.repeat(x[k : k + 1] / 2, n, axis=0), np.full(n, k % CLASSES)) for k, ((x, _), n) in enumerate(zip(own, counts, strict=True))]
     due = oracle.nova(exact(clients), CLASSES, cohorts(size), [n // 4 for n in counts])
     close(ours(size, {"use": "mean"}, "fednova", clients, epochs=1, batch=4), due)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fednova"])
+def test_close_clients_draw_their_epochs(method):
+    # fl draws the numbers: in each round, one choice of them must give what fl has
+    few, most = CLIENTS[:3], 4
+    counts, w, drawn = np.array([len(labels) for _, labels in few], float), np.zeros(CLASSES * 4), []
+    for round in range(1, ROUNDS + 1):
+        found = ours(3, {"use": "mean"}, method, few, epochs=most, rounds=round, **{"least-epochs": 2})
+        moves = [[oracle.trained(w, client, CLASSES, steps=n) - w for n in range(2, most + 1)] for client in exact(few)]
+        every = []
+        for steps in product(range(2, most + 1), repeat=3):
+            mine = [moves[k][n - 2] for k, n in enumerate(steps)]
+            # Wang et al. 2020, equation (8): changes per step, times the mean number of steps
+            per_step = np.average([move / n for move, n in zip(mine, steps, strict=True)], axis=0, weights=counts)
+            nova = np.average(steps, weights=counts) * per_step
+            every.append((steps, w + (nova if method == "fednova" else np.average(mine, axis=0, weights=counts))))
+        steps, w = min(every, key=lambda one: np.abs(one[1] - found).max())
+        close(found, w)
+        drawn.append(steps)
+    assert {n for steps in drawn for n in steps} == {2, 3, 4} and len(set(drawn)) > 1
 
 
 @pytest.mark.parametrize("size", [5, 3, 1])

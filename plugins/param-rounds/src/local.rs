@@ -4,7 +4,7 @@ use crate::rounds::Family;
 use crate::slots::{AGGREGATOR, ATTACK, COHORT, LABELS, MODEL, PRIVACY, TRAIN};
 use fl_core::message::Votes;
 use fl_core::prelude::*;
-use fl_core::{AuxiliaryLoss, Examples, FeatureLoss, Labels};
+use fl_core::{AuxiliaryLoss, Examples, FeatureLoss, Labels, Length};
 use fl_plugin_dp_sgd as dp_sgd;
 use ndarray::Array2;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl<'p> Family<'p> {
         let offset = extra.offset.filter(|_| !self.share.is_empty());
         let offset = offset.map(|shared| zeros().with(shared)).transpose()?;
         let training = extra.training.unwrap_or(&self.settings.local);
-        let pass = FitOptions {
+        let mut pass = FitOptions {
             auxiliary: extra.auxiliary,
             feature_loss: extra.features,
             fresh: self.settings.fresh,
@@ -90,6 +90,10 @@ impl<'p> Family<'p> {
             gradient_offset: offset.as_ref().or(extra.offset),
             ..training.pass(client.task().kind.loss())
         };
+        let drawn = self.settings.drawn_epochs(&client.stream("epochs"));
+        if let Some(epochs) = drawn.filter(|_| extra.training.is_none()) {
+            pass.length = Length::Epochs(epochs);
+        }
         let fitted = match self.frozen(client.parametric(&MODEL)?, extra.trains)? {
             None => client.fit_examples(&MODEL, examples, &pass),
             Some(frozen) => client.fit_others(&MODEL, examples, &pass, &frozen),

@@ -14,6 +14,10 @@ settings! {
         rounds: usize = 50, in 1..=1_000_000;
         /// A client's training in one round. FedKT's comparison uses 10 epochs, batch 32.
         local: RoundTraining = Training::epochs(10, 32).into();
+        /// Each client's number of epochs in a round is drawn from this number to `local.epochs`,
+        /// evenly, from its own stream (2 to 5 in FedNova's experiments). Default: all clients
+        /// train `local.epochs`.
+        least_epochs: Option<usize> = None, in 1..=100_000;
         /// Start every round's training with a fresh optimiser.
         fresh: bool = true;
         /// With `parts.attack`: number of trainings of an attacker from the same parameters, each
@@ -51,6 +55,36 @@ settings! {
 
 /// Where the rates of a pass by round stand.
 const RATE: &str = "local.rate.by-round";
+
+impl RoundSettings {
+    /// Draws a client's number of epochs; `None` if it is fixed.
+    pub(crate) fn drawn_epochs(&self, stream: &Stream) -> Option<usize> {
+        let (least, most) = (self.least_epochs?, self.local.epochs?);
+        let more = most.saturating_sub(least);
+        Some(least + stream.draws().below(more + 1))
+    }
+
+    /// Says why no number of epochs can be drawn, if `plain` says that clients train once a round.
+    fn undrawable(&self, plain: bool, has: &dyn Fn(&str) -> bool) -> Option<Conflict> {
+        let least = self.least_epochs?;
+        let why = match self.local.epochs {
+            _ if has(&dp_sgd::SLOT) => {
+                "draws epochs, and DP-SGD takes `local.steps` steps: leave it out"
+            }
+            _ if !plain => {
+                "does not work here: this method's training has several parts of its own length; leave it out"
+            }
+            None => {
+                "draws epochs up to `local.epochs`: give `local.epochs` in place of `local.steps`"
+            }
+            Some(most) if most <= least => {
+                "must be below `local.epochs`, the most epochs that a client draws"
+            }
+            Some(_) => return None,
+        };
+        Some(Conflict::at("least-epochs", why))
+    }
+}
 
 const LOSS: Exchange<Params, Scalar> = Exchange::new("loss of the global model");
 
@@ -318,6 +352,7 @@ impl<R: RoundRule> Protocol for Rounds<R> {
             beside.when(more && has(&dp_sgd::SLOT)),
             dp_sgd::conflict(has, settings.sampling.as_ref(), &settings.local),
             settings.local.conflict(RATE, settings.rounds),
+            settings.undrawable(!family.personal && !family.by_gradients, has),
         ];
         let mut all = rule.conflicts(family, has);
         all.extend(shared.into_iter().flatten());

@@ -392,6 +392,9 @@ fn exact_a_step_before_an_aggregator_gives_one_digest() {
         let said = out(dir.path(), &["run", "--resume", &stopped, "--json"]);
         let said: serde_json::Value = serde_json::from_str(&said).unwrap();
         assert_eq!(said["digest"], due, "{step}: after a stop");
+        let kept = format!("kept-{at}");
+        assert_eq!(run(step, &["--out", &kept, "--set", "keep=messages"]), due);
+        out(dir.path(), &["verify", &kept]);
         all.insert(due);
     }
     assert_eq!(all.len(), 2);
