@@ -1,6 +1,7 @@
 //! Comparison of two runs: the differences of their specs, their first divergence, and the gaps of
 //! their measurements.
 
+use crate::alone::{WorseThanAlone, is_alone, worse_than_alone};
 use crate::read::{Entry, Metric, Run};
 use crate::specs::differences;
 use crate::text::{measured, number};
@@ -27,6 +28,9 @@ pub struct Comparison {
     pub measured: Vec<LargestGap>,
     /// Measurements of only one run, with its index.
     pub only: Vec<(String, usize)>,
+    /// If one of them is a run of `solo`: the clients with worse scores in the other, or why they
+    /// cannot be compared.
+    pub alone: Option<Result<Vec<WorseThanAlone>, String>>,
     /// The digests of the runs.
     digests: [Option<String>; 2],
     notices: Vec<String>,
@@ -80,6 +84,11 @@ pub fn compare(a: &Run, b: &Run) -> Comparison {
         untold: a.journal.iter().filter(|e| e.digest.is_empty()).count(),
         measured,
         only,
+        alone: match (is_alone(a), is_alone(b)) {
+            (true, false) => Some(worse_than_alone(a, b)),
+            (false, true) => Some(worse_than_alone(b, a)),
+            _ => None,
+        },
         digests: [digest(a), digest(b)],
         notices: notices.collect(),
     };
@@ -256,6 +265,9 @@ impl Comparison {
         serde_json::json!({
             "runs": self.names, "alike": self.alike(), "specs": specs, "measured": measured, "only": only, "digests": self.digests,
             "notices": self.notices,
+            "alone": self.alone.as_ref().and_then(|of| of.as_ref().ok()).map(|of| of.iter().map(|m| serde_json::json!({
+                "name": m.name, "clients": m.clients, "worse": m.worse, "loss": m.loss,
+            })).collect::<Vec<_>>()),
             "reasons": self.reasons.iter().map(|(what, of)| serde_json::json!({ "what": what, "values": of })).collect::<Vec<_>>(),
             "parts": self.parts.as_ref().map(|p| serde_json::json!({
                 "question": p.at, "steps": p.steps, "questions": p.questions, "how": p.how,
@@ -354,6 +366,18 @@ impl Display for Comparison {
         }
         for (name, of) in &self.only {
             writeln!(f, "  {name}  only in {}", self.names[*of])?;
+        }
+        if let Some(alone) = &self.alone {
+            writeln!(f, "\nworse than alone")?;
+            match alone {
+                Err(why) => writeln!(f, "  unknown: {why}")?,
+                Ok(of) if of.is_empty() => {
+                    writeln!(f, "  unknown: no score of each client in both")?
+                }
+                Ok(of) => of
+                    .iter()
+                    .try_for_each(|m| writeln!(f, "  {}  {m}", m.name))?,
+            }
         }
         let digest = |of: &Option<String>| of.clone().unwrap_or("not done".into());
         let [a, b] = &self.digests;

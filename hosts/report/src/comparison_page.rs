@@ -1,5 +1,6 @@
 //! The page that compares several runs.
 
+use crate::alone::{is_alone, worse_than_alone};
 use crate::curves::{Curve, curves};
 use crate::read::{Metric, Outcome, Run};
 use crate::run_page;
@@ -118,6 +119,7 @@ fn result_rows(runs: &[Run], names: &[&str]) -> (Vec<Vec<String>>, String) {
             rows.push(row(&format!("best {name}"), &best));
         }
     }
+    rows.extend(alone(runs));
     rows.push(row("bytes up", &|run| count(run.bytes().up)));
     rows.push(row("bytes down", &|run| count(run.bytes().down)));
     for o in Observer::ALL {
@@ -165,6 +167,25 @@ fn results(runs: &[Run], names: &[&str]) -> Markup {
         @if !said.is_empty() { p.dim { (said) } }
         @for caveat in caveats(runs) { p.dim { (coded(&caveat)) } }
     }
+}
+
+/// Returns a row for each score by which the runs are compared with the one run of `solo` among
+/// them.
+fn alone(runs: &[Run]) -> Vec<Vec<String>> {
+    let mut of_solo = runs.iter().filter(|run| is_alone(run));
+    let (Some(solo), None) = (of_solo.next(), of_solo.next()) else {
+        return Vec::new();
+    };
+    let mut rows = BTreeMap::<String, Vec<String>>::new();
+    for (at, run) in runs.iter().enumerate().filter(|(_, run)| !is_alone(run)) {
+        for of in worse_than_alone(solo, run).unwrap_or_default() {
+            let name = format!("worse than alone, {}", of.name);
+            let row = || vec![String::new(); runs.len()];
+            rows.entry(name).or_insert_with(row)[at] = of.to_string();
+        }
+    }
+    let row = |(name, cells): (String, Vec<String>)| [vec![name], cells].concat();
+    rows.into_iter().map(row).collect()
 }
 
 /// Returns what readers must know of the epsilons in tables and charts.

@@ -7,6 +7,7 @@
 //! into every page.
 
 mod bibliography;
+mod alone;
 mod compare;
 mod comparison_page;
 mod costs;
@@ -26,6 +27,7 @@ mod watch_page;
 mod widgets;
 
 pub use bibliography::{bibliography, known_papers};
+pub use alone::WorseThanAlone;
 pub use compare::{Comparison, compare};
 pub use comparison_page::results_table;
 pub use export::{cell, csv, tensorboard};

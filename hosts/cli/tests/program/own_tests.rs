@@ -1,6 +1,6 @@
 //! Test rows of a client's own, from the spec to the results.
 
-use crate::common::{fails, flat, json, out, quick};
+use crate::common::{fails, fl, flat, json, out, quick};
 use serde_json::Value;
 
 const SPEC: &str = "name: own
@@ -359,4 +359,70 @@ fn the_check_refuses_what_prototypes_and_contrasts_cannot_learn() {
         let said = refused(dir);
         assert!(said.contains(says), "{more}: {said}");
     }
+}
+
+#[test]
+fn exact_a_run_beside_solo_tells_who_is_worse_than_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let each = |name: &str, protocol: &str, rounds: &str, part: &str, measure: &str| {
+        let text = SPEC.replace("PROTOCOL", protocol);
+        let text = text.replace(", rounds: 10", rounds);
+        spec(dir, &text.replace(&format!("  {MEAN}\n"), part));
+        out(dir, &["run", "own.yaml", "--out", name]);
+        let metrics = std::fs::read_to_string(dir.join(name).join("metrics.jsonl")).unwrap();
+        let lines = metrics.lines().map(|l| serde_json::from_str(l).unwrap());
+        let last = lines.filter(|line: &Value| line["name"] == measure).last();
+        let scores = last.unwrap()["each"].as_array().unwrap().clone();
+        let scores = scores.iter().map(|score| score.as_f64().unwrap());
+        scores.collect::<Vec<f64>>()
+    };
+    let mean = format!("  {MEAN}\n");
+    let alone = each("alone", "solo", "", "", "clients.accuracy");
+    let own = each("ours", "fedavg", ", rounds: 1", &mean, "own.accuracy");
+    let losses = alone.iter().zip(&own).map(|(alone, own)| alone - own);
+    let worse: Vec<f64> = losses.filter(|loss| *loss > 0.0).collect();
+    assert!(!worse.is_empty() && worse.len() < 12, "{worse:?}");
+    let differ = |args: &[&str]| {
+        let done = fl(dir, args);
+        assert_eq!(done.status.code(), Some(1));
+        String::from_utf8(done.stdout).unwrap()
+    };
+    for pair in [["alone", "ours"], ["ours", "alone"]] {
+        let found = differ(&["compare", pair[0], pair[1], "--json"]);
+        let found: Value = serde_json::from_str(&found).unwrap();
+        let found = &found["alone"][0];
+        assert_eq!(found["name"], "own.accuracy");
+        assert_eq!(
+            (&found["clients"], &found["worse"]),
+            (&12.into(), &worse.len().into())
+        );
+        let due = worse.iter().sum::<f64>() / worse.len() as f64;
+        assert!(
+            (found["loss"].as_f64().unwrap() - due).abs() < 1e-12,
+            "{found}"
+        );
+    }
+    let said = flat(&differ(&["compare", "alone", "ours"]));
+    let part = format!(
+        "worse than alone own.accuracy {} of 12 clients (",
+        worse.len()
+    );
+    assert!(said.contains(&part), "{said}");
+    out(dir, &["report", "alone", "ours", "--out", "page.html"]);
+    let page = std::fs::read_to_string(dir.join("page.html")).unwrap();
+    assert!(page.contains("worse than alone, own.accuracy"));
+    // clients of another split are others
+    spec(
+        dir,
+        &SPEC
+            .replace("PROTOCOL", "fedavg")
+            .replace("seed: 3", "seed: 4"),
+    );
+    out(dir, &["run", "own.yaml", "--out", "other"]);
+    let said = flat(&differ(&["compare", "alone", "other"]));
+    assert!(
+        said.contains("unknown: `seed` differs, so the clients are not the same"),
+        "{said}"
+    );
 }

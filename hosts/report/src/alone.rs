@@ -1,0 +1,84 @@
+//! Clients that a run serves worse than training alone does: those of a run beside one of `solo`.
+
+use crate::read::{Metric, Run};
+use crate::specs::differences;
+use crate::text::number;
+use fl_core::metrics::{is_score, lower_is_better};
+use std::collections::BTreeMap;
+use std::fmt::{Display, Formatter};
+
+/// The clients with a worse score than alone, by one measure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorseThanAlone {
+    /// The measure of the run, such as `clients.accuracy`.
+    pub name: String,
+    /// The clients that have a score in both runs.
+    pub clients: usize,
+    /// Those whose score is worse than alone.
+    pub worse: usize,
+    /// The mean of their losses, above 0; 0 if there are none.
+    pub loss: f64,
+}
+
+impl Display for WorseThanAlone {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let (worse, of) = (self.worse, self.clients);
+        let share = 100.0 * worse as f64 / of.max(1) as f64;
+        write!(f, "{worse} of {of} clients ({share:.0} %)")?;
+        match worse {
+            0 => Ok(()),
+            _ => write!(f, ", by {} in the mean", number(self.loss)),
+        }
+    }
+}
+
+/// Returns whether a run is one of `solo`.
+pub(crate) fn is_alone(run: &Run) -> bool {
+    run.protocol() == "solo"
+}
+
+/// Compares the last scores of each client with those of a run of `solo`: those of its own model, or
+/// else those of the server's model on its own test rows.
+///
+/// # Errors
+/// If the runs have other data or seeds, so that their clients are not the same.
+pub(crate) fn worse_than_alone(alone: &Run, run: &Run) -> Result<Vec<WorseThanAlone>, String> {
+    let apart = differences(&[&alone.spec, &run.spec]);
+    let mut paths = apart.iter().map(|d| &d.path[..]);
+    let other = |path: &&str| *path == "seed" || path.split(['.', '[']).next() == Some("data");
+    if let Some(path) = paths.find(other) {
+        return Err(format!("`{path}` differs, so the clients are not the same"));
+    }
+    let last: BTreeMap<&str, &Metric> = run.last().into_iter().map(|m| (&m.name[..], m)).collect();
+    let mut all = Vec::new();
+    for metric in alone.last() {
+        let score = metric.name.strip_prefix("clients.");
+        let Some(score) = score.filter(|score| is_score(score) && !score.contains('.')) else {
+            continue;
+        };
+        let names = ["clients", "own"].map(|of| format!("{of}.{score}"));
+        let Some(found) = names.iter().find_map(|name| last.get(&name[..])) else {
+            continue;
+        };
+        let scores = |run: &Run, metric: &Metric| -> BTreeMap<String, f64> {
+            let each = run.clients_of(metric).into_iter().zip(metric.each());
+            each.filter_map(|(id, score)| Some((id, (*score)?)))
+                .collect()
+        };
+        let (own, here) = (scores(alone, metric), scores(run, found));
+        let sign = if lower_is_better(score) { -1.0 } else { 1.0 };
+        let losses = own
+            .iter()
+            .filter_map(|(id, own)| Some(sign * (own - here.get(id)?)));
+        let losses: Vec<f64> = losses.filter(|loss| loss.is_finite()).collect();
+        let worse: Vec<f64> = losses.iter().copied().filter(|loss| *loss > 0.0).collect();
+        all.push(WorseThanAlone {
+            name: found.name.to_string(),
+            clients: losses.len(),
+            worse: worse.len(),
+            loss: worse.iter().sum::<f64>() / worse.len().max(1) as f64,
+        });
+    }
+    all.retain(|of| of.clients > 0);
+    Ok(all)
+}
