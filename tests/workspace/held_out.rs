@@ -105,10 +105,7 @@ fn clients_measure_on_their_held_out_rows_linked_and_loaded() {
             outcome.metrics["clients.accuracy"]
         );
         let (score, n) = (outcome.metrics["judged"], 2 * CLIENTS);
-        assert!(
-            (score * n as f64).fract() == 0.0 && score < 1.0,
-            "{score}"
-        );
+        assert!((score * n as f64).fract() == 0.0 && score < 1.0, "{score}");
         seen.push((outcome.digest, outcome.metrics));
         let undeclared = judged(decl, "{says: false}", Parts::new(model())).unwrap_err();
         let text = format!("{undeclared:#}");

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 /// The page, in the run folder.
 const PAGE: &str = "watch.html";
-/// The shortest time between two pages: a run of many short steps is not slowed down.
+/// The shortest time between two pages, also in times that a page takes: a run is not slowed down.
 const EVERY: Duration = Duration::from_secs(2);
+const TIMES: u32 = 20;
 
 /// The page of a run and what it has measured of time.
 #[derive(Clone, Default)]
@@ -24,7 +25,8 @@ struct State {
     folder: Option<PathBuf>,
     /// Seconds of the run at the end of each step, by its name.
     clock: BTreeMap<String, f64>,
-    written: Option<Instant>,
+    /// When the next page is due.
+    due: Option<Instant>,
 }
 
 impl Watch {
@@ -51,12 +53,9 @@ impl State {
         if let Some(step) = run.step_report(event) {
             self.clock.insert(step.cost.step.clone(), step.seconds);
             let now = Instant::now();
-            let due = self
-                .written
-                .is_none_or(|last| now.duration_since(last) >= EVERY);
-            if due {
-                self.written = Some(now);
+            if self.due.is_none_or(|due| now >= due) {
                 self.write(true);
+                self.due = Some(now + EVERY.max(now.elapsed() * TIMES));
             }
         }
     }

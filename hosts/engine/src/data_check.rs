@@ -379,7 +379,7 @@ fn check_lots(
                 "parts.{slot}: no client ever draws a row, so noise alone would train the model: a step draws the share {rate} of a client's rows, rounded down, and the largest client has {largest} ({largest} x {rate} = {mean:.2}); set the `rate` of `sampling` to at least {least:.2e}, or `draw: poisson`"
             )));
         } else {
-            notes.notes.push(format!(
+            notes.of_sizes.push(format!(
                 "parts.{slot}: no step of {clients} draws a row, so noise alone trains there: a step draws the share {rate} of a client's rows, rounded down, which is 0 of {largest} or fewer; raise the `rate` of `sampling`, or set `draw: poisson`"
             ));
         }

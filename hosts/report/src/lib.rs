@@ -6,8 +6,8 @@
 //! colours into the picture, which are wrong in dark mode or on paper, or put megabytes of script
 //! into every page.
 
-mod bibliography;
 mod alone;
+mod bibliography;
 mod compare;
 mod comparison_page;
 mod costs;
@@ -26,8 +26,8 @@ mod text;
 mod watch_page;
 mod widgets;
 
-pub use bibliography::{bibliography, known_papers};
 pub use alone::WorseThanAlone;
+pub use bibliography::{bibliography, known_papers};
 pub use compare::{Comparison, compare};
 pub use comparison_page::results_table;
 pub use export::{cell, csv, tensorboard};

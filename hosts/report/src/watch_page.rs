@@ -3,6 +3,7 @@
 use crate::curves::curves;
 use crate::read::Run;
 use crate::run_page;
+use crate::svg;
 use crate::widgets::{Script, whole_with};
 use fl_core::metrics::{is_score, lower_is_better};
 use fl_core::privacy::Observer;
@@ -28,9 +29,10 @@ pub fn watch_page(run: &Run, clock: &BTreeMap<String, f64>, going: bool) -> Stri
     let observers: Vec<Observer> = observers.collect();
     axes.extend(observers.iter().map(|of| format!("epsilon against {of}")));
     let lines = curves(run).into_iter().map(|curve| {
-        let points = curve.at().into_iter().zip(&curve.points);
-        let points = points.map(|(at, point)| {
-            let mut row: Vec<Value> = vec![json!(at)];
+        let at = curve.at();
+        let points = svg::shown(at.len()).map(|n| {
+            let point = &curve.points[n];
+            let mut row: Vec<Value> = vec![json!(at[n])];
             if !clock.is_empty() {
                 row.push(json!(clock.get(&*point.metric.step)));
             }

@@ -27,21 +27,28 @@ pub fn totals(
         Some((&*run.path, (place(spec)?, run)))
     });
     let done: BTreeMap<&Path, (String, &Run)> = done.collect();
-    let mut all = joint(done.into_values(), make)?;
-    let failed = answers.values().filter(|result| result.is_err()).count();
-    if failed > 0 {
-        let s = if failed == 1 { "" } else { "s" };
-        let note = format!("{failed} failed run{s} may have released more.");
-        all.markdown += &format!("* {note}\n");
-        all.section.notes.push(note);
-    }
-    Some(all)
+    // what a failed run has released is not known here, so nothing holds for all
+    let unknown = match answers.values().filter(|result| result.is_err()).count() {
+        0 => None,
+        1 => Some("a failed run may have released more".into()),
+        failed => Some(format!("{failed} failed runs may have released more")),
+    };
+    joint_beside(done.into_values(), unknown, make)
 }
 
 /// Returns the joint guarantees of those of these runs that learnt from the same rows, composed as
 /// `fl ledger show` does. `None` if no two runs with a guarantee did.
 pub fn joint<'a>(
     runs: impl Iterator<Item = (String, &'a Run)>,
+    make: MakeAccountant<'_>,
+) -> Option<BuiltTable> {
+    joint_beside(runs, None, make)
+}
+
+/// As [`joint`], beside other releases of which nothing is known, if so.
+fn joint_beside<'a>(
+    runs: impl Iterator<Item = (String, &'a Run)>,
+    unknown: Option<String>,
     make: MakeAccountant<'_>,
 ) -> Option<BuiltTable> {
     let (mut rows, mut csv) = (Vec::new(), Vec::new());
@@ -52,6 +59,10 @@ pub fn joint<'a>(
         let names: Vec<&str> = group.names.iter().copied().collect();
         let set = names.join(", ");
         for (observer, all) in group.together(make) {
+            let all = match &unknown {
+                Some(why) => Protection::nothing(vec![why.clone()]),
+                None => all,
+            };
             if !group
                 .runs
                 .iter()

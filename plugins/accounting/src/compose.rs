@@ -18,6 +18,9 @@ const CUT_OFF: f64 = 1e-5;
 
 /// Returns an upper bound of the epsilon of all these releases at `delta`.
 pub fn epsilon(all: &[Times], delta: f64) -> f64 {
+    if !all.iter().all(|(release, _)| release.is_noisy()) {
+        return f64::INFINITY;
+    }
     let variation: f64 = all.iter().map(|(release, n)| n * release.variation()).sum();
     if variation <= delta {
         return 0.0;

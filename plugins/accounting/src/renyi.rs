@@ -164,8 +164,16 @@ pub fn gaussian_delta(sigma: f64, epsilon: f64) -> f64 {
     (phi(side - middle) - libm::exp(epsilon) * phi(-side - middle)).max(0.0)
 }
 
-/// Returns the least epsilon whose [`gaussian_delta`] is at most `delta`, to the last digits and
-/// never below it; 0 for an infinite `sigma`.
+/// What rounding can take away from [`gaussian_delta`]: that of the arguments counts by the slope of
+/// the logarithm of `Phi`.
+fn gaussian_delta_error(sigma: f64, epsilon: f64) -> f64 {
+    let (middle, side) = (epsilon * sigma, 0.5 / sigma);
+    let phi = 0.5 * libm::erfc((middle - side) / std::f64::consts::SQRT_2);
+    f64::EPSILON * (8.0 + 4.0 * (side + middle).powi(2)) * phi
+}
+
+/// Returns the least epsilon whose [`gaussian_delta`] is at most `delta`, and never less than that:
+/// the last digits, and more of a tiny epsilon, allow for rounding; 0 for an infinite `sigma`.
 pub fn gaussian_epsilon(sigma: f64, delta: f64) -> f64 {
     // 1 / sigma^2 / 2 + sqrt(2 ln(1 / delta)) / sigma holds for any noise (Bun and Steinke 2016,
     // proposition 1.3)
@@ -174,12 +182,16 @@ pub fn gaussian_epsilon(sigma: f64, delta: f64) -> f64 {
         return most; // e^epsilon is too large to hold, and so is epsilon for any use
     }
     let (mut least, mut most) = (0.0, most);
-    if gaussian_delta(sigma, 0.0) <= delta {
+    let holds = |epsilon| {
+        let error = gaussian_delta_error(sigma, epsilon);
+        gaussian_delta(sigma, epsilon) + error <= delta
+    };
+    if holds(0.0) {
         return 0.0;
     }
     for _ in 0..100 {
         let middle = f64::midpoint(least, most);
-        match gaussian_delta(sigma, middle) <= delta {
+        match holds(middle) {
             true => most = middle,
             false => least = middle,
         }
