@@ -3,6 +3,7 @@
 
 mod accountants;
 mod aggregators;
+mod feature_order;
 mod generators;
 mod mechanisms;
 mod selectors;
@@ -19,7 +20,13 @@ fn every_mutant_is_caught_by_the_property_it_breaks() {
     let all: [(&str, Vec<Mutant>); 6] = [
         ("aggregator", aggregators::all()),
         ("selector", selectors::all()),
-        ("trainer", trainers::all()),
+        (
+            "trainer",
+            trainers::all()
+                .into_iter()
+                .chain(feature_order::all())
+                .collect(),
+        ),
         ("mechanism", mechanisms::all()),
         ("accountant", accountants::all()),
         ("generator", generators::all()),
