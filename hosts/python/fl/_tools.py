@@ -200,6 +200,7 @@ def study(file, set=None, *, only=(), out="runs/studies", threads: int | None = 
     tables = [line for line in said if line.startswith("tables: ")]
     if not tables:
         raise RunError("".join(said).strip())
-    runs = Path(tables[-1].removeprefix("tables: ").strip().split(", ")[-1])
+    files = tables[-1].removeprefix("tables: ").strip().split(", ")
+    runs = Path(next(file for file in files if file.endswith("-runs.csv")))
     with runs.open(encoding="utf-8", newline="") as lines:
         return Study(text.strip(), list(csv.DictReader(lines)), Path(out))

@@ -624,3 +624,37 @@ def test_exact_a_round_with_too_few_answers_is_done_again_from_its_state():
     results = fl.run(spec, quiet=True)
     assert results.metrics["tries"] == 3, "a try that failed left nothing in the state"
     assert set(fl.testing.ways(spec).values()) == {results.digest}
+
+
+def test_clients_measure_on_rows_that_they_have_held_back():
+    @fl.protocol("judged")
+    class Judged:
+        """Clients train alone, and measure their models on the rows that they have held back."""
+
+        model = fl.slot("trainer", "Trains.", lasting=True)
+
+        @fl.exchange("a judgement", "nothing", "scalar", held_out=True)
+        def judge(self, client, _):
+            client.fit(self.model, epochs=3, batch=16)
+            held = client.held_out
+            right = client.model(self.model).predict(held).argmax(axis=1) == held.y
+            client.measure("judged", right.mean())
+            return right.mean()
+
+        def lead(self, server):
+            def body(server, round):
+                server.collect(self.judge, None)
+                server.evaluate_clients(self.model)
+
+            server.once("judgement", body)
+
+    spec = {
+        "name": "judged",
+        "data": {"set": "blobs", "clients": 4, "test": {"own": 0.25}},
+        "protocol": {"use": "judged"},
+        "parts": {"model": {"use": "linear"}},
+    }
+    metrics = fl.run(spec, quiet=True).metrics
+    assert metrics["judged"] == metrics["clients.accuracy"]
+    with pytest.raises(fl.SpecError, match="data.test.own: is missing: protocol `judged` asks clients"):
+        fl.check(spec, {"data.test": None})

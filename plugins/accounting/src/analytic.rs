@@ -95,4 +95,23 @@ mod tests {
             assert_eq!(epsilon > 1.0, sigma < 1.0, "{sigma}: {epsilon}");
         }
     }
+
+    /// Exact values by 60 decimal digits.
+    #[test]
+    fn tiny_epsilons_are_not_below_the_exact_ones() {
+        use crate::renyi::gaussian_epsilon;
+        for (sigma, delta, exact) in [
+            (1e9, 1e-40, 1.145100412e-8),
+            (1e12, 1e-40, 1.084084827e-11),
+            (1e12, 1e-300, 3.619517738e-11),
+            (1e13, 1e-40, 1.062993316e-12),
+            (1e15, 1e-20, 3.9235614e-15),
+            (1e18, 1e-20, 1.938356307e-18),
+            (1e30, 1e-40, 6.070461369e-30),
+        ] {
+            let found = gaussian_epsilon(sigma, delta);
+            assert!(found >= exact * (1.0 - 1e-9), "{sigma} {delta}: {found}");
+            assert!(found < exact * 4.0, "{sigma} {delta}: {found}");
+        }
+    }
 }

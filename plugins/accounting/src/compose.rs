@@ -44,10 +44,13 @@ impl Sum<'_> {
         // the tail of a normal variable is less than exp(-z^2 / 2)
         let cut = (2.0 * libm::log(times / (CUT_OFF * self.delta))).sqrt();
         let spans = self.all.iter().map(|(release, _)| release.range(cut));
-        let span = spans.fold(0.0, |most: f64, (a, b)| most.max(b - a));
-        if span.is_nan() || span > MOST_SPAN {
+        let spans = spans.map(|(a, b)| b - a);
+        // a span that is no number is that of noise beside nothing
+        let usable = |span| (0.0..=MOST_SPAN).contains(&span);
+        if !spans.clone().all(usable) {
             return f64::INFINITY;
         }
+        let span = spans.fold(0.0, f64::max);
         let spread = |(release, n): &Times| (release.variance(self.way, cut), *n);
         let spread = self.all.iter().map(spread);
         let (sum, most) = spread.fold((0.0, 0.0), |(sum, most), (v, n)| {

@@ -8,9 +8,6 @@
 use crate::gaussian_pair::{density, gaussian_loss, pieces, place_of, tail};
 use crate::public_size::{Sizes, WithData, sizes};
 
-/// The most points of a grid.
-const MOST_POINTS: f64 = 1e8;
-
 /// One release, in terms of noise of standard deviation 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Release {
@@ -231,14 +228,6 @@ impl Release {
     /// Returns the losses on a grid with this step.
     pub fn on_grid(&self, way: Way, step: f64, cut: f64) -> Losses {
         let (least, most) = self.range(cut);
-        // no grid has room for them; noise beside nothing hides nothing
-        if !least.is_finite() || !most.is_finite() || (most - least) / step > MOST_POINTS {
-            return Losses {
-                first: 0,
-                mass: vec![0.0],
-                infinite: 1.0,
-            };
-        }
         let first = (least / step).floor() as i64 - 1;
         let points = (most / step).ceil() as i64 + 2 - first;
         let mut mass = vec![0.0; points.max(2) as usize];

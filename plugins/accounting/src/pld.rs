@@ -252,6 +252,19 @@ mod tests {
     }
 
     #[test]
+    fn noise_beside_nothing_has_an_infinite_price() {
+        for shift in [1e200, 1e308, f64::INFINITY] {
+            for rate in [0.1, 1.0] {
+                let found = compose::epsilon(&[(Release::Poisson { rate, shift }, 2.0)], 1e-5);
+                assert!(
+                    !found.is_finite() || found > 1e300,
+                    "{shift} {rate}: {found}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn more_releases_and_more_kinds_cost_more() {
         let mut before = 0.0;
         for n in [1.0, 10.0, 100.0, 101.0, 1000.0] {

@@ -3,7 +3,8 @@ use fl_core::message::{ParamsList, alike};
 use fl_core::prelude::*;
 
 settings! {
-    /// Shortens each client's update, `answer - sent`, to a Euclidean norm (static clipping).
+    /// Shortens each client's update, `answer - sent`, to a Euclidean norm (static clipping, which
+    /// Allouah et al. 2024 compare with ARC).
     pub struct UpdateClipping {
         /// The largest norm of an update.
         radius: f64 = 1.0, in above(0.0);
@@ -76,7 +77,7 @@ impl Aggregator for UpdateClipping {
         NEEDS
     }
 }
-plugin!(aggregator "update-clipping" => UpdateClipping);
+plugin!(aggregator "update-clipping" => UpdateClipping, papers: ["Allouah et al. 2024"]);
 
 impl Aggregator for AdaptiveClipping {
     type In = Params;

@@ -22,7 +22,7 @@ fn a_good_spec_gives_everything_a_run_needs() {
             .unwrap()
             .slots()
             .len(),
-        5
+        6
     );
     let slots: Vec<_> = spec
         .parts
@@ -374,13 +374,16 @@ fn the_catalogue_finds_and_describes() {
       noise         true or false  true                                   Is the result released with
                                                                           noise?
 
-      slot        takes                                      for
-      model       a trainer                                  What is trained.
-      cohort      a selector, clients              optional  Who trains.
-      aggregator  an aggregator, params -> params            Makes one of many.
-      privacy     a privacy mechanism, params      optional  Hides who took part.
-      accountant  an accountant                    optional  Prices every release; a run without one
-                                                             states no guarantee.
+      slot               takes                                        for
+      model              a trainer                                    What is trained.
+      cohort             a selector, clients                optional  Who trains.
+      aggregator         an aggregator, params -> params              Makes one of many.
+      privacy            a privacy mechanism, params        optional  Hides who took part.
+      before-aggregator  an aggregator, params ->           optional  Changes the list of the clients'
+                         params-list                                  parameters before the aggregator
+                                                                      combines it.
+      accountant         an accountant                      optional  Prices every release; a run
+                                                                      without one states no guarantee.
 
       exchange  payload           times  releases
       train     params -> params  1      privacy

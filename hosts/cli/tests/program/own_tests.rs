@@ -371,8 +371,8 @@ fn exact_a_run_beside_solo_tells_who_is_worse_than_alone() {
         spec(dir, &text.replace(&format!("  {MEAN}\n"), part));
         out(dir, &["run", "own.yaml", "--out", name]);
         let metrics = std::fs::read_to_string(dir.join(name).join("metrics.jsonl")).unwrap();
-        let lines = metrics.lines().map(|l| serde_json::from_str(l).unwrap());
-        let last = lines.filter(|line: &Value| line["name"] == measure).last();
+        let mut lines = metrics.lines().map(|l| serde_json::from_str(l).unwrap());
+        let last = lines.rfind(|line: &Value| line["name"] == measure);
         let scores = last.unwrap()["each"].as_array().unwrap().clone();
         let scores = scores.iter().map(|score| score.as_f64().unwrap());
         scores.collect::<Vec<f64>>()

@@ -184,12 +184,17 @@ fn page_says_what_the_outcome_does(run: &Done) {
                 let number = run.metrics()[&format!("{name}.std")];
                 run.same(&format!("deviation of {name} on the page"), &std, number);
             }
-            // of what is drawn by round, the last mark
+            // of what is drawn by round, the last mark, or that of a later stage
             let figure = between(&page, &format!("<h3>{name}</h3>"), "</figure>");
             if let Some(last) = figure
                 .and_then(|f| f.split_once("<svg"))
                 .and_then(|(_, f)| {
-                    let mark = f.rsplit("<title>").find(|t| t.starts_with("round "))?;
+                    let later = |mark: &str| {
+                        mark.split_once(": ")
+                            .is_some_and(|(step, _)| step.contains(" of stage "))
+                    };
+                    let mut marks = f.rsplit("<title>");
+                    let mark = marks.find(|mark| mark.starts_with("round ") || later(mark))?;
                     between(mark, ": ", "</title>")
                 })
             {

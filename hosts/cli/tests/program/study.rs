@@ -744,6 +744,21 @@ fn runs_on_the_same_rows_have_a_total() {
         printed.contains("their epsilons and deltas add"),
         "{printed}"
     );
+    // a run that failed may have released something, in each of its rounds
+    let text = fs::read_to_string(dir.path().join("s.yaml")).unwrap();
+    let fails = "{ name: failing, set: { faults.inject: [{ what: nan, share: 0.1 }] } }";
+    let text = text.replace("rows: [", &format!("rows: [{fails}, "));
+    fs::write(dir.path().join("s.yaml"), text).unwrap();
+    let done = fl(dir.path(), &["study", "s.yaml"]);
+    assert_eq!(done.status.code(), Some(1), "{}", text_of(&done));
+    let printed = String::from_utf8(done.stdout).unwrap();
+    let told = "| 2 | readers of the results | nothing: a failed run may have released more";
+    assert!(printed.contains(told), "{printed}");
+    let tables = fs::read_to_string(dir.path().join("runs/studies/s.csv")).unwrap();
+    let total = tables
+        .lines()
+        .find(|line| line.contains("all,epsilon.readers"));
+    assert!(total.unwrap().contains("a failed run may have"), "{tables}");
     // a run that guarantees nothing takes the guarantee of the others with it
     let rows = "  rows: [{ name: private }, { name: bare, set: { protocol.use: fedavg, parts.server-privacy: null, parts.accountant: null } }]\n";
     let open = rows.replace("epsilon.readers", "bytes.up");

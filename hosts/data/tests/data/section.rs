@@ -65,6 +65,7 @@ fn what_is_not_given_is_resolved() {
         alpha: 0.0001
         reading: plain
         min-size: null
+    label-groups: null
     public:
       from:
         share: 0.1
@@ -110,7 +111,7 @@ fn all_mistakes_come_at_once_with_their_paths() {
     normalise.std: is missing (list of: number, above 0.0)
     limit.train: must be at least 1, got 0
     validation: must be in 0.0..1.0, got 1.0
-    seed: no such setting; did you mean `set`? known: set, clients, class-order, split, public, normalise, limit, validation, test, domains, feature-noise, undersampled
+    seed: no such setting; did you mean `set`? known: set, clients, class-order, split, label-groups, public, normalise, limit, validation, test, domains, feature-noise, undersampled
     ");
     let also = "
         set: [mnist]

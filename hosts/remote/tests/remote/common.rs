@@ -94,6 +94,7 @@ impl Read {
             own,
             owners: owners.into_iter().filter(|(id, _)| who(*id)).collect(),
             maker: ClientFactory {
+                held_out: Vec::new(),
                 public: public.map(Arc::new),
                 parts: Arc::new(self.spec.parts.in_slots(protocol.slots())),
                 seed: self.spec.seed,
