@@ -36,6 +36,16 @@ pub struct InitialModel {
 }
 
 impl InitialModel {
+    /// Describes it, if the setting names a file.
+    pub fn of(slot: &'static str, setting: &'static str, file: &Option<String>) -> Option<Self> {
+        let file = file.clone()?;
+        Some(Self {
+            slot,
+            setting,
+            file,
+        })
+    }
+
     /// Loads the model at the server.
     ///
     /// # Errors
