@@ -16,7 +16,7 @@ use std::path::Path;
 pub const MOST_NUMBERS: usize = 1 << 26;
 /// The longest text of a fact; a longer one is shortened and hashed.
 const LONG: usize = 80;
-/// Files with times, whose size differs from run to run; `run.json` has hashes of the rows too.
+/// Files with times, whose size differs from run to run; `run.json` has hashes of the files too.
 const TIMED: [&str; 3] = ["run.json", "outcome.json", "report.md"];
 /// The most test rows that a model without parameters is asked about.
 const TEST_ROWS: usize = 50;

@@ -120,7 +120,8 @@ pub fn execute(
     let mut manifest = prepare::manifest(spec, &yaml, files, &options.command)?;
     if let Some(plan) = &plan {
         let name = fl_privacy::random_name()?;
-        let book = book(spec, &RowKey::of_user()?, name, &data, plan)?;
+        let key = RowKey::of_user()?;
+        let book = book(spec, &key, name, &data, plan)?.sealed(&key)?;
         manifest.book = Some(serde_json::to_value(book)?);
     }
     describe(&mut manifest, spec, &data)?;

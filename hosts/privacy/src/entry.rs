@@ -44,11 +44,8 @@ impl Entry {
     /// Describes a run as a ledger does, by what its folder says of it. A run that is not done counts with
     /// all that it may spend.
     pub fn of_run(name: &str, run: &Run) -> Self {
-        let book = run.book().cloned().map(serde_json::from_value);
-        let mut reservation: Reservation = match book {
-            Some(Ok(reservation)) => reservation,
-            _ => unknown(run),
-        };
+        let book = run.book().and_then(Reservation::of_book);
+        let mut reservation = book.unwrap_or_else(|| unknown(run));
         reservation.name = name.into();
         reservation.seed = run.seed().parse().unwrap_or_default();
         let state = run.summary.as_ref().map_or(State::Open, |summary| {

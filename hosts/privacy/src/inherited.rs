@@ -56,8 +56,8 @@ pub fn made_releases(
     noise: Noise,
 ) -> anyhow::Result<Result<Releases, String>> {
     let own_parties = || {
-        let then: Option<Reservation> = serde_json::from_value(made.book()?.clone()).ok();
-        Some(own.lies_in(&then?.data))
+        let then = Reservation::of_book(made.book()?)?;
+        Some(own.lies_in(&then.data))
     };
     let not_done = || format!("{}: the run is not done", made.path.display());
     let summary = made.summary.as_ref().with_context(not_done)?;

@@ -24,7 +24,7 @@ pub use node_ledger::{AnswerKey, NodeLedger};
 pub use plan::Plan;
 pub use planned_exchange::{PlannedCohort, PlannedExchange};
 pub use record::{AccountantId, Limit, OwnBudget, Reservation, RunId, Spending};
-pub use rows::{DataId, RowKey, Sharing};
+pub use rows::{DataId, RowKey, Sealed, Sharing};
 pub use spending::{
     RunSpending, accountant, book, check_ledger, forecast, ledger_fault, own_parts,
 };

@@ -1,6 +1,7 @@
 //! The records of a [`DataLedger`](crate::DataLedger).
 
-use crate::rows::DataId;
+use crate::rows::{DataId, RowKey};
+use fl_core::Result;
 use fl_core::privacy::{Neighbours, Noise, Observer, Unit};
 use fl_sim::Releases;
 use serde::{Deserialize, Serialize};
@@ -125,6 +126,31 @@ pub struct Reservation {
     pub claimed_by: Vec<String>,
     /// What it may spend.
     pub most: Spending,
+}
+
+impl Reservation {
+    /// Describes the run for a place that others may read: only `key`, with which its rows were
+    /// hashed, opens their hashes.
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub fn sealed(self, key: &RowKey) -> Result<Self> {
+        Ok(Self {
+            data: self.data.seal(key)?,
+            ..self
+        })
+    }
+
+    /// Reads what [`sealed`](Self::sealed) made. Only the user whose key it was opens the hashes.
+    pub(crate) fn of_book(book: &serde_json::Value) -> Option<Self> {
+        let mut read = Self::deserialize(book).ok()?;
+        if read.data.is_sealed()
+            && let Ok(key) = RowKey::of_user()
+        {
+            read.data = read.data.open(&key);
+        }
+        Some(read)
+    }
 }
 
 /// A line of the ledger.

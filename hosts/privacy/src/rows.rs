@@ -2,14 +2,21 @@
 //! only here.
 
 use anyhow::Context;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use fl_core::{Result, hex};
 use fl_data::RowIdentity;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::path::Path;
+
+#[cfg(test)]
+mod tests;
 
 /// The most rows of a run of which single hashes are kept.
 const SAMPLE: usize = 512;
@@ -85,6 +92,44 @@ impl RowKey {
             .finalize()
             .into()
     }
+
+    /// Encrypts or decrypts `text` by ChaCha20. No two texts have one `nonce`.
+    fn encrypt(&self, nonce: &str, text: &mut [u8]) {
+        let mut stream = ChaCha20Rng::from_seed(self.hash(format!("seal {nonce}").as_bytes()));
+        let mut mask = vec![0; text.len()];
+        stream.fill_bytes(&mut mask);
+        for (byte, mask) in text.iter_mut().zip(mask) {
+            *byte ^= mask;
+        }
+    }
+}
+
+/// The hashes of a [`DataId`] as who has not the key sees them: their text does not depend on them,
+/// and its length only on the number of clients.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sealed {
+    nonce: String,
+    /// Base64 of the encrypted [`Hashes`] and zeros.
+    text: String,
+}
+
+impl Sealed {
+    fn hashes(&self, key: &RowKey) -> Option<Hashes> {
+        let mut text = BASE64.decode(&self.text).ok()?;
+        key.encrypt(&self.nonce, &mut text);
+        postcard::from_bytes(&text).ok()
+    }
+}
+
+/// What [`Sealed`] hides.
+#[derive(Serialize, Deserialize)]
+struct Hashes {
+    rows: String,
+    split: String,
+    parties: Vec<String>,
+    sample: BTreeMap<String, u32>,
+    public: BTreeSet<String>,
 }
 
 /// The rows of a run.
@@ -95,9 +140,11 @@ pub struct DataId {
     pub name: String,
     /// Names the key of all hashes here; empty if the rows are not known.
     pub key: String,
-    /// Hash of the decoded rows, in any order.
+    /// Hash of the decoded rows, in any order; empty if the hashes are sealed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub rows: String,
     /// Hash of the split: which client has which of the rows.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub split: String,
     /// Whether a spec dealt the rows to the clients.
     pub dealt: bool,
@@ -112,6 +159,9 @@ pub struct DataId {
     /// Hashes of some of the run's public and test rows.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub public: BTreeSet<String>,
+    /// The hashes, where others may read them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<Sealed>,
 }
 
 /// How the rows of a run are shared out.
@@ -171,12 +221,72 @@ impl DataId {
             parties: if how.dealt { Vec::new() } else { parties },
             sample: sample.iter().map(|(row, of)| (hex(row), *of)).collect(),
             public: public.iter().map(|row| hex(row)).collect(),
+            sealed: None,
         }
     }
 
-    /// Returns whether two runs are on one data set: they have equal rows, or one name for them.
+    /// Seals the hashes for a place that others may read: without `key`, the one of the hashes, they
+    /// tell nothing of the rows, also beside those of another run.
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub(crate) fn seal(self, key: &RowKey) -> Result<Self> {
+        if self.key.is_empty() {
+            return Ok(self);
+        }
+        // a hash of a row takes 13 bytes and the number of its client at most 5; that of a party 33
+        let length = 512 + SAMPLE * (13 + 5) + SAMPLE * 13 + 33 * self.parties.len();
+        let hashes = Hashes {
+            rows: self.rows,
+            split: self.split,
+            parties: self.parties,
+            sample: self.sample,
+            public: self.public,
+        };
+        let mut text = postcard::to_stdvec(&hashes)?;
+        text.resize(length, 0);
+        let nonce = crate::random_name()?;
+        key.encrypt(&nonce, &mut text);
+        Ok(Self {
+            name: self.name,
+            key: self.key,
+            dealt: self.dealt,
+            sealed: Some(Sealed {
+                nonce,
+                text: BASE64.encode(text),
+            }),
+            ..Self::default()
+        })
+    }
+
+    /// Opens sealed hashes with their key. With another key they stay sealed.
+    pub(crate) fn open(self, key: &RowKey) -> Self {
+        match self.sealed.as_ref().and_then(|of| of.hashes(key)) {
+            Some(of) if key.name() == self.key => Self {
+                rows: of.rows,
+                split: of.split,
+                parties: of.parties,
+                sample: of.sample,
+                public: of.public,
+                sealed: None,
+                ..self
+            },
+            _ => self,
+        }
+    }
+
+    /// Returns whether two runs are, or may be, on one data set: they have equal rows, or one name
+    /// for them, or hashes of one key that are sealed.
     pub fn same_set(&self, other: &Self) -> bool {
-        self.name == other.name || (self.comparable(other) && self.rows == other.rows)
+        let may_be_equal = || match self.is_sealed() || other.is_sealed() {
+            true => !self.key.is_empty() && self.key == other.key,
+            false => self.comparable(other) && self.rows == other.rows,
+        };
+        self.name == other.name || may_be_equal()
+    }
+
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.sealed.is_some()
     }
 
     /// Returns whether the parties of two runs are the same, in the same order.
@@ -220,7 +330,7 @@ impl DataId {
     /// `other`.
     pub fn publishes(&self, other: &Self) -> bool {
         if !self.comparable(other) {
-            return !self.public.is_empty();
+            return self.is_sealed() || !self.public.is_empty();
         }
         // of one choice of public rows in one set, rows may be equal by chance
         let same = self.rows == other.rows && self.public == other.public;
@@ -229,6 +339,7 @@ impl DataId {
 
     /// Returns whether the hashes of both say something about each other.
     fn comparable(&self, other: &Self) -> bool {
-        !self.key.is_empty() && self.key == other.key
+        let open = !self.is_sealed() && !other.is_sealed();
+        open && !self.key.is_empty() && self.key == other.key
     }
 }

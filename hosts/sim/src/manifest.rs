@@ -187,7 +187,7 @@ impl Manifest {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
         let path = folder.join(FILE);
-        // its hashes of rows tell how many each client has
+        // who can guess a data file could check the guess by its hash
         match self.book.is_some() {
             true => fl_files::write_secret(&path, &text),
             false => fl_files::write(&path, &text),
