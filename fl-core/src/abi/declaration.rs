@@ -269,6 +269,8 @@ impl ExchangeText {
                 at_server: all_kept(&flow.at_server),
                 released_with: text(&flow.released_with),
                 sent_back_unreleased: flow.sent_back_unreleased,
+                // the host knows what comes before
+                taught_before: Vec::new(),
             },
             cohort: text(&self.cohort),
             aggregator: text(&self.aggregator).map(|slot| AggregatorUse { slot }),

@@ -4,9 +4,10 @@ use crate::abi::kept;
 use crate::client::ClientSide;
 use crate::exchange::declaration::Declaration;
 use crate::exchange::spec::ExchangeSpec;
+use crate::privacy::DataDependence;
 use crate::{
     ACCOUNTANT, Answer, BEFORE_AGGREGATOR, COUNTS, Client, Measurement, Protocol, Request, Result,
-    Server, SlotSpec, TaskKind,
+    Role, Server, SlotSpec, TaskKind,
 };
 use anyhow::Context;
 use std::collections::BTreeSet;
@@ -156,18 +157,32 @@ fn both(one: SlotSpec, other: SlotSpec) -> SlotSpec {
         for_some: one.for_some || other.for_some,
         only_clips: one.only_clips && other.only_clips,
         shown: one.shown || other.shown,
-        // what one stage learns past a mechanism is seen past it
-        through: match one.shown && other.shown {
-            true => (one.through.into_iter())
-                .filter(|slot| other.through.contains(slot))
-                .collect(),
-            false if one.shown => one.through,
-            false => other.through,
-        },
+        // what one stage teaches past a mechanism, any other may show
+        through: (one.through.into_iter())
+            .filter(|slot| other.through.contains(slot))
+            .collect(),
         scores: one.scores || other.scores,
         training: one.training.or(other.training),
         ..one
     }
+}
+
+/// Returns how a stage with these exchanges may teach the models in a slot: for each training the
+/// slots of the mechanisms that it goes through.
+fn ways(slot: &SlotSpec, exchanges: &[ExchangeSpec]) -> Vec<(&'static str, Vec<&'static str>)> {
+    let of_flow = |flow: &DataDependence| {
+        let steps = flow.steps.iter().map(|(slot, _)| *slot);
+        let all = flow.through.iter().chain(&flow.learnt_through).copied();
+        all.chain(steps).collect()
+    };
+    if !slot.through.is_empty() {
+        return vec![(slot.name, slot.through.clone())];
+    }
+    // a model that no client keeps, and none sends, is the server's
+    let at_clients = slot.lasts || exchanges.iter().any(|spec| spec.model == slot.name);
+    let taught = exchanges.iter().filter(|_| at_clients);
+    let taught = taught.map(|spec| (slot.name, of_flow(&spec.flow)));
+    taught.collect()
 }
 
 impl Protocol for Stages {
@@ -176,6 +191,7 @@ impl Protocol for Stages {
         let mut exchanges = Vec::new();
         let mut measures = Some(Vec::new());
         let (mut begins_with, mut loads, mut pooled) = (None, None, false);
+        let mut taught: Vec<(&'static str, Vec<&'static str>)> = Vec::new();
         for (stage, names) in self.named() {
             let declared = stage.protocol.declare();
             begins_with = begins_with.or(declared.begins_with.clone());
@@ -186,9 +202,19 @@ impl Protocol for Stages {
                 all.into_iter().chain(own).collect()
             });
             let specs = declared.specs().cloned();
-            exchanges.extend(specs.map(|spec| names.of_exchange(spec)));
-            for slot in declared.into_slots() {
-                let slot = names.of_slot(slot);
+            let mut specs: Vec<_> = specs.map(|spec| names.of_exchange(spec)).collect();
+            let own = declared.into_slots();
+            let own: Vec<_> = own.into_iter().map(|slot| names.of_slot(slot)).collect();
+            let trainers = own.iter().filter(|slot| slot.role == Role::Trainer);
+            let trainers: Vec<&SlotSpec> = trainers.collect();
+            let known = |(model, _): &&(&str, _)| trainers.iter().any(|slot| slot.name == *model);
+            let before: Vec<_> = taught.iter().filter(known).map(|of| of.1.clone()).collect();
+            taught.extend(trainers.iter().flat_map(|slot| ways(slot, &specs)));
+            for spec in &mut specs {
+                spec.flow.taught_before.clone_from(&before);
+            }
+            exchanges.extend(specs);
+            for slot in own {
                 match slots.iter_mut().find(|known| known.name == slot.name) {
                     Some(known) => *known = both(known.clone(), slot),
                     None => slots.push(slot),

@@ -69,6 +69,9 @@ pub struct DataDependence {
     pub released_with: Option<&'static str>,
     /// The server sends derived values back to clients before that release.
     pub sent_back_unreleased: bool,
+    /// How earlier stages taught models that this answer may come from: for each training the
+    /// slots of the mechanisms that it went through.
+    pub taught_before: Vec<Vec<&'static str>>,
 }
 
 impl DataDependence {
@@ -77,9 +80,13 @@ impl DataDependence {
     /// travel with it.
     pub fn open(&self, filled: &dyn Fn(&str) -> bool, envelope: bool) -> Vec<Observer> {
         let any = |slots: &[&'static str]| slots.iter().any(|slot| filled(slot));
-        let released = any(&self.releases) && !any(&self.beside) && !self.partly;
-        let released = released || any(&self.learnt_through);
-        if any(&self.through) || (!envelope && (self.public || released)) {
+        // mechanisms of a training do not cover what its model and optimiser had learnt before
+        let begins_clean = !self.learns_from_rows_before(filled);
+        let steps = self.steps.is_none() || begins_clean;
+        let released = any(&self.releases) && !any(&self.beside) && !self.partly && steps;
+        let released = released || (any(&self.learnt_through) && begins_clean);
+        let through = any(&self.through) && begins_clean;
+        if through || (!envelope && (self.public || released)) {
             return Vec::new();
         }
         let mut open = vec![Observer::Server];
@@ -87,6 +94,23 @@ impl DataDependence {
         open.extend((self.sent_back_unreleased || !at_server).then_some(Observer::Clients));
         open.extend((!at_server).then_some(Observer::Readers));
         open
+    }
+
+    /// Returns whether observers see the answer without a price only because of what an earlier
+    /// stage has taught.
+    pub fn open_by_before(&self, filled: &dyn Fn(&str) -> bool) -> bool {
+        let alone = Self {
+            taught_before: Vec::new(),
+            ..self.clone()
+        };
+        self.learns_from_rows_before(filled) && alone.open(filled, false).is_empty()
+    }
+
+    /// Returns whether an earlier stage may have taught the same models without a mechanism that
+    /// has a price; `filled` tells which slots have one.
+    fn learns_from_rows_before(&self, filled: &dyn Fn(&str) -> bool) -> bool {
+        let priced = |slots: &Vec<&str>| slots.iter().any(|slot| filled(slot));
+        !self.taught_before.iter().all(priced)
     }
 
     /// Returns all slots that the answer is released through, at the client or at the server.
@@ -250,5 +274,12 @@ mod tests {
         };
         let both = [Observer::Server, Observer::Clients];
         assert_eq!(seen(&flow, &["privacy"]), both);
+        let flow = DataDependence {
+            through: vec!["sampling"],
+            taught_before: vec![vec!["sampling"], vec!["example-privacy"]],
+            ..DataDependence::default()
+        };
+        assert_eq!(seen(&flow, &["sampling"]), Observer::ALL);
+        assert_eq!(seen(&flow, &["sampling", "example-privacy"]), []);
     }
 }

@@ -64,12 +64,7 @@ impl<H> From<Joined<AloneSettings, H>> for Alone<H> {
 
 impl<H> Alone<H> {
     fn initial(&self) -> Option<InitialModel> {
-        let file = self.0.shared.initial.clone();
-        file.map(|file| InitialModel {
-            slot: MODEL.name(),
-            setting: "initial",
-            file,
-        })
+        InitialModel::of(MODEL.name(), "initial", &self.0.shared.initial)
     }
 
     /// Does the server send the first model?
@@ -81,7 +76,7 @@ impl<H> Alone<H> {
 impl<H: Holder> Protocol for Alone<H> {
     fn declare(&self) -> Declaration<'_> {
         let local = &self.0.shared.local;
-        let model = MODEL.spec().lasting();
+        let model = MODEL.spec().lasting().published_if(true);
         let model = model.trained_by("local", local, (false, 1));
         let model = match self.is_sent() {
             true => model.shared_parameters().at_server(),

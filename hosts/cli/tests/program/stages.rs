@@ -292,3 +292,57 @@ fn a_run_of_stages_verifies_and_shows_its_protocols() {
     let page = std::fs::read_to_string(dir.join(page.trim())).unwrap_or(page);
     assert!(page.contains("fedavg, then scaffold, then solo"), "{page}");
 }
+
+/// A mechanism of a training covers what its model learns in it, and nothing that the model or its
+/// optimiser had learnt in a stage before.
+#[test]
+fn what_an_earlier_stage_teaches_without_noise_leaves_no_guarantee() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let data = "name: s
+noise: system
+data: { set: { blobs: { train: 300, test: 30 } }, clients: 3, public: { from: { share: 0.3 }, labelled: true } }
+";
+    let solo = "{ use: solo, local: { epochs: 1, batch: 16 }, keep-clients: true }";
+    let distil = "{ use: co-distill, rounds: 1, samples: 20, labels: scores, order: public-first, distil: { epochs: 1, batch: 32 }, local: { epochs: 1, batch: 16 } }";
+    let steps = "use: fedavg, rounds: 1, local: { steps: 1, batch: 20 }, sampling: { rate: 0.5 }";
+    let tuned = format!("{{ {steps}, tune: {{ steps: 2, batch: 20 }} }}");
+    let steps = format!("{{ {steps} }}");
+    let sampled = "  model: { use: linear }
+  ensemble: { use: mean-logits }
+  sampling: { use: sample-examples, k: 5, min-examples: 60 }
+  accountant: { use: nfdp }
+";
+    let clipped =
+        "  model: { use: dfdx, net: logistic, optimiser: { sgd: { lr: 0.1, momentum: 0.9 } } }
+  aggregator: { use: mean, weigh: uniform }
+  example-privacy: { use: gaussian-gradients, clip: 0.1, noise-multiplier: 10 }
+  accountant: { use: rdp, delta: 1e-5 }
+";
+    let guaranteed = |stages: [&str; 2], parts: &str| {
+        let stages = stages.map(|stage| format!("- {{ protocol: {stage} }}\n"));
+        let text = format!("{data}stages:\n{}parts:\n{parts}", stages.concat());
+        spec(dir, "s.yaml", &text);
+        let planned = out(dir, &["plan", "s.yaml", "--json"]);
+        let planned: Value = serde_json::from_str(&planned).unwrap();
+        let ran = json(dir, &["run", "s.yaml", "--json", "--quiet"]);
+        let holds = |of: &str| ran["privacy"][of]["epsilon"].is_f64();
+        let holds = ["server", "clients", "readers"].map(holds);
+        let promised = planned["reached"].as_array().unwrap().len();
+        assert!(promised >= holds.iter().filter(|holds| **holds).count());
+        (holds, ran["privacy"].to_string())
+    };
+    // the order counts for the server, and not for kept models
+    let (holds, why) = guaranteed([solo, distil], sampled);
+    assert_eq!(holds, [false; 3], "{why}");
+    let text = "clients answer `scores of public samples of stage 2` by models that an earlier stage taught without noise";
+    assert!(why.contains(text), "{why}");
+    let (holds, why) = guaranteed([distil, solo], sampled);
+    assert_eq!(holds, [true, true, false], "{why}");
+    assert_eq!(guaranteed([distil, distil], sampled).0, [true; 3]);
+    for stage in [solo, &tuned] {
+        let (holds, why) = guaranteed([stage, &steps], clipped);
+        assert_eq!(holds, [false; 3], "{stage}: {why}");
+    }
+    assert_eq!(guaranteed([&steps, &steps], clipped).0, [true; 3]);
+}
