@@ -171,6 +171,8 @@ pub struct PartDecl {
     /// Whether a library has it only because its own parts use the crate. It gives way to the same
     /// part of the same crate.
     pub brought: bool,
+    /// Whether it is in processes of its own that can read no file of the user's.
+    pub confined: bool,
     /// Returns its documentation.
     pub describe: &'static (dyn Fn() -> Description + Sync),
     /// Records every mistake in its settings. Without a mistake, returns the checked settings.
@@ -414,6 +416,7 @@ macro_rules! plugin {
                 origin: env!("CARGO_PKG_NAME"),
                 package: env!("CARGO_PKG_NAME"),
                 brought: false,
+                confined: false,
                 describe: &|| $crate::__private::describe::<$s>($signature),
                 check: &|value, reader| $crate::__private::check::<$s, _>(value, reader, $make),
             };

@@ -106,26 +106,26 @@ impl Parts {
         named.collect()
     }
 
-    /// Returns the libraries of the parts that a guarantee rests on: the protocol, accountants,
-    /// mechanisms that release something, aggregators that count votes with the trainers that vote,
-    /// and parts in the slots `relied_on` ([`ExchangeSpec::relied_on`]).
+    /// Returns the libraries that a guarantee rests on: those of the protocol and of all loaded
+    /// parts. A part may keep a row in memory that its library shares among clients, or between
+    /// clients and server. Only an aggregator sees nothing but released messages, if it is in
+    /// processes of its own ([`PartDecl::confined`]), its library has no other part of the run, it
+    /// counts no votes, and it is in no slot of `relied_on` ([`ExchangeSpec::relied_on`]).
     pub fn claimed_by(&self, relied_on: &[&str]) -> Vec<String> {
         let linked = linked_parts();
-        let counts = |f: &SlotAssignment| f.decl.role == Role::Aggregator && counts_votes(f.decl);
-        let votes = self.filled.iter().any(counts);
-        let rests_on = |f: &&SlotAssignment| match f.decl.role {
-            Role::Accountant => true,
-            Role::Privacy => self.releases(&f.slot),
-            // how many counts a vote changes is its word
-            Role::Aggregator if counts_votes(f.decl) => true,
-            // that a vote follows from its own teacher's examples only is the teacher's word
-            Role::Trainer if votes => true,
-            _ => relied_on.contains(&&f.slot[..]),
+        let loaded = |of: &PartDecl| !linked.iter().any(|part| std::ptr::eq(*part, of));
+        // how many counts a vote changes is the word of the part that counts it
+        let sees_releases_only = |f: &&SlotAssignment| {
+            let combines = f.decl.role == Role::Aggregator && !counts_votes(f.decl);
+            combines && f.decl.confined && !relied_on.contains(&&f.slot[..])
         };
-        let all = self.filled.iter().filter(rests_on).map(|f| f.decl);
+        let rests_on = self.filled.iter().filter(|f| !sees_releases_only(f));
+        let all = rests_on.map(|f| f.decl);
         let all = all.chain(self.protocols.iter().copied());
-        let loaded = |of: &&PartDecl| !linked.iter().any(|part| std::ptr::eq(*part, *of));
-        let all: BTreeSet<&str> = all.filter(loaded).map(|decl| decl.origin).collect();
+        let all: BTreeSet<&str> = all
+            .filter(|of| loaded(of))
+            .map(|decl| decl.origin)
+            .collect();
         all.into_iter().map(String::from).collect()
     }
 

@@ -144,13 +144,14 @@ pub(crate) fn import(
         );
     };
     let (path, isolate) = (path.to_path_buf(), isolate.clone());
+    let confined = isolate.sandbox && isolate.reads.is_empty();
     let origin = path.display().to_string();
     let longest = std::time::Duration::from_secs_f64(isolate.call_seconds);
     let begin = move || linux::begin(program, &file, &path, &isolate);
     let library = IsolatedLibrary::new(Box::new(begin), longest);
     let refused = |refused: Refused| refused.to_string();
     let interface = library.interface().map_err(refused)?;
-    let parts = fl_core::abi::import_isolated(library, &origin).map_err(refused)?;
+    let parts = fl_core::abi::import_isolated(library, &origin, confined).map_err(refused)?;
     Ok((parts, interface))
 }
 

@@ -143,7 +143,7 @@ fn apart() -> Vec<&'static PartDecl> {
         })
     };
     let library = abi::IsolatedLibrary::new(Box::new(begin), Duration::from_secs(60));
-    abi::import_isolated(library, "apart").expect("it serves its parts")
+    abi::import_isolated(library, "apart", true).expect("it serves its parts")
 }
 
 /// What the process does.

@@ -27,6 +27,7 @@ pub(super) fn declare(
     index: u32,
     part: Described,
     origin: &'static str,
+    confined: bool,
 ) -> &'static PartDecl {
     let Described {
         role,
@@ -66,6 +67,7 @@ pub(super) fn declare(
         origin,
         package,
         brought,
+        confined,
         describe: Box::leak(Box::new(move || about.clone())),
         check: Box::leak(Box::new(check)),
     }))

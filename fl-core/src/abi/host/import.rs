@@ -65,7 +65,7 @@ pub fn import_linked(origin: &'static str) -> Vec<&'static PartDecl> {
                 package: part.package,
                 brought: part.brought,
             };
-            Some(declare(functions, index as u32, part, origin))
+            Some(declare(functions, index as u32, part, origin, false))
         })
         .collect()
 }
@@ -79,6 +79,7 @@ pub fn import_library<L: PartLibrary>(origin: &str) -> Result<Vec<&'static PartD
     declared(
         Functions::of(&table::<L>()).map_err(Refused::Missing)?,
         origin,
+        false,
     )
 }
 
@@ -98,10 +99,11 @@ pub unsafe fn import(
     origin: &str,
 ) -> Result<Vec<&'static PartDecl>, Refused> {
     // SAFETY: as the caller says.
-    declared(unsafe { checked_table(table) }?, origin)
+    declared(unsafe { checked_table(table) }?, origin, false)
 }
 
-/// The parts of a library that is in processes of its own.
+/// The parts of a library that is in processes of its own; `confined` says whether these can read
+/// no file of the user's.
 ///
 /// # Errors
 /// Says why the library cannot be used.
@@ -109,14 +111,20 @@ pub unsafe fn import(
 pub fn import_isolated(
     library: crate::abi::IsolatedLibrary,
     origin: &str,
+    confined: bool,
 ) -> Result<Vec<&'static PartDecl>, Refused> {
     declared(
         Functions::IsolatedLibrary(Box::leak(Box::new(library))),
         origin,
+        confined,
     )
 }
 
-fn declared(functions: Functions, origin: &str) -> Result<Vec<&'static PartDecl>, Refused> {
+fn declared(
+    functions: Functions,
+    origin: &str,
+    confined: bool,
+) -> Result<Vec<&'static PartDecl>, Refused> {
     let refused = |e: anyhow::Error| Refused::Description(format!("{e:#}"));
     let text = functions.describe().map_err(refused)?;
     let origin: &'static str = origin.to_string().leak();
@@ -126,7 +134,7 @@ fn declared(functions: Functions, origin: &str) -> Result<Vec<&'static PartDecl>
         .enumerate()
         .map(|(at, part)| {
             let index = part.index.unwrap_or(at as u32);
-            declare(functions, index, part, origin)
+            declare(functions, index, part, origin, confined)
         })
         .collect())
 }
