@@ -1,9 +1,11 @@
 //! DP-FedAvg as a user runs it: what it guarantees to whom, and what a budget does.
 
-use crate::common::{fails, json, out, root};
+use crate::common::{fails, fl, json, out, root};
 use fl_core::privacy::UpperBound;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use std::fs;
+use std::path::{Path, PathBuf};
 
 fn spec() -> String {
     let spec = root().join("specs/quick/dp-fedavg.yaml");
@@ -176,6 +178,79 @@ fn readers_of_a_run_with_an_accountant_see_no_size_of_a_state_and_no_time() {
     assert!(without["seconds"].as_f64().unwrap() > 0.0);
     let report = fs::read_to_string(dir.join("f/report.md")).unwrap();
     assert!(report.contains("Checkpoints: "), "{report}");
+}
+
+/// Who guesses a file of rows could check the guess by its hash. Only `run.json` has it, and its
+/// owner alone reads that. There the hashes of single rows are sealed.
+#[test]
+fn no_page_and_no_result_shows_the_hash_of_a_users_file() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    for (name, own) in [("a.csv", 1), ("b.csv", 2), ("t.csv", 3)] {
+        let rows = (0..40).map(|at| format!("{}.{own},{}\n", at % 7, at % 2));
+        fs::write(dir.join(name), format!("x,y\n{}", rows.collect::<String>())).unwrap();
+    }
+    let set = "parts.accountant={use: rdp, delta: 1e-5}";
+    let study = "name: s
+results: s.results.jsonl
+defaults: { base: s.yaml }
+tables: [{ name: t, title: T, rows: [{ name: one }] }]
+";
+    fs::write(dir.join("study.yaml"), study).unwrap();
+    let text = "name: s
+data: { set: { files: { format: csv, train: [a.csv, b.csv], test: t.csv, label: y, classes: [0, 1], columns: { x: number } } } }
+protocol: { use: fedavg, rounds: 1, local: { epochs: 1, batch: 16 } }
+parts:
+  model: { use: linear }
+  aggregator: { use: mean, weigh: uniform }
+  privacy: { use: gaussian-update, clip: 1.0, noise-multiplier: 2.0 }
+";
+    fs::write(dir.join("s.yaml"), text).unwrap();
+    let hash = fl_core::hex(&Sha256::digest(fs::read(dir.join("a.csv")).unwrap()));
+    let short = &hash[..12];
+    out(dir, &["run", "s.yaml", "--out", "bare", "--quiet"]);
+    let bare = fs::read_to_string(dir.join("bare/report.html")).unwrap();
+    assert!(bare.contains(&hash), "the test would see it: {bare}");
+    for seed in ["seed=1", "seed=2"] {
+        out(
+            dir,
+            &[
+                "run", "s.yaml", "--out", seed, "--watch", "--quiet", "--set", set, "--set", seed,
+            ],
+        );
+    }
+    out(dir, &["report", "seed=1", "seed=2", "--out", "both.html"]);
+    let compared = fl(dir, &["compare", "seed=1", "seed=2", "--json"]).stdout;
+    let compared = String::from_utf8(compared).unwrap();
+    assert!(!compared.contains(short), "{compared}");
+    fs::write(
+        dir.join("s.yaml"),
+        format!("{text}  accountant: {{ use: rdp, delta: 1e-5 }}\n"),
+    )
+    .unwrap();
+    out(dir, &["study", "study.yaml"]);
+    let line = fs::read_to_string(dir.join("s.results.jsonl")).unwrap();
+    let line: Value = serde_json::from_str(line.lines().next().unwrap()).unwrap();
+    let book = &line["book"]["data"];
+    assert!(book["sealed"].is_object() && book["sample"].is_null() && book["rows"].is_null());
+    assert_eq!(line["began"].as_str().unwrap().len(), "2026-01-01".len());
+    for entry in walkdir(dir) {
+        let text = String::from_utf8_lossy(&fs::read(&entry).unwrap()).into_owned();
+        let owners = entry.ends_with("run.json") || entry.starts_with(dir.join("bare"));
+        assert!(owners || !text.contains(short), "{}", entry.display());
+    }
+}
+
+/// Every file below a folder.
+fn walkdir(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let below = |path: PathBuf| match path.is_dir() {
+        true => walkdir(&path),
+        false => vec![path],
+    };
+    entries.flat_map(below).collect()
 }
 
 #[test]

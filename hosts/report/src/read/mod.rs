@@ -129,7 +129,7 @@ impl Run {
         let pictures = pictures(&path.join("pictures"), &mut notices);
         let name = path.canonicalize().unwrap_or_else(|_| path.into());
         let name = name.file_name().map(|n| n.to_string_lossy().into_owned());
-        Ok(Self {
+        let mut run = Self {
             label: name.unwrap_or_else(|| here.to_string()),
             path: path.into(),
             spec,
@@ -141,7 +141,22 @@ impl Run {
             pictures,
             notices,
             origin,
-        })
+        };
+        if run.book().is_some() {
+            run.hide_rows();
+        }
+        Ok(run)
+    }
+
+    /// Forgets what `run.json` tells its owner alone: the hashes of the user's own files, by which
+    /// who guesses a file could check the guess, and the time of day, as two of them, of runs one
+    /// after the other, show how long clients trained.
+    fn hide_rows(&mut self) {
+        if self.has_own_files() {
+            self.origin.data.clear();
+        }
+        let day = self.origin.started.chars().take("2026-01-01".len());
+        self.origin.started = day.collect();
     }
 
     /// Reads several as [`Run::open_brief`] does; runs with one name are labelled by their paths.
@@ -239,7 +254,7 @@ impl Run {
             .unwrap_or("?")
     }
 
-    /// Returns its start: RFC 3339, if the folder contains it.
+    /// Returns its start: RFC 3339, if the folder contains it; with an accountant the day alone.
     pub fn began(&self) -> &str {
         &self.origin.started
     }

@@ -23,7 +23,7 @@ pub struct RunRecord {
     pub program: String,
     /// Model and cores of the processor; of several, each.
     pub machine: String,
-    /// Its start: RFC 3339.
+    /// Its start: RFC 3339; with an accountant the day alone.
     pub began: String,
     /// Wall-clock seconds. None if the run has an accountant: clients with more data take longer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,7 +36,7 @@ pub struct RunRecord {
     /// The releases that have a price.
     #[serde(skip_serializing_if = "Option::is_none")]
     releases: Option<serde_json::Value>,
-    /// Its rows, by hashes with a secret key, and all that it may spend.
+    /// Its rows, by sealed hashes, and all that it may spend.
     #[serde(skip_serializing_if = "Option::is_none")]
     book: Option<serde_json::Value>,
     /// The data files by name and SHA-256. None if the run has an accountant and a file of the
@@ -83,8 +83,7 @@ impl RunRecord {
         }
         let costs = run.costs.iter().flatten();
         let cost = |c: &Cost| (c.round, c.bytes_up, c.bytes_down, c.privacy.clone());
-        let files = || run.origin.data.iter();
-        let hidden = outcome.privacy.is_some() && run.has_own_files();
+        let files = run.origin.data.iter();
         let named = |file: &FileHash| FileHash {
             path: file_name(&file.path),
             sha256: file.sha256.clone(),
@@ -100,7 +99,7 @@ impl RunRecord {
             privacy: outcome.privacy.clone(),
             releases: releases.clone(),
             book: run.origin.book.clone(),
-            data: files().filter(|_| !hidden).map(named).collect(),
+            data: files.map(named).collect(),
             data_notes: data_notes.clone(),
             libraries: hashes(&run.origin.libraries),
             metrics,
