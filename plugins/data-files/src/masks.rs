@@ -55,7 +55,8 @@ impl Targets for MaskTargets<'_> {
         Ok(())
     }
 
-    /// Makes 255 a 1 where masks hold 0 and 255.
+    /// Makes 255 a 1 where all masks hold 0 and 255, unless the spec lists other than two classes:
+    /// then one client's pixel would decide what those of all others mean.
     fn classes(&mut self, files: &Files, learnt: usize) -> Result<(Vec<String>, Vec<String>)> {
         let numbers = |masks: &[(PathBuf, Vec<u16>)]| {
             let all = masks.iter().flat_map(|(_, mask)| mask);
@@ -74,7 +75,11 @@ impl Targets for MaskTargets<'_> {
             return Ok((names, Vec::new()));
         }
         let binary = self.masks.iter().flat_map(|(_, mask)| mask);
-        if binary.clone().all(|n| [0, 255].contains(n)) && binary.clone().any(|n| *n == 255) {
+        let two = |names: &Vec<_>| names.len() == 2;
+        if files.classes.as_ref().is_none_or(two)
+            && binary.clone().all(|n| [0, 255].contains(n))
+            && binary.clone().any(|n| *n == 255)
+        {
             let all = self.masks.iter_mut().flat_map(|(_, mask)| mask);
             all.for_each(|n| *n = (*n).min(1));
         }

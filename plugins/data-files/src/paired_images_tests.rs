@@ -84,6 +84,18 @@ fn masks_are_read_by_the_names_of_their_images() {
         [0, 0, 2, 1, 0, 0]
     );
 
+    // of listed classes, one pixel never decides what 255 means in other masks
+    let white = |_| eight(&[0, 255, 0, 0, 0, 0]);
+    let names: Vec<String> = (0..256).map(|n| format!("c{n}")).collect();
+    let listed = format!("format: masks, classes: [{}]", names.join(", "));
+    let data = read(folders(white).path(), &listed).unwrap();
+    assert_eq!(data.clients[1].masks().unwrap().of()[[0, 1]], 255);
+    let error = read(folders(white).path(), "format: masks, classes: [a, b, c]").unwrap_err();
+    assert!(
+        error.ends_with("a pixel of class 255, and there are 3 classes, from 0"),
+        "{error}"
+    );
+
     // numbers of objects, of 16 bits
     let dir = folders(|at| {
         let bytes = [0, 0, 1, at, 0, 0, 0, 7, 0, 7, 0, 0];
