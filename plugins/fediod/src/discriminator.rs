@@ -71,12 +71,15 @@ pub(crate) struct DiscriminatorBatch {
 }
 
 impl DiscriminatorBatch {
-    /// Takes all made inputs, and draws real inputs from `stream`.
+    /// Takes all made inputs, and draws real inputs from `stream`. A client without examples has
+    /// nothing to compare with, so its discriminator sees no input.
     pub fn all(client: &Client, x: Samples, stream: &Stream) -> Self {
+        let seen = if client.own().is_empty() { 0 } else { x.len() };
+        let rows: Vec<usize> = (0..seen).collect();
         Self {
-            rows: (0..x.len()).collect(),
-            real: real(client, x.len(), stream),
-            made: x,
+            real: real(client, seen, stream),
+            made: x.pick(&rows),
+            rows,
         }
     }
 
