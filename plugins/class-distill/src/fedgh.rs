@@ -1,6 +1,6 @@
 //! FedGH (Yi et al. 2023, algorithm 1): the server trains a common last layer on class means.
 use crate::last_layer;
-use crate::prototypes::FeatureMeans;
+use crate::prototypes::{FeatureMeans, one_class_each};
 use fl_core::prelude::*;
 use fl_core::{Length, TaskKind};
 
@@ -99,10 +99,7 @@ impl Protocol for FedGh {
     }
 
     fn suits(&self, kind: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
-        match kind {
-            TaskKind::Classes(_) => Ok(()),
-            _ => Err("class means are of inputs with one class each; use `fedavg`".into()),
-        }
+        one_class_each(kind)
     }
 
     fn conflicts(&self, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {

@@ -1,5 +1,5 @@
 //! FedProto (Tan et al. 2022, algorithm 1): clients share the mean features of each class.
-use crate::prototypes::{FeatureMeans, Near, Prototypes};
+use crate::prototypes::{FeatureMeans, Near, Prototypes, one_class_each};
 use fl_core::TaskKind;
 use fl_core::prelude::*;
 
@@ -71,10 +71,7 @@ impl Protocol for FedProto {
     }
 
     fn suits(&self, kind: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
-        match kind {
-            TaskKind::Classes(_) => Ok(()),
-            _ => Err("prototypes are of inputs with one class each; use `fedavg`".into()),
-        }
+        one_class_each(kind)
     }
 
     fn conflicts(&self, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {

@@ -1,6 +1,6 @@
 //! Federated distillation by class means: the server's side in `lead`, a client's in `means` and
 //! `learn`.
-use crate::prototypes::classes;
+use crate::prototypes::{classes, one_class_each};
 use fl_core::TaskKind;
 use fl_core::message::{ClassMeans, softmax};
 use fl_core::prelude::*;
@@ -109,10 +109,7 @@ impl Protocol for ClassDistill {
     }
 
     fn suits(&self, kind: TaskKind, _: &dyn Fn(&str) -> bool) -> std::result::Result<(), String> {
-        match kind {
-            TaskKind::Classes(_) => Ok(()),
-            _ => Err("class means are of inputs with one class each".into()),
-        }
+        one_class_each(kind)
     }
 
     fn conflicts(&self, has: &dyn Fn(&str) -> bool) -> Vec<Conflict> {

@@ -5,7 +5,7 @@ use fl_core::message::{
     ClassMeans, Column, Dtype, ExchangeShape, NamedTensors, SampleShape, TensorMap,
 };
 use fl_core::prelude::*;
-use fl_core::{Examples, FeatureLoss, FeatureTerm, Problem};
+use fl_core::{Examples, FeatureLoss, FeatureTerm, Problem, TaskKind};
 use ndarray::{Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -45,6 +45,17 @@ impl FeatureMeans {
         let values = Array2::from_shape_vec((rows.len(), width), values)?;
         *self = Self(ClassMeans::new(rows.into_keys().collect(), values));
         Ok(())
+    }
+}
+
+/// Means of classes need inputs with one class each.
+///
+/// # Errors
+/// If the task is another; the text says what to do.
+pub(crate) fn one_class_each(kind: TaskKind) -> std::result::Result<(), String> {
+    match kind {
+        TaskKind::Classes(_) => Ok(()),
+        _ => Err("class means are of inputs with one class each; use `fedavg`".into()),
     }
 }
 
