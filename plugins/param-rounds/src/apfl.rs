@@ -42,31 +42,10 @@ impl RoundRule for Apfl {
     type State = ();
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
-        let train = family
-            .trains(move |client, examples, global| self.train(family, client, examples, global));
         let mix = self.adaptive.then(|| Measurement::each("mix"));
-        all.exchange(train).measures(mix)
+        all.exchange(family.trains(self)).measures(mix)
     }
 
-    fn model(&self, slot: SlotSpec) -> SlotSpec {
-        slot.needs(Ability::EqualSteps)
-    }
-
-    fn personal(&self) -> bool {
-        true
-    }
-
-    fn by_gradients(&self) -> bool {
-        true
-    }
-
-    fn corrects(&self) -> bool {
-        true
-    }
-}
-plugin!(protocol "apfl" => Shared<Apfl> as Rounds<Apfl>, papers: ["Deng et al. 2020"]);
-
-impl Apfl {
     /// Steps of both models. The client's model between rounds is the mixture, and `v` its memory.
     fn train(
         &self,
@@ -105,4 +84,21 @@ impl Apfl {
         }
         Ok(common)
     }
+
+    fn model(&self, slot: SlotSpec) -> SlotSpec {
+        slot.needs(Ability::EqualSteps)
+    }
+
+    fn personal(&self) -> bool {
+        true
+    }
+
+    fn by_gradients(&self) -> bool {
+        true
+    }
+
+    fn corrects(&self) -> bool {
+        true
+    }
 }
+plugin!(protocol "apfl" => Shared<Apfl> as Rounds<Apfl>, papers: ["Deng et al. 2020"]);

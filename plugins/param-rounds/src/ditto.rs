@@ -20,25 +20,6 @@ settings! {
 impl RoundRule for Ditto {
     type State = ();
 
-    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
-        all.exchange(
-            family.trains(move |client, examples, global| {
-                self.train(family, client, examples, global)
-            }),
-        )
-    }
-
-    fn personal(&self) -> bool {
-        true
-    }
-
-    fn corrects(&self) -> bool {
-        true
-    }
-}
-plugin!(protocol "ditto" => Shared<Ditto> as Rounds<Ditto>, papers: ["Li et al. 2021"]);
-
-impl Ditto {
     /// Trains the personal model, which is the client's model between rounds, and then the common
     /// one, which it returns.
     fn train(
@@ -61,4 +42,13 @@ impl Ditto {
         client.parametric(&MODEL)?.set_params(&own)?;
         Ok(trained.params)
     }
+
+    fn personal(&self) -> bool {
+        true
+    }
+
+    fn corrects(&self) -> bool {
+        true
+    }
 }
+plugin!(protocol "ditto" => Shared<Ditto> as Rounds<Ditto>, papers: ["Li et al. 2021"]);

@@ -1,6 +1,7 @@
 //! FedAMP (Huang et al. 2021, algorithm 1): each client gets a mixture of models like its own.
 use crate::rounds::{Family, RoundRule, Rounds, Shared};
 use crate::slots::{AGGREGATOR, MODEL, TRAIN};
+use fl_core::Examples;
 use fl_core::prelude::*;
 use std::collections::BTreeMap;
 
@@ -26,19 +27,26 @@ impl RoundRule for FedAmp {
     type State = BTreeMap<ClientId, Params>;
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
-        let train = family.trains(move |client, examples, mixture| {
-            let pull = (self.lambda / self.alpha) as f32;
-            let local = &family.settings.local;
-            let pass = FitOptions {
-                fresh: true,
-                proximal: (pull > 0.0).then_some((pull, mixture)),
-                ..local.pass(client.task().kind.loss(), client.round_number())
-            };
-            client.fit_examples(&MODEL, examples, &pass)?;
-            Ok(client.parametric(&MODEL)?.params())
-        });
-        all.exchange(train)
+        all.exchange(family.trains(self))
             .measures([Measurement::number("own-share")])
+    }
+
+    fn train(
+        &self,
+        family: Family<'_>,
+        client: &mut Client,
+        examples: &Examples,
+        mixture: &Params,
+    ) -> Result<Params> {
+        let pull = (self.lambda / self.alpha) as f32;
+        let local = &family.settings.local;
+        let pass = FitOptions {
+            fresh: true,
+            proximal: (pull > 0.0).then_some((pull, mixture)),
+            ..local.pass(client.task().kind.loss(), client.round_number())
+        };
+        client.fit_examples(&MODEL, examples, &pass)?;
+        Ok(client.parametric(&MODEL)?.params())
     }
 
     fn round(
@@ -57,7 +65,11 @@ impl RoundRule for FedAmp {
             mixtures.insert(*id, self.mixture(*id, models)?);
         }
         let least = mixtures.values().map(|(_, own)| *own);
-        server.record(round, "own-share", least.fold(f64::INFINITY, f64::min))?;
+        let least = least.fold(f64::INFINITY, f64::min);
+        if least < 0.0 {
+            server.warn("a client's own model counts less than 0 in its mixture (`own-share`), which is then no mean of models: take a smaller `alpha`");
+        }
+        server.record(round, "own-share", least)?;
         let answers = server.collect(round, &TRAIN, |id| &mixtures[&id].0)?;
         for mail in answers.iter() {
             models.insert(mail.from, mail.body.clone());

@@ -1,6 +1,5 @@
 //! FedAvg (McMahan et al. 2017, algorithm 1).
-use crate::local::Extra;
-use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use crate::rounds::{RoundRule, Rounds, Shared};
 use fl_core::prelude::*;
 
 settings! {
@@ -9,16 +8,6 @@ settings! {
     /// (FedPer, Arivazhagan et al. 2019; LG-FedAvg, Liang et al. 2020; FedBN, Li et al. 2021;
     /// FedBABU, Oh et al. 2022).
     pub struct FedAvg {}
-}
-
-impl<'p> Family<'p> {
-    /// Declares FedAvg's exchange with FedAvg's training.
-    pub(crate) fn trains_plainly(self) -> Declared<'p, Params, Params> {
-        self.trains(move |client, examples, global| {
-            let trained = self.train(client, examples, global, Extra::default())?;
-            Ok(trained.params)
-        })
-    }
 }
 
 impl RoundRule for FedAvg {

@@ -73,7 +73,7 @@ impl RoundRule for FedDf {
 
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
         let steps = self.patience.map(|_| Measurement::number("fuse.steps"));
-        all.exchange(family.trains_plainly()).measures(steps)
+        all.exchange(family.trains(self)).measures(steps)
     }
 
     fn round(

@@ -27,12 +27,27 @@ impl RoundRule for FedDyn {
     /// The server's gradient estimate, from the first round on.
     type State = Option<Params>;
 
-    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
-        all.exchange(
-            family.trains(move |client, examples, global| {
-                self.train(family, client, examples, global)
-            }),
-        )
+    /// Trains with the client's gradient estimate as an offset, and moves the estimate.
+    fn train(
+        &self,
+        family: Family<'_>,
+        client: &mut Client,
+        examples: &Examples,
+        global: &Params,
+    ) -> Result<Params> {
+        let own: Option<Params> = client.stashed("gradient")?;
+        let mut gradient = own.unwrap_or_else(|| global.zeros_like());
+        let mut offset = gradient.clone();
+        offset.scale(-1.0);
+        let extra = Extra {
+            offset: Some(&offset),
+            ..Extra::default()
+        };
+        let trained = family.train(client, examples, global, extra)?.params;
+        let buffers = client.parametric(&MODEL)?.buffers();
+        gradient.add_scaled(-self.alpha, &way(global, &trained, &buffers)?)?;
+        client.stash("gradient", &gradient);
+        Ok(trained)
     }
 
     fn round(
@@ -72,28 +87,3 @@ impl RoundRule for FedDyn {
     }
 }
 plugin!(protocol "feddyn" => Shared<FedDyn> as Rounds<FedDyn>, papers: ["Acar et al. 2021"]);
-
-impl FedDyn {
-    /// Trains with the client's gradient estimate as an offset, and moves the estimate.
-    fn train(
-        &self,
-        family: Family<'_>,
-        client: &mut Client,
-        examples: &Examples,
-        global: &Params,
-    ) -> Result<Params> {
-        let own: Option<Params> = client.stashed("gradient")?;
-        let mut gradient = own.unwrap_or_else(|| global.zeros_like());
-        let mut offset = gradient.clone();
-        offset.scale(-1.0);
-        let extra = Extra {
-            offset: Some(&offset),
-            ..Extra::default()
-        };
-        let trained = family.train(client, examples, global, extra)?.params;
-        let buffers = client.parametric(&MODEL)?.buffers();
-        gradient.add_scaled(-self.alpha, &way(global, &trained, &buffers)?)?;
-        client.stash("gradient", &gradient);
-        Ok(trained)
-    }
-}

@@ -2,6 +2,7 @@
 use crate::local::Extra;
 use crate::personal::Trains;
 use crate::rounds::{Family, RoundRule, Rounds, Shared};
+use fl_core::Examples;
 use fl_core::prelude::*;
 
 settings! {
@@ -16,20 +17,24 @@ settings! {
 impl RoundRule for FedRep {
     type State = ();
 
-    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
-        all.exchange(family.trains(move |client, examples, global| {
-            let head = Extra {
-                trains: Trains::Own,
-                training: Some(&self.head),
-                ..Extra::default()
-            };
-            family.train(client, examples, global, head)?;
-            let body = Extra {
-                trains: Trains::Shared,
-                ..Extra::default()
-            };
-            Ok(family.train(client, examples, global, body)?.params)
-        }))
+    fn train(
+        &self,
+        family: Family<'_>,
+        client: &mut Client,
+        examples: &Examples,
+        global: &Params,
+    ) -> Result<Params> {
+        let head = Extra {
+            trains: Trains::Own,
+            training: Some(&self.head),
+            ..Extra::default()
+        };
+        family.train(client, examples, global, head)?;
+        let body = Extra {
+            trains: Trains::Shared,
+            ..Extra::default()
+        };
+        Ok(family.train(client, examples, global, body)?.params)
     }
 
     fn share(&self) -> &'static [&'static str] {

@@ -1,6 +1,6 @@
 //! The client's side of every round: training from the server's parameters, and attackers' answers.
 use crate::personal::Trains;
-use crate::rounds::Family;
+use crate::rounds::{Family, RoundRule};
 use crate::slots::{AGGREGATOR, ATTACK, COHORT, LABELS, MODEL, PRIVACY, TRAIN};
 use fl_core::message::Votes;
 use fl_core::prelude::*;
@@ -32,17 +32,10 @@ pub(crate) struct Extra<'a> {
 }
 
 impl<'p> Family<'p> {
-    /// Declares FedAvg's exchange, with `train` for its training. A mechanism releases the change
-    /// by training, or each of its steps.
-    pub fn trains(
-        self,
-        train: impl Fn(&mut Client, &Examples, &Params) -> Result<Params> + Send + Sync + 'p,
-    ) -> Declared<'p, Params, Params> {
+    /// Declares FedAvg's exchange, with the training of `rule`. A mechanism releases the change by
+    /// training, or each of its steps.
+    pub fn trains<R: RoundRule>(self, rule: &'p R) -> Declared<'p, Params, Params> {
         let settings = self.settings;
-        let (train, again) = {
-            let train = Arc::new(train);
-            (train.clone(), train)
-        };
         let trained = TRAIN.answered_by(move |client, global| {
             if client.has(&dp_sgd::SLOT) {
                 client.parametric(&MODEL)?.set_params(global)?;
@@ -52,7 +45,7 @@ impl<'p> Family<'p> {
                 return Ok(client.parametric(&MODEL)?.params());
             }
             let examples = learnt(client)?;
-            train(client, &examples, global)
+            rule.train(self, client, &examples, global)
         });
         let trained = trained.to(&COHORT).each_round().into(&AGGREGATOR);
         let trained = trained.shares(self.share);
@@ -63,7 +56,7 @@ impl<'p> Family<'p> {
         };
         hidden.forged_by(&ATTACK, move |client, global, honest| {
             self.forged(client, global, honest, |client, half| {
-                again(client, half, global)
+                rule.train(self, client, half, global)
             })
         })
     }

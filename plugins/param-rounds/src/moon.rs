@@ -23,31 +23,6 @@ settings! {
 impl RoundRule for Moon {
     type State = ();
 
-    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
-        all.exchange(
-            family.trains(move |client, examples, global| {
-                self.train(family, client, examples, global)
-            }),
-        )
-    }
-
-    fn model(&self, slot: SlotSpec) -> SlotSpec {
-        slot.needs(Ability::FeatureLoss)
-    }
-
-    fn corrects(&self) -> bool {
-        true
-    }
-
-    fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
-        let frozen = Conflict::at("freeze-rest", "must be false: the contrast trains features");
-        let frozen = frozen.when(family.settings.freeze_rest);
-        family.one_training().into_iter().chain(frozen).collect()
-    }
-}
-plugin!(protocol "moon" => Shared<Moon> as Rounds<Moon>, papers: ["Li et al. 2021"]);
-
-impl Moon {
     /// Trains with the contrast to the client's last model, if it has one, and keeps the new one.
     fn train(
         &self,
@@ -87,7 +62,22 @@ impl Moon {
         client.stash("last model", &own);
         Ok(trained.params)
     }
+
+    fn model(&self, slot: SlotSpec) -> SlotSpec {
+        slot.needs(Ability::FeatureLoss)
+    }
+
+    fn corrects(&self) -> bool {
+        true
+    }
+
+    fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+        let frozen = Conflict::at("freeze-rest", "must be false: the contrast trains features");
+        let frozen = frozen.when(family.settings.freeze_rest);
+        family.one_training().into_iter().chain(frozen).collect()
+    }
 }
+plugin!(protocol "moon" => Shared<Moon> as Rounds<Moon>, papers: ["Li et al. 2021"]);
 
 fn features(model: &mut dyn Trainer, of: &Examples) -> Result<Array2<f64>> {
     let features = model.features(&of.samples)?;

@@ -22,31 +22,6 @@ settings! {
 impl RoundRule for PerFedAvg {
     type State = ();
 
-    fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
-        all.exchange(
-            family.trains(move |client, examples, global| {
-                self.train(family, client, examples, global)
-            }),
-        )
-    }
-
-    fn corrects(&self) -> bool {
-        true
-    }
-
-    fn by_gradients(&self) -> bool {
-        true
-    }
-
-    fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
-        let whole = Conflict::at("share", "must be empty: clients adapt the whole model");
-        let whole = whole.when(!family.share.is_empty());
-        whole.into_iter().collect()
-    }
-}
-plugin!(protocol "per-fedavg" => Shared<PerFedAvg> as Rounds<PerFedAvg>, papers: ["Fallah et al. 2020"]);
-
-impl PerFedAvg {
     fn train(
         &self,
         family: Family<'_>,
@@ -75,4 +50,19 @@ impl PerFedAvg {
         }
         Ok(w)
     }
+
+    fn corrects(&self) -> bool {
+        true
+    }
+
+    fn by_gradients(&self) -> bool {
+        true
+    }
+
+    fn conflicts(&self, family: Family<'_>, _: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
+        let whole = Conflict::at("share", "must be empty: clients adapt the whole model");
+        let whole = whole.when(!family.share.is_empty());
+        whole.into_iter().collect()
+    }
 }
+plugin!(protocol "per-fedavg" => Shared<PerFedAvg> as Rounds<PerFedAvg>, papers: ["Fallah et al. 2020"]);

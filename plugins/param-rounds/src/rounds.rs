@@ -1,9 +1,10 @@
 //! Rounds of parameters: the shared settings of the family, and the loop.
+use crate::local::Extra;
 use crate::personal;
 use crate::slots::{AGGREGATOR, ATTACK, COHORT, LABELS, MODEL, PRIVACY, TRAIN};
 use fl_core::prelude::*;
 use fl_core::settings::{Joined, Settings};
-use fl_core::{InitialModel, TaskKind};
+use fl_core::{Examples, InitialModel, TaskKind};
 use fl_plugin_dp_sgd::{self as dp_sgd, Sampling};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -116,7 +117,23 @@ pub trait RoundRule: Settings + Send + Sync + 'static {
 
     /// Adds the exchanges of a round, and the slots that they do not name. Defaults to FedAvg's.
     fn declare<'p>(&'p self, family: Family<'p>, all: Declaration<'p>) -> Declaration<'p> {
-        all.exchange(family.trains_plainly())
+        all.exchange(family.trains(self))
+    }
+
+    /// Trains a client on these examples from the server's parameters, and returns what it sends.
+    /// Defaults to FedAvg's training.
+    ///
+    /// # Errors
+    /// Those of the trainer.
+    fn train(
+        &self,
+        family: Family<'_>,
+        client: &mut Client,
+        examples: &Examples,
+        global: &Params,
+    ) -> Result<Params> {
+        let trained = family.train(client, examples, global, Extra::default())?;
+        Ok(trained.params)
     }
 
     /// Runs one round with at least one client: `model` becomes the next one. Defaults to FedAvg's
@@ -236,12 +253,7 @@ impl<R: RoundRule> Rounds<R> {
 impl RoundSettings {
     /// The model that a run starts from, if it is one that another run kept.
     fn initial(&self) -> Option<InitialModel> {
-        let file = self.initial.clone();
-        file.map(|file| InitialModel {
-            slot: MODEL.name(),
-            setting: "initial",
-            file,
-        })
+        InitialModel::of(MODEL.name(), "initial", &self.initial)
     }
 }
 

@@ -2,7 +2,7 @@
 pub mod client_loss;
 pub mod loss;
 
-use crate::local::{Extra, Trained};
+use crate::local::Extra;
 use crate::rounds::{Family, RoundRule, Rounds, Shared};
 use crate::slots::{AGGREGATOR, MODEL, TRAIN};
 use client_loss::GeneratedFeatures;
@@ -108,13 +108,32 @@ impl RoundRule for FedGen {
         let show = show.model(&GENERATOR).to(&crate::slots::COHORT);
         let generator = GENERATOR.spec().shared_parameters().at_server();
         let generator = generator.needs(Ability::Loss(Loss::Mse));
-        let train = family.trains(move |client, examples, global| {
-            Ok(self.train(family, client, examples, global)?.params)
-        });
+        let train = family.trains(self);
         all.slot(generator.with_task(self.task()))
             .exchange(show.times(family.settings.rounds - 1))
             .exchange(train.with_class_counts_if(true))
             .measures(["generator.loss", "generator.alike"].map(Measurement::number))
+    }
+
+    /// Trains a client with made features too, if it got a generator.
+    fn train(
+        &self,
+        family: Family<'_>,
+        client: &mut Client,
+        examples: &Examples,
+        global: &Params,
+    ) -> Result<Params> {
+        let maker = self.maker(client)?;
+        let made = maker.as_ref().map(|maker| GeneratedFeatures {
+            make: |classes: &[u32], stream: &Stream| maker.make(classes, stream),
+            cross_entropy: self.cross_entropy * maker.scale,
+            kl: self.kl * maker.scale,
+        });
+        let extra = Extra {
+            auxiliary: made.as_ref().map(|made| made as &dyn AuxiliaryLoss),
+            ..Extra::default()
+        };
+        Ok(family.train(client, examples, global, extra)?.params)
     }
 
     fn round(
@@ -184,27 +203,6 @@ impl RoundRule for FedGen {
 plugin!(protocol "fedgen" => Shared<FedGen> as Rounds<FedGen>, papers: ["Zhu et al. 2021"]);
 
 impl FedGen {
-    /// Trains a client with made features too, if it got a generator.
-    fn train(
-        &self,
-        family: Family<'_>,
-        client: &mut Client,
-        examples: &Examples,
-        global: &Params,
-    ) -> Result<Trained> {
-        let maker = self.maker(client)?;
-        let made = maker.as_ref().map(|maker| GeneratedFeatures {
-            make: |classes: &[u32], stream: &Stream| maker.make(classes, stream),
-            cross_entropy: self.cross_entropy * maker.scale,
-            kl: self.kl * maker.scale,
-        });
-        let extra = Extra {
-            auxiliary: made.as_ref().map(|made| made as &dyn AuxiliaryLoss),
-            ..Extra::default()
-        };
-        family.train(client, examples, global, extra)
-    }
-
     /// Returns the generator's task: `features` numbers from noise and one of the run's classes.
     fn task(&self) -> impl Fn(&Task) -> Task + Send + Sync + 'static {
         let (features, noise) = (self.features, self.noise);
