@@ -8,8 +8,8 @@ use crate::slots::written;
 use crate::spanned_value::{below, key};
 use fl_core::settings::{Step, Value, show};
 use fl_core::{
-    BuildContext, CheckedSettings, Declaration, PartDecl, Protocol, Result, SLOTS_OF_RUN, SlotSpec,
-    Stage, Stages,
+    BuildContext, CheckedSettings, Declaration, PartDecl, Protocol, Result, Role, SLOTS_OF_RUN,
+    SlotSpec, Stage, Stages,
 };
 use serde_yaml::Mapping;
 use std::collections::BTreeSet;
@@ -295,6 +295,16 @@ impl Checker<'_> {
             }
             for slot in &stage.of.slots {
                 let earlier = stages.iter().take_while(|s| s.number < stage.number);
+                let has = |s: &CheckedStage| s.of.slots.iter().any(|o| o.name == slot.name);
+                let before = earlier.clone().find(|s| has(s)).map(|s| s.number);
+                let own = slot.role == Role::Trainer && stage.owns(slot.name);
+                if let Some(before) = before.filter(|_| own) {
+                    let text = format!(
+                        "a model of stage {} alone: it begins anew, and not with what stage {before} has learnt; leave it out to go on",
+                        stage.number
+                    );
+                    self.tell(&below(&stage.path(), key(slot.name)), text);
+                }
                 let mut earlier = earlier.filter(|s| !s.own.contains(slot.name));
                 let other = earlier.find_map(|s| {
                     let same = s.of.slots.iter().find(|other| other.name == slot.name)?;
