@@ -1,6 +1,7 @@
 //! [`Column`]: the columns of a table.
 
 use crate::file::{Names, RawColumn, RawTable};
+use crate::results::Rounds;
 
 /// How the seeds of a row are combined in one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +44,8 @@ pub enum ColumnKind {
     RunResult {
         /// Its names; the first that a run has is used.
         names: Vec<String>,
-        /// The round; `None` for the last.
-        round: Option<u64>,
+        /// Its rounds.
+        of: Rounds,
         /// How the seeds are combined in a cell.
         show: Show,
         /// Factor of the numbers.
@@ -80,7 +81,7 @@ fn one(column: &RawColumn, raw: &RawTable) -> Result<Column, String> {
         RawColumn::Known(_) => None,
     };
     let title = own.and_then(|own| own.title.clone());
-    let measured = own.is_some_and(|own| own.measure.is_some() || own.round.is_some());
+    let measured = own.is_some_and(|own| own.measure.is_some() || own.round.is_some() || own.best);
     let text = own.and_then(|own| own.text.clone());
     let of_text = |name: &str| match measured {
         true => Err(format!("`{name}` is a text, and is not measured")),
@@ -126,15 +127,22 @@ fn one(column: &RawColumn, raw: &RawTable) -> Result<Column, String> {
             all.join(", ")
         ));
     };
-    let (measure, round) = own.map_or((None, None), |own| (own.measure.as_ref(), own.round));
+    let measure = own.and_then(|own| own.measure.as_ref());
+    let of = match own.map_or((None, false), |own| (own.round, own.best)) {
+        (Some(_), true) => return Err("`best` is of all rounds; leave `round` out".into()),
+        (Some(round), false) => Rounds::One(round),
+        (None, true) => Rounds::Best,
+        (None, false) => Rounds::Last,
+    };
     let names = measure.or(raw.measure.as_ref());
     let names = names.map_or(usual_names(), |Names(names)| names.clone());
-    let usual = match (round, *show) {
+    let usual = match (of, *show) {
         (_, Show::Minus) => format!("{}, paired", minus()?),
-        (Some(round), _) => format!("round {round}"),
-        (None, _) if measure.is_some() => names.join(" or "),
-        (None, Show::Mean) => "mean +- std".into(),
-        (None, _) => known.into(),
+        (Rounds::One(round), _) => format!("round {round}"),
+        (Rounds::Best, _) => "best round".into(),
+        (Rounds::Last, _) if measure.is_some() => names.join(" or "),
+        (Rounds::Last, Show::Mean) => "mean +- std".into(),
+        (Rounds::Last, _) => known.into(),
     };
     let scale = own.and_then(|own| own.scale).or(raw.scale);
     let digits = own.and_then(|own| own.digits).or(raw.digits);
@@ -142,7 +150,7 @@ fn one(column: &RawColumn, raw: &RawTable) -> Result<Column, String> {
         title: title.unwrap_or(usual),
         what: ColumnKind::RunResult {
             names,
-            round,
+            of,
             show: *show,
             scale: scale.unwrap_or(1.0),
             digits,

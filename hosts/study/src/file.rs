@@ -125,6 +125,9 @@ fl_core::settings! {
         measure: Option<Names> = None;
         /// The measurement of this round instead of the last.
         round: Option<u64> = None;
+        /// The best of all rounds instead of the last. The best is chosen on the rows that it is
+        /// measured on, so it is a little too good; many published numbers are.
+        best: bool = false;
         /// How several seeds are shown: the name of a known column.
         show: Option<String> = None;
         /// Numbers are multiplied by this.

@@ -45,7 +45,7 @@ pub use file::File;
 pub use model::{By, Item, Plot, Position, RunSpec, Study, Table};
 pub use plots::pictures;
 pub use readme_tables::{replaced, section, table};
-pub use results::{COSTS, RunResult, RunResults, cost_of};
+pub use results::{COSTS, Rounds, RunResult, RunResults, cost_of};
 pub use results_file::{ResultLine, ResultsFile};
 pub use stats::{Paired, Sample, paired};
 pub use study_file::{Cell, StudyFile};

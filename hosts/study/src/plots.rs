@@ -3,7 +3,7 @@
 use crate::columns::usual_names;
 use crate::file::{Names, RawPlot, RawTable};
 use crate::model::{By, Item, Plot, Position, Table};
-use crate::results::{RunResult, RunResults, values};
+use crate::results::{Rounds, RunResult, RunResults, values};
 use crate::stats::Sample;
 use fl_report::{Picture, Spot};
 use std::collections::BTreeSet;
@@ -112,7 +112,7 @@ impl PlotLines<'_> {
                 .plot
                 .names
                 .iter()
-                .find(|name| run.get(name, None).is_some());
+                .find(|name| run.get(name, Rounds::Last).is_some());
             found.extend(
                 name.map(String::as_str)
                     .filter(|name| !found.contains(name)),
@@ -135,9 +135,9 @@ impl PlotLines<'_> {
         }
     }
 
-    fn spot(&self, row: usize, across: usize, x: f64, round: Option<u64>) -> Option<Spot> {
+    fn spot(&self, row: usize, across: usize, x: f64, of: Rounds) -> Option<Spot> {
         let runs = &self.table.runs[row][across];
-        let all = values(self.answers, runs, &self.plot.names, round).into_iter();
+        let all = values(self.answers, runs, &self.plot.names, of).into_iter();
         let sample = Sample::new(all.map(|(_, v)| v * self.plot.scale).collect())?;
         Some(Spot {
             x,
@@ -156,7 +156,7 @@ impl PlotLines<'_> {
                 let rounds: BTreeSet<u64> = done
                     .flat_map(|run: &RunResult| run.rounds(&self.plot.names))
                     .collect();
-                let spot = |round: u64| self.spot(row, across, round as f64, Some(round));
+                let spot = |round: u64| self.spot(row, across, round as f64, Rounds::One(round));
                 let label = self.label(item.name.clone(), across);
                 lines.push((label, rounds.into_iter().filter_map(spot).collect()));
             }
@@ -177,7 +177,7 @@ impl PlotLines<'_> {
             let Some(x) = x else { continue };
             for across in 0..self.table.across.len() {
                 let label = self.label(others.join(", "), across);
-                let spot = self.spot(row, across, x, None);
+                let spot = self.spot(row, across, x, Rounds::Last);
                 match lines.iter_mut().find(|(of, _)| *of == label) {
                     Some((_, spots)) => spots.extend(spot),
                     None => lines.push((label, spot.into_iter().collect())),

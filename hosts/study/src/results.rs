@@ -5,6 +5,7 @@ use anyhow::Context;
 use fl_core::Result;
 use fl_core::privacy::Observer;
 use fl_report::{Cost, Metric, Run, RunRecord, observer_of};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -72,32 +73,35 @@ impl RunResult {
         RunRecord::of(&self.run).context("the run is not done")
     }
 
-    /// Returns the number called `name`, the last one or that of a round. Besides measurements
+    /// Returns the number called `name` of these rounds. Besides measurements
     /// there are `bytes.up`, `bytes.down`, `epsilon.server`, `epsilon.clients` and
     /// `epsilon.readers`. For the whole run only there are `seconds`, and `delta.` of the same
     /// observers. If nothing is guaranteed because the price depends on the data, there are
     /// `data-epsilon.` and `data-delta.`.
-    pub fn get(&self, name: &str, round: Option<u64>) -> Option<f64> {
+    pub fn get(&self, name: &str, of: Rounds) -> Option<f64> {
         let outcome = || self.run.summary.as_ref().map(|s| &s.outcome);
-        match (name.split_once('.'), round) {
-            (Some(("bytes", "up")), None) => Some(self.run.bytes().up as f64),
-            (Some(("bytes", "down")), None) => Some(self.run.bytes().down as f64),
-            (Some((cost @ ("epsilon" | "delta" | "data-epsilon" | "data-delta"), _)), None) => {
+        match (name.split_once('.'), of) {
+            (Some(("bytes", "up")), Rounds::Last) => Some(self.run.bytes().up as f64),
+            (Some(("bytes", "down")), Rounds::Last) => Some(self.run.bytes().down as f64),
+            (
+                Some((cost @ ("epsilon" | "delta" | "data-epsilon" | "data-delta"), _)),
+                Rounds::Last,
+            ) => {
                 let told = outcome()?.privacy.as_ref()?.get(&observer_of(name)?)?;
                 match cost.strip_prefix("data-") {
                     Some(cost) => told.get("of_these_data")?.get(cost)?.as_f64(),
                     None => told.get(cost)?.as_f64(),
                 }
             }
-            (Some(("bytes" | "epsilon", _)), Some(round)) => {
+            (Some(("bytes" | "epsilon", _)), Rounds::One(round)) => {
                 let numbers = self.run.cost_in(round)?.numbers();
                 numbers
                     .into_iter()
                     .find(|(of, _)| of == name)
                     .map(|(_, n)| n)
             }
-            _ if name == "seconds" && round.is_none() => outcome()?.seconds,
-            _ => self.measurement(name, round),
+            _ if name == "seconds" && of == Rounds::Last => outcome()?.seconds,
+            _ => self.measurement(name, of),
         }
     }
 
@@ -120,7 +124,7 @@ impl RunResult {
     pub(crate) fn shows_cost(&self, name: &str) -> bool {
         let of_step = |cost: &Cost| cost.numbers().iter().any(|(of, _)| of == name);
         let after_steps = || self.run.costs.iter().flatten().any(of_step);
-        observer_of(name).is_some() && (self.get(name, None).is_some() || after_steps())
+        observer_of(name).is_some() && (self.get(name, Rounds::Last).is_some() || after_steps())
     }
 
     /// Returns the rounds with a measurement of one of these names, in order.
@@ -137,13 +141,25 @@ impl RunResult {
         all.find(|rounds| !rounds.is_empty()).unwrap_or_default()
     }
 
-    fn measurement(&self, name: &str, round: Option<u64>) -> Option<f64> {
+    fn measurement(&self, name: &str, of: Rounds) -> Option<f64> {
         let (name, std) = match name.strip_suffix(".std") {
             Some(name) => (name, true),
             None => (name, false),
         };
-        let mut all = self.run.metrics.iter().rev();
-        let found = all.find(|m| *m.name == *name && round.is_none_or(|r| m.round == r))?;
+        let mut all = self.run.metrics.iter().rev().filter(|m| *m.name == *name);
+        let found = match of {
+            Rounds::Last => all.next(),
+            Rounds::One(round) => all.find(|m| m.round == round),
+            Rounds::Best => {
+                let all = all.filter(|m| m.value.is_some_and(f64::is_finite));
+                let order = |a: &&Metric, b: &&Metric| a.value.partial_cmp(&b.value);
+                let order = |a: &&Metric, b: &&Metric| order(a, b).unwrap_or(Ordering::Equal);
+                match fl_core::metrics::lower_is_better(name) {
+                    true => all.min_by(order),
+                    false => all.max_by(order),
+                }
+            }
+        }?;
         if std { found.std } else { found.value }
     }
 
@@ -159,7 +175,9 @@ impl RunResult {
         };
         let mut all: Vec<(String, f64)> = last.iter().flat_map(both).collect();
         let costs = COSTS.iter();
-        all.extend(costs.filter_map(|name| Some((name.to_string(), self.get(name, None)?))));
+        all.extend(
+            costs.filter_map(|name| Some((name.to_string(), self.get(name, Rounds::Last)?))),
+        );
         all
     }
 
@@ -174,7 +192,7 @@ impl RunResult {
         });
         let names = Observer::ALL.map(|observer| format!("epsilon.{}", observer.name()));
         let without = names.into_iter().filter_map(|name| {
-            let none = self.get(&name, None).is_none();
+            let none = self.get(&name, Rounds::Last).is_none();
             let why = self.run.guarantee_of(&name).filter(|_| none)?;
             Some((name, String::new(), why))
         });
@@ -202,6 +220,28 @@ impl RunResult {
     }
 }
 
+/// The rounds that a number is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rounds {
+    /// The last with the measure, or the whole run.
+    Last,
+    /// One.
+    One(u64),
+    /// That with the best value.
+    Best,
+}
+
+/// Follows the name of a measure.
+impl std::fmt::Display for Rounds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Last => Ok(()),
+            Self::One(round) => write!(f, " in round {round}"),
+            Self::Best => f.write_str(" in the best round"),
+        }
+    }
+}
+
 /// The result of each run, or why it failed; without runs that have not been executed.
 pub type RunResults = BTreeMap<RunSpec, std::result::Result<RunResult, String>>;
 
@@ -210,12 +250,12 @@ pub(crate) fn values(
     answers: &RunResults,
     runs: &[(u64, RunSpec)],
     names: &[String],
-    round: Option<u64>,
+    of: Rounds,
 ) -> Vec<(u64, f64)> {
-    let of = |(seed, run): &(u64, RunSpec)| {
+    let value = |(seed, run): &(u64, RunSpec)| {
         let measured = answers.get(run)?.as_ref().ok()?;
-        let value = names.iter().find_map(|name| measured.get(name, round))?;
+        let value = names.iter().find_map(|name| measured.get(name, of))?;
         value.is_finite().then_some((*seed, value))
     };
-    runs.iter().filter_map(of).collect()
+    runs.iter().filter_map(value).collect()
 }

@@ -4,7 +4,7 @@ use crate::cells::{Rounding, cell, digits_of, minus, number, shown, signed, unma
 use crate::columns::{Column, ColumnKind, Show};
 use crate::model::{RunSpec, Table};
 use crate::plots::pictures;
-use crate::results::{RunResult, RunResults, values};
+use crate::results::{Rounds, RunResult, RunResults, values};
 use crate::stats::{Paired, Sample, paired};
 use fl_report::Section;
 use std::collections::{BTreeMap, BTreeSet};
@@ -193,27 +193,18 @@ impl TableBuilder<'_> {
         &self.table.runs[row][across]
     }
 
-    fn values(
-        &self,
-        row: usize,
-        across: usize,
-        names: &[String],
-        round: Option<u64>,
-    ) -> Vec<(u64, f64)> {
-        values(self.answers, self.runs(row, across), names, round)
+    fn values(&self, row: usize, across: usize, names: &[String], of: Rounds) -> Vec<(u64, f64)> {
+        values(self.answers, self.runs(row, across), names, of)
     }
 
     fn sample(&self, row: usize, across: usize, what: &ColumnKind) -> Option<Sample> {
         let ColumnKind::RunResult {
-            names,
-            round,
-            scale,
-            ..
+            names, of, scale, ..
         } = what
         else {
             return None;
         };
-        let values = self.values(row, across, names, *round);
+        let values = self.values(row, across, names, *of);
         Sample::new(values.into_iter().map(|(_, v)| v * scale).collect())
     }
 
@@ -307,18 +298,21 @@ impl TableBuilder<'_> {
         };
         let asked = self.table.lead.iter().chain(&self.table.columns);
         let asked = asked.filter_map(|column| match &column.what {
-            ColumnKind::RunResult { names, round, .. } => Some((names, *round)),
+            ColumnKind::RunResult { names, of, .. } => Some((names, *of)),
             _ => None,
         });
-        let plotted = self.table.plots.iter().map(|plot| (&plot.names, None));
+        let plotted = self
+            .table
+            .plots
+            .iter()
+            .map(|plot| (&plot.names, Rounds::Last));
         let mut wrong = Vec::new();
-        for (names, round) in asked.chain(plotted) {
+        for (names, of) in asked.chain(plotted) {
             let open = !self.lacking().open.is_empty();
-            if !open && !cells().any(|(row, at)| !self.values(row, at, names, round).is_empty()) {
+            if !open && !cells().any(|(row, at)| !self.values(row, at, names, of).is_empty()) {
                 let known: Vec<String> = one.all().into_iter().map(|(name, _)| name).collect();
-                let at = round.map_or(String::new(), |round| format!(" in round {round}"));
                 wrong.push(format!(
-                    "No run has measured `{}`{at}; there are {}",
+                    "No run has measured `{}`{of}; there are {}",
                     names.join("` or `"),
                     known.join(", ")
                 ));
@@ -345,20 +339,17 @@ impl TableBuilder<'_> {
     /// both have.
     fn difference(&self, row: usize, across: usize, what: &ColumnKind) -> Option<(Paired, usize)> {
         let ColumnKind::RunResult {
-            names,
-            round,
-            scale,
-            ..
+            names, of, scale, ..
         } = what
         else {
             return None;
         };
         let against = self.table.against.filter(|of| *of != row)?;
         let other: BTreeMap<u64, f64> = self
-            .values(against, across, names, *round)
+            .values(against, across, names, *of)
             .into_iter()
             .collect();
-        let pairs = self.values(row, across, names, *round).into_iter();
+        let pairs = self.values(row, across, names, *of).into_iter();
         let pairs: Vec<f64> = pairs
             .filter_map(|(seed, v)| Some((v - other.get(&seed)?) * scale))
             .collect();
@@ -372,7 +363,7 @@ impl TableBuilder<'_> {
     }
 
     fn cell(&self, row: usize, across: usize, column: &Column) -> String {
-        let (names, round, show, digits, scale) = match &column.what {
+        let (names, of, show, digits, scale) = match &column.what {
             ColumnKind::Published => {
                 return self.published(row, across).cloned().unwrap_or_default();
             }
@@ -388,11 +379,11 @@ impl TableBuilder<'_> {
             }
             ColumnKind::RunResult {
                 names,
-                round,
+                of,
                 show,
                 digits,
                 scale,
-            } => (names, *round, *show, *digits, *scale),
+            } => (names, *of, *show, *digits, *scale),
         };
         if show == Show::Minus {
             let Some((difference, pairs)) = self.difference(row, across, &column.what) else {
@@ -425,7 +416,7 @@ impl TableBuilder<'_> {
                 _ => String::new(),
             };
         };
-        let some = self.values(row, across, names, round).len();
+        let some = self.values(row, across, names, of).len();
         let digits = digits.unwrap_or_else(|| digits_of(sample.std(), scale));
         let text = shown(&sample, show, digits, Rounding::of(names, scale));
         match some < runs.len() {
@@ -500,15 +491,14 @@ impl TableBuilder<'_> {
     }
 
     fn csv(&self, row: usize, across: usize, column: &Column) -> Option<CsvLine> {
-        let ColumnKind::RunResult { names, round, .. } = &column.what else {
+        let ColumnKind::RunResult { names, of, .. } = &column.what else {
             return None;
         };
         let runs = self.runs(row, across).iter();
         let done = runs.filter_map(|(_, run)| self.answers.get(run)?.as_ref().ok());
         let caveats = done.flat_map(|run| names.iter().flat_map(|name| run.caveats(name)));
         let caveats = Vec::from_iter(caveats.collect::<BTreeSet<_>>()).join("; ");
-        let at = round.map_or(String::new(), |r| format!(" in round {r}"));
-        let measure = format!("{}{at}", names.join(" or "));
+        let measure = format!("{}{of}", names.join(" or "));
         let place = [
             self.table.name.clone(),
             self.table.rows[row].name.clone(),
