@@ -94,19 +94,17 @@ pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> 
     let mut data = prepare::data(spec, &config.data_dir)?;
     let context = prepare::protocol_context(spec, &data.task);
     let protocol: Arc<dyn Protocol> = Arc::from(spec.make_protocol(&context)?);
-    let held_out = data.own_tests && !protocol.pools_data();
+    let held_out = data.own_tests.then_some(&data.client_tests[..]);
     let maker = ClientFactory {
-        held_out: match held_out {
-            true => data.client_tests.clone(),
-            false => Vec::new(),
-        },
+        held_out: Vec::new(),
         public: data.public.clone().map(prepare::public).map(Arc::new),
         parts: Arc::new(spec.parts.in_slots(protocol.slots())),
         seed: spec.seed,
         budgets: Vec::from_iter(spec.budget.clone()),
         noise: prepare::noise_source(spec)?,
         retries: spec.faults.ask_again(),
-    };
+    }
+    .with_held_out(held_out, protocol.as_ref());
     let accounts = maker.parts.has("accountant");
     let mut home = config.home.clone();
     let (owners, own) = match &config.own {

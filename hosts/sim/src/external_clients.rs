@@ -5,8 +5,8 @@ use anyhow::{Context, ensure};
 use fl_core::message::Params;
 use fl_core::privacy::NoiseSource;
 use fl_core::{
-    Answer, Budget, ClientId, ClientState, Evaluation, Examples, Parts, Public, Request, Result,
-    Stream,
+    Answer, Budget, ClientId, ClientState, Evaluation, Examples, Parts, Protocol, Public, Request,
+    Result, Stream,
 };
 use fl_files::ChainHash;
 use std::collections::BTreeMap;
@@ -99,7 +99,8 @@ pub trait ExternalClients {
 pub struct ClientFactory {
     /// The public data.
     pub public: Option<Arc<Public>>,
-    /// The rows that each client tests on and does not learn from, by its number.
+    /// The rows that each client tests on and does not learn from, by its number
+    /// ([`ClientFactory::with_held_out`]).
     pub held_out: Vec<Examples>,
     /// The parts, in the protocol's slots ([`Parts::in_slots`]).
     pub parts: Arc<Parts>,
@@ -114,6 +115,14 @@ pub struct ClientFactory {
 }
 
 impl ClientFactory {
+    /// Gives each client its `rows`, if there are any, which it tests on and does not learn from.
+    /// If one client has the data of all, as `protocol` says, it has no such rows.
+    pub fn with_held_out(mut self, rows: Option<&[Examples]>, protocol: &dyn Protocol) -> Self {
+        let rows = rows.filter(|_| !protocol.pools_data());
+        self.held_out = rows.unwrap_or_default().to_vec();
+        self
+    }
+
     /// Makes a client that has learnt nothing yet.
     pub fn client(&self, id: ClientId, data: Examples) -> ClientState {
         let home = Stream::root(self.seed).child("client", u64::from(id));

@@ -180,19 +180,17 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
     };
     let one_class = one_class(&owners, method.options.task.kind);
     let public = setup.public.map(Arc::new);
-    let held_out = setup.own_tests && !method.protocol.pools_data();
+    let held_out = setup.own_tests.then_some(&setup.client_tests[..]);
     let maker = ClientFactory {
-        held_out: match held_out {
-            true => setup.client_tests.clone(),
-            false => Vec::new(),
-        },
+        held_out: Vec::new(),
         public: public.clone(),
         parts: method.parts.clone(),
         seed: method.options.seed,
         budgets: method.options.budgets.clone(),
         noise: method.options.noise.clone(),
         retries: method.options.faults.ask_again(),
-    };
+    }
+    .with_held_out(held_out, method.protocol.as_ref());
     let roster = owners.iter().map(|(id, data)| (*id, data.len())).collect();
     let client = |(id, data)| maker.client(id, data);
     let clients = owners.into_iter().map(client);
