@@ -98,6 +98,41 @@ def fedproto(clients, classes, cohorts, own, weight):
     return own
 
 
+def _trainable(network, known):
+    """FedTGP's prototypes of classes: embedding, linear layer, rectifier, linear layer. `network` has the
+    embedding, and bias and weights of each layer."""
+    sizes = np.cumsum([known * WIDTH, WIDTH, WIDTH * WIDTH, WIDTH])
+    embedding, b1, w1, b2, w2 = np.split(network, sizes)
+    embedding, w1, w2 = (of.reshape(-1, WIDTH) for of in (embedding, w1, w2))
+    return np.maximum(embedding @ w1.T + b1, 0) @ w2.T + b2
+
+
+def fedtgp(clients, classes, cohorts, own, weight, network, most, rate, epochs):
+    """FedTGP (Zhang et al. 2024, Algorithm 1) with full batches at the server, where each client has every
+    class: the margin is the largest distance of a class mean to its nearest other, at most `most`."""
+    own, aims = list(own), None
+    for cohort in cohorts:
+        sent = []
+        for k in cohort:
+            labels = clients[k][1]
+            more = (lambda _: 0.0) if aims is None else (lambda z: weight * np.mean((z - aims[labels]) ** 2))  # noqa: B023
+            own[k] = trained(own[k], clients[k], classes, more)
+            sent.append([mean for _, mean in sorted(_prototypes(own[k], clients[k], classes).items())])
+        sent = np.array(sent)
+        centres = sent.mean(axis=0)
+        apart = np.linalg.norm(centres[:, None] - centres[None], axis=2) + np.diag([np.inf] * classes)
+        margin = min(apart.min(axis=1).max(), most)
+        means, of = sent.reshape(-1, WIDTH), np.tile(np.arange(classes), len(cohort))
+
+        def loss(network, means=means, of=of, margin=margin):
+            far = np.linalg.norm(means[:, None] - _trainable(network, classes)[None], axis=2)
+            return cross_entropy(-(far + margin * np.eye(classes)[of]), of)
+
+        network = descend(network, loss, rate, epochs)
+        aims = _trainable(network, classes)
+    return own
+
+
 def fedgh(clients, classes, cohorts, own, head, rate, epochs):
     """FedGH (Yi et al. 2023, Algorithm 1) with full batches at the server; `head` is biases, then
     weights."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import fl
 import numpy as np
 import pytest
+from fl._flower.plain_client import _Reader
 
 
 def _module(name):
@@ -226,6 +227,42 @@ def test_close_fedproto_draws_features_to_prototypes(size):
     begin = [w.astype(float) for w in of_clients(kept(5, "fedproto", PROTOTYPES, **STILL, **keep))]
     due = by_features.fedproto(exact(), CLASSES, taking_part(size), begin, 1.5)
     found = kept(size, "fedproto", PROTOTYPES, **{"lambda": 1.5}, **keep)
+    close(np.array(of_clients(found)), np.array(due))
+
+
+def drawn_network():
+    """The network of FedTGP's server as it is drawn, from a checkpoint: embedding, then bias and weights
+    of both layers."""
+    still = {"use": "trainable-prototypes", "lr": 1e-300, "epochs": 1, "batch": 100}
+    spec = {"name": "drawn", "seed": 1, "checkpoint": {"keep": True}, "protocol": {"use": "fedproto", "rounds": 2}}
+    net = {"use": "dfdx", "net": [{"linear": by_features.WIDTH}, "outputs"]}
+    spec["parts"] = {"model": net, "prototypes": still}
+    data = {"train": {f"client {k}": own for k, own in enumerate(CLIENTS)}, "test": rows(9, 9)}
+    state = (fl.run(spec, data=data, quiet=True).folder / "state").read_bytes()
+    kind = b"prototype-network"
+    at = state.index(bytes([len(kind)]) + kind)
+    reader = _Reader(state[at:])
+    assert reader.text() == kind.decode()
+    at += int.from_bytes(state[at - 4 : at], "little")
+    arrays = {}
+    for _ in range(reader.number()):
+        name, dtype = reader.text(), reader.take(1)[0]
+        shape = tuple(reader.number() for _ in range(reader.number()))
+        arrays[name] = np.frombuffer(state, "<f4" if dtype == 0 else "<u4", int(np.prod(shape)), at).astype(float)
+        at += 4 * len(arrays[name])
+    ends = ["embedding.values", "1.bias", "1.weight", "2.bias", "2.weight"]
+    [*parts] = ([one for name, one in arrays.items() if name.endswith(end)] for end in ends)
+    assert all(len(one) == 1 for one in parts), arrays.keys()
+    return np.concatenate([one for [one] in parts])
+
+
+@pytest.mark.parametrize(("size", "margin"), [(5, 100.0), (3, 0.5), (1, 100.0)])
+def test_close_fedtgp_trains_prototypes_apart(size, margin):
+    keep = {"keep-clients": True}
+    begin = [w.astype(float) for w in of_clients(kept(5, "fedproto", PROTOTYPES, **STILL, **keep))]
+    due = by_features.fedtgp(exact(), CLASSES, taking_part(size), begin, 1.5, drawn_network(), margin, 0.1, 4)
+    prototypes = {"use": "trainable-prototypes", "margin": margin, "lr": 0.1, "epochs": 4, "batch": 100}
+    found = kept(size, "fedtgp", {"prototypes": prototypes}, **{"lambda": 1.5}, **keep)
     close(np.array(of_clients(found)), np.array(due))
 
 
