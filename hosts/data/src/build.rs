@@ -1,24 +1,32 @@
 //! From a spec to the data of every client.
 
 use crate::other_scale::other_scale;
-use crate::partition::{fedkt_image_split, fedkt_queries, fedkt_tabular_split};
+use crate::partition::{by_class, fedkt_image_split, fedkt_queries, fedkt_tabular_split};
 use crate::public::{Public, PublicFrom};
 use crate::section::DataSpec;
 use crate::shared_rows::{
     RowHash, RowSet, digest_of_rows, hashes, overlaps, owned_twice, row_hashes,
 };
-use crate::split::{Groups, by_file, by_user, extremes, split};
+use crate::split::{Groups, by_file, by_user, clients_of_users, extremes, split};
 use crate::split_spec::Split;
+use crate::test_rows::owners_of_tests;
 use crate::undersampled::{self, Undersampled, Undersampler};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::{
-    Examples, Images, Inputs, Labels, Masks, PrivacyEvent, Samples, Stream, Task, floor_share,
+    Examples, Images, Inputs, Labels, Masks, PrivacyEvent, Samples, Stream, Task, first_names,
+    floor_share,
 };
 use fl_data_kit::{Normalise, Set, SetSpec, check_ranges, dataset::Source, load_seen};
 use ndarray::{Axis, concatenate};
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
+
+/// The most clients that an error names.
+const LISTED: usize = 10;
+
+/// What the results of a run show of test rows that are a client's own.
+const MEASURED: &str = "models are measured on rows of each client (`data.test`)";
 
 /// The data of a run. All views of one part of a set share its storage.
 #[derive(Clone, Debug)]
@@ -140,6 +148,7 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         validation,
         normalise,
         sources,
+        test_sources,
         mut classes,
         columns,
         mut notes,
@@ -155,7 +164,7 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
             }
             if identify {
                 hashed.own = row_hashes(rows);
-                if spec.set.of_a_user() || spec.pools_tests() {
+                if spec.set.of_a_user() || spec.pools_tests() || spec.tests_in_files() {
                     hashed.tested = row_hashes(test);
                 }
             }
@@ -287,6 +296,15 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     if !matches!(spec.split(), Split::Own) {
         uneven.extend(extremes(&parts.sizes()));
     }
+    let mut client_tests = match spec.tests_in_files() {
+        true => {
+            let sources = (&sources[..], &test_sources[..]);
+            let (tests, note) = in_files(spec, &test, sources, &drawn)?;
+            notes.extend(note);
+            tests
+        }
+        false => Vec::new(),
+    };
     let owners = match spec.split() {
         Split::ByFile | Split::ByUser if sources.len() == number => {
             sources.into_iter().map(|source| source.name).collect()
@@ -296,16 +314,23 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     let mut clients: Vec<Examples> = parts.clients.iter().map(|rows| train.pick(rows)).collect();
     let identity = identify.then(|| {
         let clients = clients.iter();
-        let clients = clients
+        let mut clients: Vec<_> = clients
             .map(|own| of_ids(own.samples.ids(), &hashed.own))
             .collect();
         let public = spec.public.as_ref();
         let mut public = public.map_or(Vec::new(), |how| hashed.public(how, &taken));
-        public.extend(&hashed.tested);
+        match client_tests.is_empty() {
+            true => public.extend(&hashed.tested),
+            false => {
+                for (own, tests) in clients.iter_mut().zip(&client_tests) {
+                    own.extend(of_ids(tests.samples.ids(), &hashed.tested));
+                }
+                hashed.own.append(&mut hashed.tested);
+            }
+        }
         RowIdentity { clients, public }
     });
-    let mut client_tests = Vec::new();
-    if let Some(how) = &spec.test {
+    if let Some(how) = spec.test.as_ref().filter(|how| !how.in_files()) {
         let mut all = Vec::new();
         for (k, own) in clients.iter_mut().enumerate() {
             let rows = how.draw(k, own, &stream.child("test", k as u64))?;
@@ -317,7 +342,9 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         }
         // as below
         inferred.push("a client's test rows depend on its number of rows".into());
-        inferred.push("models are measured on rows of each client (`data.test`)".into());
+    }
+    if spec.test.is_some() {
+        inferred.push(MEASURED.into());
     }
     let mut client_validation = vec![];
     if spec.validation != 0.0 {
@@ -406,6 +433,39 @@ fn undersample(all: &mut Assembled, how: &Undersampled) -> Result<()> {
         "the undersampled test images themselves have a PSNR of {psnr:.2} dB"
     ));
     Ok(())
+}
+
+/// The test rows of each client, from its files among `sources.1`, and what a user should know.
+///
+/// # Errors
+/// If a client has none, or a file is nobody's.
+fn in_files(
+    spec: &DataSpec,
+    test: &Examples,
+    sources: (&[Source], &[Source]),
+    drawn: &Stream,
+) -> Result<(Vec<Examples>, Option<String>)> {
+    let (train, tests) = sources;
+    let (of, note) = owners_of_tests(train, tests, &spec.split())?;
+    let clients = spec.clients();
+    let client_of = clients_of_users(train.len(), clients, drawn)?;
+    let rows = origins(test, tests).into_iter();
+    let rows: Vec<usize> = rows.map(|source| client_of[of[source]]).collect();
+    let rows = by_class(&rows, clients)?;
+    let none = rows.iter().enumerate().filter(|(_, rows)| rows.is_empty());
+    let name = |client: usize| {
+        let mut own = train.iter().zip(&client_of);
+        let own = own.find(|(_, of)| **of == client);
+        format!("{client} ({})", own.map_or("", |(source, _)| &source.name))
+    };
+    let none: Vec<String> = none.map(|(client, _)| name(client)).collect();
+    ensure!(
+        none.is_empty(),
+        "`data.test.own: files`: clients have no test rows: {}; each needs at least one",
+        first_names(&none, LISTED)
+    );
+    let own = rows.iter().map(|rows| test.pick(rows));
+    Ok((own.collect(), note))
 }
 
 /// The file or user that each row comes from; row ids count through all of them.

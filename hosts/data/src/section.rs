@@ -148,6 +148,11 @@ impl DataSpec {
         self.test.as_ref().is_some_and(of_all)
     }
 
+    /// Does each client have test rows in files of its own?
+    pub(crate) fn tests_in_files(&self) -> bool {
+        self.test.as_ref().is_some_and(OwnTests::in_files)
+    }
+
     /// Rows for clients and common test rows, of these training and test rows of the set.
     pub(crate) fn dealt(&self, (train, test): (usize, usize)) -> (usize, usize) {
         match self.pools_tests() {

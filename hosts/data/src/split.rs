@@ -218,21 +218,31 @@ pub fn by_user(
     stream: &Stream,
 ) -> Result<Partition> {
     check_users(set, (users > 0).then_some(users), clients)?;
-    let dealt: Vec<usize> = match clients == users {
-        true => (0..users).collect(),
-        false => {
-            let mut client_of = vec![0; users];
-            let parts = at_random(&iid_sizes(users, clients)?, stream);
-            for (client, own) in parts.clients.iter().enumerate() {
-                own.iter().for_each(|user| client_of[*user] = client);
-            }
-            client_of
-        }
-    };
-    let of: Vec<usize> = of.iter().map(|user| dealt[*user]).collect();
+    let client_of = clients_of_users(users, clients, stream)?;
+    let of: Vec<usize> = of.iter().map(|user| client_of[*user]).collect();
     Ok(Partition {
         clients: by_class(&of, clients)?,
     })
+}
+
+/// The client of each user.
+///
+/// # Errors
+/// If there are no clients.
+pub(crate) fn clients_of_users(
+    users: usize,
+    clients: usize,
+    stream: &Stream,
+) -> Result<Vec<usize>> {
+    if clients == users {
+        return Ok((0..users).collect());
+    }
+    let mut client_of = vec![0; users];
+    let parts = at_random(&iid_sizes(users, clients)?, stream);
+    for (client, own) in parts.clients.iter().enumerate() {
+        own.iter().for_each(|user| client_of[*user] = client);
+    }
+    Ok(client_of)
 }
 
 /// What a user should know about the sizes of a split: clients without samples, and one that has

@@ -60,6 +60,18 @@ def test_a_mapping_of_one_client_is_one_client():
         run({"train": {"alice": rows(30, 0)}, "test": rows(50, 9)}, {**SPEC, "data": {"clients": 3}})
 
 
+def test_exact_clients_test_with_rows_of_their_own_in_any_order():
+    tests = {name: rows(10 + 5 * at, 20 + at) for at, name in enumerate(clients())}
+    spec = {**SPEC, "data": {"test": {"own": "files"}}}
+    one = run({"train": clients(), "test": tests}, spec)
+    turned = run({"train": clients(), "test": dict(reversed(tests.items()))}, spec)
+    assert one.digest == turned.digest
+    all_rows = np.concatenate([x for x, _ in tests.values()]), np.concatenate([y for _, y in tests.values()])
+    assert one.metrics["own.over-rows.accuracy"] == pytest.approx(run({"train": clients(), "test": all_rows}).metrics["accuracy"])
+    with pytest.raises(fl.SpecError, match="there are 2 test files for 3 training files"):
+        run({"train": clients(), "test": dict(list(tests.items())[:2])}, spec)
+
+
 def test_exact_frames_have_the_digest_of_the_same_csv():
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     jobs = ["cook", "smith", "judge", '"a, b"']

@@ -255,10 +255,10 @@ fn named(character: char) -> String {
     }
 }
 
-/// What was read: each user's rows to learn from, and rows to test with.
+/// What was read: each user's rows to learn from, and to test with.
 pub(crate) struct Found {
     pub train: Vec<(String, Part)>,
-    pub test: Vec<Part>,
+    pub test: Vec<(String, Part)>,
     /// What the rows are.
     pub described: String,
 }
@@ -306,10 +306,11 @@ pub(crate) fn read(files: &Files, how: &Leaf, classes: &mut Classes) -> Result<F
         train.push((user.name, part));
     }
     classes.closed = true;
-    let test = tested
-        .iter()
-        .map(|user| form.part(user, classes))
-        .collect::<Result<_>>()?;
+    let mut test = Vec::with_capacity(tested.len());
+    for user in tested {
+        let part = form.part(&user, classes)?;
+        test.push((user.name, part));
+    }
     let described = match &form.characters {
         Some(known) => format!("{} characters, numbers of {}", form.shape[0], known.len()),
         None => format!("shape {:?}", form.shape),

@@ -1,8 +1,9 @@
 //! Files with natural ids, and rows with several labels.
 
 use super::{Case, floats, npy, rows};
-use fl_core::{Labels, TaskKind};
-use fl_data::Assembled;
+use fl_core::{Labels, Stream, TaskKind};
+use fl_data::{Assembled, build};
+use std::path::Path;
 
 /// Two writers of FEMNIST, with images of 2 x 2, as `data_to_json.py` writes them.
 const WRITERS: &str = r#"{"users": ["f0001_41", "f0000_14"], "num_samples": [2, 1], "user_data": {
@@ -47,6 +48,48 @@ fn each_writer_is_a_client_in_the_order_of_the_files() {
     assert_eq!(data.test.classes().unwrap(), [0]);
     // some rows of the second file are those of the first
     assert!(data.twice.unwrap().contains("f0001_41"));
+}
+
+#[test]
+fn users_test_with_the_test_rows_of_their_name() {
+    let case = |users: &[&str]| {
+        let user = |(at, name): (usize, &&str)| {
+            let x = format!("[0.0, 0.0, 0.0, 0.{}]", at + 1);
+            format!("\"{name}\": {{\"x\": [{x}], \"y\": [4]}}")
+        };
+        let data: Vec<String> = users.iter().enumerate().map(user).collect();
+        let text = format!(
+            "{{\"users\": {users:?}, \"num_samples\": {:?}, \"user_data\": {{{}}}}}",
+            vec![1; users.len()],
+            data.join(", ")
+        );
+        Case::new(&[("train/a.json", WRITERS), ("test/b.json", &text)])
+    };
+    let tests = |data: &Assembled| -> Vec<Vec<f32>> {
+        let row = |of: &fl_core::Examples| of.samples.values().into_raw_vec_and_offset().0;
+        data.client_tests.iter().map(row).collect()
+    };
+    const OWN: &str = ", test: {own: files}";
+    let both = case(&["f0000_14", "f0001_41"]);
+    // the first client is the first writer of the training file
+    let data = both.data(FEMNIST, OWN);
+    assert_eq!(data.owners, ["f0001_41", "f0000_14"]);
+    let due = [[0.0, 0.0, 0.0, 0.2], [0.0, 0.0, 0.0, 0.1]];
+    assert_eq!(tests(&data), due);
+    // one client with both writers
+    let data = both.data(FEMNIST, &format!("{OWN}, clients: 1"));
+    assert_eq!(data.client_tests[0].len(), 2);
+    let refused = |case: &Case| {
+        let spec = case.spec(FEMNIST, OWN).unwrap();
+        let built = build(&spec, Path::new("nowhere"), &Stream::root(1));
+        built.unwrap_err().to_string()
+    };
+    let said = refused(&case(&["f0001_41"]));
+    let none = "clients have no test rows: 1 (f0000_14); each needs at least one";
+    assert!(said.contains(none), "{said}");
+    let said = refused(&case(&["f0000_14", "f0001_41", "f0009_99"]));
+    let nobody = "user `f0009_99` has test rows and no training rows";
+    assert!(said.contains(nobody), "{said}");
 }
 
 #[test]

@@ -15,10 +15,10 @@ use fl_core::Inputs;
 use fl_data_kit::Rows;
 use std::path::Path;
 
-/// Training rows source by source, and test rows.
+/// Training and test rows, source by source.
 struct All {
     train: Vec<(String, Part)>,
-    test: Option<Part>,
+    test: Vec<(String, Part)>,
     columns: Vec<(String, String)>,
     notes: Notes,
 }
@@ -49,6 +49,7 @@ pub(crate) fn read(files: &Files) -> Result<Rows> {
         own,
         tested,
         sources,
+        test_sources,
     } = hold_out(files, train, test);
     let of_own: Vec<u32> = own.iter().flat_map(|part| &part.of).copied().collect();
     let scale = labels.find_scale(&of_own, &files.label_name());
@@ -56,6 +57,7 @@ pub(crate) fn read(files: &Files) -> Result<Rows> {
     let (train, test) = labelled(own, tested, "rows", |of, _| labels.of(of))?;
     let rows = Rows {
         sources,
+        test_sources,
         classes: names,
         columns,
         ..Rows::new(train, test)
@@ -99,16 +101,18 @@ fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
             .map(|path| read_table::read(path, files, &mut limit))
             .collect::<Result<Vec<_>>>()
     };
-    let (mut all, mut counts) = (Vec::new(), Vec::new());
-    for source in files.train.sources() {
-        let tables = read(source)?;
-        counts.push((source.name().to_string(), tables.len()));
-        all.extend(tables);
-    }
-    let mut test = Vec::new();
-    for source in files.test.iter().flat_map(Paths::sources) {
-        test.extend(read(source)?);
-    }
+    let mut read_all = |sources: &mut dyn Iterator<Item = &Source>| -> Result<_> {
+        let (mut all, mut counts) = (Vec::new(), Vec::new());
+        for source in sources {
+            let tables = read(source)?;
+            counts.push((source.name().to_string(), tables.len()));
+            all.extend(tables);
+        }
+        Ok((all, counts))
+    };
+    let (all, counts) = read_all(&mut files.train.sources().iter())?;
+    let tests = &mut files.test.iter().flat_map(Paths::sources);
+    let (test, test_counts) = read_all(tests)?;
     ensure!(!all.is_empty(), "there are no training files");
     let bare = |table: &Table| format!("{}: holds no rows", table.path.display());
     if let Some(none) = test.iter().find(|table| table.len() == 0) {
@@ -122,34 +126,28 @@ fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
     );
     let mut plan = Plan::new(files, &all)?;
     let mut left = files.max_bytes;
-    let mut encoded = |table: &Table, classes: &mut Classes| {
-        let part = plan.encode(table, classes, left)?;
-        left = left.saturating_sub(part.bytes());
-        Ok(part)
+    type Counts = Vec<(String, usize)>;
+    let mut encoded = |tables: &[Table], counts: Counts, classes: &mut Classes| -> Result<_> {
+        let (mut tables, mut sources) = (tables.iter(), Vec::new());
+        for (name, count) in counts {
+            let parts = tables.by_ref().take(count).map(|table| {
+                let part = plan.encode(table, classes, left)?;
+                left = left.saturating_sub(part.bytes());
+                Ok(part)
+            });
+            sources.push((name, joined(parts.collect::<Result<Vec<Part>>>()?)?));
+        }
+        Ok(sources)
     };
-    let mut tables = all.iter();
-    let mut train = Vec::new();
-    for (name, count) in counts {
-        let parts: Result<Vec<Part>> = tables
-            .by_ref()
-            .take(count)
-            .map(|table| encoded(table, classes))
-            .collect();
-        train.push((name, joined(parts?)?));
-    }
+    let train: Vec<(String, Part)> = encoded(&all, counts, classes)?;
     // before test rows have a number that no training row has
     found_classes(files, classes, &train)?;
     classes.closed = true;
-    let test: Result<Vec<Part>> = test.iter().map(|table| encoded(table, classes)).collect();
-    let test = test?;
-    let tested = test.iter().map(|part| part.of.len()).sum();
+    let test = encoded(&test, test_counts, classes)?;
+    let tested = test.iter().map(|(_, part)| part.of.len()).sum();
     Ok(All {
         train,
-        test: if test.is_empty() {
-            None
-        } else {
-            Some(joined(test)?)
-        },
+        test,
         columns: std::mem::take(&mut plan.described),
         notes: Notes {
             form: plan.unseen(tested).into_iter().collect(),
@@ -164,10 +162,7 @@ fn users(files: &Files, how: &Leaf, classes: &mut Classes) -> Result<All> {
     Ok(All {
         columns: vec![("inputs".into(), found.described)],
         train: found.train,
-        test: match found.test.is_empty() {
-            true => None,
-            false => Some(joined(found.test)?),
-        },
+        test: found.test,
         notes: Notes::default(),
     })
 }
@@ -220,10 +215,10 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
     classes.closed = true;
     let mut test = Vec::new();
     for source in files.test.iter().flat_map(Paths::sources) {
-        test.push(read(source, classes)?);
+        test.push((source.name().to_string(), read(source, classes)?));
     }
     if let Format::Libsvm(how) = &files.format {
-        let all = || train.iter().map(|(_, part)| part).chain(&test);
+        let all = || train.iter().chain(&test).map(|(_, part)| part);
         let widest = all().map(|part| part.inputs.width()).max().unwrap_or(1);
         let width = how.width.map_or(widest, |width| width as usize);
         ensure!(
@@ -234,7 +229,7 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
         let cells = all().map(|part| part.of.len() as u64).sum::<u64>() * width as u64;
         // rows that are mostly there are smaller and faster as plain numbers
         let dense = values * 2 > cells && cells * 4 <= files.max_bytes;
-        for part in train.iter_mut().map(|(_, part)| part).chain(&mut test) {
+        for (_, part) in train.iter_mut().chain(&mut test) {
             part.inputs =
                 arrays::widened(std::mem::replace(&mut part.inputs, empty()), width, dense);
         }
@@ -246,11 +241,7 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
             format!("shape {:?}", shape.unwrap_or_default()),
         )],
         train,
-        test: if test.is_empty() {
-            None
-        } else {
-            Some(joined(test)?)
-        },
+        test,
         notes: Notes {
             form: sides.notes.into_iter().collect(),
             ..Notes::default()

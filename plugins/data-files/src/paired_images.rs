@@ -2,7 +2,7 @@
 
 use crate::images;
 use crate::paths::{Pair, Paths, Source, inside};
-use crate::rows::{Part, joined};
+use crate::rows::Part;
 use crate::settings::Files;
 use crate::train_test::{Notes, TrainTest, hold_out, labelled, with_inferred};
 use anyhow::{Context, Result};
@@ -40,22 +40,21 @@ pub(crate) fn read(files: &Files, targets: &mut impl Targets) -> Result<Rows> {
     }
     let learnt = targets.len();
     for from in files.test.iter().flat_map(Paths::sources) {
-        test.push(source(files, from, targets, &mut limit)?);
+        let part = source(files, from, targets, &mut limit)?;
+        test.push((from.name().to_string(), part));
     }
-    let test = match test.is_empty() {
-        true => None,
-        false => Some(joined(test).context("the test images")?),
-    };
     let (names, notes) = targets.classes(files, learnt)?;
     let TrainTest {
         own,
         tested,
         sources,
+        test_sources,
     } = hold_out(files, train, test);
     let labels = |of: &[u32], shape: &[usize]| targets.labels(of, shape, names.len());
     let (train, test) = labelled(own, tested, "images", labels)?;
     let rows = Rows {
         sources,
+        test_sources,
         columns: vec![("inputs".into(), format!("shape {:?}", train.0.shape()))],
         classes: names,
         ..Rows::new(train, test)

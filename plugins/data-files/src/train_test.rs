@@ -45,12 +45,22 @@ pub(crate) struct TrainTest {
     pub tested: Vec<Part>,
     /// The owners of the first rows; empty if they have none.
     pub sources: Vec<Owner>,
+    /// The same of the test rows.
+    pub test_sources: Vec<Owner>,
 }
 
 /// Holds rows of every source out for testing, if the spec says so.
-pub(crate) fn hold_out(files: &Files, train: Vec<(String, Part)>, test: Option<Part>) -> TrainTest {
+pub(crate) fn hold_out(
+    files: &Files,
+    train: Vec<(String, Part)>,
+    test: Vec<(String, Part)>,
+) -> TrainTest {
+    let owner = |name: &str, part: &Part| Owner {
+        name: name.into(),
+        rows: part.of.len(),
+    };
     let (mut own, mut tested) = (Vec::new(), Vec::new());
-    let mut sources = Vec::new();
+    let (mut sources, mut test_sources) = (Vec::new(), Vec::new());
     for (at, (name, part)) in train.into_iter().enumerate() {
         let rows = part.of.len();
         let (held, kept) = match files.holdout {
@@ -66,21 +76,27 @@ pub(crate) fn hold_out(files: &Files, train: Vec<(String, Part)>, test: Option<P
             }
             None => (None, part),
         };
-        sources.push(Owner {
-            name,
-            rows: kept.of.len(),
-        });
+        sources.push(owner(&name, &kept));
         own.push(kept);
+        test_sources.extend(held.as_ref().map(|held| owner(&name, held)));
         tested.extend(held);
     }
-    tested.extend(test);
-    if matches!(files.train, Paths::One(_)) && !files.format.names_users() {
+    for (name, part) in test {
+        test_sources.push(owner(&name, &part));
+        tested.push(part);
+    }
+    let whole = |paths: &Paths| matches!(paths, Paths::One(_)) && !files.format.names_users();
+    if whole(&files.train) {
         sources.clear();
+    }
+    if whole(files.test.as_ref().unwrap_or(&files.train)) {
+        test_sources.clear();
     }
     TrainTest {
         own,
         tested,
         sources,
+        test_sources,
     }
 }
 

@@ -128,6 +128,10 @@ pub struct Rows {
     /// Training rows of each source, in order: of each file, for `split: by-file`, or, for a set
     /// without [`DataSet::sources`], of each user, for `split: by-user`.
     pub sources: Vec<Source>,
+    /// Test rows of each source, in order: those of file `k` (or of the user of a name) are of the
+    /// client that owns the training rows of file `k` (or of that user). Empty if the test rows are
+    /// one whole.
+    pub test_sources: Vec<Source>,
     /// Names of the classes, if the files give them.
     pub classes: Vec<String>,
     /// What became of each column: its name, and how it is read.
@@ -161,7 +165,7 @@ impl Inferred {
     }
 }
 
-/// A file or folder with training rows, or a user.
+/// A file or folder with rows, or a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// Its name.
@@ -179,6 +183,7 @@ impl Rows {
             test: shared(test),
             validation: None,
             sources: Vec::new(),
+            test_sources: Vec::new(),
             classes: Vec::new(),
             columns: Vec::new(),
             notes: Vec::new(),

@@ -22,6 +22,8 @@ pub struct Set {
     pub normalise: Option<Normalise>,
     /// Training rows of each source, in order: see [`Rows::sources`].
     pub sources: Vec<Source>,
+    /// Test rows of each source, in order: see [`Rows::test_sources`].
+    pub test_sources: Vec<Source>,
     /// Names of the classes, if the files give them.
     pub classes: Vec<String>,
     /// What became of each column: its name, and how it is read.
@@ -62,6 +64,7 @@ pub fn load_seen(
         mut test,
         mut validation,
         sources,
+        test_sources,
         classes,
         columns,
         mut notes,
@@ -115,6 +118,7 @@ pub fn load_seen(
         validation: validation.map(examples).transpose()?,
         normalise,
         sources,
+        test_sources,
         classes,
         columns,
         notes,

@@ -89,17 +89,17 @@ impl DataSet for Cells {
 
     fn load(&self, _: &Folder<'_>) -> Result<Rows> {
         check_ranges(self).context("cells")?;
-        let source = |(domain, laboratory): (usize, &Laboratory)| Source {
-            name: laboratory.name.into(),
-            rows: self.rows_of(domain, self.train),
+        let sources = |rows| {
+            let source = |(domain, laboratory): (usize, &Laboratory)| Source {
+                name: laboratory.name.into(),
+                rows: self.rows_of(domain, rows),
+            };
+            let all = LABORATORIES.iter().take(self.domains).enumerate();
+            all.map(source).collect()
         };
-        let sources = LABORATORIES
-            .iter()
-            .take(self.domains)
-            .enumerate()
-            .map(source);
         Ok(Rows {
-            sources: sources.collect(),
+            sources: sources(self.train),
+            test_sources: sources(self.test),
             classes: ["background", "nucleus"].map(String::from).to_vec(),
             ..Rows::new(
                 self.part("train", self.train)?,

@@ -426,3 +426,156 @@ fn exact_a_run_beside_solo_tells_who_is_worse_than_alone() {
         "{said}"
     );
 }
+
+/// Three hospitals with training and test files of their own.
+const FILES: &str = "name: own
+seed: 3
+data:
+  set: { files: { format: csv, train: \"train/*.csv\", test: \"test/*.csv\", label: y, classes: [no, yes] } }
+  test: { own: files }
+protocol: { use: PROTOCOL, rounds: 4, local: { epochs: 2, batch: 8 } }
+parts:
+  model: { use: linear }
+  aggregator: { use: mean }
+";
+
+/// Rows of client `k`, `count` of them from number `from`.
+fn rows(k: usize, from: usize, count: usize) -> String {
+    let row = |at: usize| {
+        let x = ((at * 37 + k * 11) % 100) as f64 / 50.0 - 1.0;
+        let y = ((at * 53 + k * 29) % 97) as f64 / 48.0 - 1.0;
+        let class = if x + y * (k as f64 - 1.0) > 0.1 {
+            "yes"
+        } else {
+            "no"
+        };
+        format!("{x},{y},{class}\n")
+    };
+    let rows: String = (from..from + count).map(row).collect();
+    format!("a,b,y\n{rows}")
+}
+
+/// Writes training and test files of three clients; client `k` tests with `4 + 2 k` rows.
+fn hospitals(dir: &std::path::Path) {
+    for (k, name) in ["a", "b", "c"].into_iter().enumerate() {
+        for (folder, from, count) in [("train", 0, 30), ("test", 30, 4 + 2 * k)] {
+            std::fs::create_dir_all(dir.join(folder)).unwrap();
+            let file = dir.join(folder).join(format!("{name}.csv"));
+            std::fs::write(file, rows(k, from, count)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn exact_clients_test_with_files_of_their_own_wherever_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    hospitals(dir);
+    for (protocol, of) in [("fedavg", "own"), ("fedper", "clients")] {
+        let text = FILES.replace("PROTOCOL", protocol);
+        let text = match protocol {
+            "fedper" => text.replace("rounds: 4", "rounds: 4, share: [weight]"),
+            _ => text,
+        };
+        spec(dir, &text);
+        let run = ["run", "own.yaml", "--json"];
+        let plain = json(dir, &run);
+        for how in [&["--threads", "3", "--wire"][..], &["--processes", "2"]] {
+            let other = json(dir, &[&run[..], how].concat());
+            assert_eq!(plain["digest"], other["digest"], "{protocol} {how:?}");
+            assert_eq!(plain["metrics"], other["metrics"], "{protocol} {how:?}");
+        }
+        let folder = dir.join(plain["out"].as_str().unwrap());
+        let metrics = std::fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+        let lines = metrics.lines();
+        let mut lines = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let last = lines.rfind(|line| line["name"] == format!("{of}.accuracy"));
+        let last = last.unwrap();
+        let each = last["each"].as_array().unwrap().iter();
+        let right = each.zip([4.0, 6.0, 8.0]).map(|(score, rows)| {
+            let right = score.as_f64().unwrap() * rows;
+            assert!((right - right.round()).abs() < 1e-9, "{last}");
+            right
+        });
+        let over_rows = right.sum::<f64>() / 18.0;
+        let found = number(&plain, &format!("{of}.over-rows.accuracy"));
+        assert!((found - over_rows).abs() < 1e-9, "{found} {over_rows}");
+        if protocol == "fedavg" {
+            // the common test rows are those of all clients
+            assert!((number(&plain, "accuracy") - over_rows).abs() < 1e-9);
+        }
+    }
+    let shown = out(dir, &["data", "show", "own.yaml"]);
+    let says = "each client tests with 4 to 8 rows of its own";
+    assert!(shown.contains(says), "{shown}");
+    out(dir, &["plan", "own.yaml"]);
+    // the same rows in one training file each, with test rows held out of it
+    let text = FILES.replace("PROTOCOL", "fedavg");
+    spec(dir, &text.replace("test: \"test/*.csv\"", "holdout: 0.2"));
+    let shown = out(dir, &["data", "show", "own.yaml"]);
+    let says = "each client tests with 6 to 6 rows of its own";
+    assert!(shown.contains(says), "{shown}");
+    let accountant = text + "  accountant: { use: rdp }\n";
+    spec(dir, &accountant);
+    let plan = flat(&out(dir, &["plan", "own.yaml"]));
+    let says = "models are measured on rows of each client (`data.test`)";
+    assert!(plan.contains(says), "{plan}");
+}
+
+#[test]
+fn test_files_that_belong_to_no_client_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    hospitals(dir);
+    let text = FILES.replace("PROTOCOL", "fedavg");
+    let says = |text: &str, part: &str| {
+        spec(dir, text);
+        let said = refused(dir);
+        assert!(said.contains(part), "{said}");
+    };
+    let list = |files: &str| text.replace("\"test/*.csv\"", files);
+    says(
+        &list("[test/a.csv, test/c.csv, test/b.csv]"),
+        "c.csv is test file 1, and the training file of its name is file 2",
+    );
+    says(
+        &list("[test/a.csv, test/b.csv, test/d.csv]"),
+        "there is no file",
+    );
+    says(
+        &list("\"test/[ab].csv\""),
+        "there are 2 test files for 3 training files",
+    );
+    says(&list("test/a.csv"), "the test rows are one whole");
+    let share = text.replace("own: files", "own: files, of: all");
+    says(&share, "with `own: files` leave them out");
+    let iid = text.replace("  test: {", "  split: iid\n  clients: 2\n  test: {");
+    says(&iid, "take `split: by-file` or `by-user`, or a share");
+    says(
+        &text.replace("own: files", "own: fils"),
+        "or the word `files`",
+    );
+    spec(dir, &text);
+    let noted = || {
+        let done = fl(dir, &["check", "own.yaml"]);
+        assert!(done.status.success());
+        flat(&String::from_utf8(done.stderr).unwrap())
+    };
+    let order = "test files belong to training files in their order: ";
+    assert!(!noted().contains(order), "{}", noted());
+    std::fs::rename(dir.join("test/b.csv"), dir.join("test/bb.csv")).unwrap();
+    let said = noted();
+    assert!(
+        said.contains(order) && said.contains("bb.csv beside "),
+        "{said}"
+    );
+    std::fs::rename(dir.join("test/bb.csv"), dir.join("test/b.csv")).unwrap();
+    std::fs::write(dir.join("test/b.csv"), "a,b,y\n").unwrap();
+    says(&text, "b.csv: holds no rows");
+    let short = rows(1, 20, 12);
+    std::fs::write(dir.join("test/b.csv"), short).unwrap();
+    spec(dir, &text);
+    let shown = out(dir, &["data", "show", "own.yaml"]);
+    let says = "10 of 24 test rows are rows of the clients too";
+    assert!(shown.contains(says), "{shown}");
+}

@@ -169,3 +169,28 @@ fn what_has_no_rows_of_a_clients_own_is_refused() {
     let files = "set: cells, clients: 3, split: by-file, test: {own: 0.5, of: all}";
     assert!(refused(files).contains("who owns the training rows"));
 }
+
+#[test]
+fn exact_each_client_tests_with_the_test_rows_of_its_file() {
+    let set = "{cells: {domains: 3, train: 7, test: 5}}";
+    let got = made(&format!("{{set: {set}, test: {{own: files}}}}")).unwrap();
+    let plain = made(&format!("{{set: {set}}}")).unwrap();
+    assert!(got.own_tests && !plain.own_tests);
+    assert_eq!(ids(&got.client_tests), (0..5).collect::<Vec<_>>());
+    assert_eq!(values(&got.clients), values(&plain.clients));
+    assert_eq!(values(&[got.test]), values(&got.client_tests));
+    let sizes = |of: &[Examples]| of.iter().map(Examples::len).collect::<Vec<_>>();
+    assert_eq!(sizes(&got.client_tests), [1, 2, 2]);
+    // test rows are rows of the clients, and no public ones
+    let identity = got.identity.unwrap();
+    let rows: Vec<usize> = identity.clients.iter().map(Vec::len).collect();
+    let both = sizes(&got.clients).into_iter().zip([1, 2, 2]);
+    assert_eq!(
+        rows,
+        both.map(|(own, tests)| own + tests).collect::<Vec<_>>()
+    );
+    assert!(identity.public.is_empty());
+    let few = format!("{{set: {set}, limit: {{test: 2}}, test: {{own: files}}}}");
+    let error = made(&few).unwrap_err().to_string();
+    assert!(error.contains("clients have no test rows: "), "{error}");
+}

@@ -527,6 +527,8 @@ def _write(given: dict[str, Any], options: _Options, files: _Files) -> Written:
     about: dict[str, Any] = {"train": train}
     if tests is not None:
         each = _clients(tests)
+        if own is not None and each is not None and {name for name, _ in own} == {name for name, _ in each}:
+            each = [(name, dict(each)[name]) for name, _ in own]  # the test rows of a client stand in its place
         one = lambda: add("test", "all", "test rows", tests)[0]  # noqa: E731
         about["test"] = one() if each is None else [add("test", name, f"test rows `{name}`", rows)[0] for name, rows in each]
     public = None
