@@ -579,3 +579,79 @@ fn test_files_that_belong_to_no_client_are_named() {
     let says = "10 of 24 test rows are rows of the clients too";
     assert!(shown.contains(says), "{shown}");
 }
+
+#[test]
+fn every_line_of_the_page_of_personal_models_is_a_spec() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let page = include_str!("../../../../specs/book/src/personal.md");
+    let rows = page
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.contains("{ use: "));
+    let mut checked = 0;
+    for row in rows {
+        let yaml = row.trim_end_matches(" |").rsplit_once("| ").unwrap().1;
+        let mut codes = yaml.split('`').skip(1).step_by(2);
+        let protocol = codes.next().unwrap();
+        let part = match codes.next() {
+            Some(part) => part,
+            None if yaml.contains("no aggregator") => "",
+            None => MEAN,
+        };
+        let layers = "[linear: 6, batch-norm, relu, outputs]";
+        let net =
+            format!("model: {{ use: dfdx, net: {layers}, optimiser: {{ sgd: {{ lr: 0.1 }} }} }}");
+        let text = SPEC.replace(
+            "protocol: { use: PROTOCOL, rounds: 10, local: { epochs: 1, batch: 16 } }",
+            protocol,
+        );
+        let text = text.replace("model: { use: linear }", &net);
+        spec(
+            dir,
+            &text.replace(&format!("  {MEAN}\n"), &format!("  {part}\n")),
+        );
+        out(dir, &["check", "own.yaml"]);
+        checked += 1;
+    }
+    assert!(checked >= 14, "{checked} rows");
+}
+
+#[test]
+fn exact_a_frozen_body_of_another_run_stays_as_it_was_and_is_sent_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let public = SPEC
+        .replace("PROTOCOL", "fedavg")
+        .replace("model: { use: linear }", NET)
+        .replace("  test: { own: 0.25, of: all }\n", "");
+    spec(dir, &public);
+    out(dir, &["run", "own.yaml", "--out", "public"]);
+    let frozen = "share: [head], freeze-rest: true, keep-clients: true, initial-is-public: true, initial: public/models/model";
+    let text = SPEC
+        .replace("PROTOCOL", "fedavg")
+        .replace("model: { use: linear }", NET)
+        .replace("use: mean", "use: mean, weigh: uniform")
+        .replace("rounds: 10", &format!("rounds: 3, {frozen}"));
+    spec(dir, &text);
+    let run = json(dir, &["run", "own.yaml", "--json", "--out", "frozen"]);
+    // the head has 6 x 4 weights and 4 biases, the body 8 x 6 and 6
+    assert_eq!(run["bytes"]["up"], 3 * 12 * 28 * 4);
+    assert_eq!(run["bytes"]["down"], 12 * (3 * 28 + 28 + 54) * 4);
+    let tensors = |model: &str| -> std::collections::BTreeMap<String, Vec<u8>> {
+        let bytes = std::fs::read(dir.join(model)).unwrap();
+        let all = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        let named = all
+            .iter()
+            .map(|(name, of)| (name.to_string(), of.data().to_vec()));
+        named.collect()
+    };
+    let before = tensors("public/models/model");
+    for k in 0..12 {
+        let after = tensors(&format!("frozen/models/model-{k}"));
+        assert_eq!(after.len(), 4);
+        for (name, values) in &after {
+            let same = before[name] == *values;
+            assert_eq!(same, name.starts_with("0."), "client {k}: {name}");
+        }
+    }
+}
