@@ -1,8 +1,8 @@
 """The losses on scores in plain NumPy, each as its paper or PyTorch's page defines it, and descent on a
 linear model by numeric slopes. This file knows nothing of fl: a test compares both.
 
-`scores` and `target` are `rows x outputs`; `target` of `cross_entropy` holds probabilities, of the
-others scores.
+`scores` and `target` are `rows x outputs`. `target` of `cross_entropy` holds probabilities, of `several`
+1, 0, or -1 for unknown, and of the others scores, or numbers to predict.
 """
 
 import numpy as np
@@ -18,6 +18,12 @@ def cross_entropy(scores, target):
     return -(target * np.log(_shares(scores))).sum(axis=1).mean()
 
 
+def several(scores, target):
+    """Binary cross-entropy of several labels, mean over those that are known (`BCEWithLogitsLoss`)."""
+    known = target >= 0
+    return (np.log1p(np.exp(scores)) - scores * target)[known].mean()
+
+
 def mae(scores, target):
     """Mean absolute difference, over rows and outputs (FedMD; `L1Loss`)."""
     return np.abs(scores - target).mean()
@@ -28,10 +34,14 @@ def mse(scores, target):
     return ((scores - target) ** 2).mean()
 
 
-def huber(scores, target):
-    """Huber 1964, from a difference of 1, mean over rows and outputs (`HuberLoss`)."""
-    off = np.abs(scores - target)
-    return np.where(off <= 1, off**2 / 2, off - 0.5).mean()
+def huber(delta):
+    """Huber 1964, linear from a difference of `delta`, mean over rows and outputs (`HuberLoss`)."""
+
+    def loss(scores, target):
+        off = np.abs(scores - target)
+        return np.where(off <= delta, off**2 / 2, delta * (off - delta / 2)).mean()
+
+    return loss
 
 
 def norm(scores, target):

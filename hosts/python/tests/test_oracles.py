@@ -1,5 +1,5 @@
-"""Averaging methods, server optimisers, robust rules and losses beside their papers in plain NumPy (tests/oracles): six rounds with
-all, some and one client a round, full batches, so that both do the same sums."""
+"""Averaging and distillation methods, server optimisers, robust rules and losses beside their papers in plain NumPy (tests/oracles): six
+rounds with all, some and one client a round, full batches, so that both do the same sums."""
 
 import importlib.util
 from itertools import cycle, islice, permutations, product
@@ -19,7 +19,7 @@ def _module(name):
     return module
 
 
-oracle, losses, by_features = _module("rounds"), _module("losses"), _module("features")
+oracle, losses, by_features, distillation = (_module(name) for name in ("rounds", "losses", "features", "distillation"))
 
 ROUNDS, CLASSES = 6, 3
 
@@ -354,6 +354,149 @@ def test_close_afl_moves_weights_towards_large_losses():
     close(ours(5, {"use": "agnostic-mean", "lr": 0.3}, epochs=1), oracle.agnostic(exact(), CLASSES, ROUNDS, 0.3))
 
 
+#: Public samples, and the labels that only FedMD learns.
+PUBLIC = rows(15, 5)
+#: Clients of which the second and the third lack a class each.
+LACKING = [(x[y != less], y[y != less]) for (x, y), less in zip(CLIENTS, [None, 2, 0, None, None], strict=True)]
+
+
+def distilled(protocol, clients, parts, public=None, seed=1, **settings):
+    """The results of a run with linear models that learn in full batches."""
+    length = {"epochs": distillation.STEPS, "batch": 100}
+    spec = {
+        "name": "distilled",
+        "seed": seed,
+        "protocol": {"use": protocol} | {name: length if value == "full" else value for name, value in settings.items()},
+        "parts": {name: {"use": "linear", "lr": distillation.RATE} if value == "linear" else value for name, value in parts.items()},
+    }
+    data = {"train": {f"client {k}": own for k, own in enumerate(clients)}, "test": rows(9, 9)}
+    if public is not None:
+        data["public"] = public
+    return fl.run(spec, data=data, quiet=True)
+
+
+def matrix(results, slot, **whose):
+    """The parameters of a linear model as the oracle has them."""
+    arrays = results.model(slot, **whose).arrays()
+    return np.vstack([arrays["weight"], arrays["bias"]])
+
+
+def all_close(results, slot, due):
+    for k, w in enumerate(due):
+        close(matrix(results, slot, client=k), w)
+
+
+FEDMD = {
+    "mae": ("mae", distillation.to_scores),
+    "mse": ("mse", distillation.to_scores_squared),
+    "kl": ({"kl": 2.0}, lambda target: distillation.to_softmax(target, 2.0)),
+}
+
+
+@pytest.mark.parametrize("count", [5, 3, 1])
+@pytest.mark.parametrize("name", FEDMD)
+def test_close_fedmd_approaches_the_mean_of_scores(name, count):
+    given, slope = FEDMD[name]
+    public, known = PUBLIC
+    due = distillation.fedmd(exact(CLIENTS[:count]), public.astype(float), known, CLASSES, ROUNDS, slope)
+    full = dict.fromkeys(["pretrain", "warm-up", "distil", "local"], "full")
+    how = full | {"rounds": ROUNDS, "labels": {"scores": {"loss": given}}}
+    found = distilled("fedmd", CLIENTS[:count], {"model": "linear", "ensemble": {"use": "mean-logits"}}, PUBLIC, **how)
+    all_close(found, "model", due)
+
+
+@pytest.mark.parametrize("count", [5, 3, 1])
+def test_close_feded_teaches_what_the_servers_model_says(count):
+    own, server = distillation.feded(exact(CLIENTS[:count]), PUBLIC[0].astype(float), CLASSES, ROUNDS)
+    parts = {"model": "linear", "student": "linear", "ensemble": {"use": "mean-labels"}}
+    found = distilled("feded", CLIENTS[:count], parts, PUBLIC[0], rounds=ROUNDS, local="full", distil="full")
+    close(matrix(found, "student"), server)
+    all_close(found, "model", own)
+
+
+@pytest.mark.parametrize("count", [5, 3, 1])
+@pytest.mark.parametrize("temperature", [0.3, 2.0])
+def test_close_ds_fl_reduces_the_entropy_of_the_mean_label(temperature, count):
+    own, server = distillation.dsfl(exact(CLIENTS[:count]), PUBLIC[0].astype(float), CLASSES, ROUNDS, temperature)
+    parts = {"model": "linear", "student": "linear", "ensemble": {"use": "entropy-reduction", "temperature": temperature}}
+    found = distilled("ds-fl", CLIENTS[:count], parts, PUBLIC[0], rounds=ROUNDS, local="full", distil="full")
+    close(matrix(found, "student"), server)
+    all_close(found, "model", own)
+
+
+@pytest.mark.parametrize("count", [5, 3, 1])
+@pytest.mark.parametrize("weight", [1.0, 0.4])
+@pytest.mark.parametrize("others_only", [True, False])
+def test_close_fkd_exchanges_the_mean_output_of_each_class(others_only, weight, count):
+    due = distillation.fkd(exact(LACKING[:count]), CLASSES, ROUNDS, others_only, weight)
+    how = {"rounds": ROUNDS, "local": "full", "weight": weight, "leave-one-out": others_only}
+    found = distilled("fkd", LACKING[:count], {"model": "linear", "ensemble": {"use": "mean-of-classes"}}, **how)
+    all_close(found, "model", due)
+
+
+@pytest.mark.parametrize("size", [5, 3, 1])
+@pytest.mark.parametrize("teacher", ["mean-scores", "mean-probabilities"])
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+def test_close_feddf_learns_from_the_clients_models(temperature, teacher, size):
+    cohort = {"cohort": {"use": "cyclic", "size": size}} if size < len(CLIENTS) else {}
+    parts = {"model": "linear", "aggregator": {"use": "mean"}} | cohort
+    how = {"rounds": ROUNDS, "local": "full", "training": "full", "temperature": temperature, "teacher": teacher}
+    found = distilled("feddf", CLIENTS, parts, PUBLIC[0], **how)
+    due = distillation.feddf(exact(), PUBLIC[0].astype(float), CLASSES, taking_part(size), temperature, teacher == "mean-scores")
+    close(matrix(found, "model"), due)
+
+
+@pytest.mark.parametrize("count", [5, 3, 1])
+@pytest.mark.parametrize("name", FEDMD)
+def test_close_fedkd_weighs_scores_by_the_examples_of_a_class(name, count):
+    given, slope = FEDMD[name]
+    due = distillation.fedkd(exact(LACKING[:count]), PUBLIC[0].astype(float), CLASSES, slope)
+    parts = {"teacher": "linear", "student": "linear", "ensemble": {"use": "class-weighted"}}
+    close(matrix(distilled("fedkd", LACKING[:count], parts, PUBLIC[0], local="full", student="full", loss=given), "student"), due)
+
+
+#: The votes of the parties' students, `samples x students` for each party.
+VOTES = []
+
+
+@fl.aggregator("py-count", "votes", "counts")
+class PyCount:
+    """Counts all votes, and shows them to the test."""
+
+    def aggregate(self, round, inbox):
+        VOTES[:] = [np.array(mail["labels"]) for mail in inbox]
+        return {"rows": inbox[0]["rows"], "values": np.eye(CLASSES)[np.concatenate(VOTES, axis=1)].sum(axis=1)}
+
+
+@pytest.mark.parametrize("count", [5, 3, 1])
+def test_close_fedkt_counts_votes_in_two_tiers(count):
+    few, asked = [rows(4, 3 + k) for k in range(count)], rows(40, 1)[0]
+    public = asked.astype(float)
+    # fl draws the partitions: of each party's four rows, one of three cuts into pairs must give each student
+    cuts = [([0, 1], [2, 3]), ([0, 2], [1, 3]), ([0, 3], [1, 2])]
+    made = [[distillation.student([(x[cut], y[cut]) for cut in both], public, CLASSES) for both in cuts] for x, y in exact(few)]
+    parts = {"teacher": "linear", "student": "linear", "final": "linear", "tier1": {"use": "majority-vote"}}
+    how = {"partitions": 2, "subsets": 2, "keep-clients": True} | dict.fromkeys(["teacher", "student", "final-model"], "full")
+
+    def learnt(rule):
+        # by this seed the two students of a party are of different cuts
+        return distilled("fedkt", few, parts | {"tier2": {"use": rule}}, asked, seed=3, **how)
+
+    found = learnt("py-count")
+    parties = []
+    for k, mine in enumerate(made):
+        first = min(mine, key=lambda w, k=k: np.abs(w - matrix(found, "student", client=k)).max())
+        close(matrix(found, "student", client=k), first)
+        votes = {tuple(distillation.scores(w, public).argmax(axis=1)): w for w in mine}
+        parties.append([votes[tuple(said)] for said in VOTES[k].T])
+        assert tuple(VOTES[k].T[0]) == tuple(distillation.scores(first, public).argmax(axis=1))
+    plain, consistent = (distillation.final(parties, public, CLASSES, only) for only in (False, True))
+    close(matrix(found, "final"), plain)
+    close(matrix(learnt("majority-vote"), "final"), plain)
+    close(matrix(learnt("consistent-vote"), "final"), consistent)
+    assert count == 1 or np.abs(plain - consistent).max() > 1e-3
+
+
 #: What the client below is asked to do, and the losses and parameters that come of it.
 HOW, SEEN = {}, []
 
@@ -383,12 +526,14 @@ class OneTraining:
         server.evaluate(self.model)
 
 
+X, LABELS = rows(20, 3)
 SCORES = np.random.default_rng(4).normal(size=(20, CLASSES)).astype(np.float32)
 LOSSES = {
-    "cross-entropy": (losses.cross_entropy, losses._shares(SCORES), {}),
+    "classes": (losses.cross_entropy, np.eye(CLASSES)[LABELS], {"target": LABELS}),
+    "probabilities": (losses.cross_entropy, losses._shares(SCORES), {}),
     "mae": (losses.mae, SCORES, {"kind": "scores", "loss": "mae"}),
     "mse": (losses.mse, SCORES, {"kind": "scores", "loss": "mse"}),
-    "huber": (losses.huber, SCORES, {"kind": "scores", "loss": "huber"}),
+    "huber": (losses.huber(1), SCORES, {"kind": "scores", "loss": "huber"}),
     "norm": (losses.norm, SCORES, {"kind": "scores", "loss": "norm"}),
     "kl": (losses.kl(2.5), SCORES, {"kind": "scores", "loss": "kl", "tau": 2.5}),
 }
@@ -398,17 +543,39 @@ MODELS = {
 }
 
 
+def close_to_descent(model, loss, target, how, labels, monkeypatch, **data):
+    """A training with these options is descent on that loss of the scores and the target."""
+    monkeypatch.setattr(f"{__name__}.HOW", how)
+    SEEN.clear()
+    spec = {"name": "loss", "protocol": {"use": "one-training"}, "parts": {"model": MODELS[model], "mean": {"use": "mean"}}}
+    fl.run(spec, data={"train": {"one": (X, labels)}, "test": (X, labels), **data}, quiet=True)
+    [(found, params)] = SEEN
+    weight, bias = sorted(params.values(), key=np.ndim, reverse=True)
+    due, seen = losses.descend(loss, X.astype(float), target.astype(float), target.shape[1], 0.3, oracle.STEPS)
+    close(np.concatenate([(weight.T if model == "linear" else weight).ravel(), bias]), due)
+    assert abs(found - seen[-1]) < 1e-6  # of the last epoch
+
+
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("name", LOSSES)
 def test_close_a_loss_is_that_of_its_paper(name, model, monkeypatch):
     loss, target, how = LOSSES[name]
-    x, y = rows(20, 3)
-    monkeypatch.setattr(f"{__name__}.HOW", {"examples": x, "target": target, **how})
-    SEEN.clear()
-    spec = {"name": "loss", "protocol": {"use": "one-training"}, "parts": {"model": MODELS[model], "mean": {"use": "mean"}}}
-    fl.run(spec, data={"train": {"one": (x, y)}, "test": (x, y)}, quiet=True)
-    [(found, params)] = SEEN
-    weight, bias = sorted(params.values(), key=np.ndim, reverse=True)
-    due, seen = losses.descend(loss, x.astype(float), target.astype(float), CLASSES, 0.3, oracle.STEPS)
-    close(np.concatenate([(weight.T if model == "linear" else weight).ravel(), bias]), due)
-    assert abs(found - seen[-1]) < 1e-6  # of the last epoch
+    close_to_descent(model, loss, target, {"examples": X, "target": target, **how}, LABELS, monkeypatch)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_close_the_loss_of_several_labels_leaves_out_the_unknown(model, monkeypatch):
+    target = np.random.default_rng(5).integers(-1, 2, (20, 4))
+    close_to_descent(model, losses.several, target, {}, target, monkeypatch, findings=list("abcd"))
+
+
+NUMBERS = {"mse": losses.mse, "mae": losses.mae, "huber": losses.huber(0.4)}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("name", NUMBERS)
+def test_close_a_number_is_learnt_on_its_scale(name, model, monkeypatch):
+    numbers = 30 + 4 * X @ [1.0, -2.0, 0.5] + SCORES[:, 0]
+    scale = {"centre": 31.0, "spread": 5.0, "loss": {"huber": 0.4} if name == "huber" else name}
+    target = (numbers[:, None] - scale["centre"]) / scale["spread"]
+    close_to_descent(model, NUMBERS[name], target, {}, numbers, monkeypatch, label={"kind": {"number": scale}})
