@@ -21,7 +21,7 @@ from ._make import MadePart, make
 from ._parts.metric import metric
 from ._model import KeptModel
 from ._parts.classes import aggregator, attack, message, privacy, protocol, selector, trainer
-from ._protocol.declarations import Arrays, Exchange, Release, Slot, Steps, Training, difference, exchange, part, slot, steps
+from ._protocol.declarations import Arrays, Exchange, Rate, RateByRound, RateCosine, RateStep, Release, RoundTraining, Slot, Steps, Training, difference, exchange, part, slot, steps
 from ._parts.range import between
 from ._results import Results, open
 from ._run import STOP, run
@@ -32,7 +32,7 @@ _isolated.begin()
 
 __all__ = [
     "Answers", "Arrays", "Client", "Cohort", "Error", "Examples", "Exchange", "Generator", "Inbox", "KeptModel", "Lacks", "MadePart", "Mail", "Message", "Mistake", "Model", "Pass", "Pool",
-    "Public", "Refused", "Release", "Results", "Round", "RunError", "STOP", "Samples", "Server", "Shape", "Slot", "SpecError", "Steps", "Stream", "Study", "Training", "Unpriced", "account",
+    "Public", "Rate", "RateByRound", "RateCosine", "RateStep", "Refused", "Release", "Results", "Round", "RoundTraining", "RunError", "STOP", "Samples", "Server", "Shape", "Slot", "SpecError", "Steps", "Stream", "Study", "Training", "Unpriced", "account",
     "aggregator", "attack", "audit", "between", "check", "difference", "exchange", "inspect", "make", "message", "metric", "open", "part", "parts", "privacy", "protocol", "run",
     "schema", "selector", "sinks", "slot", "steps", "study", "trainer",
 ]

@@ -62,18 +62,25 @@ def flow(value, path: str = "") -> str:
     raise _wrong(path, f"must be a mapping, a list, text, a number, true, false or None; got {value!r} ({kind})"[:300])
 
 
+def setting(field: str) -> str:
+    """The name of the setting of a field: `warm_up` is `warm-up`, and `from_`, since `from` is a word of Python, is `from`."""
+    return field.rstrip("_").replace("_", "-")
+
+
 def plain(value):
     """A group of settings as a mapping."""
+    if isinstance(value, list):
+        return [plain(one) for one in value]
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
-    return {one.name.replace("_", "-"): plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
+    return {setting(one.name): plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
 
 
 def settings_of(part) -> dict:
     """The settings of a part that was made by its class; none of the class itself."""
     if isinstance(part, (str, type)):
         return {}
-    return {name.replace("_", "-"): getattr(part, name) for name in part._fl["fields"]}
+    return {setting(name): getattr(part, name) for name in part._fl["fields"]}
 
 
 def source(spec) -> tuple[str, str, bool]:

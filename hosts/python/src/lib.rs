@@ -17,6 +17,7 @@ mod run;
 mod sinks;
 mod speed;
 
+use fl_core::RoundTraining;
 use fl_core::privacy::Protection;
 use fl_engine::NotRun;
 use fl_plugins as _;
@@ -108,6 +109,25 @@ fn program(py: Python<'_>, args: Vec<OsString>) -> u8 {
     py.detach(|| fl_cli::run_for_exit_code(args))
 }
 
+/// The rates that follow the round, as JSON, in a training of one epoch.
+fn round_training(rates: &str) -> PyResult<RoundTraining> {
+    let text = format!("{{epochs: 1, rate: {{by-round: {rates}}}}}");
+    fl_core::settings::read_yaml(&text).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// The factor of a learning rate in a round, counted from 1.
+#[pyfunction]
+fn rate_in_round(rates: &str, round: usize) -> PyResult<f64> {
+    Ok(round_training(rates)?.rate(round))
+}
+
+/// What is wrong with the rates of so many rounds, to be read after the name of their setting.
+#[pyfunction]
+fn rate_conflict(rates: &str, rounds: usize) -> PyResult<Option<String>> {
+    let found = round_training(rates)?.conflict("rate", rounds);
+    Ok(found.map(|conflict| conflict.text.replacen("`rate` ", "", 1)))
+}
+
 /// Libraries get processes of their own, which `command` begins.
 #[pyfunction]
 fn isolate_with(command: Vec<OsString>) {
@@ -132,8 +152,8 @@ mod _fl {
         buffer::Buffer, check, command, engine::Node, guarantee, host::Host,
         interference::interference, isolate_with, made::MadePart, metrics::metric_declared,
         model::Model, parts::columns, parts::conformance, parts::declare, parts::near_kind,
-        parts::settings, parts::snapshot, parts::unused_answers, program, run::Run, run_text,
-        speed::seconds,
+        parts::settings, parts::snapshot, parts::unused_answers, program, rate_conflict,
+        rate_in_round, run::Run, run_text, speed::seconds,
     };
 
     #[cfg(unix)]

@@ -1,5 +1,6 @@
 """Protocols that the tests use."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -20,7 +21,7 @@ class PyFedAvg:
     """FedAvg (McMahan et al. 2017): clients train from the server's parameters, and the server combines theirs."""
 
     rounds: Annotated[int, "Rounds.", fl.between(ge=1)] = 5
-    local: Annotated[fl.Training, "A client's training in one round."] = fl.Training(epochs=2, batch=16)
+    local: Annotated[fl.RoundTraining, "A client's training in one round."] = fl.RoundTraining(epochs=2, batch=16)
     sampling: Annotated[Sampling | None, "DP-SGD: how each of `local.steps` steps draws examples."] = None
     mu: Annotated[float, "FedProx: the weight of the distance to the server's parameters.", fl.between(ge=0)] = 0.0
     grows_by = "rounds"
@@ -28,11 +29,14 @@ class PyFedAvg:
     example_privacy = fl.slot("privacy", "Clips the gradient of each example, and adds noise to their sum in each step.", "gradient-sum")
     model = fl.slot(
         "trainer", "The model that all clients train.", shared_parameters=True, at_server=True, through=[example_privacy],
-        needs=lambda self: ["example-gradients"] if self.sampling else [],
+        needs=lambda self: ["example-gradients"] * bool(self.sampling) + self.local.needs,
     )  # fmt: skip
     aggregator = fl.slot("aggregator", "Combines the clients' parameters.", "params")
     cohort = fl.slot("selector", "Picks the clients of a round; all, if it is empty.", "clients")
     privacy = fl.slot("privacy", "Bounds and hides what training has changed.", "params")
+
+    def conflicts(self, has: Callable[[fl.Slot], bool]) -> list[tuple[str, str]]:
+        return self.local.conflicts("local", self.rounds)
 
     def update(self) -> fl.Release | None:
         return None if self.sampling else fl.difference(type(self).privacy)

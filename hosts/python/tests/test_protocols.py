@@ -20,7 +20,6 @@ def as_python(spec, **settings):
     """A spec of the linked FedAvg with the protocol in Python."""
     spec = fl.check(spec)
     own = {name: spec["protocol"][name] for name in ("rounds", "local", "sampling")}
-    assert own["local"].pop("rate") is None  # `fl.Training` is one pass
     return spec | {"protocol": {"use": "py-fedavg", **own, **settings}, "plugins": [{"module": "my_protocols", "path": HERE}]}
 
 
@@ -151,8 +150,8 @@ def test_steps_that_are_not_declared_or_not_released_are_refused():
 
 def test_groups_of_settings_are_checked_as_those_of_linked_parts():
     spec = fl.check(as_python(QUICK / "fedavg.yaml"), {"protocol.local": {"steps": 3}})
-    assert spec["protocol"]["local"] == {"epochs": None, "steps": 3, "batch": 32, "clip": None}
-    assert my_protocols.PyFedAvg(local={"epochs": 3}).local == fl.Training(epochs=3) == my_protocols.PyFedAvg(local=fl.Training(epochs=3)).local
+    assert spec["protocol"]["local"] == {"epochs": None, "steps": 3, "batch": 32, "clip": None, "rate": None}
+    assert my_protocols.PyFedAvg(local={"epochs": 3}).local == fl.RoundTraining(epochs=3) == my_protocols.PyFedAvg(local=fl.RoundTraining(epochs=3)).local
     for local, text in {
         "{epochs: 0}": "protocol.local.epochs: must be in 1..=100000, got 0",
         "{epoch: 1}": "no such setting; did you mean `epochs`",
@@ -165,6 +164,50 @@ def test_groups_of_settings_are_checked_as_those_of_linked_parts():
         assert text in str(told.value), str(told.value)
     local = next(one for one in fl.inspect("py-fedavg")["parts"][0]["settings"] if one["name"] == "local")
     assert local["kind"] == "mapping" and local["default"]["epochs"] == 2
+
+
+RATES = [
+    {"factor": 0.83},
+    {"steps": [{"from": 2, "factor": 0.3}, {"from": 4, "factor": 0.7}]},
+    {"cosine": {"over": 7, "to": 0.1}, "warm-up": 3},
+]
+
+
+@pytest.mark.parametrize("rates", RATES)
+def test_exact_rates_follow_the_round_as_in_the_linked_protocol(rates):
+    change = {"protocol.local.rate": {"by-round": rates}}
+    linked = fl.run(QUICK / "fedavg.yaml", change, quiet=True)
+    python = as_python(fl.check(QUICK / "fedavg.yaml", change))
+    assert fl.run(python, quiet=True).digest == linked.digest != fl.run(QUICK / "fedavg.yaml", quiet=True).digest
+    by_round = fl.RateByRound(
+        factor=rates.get("factor", 1.0),
+        steps=[fl.RateStep(from_=one["from"], factor=one["factor"]) for one in rates.get("steps", [])],
+        cosine=fl.RateCosine(**rates["cosine"]) if "cosine" in rates else None,
+        warm_up=rates.get("warm-up", 0),
+    )
+    local = fl.RoundTraining(epochs=2, batch=16, rate=fl.Rate(by_round=by_round))
+    assert fl.run(python, {"protocol.local": local}, quiet=True).digest == linked.digest
+
+
+def test_rates_that_cannot_be_are_refused_as_those_of_the_linked_protocol():
+    python = as_python(QUICK / "fedavg.yaml")
+    for rates, text in {
+        "{}": "protocol.local.rate.by-round: `local.rate.by-round` changes the rate in none of 5 rounds",
+        "{cosine: {over: 2}}": "gives round 3 the rate 0",
+        "{steps: [{from: 9, factor: 0.1}]}": "has a step from round 9, and the last is 5",
+        "{steps: [{from: 3, factor: 1}, {from: 3, factor: 2}]}": "must be in the order of their rounds",
+        "{steps: [{from: 3}]}": "protocol.local.rate.by-round.steps[0].factor: is missing",
+        "{steps: [{since: 3, factor: 1}]}": "protocol.local.rate.by-round.steps[0].since: no such setting",
+        "{factor: 0}": "protocol.local.rate.by-round.factor: must be",
+    }.items():
+        for spec in (python, fl.check(QUICK / "fedavg.yaml")):
+            with pytest.raises(fl.SpecError) as told:
+                fl.check(spec, f"protocol.local.rate={{by-round: {rates}}}")
+            assert text in str(told.value), str(told.value)
+    with pytest.raises(fl.SpecError, match="learning rate"):  # a tree has none
+        fl.check(python, {"protocol.local.rate": {"by-round": {"factor": 0.5}}, "parts.model": {"use": "forest"}})
+    with pytest.raises(ValueError, match="this step is none"):
+        fl.RoundTraining(epochs=1, rate=fl.Rate(by_round=fl.RateByRound(factor=0.5))).factor(0)
 
 
 def test_a_message_tells_its_size():

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from .. import _fl
 from .._protocol import declarations
-from .._spec import flow, plain
+from .._spec import flow, plain, setting
 from . import metric as _metric, packages, source as _source
 
 CLASSES: list[type] = []  # a part's number is its position, so nothing is ever taken out
@@ -76,8 +76,8 @@ def _schema(name: str, hint) -> tuple[dict, str, bool]:
 
 
 def _group(hint) -> type | None:
-    """The dataclass of a setting that is a group of settings."""
-    if typing.get_origin(hint) in (typing.Annotated, typing.Union, types.UnionType):
+    """The dataclass of a setting that is a group of settings, or a list of such groups."""
+    if typing.get_origin(hint) in (typing.Annotated, typing.Union, types.UnionType, list):
         return next((found for one in typing.get_args(hint) if (found := _group(one))), None)
     return hint if isinstance(hint, type) and dataclasses.is_dataclass(hint) else None
 
@@ -86,12 +86,16 @@ def typed(cls: type, settings: typing.Mapping[str, typing.Any]) -> dict[str, typ
     """The program's settings of a part or of a group, by the names of the fields; those of a group
     as its class."""
     hints = typing.get_type_hints(cls, include_extras=True)
+    fields = {setting(name): name for name in hints}
     out = {}
     for key, value in settings.items():
-        name = key.replace("-", "_")
-        if (group := _group(hints.get(name))) and isinstance(value, dict):
+        name = fields.get(key, key.replace("-", "_"))
+        if group := _group(hints.get(name)):
             try:
-                value = group(**typed(group, value))
+                if isinstance(value, dict):
+                    value = group(**typed(group, value))
+                elif isinstance(value, list):
+                    value = [group(**typed(group, one)) if isinstance(one, dict) else one for one in value]
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{key}: {error}") from None
         out[name] = value
@@ -102,12 +106,13 @@ def _settings(cls: type) -> dict[str, dict]:
     """By the name that the field has in the class."""
     out = {}
     hints = typing.get_type_hints(cls, include_extras=True)
+    made = {one.name: one.default_factory for one in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
     for name, hint in hints.items():
         if name.startswith("_") or typing.get_origin(hint) is typing.ClassVar:
             continue
         schema, doc, optional = _schema(name, hint)
-        if hasattr(cls, name):
-            default = getattr(cls, name)
+        if hasattr(cls, name) or callable(made.get(name)):
+            default = getattr(cls, name) if hasattr(cls, name) else made[name]()
             if schema.get("type") == "number" and isinstance(default, int):
                 default = float(default)
             if default is None and not optional:
@@ -116,7 +121,7 @@ def _settings(cls: type) -> dict[str, dict]:
         elif optional:
             raise TypeError(f"setting `{name}`: what may be None must be None by default")
         doc = doc or name.replace("_", " ").capitalize() + "."
-        out[name] = {"name": name.replace("_", "-"), "doc": doc, "schema": schema}
+        out[name] = {"name": setting(name), "doc": doc, "schema": schema}
     return out
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from .._parts.arguments import Lacks, Stream
-from .declarations import named_loss, Array, Arrays, LossName, TargetKind, Training
+from .declarations import named_loss, Array, Arrays, LossName, RoundTraining, TargetKind, Training
 from .requests import _fresh, _losses_back, _Program, _sent, packed
 
 
@@ -148,7 +148,8 @@ class Model:
         `target` is one entry for each sample, of this `kind`: by itself classes (whole numbers) or
         `soft` probabilities; examples bring their own. Give `epochs` or `steps`, or a setting of
         type `fl.Training` as `training`, which has these, `batch` and `clip`. `rate` is a factor of the
-        trainer's learning rate, for a slot that `needs` `scaled-rate`. `proximal` is
+        trainer's learning rate, for a slot that `needs` `scaled-rate`; a `fl.RoundTraining` also has
+        that of the round, and both are multiplied. `proximal` is
         FedProx's weight and anchor, `gradient_offset` SCAFFOLD's addend, `clip` the largest norm of
         a gradient. `auxiliary` is a loss that is added to each mini-batch's, for trainers that show
         their last layer: it gets `weight`, `bias`, `scores` and `target`, and gives `loss`, and the
@@ -160,6 +161,8 @@ class Model:
             if epochs is not None or steps is not None or clip is not None:
                 raise ValueError("give `training`, or `epochs` or `steps` and `clip`")
             epochs, steps, batch, clip = training.epochs, training.steps, training.batch, training.clip
+            if isinstance(training, RoundTraining):
+                rate *= training.factor(self._program.round_number)
         if (epochs is None) == (steps is None):
             raise ValueError("give `epochs` or `steps`, one of them")
         if target is None:

@@ -32,13 +32,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from .._parts.range import between
+from .._spec import flow
 
 Array: TypeAlias = npt.NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
@@ -116,7 +118,7 @@ def slot(
     at_server: bool = False,
     lasting: bool | Callable[[Any], bool] | None = None,
     published: bool | Callable[[Any], bool] = False,
-    needs: Sequence[Ability] = (),
+    needs: Sequence[Ability] | Callable[[Any], Sequence[Ability]] = (),
     through: Sequence[Slot] = (),
     only_clips: bool = False,
 ) -> Slot:
@@ -192,6 +194,87 @@ class Training:
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):
             raise ValueError("must give `epochs` or `steps`" if self.epochs is None else "give `epochs` or `steps`, not both")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateStep:
+    """A step of a learning rate."""
+
+    from_: Annotated[int, "The first round that it counts in.", between(ge=2, le=1_000_000)]
+    factor: Annotated[float, "The rate in this round and all later ones is this times what it would be.", between(gt=0, le=1e3)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateCosine:
+    """Half a cosine over the rounds (`CosineAnnealingLR` of PyTorch, with a step a round)."""
+
+    over: Annotated[int, "The round after which the rate is at its end.", between(ge=1, le=1_000_000)]
+    to: Annotated[float, "The share of the rate at the end.", between(ge=0, le=1)] = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateByRound:
+    """The factor of a learning rate in each round, the same for all clients. What is given here is
+    multiplied: round `r` has `factor ^ (r - 1)`, times the factors of all `steps` so far, times
+    `to + (1 - to) (1 + cos(pi (r - 1) / over)) / 2`, times `r / warm-up` up to that round."""
+
+    factor: Annotated[float, "Each round has this share of the rate of the round before.", between(gt=0, le=10)] = 1.0
+    steps: Annotated[list[RateStep], "Steps, in the order of their rounds."] = field(default_factory=list)
+    cosine: Annotated[RateCosine | None, "Half a cosine. Default: none."] = None
+    warm_up: Annotated[int, "The rate rises to its full value over this many rounds, by the same amount in each.", between(ge=0, le=1_000_000)] = 0
+
+    def __post_init__(self) -> None:
+        rounds = [step.from_ for step in self.steps]
+        if any(late >= later for late, later in pairwise(rounds)):
+            raise ValueError("`steps` must be in the order of their rounds, with one step a round")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """How the trainer's learning rate changes."""
+
+    by_round: Annotated[RateByRound, "From round to round."]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundTraining(Training):
+    """One training pass in each round: its length, and a learning rate that follows the round.
+
+    `client.fit(slot, training=self.local)` takes the rate of the round that asks. A protocol that has one declares what it needs, and
+    hands on what is wrong with the rates:
+
+        model = fl.slot("trainer", "What all train.", needs=lambda self: self.local.needs)
+
+        def conflicts(self, has):
+            return self.local.conflicts("local", self.rounds)
+    """
+
+    rate: Annotated[Rate | None, "How the trainer's learning rate changes from round to round, for all clients alike. Default: it does not change."] = None
+
+    @property
+    def needs(self) -> list[Ability]:
+        """What the slot of a model that trains in this way `needs`."""
+        return ["scaled-rate"] if self.rate else []
+
+    def factor(self, round: int) -> float:
+        """The factor of the learning rate in a round, counted from 1, with the bits of the linked
+        protocols."""
+        from .. import _fl
+
+        if self.rate is None:
+            return 1.0
+        if round < 1:
+            raise ValueError("`rate.by-round` is for a training in each round, and this step is none: give a `fl.Training`")
+        return _fl.rate_in_round(flow(self.rate.by_round), round)
+
+    def conflicts(self, setting: str, rounds: int) -> list[tuple[str, str]]:
+        """What is wrong with the rates in so many rounds, such as none that changes; `setting` is the
+        name of this group."""
+        from .. import _fl
+
+        path = f"{setting}.rate.by-round"
+        found = _fl.rate_conflict(flow(self.rate.by_round), rounds) if self.rate else None
+        return [(path, f"`{path}` {found}")] if found else []
 
 
 class Exchange:

@@ -23,6 +23,8 @@ class _Program:
     def __init__(self, part: Part, host: Any, facts: dict[str, Any]):
         self.part, self.host = part, host
         self.filled = frozenset(facts["filled"])
+        #: That of the step that is being done, or that asks a client; 0 if it is no round.
+        self.round_number = 0
         self._numbers: dict[tuple[str, str], int] = {}
 
     def ask(self, do: str, *messages: tuple[Any, ...], back: Any = None, **more: Any) -> tuple[Any, dict[str, Array]]:

@@ -175,6 +175,7 @@ class Server(_Side):
             attempt = begun["attempt"]
             before, failed = (self.state._save() if attempt["undoable"] else None), None
             self._round = Round(attempt["round"], _Key(bytes(attempt["round"]["key"])))
+            self._program.round_number = self._round.number
             try:
                 with generators.Section(self._round.stream.child("draws").seed, whole=True):
                     body(self, self._round)
@@ -382,6 +383,7 @@ class Client(_Side):
         super().__init__(program)
         self.id: int = facts["client"]
         self.round_number: int = facts["round"]
+        program.round_number = self.round_number
         self._key: bytes = facts["key"]
         self._own: Examples | None = None
         self._held_out: Examples | None = None
