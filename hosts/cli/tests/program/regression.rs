@@ -1,6 +1,7 @@
 //! Labels that are numbers.
 
 use crate::common::{fails, fl, flat, json, out, quick};
+use crate::library;
 use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
@@ -80,10 +81,9 @@ fn folder() -> tempfile::TempDir {
     dir
 }
 
-#[test]
-fn close_rounds_of_whole_batches_are_gradient_descent() {
-    let dir = folder();
-    let dir = dir.path();
+/// The measures of `spec.yaml` are those of gradient descent, round by round, and every way of
+/// running has one digest.
+fn is_gradient_descent(dir: &Path) {
     let plain = json(dir, &["run", "spec.yaml", "--json", "--out", "run"]);
     let names = ["rmse", "mae", "r2"].map(|name| measured(&dir.join("run"), name));
     let due = descent(6, 0.2);
@@ -117,6 +117,75 @@ fn close_rounds_of_whole_batches_are_gradient_descent() {
     );
     let resumed = json(dir, &["run", "--resume", "stopped", "--json"]);
     assert_eq!(plain["digest"], resumed["digest"]);
+}
+
+#[test]
+fn close_rounds_of_whole_batches_are_gradient_descent() {
+    is_gradient_descent(folder().path());
+}
+
+/// A run's folder with a trainer in C, and its spec, which names the library.
+fn with_library() -> (tempfile::TempDir, String) {
+    let dir = folder();
+    let library = dir.path().join("least_squares.so");
+    let source = crate::common::root().join("hosts/cli/tests/program/least_squares.c");
+    library::compile(&source, &library, &["-Werror"]);
+    let spec = SPEC.replace("use: linear", "use: c-least-squares");
+    let spec = format!("{spec}plugins: [{{ path: least_squares.so }}]\n");
+    fs::write(dir.path().join("spec.yaml"), &spec).unwrap();
+    (dir, spec)
+}
+
+#[test]
+fn close_a_trainer_in_c_learns_a_number_by_gradient_descent() {
+    if !library::cc() {
+        return;
+    }
+    let (dir, spec) = with_library();
+    let dir = dir.path();
+    is_gradient_descent(dir);
+    let run = |spec: &str, set: &[&str]| {
+        let set = set.iter().flat_map(|set| ["--set", set]);
+        let args: Vec<&str> = ["run", spec, "--json"].into_iter().chain(set).collect();
+        json(dir, &args)
+    };
+    // in the program's own process
+    let here = spec.replace("squares.so }", "squares.so, isolate: false }");
+    fs::write(dir.join("here.yaml"), here).unwrap();
+    assert_eq!(
+        run("here.yaml", &[])["digest"],
+        run("spec.yaml", &[])["digest"]
+    );
+    // mini-batches, the last of which is shorter
+    let r2 = |set: &[&str], name: &str| run("spec.yaml", set)["metrics"][name].as_f64().unwrap();
+    let whole = r2(&["protocol.local={epochs: 1, batch: 1000}"], "r2");
+    let batches = r2(&["protocol.local={epochs: 1, batch: 7}"], "r2");
+    assert!(whole < batches && 0.6 < batches, "{whole} {batches}");
+    let alone = [
+        "protocol={use: solo, local: {epochs: 200, batch: 1000}}",
+        "parts={model: {use: c-least-squares, lr: 0.2}}",
+    ];
+    assert!(0.9 < r2(&alone, "clients.r2"));
+}
+
+#[test]
+fn a_trainer_of_numbers_in_c_refuses_what_it_does_not_learn() {
+    if !library::cc() {
+        return;
+    }
+    let (dir, _) = with_library();
+    let dir = dir.path();
+    let classes = "data.set={blobs: {train: 60, test: 30}}";
+    let absolute = "data.set.files.label.kind.number.loss=mae";
+    let mu = "protocol={use: fedprox, mu: 0.1, rounds: 1}";
+    for (change, why) in [
+        (classes, "it learns one number, and the task is another"),
+        (absolute, "c-least-squares"),
+        (mu, "it has no proximal term, no offset and no clipping"),
+    ] {
+        let (_, said) = fails(dir, &["run", "spec.yaml", "--set", change]);
+        assert!(flat(&said).contains(why), "{change}: {said}");
+    }
 }
 
 /// `fl run` of a quick spec on numbers, with these values; short of the rounds that papers take.
