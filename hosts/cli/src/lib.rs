@@ -26,6 +26,7 @@ mod cases;
 mod distance;
 mod doctor;
 mod export;
+mod get;
 mod inspect_topics;
 #[cfg(unix)]
 mod lazy_executor;
@@ -284,6 +285,15 @@ enum DataCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Fetch the files of a set, and check them.
+    ///
+    /// For sets whose files have a public address (`mnist`, `fashion-mnist`, `adult-raw`). Size and
+    /// SHA-256 of each are in fl: another file is an error, and leaves nothing behind. The program
+    /// `curl` does the transfer. Mind the set's licence, which is printed.
+    #[command(
+        after_help = "Examples:\n  fl data get mnist --data-dir ~/data\n  fl data get mnist --from https://mirror.example/mnist"
+    )]
+    Get(get::GetArgs),
     /// Show what each client of a spec gets, as a table and a picture, before a run.
     #[command(after_help = "Example:\n  fl data show hello.yaml")]
     Show(SpecDataArgs),
@@ -481,6 +491,9 @@ fn dispatch(cli: Cli, command: &[String], more: &[&'static PartDecl]) -> Done {
         Command::Data {
             command: DataCommand::List { place, json },
         } => show::data(&place, json),
+        Command::Data {
+            command: DataCommand::Get(args),
+        } => get::get(&args),
         Command::Data {
             command: DataCommand::Show(args),
         } => show::split(&args, &catalogue),

@@ -2,6 +2,7 @@
 
 use crate::dataset_decl::linked_sets;
 use crate::dataset_spec::SetSpec;
+use crate::download::Download;
 use crate::facts::DataSetFacts;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,8 @@ pub struct FileEntry {
     pub wanted: PathBuf,
     /// Where it is, if it is there.
     pub found: Option<PathBuf>,
+    /// Where it may be fetched.
+    pub download: Option<Download>,
 }
 
 impl Entry {
@@ -53,6 +56,7 @@ fn entry(set: &SetSpec, doc: String, dir: &Path) -> Entry {
     let file = |names: &&[&str]| FileEntry {
         wanted: folder.path().join(names[0]),
         found: folder.find(names[0]),
+        download: set.downloads().iter().find(|d| d.name == names[0]).copied(),
     };
     let labels = |part: &str| {
         let is = |name: &&str| name.starts_with(part) && name.ends_with("-labels-idx1-ubyte");

@@ -31,6 +31,7 @@
 //! assert_eq!(set.task().unwrap().kind, TaskKind::Classes(2));
 //! ```
 
+use crate::download::Download;
 use crate::facts::DataSetFacts;
 use crate::folder::Folder;
 use crate::normalise::Normalise;
@@ -55,6 +56,11 @@ pub trait DataSet: Debug + Send + Sync + 'static {
     /// # Errors
     /// If a file is missing or damaged: says which, where in it, and what would be right.
     fn load(&self, folder: &Folder<'_>) -> Result<Rows>;
+
+    /// Its files that may be fetched, and from where (`fl data get`).
+    fn downloads(&self) -> &'static [Download] {
+        &[]
+    }
 
     /// What is taken from each value unless the spec says otherwise.
     fn scale(&self, _train: &Inputs) -> Option<Normalise> {

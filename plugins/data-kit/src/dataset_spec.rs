@@ -2,6 +2,7 @@
 
 use crate::dataset::{Problem, Rows};
 use crate::dataset_decl::{AnySet, SetDecl, linked_sets};
+use crate::download::Download;
 use crate::facts::DataSetFacts;
 use crate::file_hash::same;
 use crate::folder::Folder;
@@ -85,6 +86,11 @@ impl SetSpec {
     /// What is known of it before any file is opened.
     pub fn facts(&self) -> DataSetFacts {
         self.set.facts()
+    }
+
+    /// See [`crate::DataSet::downloads`].
+    pub fn downloads(&self) -> &'static [Download] {
+        self.set.downloads()
     }
 
     /// See [`crate::DataSet::own`].
@@ -197,7 +203,9 @@ impl SetSpec {
     }
 
     pub(crate) fn folder<'a>(&self, dir: &'a Path) -> Folder<'a> {
-        Folder::new(self.name(), self.facts(), dir).or_synthetic(synthetic)
+        Folder::new(self.name(), self.facts(), dir)
+            .or_synthetic(synthetic)
+            .fetched(!self.downloads().is_empty())
     }
 
     /// See [`crate::DataSet::locate`]; says what the set lacks for what it is for; also reads a set

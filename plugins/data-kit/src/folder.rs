@@ -41,6 +41,8 @@ pub struct Folder<'a> {
     dir: &'a Path,
     /// Names of the sets that a user can take instead, as they need no files.
     synthetic: fn() -> Vec<&'static str>,
+    /// Does `fl data get` fetch its files?
+    fetched: bool,
 }
 
 impl<'a> Folder<'a> {
@@ -51,12 +53,18 @@ impl<'a> Folder<'a> {
             facts,
             dir,
             synthetic: Vec::new,
+            fetched: false,
         }
     }
 
     /// Errors about missing files name these sets, which need none.
     pub(crate) fn or_synthetic(self, synthetic: fn() -> Vec<&'static str>) -> Self {
         Self { synthetic, ..self }
+    }
+
+    /// Errors about missing files say whether `fl data get` fetches them.
+    pub(crate) fn fetched(self, fetched: bool) -> Self {
+        Self { fetched, ..self }
     }
 
     /// The name of the set.
@@ -106,8 +114,12 @@ impl<'a> Folder<'a> {
             [] => String::new(),
             names => format!(". Sets that need no files: {}", names.join(", ")),
         };
+        let fetch = match self.fetched {
+            true => format!("`fl data get {}` fetches it. Or get", self.set),
+            false => "Get".into(),
+        };
         format!(
-            "data set `{}`: there is no {} (plain, .gz or .xz). Get {}, put its files ({}) into {}, or say with \
+            "data set `{}`: there is no {} (plain, .gz or .xz). {fetch} {}, put its files ({}) into {}, or say with \
              --data-dir or FL_DATA_DIR which directory holds the folder `{}`{instead}",
             self.set,
             self.path().join(name).display(),

@@ -5,7 +5,8 @@ use crate::scale::{Scale, standard};
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::{Inputs, Labels, Task};
 use fl_data_kit::{
-    DataSet, DataSetFacts, Folder, Normalise, Rows, class_task, dataset::Part, format::csv,
+    DataSet, DataSetFacts, Download, Folder, Normalise, Rows, class_task, dataset::Part,
+    format::csv,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,6 +42,23 @@ impl DataSet for AdultRaw {
 
     fn task(&self) -> Option<Task> {
         class_task(&[105], 2)
+    }
+
+    fn downloads(&self) -> &'static [Download] {
+        &[
+            Download {
+                name: "adult.data",
+                address: "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/adult.data",
+                bytes: 3_974_305,
+                sha256: "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
+            },
+            Download {
+                name: "adult.test",
+                address: "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/adult.test",
+                bytes: 2_003_153,
+                sha256: "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
+            },
+        ]
     }
 
     fn load(&self, folder: &Folder<'_>) -> Result<Rows> {

@@ -9,6 +9,7 @@ mod cases;
 mod commands;
 mod common;
 mod data_check;
+mod data_get;
 mod devices;
 mod distillation;
 mod exports;
