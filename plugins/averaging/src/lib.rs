@@ -1,8 +1,10 @@
 #![doc = include_str!("../README.md")]
 
 mod exact_mean;
+mod lora_product;
 
 pub use exact_mean::{ExactMeanOfParams, exact_mean};
+pub use lora_product::LoraProduct;
 
 use fl_core::prelude::*;
 use fl_core::{MeanOfParams, Weigh};
@@ -36,10 +38,17 @@ impl Aggregator for Mean {
 
     fn aggregate(&mut self, round: &Round, inbox: &Inbox<Params>) -> Result<Params> {
         let weights: Vec<f64> = inbox.iter().map(|mail| mail.weight).collect();
-        match self.sum {
-            Sum::F64 => Ok(inbox.weighted_mean(&weights, &*round.exec)),
-            Sum::Exact => exact_mean(inbox, &weights, &*round.exec),
+        let mean = match self.sum {
+            Sum::F64 => inbox.weighted_mean(&weights, &*round.exec),
+            Sum::Exact => exact_mean(inbox, &weights, &*round.exec)?,
+        };
+        self.update(round, mean)
+    }
+    fn update(&mut self, round: &Round, mean: Params) -> Result<Params> {
+        if let Some(text) = lora_product::mean_of_factors(&mean) {
+            round.note(text);
         }
+        Ok(mean)
     }
     fn fold(&self, _: &Round) -> Option<Box<dyn Fold<Params, Params>>> {
         Some(match self.sum {
