@@ -12,7 +12,7 @@ pub(crate) const SERVER_PRIVACY: MechanismSlot<Params> = MechanismSlot::new(
 );
 
 /// Returns the average number of clients in a round; the actual number may reveal who takes part.
-fn expected(cohort: &Cohort) -> f64 {
+pub(crate) fn expected(cohort: &Cohort) -> f64 {
     match cohort.draw {
         SamplingScheme::Poisson { rate } => rate * cohort.of as f64,
         _ => cohort.len() as f64,
