@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import html
+import logging
 import sys
+
+#: Takes notes as INFO and steps as DEBUG, also of a run with `quiet`. Nothing is shown unless a program sets logging up.
+_LOG = logging.getLogger("fl")
 
 
 def notebook() -> bool:
@@ -41,17 +45,21 @@ class Display:
             self.handle = display(HTML(""), display_id=True)
 
     def step(self, name: str, number: int, of: int, score: tuple[str, float] | None, crossed: int):
-        if self.handle is None:
+        if self.handle is None and not _LOG.isEnabledFor(logging.DEBUG):
             return
         words = [f"{number} of {of} rounds" if of else name]
         if score is not None:
             words.append("{} {:.4f}".format(*score))
         if crossed:
             words.append(_size(crossed))
+        _LOG.debug("%s", ", ".join(words))
+        if self.handle is None:
+            return
         bar = f'<progress value="{number}" max="{of}"></progress> ' if of else ""
         self.handle.update(self.html(bar + html.escape(", ".join(words))))
 
     def note(self, text: str):
+        _LOG.info("%s", text)
         if not self.quiet and sys.stderr is not None:
             print(f"note: {text}", file=sys.stderr)
 

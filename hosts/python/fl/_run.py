@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,14 @@ from ._results import Results, read, remove_before
 from ._spec import overrides, source
 from ._steps import step_report
 from .sinks import Live, Sink
+
+
+class _Temporary:
+    """A folder that lasts as long as this object, and goes without a warning."""
+
+    def __init__(self):
+        self.name = tempfile.mkdtemp(prefix="fl-")
+        self.cleanup = weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
 
 
 class _Stop:
@@ -158,7 +168,7 @@ def begin(
     name, text, mapping = ("", "", False) if spec is None else source(spec)
     threads, stop_after = _at_least_one("threads", threads), _at_least_one("stop_after", stop_after)
     path = lambda p: None if p is None else os.fspath(p)  # noqa: E731
-    temporary = tempfile.TemporaryDirectory(prefix="fl-") if keep == "nothing" else None
+    temporary = _Temporary() if keep == "nothing" else None
     if temporary is not None:
         out = Path(temporary.name) / "run"
     given = overrides(set)

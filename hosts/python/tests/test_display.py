@@ -44,6 +44,15 @@ def test_notes_are_said_and_kept(capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_notes_and_steps_go_to_the_logger_too(caplog, capsys):
+    with caplog.at_level("DEBUG", "fl"):
+        results = fl.run(QUICK / "fedavg.yaml", {"parts.aggregator": {"use": "lora-product"}}, quiet=True)
+    found = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "fl"]
+    assert [text for level, text in found if level == "INFO"] == list(results.notes) != []
+    assert any(level == "DEBUG" and "accuracy" in text for level, text in found)
+    assert capsys.readouterr().err == ""
+
+
 def test_on_step_is_called_after_every_step_with_all_that_it_measured():
     steps = []
     results = fl.run(QUICK / "fedavg.yaml", on_step=steps.append, quiet=True)
