@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import fl
 import fl.testing
@@ -393,3 +394,27 @@ def test_dp_sgd_takes_a_trainer_that_gives_gradients_and_refuses_others_before_a
     declared("by-descend", gradient=gradient, descend=descend)
     results = [fl.run(QUICK / "dp-sgd.yaml", use(name), quiet=True) for name in ("by-step-size", "by-descend")]
     assert results[0].digest == results[1].digest and results[0].epsilon == fl.run(QUICK / "dp-sgd.yaml", quiet=True).epsilon
+
+
+@fl.aggregator("weighs-by-name")
+class WeighsByName:
+    """A weight for each parameter."""
+
+    factors: Annotated[dict[str, float], "Factors by the beginning of a name.", fl.between(ge=0)] = {"w": 1}  # noqa: RUF012
+
+    def aggregate(self, round, inbox):
+        factor = lambda name: max((self.factors[one] for one in self.factors if name.startswith(one)), default=1.0)  # noqa: E731
+        return {name: np.float32(factor(name)) * value for name, value in inbox.mean().items()}
+
+
+def test_a_setting_may_be_a_mapping(fedavg):
+    run = lambda **settings: digest(fedavg, with_part("aggregator", "weighs-by-name", **settings))  # noqa: E731
+    plain = run()
+    assert run(factors={}) == run(factors={"other": 3}) == plain != run(factors={"b": 0.5, "w": 1})
+    assert digest(fedavg, {"parts.aggregator": WeighsByName(factors={"b": 0.5, "w": 1.0})}) == run(factors={"b": 0.5, "w": 1})
+    assert fl.check(fedavg, with_part("aggregator", "weighs-by-name"))["parts"]["aggregator"]["factors"] == {"w": 1}
+    for value, text in [({"b": "x"}, "factors.b: must be a number, got 'x'"), ({"b": -1}, "factors.b: must be at least 0, got -1"), ([1], "factors.*list")]:
+        with pytest.raises(fl.SpecError, match=text):
+            fl.check(fedavg, with_part("aggregator", "weighs-by-name", factors=value))
+    with pytest.raises(TypeError, match="a dict from str to bool, int, float or str"):
+        fl.aggregator("nested")(type("Nested", (WeighsByName,), {"__annotations__": {"inner": dict[str, dict[str, float]]}, "inner": {}}))

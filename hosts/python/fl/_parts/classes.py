@@ -9,6 +9,7 @@ import hashlib
 import importlib
 import importlib.machinery
 import json
+import operator
 import os
 import sys
 import threading
@@ -31,6 +32,7 @@ _LOCK = threading.RLock()
 _SEEN: dict[str, str] = {}  # by module: the hash of its source when its parts were declared
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 _RANGES = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+_WORDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 _MUST = {
     "aggregator": ("aggregate",),
     "attack": ("aggregate",),
@@ -67,12 +69,17 @@ def _schema(name: str, hint) -> tuple[dict, str, bool]:
         items, _, nullable = _schema(name, typing.get_args(hint)[0])
         if not nullable:
             return {"type": "array", "items": items | ranges}, doc, optional
+    if typing.get_origin(hint) is dict:
+        key, value = typing.get_args(hint)
+        values, _, nullable = _schema(name, value)
+        if key is str and not nullable and values.get("type") in _TYPES.values():
+            return {"type": "object", "additionalProperties": values | ranges}, doc, optional
     if hint in _TYPES:
         return {"type": _TYPES[hint]} | ranges, doc, optional
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         about = " ".join((hint.__doc__ or "").split())
         return {"type": "object", "settings": list(_settings(hint).values()), "description": about}, doc, optional
-    raise TypeError(f"setting `{name}`: its type must be bool, int, float, str, a Literal of texts, a dataclass of these, a list of these, or one of them or None")
+    raise TypeError(f"setting `{name}`: its type must be bool, int, float, str, a Literal of texts, a dataclass of these, a list of these, a dict from str to bool, int, float or str, or one of them or None")
 
 
 def _group(hint) -> type | None:
@@ -80,6 +87,24 @@ def _group(hint) -> type | None:
     if typing.get_origin(hint) in (typing.Annotated, typing.Union, types.UnionType, list):
         return next((found for one in typing.get_args(hint) if (found := _group(one))), None)
     return hint if isinstance(hint, type) and dataclasses.is_dataclass(hint) else None
+
+
+def _check_mapping(key: str, schema: dict, mapping: dict) -> dict:
+    """The values of a setting that is a mapping, each of its type and in its range."""
+    word = schema["type"]
+    wanted = next(kind for kind, name in _TYPES.items() if name == word)
+    limits = {"minimum": operator.ge, "exclusiveMinimum": operator.gt, "maximum": operator.le, "exclusiveMaximum": operator.lt}
+    out = {}
+    for name, value in mapping.items():
+        if wanted is float and type(value) is int:
+            value = float(value)
+        if type(value) is not wanted:
+            raise ValueError(f"{key}.{name}: must be {'an' if word == 'integer' else 'a'} {word}, got {value!r}")
+        for limit, within in limits.items():
+            if limit in schema and not within(value, schema[limit]):
+                raise ValueError(f"{key}.{name}: must be {_WORDS[limit]} {schema[limit]}, got {value!r}")
+        out[name] = value
+    return out
 
 
 def typed(cls: type, settings: typing.Mapping[str, typing.Any]) -> dict[str, typing.Any]:
@@ -90,7 +115,10 @@ def typed(cls: type, settings: typing.Mapping[str, typing.Any]) -> dict[str, typ
     out = {}
     for key, value in settings.items():
         name = fields.get(key, key.replace("-", "_"))
-        if group := _group(hints.get(name)):
+        hint = hints.get(name)
+        if isinstance(value, dict) and hint and (of := _schema(key, hint)[0].get("additionalProperties")):
+            value = _check_mapping(key, of, value)
+        elif group := _group(hint):
             try:
                 if isinstance(value, dict):
                     value = group(**typed(group, value))
