@@ -50,6 +50,9 @@ class Trainer:
             raise Lacks("classifiers of scikit-learn learn classes here, and the task is a number to predict; use `boosting`, `forest` or a network")
         if self.task.multi_label:
             raise Lacks("classifiers of scikit-learn learn one class for each sample here, and the task has several labels")
+        kind = type(self.estimator())
+        if not (self.votes or hasattr(kind, "predict_proba") or hasattr(kind, "decision_function")):
+            raise self._only_votes(kind)
         self._fitted, self._classes = None, np.zeros(0, np.int64)
 
     def fit(self, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> tuple[int, float]:
@@ -110,8 +113,12 @@ class Trainer:
                 return decides - np.logaddexp.reduce(decides, axis=1, keepdims=True)
         if self.votes:
             return np.log(np.maximum(self._fitted.predict(rows)[:, None] == self._fitted.classes_, _LEAST))
-        raise Lacks(
-            f"{type(self._fitted).__name__} has neither predict_proba nor a decision_function with a number for each class, so its votes "
+        raise self._only_votes(type(self._fitted))
+
+    @staticmethod
+    def _only_votes(kind: type) -> Lacks:
+        return Lacks(
+            f"{kind.__name__} has neither predict_proba nor a decision_function with a number for each class, so its votes "
             "have no AUC and teach nothing but hard labels; take `CalibratedClassifierCV` of it, or `votes = True` in the class for the votes alone"
         )
 

@@ -119,10 +119,10 @@ def test_votes_alone_are_refused_unless_the_class_says_so():
 
         votes = True
 
-    spec = fl.check(QUICK / "fedkt.yaml", {"parts.final": {"use": "votes-refused"}})
-    spec["data"] = {}
+    spec = fl.check(QUICK / "fedkt.yaml")
+    spec["data"], spec["parts"]["final"] = {}, {"use": "votes-refused"}
     data = {"train": [binary(80, seed) for seed in range(5)], "test": binary(200, 9), "public": binary(100, 7)[0]}
-    with pytest.raises(fl.RunError, match="Votes has neither predict_proba nor a decision_function .* `votes = True` in the class"):
+    with pytest.raises(fl.SpecError, match="Votes has neither predict_proba nor a decision_function .* `votes = True` in the class"):
         fl.run(spec, data=data, quiet=True)
     spec["parts"]["final"] = {"use": "votes-taken"}
     assert fl.run(spec, data=data, quiet=True).metrics["accuracy"] > 0.5
