@@ -13,7 +13,7 @@ where events go while a run goes on. `fl.flower` runs a spec on Flower, `fl.remo
 one's own.
 """
 
-from . import _isolated, sinks
+from . import _isolated, roles, sinks
 from ._errors import Error, Mistake, RunError, SpecError
 from ._parts.arguments import Inbox, Lacks, Mail, Message, Pass, Pool, Refused, Round, Shape, Stream, Unpriced
 from ._protocol.borrowed import Examples, Generator, Model, Public, Samples
@@ -33,6 +33,6 @@ _isolated.begin()
 __all__ = [
     "Answers", "Arrays", "Client", "Cohort", "Error", "Examples", "Exchange", "Generator", "Inbox", "KeptModel", "Lacks", "MadePart", "Mail", "Message", "Mistake", "Model", "Pass", "Pool",
     "Public", "Rate", "RateByRound", "RateCosine", "RateStep", "Refused", "Release", "Results", "Round", "RoundTraining", "RunError", "STOP", "Samples", "Server", "Shape", "Slot", "SpecError", "Steps", "Stream", "Study", "Training", "Unpriced", "account",
-    "aggregator", "attack", "audit", "between", "check", "difference", "exchange", "inspect", "make", "message", "metric", "open", "part", "parts", "privacy", "protocol", "run",
+    "aggregator", "attack", "audit", "between", "check", "difference", "exchange", "inspect", "make", "message", "metric", "open", "part", "parts", "privacy", "protocol", "roles", "run",
     "schema", "selector", "sinks", "slot", "steps", "study", "trainer",
 ]

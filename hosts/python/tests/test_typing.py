@@ -24,9 +24,8 @@ def blocks() -> list[str]:
 
 
 def part(folder: Path) -> Path:
-    """The page's aggregator, which gets types, and parts made with settings."""
+    """The page's aggregator, and parts made with settings."""
     text = next(block for block in blocks() if "class MyTrimmedMean" in block)
-    text = text.replace("(self, round, inbox):", "(self, round: fl.Round, inbox: fl.Inbox) -> dict[str, np.ndarray]:")
     text = re.sub(r"fl\.run\(spec, .*", 'fl.run("spec.yaml", {"parts.aggregator": MyTrimmedMean(trim=0.3)})', text)
     assert "inbox[0]" in text and "trim=0.3" in text
     module = folder / "part.py"
@@ -46,17 +45,50 @@ def page(folder: Path) -> Path:
     return module
 
 
+def roles(folder: Path) -> Path:
+    """The protocols of trainers, and a class that has one of them."""
+    module = folder / "roles.py"
+    module.write_text(textwrap.dedent(
+        """
+        from collections.abc import Mapping
+        import numpy as np
+        import fl
+
+        class Own:
+            def fit(self, x: np.ndarray, target: np.ndarray, how: fl.Pass, stream: fl.Stream) -> tuple[int, float]:
+                return 0, 0.0
+
+            def predict(self, x: np.ndarray) -> np.ndarray:
+                return x
+
+            def save(self) -> bytes:
+                return b""
+
+            def load(self, state: bytes) -> None:
+                return None
+
+            def params(self) -> dict[str, np.ndarray]:
+                return {}
+
+            def set_params(self, params: Mapping[str, np.ndarray]) -> None:
+                return None
+
+        own: type[fl.roles.Parametric] = Own
+        """
+    ))  # fmt: skip
+    return module
+
+
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_the_page_and_the_examples_are_typed(checker, tmp_path):
     pytest.importorskip("torch")
     if importlib.util.find_spec(checker) is None:
         pytest.skip(f"{checker} is not installed")
-    files = [page(tmp_path), part(tmp_path), *(path for path in sorted(ROOT.glob("examples/*.py")) if "transformers" not in path.read_text() or importlib.util.find_spec("transformers"))]
+    files = [page(tmp_path), part(tmp_path), roles(tmp_path), *(path for path in sorted(ROOT.glob("examples/*.py")) if "transformers" not in path.read_text() or importlib.util.find_spec("transformers"))]
     wrong = tmp_path / "wrong.py"
     wrong.write_text(textwrap.dedent(
         """
         import fl
-        import fl.torch
         from torch import nn
 
         class Wrong(fl.torch.Trainer):
@@ -73,6 +105,8 @@ def test_the_page_and_the_examples_are_typed(checker, tmp_path):
                 return inbox[0].nothing
 
         Aggregator(trum=0.3)
+
+        lacks: type[fl.roles.Parametric] = Aggregator
         """
     ))  # fmt: skip
 
@@ -85,4 +119,4 @@ def test_the_page_and_the_examples_are_typed(checker, tmp_path):
         pytest.skip(f"{checker} cannot be set up here: {done.stderr[-200:]}")
     # what is wrong is found, so the packages' types are seen; nothing else is
     found = [line for line in (done.stdout + done.stderr).splitlines() if re.search(r"\berror\b:|: error:| - error", line)]
-    assert len(found) >= 4 and all("wrong.py" in line for line in found), done.stdout + done.stderr
+    assert len(found) >= 5 and all("wrong.py" in line for line in found), done.stdout + done.stderr
