@@ -44,7 +44,7 @@ from ._parts.arguments import Lacks, Pass, Shape, Stream
 from ._parts.classes import settings_by_keyword
 from ._parts.range import between
 from ._torch.devices import _CARDS, _ONE, _drawing, _repeatable, _size
-from ._torch.joint_steps import _TOGETHER, _scores
+from ._torch.joint_steps import _TOGETHER, _called, _scores
 
 _DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
 _COMPUTE = ("fit", "predict", "features", "gradient", "clipped_gradients", "descend", "vjp")
@@ -52,6 +52,7 @@ _TYPES = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
 )  # fmt: skip
+_WARNED: set[type] = set()
 _GUARDED = ("setup", *_COMPUTE, "params", "set_params")
 
 
@@ -154,6 +155,11 @@ class Trainer:
         """A mini-batch as the network sees it while it trains, such as turned images; as it is by default."""
         return inputs
 
+    def collate(self, inputs: torch.Tensor) -> Any:
+        """What the network gets of a mini-batch: a tensor; a tuple, one argument each; or a mapping, by the names of arguments. By
+        default the rows as they are. A network of several inputs finds them side by side in a row: `ids, mask = inputs.split(12, 1)`."""
+        return inputs
+
     # ---- what the program calls
 
     def setup(self, stream: Stream):
@@ -182,6 +188,7 @@ class Trainer:
             if self._partly() and not any(self.travels(name) for name in self._floats()):
                 raise ValueError(f"travels() of {type(self).__name__} lets no parameter travel; there are {', '.join([*self._floats()][:5])}, ..")
             self._begin()
+            self._warn_of_frozen()
             self._last = self._last_linear(two)
             self._round()
 
@@ -193,7 +200,7 @@ class Trainer:
             two = torch.zeros(2, *self.task.input, dtype=dtype)
             try:
                 with torch.no_grad():
-                    scores = _scores(model.eval()(two))
+                    scores = _scores(_called(model.eval(), self.collate(two)))
             except (RuntimeError, TypeError, IndexError) as error:
                 failed = failed or error
                 continue
@@ -208,7 +215,7 @@ class Trainer:
         hooks = [m.register_forward_hook(lambda module, *_: seen.append(module)) for m in self._model.modules() if isinstance(m, nn.Linear)]
         try:
             with torch.no_grad():
-                self._model.eval()(samples)
+                _called(self._model.eval(), self.collate(samples))
         finally:
             for hook in hooks:
                 hook.remove()
@@ -268,6 +275,19 @@ class Trainer:
             return []
         return [name for name, p in self._model.named_parameters() if not p.requires_grad and not self.travels(name)]
 
+    def _warn_of_frozen(self):
+        """Says that parameters travel which no client changes."""
+        travelling = self._travelling()
+        frozen = [name for name, p in self._model.named_parameters() if not p.requires_grad and name in travelling]
+        if frozen and type(self) not in _WARNED:
+            _WARNED.add(type(self))
+            numbers, all = (sum(travelling[name].numel() for name in names) for names in (frozen, travelling))
+            warnings.warn(
+                f"{numbers} of the {all} numbers of {type(self).__name__} that travel in each round are frozen (`{frozen[0]}`"
+                f"{', ..' if len(frozen) > 1 else ''}), so they cost bytes, and mechanisms add noise to them; let travels() keep them at home",
+                stacklevel=2,
+            )
+
     def _keep_home(self):
         """What stays at home becomes the client's memory: all of it that can change."""
         if self._partly():
@@ -298,6 +318,12 @@ class Trainer:
         if not trained:
             raise ValueError(f"net() of {type(self).__name__} has no parameter that requires a gradient: there is nothing to learn")
         self._steps = self.optimiser(trained)
+        closure = inspect.signature(type(self._steps).step).parameters.get("closure")
+        if closure is not None and closure.default is inspect.Parameter.empty:
+            raise Lacks(
+                f"optimiser() of {type(self).__name__} gives {type(self._steps).__name__}, whose step needs a closure that computes the loss again; "
+                "give an optimiser that steps along a gradient, or write `fit`"
+            )
         self._schedule = self.schedule(self._steps)
 
     @property
@@ -329,7 +355,7 @@ class Trainer:
         """Does the network draw at random while it trains? Then it needs the generator for itself."""
         before = {name: value.clone() for name, value in self._model.state_dict().items()}
         with _draws.Section(0) as section, torch.no_grad():
-            self._model.train()(samples)
+            _called(self._model.train(), self.collate(samples))
         self._model.load_state_dict(before)
         return bool(section.moved)
 
@@ -406,6 +432,9 @@ class Trainer:
             if not math.isfinite(value):
                 raise FloatingPointError(f"the loss is {value}; a smaller learning rate, or clipping, may help")
             losses.append(value)
+            if how.clip is not None or proximal or gradient_offset:  # addends and norms are of all rows of an embedding
+                for p in named.values():
+                    p.grad = _dense(p.grad)
             if how.clip is not None:
                 nn.utils.clip_grad_norm_(named.values(), how.clip)
             for name, p in named.items():
@@ -506,7 +535,7 @@ class Trainer:
             for at in range(len(x)):
                 loss = self.loss(self._scores(inputs[at : at + 1].clone()), wanted[at : at + 1].clone(), how)
                 slopes = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
-                found = {name: slope.double() for name, slope in zip(named, slopes) if slope is not None and name in sums}
+                found = {name: _dense(slope).double() for name, slope in zip(named, slopes) if slope is not None and name in sums}
                 norm = math.sqrt(sum(slope.square().sum().item() for slope in found.values()))
                 if not math.isfinite(norm):
                     continue
@@ -652,7 +681,7 @@ class Trainer:
     # ---- between numpy and PyTorch
 
     def _scores(self, inputs: torch.Tensor) -> torch.Tensor:
-        return _scores(self._model(inputs))
+        return _scores(_called(self._model, self.collate(inputs)))
 
     @property
     def vocabulary(self) -> int | None:
@@ -720,8 +749,13 @@ class Trainer:
         self._model.load_state_dict({name: taken[first] for name, first in names.items()})
 
 
+def _dense(slope: Any) -> Any:
+    """A gradient with all its rows: that of `nn.Embedding(sparse=True)` has those of a batch."""
+    return slope.to_dense() if slope is not None and slope.is_sparse else slope
+
+
 def _numpy(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.detach().float().cpu().numpy()
+    return _dense(tensor.detach()).float().cpu().numpy()
 
 
 def _plain(state):

@@ -119,6 +119,8 @@ def _rows(source, where: str, options: _Options) -> _Arrays | _Table:
         if len(source) != 2:
             raise _wrong(where, f"rows are (inputs, labels), got {len(source)} things; a list gives each client its own rows")
         inputs, labels = source
+        if isinstance(inputs, Mapping):
+            inputs = _side_by_side(inputs, where)
         if _is_frame(inputs):
             return _labelled_frame(inputs, labels, where, options)
         return _checked(_numbers(inputs, where), None if labels is None else _labels(labels, where, options), where)
@@ -166,6 +168,19 @@ def _numbers(value, where: str) -> np.ndarray:
             value = array[row][~np.isfinite(array[row])].flat[0]
             raise _wrong(f"{where}, row {row}", f"an input is {value}; every input must be a finite number")
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<") if array.dtype.byteorder == ">" else array.dtype)
+
+
+def _side_by_side(inputs: Mapping, where: str) -> np.ndarray:
+    """Several inputs of each row in one row, in the order of the mapping."""
+    arrays = {str(name): _plain(value) for name, value in inputs.items()}
+    if not arrays:
+        raise _wrong(where, "the mapping of inputs is empty")
+    first = next(iter(arrays))
+    for name, array in arrays.items():
+        if array.ndim == 0 or len(array) != len(arrays[first]):
+            raise _wrong(where, f"the input `{name}` has shape {list(array.shape)}, and `{first}` {list(arrays[first].shape)}; the first dimension is the rows")
+    flat = [_numbers(array.reshape(len(array), -1), f"{where}, input `{name}`") for name, array in arrays.items()]
+    return np.concatenate(flat, axis=1)
 
 
 def _findings(value, where: str, names: list[str]) -> np.ndarray:
@@ -226,7 +241,8 @@ def _items(source, where: str, options: _Options) -> _Arrays:
     rows: Iterable = (source[at] for at in range(len(source))) if hasattr(source, "__len__") and hasattr(source, "__getitem__") else source
     for row, item in enumerate(rows):
         here = f"{where}, row {row}"
-        if isinstance(item, (tuple, list)):
+        labelled = isinstance(item, (tuple, list))
+        if labelled:
             if len(item) != 2:
                 raise _wrong(here, f"an item is (input, label), got {len(item)} things")
             item, label = item
@@ -238,7 +254,8 @@ def _items(source, where: str, options: _Options) -> _Arrays:
             labels.append(label)
         elif labels:
             raise _wrong(here, "it has no label, and the rows before have one")
-        one = _plain(item)
+        several = labelled and isinstance(item, Mapping)
+        one = _side_by_side({name: _plain(value)[None] for name, value in item.items()}, here)[0] if several else _plain(item)
         if one.dtype.kind not in "biuf":
             raise _wrong(here, f"an input must be numbers, got {type(item).__name__}; let the data set's transform make a tensor of it")
         if inputs and one.shape != inputs[0].shape:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -13,6 +14,19 @@ from .._parts.arguments import Pass
 
 #: A `fl.torch.Trainer`, which stands on this file.
 Trainer: TypeAlias = Any
+
+
+def _arguments(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a network, by position and by name, in what `collate` gives."""
+    if isinstance(given, Mapping):
+        return (), dict(given)
+    return (given if isinstance(given, tuple) else (given,)), {}
+
+
+def _called(model: torch.nn.Module, given: Any) -> Any:
+    """What a network gives for what `collate` gives."""
+    positional, named = _arguments(given)
+    return model(*positional, **named)
 
 
 def _scores(output) -> torch.Tensor:
@@ -118,7 +132,8 @@ class _Together:
         first, how = group[0].trainer, group[0].how
 
         def loss(parameters, buffers, batch, wanted):
-            return first.loss(_scores(torch.func.functional_call(first._model, (parameters, buffers), (batch,))), wanted, how)
+            given, named = _arguments(first.collate(batch))
+            return first.loss(_scores(torch.func.functional_call(first._model, (parameters, buffers), given, named)), wanted, how)
 
         try:
             parameters, buffers = torch.func.stack_module_state(nets)
