@@ -1,4 +1,4 @@
-"""Classifiers of scikit-learn as trainers, for protocols that need no parameters, such as FedKT.
+"""Classifiers and regressors of scikit-learn as trainers, for protocols that need no parameters, such as FedKT and FedKD.
 
     import fl, fl.sklearn
     from sklearn.ensemble import ExtraTreesClassifier
@@ -11,8 +11,8 @@
         def estimator(self):
             return ExtraTreesClassifier(self.trees)
 
-What the classifier draws at random follows the run's seed, through `random_state`. Models are written with pickle: open run folders
-only from those whom you trust.
+A regressor learns a number to predict (`label: {kind: number}`), on the scale of the label. What an estimator draws at random follows
+the run's seed, through `random_state`. Models are written with pickle: open run folders only from those whom you trust.
 """
 
 from __future__ import annotations
@@ -30,43 +30,69 @@ _LEAST = 1e-7  # a probability of 0 has no logarithm
 
 
 class Trainer:
-    """A classifier: override `estimator`. Each fit starts again, whatever length of training a protocol asks for."""
+    """A classifier, or a regressor where the task is a number to predict: override `estimator`. Each fit starts again, whatever length of
+    training a protocol asks for.
 
-    learns = ("cross-entropy",)
+    `learns` names the loss that the estimator minimises. A classifier has the cross-entropy. A regressor has the squared error: for
+    another loss of the label, such as `mae`, give an estimator of that loss, and say `learns = ("mae",)` in the class."""
+
     remembers = True  # what a subclass sets on itself outlasts a model that is made anew
     votes = False
     """Do votes do for scores, where a classifier has neither `predict_proba` nor a `decision_function`? Their AUC is that of votes."""
     _holds = ("_fitted", "_classes")  # save() holds these
     pickled = True
 
+    @property
+    def learns(self) -> tuple[str, ...]:
+        return ("mse",) if self.task.numbers else ("cross-entropy",)
+
     def estimator(self):
-        """A classifier that has not been fitted."""
+        """A classifier that has not been fitted, or a regressor (`self.task.numbers` tells what is due)."""
         raise NotImplementedError(f"{type(self).__name__} has no estimator()")
 
     # ---- what the program calls
 
     def setup(self, _stream: Stream):
+        if self.task.multi_label and not self.task.numbers:  # `multi_label` is all that is not one class
+            raise Lacks("estimators of scikit-learn learn one class or one number for each sample here, and the task has several labels")
+        estimator = self.estimator()
+        kind = type(estimator)
         if self.task.numbers:
-            raise Lacks("classifiers of scikit-learn learn classes here, and the task is a number to predict; use `boosting`, `forest` or a network")
-        if self.task.multi_label:
-            raise Lacks("classifiers of scikit-learn learn one class for each sample here, and the task has several labels")
-        kind = type(self.estimator())
-        if not (self.votes or hasattr(kind, "predict_proba") or hasattr(kind, "decision_function")):
+            if _is(estimator, "classifier"):
+                raise Lacks(f"{kind.__name__} is a classifier, and the task is a number to predict: let estimator() give a regressor")
+        elif _is(estimator, "regressor"):
+            raise Lacks(f"{kind.__name__} is a regressor, and the task has classes: let estimator() give a classifier")
+        elif not (self.votes or hasattr(kind, "predict_proba") or hasattr(kind, "decision_function")):
             raise self._only_votes(kind)
         self._fitted, self._classes = None, np.zeros(0, np.int64)
 
     def fit(self, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> tuple[int, float]:
-        if how.target != "classes":
-            raise Lacks(f"a classifier of scikit-learn learns classes, and the target is {how.target}")
-        if how.loss not in self.learns or how.proximal or how.gradient_offset or how.clip is not None:
-            raise Lacks("a classifier of scikit-learn learns by its own loss, without a proximal term, a gradient offset or clipping")
+        due, what = ("scores", "a regressor of scikit-learn learns numbers") if self.task.numbers else ("classes", "a classifier of scikit-learn learns classes")
+        if how.target != due:
+            raise Lacks(f"{what}, and the target is {how.target}")
+        if how.loss not in self.learns:
+            raise Lacks(f"it learns by {' or '.join(self.learns)}, and not by {how.loss}: if its estimator does, say `learns = ({how.loss!r},)` in the class")
+        if how.proximal or how.gradient_offset or how.clip is not None:
+            raise Lacks("an estimator of scikit-learn learns without a proximal term, a gradient offset or clipping")
         if len(x) == 0 or how.epochs == 0 or how.steps == 0:
             return 0, 0.0
+        if self.task.numbers:
+            return self._fit_numbers(x, target, how, stream)
         rows, classes = self._rows(x), target.astype(np.int64)
         if classes.max() >= self.task.outputs:
             raise Shape(f"class {classes.max()}, and there are {self.task.outputs}")
         self._fitted, self._classes = self._learnt(rows, classes, stream)
         return 1, float(-self.predict(x)[np.arange(len(x)), classes].mean())
+
+    def _fit_numbers(self, x: np.ndarray, target: np.ndarray, how: Pass, stream: Stream) -> tuple[int, float]:
+        if target.shape != (len(x), self.task.outputs):
+            raise Shape(f"targets of shape {list(target.shape)}, and {len(x)} samples have {self.task.outputs}")
+        fitted = self.estimator()
+        numbers = np.array(target, np.float64)
+        self._fitted = self._fit(fitted, self._rows(x), numbers[:, 0] if self.task.outputs == 1 else numbers, stream, {})
+        off = np.abs(self.predict(x) - numbers)
+        each = {"mse": off**2, "mae": off, "huber": np.where(off <= how.delta, off**2 / 2, how.delta * (off - how.delta / 2))}
+        return 1, float(each[how.loss].mean())
 
     def _learnt(self, rows: np.ndarray, classes: np.ndarray, stream: Stream):
         """A fitted classifier, and the classes that it knows; `None` for one, of which there is nothing to learn."""
@@ -75,6 +101,11 @@ class Trainer:
             return None, found
         # some classifiers take classes from 0 on without a gap, and a client may lack some
         fitted = self.estimator()
+        fitted = self._fit(fitted, rows, positions, stream, dict(enumerate(found.tolist())))
+        return fitted, found[np.asarray(fitted.classes_, np.int64)]
+
+    def _fit(self, fitted, rows: np.ndarray, target: np.ndarray, stream: Stream, classes: dict[int, int]):
+        """The estimator after it has learnt, by the run's seed and in one thread; `classes` has the class of each position."""
         own = {}
         for name, value in fitted.get_params().items():
             match name.rpartition("__")[2]:
@@ -83,16 +114,21 @@ class Trainer:
                 case "n_jobs":
                     own[name] = 1
                 case "class_weight" if isinstance(value, dict):
-                    own[name] = {at: value[of] for at, of in enumerate(found.tolist()) if of in value}
+                    own[name] = {at: value[of] for at, of in classes.items() if of in value}
         fitted.set_params(**own)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it did not converge is in its predictions
-            fitted.fit(rows, positions)
-        return _without_searches(fitted, {}), found[np.asarray(fitted.classes_, np.int64)]
+            fitted.fit(rows, target)
+        return _without_searches(fitted, {})
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         rows = self._rows(x)
         out = np.zeros((len(x), self.task.outputs), np.float32)
+        if self.task.numbers:
+            # before it has learnt, the centre of the label's scale
+            if self._fitted is not None and len(x):
+                out[:] = np.reshape(self._fitted.predict(rows), out.shape)
+            return out
         if len(x) == 0 or len(self._classes) == 0:
             return out
         found = np.zeros((len(x), 1)) if self._fitted is None else self._found_scores(rows)
@@ -136,14 +172,24 @@ class Trainer:
         try:
             fitted, classes, shape, outputs = pickle.loads(state)
         except Exception as error:
-            raise Shape(f"this is no model of a classifier ({error})") from None
+            raise Shape(f"this is no model of scikit-learn ({error})") from None
         if (shape, outputs) != (self.task.input, self.task.outputs):
             raise Shape("this is a model for another task")
         self._fitted, self._classes = fitted, classes
 
 
+def _is(estimator, kind: str) -> bool:
+    """Does scikit-learn know this estimator as a `classifier` or a `regressor`? An object of another library may say nothing."""
+    from sklearn import base
+
+    try:
+        return bool(getattr(base, f"is_{kind}")(estimator))
+    except (AttributeError, TypeError):
+        return False
+
+
 def _without_searches(value, seen: dict):
-    """Each search over settings gives way to the best classifier that it has found, which predicts the same: a search also holds the
+    """Each search over settings gives way to the best estimator that it has found, which predicts the same: a search also holds the
     seconds that it took, so no two pickles of it would be equal."""
     if id(value) in seen:
         return seen[id(value)]

@@ -68,7 +68,7 @@ def test_exact_clients_test_with_rows_of_their_own_in_any_order():
     assert one.digest == turned.digest
     all_rows = np.concatenate([x for x, _ in tests.values()]), np.concatenate([y for _, y in tests.values()])
     assert one.metrics["own.over-rows.accuracy"] == pytest.approx(run({"train": clients(), "test": all_rows}).metrics["accuracy"])
-    with pytest.raises(fl.SpecError, match="there are 2 test files for 3 training files"):
+    with pytest.raises(fl.Error, match="there are 2 test files for 3 training files"):
         run({"train": clients(), "test": dict(list(tests.items())[:2])}, spec)
 
 

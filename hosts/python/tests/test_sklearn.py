@@ -1,4 +1,4 @@
-"""Classifiers of scikit-learn in FedKT."""
+"""Classifiers of scikit-learn in FedKT, and regressors where the task is a number."""
 
 import time
 
@@ -10,8 +10,8 @@ from conftest import QUICK
 
 pytest.importorskip("sklearn")
 from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
-from sklearn.ensemble import ExtraTreesClassifier, VotingClassifier  # noqa: E402
-from sklearn.linear_model import LogisticRegression  # noqa: E402
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor, VotingClassifier  # noqa: E402
+from sklearn.linear_model import LinearRegression, LogisticRegression, QuantileRegressor  # noqa: E402
 from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV  # noqa: E402
 from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
@@ -221,3 +221,83 @@ def test_xgboost_learns_where_clients_lack_classes():
     spec["data"] |= {"split": {"classes": 2}}
     found = {fl.run(spec, {"protocol.partitions": 1}, quiet=True, threads=n).digest for n in (1, 4)}
     assert len(found) == 1
+
+
+@fl.trainer("extra-trees-of-numbers")
+class ExtraTreesOfNumbers(fl.sklearn.Trainer):
+    """Extremely randomised trees that learn a number."""
+
+    trees: int = 10
+
+    def estimator(self):
+        return ExtraTreesRegressor(self.trees, n_jobs=-1)
+
+
+@fl.trainer("least-squares")
+class LeastSquares(fl.sklearn.Trainer):
+    """Linear regression on standardised inputs."""
+
+    def estimator(self):
+        return make_pipeline(StandardScaler(), LinearRegression())
+
+
+@fl.trainer("least-absolute")
+class LeastAbsolute(fl.sklearn.Trainer):
+    """Linear regression by the absolute error."""
+
+    learns = ("mae",)
+
+    def estimator(self):
+        return QuantileRegressor(alpha=0)
+
+
+def of_numbers(n, seed):
+    draws = np.random.default_rng(seed)
+    x = draws.normal(size=(n, 3))
+    return x.astype("float32"), 50 + 8 * x @ [1.0, -2.0, 0.5] + draws.normal(size=n)
+
+
+def learnt(protocol, parts, loss="mse", data=None, **more):
+    spec = {"name": "numbers", "seed": 1, "protocol": {"use": protocol}, "parts": parts}
+    label = {"kind": {"number": {"centre": 50.0, "spread": 20.0, "loss": loss}}}
+    train = {f"client {k}": of_numbers(60, k) for k in range(3)}
+    return fl.run(spec, data={"train": train, "test": of_numbers(200, 9), "public": of_numbers(120, 8)[0], "label": label} | (data or {}), quiet=True, **more)
+
+
+def rmse_of(estimator, train):
+    x, y = of_numbers(200, 9)
+    return np.sqrt(np.mean((estimator.fit(*train).predict(x) - y) ** 2))
+
+
+def test_close_a_regressor_alone_has_scikit_learns_error():
+    found = learnt("solo", {"model": {"use": "least-squares"}}).metrics
+    errors = [rmse_of(LinearRegression(), of_numbers(60, k)) for k in range(3)]
+    assert found["clients.rmse"] == pytest.approx(np.mean(errors), rel=1e-5)
+    pooled = [np.concatenate(one) for one in zip(*(of_numbers(60, k) for k in range(3)), strict=True)]
+    found = learnt("centralised", {"model": {"use": "least-squares"}}).metrics
+    assert found["clients.rmse"] == pytest.approx(rmse_of(LinearRegression(), pooled), rel=1e-5)
+
+
+def test_exact_regressors_teach_a_regressor_in_every_way_of_running():
+    parts = {"teacher": {"use": "extra-trees-of-numbers", "trees": 5}, "student": {"use": "extra-trees-of-numbers"}, "ensemble": {"use": "mean-logits"}}
+    spec = {"name": "numbers", "seed": 1, "data": {"set": {"friedman": {"train": 200, "test": 100}}, "clients": 3, "public": {"from": {"share": 0.3}}}, "protocol": {"use": "fedkd", "loss": "mse"}, "parts": parts}
+    assert len(set(fl.testing.ways(spec).values())) == 1
+    found = fl.run(spec, quiet=True)
+    assert found.metrics["r2"] > 0.4 and len(found.model("student").predict(np.zeros((2, 10), np.float32))) == 2
+
+
+def test_close_a_regressor_learns_by_the_loss_that_it_names():
+    found = learnt("solo", {"model": {"use": "least-absolute"}}, loss="mae").metrics
+    errors = [rmse_of(QuantileRegressor(alpha=0), of_numbers(60, k)) for k in range(3)]
+    assert found["clients.rmse"] == pytest.approx(np.mean(errors), rel=1e-4)
+
+
+def test_an_estimator_of_another_task_is_refused():
+    with pytest.raises(fl.Error, match="LogisticRegression is a classifier|Pipeline is a classifier"):
+        learnt("solo", {"model": {"use": "scaled-logistic"}})
+    with pytest.raises(fl.Error, match="ExtraTreesRegressor is a regressor, and the task has classes"):
+        fl.run(QUICK / "fedkt.yaml", {"parts.final": {"use": "extra-trees-of-numbers"}}, quiet=True)
+    with pytest.raises(fl.RunError, match="it learns by mse, and not by mae: if its estimator does, say `learns = .'mae',.` in the class"):
+        learnt("solo", {"model": {"use": "extra-trees-of-numbers"}}, loss="mae")
+    with pytest.raises(fl.SpecError, match="param"):
+        learnt("fedavg", {"model": {"use": "least-squares"}, "aggregator": {"use": "mean"}})

@@ -89,6 +89,7 @@ def test_the_page_and_the_examples_are_typed(checker, tmp_path):
     wrong.write_text(textwrap.dedent(
         """
         import fl
+        import fl.torch
         from torch import nn
 
         class Wrong(fl.torch.Trainer):
