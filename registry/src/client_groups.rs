@@ -8,6 +8,14 @@ use fl_core::{ClientId, Role, SlotSpec};
 /// could not be read.
 type Share = (Vec<Step>, Option<Option<Clients>>);
 
+/// What to say of a client that a spec with `n` clients lacks.
+pub(crate) fn no_client(id: ClientId, n: usize) -> String {
+    match n {
+        0 => format!("there is no client {id}; the spec has none"),
+        n => format!("there is no client {id}; the spec has {n}: 0-{}", n - 1),
+    }
+}
+
 /// What is wrong with the groups of one slot.
 pub(crate) fn check(
     slot: &SlotSpec,
@@ -59,11 +67,7 @@ pub(crate) fn check(
     }
     if let Some(n) = clients {
         for (_, last, at) in ranges.iter().filter(|r| r.1 as usize >= n) {
-            let text = match n {
-                0 => format!("there is no client {last}; the spec has none"),
-                n => format!("there is no client {last}; the spec has {n}: 0-{}", n - 1),
-            };
-            wrong.push((at_clients(&shares[*at].0), text));
+            wrong.push((at_clients(&shares[*at].0), no_client(*last, n)));
         }
     }
     ranges.sort_unstable();

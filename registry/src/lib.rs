@@ -39,6 +39,7 @@ mod overrides;
 mod package;
 mod package_files;
 mod python_module;
+mod rounds_check;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod schema;

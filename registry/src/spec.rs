@@ -5,6 +5,7 @@ use crate::check::Checker;
 use crate::diagnostics::Mistakes;
 use crate::document::Document;
 use crate::library::Library;
+use crate::rounds_check::last_round;
 use crate::sections::{DataSection, Keep, LedgerUse, Top};
 use crate::sinks::Sink;
 use crate::slots::in_order;
@@ -125,6 +126,14 @@ impl Document {
         });
         check.stop_when(&value, measured.as_ref());
         let stages = method.as_ref().map_or(&[][..], |method| &method.stages);
+        if let Some(top) = &top {
+            let rounds = last_round(stages);
+            check.injected(&top.faults, data.as_ref().map(D::clients), rounds);
+            // stages refuse the rule
+            if let (Some(rule), [_]) = (&top.stop_when, stages) {
+                check.idle_rule(rule, top.evaluate.every, rounds);
+            }
+        }
         let mut conflicts = false;
         for stage in stages {
             let seen = stage.sees(&filled);

@@ -182,7 +182,7 @@ fn a_measure_that_a_part_may_record_is_a_note() {
         ("fesem", "cluster.moved", ""),
     ];
     for (spec, metric, note) in cases {
-        let rule = format!("stop-when={{metric: {metric}, patience: 3}}");
+        let rule = format!("stop-when={{metric: {metric}, patience: 1}}");
         let (code, said) = checked(spec, &[&rule]);
         assert!(
             code == Some(0) && said.contains(note),
@@ -440,4 +440,50 @@ fn exact_clients_draw_their_numbers_of_epochs() {
         let more = ["--set", two, "--processes", "2"];
         assert_eq!(drawn, digest(spec, &format!("apart-{spec}"), &more));
     }
+}
+
+#[test]
+fn faults_of_clients_and_rounds_that_the_run_lacks_are_refused() {
+    let clients = "data.clients=6";
+    let inject = |fault: &str| format!("faults={{on-nan: drop, inject: [{{what: nan, {fault}}}]}}");
+    for (fault, why) in [
+        (
+            "clients: 9",
+            "faults.inject[0].clients: there is no client 9; the spec has 6: 0-5",
+        ),
+        (
+            "clients: [0, 4-6]",
+            "faults.inject[0].clients: there is no client 6; the spec has 6: 0-5",
+        ),
+        (
+            "rounds: 4-9",
+            "faults.inject[0].rounds: has no effect: there is no round 4, since the run has 3",
+        ),
+    ] {
+        let (code, said) = checked("fedavg", &[clients, "protocol.rounds=3", &inject(fault)]);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+    for fault in ["clients: 0-5", "rounds: 3-9", "rounds: 0"] {
+        let (code, said) = checked("fedavg", &[clients, "protocol.rounds=3", &inject(fault)]);
+        assert_eq!((code, said.as_str()), (Some(0), ""), "{fault}");
+    }
+}
+
+#[test]
+fn a_rule_that_cannot_end_the_rounds_early_is_told() {
+    let rule = |patience: usize| format!("stop-when={{metric: accuracy, patience: {patience}}}");
+    for (rounds, every, patience, before) in [(3, 1, 50, 2), (3, 100, 1, 0), (9, 4, 3, 2)] {
+        let rounds = format!("protocol.rounds={rounds}");
+        let set = [&rounds, &format!("evaluate.every={every}"), &rule(patience)];
+        let (code, said) = checked("fedavg", &set.map(String::as_str));
+        assert_eq!(code, Some(0), "{said}");
+        let why = format!("has {before} evaluations before its last round");
+        assert!(
+            said.contains("stop-when.patience: has no effect: a run of ") && said.contains(&why),
+            "{said}"
+        );
+    }
+    let acts = ["protocol.rounds=9", "evaluate.every=4", &rule(2)];
+    assert_eq!(checked("fedavg", &acts), (Some(0), String::new()));
 }

@@ -1,0 +1,54 @@
+//! Faults and rules that the clients and rounds of a run never meet.
+
+use crate::check::Checker;
+use crate::client_groups::no_client;
+use crate::spanned_value::key;
+use crate::stages::CheckedStage;
+use fl_core::settings::Step;
+use fl_core::{Faults, StopWhen};
+
+/// The number of the last round; `None` if a stage does not declare it.
+pub(crate) fn last_round(stages: &[CheckedStage]) -> Option<usize> {
+    let rounds = |stage: &CheckedStage| stage.of.protocol.as_ref()?.declare().rounds;
+    let all: Option<Vec<usize>> = stages.iter().map(rounds).collect();
+    all?.into_iter().max()
+}
+
+impl Checker<'_> {
+    /// Refuses faults of clients and of rounds that the run does not have.
+    pub fn injected(&mut self, faults: &Faults, clients: Option<usize>, rounds: Option<usize>) {
+        for (line, fault) in faults.inject.iter().enumerate() {
+            let at = |name| [key("faults"), key("inject"), Step::Item(line), key(name)];
+            if let (Some(some), Some(n)) = (&fault.clients, clients) {
+                let last = some.0.iter().map(|range| *range.end()).max();
+                if let Some(last) = last.filter(|last| *last as usize >= n) {
+                    self.note(&at("clients"), no_client(last, n));
+                }
+            }
+            if let (Some(some), Some(n)) = (&fault.rounds, rounds) {
+                let first = some.0.iter().map(|range| *range.start()).min();
+                if let Some(first) = first.filter(|first| *first as usize > n) {
+                    let text = format!(
+                        "has no effect: there is no round {first}, since the run has {n}, from 1"
+                    );
+                    self.note(&at("rounds"), text);
+                }
+            }
+        }
+    }
+
+    /// Tells of a rule that cannot end these rounds before the last.
+    pub fn idle_rule(&mut self, rule: &StopWhen, every: usize, rounds: Option<usize>) {
+        let Some(rounds) = rounds else { return };
+        let before = rounds.saturating_sub(1) / every.max(1);
+        let patience = rule.patience;
+        if patience > before {
+            let text = format!(
+                "has no effect: a run of {rounds} rounds has {before} evaluations before its last \
+                 round, and `patience` is {patience}; lower `patience` or `evaluate.every`, or \
+                 leave `stop-when` out"
+            );
+            self.tell(&[key("stop-when"), key("patience")], text);
+        }
+    }
+}
