@@ -180,7 +180,7 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     if let Some(order) = spec.class_order.as_ref().filter(|_| !classes.is_empty()) {
         classes = order.iter().map(|old| classes[*old].clone()).collect();
     }
-    spec.fits(&train.task()).map_err(anyhow::Error::msg)?;
+    spec.fits(&train.task())?;
     let name = spec.set.name();
     ensure!(!train.is_empty(), "data set `{name}` has no training rows");
     let mut train = first(train, spec.limit.train)?;
@@ -292,7 +292,7 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
             &drawn,
         ),
     }
-    .with_context(|| format!("splitting `{name}`"))?;
+    .with_context(|| format!("`split`: splitting `{name}`"))?;
     if !matches!(spec.split(), Split::Own) {
         uneven.extend(extremes(&parts.sizes()));
     }

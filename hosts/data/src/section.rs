@@ -30,7 +30,6 @@ pub const CLIENTS: usize = 10;
 
 fl_core::settings! {
     /// The data set, and each client's part of it.
-    #[check(DataSpec::check)]
     pub struct DataSpec {
         /// The set that the clients' data come from: its name, or `{name: settings}`.
         set: SetSpec;
@@ -206,11 +205,16 @@ impl DataSpec {
         }
         if problems.is_empty() {
             (self.clients, self.split) = (Some(self.clients()), Some(self.split()));
-            if let Err(text) = self.check() {
-                problems.push((Vec::new(), text));
-            }
+            let at = |name: &str| vec![Step::Key(name.into())];
             let own = self.set.facts().rows;
             let own = own.map(|rows| self.dealt(self.limit.of(rows)));
+            let mut wrong = self.check();
+            if let (Some(split), Some((rows, _))) = (&self.split, own)
+                && let Err(error) = split.check_least(self.clients(), rows)
+            {
+                wrong.push(("split", error.to_string()));
+            }
+            problems.extend(wrong.into_iter().map(|(name, text)| (at(name), text)));
             problems.extend(
                 self.public
                     .as_ref()
@@ -256,16 +260,26 @@ impl DataSpec {
         }
     }
 
-    /// What several settings must fulfil together, as far as it is known without loading the set.
-    fn check(&self) -> Result<(), String> {
+    /// Which settings do not go together, as far as it is known without loading the set, and why.
+    fn check(&self) -> Vec<(&'static str, String)> {
         match self.set.task() {
-            Some(own) => self.fits(&own),
-            None => Ok(()), // again once the files have been read
+            Some(own) => self.unfit(&own),
+            None => Vec::new(), // again once the files have been read
         }
     }
 
     /// What several settings must fulfil together if this is what the set is for.
-    pub(crate) fn fits(&self, own: &Task) -> Result<(), String> {
+    pub(crate) fn fits(&self, own: &Task) -> anyhow::Result<()> {
+        let wrong = self.unfit(own).into_iter();
+        let wrong: Vec<String> = wrong
+            .map(|(name, text)| format!("`{name}`: {text}"))
+            .collect();
+        anyhow::ensure!(wrong.is_empty(), wrong.join("; "));
+        Ok(())
+    }
+
+    /// Which settings do not go together if this is what the set is for, and why.
+    fn unfit(&self, own: &Task) -> Vec<(&'static str, String)> {
         let clients = self.clients();
         let groups = match own.kind {
             TaskKind::Classes(n) => n,
@@ -339,7 +353,7 @@ impl DataSpec {
             Some(how) => how.task(own).map(drop),
             None => Ok(()),
         };
-        let wrong: Vec<String> = [
+        [
             ("class-order", order),
             ("split", split),
             ("label-groups", label_groups),
@@ -351,13 +365,8 @@ impl DataSpec {
             ("undersampled", undersampled),
         ]
         .into_iter()
-        .filter_map(|(key, found)| Some(format!("`{key}`: {}", found.err()?)))
-        .collect();
-        if wrong.is_empty() {
-            Ok(())
-        } else {
-            Err(wrong.join("; "))
-        }
+        .filter_map(|(name, found)| Some((name, found.err()?.to_string())))
+        .collect()
     }
 
     /// Every class once, and nothing that goes by the files' numbers.

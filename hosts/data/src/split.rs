@@ -289,11 +289,7 @@ fn drawn_sizes(sizes: &Sizes, n: usize, clients: usize, stream: &Stream) -> Resu
             proportional_sizes(n, shares)
         }
         Sizes::Dirichlet(alpha) => {
-            ensure!(
-                clients.saturating_mul(LEAST_DRAWN) <= n,
-                "{clients} clients with at least {LEAST_DRAWN} samples each need more than the {n} samples there are; \
-                 take fewer clients"
-            );
+            check_least(clients, LEAST_DRAWN, n, "")?;
             let drawn = |attempt| {
                 let mut draws = stream.child("sizes", attempt).draws();
                 let logs: Vec<f64> = (0..clients).map(|_| draws.ln_gamma_draw(*alpha)).collect();
@@ -349,26 +345,53 @@ fn shuffled(groups: &Groups, stream: &Stream) -> Result<Vec<Vec<usize>>> {
     Ok(groups)
 }
 
+/// Are `n` samples enough for clients with `least` each?
+fn check_least(clients: usize, least: usize, n: usize, or: &str) -> Result<()> {
+    ensure!(
+        clients.checked_mul(least).is_some_and(|needed| needed <= n),
+        "{clients} clients with at least {least} samples each need more than the {n} samples there are; \
+         take fewer clients{or}"
+    );
+    Ok(())
+}
+
+impl Split {
+    /// Is it drawn until every client has enough samples? Then it may not be found.
+    pub fn draws_again(&self) -> bool {
+        match self {
+            Self::Dirichlet(how) => how.least() > 0,
+            Self::Size(sizes) => matches!(sizes, Sizes::Dirichlet(_)),
+            _ => false,
+        }
+    }
+
+    /// Can so many clients have enough of at most `n` samples?
+    pub(crate) fn check_least(&self, clients: usize, n: usize) -> Result<()> {
+        match self {
+            Self::Dirichlet(how) => check_least(clients, how.least(), n, " or a smaller min-size"),
+            Self::Size(Sizes::Dirichlet(_)) => check_least(clients, LEAST_DRAWN, n, ""),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Dirichlet {
+    /// The fewest samples that a client may have.
+    fn least(&self) -> usize {
+        self.min_size.unwrap_or(self.reading.min_size())
+    }
+}
+
 fn dirichlet(
     groups: &Groups,
     how: &Dirichlet,
     clients: usize,
     stream: &Stream,
 ) -> Result<Partition> {
-    let Dirichlet {
-        alpha,
-        reading,
-        min_size,
-    } = how;
+    let Dirichlet { alpha, reading, .. } = how;
     let n = groups.of.len();
-    let min_size = min_size.unwrap_or(reading.min_size());
-    ensure!(
-        clients
-            .checked_mul(min_size)
-            .is_some_and(|needed| needed <= n),
-        "{clients} clients with at least {min_size} samples each need more than the {n} samples there are; \
-         take fewer clients or a smaller min-size"
-    );
+    let min_size = how.least();
+    check_least(clients, min_size, n, " or a smaller min-size")?;
     let mut sizes = vec![0; groups.count];
     groups.of.iter().for_each(|class| sizes[*class] += 1);
 

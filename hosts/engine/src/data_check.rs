@@ -61,15 +61,25 @@ pub fn noted_data(
     Ok(notes)
 }
 
-/// Splits an error such as `protocol.initial: ..` into the place in the spec and the text.
+/// Splits an error such as `protocol.initial: ..`, or ``data: `split`: ..``, into the place in the
+/// spec and the text.
 fn placed(error: &str) -> (Vec<Step>, &str) {
     let section = |path: &str| ["data", "protocol", "stages", "parts"].contains(&path);
     let split = error.split_once(": ");
     let split = split.filter(|(path, _)| path.split('.').next().is_some_and(section));
-    split.map_or((Vec::new(), error), |(path, text)| {
-        let keys = path.split('.').map(|key| Step::Key(key.into()));
-        (keys.collect(), text)
-    })
+    let Some((path, text)) = split else {
+        return (Vec::new(), error);
+    };
+    // the setting of the data that the text begins with, such as `split` or `data.test.own`
+    let of_data = text.strip_prefix('`').filter(|_| path == "data");
+    let of_data = of_data.and_then(|text| text.split_once("`: "));
+    let setting = |c: char| c.is_ascii_lowercase() || "-.".contains(c);
+    let of_data = of_data.filter(|(name, _)| name.chars().all(setting));
+    let (below, text) = of_data.unwrap_or(("", text));
+    let below = below.strip_prefix("data.").unwrap_or(below);
+    let keys = path.split('.').chain(below.split('.'));
+    let keys = keys.filter(|key| !key.is_empty());
+    (keys.map(|key| Step::Key(key.into())).collect(), text)
 }
 
 /// Checks a spec with its data, if they are a user's own, or in the data directory `dir` and the
@@ -88,7 +98,10 @@ fn check_with_data(
     };
     let protocol = spec.make_protocol(&protocol_context(spec, &spec.data.task().unwrap_or(any)))?;
     let steps = |asked: &ExchangeSpec| asked.flow.steps.is_some();
+    // what the program makes itself is soon there
+    let made = spec.data.paths(dir).is_empty();
     let needed = spec.data.test.is_some()
+        || (made && spec.data.split().draws_again())
         || protocol.declare().loads.is_some()
         || protocol.exchanges().iter().any(steps);
     if spec.data.is_read() || (needed && spec.data.missing(dir).is_none()) {

@@ -1044,7 +1044,7 @@ fn public_rows_need_neither_labels_nor_rows_to_test_with() {
     let error = error.unwrap_err().join("\n");
     assert_eq!(
         error,
-        ": `public`: column `job` is one of 2 categories: cook, nurse (inferred), and the clients' is one of 2 categories: nurse, cook; \
+        "public: column `job` is one of 2 categories: cook, nurse (inferred), and the clients' is one of 2 categories: nurse, cook; \
         give both the same kind in `columns`"
     );
     let labelled = with(&format!("{{format: csv, train: others.csv, {columns}}}"))

@@ -487,3 +487,55 @@ fn a_rule_that_cannot_end_the_rounds_early_is_told() {
     let acts = ["protocol.rounds=9", "evaluate.every=4", &rule(2)];
     assert_eq!(checked("fedavg", &acts), (Some(0), String::new()));
 }
+
+#[test]
+fn a_split_that_cannot_be_is_found_before_the_run_and_has_its_place() {
+    let set = "data.set={blobs: {train: 300, test: 60}}";
+    for (split, why) in [
+        (
+            "{dirichlet: {alpha: 0.5, min-size: 100}}",
+            "data.split: 6 clients with at least 100 samples each need more than the 300 samples",
+        ),
+        (
+            "{dirichlet: {alpha: 0.0001, min-size: 40}}",
+            "data.split: splitting `blobs`: no Dirichlet split with alpha 0.0001 of 1000 drawn",
+        ),
+        (
+            "{size: {shares: [1, 2]}}",
+            "data.split: 2 shares for 6 clients; there must be one for each",
+        ),
+    ] {
+        let split = format!("data.split={split}");
+        let (code, said) = checked("fedavg", &[set, "data.clients=6", &split]);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+/// The mark of a mistake in the data is below the key that it is about.
+#[test]
+fn a_mistake_in_the_data_is_at_its_own_line() {
+    let dir = tempfile::tempdir().unwrap();
+    for (set, line, why) in [
+        (
+            "blobs\n  clients: 5\n  label-groups: 4\n",
+            5,
+            "data.label-groups: labels of `blobs` are no numbers",
+        ),
+        (
+            "{ blobs: { train: 20 } }\n  clients: 15\n  test: { own: 0.5 }\n",
+            5,
+            "data.test.own: client 5 owns 1 of the rows",
+        ),
+    ] {
+        let text = format!(
+            "name: a\ndata:\n  set: {set}protocol: {{ use: fedavg, rounds: 2, local: {{ epochs: 1, batch: 8 }} }}\n\
+             parts: {{ model: {{ use: linear, lr: 0.1 }}, aggregator: {{ use: mean }} }}\n"
+        );
+        std::fs::write(dir.path().join("a.yaml"), text).unwrap();
+        let (code, said) = fails(dir.path(), &["check", "a.yaml"]);
+        assert_eq!(code, 2, "{said}");
+        assert!(said.starts_with(&format!("a.yaml:{line}:")), "{said}");
+        assert!(flat(&said).contains(why), "{said}");
+    }
+}

@@ -376,7 +376,7 @@ fn a_check_shares_out_the_rows_that_it_has_read() {
         "--set",
         "data.split={dirichlet: {alpha: 1, min-size: 99}}",
     ]);
-    let wrong = "data: splitting `files`: 5 clients with at least 99 samples each need more than the 160 samples there are";
+    let wrong = "data.split: splitting `files`: 5 clients with at least 99 samples each need more than the 160 samples there are";
     assert!(
         said.starts_with("people.yaml:") && said.contains(wrong),
         "{said}"

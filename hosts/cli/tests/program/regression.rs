@@ -313,12 +313,12 @@ fn what_is_about_classes_refuses_a_number_before_the_run() {
         (
             "fedavg",
             &["data.label-groups=4"],
-            "`label-groups`: has no effect on a split that does not look at labels",
+            "data.label-groups: has no effect on a split that does not look at labels",
         ),
         (
             "fedavg",
             &["data.set=blobs", "data.label-groups=4"],
-            "`label-groups`: labels of `blobs` are no numbers",
+            "data.label-groups: labels of `blobs` are no numbers",
         ),
     ];
     for (spec, set, why) in cases {

@@ -1,3 +1,4 @@
+use crate::section::errors;
 use fl_core::settings::read_yaml;
 use fl_core::{Examples, Stream};
 use fl_data::{DataSpec, build};
@@ -23,8 +24,8 @@ fn every_client_is_tested_in_its_domain() {
     assert_eq!(first(&some.clients[3]), backwards(&none.clients[3]));
     assert_eq!(first(&some.client_tests[3]), backwards(&none.test));
     assert_eq!(some.client_tests[3].classes(), none.test.classes());
-    let rows = read_yaml::<DataSpec>("{set: blobs, domains: {turned: [0, 180]}}").unwrap_err();
-    assert!(rows.to_string().contains("only square images"), "{rows}");
+    let rows = errors("{set: blobs, domains: {turned: [0, 180]}}");
+    assert!(rows.contains("only square images"), "{rows}");
 }
 
 #[test]
@@ -55,11 +56,10 @@ fn feature_noise_grows_from_client_to_client_and_spares_common_tests() {
     let code = of("feature-noise: {deviation: 0.3}");
     let first = code.clients[0].samples.values();
     assert_eq!(first, of("test: null").clients[0].samples.values());
-    let refused = |yaml: &str| read_yaml::<DataSpec>(yaml).unwrap_err().to_string();
-    let sparse = refused("{set: cod-rna, feature-noise: {variance: 0}}");
+    let sparse = errors("{set: cod-rna, feature-noise: {variance: 0}}");
     assert!(sparse.contains("must be above 0"), "{sparse}");
-    let one = refused("{set: blobs, clients: 1, feature-noise: {deviation: 1}}");
+    let one = errors("{set: blobs, clients: 1, feature-noise: {deviation: 1}}");
     assert!(one.contains("there is one client"), "{one}");
-    let cells = refused("{set: cells, feature-noise: {variance: 1}}");
+    let cells = errors("{set: cells, feature-noise: {variance: 1}}");
     assert!(cells.contains("have classes or values get none"), "{cells}");
 }

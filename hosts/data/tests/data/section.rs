@@ -1,11 +1,21 @@
-use fl_core::settings::{Setting, Settings, read_value, read_yaml};
+use fl_core::settings::{Setting, Settings, read_value, read_yaml, show_path};
 use fl_core::{Task, TaskKind};
 use fl_data::DataSpec;
 use fl_data_kit::linked_sets;
 use fl_registry::DataSection;
+use std::path::Path;
 
-fn errors(yaml: &str) -> String {
-    read_yaml::<DataSpec>(yaml).unwrap_err().to_string()
+/// What is wrong with a data section, with the place of each mistake.
+pub fn errors(yaml: &str) -> String {
+    let mut spec = match read_yaml::<DataSpec>(yaml) {
+        Ok(spec) => spec,
+        Err(error) => return error.to_string(),
+    };
+    let wrong = spec.resolve(Path::new(""));
+    let wrong = wrong
+        .iter()
+        .map(|(path, text)| format!("{}: {text}", show_path(path)));
+    wrong.collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -136,7 +146,11 @@ fn settings_must_go_together() {
         split: {size: {shares: [1, 2]}}
         normalise: {mean: [0, 0, 0], std: [1, 1, 1]}
         public: {from: {set: cifar10}}";
-    insta::assert_snapshot!(errors(several), @"`split`: 2 shares for 10 clients; there must be one for each; `normalise`: 3 means and 3 standard deviations; there must be 1 of each, one per channel or column; `public`: rows of `cifar10` have shape [3, 32, 32], the private ones [1, 28, 28]; they must be equal");
+    insta::assert_snapshot!(errors(several), @"
+    split: 2 shares for 10 clients; there must be one for each
+    normalise: 3 means and 3 standard deviations; there must be 1 of each, one per channel or column
+    public: rows of `cifar10` have shape [3, 32, 32], the private ones [1, 28, 28]; they must be equal
+    ");
     for (yaml, part) in [
         (
             "{set: adult, normalise: {mean: [0], std: [1]}}",
@@ -169,19 +183,27 @@ fn settings_must_go_together() {
         ),
         (
             "{set: adult, class-order: [1, 1]}",
-            "`class-order`: [1, 1]; it must name each of the classes 0 to 1 of `adult` once",
+            "class-order: [1, 1]; it must name each of the classes 0 to 1 of `adult` once",
         ),
         (
             "{set: mnist, class-order: [1, 0]}",
-            "`class-order`: [1, 0]; it must name each of the classes 0 to 9 of `mnist` once",
+            "class-order: [1, 0]; it must name each of the classes 0 to 9 of `mnist` once",
         ),
         (
             "{set: multi-label, class-order: [1, 0]}",
-            "`class-order`: `multi-label` has no single class for each row",
+            "class-order: `multi-label` has no single class for each row",
         ),
         (
             "{set: cifar10, clients: 20, split: {published: {alpha: 0.1}}, class-order: [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]}",
-            "`class-order`: a published split lists row numbers of the files",
+            "class-order: a published split lists row numbers of the files",
+        ),
+        (
+            "{set: {blobs: {train: 300}}, clients: 6, split: {dirichlet: {alpha: 1, min-size: 51}}}",
+            "split: 6 clients with at least 51 samples each need more than the 300 samples there are; take fewer clients or a smaller min-size",
+        ),
+        (
+            "{set: {blobs: {train: 300}}, limit: {train: 99}, split: {size: {dirichlet: 1}}}",
+            "split: 10 clients with at least 10 samples each need more than the 99",
         ),
         (
             "{set: {blobs: {features: 100000, train: 100000}}}",
@@ -191,7 +213,7 @@ fn settings_must_go_together() {
         assert!(errors(yaml).contains(part), "{}", errors(yaml));
     }
     // one group more: those without a finding
-    assert!(read_yaml::<DataSpec>("{set: multi-label, split: {classes: 6}}").is_ok());
+    assert_eq!(errors("{set: multi-label, split: {classes: 6}}"), "");
 }
 
 #[test]
