@@ -3,6 +3,7 @@
 
 use crate::error::NotRun;
 use crate::prepare::{self, protocol_context};
+use crate::sinks;
 use anyhow::Context;
 use fl_core::settings::Step;
 use fl_core::{
@@ -42,12 +43,14 @@ impl DataNotes {
 /// user should know of them and of its ledger.
 ///
 /// # Errors
-/// The mistake at its place in `document`: if the data cannot be read, and as [`check_data`].
+/// The mistake at its place in `document`: if the data cannot be read, and as [`check_data`]; if
+/// the spec has sinks and this program has none.
 pub fn noted_data(
     document: &Document,
     spec: &Spec<DataSpec>,
     dir: &Path,
 ) -> Result<Vec<String>, Mistakes> {
+    sinks::check(document, spec)?;
     let mut notes = Vec::new();
     let found = check_with_data(spec, dir, &mut |text| notes.push(text.to_string()));
     let found = found.map_err(|error| {

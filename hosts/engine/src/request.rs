@@ -47,12 +47,16 @@ pub fn run<'a>(
     let (set, locked) = (&request.set, request.locked);
     let options = &mut request.options;
     let read = |document: Document| -> Result<_, NotRun> {
-        if !locked {
-            return prepare::read(&document.set(set), catalogue);
-        }
-        let folder = Path::new(document.file()).parent();
-        let lock = Lock::beside(folder.unwrap_or(Path::new(""))).map_err(NotRun::Usage)?;
-        prepare::read(&document.set(set), &catalogue.clone().locked(lock))
+        let document = document.set(set);
+        let spec = if locked {
+            let folder = Path::new(document.file()).parent();
+            let lock = Lock::beside(folder.unwrap_or(Path::new(""))).map_err(NotRun::Usage)?;
+            prepare::read(&document, &catalogue.clone().locked(lock))
+        } else {
+            prepare::read(&document, catalogue)
+        }?;
+        sinks::check(&document, &spec).map_err(NotRun::Mistakes)?;
+        Ok(spec)
     };
     let (spec, folder) = match request.source {
         Source::Stopped(dir) => {

@@ -3,8 +3,9 @@
 use crate::events::{TakeEvent, WITHHELD};
 use crate::{ExecuteOptions, NotRun};
 use fl_core::RunEvent;
+use fl_core::settings::Step;
 use fl_data::DataSpec;
-use fl_registry::Spec;
+use fl_registry::{Document, Mistakes, Spec};
 use fl_sim::{Listener, Outcome, RunRecord, StepReport, Verdict};
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
@@ -16,12 +17,26 @@ pub type OpenSinks = fn(&Json) -> Result<TakeEvent, String>;
 
 static OPEN: OnceLock<OpenSinks> = OnceLock::new();
 
-const NO_PYTHON: &str = "`sinks` needs the Python package: run the spec with the `fl` that comes with fl-federated \
+const NO_PYTHON: &str = "needs the Python package: run the spec with the `fl` that comes with fl-federated \
     (`pip install`), or with `fl.run` in Python; `on_step`, `fl export` and the report need no sinks";
 
 /// Says how sinks are opened: for the host that has them. The first call counts.
 pub fn on_sinks(open: OpenSinks) {
     let _ = OPEN.set(open);
+}
+
+/// Refuses a spec with sinks in a program that has none, at its place in `document`.
+///
+/// # Errors
+/// The mistake.
+pub(crate) fn check(document: &Document, spec: &Spec<DataSpec>) -> Result<(), Mistakes> {
+    match spec.sinks.is_empty() || OPEN.get().is_some() {
+        true => Ok(()),
+        false => {
+            let at = [Step::Key("sinks".into())];
+            Err(Mistakes(vec![document.mistake_at(&at, NO_PYTHON)]))
+        }
+    }
 }
 
 /// A finished step as JSON.
@@ -62,7 +77,9 @@ pub(crate) fn open(
 ) -> anyhow::Result<Sinks> {
     let mut take: Vec<TakeEvent> = options.events.take().into_iter().collect();
     if !spec.sinks.is_empty() {
-        let open = OPEN.get().ok_or_else(|| NotRun::usage(NO_PYTHON))?;
+        let open = OPEN
+            .get()
+            .ok_or_else(|| NotRun::usage(format!("sinks: {NO_PYTHON}")))?;
         let settings = spec.sinks.iter().map(fl_registry::Sink::json).collect();
         take.push(open(&settings).map_err(|why| NotRun::usage(format!("sinks: {why}")))?);
     }

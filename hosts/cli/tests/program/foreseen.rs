@@ -539,3 +539,16 @@ fn a_mistake_in_the_data_is_at_its_own_line() {
         assert!(flat(&said).contains(why), "{said}");
     }
 }
+
+#[test]
+fn sinks_are_refused_where_there_are_none() {
+    let sinks = ["sinks=[tensorboard]"];
+    for command in ["check", "run"] {
+        let dir = tempfile::tempdir().unwrap();
+        let (code, said) = tells(dir.path(), command, "fedavg", &sinks);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("sinks: needs the Python package"), "{said}");
+        assert!(said.contains("--set sinks"), "{said}");
+        assert!(!dir.path().join("runs").exists());
+    }
+}
