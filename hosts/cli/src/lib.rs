@@ -92,7 +92,7 @@ struct Cli {
     /// Says what to do instead.
     #[arg(long, global = true, hide = true, value_parser = no_levels)]
     plugins_trust: Option<String>,
-    /// Print results and errors only: no notes, no progress.
+    /// Print results and errors only, and that a run was stopped: no notes, no progress.
     #[arg(long, global = true)]
     quiet: bool,
     /// Also write messages and progress to a file, each line with its time.

@@ -75,31 +75,35 @@ pub fn line(begun: StepProgress<'_>) -> String {
 /// What a run came to, for people.
 pub fn text(o: &Outcome) -> String {
     let mut out = format!(
-        "{} (seed {}, {} steps{})\n",
+        "{} (seed {}, {} steps{}{})\n",
         o.name,
         o.seed,
         o.rounds,
+        (o.stopped.as_ref()).map_or(String::new(), |after| format!(", stopped after {after}")),
         o.seconds
             .map_or(String::new(), |seconds| format!(", {seconds:.1} s"))
     );
-    for (name, value) in o.metrics.iter().filter(|(name, _)| !name.ends_with(".std")) {
+    let shown = || o.metrics.iter().filter(|(name, _)| !name.ends_with(".std"));
+    let longest = shown().map(|(name, _)| name.chars().count()).max();
+    let wide = longest.unwrap_or(0).max(20);
+    for (name, value) in shown() {
         let std = o
             .metrics
             .get(&format!("{name}.std"))
             .map_or(String::new(), |s| format!(" +- {s:.4}"));
-        let _ = writeln!(out, "  {name:<20} {value:.4}{std}");
+        let _ = writeln!(out, "  {name:<wide$} {value:.4}{std}");
     }
     let (up, down) = (bytes(o.bytes.up), bytes(o.bytes.down));
-    let _ = writeln!(out, "  {:<20} {up} up, {down} down", "bytes");
+    let _ = writeln!(out, "  {:<wide$} {up} up, {down} down", "bytes");
     // who has no accountant has not asked for a guarantee
     for (observer, protection) in o.privacy.iter().flatten() {
         let against = format!("against {observer}");
-        let _ = writeln!(out, "  {:<20} {against}: {protection}", "privacy");
+        let _ = writeln!(out, "  {:<wide$} {against}: {protection}", "privacy");
     }
-    let _ = writeln!(out, "  {:<20} {}", "digest", o.digest);
+    let _ = writeln!(out, "  {:<wide$} {}", "digest", o.digest);
     let _ = write!(
         out,
-        "  {:<20} {}",
+        "  {:<wide$} {}",
         "run folder",
         o.out.as_deref().unwrap_or("none")
     );

@@ -1,5 +1,6 @@
 //! `fl run`, and the processes that it starts for clients.
 
+use crate::log::complain;
 use crate::progress::{notes, progress, text};
 use crate::watch::Watch;
 use crate::{DataDir, Done, Failure, Overrides, not_stopped, print, say};
@@ -180,11 +181,11 @@ pub fn run(args: &RunArgs, catalogue: &Catalogue, command: &[String]) -> Done {
     watch.end();
     bar.finish_and_clear();
     let Some(outcome) = outcome? else {
-        say("nothing was begun");
+        complain("nothing was begun");
         return not_stopped(&signals);
     };
     if let (Some(after), Some(out)) = (&outcome.stopped, &outcome.out) {
-        say(format_args!(
+        complain(format_args!(
             "stopped after {after}; resume with: {program} run --resume {out}{}",
             owners.unwrap_or_default()
         ));

@@ -153,6 +153,23 @@ fn quiet_says_errors_only_and_a_log_has_everything() {
         log.contains("Z note: 1 release is not accounted for") && log.contains("Z quick-fedkd: "),
         "{log}"
     );
+    let stopped = fl(
+        dir.path(),
+        &["run", &spec("fedavg"), "--quiet", "--stop-after", "2"],
+    );
+    let [said, summary] = [stopped.stderr, stopped.stdout].map(|s| String::from_utf8(s).unwrap());
+    assert!(
+        said.starts_with("stopped after round 2; resume with: ") && said.lines().count() == 1,
+        "{said}"
+    );
+    assert!(
+        summary
+            .lines()
+            .next()
+            .unwrap()
+            .contains(", stopped after round 2, "),
+        "{summary}"
+    );
     let (code, error) = fails(dir.path(), &["--quiet", "run", "none.yaml"]);
     assert!(code == 2 && error.contains("none.yaml"), "{error}");
     if std::path::Path::new("/dev/full").exists() {
@@ -168,6 +185,21 @@ fn quiet_says_errors_only_and_a_log_has_everything() {
         let said = String::from_utf8(done.stderr).unwrap();
         assert!(done.status.success());
         assert_eq!(said.matches("note: --log: ").count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn the_values_of_a_summary_stand_in_one_column_whatever_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = "data.test={own: 0.3}";
+    let said = out(dir.path(), &["run", &spec("fedavg"), "--set", own]);
+    let longest = said.lines().skip(1).filter_map(|l| l.split_whitespace().next());
+    assert!(longest.map(str::len).max() > Some(20), "{said}");
+    let digest = said.lines().find(|line| line.starts_with("  digest"));
+    let column = digest.and_then(|line| line.rfind(' ')).unwrap();
+    for line in said.lines().skip(1) {
+        let (name, value) = line.split_at(column + 1);
+        assert!(name.ends_with(' ') && !value.starts_with(' '), "{said}");
     }
 }
 
