@@ -102,8 +102,12 @@ fn allowed(
             let can = rounds
                 .as_deref()
                 .map_or(String::new(), |r| format!("`{r}` and "));
+            let why = match path.starts_with("stages") {
+                true => ", and a run with `stages` gets no more rounds",
+                false => "",
+            };
             return Err(NotRun::usage(format!(
-                "--set {path}: the run in {dir} keeps the settings that it began with; only {can}`checkpoint` and the `device` of a trainer can be changed"
+                "--set {path}: the run in {dir} keeps the settings that it began with{why}; only {can}`checkpoint` and the `device` of a trainer can be changed"
             )));
         };
         let of = |spec: &Value| spec["protocol"][grows].as_u64().unwrap_or(0);

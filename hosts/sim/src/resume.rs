@@ -65,7 +65,7 @@ impl StoppedRun {
             ),
             (true, false) if more => {
                 bail!(
-                    "the run in {here} is done, and keeps no state to go on from; a run keeps none after a single round, with an accountant, with `noise: system`, or with `checkpoint: {{ keep: false }}`"
+                    "the run in {here} is done, and keeps no state to go on from; a run keeps none after a single round, with `stages`, with an accountant, with `noise: system`, or with `checkpoint: {{ keep: false }}`"
                 )
             }
             (true, false) => bail!("the run in {here} is done, and has no further step"),

@@ -378,7 +378,7 @@ fn a_check_shares_out_the_rows_that_it_has_read() {
     ]);
     let wrong = "data.split: splitting `files`: 5 clients with at least 99 samples each need more than the 160 samples there are";
     assert!(
-        said.starts_with("people.yaml:") && said.contains(wrong),
+        said.starts_with("--set data.split  ") && said.contains(wrong),
         "{said}"
     );
 }

@@ -346,3 +346,25 @@ data: { set: { blobs: { train: 300, test: 30 } }, clients: 3, public: { from: { 
     }
     assert_eq!(guaranteed([&steps, &steps], clipped).0, [true; 3]);
 }
+
+#[test]
+fn a_run_of_stages_says_why_it_gets_no_more_rounds() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    spec(dir, "staged.yaml", &format!("{DATA}{STAGES}"));
+    let more = ["--set", "stages[3].protocol.rounds=9"];
+    let stop = ["run", "staged.yaml", "--out", "part", "--stop-after", "2"];
+    for (run, folder, why) in [
+        (&stop[..], "part", "a run with `stages` gets no more rounds"),
+        (
+            &["run", "staged.yaml", "--out", "done"],
+            "done",
+            "a run keeps none after a single round, with `stages`, ",
+        ),
+    ] {
+        out(dir, run);
+        let resume = ["run", "--resume", folder];
+        let (_, said) = fails(dir, &[&resume[..], &more].concat());
+        assert!(flat(&said).contains(why), "{said}");
+    }
+}
