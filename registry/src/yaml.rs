@@ -47,6 +47,11 @@ fn said_plainly(text: &str, wrong: Wrong) -> Wrong {
     // the parser has no codes of its mistakes
     let found = if wrong.text.contains("tab") {
         at_tab(text, line)
+    } else if wrong.text.contains("simple key") {
+        no_space(text, line).or_else(|| bad_indentation(text, line))
+    } else if wrong.text.contains("cannot start with '-'") {
+        let said = "a `-` alone is no value: write a value in its place, or `'-'` for the text";
+        Some(((line, column), said.into()))
     } else if wrong.text.contains("flow") {
         open_bracket(text, (line, column))
     } else if wrong.text.starts_with("not YAML") {
@@ -77,6 +82,31 @@ fn at_tab(text: &str, line: usize) -> Option<Found> {
         let said = "a tab indents this line; indent with spaces";
         Some(((at + 1, column), said.into()))
     })
+}
+
+/// This line, or the line before it, if it has `key:value` for `key: value`.
+fn no_space(text: &str, line: usize) -> Option<Found> {
+    let rows = (1..=line).zip(text.lines());
+    let rows = rows.filter(|(_, row)| {
+        let row = row.trim_start();
+        !row.is_empty() && !row.starts_with('#')
+    });
+    let rows: Vec<(usize, &str)> = rows.collect();
+    // the parser stops at the line after it
+    rows.iter().rev().take(2).find_map(|(at, row)| {
+        let key = key_without_space(row)?;
+        let column = row.chars().take_while(|c| " -".contains(*c)).count() + 1;
+        Some(((*at, column), format!("put a space after `{key}:`")))
+    })
+}
+
+/// The key of a line such as `clients:6`.
+fn key_without_space(row: &str) -> Option<&str> {
+    let row = row.trim_start().trim_start_matches("- ").trim_start();
+    let (key, value) = row.split_once(':')?;
+    let letter = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let is_key = !key.is_empty() && key.chars().all(letter);
+    (is_key && !value.is_empty() && !value.starts_with([' ', '\t'])).then_some(key)
 }
 
 /// The last bracket before this place that is not closed.

@@ -193,7 +193,10 @@ fn the_values_of_a_summary_stand_in_one_column_whatever_their_names() {
     let dir = tempfile::tempdir().unwrap();
     let own = "data.test={own: 0.3}";
     let said = out(dir.path(), &["run", &spec("fedavg"), "--set", own]);
-    let longest = said.lines().skip(1).filter_map(|l| l.split_whitespace().next());
+    let longest = said
+        .lines()
+        .skip(1)
+        .filter_map(|l| l.split_whitespace().next());
     assert!(longest.map(str::len).max() > Some(20), "{said}");
     let digest = said.lines().find(|line| line.starts_with("  digest"));
     let column = digest.and_then(|line| line.rfind(' ')).unwrap();

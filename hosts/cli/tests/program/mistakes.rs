@@ -308,6 +308,14 @@ parts:
             ":1:7  not YAML: this `{` is not closed",
         ),
         (
+            "data:\n  set: mnist\n  clients:6\n\n# later\nname: a\n",
+            ":3:3  not YAML: put a space after `clients:`\n",
+        ),
+        (
+            "parts:\n  aggregator: { use: mean }\n  model: { share: [-] }\n",
+            ":3:20  not YAML: a `-` alone is no value: write a value in its place",
+        ),
+        (
             "parts:\n  model: { use: dfdx, # net {\n  aggregator: { use: mean }\n",
             ":2:10  not YAML: this `{` is not closed",
         ),
