@@ -93,14 +93,24 @@ impl Catalogue {
     /// # Errors
     /// A text that names what is near, and what is known.
     pub fn find(&self, role: Role, name: &str) -> Result<&'static PartDecl, String> {
+        self.find_among(role, name, &self.of_role(role).collect::<Vec<_>>())
+    }
+
+    /// As [`Catalogue::find`]; the error lists these parts alone.
+    pub(crate) fn find_among(
+        &self,
+        role: Role,
+        name: &str,
+        fitting: &[&'static PartDecl],
+    ) -> Result<&'static PartDecl, String> {
         if let Some(part) = self.of_role(role).find(|p| p.is_called(name)) {
             return Ok(part);
         }
         if let Some((gone, instead)) = GONE.iter().find(|(gone, _)| *gone == name) {
             return Err(format!("`{gone}` is not a {role} any more: {instead}"));
         }
-        let near = nearest(name, self.of_role(role).flat_map(|p| p.names()));
-        let (is, known) = (show(&name.into()), names(self.of_role(role)));
+        let near = nearest(name, fitting.iter().flat_map(|p| p.names()));
+        let (is, known) = (show(&name.into()), names(fitting.iter().copied()));
         Err(match (self.named(name).first(), near) {
             (Some(other), _) => {
                 let other = other.role.with_article();

@@ -213,19 +213,19 @@ impl<'a> Checker<'a> {
         problems.is_empty().then_some(data)
     }
 
-    /// The part that `use` names, and its settings if they are right. Without a role, any part will
-    /// do.
+    /// The part that `use` names, and its settings if they are right. It has a role, and mistakes
+    /// list the parts that fit; without them any part will do.
     pub fn choose(
         &mut self,
         value: &Value,
         path: &[Step],
-        role: Option<Role>,
+        of: Option<(Role, &[&'static PartDecl])>,
         not_settings: &[&str],
     ) -> Option<(&'static PartDecl, Option<CheckedSettings>)> {
-        let what = role.map_or("a part".into(), Role::with_article);
+        let what = of.map_or("a part".into(), |(role, _)| role.with_article());
         let catalogue = self.catalogue;
-        let known = || match role {
-            Some(role) => names(catalogue.of_role(role)),
+        let known = || match of {
+            Some((_, fitting)) => names(fitting.iter().copied()),
             None => names(catalogue.parts().iter().copied()),
         };
         let Value::Mapping(map) = value else {
@@ -255,8 +255,8 @@ impl<'a> Checker<'a> {
             self.note(&below(path, key("use")), text);
             return None;
         };
-        let found = match role {
-            Some(role) => self.catalogue.find(role, name),
+        let found = match of {
+            Some((role, fitting)) => self.catalogue.find_among(role, name, fitting),
             None => match self.catalogue.named(name).as_slice() {
                 [] => Err(self.catalogue.unknown(name)),
                 [one] => Ok(*one),
@@ -293,7 +293,9 @@ impl<'a> Checker<'a> {
         path: &[Step],
         data: Option<&D>,
     ) -> Option<CheckedProtocol> {
-        let (decl, settings) = self.choose(value, path, Some(Role::Protocol), &["use"])?;
+        let all: Vec<_> = self.catalogue.of_role(Role::Protocol).collect();
+        let of = Some((Role::Protocol, &all[..]));
+        let (decl, settings) = self.choose(value, path, of, &["use"])?;
         let used = value.get("use").and_then(Value::as_str);
         let used = used.unwrap_or_default().to_string();
         let Some(settings) = settings else {

@@ -153,7 +153,12 @@ impl Checker<'_> {
                     .map(Some),
             };
             shares.push((path.clone(), clients.clone()));
-            let chosen = self.choose(item, &path, slot.map(|s| s.role), &["use", "clients"]);
+            let chosen = self.choose(
+                item,
+                &path,
+                slot.map(|s| (s.role, &fitting[..])),
+                &["use", "clients"],
+            );
             let Some((decl, settings)) = chosen else {
                 continue;
             };

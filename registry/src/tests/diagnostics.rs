@@ -155,6 +155,23 @@ fn every_mistake_says_what_would_be_right() {
 }
 
 #[test]
+fn what_is_no_yaml_says_what_a_person_did() {
+    for (text, says) in [
+        (
+            "a:\n  b: 1\n  c:6\n\n# later\nd: 1\n",
+            "mine.yaml:3:3  not YAML: put a space after `c:`",
+        ),
+        (
+            "a:\n  b: [-]\nc: 1\n",
+            "mine.yaml:2:7  not YAML: a `-` alone is no value",
+        ),
+    ] {
+        let said = wrong(text);
+        assert!(said.starts_with(says), "{said}");
+    }
+}
+
+#[test]
 fn mistakes_of_all_parts_come_in_the_order_of_the_text() {
     let text = GOOD
         .replace("seed: 7", "seed: x")
@@ -171,7 +188,7 @@ fn mistakes_of_all_parts_come_in_the_order_of_the_text() {
     mine.yaml:14:31  parts.model[1] (trainer `net`): optimiser.sgd.lr: must be above 0.0, got 0.0
     mine.yaml:14:34  parts.model[1] (trainer `net`): optimiser.sgd.decay: no such setting; known: lr, momentum
     mine.yaml:16:34  parts.cohort (selector `uniform`): share: must be in 0.0..=1.0, got 1.5
-    mine.yaml:17:22  parts.aggregator: no aggregator is called `mode`; known: mean, mean-scores, trimmed-mean; if a library or a Python module has it, name that under `plugins` or with --plugin
+    mine.yaml:17:22  parts.aggregator: no aggregator is called `mode`; known: mean, trimmed-mean; if a library or a Python module has it, name that under `plugins` or with --plugin
     mine.yaml:20:13  evaluate.evry: no such setting; did you mean `every`? known: every
     ");
 }

@@ -426,3 +426,12 @@ fn a_module_of_python_is_for_the_program_that_has_python() {
         assert!(code == 2 && said.contains(wanted), "{said}");
     }
 }
+
+#[test]
+fn a_wrong_name_in_a_slot_lists_the_parts_that_fit_it() {
+    let said = wrong("fedavg.yaml", &["parts.before-aggregator={use: clip}"]);
+    let listed = crate::common::flat(&said);
+    assert!(listed.contains("no aggregator is called `clip`"), "{said}");
+    assert!(!listed.contains("krum"), "{said}");
+    assert!(listed.contains("nearest-neighbour-mixing"), "{said}");
+}
