@@ -73,7 +73,7 @@ pub use python_module::{
     on_metrics, on_module, on_session, session_parts,
 };
 pub use schema::schema_of;
-pub use sections::{DataSection, Isolate, Isolation, Keep, LedgerUse, Plugin};
+pub use sections::{DataSection, Isolate, Isolation, Keep, LedgerUse, Plugin, is_spec_key};
 pub use sinks::{FileSink, FolderSink, MlFlowSink, Sink, WandbMode, WandbSink};
 pub use spec::{NO_LEVELS, Spec};
 pub use stages::SpecStage;

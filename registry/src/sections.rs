@@ -89,6 +89,11 @@ fl_core::settings! {
     }
 }
 
+/// Is this a key of a spec?
+pub fn is_spec_key(name: &str) -> bool {
+    Top::names().iter().any(|known| known == name)
+}
+
 fl_core::settings! {
     /// One method of a run that has several.
     pub(crate) struct StageSection {

@@ -92,6 +92,14 @@ fn mistakes_say_where_they_are_and_what_would_be_right() {
             "s.yaml:2:12  tables[0].nmae: no such setting; did you mean `name`?",
         ),
         (
+            table("  rows: [{ name: a }]\n  parts: { attack: { use: sign-flip } }\n"),
+            "s.yaml:6:3  tables[0].parts: is of the spec of a run: write it below `set`, as `set: { parts.NAME: .. }`",
+        ),
+        (
+            table("  rows: [{ name: a, data: { clients: 3 } }]\n"),
+            "tables[0].rows[0].data: is of the spec of a run",
+        ),
+        (
             table(""),
             "s.yaml:3:3  tables[0]: it has neither `rows` nor a `grid`",
         ),

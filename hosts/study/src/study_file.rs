@@ -5,7 +5,9 @@ use crate::file::{File, Names, RawColumn, RawTable};
 use crate::grid::{At, key};
 use crate::model::Study;
 use fl_core::settings::Step;
-use fl_registry::{Document, Mistake, Mistakes, Places, ReadableSettings, SourcePosition};
+use fl_registry::{
+    Document, Mistake, Mistakes, Places, ReadableSettings, SourcePosition, is_spec_key,
+};
 use serde_yaml::{Mapping, Value};
 use std::path::Path;
 
@@ -77,6 +79,7 @@ impl StudyFile {
             places,
             mut mistakes,
         } = document.readable_settings::<File>(what)?;
+        mistakes.iter_mut().for_each(say_below_set);
         let folder = Path::new(document.file()).parent().unwrap_or(Path::new(""));
         let mut wrong: Vec<At> = match files {
             true => missing(&raw, folder),
@@ -228,4 +231,16 @@ fn measures(raw: &RawTable) -> Vec<(Vec<Step>, &Names)> {
         all.extend(plot.measure.iter().map(|of| (path.clone(), of)));
     }
     all
+}
+
+/// Adds to a key of a spec that stands in a table, or in a row, where it belongs.
+fn say_below_set(mistake: &mut Mistake) {
+    let Some(Step::Key(name)) = mistake.path.last().filter(|_| mistake.path.len() > 1) else {
+        return;
+    };
+    if mistake.text.starts_with("no such setting") && is_spec_key(name) {
+        mistake.text = format!(
+            "is of the spec of a run: write it below `set`, as `set: {{ {name}.NAME: .. }}`"
+        );
+    }
 }
