@@ -120,6 +120,10 @@ pub fn build_identified(spec: &DataSpec, dir: &Path, stream: &Stream) -> Result<
 
 fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Result<Assembled> {
     check_ranges(spec).context("data")?;
+    // those of a user's own files are checked once they have been read
+    if let Some(own) = spec.set.task() {
+        spec.fits(&own)?;
+    }
     let numbered = |mut set: Set| {
         if let Some(order) = &spec.class_order {
             for part in [&mut set.train, &mut set.test]
