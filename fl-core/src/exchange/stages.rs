@@ -180,7 +180,9 @@ fn ways(slot: &SlotSpec, exchanges: &[ExchangeSpec]) -> Vec<(&'static str, Vec<&
     }
     // a model that no client keeps, and none sends, is the server's
     let at_clients = slot.lasts || exchanges.iter().any(|spec| spec.model == slot.name);
-    let taught = exchanges.iter().filter(|_| at_clients);
+    // what a selector asks for is a number of a model, which learns nothing by it
+    let teaches = |spec: &&ExchangeSpec| at_clients && spec.requested_by.is_none();
+    let taught = exchanges.iter().filter(teaches);
     let taught = taught.map(|spec| (slot.name, of_flow(&spec.flow)));
     taught.collect()
 }

@@ -117,7 +117,7 @@ fn fetch(address: &str, download: &Download, out: &mut dyn Write) -> Result<()> 
         let _ = errors.read_to_string(&mut said);
     }
     let status = child.wait().context("waiting for `curl`")?;
-    // 23: it could not write, for nobody read on; then the content tells why
+    // 23: curl could not write, since fl stopped reading; then the content tells why
     match status.code() {
         Some(0 | 23) => content,
         _ => bail!("{}", said.trim()),

@@ -442,7 +442,7 @@ fn undersample(all: &mut Assembled, how: &Undersampled) -> Result<()> {
 /// The test rows of each client, from its files among `sources.1`, and what a user should know.
 ///
 /// # Errors
-/// If a client has none, or a file is nobody's.
+/// If a client has none, or a file belongs to no client.
 fn in_files(
     spec: &DataSpec,
     test: &Examples,

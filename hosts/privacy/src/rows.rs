@@ -225,8 +225,8 @@ impl DataId {
         }
     }
 
-    /// Seals the hashes for a place that others may read: without `key`, the one of the hashes, they
-    /// tell nothing of the rows, also beside those of another run.
+    /// Seals the hashes for a place that others may read: without `key`, by which the rows were
+    /// hashed, they tell nothing of the rows, also beside those of another run.
     ///
     /// # Errors
     /// If the system has no random numbers.

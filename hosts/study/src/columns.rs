@@ -1,6 +1,6 @@
 //! [`Column`]: the columns of a table.
 
-use crate::file::{Names, RawColumn, RawTable};
+use crate::file::{Names, OwnColumn, RawColumn, RawTable};
 use crate::results::Rounds;
 
 /// How the seeds of a row are combined in one cell.
@@ -128,12 +128,7 @@ fn one(column: &RawColumn, raw: &RawTable) -> Result<Column, String> {
         ));
     };
     let measure = own.and_then(|own| own.measure.as_ref());
-    let of = match own.map_or((None, false), |own| (own.round, own.best)) {
-        (Some(_), true) => return Err("`best` is of all rounds; leave `round` out".into()),
-        (Some(round), false) => Rounds::One(round),
-        (None, true) => Rounds::Best,
-        (None, false) => Rounds::Last,
-    };
+    let of = own.map_or(Ok(Rounds::Last), rounds)?;
     let names = measure.or(raw.measure.as_ref());
     let names = names.map_or(usual_names(), |Names(names)| names.clone());
     let usual = match (of, *show) {
@@ -156,6 +151,16 @@ fn one(column: &RawColumn, raw: &RawTable) -> Result<Column, String> {
             digits,
         },
     })
+}
+
+/// The rounds that a column shows.
+fn rounds(own: &OwnColumn) -> Result<Rounds, String> {
+    match (own.round, own.best) {
+        (Some(_), true) => Err("`best` is of all rounds; leave `round` out".into()),
+        (Some(round), false) => Ok(Rounds::One(round)),
+        (None, true) => Ok(Rounds::Best),
+        (None, false) => Ok(Rounds::Last),
+    }
 }
 
 /// What is measured if nothing says it.

@@ -115,11 +115,12 @@ fn with_deviation(text: &str, sign: &str) -> (String, Option<String>) {
 
 fn text_says_what_the_outcome_does(run: &Done) {
     let of = |name: &str| {
-        let begins = format!("  {name:<20} ");
+        let begins = format!("  {name} ");
         let mut lines = run.printed.lines().filter_map(|l| l.strip_prefix(&begins));
         lines
             .next()
             .unwrap_or_else(|| panic!("{}: no {name}", run.name))
+            .trim_start()
             .to_string()
     };
     let report = run.read("report.md");
