@@ -142,7 +142,8 @@ impl Run {
             notices,
             origin,
         };
-        if run.book().is_some() {
+        let guaranteed = |of: &Summary| of.outcome.privacy.is_some();
+        if run.book().is_some() || run.summary.as_ref().is_some_and(guaranteed) {
             run.hide_rows();
         }
         Ok(run)
