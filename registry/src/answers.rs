@@ -7,7 +7,7 @@ use crate::slots::in_order;
 use fl_core::settings::Value;
 use fl_core::{
     AnyAggregator, BEFORE_AGGREGATOR, BoxedSelector, BuildContext, Candidate, ClientStat,
-    DataFacts, ExchangeSpec, Fault, FaultKind, Faults, IdRanges, PartDecl, Parts, Pool, Role,
+    DataFacts, ExchangeSpec, Fault, FaultKind, Faults, IdRanges, LogEvent, PartDecl, Parts, Pool, Role,
     Roster, Round, SlotSpec, Stream,
 };
 use std::collections::BTreeMap;
@@ -37,6 +37,29 @@ fn silent(faults: &Faults, n: usize) -> usize {
         lines.any(|line| line.share > 0.0 && leaves_out(&line.what) && among(&line.clients, *id))
     };
     (0..n as u32).filter(hit).count()
+}
+
+/// What the selector in `slot` would note about these clients in a first round.
+fn notes_of_selector(
+    parts: &Parts,
+    slot: &str,
+    roster: &Roster,
+    context: &BuildContext,
+) -> Vec<String> {
+    let round = Round::first().with_stream(context.stream.child(slot, 0));
+    let made = parts.build::<BoxedSelector<Roster>>(Role::Selector, slot, None, context);
+    let Ok(mut selector) = made else {
+        return Vec::new();
+    };
+    // one that asks clients first decides by what they say
+    if let Ok(None) = selector.poll(&round, roster) {
+        selector.select(&round, roster).ok();
+    }
+    let note = |said| match said {
+        LogEvent::Note(text) => Some(text),
+        LogEvent::Number(..) => None,
+    };
+    round.take_log().into_iter().filter_map(note).collect()
 }
 
 impl Checker<'_> {
@@ -78,6 +101,10 @@ impl Checker<'_> {
             if let Some(slot) = selected.filter(|slot| !cohorts.contains_key(slot)) {
                 let sizes = parts.cohort_sizes(slot, exchange.times, &roster, &context);
                 cohorts.insert(slot, sizes.map(RangeInclusive::into_inner));
+                let fill = filled.iter().find(|fill| fill.slot == slot);
+                for text in notes_of_selector(&parts, slot, &roster, &context) {
+                    fill.inspect(|fill| self.remark(&fill.path, text.clone(), fill.part.decl));
+                }
             }
         }
         let most = |(slot, sizes): (&&'static str, &Option<(usize, usize)>)| {

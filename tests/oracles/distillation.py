@@ -98,16 +98,87 @@ def dsfl(clients, public, classes, rounds, temperature):
     return own, server
 
 
-def fkd(clients, classes, rounds, others_only, weight=1.0):
+def robust_mean(points, share):
+    """The spectral filter (Diakonikolas et al. 2017) as Cronus uses it: twice, those `share / 2` of the
+    points go that lie farthest along the direction in which the points differ most."""
+    for _ in range(2):
+        away = points - points.mean(axis=0)
+        values, vectors = np.linalg.eigh(away.T @ away / len(points))
+        drop = int(np.ceil(share / 2 * len(points)))
+        if values[-1] <= 1e-12 or drop >= len(points):
+            break
+        points = points[np.sort(np.argsort(np.abs(away @ vectors[:, -1]), kind="stable")[: len(points) - drop])]
+    return points.mean(axis=0)
+
+
+def cronus(clients, public, classes, rounds, combine):
+    """Cronus (Chang et al. 2019): each party learns its own examples, then in each round labels the
+    public samples, and trains on its own and the public samples together: here a step on each in turn.
+    `combine` makes one label of the parties' labels of a sample."""
+    own = [learn(new(public, classes), client) for client in clients]
+    for _ in range(rounds):
+        said = np.array([softmax(scores(w, public)) for w in own])
+        label = to_labels(np.array([combine(said[:, at]) for at in range(len(public))]))
+        for _ in range(STEPS):
+            own = [descend(learn(w, client, 1), public, label, 1) for w, client in zip(own, clients, strict=True)]
+    return own
+
+
+def density_ratio(uniform, own, width, weight):
+    """KuLSIF (Kanamori et al. 2012), the ratio of the density of `own` to that of `uniform`: the function
+    of kernels on all points that minimises `mean_uniform w^2 / 2 - mean_own w + weight |w|^2 / 2`."""
+    kernel = lambda a, b: np.exp(-((a[:, None] - b[None]) ** 2).sum(axis=2) / (2 * width**2))  # noqa: E731
+    points = np.concatenate([uniform, own])
+    of_uniform = (np.arange(len(points)) < len(uniform)).astype(float)
+    # the slope of the objective by the function is 0 where (U K + weight) c = S 1
+    system = of_uniform[:, None] / len(uniform) * kernel(points, points) + weight * np.eye(len(points))
+    factors = np.linalg.solve(system, (1 - of_uniform) / len(own))
+    return lambda x: kernel(x, points) @ factors
+
+
+def accepted(client, asked, uniform, width, weight, share, level):
+    """Selective-FD's selector at a client: for each class a ratio, fitted to the first `share` of its
+    examples, and a threshold, the quantile `level` over the others. A sample passes by any class."""
+    rows, labels = client
+    passes = np.zeros(len(asked), bool)
+    for c in np.unique(labels):
+        mine = rows[labels == c]
+        first = max(1, int(np.rint(share * len(mine))))
+        ratio = density_ratio(uniform, mine[:first], width, weight)
+        passes |= ratio(asked) >= np.quantile(ratio(mine[first:] if first < len(mine) else mine), level)
+    return passes
+
+
+def selective(clients, public, classes, rounds, masks, most, hard=False):
+    """Selective-FD (Shao et al. 2024, Algorithm 1) from models that know their own examples: the mean of
+    the labels of a sample over the clients whose mask has it; the server drops those whose distance to
+    the one-hot label is above `most`; clients learn their own examples, then these. Also gives how many
+    labels were kept in each round."""
+    own, kept = [learn(new(public, classes), client) for client in clients], []
+    known = np.any(masks, axis=0)
+    for _ in range(rounds):
+        said = [softmax(scores(w, public)) for w in own]
+        said = [one_hot(z.argmax(axis=1), classes) for z in said] if hard else said
+        label = np.array([np.mean([z[at] for z, mask in zip(said, masks, strict=True) if mask[at]], axis=0) for at in np.flatnonzero(known)])
+        clear = np.abs(label - one_hot(label.argmax(axis=1), classes)).sum(axis=1) <= most + 1e-7
+        asked, kept = public[known][clear], [*kept, clear.sum()]
+        own = [learn(w, client) for w, client in zip(own, clients, strict=True)]
+        if clear.any():
+            own = [descend(w, asked, to_labels(label[clear])) for w in own]
+    return own, kept
+
+
+def fkd(clients, classes, rounds, others_only, weight=1.0, agreeing=False):
     """Federated distillation (Jeong et al. 2018): clients exchange the mean output of each class. The
     loss of an example also has the cross-entropy to the mean of its class over the clients that have
-    it, in the paper over the other clients (`others_only`)."""
+    it, in the paper over the other clients (`others_only`). PLS: only means that name their class."""
     own = [new(rows, classes) for rows, _ in clients]
     for _ in range(rounds):
         said = []
         for w, (rows, labels) in zip(own, clients, strict=True):
             out = softmax(scores(w, rows))
-            said.append({c: out[labels == c].mean(axis=0) for c in np.unique(labels)})
+            means = {c: out[labels == c].mean(axis=0) for c in np.unique(labels)}
+            said.append({c: mean for c, mean in means.items() if not agreeing or mean.argmax() == c})
         for k, (rows, labels) in enumerate(clients):
             heard = [means for j, means in enumerate(said) if j != k or not others_only]
             means = {c: np.mean([of[c] for of in heard if c in of], axis=0) for c in set().union(*heard)}

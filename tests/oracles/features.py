@@ -150,3 +150,68 @@ def fedgh(clients, classes, cohorts, own, head, rate, epochs):
 
         head = descend(head, loss, rate, epochs)
     return own
+
+
+def made(generator, inputs):
+    """FedGEN's features: a linear map of noise and a one-hot class; `generator` is weights, then biases."""
+    return inputs @ generator[:-WIDTH].reshape(-1, WIDTH) + generator[-WIDTH:]
+
+
+def _shares(scores):
+    top = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return top / top.sum(axis=1, keepdims=True)
+
+
+def fedgen(clients, classes, cohorts, w, generator, inputs, weights, decay, diversity, rate):
+    """FedGEN (Zhu et al. 2021, Algorithm 1) with the losses of its published code. `inputs` are those of
+    the generator: `inputs[round]` of each step at the server, and `inputs[round, k]` of each step at
+    client `k`, those for its examples' classes and those for drawn classes. `weights` are those of the
+    divergence and of the cross-entropy of made features."""
+    head = lambda w, z: z @ w[-classes * WIDTH :].reshape(classes, WIDTH).T + w[-classes * (WIDTH + 1) : -classes * WIDTH]  # noqa: E731
+    losses = []
+    for at, cohort in enumerate(cohorts):
+        answers = []
+        for k in cohort:
+            rows, labels = clients[k]
+            own = w
+            for step in range(STEPS):
+                more = lambda _, __: 0.0  # noqa: E731
+                if at > 0:
+                    alike, drawn = inputs[at, k][step]
+                    kl, entropy = (weight * decay**at for weight in weights)
+                    order = np.argsort(alike[:, -classes:].argmax(axis=1), kind="stable")
+                    due = np.zeros((len(labels), classes))
+                    due[np.argsort(labels, kind="stable")] = _shares(head(own, made(generator, alike[order])))
+
+                    def more(own, scores, due=due, drawn=drawn, kl=kl, entropy=entropy):
+                        apart = (due * np.log(due / _shares(scores))).sum(axis=1).mean()
+                        return kl * apart + entropy * cross_entropy(head(own, made(generator, drawn)), drawn[:, -classes:].argmax(axis=1))
+
+                def loss(own, rows=rows, labels=labels, more=more):
+                    scores = head(own, features(own, rows, classes))
+                    return cross_entropy(scores, labels) + more(own, scores)
+
+                own = descend(own, loss, RATE, 1)
+            answers.append(own)
+        counts = np.array([np.bincount(clients[k][1], minlength=classes) for k in cohort], float)
+        w = np.average(answers, axis=0, weights=counts.sum(axis=1))
+        shares = counts / np.maximum(counts.sum(axis=0), 1)
+        total = 0.0
+        for x in inputs[at]:
+            noise, of = x[:, :-classes], x[:, -classes:].argmax(axis=1)
+            noise = np.abs(noise[:, None] - noise[None]).mean(axis=2)
+
+            def ensemble(generator, x=x, of=of, answers=answers, shares=shares):
+                z, one = made(generator, x), np.arange(len(x))
+                logs = [np.log(_shares(head(own, z))[one, of]) for own in answers]
+                return -sum((share[of] * log).mean() for share, log in zip(shares, logs, strict=True))
+
+            def loss(generator, x=x, noise=noise, ensemble=ensemble):
+                z = made(generator, x)
+                apart = np.abs(z[:, None] - z[None]).mean(axis=2)
+                return ensemble(generator) + diversity * np.exp(-(apart * noise).mean())
+
+            total += ensemble(generator)
+            generator = descend(generator, loss, rate, 1)
+        losses.append(total / len(inputs[at]))
+    return w, generator, losses

@@ -187,6 +187,7 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     spec.fits(&train.task())?;
     let name = spec.set.name();
     ensure!(!train.is_empty(), "data set `{name}` has no training rows");
+    hidden_notes.extend(spec.limit.notes((train.len(), test.len())));
     let mut train = first(train, spec.limit.train)?;
     let mut test = first(test, spec.limit.test)?;
     if spec.pools_tests() {
@@ -257,6 +258,9 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         let of = origins(&train, &sources);
         hidden_notes.extend(overlaps((&own, &of), &tested, &open, twice.as_ref()));
         hidden_notes.extend(other_scale(&train.samples, &test.samples));
+    }
+    if spec.set.of_a_user() {
+        hidden_notes.extend(of_one_class(&test, &classes));
     }
 
     let (number, name) = (spec.clients(), spec.set.name());
@@ -782,6 +786,22 @@ fn joined(first: &Samples, then: &Samples) -> Samples {
         }
     };
     Samples::all(Arc::new(inputs))
+}
+
+/// Says that all test rows are of one of several classes, as a file that is sorted by class gives
+/// them; `None` if they are not, or too few to tell.
+fn of_one_class(tests: &Examples, classes: &[String]) -> Option<String> {
+    const FEW: usize = 10;
+    let of = tests.classes().filter(|of| of.len() >= FEW)?;
+    let same = classes.len() > 1 && of.iter().all(|class| *class == of[0]);
+    same.then(|| {
+        format!(
+            "all {} test rows are of the class `{}`: how well a model tells the {} classes apart is not measured, and `auc` is missing",
+            of.len(),
+            classes[of[0] as usize],
+            classes.len()
+        )
+    })
 }
 
 /// The first rows of every class, as many of each as keep the proportions.

@@ -88,6 +88,17 @@ impl Limit {
         let least = |rows: usize, limit: Option<usize>| limit.map_or(rows, |limit| limit.min(rows));
         (least(train, self.train), least(test, self.test))
     }
+
+    /// A line for each limit that is above the number of training or test rows.
+    pub(crate) fn notes(&self, (train, test): (usize, usize)) -> impl Iterator<Item = String> {
+        let both = [("train", self.train, train), ("test", self.test, test)];
+        both.into_iter().filter_map(|(part, limit, rows)| {
+            let limit = limit.filter(|limit| *limit > rows)?;
+            Some(format!(
+                "data.limit.{part} is {limit}, and there are {rows} {part} rows: all are used"
+            ))
+        })
+    }
 }
 
 impl Default for Limit {

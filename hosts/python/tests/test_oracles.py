@@ -2,6 +2,8 @@
 rounds with all, some and one client a round, full batches, so that both do the same sums."""
 
 import importlib.util
+import struct
+import zlib
 from itertools import cycle, islice, permutations, product
 from pathlib import Path
 
@@ -19,7 +21,9 @@ def _module(name):
     return module
 
 
-oracle, losses, by_features, distillation = (_module(name) for name in ("rounds", "losses", "features", "distillation"))
+oracle, losses, by_features, distillation, generated, by_pixel = (
+    _module(name) for name in ("rounds", "losses", "features", "distillation", "generated", "pixels")
+)
 
 ROUNDS, CLASSES = 6, 3
 
@@ -424,6 +428,51 @@ def test_close_ds_fl_reduces_the_entropy_of_the_mean_label(temperature, count):
     all_close(found, "model", own)
 
 
+ROBUST = {
+    "spectral": ({"spectral": 0.5}, lambda points: distillation.robust_mean(points, 0.5)),
+    "median": ("median", lambda points: np.median(points, axis=0)),
+    "trimmed": ({"trimmed": 0.25}, lambda points: np.sort(points, axis=0)[len(points) // 4 : len(points) - len(points) // 4].mean(axis=0)),
+}
+
+
+@pytest.mark.parametrize("count", [5, 3, 1])
+@pytest.mark.parametrize("rule", ROBUST)
+def test_close_cronus_learns_robust_means_of_labels(rule, count):
+    given, combine = ROBUST[rule]
+    due = distillation.cronus(exact(CLIENTS[:count]), PUBLIC[0].astype(float), CLASSES, ROUNDS, combine)
+    parts = {"model": "linear", "ensemble": {"use": "robust-labels", "rule": given}}
+    full = dict.fromkeys(["warm-up", "local", "distil"], "full")
+    all_close(distilled("cronus", CLIENTS[:count], parts, PUBLIC[0], rounds=ROUNDS, **full), "model", due)
+
+
+#: Selective-FD's selectors at clients. All points of the box are one point, so nothing is drawn.
+RATIO = {"use": "density-ratio", "uniform": 3, "bounds": [0.4, 0.4], "share": 0.3, "quantile": 0.2, "width": 1.3, "beta": 0.7}
+
+
+@pytest.mark.parametrize("count", [5, 3, 1])
+@pytest.mark.parametrize(("labels", "most"), [("soft", 0.9), ("soft", 2.0), ("hard", 0.7)])
+def test_close_selective_fd_filters_at_clients_and_server(labels, most, count):
+    clients, asked = exact(CLIENTS[:count]), rows(40, 5)[0]
+    public, uniform = asked.astype(float), np.full((3, 3), np.float32(0.4), float)
+    masks = [distillation.accepted(client, public, uniform, 1.3, 0.7, 0.3, 0.2) for client in clients]
+    due, kept = distillation.selective(clients, public, CLASSES, ROUNDS, masks, most, labels == "hard")
+    full = dict.fromkeys(["warm-up", "local", "distil"], "full")
+    parts = {"model": "linear", "client-filter": RATIO, "ensemble": {"use": "mean-labels"}, "server-filter": {"use": "unambiguous", "max-distance": most}}
+    found = distilled("selective-fd", CLIENTS[:count], parts, asked, rounds=ROUNDS, labels=labels, **full)
+    all_close(found, "model", due)
+    assert found.metrics["taught.samples"] == kept[-1]
+    assert 0 < np.mean(masks) < 1 and (count == 1 or most == 2.0 or min(kept) < np.any(masks, axis=0).sum())
+
+
+@pytest.mark.parametrize("count", [5, 3, 1])
+def test_close_pls_selects_means_that_name_their_class(count):
+    due = distillation.fkd(exact(LACKING[:count]), CLASSES, ROUNDS, others_only=False, agreeing=True)
+    parts = {"model": "linear", "ensemble": {"use": "mean-of-classes", "which": "agreeing"}}
+    all_close(distilled("pls", LACKING[:count], parts, rounds=ROUNDS, local="full"), "model", due)
+    every = distillation.fkd(exact(LACKING[:count]), CLASSES, ROUNDS, others_only=False)
+    assert np.abs(np.array(every) - due).max() > 1e-3  # some mean names another class
+
+
 @pytest.mark.parametrize("count", [5, 3, 1])
 @pytest.mark.parametrize("weight", [1.0, 0.4])
 @pytest.mark.parametrize("others_only", [True, False])
@@ -579,3 +628,209 @@ def test_close_a_number_is_learnt_on_its_scale(name, model, monkeypatch):
     scale = {"centre": 31.0, "spread": 5.0, "loss": {"huber": 0.4} if name == "huber" else name}
     target = (numbers[:, None] - scale["centre"]) / scale["spread"]
     close_to_descent(model, NUMBERS[name], target, {}, numbers, monkeypatch, label={"kind": {"number": scale}})
+
+
+#: What the models below were given, with the numbers of rows.
+GIVEN = []
+
+
+@fl.trainer("py-shown")
+class Shown:
+    """A linear model from fixed numbers, in full batches, which shows the test what it is given."""
+
+    lr: float = 0.2
+    learns = ("mse",)
+
+    def setup(self, stream):
+        inputs, outputs = int(np.prod(self.task.input)), self.task.outputs
+        self.w = np.cos(np.arange((inputs + 1) * outputs)).reshape(inputs + 1, outputs).astype(np.float32) / 2
+
+    def predict(self, x):
+        GIVEN.append(np.array(x, float))
+        return (np.array(x, float) @ self.w[:-1] + self.w[-1]).astype(np.float32)
+
+    def vjp(self, x, slope):
+        return (np.array(slope, float) @ self.w[:-1].T).astype(np.float32)
+
+    def gradient(self, x, target, how):
+        rows = np.hstack([np.array(x, float), np.ones((len(x), 1))])
+        off = rows @ self.w - target
+        return {"w": (rows.T @ off * 2 / off.size).astype(np.float32)}
+
+    def descend(self, gradient, at, of, rate=1.0):
+        self.w = (self.w - self.lr * rate * gradient["w"]).astype(np.float32)
+
+    def fit(self, x, target, how, stream):
+        if (how.target, how.loss) != ("scores", "mse"):
+            raise fl.Lacks("it learns scores by mse")
+        for _ in range(how.epochs if how.steps is None else how.steps):
+            self.descend(self.gradient(x, target, how), 0, 1)
+        return 1, 0.0
+
+    def params(self):
+        return {"w": self.w}
+
+    def set_params(self, params):
+        self.w = params["w"].copy()
+
+    def save(self):
+        return self.w.tobytes()
+
+    def load(self, state):
+        self.w = np.frombuffer(state, np.float32).reshape(self.w.shape).copy()
+
+
+def repeated(counts):
+    """A client's examples: those of one class are all the same."""
+    labels = np.repeat(np.arange(CLASSES), counts)
+    return rows(CLASSES, 7)[0][labels] + np.float32(0.1) * np.float32(sum(counts)), labels
+
+
+@pytest.mark.parametrize("size", [3, 2, 1])
+def test_close_fedgen_makes_features_for_clients(size):
+    # clients differ in their number of examples, by which the test knows whose inputs these are
+    clients = [repeated(counts) for counts in ([2, 1, 1], [3, 2, 0], [0, 1, 5])]
+    noise, steps, batch, rate = 2, 3, 9, 0.4
+    start = flat(kept(5, "moon", MEAN, **STILL).model("model")).astype(float)
+    spec = {
+        "name": "fedgen",
+        "seed": 1,
+        "protocol": {"use": "fedgen", "rounds": ROUNDS, "local": {"steps": by_features.STEPS, "batch": 100}, "features": by_features.WIDTH}
+        | {"noise": noise, "steps": steps, "batch": batch, "diversity": 0.8, "cross-entropy": 1.5, "kl": 0.6, "decay": 0.9},
+        "parts": {"generator": {"use": "py-shown", "lr": rate}, "aggregator": {"use": "mean"}},
+    }
+    net = {"use": "dfdx", "net": [{"linear": by_features.WIDTH}, "outputs"], "optimiser": {"sgd": {"lr": by_features.RATE}}}
+    spec["parts"] |= {"model": net} | ({"cohort": {"use": "cyclic", "size": size}} if size < 3 else {})
+    data = {"train": {f"client {k}": own for k, own in enumerate(clients)}, "test": rows(9, 9)}
+    GIVEN.clear()
+    found = fl.run(spec, data=data, quiet=True)
+    order = cycle(range(3))
+    drawn = [sorted(islice(order, size)) if size < 3 else [0, 1, 2] for _ in range(ROUNDS)]
+    asked = {n: iter([x for x in GIVEN if len(x) == n]) for n in (batch, 4, 5, 6)}
+    inputs = {at: [next(asked[batch]) for _ in range(steps)] for at in range(ROUNDS)}
+    for at, cohort in enumerate(drawn[1:], 1):
+        for k in cohort:
+            both = asked[len(clients[k][1])]
+            inputs[at, k] = [(next(both), next(both)) for _ in range(by_features.STEPS)]
+    assert all(next(left, None) is None for left in asked.values())
+    first = np.cos(np.arange((noise + CLASSES + 1) * by_features.WIDTH)) / 2
+    due, _, heard = by_features.fedgen(exact(clients), CLASSES, drawn, start, first, inputs, (0.6, 1.5), 0.9, 0.8, rate)
+    close(flat(found.model("model")), due)
+    assert abs(found.metrics["generator.loss"] - heard[-1]) < 1e-6
+
+
+def kept_generator(results):
+    """Weights, `noise x outputs`, and biases of the generator that a run has kept."""
+    reader = (results.folder / "models" / "generator").read_bytes()
+    raise NotImplementedError(reader[:400])
+
+
+@pytest.mark.parametrize("linear", [False, True])
+@pytest.mark.parametrize("count", [3, 2, 1])
+def test_close_fediod_makes_inputs_that_teach(count, linear):
+    # a discriminator sees each own example once, or equally often
+    clients = [rows(n, seed) for seed, n in enumerate([16, 8, 4])][:count]
+
+    def made(rate, rounds):
+        GIVEN.clear()
+        parts = {
+            "teacher": "linear",
+            "discriminator": {"use": "linear", "lr": generated.RATE},
+            "student": {"use": "py-shown", "lr": 0.2},
+            "generator": {"use": "noise-to-input", "net": "affine", "noise": 2, "optimiser": {"sgd": {"lr": rate}}},
+        }
+        how = {"rounds": rounds, "steps": 1, "batch": 16, "game": "linear" if linear else "non-saturating"}
+        return distilled("fediod", clients, parts, local="full", **how)
+
+    begin = kept_generator(made(1e-30, 1))
+    found = made(0.05, ROUNDS)
+    batches = [x for x in GIVEN if len(x) == 16]
+    student = np.cos(np.arange(4 * CLASSES)).reshape(4, CLASSES) / 2
+    off, generator, student = generated.run(exact(clients), CLASSES, distillation.STEPS, batches, begin, student, (0.05, 0.2), linear)
+    close(off, 0)
+    for ours, due in zip(kept_generator(found), generator, strict=True):
+        close(ours, due)
+    close(found.model("student").arrays()["w"], student)
+
+
+def pictures(n, seed):
+    """Images of three channels and 4 x 4 pixels, as bytes, and a class for each pixel."""
+    draws = np.random.default_rng(seed)
+    masks = draws.integers(0, CLASSES, (n, 16))
+    images = draws.integers(0, 120, (n, 3, 16)) + 60 * (masks[:, None] == np.arange(CLASSES)[None, :, None])
+    return images.astype(np.uint8), masks.astype(np.uint8)
+
+
+def png(pixels):
+    """A file of a grey image, `height x width`, or one in colour, `height x width x 3`."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    height, width = pixels.shape[:2]
+    head = struct.pack(">IIBBBBB", width, height, 8, 2 if pixels.ndim == 3 else 0, 0, 0, 0)
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def written(folder, rows):
+    """The files of images and masks, as a spec names them."""
+    for kind in ("inputs", "labels"):
+        (folder / kind).mkdir(parents=True)
+    for at, (image, mask) in enumerate(zip(*rows, strict=True)):
+        (folder / "inputs" / f"{at:02}.png").write_bytes(png(image.T.reshape(4, 4, 3)))
+        (folder / "labels" / f"{at:02}.png").write_bytes(png(mask.reshape(4, 4)))
+    return {kind: str(folder / kind) for kind in ("inputs", "labels")}
+
+
+PICTURES = [pictures(n, 30 + n) for n in (2, 5, 3)]
+
+
+def over_pixels(folder, protocol, parts, rate=by_pixel.RATE, dice=0.0, count=3, public=None, **settings):
+    """The results of a run of 1 x 1 convolutions on images."""
+    files = lambda name, rows: {"format": "masks", "classes": [0, 1, 2], "train": written(folder / name, rows)}  # noqa: E731
+    train = [written(folder / f"client {k}", own) for k, own in enumerate(PICTURES[:count])]
+    own = {"format": "masks", "classes": [0, 1, 2], "train": train, "test": written(folder / "test", pictures(2, 50))}
+    data = {"set": {"files": own}, "normalise": None, "clients": count}
+    if public is not None:
+        data["public"] = {"from": {"set": {"files": files("public", public)}}}
+    net = {"use": "dfdx", "net": ["outputs"], "optimiser": {"sgd": {"lr": rate}}, "dice": dice}
+    spec = {"name": "pixels", "seed": 1, "data": data, "protocol": {"use": protocol, **settings}, "parts": {"model": net} | parts}
+    return fl.run(spec, quiet=True)
+
+
+def convolution(model):
+    """The weights of a 1 x 1 convolution as the oracle has them."""
+    bias, weight = sorted(model.arrays().values(), key=np.ndim)
+    return np.vstack([weight.reshape(CLASSES, 3).T, bias])
+
+
+def as_numbers(images):
+    return images.astype(np.float32).astype(float) / 255
+
+
+@pytest.mark.parametrize("size", [3, 2, 1])
+@pytest.mark.parametrize("dice", [0.0, 0.8])
+def test_close_fedavg_over_pixels_is_a_mean_over_pixels(tmp_path, dice, size):
+    cohort = {"cohort": {"use": "cyclic", "size": size}} if size < 3 else {}
+    how = {"local": {"epochs": by_pixel.STEPS, "batch": 100}}
+    begin = convolution(over_pixels(tmp_path / "still", "fedavg", MEAN, rate=1e-30, rounds=1, **how).model("model")).astype(float)
+    found = over_pixels(tmp_path / "run", "fedavg", {"aggregator": {"use": "mean"}} | cohort, dice=dice, rounds=ROUNDS, **how)
+    order = cycle(range(3))
+    drawn = [sorted(islice(order, size)) if size < 3 else [0, 1, 2] for _ in range(ROUNDS)]
+    clients = [(as_numbers(images), masks) for images, masks in PICTURES]
+    close(convolution(found.model("model")), by_pixel.fedavg(clients, CLASSES, drawn, begin, dice))
+
+
+@pytest.mark.parametrize("count", [3, 2, 1])
+def test_close_fedmd_over_pixels_approaches_the_scores_of_each_pixel(tmp_path, count):
+    public, full = pictures(4, 40), {"epochs": by_pixel.STEPS, "batch": 100}
+    how = {"pretrain": None, "samples": 4} | dict.fromkeys(["warm-up", "local", "distil"], full)
+    ensemble = {"ensemble": {"use": "mean-logits"}}
+    still = over_pixels(tmp_path / "still", "fedmd", ensemble, rate=1e-30, count=count, public=public, rounds=1, **how)
+    found = over_pixels(tmp_path / "run", "fedmd", ensemble, count=count, public=public, rounds=ROUNDS, **how)
+    clients = [(as_numbers(images), masks) for images, masks in PICTURES[:count]]
+    begin = [convolution(still.model("model", client=k)).astype(float) for k in range(count)]
+    due = by_pixel.fedmd(clients, as_numbers(public[0]), CLASSES, ROUNDS, begin)
+    for k, w in enumerate(due):
+        close(convolution(found.model("model", client=k)), w)

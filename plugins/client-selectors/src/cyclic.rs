@@ -28,8 +28,9 @@ impl From<CyclicSettings> for Cyclic {
 impl Selector for Cyclic {
     type Pool = Roster;
 
-    fn select(&mut self, _: &Round, pool: &Roster) -> Result<Vec<usize>> {
+    fn select(&mut self, round: &Round, pool: &Roster) -> Result<Vec<usize>> {
         let (n, wanted) = (pool.len(), self.size.min(pool.len()));
+        crate::note_too_many(round, "size", self.size, n);
         let first = pool.iter().position(|c| c.id >= self.next).unwrap_or(0);
         let mut chosen: Vec<usize> = (first..first + wanted).map(|at| at % n).collect();
         self.next = chosen.last().map_or(0, |last| pool[*last].id + 1);
@@ -57,6 +58,20 @@ mod tests {
     #[test]
     fn it_is_a_selector() {
         fl_conformance::selector(|| Cyclic::from(CyclicSettings { size: 3 }));
+    }
+
+    #[test]
+    fn more_clients_than_there_are_are_noted() {
+        let pool: Vec<Candidate> = (0..3).map(Candidate::new).collect();
+        let noted = |size| {
+            let round = Round::first();
+            let mut cyclic = Cyclic::from(CyclicSettings { size });
+            cyclic.select(&round, &pool).unwrap();
+            format!("{:?}", round.take_log())
+        };
+        let said = "`size` is 10, and there are 3 clients: it means all of them";
+        assert!(noted(10).contains(said), "{}", noted(10));
+        assert_eq!(noted(3), "[]");
     }
 
     #[test]

@@ -76,6 +76,7 @@ impl Selector for PowerOfChoice {
     type Pool = Roster;
 
     fn poll(&mut self, round: &Round, pool: &Roster) -> Result<Option<ClientStatQuery>> {
+        crate::note_too_many(round, "candidates", self.settings.candidates, pool.len());
         let unknown = |at: &usize| self.size(&pool[*at]).is_none();
         let of: Vec<usize> = (0..pool.len()).filter(unknown).collect();
         if !of.is_empty() && pool.iter().all(|c| c.samples.is_none()) {

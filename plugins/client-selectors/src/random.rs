@@ -9,11 +9,21 @@ settings! {
     }
 }
 
+/// A number of clients that is off by less than this share of it needs no note.
+const CLOSE: f64 = 0.1;
+
 impl Selector for Uniform {
     type Pool = Roster;
 
     fn select(&mut self, round: &Round, pool: &Roster) -> Result<Vec<usize>> {
-        let wanted = ((self.share * pool.len() as f64).round() as usize).max(1);
+        let exact = self.share * pool.len() as f64;
+        let wanted = (exact.round() as usize).max(1);
+        if (wanted as f64 - exact).abs() > CLOSE * exact {
+            let (share, n) = (self.share, pool.len());
+            round.note(format!(
+                "`share` {share} of {n} clients is {exact:.2}: {wanted} of them take part"
+            ));
+        }
         Ok(round.stream.draws().choose(pool.len(), wanted))
     }
 
@@ -78,6 +88,19 @@ mod tests {
         let chosen = |share| Uniform { share }.select(&round, &pool(10)).unwrap();
         insta::assert_snapshot!(format!("{:?} {:?}", chosen(0.001), chosen(0.4)), @"[3] [2, 3, 4, 7]");
         assert_eq!(chosen(1.0), (0..10).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_share_that_is_no_number_of_clients_is_noted() {
+        let noted = |share| {
+            let round = Round::first().with_stream(Stream::root(7));
+            Uniform { share }.select(&round, &pool(4)).unwrap();
+            format!("{:?}", round.take_log())
+        };
+        let said = "`share` 0.05 of 4 clients is 0.20: 1 of them take part";
+        assert!(noted(0.05).contains(said), "{}", noted(0.05));
+        assert!(noted(0.35).contains("is 1.40: 1 of them"));
+        assert_eq!((noted(0.5), noted(0.95)), ("[]".into(), "[]".into()));
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Protocol for CoDistill {
             server.collect(round, &WARM_UP, |_| &Nothing)?;
             // every client fits its selector; the server drops proxy samples that no client selects
             state.pool = self.pool(server, round)?;
-            Ok(())
+            self.note_few(server)
         })?;
         server.rounds(&mut state, |server, state, round| {
             // the server draws a batch of proxy samples
@@ -221,6 +221,17 @@ impl CoDistill {
             ));
         }
         Ok(pool)
+    }
+
+    /// Notes that a round has fewer public samples than the spec says.
+    fn note_few(&self, server: &mut Server<'_>) -> Result<()> {
+        let n = server.public()?.samples().len();
+        if let Some(samples) = self.samples.filter(|samples| *samples > n) {
+            server.warn(&format!(
+                "protocol.samples is {samples}, and there are {n} public samples: every round has all of them"
+            ));
+        }
+        Ok(())
     }
 
     fn draw_batch(&self, pool: &[u32], round: &Round) -> Ids {

@@ -4,7 +4,7 @@ use crate::classes::{Classes, class_name};
 use crate::content::content;
 use crate::format::{Channels, Format, MAX_WIDTH, Npy, Npz};
 use crate::npy;
-use crate::rows::Part;
+use crate::rows::{Part, loses_digits, rounded};
 use crate::settings::Files;
 use anyhow::{Context, Result, bail, ensure};
 use fl_core::Inputs;
@@ -267,6 +267,8 @@ pub(crate) struct ImageSides {
     given: Option<Channels>,
     /// Readings that a user should know of.
     pub notes: BTreeSet<String>,
+    /// How many values lose digits, and the first of them.
+    lossy: Option<(usize, f64)>,
 }
 
 impl ImageSides {
@@ -277,8 +279,14 @@ impl ImageSides {
         };
         Self {
             given,
-            notes: BTreeSet::new(),
+            ..Self::default()
         }
+    }
+
+    /// What rounding takes away.
+    pub fn rounded(&self) -> Option<String> {
+        let (count, first) = self.lossy?;
+        Some(format!("arrays: {}", rounded(count, first)))
     }
 
     /// Are the channels the last of the sides? Makes a note unless it is plain that they are the
@@ -358,6 +366,9 @@ impl ImageSides {
                     );
                 }
                 self.scaled(&shape[1..], false);
+                for value in data.iter().filter(|value| loses_digits(**value)) {
+                    self.lossy.get_or_insert((0, *value)).0 += 1;
+                }
                 let data = data.into_iter().map(|n| n as f32).collect();
                 Inputs::Dense {
                     shape: shape[1..].to_vec(),

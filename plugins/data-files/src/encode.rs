@@ -4,7 +4,7 @@ use crate::class_key::key;
 use crate::classes::{Classes, short};
 use crate::column_kinds::{Column, Number, Text};
 use crate::literal::Literal;
-use crate::rows::Part;
+use crate::rows::{Part, loses_digits, rounded};
 use crate::seen_column::{MAX_CATEGORIES, SeenColumn, number};
 use crate::settings::Files;
 use crate::table::{Table, WrongRows};
@@ -29,6 +29,11 @@ pub(crate) struct Plan<'a> {
     found: Vec<String>,
     /// For each column, test rows with a category that no training row has, and such categories.
     unseen: BTreeMap<usize, (usize, BTreeSet<String>)>,
+    /// For each column, whole numbers that lose digits, and the first.
+    lossy: BTreeMap<usize, (usize, f64)>,
+    /// For each column, texts of which only the first words are read, and their largest number of
+    /// words.
+    cut: BTreeMap<usize, (usize, usize)>,
     pub notes: Vec<String>,
 }
 
@@ -81,6 +86,8 @@ impl<'a> Plan<'a> {
             described: Vec::new(),
             found: Vec::new(),
             unseen: BTreeMap::new(),
+            lossy: BTreeMap::new(),
+            cut: BTreeMap::new(),
             notes: Vec::new(),
         };
         // columns of numbers and of categories
@@ -276,10 +283,16 @@ impl<'a> Plan<'a> {
                 let at = order[*column];
                 let cell = table.cell(row, at);
                 let field = self.field(encoding, cell, from, &mut row_values);
-                if wrong.take(field.map_err(|text| table.wrong(row, at, text)))
-                    == Some(Read::Unseen)
-                {
-                    unseen.push((*column, cell));
+                match wrong.take(field.map_err(|text| table.wrong(row, at, text))) {
+                    Some(Read::Unseen) => unseen.push((*column, cell)),
+                    Some(Read::Rounded(value)) => {
+                        self.lossy.entry(*column).or_insert((0, value)).0 += 1;
+                    }
+                    Some(Read::Cut(words)) => {
+                        let (texts, most) = self.cut.entry(*column).or_default();
+                        (*texts, *most) = (*texts + 1, words.max(*most));
+                    }
+                    Some(Read::Known) | None => {}
                 }
                 from += encoding.width() as u32;
             }
@@ -358,6 +371,10 @@ impl<'a> Plan<'a> {
                     None => found,
                 };
                 out.push((from, value));
+                let exact = cell.parse().ok().filter(|_| !missing);
+                if let Some(exact) = exact.filter(|exact| loses_digits(*exact)) {
+                    return Ok(Read::Rounded(exact));
+                }
             }
             Encoding::Category { index, given } => match index.get(cell) {
                 Some(at) => out.push((from + *at as u32, 1.0)),
@@ -379,15 +396,34 @@ impl<'a> Plan<'a> {
                         let words = fl_data_kit::text::bag(cell, text.width);
                         out.extend(words.map(|(column, value)| (from + column, value)));
                     }
-                    Some(n) => out.extend(
-                        (from..)
-                            .zip(fl_data_kit::text::sequence(cell, text.width))
-                            .take(n),
-                    ),
+                    Some(n) => {
+                        let words = || fl_data_kit::text::sequence(cell, text.width);
+                        out.extend((from..).zip(words()).take(n));
+                        let all = words().count();
+                        if all > n {
+                            return Ok(Read::Cut(all));
+                        }
+                    }
                 }
             }
         }
         Ok(Read::Known)
+    }
+
+    /// What numbers do not hold of the fields.
+    pub fn lost(&self) -> Vec<String> {
+        let name = |column: &usize| &self.first.names[*column];
+        let lossy = self.lossy.iter();
+        let lossy = lossy.map(|(column, (count, first))| {
+            format!("column `{}`: {}", name(column), rounded(*count, *first))
+        });
+        let cut = self.cut.iter().map(|(column, (texts, most))| {
+            format!(
+                "column `{}`: {texts} texts have more words than `words`, up to {most}; fl reads their first ones",
+                name(column)
+            )
+        });
+        lossy.chain(cut).collect()
     }
 
     /// What a user should know of `rows` test rows, once they are encoded.
@@ -408,9 +444,12 @@ impl<'a> Plan<'a> {
 }
 
 /// What became of a field.
-#[derive(PartialEq)]
 enum Read {
     Known,
     /// A category that no training row has.
     Unseen,
+    /// A whole number that loses digits.
+    Rounded(f64),
+    /// The first words of a text of this many.
+    Cut(usize),
 }

@@ -21,11 +21,40 @@ const MAX_SIDE: usize = 4096;
 /// Channels, height, width; and bytes, pixel after pixel.
 type Image = ([usize; 3], Vec<u8>);
 
+/// What files of images hold that does not become a number of their rows: how many files.
+#[derive(Default)]
+pub(crate) struct Lost {
+    files: usize,
+    /// Some pixel lets something shine through.
+    transparent: usize,
+    /// Channels have 16 bits.
+    deep: usize,
+    /// The file says that its pixels are to be shown turned or mirrored.
+    turned: usize,
+    /// `resize` cuts something off.
+    cropped: usize,
+}
+
+impl Lost {
+    /// A line for each loss.
+    pub fn notes(&self) -> Vec<String> {
+        let all = [
+            (self.transparent, "have transparent pixels; they get the colour that stands in the file"),
+            (self.deep, "have 16 bits a channel; fl reads the upper 8"),
+            (self.turned, "say that they are to be shown turned or mirrored (EXIF); fl reads them as they are stored"),
+            (self.cropped, "have another shape than `resize`, which cuts off their sides; `by: stretch` keeps them"),
+        ];
+        let told = all.iter().filter(|(count, _)| *count > 0);
+        told.map(|(count, what)| format!("{count} of {} images {what}", self.files))
+            .collect()
+    }
+}
+
 pub(crate) fn read(
     paths: &[PathBuf],
     resize: Option<&Resize>,
     classes: &mut Classes,
-    limit: &mut u64,
+    (lost, limit): (&mut Lost, &mut u64),
 ) -> Result<Part> {
     let mut of = Vec::new();
     for path in paths {
@@ -34,7 +63,7 @@ pub(crate) fn read(
         of.push(class.with_context(|| path.display().to_string())?);
     }
     Ok(Part {
-        inputs: stacked(paths, resize, limit)?,
+        inputs: stacked(paths, resize, lost, limit)?,
         of,
     })
 }
@@ -43,6 +72,7 @@ pub(crate) fn read(
 pub(crate) fn stacked(
     paths: &[PathBuf],
     resize: Option<&Resize>,
+    lost: &mut Lost,
     limit: &mut u64,
 ) -> Result<Inputs> {
     let mut data = Vec::new();
@@ -50,9 +80,10 @@ pub(crate) fn stacked(
     for path in paths {
         let name = || path.display().to_string();
         let file = archive::read_at_most(path, (*limit).min(archive::MAX_BYTES))?;
-        let mut image = decoded(&file).with_context(name)?;
+        lost.files += 1;
+        let mut image = decoded(&file, lost).with_context(name)?;
         if let Some(size) = resize {
-            image = resized(image, size).with_context(name)?;
+            image = resized(image, size, lost).with_context(name)?;
         }
         let (shape, pixels) = image;
         *limit = limit.checked_sub(pixels.len() as u64).with_context(|| {
@@ -80,7 +111,11 @@ pub(crate) fn stacked(
 }
 
 /// An image in another size.
-fn resized(([channels, height, width], pixels): Image, to: &Resize) -> Result<Image> {
+fn resized(
+    ([channels, height, width], pixels): Image,
+    to: &Resize,
+    lost: &mut Lost,
+) -> Result<Image> {
     let (high, wide) = match to.by {
         ResizeBy::Stretch => (to.height, to.width),
         // the side that needs more decides, and the other then stands out
@@ -89,6 +124,7 @@ fn resized(([channels, height, width], pixels): Image, to: &Resize) -> Result<Im
             false => ((to.width * height).div_ceil(width), to.width),
         },
     };
+    lost.cropped += usize::from((high, wide) != (to.height, to.width));
     ensure!(
         high.max(wide) <= 4 * MAX_SIDE,
         "an image of {height} x {width} would be cut from one of {high} x {wide}: use `by: stretch`"
@@ -142,10 +178,10 @@ pub(crate) fn described([channels, height, width]: [usize; 3]) -> String {
     format!("{height} x {width} {colour}")
 }
 
-fn decoded(file: &[u8]) -> Result<Image> {
+fn decoded(file: &[u8], lost: &mut Lost) -> Result<Image> {
     match file {
-        [0x89, b'P', b'N', b'G', ..] => png(file),
-        [0xff, 0xd8, ..] => jpeg(file),
+        [0x89, b'P', b'N', b'G', ..] => png(file, lost),
+        [0xff, 0xd8, ..] => jpeg(file, lost),
         _ => bail!("neither PNG nor JPEG"),
     }
 }
@@ -159,12 +195,13 @@ fn side(height: usize, width: usize) -> Result<()> {
 }
 
 /// Palettes become colours, 16 bits become 8, transparency is left out.
-fn png(file: &[u8]) -> Result<Image> {
+fn png(file: &[u8], lost: &mut Lost) -> Result<Image> {
     let mut decoder = png::Decoder::new(Cursor::new(file));
     decoder.set_transformations(png::Transformations::normalize_to_color8());
     let mut reader = decoder.read_info()?;
     let (height, width) = (reader.info().height as usize, reader.info().width as usize);
     side(height, width)?;
+    lost.deep += usize::from(reader.info().bit_depth == png::BitDepth::Sixteen);
     let size = reader.output_buffer_size().context("too large")?;
     let mut pixels = vec![0; size];
     let frame = reader.next_frame(&mut pixels)?;
@@ -177,6 +214,8 @@ fn png(file: &[u8]) -> Result<Image> {
     };
     let channels = if stored < 3 { 1 } else { 3 };
     let pixels = pixels[..height * width * stored].chunks(stored);
+    let transparent = stored > channels && pixels.clone().any(|pixel| pixel[channels] < u8::MAX);
+    lost.transparent += usize::from(transparent);
     let pixels = pixels
         .flat_map(|pixel| &pixel[..channels])
         .copied()
@@ -184,7 +223,29 @@ fn png(file: &[u8]) -> Result<Image> {
     Ok(([channels, height, width], pixels))
 }
 
-fn jpeg(file: &[u8]) -> Result<Image> {
+/// Does a block of EXIF say that the image is not upright as it is stored?
+fn is_turned(exif: &[u8]) -> bool {
+    const ORIENTATION: usize = 0x0112;
+    const UPRIGHT: usize = 1;
+    let big = exif.starts_with(b"MM");
+    let number = |from: usize, bytes: usize| -> Option<usize> {
+        let all = exif.get(from..from.checked_add(bytes)?)?.iter();
+        let join = |sum: usize, byte: &u8| sum << 8 | usize::from(*byte);
+        Some(match big {
+            true => all.fold(0, join),
+            false => all.rev().fold(0, join),
+        })
+    };
+    let find = || {
+        let entries = number(4, 4)?;
+        let mut tags = (0..number(entries, 2)?).map(|at| entries + 2 + 12 * at);
+        let tag = tags.find(|at| number(*at, 2) == Some(ORIENTATION))?;
+        number(tag + 8, 2)
+    };
+    find().is_some_and(|orientation| orientation != UPRIGHT)
+}
+
+fn jpeg(file: &[u8], lost: &mut Lost) -> Result<Image> {
     let options = |out| {
         DecoderOptions::default()
             .set_max_width(MAX_SIDE)
@@ -201,6 +262,7 @@ fn jpeg(file: &[u8]) -> Result<Image> {
     };
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(file), options(out));
     let pixels = decoder.decode()?;
+    lost.turned += usize::from(decoder.exif().is_some_and(|exif| is_turned(exif)));
     let (width, height) = decoder.dimensions().context("no size")?;
     side(height, width)?;
     let channels = if grey { 1 } else { 3 };
@@ -210,4 +272,29 @@ fn jpeg(file: &[u8]) -> Result<Image> {
         pixels.len()
     );
     Ok(([channels, height, width], pixels))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_orientation_of_exif_is_found_in_either_order_of_bytes() {
+        // one entry before it; each has a tag, a type, a count and a value
+        let little = |orientation: u8| {
+            let entry = [0x12, 1, 3, 0, 1, 0, 0, 0, orientation, 0, 0, 0];
+            [&b"II*\0\x08\0\0\0\x02\0"[..], &[0; 12], &entry, &[0; 4]].concat()
+        };
+        let big = |orientation: u8| {
+            let entry = [1, 0x12, 0, 3, 0, 0, 0, 1, 0, orientation, 0, 0];
+            [&b"MM\0*\0\0\0\x08\0\x02"[..], &[0; 12], &entry, &[0; 4]].concat()
+        };
+        for (orientation, turned) in [(1, false), (3, true), (6, true)] {
+            assert_eq!(is_turned(&little(orientation)), turned, "{orientation}");
+            assert_eq!(is_turned(&big(orientation)), turned, "{orientation}");
+        }
+        let whole = little(6);
+        assert!((0..whole.len() - 4).all(|end| end >= 32 || !is_turned(&whole[..end])));
+        assert!(!is_turned(b"MM\0*\xff\xff\xff\xff"));
+    }
 }

@@ -3,7 +3,8 @@
 use crate::arrays::ImageSides;
 use crate::classes::{self, Classes, Meaning};
 use crate::encode::Plan;
-use crate::format::{Format, Leaf};
+use crate::format::{Format, Leaf, Libsvm};
+use crate::images::Lost;
 use crate::paths::{Pair, Paths, Source};
 use crate::rows::{Part, joined};
 use crate::settings::Files;
@@ -152,7 +153,7 @@ fn tables(files: &Files, classes: &mut Classes) -> Result<All> {
         notes: Notes {
             form: plan.unseen(tested).into_iter().collect(),
             found: std::mem::take(&mut plan.notes),
-            ..Notes::default()
+            hidden: plan.lost(),
         },
     })
 }
@@ -169,7 +170,7 @@ fn users(files: &Files, how: &Leaf, classes: &mut Classes) -> Result<All> {
 
 fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
     let mut limit = files.max_bytes;
-    let mut sides = ImageSides::of(&files.format);
+    let (mut sides, mut lost) = (ImageSides::of(&files.format), Lost::default());
     let mut read = |source: &Source, classes: &mut Classes| -> Result<Part> {
         let mut one = |path: &Path, limit: &mut u64| {
             let found = (&mut *classes, &mut sides);
@@ -197,7 +198,8 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
             }
             (Source::Path(_), Format::Images(how)) => {
                 let resize = how.resize.as_ref();
-                images::read(&source.files(&files.format), resize, classes, &mut limit)
+                let counts = (&mut lost, &mut limit);
+                images::read(&source.files(&files.format), resize, classes, counts)
             }
             (Source::Path(_), _) => {
                 let paths = source.files(&files.format);
@@ -217,9 +219,12 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
     for source in files.test.iter().flat_map(Paths::sources) {
         test.push((source.name().to_string(), read(source, classes)?));
     }
+    let mut found = Vec::new();
     if let Format::Libsvm(how) = &files.format {
         let all = || train.iter().chain(&test).map(|(_, part)| part);
-        let widest = all().map(|part| part.inputs.width()).max().unwrap_or(1);
+        let most = |of: &[(String, Part)]| of.iter().map(|(_, part)| part.inputs.width()).max();
+        let widest = most(&train).max(most(&test)).unwrap_or(1);
+        found.extend(widths(how, most(&train).unwrap_or(1), widest));
         let width = how.width.map_or(widest, |width| width as usize);
         ensure!(
             widest <= width,
@@ -243,9 +248,27 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
         train,
         test,
         notes: Notes {
+            found,
+            hidden: lost.notes().into_iter().chain(sides.rounded()).collect(),
             form: sides.notes.into_iter().collect(),
-            ..Notes::default()
         },
+    })
+}
+
+/// What fl found of the width of LIBSVM's rows if the spec does not say it: the largest index in the
+/// clients' rows and in all.
+fn widths(how: &Libsvm, own: usize, all: usize) -> Option<String> {
+    let more = match all > own {
+        true => format!(
+            "; test rows go up to {all}, so there are {all} features, of which the last {} are 0 in all rows of clients",
+            all - own
+        ),
+        false => String::new(),
+    };
+    how.width.is_none().then(|| {
+        format!(
+            "the number of features, {own}, is the largest index in the clients' rows; say `width` where they are private{more}"
+        )
     })
 }
 

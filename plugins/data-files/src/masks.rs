@@ -1,13 +1,14 @@
 //! Masks of images: the classes, or the objects, of their pixels.
 
 use crate::format::{MaskPixels, Masks as How};
-use crate::images;
+use crate::images::{self, Lost};
 use crate::paired_images::Targets;
 use crate::settings::Files;
 use anyhow::{Context, Result, ensure};
 use fl_core::{Labels, Masks};
 use fl_data_kit::archive;
 use ndarray::Array2;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// All masks: where each was read, and its numbers.
@@ -33,7 +34,13 @@ impl Targets for MaskTargets<'_> {
         self.masks.len()
     }
 
-    fn read(&mut self, path: &Path, image: &Path, shape: &[usize], limit: &mut u64) -> Result<()> {
+    fn read(
+        &mut self,
+        path: &Path,
+        image: &Path,
+        shape: &[usize],
+        (_, limit): (&mut Lost, &mut u64),
+    ) -> Result<()> {
         let name = || path.display().to_string();
         let file = archive::read_at_most(path, (*limit).min(archive::MAX_BYTES))?;
         let (size, numbers) = images::numbers(&file).with_context(name)?;
@@ -76,10 +83,10 @@ impl Targets for MaskTargets<'_> {
         }
         let binary = self.masks.iter().flat_map(|(_, mask)| mask);
         let two = |names: &Vec<_>| names.len() == 2;
-        if files.classes.as_ref().is_none_or(two)
+        let white = files.classes.as_ref().is_none_or(two)
             && binary.clone().all(|n| [0, 255].contains(n))
-            && binary.clone().any(|n| *n == 255)
-        {
+            && binary.clone().any(|n| *n == 255);
+        if white {
             let all = self.masks.iter_mut().flat_map(|(_, mask)| mask);
             all.for_each(|n| *n = (*n).min(1));
         }
@@ -87,10 +94,20 @@ impl Targets for MaskTargets<'_> {
             Some(names) => (names.iter().map(|name| name.0.clone()).collect(), vec![]),
             None => {
                 let most = numbers(&self.masks[..learnt]);
-                let note = format!(
+                let all = self.masks[..learnt].iter().flat_map(|(_, mask)| mask);
+                let found: BTreeSet<u16> = all.copied().collect();
+                let lacking = usize::from(most) + 1 - found.len();
+                let mut note = format!(
                     "fl found the {} classes of pixels in the clients' masks; if they are private, list them in `classes`",
                     most + 1
                 );
+                if white {
+                    note += "; it reads 255 as 1";
+                } else if lacking > 0 {
+                    note += &format!(
+                        "; {lacking} of them have no pixel there: every number of a mask is a class, and {most} is no mark for pixels without one"
+                    );
+                }
                 let names: Vec<String> = (0..=most).map(|n| n.to_string()).collect();
                 (names, vec![note])
             }

@@ -1,6 +1,6 @@
 //! Images in one folder, and in another what belongs to each by its name.
 
-use crate::images;
+use crate::images::{self, Lost};
 use crate::paths::{Pair, Paths, Source, inside};
 use crate::rows::Part;
 use crate::settings::Files;
@@ -22,7 +22,13 @@ pub(crate) trait Targets {
 
     /// Reads one, which belongs to `image` of this shape; `limit` is how many more bytes there may
     /// be.
-    fn read(&mut self, path: &Path, image: &Path, shape: &[usize], limit: &mut u64) -> Result<()>;
+    fn read(
+        &mut self,
+        path: &Path,
+        image: &Path,
+        shape: &[usize],
+        counts: (&mut Lost, &mut u64),
+    ) -> Result<()>;
 
     /// The names of the classes, of the spec or of the first `learnt`; what a user should know of
     /// them.
@@ -34,13 +40,14 @@ pub(crate) trait Targets {
 
 pub(crate) fn read(files: &Files, targets: &mut impl Targets) -> Result<Rows> {
     let (mut limit, mut train, mut test) = (files.max_bytes, Vec::new(), Vec::new());
+    let mut lost = Lost::default();
     for from in files.train.sources() {
-        let part = source(files, from, targets, &mut limit)?;
+        let part = source(files, from, targets, (&mut lost, &mut limit))?;
         train.push((from.name().to_string(), part));
     }
     let learnt = targets.len();
     for from in files.test.iter().flat_map(Paths::sources) {
-        let part = source(files, from, targets, &mut limit)?;
+        let part = source(files, from, targets, (&mut lost, &mut limit))?;
         test.push((from.name().to_string(), part));
     }
     let (names, notes) = targets.classes(files, learnt)?;
@@ -61,6 +68,7 @@ pub(crate) fn read(files: &Files, targets: &mut impl Targets) -> Result<Rows> {
     };
     let notes = Notes {
         found: notes,
+        hidden: lost.notes(),
         ..Notes::default()
     };
     Ok(with_inferred(files, rows, notes))
@@ -71,7 +79,7 @@ fn source<T: Targets>(
     files: &Files,
     source: &Source,
     targets: &mut T,
-    limit: &mut u64,
+    (lost, limit): (&mut Lost, &mut u64),
 ) -> Result<Part> {
     let word = T::WORD;
     let Source::Pair(Pair { inputs, labels }) = source else {
@@ -89,7 +97,7 @@ fn source<T: Targets>(
     let stem = |path: &Path| path.file_stem().map(|name| name.to_os_string());
     let from = targets.len() as u32;
     let part = Part {
-        inputs: images::stacked(&paths, None, limit)
+        inputs: images::stacked(&paths, None, lost, limit)
             .with_context(|| format!("the images in {inputs}"))?,
         of: (from..from + paths.len() as u32).collect(),
     };
@@ -103,7 +111,7 @@ fn source<T: Targets>(
                 T::ENDING
             )
         })?;
-        targets.read(other, image, &part.inputs.shape(), limit)?;
+        targets.read(other, image, &part.inputs.shape(), (lost, limit))?;
     }
     if let Some(alone) = others
         .iter()

@@ -70,6 +70,7 @@ fn masks_are_read_by_the_names_of_their_images() {
         (data.task.kind, &data.task.input[..]),
         (task, &[1, 2, 3][..])
     );
+    assert!(data.notes[0].ends_with("; it reads 255 as 1"), "{:?}", data.notes);
     let own = data.clients[0].masks().unwrap();
     assert_eq!(own.of().row(1).to_vec(), [0, 1, 0, 0, 0, 1]);
     assert_eq!((data.clients[0].len(), data.clients[1].len()), (2, 1));
@@ -82,6 +83,16 @@ fn masks_are_read_by_the_names_of_their_images() {
     assert_eq!(
         data.test.masks().unwrap().of().row(0).to_vec(),
         [0, 0, 2, 1, 0, 0]
+    );
+
+    // 255 often means "no class" elsewhere
+    let dir = folders(|_| eight(&[0, 1, 2, 255, 0, 0]));
+    let data = read(dir.path(), "format: masks").unwrap();
+    assert!(
+        data.notes[0].contains("the 256 classes of pixels")
+            && data.notes[0].ends_with("; 252 of them have no pixel there: every number of a mask is a class, and 255 is no mark for pixels without one"),
+        "{:?}",
+        data.notes
     );
 
     // of listed classes, one pixel never decides what 255 means in other masks

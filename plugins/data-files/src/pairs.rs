@@ -1,6 +1,6 @@
 //! Images to be made of others.
 
-use crate::images;
+use crate::images::{self, Lost};
 use crate::paired_images::Targets;
 use crate::settings::Files;
 use anyhow::{Result, ensure};
@@ -24,9 +24,15 @@ impl Targets for ImageTargets {
         self.number
     }
 
-    fn read(&mut self, path: &Path, _: &Path, _: &[usize], limit: &mut u64) -> Result<()> {
+    fn read(
+        &mut self,
+        path: &Path,
+        _: &Path,
+        _: &[usize],
+        (lost, limit): (&mut Lost, &mut u64),
+    ) -> Result<()> {
         let Inputs::Bytes { shape, data, .. } =
-            images::stacked(&[path.to_path_buf()], None, limit)?
+            images::stacked(&[path.to_path_buf()], None, lost, limit)?
         else {
             anyhow::bail!("{}: not an image of bytes", path.display());
         };

@@ -111,6 +111,10 @@ impl<'de> Deserialize<'de> for Row {
             ) -> std::result::Result<Row, A::Error> {
                 let mut row = Map::new();
                 while let Some((name, Cell(value))) = all.next_entry()? {
+                    if row.contains_key(&name) {
+                        let text = format!("two fields of one row are called `{name}`");
+                        return Err(serde::de::Error::custom(text));
+                    }
                     row.insert(name, value);
                     if row.len() > MAX_COLUMNS {
                         let text = format!(

@@ -121,6 +121,22 @@ impl Part {
     }
 }
 
+/// Is it a whole number that a 32-bit number cannot hold? Above 2^24 some are rounded to their
+/// neighbours, so that times in seconds and ids become equal. Numbers above 2^53 are no ids: 64 bits
+/// do not hold them either.
+pub(crate) fn loses_digits(value: f64) -> bool {
+    const EXACT: f64 = (1u64 << 53) as f64;
+    value.fract() == 0.0 && value.abs() <= EXACT && f64::from(value as f32) != value
+}
+
+/// Says so of `count` values, of which `first` is one.
+pub(crate) fn rounded(count: usize, first: f64) -> String {
+    format!(
+        "{count} whole numbers lose digits as 32-bit numbers, such as {first}, which becomes {}; subtract a constant, or divide",
+        first as f32 as f64
+    )
+}
+
 fn of_rows<T: Copy>(data: &[T], width: usize, rows: &[usize]) -> Vec<T> {
     let row = |row: &usize| &data[row * width..(row + 1) * width];
     rows.iter().flat_map(row).copied().collect()

@@ -1096,6 +1096,32 @@ fn a_resolved_spec_reads_back_from_anywhere_and_its_files_have_hashes() {
 }
 
 #[test]
+fn test_rows_of_one_class_are_told() {
+    let rows = |n: usize, of: &dyn Fn(usize) -> usize| {
+        let row = |k: usize| format!("{k}.5,{}\n", ["low", "high"][of(k)]);
+        "x,y\n".to_string() + &(0..n).map(row).collect::<String>()
+    };
+    let told = |tests: String| {
+        let case = Case::new(&[("a.csv", &rows(20, &|k| k % 2)[..]), ("t.csv", &tests[..])]);
+        let files = "{format: csv, train: a.csv, test: t.csv, label: y}";
+        let notes = case.data(files, "").hidden_notes;
+        let about = |note: &String| note.contains("test rows are of the class");
+        notes.into_iter().find(about).unwrap_or_default()
+    };
+    let said = "all 12 test rows are of the class `low`: how well a model tells the 2 classes apart is not measured, and `auc` is missing";
+    assert_eq!(told(rows(12, &|_| 0)), said);
+    assert_eq!(told(rows(12, &|k| usize::from(k == 7))), "");
+    assert_eq!(told(rows(3, &|_| 0)), "");
+}
+
+#[test]
+fn a_field_that_a_row_has_twice_is_a_mistake() {
+    let case = Case::new(&[("a.jsonl", "{\"x\": 1, \"y\": 0}\n{\"x\": 1, \"y\": 1, \"x\": 2}\n")]);
+    let error = case.error("{format: jsonl, train: a.jsonl, holdout: 0.5, label: y}");
+    assert!(error.contains("a.jsonl:2: two fields of one row are called `x`"), "{error}");
+}
+
+#[test]
 fn tables_in_other_dress() {
     let case = Case::new(&[
         ("a.tsv", "x\ty\n1\t0\n2\t1\n"),
@@ -1154,11 +1180,19 @@ fn libsvm_with_any_classes_and_any_width() {
         (vec![4], vec!["1".into(), "2".into(), "3".into()])
     );
     assert_eq!(rows(&data)[2], [1.0, 3.0, 0.0, 1.0]);
+    let width = "the number of features, 4, is the largest index in the clients' rows; say `width` where they are private";
+    assert!(data.notes.iter().any(|note| note == width), "{:?}", data.notes);
+    // a test row that goes further adds features that no client can learn
+    let data = case.data("{format: libsvm, train: a, test: b}", "");
+    assert_eq!(data.task.input, [4]);
+    let more = "features, 3, is the largest index in the clients' rows; say `width` where they are private; test rows go up to 4, so there are 4 features, of which the last 1 are 0 in all rows of clients";
+    assert!(data.notes.iter().any(|note| note.ends_with(more)), "{:?}", data.notes);
     let data = case.data(
         "{format: {libsvm: {width: 80}}, train: sparse, holdout: 0.3}",
         "",
     );
     assert_eq!(data.task.input, [80]);
+    assert!(!data.notes.iter().any(|note| note.contains("features")));
     let error = case.error("{format: {libsvm: {width: 3}}, train: [a, b], test: a}");
     assert!(error.contains("above the `width` 3"), "{error}");
     case.write("a", b"1 1:1\nx 1:1\n");
@@ -1166,6 +1200,90 @@ fn libsvm_with_any_classes_and_any_width() {
         case.error("{format: libsvm, train: a, holdout: 0.3}")
             .contains("a: line 2: the label is `x`")
     );
+}
+
+/// Whole numbers above 2^24 become equal to their neighbours.
+#[test]
+fn whole_numbers_that_lose_digits_are_told() {
+    let table = |first: u64| {
+        let row = |k: u64| format!("{},{}.25,{}\n", first + k, k, k % 2);
+        "time,x,y\n".to_string() + &(0..20).map(row).collect::<String>()
+    };
+    let told = |first: u64, columns: &str| {
+        let case = Case::new(&[("a.csv", &table(first)[..])]);
+        let files = format!("{{format: csv, train: a.csv, holdout: 0.5, label: y{columns}}}");
+        case.data(&files, "").hidden_notes.join("; ")
+    };
+    for columns in ["", ", columns: {time: {number: {range: [0, 2000000000]}}}"] {
+        assert_eq!(
+            told(1_700_000_000, columns),
+            "column `time`: 19 whole numbers lose digits as 32-bit numbers, such as 1700000001, which becomes 1700000000; subtract a constant, or divide"
+        );
+    }
+    assert_eq!(told(1 << 23, ""), "");
+    assert_eq!(told(1_700_000_000, ", columns: {time: skip}"), "");
+    let case = Case::new(&[]);
+    let whole = |at: i64| (1_700_000_000 + at).to_le_bytes();
+    case.write("x.npy", &npy("<i8", "(4, 1)", &[0, 1, 128, 256].map(whole).concat()));
+    case.write("y.npy", &npy("|u1", "(4,)", &[0, 1, 0, 1]));
+    let pair = "{inputs: x.npy, labels: y.npy}";
+    let data = case.data(&format!("{{format: npy, train: {pair}, holdout: 0.5}}"), "");
+    let said = "arrays: 1 whole numbers lose digits as 32-bit numbers, such as 1700000001,";
+    assert!(data.hidden_notes[0].starts_with(said), "{:?}", data.hidden_notes);
+}
+
+#[test]
+fn texts_that_are_cut_are_counted() {
+    let table = "t,y\none two three,0\none,1\na b c d e,1\n";
+    let case = Case::new(&[("a.csv", table), ("t.csv", "t,y\nsome more words,0\n")]);
+    let told = |words: &str| {
+        let files = format!(
+            "{{format: csv, train: a.csv, test: t.csv, label: y, columns: {{t: {{text: {{width: 50{words}}}}}}}}}"
+        );
+        case.data(&files, "").hidden_notes.join("; ")
+    };
+    assert_eq!(
+        told(", words: 2"),
+        "column `t`: 3 texts have more words than `words`, up to 5; fl reads their first ones"
+    );
+    assert_eq!((told(", words: 5"), told("")), (String::new(), String::new()));
+}
+
+#[test]
+fn what_images_lose_is_told() {
+    let case = Case::new(&[]);
+    let png = |colour: png::ColorType, bits: png::BitDepth, width: u32, pixels: &[u8]| {
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, width, 1);
+        encoder.set_color(colour);
+        encoder.set_depth(bits);
+        let mut writer = encoder.write_header().unwrap();
+        writer.write_image_data(pixels).unwrap();
+        writer.finish().unwrap();
+        bytes
+    };
+    use png::BitDepth::{Eight, Sixteen};
+    use png::ColorType::{Grayscale, GrayscaleAlpha};
+    let told = |more: &str| {
+        let files = format!("{{format: {{images: {{{more}}}}}, train: a, test: a}}");
+        let notes = case.data(&files, "").hidden_notes;
+        let lost = |note: &String| note.contains(" images ");
+        notes.into_iter().filter(lost).collect::<Vec<_>>().join("; ")
+    };
+    case.write("a/cat/opaque.png", &png(GrayscaleAlpha, Eight, 2, &[9, 255, 8, 255]));
+    case.write("a/dog/plain.png", &png(Grayscale, Eight, 2, &[1, 2]));
+    assert_eq!(told(""), "");
+    // training and test rows are the same files here
+    case.write("a/cat/clear.png", &png(GrayscaleAlpha, Eight, 2, &[9, 255, 8, 0]));
+    case.write("a/cat/deep.png", &png(Grayscale, Sixteen, 2, &[1, 2, 3, 4]));
+    assert_eq!(
+        told(""),
+        "2 of 8 images have transparent pixels; they get the colour that stands in the file; 2 of 8 images have 16 bits a channel; fl reads the upper 8"
+    );
+    case.write("a/cat/wide.png", &png(Grayscale, Eight, 4, &[1, 2, 3, 4]));
+    let cut = "2 of 10 images have another shape than `resize`, which cuts off their sides; `by: stretch` keeps them";
+    assert!(told("resize: {height: 1, width: 2}").ends_with(cut));
+    assert!(!told("resize: {height: 1, width: 2, by: stretch}").contains("cuts"));
 }
 
 fn npy(kind: &str, shape: &str, content: &[u8]) -> Vec<u8> {

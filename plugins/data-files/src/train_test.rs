@@ -1,6 +1,5 @@
 //! Which rows are for training and which for testing, and what a run shows of them.
 
-use crate::format::{Format, Libsvm};
 use crate::paths::Paths;
 use crate::rows::{Part, joined};
 use crate::settings::Files;
@@ -151,9 +150,6 @@ pub(crate) fn with_inferred(files: &Files, mut rows: Rows, notes: Notes) -> Rows
             .into_iter()
             .map(|(text, of_test_rows)| Inferred { text, of_test_rows }),
     );
-    if let Format::Libsvm(Libsvm { width: None, .. }) = &files.format {
-        all.push(Inferred::new("the number of features is the largest index in the clients' rows; say `width` where they are private"));
-    }
     rows.inferred = all;
     rows
 }

@@ -321,6 +321,17 @@ fn limits_keep_the_proportions_of_the_classes() {
     assert_eq!(got.clients[0].class_counts(), [10; 4]);
     assert_eq!(got.test.class_counts(), [2; 4]);
     assert_eq!(ids([&got.test.samples]), (0..8).collect::<Vec<_>>());
+    assert!(got.hidden_notes.is_empty());
+    let spec = DataSpec {
+        limit: Limit {
+            train: Some(1 << 40),
+            test: None,
+        },
+        ..DataSpec::iid(blobs(), 1)
+    };
+    let rows = made(&DataSpec::iid(blobs(), 1)).unwrap().clients[0].len();
+    let told = format!("data.limit.train is {}, and there are {rows} train rows: all are used", 1u64 << 40);
+    assert_eq!(made(&spec).unwrap().hidden_notes, [told]);
     let spec = DataSpec {
         limit: Limit {
             train: Some(0),
