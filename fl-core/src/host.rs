@@ -318,8 +318,8 @@ crate::settings! {
         patience: usize, in 1..;
         /// A smaller change than this is no improvement.
         min_change: f64 = 0.0, in 0.0..=1e300;
-        /// Which values are better. If it is left out, smaller ones of `rmse` and `mae`, and larger
-        /// ones of all others.
+        /// Which values are better. If it is left out, smaller ones of losses and errors
+        /// (`training-loss`, `rmse`, `mae`, `hd95`), and larger ones of all others.
         better: Option<Better> = None;
     }
 }
@@ -329,10 +329,9 @@ impl StopWhen {
     /// not finite is no improvement.
     pub fn reason(&self, metrics: &[Metric]) -> Option<String> {
         let rounds = metrics.iter().filter(|m| m.round > 0);
-        let lower = match &self.better {
-            Some(better) => *better == Better::Lower,
-            None => crate::metrics::lower_is_better(&self.metric),
-        };
+        let better = self.better.clone();
+        let better = better.or_else(|| crate::metrics::better(&self.metric));
+        let lower = better == Some(Better::Lower);
         let (mut best, mut since) = (None::<(f64, usize)>, 0);
         for measured in rounds.filter(|m| m.name == self.metric) {
             let value = measured.value;

@@ -2,7 +2,7 @@
 //! leaves out unknown labels one by one, and its mean leaves out labels without positives or
 //! negatives.
 
-use crate::{Examples, Loss, Result, TaskKind};
+use crate::{Better, Examples, Loss, Result, TaskKind};
 use anyhow::ensure;
 use ndarray::{Array2, ArrayView1, ArrayView2};
 use std::collections::BTreeSet;
@@ -389,6 +389,28 @@ pub fn lower_is_better(name: &str) -> bool {
     ["rmse", "mae"].contains(&last(name))
 }
 
+/// Returns which values of a measurement with this name (`training-loss`, `clients.auc`) are better;
+/// `None` if fl does not know it, such as a measure of a user's own.
+pub fn better(name: &str) -> Option<Better> {
+    const HIGHER: [&str; 9] = [
+        "auc",
+        "r2",
+        "ssim",
+        "sensitivity",
+        "specificity",
+        "object-dice",
+        "aji",
+        "inception-score",
+        "f1",
+    ];
+    let what = last(name);
+    let lower = lower_is_better(what) || what.ends_with("loss") || ["mse", "hd95"].contains(&what);
+    match lower {
+        true => Some(Better::Lower),
+        false => (is_score(what) || HIGHER.contains(&what)).then_some(Better::Higher),
+    }
+}
+
 /// Returns what a measurement measures: `dice` of `clients.dice`.
 fn last(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
@@ -397,6 +419,18 @@ fn last(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_says_which_values_are_better() {
+        let of = |name: &str| better(name).map(|better| better == Better::Lower);
+        for name in ["training-loss", "generator.loss", "clients.rmse", "hd95"] {
+            assert_eq!(of(name), Some(true), "{name}");
+        }
+        for name in ["accuracy", "own.worst-tenth.dice", "auc", "r2"] {
+            assert_ne!(of(name), Some(true), "{name}");
+        }
+        assert_eq!((of("clients.auc"), of("filter.recall")), (Some(false), None));
+    }
     use crate::{Inputs, Labels};
     use ndarray::array;
 

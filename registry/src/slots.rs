@@ -245,7 +245,14 @@ impl Checker<'_> {
                     "nothing declares that it measures `{metric}`: if no part does, the rounds do not end early"
                 ),
             ),
-            Certainty::No => self.note(&path, measured.lacks(metric)),
+            Certainty::No => return self.note(&path, measured.lacks(metric)),
+        }
+        let better = stop.and_then(|stop| stop.get("better"));
+        if better.is_none_or(Value::is_null) && fl_core::metrics::better(metric).is_none() {
+            let text = format!(
+                "fl does not know which values of `{metric}` are better, and takes larger ones; say `better: higher` or `better: lower`"
+            );
+            self.tell(&path, text);
         }
     }
 

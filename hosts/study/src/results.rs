@@ -2,8 +2,8 @@
 
 use crate::model::RunSpec;
 use anyhow::Context;
-use fl_core::Result;
 use fl_core::privacy::Observer;
+use fl_core::{Better, Result};
 use fl_report::{Cost, Metric, Run, RunRecord, observer_of};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -154,9 +154,9 @@ impl RunResult {
                 let all = all.filter(|m| m.value.is_some_and(f64::is_finite));
                 let order = |a: &&Metric, b: &&Metric| a.value.partial_cmp(&b.value);
                 let order = |a: &&Metric, b: &&Metric| order(a, b).unwrap_or(Ordering::Equal);
-                match fl_core::metrics::lower_is_better(name) {
-                    true => all.min_by(order),
-                    false => all.max_by(order),
+                match fl_core::metrics::better(name) {
+                    Some(Better::Lower) => all.min_by(order),
+                    _ => all.max_by(order),
                 }
             }
         }?;

@@ -37,6 +37,7 @@ pub(crate) fn read(files: &Files) -> Result<Rows> {
         _ => parts(files, &mut classes)?,
     };
     notes.form.extend(files.train.listed_alone(&files.format));
+    notes.hidden.extend(files.unread());
     let (names, mut labels) = classes.finish();
     let respelled = classes.respelled();
     if let Some(found) = found_classes(files, &classes, &train)? {
@@ -249,7 +250,7 @@ fn parts(files: &Files, classes: &mut Classes) -> Result<All> {
         test,
         notes: Notes {
             found,
-            hidden: lost.notes().into_iter().chain(sides.rounded()).collect(),
+            hidden: [lost.notes(), sides.rounded().into_iter().collect()].concat(),
             form: sides.notes.into_iter().collect(),
         },
     })

@@ -68,7 +68,7 @@ pub(crate) fn read(files: &Files, targets: &mut impl Targets) -> Result<Rows> {
     };
     let notes = Notes {
         found: notes,
-        hidden: lost.notes(),
+        hidden: lost.notes().into_iter().chain(files.unread()).collect(),
         ..Notes::default()
     };
     Ok(with_inferred(files, rows, notes))

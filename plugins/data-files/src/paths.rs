@@ -1,8 +1,10 @@
 //! The files that a spec names: one, a list, a folder, a pattern.
 
 use crate::format::Format;
+use fl_core::first_names;
 use fl_core::settings::{Reader, Setting, Step, Value, ValueType};
 use fl_data_kit::dataset::Problem;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// More files than this are a slip of the pen, such as `/**`.
@@ -109,6 +111,44 @@ pub(crate) fn inside(folder: &Path, format: &Format, files: &mut Vec<PathBuf>) {
     if files.len() == before {
         files.extend(all.into_iter().filter(|path| of(path, format)));
     }
+}
+
+/// What stands in the folders of these sources of images beside the files that are read: other endings,
+/// folders in folders.
+pub(crate) fn unread<'s>(
+    sources: impl Iterator<Item = &'s Source>,
+    format: &Format,
+) -> Option<String> {
+    let (mut read, mut folders) = (BTreeSet::new(), BTreeSet::new());
+    for source in sources {
+        let named = match source {
+            Source::Path(path) => matches(path),
+            Source::Pair(Pair { inputs, labels }) => vec![inputs.into(), labels.into()],
+        };
+        folders.extend(named.into_iter().filter(|path| path.is_dir()));
+        for file in source.files(format) {
+            folders.extend(file.parent().map(Path::to_path_buf));
+            read.insert(file);
+        }
+    }
+    let all = folders.iter().flat_map(|folder| entries(folder));
+    let left: BTreeSet<PathBuf> = all
+        .filter(|path| !read.contains(path) && !folders.contains(path))
+        .collect();
+    let shown = |path: &PathBuf| {
+        let inside = [path.parent().and_then(Path::file_name), path.file_name()];
+        let inside: PathBuf = inside.into_iter().flatten().collect();
+        format!("`{}`", inside.display())
+    };
+    let names: Vec<String> = left.iter().map(shown).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "{} entries of folders of images are not read, for they are no files of their place that end in {}: {}",
+            names.len(),
+            format.endings().join(", "),
+            first_names(&names, 3)
+        )
+    })
 }
 
 /// What stands in a folder, sorted, without hidden files; nothing if it cannot be read.

@@ -5,7 +5,7 @@ use crate::column_kinds::Columns;
 use crate::format::{Csv, Format};
 use crate::label::{LabelKind, LabelSource};
 use crate::literal::Literal;
-use crate::paths::{Paths, Source};
+use crate::paths::{Paths, Source, unread};
 use fl_core::settings::between;
 use fl_data_kit::NumberLabel;
 use std::collections::BTreeMap;
@@ -117,6 +117,17 @@ impl Files {
             Some(Literal(column)) => format!("label: {{ column: {column}, kind: number }}"),
             None => "label: { kind: number }".into(),
         }
+    }
+
+    /// What stands in folders of images and is not read.
+    pub(crate) fn unread(&self) -> Option<String> {
+        let images = matches!(
+            self.format,
+            Format::Images(_) | Format::Masks(_) | Format::Pairs
+        );
+        let all = self.train.sources().iter();
+        let all = all.chain(self.test.iter().flat_map(Paths::sources));
+        images.then(|| unread(all, &self.format)).flatten()
     }
 
     /// The files that rows stand in.

@@ -1280,6 +1280,17 @@ fn what_images_lose_is_told() {
         told(""),
         "2 of 8 images have transparent pixels; they get the colour that stands in the file; 2 of 8 images have 16 bits a channel; fl reads the upper 8"
     );
+    // a folder in a folder of a class, another ending, an image beside the folders of classes
+    for name in ["a/cat/more/1.png", "a/dog/2.webp", "a/0.png", "a/dog/.hidden"] {
+        case.write(name, &png(Grayscale, Eight, 2, &[1, 2]));
+    }
+    assert!(told("").ends_with(
+        "; 3 entries of folders of images are not read, for they are no files of their place that end in png, jpg, jpeg: `a/0.png`, `cat/more`, `dog/2.webp`"
+    ), "{}", told(""));
+    for name in ["a/cat/more/1.png", "a/dog/2.webp", "a/0.png"] {
+        fs::remove_file(case.0.path().join(name)).unwrap();
+    }
+    fs::remove_dir(case.0.path().join("a/cat/more")).unwrap();
     case.write("a/cat/wide.png", &png(Grayscale, Eight, 4, &[1, 2, 3, 4]));
     let cut = "2 of 10 images have another shape than `resize`, which cuts off their sides; `by: stretch` keeps them";
     assert!(told("resize: {height: 1, width: 2}").ends_with(cut));

@@ -144,3 +144,19 @@ fn a_measure_that_rounds_lack_is_said_and_an_accountant_refuses_the_rule() {
     assert_eq!(code, 2);
     assert!(error.contains("patience"), "{error}");
 }
+
+#[test]
+fn a_loss_that_falls_does_not_end_the_rounds() {
+    let d = tempfile::tempdir().unwrap();
+    let spec = quick("fedavg");
+    let rounds = |rule: &str| {
+        let rule = format!("stop-when={{metric: training-loss, patience: 2{rule}}}");
+        let ran = json(
+            d.path(),
+            &["run", "--json", &spec, "--set", "protocol.rounds=8", "--set", &rule],
+        );
+        ran["rounds"].as_u64().unwrap()
+    };
+    assert_eq!(rounds(""), rounds(", better: lower"));
+    assert!(rounds("") > rounds(", better: higher"));
+}
