@@ -261,6 +261,7 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     }
     if spec.set.of_a_user() {
         hidden_notes.extend(of_one_class(&test, &classes));
+        hidden_notes.extend(of_one_value(&test, &classes));
     }
 
     let (number, name) = (spec.clients(), spec.set.name());
@@ -800,6 +801,30 @@ fn of_one_class(tests: &Examples, classes: &[String]) -> Option<String> {
             of.len(),
             classes[of[0] as usize],
             classes.len()
+        )
+    })
+}
+
+/// Names the labels that no test row has, or that no test row lacks; `None` if there are none.
+fn of_one_value(tests: &Examples, labels: &[String]) -> Option<String> {
+    let Labels::Multi(of) = &**tests.labels() else {
+        return None;
+    };
+    let some = |label: usize, value: i8| {
+        let mut ids = tests.samples.ids().iter();
+        ids.any(|id| of[[*id as usize, label]] == value)
+    };
+    let same = labels.iter().enumerate();
+    let same: Vec<String> = same
+        .filter(|(label, _)| !some(*label, 0) || !some(*label, 1))
+        .map(|(_, name)| format!("`{name}`"))
+        .collect();
+    (!same.is_empty()).then(|| {
+        format!(
+            "{} of {} labels are the same in all test rows that have them, so `mauc` is a mean over the others: {}",
+            same.len(),
+            labels.len(),
+            first_names(&same, 5)
         )
     })
 }

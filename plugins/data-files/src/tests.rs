@@ -1115,6 +1115,21 @@ fn test_rows_of_one_class_are_told() {
 }
 
 #[test]
+fn labels_that_no_test_row_tells_apart_are_named() {
+    let own = "x,a,b,c\n1,0,1,0\n2,1,0,1\n3,0,1,1\n";
+    let told = |tests: &str| {
+        let case = Case::new(&[("a.csv", own), ("t.csv", &format!("x,a,b,c\n{tests}")[..])]);
+        let files = "{format: csv, train: a.csv, test: t.csv, findings: [a, b, c]}";
+        let notes = case.data(files, "").hidden_notes;
+        let about = |note: &String| note.contains("`mauc`");
+        notes.into_iter().find(about).unwrap_or_default()
+    };
+    let said = "2 of 3 labels are the same in all test rows that have them, so `mauc` is a mean over the others: `b`, `c`";
+    assert_eq!(told("5,0,0,-1\n6,1,0,1\n"), said);
+    assert_eq!(told("5,0,0,0\n6,1,1,1\n"), "");
+}
+
+#[test]
 fn a_field_that_a_row_has_twice_is_a_mistake() {
     let case = Case::new(&[("a.jsonl", "{\"x\": 1, \"y\": 0}\n{\"x\": 1, \"y\": 1, \"x\": 2}\n")]);
     let error = case.error("{format: jsonl, train: a.jsonl, holdout: 0.5, label: y}");
