@@ -60,11 +60,11 @@ def fedavg(clients, classes, cohorts, w, weight):
 
 def fedmd(clients, public, classes, rounds, begin):
     """FedMD (Li and Wang 2019) over pixels: parties approach the mean of the scores of every pixel of the
-    public images by absolute difference, then learn their own examples. `begin` are the models before
+    public images by squared difference, then learn their own examples. `begin` are the models before
     the first round."""
     own = [descend(w, lambda w, k=k: cross_entropy(scores(w, clients[k][0]), clients[k][1])) for k, w in enumerate(begin)]
     for _ in range(rounds):
         due = np.mean([scores(w, public) for w in own], axis=0)
-        own = [descend(w, lambda w: np.abs(scores(w, public) - due).mean()) for w in own]  # noqa: B023
+        own = [descend(w, lambda w: ((scores(w, public) - due) ** 2).mean()) for w in own]  # noqa: B023
         own = [descend(w, lambda w, k=k: cross_entropy(scores(w, clients[k][0]), clients[k][1])) for k, w in enumerate(own)]
     return own

@@ -1,5 +1,5 @@
-"""Averaging and distillation methods, server optimisers, robust rules and losses beside their papers in plain NumPy (tests/oracles): six
-rounds with all, some and one client a round, full batches, so that both do the same sums."""
+"""Methods, server optimisers, robust rules and losses beside their papers in plain NumPy (tests/oracles): six rounds with all, some and
+one client a round, full batches, so that both do the same sums."""
 
 import importlib.util
 import struct
@@ -435,7 +435,8 @@ ROBUST = {
 }
 
 
-@pytest.mark.parametrize("count", [5, 3, 1])
+# of three parties, the two that are left by the first pass lie equally far
+@pytest.mark.parametrize("count", [5, 4, 1])
 @pytest.mark.parametrize("rule", ROBUST)
 def test_close_cronus_learns_robust_means_of_labels(rule, count):
     given, combine = ROBUST[rule]
@@ -461,7 +462,7 @@ def test_close_selective_fd_filters_at_clients_and_server(labels, most, count):
     found = distilled("selective-fd", CLIENTS[:count], parts, asked, rounds=ROUNDS, labels=labels, **full)
     all_close(found, "model", due)
     assert found.metrics["taught.samples"] == kept[-1]
-    assert 0 < np.mean(masks) < 1 and (count == 1 or most == 2.0 or min(kept) < np.any(masks, axis=0).sum())
+    assert 0 < np.mean(masks) < 1 and ((labels, most) != ("soft", 0.9) or min(kept) < np.any(masks, axis=0).sum())
 
 
 @pytest.mark.parametrize("count", [5, 3, 1])
@@ -696,7 +697,7 @@ def test_close_fedgen_makes_features_for_clients(size):
         "name": "fedgen",
         "seed": 1,
         "protocol": {"use": "fedgen", "rounds": ROUNDS, "local": {"steps": by_features.STEPS, "batch": 100}, "features": by_features.WIDTH}
-        | {"noise": noise, "steps": steps, "batch": batch, "diversity": 0.8, "cross-entropy": 1.5, "kl": 0.6, "decay": 0.9},
+        | {"noise": noise, "steps": steps, "batch": batch, "diversity": 0.8, "cross-entropy": 0.6, "kl": 0.4, "decay": 0.9},
         "parts": {"generator": {"use": "py-shown", "lr": rate}, "aggregator": {"use": "mean"}},
     }
     net = {"use": "dfdx", "net": [{"linear": by_features.WIDTH}, "outputs"], "optimiser": {"sgd": {"lr": by_features.RATE}}}
@@ -714,15 +715,15 @@ def test_close_fedgen_makes_features_for_clients(size):
             inputs[at, k] = [(next(both), next(both)) for _ in range(by_features.STEPS)]
     assert all(next(left, None) is None for left in asked.values())
     first = np.cos(np.arange((noise + CLASSES + 1) * by_features.WIDTH)) / 2
-    due, _, heard = by_features.fedgen(exact(clients), CLASSES, drawn, start, first, inputs, (0.6, 1.5), 0.9, 0.8, rate)
+    due, _, heard = by_features.fedgen(exact(clients), CLASSES, drawn, start, first, inputs, (0.4, 0.6), 0.9, 0.8, rate)
     close(flat(found.model("model")), due)
     assert abs(found.metrics["generator.loss"] - heard[-1]) < 1e-6
 
 
 def kept_generator(results):
-    """Weights, `noise x outputs`, and biases of the generator that a run has kept."""
-    reader = (results.folder / "models" / "generator").read_bytes()
-    raise NotImplementedError(reader[:400])
+    """Weights, `noise x outputs`, and biases of the linear generator that a run has kept."""
+    arrays = results.model("generator").arrays()
+    return arrays["0.weight"].T.astype(float), arrays["0.bias"].astype(float)
 
 
 @pytest.mark.parametrize("linear", [False, True])
@@ -734,7 +735,7 @@ def test_close_fediod_makes_inputs_that_teach(count, linear):
     def made(rate, rounds):
         GIVEN.clear()
         parts = {
-            "teacher": "linear",
+            "teacher": {"use": "linear", "lr": generated.RATE},
             "discriminator": {"use": "linear", "lr": generated.RATE},
             "student": {"use": "py-shown", "lr": 0.2},
             "generator": {"use": "noise-to-input", "net": "affine", "noise": 2, "optimiser": {"sgd": {"lr": rate}}},
@@ -794,7 +795,7 @@ def over_pixels(folder, protocol, parts, rate=by_pixel.RATE, dice=0.0, count=3, 
     data = {"set": {"files": own}, "normalise": None, "clients": count}
     if public is not None:
         data["public"] = {"from": {"set": {"files": files("public", public)}}}
-    net = {"use": "dfdx", "net": ["outputs"], "optimiser": {"sgd": {"lr": rate}}, "dice": dice}
+    net = {"use": "dfdx", "net": ["outputs"], "optimiser": {"sgd": {"lr": rate}}} | ({"dice": dice} if dice else {})
     spec = {"name": "pixels", "seed": 1, "data": data, "protocol": {"use": protocol, **settings}, "parts": {"model": net} | parts}
     return fl.run(spec, quiet=True)
 
@@ -825,7 +826,7 @@ def test_close_fedavg_over_pixels_is_a_mean_over_pixels(tmp_path, dice, size):
 @pytest.mark.parametrize("count", [3, 2, 1])
 def test_close_fedmd_over_pixels_approaches_the_scores_of_each_pixel(tmp_path, count):
     public, full = pictures(4, 40), {"epochs": by_pixel.STEPS, "batch": 100}
-    how = {"pretrain": None, "samples": 4} | dict.fromkeys(["warm-up", "local", "distil"], full)
+    how = {"pretrain": None, "samples": 4, "labels": {"scores": {"loss": "mse"}}} | dict.fromkeys(["warm-up", "local", "distil"], full)
     ensemble = {"ensemble": {"use": "mean-logits"}}
     still = over_pixels(tmp_path / "still", "fedmd", ensemble, rate=1e-30, count=count, public=public, rounds=1, **how)
     found = over_pixels(tmp_path / "run", "fedmd", ensemble, count=count, public=public, rounds=ROUNDS, **how)

@@ -1198,7 +1198,8 @@ fn libsvm_with_any_classes_and_any_width() {
     let width = "the number of features, 4, is the largest index in the clients' rows; say `width` where they are private";
     assert!(data.notes.iter().any(|note| note == width), "{:?}", data.notes);
     // a test row that goes further adds features that no client can learn
-    let data = case.data("{format: libsvm, train: a, test: b}", "");
+    case.write("c", b"1 4:2\n3 2:1\n");
+    let data = case.data("{format: libsvm, train: a, test: c}", "");
     assert_eq!(data.task.input, [4]);
     let more = "features, 3, is the largest index in the clients' rows; say `width` where they are private; test rows go up to 4, so there are 4 features, of which the last 1 are 0 in all rows of clients";
     assert!(data.notes.iter().any(|note| note.ends_with(more)), "{:?}", data.notes);
