@@ -429,7 +429,10 @@ mod tests {
         for name in ["accuracy", "own.worst-tenth.dice", "auc", "r2"] {
             assert_ne!(of(name), Some(true), "{name}");
         }
-        assert_eq!((of("clients.auc"), of("filter.recall")), (Some(false), None));
+        assert_eq!(
+            (of("clients.auc"), of("filter.recall")),
+            (Some(false), None)
+        );
     }
     use crate::{Inputs, Labels};
     use ndarray::array;

@@ -7,8 +7,8 @@ use crate::slots::in_order;
 use fl_core::settings::Value;
 use fl_core::{
     AnyAggregator, BEFORE_AGGREGATOR, BoxedSelector, BuildContext, Candidate, ClientStat,
-    DataFacts, ExchangeSpec, Fault, FaultKind, Faults, IdRanges, LogEvent, PartDecl, Parts, Pool, Role,
-    Roster, Round, SlotSpec, Stream,
+    DataFacts, ExchangeSpec, Fault, FaultKind, Faults, IdRanges, LogEvent, PartDecl, Parts, Pool,
+    Role, Roster, Round, SlotSpec, Stream,
 };
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

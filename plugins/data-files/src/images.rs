@@ -39,10 +39,19 @@ impl Lost {
     /// A line for each loss.
     pub fn notes(&self) -> Vec<String> {
         let all = [
-            (self.transparent, "have transparent pixels; they get the colour that stands in the file"),
+            (
+                self.transparent,
+                "have transparent pixels; they get the colour that stands in the file",
+            ),
             (self.deep, "have 16 bits a channel; fl reads the upper 8"),
-            (self.turned, "say that they are to be shown turned or mirrored (EXIF); fl reads them as they are stored"),
-            (self.cropped, "have another shape than `resize`, which cuts off their sides; `by: stretch` keeps them"),
+            (
+                self.turned,
+                "say that they are to be shown turned or mirrored (EXIF); fl reads them as they are stored",
+            ),
+            (
+                self.cropped,
+                "have another shape than `resize`, which cuts off their sides; `by: stretch` keeps them",
+            ),
         ];
         let told = all.iter().filter(|(count, _)| *count > 0);
         told.map(|(count, what)| format!("{count} of {} images {what}", self.files))

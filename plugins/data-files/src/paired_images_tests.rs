@@ -70,7 +70,11 @@ fn masks_are_read_by_the_names_of_their_images() {
         (data.task.kind, &data.task.input[..]),
         (task, &[1, 2, 3][..])
     );
-    assert!(data.notes[0].ends_with("; it reads 255 as 1"), "{:?}", data.notes);
+    assert!(
+        data.notes[0].ends_with("; it reads 255 as 1"),
+        "{:?}",
+        data.notes
+    );
     let own = data.clients[0].masks().unwrap();
     assert_eq!(own.of().row(1).to_vec(), [0, 1, 0, 0, 0, 1]);
     assert_eq!((data.clients[0].len(), data.clients[1].len()), (2, 1));

@@ -143,10 +143,10 @@ pub(crate) fn unread<'s>(
     let names: Vec<String> = left.iter().map(shown).collect();
     (!names.is_empty()).then(|| {
         format!(
-            "{} entries of folders of images are not read, for they are no files of their place that end in {}: {}",
+            "{} entries of image folders are not read: {}; fl reads files that end in {}, and those in folders of classes if there are any",
             names.len(),
-            format.endings().join(", "),
-            first_names(&names, 3)
+            first_names(&names, 3),
+            format.endings().join(", ")
         )
     })
 }

@@ -1131,9 +1131,15 @@ fn labels_that_no_test_row_tells_apart_are_named() {
 
 #[test]
 fn a_field_that_a_row_has_twice_is_a_mistake() {
-    let case = Case::new(&[("a.jsonl", "{\"x\": 1, \"y\": 0}\n{\"x\": 1, \"y\": 1, \"x\": 2}\n")]);
+    let case = Case::new(&[(
+        "a.jsonl",
+        "{\"x\": 1, \"y\": 0}\n{\"x\": 1, \"y\": 1, \"x\": 2}\n",
+    )]);
     let error = case.error("{format: jsonl, train: a.jsonl, holdout: 0.5, label: y}");
-    assert!(error.contains("a.jsonl:2: two fields of one row are called `x`"), "{error}");
+    assert!(
+        error.contains("a.jsonl:2: two fields of one row are called `x`"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -1196,13 +1202,21 @@ fn libsvm_with_any_classes_and_any_width() {
     );
     assert_eq!(rows(&data)[2], [1.0, 3.0, 0.0, 1.0]);
     let width = "the number of features, 4, is the largest index in the clients' rows; say `width` where they are private";
-    assert!(data.notes.iter().any(|note| note == width), "{:?}", data.notes);
+    assert!(
+        data.notes.iter().any(|note| note == width),
+        "{:?}",
+        data.notes
+    );
     // a test row that goes further adds features that no client can learn
     case.write("c", b"1 4:2\n3 2:1\n");
     let data = case.data("{format: libsvm, train: a, test: c}", "");
     assert_eq!(data.task.input, [4]);
     let more = "features, 3, is the largest index in the clients' rows; say `width` where they are private; test rows go up to 4, so there are 4 features, of which the last 1 are 0 in all rows of clients";
-    assert!(data.notes.iter().any(|note| note.ends_with(more)), "{:?}", data.notes);
+    assert!(
+        data.notes.iter().any(|note| note.ends_with(more)),
+        "{:?}",
+        data.notes
+    );
     let data = case.data(
         "{format: {libsvm: {width: 80}}, train: sparse, holdout: 0.3}",
         "",
@@ -1240,12 +1254,19 @@ fn whole_numbers_that_lose_digits_are_told() {
     assert_eq!(told(1_700_000_000, ", columns: {time: skip}"), "");
     let case = Case::new(&[]);
     let whole = |at: i64| (1_700_000_000 + at).to_le_bytes();
-    case.write("x.npy", &npy("<i8", "(4, 1)", &[0, 1, 128, 256].map(whole).concat()));
+    case.write(
+        "x.npy",
+        &npy("<i8", "(4, 1)", &[0, 1, 128, 256].map(whole).concat()),
+    );
     case.write("y.npy", &npy("|u1", "(4,)", &[0, 1, 0, 1]));
     let pair = "{inputs: x.npy, labels: y.npy}";
     let data = case.data(&format!("{{format: npy, train: {pair}, holdout: 0.5}}"), "");
     let said = "arrays: 1 whole numbers lose digits as 32-bit numbers, such as 1700000001,";
-    assert!(data.hidden_notes[0].starts_with(said), "{:?}", data.hidden_notes);
+    assert!(
+        data.hidden_notes[0].starts_with(said),
+        "{:?}",
+        data.hidden_notes
+    );
 }
 
 #[test]
@@ -1262,7 +1283,10 @@ fn texts_that_are_cut_are_counted() {
         told(", words: 2"),
         "column `t`: 3 texts have more words than `words`, up to 5; fl reads their first ones"
     );
-    assert_eq!((told(", words: 5"), told("")), (String::new(), String::new()));
+    assert_eq!(
+        (told(", words: 5"), told("")),
+        (String::new(), String::new())
+    );
 }
 
 #[test]
@@ -1283,25 +1307,40 @@ fn what_images_lose_is_told() {
     let told = |more: &str| {
         let files = format!("{{format: {{images: {{{more}}}}}, train: a, test: a}}");
         let notes = case.data(&files, "").hidden_notes;
-        let lost = |note: &String| note.contains(" images ");
-        notes.into_iter().filter(lost).collect::<Vec<_>>().join("; ")
+        let lost = |note: &String| note.contains(" image");
+        notes
+            .into_iter()
+            .filter(lost)
+            .collect::<Vec<_>>()
+            .join("; ")
     };
-    case.write("a/cat/opaque.png", &png(GrayscaleAlpha, Eight, 2, &[9, 255, 8, 255]));
+    case.write(
+        "a/cat/opaque.png",
+        &png(GrayscaleAlpha, Eight, 2, &[9, 255, 8, 255]),
+    );
     case.write("a/dog/plain.png", &png(Grayscale, Eight, 2, &[1, 2]));
     assert_eq!(told(""), "");
     // training and test rows are the same files here
-    case.write("a/cat/clear.png", &png(GrayscaleAlpha, Eight, 2, &[9, 255, 8, 0]));
+    case.write(
+        "a/cat/clear.png",
+        &png(GrayscaleAlpha, Eight, 2, &[9, 255, 8, 0]),
+    );
     case.write("a/cat/deep.png", &png(Grayscale, Sixteen, 2, &[1, 2, 3, 4]));
     assert_eq!(
         told(""),
         "2 of 8 images have transparent pixels; they get the colour that stands in the file; 2 of 8 images have 16 bits a channel; fl reads the upper 8"
     );
     // a folder in a folder of a class, another ending, an image beside the folders of classes
-    for name in ["a/cat/more/1.png", "a/dog/2.webp", "a/0.png", "a/dog/.hidden"] {
+    for name in [
+        "a/cat/more/1.png",
+        "a/dog/2.webp",
+        "a/0.png",
+        "a/dog/.hidden",
+    ] {
         case.write(name, &png(Grayscale, Eight, 2, &[1, 2]));
     }
     assert!(told("").ends_with(
-        "; 3 entries of folders of images are not read, for they are no files of their place that end in png, jpg, jpeg: `a/0.png`, `cat/more`, `dog/2.webp`"
+        "; 3 entries of image folders are not read: `a/0.png`, `cat/more`, `dog/2.webp`; fl reads files that end in png, jpg, jpeg, and those in folders of classes if there are any"
     ), "{}", told(""));
     for name in ["a/cat/more/1.png", "a/dog/2.webp", "a/0.png"] {
         fs::remove_file(case.0.path().join(name)).unwrap();

@@ -163,12 +163,18 @@ fn settings_that_need_more_clients_or_samples_are_found_before_the_run() {
     }
     // these do less than their numbers say
     for (cohort, says) in [
-        ("{use: cyclic, size: 99}", "`size` is 99, and there are 5 clients: it means all of them"),
+        (
+            "{use: cyclic, size: 99}",
+            "`size` is 99, and there are 5 clients: it means all of them",
+        ),
         (
             "{use: power-of-choice, size: 2, candidates: 99}",
             "`candidates` is 99, and there are 5 clients: it means all of them",
         ),
-        ("{use: uniform, share: 0.01}", "`share` 0.01 of 5 clients is 0.05: 1 of them take part"),
+        (
+            "{use: uniform, share: 0.01}",
+            "`share` 0.01 of 5 clients is 0.05: 1 of them take part",
+        ),
     ] {
         let (code, said) = checked("fedavg", &[&format!("parts.cohort={cohort}")]);
         let told = said.contains("parts.cohort (selector `") && said.contains(says);
@@ -177,7 +183,8 @@ fn settings_that_need_more_clients_or_samples_are_found_before_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let more = ["protocol.samples=4000", "protocol.rounds=1"];
     let (code, said) = tells(dir.path(), "run", "cronus", &more);
-    let all = "protocol.samples is 4000, and there are 300 public samples: every round has all of them";
+    let all =
+        "protocol.samples is 4000, and there are 300 public samples: every round has all of them";
     assert!(code == Some(0) && said.contains(all), "{said}");
     // a part may leave the trusted client out
     let trusted = "parts.aggregator={use: fltrust}";

@@ -153,7 +153,15 @@ fn a_loss_that_falls_does_not_end_the_rounds() {
         let rule = format!("stop-when={{metric: training-loss, patience: 2{rule}}}");
         let ran = json(
             d.path(),
-            &["run", "--json", &spec, "--set", "protocol.rounds=8", "--set", &rule],
+            &[
+                "run",
+                "--json",
+                &spec,
+                "--set",
+                "protocol.rounds=8",
+                "--set",
+                &rule,
+            ],
         );
         ran["rounds"].as_u64().unwrap()
     };

@@ -330,7 +330,10 @@ fn limits_keep_the_proportions_of_the_classes() {
         ..DataSpec::iid(blobs(), 1)
     };
     let rows = made(&DataSpec::iid(blobs(), 1)).unwrap().clients[0].len();
-    let told = format!("data.limit.train is {}, and there are {rows} train rows: all are used", 1u64 << 40);
+    let told = format!(
+        "data.limit.train is {}, and there are {rows} train rows: all are used",
+        1u64 << 40
+    );
     assert_eq!(made(&spec).unwrap().hidden_notes, [told]);
     let spec = DataSpec {
         limit: Limit {
