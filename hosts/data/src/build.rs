@@ -1,6 +1,6 @@
 //! From a spec to the data of every client.
 
-use crate::other_scale::other_scale;
+use crate::other_scale::{other_scale, sources_of_other_scale};
 use crate::partition::{by_class, fedkt_image_split, fedkt_queries, fedkt_tabular_split};
 use crate::public::{Public, PublicFrom};
 use crate::section::DataSpec;
@@ -257,7 +257,15 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         twice = owned_twice(&seen.own, &sources);
         let of = origins(&train, &sources);
         hidden_notes.extend(overlaps((&own, &of), &tested, &open, twice.as_ref()));
-        hidden_notes.extend(other_scale(&train.samples, &test.samples));
+        match sources_of_other_scale(&train.samples, &of, &sources) {
+            Some(told) => hidden_notes.push(told),
+            None => {
+                let public = public.as_ref().map(|of| ("public rows", &of.samples));
+                let others = [Some(("test rows", &test.samples)), public];
+                let others = others.into_iter().flatten();
+                hidden_notes.extend(others.filter_map(|rows| other_scale(&train.samples, rows)));
+            }
+        }
     }
     if spec.set.of_a_user() {
         hidden_notes.extend(of_one_class(&test, &classes));
