@@ -63,17 +63,16 @@ pub(crate) fn sources_of_other_scale(
         sums[*source].1 += 1;
     }
     let means = sums.iter().enumerate().filter(|(_, (sum, _))| *sum > 0.0);
-    let mut means: Vec<(usize, f64)> = means
+    let means: Vec<(usize, f64)> = means
         .map(|(at, (sum, rows))| (at, sum / f64::from(*rows)))
         .collect();
     if means.len() < 3 {
         return None;
     }
-    let median = *means
-        .select_nth_unstable_by(means.len() / 2, |a, b| a.1.total_cmp(&b.1))
-        .1;
-    let far = |mean: f64| mean / median.1 >= RATIO || median.1 / mean >= RATIO;
-    means.sort_unstable_by_key(|(at, _)| *at);
+    let mut sorted: Vec<f64> = means.iter().map(|(_, mean)| *mean).collect();
+    sorted.sort_by(f64::total_cmp);
+    let median = sorted[sorted.len() / 2];
+    let far = |mean: f64| mean / median >= RATIO || median / mean >= RATIO;
     let other = means.iter().filter(|(_, mean)| far(*mean));
     let names: Vec<String> = other.map(|(at, _)| sources[*at].name.clone()).collect();
     (!names.is_empty()).then(|| {
