@@ -196,6 +196,21 @@ pub trait Host {
         each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
     ) -> Result<()>;
 
+    /// Evaluates the server's models at the clients, each on the client's own test rows: for each
+    /// client the model with the parameters that `params` returns. Passes the scores, or the errors,
+    /// to `each` in client order. Called only if [`Host::tests_at_clients`].
+    ///
+    /// # Errors
+    /// The first error of `each`, or the host's own.
+    fn score_at_clients(
+        &mut self,
+        _slot: &str,
+        _params: &dyn Fn(ClientId) -> Arc<Params>,
+        _each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
+    ) -> Result<()> {
+        anyhow::bail!("this host has all test rows itself")
+    }
+
     /// Returns the public data, if the spec has any.
     fn public(&self) -> Option<&Arc<Public>>;
 
@@ -209,6 +224,11 @@ pub trait Host {
 
     /// Returns whether these are rows of the client's own.
     fn own_tests(&self) -> bool {
+        false
+    }
+
+    /// Returns whether only the clients have these rows, such as nodes with data of their own.
+    fn tests_at_clients(&self) -> bool {
         false
     }
 

@@ -199,6 +199,12 @@ impl Store {
         self.parts.build(B::ROLE, slot, self.whose, &context)
     }
 
+    /// Makes a part as the server has it in this slot; the store does not keep it.
+    pub fn make_for_server<B: StorablePart>(&self, slot: &str) -> Result<B> {
+        let context = self.context(slot, 0);
+        self.parts.build(B::ROLE, &self.slot(slot), None, &context)
+    }
+
     /// Returns the context that the `index`-th part of this slot is made in.
     pub fn context(&self, slot: &str, index: u64) -> BuildContext {
         let slot = &*self.slot(slot);

@@ -6,6 +6,7 @@ use crate::{
     metrics,
 };
 use anyhow::Context;
+use serde::{Deserialize, Serialize};
 
 crate::settings! {
     /// One training pass: a number of epochs or of steps.
@@ -64,8 +65,10 @@ impl Training {
 }
 
 /// The result of an evaluation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
+    /// Number of test rows.
+    pub rows: usize,
     /// [`metrics::score`]
     pub score: f64,
     /// Digest of all predictions. Two models may share a score, but hardly the predictions.
@@ -84,6 +87,7 @@ impl Evaluation {
     pub fn of(model: &mut dyn Trainer, test: &Examples) -> Result<Self> {
         let predicted = Logits::new(test.samples.ids().to_vec(), model.predict(&test.samples)?);
         Ok(Self {
+            rows: test.len(),
             score: metrics::score(predicted.values.view(), test)?,
             digest: message::digest(&predicted),
             confusion: metrics::confusion(predicted.values.view(), test),

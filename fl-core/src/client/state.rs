@@ -7,6 +7,7 @@ use crate::privacy::NoiseSource;
 use crate::store::Store;
 use crate::{
     Budget, ClientId, Evaluation, Examples, Parts, PrivacyEvent, Problem, Public, Result, Stream,
+    Trainer, parametric,
 };
 use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
@@ -132,6 +133,21 @@ impl ClientState {
         self.with_params(slot, shared, |client| {
             Evaluation::of(client.model(slot)?, test)
         })
+    }
+
+    /// Returns the score of the server's model, which has these parameters, on the client's own
+    /// test rows. The client's own models stay as they are.
+    ///
+    /// # Errors
+    /// If the client has no test rows of its own, or the model lacks one of the parameters or
+    /// cannot predict the rows.
+    pub fn score_for_server(&mut self, slot: &str, params: &Params) -> Result<Evaluation> {
+        let core = self.core();
+        let test = core.held_out.clone();
+        let test = test.context("the client has no test rows of its own")?;
+        let mut model: Box<dyn Trainer> = core.store.make_for_server(slot)?;
+        parametric(model.as_mut(), slot)?.set_params(params)?;
+        Evaluation::of(model.as_mut(), &test)
     }
 
     /// Rebuilds the client from its data and its saved state, as in another process.

@@ -1,7 +1,7 @@
 //! Evaluation of models, and the measurements and results that a run records.
 
 use crate::exchange::OWN_STATISTICS;
-use crate::host::Metric;
+use crate::host::{Host, Metric};
 use crate::message::Params;
 use crate::privacy::Noise;
 use crate::server::RunState;
@@ -14,8 +14,14 @@ use crate::{
 };
 use anyhow::{Context, bail, ensure};
 use sha2::{Digest as _, Sha256};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Called with each client's score.
+type EachScore<'a> = &'a mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>;
+
+/// Asks clients for scores.
+type AskForScores<'a> = dyn FnMut(&mut dyn Host, EachScore<'_>) -> Result<()> + 'a;
 
 impl RunState<'_> {
     fn due(&self, round: &Round) -> bool {
@@ -35,19 +41,20 @@ impl RunState<'_> {
         &mut self,
         round: &Round,
         slot: &str,
-        all: impl IntoIterator<Item = (&'s Evaluation, usize)>,
+        all: impl IntoIterator<Item = &'s Evaluation>,
     ) {
         let answers = |scored: &Evaluation| scored.confusion.iter().flatten().sum::<u32>() as usize;
         let mut wrong = all
             .into_iter()
-            .filter(|(scored, rows)| !scored.confusion.is_empty() && answers(scored) < *rows);
-        let Some((scored, rows)) = wrong.next() else {
+            .filter(|scored| !scored.confusion.is_empty() && answers(scored) < scored.rows);
+        let Some(scored) = wrong.next() else {
             return;
         };
         let told = self
             .told
             .entry(format!("{slot}: scores that are no numbers"));
         if told.or_default().insert(0) {
+            let rows = scored.rows;
             let none = rows - answers(scored);
             self.warn(&format!(
                 "{}: parts.{slot}: scores hold NaN for {none} of {rows} test rows, which count as wrong: the model has diverged",
@@ -96,18 +103,21 @@ impl RunState<'_> {
         &mut self,
         round: &Round,
         of: &str,
-        confusion: Vec<Vec<u32>>,
-        mut each: Vec<(ClientId, f64)>,
+        scored: &[(ClientId, &Evaluation)],
     ) -> Result<()> {
         let score = metrics::score_name(self.store.task().kind);
+        let confusion = scored
+            .iter()
+            .fold(Vec::new(), |sum, (_, one)| plus(sum, one));
         let own = self.host.own_tests();
+        let mut known = scored.to_vec();
         if own {
-            let all = each.len();
-            each.retain(|(_, score)| score.is_finite());
-            self.warn_of_partial(round, &format!("{of}.{score}"), each.len(), all);
+            known.retain(|(_, one)| one.score.is_finite());
+            self.warn_of_partial(round, &format!("{of}.{score}"), known.len(), scored.len());
         }
-        let weigh = |(id, score): &(ClientId, f64)| (self.host.test_of(*id).len() as f64, *score);
-        let weighed: Vec<(f64, f64)> = each.iter().map(weigh).collect();
+        let weighed = known.iter().map(|(_, one)| (one.rows as f64, one.score));
+        let weighed: Vec<(f64, f64)> = weighed.collect();
+        let each = known.iter().map(|(id, one)| (*id, one.score)).collect();
         let metric = Metric {
             confusion,
             ..Metric::of_each(round, &format!("{of}.{score}"), each)
@@ -127,15 +137,74 @@ impl RunState<'_> {
         if !self.host.own_tests() {
             return Ok(());
         }
-        let (mut each, mut confusion) = (Vec::new(), Vec::new());
-        for id in self.everyone().iter().copied() {
-            let test = self.host.test_of(id).clone();
-            let scored = Evaluation::of(self.model(slot)?, &test)?;
-            self.extend_digest("own", &scored.digest);
-            confusion = plus(confusion, &scored, 1);
-            each.push((id, scored.score));
+        let mut all = Vec::new();
+        if self.host.tests_at_clients() {
+            let model = self.model(slot)?.parametric().map(|model| model.params());
+            let Some(params) = model else {
+                let told = self.told.entry(format!("{slot}: no parameters"));
+                if told.or_default().insert(0) {
+                    self.warn(&format!(
+                        "{}: parts.{slot}: the model has no parameters that the server could send, so clients do not measure it on test rows of their own",
+                        round.name
+                    ));
+                }
+                return Ok(());
+            };
+            let params = Arc::new(params);
+            all = self.scored_at_clients(round, slot, &|_| params.clone())?;
+        } else {
+            for id in self.everyone().iter().copied() {
+                let test = self.host.test_of(id).clone();
+                all.push((id, Evaluation::of(self.model(slot)?, &test)?));
+            }
         }
-        self.measured_each(round, "own", confusion, each)
+        for (_, one) in &all {
+            self.extend_digest("own", &one.digest);
+        }
+        let all: Vec<_> = all.iter().map(|(id, one)| (*id, one)).collect();
+        self.measured_each(round, "own", &all)
+    }
+
+    /// Returns the scores of the server's models on the own test rows of each client, from the
+    /// clients: for each client, the model with the parameters that `params` returns.
+    fn scored_at_clients(
+        &mut self,
+        round: &Round,
+        slot: &str,
+        params: &dyn Fn(ClientId) -> Arc<Params>,
+    ) -> Result<Vec<(ClientId, Evaluation)>> {
+        let slot = self.store.slot(slot).into_owned();
+        self.scores(round, &mut |host, each| {
+            host.score_at_clients(&slot, params, each)
+        })
+    }
+
+    /// Collects the scores that clients report, without those of clients that fail and that the
+    /// policy leaves out.
+    fn scores(
+        &mut self,
+        round: &Round,
+        ask: &mut AskForScores<'_>,
+    ) -> Result<Vec<(ClientId, Evaluation)>> {
+        let (faults, mut scored, mut lost) = (self.faults.clone(), Vec::new(), Vec::new());
+        let withholds = self.ledger.accounts();
+        ask(self.host, &mut |id, score| {
+            match score {
+                Ok(score) => scored.push((id, score)),
+                Err(error) if *faults.policy(&error, false) != Fault::Fail => {
+                    lost.push((id, reason(&error, withholds)));
+                }
+                Err(error) => return Err(error.context(format!("evaluating client {id}"))),
+            }
+            Ok(())
+        })?;
+        self.left_out(round, "evaluation", &lost)?;
+        if let ([], [(id, why), ..]) = (&scored[..], &lost[..]) {
+            bail!(Problem::NoAnswer(format!(
+                ": no client's model can be evaluated; client {id}: {why}"
+            )));
+        }
+        Ok(scored)
     }
 
     /// Checks that the protocol has declared a measurement, if it declares any: checks rely on it.
@@ -205,7 +274,7 @@ impl Results for RunState<'_> {
         let test = self.host.test().clone();
         let scored = Evaluation::of(self.model(slot)?, &test)?;
         let name = metrics::score_name(self.store.task().kind);
-        self.unanswered(round, slot, [(&scored, test.len())]);
+        self.unanswered(round, slot, [&scored]);
         self.extend_digest(name, &scored.digest);
         let metric = Metric {
             confusion: scored.confusion,
@@ -231,37 +300,17 @@ impl Results for RunState<'_> {
             return Ok(());
         }
         self.expose_models(slot)?;
-        let (faults, mut scored, mut lost) = (self.faults.clone(), Vec::new(), Vec::new());
-        let withholds = self.ledger.accounts();
-        let slot = &*self.store.slot(slot);
-        self.host.score_clients(slot, shared, &mut |id, score| {
-            match score {
-                Ok(score) => scored.push((id, score)),
-                Err(error) if *faults.policy(&error, false) != Fault::Fail => {
-                    lost.push((id, reason(&error, withholds)));
-                }
-                Err(error) => return Err(error.context(format!("evaluating client {id}"))),
-            }
-            Ok(())
+        let slot = &*self.store.slot(slot).into_owned();
+        let scored = self.scores(round, &mut |host, each| {
+            host.score_clients(slot, shared, each)
         })?;
-        self.left_out(round, "evaluation", &lost)?;
-        if let ([], [(id, why), ..]) = (&scored[..], &lost[..]) {
-            bail!(Problem::NoAnswer(format!(
-                ": no client's model can be evaluated; client {id}: {why}"
-            )));
-        }
         let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
         let scored: Vec<(ClientId, &Evaluation)> = scored.iter().map(|(id, s)| (*id, s)).collect();
         for (_, one) in &scored {
             self.extend_digest(&name, &one.digest);
         }
-        let rows = |id: &ClientId| self.host.test_of(*id).len();
-        let all: Vec<_> = scored.iter().map(|(id, one)| (*one, rows(id))).collect();
-        self.unanswered(round, slot, all);
-        let each = scored.iter().map(|(id, s)| (*id, s.score)).collect();
-        let all = scored.iter();
-        let confusion = all.fold(Vec::new(), |sum, (_, s)| plus(sum, s, 1));
-        self.measured_each(round, "clients", confusion, each)?;
+        self.unanswered(round, slot, scored.iter().map(|(_, one)| *one));
+        self.measured_each(round, "clients", &scored)?;
         self.further(round, &scored)
     }
 
@@ -288,6 +337,25 @@ impl Results for RunState<'_> {
             }
             return Ok(Vec::new());
         }
+        let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
+        if self.host.tests_at_clients() {
+            let models: Vec<Arc<Params>> = models.iter().cloned().map(Arc::new).collect();
+            let of = clients.iter().zip(whose);
+            let of = of.map(|(id, of)| Some((*id, models.get(*of)?.clone())));
+            let of: Option<BTreeMap<ClientId, Arc<Params>>> = of.collect();
+            let of = of.context("a client's model is none of those that the protocol gave")?;
+            let scored = self.scored_at_clients(round, slot, &|id| of[&id].clone())?;
+            let scored: BTreeMap<ClientId, Evaluation> = scored.into_iter().collect();
+            scored
+                .values()
+                .for_each(|one| self.extend_digest(&name, &one.digest));
+            self.unanswered(round, slot, scored.values());
+            let all: Vec<_> = scored.iter().map(|(id, one)| (*id, one)).collect();
+            self.measured_each(round, "clients", &all)?;
+            self.further(round, &all)?;
+            let score = |id: &ClientId| scored.get(id).map_or(f64::NAN, |one| one.score);
+            return Ok(clients.iter().map(score).collect());
+        }
         // clients with one model and one test set have one score
         let mut groups: Vec<(usize, Examples, Vec<usize>)> = Vec::new();
         for (at, id) in clients.iter().enumerate() {
@@ -302,9 +370,6 @@ impl Results for RunState<'_> {
                 None => groups.push((model, test.clone(), vec![at])),
             }
         }
-        let name = format!("clients.{}", metrics::score_name(self.store.task().kind));
-        let mut each = vec![0.0; clients.len()];
-        let mut confusion = Vec::new();
         let mut all = Vec::new();
         let mut whose = vec![0; clients.len()];
         for (model, test, members) in groups {
@@ -313,20 +378,18 @@ impl Results for RunState<'_> {
                 .with_context(|| format!("there is no model {model} of {}", models.len()))?;
             parametric(self.model(slot)?, slot)?.set_params(model)?;
             let scored = Evaluation::of(self.model(slot)?, &test)?;
-            self.unanswered(round, slot, [(&scored, test.len())]);
+            self.unanswered(round, slot, [&scored]);
             self.extend_digest(&name, &scored.digest);
-            confusion = plus(confusion, &scored, members.len() as u32);
             for at in members {
-                each[at] = scored.score;
                 whose[at] = all.len();
             }
             all.push(scored);
         }
-        let with_ids = clients.iter().copied().zip(each.iter().copied());
-        self.measured_each(round, "clients", confusion, with_ids.collect())?;
         let all = clients.iter().zip(whose).map(|(id, at)| (*id, &all[at]));
-        self.further(round, &all.collect::<Vec<_>>())?;
-        Ok(each)
+        let all: Vec<_> = all.collect();
+        self.measured_each(round, "clients", &all)?;
+        self.further(round, &all)?;
+        Ok(all.iter().map(|(_, one)| one.score).collect())
     }
 
     fn record_each(&mut self, round: &Round, name: &str, each: Vec<f64>) -> Result<()> {
@@ -411,12 +474,12 @@ fn statistics(mut of: Vec<(f64, f64)>, errors: bool) -> [f64; 3] {
     [over_rows, worst, of[of.len() - 1].1]
 }
 
-/// Adds `times` times the confusion matrix of an evaluation to `sum`.
-fn plus(mut sum: Vec<Vec<u32>>, scored: &Evaluation, times: u32) -> Vec<Vec<u32>> {
+/// Adds the confusion matrix of an evaluation to `sum`.
+fn plus(mut sum: Vec<Vec<u32>>, scored: &Evaluation) -> Vec<Vec<u32>> {
     sum.resize(scored.confusion.len(), vec![0; scored.confusion.len()]);
     for (sum, row) in sum.iter_mut().zip(&scored.confusion) {
         for (sum, count) in sum.iter_mut().zip(row) {
-            *sum += count * times;
+            *sum += count;
         }
     }
     sum

@@ -245,7 +245,9 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     (seen.others, hashed.others, public_notes) = others_seen.into_inner();
     notes.extend(public_notes);
     let mut twice = None;
-    if looks && !matches!(spec.split(), Split::Own) {
+    // nodes have rows, and test rows, of their own
+    let at_nodes = matches!(spec.split(), Split::Own);
+    if looks && !at_nodes {
         let how = spec.public.as_ref();
         let from = match how.map(|how| &how.from) {
             Some(PublicFrom::Tabular) => &seen.own,
@@ -310,10 +312,10 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         ),
     }
     .with_context(|| format!("`split`: splitting `{name}`"))?;
-    if !matches!(spec.split(), Split::Own) {
+    if !at_nodes {
         uneven.extend(extremes(&parts.sizes()));
     }
-    let mut client_tests = match spec.tests_in_files() {
+    let mut client_tests = match spec.tests_in_files() && !at_nodes {
         true => {
             let sources = (&sources[..], &test_sources[..]);
             let (tests, note) = in_files(spec, &test, sources, &drawn)?;
@@ -349,7 +351,7 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     });
     if let Some(how) = spec.test.as_ref().filter(|how| !how.in_files()) {
         let mut all = Vec::new();
-        for (k, own) in clients.iter_mut().enumerate() {
+        for (k, own) in clients.iter_mut().enumerate().filter(|_| !at_nodes) {
             let rows = how.draw(k, own, &stream.child("test", k as u64))?;
             all.extend(rows.iter().map(|row| parts.clients[k][*row]));
             client_tests.push(cut(own, &rows));
@@ -854,7 +856,7 @@ fn of_every_class(examples: &Examples, total: usize, stream: &Stream) -> Result<
 }
 
 /// Takes the rows at these ascending positions out of `from`.
-fn cut(from: &mut Examples, rows: &[usize]) -> Examples {
+pub(crate) fn cut(from: &mut Examples, rows: &[usize]) -> Examples {
     let out = from.pick(rows);
     let rest: Vec<usize> = (0..from.len())
         .filter(|row| rows.binary_search(row).is_err())

@@ -159,7 +159,7 @@ impl DataSpec {
     }
 
     /// Does each client have test rows in files of its own?
-    pub(crate) fn tests_in_files(&self) -> bool {
+    pub fn tests_in_files(&self) -> bool {
         self.test.as_ref().is_some_and(OwnTests::in_files)
     }
 
@@ -411,7 +411,6 @@ fn check_own(spec: &DataSpec) -> anyhow::Result<()> {
         ("domains", spec.domains.is_some()),
         ("feature-noise", spec.feature_noise.is_some()),
         ("validation", spec.validation != 0.0),
-        ("test", spec.test.is_some()),
     ];
     match cannot.iter().find(|(_, there)| *there) {
         Some((name, _)) => anyhow::bail!(

@@ -1,5 +1,6 @@
 //! Test rows of a client's own: those that its model is judged on, and that no client trains with.
 
+use crate::build::cut;
 use crate::public::PublicFrom;
 use crate::section::DataSpec;
 use crate::split::Groups;
@@ -23,7 +24,7 @@ fl_core::settings! {
         /// one, drawn at random. It trains with the others. Or `files`: it tests with its own part
         /// of the set's test rows. With `split: by-file` that is the test file (or folder) of the
         /// same number, or what `holdout` holds out of its training file; with `by-user` the rows
-        /// of its users.
+        /// of its users; with `own` the test rows of its node file.
         own: OwnRows, in between(0.0, 1.0);
         /// The rows that clients own before that.
         of: OwnTestsOf = OwnTestsOf::Train;
@@ -104,8 +105,8 @@ impl OwnTests {
         let divided = matches!(from, Some(PublicFrom::HalfOfTest | PublicFrom::Tabular));
         if self.in_files() {
             ensure!(
-                matches!(split, Split::ByFile | Split::ByUser),
-                "`own: files` needs files that are a client's own: take `split: by-file` or `by-user`, or a share, such as `own: 0.25`"
+                matches!(split, Split::ByFile | Split::ByUser | Split::Own),
+                "`own: files` needs files that are a client's own: take `split: by-file`, `by-user` or `own`, or a share, such as `own: 0.25`"
             );
             ensure!(
                 self.of == OwnTestsOf::Train && self.by_class,
@@ -124,6 +125,10 @@ impl OwnTests {
         if self.of == OwnTestsOf::Train {
             return Ok(());
         }
+        ensure!(
+            !matches!(split, Split::Own),
+            "the set's test rows are not the clients'; take `of: train`"
+        );
         ensure!(
             !matches!(split, Split::ByFile | Split::ByUser | Split::Published(_)),
             "the split says only who owns the training rows; take `of: train`"
@@ -160,6 +165,36 @@ impl OwnTests {
             true => Groups::of(own).take(aside, draws),
             false => Ok(draws(0, rows, aside)),
         }
+    }
+}
+
+impl DataSpec {
+    /// Takes the rows that client `k` tests with out of `own`, the rows of its node, or returns
+    /// those of `test`, the test rows that its node file names; `None` if it has none of its own.
+    /// With the `stream` of [`build`](crate::build) they are the rows that the client would test
+    /// with if `own` were its file in `split: by-file`.
+    ///
+    /// # Errors
+    /// If there are less than two rows, or no test rows.
+    pub fn tests_of_node(
+        &self,
+        k: usize,
+        own: &mut Examples,
+        test: Examples,
+        stream: &Stream,
+    ) -> Result<Option<Examples>> {
+        let Some(how) = &self.test else {
+            return Ok(None);
+        };
+        if how.in_files() {
+            ensure!(
+                !test.is_empty(),
+                "`data.test.own: files`: its node file names no test rows; give `test`, or `holdout`"
+            );
+            return Ok(Some(test));
+        }
+        let rows = how.draw(k, own, &stream.child("test", k as u64))?;
+        Ok(Some(cut(own, &rows)))
     }
 }
 

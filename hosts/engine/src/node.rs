@@ -94,8 +94,7 @@ pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> 
     let mut data = prepare::data(spec, &config.data_dir)?;
     let context = prepare::protocol_context(spec, &data.task);
     let protocol: Arc<dyn Protocol> = Arc::from(spec.make_protocol(&context)?);
-    let held_out = data.own_tests.then_some(&data.client_tests[..]);
-    let maker = ClientFactory {
+    let mut maker = ClientFactory {
         held_out: Vec::new(),
         public: data.public.clone().map(prepare::public).map(Arc::new),
         parts: Arc::new(spec.parts.in_slots(protocol.slots())),
@@ -103,8 +102,7 @@ pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> 
         budgets: Vec::from_iter(spec.budget.clone()),
         noise: prepare::noise_source(spec)?,
         retries: spec.faults.ask_again(),
-    }
-    .with_held_out(held_out, protocol.as_ref());
+    };
     let accounts = maker.parts.has("accountant");
     let mut home = config.home.clone();
     let (owners, own) = match &config.own {
@@ -114,8 +112,15 @@ pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> 
         }
         Some(path) => {
             let file = NodeFile::read(path)?;
-            let (examples, unfit) = match file.load(&spec.data, &data, &config.data_dir, accounts) {
-                Ok(examples) => (examples, None),
+            let (examples, unfit) = match file.load(spec, &data, &config.data_dir, accounts) {
+                Ok((examples, tests)) => {
+                    if let Some(tests) = tests {
+                        // no other client is here
+                        data.client_tests = vec![tests.pick(&[]); file.client as usize];
+                        data.client_tests.push(tests);
+                    }
+                    (examples, None)
+                }
                 // one that can say so
                 Err(error) => (data.test.clone(), Some(format!("{error:#}"))),
             };
@@ -129,6 +134,8 @@ pub fn node(spec: &Spec<DataSpec>, config: &NodeConfig) -> anyhow::Result<Node> 
             (vec![(file.client, examples)], Some(own))
         }
     };
+    let held_out = data.own_tests.then_some(&data.client_tests[..]);
+    maker = maker.with_held_out(held_out, protocol.as_ref());
     let files = match config.far {
         true => prepare::data_files(&spec.data, &config.data_dir)?,
         false => Vec::new(),

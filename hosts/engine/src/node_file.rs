@@ -1,10 +1,13 @@
 //! What a node says of itself: whose data it has, where they are, and what it allows.
 
+use crate::prepare;
 use anyhow::{Context, bail, ensure};
-use fl_core::ClientId;
 use fl_core::message::{known_kinds, message_type};
+use fl_core::{ClientId, Examples};
 use fl_data::{Assembled, DataSpec};
-use fl_data_kit::{SetSpec, Use};
+use fl_data_kit::dataset::HELD_OUT;
+use fl_data_kit::{Inferred, SetSpec, Use};
+use fl_registry::Spec;
 use fl_remote::Policy;
 use std::path::{Path, PathBuf};
 
@@ -68,24 +71,35 @@ impl NodeFile {
         })
     }
 
-    /// Its own examples; the error says why they do not fit what the spec is about. If an
-    /// accountant works for the run (`accounts`), none of them may be public.
+    /// Its own examples, and those that it tests with, if the spec says so; the error says why they
+    /// do not fit what the spec is about. If an accountant works for the run (`accounts`), none of
+    /// them may be public.
     pub fn load(
         &self,
-        spec: &DataSpec,
+        spec: &Spec<DataSpec>,
         due: &Assembled,
         dir: &Path,
         accounts: bool,
-    ) -> anyhow::Result<fl_core::Examples> {
+    ) -> anyhow::Result<(Examples, Option<Examples>)> {
+        let (stream, spec) = (prepare::data_stream(spec), &spec.data);
         let mut data = self.data.clone();
-        if let Some((_, wrong)) = data.resolve(&self.folder, Use::Labelled).pop() {
+        let in_files = spec.tests_in_files();
+        let use_of = match in_files {
+            true => Use::Tested,
+            false => Use::Labelled,
+        };
+        if let Some((_, wrong)) = data.resolve(&self.folder, use_of).pop() {
             bail!(wrong);
         }
         let set = fl_data_kit::load(&data, dir, spec.normalise.as_ref())?;
-        let own = match &spec.undersampled {
-            Some(how) => how.of(&set.train)?,
-            None => set.train,
-        };
+        let mut own = set.train;
+        let mut all = own.clone();
+        let mut tests = spec.tests_of_node(self.client as usize, &mut own, set.test, &stream)?;
+        if let Some(how) = &spec.undersampled {
+            for rows in [&mut all, &mut own].into_iter().chain(&mut tests) {
+                *rows = how.of(rows)?;
+            }
+        }
         let task = own.task();
         let (input, kind) = (&due.task.input, due.task.kind);
         ensure!(
@@ -103,8 +117,13 @@ impl NodeFile {
         // the same rows must become the same numbers, wherever they are
         data.reads_as(&spec.set)?;
         fl_data_kit::alike(&set.columns, &due.columns)?;
-        // its test rows stay unused: models are tested on the spec's
-        let found = set.inferred.iter().filter(|found| !found.of_test_rows);
+        // test rows of its files stay unused, unless models are tested on them: then no guarantee
+        // is stated
+        let unused = |found: &Inferred| match in_files {
+            true => found.text == HELD_OUT,
+            false => found.of_test_rows,
+        };
+        let found = set.inferred.iter().filter(|found| !unused(found));
         let found: Vec<&str> = found.map(|found| found.text.as_str()).collect();
         ensure!(
             found.is_empty(),
@@ -115,21 +134,26 @@ impl NodeFile {
             !accounts || spec.undersampled.is_none(),
             "the frequencies that `undersampled` keeps depend on a row's place in its file, so no guarantee could hold for a row"
         );
-        let tested = fl_data::shared_rows(&own.samples, &due.test.samples);
+        let tested = fl_data::shared_rows(&all.samples, &due.test.samples);
         let test_rows = (tested > 0).then(|| {
-            let rows = own.len();
+            let rows = all.len();
             format!("{tested} of {rows} rows are test rows of the spec too")
         });
+        let of_its_own = tests.as_ref().filter(|_| in_files);
+        let again = of_its_own.map_or(0, |tests| {
+            fl_data::shared_rows(&tests.samples, &own.samples)
+        });
+        let again = (again > 0).then(|| format!("{again} of its test rows are training rows too"));
         let notes = set.notes.iter().chain(&set.hidden_notes);
-        for note in notes.chain(&test_rows) {
+        for note in notes.chain(&test_rows).chain(&again) {
             log::info!("note: data of client {}: {note}", self.client);
         }
         let public = due.public.iter().map(|public| &public.samples);
-        let shared = public.map(|public| fl_data::shared_rows(&own.samples, public));
+        let shared = public.map(|public| fl_data::shared_rows(&all.samples, public));
         ensure!(
             !accounts || tested + shared.sum::<usize>() == 0,
             "a row of its own is among the public or test rows of the spec, so no guarantee could hold for it"
         );
-        Ok(own)
+        Ok((own, tests))
     }
 }

@@ -111,8 +111,7 @@ pub fn data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Assembled> {
         true => fl_data::build_identified,
         false => fl_data::build,
     };
-    let stream = Stream::root(spec.seed).child("data", 0);
-    let mut data = build(&spec.data, dir, &stream).context("data")?;
+    let mut data = build(&spec.data, dir, &data_stream(spec)).context("data")?;
     let pooled = spec
         .make_protocol(&protocol_context(spec, &data.task))?
         .pools_data();
@@ -124,6 +123,11 @@ pub fn data(spec: &Spec<DataSpec>, dir: &Path) -> anyhow::Result<Assembled> {
         data.uneven.clear();
     }
     Ok(data)
+}
+
+/// The stream that the data of a spec are split with.
+pub(crate) fn data_stream(spec: &Spec<DataSpec>) -> Stream {
+    Stream::root(spec.seed).child("data", 0)
 }
 
 /// What the protocol of a spec is made from: at the server and at the clients the same.

@@ -66,10 +66,11 @@ impl Node {
             if let Some(why) = &own.unfit {
                 (own.tell)(&format!("its own data do not fit the spec: {why}"));
             }
-            data = owners
-                .iter()
-                .map(|(id, rows)| (*id, node_data::sum(rows)))
-                .collect();
+            let tests = &served.maker.held_out;
+            let sum = |(id, rows): (&ClientId, &Examples)| {
+                (*id, node_data::sum(rows, tests.get(*id as usize)))
+            };
+            data = owners.iter().map(sum).collect();
         }
         let policy = served.own.as_ref().map(|own| &own.policy);
         if let Some((epsilon, delta)) = policy.and_then(|p| Some((p.epsilon?, p.delta))) {
@@ -334,13 +335,21 @@ impl Node {
                 };
                 return Ok(((said, body.into()), digest));
             }
-            RequestKind::Score { slot } => {
+            RequestKind::Score {
+                slot,
+                of_server: true,
+            } => {
+                let params: Params = fl_core::message::decode(body)?;
+                let scored = client.score_for_server(slot, &params)?;
+                (AnswerKind::Evaluation(scored), none())
+            }
+            RequestKind::Score { slot, .. } => {
                 let own = self.served.client_tests.get(request.client as usize);
                 let shared = (!body.is_empty()).then(|| fl_core::message::decode(body));
                 let shared: Option<Params> = shared.transpose()?;
                 let test = own.unwrap_or(&self.served.test);
                 let scored = client.score(slot, test, shared.as_ref())?;
-                (scored.into(), none())
+                (AnswerKind::Evaluation(scored), none())
             }
             RequestKind::Model { slot } => (AnswerKind::Model, client.model(slot)?.save()?.into()),
         };
@@ -385,7 +394,8 @@ impl Node {
             stream: Stream::root(served.maker.seed).child("protocol", 0),
         };
         let (parts, noise) = (&served.maker.parts, served.maker.noise.kind());
-        own.takes_part(served.protocol.as_ref(), parts, &context, noise)?;
+        let tests = !served.maker.held_out.is_empty();
+        own.takes_part(served.protocol.as_ref(), parts, &context, (noise, tests))?;
         own.allows(served.protocol.as_ref(), parts, &context, want)
     }
 

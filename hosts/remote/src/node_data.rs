@@ -43,7 +43,7 @@ pub struct NodeData {
 }
 
 impl NodeData {
-    /// Checks that the node can take part.
+    /// Checks that the node can take part. `tests` tells whether it has test rows of its own.
     ///
     /// # Errors
     /// If its data do not fit, or its budget cannot be kept with such a spec.
@@ -52,7 +52,7 @@ impl NodeData {
         protocol: &dyn Protocol,
         parts: &Parts,
         context: &BuildContext,
-        noise: Noise,
+        (noise, tests): (Noise, bool),
     ) -> Result<()> {
         ensure!(
             self.unfit.is_none(),
@@ -76,6 +76,9 @@ impl NodeData {
         let why = match shown {
             _ if !seen.is_empty() => {
                 format!("the server sees something without a price: {}", seen.join("; "))
+            }
+            _ if tests => {
+                "models are measured on its own test rows, and that has no price; leave out `data.test`".into()
             }
             _ if !parts.has("accountant") => "the spec has no accountant to add up prices; fill `parts.accountant`".into(),
             _ if noise == Noise::Seeded => {
@@ -210,10 +213,18 @@ fn expected(
     Ok(())
 }
 
-/// Hashes a node's data: every row, in order, as parts get it.
-pub(crate) fn sum(data: &Examples) -> Sum {
-    let (samples, labels) = (&data.samples, data.labels());
+/// Hashes a node's data: every row, in order, as parts get it; and its test rows, if it has some.
+pub(crate) fn sum(data: &Examples, tests: Option<&Examples>) -> Sum {
     let mut hash = Sha256::new();
+    [Some(data), tests]
+        .into_iter()
+        .flatten()
+        .for_each(|rows| add(&mut hash, rows));
+    hash.finalize().into()
+}
+
+fn add(hash: &mut Sha256, data: &Examples) {
+    let (samples, labels) = (&data.samples, data.labels());
     hash.update(format!("{:?} {}", data.task(), data.len()));
     let mut row = vec![0.0; samples.width()];
     for (at, id) in samples.ids().iter().enumerate() {
@@ -249,5 +260,4 @@ pub(crate) fn sum(data: &Examples) -> Sum {
             }
         }
     }
-    hash.finalize().into()
 }

@@ -134,6 +134,27 @@ impl<C: Transport> RemoteClients<C> {
         Ok(())
     }
 
+    /// Asks each of `to` for the score of a model in this slot, the server's or its own, with the
+    /// parameters in `body`.
+    fn scores(
+        &mut self,
+        to: &[ClientId],
+        (slot, of_server): (&str, bool),
+        body: &mut dyn FnMut(ClientId) -> Arc<[u8]>,
+        each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
+    ) -> Result<()> {
+        let slot = slot.to_string();
+        let score = RequestKind::Score { slot, of_server };
+        let mut want = |id| Ok((score.clone(), body(id)));
+        self.exchange(to, &mut want, &mut |id, says| {
+            let scored = says.and_then(|(said, _)| match said {
+                AnswerKind::Evaluation(scored) => Ok(scored),
+                said => Err(other(&said)),
+            });
+            each(id, scored)
+        })
+    }
+
     fn request(&mut self, client: ClientId, want: RequestKind) -> RequestHead {
         let known = self.clients.entry(client).or_default();
         if let RequestKind::Answer { .. } = want {
@@ -209,7 +230,7 @@ fn other(said: &AnswerKind) -> Error {
     let said = match said {
         AnswerKind::Here { .. } => "a greeting",
         AnswerKind::Answer { .. } => "an answer",
-        AnswerKind::Evaluation { .. } => "a score",
+        AnswerKind::Evaluation(_) => "a score",
         AnswerKind::Model => "a model",
         AnswerKind::Forgotten => "a farewell",
         AnswerKind::Countersigned { .. } => "a signature",
@@ -320,24 +341,29 @@ impl<C: Transport> ExternalClients for RemoteClients<C> {
     ) -> Result<()> {
         let shared = shared.map_or_else(Vec::new, |shared| fl_core::message::encode(shared));
         let shared: Arc<[u8]> = shared.into();
-        let mut want = |_| Ok((RequestKind::Score { slot: slot.into() }, shared.clone()));
-        self.exchange(to, &mut want, &mut |id, says| {
-            let scored = says.and_then(|(said, _)| match said {
-                AnswerKind::Evaluation {
-                    score,
-                    digest,
-                    confusion,
-                    further,
-                } => Ok(Evaluation {
-                    score,
-                    digest,
-                    confusion,
-                    further,
-                }),
-                said => Err(other(&said)),
-            });
-            each(id, scored)
-        })
+        self.scores(to, (slot, false), &mut |_| shared.clone(), each)
+    }
+
+    fn score_for_server(
+        &mut self,
+        to: &[ClientId],
+        slot: &str,
+        params: &dyn Fn(ClientId) -> Arc<Params>,
+        each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
+    ) -> Result<()> {
+        // the parameters of one model are serialised once
+        let mut written = Vec::<(Arc<Params>, Arc<[u8]>)>::new();
+        let mut body = |id| {
+            let params = params(id);
+            let same = |known: &&(Arc<Params>, Arc<[u8]>)| Arc::ptr_eq(&known.0, &params);
+            if let Some((_, body)) = written.iter().find(same) {
+                return body.clone();
+            }
+            let body: Arc<[u8]> = fl_core::message::encode(&*params).into();
+            written.push((params, body.clone()));
+            body
+        };
+        self.scores(to, (slot, true), &mut body, each)
     }
 
     fn models(

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The version of heads in this program. It comes first in every head, so that another version is
 /// recognised. `hosts/python/fl/_flower/plain_client.py` reads and writes this version too.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// The most bytes of a head: an envelope grows only with the classes and with the releases.
 pub const MAX_HEAD: usize = 16 << 20;
@@ -58,11 +58,14 @@ pub enum RequestKind {
         /// Key of the client's stream for this request.
         stream: [u8; 32],
     },
-    /// The score of the client's model in this slot on the test examples. The packet's body is
-    /// empty, or the parameters that the model is to have in place of its own.
+    /// The score of a model in this slot on the test examples.
     Score {
         /// The slot.
         slot: String,
+        /// Whether it is the server's model, on test rows of the client's own: the packet's body is
+        /// its parameters. Otherwise it is the client's model, and the body is empty, or the
+        /// parameters that the model is to have in place of its own.
+        of_server: bool,
     },
     /// The client's model in this slot, as a result of the run.
     Model {
@@ -149,16 +152,7 @@ pub enum AnswerKind {
         remembers: bool,
     },
     /// To [`RequestKind::Score`].
-    Evaluation {
-        /// As in [`Evaluation`].
-        score: f64,
-        /// As in [`Evaluation`].
-        digest: [u8; 32],
-        /// As in [`Evaluation`].
-        confusion: Vec<Vec<u32>>,
-        /// As in [`Evaluation`].
-        further: Vec<(String, f64)>,
-    },
+    Evaluation(Evaluation),
     /// To [`RequestKind::Model`]; the model is the packet's body.
     Model,
     /// To [`RequestKind::Over`].
@@ -179,17 +173,6 @@ pub enum AnswerKind {
         /// The signature, as minisign writes it.
         signature: String,
     },
-}
-
-impl From<Evaluation> for AnswerKind {
-    fn from(scored: Evaluation) -> Self {
-        Self::Evaluation {
-            score: scored.score,
-            digest: scored.digest,
-            confusion: scored.confusion,
-            further: scored.further,
-        }
-    }
 }
 
 /// An error on the wire: policies find the same [`Problem`] in it, and people the same text.

@@ -4,6 +4,7 @@ use crate::clients::Clients;
 use crate::external_clients::ExternalClients;
 use crate::partial_step::PartialStep;
 use crate::pool::for_clients;
+use anyhow::Context;
 use fl_core::message::Params;
 use fl_core::{
     Answer, ClientId, ClientState, Evaluation, Examples, Payload, Protocol, Request, Result,
@@ -90,6 +91,19 @@ impl ClientSide<'_> {
         }
         let work = |client: &mut ClientState| client.score(slot, test_of(client.id()), shared);
         for_clients(&self.here, &ids, self.threads, &work, &|_| 0, each)
+    }
+
+    /// Evaluates the server's models at the clients; see [`fl_core::Host::score_at_clients`].
+    pub fn score_for_server(
+        &mut self,
+        slot: &str,
+        params: &dyn Fn(ClientId) -> Arc<Params>,
+        each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
+    ) -> Result<()> {
+        let ids = self.ids();
+        let elsewhere = self.elsewhere.as_mut();
+        let elsewhere = elsewhere.context("the clients are in this process")?;
+        elsewhere.score_for_server(&ids, slot, params, each)
     }
 
     /// Passes the clients' own models, serialised, to `each`, in client order.

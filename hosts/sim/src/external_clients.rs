@@ -51,6 +51,19 @@ pub trait ExternalClients {
         each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
     ) -> Result<()>;
 
+    /// Evaluates the server's models at these clients, each on the client's own test rows; see
+    /// [`fl_core::Host::score_at_clients`].
+    ///
+    /// # Errors
+    /// As [`ExternalClients::ask`].
+    fn score_for_server(
+        &mut self,
+        to: &[ClientId],
+        slot: &str,
+        params: &dyn Fn(ClientId) -> Arc<Params>,
+        each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
+    ) -> Result<()>;
+
     /// Fetches these clients' own models, serialised, in this order.
     ///
     /// # Errors

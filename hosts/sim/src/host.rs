@@ -93,6 +93,15 @@ impl Host for Sim<'_> {
         self.clients.score(slot, shared, test_of, each)
     }
 
+    fn score_at_clients(
+        &mut self,
+        slot: &str,
+        params: &dyn Fn(ClientId) -> Arc<Params>,
+        each: &mut dyn FnMut(ClientId, Result<Evaluation>) -> Result<()>,
+    ) -> Result<()> {
+        self.clients.score_for_server(slot, params, each)
+    }
+
     fn public(&self) -> Option<&Arc<Public>> {
         self.public.as_ref()
     }
@@ -107,6 +116,10 @@ impl Host for Sim<'_> {
 
     fn own_tests(&self) -> bool {
         self.own_tests
+    }
+
+    fn tests_at_clients(&self) -> bool {
+        self.own_tests && self.client_tests.is_empty()
     }
 
     fn executor(&self) -> SharedExecutor {

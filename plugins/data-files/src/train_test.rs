@@ -5,7 +5,7 @@ use crate::rows::{Part, joined};
 use crate::settings::Files;
 use anyhow::{Context, Result, ensure};
 use fl_core::{Inputs, Labels, Stream};
-use fl_data_kit::dataset::Source as Owner;
+use fl_data_kit::dataset::{HELD_OUT, Source as Owner};
 use fl_data_kit::{Inferred, Rows, same};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -117,9 +117,7 @@ pub(crate) fn with_inferred(files: &Files, mut rows: Rows, notes: Notes) -> Rows
     rows.hidden_notes = notes.hidden;
     if files.holdout.is_some() {
         // one row more draws others, so this concerns the rows that stay as well
-        all.push(Inferred::new(
-            "test rows are held out of the clients' files, and how good models are on them is told",
-        ));
+        all.push(Inferred::new(HELD_OUT));
     }
     let own = files.rows_of(&files.train);
     let tested = files.test.iter().flat_map(|test| files.rows_of(test));

@@ -152,12 +152,16 @@ pub struct Rows {
     pub hidden_notes: Vec<String>,
 }
 
+/// What [`Inferred`] says of a set that holds test rows out of its training rows.
+pub const HELD_OUT: &str =
+    "test rows are held out of the clients' files, and how good models are on them is told";
+
 /// Something that a set took from the clients' own rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inferred {
     /// What a user reads.
     pub text: String,
-    /// It concerns test rows alone, and a node does not use those of its own.
+    /// It concerns test rows alone: a node uses its own only if the spec's `test` says so.
     pub of_test_rows: bool,
 }
 

@@ -348,3 +348,187 @@ parts: { model: { use: linear }, ensemble: { use: mean-labels }, sampling: { use
     let nodes = [node(0, ""), node(1, "")];
     json(dir, &own(&nodes, &["--out", "free"]));
 }
+
+/// Three towns with files of different sizes: the client `k` has `20 + 10 k` rows in `mine.csv`, and
+/// `4 + 3 k` in `tests.csv`. Writes `here.yaml`, in which the program shares the files out, and
+/// `own.yaml`, in which nodes have them.
+fn uneven_towns(dir: &Path, test: &str, protocol: &str) -> Vec<String> {
+    fs::write(dir.join("all.csv"), rows(0..90)).unwrap();
+    let files = |name: &str| format!("[\"0/{name}\", \"1/{name}\", \"2/{name}\"]");
+    let (common, node) = match test {
+        "files" => (files("tests.csv"), "test: tests.csv"),
+        _ => ("all.csv".into(), "test: all.csv"),
+    };
+    let spec = |train: &str, split: &str| {
+        let set = SET.replace("TRAIN", train);
+        let set = set.replace("test: all.csv", &format!("test: {common}"));
+        format!(
+            "name: towns\nseed: 4\ndata:\n  set: {set}\n  clients: 3\n  split: {split}\n  test: {{ own: {test} }}\n{}",
+            REST.replace("use: scaffold", protocol)
+        )
+    };
+    fs::write(dir.join("here.yaml"), spec(&files("mine.csv"), "by-file")).unwrap();
+    fs::write(dir.join("own.yaml"), spec("all.csv", "own")).unwrap();
+    let town = |k: usize| {
+        let folder = dir.join(k.to_string());
+        fs::create_dir_all(&folder).unwrap();
+        let from = 31 * k;
+        fs::write(folder.join("mine.csv"), rows(from..from + 20 + 10 * k)).unwrap();
+        let from = 200 + from;
+        fs::write(folder.join("tests.csv"), rows(from..from + 4 + 3 * k)).unwrap();
+        fs::write(folder.join("all.csv"), rows(0..4)).unwrap();
+        let set = SET.replace("TRAIN", "mine.csv");
+        write(&folder, k, &set.replace("test: all.csv", node), "");
+        format!("--node={k}/node.yaml")
+    };
+    (0..3).map(town).collect()
+}
+
+/// The measures of a run, without the training loss, which stays at nodes.
+fn measured(dir: &Path, run: &str) -> Vec<Value> {
+    let text = fs::read_to_string(dir.join(run).join("metrics.jsonl")).unwrap();
+    let lines = text.lines();
+    let all = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
+    all.filter(|line| line["name"] != "training-loss").collect()
+}
+
+#[test]
+fn exact_nodes_measure_on_test_rows_of_their_own_as_one_process_does() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    for (at, (test, protocol, name)) in [
+        ("0.3", "use: fedavg", "own"),
+        ("files", "use: fedavg", "own"),
+        ("0.3", "use: fedper, share: [weight]", "clients"),
+        (
+            "files",
+            "use: clustered-rounds, clusters: 2, assign: loss",
+            "clients",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let nodes = uneven_towns(dir, test, protocol);
+        let (here, there) = (format!("here-{at}"), format!("there-{at}"));
+        let plain = json(dir, &["run", "here.yaml", "--json", "--out", &here]);
+        let own = json(dir, &own(&nodes, &["--out", &there]));
+        assert_eq!(plain["bytes"], own["bytes"], "{test} {protocol}");
+        let all = measured(dir, &there);
+        assert_eq!(measured(dir, &here), all, "{test} {protocol}");
+        // the mean over rows weighs each client by its number of test rows
+        let of = |name: &str| all.iter().rfind(|line| line["name"] == name).unwrap();
+        let each = of(&format!("{name}.accuracy"))["each"].as_array().unwrap();
+        let rows: [f64; 3] = match test {
+            "files" => [4.0, 7.0, 10.0],
+            _ => [6.0, 9.0, 12.0],
+        };
+        let right: f64 = each
+            .iter()
+            .zip(rows)
+            .map(|(a, n)| a.as_f64().unwrap() * n)
+            .sum();
+        let found = of(&format!("{name}.over-rows.accuracy"))["value"]
+            .as_f64()
+            .unwrap();
+        let due = right / rows.iter().sum::<f64>();
+        assert!(
+            (found - due).abs() < 1e-12,
+            "{test} {protocol}: {found} {due}"
+        );
+    }
+    // stopped and gone on with
+    let nodes = uneven_towns(dir, "0.3", "use: fedavg");
+    json(dir, &own(&nodes, &["--out", "whole"]));
+    json(dir, &own(&nodes, &["--out", "r", "--stop-after", "1"]));
+    let resume = ["run", "--resume", "r", "--json"].into_iter();
+    let resume: Vec<&str> = resume.chain(nodes.iter().map(String::as_str)).collect();
+    json(dir, &resume);
+    assert_eq!(measured(dir, "r"), measured(dir, "whole"));
+    // what the node's file holds out is its own too
+    let held = SET
+        .replace("TRAIN", "mine.csv")
+        .replace("test: all.csv", "holdout: 0.25");
+    uneven_towns(dir, "files", "use: fedavg");
+    write(&dir.join("2"), 2, &held, "");
+    json(dir, &own(&nodes, &["--out", "held"]));
+    let all = measured(dir, "held");
+    let last = all
+        .iter()
+        .rfind(|line| line["name"] == "own.accuracy")
+        .unwrap();
+    let right = last["each"][2].as_f64().unwrap() * 10.0;
+    assert!((right - right.round()).abs() < 1e-9, "{last}");
+}
+
+#[test]
+fn test_rows_of_a_nodes_own_have_no_price_and_leave_only_as_scores() {
+    let d = tempfile::tempdir().unwrap();
+    let dir = d.path();
+    let nodes = uneven_towns(dir, "0.3", "use: fedavg");
+    let set = SET.replace("TRAIN", "mine.csv");
+    write(&dir.join("1"), 1, &set, "policy: { may-leave: [params] }");
+    let (code, error) = fails(dir, &own(&nodes, &["--out", "r"]));
+    assert!(
+        code == 1 && error.contains("client 1") && error.contains("its node lets no `score` leave"),
+        "{error}"
+    );
+    // others are measured without it
+    let drop = ["--out", "d", "--set", "faults.on-error=drop"];
+    json(dir, &own(&nodes, &drop));
+    let all = measured(dir, "d");
+    let last = all
+        .iter()
+        .rfind(|line| line["name"] == "own.accuracy")
+        .unwrap();
+    assert_eq!(last["clients"], serde_json::json!([0, 2]));
+    // a budget for life cannot be kept; the rows of the spec are no client's
+    let rest = "age,job,income\n81,cook,low\n83,nurse,high\n";
+    fs::write(dir.join("all.csv"), rest).unwrap();
+    write(&dir.join("1"), 1, &set, "policy: { epsilon: 5 }");
+    let accounts = [
+        "--set",
+        "parts.privacy={use: gaussian-update, clip: 1, noise-multiplier: 1}",
+        "--set",
+        "parts.accountant={use: rdp}",
+        "--set",
+        "noise=system",
+        "--set",
+        "parts.aggregator={use: mean, weigh: uniform}",
+    ];
+    let (code, error) = fails(
+        dir,
+        &own(&nodes, &[&accounts[..], &["--out", "b"]].concat()),
+    );
+    assert!(
+        code == 1 && error.contains("models are measured on its own test rows"),
+        "{error}"
+    );
+    // and the plan says that there is no guarantee
+    let accounts = ["plan", "own.yaml"].into_iter().chain(accounts);
+    let plan = crate::common::flat(&out(dir, &accounts.collect::<Vec<_>>()));
+    assert!(
+        plan.contains("models are measured on rows of each client (`data.test`)"),
+        "{plan}"
+    );
+    // what is wrong is said before the run
+    for (test, why) in [
+        ("{ own: 0.3, of: all }", "take `of: train`"),
+        (
+            "{ own: files, by-class: false }",
+            "with `own: files` leave them out",
+        ),
+    ] {
+        let set = format!("data.test={test}");
+        let (code, error) = fails(dir, &["check", "own.yaml", "--set", &set]);
+        assert!(code == 2 && error.contains(why), "{error}");
+    }
+    // no row is left to train with
+    fs::write(dir.join("0/mine.csv"), rows(0..1)).unwrap();
+    write(&dir.join("1"), 1, &set, "");
+    let (code, error) = fails(dir, &own(&nodes, &["--out", "e"]));
+    assert!(
+        code == 1 && error.contains("client 0 owns 1 of the rows"),
+        "{error}"
+    );
+}

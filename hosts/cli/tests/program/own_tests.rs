@@ -290,7 +290,7 @@ fn the_check_names_a_client_with_too_few_rows_before_a_run_does() {
     );
     let (code, error) = fails(dir, &["check", "own.yaml"]);
     assert!(
-        code != 0 && error.contains("`test` is for rows that are shared out"),
+        code != 0 && error.contains("the set's test rows are not the clients'"),
         "{error}"
     );
 }
@@ -550,7 +550,7 @@ fn test_files_that_belong_to_no_client_are_named() {
     let share = text.replace("own: files", "own: files, of: all");
     says(&share, "with `own: files` leave them out");
     let iid = text.replace("  test: {", "  split: iid\n  clients: 2\n  test: {");
-    says(&iid, "take `split: by-file` or `by-user`, or a share");
+    says(&iid, "take `split: by-file`, `by-user` or `own`, or a share");
     says(
         &text.replace("own: files", "own: fils"),
         "or the word `files`",

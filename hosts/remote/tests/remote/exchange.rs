@@ -3,7 +3,7 @@
 
 use crate::common::{Carry, Engine, SCAFFOLD, read};
 use anyhow::Context;
-use fl_core::{ClientId, Problem, Result};
+use fl_core::{ClientId, Evaluation, Problem, Result};
 use fl_remote::wire::{AnswerKind, Packet, ReplyHead, RequestHead, RequestKind, RunId};
 use fl_remote::{Leader, Node};
 use std::cell::RefCell;
@@ -314,12 +314,13 @@ fn a_late_reply_is_not_taken_for_that_of_another_request() {
     let carry: Carry = Box::new(move |to, request| {
         let asked: RequestHead = request.read().unwrap();
         let said = match &asked.want {
-            RequestKind::Score { slot } => AnswerKind::Evaluation {
+            RequestKind::Score { slot, .. } => AnswerKind::Evaluation(Evaluation {
+                rows: 1,
                 further: Vec::new(),
                 score: f64::from(u8::from(slot == "second")),
                 digest: [0; 32],
                 confusion: Vec::new(),
-            },
+            }),
             _ => AnswerKind::Here { examples: Some(10) },
         };
         let (run, client, number) = (asked.run, asked.client, asked.number);

@@ -500,6 +500,7 @@ fn an_answer_is_kept_with_its_message_and_no_damaged_one_is_said_again() {
         kept: 1,
         want: RequestKind::Score {
             slot: "model".into(),
+            of_server: false,
         },
         ..request.clone()
     };
