@@ -94,6 +94,12 @@ fn make_inputs(
             data.task.kind
         )));
     };
+    if data.features.is_some() {
+        return Err(Failure::usage(format!(
+            "{}: this run's inputs are features (`data.features`), and no other run can take them as samples",
+            dir.display()
+        )));
+    }
     let mut generator = kept_generator(dir, spec, data)?;
     let mut targets = finished.targets.iter();
     let last = targets.find(|target| target.client.is_none());

@@ -1,5 +1,6 @@
 //! From a spec to the data of every client.
 
+use crate::features::{self, FeatureMap};
 use crate::other_scale::{other_scale, sources_of_other_scale};
 use crate::partition::{by_class, fedkt_image_split, fedkt_queries, fedkt_tabular_split};
 use crate::public::{Public, PublicFrom};
@@ -72,6 +73,8 @@ pub struct Assembled {
     pub identity: Option<RowIdentity>,
     /// What was taken from each value; `None` if the values are as in the files.
     pub normalise: Option<Normalise>,
+    /// What the inputs were put through after that, if the spec has `features`.
+    pub features: Option<FeatureMap>,
     /// What the runs released that made some of these rows from clients' rows.
     pub inherited: Vec<PrivacyEvent>,
     /// A row that two clients have. A guarantee for one example assumes that it is one client's.
@@ -413,11 +416,15 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         digest: identify.then(|| fl_core::hex(&digest_of_rows(hashed.own))),
         identity,
         normalise,
+        features: None,
         inherited: Vec::new(),
         twice: twice.filter(|_| matches!(spec.split(), Split::ByFile | Split::ByUser)),
     };
     if let Some(how) = &spec.undersampled {
         undersample(&mut all, how)?;
+    }
+    if let Some(how) = &spec.features {
+        features::put(&mut all, how)?;
     }
     Ok(all)
 }

@@ -11,6 +11,7 @@
 
 use crate::domains::Domains;
 use crate::feature_noise::FeatureNoise;
+use crate::features::Features;
 use crate::partition::{check_covering, check_first_classes, class_blocks};
 use crate::public::{Public, PublicFrom};
 use crate::public_size::too_many;
@@ -67,6 +68,8 @@ fl_core::settings! {
         /// Makes the task the reconstruction of whole images from undersampled ones. If not given,
         /// the task is the set's own.
         undersampled: Option<Undersampled> = None;
+        /// Puts features that are computed from the inputs in their place, in the rows of all.
+        features: Option<Features> = None;
     }
 }
 
@@ -124,6 +127,7 @@ impl DataSpec {
             domains: None,
             feature_noise: None,
             undersampled: None,
+            features: None,
         }
     }
 
@@ -263,9 +267,13 @@ impl DataSpec {
     /// What is to be learnt of rows of a set that is for `own`.
     ///
     /// # Errors
-    /// When such rows cannot be undersampled.
+    /// When such rows cannot be undersampled, or have no features.
     pub(crate) fn task_of(&self, own: Task) -> anyhow::Result<Task> {
-        match &self.undersampled {
+        let own = match &self.undersampled {
+            Some(how) => how.task(&own)?,
+            None => own,
+        };
+        match &self.features {
             Some(how) => how.task(&own),
             None => Ok(own),
         }
@@ -364,6 +372,10 @@ impl DataSpec {
             Some(how) => how.task(own).map(drop),
             None => Ok(()),
         };
+        let features = match &self.features {
+            Some(how) => how.fits(self, own),
+            None => Ok(()),
+        };
         [
             ("class-order", order),
             ("split", split),
@@ -374,6 +386,7 @@ impl DataSpec {
             ("domains", domains),
             ("feature-noise", noise),
             ("undersampled", undersampled),
+            ("features", features),
         ]
         .into_iter()
         .filter_map(|(name, found)| Some((name, found.err()?.to_string())))

@@ -5,7 +5,7 @@ use crate::error::NotRun;
 use crate::prepare::{self, protocol_context};
 use crate::sinks;
 use anyhow::Context;
-use fl_core::settings::Step;
+use fl_core::settings::{Setting as _, Step};
 use fl_core::{
     BuildContext, Examples, ExchangeSpec, InitialModel, LabelScale, Labels, Parts, Protocol, Role,
     Stream, Task, TaskKind, Trainer, first_names,
@@ -147,6 +147,9 @@ struct Meaning {
     texts: Option<serde_json::Value>,
     /// Mean and standard deviation that are taken from each channel or column.
     scale: Option<(Vec<f32>, Vec<f32>)>,
+    /// What the inputs are put through after that.
+    #[serde(default)]
+    features: Option<serde_json::Value>,
     /// The scale of each number to predict.
     #[serde(default)]
     label: Vec<LabelScale>,
@@ -179,6 +182,8 @@ impl Meaning {
             },
             texts: leaf().and_then(|leaf| serde_json::to_value(leaf).ok()),
             scale: (data.normalise.as_ref()).map(|of| (of.mean.clone(), of.std.clone())),
+            features: (spec.data.features.as_ref())
+                .and_then(|how| serde_json::to_value(how.write()).ok()),
             label: match &**data.test.labels() {
                 Labels::Numbers(of) => of.scales().to_vec(),
                 _ => Vec::new(),
@@ -239,6 +244,14 @@ impl Meaning {
             };
             let advice = "write the `data.normalise` of the model into this spec";
             return Some([told(&kept.scale), told(&self.scale), advice.into()]);
+        }
+        if self.features != kept.features {
+            let told = |of: &Option<serde_json::Value>| match of {
+                Some(how) => format!("features of inputs by {how}"),
+                None => "inputs that are put through no `features`".into(),
+            };
+            let advice = "write the `data.features` of the model into this spec";
+            return Some([told(&kept.features), told(&self.features), advice.into()]);
         }
         if self.label != kept.label {
             let told = |of: &[LabelScale]| {
@@ -429,6 +442,7 @@ mod tests {
             ],
             texts: None,
             scale: Some((vec![0.5], vec![0.2])),
+            features: None,
             label: Vec::new(),
         }
     }

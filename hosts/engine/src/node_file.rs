@@ -100,6 +100,10 @@ impl NodeFile {
                 *rows = how.of(rows)?;
             }
         }
+        if let Some(features) = &due.features {
+            let views = [&mut all, &mut own].into_iter().chain(&mut tests);
+            features.apply(views.map(|view| &mut view.samples).collect())?;
+        }
         let task = own.task();
         let (input, kind) = (&due.task.input, due.task.kind);
         ensure!(

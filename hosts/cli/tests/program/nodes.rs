@@ -437,8 +437,32 @@ fn exact_nodes_measure_on_test_rows_of_their_own_as_one_process_does() {
             "{test} {protocol}: {found} {due}"
         );
     }
-    // stopped and gone on with
     let nodes = uneven_towns(dir, "0.3", "use: fedavg");
+    // nodes compute the same features from their rows
+    let open = SET
+        .replace("TRAIN", "all.csv")
+        .replace("test: all.csv, ", "");
+    let open = format!("data.public={{from: {{set: {open}}}}}");
+    for features in [
+        "{random-fourier: {width: 9, scale: 2}}",
+        "{principal-components: {width: 2, whiten: true}}",
+    ] {
+        let set = format!("data.features={features}");
+        let more = ["--set", &set, "--set", &open, "--out"];
+        let (here, there) = (
+            format!("h-{}", &features[1..5]),
+            format!("t-{}", &features[1..5]),
+        );
+        let plain = ["run", "here.yaml", "--json"]
+            .into_iter()
+            .chain(more)
+            .chain([&*here]);
+        let plain = json(dir, &plain.collect::<Vec<_>>());
+        let far = json(dir, &own(&nodes, &[&more[..], &[&*there]].concat()));
+        assert_eq!(plain["bytes"], far["bytes"], "{features}");
+        assert_eq!(measured(dir, &here), measured(dir, &there), "{features}");
+    }
+    // stopped and gone on with
     json(dir, &own(&nodes, &["--out", "whole"]));
     json(dir, &own(&nodes, &["--out", "r", "--stop-after", "1"]));
     let resume = ["run", "--resume", "r", "--json"].into_iter();

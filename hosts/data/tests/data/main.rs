@@ -2,6 +2,7 @@
 
 mod build;
 mod domains;
+mod features;
 mod load;
 mod overview;
 mod own_tests;

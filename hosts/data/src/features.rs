@@ -1,0 +1,308 @@
+//! New inputs that are computed from the old ones: random features, and principal components of
+//! public rows.
+
+use crate::build::Assembled;
+use crate::section::DataSpec;
+use anyhow::{Context, Result, bail, ensure};
+use fl_core::portable::{add_product, product};
+use fl_core::settings::above;
+use fl_core::{Inputs, Samples, Stream, Task, TaskKind};
+use fl_linalg::symmetric_eigen;
+use ndarray::{Array1, Array2, ArrayView2, Axis, s};
+use std::f64::consts::TAU;
+use std::sync::Arc;
+
+/// Rows that are computed at a time.
+const BATCH: usize = 256;
+
+/// The most inputs that principal components are found for: the time grows with the third power.
+const MOST: usize = 1024;
+
+/// An eigenvalue below this part of the largest is rounding.
+const LEAST: f64 = 1e-9;
+
+fl_core::choices! {
+    /// New inputs that are computed from the old ones, for the rows of all alike.
+    pub enum Features {
+        /// `sqrt(2 / width) cos(x . w / scale + b)`, with `w` from the normal and `b` from the
+        /// uniform distribution over a circle: a linear model of them is a kernel machine, with the
+        /// kernel `exp(-|x - y|^2 / (2 scale^2))` (Rahimi, Recht 2007).
+        RandomFourier(RandomFourier) = "random-fourier",
+        /// `sqrt(2 / width) max(0, x . w)`, with `w` from the normal distribution: a layer of a
+        /// network that stays as it begins. A linear model of them is a kernel machine, with the
+        /// arc-cosine kernel of order 1 (Cho, Saul 2009).
+        RandomRelu(RandomRelu) = "random-relu",
+        /// The principal components of the public samples, so `public` is needed. The clients' rows
+        /// have no part in them.
+        PrincipalComponents(PrincipalComponents) = "principal-components",
+    }
+}
+
+fl_core::settings! {
+    /// Random Fourier features.
+    pub struct RandomFourier {
+        /// Number of features.
+        width: usize, in 1..=65_536;
+        /// The distance over which the kernel falls, in units of the (normalised) inputs.
+        scale: f64 = 1.0, in above(0.0);
+        /// Another draw of the features. They do not depend on the run's seed, so a model that one
+        /// run kept can be the start of another.
+        seed: u64 = 0;
+    }
+}
+
+fl_core::settings! {
+    /// A random layer with a rectifier.
+    pub struct RandomRelu {
+        /// Number of features.
+        width: usize, in 1..=65_536;
+        /// Another draw of the features. They do not depend on the run's seed, so a model that one
+        /// run kept can be the start of another.
+        seed: u64 = 0;
+    }
+}
+
+fl_core::settings! {
+    /// Principal components.
+    pub struct PrincipalComponents {
+        /// Number of components, those of the largest variances.
+        width: usize, in 1..=1024;
+        /// Divide each by its standard deviation over the public samples.
+        whiten: bool = false;
+    }
+}
+
+impl Features {
+    /// Number of features.
+    fn width(&self) -> usize {
+        match self {
+            Self::RandomFourier(of) => of.width,
+            Self::RandomRelu(of) => of.width,
+            Self::PrincipalComponents(of) => of.width,
+        }
+    }
+
+    /// What is to be learnt of rows that were for this.
+    ///
+    /// # Errors
+    /// If outputs belong to places of the inputs, or there are less inputs than components.
+    pub(crate) fn task(&self, of: &Task) -> Result<Task> {
+        if let TaskKind::Pixels { .. } | TaskKind::Image { .. } = of.kind {
+            bail!("features have no pixels to predict; leave it out");
+        }
+        let (width, inputs) = (self.width(), of.width());
+        if let Self::PrincipalComponents(_) = self {
+            ensure!(
+                width <= inputs && inputs <= MOST,
+                "{width} components of {inputs} inputs; there are at most as many as inputs, and at most {MOST} inputs are possible: take less, or `random-fourier`"
+            );
+        }
+        Ok(Task {
+            input: vec![width],
+            kind: of.kind,
+        })
+    }
+
+    /// What it does to rows that are for `own`, the other settings must allow.
+    pub(crate) fn fits(&self, spec: &DataSpec, own: &Task) -> Result<()> {
+        ensure!(
+            spec.undersampled.is_none(),
+            "features have no pixels to predict, which `undersampled` asks for; leave one of them out"
+        );
+        ensure!(
+            spec.public.is_some() || !matches!(self, Self::PrincipalComponents(_)),
+            "principal components are of public samples alone; give `public`"
+        );
+        self.task(own).map(drop)
+    }
+
+    /// Returns the map of inputs to features.
+    ///
+    /// # Errors
+    /// If the public samples have fewer components than are wanted.
+    fn map(&self, inputs: usize, public: Option<&Samples>) -> Result<FeatureMap> {
+        let width = self.width();
+        let random = |seed: u64, scale: f64| {
+            let stream = Stream::root(seed).child("random-features", inputs as u64);
+            let mut draws = stream.child("weights", 0).draws();
+            let weights = Array2::from_shape_simple_fn((width, inputs), || draws.normal() / scale);
+            let mut draws = stream.child("offsets", 0).draws();
+            let offsets = Array1::from_shape_simple_fn(width, || TAU * draws.uniform());
+            (weights.reversed_axes(), offsets)
+        };
+        let none = Array1::zeros(inputs);
+        match self {
+            Self::RandomFourier(of) => {
+                let (weights, offsets) = random(of.seed, of.scale);
+                Ok(FeatureMap {
+                    centre: none,
+                    weights,
+                    last: Last::Cosine(offsets),
+                })
+            }
+            Self::RandomRelu(of) => Ok(FeatureMap {
+                centre: none,
+                weights: random(of.seed, 1.0).0,
+                last: Last::Rectifier,
+            }),
+            Self::PrincipalComponents(of) => {
+                let public = public.context("principal components are of public samples")?;
+                of.map(public)
+            }
+        }
+    }
+}
+
+impl PrincipalComponents {
+    fn map(&self, public: &Samples) -> Result<FeatureMap> {
+        let (rows, inputs) = (public.len(), public.width());
+        let all: Vec<usize> = (0..rows).collect();
+        let mut centre = Array1::<f64>::zeros(inputs);
+        for batch in all.chunks(BATCH) {
+            centre += &values(public, batch).sum_axis(Axis(0));
+        }
+        centre /= rows as f64;
+        let mut covariance = Array2::<f64>::zeros((inputs, inputs));
+        for batch in all.chunks(BATCH) {
+            let apart = values(public, batch) - &centre;
+            add_product(1.0, apart.t(), apart.view(), &mut covariance.view_mut());
+        }
+        covariance /= rows.saturating_sub(1).max(1) as f64;
+        let found = symmetric_eigen(covariance)?;
+        let largest = found.values[inputs - 1].max(0.0);
+        let known = found.values.iter().filter(|v| **v > LEAST * largest);
+        let known = known.count();
+        ensure!(
+            self.width <= known,
+            "`features.principal-components`: the {rows} public samples have {known} components, and `width` is {}; take fewer, or more public samples",
+            self.width
+        );
+        let mut weights = Array2::zeros((inputs, self.width));
+        for (k, mut to) in weights.columns_mut().into_iter().enumerate() {
+            let at = inputs - 1 - k;
+            let vector = found.vectors.column(at);
+            let longest = vector
+                .iter()
+                .copied()
+                .fold(0.0, |a: f64, b| match b.abs() > a.abs() {
+                    true => b,
+                    false => a,
+                });
+            // the sign of a vector is arbitrary
+            let mut factor = longest.signum();
+            if self.whiten {
+                factor /= found.values[at].sqrt();
+            }
+            to.assign(&vector.mapv(|v| v * factor));
+        }
+        Ok(FeatureMap {
+            centre,
+            weights,
+            last: Last::Nothing,
+        })
+    }
+}
+
+/// The values of these rows, `positions x inputs`.
+fn values(of: &Samples, positions: &[usize]) -> Array2<f64> {
+    let mut rows = Array2::<f32>::zeros((positions.len(), of.width()));
+    of.write(positions, rows.as_slice_mut().unwrap_or_default());
+    rows.mapv(f64::from)
+}
+
+/// What follows the product with the weights.
+#[derive(Clone, Debug)]
+enum Last {
+    /// The cosine of the sum with these.
+    Cosine(Array1<f64>),
+    Rectifier,
+    Nothing,
+}
+
+/// A map of inputs to features: a product with weights, and a function of each number.
+#[derive(Clone, Debug)]
+pub struct FeatureMap {
+    /// What is taken away from the inputs.
+    centre: Array1<f64>,
+    /// `inputs x features`
+    weights: Array2<f64>,
+    last: Last,
+}
+
+impl FeatureMap {
+    /// The features of these rows, `rows x features`.
+    fn of(&self, rows: &ArrayView2<'_, f64>) -> Array2<f32> {
+        let mut all = product((rows - &self.centre).view(), self.weights.view());
+        let scale = (2.0 / self.weights.ncols() as f64).sqrt();
+        match &self.last {
+            Last::Cosine(offsets) => {
+                all += offsets;
+                all.mapv_inplace(|v| scale * libm::cos(v));
+            }
+            Last::Rectifier => all.mapv_inplace(|v| scale * v.max(0.0)),
+            Last::Nothing => {}
+        }
+        all.mapv(|v| v as f32)
+    }
+
+    /// Puts features in the place of the inputs of these views; sets that they share they still
+    /// share, and rows keep their ids. Rows that no view shows become 0.
+    ///
+    /// # Errors
+    /// If they have another number of inputs.
+    pub fn apply(&self, mut views: Vec<&mut Samples>) -> Result<()> {
+        while let Some(first) = views.first() {
+            let old = first.inputs().clone();
+            let (inputs, width) = (self.weights.nrows(), self.weights.ncols());
+            ensure!(
+                old.width() == inputs,
+                "rows have {} inputs, and the features are of {inputs}",
+                old.width()
+            );
+            let (same, others): (Vec<_>, Vec<_>) = views
+                .into_iter()
+                .partition(|view| Arc::ptr_eq(view.inputs(), &old));
+            views = others;
+            let mut shown: Vec<usize> = same
+                .iter()
+                .flat_map(|view| view.ids().iter().map(|id| *id as usize))
+                .collect();
+            shown.sort_unstable();
+            shown.dedup();
+            let all = Samples::all(old);
+            let mut new = Array2::<f32>::zeros((all.len(), width));
+            for batch in shown.chunks(BATCH) {
+                let features = self.of(&values(&all, batch).view());
+                for (row, features) in batch.iter().zip(features.rows()) {
+                    new.slice_mut(s![*row, ..]).assign(&features);
+                }
+            }
+            let data = new.into_raw_vec_and_offset().0;
+            let shape = vec![width];
+            let new = Arc::new(Inputs::Dense { shape, data });
+            for view in same {
+                *view = Samples::of(new.clone(), view.ids().to_vec())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts features in the place of the inputs of all rows of a run.
+pub(crate) fn put(all: &mut Assembled, how: &Features) -> Result<()> {
+    let public = all.public.as_ref().map(|public| &public.samples);
+    let map = how.map(all.task.width(), public)?;
+    all.task = how.task(&all.task)?;
+    let own = all.clients.iter_mut().chain(&mut all.client_validation);
+    let own = own.chain(&mut all.client_tests);
+    let own = own.chain([&mut all.test]).chain(&mut all.validation);
+    let mut views: Vec<&mut Samples> = own.map(|view| &mut view.samples).collect();
+    if let Some(public) = &mut all.public {
+        views.push(&mut public.samples);
+        let labelled = public.labelled.iter_mut().chain(&mut public.truth);
+        views.extend(labelled.map(|view| &mut view.samples));
+    }
+    map.apply(views)?;
+    all.features = Some(map);
+    Ok(())
+}
