@@ -1,5 +1,6 @@
 //! Groups of a model's parameters, by the names of its layers.
 
+use crate::message::Params;
 use crate::settings::nearest;
 use crate::{Parametric, Problem, Result};
 use anyhow::ensure;
@@ -48,6 +49,30 @@ pub fn parameters_in(groups: &[String], model: &dyn Parametric) -> Result<BTreeS
         ))
     );
     Ok(found)
+}
+
+/// Returns parameters by the names of `model`: `head.weight` is the `weight` of its last layer,
+/// whatever that layer is called. So one message fits networks of different depth.
+///
+/// # Errors
+/// If there is such a name, and the model has no group `head`.
+pub(crate) fn of_last_layer(params: &Params, model: &dyn Parametric) -> Result<Params> {
+    let own = model.params();
+    let rest = |name: &'_ str| name.strip_prefix("head.").map(String::from);
+    let foreign = |name: &String| !own.0.contains_key(name) && rest(name).is_some();
+    if !params.0.keys().any(foreign) {
+        return Ok(params.clone());
+    }
+    let last = parameters_in(&["head".into()], model)?;
+    let named = |name: &String| {
+        let rest = rest(name).filter(|_| foreign(name))?;
+        let same = |own: &&String| own.rsplit('.').next() == Some(&rest);
+        last.iter().find(same).cloned()
+    };
+    let all = params.0.iter();
+    let all =
+        all.map(|(name, tensor)| (named(name).unwrap_or_else(|| name.clone()), tensor.clone()));
+    Ok(all.collect())
 }
 
 fn listed<'a>(all: impl Iterator<Item = &'a str>) -> String {
@@ -156,7 +181,6 @@ impl Names<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Params;
     use ndarray::IxDyn;
 
     struct Model(Params, BTreeSet<String>);
@@ -228,6 +252,28 @@ mod tests {
         let named = model(&tensors, &[]);
         assert_eq!(of("head", &named).unwrap(), "head.weight");
         assert_eq!(of("body", &named).unwrap(), "fc.weight heads.weight");
+    }
+
+    #[test]
+    fn exact_the_last_layer_is_known_by_its_place() {
+        let network = network();
+        let sent = model(&[("head.bias", &[2]), ("head.weight", &[2, 8])], &[]).0;
+        let named = of_last_layer(&sent, &network).unwrap();
+        assert_eq!(network.0.with(&named).unwrap(), network.0);
+        assert!(named.0.keys().eq(["11.bias", "11.weight"]));
+        // other names stay, and a layer of that name comes first
+        let other = network.0.only(&["3.bias".to_string()].into());
+        assert_eq!(of_last_layer(&other, &network).unwrap(), other);
+        assert_eq!(
+            of_last_layer(
+                &sent,
+                &model(&[("head.bias", &[2]), ("head.weight", &[2, 8])], &[])
+            )
+            .unwrap(),
+            sent
+        );
+        let none = model(&[("bias", &[2]), ("weight", &[3, 2])], &[]);
+        assert!(of_last_layer(&sent, &none).is_err());
     }
 
     #[test]

@@ -77,6 +77,16 @@ fn ours(method: &str, settings: &str, size: usize, more: Vec<SlotAssignment>) ->
 struct Kept(tempfile::TempDir);
 
 impl Kept {
+    /// Each client's number in the last line of this measure.
+    fn last(&self, name: &str) -> Vec<f64> {
+        let text = std::fs::read_to_string(self.0.path().join("run/metrics.jsonl")).unwrap();
+        let lines = text.lines();
+        let mut lines = lines.map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let last = lines.rfind(|line| line["name"] == name).unwrap();
+        let each = last["each"].as_array().unwrap().iter();
+        each.map(|score| score.as_f64().unwrap()).collect()
+    }
+
     fn close(&self, name: &str, due: &[f64], what: &str) {
         let file: &Path = &self.0.path().join("run/models").join(name);
         let mut found = net(&Stream::root(0));
@@ -231,11 +241,29 @@ fn close_fedproto_is_the_papers_box() {
             combined(&mut known, &sent);
         }
         let mean = part("prototypes", Role::Aggregator, "mean-of-features", "{}");
-        let settings = "lambda: 1.5, keep-clients: true";
+        let settings = "lambda: 1.5, keep-clients: true, predict: nearest-prototype";
         let found = ours("fedproto", settings, size, vec![mean]);
         for (k, due) in own.iter().enumerate() {
             found.close(&format!("model-{k}"), due, &format!("{size} a round"));
         }
+        // the share of all rows whose nearest prototype is that of their class
+        let due: Vec<f64> = own
+            .iter()
+            .map(|own| {
+                let right = (0..OWN * CLIENTS).filter(|i| {
+                    let (x, class) = row(*i);
+                    let z = features(own, x);
+                    let apart = |c: usize| {
+                        let pairs = known[c].iter().flatten().zip(&z);
+                        pairs.map(|(m, z)| (z - m) * (z - m)).sum::<f64>()
+                    };
+                    known[class].is_some()
+                        && (known[1 - class].is_none() || apart(class) < apart(1 - class))
+                });
+                right.count() as f64 / (OWN * CLIENTS) as f64
+            })
+            .collect();
+        assert_eq!(found.last("clients.accuracy"), due, "{size} a round");
     }
 }
 

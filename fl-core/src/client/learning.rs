@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::message::{Ids, Logits, Params};
+use crate::parameter_groups::of_last_layer;
 use crate::{Examples, FitOptions, FitReport, Length, Result, Target, fit_examples, loss};
 use std::collections::BTreeSet;
 
@@ -160,6 +161,7 @@ impl Client {
     }
 
     /// Lets `work` see its model in `slot` with these parameters; it has its own again afterwards.
+    /// `head.weight` and `head.bias` are those of its last layer, whatever that is called.
     ///
     /// # Errors
     /// If the model lacks one of them, or `work` fails.
@@ -169,8 +171,10 @@ impl Client {
         params: &Params,
         work: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        let own = self.parametric(slot)?.params();
-        self.parametric(slot)?.set_params(&own.with(params)?)?;
+        let model = self.parametric(slot)?;
+        let own = model.params();
+        let params = of_last_layer(params, model)?;
+        model.set_params(&own.with(&params)?)?;
         let done = work(self);
         self.parametric(slot)?.set_params(&own)?;
         done

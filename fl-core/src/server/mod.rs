@@ -496,7 +496,8 @@ impl Server<'_> {
     }
 
     /// As [`Server::evaluate_clients`], of models that have the server's parameters in place of
-    /// theirs where these are `shared`.
+    /// theirs where these are `shared`; `head.weight` and `head.bias` are those of the last layer,
+    /// whatever that is called.
     ///
     /// # Errors
     /// As [`Server::evaluate_clients`], or if a client's model lacks one of the parameters.
@@ -511,8 +512,8 @@ impl Server<'_> {
 
     /// Records how good models of the server's are for the clients, each on the test examples of
     /// those that `of` gives it to, if this round is to be evaluated, and gives the scores in
-    /// client order; none if it is not. They take the place of the model in `slot` one after the
-    /// other.
+    /// client order; none if it is not, and NaN for a client that failed to measure its own. They
+    /// take the place of the model in `slot` one after the other.
     ///
     /// # Errors
     /// When one of them does not fit the slot's, or cannot predict.

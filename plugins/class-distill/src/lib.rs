@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod feature_rounds;
 mod fedgh;
 mod fedproto;
 mod fedtgp;
@@ -9,6 +10,7 @@ mod protocol;
 mod prototype_network;
 mod prototypes;
 
+pub use feature_rounds::FeatureRounds;
 pub use fedgh::FedGh;
 pub use fedproto::FedProto;
 pub use fedtgp::{Trainable, TrainablePrototypes};

@@ -6,7 +6,7 @@ use fl_core::message::{
 };
 use fl_core::prelude::*;
 use fl_core::{Examples, FeatureLoss, FeatureTerm, Problem, TaskKind};
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array1, Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -25,11 +25,32 @@ impl FeatureMeans {
     ///
     /// # Errors
     /// If the model has no features, or an example has no class.
-    pub fn of(client: &mut Client, slot: &TrainerSlot) -> Result<Self> {
+    pub fn of(client: &mut Client, slot: &str) -> Result<Self> {
         let own = client.own().clone();
         let features = client.model(slot)?.features(&own.samples)?;
         let features = features.context("parts.model: it has no features, the inputs of its last layer; use `dfdx` with a layer before `outputs`")?;
         ClassMeans::of(features.view(), &classes(&own)?).map(Self)
+    }
+
+    /// Returns the last layer, `classes x features`, whose highest score is that of the class with
+    /// the nearest mean to the features `z`: `2 z . m - |m|^2`, which is `|z|^2` less the squared
+    /// distance. A class without a mean is never the highest.
+    pub fn nearest(&self, classes: usize) -> Params {
+        const NEVER: f32 = -1e30;
+        let means = &self.0.values;
+        let mut weight = Array2::<f32>::zeros((classes, means.ncols()));
+        let mut bias = Array1::from_elem(classes, NEVER);
+        for (class, mean) in self.0.rows.iter().zip(means.rows()) {
+            let at = *class as usize;
+            let square: f64 = mean.iter().map(|m| f64::from(*m) * f64::from(*m)).sum();
+            weight.row_mut(at).assign(&mean.mapv(|m| 2.0 * m));
+            bias[at] = -square as f32;
+        }
+        let layer = [
+            ("head.bias".into(), bias.into_dyn()),
+            ("head.weight".into(), weight.into_dyn()),
+        ];
+        layer.into_iter().collect()
     }
 
     /// Replaces the means of those classes that `new` has.
@@ -193,6 +214,32 @@ mod tests {
         assert_eq!(known, means(&[0, 1, 3], due));
         let wide = means(&[0], array![[1.0, 2.0, 3.0]]);
         assert!(known.update(&wide).is_err());
+    }
+
+    #[test]
+    fn close_the_highest_score_is_that_of_the_nearest_mean() {
+        let means = array![[1.0, 2.0], [-3.0, 0.5], [0.0, -1.0]];
+        let known = FeatureMeans(ClassMeans::new(vec![0, 2, 3], means.clone()));
+        let layer = known.nearest(4).0;
+        let (weight, bias) = (&layer["head.weight"], &layer["head.bias"]);
+        let weight = weight.view().into_dimensionality::<ndarray::Ix2>().unwrap();
+        for z in [
+            array![0.9, 1.0],
+            array![-2.0, 0.0],
+            array![0.3, -4.0],
+            array![5.0, 5.0],
+        ] {
+            let scores = weight.dot(&z);
+            let scores: Vec<f32> = scores.iter().zip(bias).map(|(s, b)| s + b).collect();
+            let highest = (0..4)
+                .max_by(|a, b| scores[*a].total_cmp(&scores[*b]))
+                .unwrap();
+            let apart = |k: usize| (&means.row(k) - &z).mapv(|d: f32| d * d).sum();
+            let nearest = (0..3)
+                .min_by(|a, b| apart(*a).total_cmp(&apart(*b)))
+                .unwrap();
+            assert_eq!(highest, [0, 2, 3][nearest], "{z}");
+        }
     }
 
     #[test]

@@ -550,7 +550,10 @@ fn test_files_that_belong_to_no_client_are_named() {
     let share = text.replace("own: files", "own: files, of: all");
     says(&share, "with `own: files` leave them out");
     let iid = text.replace("  test: {", "  split: iid\n  clients: 2\n  test: {");
-    says(&iid, "take `split: by-file`, `by-user` or `own`, or a share");
+    says(
+        &iid,
+        "take `split: by-file`, `by-user` or `own`, or a share",
+    );
     says(
         &text.replace("own: files", "own: fils"),
         "or the word `files`",
@@ -637,6 +640,11 @@ fn exact_a_frozen_body_of_another_run_stays_as_it_was_and_is_sent_once() {
     // the head has 6 x 4 weights and 4 biases, the body 8 x 6 and 6
     assert_eq!(run["bytes"]["up"], 3 * 12 * 28 * 4);
     assert_eq!(run["bytes"]["down"], 12 * (3 * 28 + 28 + 54) * 4);
+    stays(dir, "frozen");
+}
+
+/// Checks that each client of a run has the body of the public model, and a last layer of its own.
+fn stays(dir: &std::path::Path, run: &str) {
     let tensors = |model: &str| -> std::collections::BTreeMap<String, Vec<u8>> {
         let bytes = std::fs::read(dir.join(model)).unwrap();
         let all = safetensors::SafeTensors::deserialize(&bytes).unwrap();
@@ -647,11 +655,68 @@ fn exact_a_frozen_body_of_another_run_stays_as_it_was_and_is_sent_once() {
     };
     let before = tensors("public/models/model");
     for k in 0..12 {
-        let after = tensors(&format!("frozen/models/model-{k}"));
+        let after = tensors(&format!("{run}/models/model-{k}"));
         assert_eq!(after.len(), 4);
         for (name, values) in &after {
             let same = before[name] == *values;
-            assert_eq!(same, name.starts_with("0."), "client {k}: {name}");
+            assert_eq!(same, name.starts_with("0."), "{run}, client {k}: {name}");
         }
     }
+}
+
+#[test]
+fn exact_methods_by_features_keep_a_frozen_body_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let begin = |text: &str| text.replace("model: { use: linear }", NET);
+    let public = begin(&SPEC.replace("PROTOCOL", "fedavg"));
+    spec(dir, &public.replace("  test: { own: 0.25, of: all }\n", ""));
+    out(dir, &["run", "own.yaml", "--out", "public"]);
+    let initial = "initial-is-public: true, initial: public/models/model";
+    for (protocol, part) in [
+        ("fedproto", "prototypes: { use: mean-of-features }"),
+        ("fedtgp", "prototypes: { use: trainable-prototypes }"),
+        ("fedgh", ""),
+    ] {
+        let text = begin(&SPEC.replace("PROTOCOL", protocol)).replace(MEAN, part);
+        let with = |settings: &str| {
+            let rounds = format!("rounds: 3, keep-clients: true, {settings}");
+            spec(dir, &text.replace("rounds: 10", &rounds));
+        };
+        with("fresh: true");
+        let plain = json(dir, &["run", "own.yaml", "--json"]);
+        with(&format!("freeze: [body], {initial}"));
+        let run = ["run", "own.yaml", "--json"];
+        let frozen = json(dir, &[&run[..], &["--out", protocol]].concat());
+        stays(dir, protocol);
+        // the body has 8 x 6 weights and 6 biases, and is sent once
+        let down = |run: &Value| run["bytes"]["down"].as_u64().unwrap();
+        assert_eq!(down(&frozen) - down(&plain), 12 * 54 * 4, "{protocol}");
+        for how in [&["--threads", "3", "--wire"][..], &["--processes", "2"]] {
+            let other = json(dir, &[&run[..], how].concat());
+            assert_eq!(frozen["digest"], other["digest"], "{protocol} {how:?}");
+        }
+        let stop = format!("{protocol}-stopped");
+        out(
+            dir,
+            &["run", "own.yaml", "--stop-after", "1", "--out", &stop],
+        );
+        let resumed = json(dir, &["run", "--resume", &stop, "--json"]);
+        assert_eq!(frozen["digest"], resumed["digest"], "{protocol}");
+        with(&format!("freeze: [bdy], {initial}"));
+        assert!(refused(dir).contains("did you mean `body`"), "{protocol}");
+        with("freeze: [body], initial: nowhere");
+        assert!(refused(dir).contains("cannot be read"), "{protocol}");
+    }
+    // a model that follows private rows leaves no guarantee
+    let text = begin(&SPEC.replace("PROTOCOL", "fedproto"))
+        .replace(
+            MEAN,
+            "prototypes: { use: mean-of-features }\n  accountant: { use: rdp }",
+        )
+        .replace("rounds: 10", "rounds: 3, initial: public/models/model");
+    spec(dir, &text);
+    let plan = flat(&out(dir, &["plan", "own.yaml"]));
+    let says = "the run starts from a model that another run kept (`initial`)";
+    assert!(plan.contains(says), "{plan}");
 }
