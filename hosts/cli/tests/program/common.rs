@@ -189,13 +189,15 @@ pub fn whole(spec: &Path) -> &'static Done {
     })
 }
 
-/// The files in a folder and below.
-fn files(folder: &Path) -> Vec<PathBuf> {
+/// The files in a folder and below, in order.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
     let all = std::fs::read_dir(folder).expect("a folder");
     let all = all.map(|entry| entry.expect("an entry").path());
-    all.flat_map(|at| match at.is_dir() {
+    let all = all.flat_map(|at| match at.is_dir() {
         true => files(&at),
         false => vec![at],
-    })
-    .collect()
+    });
+    let mut all: Vec<PathBuf> = all.collect();
+    all.sort();
+    all
 }

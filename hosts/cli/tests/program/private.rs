@@ -1,11 +1,10 @@
 //! DP-FedAvg as a user runs it: what it guarantees to whom, and what a budget does.
 
-use crate::common::{fails, fl, json, out, root};
+use crate::common::{fails, files, fl, json, out, root};
 use fl_core::privacy::UpperBound;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fs;
-use std::path::{Path, PathBuf};
 
 fn spec() -> String {
     let spec = root().join("specs/quick/dp-fedavg.yaml");
@@ -234,23 +233,11 @@ parts:
     let book = &line["book"]["data"];
     assert!(book["sealed"].is_object() && book["sample"].is_null() && book["rows"].is_null());
     assert_eq!(line["began"].as_str().unwrap().len(), "2026-01-01".len());
-    for entry in walkdir(dir) {
+    for entry in files(dir) {
         let text = String::from_utf8_lossy(&fs::read(&entry).unwrap()).into_owned();
         let owners = entry.ends_with("run.json") || entry.starts_with(dir.join("bare"));
         assert!(owners || !text.contains(short), "{}", entry.display());
     }
-}
-
-/// Every file below a folder.
-fn walkdir(dir: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(dir)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let below = |path: PathBuf| match path.is_dir() {
-        true => walkdir(&path),
-        false => vec![path],
-    };
-    entries.flat_map(below).collect()
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `fl verify`: runs that are as their receipts say, and runs that are not.
 
-use crate::common::{fails, flat, json, out, quick, root, shorter, specs};
+use crate::common::{fails, files, flat, json, out, quick, root, shorter, specs};
 use crate::library;
 use crate::nodes::{own, towns};
 use fl_core::{ServerStep, Stream};
@@ -127,20 +127,6 @@ fn wherever_clients_and_parts_are_runs_verify() {
         assert_eq!(sessions[0].libraries.len(), usize::from(loaded), "{name}");
         assert!(sessions[0].program.is_some(), "{name}");
     }
-}
-
-/// Every file of a run folder, with the chance of a change in proportion to its length.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut all = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => all.extend(files(&path)),
-            false => all.push(path),
-        }
-    }
-    all.sort();
-    all
 }
 
 /// Runs with signatures, kept messages and releases at the server, and one with receipts alone.
