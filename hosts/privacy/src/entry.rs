@@ -1,7 +1,7 @@
 //! [`Entry`]: a run in the ledger, and what it may have spent.
 
 use crate::record::{AccountantId, Reservation, RunId, Spending};
-use crate::rows::DataId;
+use crate::rows::{DataId, UserKey, user_key};
 use fl_core::privacy::{Noise, Observer, Protection};
 use fl_report::Run;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,12 +41,18 @@ impl Entry {
         }
     }
 
-    /// Describes a run as a ledger does, by what its folder says of it. A run that is not done counts with
-    /// all that it may spend.
-    pub fn of_run(name: &str, run: &Run) -> Self {
-        let book = run.book().and_then(Reservation::of_book);
+    /// Describes runs, each with its name, as a ledger does: by what their folders say of them. A
+    /// run that is not done counts with all that it may spend.
+    pub fn of_runs<'a>(runs: impl Iterator<Item = (String, &'a Run)>) -> Vec<Self> {
+        let user = user_key();
+        runs.map(|(name, run)| Self::of_run(name, run, &user))
+            .collect()
+    }
+
+    fn of_run(name: String, run: &Run, user: &UserKey) -> Self {
+        let book = run.book().and_then(|book| Reservation::of_book(book, user));
         let mut reservation = book.unwrap_or_else(|| unknown(run));
-        reservation.name = name.into();
+        reservation.name = name;
         reservation.seed = run.seed().parse().unwrap_or_default();
         let state = run.summary.as_ref().map_or(State::Open, |summary| {
             let releases = summary.releases.clone().map(serde_json::from_value);

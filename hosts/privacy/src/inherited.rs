@@ -1,7 +1,7 @@
 //! What a run released whose made inputs another run uses.
 
 use crate::record::Reservation;
-use crate::rows::{DataId, RowKey};
+use crate::rows::{DataId, RowKey, user_key};
 use crate::spending::rows;
 use anyhow::{Context, bail};
 use fl_core::PrivacyEvent;
@@ -56,7 +56,7 @@ pub fn made_releases(
     noise: Noise,
 ) -> anyhow::Result<Result<Releases, String>> {
     let own_parties = || {
-        let then = Reservation::of_book(made.book()?)?;
+        let then = Reservation::of_book(made.book()?, &user_key())?;
         Some(own.lies_in(&then.data))
     };
     let not_done = || format!("{}: the run is not done", made.path.display());

@@ -1,6 +1,6 @@
 //! The records of a [`DataLedger`](crate::DataLedger).
 
-use crate::rows::{DataId, RowKey};
+use crate::rows::{DataId, RowKey, UserKey};
 use fl_core::Result;
 use fl_core::privacy::{Neighbours, Noise, Observer, Unit};
 use fl_sim::Releases;
@@ -142,12 +142,12 @@ impl Reservation {
     }
 
     /// Reads what [`sealed`](Self::sealed) made. Only the user whose key it was opens the hashes.
-    pub(crate) fn of_book(book: &serde_json::Value) -> Option<Self> {
+    pub(crate) fn of_book(book: &serde_json::Value, user: &UserKey) -> Option<Self> {
         let mut read = Self::deserialize(book).ok()?;
         if read.data.is_sealed()
-            && let Ok(key) = RowKey::of_user()
+            && let Some(key) = user.as_ref()
         {
-            read.data = read.data.open(&key);
+            read.data = read.data.open(key);
         }
         Some(read)
     }

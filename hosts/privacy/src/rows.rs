@@ -10,6 +10,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -23,6 +24,14 @@ const SAMPLE: usize = 512;
 
 /// A secret that hashes of rows depend on: without it, a guess of a row cannot be checked.
 pub struct RowKey(Vec<u8>);
+
+/// The key of this user, if it can be read. The first use reads it.
+pub(crate) type UserKey = LazyCell<Option<RowKey>>;
+
+/// Returns the key of this user, which is not read yet.
+pub(crate) fn user_key() -> UserKey {
+    LazyCell::new(|| RowKey::of_user().ok())
+}
 
 impl RowKey {
     /// Draws a new one.

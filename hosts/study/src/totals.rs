@@ -53,7 +53,7 @@ fn joint_beside<'a>(
 ) -> Option<BuiltTable> {
     let (mut rows, mut csv) = (Vec::new(), Vec::new());
     let title = "Privacy of all runs on the same rows";
-    let entries: Vec<Entry> = runs.map(|(name, run)| Entry::of_run(&name, run)).collect();
+    let entries = Entry::of_runs(runs);
     let sets = data_sets(&entries).into_iter();
     for group in sets.filter(|set| set.runs.len() > 1) {
         let names: Vec<&str> = group.names.iter().copied().collect();

@@ -495,8 +495,7 @@ impl History {
         let shown: Vec<&Line> = self.lines.iter().filter(|line| !line.gone).collect();
         let open = |line: &&Line| Run::open_brief(&self.dir.join(&line.folder)).unwrap();
         let runs: Vec<Run> = shown.iter().map(open).collect();
-        let entries = runs.iter().map(|run| Entry::of_run(&run.label, run));
-        let entries: Vec<Entry> = entries.collect();
+        let entries = Entry::of_runs(runs.iter().map(|run| (run.label.clone(), run)));
         let sets = data_sets(&entries);
         assert_eq!(sets.len(), 1);
         let said = sets[0].together(&make);
