@@ -339,8 +339,8 @@ impl SlotSpec {
         self
     }
     /// Declares that each client trains its model on its own examples, `times` times at most, by
-    /// this training, which the protocol's `setting` describes. `fresh`: with the optimiser reset
-    /// before each.
+    /// this training, which the protocol's `setting` describes, and by the loss of their labels.
+    /// `fresh`: with the optimiser reset before each.
     pub fn trained_by(
         mut self,
         setting: &str,
@@ -355,7 +355,7 @@ impl SlotSpec {
             fresh,
             times,
         });
-        self
+        self.needs(Ability::TaskLoss)
     }
     /// Sets the task of its models to `task` of the run's task. For example, a discriminator learns
     /// one score, and a generator images.

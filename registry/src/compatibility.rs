@@ -6,9 +6,9 @@ use fl_core::message::{Counts, Ids, SampleShape, VoteSensitivity};
 use fl_core::privacy::Unit;
 use fl_core::settings::show_path;
 use fl_core::{
-    Ability, Accountant, AnyMechanism, AnySelector, BoxedPart, COUNTS, Cohort, PassStep, Pool,
-    PrivacyEvent, Problem, Role, Roster, Samples, SamplingScheme, SlotSpec, Stream, Target, Task,
-    TaskKind, Trainer, parameters_in,
+    Ability, Accountant, AnyMechanism, AnySelector, BoxedPart, COUNTS, Cohort, FitOptions, Length,
+    Loss, PassStep, Pool, PrivacyEvent, Problem, Role, Roster, Samples, SamplingScheme, SlotSpec,
+    Stream, Target, Task, TaskKind, Trainer, parameters_in,
 };
 use ndarray::Array2;
 use std::any::Any;
@@ -176,6 +176,14 @@ impl<'f> CompatibilityCheck<'f> {
                     format!("it cannot minimise the loss {loss}"),
                     "use a neural or linear trainer, or another loss if the protocol has one",
                 ),
+                Ability::TaskLoss if !model.learns(task.kind.loss()) => (
+                    format!("it cannot minimise the loss of the labels, {}", task.kind.loss()),
+                    "use another trainer, or name this loss in what it `learns` if its training minimises it",
+                ),
+                Ability::SoftTargets => (
+                    format!("it learns no class probabilities ({})", no_soft_targets(&mut *model, task)?),
+                    "use a neural or linear trainer, or a protocol that teaches one class for each sample, such as `fedkt`",
+                ),
                 _ => return None,
             };
             Some(format!(
@@ -215,12 +223,11 @@ impl<'f> CompatibilityCheck<'f> {
         lacks.next().map(|error| error.to_string())
     }
 
-    /// Mechanisms whose releases the accountant has no price for, or only one that does not add up
-    /// with another's. No `budget` can be kept for a price that follows the data.
+    /// Mechanisms that cannot release in their slots. Also those whose releases the accountant has
+    /// no price for, or only one that does not add up with another's. No `budget` can be kept for a
+    /// price that follows the data.
     pub fn prices(self, budget: bool) -> Vec<(&'f Fill, String)> {
-        let Some((name, accountant)) = self.accountant else {
-            return Vec::new();
-        };
+        let accountant = self.accountant;
         let mut first: Option<(&Fill, Unit)> = None;
         let (protocol, draws) = (self.protocol, self.draws);
         let release = |releasing: Releasing<'f>| {
@@ -229,10 +236,14 @@ impl<'f> CompatibilityCheck<'f> {
             let event = release(releasing.part, &releasing.task, &cohort, votes)?;
             Some((releasing.fill, event))
         };
-        let refused = |(fill, event): (&'f Fill, Result<PrivacyEvent, String>)| {
+        let refused = |(fill, event): (&'f Fill, Result<PrivacyEvent, Problem>)| {
+            if let Err(Problem::Lacks(why)) = event {
+                return Some((fill, why));
+            }
+            let (name, accountant) = accountant.as_ref()?;
             let priced = event.map(|event| accountant.guarantee(Some(&event)));
             let why = match priced {
-                Err(why) => why,
+                Err(why) => why.to_string(),
                 Ok(Err(error)) => unpriced(&error)?,
                 Ok(Ok(guarantee)) if guarantee.data_dependent && budget => {
                     let text = "its price depends on the data, so no budget can be kept: set `data-dependent: false` of votes, or \
@@ -314,26 +325,45 @@ fn no_gradients(model: &mut dyn Trainer, task: &Task) -> Option<String> {
         return Some("it has no parameters".into());
     };
     let zero = model.params().zeros_like();
-    let width = task.input.iter().product();
-    let one = Samples::fresh(Array2::zeros((1, width)), task.input.clone());
+    let one = one_sample(task);
     let gradient = |x: Samples| model.gradient(&x, Target::Classes(&[0]), task.kind.loss());
     let asked = match task.kind {
         TaskKind::Classes(_) => one.and_then(gradient).map(drop),
         _ => Ok(()),
     };
-    let lacks = |result: anyhow::Result<()>| {
-        let error = result.err()?;
-        matches!(error.downcast_ref(), Some(Problem::Lacks(_))).then(|| format!("{error:#}"))
-    };
     lacks(asked).or_else(|| lacks(model.descend(&zero, &PassStep::new(0, 1))))
+}
+
+/// Why it does not learn class probabilities. A training of no steps decides; a trainer that fails
+/// otherwise is given the benefit of the doubt.
+fn no_soft_targets(model: &mut dyn Trainer, task: &Task) -> Option<String> {
+    let TaskKind::Classes(classes) = task.kind else {
+        return None;
+    };
+    let even = Array2::from_elem((1, classes), 1.0 / classes as f32);
+    let pass = FitOptions::new(Length::Steps(0), 1, Loss::CrossEntropy);
+    let stream = Stream::root(0).child("check", 0);
+    let fitted =
+        one_sample(task).and_then(|x| model.fit(&x, Target::Soft(even.view()), &pass, &stream));
+    lacks(fitted.map(drop))
+}
+
+/// A sample of zeros.
+fn one_sample(task: &Task) -> anyhow::Result<Samples> {
+    let width = task.input.iter().product();
+    Samples::fresh(Array2::zeros((1, width)), task.input.clone())
+}
+
+/// The error's text, if it says that an ability is missing.
+fn lacks(result: anyhow::Result<()>) -> Option<String> {
+    let error = result.err()?;
+    matches!(error.downcast_ref(), Some(Problem::Lacks(_))).then(|| format!("{error:#}"))
 }
 
 /// One sample decides; a trainer that cannot look at it is given the benefit of the doubt.
 fn has_features(model: &mut dyn Trainer, task: &Task) -> bool {
-    let width = task.input.iter().product();
-    let one = Samples::fresh(Array2::zeros((1, width)), task.input.clone());
-    one.and_then(|x| model.features(&x))
-        .map_or(true, |features| features.is_some())
+    let features = one_sample(task).and_then(|x| model.features(&x));
+    features.map_or(true, |features| features.is_some())
 }
 
 /// The first difference.
@@ -364,7 +394,7 @@ pub(crate) fn release(
     task: &Task,
     cohort: &Cohort,
     votes: Option<VoteSensitivity>,
-) -> Option<Result<PrivacyEvent, String>> {
+) -> Option<Result<PrivacyEvent, Problem>> {
     let mut draws = Stream::root(0).child("check", 0).draws();
     let number = |draws: &mut fl_core::Draws| draws.normal() as f32;
     let classes = task.kind.outputs();
@@ -396,6 +426,9 @@ pub(crate) fn release(
             replacement,
         })),
         Ok(event) => Some(Ok(event)),
-        Err(error) => unpriced(&error).map(Err),
+        Err(error) => match error.downcast_ref() {
+            Some(why @ (Problem::Unpriced(_) | Problem::Lacks(_))) => Some(Err(why.clone())),
+            _ => None,
+        },
     }
 }

@@ -89,6 +89,10 @@ pub enum Ability {
     ExampleGradients,
     /// [`Trainer::learns`]
     Loss(Loss),
+    /// [`Trainer::learns`], of the loss of its task's labels ([`TaskKind::loss`](crate::TaskKind::loss))
+    TaskLoss,
+    /// [`Trainer::fit`] to [`Target::Soft`]
+    SoftTargets,
     /// [`Trainer::features`]
     Features,
     /// [`Trainer::differentiable`]

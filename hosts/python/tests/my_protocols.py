@@ -78,8 +78,8 @@ class PyDistil:
     rounds: Annotated[int, "Rounds.", fl.between(ge=1)] = 3
     samples: Annotated[int, "Public samples of a round.", fl.between(ge=1)] = 20
 
-    teacher = fl.slot("trainer", "A client's own model.", lasting=True)
-    student = fl.slot("trainer", "What the server teaches.", at_server=True)
+    teacher = fl.slot("trainer", "A client's own model.", lasting=True, needs=["task-loss", "soft-targets"])
+    student = fl.slot("trainer", "What the server teaches.", at_server=True, needs=["soft-targets"])
     ensemble = fl.slot("aggregator", "Combines the scores.", "logits")
     known = fl.slot("selector", "What a client knows something about.", "samples")
     clear = fl.slot("selector", "What the clients agree on.", "soft-labels")

@@ -49,7 +49,8 @@ const LEARN: Exchange<ClassMeans, Nothing> = Exchange::new("learning from class 
 impl Protocol for ClassDistill {
     fn declare(&self) -> Declaration<'_> {
         let model = MODEL.spec().lasting().published_if(true).through(&SAMPLING);
-        let model = self.local.needs(model);
+        let model = self.local.needs(model).needs(Ability::TaskLoss);
+        let model = model.needs(Ability::SoftTargets);
         let means = MEANS.answered_by(|client, _| self.means(client));
         let means = match self.resample {
             true => means.draws(&SAMPLING),

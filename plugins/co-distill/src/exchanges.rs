@@ -131,10 +131,12 @@ impl CoDistill {
 
     fn model(&self) -> SlotSpec {
         let model = MODEL.spec().lasting().published_if(true).through(&SAMPLING);
-        let mut model = self.local.needs(self.distil.needs(model));
-        if let (Labels::Scores(_), Reply::Ensemble) = (&self.labels, &self.reply) {
-            model = model.needs(Ability::Loss(self.labels.score_loss()));
-        }
+        let model = self.local.needs(self.distil.needs(model));
+        let model = model.needs(Ability::TaskLoss);
+        let mut model = match self.reply {
+            Reply::Hard => model,
+            Reply::Ensemble => self.needs_labels(model),
+        };
         if self.order.weight().is_some() {
             model = model.needs(Ability::Parameters);
         }
@@ -144,12 +146,17 @@ impl CoDistill {
         model
     }
 
+    /// Requires of a model that it learns what the ensemble makes of the clients' labels.
+    fn needs_labels(&self, slot: SlotSpec) -> SlotSpec {
+        slot.needs(match self.labels {
+            Labels::Scores(_) => Ability::Loss(self.labels.score_loss()),
+            Labels::Soft | Labels::Hard => Ability::SoftTargets,
+        })
+    }
+
     fn student(&self) -> SlotSpec {
         let training = self.student.as_ref().unwrap_or(&self.distil);
-        let mut student = training.needs(STUDENT.spec().at_server());
-        if let Labels::Scores(_) = self.labels {
-            student = student.needs(Ability::Loss(self.labels.score_loss()));
-        }
+        let student = self.needs_labels(training.needs(STUDENT.spec().at_server()));
         match self.teacher {
             Teacher::Student => student,
             Teacher::Ensemble | Teacher::Truth => student.optional(),

@@ -42,9 +42,13 @@ impl Protocol for GenerateAndDistill {
         let sampling = self.sampling.as_ref();
         let published = self.evaluate_clients || self.keep_clients;
         let teacher = TEACHER.spec().lasting().published_if(published);
+        let teacher = teacher.needs(Ability::TaskLoss);
         let teacher = teacher.needs(Ability::InputGradient);
         let mut student = STUDENT.spec().at_server();
         student = student.needs(Ability::Loss(self.mimic.loss()));
+        if self.mimic == Mimic::Kl {
+            student = student.needs(Ability::SoftTargets);
+        }
         if self.terms.mimic > 0.0 {
             student = student.needs(Ability::InputGradient);
         }

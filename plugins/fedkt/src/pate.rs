@@ -62,8 +62,8 @@ impl Protocol for Pate {
         Declaration::new()
             .measures([Measurement::server(&STUDENT)])
             .pools_data()
-            .slot(&TEACHER)
-            .slot(STUDENT.spec().at_server())
+            .slot(TEACHER.spec().needs(Ability::TaskLoss))
+            .slot(STUDENT.spec().at_server().needs(Ability::TaskLoss))
             .exchange(
                 votes
                     .all_public()

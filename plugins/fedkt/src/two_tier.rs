@@ -284,6 +284,8 @@ impl Protocol for TwoTierVote {
     fn declare(&self) -> Declaration<'_> {
         let shown = self.evaluate_clients || self.keep_clients;
         let student = STUDENT.spec().lasting_if(shown).published_if(shown);
+        let student = student.needs(Ability::TaskLoss);
+        let last = FINAL.spec().lasting_if(self.deliver).at_server();
         let (student, noise) = match self.noise {
             NoiseAt::None => (student, PRIVACY.spec()),
             NoiseAt::Server => (student, PRIVACY.spec().required()),
@@ -295,9 +297,9 @@ impl Protocol for TwoTierVote {
                 self.evaluate_clients
                     .then(|| Measurement::clients(&STUDENT)),
             )
-            .slot(&TEACHER)
+            .slot(TEACHER.spec().needs(Ability::TaskLoss))
             .slot(student)
-            .slot(FINAL.spec().lasting_if(self.deliver).at_server())
+            .slot(last.needs(Ability::TaskLoss))
             .slot(&TIER_1)
             .slot(&TIER_2)
             .slot(noise);

@@ -102,6 +102,10 @@ impl RoundRule for FedDf {
         true
     }
 
+    fn model(&self, slot: SlotSpec) -> SlotSpec {
+        slot.needs(Ability::SoftTargets)
+    }
+
     fn suits_without_classes(&self) -> std::result::Result<(), String> {
         Err("FedDF takes the mean of class probabilities of whole inputs; use `fedavg`".into())
     }

@@ -1,5 +1,6 @@
 //! Gaussian noise on updates: at each client, or on the sum at the server.
 use crate::server_sum::expected;
+use fl_core::Problem;
 use fl_core::prelude::*;
 use fl_core::privacy::{LEAST_CLIP, Unit};
 use fl_plugin_dp_sgd::GaussianNoise;
@@ -40,7 +41,7 @@ impl GaussianUpdate {
         };
         ensure!(
             cohort.draw != SamplingScheme::Everyone,
-            "`noise-cohort` simulates a larger draw of clients: fill `parts.cohort`, and use the mechanism in `parts.server-privacy`; or leave it out"
+            Problem::Lacks("`noise-cohort` simulates a larger draw of clients: fill `parts.cohort`, and use the mechanism in `parts.server-privacy`; or leave it out".into())
         );
         let own = match expected(cohort) {
             0.0 => 1.0,

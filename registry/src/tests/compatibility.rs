@@ -55,7 +55,7 @@ fn what_parts_cannot_do_is_told_where_they_stand() {
         "filter: { use: sure }",
         "privacy: { use: noisy, priced: false }",
         "accountant: { use: pure }",
-        "pupil: { use: able }",
+        "pupil: { use: able, classes: false }",
     ];
     told(
         &picky("public: { size: 2 }", "", &parts),
@@ -66,9 +66,19 @@ fn what_parts_cannot_do_is_told_where_they_stand() {
             "mine.yaml:7:19  parts.teacher (trainer `able`): it cannot be differentiated by its input",
             "mine.yaml:8:18  parts.filter (selector `sure`): it chooses by a model's scores",
             "mine.yaml:9:19  parts.privacy (privacy mechanism `noisy`): its release has no price in accountant `pure`: nothing bounds the scores; set `clip`",
+            "mine.yaml:11:17  parts.pupil (trainer `able`): it cannot minimise the loss of the labels, cross-entropy, which protocol `picky` needs with these settings: use another trainer, or name this loss in what it `learns` if its training minimises it",
+            "mine.yaml:11:17  parts.pupil (trainer `able`): it learns no class probabilities (it learns classes only), which protocol `picky` needs with these settings: use a neural or linear trainer",
             "mine.yaml:11:17  parts.pupil (trainer `able`): it shows no linear last layer",
             "mine.yaml:11:17  parts.pupil (trainer `able`): it has no layers before the last one that a loss on features could train, which protocol `picky` needs with these settings: use `dfdx` with a layer before `outputs`, or a network of PyTorch",
         ],
+    );
+}
+
+#[test]
+fn a_mechanism_that_cannot_release_in_its_slot_is_told_without_an_accountant() {
+    told(
+        &picky("", "", &[MODEL, "privacy: { use: noisy, drawn: true }"]),
+        &["mine.yaml:6:19  parts.privacy (privacy mechanism `noisy`): fill `cohort`"],
     );
 }
 

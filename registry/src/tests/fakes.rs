@@ -263,6 +263,8 @@ settings! {
         features: bool = false;
         /// Does it learn anything but classes?
         scores: bool = false;
+        /// Does it learn classes?
+        classes: bool = true;
     }
 }
 impl Able {
@@ -278,7 +280,7 @@ impl Trainer for Able {
         _: &FitOptions<'_>,
         _: &Stream,
     ) -> Result<FitReport> {
-        bail!("a fake")
+        bail!(Problem::Lacks("it learns classes only".into()))
     }
     fn predict(&mut self, _: &Samples) -> Result<Array2<f32>> {
         bail!("a fake")
@@ -287,7 +289,10 @@ impl Trainer for Able {
         Ok(self.features.then(|| Array2::zeros((x.len(), 2))))
     }
     fn learns(&self, loss: Loss) -> bool {
-        self.scores || loss == Loss::CrossEntropy
+        match loss {
+            Loss::CrossEntropy => self.classes,
+            _ => self.scores,
+        }
     }
     fn parametric(&mut self) -> Option<&mut dyn Parametric> {
         self.width.is_some().then_some(self)
@@ -330,6 +335,8 @@ settings! {
     pub struct Noisy {
         /// Which event its release is.
         priced: bool = true;
+        /// Is it only for clients who were drawn?
+        drawn: bool = false;
     }
 }
 impl PrivacyMechanism for Noisy {
@@ -337,7 +344,9 @@ impl PrivacyMechanism for Noisy {
     fn clip(&self, _: &mut Logits) -> Result<()> {
         Ok(())
     }
-    fn price(&self, _: &Logits, _: &Cohort) -> Result<PrivacyEvent> {
+    fn price(&self, _: &Logits, cohort: &Cohort) -> Result<PrivacyEvent> {
+        let all = cohort.draw == SamplingScheme::Everyone;
+        ensure!(!self.drawn || !all, Problem::Lacks("fill `cohort`".into()));
         Ok(match self.priced {
             true => PrivacyEvent::Pure {
                 epsilon: 1.0,
@@ -401,6 +410,8 @@ impl Protocol for Picky {
             .slot(teacher.needs(Ability::InputGradient))
             .slot(
                 (PUPIL.spec().optional())
+                    .needs(Ability::TaskLoss)
+                    .needs(Ability::SoftTargets)
                     .needs(Ability::AuxiliaryLoss)
                     .needs(Ability::FeatureLoss),
             )

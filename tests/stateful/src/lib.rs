@@ -195,6 +195,9 @@ impl Trainer for Scores {
             falls: None,
         })
     }
+    fn learns(&self, loss: Loss) -> bool {
+        loss == Loss::CrossEntropy
+    }
     fn predict(&mut self, x: &Samples) -> Result<Array2<f32>> {
         let shape = (x.len(), self.scores.len());
         let all = self.scores.broadcast(shape).context("one row")?;

@@ -339,6 +339,48 @@ fn a_name_of_a_method_with_other_parts_is_told() {
     assert!(code == 2 && said.contains(why), "{said}");
 }
 
+#[test]
+fn a_simulated_cohort_without_a_draw_of_clients_is_refused() {
+    let why = "`noise-cohort` simulates a larger draw of clients: fill `parts.cohort`, and use the mechanism in `parts.server-privacy`; or leave it out";
+    let refused = |spec: &str, set: &[&str], slot: &str| {
+        let (code, said) = checked(spec, set);
+        assert_eq!(code, Some(2), "{set:?}: {said}");
+        let due = format!("parts.{slot} (privacy mechanism `gaussian-update`): {why}");
+        assert!(said.contains(&due), "{set:?}: {said}");
+    };
+    let local = "parts.privacy.noise-cohort=100";
+    let unpriced = "parts.accountant=null";
+    refused("fedavg-private", &[local], "privacy");
+    refused("fedavg-private", &[local, unpriced], "privacy");
+    let central = "parts.server-privacy.noise-cohort=1000";
+    let everyone = "parts.cohort=null";
+    refused("dp-fedavg", &[central, everyone], "server-privacy");
+    assert_eq!(checked("dp-fedavg", &[central]).0, Some(0));
+}
+
+#[test]
+fn a_loaded_trainer_is_refused_what_it_does_not_learn() {
+    let library = crate::library::beside("fl_stateful");
+    let plugins = format!("plugins=[{{path: {}}}]", library.display());
+    let model = |slot: &str| format!("parts.{slot}={{use: rs-trainer}}");
+    for (spec, slot) in [("feddf", "model"), ("ds-fl", "student"), ("fkd", "model")] {
+        let (code, said) = checked(spec, &[&plugins, &model(slot)]);
+        let due =
+            format!("parts.{slot} (trainer `rs-trainer`): it learns no class probabilities (");
+        assert_eq!(code, Some(2), "{spec}: {said}");
+        let why = "it learns classes only), which protocol ";
+        assert!(said.contains(&due) && said.contains(why), "{spec}: {said}");
+    }
+    // the labels are numbers
+    let (code, said) = checked("regression", &[&plugins, &model("model")]);
+    let why =
+        "(trainer `rs-trainer`): it cannot minimise the loss of the labels, mse, which protocol";
+    assert!(code == Some(2) && said.contains(why), "{said}");
+    // one class for each sample it learns
+    let alone = checked("solo", &[&plugins, &model("model")]);
+    assert_eq!(alone.0, Some(0), "{}", alone.1);
+}
+
 fn fails_or_not(dir: &Path) -> (Option<i32>, String) {
     let done = fl(dir, &["check", "s.yaml"]);
     let said = String::from_utf8_lossy(&done.stderr).into_owned();

@@ -176,16 +176,18 @@ fn a_trainer_of_numbers_in_c_refuses_what_it_does_not_learn() {
     let (dir, _) = with_library();
     let dir = dir.path();
     let classes = "data.set={blobs: {train: 60, test: 30}}";
-    let absolute = "data.set.files.label.kind.number.loss=mae";
     let mu = "protocol={use: fedprox, mu: 0.1, rounds: 1}";
     for (change, why) in [
         (classes, "it learns one number, and the task is another"),
-        (absolute, "c-least-squares"),
         (mu, "it has no proximal term, no offset and no clipping"),
     ] {
         let (_, said) = fails(dir, &["run", "spec.yaml", "--set", change]);
         assert!(flat(&said).contains(why), "{change}: {said}");
     }
+    let absolute = "data.set.files.label.kind.number.loss=mae";
+    let (code, said) = fails(dir, &["check", "spec.yaml", "--set", absolute]);
+    let why = "it cannot minimise the loss of the labels, mae, which protocol `fedavg` needs with these settings: use another trainer, or name this loss in what it `learns`";
+    assert!(code == 2 && flat(&said).contains(why), "{said}");
 }
 
 /// `fl run` of a quick spec on numbers, with these values; short of the rounds that papers take.

@@ -49,13 +49,13 @@ Arrays: TypeAlias = Mapping[str, Array]
 T = TypeVar("T")
 Part = Any
 Role = Literal["trainer", "generator", "aggregator", "selector", "privacy", "attack"]
-Ability = Literal["parameters", "example-gradients", "features", "input-gradient", "equal-steps", "auxiliary-loss", "feature-loss", "scaled-rate"]
+Ability = Literal["parameters", "example-gradients", "features", "input-gradient", "equal-steps", "auxiliary-loss", "feature-loss", "scaled-rate", "task-loss", "soft-targets"]
 LossName = Literal["cross-entropy", "mae", "mse", "huber", "norm", "kl"]
 TargetKind = Literal["classes", "multi-label", "pixels", "soft", "scores"]
 
 _OF_SETTINGS = ("times", "rows", "public", "partly", "trains", "held_out", "draws", "releases_steps")
 _OPTIONAL = {"selector", "privacy", "attack"}
-_ABILITIES = {"parameters": "Parameters", "example-gradients": "ExampleGradients", "features": "Features", "input-gradient": "InputGradient", "equal-steps": "EqualSteps", "auxiliary-loss": "AuxiliaryLoss", "feature-loss": "FeatureLoss", "scaled-rate": "ScaledRate"}
+_ABILITIES = {"parameters": "Parameters", "example-gradients": "ExampleGradients", "features": "Features", "input-gradient": "InputGradient", "equal-steps": "EqualSteps", "auxiliary-loss": "AuxiliaryLoss", "feature-loss": "FeatureLoss", "scaled-rate": "ScaledRate", "task-loss": "TaskLoss", "soft-targets": "SoftTargets"}
 _LOSSES = {"cross-entropy": "CrossEntropy", "mae": "Mae", "mse": "Mse", "norm": "Norm"}
 
 
