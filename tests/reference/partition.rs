@@ -9,19 +9,27 @@ use serde_json::{Value, json};
 
 pub const OPS: &[Op] = &[
     ("dirichlet_floor", |i| {
-        dealt(
-            i,
-            &dirichlet_floor(
-                &i.get::<Vec<_>>("labels")?,
-                &i.get::<Vec<_>>("proportions")?,
-            )?,
-        )
+        dealt(i, |sizes, proportions| Ok(floor_counts(sizes, proportions)))
     }),
     ("dirichlet_cumulative", |i| {
-        let (labels, proportions): (Vec<usize>, Vec<Vec<f64>>) =
-            (i.get("labels")?, i.get("proportions")?);
-        let (partition, used) = dirichlet_cumulative(&labels, &proportions, i.get("balance")?)?;
-        let mut got = dealt(i, &partition)?;
+        let balance: bool = i.get("balance")?;
+        let mut used = Vec::new();
+        let mut got = dealt(i, |sizes, proportions| {
+            let (all, clients) = (sizes.iter().sum::<usize>(), proportions[0].len());
+            cumulative_counts(sizes, clients, |class, owned| {
+                let mut p = proportions[class].clone();
+                if balance {
+                    let full = |owned: usize| owned as f64 >= all as f64 / clients as f64;
+                    let open = p.iter_mut().zip(owned);
+                    open.filter(|(_, owned)| full(**owned))
+                        .for_each(|(p, _)| *p = 0.0);
+                    let sum: f64 = p.iter().sum();
+                    p.iter_mut().for_each(|p| *p /= sum);
+                }
+                used.push(p.clone());
+                Ok(p)
+            })
+        })?;
         got["proportions_used"] = json!(used);
         Ok(got)
     }),
@@ -40,17 +48,6 @@ pub const OPS: &[Op] = &[
         let labels: Array2<i8> = i.table("labels")?;
         let (counts, assigned) = rarest_positive(labels.view());
         Ok(json!({ "positive_counts": counts, "assigned": assigned }))
-    }),
-    ("selective_fd_sizes", |i| {
-        let (train, proxy): (Vec<usize>, Vec<usize>) = (i.get("train")?, i.get("proxy")?);
-        let clients = i.get("clients")?;
-        let each = train
-            .into_iter()
-            .zip(proxy)
-            .map(|(train, proxy)| selective_fd_sizes(train, proxy, clients));
-        let (local, fraction): (Vec<_>, Vec<_>) =
-            each.collect::<Result<Vec<_>>>()?.into_iter().unzip();
-        Ok(json!({ "local": local, "proxy_fraction": fraction }))
     }),
     ("fraction_split", |i| {
         let (first, rest) = fraction_split(i.get("n")?, i.get("first_fraction")?)?;
@@ -87,10 +84,17 @@ pub const OPS: &[Op] = &[
     }),
 ];
 
-fn dealt(i: &Inputs<'_>, partition: &Partition) -> Result<Value> {
+/// Deals out the samples by the counts that a rule gives for the sizes of classes.
+fn dealt(
+    i: &Inputs<'_>,
+    rule: impl FnOnce(&[usize], &[Vec<f64>]) -> Result<Vec<Vec<usize>>>,
+) -> Result<Value> {
     let (labels, proportions): (Vec<usize>, Vec<Vec<f64>>) =
         (i.get("labels")?, i.get("proportions")?);
-    Ok(
-        json!({ "indices": partition.clients, "counts": partition.class_counts(&labels, proportions.len()) }),
-    )
+    let groups = by_class(&labels, proportions.len())?;
+    let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
+    let counts = rule(&sizes, &proportions)?;
+    let partition = deal(&groups, &counts, proportions[0].len());
+    let counts = partition.class_counts(&labels, proportions.len());
+    Ok(json!({ "indices": partition.clients, "counts": counts }))
 }

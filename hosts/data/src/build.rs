@@ -17,6 +17,7 @@ use fl_core::{
     Examples, Images, Inputs, Labels, Masks, PrivacyEvent, Samples, Stream, Task, first_names,
     floor_share,
 };
+use fl_data_kit::format::append;
 use fl_data_kit::{Normalise, Set, SetSpec, check_ranges, dataset::Source, load_seen};
 use ndarray::{Axis, concatenate};
 use std::cell::RefCell;
@@ -734,75 +735,19 @@ fn pooled(train: &Examples, test: &Examples) -> Result<(Examples, Examples)> {
     Ok((all.pick(&rows), all.pick(&[])))
 }
 
-/// The rows of both, those of `first` in front.
-fn joined(first: &Samples, then: &Samples) -> Samples {
-    let both = [first, then];
-    let rows = |samples: &Samples| -> Vec<usize> {
+/// The rows of both, those of `first` in front; as plain numbers unless both are of one kind.
+pub(crate) fn joined(first: &Samples, then: &Samples) -> Samples {
+    let [mut inputs, more] = [first, then].map(|samples| {
         let ids = samples.ids().iter();
-        ids.map(|id| *id as usize).collect()
-    };
-    let parts = both.map(|samples| samples.inputs().select(&rows(samples)));
-    let inputs = match parts {
-        [
-            Inputs::Bytes {
-                shape,
-                mut data,
-                mean,
-                std,
-            },
-            Inputs::Bytes {
-                data: more,
-                mean: m,
-                std: s,
-                ..
-            },
-        ] if (&mean, &std) == (&m, &s) => {
-            data.extend(more);
-            Inputs::Bytes {
-                shape,
-                data,
-                mean,
-                std,
-            }
-        }
-        [
-            Inputs::Sparse {
-                width,
-                mut starts,
-                mut columns,
-                mut values,
-            },
-            Inputs::Sparse {
-                starts: ends,
-                columns: c,
-                values: v,
-                ..
-            },
-        ] => {
-            let before = columns.len();
-            starts.extend(ends.iter().skip(1).map(|end| before + end));
-            columns.extend(c);
-            values.extend(v);
-            Inputs::Sparse {
-                width,
-                starts,
-                columns,
-                values,
-            }
-        }
-        parts => {
-            let width = parts[0].width();
-            let mut data = vec![0.0; width * (parts[0].len() + parts[1].len())];
-            let mut rooms = data.chunks_mut(width.max(1));
-            for part in &parts {
-                for (row, room) in (0..part.len()).zip(&mut rooms) {
-                    part.write_row(row, room);
-                }
-            }
-            let shape = parts[0].shape();
-            Inputs::Dense { shape, data }
-        }
-    };
+        let rows: Vec<usize> = ids.map(|id| *id as usize).collect();
+        samples.inputs().select(&rows)
+    });
+    if let Err(more) = append(&mut inputs, more) {
+        let values = |samples: Inputs| Samples::all(Arc::new(samples)).values().into_iter();
+        let shape = inputs.shape();
+        let data = values(inputs).chain(values(more)).collect();
+        inputs = Inputs::Dense { shape, data };
+    }
     Samples::all(Arc::new(inputs))
 }
 

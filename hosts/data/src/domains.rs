@@ -1,6 +1,7 @@
 //! Clients whose images look different: each belongs to a domain, and is tested in its own.
 
-use anyhow::{Result, ensure};
+use crate::build::joined;
+use anyhow::{Context, Result, ensure};
 use fl_core::{Examples, Inputs, Samples, Task};
 use std::sync::Arc;
 
@@ -58,17 +59,15 @@ impl Domains {
     ) -> Result<(Examples, Vec<Examples>)> {
         let n = test.len();
         let rows: Vec<usize> = test.samples.ids().iter().map(|id| *id as usize).collect();
-        let (mut inputs, mut labels) = (Vec::new(), Vec::<usize>::new());
-        for degrees in &self.turned {
-            inputs.push(
-                Samples::all(Arc::new(turn(test.samples.inputs(), degrees / 90)?)).pick(&rows),
-            );
-            labels.extend(rows.iter().copied());
-        }
-        let all = Examples::all(
-            Arc::new(joined(&inputs)?),
-            Arc::new(test.labels().select(&labels)),
-        )?;
+        let turned = self.turned.iter().map(|degrees| {
+            let turned = turn(test.samples.inputs(), degrees / 90)?;
+            Ok(Samples::all(Arc::new(turned.select(&rows))))
+        });
+        let turned: Vec<Samples> = turned.collect::<Result<_>>()?;
+        let labels = test.labels().select(&rows.repeat(turned.len()));
+        let all = turned.into_iter().reduce(|all, next| joined(&all, &next));
+        let all = all.context("there is no domain")?;
+        let all = Examples::all(all.inputs().clone(), Arc::new(labels))?;
         let domains: Vec<Examples> = (0..self.turned.len())
             .map(|d| all.pick(&(d * n..(d + 1) * n).collect::<Vec<_>>()))
             .collect();
@@ -114,41 +113,6 @@ fn planes<T: Copy>(data: &[T], from: &[usize]) -> Vec<T> {
     planes
         .flat_map(|plane| from.iter().map(|at| plane[*at]))
         .collect()
-}
-
-/// These rows one after the other, of inputs that differ in their numbers only.
-fn joined(parts: &[Samples]) -> Result<Inputs> {
-    let all = |width: usize| {
-        parts
-            .iter()
-            .flat_map(move |p| p.ids().iter().map(move |id| (p, *id as usize * width)))
-    };
-    Ok(match &**parts[0].inputs() {
-        Inputs::Bytes {
-            shape, mean, std, ..
-        } => {
-            let width = shape.iter().product();
-            let mut data =
-                Vec::with_capacity(width * parts.iter().map(Samples::len).sum::<usize>());
-            for (part, start) in all(width) {
-                let Inputs::Bytes { data: from, .. } = &**part.inputs() else {
-                    anyhow::bail!("images of two kinds");
-                };
-                data.extend_from_slice(&from[start..start + width]);
-            }
-            Inputs::Bytes {
-                shape: *shape,
-                data,
-                mean: mean.clone(),
-                std: std.clone(),
-            }
-        }
-        Inputs::Dense { shape, .. } => Inputs::Dense {
-            shape: shape.clone(),
-            data: parts.iter().flat_map(|part| part.values()).collect(),
-        },
-        Inputs::Sparse { .. } => anyhow::bail!("sparse rows are no images"),
-    })
 }
 
 #[cfg(test)]

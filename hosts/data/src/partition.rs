@@ -63,22 +63,10 @@ pub fn deal(groups: &[Vec<usize>], counts: &[Vec<usize>], clients: usize) -> Par
     Partition { clients: owned }
 }
 
-/// FedKD's and FedIOD's rule: of the `n` samples of a class, client `k` gets the next
-/// `floor(p[k] * n)` in data-set order and the last client gets the rest. `proportions` is
-/// `classes x clients`.
-///
-/// # Errors
-/// If a label has no row of proportions, or a row is not a distribution over the same number of
-/// clients.
-pub fn dirichlet_floor(labels: &[usize], proportions: &[Vec<f64>]) -> Result<Partition> {
-    let clients = check(proportions)?;
-    let groups = by_class(labels, proportions.len())?;
-    let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
-    Ok(deal(&groups, &floor_counts(&sizes, proportions), clients))
-}
-
-/// The counts of [`dirichlet_floor`], `classes x clients`.
-pub(crate) fn floor_counts(class_sizes: &[usize], proportions: &[Vec<f64>]) -> Vec<Vec<usize>> {
+/// The counts, `classes x clients`, of FedKD's and FedIOD's rule: of the `n` samples of a class,
+/// client `k` gets the next `floor(p[k] * n)` in data-set order and the last client gets the rest.
+/// Each row of `proportions` is a distribution over the clients.
+pub fn floor_counts(class_sizes: &[usize], proportions: &[Vec<f64>]) -> Vec<Vec<usize>> {
     let counts = |(n, p): (&usize, &Vec<f64>)| {
         let mut left = *n;
         let last = p.len() - 1;
@@ -94,47 +82,13 @@ pub(crate) fn floor_counts(class_sizes: &[usize], proportions: &[Vec<f64>]) -> V
     class_sizes.iter().zip(proportions).map(counts).collect()
 }
 
-/// The rule of FedKT and FedDF: a class is cut at `floor(cumsum(p) * n)`. With `balance`, clients
-/// that already own at least `samples / clients` get nothing more and the other proportions are
-/// scaled to sum to 1. Also returns the proportions that were used, `classes x clients`.
-///
-/// # Errors
-/// As [`dirichlet_floor`], and if balancing leaves a class with proportions that are all 0.
-pub fn dirichlet_cumulative(
-    labels: &[usize],
-    proportions: &[Vec<f64>],
-    balance: bool,
-) -> Result<(Partition, Vec<Vec<f64>>)> {
-    let clients = check(proportions)?;
-    let groups = by_class(labels, proportions.len())?;
-    let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
-    let mut used = Vec::with_capacity(proportions.len());
-    let counts = cumulative_counts(&sizes, clients, |class, owned| {
-        let mut p = proportions[class].clone();
-        if balance {
-            let share = labels.len() as f64 / clients as f64;
-            for (p, owned) in p.iter_mut().zip(owned) {
-                *p *= f64::from(u8::from((*owned as f64) < share));
-            }
-            let sum = pairwise_sum(&p);
-            ensure!(
-                sum > 0.0,
-                "class {class}: every client with a proportion above 0 already owns its share of {share}"
-            );
-            p.iter_mut().for_each(|p| *p /= sum);
-        }
-        used.push(p.clone());
-        Ok(p)
-    })?;
-    Ok((deal(&groups, &counts, clients), used))
-}
-
-/// The counts, `classes x clients`, of cutting each class at `floor(cumsum(p) * n)`, where `p` is
-/// what `proportions` says for the class and for how much each client owns so far.
+/// The counts, `classes x clients`, of the rule of FedKT and FedDF: each class is cut at
+/// `floor(cumsum(p) * n)`, where `p` is what `proportions` says for the class and for how much each
+/// client owns so far.
 ///
 /// # Errors
 /// What `proportions` returns.
-pub(crate) fn cumulative_counts(
+pub fn cumulative_counts(
     class_sizes: &[usize],
     clients: usize,
     mut proportions: impl FnMut(usize, &[usize]) -> Result<Vec<f64>>,
@@ -312,23 +266,6 @@ pub fn rarest_positive(labels: ArrayView2<'_, i8>) -> (Vec<usize>, Vec<Option<us
     (counts, assigned)
 }
 
-/// Selective-FD: samples per client when `proxy` of the `train` samples are taken out first, and
-/// the share that they are of every class.
-///
-/// # Errors
-/// If more is taken out than there is, or there are no clients or samples.
-pub fn selective_fd_sizes(train: usize, proxy: usize, clients: usize) -> Result<(usize, f64)> {
-    ensure!(
-        clients > 0 && train > 0,
-        "{train} samples for {clients} clients; both must be at least 1"
-    );
-    ensure!(
-        proxy <= train,
-        "{proxy} proxy samples of {train}; there are too few"
-    );
-    Ok(((train - proxy) / clients, proxy as f64 / train as f64))
-}
-
 /// `floor(n * fraction)` and the rest.
 ///
 /// # Errors
@@ -378,51 +315,6 @@ pub fn fedkt_image_split(test: usize) -> (usize, usize) {
 /// If `fraction` is not in `0..=1`.
 pub fn fedkt_queries(pool: usize, fraction: f64) -> Result<usize> {
     Ok(fraction_split(pool, fraction)?.0)
-}
-
-/// The number of clients, once every row is a distribution over the same clients.
-fn check(proportions: &[Vec<f64>]) -> Result<usize> {
-    let clients = proportions.first().map_or(0, Vec::len);
-    ensure!(
-        clients > 0,
-        "no proportions; there must be a row per class and a column per client"
-    );
-    for (class, row) in proportions.iter().enumerate() {
-        ensure!(
-            row.len() == clients,
-            "class {class} has {} proportions, class 0 has {clients}; there must be one per client",
-            row.len()
-        );
-        let sum: f64 = row.iter().sum();
-        ensure!(
-            row.iter().all(|p| *p >= 0.0) && (sum - 1.0).abs() < 1e-6,
-            "the proportions of class {class} must be at least 0 and sum to 1; they sum to {sum}"
-        );
-    }
-    Ok(clients)
-}
-
-/// NumPy's order of summation for contiguous `f64`, so that scaled proportions have the same bits.
-fn pairwise_sum(values: &[f64]) -> f64 {
-    match values.len() {
-        0..8 => values.iter().fold(0.0, |sum, v| sum + v),
-        8..=128 => {
-            let mut lanes = [0.0; 8];
-            lanes.copy_from_slice(&values[..8]);
-            let chunks = values[8..].chunks_exact(8);
-            let rest = chunks.remainder();
-            for chunk in chunks {
-                lanes.iter_mut().zip(chunk).for_each(|(lane, v)| *lane += v);
-            }
-            let [a, b, c, d, e, f, g, h] = lanes;
-            rest.iter()
-                .fold(((a + b) + (c + d)) + ((e + f) + (g + h)), |sum, v| sum + v)
-        }
-        n => {
-            let half = n / 2 - n / 2 % 8;
-            pairwise_sum(&values[..half]) + pairwise_sum(&values[half..])
-        }
-    }
 }
 
 #[cfg(test)]

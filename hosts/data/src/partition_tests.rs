@@ -7,39 +7,25 @@ fn text<T: std::fmt::Debug>(got: Result<T>) -> String {
 
 #[test]
 fn floors_can_lose_samples_to_the_last_client_and_cuts_do_not() {
-    let labels = [0; 10];
-    let p = vec![vec![1.0 / 3.0; 3]];
-    assert_eq!(dirichlet_floor(&labels, &p).unwrap().sizes(), [3, 3, 4]);
-    let p = vec![vec![0.25, 0.25, 0.25, 0.25]];
-    assert_eq!(dirichlet_floor(&labels, &p).unwrap().sizes(), [2, 2, 2, 4]);
+    let third = vec![1.0 / 3.0; 3];
+    assert_eq!(floor_counts(&[10], &[third]), [[3, 3, 4]]);
+    let quarter = vec![0.25; 4];
     assert_eq!(
-        dirichlet_cumulative(&labels, &p, false).unwrap().0.sizes(),
-        [2, 3, 2, 3]
+        floor_counts(&[10, 0], &[quarter.clone(), quarter.clone()]),
+        [[2, 2, 2, 4], [0; 4]]
     );
+    let cuts = cumulative_counts(&[10], 4, |_, _| Ok(quarter.clone()));
+    assert_eq!(cuts.unwrap(), [[2, 3, 2, 3]]);
 }
 
 #[test]
 fn one_client_gets_everything() {
-    let labels = [1, 0, 1];
-    let p = vec![vec![1.0], vec![1.0]];
-    assert_eq!(dirichlet_floor(&labels, &p).unwrap().clients, [[1, 0, 2]]);
-    assert_eq!(
-        dirichlet_cumulative(&labels, &p, true).unwrap().0.clients,
-        [[1, 0, 2]]
-    );
-    assert_eq!(dirichlet_floor(&[], &p).unwrap().sizes(), [0]);
-}
-
-#[test]
-fn proportions_are_checked() {
-    assert!(text(dirichlet_floor(&[0], &[])).contains("no proportions"));
-    assert!(text(dirichlet_floor(&[0], &[vec![0.5, 0.4]])).contains("sum to 0.9"));
-    assert!(text(dirichlet_floor(&[0], &[vec![1.5, -0.5]])).contains("at least 0"));
-    assert!(text(dirichlet_floor(&[0], &[vec![f64::NAN]])).contains("NaN"));
-    assert!(text(dirichlet_floor(&[0], &[vec![1.0], vec![0.5, 0.5]])).contains("class 1 has 2"));
-    assert!(text(dirichlet_floor(&[0, 3], &[vec![1.0]])).contains("sample 1 has class 3"));
-    let greedy = [vec![1.0, 0.0], vec![1.0, 0.0]];
-    assert!(text(dirichlet_cumulative(&[0, 1], &greedy, true)).contains("class 1: every client"));
+    let groups = by_class(&[1, 0, 1], 2).unwrap();
+    let floors = floor_counts(&[1, 2], &[vec![1.0], vec![1.0]]);
+    assert_eq!(deal(&groups, &floors, 1).clients, [[1, 0, 2]]);
+    let cuts = cumulative_counts(&[1, 2], 1, |_, _| Ok(vec![1.0])).unwrap();
+    assert_eq!(deal(&groups, &cuts, 1).clients, [[1, 0, 2]]);
+    assert!(text(by_class(&[0, 3], 1)).contains("sample 1 has class 3"));
 }
 
 #[test]
@@ -143,24 +129,4 @@ fn sizes_of_public_and_test() {
     assert_eq!(fedkt_image_split(7), (3, 4));
     assert_eq!(fraction_split(10, 1.0).unwrap(), (10, 0));
     assert!(text(fraction_split(10, 1.1)).contains("0..=1") && fedkt_queries(3, f64::NAN).is_err());
-    assert!(text(selective_fd_sizes(10, 11, 2)).contains("11 proxy samples"));
-    assert!(selective_fd_sizes(10, 1, 0).is_err());
 }
-
-#[test]
-fn sums_are_summed_as_numpy_does() {
-    // numpy 2: np.sum of i * 0.1 for i in range(n), bits as printed by repr
-    let values: Vec<f64> = (0..300).map(|i| f64::from(i) * 0.1).collect();
-    for (n, sum) in NUMPY_SUMS {
-        assert_eq!(pairwise_sum(&values[..n]).to_bits(), sum.to_bits(), "{n}");
-    }
-}
-
-const NUMPY_SUMS: [(usize, f64); 6] = [
-    (0, 0.0),
-    (7, 2.1),
-    (19, 17.1),
-    (128, 812.8000000000001),
-    (137, 931.6000000000001),
-    (300, 4485.0),
-];

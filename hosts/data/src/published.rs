@@ -1,6 +1,6 @@
 //! Splits that a paper's authors published as counts. The draw behind them cannot be repeated here
 //! (it came from another program's generator), but the counts can: a split takes each class in
-//! data-set order by the rule of [`crate::partition::dirichlet_floor`], so the counts say which
+//! data-set order by the rule of [`crate::partition::floor_counts`], so the counts say which
 //! sample goes where.
 
 use crate::partition::{Partition, by_class, deal};

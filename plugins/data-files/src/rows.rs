@@ -1,7 +1,8 @@
 //! Rows of one file, and how they are put together.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use fl_core::Inputs;
+use fl_data_kit::format::append;
 
 /// Rows, and the class of each in the order in which classes were found.
 pub(crate) struct Part {
@@ -39,83 +40,18 @@ impl Part {
 
     pub fn append(&mut self, other: Self) -> Result<()> {
         let (own, new) = (self.inputs.shape(), other.inputs.shape());
-        match (&mut self.inputs, other.inputs) {
-            (
-                Inputs::Sparse {
-                    width,
-                    starts,
-                    columns,
-                    values,
-                },
-                Inputs::Sparse {
-                    width: w,
-                    starts: s,
-                    columns: c,
-                    values: v,
-                },
-            ) => {
-                let base = columns.len();
-                *width = (*width).max(w);
-                starts.extend(s[1..].iter().map(|end| base + end));
-                columns.extend(c);
-                values.extend(v);
-            }
-            (Inputs::Dense { data, .. }, Inputs::Dense { data: more, .. }) if own == new => {
-                data.extend(more);
-            }
-            (Inputs::Bytes { data, .. }, Inputs::Bytes { data: more, .. }) if own == new => {
-                data.extend(more);
-            }
-            _ => bail!(
-                "rows of one file have shape {own:?}, those of another {new:?}, or another kind of numbers"
-            ),
-        }
+        ensure!(
+            append(&mut self.inputs, other.inputs).is_ok(),
+            "rows of one file have shape {own:?}, those of another {new:?}, or another kind of numbers"
+        );
         self.of.extend(other.of);
         Ok(())
     }
 
     /// Only these rows.
     pub fn pick(&self, rows: &[usize]) -> Self {
-        let width = self.inputs.width();
-        let inputs = match &self.inputs {
-            Inputs::Bytes {
-                shape,
-                data,
-                mean,
-                std,
-            } => Inputs::Bytes {
-                shape: *shape,
-                data: of_rows(data, width, rows),
-                mean: mean.clone(),
-                std: std.clone(),
-            },
-            Inputs::Dense { shape, data } => Inputs::Dense {
-                shape: shape.clone(),
-                data: of_rows(data, width, rows),
-            },
-            Inputs::Sparse {
-                starts,
-                columns,
-                values,
-                ..
-            } => {
-                let (mut s, mut c, mut v) = (vec![0], Vec::new(), Vec::new());
-                for row in rows {
-                    let range = starts[*row]..starts[row + 1];
-                    c.extend_from_slice(&columns[range.clone()]);
-                    v.extend_from_slice(&values[range]);
-                    s.push(c.len());
-                }
-                Inputs::Sparse {
-                    width,
-                    starts: s,
-                    columns: c,
-                    values: v,
-                }
-            }
-        };
         Self {
-            inputs,
+            inputs: self.inputs.select(rows),
             of: rows.iter().map(|row| self.of[*row]).collect(),
         }
     }
@@ -135,9 +71,4 @@ pub(crate) fn rounded(count: usize, first: f64) -> String {
         "{count} whole numbers lose digits as 32-bit numbers, such as {first}, which becomes {}; subtract a constant, or divide",
         first as f32 as f64
     )
-}
-
-fn of_rows<T: Copy>(data: &[T], width: usize, rows: &[usize]) -> Vec<T> {
-    let row = |row: &usize| &data[row * width..(row + 1) * width];
-    rows.iter().flat_map(row).copied().collect()
 }
