@@ -9,6 +9,7 @@ mod gaussian_pair;
 pub mod gnmax;
 mod losses;
 mod nfdp;
+mod noise_release;
 pub mod pate;
 mod pate_gnmax;
 mod pate_moments;

@@ -65,14 +65,21 @@ pub struct Losses {
 }
 
 impl Release {
+    /// Returns what says how much its noise hides: the shift, or the epsilon.
+    pub fn noise(&mut self) -> &mut f64 {
+        match self {
+            Self::Poisson { shift: noise, .. }
+            | Self::Fixed { shift: noise, .. }
+            | Self::PublicSize { shift: noise, .. }
+            | Self::Laplace(noise)
+            | Self::Pure(noise) => noise,
+        }
+    }
+
     /// Returns whether its noise hides anything at all: beside what it is to hide, noise can be too
     /// small for a number.
-    pub fn is_noisy(&self) -> bool {
-        match *self {
-            Self::Poisson { shift, .. } | Self::Fixed { shift, .. } => shift.is_finite(),
-            Self::PublicSize { shift, .. } => shift.is_finite(),
-            Self::Laplace(epsilon) | Self::Pure(epsilon) => epsilon.is_finite(),
-        }
+    pub fn is_noisy(mut self) -> bool {
+        self.noise().is_finite()
     }
 
     /// Returns an upper bound of the total variation of the pair.

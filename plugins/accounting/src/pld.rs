@@ -1,8 +1,7 @@
 //! The accountant of privacy loss distributions.
 use crate::compose::{self, Times};
-use crate::losses::Release;
-use crate::priced_ledger::{Price, PricedLedger, Pricing, check_public_size, ratio, unpriced};
-use fl_core::Problem;
+use crate::noise_release::release;
+use crate::priced_ledger::{Price, PricedLedger, Pricing};
 use fl_core::prelude::*;
 use fl_core::settings::between;
 use std::sync::{Mutex, PoisonError};
@@ -42,85 +41,15 @@ impl Pricing for LossDistributions {
     type Cost = Vec<Times>;
 
     fn price(&self, event: &PrivacyEvent) -> Result<Price<Vec<Times>>> {
-        let (release, times, unit) = match event {
-            PrivacyEvent::Gaussian {
-                sensitivity,
-                sigma,
-                unit,
-            } => {
-                let shift = up(ratio(event, *sensitivity, *sigma)?);
-                (Release::Poisson { rate: 1.0, shift }, 1, unit)
-            }
-            PrivacyEvent::SubsampledGaussian {
-                rate,
-                sensitivity,
-                sigma,
-                unit,
-            } => {
-                ensure!(
-                    (0.0..=1.0).contains(rate),
-                    Problem::Unpriced(format!("{event}: the probability must be in 0..=1"))
-                );
-                let shift = up(ratio(event, *sensitivity, *sigma)?);
-                (Release::Poisson { rate: *rate, shift }, 1, unit)
-            }
-            PrivacyEvent::FixedSizeGaussian {
-                k,
-                of,
-                sensitivity,
-                sigma,
-                unit,
-            } => {
-                ensure!(
-                    *of > 0 && k <= of,
-                    Problem::Unpriced(format!("{event}: no more can be drawn than there are"))
-                );
-                let shift = up(ratio(event, *sensitivity, *sigma)?);
-                let rate = *k as f64 / *of as f64;
-                (Release::Fixed { rate, shift }, 1, unit)
-            }
-            PrivacyEvent::PublicSizeGaussian {
-                rate,
-                of,
-                sensitivity,
-                sigma,
-                unit,
-            } => {
-                let shift = up(ratio(event, *sensitivity, *sigma)?);
-                let (of, rate) = (*of, *rate);
-                check_public_size(event, of, rate)?;
-                (Release::PublicSize { of, rate, shift }, 1, unit)
-            }
-            PrivacyEvent::Laplace {
-                sensitivity,
-                scale,
-                unit,
-            } => {
-                let epsilon = up(ratio(event, *sensitivity, *scale)?);
-                (Release::Laplace(epsilon), 1, unit)
-            }
-            PrivacyEvent::Pure {
-                epsilon,
-                times,
-                unit,
-            } => {
-                let epsilon = up(ratio(event, *epsilon, 1.0)?);
-                (Release::Pure(epsilon), *times, unit)
-            }
-            _ => {
-                return unpriced(
-                    "pld",
-                    "Gaussian and Laplace noise and randomised response; for votes use `pate-moments` or `pate-gnmax`",
-                    event,
-                );
-            }
-        };
+        let (mut release, times, unit) = release("pld", event)?;
+        let noise = release.noise();
+        *noise = up(*noise);
         // a release of an empty sample, or of numbers that no unit changes, reveals nothing
         let cost = match release.variation() > 0.0 && times > 0 {
             true => vec![(release, times as f64)],
             false => Vec::new(),
         };
-        Ok(Price::fixed(cost, *unit))
+        Ok(Price::fixed(cost, unit))
     }
 
     fn add(sum: &mut Vec<Times>, more: &Vec<Times>) {
@@ -161,6 +90,7 @@ fn up(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::losses::Release;
     use crate::renyi::gaussian_epsilon;
 
     const FIXED: Release = Release::Fixed {

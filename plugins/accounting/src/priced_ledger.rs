@@ -230,17 +230,3 @@ pub(crate) fn ratio(event: &PrivacyEvent, sensitivity: f64, scale: f64) -> Resul
     );
     Ok(sensitivity / scale)
 }
-
-/// Refuses invalid numbers of a Poisson sample of public size.
-pub(crate) fn check_public_size(event: &PrivacyEvent, of: usize, rate: f64) -> Result<()> {
-    ensure!(
-        (1..=MOST_UNITS).contains(&of) && (0.0..=1.0).contains(&rate),
-        Problem::Unpriced(format!(
-            "{event}: there must be 1 to {MOST_UNITS} units, and the probability must be in 0..=1"
-        ))
-    );
-    Ok(())
-}
-
-/// The most units of a sample, because the sizes of a larger one take too long to add.
-const MOST_UNITS: usize = 10_000_000;

@@ -1,8 +1,9 @@
 //! The Renyi accountant of plain noise.
-use crate::priced_ledger::{Price, PricedLedger, Pricing, check_public_size, ratio, unpriced};
+use crate::losses::Release;
+use crate::noise_release::release;
+use crate::priced_ledger::{Price, PricedLedger, Pricing};
 use crate::public_size::divergences;
 use crate::renyi::{self, Rule};
-use fl_core::Problem;
 use fl_core::prelude::*;
 use fl_core::settings::between;
 
@@ -42,92 +43,25 @@ impl Pricing for Rdp {
 
     fn price(&self, event: &PrivacyEvent) -> Result<Price<Vec<f64>>> {
         let at = |cost: &dyn Fn(f64) -> f64| renyi::orders().into_iter().map(cost).collect();
-        match event {
-            PrivacyEvent::Gaussian {
-                sensitivity,
-                sigma,
-                unit,
-            } => {
-                let sigma = 1.0 / ratio(event, *sensitivity, *sigma)?;
-                Ok(Price::fixed(at(&|a| renyi::gaussian(sigma, a)), *unit))
+        let (release, times, unit) = release("rdp", event)?;
+        let cost = match release {
+            // noise without limit hides all
+            Release::Poisson { shift: 0.0, .. } | Release::PublicSize { shift: 0.0, .. } => {
+                at(&|_| 0.0)
             }
-            PrivacyEvent::SubsampledGaussian {
-                rate,
-                sensitivity,
-                sigma,
-                unit,
-            } => {
-                ensure!(
-                    (0.0..=1.0).contains(rate),
-                    Problem::Unpriced(format!("{event}: the probability must be in 0..=1"))
-                );
-                let sigma = 1.0 / ratio(event, *sensitivity, *sigma)?;
-                let cost = if sigma.is_finite() {
-                    at(&|a| renyi::subsampled_gaussian(*rate, sigma, a))
-                } else {
-                    at(&|_| 0.0)
-                };
-                Ok(Price::fixed(cost, *unit))
+            Release::Poisson { rate, shift } => {
+                at(&|a| renyi::subsampled_gaussian(rate, 1.0 / shift, a))
             }
-            PrivacyEvent::FixedSizeGaussian {
-                k,
-                of,
-                sensitivity,
-                sigma,
-                unit,
-            } => {
-                ensure!(
-                    *of > 0 && k <= of,
-                    Problem::Unpriced(format!("{event}: no more can be drawn than there are"))
-                );
-                let (rate, sigma) = (
-                    *k as f64 / *of as f64,
-                    1.0 / ratio(event, *sensitivity, *sigma)?,
-                );
-                let cost = |a| renyi::fixed_size_gaussian(rate, sigma, a);
-                Ok(Price::fixed(at(&cost), *unit))
+            Release::Fixed { rate, shift } => {
+                at(&|a| renyi::fixed_size_gaussian(rate, 1.0 / shift, a))
             }
-            PrivacyEvent::PublicSizeGaussian {
-                rate,
-                of,
-                sensitivity,
-                sigma,
-                unit,
-            } => {
-                let sigma = 1.0 / ratio(event, *sensitivity, *sigma)?;
-                check_public_size(event, *of, *rate)?;
-                let orders = renyi::orders();
-                let cost = match sigma.is_finite() {
-                    true => divergences(*of, *rate, sigma, &orders),
-                    false => vec![0.0; orders.len()],
-                };
-                Ok(Price::fixed(cost, *unit))
+            Release::PublicSize { of, rate, shift } => {
+                divergences(of, rate, 1.0 / shift, &renyi::orders())
             }
-            PrivacyEvent::Laplace {
-                sensitivity,
-                scale,
-                unit,
-            } => {
-                let epsilon = ratio(event, *sensitivity, *scale)?;
-                Ok(Price::fixed(at(&|a| renyi::laplace(epsilon, a)), *unit))
-            }
-            PrivacyEvent::Pure {
-                epsilon,
-                times,
-                unit,
-            } => {
-                let (epsilon, times) = (ratio(event, *epsilon, 1.0)?, *times as f64);
-                Ok(Price::fixed(
-                    at(&|a| times * renyi::pure(epsilon, a)),
-                    *unit,
-                ))
-            }
-            _ => unpriced(
-                "rdp",
-                "Gaussian and Laplace noise and randomised response; for votes use `pate-moments` or `pate-gnmax`",
-                event,
-            ),
-        }
+            Release::Laplace(epsilon) => at(&|a| renyi::laplace(epsilon, a)),
+            Release::Pure(epsilon) => at(&|a| times as f64 * renyi::pure(epsilon, a)),
+        };
+        Ok(Price::fixed(cost, unit))
     }
 
     fn add(sum: &mut Vec<f64>, more: &Vec<f64>) {
