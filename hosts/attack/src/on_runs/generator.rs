@@ -1,13 +1,12 @@
 //! How like private examples is what a run's generator makes?
 
 use super::AttackRun;
-use super::search::drawable;
+use super::search::{draw, drawable};
 use crate::{Likeness, frechet, likeness, ranges};
 use anyhow::{Context, Result};
+use clap::Args;
 use fl_core::{Examples, Samples, Stream, Trainer};
 use fl_engine::{BATCH, FinishedRun, kept_generator, samples};
-use fl_files::write;
-use fl_sim::picture;
 use ndarray::{Array2, Axis, concatenate};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -28,13 +27,17 @@ pub struct NearestPrivate {
 }
 
 /// What an attack on a generator takes.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct GeneratorOptions {
     /// The folder of a run that is done and has kept a generator.
+    #[arg(value_name = "RUN")]
     pub dir: PathBuf,
     /// Inputs that are made, and private and test examples that they are compared with, at most.
-    pub inputs: usize,
-    /// A PNG file for what was made and is nearest to a private example, and below it that example.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..=100_000))]
+    pub inputs: u32,
+    /// Draw what was made and is nearest to a private example, and below it that example: a PNG
+    /// file.
+    #[arg(long, value_name = "FILE")]
     pub picture: Option<PathBuf>,
 }
 
@@ -60,12 +63,13 @@ pub fn attack_generator(options: &GeneratorOptions, run: &AttackRun<'_>) -> Resu
         data,
         targets,
     } = FinishedRun::open(&options.dir, &run.data_dir, run.catalogue, run.line)?;
+    let most = options.inputs as usize;
     let mut generator = kept_generator(&options.dir, &spec, &data)?;
     let stream = Stream::root(run.seed).child("made", 0);
-    let made = samples(generator.as_mut(), options.inputs, &stream)?;
+    let made = samples(generator.as_mut(), most, &stream)?;
     let some = |what: &str, of: Array2<f32>| {
         let mut draws = stream.child(what, 0).draws();
-        let n = of.nrows().min(options.inputs);
+        let n = of.nrows().min(most);
         of.select(Axis(0), &draws.choose(of.nrows(), n))
     };
     let all: Vec<Array2<f32>> = data.clients.iter().map(values).collect();
@@ -87,22 +91,17 @@ pub fn attack_generator(options: &GeneratorOptions, run: &AttackRun<'_>) -> Resu
         });
     }
     let about = format!("{space} of model `{}`", target.name);
-    if let Some(path) = &options.picture {
-        let like = &found[0].like;
-        let mut order: Vec<usize> = (0..like.psnr.len()).collect();
-        order.sort_by(|a, b| like.psnr[*b].total_cmp(&like.psnr[*a]));
-        order.truncate(SHOWN);
-        let nearest: Vec<usize> = order.iter().map(|at| like.nearest[*at]).collect();
-        let rows = [
-            made.select(Axis(0), &order),
-            private.select(Axis(0), &nearest),
-        ];
-        let all = concatenate(Axis(0), &[rows[0].view(), rows[1].view()])?;
-        write(
-            path,
-            &picture(&Samples::fresh(all, shape.clone())?, Some(order.len()))?,
-        )?;
-    }
+    let like = &found[0].like;
+    let mut order: Vec<usize> = (0..like.psnr.len()).collect();
+    order.sort_by(|a, b| like.psnr[*b].total_cmp(&like.psnr[*a]));
+    order.truncate(SHOWN);
+    let nearest: Vec<usize> = order.iter().map(|at| like.nearest[*at]).collect();
+    let rows = [
+        made.select(Axis(0), &order),
+        private.select(Axis(0), &nearest),
+    ];
+    let rows = rows.each_ref().map(|rows| rows.view());
+    draw(options.picture.as_deref(), &rows, shape, order.len())?;
     Ok(GeneratorFound {
         private: private.nrows(),
         features: about,

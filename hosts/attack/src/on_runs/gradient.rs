@@ -1,18 +1,17 @@
 //! What a client's update gives away of the examples that it was made of.
 
-use super::search::{drawable, searching, spec_of, watched};
-use super::{AttackRun, usage};
+use super::search::{draw, drawable, searching, spec_of, watched};
+use super::{AttackRun, usage, weight};
 use crate::{Likeness, ObservedUpdate, class_means, labels, likeness, ranges, read_off, search};
 use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
 use fl_core::message::{Params, decode};
 use fl_core::privacy::Observer;
-use fl_core::{BuildContext, ClientId, Role, Samples, Stream, Trainer};
+use fl_core::{BuildContext, ClientId, Role, Stream, Trainer};
 use fl_data::{Assembled, DataSpec};
 use fl_engine::Signals;
-use fl_files::write;
 use fl_registry::Spec;
-use fl_sim::picture;
-use ndarray::{Array2, Axis, concatenate};
+use ndarray::{Array2, Axis};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -43,33 +42,43 @@ struct SentParameters {
 }
 
 /// What an attack on an update takes.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct GradientOptions {
-    /// The spec, or the folder of a run.
+    /// The spec, or the folder of a run. As much of it is run as the attacker needs to see.
+    #[arg(value_name = "SPEC")]
     pub spec: PathBuf,
-    /// Changes to the spec, as `PATH=VALUE`.
+    /// Change a value of the spec: `--set protocol.rounds=5`. May be given several times.
+    #[arg(long = "set", value_name = "PATH=VALUE")]
     pub set: Vec<String>,
     /// The client whose update is attacked.
+    #[arg(long, value_name = "ID", default_value_t = 0)]
     pub client: ClientId,
     /// Which of the client's updates, from 1.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub update: u32,
     /// Steps of the search.
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub steps: u32,
-    /// The weight of an image's total variation per pixel against the distance; at least 0.
+    /// The weight of an image's total variation per pixel against the distance: larger finds
+    /// smoother images.
+    #[arg(long, value_name = "WEIGHT", default_value_t = 0.1, value_parser = weight)]
     pub smooth: f64,
-    /// How the attacker comes by the classes of the images.
+    /// How the attacker comes by the classes of the images: found in the slopes by the last layer,
+    /// or given.
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Labels::Found)]
     pub labels: Labels,
-    /// A PNG file for the private images, those of each attack, and the class means.
+    /// Draw the private images, below them the images of each attack, and below those the class
+    /// means: a PNG file.
+    #[arg(long, value_name = "FILE")]
     pub picture: Option<PathBuf>,
 }
 
 /// How an attacker comes by the classes of images.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
+#[allow(missing_docs)] // `--help` would list their docs
 pub enum Labels {
-    /// They are given.
     Given,
-    /// They are found in the slopes by the last layer.
     Found,
 }
 
@@ -125,16 +134,14 @@ pub fn attack_gradient(options: &GradientOptions, run: &AttackRun<'_>) -> Result
         (&private, known),
         &asked,
     )?;
-    if let Some(path) = &options.picture {
-        let rows: Vec<Array2<f32>> = found
-            .iter()
-            .map(|f| f.inputs.select(Axis(0), &f.like.nearest))
-            .collect();
-        let rows = std::iter::once(private.view()).chain(rows.iter().map(|rows| rows.view()));
-        let rows: Vec<_> = rows.collect();
-        let all = Samples::fresh(concatenate(Axis(0), &rows)?, seen.shape.clone())?;
-        write(path, &picture(&all, Some(private.nrows()))?)?;
-    }
+    let rows: Vec<Array2<f32>> = found
+        .iter()
+        .map(|f| f.inputs.select(Axis(0), &f.like.nearest))
+        .collect();
+    let rows = std::iter::once(private.view()).chain(rows.iter().map(|rows| rows.view()));
+    let rows: Vec<_> = rows.collect();
+    let picture = options.picture.as_deref();
+    draw(picture, &rows, &seen.shape, private.nrows())?;
     Ok(GradientFound {
         examples: private.nrows(),
         labels_right: right,

@@ -1,14 +1,13 @@
 //! What the models of a run take each class to look like.
 
-use super::search::{drawable, searching};
-use super::{AttackRun, usage};
+use super::search::{draw, drawable, searching};
+use super::{AttackRun, usage, weight};
 use crate::{Likeness, Prior, class_means, likeness, ranges};
 use anyhow::{Context, Result, anyhow};
-use fl_core::{Examples, Samples, Stream, TaskKind, Trainer};
+use clap::Args;
+use fl_core::{Examples, Stream, TaskKind, Trainer};
 use fl_data::Assembled;
 use fl_engine::{FinishedRun, Signals, Target};
-use fl_files::write;
-use fl_sim::picture;
 use ndarray::{Array2, Axis, concatenate};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -31,16 +30,22 @@ pub struct InversionResult {
 }
 
 /// How models are inverted.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct InversionOptions {
     /// Steps of the search.
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub steps: u32,
-    /// The weight of an image's total variation per pixel against the loss; at least 0.
+    /// The weight of an image's total variation per pixel against the loss: larger finds smoother
+    /// images.
+    #[arg(long, value_name = "WEIGHT", default_value_t = 1.0, value_parser = weight)]
     pub smooth: f64,
-    /// Steps by which a generator first learns from images that the attacker has too; the search is
-    /// then among its images.
+    /// Search among a generator's images (GMI). It first trains for STEPS steps on images
+    /// that the attacker has too: the run's public samples, or test examples if there are none.
+    #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub prior: Option<u32>,
-    /// A PNG file for what was found, the nearest private images, and the classes' means.
+    /// Draw what was found, a column a class, below it the private image that is nearest, and the
+    /// class's mean over test images: a PNG file. Of the last model, if there are several.
+    #[arg(long, value_name = "FILE")]
     pub picture: Option<PathBuf>,
 }
 
@@ -155,12 +160,8 @@ impl InversionOptions {
             },
         )?;
         let (like, nearest) = beside(&found.inputs, private, &classes, data)?;
-        if let Some(path) = &self.picture {
-            let rows = [found.inputs.view(), nearest.view(), known.view()];
-            let all = concatenate(Axis(0), &rows).context("images of one size")?;
-            let all = Samples::fresh(all, shape.clone())?;
-            write(path, &picture(&all, Some(classes.len()))?)?;
-        }
+        let rows = [found.inputs.view(), nearest.view(), known.view()];
+        draw(self.picture.as_deref(), &rows, shape, classes.len())?;
         Ok(InversionResult {
             model: name.into(),
             loss: found.distance,

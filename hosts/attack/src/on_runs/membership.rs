@@ -4,6 +4,7 @@ use super::search::{RemovedOnDrop, not_stopped};
 use super::{AttackRun, usage};
 use crate::{Halves, Strength, bound, lira, losses, margins, strength};
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use fl_core::privacy::{Guarantee, Neighbours, Observer, Unit};
 use fl_core::{Examples, Stream};
 use fl_data::{Assembled, DataSpec};
@@ -37,13 +38,17 @@ type ShadowScores = Vec<(Vec<f64>, Vec<f64>)>;
 const NOBODY: u64 = u64::MAX;
 
 /// What an attack on membership takes.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct MembershipOptions {
     /// The folder of a run that is done.
+    #[arg(value_name = "RUN")]
     pub dir: PathBuf,
-    /// Runs of the spec on halves of all clients' examples; an even number up to 1024.
+    /// Run the spec N times more (an even number), each time without a half of all clients'
+    /// examples, and compare with those models (LiRA).
+    #[arg(long, value_name = "N", default_value_t = 0)]
     pub shadows: usize,
     /// Clients that a shadow run serves at the same time; every processor's worth if not given.
+    #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
 }
 

@@ -48,6 +48,13 @@ pub trait Progress: Send + Sync {
 #[error("a signal stopped the attack")]
 pub struct Stopped(pub u8);
 
+/// Reads the weight of the total variation of images.
+fn weight(text: &str) -> Result<f64, String> {
+    let weight = text.parse().ok();
+    let weight = weight.filter(|w: &f64| w.is_finite() && *w >= 0.0);
+    weight.ok_or_else(|| "must be a number, at least 0".into())
+}
+
 fn usage(text: impl Display) -> anyhow::Error {
     NotRun::Usage(text.to_string()).into()
 }

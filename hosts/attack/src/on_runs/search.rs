@@ -2,12 +2,14 @@
 
 use super::{AttackRun, Stopped, usage};
 use crate::{Search, Tell};
-use anyhow::Result;
+use anyhow::{Context, Result};
+use fl_core::Samples;
 use fl_core::privacy::Observer;
 use fl_data::{DataSpec, Split};
 use fl_engine::{ExecuteOptions, Folder, ProtocolOverride, Signals};
 use fl_registry::{Catalogue, Spec};
 use fl_sim::{Execution, Watch};
+use ndarray::{ArrayView2, Axis, concatenate};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +29,21 @@ pub(super) fn drawable(picture: Option<&Path>) -> Result<()> {
             path.display()
         ))),
     }
+}
+
+/// Draws rows of images of this shape, so many side by side, one block of `rows` below the other.
+pub(super) fn draw(
+    picture: Option<&Path>,
+    rows: &[ArrayView2<'_, f32>],
+    shape: &[usize],
+    columns: usize,
+) -> Result<()> {
+    let Some(path) = picture else {
+        return Ok(());
+    };
+    let all = concatenate(Axis(0), rows).context("images of one size")?;
+    let all = Samples::fresh(all, shape.to_vec())?;
+    fl_files::write(path, &fl_sim::picture(&all, Some(columns))?)
 }
 
 /// The spec in a file, or that of a run in a folder.

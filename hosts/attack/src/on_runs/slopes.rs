@@ -1,21 +1,20 @@
 //! What the slopes with which clients answer give away of their examples.
 
 use super::inversion::beside;
-use super::search::{drawable, searching, spec_of, watched};
-use super::{AttackRun, usage};
+use super::search::{draw, drawable, searching, spec_of, watched};
+use super::{AttackRun, usage, weight};
 use crate::{
     ANSWER, InputValues, Likeness, MaliciousServer, SLOPES, SearchResult, class_means, likeness,
     moved, ranges,
 };
 use anyhow::{Context, Result};
+use clap::Args;
 use fl_core::message::decode;
 use fl_core::privacy::Observer;
-use fl_core::{ClientId, Protocol, Samples, Stream, TaskKind};
+use fl_core::{ClientId, Protocol, Stream, TaskKind};
 use fl_data::{Assembled, DataSpec};
 use fl_engine::{ProtocolOverride, Signals};
-use fl_files::write;
 use fl_registry::Spec;
-use fl_sim::picture;
 use ndarray::{Array2, Axis, concatenate};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -49,17 +48,25 @@ pub struct ClientResult {
 type Batch = (Array2<f32>, Array2<f32>);
 
 /// What an attack on slopes takes.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct SlopesOptions {
-    /// A spec of `generate-and-distill`, or the folder of a run of one.
+    /// A spec of `generate-and-distill`, or the folder of a run of one. It is run twice: as it is,
+    /// and led by the attacker.
+    #[arg(value_name = "SPEC")]
     pub spec: PathBuf,
-    /// Changes to the spec, as `PATH=VALUE`.
+    /// Change a value of the spec: `--set protocol.rounds=5`. May be given several times.
+    #[arg(long = "set", value_name = "PATH=VALUE")]
     pub set: Vec<String>,
     /// Steps of the search; each asks every client twice.
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub steps: u32,
-    /// The weight of an image's total variation per pixel against the loss; at least 0.
+    /// The weight of an image's total variation per pixel against the loss: larger finds smoother
+    /// images.
+    #[arg(long, value_name = "WEIGHT", default_value_t = 1.0, value_parser = weight)]
     pub smooth: f64,
-    /// A PNG file for what asking has found of the first client.
+    /// Draw what asking has found of the first client, a column a class, below it the private image
+    /// that is nearest, and the class's mean over test images: a PNG file.
+    #[arg(long, value_name = "FILE")]
     pub picture: Option<PathBuf>,
 }
 
@@ -201,12 +208,9 @@ fn pry(
         }
         let (like, nearest) = beside(&inputs.to_owned(), private, &classes, data)?;
         let (known_like, _) = beside(&known, private, &classes, data)?;
-        if let Some(path) = options.picture.as_ref().filter(|_| all.is_empty()) {
-            let rows = concatenate(Axis(0), &[inputs.view(), nearest.view(), known.view()]);
-            let rows = rows.context("images of one size")?;
-            let rows = Samples::fresh(rows, data.task.input.clone())?;
-            write(path, &picture(&rows, Some(classes.len()))?)?;
-        }
+        let rows = [inputs.view(), nearest.view(), known.view()];
+        let picture = options.picture.as_deref().filter(|_| all.is_empty());
+        draw(picture, &rows, &data.task.input, classes.len())?;
         all.push(ClientResult {
             attack: "ask",
             client: client as ClientId,

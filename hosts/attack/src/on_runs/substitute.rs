@@ -7,6 +7,7 @@ use crate::{
     EavesdroppingServer, ObservedAnswers, agreement, ideal, imitate, ranges, teaches, turns,
 };
 use anyhow::{Context, Result};
+use clap::Args;
 use fl_core::message::{Message, Votes, softmax};
 use fl_core::{BuildContext, ClientId, Protocol, Role, Samples, Stream, Trainer, metrics};
 use fl_data::{Assembled, DataSpec};
@@ -33,21 +34,30 @@ pub struct ModelResult {
 }
 
 /// What an attack on answers takes.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct SubstituteOptions {
-    /// The spec of a distillation, or the folder of a run of one.
+    /// The spec of a distillation, or the folder of a run of one. It is run to its end.
+    #[arg(value_name = "SPEC")]
     pub spec: PathBuf,
-    /// Changes to the spec, as `PATH=VALUE`.
+    /// Change a value of the spec: `--set protocol.rounds=5`. May be given several times.
+    #[arg(long = "set", value_name = "PATH=VALUE")]
     pub set: Vec<String>,
     /// Whose answers are learnt.
+    #[arg(long, value_name = "ID", default_value_t = 0)]
     pub client: ClientId,
-    /// The part whose kind of network the substitute is; otherwise the client's own.
+    /// The part whose kind of network the substitute is, such as `student`; otherwise the client's
+    /// own.
+    #[arg(long, value_name = "SLOT")]
     pub network: Option<String>,
     /// How often the substitute sees each answer.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub epochs: u32,
-    /// Inputs of the attacker's own about which another substitute asks.
+    /// Make another substitute from answers about N inputs of the attacker's own, without any
+    /// data (IDEAL).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=250_000))]
     pub ask: Option<u32>,
-    /// How the models are inverted.
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub how: InversionOptions,
 }
 

@@ -1,6 +1,6 @@
 //! `fl attack inversion`: what the models of a run take each class to look like.
 
-use super::{Common, attack, weight};
+use super::{Common, attack};
 use crate::{Done, print};
 use clap::Args;
 use fl_attack::{InversionOptions, InversionResult, attack_models};
@@ -17,48 +17,16 @@ pub struct InversionArgs {
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
     #[command(flatten)]
-    how: InversionArguments,
-}
-
-/// How models are inverted.
-#[derive(Args)]
-pub struct InversionArguments {
-    /// Steps of the search.
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    steps: u32,
-    /// The weight of an image's total variation per pixel against the loss: larger finds smoother
-    /// images.
-    #[arg(long, value_name = "WEIGHT", default_value_t = 1.0, value_parser = weight)]
-    smooth: f64,
-    /// Search among a generator's images (GMI). It first trains for STEPS steps on images
-    /// that the attacker has too: the run's public samples, or test examples if there are none.
-    #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    prior: Option<u32>,
-    /// Draw what was found, a column a class, below it the private image that is nearest, and the
-    /// class's mean over test images: a PNG file. Of the last model, if there are several.
-    #[arg(long, value_name = "FILE")]
-    picture: Option<PathBuf>,
+    how: InversionOptions,
     #[command(flatten)]
-    pub common: Common,
-}
-
-impl InversionArguments {
-    pub fn options(&self) -> InversionOptions {
-        InversionOptions {
-            steps: self.steps,
-            smooth: self.smooth,
-            prior: self.prior,
-            picture: self.picture.clone(),
-        }
-    }
+    common: Common,
 }
 
 pub fn inversion(args: &InversionArgs, catalogue: &Catalogue, line: &[String]) -> Done {
     Run::open(&args.dir).map_err(crate::report::unreadable)?;
-    let (dir, model, how) = (&args.dir, args.model.as_deref(), args.how.options());
-    let common = &args.how.common;
+    let (dir, model, common) = (&args.dir, args.model.as_deref(), &args.common);
     let found = attack(common, catalogue, line, |run| {
-        attack_models(dir, model, &how, run)
+        attack_models(dir, model, &args.how, run)
     })?;
     match common.json {
         true => print(serde_json::json!({ "run": dir, "seed": common.seed, "attacks": found })),

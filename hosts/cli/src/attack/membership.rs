@@ -7,38 +7,25 @@ use fl_attack::{AttackResult, MembershipFound, MembershipOptions, attack_members
 use fl_core::privacy::{Guarantee, Noise, UpperBound};
 use fl_registry::Catalogue;
 use fl_report::Run;
-use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct MembershipArgs {
-    /// The folder of a run that is done.
-    #[arg(value_name = "RUN")]
-    dir: PathBuf,
-    /// Run the spec N times more (an even number), each time without a half of all clients'
-    /// examples, and compare with those models (LiRA).
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    shadows: usize,
-    /// Clients that a shadow run serves at the same time; every processor's worth if not given.
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[command(flatten)]
+    options: MembershipOptions,
     #[command(flatten)]
     common: Common,
 }
 
 pub fn membership(args: &MembershipArgs, catalogue: &Catalogue, line: &[String]) -> Done {
-    Run::open(&args.dir).map_err(crate::report::unreadable)?;
-    let options = MembershipOptions {
-        dir: args.dir.clone(),
-        shadows: args.shadows,
-        threads: args.threads,
-    };
+    let options = &args.options;
+    Run::open(&options.dir).map_err(crate::report::unreadable)?;
     let MembershipFound { kept, attacks } = attack(&args.common, catalogue, line, |run| {
-        attack_membership(&options, run)
+        attack_membership(options, run)
     })?;
     let at_most = kept.as_ref().map(|(_, bound)| *bound);
     match args.common.json {
         true => print(serde_json::json!({
-            "run": args.dir, "shadows": args.shadows, "seed": args.common.seed, "bound": at_most, "attacks": attacks,
+            "run": options.dir, "shadows": options.shadows, "seed": args.common.seed, "bound": at_most, "attacks": attacks,
         })),
         false => print(text(
             &attacks,

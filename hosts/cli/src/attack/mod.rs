@@ -27,12 +27,6 @@ pub struct Common {
     pub data: DataDir,
 }
 
-fn weight(text: &str) -> Result<f64, String> {
-    let weight = text.parse().ok();
-    let weight = weight.filter(|w: &f64| w.is_finite() && *w >= 0.0);
-    weight.ok_or_else(|| "must be a number, at least 0".into())
-}
-
 /// A bar at the terminal.
 struct Bar(ProgressBar);
 

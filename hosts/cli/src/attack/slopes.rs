@@ -1,49 +1,27 @@
 //! `fl attack slopes`: what the slopes with which clients answer give away of their examples.
 
-use super::{Common, attack, weight};
-use crate::{Done, Overrides, print};
+use super::{Common, attack};
+use crate::{Done, print};
 use clap::Args;
 use fl_attack::{ClientResult, SlopesOptions, attack_slopes};
 use fl_registry::Catalogue;
-use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct SlopesArgs {
-    /// A spec of `generate-and-distill`, or the folder of a run of one. It is run twice: as it is,
-    /// and led by the attacker.
-    #[arg(value_name = "SPEC")]
-    spec: PathBuf,
     #[command(flatten)]
-    set: Overrides,
-    /// Steps of the search; each asks every client twice.
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    steps: u32,
-    /// The weight of an image's total variation per pixel against the loss: larger finds smoother
-    /// images.
-    #[arg(long, value_name = "WEIGHT", default_value_t = 1.0, value_parser = weight)]
-    smooth: f64,
-    /// Draw what asking has found of the first client, a column a class, below it the private image
-    /// that is nearest, and the class's mean over test images: a PNG file.
-    #[arg(long, value_name = "FILE")]
-    picture: Option<PathBuf>,
+    options: SlopesOptions,
     #[command(flatten)]
     common: Common,
 }
 
 pub fn slopes(args: &SlopesArgs, catalogue: &Catalogue, line: &[String]) -> Done {
-    let options = SlopesOptions {
-        spec: args.spec.clone(),
-        set: args.set.set.clone(),
-        steps: args.steps,
-        smooth: args.smooth,
-        picture: args.picture.clone(),
-    };
+    let options = &args.options;
     let found = attack(&args.common, catalogue, line, |run| {
-        attack_slopes(&options, run)
+        attack_slopes(options, run)
     })?;
     match args.common.json {
         true => print(serde_json::json!({
-            "spec": args.spec, "seed": args.common.seed, "attacks": found,
+            "spec": options.spec, "seed": args.common.seed, "attacks": found,
         })),
         false => print(text(&found)),
     }
