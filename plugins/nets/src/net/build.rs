@@ -122,6 +122,12 @@ fn volume(shape: &[usize], before: usize) -> Result<usize> {
     })
 }
 
+/// Refuses a layer unless its input `fits`.
+fn require(fits: bool, text: impl FnOnce() -> String) -> Result<()> {
+    ensure!(fits, Problem::Shape(text()));
+    Ok(())
+}
+
 struct Builder {
     /// Whether the next layer may take words.
     words: bool,
@@ -193,63 +199,13 @@ impl Builder {
                 };
                 let inputs = volume(shape, 0)?;
                 *shape = vec![outputs];
-                let weight = self.tensor(
-                    name,
-                    "weight",
-                    vec![outputs, inputs],
-                    Start::FanIn(inputs),
-                    true,
-                )?;
-                let bias = self.tensor(name, "bias", vec![outputs], Start::FanIn(inputs), true)?;
+                let size = vec![outputs, inputs];
+                let [weight, bias] = self.weight_and_bias(name, size, Start::FanIn(inputs))?;
                 Op::Linear { weight, bias, relu }
             }
-            Layer::Conv(conv) => {
-                let [channels, height, width] = image("conv", shape)?;
-                let pad = conv.pad;
-                ensure!(pad <= MOST, "conv: a padding of {pad}; at most {MOST}");
-                let smallest = height.min(width) + 2 * conv.pad;
-                let text = || {
-                    format!(
-                        "conv: a kernel of {0}x{0} does not fit {height}x{width} with padding {1}",
-                        conv.kernel, conv.pad
-                    )
-                };
-                ensure!(conv.kernel <= smallest, Problem::Shape(text()));
-                let (out, kernel, stride) = (conv.out, conv.kernel, conv.stride);
-                let size = ConvShape {
-                    channels,
-                    height,
-                    width,
-                    out,
-                    kernel,
-                    stride,
-                    pad,
-                };
-                *shape = vec![out, size.out_height(), size.out_width()];
-                volume(shape, 0)?;
-                volume(&[out, channels, kernel, kernel], 0)?;
-                let start = Start::FanIn(size.taps());
-                let weight = self.tensor(
-                    name,
-                    "weight",
-                    vec![out, channels, kernel, kernel],
-                    start,
-                    true,
-                )?;
-                let bias = conv
-                    .bias
-                    .then(|| self.tensor(name, "bias", vec![out], start, true))
-                    .transpose()?;
-                Op::Conv {
-                    shape: size,
-                    weight,
-                    bias,
-                    relu,
-                }
-            }
+            Layer::Conv(conv) => self.convolution(name, conv, shape, relu)?,
             Layer::BatchNorm | Layer::Standardise => {
-                let text = || format!("needs an image or a row of numbers, got a text {shape:?}");
-                ensure!(!self.text || shape.len() != 2, Problem::Shape(text()));
+                self.refuse_text(shape)?;
                 let channels = vec![shape[0]];
                 self.alone &= shape[1..].iter().product::<usize>() > 1;
                 let affine = (*layer == Layer::BatchNorm)
@@ -265,29 +221,27 @@ impl Builder {
                 }
             }
             Layer::LayerNorm => {
-                let text = || format!("needs an image or a row of numbers, got a text {shape:?}");
-                ensure!(!self.text || shape.len() != 2, Problem::Shape(text()));
+                self.refuse_text(shape)?;
                 let width = volume(shape, 0)?;
-                let text = || "layer-norm: a sample of one number has no variance";
-                ensure!(width > 1, Problem::Shape(text().into()));
+                let text = || "layer-norm: a sample of one number has no variance".into();
+                require(width > 1, text)?;
                 Op::SampleNorm {
                     groups: 1,
                     affine: self.scale_and_shift(name, shape)?,
                 }
             }
             Layer::GroupNorm(groups) => {
-                let text = || format!("needs an image or a row of numbers, got a text {shape:?}");
-                ensure!(!self.text || shape.len() != 2, Problem::Shape(text()));
+                self.refuse_text(shape)?;
                 let (channels, width) = (shape[0], volume(shape, 0)?);
                 let text =
                     || format!("group-norm: {groups} does not divide the {channels} channels");
-                ensure!(channels.is_multiple_of(*groups), Problem::Shape(text()));
+                require(channels.is_multiple_of(*groups), text)?;
                 let text = || {
                     format!(
                         "group-norm: each of {groups} groups is one number, which has no variance"
                     )
                 };
-                ensure!(width > *groups, Problem::Shape(text()));
+                require(width > *groups, text)?;
                 Op::SampleNorm {
                     groups: *groups,
                     affine: self.scale_and_shift(name, &shape[..1])?,
@@ -303,7 +257,7 @@ impl Builder {
             Layer::GlobalPool => {
                 let [_, height, width] = image("global-pool", shape)?;
                 let text = || format!("global-pool: needs square images, got {height}x{width}");
-                ensure!(height == width, Problem::Shape(text()));
+                require(height == width, text)?;
                 Op::AveragePool(pool("global-pool", shape, height, height)?)
             }
             Layer::Dropout(p) => {
@@ -326,7 +280,7 @@ impl Builder {
             Layer::Unflatten(to) => {
                 let (found, wanted) = (volume(shape, 0)?, volume(to, 0)?);
                 let text = || format!("unflatten: {found} numbers do not fill {to:?}");
-                ensure!(found == wanted, Problem::Shape(text()));
+                require(found == wanted, text)?;
                 image("unflatten", to)?;
                 shape.clone_from(to);
                 Op::Reshape(to.clone())
@@ -370,15 +324,13 @@ impl Builder {
             Layer::Conv1d(Conv1d { out, kernel }) => {
                 let [words, channels] = text("conv1d", shape)?;
                 let text = || format!("conv1d: a window of {kernel} does not fit {words} words");
-                ensure!(*kernel <= words, Problem::Shape(text()));
+                require(*kernel <= words, text)?;
                 *shape = vec![words + 1 - kernel, *out];
                 volume(shape, 0)?;
                 let start = Start::FanIn(volume(&[*kernel, channels], 0)?);
                 let size = vec![*out, *kernel, channels];
-                let weight = self.tensor(name, "weight", size, start, true)?;
-                let bias = self.tensor(name, "bias", vec![*out], start, true)?;
                 Op::Conv1d {
-                    tensors: [weight, bias],
+                    tensors: self.weight_and_bias(name, size, start)?,
                     kernel: *kernel,
                 }
             }
@@ -420,10 +372,61 @@ impl Builder {
                         "residual: the body gives {inside:?}, the shortcut {beside:?}; both must be the same"
                     )
                 };
-                ensure!(inside == beside, Problem::Shape(text()));
+                require(inside == beside, text)?;
                 *shape = inside;
                 Op::Residual { body, shortcut }
             }
+        })
+    }
+
+    fn convolution(
+        &mut self,
+        name: &str,
+        conv: &Conv,
+        shape: &mut Vec<usize>,
+        relu: bool,
+    ) -> Result<Op> {
+        let [channels, height, width] = image("conv", shape)?;
+        let Conv {
+            out,
+            kernel,
+            stride,
+            pad,
+            bias,
+        } = *conv;
+        ensure!(pad <= MOST, "conv: a padding of {pad}; at most {MOST}");
+        let text = || {
+            format!(
+                "conv: a kernel of {kernel}x{kernel} does not fit {height}x{width} with padding {pad}"
+            )
+        };
+        require(kernel <= height.min(width) + 2 * pad, text)?;
+        let windows = ConvShape {
+            channels,
+            height,
+            width,
+            out,
+            kernel,
+            stride,
+            pad,
+        };
+        *shape = vec![out, windows.out_height(), windows.out_width()];
+        volume(shape, 0)?;
+        let size = vec![out, channels, kernel, kernel];
+        volume(&size, 0)?;
+        let start = Start::FanIn(windows.taps());
+        let (weight, bias) = match bias {
+            true => {
+                let [weight, bias] = self.weight_and_bias(name, size, start)?;
+                (weight, Some(bias))
+            }
+            false => (self.tensor(name, "weight", size, start, true)?, None),
+        };
+        Ok(Op::Conv {
+            shape: windows,
+            weight,
+            bias,
+            relu,
         })
     }
 
@@ -451,6 +454,25 @@ impl Builder {
             entry.start = Start::FanIn(conv.out * conv.kernel * conv.kernel);
         }
         Ok(Op::Chain(vec![Op::Spread(conv.stride), op]))
+    }
+
+    /// Adds a weight of this shape, and a number for each of its outputs.
+    fn weight_and_bias(
+        &mut self,
+        layer: &str,
+        weight: Vec<usize>,
+        start: Start,
+    ) -> Result<[Range<usize>; 2]> {
+        let outputs = vec![weight[0]];
+        Ok([
+            self.tensor(layer, "weight", weight, start, true)?,
+            self.tensor(layer, "bias", outputs, start, true)?,
+        ])
+    }
+
+    fn refuse_text(&self, shape: &[usize]) -> Result<()> {
+        let text = || format!("needs an image or a row of numbers, got a text {shape:?}");
+        require(!self.text || shape.len() != 2, text)
     }
 
     fn scale_and_shift(&mut self, layer: &str, shape: &[usize]) -> Result<[Range<usize>; 2]> {
@@ -499,7 +521,7 @@ fn text(layer: &str, shape: &[usize]) -> Result<[usize; 2]> {
 fn pool(layer: &str, shape: &mut Vec<usize>, kernel: usize, stride: usize) -> Result<PoolShape> {
     let [channels, height, width] = image(layer, shape)?;
     let text = || format!("{layer}: a window of {kernel}x{kernel} does not fit {height}x{width}");
-    ensure!(kernel <= height.min(width), Problem::Shape(text()));
+    require(kernel <= height.min(width), text)?;
     let size = PoolShape {
         channels,
         height,

@@ -417,7 +417,11 @@ fn connected(ops: &[Op]) -> usize {
     ops.iter().map(of).sum()
 }
 
-fn run(
+/// Runs operations one after the other; `padding` is [`Net::padding`].
+///
+/// # Errors
+/// As [`Net::forward`].
+pub fn run(
     all: &[Op],
     record: &mut Record,
     x: Value,

@@ -87,81 +87,46 @@ pub const NAMES: [(&str, &str); 22] = [
 
 /// Returns the layers of a known network.
 pub fn layers(name: &str) -> Option<Vec<Layer>> {
-    use Layer::{AveragePool, GlobalPool, Outputs, Relu};
-    let mlp = |widths: &[usize]| {
-        widths
-            .iter()
-            .flat_map(|w| linear(*w))
-            .chain([Outputs])
-            .collect()
-    };
-    let small = |first: [usize; 2], second: [usize; 2], width| {
-        let parts = [
-            cnn(10, first),
-            cnn(20, second),
-            linear(width),
-            vec![Outputs],
-        ];
-        parts.concat()
-    };
-    Some(match name {
-        "cnn-mcmahan" => [cnn(32, [5, 2]), cnn(64, [5, 2]), linear(512), vec![Outputs]].concat(),
-        "cnn-pfllib" => [cnn(32, [5, 0]), cnn(64, [5, 0]), linear(512), vec![Outputs]].concat(),
-        "lenet" | "cnn-niid" => [
-            cnn(6, [5, 0]),
-            cnn(16, [5, 0]),
-            linear(120),
-            linear(84),
-            vec![Outputs],
-        ]
-        .concat(),
+    use Layer::{AveragePool, BatchNorm, GlobalPool};
+    let small = |first, second, width| [cnn(10, first), cnn(20, second), linear(width)].concat();
+    let mut layers = match name {
+        "cnn-mcmahan" => [cnn(32, [5, 2]), cnn(64, [5, 2]), linear(512)].concat(),
+        "cnn-pfllib" => [cnn(32, [5, 0]), cnn(64, [5, 0]), linear(512)].concat(),
+        "lenet" | "cnn-niid" => [cnn(6, [5, 0]), cnn(16, [5, 0]), linear(120), linear(84)].concat(),
         "selective-fd-a" => small([5, 0], [5, 0], 50),
         "selective-fd-b" => small([3, 1], [3, 1], 128),
         "selective-fd-c" => small([5, 0], [3, 1], 64),
-        "selective-fd-d" | "mlp" => mlp(&[1024, 512, 256]),
-        "selective-fd-e" | "mlp-wide" => mlp(&[1024, 1024]),
-        "resnet-8" => [
-            resnet(&[16, 32, 64], 1, Layer::BatchNorm),
-            vec![GlobalPool, Outputs],
-        ]
-        .concat(),
-        "resnet-8-wide" => [
-            resnet(&[128, 256, 512], 1, Layer::BatchNorm),
-            vec![AveragePool(4), Outputs],
-        ]
-        .concat(),
-        "resnet-18" | "resnet-18-gn" => [
-            resnet(&[64, 128, 256, 512], 2, norm(name)),
-            vec![GlobalPool, Outputs],
-        ]
-        .concat(),
-        "resnet-20" | "resnet-20-gn" => [
-            resnet(&[16, 32, 64], 3, norm(name)),
-            vec![GlobalPool, Outputs],
-        ]
-        .concat(),
+        "selective-fd-d" | "mlp" => [1024, 512, 256].map(linear).concat(),
+        "selective-fd-e" | "mlp-wide" => [1024, 1024].map(linear).concat(),
+        "resnet-8" => [resnet(&[16, 32, 64], 1, BatchNorm), vec![GlobalPool]].concat(),
+        "resnet-8-wide" => [resnet(&[128, 256, 512], 1, BatchNorm), vec![AveragePool(4)]].concat(),
+        "resnet-18" | "resnet-18-gn" => {
+            let trunk = resnet(&[64, 128, 256, 512], 2, norm(name));
+            [trunk, vec![GlobalPool]].concat()
+        }
+        "resnet-20" | "resnet-20-gn" => {
+            [resnet(&[16, 32, 64], 3, norm(name)), vec![GlobalPool]].concat()
+        }
         "vgg-9" => vgg(&[&[32, 64], &[128, 128], &[256, 256]]),
         "vgg-11" => vgg(&[&[64], &[128], &[256, 256], &[512, 512], &[512, 512]]),
-        "logistic" => vec![Outputs],
-        "unet" => [unet(&[16, 32, 64]), vec![Outputs]].concat(),
+        "logistic" => Vec::new(),
+        "unet" => unet(&[16, 32, 64]),
         "text-cnn" => {
             let branch = |kernel| {
                 let conv = Layer::Conv1d(Conv1d { out: 32, kernel });
-                Layers(vec![conv, Relu, Layer::MaxOverTime])
+                Layers(vec![conv, Layer::Relu, Layer::MaxOverTime])
             };
-            let embedding = Embedding {
-                vocabulary: 8192,
-                width: 32,
-            };
+            let (vocabulary, width) = (8192, 32);
             vec![
-                Layer::Embedding(embedding),
+                Layer::Embedding(Embedding { vocabulary, width }),
                 Layer::Branches([3, 4, 5].map(branch).to_vec()),
                 Layer::Dropout(0.5),
-                Outputs,
             ]
         }
         _ => return None,
-    })
+    };
+    layers.push(Layer::Outputs);
+    Some(layers)
 }
 
 /// Returns a U-Net with a pair of convolutions on each level. All but the lowest level add the
@@ -171,39 +136,39 @@ fn unet(widths: &[usize]) -> Vec<Layer> {
     let Some((width, below)) = widths.split_first() else {
         return Vec::new();
     };
-    let conv = |out, kernel, stride, pad, bias| Conv {
-        out,
-        kernel,
-        stride,
-        pad,
-        bias,
-    };
     let one = || {
-        let conv = Layer::Conv(conv(*width, 3, 1, 1, false));
+        let conv = conv(*width, 3, 1, 1, false);
         [conv, Layer::BatchNorm, Layer::Relu]
     };
     let pair = || [one(), one()].concat();
     if below.is_empty() {
         return pair();
     }
-    let up = Layer::TransposedConv(conv(*width, 2, 2, 0, true));
+    let up = Layer::TransposedConv(Conv {
+        out: *width,
+        kernel: 2,
+        stride: 2,
+        pad: 0,
+        bias: true,
+    });
     let around = [vec![Layer::Pool(2)], unet(below), vec![up]].concat();
     [pair(), vec![Layer::Skip(Layers(around))], pair()].concat()
 }
 
+fn conv(out: usize, kernel: usize, stride: usize, pad: usize, bias: bool) -> Layer {
+    Layer::Conv(Conv {
+        out,
+        kernel,
+        stride,
+        pad,
+        bias,
+    })
+}
+
 /// Returns convolution (kernel, padding), relu, pooling by 2.
 fn cnn(out: usize, [kernel, pad]: [usize; 2]) -> Vec<Layer> {
-    vec![
-        Layer::Conv(Conv {
-            out,
-            kernel,
-            stride: 1,
-            pad,
-            bias: true,
-        }),
-        Layer::Relu,
-        Layer::Pool(2),
-    ]
+    let conv = conv(out, kernel, 1, pad, true);
+    vec![conv, Layer::Relu, Layer::Pool(2)]
 }
 
 fn linear(width: usize) -> Vec<Layer> {
@@ -213,23 +178,13 @@ fn linear(width: usize) -> Vec<Layer> {
 /// Returns padded 3x3 convolutions in groups, each group with pooling by 2 after it, and two linear
 /// layers of 512.
 fn vgg(groups: &[&[usize]]) -> Vec<Layer> {
-    let conv = |out: &usize| {
-        let conv = Layer::Conv(Conv {
-            out: *out,
-            kernel: 3,
-            stride: 1,
-            pad: 1,
-            bias: true,
-        });
-        [conv, Layer::Relu]
-    };
+    let conv = |out: &usize| [conv(*out, 3, 1, 1, true), Layer::Relu];
     let group = |group: &&[usize]| {
         let convs = group.iter().flat_map(conv);
         convs.chain([Layer::Pool(2)]).collect::<Vec<_>>()
     };
     let layers = groups.iter().flat_map(group);
-    let rest = [linear(512), linear(512), vec![Layer::Outputs]].concat();
-    layers.chain(rest).collect()
+    layers.chain([linear(512), linear(512)].concat()).collect()
 }
 
 /// Returns the normalisation of a network of this name.
@@ -244,17 +199,9 @@ fn norm(name: &str) -> Layer {
 /// FedDF's and FedKD's networks. The first block of each width but the first has stride 2 and a 1x1
 /// convolution on the shortcut (He et al. 2016, for CIFAR).
 fn resnet(widths: &[usize], blocks: usize, norm: Layer) -> Vec<Layer> {
-    let conv = |out, kernel: usize, stride| {
-        vec![
-            Layer::Conv(Conv {
-                out,
-                kernel,
-                stride,
-                pad: kernel / 2,
-                bias: false,
-            }),
-            norm.clone(),
-        ]
+    let conv = |out, kernel, stride| {
+        let conv = conv(out, kernel, stride, kernel / 2, false);
+        vec![conv, norm.clone()]
     };
     let relu = || vec![Layer::Relu];
     let mut layers = [conv(widths[0], 3, 1), relu()].concat();

@@ -2,8 +2,8 @@
 //! of layer forward and backward, and three steps of a network.
 
 use super::driver::{Buffer, Card, Position, Queue};
-use super::norm::Statistics;
-use super::{Device, conv, linear, norm, optim, pointwise, pool, tape, words};
+use super::net::ForwardPass;
+use super::{Device, optim, pointwise, tape};
 use crate::settings::DfdxSettings;
 use crate::trainer::Dfdx;
 use anyhow::{Context, bail, ensure};
@@ -12,6 +12,7 @@ use fl_core::{
     BuildContext, Draws, FitOptions, Length, Loss, Result, Samples, Stream, Target, Task, TaskKind,
     Trainer,
 };
+use fl_nets::net::{self, Mode, Op};
 use fl_nets::ops::{self, Activation, ConvShape, PoolShape};
 use fl_nets::optim::{self as on_cpu, AdamMove, Move, State};
 use fl_nets::tape::{Key, Record, Value, Weights};
@@ -176,11 +177,42 @@ impl Card {
     }
 }
 
+/// Compares an operation of a network on both.
+fn compare_op(queue: &Queue, kernels: Kernels, case: &Case, op: Op, train: bool) -> Result<()> {
+    let (ops, stream) = ([op], Stream::root(9));
+    // the statistics of four channels, and the words that two texts lack
+    let (statistics, padding) = ([[0.2; 4], [1.7; 4]].concat(), [2, 0]);
+    compare(
+        queue,
+        kernels,
+        case,
+        &|record, x, weights| {
+            let buffers = &mut statistics.clone();
+            let mut mode = match train {
+                true => Mode::Train(buffers, &stream),
+                false => Mode::Evaluate(buffers),
+            };
+            net::run(&ops, record, x.clone(), weights, &mut mode, &padding)
+        },
+        &|queue, record, x, weights| {
+            let mut pass = ForwardPass {
+                queue,
+                record,
+                weights,
+                buffers: &queue.upload(&statistics)?,
+                train: train.then_some(&stream),
+                inputs: &case.x,
+            };
+            pass.run(&ops, x.clone(), &padding)
+        },
+    )
+}
+
 /// Compares every kind of layer, optimiser and change of a gradient.
 fn every_layer(queue: &Queue) -> Result<()> {
     let d = &mut Stream::root(1).draws();
     for (kernel, stride, pad, relu) in [(3, 1, 1, true), (2, 2, 0, false)] {
-        let s = ConvShape {
+        let shape = ConvShape {
             channels: 2,
             height: 7,
             width: 9,
@@ -189,16 +221,17 @@ fn every_layer(queue: &Queue) -> Result<()> {
             stride,
             pad,
         };
-        let n = s.out * s.taps();
-        let bias = relu.then_some(n..n + s.out);
-        let weights = bias.as_ref().map_or(n, |b| b.end);
-        compare(
-            queue,
-            ["conv_forward", "conv_back_input", "conv_back_weight"],
-            &Case::new(3, &[2, 7, 9], weights, d),
-            &|r, x, w| Ok(ops::conv2d(r, x, w, &s, 0..n, bias.clone(), relu)),
-            &|q, r, x, w| conv::conv2d(q, r, x, w, &s, (0..n, bias.clone()), relu),
-        )?;
+        let n = shape.out * shape.taps();
+        let (weight, bias) = (0..n, relu.then_some(n..n + shape.out));
+        let case = Case::new(3, &[2, 7, 9], bias.as_ref().map_or(n, |b| b.end), d);
+        let kernels = ["conv_forward", "conv_back_input", "conv_back_weight"];
+        let op = Op::Conv {
+            shape,
+            weight,
+            bias,
+            relu,
+        };
+        compare_op(queue, kernels, &case, op, true)?;
     }
     for (rows, inputs, outputs) in [
         (20, 30, 17),
@@ -208,57 +241,33 @@ fn every_layer(queue: &Queue) -> Result<()> {
         (2, 9, 70),
     ] {
         let n = inputs * outputs;
-        let both = [0..n, n..n + outputs];
-        compare(
-            queue,
-            ["product_blocks, product_wide or product_each"; 3],
-            &Case::new(rows, &[inputs], n + outputs, d),
-            &|r, x, w| {
-                let [weight, bias] = both.clone();
-                Ok(ops::linear(r, x, w, weight, Some(bias), true))
-            },
-            &|q, r, x, w| linear::linear(q, r, x, w, both.clone(), true),
-        )?;
+        let case = Case::new(rows, &[inputs], n + outputs, d);
+        let op = Op::Linear {
+            weight: 0..n,
+            bias: n..n + outputs,
+            relu: true,
+        };
+        let kernels = ["product_blocks, product_wide or product_each"; 3];
+        compare_op(queue, kernels, &case, op, true)?;
     }
+    let norms = ["norm_forward", "norm_back", "norm_back_sums"];
     for of_batch in [true, false] {
-        compare(
-            queue,
-            ["norm_forward", "norm_back", "norm_back_sums"],
-            &Case::new(3, &[4, 5, 5], 8, d),
-            &|r, x, w| {
-                let (mean, variance) = (&mut [0.2; 4], &mut [1.7; 4]);
-                let statistics = match of_batch {
-                    true => ops::Statistics::Batch { mean, variance },
-                    false => ops::Statistics::Running { mean, variance },
-                };
-                ops::batch_norm(r, x, w, Some([0..4, 4..8]), statistics, false)
-            },
-            &|q, r, x, w| {
-                let buffers = &q.upload(&[0.2, 0.2, 0.2, 0.2, 1.7, 1.7, 1.7, 1.7])?;
-                let statistics = Statistics {
-                    buffers,
-                    mean: 0,
-                    variance: 4,
-                    of_batch,
-                };
-                norm::batch_norm(q, r, x, w, Some([0..4, 4..8]), statistics, false)
-            },
-        )?;
+        let op = Op::Norm {
+            affine: Some([0..4, 4..8]),
+            mean: 0..4,
+            variance: 4..8,
+            relu: false,
+        };
+        compare_op(queue, norms, &Case::new(3, &[4, 5, 5], 8, d), op, of_batch)?;
     }
-    compare(
-        queue,
-        ["scale_columns", "norm_back", "column_sums"],
-        &Case::new(3, &[2, 5], 20, d),
-        &|r, x, w| ops::sample_norm(r, x, w, 1, [0..10, 10..20]),
-        &|q, r, x, w| norm::sample_norm(q, r, x, w, 1, [0..10, 10..20]),
-    )?;
-    compare(
-        queue,
-        ["norm_forward", "norm_back", "norm_back_sums"],
-        &Case::new(3, &[4, 3, 3], 8, d),
-        &|r, x, w| ops::sample_norm(r, x, w, 2, [0..4, 4..8]),
-        &|q, r, x, w| norm::sample_norm(q, r, x, w, 2, [0..4, 4..8]),
-    )?;
+    let columns = ["scale_columns", "norm_back", "column_sums"];
+    for (kernels, shape, groups, n) in
+        [(columns, &[2, 5][..], 1, 10), (norms, &[4, 3, 3][..], 2, 4)]
+    {
+        let affine = [0..n, n..2 * n];
+        let op = Op::SampleNorm { groups, affine };
+        compare_op(queue, kernels, &Case::new(3, shape, 2 * n, d), op, true)?;
+    }
     large_convolution(queue, d)?;
     images(queue, d)?;
     texts(queue, d)?;
@@ -267,7 +276,7 @@ fn every_layer(queue: &Queue) -> Result<()> {
 
 /// Compares a convolution that is large enough for the kernels of large batches.
 fn large_convolution(queue: &Queue, d: &mut Draws) -> Result<()> {
-    let s = ConvShape {
+    let shape = ConvShape {
         channels: 2,
         height: 128,
         width: 128,
@@ -276,115 +285,78 @@ fn large_convolution(queue: &Queue, d: &mut Draws) -> Result<()> {
         stride: 1,
         pad: 1,
     };
-    let n = s.out * s.taps();
-    compare(
+    let n = shape.out * shape.taps();
+    let op = Op::Conv {
+        shape,
+        weight: 0..n,
+        bias: None,
+        relu: true,
+    };
+    let forward = ["conv_forward_wide", "conv_back_input_wide"];
+    let kernels = [forward[0], forward[1], "conv_back_weight"];
+    compare_op(
         queue,
-        [
-            "conv_forward_wide",
-            "conv_back_input_wide",
-            "conv_back_weight",
-        ],
+        kernels,
         &Case::new(4, &[2, 128, 128], n, d),
-        &|r, x, w| Ok(ops::conv2d(r, x, w, &s, 0..n, None, true)),
-        &|q, r, x, w| conv::conv2d(q, r, x, w, &s, (0..n, None), true),
+        op,
+        true,
     )
 }
 
 fn images(queue: &Queue, d: &mut Draws) -> Result<()> {
     let case = Case::new(2, &[2, 6, 6], 0, d);
-    let leaky = Activation::LeakyRelu(0.1);
-    for f in [
-        Activation::Relu,
-        leaky,
-        Activation::Tanh,
-        Activation::Sigmoid,
-    ] {
-        compare(
-            queue,
-            ["activate", "activate_back", ""],
-            &case,
-            &|r, x, _| Ok(ops::activate(r, x, f)),
-            &|q, r, x, _| pointwise::activate(q, r, x, f),
-        )?;
-    }
-    compare(
-        queue,
-        ["upsample", "upsample_back", ""],
-        &case,
-        &|r, x, _| Ok(ops::upsample(r, x, 2)),
-        &|q, r, x, _| pointwise::upsample(q, r, x, 2),
-    )?;
-    compare(
-        queue,
-        ["spread", "spread_back", ""],
-        &case,
-        &|r, x, _| Ok(ops::spread(r, x, 2)),
-        &|q, r, x, _| pointwise::spread(q, r, x, 2),
-    )?;
-    let draws = || Stream::root(9).draws();
-    compare(
-        queue,
-        ["copy_rows, times, add, add_back or accumulate"; 3],
-        &case,
-        &|r, x, _| {
-            let kept = ops::dropout(r, x, 0.3, &mut draws());
-            let sum = ops::add(r, &kept, x, true);
-            Ok(ops::concat(r, &sum, x))
-        },
-        &|q, r, x, _| {
-            let kept = pointwise::dropout(q, r, x, 0.3, &mut draws())?;
-            let sum = pointwise::add(q, r, &kept, x, true)?;
-            pointwise::concat(q, r, &sum, x)
-        },
-    )?;
-    let s = PoolShape {
+    let window = PoolShape {
         channels: 2,
         height: 6,
         width: 6,
         kernel: 3,
         stride: 2,
     };
-    compare(
-        queue,
-        ["max_pool", "max_pool_back", ""],
-        &case,
-        &|r, x, _| Ok(ops::max_pool(r, x, &s)),
-        &|q, r, x, _| pool::max_pool(q, r, x, &s),
-    )?;
-    compare(
-        queue,
-        ["average_pool", "average_pool_back", ""],
-        &case,
-        &|r, x, _| Ok(ops::average_pool(r, x, &s)),
-        &|q, r, x, _| pool::average_pool(q, r, x, &s),
-    )
+    let kept = Op::Dropout { p: 0.3, place: 0 };
+    let sum = Op::Residual {
+        body: vec![kept],
+        shortcut: Vec::new(),
+    };
+    let joined = Op::Chain(vec![sum, Op::Skip(vec![Op::Activate(Activation::Tanh)])]);
+    let activate = ["activate", "activate_back", ""];
+    for (kernels, op) in [
+        (activate, Op::Activate(Activation::Relu)),
+        (activate, Op::Activate(Activation::LeakyRelu(0.1))),
+        (activate, Op::Activate(Activation::Tanh)),
+        (activate, Op::Activate(Activation::Sigmoid)),
+        (["upsample", "upsample_back", ""], Op::Upsample(2)),
+        (["spread", "spread_back", ""], Op::Spread(2)),
+        (["copy_rows, times, add, add_back or accumulate"; 3], joined),
+        (["max_pool", "max_pool_back", ""], Op::MaxPool(window)),
+        (
+            ["average_pool", "average_pool_back", ""],
+            Op::AveragePool(window),
+        ),
+    ] {
+        compare_op(queue, kernels, &case, op, true)?;
+    }
+    Ok(())
 }
 
 fn texts(queue: &Queue, d: &mut Draws) -> Result<()> {
-    let mut case = Case::new(2, &[5], 12, d);
-    case.x = vec![1.0, 4.0, 1.0, 0.0, 0.0, 2.0, 2.0, 4.0, 3.0, 1.0];
-    compare(
-        queue,
-        ["embedding", NO_KERNEL, "embedding_back"],
-        &case,
-        &|r, x, w| ops::embedding(r, x, w, 0..12, 3),
-        &|q, r, x, w| words::embedding(q, r, x, &case.x, w, 0..12, 3),
-    )?;
-    let (both, counts) = ([0..24, 24..28], [2, 4]);
-    compare(
-        queue,
-        ["product_each", "conv1d_back_input", "conv1d_back_weight"],
-        &Case::new(2, &[5, 3], 28, d),
-        &|r, x, w| Ok(ops::conv1d(r, x, w, both.clone(), 2, counts.to_vec())),
-        &|q, r, x, w| words::conv1d(q, r, x, w, both.clone(), 2, counts.to_vec()),
-    )?;
-    compare(
-        queue,
-        ["max_over_time", "max_over_time_back", ""],
-        &Case::new(2, &[5, 3], 0, d),
-        &|r, x, _| Ok(ops::max_over_time(r, x, &counts)),
-        &|q, r, x, _| words::max_over_time(q, r, x, &counts),
-    )
+    let mut words = Case::new(2, &[5], 12, d);
+    words.x = vec![1.0, 4.0, 1.0, 0.0, 0.0, 2.0, 2.0, 4.0, 3.0, 1.0];
+    let table = Op::Embedding {
+        table: 0..12,
+        width: 3,
+    };
+    let kernels = ["embedding", NO_KERNEL, "embedding_back"];
+    compare_op(queue, kernels, &words, table, true)?;
+    let windows = Op::Conv1d {
+        tensors: [0..24, 24..28],
+        kernel: 2,
+    };
+    let kernels = ["product_each", "conv1d_back_input", "conv1d_back_weight"];
+    let case = Case::new(2, &[5, 3], 28, d);
+    compare_op(queue, kernels, &case, windows, true)?;
+    let kernels = ["max_over_time", "max_over_time_back", ""];
+    let case = Case::new(2, &[5, 3], 0, d);
+    compare_op(queue, kernels, &case, Op::MaxOverTime, true)
 }
 
 fn optimisers(queue: &Queue, d: &mut Draws) -> Result<()> {

@@ -55,7 +55,8 @@ impl ForwardPass<'_> {
         Ok(pointwise::flatten(&self.run(trunk, x, &padding)?))
     }
 
-    fn run(&mut self, all: &[Op], x: Value, padding: &[usize]) -> Result<Value> {
+    /// Runs operations one after the other; `padding` is [`Net::padding`].
+    pub(super) fn run(&mut self, all: &[Op], x: Value, padding: &[usize]) -> Result<Value> {
         all.iter().try_fold(x, |x, op| self.one(op, x, padding))
     }
 
