@@ -200,12 +200,7 @@ fn games(claims: &Protections, options: &AuditOptions<'_>) -> Vec<Game> {
 }
 
 fn remove(dir: &Path) -> Result<()> {
-    match std::fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("removing {}", dir.display()))
-        }
-        _ => Ok(()),
-    }
+    fl_files::remove(dir).with_context(|| format!("removing {}", dir.display()))
 }
 
 /// Opens the folder of an audit, new or stopped.
@@ -414,11 +409,8 @@ impl Records {
         let what = || format!("reading {}", path.display());
         let mut all = BTreeMap::new();
         let mut whole = 0;
-        let text = match read_regular(path, MOST_BINARY) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error).with_context(what),
-        };
+        let text = fl_files::present(read_regular(path, MOST_BINARY)).with_context(what)?;
+        let text = text.unwrap_or_default();
         for line in text.split_inclusive(|b| *b == b'\n') {
             if line.ends_with(b"\n") {
                 let record: RunRecord = serde_json::from_slice(line).with_context(|| {

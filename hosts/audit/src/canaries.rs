@@ -4,7 +4,7 @@
 use crate::bounds::of_canaries;
 use crate::finding::{Audit, Finding, Game, OBSERVERS, Verdict, claim_of};
 use crate::judge::LowerBound;
-use crate::neighbours::add_mislabelled;
+use crate::neighbours::{add_mislabelled, owners};
 use crate::runner::{Runner, key};
 use crate::views;
 use anyhow::{Context, Result, ensure};
@@ -108,13 +108,8 @@ pub(crate) fn one_run(
             no_claim,
             delta,
             shown: judged.unwrap_or_else(|| LowerBound {
-                epsilon: 0.0,
-                most: 0.0,
                 by: "nothing".into(),
-                counted: [0, 0],
-                of: 0,
-                differs: Vec::new(),
-                different: 0,
+                ..LowerBound::default()
             }),
             verdict,
         });
@@ -134,10 +129,7 @@ fn plant(
     // the same canaries for any coins
     let mut coins = stream.child("coins", 0).draws();
     let coins: Vec<bool> = (0..canaries).map(|_| coins.below(2) == 1).collect();
-    let owners: Vec<usize> = (0..data.clients.len())
-        .filter(|k| !data.clients[*k].is_empty())
-        .collect();
-    ensure!(!owners.is_empty(), "no client has any examples");
+    let owners = owners(data)?;
     let mut places: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     match unit {
         Unit::Party => {
@@ -176,14 +168,9 @@ fn plant(
     }
     let mut data = data.clone();
     let mut copies = BTreeMap::new();
-    for (owner, rows) in &places {
-        copies.insert(
-            *owner,
-            (
-                rows.clone(),
-                add_mislabelled(&mut data, *owner, rows)?.len(),
-            ),
-        );
+    for (owner, rows) in places {
+        let n = add_mislabelled(&mut data, owner, &rows)?.len();
+        copies.insert(owner, (rows, n));
     }
     // the copies are the last rows of the storage, in this order
     let storage = data.clients[owners[0]].clone();
@@ -427,7 +414,6 @@ fn guess(scores: &[f64], coins: &[bool], delta: f64, error_rate: f64) -> LowerBo
         by: "the loss of canaries".into(),
         counted: [right, guesses],
         of: guesses,
-        differs: Vec::new(),
-        different: 0,
+        ..LowerBound::default()
     }
 }

@@ -23,7 +23,7 @@ pub struct Difference {
 }
 
 /// The lower bound of epsilon that an audit proves for one observer, and its evidence.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LowerBound {
     /// The bound.
     pub epsilon: f64,
@@ -99,13 +99,12 @@ pub fn judge(
     }
     let different = differs.len();
     let mut shown = LowerBound {
-        epsilon: 0.0,
         most: test.most(delta),
         by: "nothing".into(),
-        counted: [0, 0],
         of: n - half,
         differs: differs.into_iter().take(LISTED).collect(),
         different,
+        ..LowerBound::default()
     };
     if let Some(event) = best {
         let score = &scores[event.score];

@@ -58,10 +58,7 @@ impl Pair {
         stream: &Stream,
     ) -> Result<Self> {
         let mut draws = stream.child("unit", 0).draws();
-        let with_rows: Vec<usize> = (0..data.clients.len())
-            .filter(|k| !data.clients[*k].is_empty())
-            .collect();
-        ensure!(!with_rows.is_empty(), "no client has any examples");
+        let with_rows = owners(data)?;
         let client = match client {
             Some(client) => {
                 let last = data.clients.len() - 1;
@@ -141,6 +138,20 @@ impl Pair {
             rows: Some(rows),
         })
     }
+}
+
+/// Returns the clients that have rows.
+///
+/// # Errors
+/// If there are none.
+pub fn owners(data: &Assembled) -> Result<Vec<usize>> {
+    let clients = data.clients.iter().enumerate();
+    let owners: Vec<usize> = clients
+        .filter(|(_, own)| !own.is_empty())
+        .map(|(k, _)| k)
+        .collect();
+    ensure!(!owners.is_empty(), "no client has any examples");
+    Ok(owners)
 }
 
 /// Keeps the first rows of every client only.

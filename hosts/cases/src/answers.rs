@@ -75,12 +75,7 @@ fn usage(text: String) -> anyhow::Error {
 
 /// Removes a file that may be there.
 pub fn remove(path: &Path) -> Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(usage(format!("{}: {error}", path.display())))
-        }
-        _ => Ok(()),
-    }
+    fl_files::remove(path).map_err(|error| usage(format!("{}: {error}", path.display())))
 }
 
 /// What this program and machine put beside an answer.

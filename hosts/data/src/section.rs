@@ -21,6 +21,7 @@ use crate::split_spec::{
 };
 use crate::test_rows::{OwnTests, OwnTestsOf};
 use crate::undersampled::Undersampled;
+use anyhow::{Error, Result, anyhow, bail, ensure};
 use fl_core::settings::Step;
 use fl_core::{Task, TaskKind};
 use fl_data_kit::{Normalise, SetSpec, Use, dataset::Problem};
@@ -268,7 +269,7 @@ impl DataSpec {
     ///
     /// # Errors
     /// When such rows cannot be undersampled, or have no features.
-    pub(crate) fn task_of(&self, own: Task) -> anyhow::Result<Task> {
+    pub(crate) fn task_of(&self, own: Task) -> Result<Task> {
         let own = match &self.undersampled {
             Some(how) => how.task(&own)?,
             None => own,
@@ -288,12 +289,12 @@ impl DataSpec {
     }
 
     /// What several settings must fulfil together if this is what the set is for.
-    pub(crate) fn fits(&self, own: &Task) -> anyhow::Result<()> {
+    pub(crate) fn fits(&self, own: &Task) -> Result<()> {
         let wrong = self.unfit(own).into_iter();
         let wrong: Vec<String> = wrong
             .map(|(name, text)| format!("`{name}`: {text}"))
             .collect();
-        anyhow::ensure!(wrong.is_empty(), wrong.join("; "));
+        ensure!(wrong.is_empty(), wrong.join("; "));
         Ok(())
     }
 
@@ -308,23 +309,21 @@ impl DataSpec {
         };
         let numbers = matches!(own.kind, TaskKind::Numbers { .. });
         let label_groups = match self.label_groups {
-            Some(_) if !numbers => Err(anyhow::anyhow!(
+            Some(_) if !numbers => Err(anyhow!(
                 "labels of `{}` are no numbers; leave it out",
                 self.set.name()
             )),
-            Some(_) if !self.split().by_class() => Err(anyhow::anyhow!(
+            Some(_) if !self.split().by_class() => Err(anyhow!(
                 "has no effect on a split that does not look at labels; leave it out"
             )),
             _ => Ok(()),
         };
         let split = match &self.split() {
-            split if split.by_class() && numbers && self.label_groups.is_none() => {
-                Err(anyhow::anyhow!(
-                    "labels of `{}` are numbers, and there are no classes to split by; set `label-groups: 10`, or use iid, size or by-file",
-                    self.set.name()
-                ))
-            }
-            split if own.kind.is_dense() && split.by_class() => Err(anyhow::anyhow!(
+            split if split.by_class() && numbers && self.label_groups.is_none() => Err(anyhow!(
+                "labels of `{}` are numbers, and there are no classes to split by; set `label-groups: 10`, or use iid, size or by-file",
+                self.set.name()
+            )),
+            split if own.kind.is_dense() && split.by_class() => Err(anyhow!(
                 "images of `{}` have no class of their own to split by, since every pixel has a class or a value; use iid, size or by-file",
                 self.set.name()
             )),
@@ -341,32 +340,14 @@ impl DataSpec {
             Split::Own => check_own(self),
             Split::Iid | Split::Dirichlet(_) | Split::Shards(_) | Split::Size(_) => Ok(()),
         };
-        let order = match &self.class_order {
-            Some(order) => self.check_order(order, own),
-            None => Ok(()),
-        };
-        let normalise = match &self.normalise {
-            Some(normalise) => self.set.check_normalise(own, normalise),
-            None => Ok(()),
-        };
-        let public = match &self.public {
-            Some(public) => public.fits(&self.set, own),
-            None => Ok(()),
-        };
-        let domains = match &self.domains {
-            Some(domains) => domains.check(own).map_err(anyhow::Error::msg),
-            None => Ok(()),
-        };
-        let noise = match &self.feature_noise {
-            Some(noise) => noise.fits(&self.set, own, clients),
-            None => Ok(()),
-        };
-        let test = match &self.test {
-            Some(test) => test.fits(self),
-            None => Ok(()),
-        };
+        let order = checked(&self.class_order, |order| self.check_order(order, own));
+        let normalise = checked(&self.normalise, |by| self.set.check_normalise(own, by));
+        let public = checked(&self.public, |of| of.fits(&self.set, own));
+        let test = checked(&self.test, |test| test.fits(self));
+        let domains = checked(&self.domains, |of| of.check(own).map_err(Error::msg));
+        let noise = checked(&self.feature_noise, |of| of.fits(&self.set, own, clients));
         let undersampled = match &self.undersampled {
-            Some(_) if self.domains.is_some() => Err(anyhow::anyhow!(
+            Some(_) if self.domains.is_some() => Err(anyhow!(
                 "images that are to be reconstructed cannot be turned; leave `domains` out"
             )),
             Some(how) => how.task(own).map(drop),
@@ -394,22 +375,22 @@ impl DataSpec {
     }
 
     /// Every class once, and nothing that goes by the files' numbers.
-    fn check_order(&self, order: &[usize], own: &Task) -> anyhow::Result<()> {
+    fn check_order(&self, order: &[usize], own: &Task) -> Result<()> {
         let TaskKind::Classes(n) = own.kind else {
-            anyhow::bail!(
+            bail!(
                 "`{}` has no single class for each row; leave it out",
                 self.set.name()
             );
         };
         let mut sorted = order.to_vec();
         sorted.sort_unstable();
-        anyhow::ensure!(
+        ensure!(
             sorted.iter().copied().eq(0..n),
             "{order:?}; it must name each of the classes 0 to {} of `{}` once",
             n - 1,
             self.set.name()
         );
-        anyhow::ensure!(
+        ensure!(
             !matches!(self.split(), Split::Published(_)),
             "a published split lists row numbers of the files; leave it out"
         );
@@ -417,8 +398,13 @@ impl DataSpec {
     }
 }
 
+/// Checks a setting that is given.
+fn checked<T>(setting: &Option<T>, check: impl FnOnce(&T) -> Result<()>) -> Result<()> {
+    setting.as_ref().map_or(Ok(()), check)
+}
+
 /// What the program does to clients' rows it cannot do where they are not.
-fn check_own(spec: &DataSpec) -> anyhow::Result<()> {
+fn check_own(spec: &DataSpec) -> Result<()> {
     let cannot = [
         ("class-order", spec.class_order.is_some()),
         ("domains", spec.domains.is_some()),
@@ -426,7 +412,7 @@ fn check_own(spec: &DataSpec) -> anyhow::Result<()> {
         ("validation", spec.validation != 0.0),
     ];
     match cannot.iter().find(|(_, there)| *there) {
-        Some((name, _)) => anyhow::bail!(
+        Some((name, _)) => bail!(
             "each client owns its rows, and `{name}` is for rows that are shared out; leave it out"
         ),
         None => Ok(()),

@@ -117,6 +117,29 @@ pub fn read_own(path: &Path) -> std::io::Result<Vec<u8>> {
     }
 }
 
+/// Returns what was read, or made of a file; `None` if there is no such file.
+///
+/// # Errors
+/// Any other error.
+pub fn present<T>(found: std::io::Result<T>) -> std::io::Result<Option<T>> {
+    match found {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// Removes a file, or a folder with all that is in it, if it is there.
+///
+/// # Errors
+/// If it stays.
+pub fn remove(path: &Path) -> std::io::Result<()> {
+    let removed = match path.is_dir() && !path.is_symlink() {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    };
+    present(removed).map(drop)
+}
+
 /// Makes an empty file, or empties an existing one, accessible by its owner only.
 ///
 /// # Errors

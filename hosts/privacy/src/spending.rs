@@ -21,7 +21,6 @@ use fl_sim::{LEDGER, Listener, Releases, RunRecord, Verdict};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -47,11 +46,9 @@ impl KnownRun {
     fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(LEDGER);
         let what = || format!("reading {}", path.display());
-        match fl_files::read_own(&path) {
-            Ok(text) => serde_json::from_slice(&text).with_context(what).map(Some),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).with_context(what),
-        }
+        let text = fl_files::present(fl_files::read_own(&path)).with_context(what)?;
+        let read = text.map(|text| serde_json::from_slice(&text));
+        read.transpose().with_context(what)
     }
 
     fn check(&self, ledger: &DataLedger, folder: &Path) -> Result<()> {

@@ -184,10 +184,9 @@ impl NodeState {
 
     pub(crate) fn read(&self, run: &Id, client: ClientId) -> Result<StoredClient> {
         let path = self.file(run, client);
-        let head = match open(&path).and_then(|mut file| head(&mut file)) {
-            Ok(head) => head,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(StoredClient::default()),
-            Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+        let head = fl_files::present(open(&path).and_then(|mut file| head(&mut file)));
+        let Some(head) = head.with_context(|| format!("reading {}", path.display()))? else {
+            return Ok(StoredClient::default());
         };
         let head = head.with_context(|| damaged(&path))?;
         let kept = postcard::from_bytes(&head);
@@ -237,12 +236,7 @@ impl NodeState {
     pub(crate) fn forget(&self, run: &Id, client: ClientId) -> Result<()> {
         let file = self.file(run, client);
         for path in [file.with_extension("lock"), file.clone()] {
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(error).with_context(|| format!("removing {}", path.display()));
-                }
-                _ => {}
-            }
+            fl_files::remove(&path).with_context(|| format!("removing {}", path.display()))?;
         }
         // a folder with other clients of the node stays
         let _ = file.parent().map(fs::remove_dir);

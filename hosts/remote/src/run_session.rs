@@ -6,7 +6,6 @@ use anyhow::Context;
 use fl_core::Result;
 use fl_core::regular_file::{MOST_TEXT, read_regular};
 use serde::{Deserialize, Serialize};
-use std::io::ErrorKind;
 use std::path::Path;
 
 /// A leader: its run, and its life.
@@ -25,13 +24,13 @@ impl Leader {
     /// If the file is damaged, or cannot be written.
     pub fn begin(file: &Path) -> Result<Self> {
         let what = || format!("the leader's name in {}", file.display());
-        let mut leader = match read_regular(file, MOST_TEXT) {
-            Ok(bytes) => serde_json::from_slice(&bytes).with_context(what)?,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                let id = random()?;
-                Self { id, life: 0 }
-            }
-            Err(error) => return Err(error).with_context(what),
+        let known = fl_files::present(read_regular(file, MOST_TEXT)).with_context(what)?;
+        let mut leader = match known {
+            Some(bytes) => serde_json::from_slice(&bytes).with_context(what)?,
+            None => Self {
+                id: random()?,
+                life: 0,
+            },
         };
         leader.life += 1;
         fl_files::write(file, &serde_json::to_vec(&leader)?)?;

@@ -18,9 +18,7 @@ type NamedCurves<'c, 'r> = BTreeMap<&'r str, &'c Curve<'r>>;
 
 pub(crate) fn page(runs: &[Run], joint: Option<&study_page::Section>) -> Markup {
     let curves: Vec<Vec<Curve<'_>>> = runs.iter().map(curves).collect();
-    let mut seen = BTreeSet::new();
-    let names = curves.iter().flatten().map(|curve| curve.name);
-    let names: Vec<&str> = names.filter(|name| seen.insert(*name)).collect();
+    let names = names(&curves);
     let curves: Vec<NamedCurves<'_, '_>> = curves
         .iter()
         .map(|of| of.iter().map(|c| (c.name, c)).collect())
@@ -70,12 +68,16 @@ pub(crate) fn page(runs: &[Run], joint: Option<&study_page::Section>) -> Markup 
     }
 }
 
-/// Returns the results of runs as a table: a row for each measure, a column for each run.
-pub fn results_table(runs: &[Run]) -> study_page::Section {
-    let curves: Vec<Vec<Curve<'_>>> = runs.iter().map(curves).collect();
+/// The names of all curves, in the order of their first.
+fn names<'r>(curves: &[Vec<Curve<'r>>]) -> Vec<&'r str> {
     let mut seen = BTreeSet::new();
     let names = curves.iter().flatten().map(|curve| curve.name);
-    let names: Vec<&str> = names.filter(|name| seen.insert(*name)).collect();
+    names.filter(|name| seen.insert(*name)).collect()
+}
+
+/// Returns the results of runs as a table: a row for each measure, a column for each run.
+pub fn results_table(runs: &[Run]) -> study_page::Section {
+    let names = names(&runs.iter().map(curves).collect::<Vec<_>>());
     let (rows, said) = result_rows(runs, &names);
     let labels = runs.iter().map(|run| run.label.clone());
     study_page::Section {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Prefix of the files, before their number.
@@ -229,12 +229,7 @@ fn remove(folder: &Path, kept: Option<&str>) -> Result<()> {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         if ClientStateFile::is_file_of(&name) && Some(&*name) != kept {
-            match fs::remove_file(entry.path()) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(error).with_context(what);
-                }
-                _ => {}
-            }
+            fl_files::remove(&entry.path()).with_context(what)?;
         }
     }
     Ok(())

@@ -502,16 +502,7 @@ fn leftovers(path: &Path, elsewhere: &str) -> Result<Vec<PathBuf>> {
 
 fn remove_all(paths: &[PathBuf]) -> Result<()> {
     for path in paths {
-        let removed = match path.is_dir() && !path.is_symlink() {
-            true => fs::remove_dir_all(path),
-            false => fs::remove_file(path),
-        };
-        match removed {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("removing {}", path.display()));
-            }
-            _ => {}
-        }
+        fl_files::remove(path).with_context(|| format!("removing {}", path.display()))?;
     }
     Ok(())
 }

@@ -14,7 +14,6 @@ use fl_files::{AppendLog, Lock, LogPosition};
 use fl_receipts::{RECEIPTS, ReceiptLog, locked};
 use sha2::{Digest, Sha256};
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -74,13 +73,10 @@ impl StoppedRun {
         let lock = Lock::take(path)?;
         // its last process may have ended it in between
         done()?;
-        let saved = match read_regular(&state, MOST_BINARY) {
-            Ok(bytes) => Some(Checkpoint::parse(&bytes, &state)?),
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => {
-                return Err(error).with_context(|| format!("reading {}", state.display()));
-            }
-        };
+        let saved = fl_files::present(read_regular(&state, MOST_BINARY));
+        let saved = saved.with_context(|| format!("reading {}", state.display()))?;
+        let saved = saved.map(|bytes| Checkpoint::parse(&bytes, &state));
+        let saved = saved.transpose()?;
         let begun = path.join(crate::manifest::FILE).exists();
         ensure!(begun || saved.is_some(), unborn());
         let hash: [u8; 32] = Sha256::digest(&spec).into();
@@ -214,11 +210,7 @@ impl StoppedRun {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        match fs::remove_file(self.path.join(name)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("removing {name} of a resumed run"))
-            }
-            _ => Ok(()),
-        }
+        fl_files::remove(&self.path.join(name))
+            .with_context(|| format!("removing {name} of a resumed run"))
     }
 }

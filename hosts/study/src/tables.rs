@@ -32,31 +32,15 @@ const DATA_NOTES: usize = 5;
 pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
     let maker = TableBuilder { table, answers };
     let columns = maker.columns();
-    let line = |cells: Vec<String>| {
-        format!(
-            "| {} |\n",
-            cells
-                .iter()
-                .map(|c| cell(c))
-                .collect::<Vec<_>>()
-                .join(" | ")
-        )
+    let line = |cells: &[String]| {
+        let cells: Vec<_> = cells.iter().map(|c| cell(c)).collect();
+        format!("| {} |\n", cells.join(" | "))
     };
     let mut markdown = format!("### {}\n\n", unmarked(&maker.heading()));
-    let mut head = vec![
-        if table.against.is_some() {
-            "setting"
-        } else {
-            ""
-        }
-        .to_string(),
-    ];
-    head.extend(
-        columns
-            .iter()
-            .map(|(across, column)| maker.head(*across, column)),
-    );
-    markdown += &line(head.clone());
+    let mut head = vec![table.against.map_or("", |_| "setting").to_string()];
+    let heads = columns.iter();
+    head.extend(heads.map(|(across, column)| maker.head(*across, column)));
+    markdown += &line(&head);
     markdown += &format!("|{}\n", "---|".repeat(columns.len() + 1));
     let (mut csv, mut rows) = (Vec::new(), Vec::new());
     for row in 0..table.rows.len() {
@@ -64,13 +48,10 @@ pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
         for (across, column) in &columns {
             cells.push(maker.cell(row, *across, column));
             // columns of one measure combine its seeds differently
-            csv.extend(
-                maker
-                    .csv(row, *across, column)
-                    .filter(|line| !csv.contains(line)),
-            );
+            let line = maker.csv(row, *across, column);
+            csv.extend(line.filter(|line| !csv.contains(line)));
         }
-        markdown += &line(cells.clone());
+        markdown += &line(&cells);
         rows.push(cells);
     }
     let Lacking {
@@ -87,13 +68,10 @@ pub fn made(table: &Table, answers: &RunResults) -> BuiltTable {
         notes.push(format!("{missing} {runs} not been run."));
     }
     if !open.is_empty() {
-        let runs = if open.len() == 1 {
-            "run is"
-        } else {
-            "runs are"
-        };
+        let n = open.len();
+        let runs = if n == 1 { "run is" } else { "runs are" };
         let hours = hours(open.iter().sum());
-        notes.push(format!("{} {runs} open: about {hours}.", open.len()));
+        notes.push(format!("{n} {runs} open: about {hours}."));
     }
     let wrong = maker.wrong();
     let wholly = failed.is_empty() && missing == 0 && wrong.is_empty();
@@ -144,12 +122,8 @@ struct TableBuilder<'a> {
 impl TableBuilder<'_> {
     /// Returns the title, with the seeds if they are the same everywhere.
     fn heading(&self) -> String {
-        let mut all = self
-            .table
-            .runs
-            .iter()
-            .flatten()
-            .map(|runs| runs.iter().map(|(seed, _)| *seed).collect::<Vec<_>>());
+        let all = self.table.runs.iter().flatten();
+        let mut all = all.map(|runs| runs.iter().map(|(seed, _)| *seed).collect::<Vec<_>>());
         let first = all.next().unwrap_or_default();
         if all.any(|seeds| seeds != first) {
             return self.table.title.clone();
@@ -159,14 +133,10 @@ impl TableBuilder<'_> {
             [from, .., to] if first.windows(2).all(|p| p[0] + 1 == p[1]) => {
                 format!("seeds {from} to {to}")
             }
-            seeds => format!(
-                "seeds {}",
-                seeds
-                    .iter()
-                    .map(u64::to_string)
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ),
+            seeds => {
+                let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
+                format!("seeds {}", seeds.join(", "))
+            }
         };
         format!("{}, {seeds}", self.table.title)
     }
@@ -191,6 +161,14 @@ impl TableBuilder<'_> {
 
     fn runs(&self, row: usize, across: usize) -> &[(u64, RunSpec)] {
         &self.table.runs[row][across]
+    }
+
+    /// Returns those of these runs that are done.
+    fn done<'r>(
+        &'r self,
+        runs: impl Iterator<Item = &'r (u64, RunSpec)>,
+    ) -> impl Iterator<Item = &'r RunResult> {
+        runs.filter_map(|(_, run)| self.answers.get(run)?.as_ref().ok())
     }
 
     fn values(&self, row: usize, across: usize, names: &[String], of: Rounds) -> Vec<(u64, f64)> {
@@ -222,9 +200,9 @@ impl TableBuilder<'_> {
             let given = names.iter().filter(|name| run.shows_cost(name));
             given.flat_map(|name| run.caveats(name)).collect()
         });
-        let said = said.into_iter().map(|(caveat, rows)| match rows {
-            None => format!("Epsilon is {caveat}."),
-            Some(rows) => format!("Epsilon of {rows} is {caveat}."),
+        let said = said.into_iter().map(|(caveat, rows, all)| match all {
+            true => format!("Epsilon is {caveat}."),
+            false => format!("Epsilon of {rows} is {caveat}."),
         });
         said.collect()
     }
@@ -235,9 +213,9 @@ impl TableBuilder<'_> {
         let more = said.len().saturating_sub(DATA_NOTES);
         let said = said.into_iter().take(DATA_NOTES);
         let mut all: Vec<String> = said
-            .map(|(note, rows)| match rows {
-                None => format!("Data: {note}."),
-                Some(rows) => format!("Data of {rows}: {note}."),
+            .map(|(note, rows, all)| match all {
+                true => format!("Data: {note}."),
+                false => format!("Data of {rows}: {note}."),
             })
             .collect();
         if more > 0 {
@@ -248,40 +226,30 @@ impl TableBuilder<'_> {
         all
     }
 
-    /// Returns what `texts` gives of runs that are done, each with the names of its rows; `None` if
-    /// these are all.
-    fn by_rows(&self, texts: impl Fn(&RunResult) -> Vec<String>) -> Vec<(String, Option<String>)> {
+    /// Returns what `texts` gives of runs that are done, each with the names of its rows, and
+    /// whether these are all.
+    fn by_rows(&self, texts: impl Fn(&RunResult) -> Vec<String>) -> Vec<(String, String, bool)> {
         let mut rows: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
         for (at, row) in self.table.rows.iter().enumerate() {
             let runs = self.table.runs.get(at).into_iter().flatten().flatten();
-            let done = runs.filter_map(|run| self.answers.get(&run.1)?.as_ref().ok());
-            for text in done.flat_map(&texts) {
+            for text in self.done(runs).flat_map(&texts) {
                 rows.entry(text).or_default().insert(&row.name);
             }
         }
         let all = self.table.rows.len();
         let named = |(text, rows): (String, BTreeSet<&str>)| {
-            let some = (rows.len() < all).then(|| Vec::from_iter(rows).join(", "));
-            (text, some)
+            let whole = rows.len() >= all;
+            (text, Vec::from_iter(rows).join(", "), whole)
         };
         rows.into_iter().map(named).collect()
     }
 
     /// Returns why the present program may come to other numbers, with the rows that it concerns.
     fn older(&self) -> Vec<String> {
-        let mut rows: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for (row, runs) in self.table.rows.iter().zip(&self.table.runs) {
-            let done = runs.iter().flatten();
-            let done = done.filter_map(|(_, run)| self.answers.get(run)?.as_ref().ok());
-            for why in done.filter_map(|run| run.older.as_deref()) {
-                rows.entry(why).or_default().insert(&row.name);
-            }
-        }
-        let said = |(why, rows): (&str, BTreeSet<&str>)| {
-            let rows = Vec::from_iter(rows).join(", ");
-            format!("Results of {rows} are {why}.")
-        };
-        rows.into_iter().map(said).collect()
+        let said = self.by_rows(|run| run.older.iter().cloned().collect());
+        let said = said.into_iter();
+        said.map(|(why, rows, _)| format!("Results of {rows} are {why}."))
+            .collect()
     }
 
     /// Returns mistakes of the study's own text: a measure that no run has, and `lead` columns
@@ -292,8 +260,7 @@ impl TableBuilder<'_> {
             rows.flat_map(|row| (0..self.table.across.len()).map(move |across| (row, across)))
         };
         let runs = self.table.runs.iter().flatten().flatten();
-        let mut done = runs.filter_map(|(_, run)| self.answers.get(run)?.as_ref().ok());
-        let Some(one) = done.next() else {
+        let Some(one) = self.done(runs).next() else {
             return Vec::new();
         };
         let asked = self.table.lead.iter().chain(&self.table.columns);
@@ -301,11 +268,8 @@ impl TableBuilder<'_> {
             ColumnKind::RunResult { names, of, .. } => Some((names, *of)),
             _ => None,
         });
-        let plotted = self
-            .table
-            .plots
-            .iter()
-            .map(|plot| (&plot.names, Rounds::Last));
+        let plotted = self.table.plots.iter();
+        let plotted = plotted.map(|plot| (&plot.names, Rounds::Last));
         let mut wrong = Vec::new();
         for (names, of) in asked.chain(plotted) {
             let open = !self.lacking().open.is_empty();
@@ -345,10 +309,8 @@ impl TableBuilder<'_> {
             return None;
         };
         let against = self.table.against.filter(|of| *of != row)?;
-        let other: BTreeMap<u64, f64> = self
-            .values(against, across, names, *of)
-            .into_iter()
-            .collect();
+        let other = self.values(against, across, names, *of);
+        let other: BTreeMap<u64, f64> = other.into_iter().collect();
         let pairs = self.values(row, across, names, *of).into_iter();
         let pairs: Vec<f64> = pairs
             .filter_map(|(seed, v)| Some((v - other.get(&seed)?) * scale))
@@ -370,12 +332,8 @@ impl TableBuilder<'_> {
             ColumnKind::PublishedMinus => return self.published_minus(row, across),
             ColumnKind::Text(name) => {
                 let of_row = || self.table.rows[row].text.get(name);
-                return self.table.across[across]
-                    .text
-                    .get(name)
-                    .or_else(of_row)
-                    .cloned()
-                    .unwrap_or_default();
+                let text = self.table.across[across].text.get(name);
+                return text.or_else(of_row).cloned().unwrap_or_default();
             }
             ColumnKind::RunResult {
                 names,
@@ -397,13 +355,9 @@ impl TableBuilder<'_> {
             };
         }
         let runs = self.runs(row, across);
-        let done = runs
-            .iter()
-            .filter(|(_, run)| matches!(self.answers.get(run), Some(Ok(_))))
-            .count();
-        let failed = runs
-            .iter()
-            .any(|(_, run)| matches!(self.answers.get(run), Some(Err(_))));
+        let done = self.done(runs.iter()).count();
+        let failed = |(_, run): &(u64, RunSpec)| matches!(self.answers.get(run), Some(Err(_)));
+        let failed = runs.iter().any(failed);
         let Some(sample) = self.sample(row, across, &column.what) else {
             return match (done, failed) {
                 (0, true) => "failed".into(),
@@ -465,10 +419,9 @@ impl TableBuilder<'_> {
         for (nth, (row, of_row)) in self.table.rows.iter().zip(&self.table.runs).enumerate() {
             for (at, (across, runs)) in self.table.across.iter().zip(of_row).enumerate() {
                 for (seed, run) in runs {
-                    let column = if across.name.is_empty() {
-                        String::new()
-                    } else {
-                        format!(", {}", across.name)
+                    let column = match &across.name[..] {
+                        "" => String::new(),
+                        name => format!(", {name}"),
                     };
                     match self.answers.get(run) {
                         Some(Err(why)) => {
@@ -495,8 +448,9 @@ impl TableBuilder<'_> {
             return None;
         };
         let runs = self.runs(row, across).iter();
-        let done = runs.filter_map(|(_, run)| self.answers.get(run)?.as_ref().ok());
-        let caveats = done.flat_map(|run| names.iter().flat_map(|name| run.caveats(name)));
+        let caveats = self
+            .done(runs)
+            .flat_map(|run| names.iter().flat_map(|name| run.caveats(name)));
         let caveats = Vec::from_iter(caveats.collect::<BTreeSet<_>>()).join("; ");
         let measure = format!("{}{of}", names.join(" or "));
         let place = [
