@@ -122,15 +122,20 @@ pub type Problem = (Vec<Step>, String);
 /// Inputs and labels of one part of a set.
 pub type Part = (Inputs, Labels);
 
-/// The rows of a set.
+/// A part whose storage may be shared.
+pub type StoredPart = (Arc<Inputs>, Arc<Labels>);
+
+/// The rows of a set, each part with a storage of its own.
 #[derive(Clone, Debug)]
-pub struct Rows {
+pub struct Rows<P = StoredPart> {
     /// Rows to learn from, in the order of the files.
-    pub train: (Arc<Inputs>, Arc<Labels>),
+    pub train: P,
     /// Rows to test with.
-    pub test: (Arc<Inputs>, Arc<Labels>),
+    pub test: P,
     /// Rows that the set itself sets aside for validation.
-    pub validation: Option<(Arc<Inputs>, Arc<Labels>)>,
+    pub validation: Option<P>,
+    /// What was taken from each value; `None` if the values are as in the files.
+    pub normalise: Option<Normalise>,
     /// Training rows of each source, in order: of each file, for `split: by-file`, or, for a set
     /// without [`DataSet::sources`], of each user, for `split: by-user`.
     pub sources: Vec<Source>,
@@ -192,6 +197,7 @@ impl Rows {
             train: shared(train),
             test: shared(test),
             validation: None,
+            normalise: None,
             sources: Vec::new(),
             test_sources: Vec::new(),
             classes: Vec::new(),
@@ -209,4 +215,23 @@ pub fn class_task(shape: &[usize], classes: usize) -> Option<Task> {
         input: shape.to_vec(),
         kind: TaskKind::Classes(classes),
     })
+}
+
+impl<P> Rows<P> {
+    /// The same set with each part converted.
+    pub(crate) fn try_map<Q>(self, mut convert: impl FnMut(P) -> Result<Q>) -> Result<Rows<Q>> {
+        Ok(Rows {
+            train: convert(self.train)?,
+            test: convert(self.test)?,
+            validation: self.validation.map(convert).transpose()?,
+            normalise: self.normalise,
+            sources: self.sources,
+            test_sources: self.test_sources,
+            classes: self.classes,
+            columns: self.columns,
+            notes: self.notes,
+            inferred: self.inferred,
+            hidden_notes: self.hidden_notes,
+        })
+    }
 }
