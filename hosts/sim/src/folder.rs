@@ -123,20 +123,9 @@ pub(crate) struct CheckpointCost {
 
 /// Where a stopped run continues.
 pub struct ResumePoint {
-    /// The server's state.
-    pub server: Vec<u8>,
+    pub(crate) saved: Checkpoint,
     /// Every client's state.
     pub(crate) clients: ClientStateFile,
-    pub(crate) elsewhere: Vec<u8>,
-    /// Time already spent.
-    pub seconds: f64,
-    /// The last step that is complete.
-    pub step: String,
-    pub(crate) done: usize,
-    pub(crate) place: SavedPosition,
-    pub(crate) notes: Vec<String>,
-    pub(crate) written: CheckpointCost,
-    pub(crate) noise: Option<[u8; 32]>,
 }
 
 impl RunFolder {
@@ -364,7 +353,7 @@ impl RunFolder {
         let hash: [u8; 32] = Sha256::digest(key.key()).into();
         if let Some(begun) = resumed {
             ensure!(
-                begun.noise == Some(hash),
+                begun.saved.noise == Some(hash),
                 "{here} is not the key of this run: the noise of earlier releases would be drawn again"
             );
         }

@@ -177,18 +177,8 @@ impl StoppedRun {
         self.manifest.write(&self.path)?;
         let (path, lock) = (self.path, self.lock);
         let folder = RunFolder::of(path, vec![hash], self.files, lock);
-        let resumed = self.saved.map(|saved| ResumePoint {
-            server: saved.server,
-            clients: self.clients,
-            elsewhere: saved.elsewhere,
-            seconds: saved.seconds,
-            step: saved.step,
-            done: saved.done,
-            place: saved.place,
-            notes: saved.notes,
-            written: saved.written,
-            noise: saved.noise,
-        });
+        let clients = self.clients;
+        let resumed = self.saved.map(|saved| ResumePoint { saved, clients });
         Ok((folder, resumed))
     }
 

@@ -4,7 +4,7 @@ use crate::client_side::ClientSide;
 use crate::client_state_file::ClientStateFile;
 use crate::clients::Clients;
 use crate::external_clients::{ClientFactory, owners};
-use crate::folder::{CheckpointCost, ResumePoint, RunFolder, SavedPosition};
+use crate::folder::{Checkpoint, CheckpointCost, RunFolder, SavedPosition};
 use crate::host::Sim;
 use crate::listener::{Listener, Listeners};
 use crate::outcome::{Outcome, Summary, Traffic};
@@ -41,7 +41,7 @@ pub fn run(mut setup: Setup<'_>) -> Result<Outcome> {
     keep_noise(&mut setup)?;
     let method = Method::of(&mut setup);
     let resumed = setup.resumed.as_mut();
-    let server = resumed.map(|r| std::mem::take(&mut r.server));
+    let server = resumed.map(|r| std::mem::take(&mut r.saved.server));
     let mut sim = host(setup, &method)?;
     let done = match lead(&mut sim, &method, server.as_deref()) {
         Ok(done) => done,
@@ -161,7 +161,8 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
     if let Some(folder) = &listeners.folder {
         locked(folder.receipts()).with(setup.receipts);
     }
-    let record = record(&listeners, setup.resumed.as_ref())?;
+    let saved = setup.resumed.as_ref().map(|r| &r.saved);
+    let record = record(&listeners, saved)?;
     let resumed = setup.resumed.as_mut();
     let state_file = match resumed.map(|r| std::mem::take(&mut r.clients)) {
         Some(kept) => kept,
@@ -169,7 +170,7 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
     };
     let path = listeners.folder.as_ref().map(RunFolder::path);
     let path = path.map(std::path::Path::to_path_buf);
-    let resumed = setup.resumed.as_ref();
+    let resumed = setup.resumed.as_ref().map(|r| &r.saved);
     let done = resumed.map_or(0, |r| r.done);
     let answers = path.as_ref().map(|path| PartialStep::open(path, done));
     let accounts = method.accounts();
@@ -249,7 +250,7 @@ fn host<'a>(mut setup: Setup<'a>, method: &Method<'a>) -> Result<Sim<'a>> {
 }
 
 /// What has happened before this process.
-fn record(listeners: &Listeners<'_>, resumed: Option<&ResumePoint>) -> Result<RunRecord> {
+fn record(listeners: &Listeners<'_>, resumed: Option<&Checkpoint>) -> Result<RunRecord> {
     let before = resumed.map_or(0.0, |r| r.seconds);
     let mut record = RunRecord::new(before, resumed.map_or(Vec::new(), |r| r.notes.clone()));
     if let (Some(folder), Some(_)) = (&listeners.folder, resumed) {
@@ -419,7 +420,7 @@ fn finish(sim: Sim<'_>, method: &Method<'_>, done: Led, outcome: &Outcome) -> Re
 }
 
 /// Finds clients in other processes, if there are any.
-fn begin_external(clients: &mut ClientSide<'_>, resumed: Option<&ResumePoint>) -> Result<()> {
+fn begin_external(clients: &mut ClientSide<'_>, resumed: Option<&Checkpoint>) -> Result<()> {
     let known = resumed.map(|r| &r.elsewhere[..]);
     match (&mut clients.elsewhere, known) {
         (None, Some([_, ..])) => bail!(
