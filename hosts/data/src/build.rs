@@ -20,7 +20,6 @@ use fl_core::{
 use fl_data_kit::format::append;
 use fl_data_kit::{Normalise, Set, SetSpec, check_ranges, dataset::Source, load_seen};
 use ndarray::{Axis, concatenate};
-use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -128,17 +127,6 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     if let Some(own) = spec.set.task() {
         spec.fits(&own)?;
     }
-    let numbered = |mut set: Set| {
-        if let Some(order) = &spec.class_order {
-            for part in [&mut set.train, &mut set.test]
-                .into_iter()
-                .chain(&mut set.validation)
-            {
-                *part = renumbered(part, order)?;
-            }
-        }
-        Ok(set)
-    };
     // with `split: own` no client has these rows, and nodes compare their own
     let others = match spec.split() {
         Split::Own => Vec::new(),
@@ -178,7 +166,7 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
             }
         },
     )
-    .and_then(numbered)?;
+    .and_then(|set| numbered(spec, set))?;
     let own_rows = RowSet::of(seen.own.iter().copied());
     let of_tests = inferred.iter().any(|found| found.of_test_rows);
     let mut inferred: Vec<String> = inferred.into_iter().map(|found| found.text).collect();
@@ -200,54 +188,39 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         hashed.own.append(&mut hashed.tested);
     }
 
-    // of the other sets
-    let others_seen = RefCell::new((Vec::new(), Vec::new(), Vec::new()));
-    let mut taken = Taken::default();
-    let public = match &spec.public {
-        Some(how) => {
-            // labels that are not used need not have the same classes
-            let other = |set: &SetSpec| {
-                let mut others = others_seen.borrow_mut();
-                let loaded = load_seen(set, dir, normalise.as_ref(), &mut |rows, _| {
-                    others.0.push(hashes(rows).collect());
-                    if identify {
-                        others.1.push(row_hashes(rows));
-                    }
-                });
-                let loaded = loaded.context("the public set")?;
-                let found =
-                    |note: &&String| loaded.inferred.iter().any(|found| found.text == **note);
-                let form = loaded.notes.iter().filter(|note| !found(note));
-                others
-                    .2
-                    .extend(form.map(|note| format!("public samples: {note}")));
-                if how.labelled {
-                    numbered(loaded)
-                } else {
-                    Ok(loaded)
+    let (mut public, mut taken) = (None, Taken::default());
+    if let Some(how) = &spec.public {
+        let mut other = |set: &SetSpec| {
+            let loaded = load_seen(set, dir, normalise.as_ref(), &mut |rows, _| {
+                seen.others.push(hashes(rows).collect());
+                if identify {
+                    hashed.others.push(row_hashes(rows));
                 }
-            };
-            let stream = stream.child("public", 0);
-            let public = take_public(how, &mut train, &mut test, &other, &stream)?;
-            let labels = public.0.labelled.as_ref().map(|of| &**of.labels());
-            if let (Labels::Numbers(own), Some(Labels::Numbers(open))) = (&**train.labels(), labels)
-            {
-                own.fits(open).context("the labels of the public samples")?;
+            });
+            let loaded = loaded.context("the public set")?;
+            let found = |note: &String| loaded.inferred.iter().any(|found| found.text == *note);
+            let form = loaded.notes.iter().filter(|note| !found(note));
+            notes.extend(form.map(|note| format!("public samples: {note}")));
+            // labels that are not used need not have the same classes
+            match how.labelled {
+                true => numbered(spec, loaded),
+                false => Ok(loaded),
             }
-            taken = public.1;
-            Some(public.0)
+        };
+        let stream = stream.child("public", 0);
+        let (samples, rows) = take_public(how, &mut train, &mut test, &mut other, &stream)?;
+        let labels = samples.labelled.as_ref().map(|of| &**of.labels());
+        if let (Labels::Numbers(own), Some(Labels::Numbers(open))) = (&**train.labels(), labels) {
+            own.fits(open).context("the labels of the public samples")?;
         }
-        None => None,
-    };
+        (public, taken) = (Some(samples), rows);
+    }
     ensure!(!train.is_empty(), "no samples are left for the clients");
     ensure!(
         spec.pools_tests() || !test.is_empty(),
         "no samples are left to test with"
     );
 
-    let public_notes;
-    (seen.others, hashed.others, public_notes) = others_seen.into_inner();
-    notes.extend(public_notes);
     let mut twice = None;
     // nodes have rows, and test rows, of their own
     let at_nodes = matches!(spec.split(), Split::Own);
@@ -279,21 +252,8 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     }
 
     let (number, name) = (spec.clients(), spec.set.name());
-    let mut uneven = Vec::new();
     if spec.set.of_a_user() {
-        let public = spec.public.as_ref();
-        if public.is_some_and(|public| public.from.of_clients()) {
-            inferred.push("public samples are taken out of the clients' files".into());
-        }
-        if spec.limit.train.is_some() {
-            inferred.push("the rows that `limit` keeps depend on all rows of the clients".into());
-        }
-        if spec.undersampled.is_some() {
-            // one row more in front of others changes their masks too
-            let what =
-                "the frequencies that `undersampled` keeps depend on a row's place in its file";
-            inferred.push(what.into());
-        }
+        inferred.extend(shown_by_settings(spec));
     }
     if let Some(what) = shared {
         inferred.push(format!("{what} is the clients' and public as well"));
@@ -316,18 +276,17 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         ),
     }
     .with_context(|| format!("`split`: splitting `{name}`"))?;
-    if !at_nodes {
-        uneven.extend(extremes(&parts.sizes()));
-    }
-    let mut client_tests = match spec.tests_in_files() && !at_nodes {
-        true => {
-            let sources = (&sources[..], &test_sources[..]);
-            let (tests, note) = in_files(spec, &test, sources, &drawn)?;
-            notes.extend(note);
-            tests
-        }
-        false => Vec::new(),
+    let uneven = match at_nodes {
+        true => Vec::new(),
+        false => extremes(&parts.sizes()),
     };
+    let mut client_tests = Vec::new();
+    if spec.tests_in_files() && !at_nodes {
+        let sources = (&sources[..], &test_sources[..]);
+        let (tests, note) = in_files(spec, &test, sources, &drawn)?;
+        client_tests = tests;
+        notes.extend(note);
+    }
     let owners = match spec.split() {
         Split::ByFile | Split::ByUser if sources.len() == number => {
             sources.into_iter().map(|source| source.name).collect()
@@ -336,22 +295,9 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
     };
     let mut clients: Vec<Examples> = parts.clients.iter().map(|rows| train.pick(rows)).collect();
     let identity = identify.then(|| {
-        let clients = clients.iter();
-        let mut clients: Vec<_> = clients
-            .map(|own| of_ids(own.samples.ids(), &hashed.own))
-            .collect();
         let public = spec.public.as_ref();
-        let mut public = public.map_or(Vec::new(), |how| hashed.public(how, &taken));
-        match client_tests.is_empty() {
-            true => public.extend(&hashed.tested),
-            false => {
-                for (own, tests) in clients.iter_mut().zip(&client_tests) {
-                    own.extend(of_ids(tests.samples.ids(), &hashed.tested));
-                }
-                hashed.own.append(&mut hashed.tested);
-            }
-        }
-        RowIdentity { clients, public }
+        let public = public.map_or(Vec::new(), |how| hashed.public(how, &taken));
+        hashed.identity(&clients, &client_tests, public)
     });
     if let Some(how) = spec.test.as_ref().filter(|how| !how.in_files()) {
         let mut all = Vec::new();
@@ -428,6 +374,39 @@ fn assemble(spec: &DataSpec, dir: &Path, stream: &Stream, identify: bool) -> Res
         features::put(&mut all, how)?;
     }
     Ok(all)
+}
+
+/// The set with its classes in the order of the spec.
+fn numbered(spec: &DataSpec, mut set: Set) -> Result<Set> {
+    if let Some(order) = &spec.class_order {
+        let parts = [&mut set.train, &mut set.test].into_iter();
+        for part in parts.chain(&mut set.validation) {
+            *part = renumbered(part, order)?;
+        }
+    }
+    Ok(set)
+}
+
+/// What the settings of a user's own set let observers see of its rows.
+fn shown_by_settings(spec: &DataSpec) -> impl Iterator<Item = String> {
+    let public = spec.public.as_ref();
+    let all = [
+        (
+            public.is_some_and(|public| public.from.of_clients()),
+            "public samples are taken out of the clients' files",
+        ),
+        (
+            spec.limit.train.is_some(),
+            "the rows that `limit` keeps depend on all rows of the clients",
+        ),
+        // one row more in front of others changes their masks too
+        (
+            spec.undersampled.is_some(),
+            "the frequencies that `undersampled` keeps depend on a row's place in its file",
+        ),
+    ];
+    let shown = all.into_iter().filter(|(shows, _)| *shows);
+    shown.map(|(_, what)| what.into())
 }
 
 /// Images to be made again, where there were classes.
@@ -574,6 +553,30 @@ impl<H: Copy> SeenRows<H> {
     }
 }
 
+impl SeenRows<RowHash> {
+    /// The hashes of each client's rows, with those of its tests if they are its own, and of the
+    /// public rows.
+    fn identity(
+        &mut self,
+        clients: &[Examples],
+        tests: &[Examples],
+        mut public: Vec<RowHash>,
+    ) -> RowIdentity {
+        let own = |own: &Examples| of_ids(own.samples.ids(), &self.own);
+        let mut clients: Vec<_> = clients.iter().map(own).collect();
+        match tests.is_empty() {
+            true => public.extend(&self.tested),
+            false => {
+                for (own, tests) in clients.iter_mut().zip(tests) {
+                    own.extend(of_ids(tests.samples.ids(), &self.tested));
+                }
+                self.own.append(&mut self.tested);
+            }
+        }
+        RowIdentity { clients, public }
+    }
+}
+
 fn of_ids<H: Copy>(ids: &[u32], all: &[H]) -> Vec<H> {
     ids.iter().map(|id| all[*id as usize]).collect()
 }
@@ -583,7 +586,7 @@ fn take_public(
     how: &Public,
     train: &mut Examples,
     test: &mut Examples,
-    other: &dyn Fn(&SetSpec) -> Result<Set>,
+    other: &mut dyn FnMut(&SetSpec) -> Result<Set>,
     stream: &Stream,
 ) -> Result<(PublicSamples, Taken)> {
     let mut public = match &how.from {

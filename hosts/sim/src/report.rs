@@ -1,10 +1,10 @@
 //! `report.md`: a summary of a run for people.
 
-use crate::Summary;
 use crate::folder::CheckpointCost;
+use crate::{Summary, Traffic};
 use fl_core::{ClientId, JournalEntry, Metric, PrivacyEvent};
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// The most clients to list.
 const CLIENTS: usize = 1000;
@@ -91,16 +91,8 @@ fn fill(
     summary: &Summary,
     entries: &[JournalEntry],
     metrics: &[Metric],
-) -> std::fmt::Result {
-    let Summary {
-        outcome,
-        held,
-        data_notes,
-        notes,
-        unaccounted,
-        releases: _,
-        keeps: _,
-    } = summary;
+) -> fmt::Result {
+    let outcome = &summary.outcome;
     writeln!(out, "# {}\n", plain(&outcome.name))?;
     writeln!(
         out,
@@ -126,69 +118,11 @@ fn fill(
         let (step, name) = (plain(&m.step), plain(&m.name));
         writeln!(out, "| {step} | {name} | {:.4} | {std} |", m.value)?;
     }
-
-    writeln!(
-        out,
-        "\n## Communication\n\n| exchange | asked | answers | bytes down (kind) | bytes up (kind) |\n|---|---|---|---|---|"
-    )?;
-    let mut rows: Vec<(&str, [u64; 4], &str, &str)> = Vec::new();
-    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
-    for e in entries {
-        let at = *places.entry(&e.question).or_insert_with(|| {
-            rows.push((&e.question, [0; 4], &e.down, &e.up));
-            rows.len() - 1
-        });
-        let sums = &mut rows[at].1;
-        sums[0] += 1;
-        sums[1] += (e.clients - e.dropped.len()) as u64;
-        sums[2] += e.bytes_down.total();
-        sums[3] += e.bytes_up.total() + e.bytes_envelope;
-    }
-    for (question, [asked, answers, down, up], kind_down, kind_up) in rows {
-        writeln!(
-            out,
-            "| {} | {asked} | {answers} | {} ({}) | {} ({}) |",
-            plain(question),
-            count(down),
-            plain(kind_down),
-            count(up),
-            plain(kind_up)
-        )?;
-    }
-    writeln!(
-        out,
-        "| all | | | {} | {} |",
-        count(outcome.bytes.down),
-        count(outcome.bytes.up)
-    )?;
-    // client and reason, once for each client and exchange
-    let mut groups: BTreeMap<(&str, ClientId), (usize, &str, &str)> = BTreeMap::new();
-    for e in entries {
-        for (id, why) in &e.dropped {
-            let first = (0, e.step.as_str(), why.as_str());
-            groups.entry((&e.question, *id)).or_insert(first).0 += 1;
-        }
-    }
-    let dropped: Vec<String> = groups
-        .into_iter()
-        .map(|((question, id), (times, step, why))| {
-            let [question, step, why] = [question, step, why].map(plain);
-            (question, id, times, step, why)
-        })
-        .map(|(question, id, times, step, why)| match times {
-            1 => format!("* {step}, {question}, client {id}: {why}"),
-            n => format!(
-                "* {step} and {} more, {question}, client {id}: {why}",
-                n - 1
-            ),
-        })
-        .collect();
-    if !dropped.is_empty() {
-        writeln!(out, "\nAnswers left out:\n\n{}", dropped.join("\n"))?;
-    }
+    communication(out, outcome.bytes, entries)?;
+    left_out(out, entries)?;
 
     writeln!(out, "\n## Privacy\n")?;
-    match (&outcome.privacy, unaccounted) {
+    match (&outcome.privacy, &summary.unaccounted) {
         (Some(all), _) => {
             for (observer, protection) in all {
                 let protection = plain(&protection.to_string());
@@ -202,32 +136,87 @@ fn fill(
         (None, Some(open)) => writeln!(out, "{}.", plain(open))?,
     }
 
-    let notes = data_notes.iter().chain(notes);
+    let notes = summary.data_notes.iter().chain(&summary.notes);
     let notes: Vec<String> = notes.map(|note| plain(note)).collect();
     if !notes.is_empty() {
         writeln!(out, "\n## Notes\n\n* {}", notes.join("\n* "))?;
     }
-    if held.is_empty() {
-        return writeln!(
+    match summary.held.is_empty() {
+        true => writeln!(
             out,
-            "\nThe run has an accountant, so the report does not show each client's classes.\n\nDigest `{}`.",
-            outcome.digest
-        );
+            "\nThe run has an accountant, so the report does not show each client's classes."
+        )?,
+        false => clients(out, &summary.held)?,
     }
+    writeln!(out, "\nDigest `{}`.", outcome.digest)
+}
+
+/// Writes the bytes of each kind of exchange.
+fn communication(out: &mut String, all: Traffic, entries: &[JournalEntry]) -> fmt::Result {
+    writeln!(
+        out,
+        "\n## Communication\n\n| exchange | asked | answers | bytes down (kind) | bytes up (kind) |\n|---|---|---|---|---|"
+    )?;
+    let mut rows: Vec<(&JournalEntry, [u64; 4])> = Vec::new();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    for e in entries {
+        let at = *places.entry(&e.question).or_insert_with(|| {
+            rows.push((e, [0; 4]));
+            rows.len() - 1
+        });
+        let sums = &mut rows[at].1;
+        sums[0] += 1;
+        sums[1] += (e.clients - e.dropped.len()) as u64;
+        sums[2] += e.bytes_down.total();
+        sums[3] += e.bytes_up.total() + e.bytes_envelope;
+    }
+    for (first, [asked, answers, down, up]) in rows {
+        writeln!(
+            out,
+            "| {} | {asked} | {answers} | {} ({}) | {} ({}) |",
+            plain(&first.question),
+            count(down),
+            plain(&first.down),
+            count(up),
+            plain(&first.up)
+        )?;
+    }
+    let (down, up) = (count(all.down), count(all.up));
+    writeln!(out, "| all | | | {down} | {up} |")
+}
+
+/// Writes the answers that were dropped: client and reason, once for each client and exchange.
+fn left_out(out: &mut String, entries: &[JournalEntry]) -> fmt::Result {
+    let mut groups: BTreeMap<(&str, ClientId), (usize, &str, &str)> = BTreeMap::new();
+    for e in entries {
+        for (id, why) in &e.dropped {
+            let first = (0, e.step.as_str(), why.as_str());
+            groups.entry((&e.question, *id)).or_insert(first).0 += 1;
+        }
+    }
+    if !groups.is_empty() {
+        writeln!(out, "\nAnswers left out:\n")?;
+    }
+    for ((question, id), (times, step, why)) in groups {
+        let [question, step, why] = [question, step, why].map(plain);
+        let more = match times {
+            1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        writeln!(out, "* {step}{more}, {question}, client {id}: {why}")?;
+    }
+    Ok(())
+}
+
+/// Writes each client's classes.
+fn clients(out: &mut String, held: &BTreeMap<ClientId, Vec<u32>>) -> fmt::Result {
     writeln!(
         out,
         "\n## Clients\n\n| client | examples per class |\n|---|---|"
     )?;
     for (id, counts) in held.iter().take(CLIENTS) {
-        writeln!(
-            out,
-            "| {id} | {} |",
-            counts
-                .iter()
-                .map(u32::to_string)
-                .collect::<Vec<_>>()
-                .join(" ")
-        )?;
+        let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
+        writeln!(out, "| {id} | {} |", counts.join(" "))?;
     }
     if held.len() > CLIENTS {
         writeln!(
@@ -237,7 +226,7 @@ fn fill(
             count(held.len() as u64)
         )?;
     }
-    writeln!(out, "\nDigest `{}`.", outcome.digest)
+    Ok(())
 }
 
 #[cfg(test)]
