@@ -153,6 +153,7 @@ mod anchored {
             &self,
             features: ArrayView2<'_, f32>,
             target: Target<'_>,
+            _: &[usize],
             _: &Stream,
         ) -> Result<FeatureTerm> {
             let Target::Classes(classes) = target else {

@@ -101,13 +101,16 @@ impl FeatureLoss for RemoteLoss<'_> {
         &self,
         features: ArrayView2<'_, f32>,
         target: Target<'_>,
+        rows: &[usize],
         stream: &Stream,
     ) -> Result<FeatureTerm> {
+        let rows: Array1<u32> = rows.iter().map(|row| *row as u32).collect();
         with_target(&target, |kind, view| {
             let features = View::F32(features.view().into_dyn());
             let tensors = vec![
                 ("features".into(), features),
                 ("target".into(), shorter(&view)),
+                ("rows".into(), View::U32(rows.view().into_dyn())),
             ];
             let mut parcel = self.ask(FL_FEATURE_LOSS, kind, stream, &tensors)?;
             Ok(FeatureTerm {
@@ -158,8 +161,10 @@ impl Answers for LossesBack<'_> {
             }
             (FL_FEATURE_LOSS, _, Some(of)) => {
                 let (target, stream, mut parcel) = asked()?;
-                let features = parcel.table("features")?;
-                let term = FeatureTerm::of(of, features.view(), target.view(), &stream)?;
+                let (features, rows) = (parcel.table("features")?, parcel.list("rows")?);
+                let rows: Vec<usize> = rows.iter().map(|row| *row as usize).collect();
+                let (view, target) = (features.view(), target.view());
+                let term = FeatureTerm::of(of, view, target, &rows, &stream)?;
                 let loss = Array1::from_elem(1, term.loss);
                 let by_features = View::F32(term.by_features.view().into_dyn());
                 reply.tensors(&vec![

@@ -238,8 +238,9 @@ pub const FL_FORM: u32 = 91;
 /// `int64_t` and `pixels` of numbers). Gives `loss` (one double), `by-scores` (floats), `weight` and
 /// `bias`: the slopes of that loss.
 pub const FL_AUXILIARY_LOSS: u32 = 92;
-/// As FL_AUXILIARY_LOSS, with `features` (floats, `samples x features`) and `target`. Gives `loss`
-/// and `by-features` (floats).
+/// As FL_AUXILIARY_LOSS, with `features` (floats, `samples x features`), `target`, and `rows`
+/// (`uint32_t`: which samples of FL_TRAIN these are, from 0). Gives `loss` and `by-features`
+/// (floats).
 pub const FL_FEATURE_LOSS: u32 = 93;
 
 /// Of server and client: what a protocol asks of part 0 in the middle of FL_LEAD or FL_ANSWER. Text

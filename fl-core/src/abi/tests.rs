@@ -480,7 +480,7 @@ impl Trainer for TestTrainer {
                 falls: Some(false),
             });
         };
-        let term = FeatureTerm::of(of, x.values().view(), target, stream)?;
+        let term = FeatureTerm::of(of, x.values().view(), target, &[0, 1], stream)?;
         let slopes: f32 = term.by_features.iter().sum();
         Ok(FitReport {
             steps: 1,
@@ -574,9 +574,10 @@ impl FeatureLoss for OfClassOne {
         &self,
         features: ArrayView2<'_, f32>,
         target: Target<'_>,
+        rows: &[usize],
         stream: &Stream,
     ) -> Result<FeatureTerm> {
-        assert_eq!(stream.key(), self.key);
+        assert_eq!((stream.key(), rows), (self.key, &[0, 1][..]));
         let Target::Classes(classes) = target else {
             bail!("there is no such loss for other targets than classes");
         };

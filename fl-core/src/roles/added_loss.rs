@@ -57,19 +57,21 @@ impl AuxiliaryTerm {
 /// last one through the features of the batch, and not the last layer. An example is FedProto's
 /// distance to the class means of features (Tan et al. 2022).
 ///
-/// A trainer calls it once for each mini-batch in which it takes a step, in the order of
-/// [`FitOptions::batches`](crate::FitOptions::batches), with the batch's rows in their order. So a
-/// loss can know which samples the features are of, as MOON's must (Li et al. 2021).
+/// A trainer calls it once for each mini-batch in which it takes a step, and says which samples
+/// these are, whatever the order in which it takes them. A loss may compare each sample's features
+/// with others of the same sample, as MOON's does (Li et al. 2021).
 pub trait FeatureLoss: Debug {
     /// Returns the term for a mini-batch with this `target`, of which the model makes these
-    /// `features` (`samples x features`) in training. Randomness comes from `stream` only.
+    /// `features` (`samples x features`) in training. `rows` are the positions of its samples
+    /// among those that the model trains on. Randomness comes from `stream` only.
     ///
     /// # Errors
-    /// If there is no such loss for this target, or for this number of features.
+    /// If there is no such loss for this target, for these rows, or for this number of features.
     fn of_features(
         &self,
         features: ArrayView2<'_, f32>,
         target: Target<'_>,
+        rows: &[usize],
         stream: &Stream,
     ) -> Result<FeatureTerm>;
 }
@@ -87,14 +89,22 @@ impl FeatureTerm {
     /// Returns the term of `loss` for a mini-batch, as [`FeatureLoss::of_features`].
     ///
     /// # Errors
-    /// Those of `loss`, and if its slopes do not have the shape of the features.
+    /// Those of `loss`, if there are not as many rows and targets as features, and if the slopes do
+    /// not have the shape of the features.
     pub fn of(
         loss: &dyn FeatureLoss,
         features: ArrayView2<'_, f32>,
         target: Target<'_>,
+        rows: &[usize],
         stream: &Stream,
     ) -> Result<Self> {
-        let term = loss.of_features(features, target, stream)?;
+        let (samples, targets, named) = (features.nrows(), target.len(), rows.len());
+        let text = || format!("features of {samples} samples, {targets} targets and {named} rows");
+        ensure!(
+            samples == targets && samples == named,
+            Problem::Shape(text())
+        );
+        let term = loss.of_features(features, target, rows, stream)?;
         let (found, due) = (term.by_features.dim(), features.dim());
         let text =
             || format!("a loss on features gave slopes of shape {found:?}; expected {due:?}");

@@ -387,13 +387,13 @@ class Trainer:
         except StopIteration as end:
             return end.value
 
-    def _slopes(self, batch, wanted, target, stream, how) -> float:
-        """The loss of a mini-batch, and its gradients in the parameters."""
+    def _slopes(self, batch, wanted, about, how) -> float:
+        """The loss of a mini-batch, and its gradients in the parameters. `about` is what a loss on features is told beside them."""
         scores, features = self._with_features(batch) if how.feature_loss else (self._scores(batch), None)
         loss = self.loss(scores, wanted, how)
         value = loss.item()
         if how.feature_loss:
-            more, slope = how.feature_loss(_numpy(features), target, stream)
+            more, slope = how.feature_loss(_numpy(features), *about)
             value += more
             loss = loss + (features * torch.from_numpy(slope).to(features)).sum()
         if math.isfinite(value):
@@ -402,8 +402,8 @@ class Trainer:
         return value
 
     def _learn(self, x, target, how, stream):
-        """Gives each mini-batch, its targets as tensors and as they came, and a stream for it; is sent the loss when the gradients are
-        there."""
+        """Gives each mini-batch, its targets as tensors, and what a loss on features is told of it; is sent the loss when the gradients
+        are there."""
         if len(x) == 0:
             return 0, 0.0
         inputs, wanted = self._inputs(x), self._target(target, how)
@@ -428,7 +428,8 @@ class Trainer:
             alone = len(at) == 1 and self._has_batch_norm()
             self._model.train(not alone)
             batch = inputs[at] if generator is None else self.augment(inputs[at], generator)
-            value = yield batch, wanted[at], target[positions], stream.child("feature-loss", len(losses)) if how.feature_loss else None
+            about = how.feature_loss and (target[positions], positions, stream.child("feature-loss", len(losses)))
+            value = yield batch, wanted[at], about
             if not math.isfinite(value):
                 raise FloatingPointError(f"the loss is {value}; a smaller learning rate, or clipping, may help")
             losses.append(value)

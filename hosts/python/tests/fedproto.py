@@ -26,7 +26,7 @@ class FedProto:
     def train(self, client: fl.Client, known: fl.Arrays) -> fl.Arrays:
         means, there = np.array(known["means"], float), known["counts"] > 0
 
-        def distance(features: np.ndarray, classes: np.ndarray, stream: fl.Stream) -> tuple[float, np.ndarray]:
+        def distance(features: np.ndarray, classes: np.ndarray, rows: np.ndarray, stream: fl.Stream) -> tuple[float, np.ndarray]:
             """The mean squared distance of features to the prototype of their class, and its slope."""
             apart = (features - means[classes]) * there[classes, None]
             return self.pull * np.mean(apart**2), 2 * self.pull * apart / apart.size

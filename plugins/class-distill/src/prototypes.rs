@@ -162,6 +162,7 @@ impl FeatureLoss for Near<'_> {
         &self,
         features: ArrayView2<'_, f32>,
         target: Target<'_>,
+        _: &[usize],
         _: &Stream,
     ) -> Result<FeatureTerm> {
         let Target::Classes(classes) = target else {
@@ -250,7 +251,7 @@ mod tests {
             weight: 1.0,
         };
         let of = |features: Array2<f32>, target: Target<'_>| {
-            near.of_features(features.view(), target, &Stream::root(1))
+            near.of_features(features.view(), target, &[0], &Stream::root(1))
         };
         let text = of(Array2::zeros((1, 3)), Target::Classes(&[0])).unwrap_err();
         assert!(text.to_string().contains("takes 3 numbers of an input"));

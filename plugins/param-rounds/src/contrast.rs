@@ -2,14 +2,11 @@
 use fl_core::prelude::*;
 use fl_core::{FeatureLoss, FeatureTerm, Problem};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2};
-use std::cell::RefCell;
 
 /// `mu` times the mean over the examples of a mini-batch of
 /// `log(1 + exp((cos(z, far) - cos(z, near)) / tau))`, where `z` are the features of an example.
 #[derive(Debug)]
 pub(crate) struct Contrast {
-    /// The mini-batches of the training that are still to come, as positions of examples.
-    pub batches: RefCell<std::vec::IntoIter<Vec<usize>>>,
     /// The features of all examples by the server's model.
     pub near: Array2<f64>,
     /// Those by the client's last model.
@@ -34,17 +31,20 @@ impl FeatureLoss for Contrast {
         &self,
         features: ArrayView2<'_, f32>,
         _: Target<'_>,
+        rows: &[usize],
         _: &Stream,
     ) -> Result<FeatureTerm> {
         let (n, z) = (features.nrows(), features.mapv(f64::from));
-        // a trainer may leave out a mini-batch that is too small
-        let rows = self.batches.borrow_mut().find(|rows| rows.len() == n);
-        let text = || format!("a mini-batch of {n} examples, and its pass has no more of them");
-        let rows = rows.with_context(|| Problem::Shape(text()))?;
+        let examples = self.near.nrows();
+        let text = || format!("rows {rows:?} of {examples} examples");
+        ensure!(
+            rows.iter().all(|row| *row < examples),
+            Problem::Shape(text())
+        );
         let (share, mut loss, mut slope) = (self.mu / n as f64, 0.0, Array2::zeros(z.dim()));
-        for (at, row) in rows.into_iter().enumerate() {
-            let near = cosine(z.row(at), self.near.row(row));
-            let far = cosine(z.row(at), self.far.row(row));
+        for (at, row) in rows.iter().enumerate() {
+            let near = cosine(z.row(at), self.near.row(*row));
+            let far = cosine(z.row(at), self.far.row(*row));
             let apart = (far.0 - near.0) / self.tau;
             loss += share * (apart.max(0.0) + libm::log1p(libm::exp(-apart.abs())));
             let by = share / self.tau / (1.0 + libm::exp(-apart));
@@ -60,9 +60,8 @@ mod tests {
     use super::*;
     use ndarray::array;
 
-    fn contrast(batches: Vec<Vec<usize>>) -> Contrast {
+    fn contrast() -> Contrast {
         Contrast {
-            batches: RefCell::new(batches.into_iter()),
             near: array![[1.0, 0.5], [-0.3, 0.8], [0.0, 0.0]],
             far: array![[0.2, -1.5], [0.4, 0.1], [2.0, -1.0]],
             mu: 1.7,
@@ -70,14 +69,14 @@ mod tests {
         }
     }
 
-    fn of(z: &Array2<f32>, batches: Vec<Vec<usize>>) -> Result<FeatureTerm> {
+    fn of(z: &Array2<f32>, rows: [usize; 2]) -> Result<FeatureTerm> {
         let target = Target::Classes(&[0, 0]);
-        contrast(batches).of_features(z.view(), target, &Stream::root(1))
+        FeatureTerm::of(&contrast(), z.view(), target, &rows, &Stream::root(1))
     }
 
     /// The paper's equation 3, number by number.
     fn by_hand(z: &Array2<f32>, rows: [usize; 2]) -> f64 {
-        let all = contrast(Vec::new());
+        let all = contrast();
         let similar = |at: usize, other: ArrayView1<'_, f64>| {
             let z = [f64::from(z[[at, 0]]), f64::from(z[[at, 1]])];
             let norms = (z[0] * z[0] + z[1] * z[1]) * (other[0].powi(2) + other[1].powi(2));
@@ -100,7 +99,7 @@ mod tests {
     fn close_the_contrast_is_the_papers_and_slopes_are_its_own() {
         let z = array![[0.7f32, -0.2], [0.4, 1.1]];
         for rows in [[0, 1], [2, 0]] {
-            let found = of(&z, vec![rows.to_vec()]).unwrap();
+            let found = of(&z, rows).unwrap();
             assert!((found.loss - by_hand(&z, rows)).abs() < 1e-12);
             for (at, slope) in found.by_features.indexed_iter() {
                 let moved = |d: f32| {
@@ -112,16 +111,13 @@ mod tests {
                 assert!((f64::from(*slope) - n).abs() < 1e-3, "{at:?}: {slope}, {n}");
             }
         }
-        let none = of(&array![[0.0, 0.0], [0.4, 1.1]], vec![vec![0, 1]]).unwrap();
+        let none = of(&array![[0.0, 0.0], [0.4, 1.1]], [0, 1]).unwrap();
         assert_eq!(none.by_features.row(0).to_vec(), [0.0, 0.0]);
     }
 
     #[test]
-    fn mini_batches_that_a_trainer_leaves_out_are_passed_over() {
-        let z = array![[0.7f32, -0.2], [0.4, 1.1]];
-        let due = of(&z, vec![vec![2, 0]]).unwrap();
-        assert_eq!(of(&z, vec![vec![1], vec![2, 0], vec![0, 1]]).unwrap(), due);
-        let text = of(&z, vec![vec![1]]).unwrap_err().to_string();
-        assert!(text.contains("a mini-batch of 2 examples"), "{text}");
+    fn a_row_that_no_example_has_is_refused() {
+        let text = of(&array![[0.7f32, -0.2], [0.4, 1.1]], [2, 3]).unwrap_err();
+        assert_eq!(text.to_string(), "rows [2, 3] of 3 examples");
     }
 }

@@ -6,7 +6,6 @@ use crate::slots::MODEL;
 use fl_core::prelude::*;
 use fl_core::{Examples, FeatureLoss};
 use ndarray::Array2;
-use std::cell::RefCell;
 
 settings! {
     /// FedAvg whose clients also contrast features, the inputs of the last layer: those of an
@@ -39,18 +38,8 @@ impl RoundRule for Moon {
                 let near = features(client.model(&MODEL)?, examples)?;
                 client.parametric(&MODEL)?.set_params(&last)?;
                 let far = features(client.model(&MODEL)?, examples)?;
-                let local = &family.settings.local;
-                let pass = local.pass(client.task().kind.loss(), client.round_number());
-                let batches = pass.batches(examples.len(), &client.stream(&MODEL));
-                let batches = RefCell::new(batches.collect::<Vec<_>>().into_iter());
                 let (mu, tau) = (self.mu, self.temperature);
-                Some(Contrast {
-                    batches,
-                    near,
-                    far,
-                    mu,
-                    tau,
-                })
+                Some(Contrast { near, far, mu, tau })
             }
         };
         let extra = Extra {

@@ -167,14 +167,20 @@ impl Dfdx {
             &mut Mode::Train(&mut numbers.buffers, &stream),
         )?;
         let views = [table(&features)?, table(&scores)?];
-        let target = target.pick(&plan.positions);
         let judged = (self.task.kind, self.dice);
         let ScoredBatch {
             loss,
             slope,
             added,
             by_features,
-        } = ScoredBatch::of(judged, pass, head, target.view(), views, &stream)?;
+        } = ScoredBatch::of(
+            judged,
+            pass,
+            head,
+            (target, &plan.positions),
+            views,
+            &stream,
+        )?;
         if let Some(by_features) = by_features {
             record.add_slope(&features, by_features);
         }
@@ -262,10 +268,12 @@ impl ScoredBatch {
         (kind, dice): (TaskKind, f64),
         pass: &FitOptions<'_>,
         head: Option<Head>,
-        target: Target<'_>,
+        (target, rows): (&Target<'_>, &[usize]),
         [features, scores]: [ArrayView2<'_, f32>; 2],
         stream: &Stream,
     ) -> Result<Self> {
+        let target = target.pick(rows);
+        let target = target.view();
         let (mut loss, mut slope) = loss::of_task(kind, dice, pass.loss, target, scores)?;
         let added = pass.auxiliary.zip(head).map(|(auxiliary, head)| {
             let stream = stream.child("beside", 0);
@@ -287,7 +295,7 @@ impl ScoredBatch {
         }
         let of_features = pass.feature_loss.map(|of| {
             let stream = stream.child("feature-loss", 0);
-            FeatureTerm::of(of, features, target, &stream)
+            FeatureTerm::of(of, features, target, rows, &stream)
         });
         let of_features = of_features.transpose()?;
         loss += of_features.as_ref().map_or(0.0, |term| term.loss);

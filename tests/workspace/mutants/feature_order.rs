@@ -1,4 +1,4 @@
-//! A trainer whose mini-batches come in another order when a loss on features is added.
+//! A trainer that names other rows than those of its mini-batches to a loss on features.
 
 use super::Mutant;
 use fl_conformance::{check, tasks};
@@ -72,7 +72,7 @@ pub fn all() -> Vec<Mutant> {
         Ok(Box::new(Backwards(net)))
     };
     vec![(
-        "takes mini-batches backwards if there is a loss on features",
+        "names other rows to a loss on features",
         Some("a loss on features teaches its features"),
         check::trainer(&all, &made),
     )]

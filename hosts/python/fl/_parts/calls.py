@@ -318,9 +318,9 @@ def _feature_loss(kind: str, host):
     """The loss on features that the method adds, as `Pass.feature_loss`."""
     types = {"classes": np.uint32, "pixels": np.uint32, "multi-label": np.int64}
 
-    def loss(features, target, stream: Stream) -> tuple[float, np.ndarray]:
+    def loss(features, target, rows, stream: Stream) -> tuple[float, np.ndarray]:
         text = json.dumps({"target": kind, "key": list(stream.key)})
-        sent = {"features": array_of("features", features), "target": np.ascontiguousarray(target, types.get(kind, np.float32))}
+        sent = {"features": array_of("features", features), "target": np.ascontiguousarray(target, types.get(kind, np.float32)), "rows": np.ascontiguousarray(rows, np.uint32)}
         with generators.paused():
             error, _, found = host.ask(0, "feature_loss", bytes(32), text, [requests._sent(sent)], None)
         if error is not None:

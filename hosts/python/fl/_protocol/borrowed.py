@@ -141,7 +141,7 @@ class Model:
         gradient_offset: Arrays | None = None,
         clip: float | None = None,
         auxiliary: Callable[[Arrays, Stream], Mapping[str, Any]] | None = None,
-        feature_loss: Callable[[Array, Array, Stream], tuple[float, Array]] | None = None,
+        feature_loss: Callable[[Array, Array, Array, Stream], tuple[float, Array]] | None = None,
     ) -> SimpleNamespace:
         """Trains on samples, or on an array `samples x ..`; gives `steps` and the mean `loss`.
 
@@ -154,8 +154,8 @@ class Model:
         a gradient. `auxiliary` is a loss that is added to each mini-batch's, for trainers that show
         their last layer: it gets `weight`, `bias`, `scores` and `target`, and gives `loss`, and the
         slopes `by-scores`, `weight` and `bias`. `feature_loss` is a loss on features: it gets the
-        features (`samples x features`) and the target of a mini-batch, and gives the loss and its
-        slope by each feature. A slot says which of the two it `needs`.
+        features (`samples x features`) and the target of a mini-batch, the positions of its samples
+        among `x`, and a stream. It gives the loss and its slope by each feature. A slot says which of the two it `needs`.
         """
         if training is not None:
             if epochs is not None or steps is not None or clip is not None:

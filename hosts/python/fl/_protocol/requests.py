@@ -143,7 +143,7 @@ def _losses_back(auxiliary: Any, feature_loss: Any) -> Callable[..., Any]:
         stream = Stream(bytes(facts["key"]))
         with generators.Section(stream.child("draws").seed):
             if operation == "feature_loss":
-                loss, slope = feature_loss(seen["features"], seen["target"], stream)
+                loss, slope = feature_loss(seen["features"], seen["target"], seen["rows"], stream)
             else:
                 term = auxiliary(seen, stream)
         if operation == "feature_loss":

@@ -171,14 +171,20 @@ impl Dfdx {
             ArrayView2::from_shape((rows, width), &of_features)?,
             ArrayView2::from_shape((scores.rows, scores.width()), &there)?,
         ];
-        let target = target.pick(&plan.positions);
         let judged = (self.task.kind, self.dice);
         let ScoredBatch {
             loss,
             slope,
             added,
             by_features,
-        } = ScoredBatch::of(judged, pass, head, target.view(), views, &stream)?;
+        } = ScoredBatch::of(
+            judged,
+            pass,
+            head,
+            (target, &plan.positions),
+            views,
+            &stream,
+        )?;
         if let Some(by_features) = by_features {
             record.add_slope(&features, queue.upload(&by_features)?);
         }

@@ -447,6 +447,7 @@ impl FeatureLoss for ToClass {
         &self,
         features: ArrayView2<'_, f32>,
         target: Target<'_>,
+        _: &[usize],
         _: &Stream,
     ) -> Result<FeatureTerm> {
         let Target::Classes(classes) = target else {
@@ -525,6 +526,7 @@ fn a_loss_on_features_of_another_shape_is_refused() {
             &self,
             features: ArrayView2<'_, f32>,
             _: Target<'_>,
+            _: &[usize],
             _: &Stream,
         ) -> Result<FeatureTerm> {
             let by_features = Array2::zeros((features.nrows(), 1));
